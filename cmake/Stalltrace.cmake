@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# One way to declare a room and its tests.
+
+find_package(Threads REQUIRED)
+set(STALLTRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them: address,undefined or thread")
+
+add_library(stalltrace_flags INTERFACE)
+target_compile_options(stalltrace_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wcast-align
+  $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual> -Wconversion -Wno-sign-conversion -Wimplicit-fallthrough -Werror)
+target_include_directories(stalltrace_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/bpf)
+if(STALLTRACE_SANITIZE)
+  target_compile_options(stalltrace_flags INTERFACE -fsanitize=${STALLTRACE_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(stalltrace_flags INTERFACE -fsanitize=${STALLTRACE_SANITIZE})
+endif()
+
+# stalltrace_room(NAME [DEPENDS room ...] [SYSTEM static libraries ...]): every *.cpp beside the caller but
+# *_test.cpp becomes the library stalltrace_NAME; the *_test.cpp become the test program test_NAME.
+function(stalltrace_room name)
+  cmake_parse_arguments(ROOM "" "" "DEPENDS;SYSTEM" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  set(tests ${sources})
+  list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  add_library(stalltrace_${name} STATIC ${sources})
+  list(TRANSFORM ROOM_DEPENDS PREPEND stalltrace_)
+  target_link_libraries(stalltrace_${name} PUBLIC stalltrace_flags ${ROOM_DEPENDS} PRIVATE ${ROOM_SYSTEM} Threads::Threads)
+  if(STALLTRACE_TESTS AND tests)
+    stalltrace_test(test_${name} SOURCES ${tests} DEPENDS stalltrace_${name})
+  endif()
+endfunction()
+
+# stalltrace_test(NAME SOURCES ... DEPENDS targets ... [LABELS ...]): a GoogleTest program, one ctest entry.
+function(stalltrace_test name)
+  cmake_parse_arguments(TEST "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  find_package(GTest REQUIRED)
+  add_executable(${name} ${TEST_SOURCES})
+  target_link_libraries(${name} PRIVATE ${TEST_DEPENDS} GTest::gtest_main GTest::gmock Threads::Threads)
+  target_compile_definitions(${name} PRIVATE STALLTRACE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+  if(TEST_LABELS)
+    set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}")
+  else()
+    set_tests_properties(${name} PROPERTIES LABELS unit)
+  endif()
+endfunction()

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/text.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/clock.h"
+
+namespace stalltrace {
+namespace {
+
+struct Unit {
+  std::string_view suffix;
+  int64_t factor;
+};
+
+constexpr std::array kDurationUnits{Unit{"ns", 1},           Unit{"us", kNsPerUs},          Unit{"ms", kNsPerMs},
+                                    Unit{"s", kNsPerSecond}, Unit{"m", 60 * kNsPerSecond}, Unit{"h", 3600 * kNsPerSecond}};
+constexpr std::array kSizeUnits{Unit{"", 1}, Unit{"k", 1LL << 10}, Unit{"m", 1LL << 20}, Unit{"g", 1LL << 30},
+                                Unit{"t", 1LL << 40}};
+
+/// A non-negative decimal number followed by one of `units`.
+template <size_t n>
+Result<int64_t> parse_with_unit(std::string_view text, const std::array<Unit, n>& units, std::string_view what,
+                                std::string_view example) {
+  const auto bad = [&] {
+    return fail(fmt::format("'{}' is not a {}", text, what), fmt::format("write it like {}", example), ErrorKind::kUsage);
+  };
+  double number = 0;
+  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (code != std::errc{} || !std::isfinite(number) || number < 0) {
+    return bad();
+  }
+  const std::string_view suffix(rest, static_cast<size_t>(text.data() + text.size() - rest));
+  for (const Unit& unit : units) {
+    if (unit.suffix == suffix) {
+      const double value = number * static_cast<double>(unit.factor);
+      if (value > 9.0e18) {
+        return bad();
+      }
+      return static_cast<int64_t>(std::llround(value));
+    }
+  }
+  return bad();
+}
+
+}  // namespace
+
+Result<int64_t> parse_duration_ns(std::string_view text) {
+  return parse_with_unit(text, kDurationUnits, "duration", "500ms, 20s or 2m");
+}
+
+Result<int64_t> parse_size_bytes(std::string_view text) {
+  return parse_with_unit(text, kSizeUnits, "size", "500m or 2g");
+}
+
+Result<int64_t> parse_integer(std::string_view text) {
+  int64_t value = 0;
+  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc{} || rest != text.data() + text.size()) {
+    return fail(fmt::format("'{}' is not a whole number", text), {}, ErrorKind::kUsage);
+  }
+  return value;
+}
+
+std::string format_duration(int64_t duration_ns) {
+  const double ns = static_cast<double>(duration_ns);
+  const double magnitude = std::fabs(ns);
+  if (magnitude >= 120.0 * kNsPerSecond) {
+    return fmt::format("{:.3g} min", ns / (60.0 * kNsPerSecond));
+  }
+  if (magnitude >= kNsPerSecond) {
+    return fmt::format("{:.3g} s", ns / kNsPerSecond);
+  }
+  if (magnitude >= kNsPerMs) {
+    return fmt::format("{:.3g} ms", ns / kNsPerMs);
+  }
+  if (magnitude >= kNsPerUs) {
+    return fmt::format("{:.3g} us", ns / kNsPerUs);
+  }
+  return fmt::format("{} ns", duration_ns);
+}
+
+std::string format_size(int64_t size_bytes) {
+  constexpr std::array kNames{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(size_bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kNames.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", size_bytes) : fmt::format("{:.1f} {}", value, kNames[unit]);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  size_t start = 0;
+  while (true) {
+    const size_t end = text.find(separator, start);
+    parts.push_back(text.substr(start, end - start));
+    if (end == std::string_view::npos) {
+      return parts;
+    }
+    start = end + 1;
+  }
+}
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  const size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) {
+    return {};
+  }
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+}  // namespace stalltrace

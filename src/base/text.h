@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text that people type and read: durations, sizes, numbers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace stalltrace {
+
+/// "500ms", "20s", "2m", "1h", "250us" to nanoseconds. A bare number, a negative one or an overflow is an error.
+Result<int64_t> parse_duration_ns(std::string_view text);
+/// "500m", "2g", "64k", "4096" (bytes) to bytes; binary multiples.
+Result<int64_t> parse_size_bytes(std::string_view text);
+/// The whole of `text` as a decimal integer.
+Result<int64_t> parse_integer(std::string_view text);
+
+/// "5.12 s", "37 ms", "12 us": three significant digits, for reading, not for parsing.
+std::string format_duration(int64_t duration_ns);
+/// "1.5 GiB"
+std::string format_size(int64_t size_bytes);
+
+std::vector<std::string_view> split(std::string_view text, char separator);
+std::string_view trim(std::string_view text);
+
+}  // namespace stalltrace

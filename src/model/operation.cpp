@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/operation.h"
+
+#include <array>
+#include <span>
+
+namespace stalltrace {
+namespace {
+
+struct OperationName {
+  std::string_view stored;
+  std::string_view display;
+};
+
+constexpr std::array<OperationName, kOperationCount> kOperations{{
+    {"ALL_REDUCE", "AllReduce"},
+    {"ALL_GATHER", "AllGather"},
+    {"REDUCE_SCATTER", "ReduceScatter"},
+    {"BROADCAST", "Broadcast"},
+    {"REDUCE", "Reduce"},
+    {"ALL_TO_ALL", "AllToAll"},
+    {"GATHER", "Gather"},
+    {"SCATTER", "Scatter"},
+    {"BARRIER", "Barrier"},
+    {"SEND", "Send"},
+    {"RECV", "Recv"},
+    {"COMM_INIT_RANK", "communicator set-up"},
+    {"COMM_INIT_ALL", "communicator set-up"},
+    {"COMM_SPLIT", "communicator split"},
+    {"COMM_DESTROY", "communicator destruction"},
+    {"COMM_ABORT", "communicator abort"},
+    {"GROUP", "group"},
+}};
+constexpr std::array<std::string_view, 4> kLibraries{"nccl", "rccl", "mpi", "gloo"};
+constexpr std::array<std::string_view, 5> kCompletions{"open", "call", "profiler", "sync", "network"};
+constexpr std::array<std::string_view, 5> kRankSources{"", "init", "environment", "plugin", "derived"};
+
+struct Datatype {
+  std::string_view name;
+  int size;
+};
+constexpr std::array<Datatype, kNcclDatatypeCount> kNcclDatatypes{{
+    {"int8", 1},
+    {"uint8", 1},
+    {"int32", 4},
+    {"uint32", 4},
+    {"int64", 8},
+    {"uint64", 8},
+    {"float16", 2},
+    {"float32", 4},
+    {"float64", 8},
+    {"bfloat16", 2},
+    {"float8e4m3", 1},
+    {"float8e5m2", 1},
+}};
+constexpr std::array<std::string_view, 5> kReduceOps{"sum", "prod", "max", "min", "avg"};
+constexpr std::array<std::string_view, 8> kNcclResults{"success",          "unhandled CUDA error", "unhandled system error",
+                                                       "internal error",   "invalid argument",     "invalid usage",
+                                                       "remote error",     "in progress"};
+
+template <typename Enum>
+std::optional<Enum> find_name(std::span<const std::string_view> names, std::string_view text) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == text) {
+      return static_cast<Enum>(i);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view to_text(Operation op) { return kOperations[static_cast<size_t>(op)].stored; }
+std::string_view display_name(Operation op) { return kOperations[static_cast<size_t>(op)].display; }
+std::string_view to_text(Library library) { return kLibraries[static_cast<size_t>(library)]; }
+std::string_view to_text(Completion completion) { return kCompletions[static_cast<size_t>(completion)]; }
+std::string_view to_text(RankSource source) { return kRankSources[static_cast<size_t>(source)]; }
+
+std::optional<Operation> operation_from_text(std::string_view text) {
+  for (size_t i = 0; i < kOperations.size(); ++i) {
+    if (kOperations[i].stored == text) {
+      return static_cast<Operation>(i);
+    }
+  }
+  return std::nullopt;
+}
+std::optional<Library> library_from_text(std::string_view text) { return find_name<Library>(kLibraries, text); }
+std::optional<Completion> completion_from_text(std::string_view text) {
+  return find_name<Completion>(kCompletions, text);
+}
+RankSource rank_source_from_text(std::string_view text) {
+  return find_name<RankSource>(kRankSources, text).value_or(RankSource::kUnknown);
+}
+
+std::string_view nccl_datatype_name(int datatype) {
+  return datatype >= 0 && datatype < kNcclDatatypeCount ? kNcclDatatypes[static_cast<size_t>(datatype)].name : "";
+}
+int nccl_datatype_size(int datatype) {
+  return datatype >= 0 && datatype < kNcclDatatypeCount ? kNcclDatatypes[static_cast<size_t>(datatype)].size : 0;
+}
+std::string_view nccl_reduce_op_name(int reduce_op) {
+  if (reduce_op < 0) {
+    return "";
+  }
+  return static_cast<size_t>(reduce_op) < kReduceOps.size() ? kReduceOps[static_cast<size_t>(reduce_op)] : "custom";
+}
+std::string_view nccl_result_name(int result) {
+  return result >= 0 && static_cast<size_t>(result) < kNcclResults.size() ? kNcclResults[static_cast<size_t>(result)]
+                                                                          : "unknown result";
+}
+
+int64_t payload_bytes(Operation op, int64_t count, int element_bytes, int nranks) {
+  const int64_t own = count * element_bytes;
+  switch (op) {
+    case Operation::kAllGather:
+    case Operation::kReduceScatter:
+    case Operation::kAllToAll:
+    case Operation::kGather:
+    case Operation::kScatter:
+      return own * nranks;
+    default:
+      return moves_data(op) ? own : 0;
+  }
+}
+
+}  // namespace stalltrace

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vocabulary of collective libraries: operations, datatypes, reduce-ops, and how an end is known.
+// The strings are those stored in a recording (docs/recording.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace stalltrace {
+
+enum class Library : uint8_t { kNccl, kRccl, kMpi, kGloo };
+
+enum class Operation : uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kReduce,
+  kAllToAll,
+  kGather,
+  kScatter,
+  kBarrier,
+  kSend,
+  kRecv,
+  kCommInitRank,
+  kCommInitAll,
+  kCommSplit,
+  kCommDestroy,
+  kCommAbort,
+  kGroup,
+};
+inline constexpr int kOperationCount = static_cast<int>(Operation::kGroup) + 1;
+
+/// How the end of a collective is known. A launch is never passed off as a duration.
+enum class Completion : uint8_t {
+  kOpen,      // not ended, or the end was not seen: duration unknown
+  kCall,      // a blocking call returned
+  kProfiler,  // the NCCL profiler plugin said so
+  kSync,      // a later stream, event or device synchronisation returned
+  kNetwork,   // the last byte on the rank's sockets
+};
+
+/// Where a rank number comes from; `kUnknown` means there is none.
+enum class RankSource : uint8_t { kUnknown, kInit, kEnvironment, kPlugin, kDerived };
+
+/// True for operations that move data between ranks and therefore carry a sequence number.
+constexpr bool is_collective(Operation op) { return op <= Operation::kBarrier; }
+constexpr bool is_point_to_point(Operation op) { return op == Operation::kSend || op == Operation::kRecv; }
+constexpr bool is_communicator_call(Operation op) {
+  return op >= Operation::kCommInitRank && op <= Operation::kCommAbort;
+}
+constexpr bool moves_data(Operation op) { return is_collective(op) || is_point_to_point(op); }
+
+/// "ALL_REDUCE", "SEND", "COMM_INIT_RANK", ...
+std::string_view to_text(Operation op);
+/// "nccl", "rccl", "mpi", "gloo"
+std::string_view to_text(Library library);
+/// "open", "call", "profiler", "sync", "network"
+std::string_view to_text(Completion completion);
+/// "", "init", "environment", "plugin", "derived"
+std::string_view to_text(RankSource source);
+
+std::optional<Operation> operation_from_text(std::string_view text);
+std::optional<Library> library_from_text(std::string_view text);
+std::optional<Completion> completion_from_text(std::string_view text);
+RankSource rank_source_from_text(std::string_view text);
+
+/// The words people use for an operation: "AllReduce", "Send", "communicator set-up".
+std::string_view display_name(Operation op);
+
+/// NCCL's ncclDataType_t values 0..11 (nccl.h, stable since 2.0; float8 since 2.24).
+inline constexpr int kNcclDatatypeCount = 12;
+/// "float32"; empty for a value outside the table.
+std::string_view nccl_datatype_name(int datatype);
+/// Bytes of one element; 0 for a value outside the table.
+int nccl_datatype_size(int datatype);
+/// ncclRedOp_t 0..4: "sum", "prod", "max", "min", "avg"; "custom" above, empty below zero.
+std::string_view nccl_reduce_op_name(int reduce_op);
+/// "success", "unhandled CUDA error", ... for ncclResult_t; "unknown result" outside the table.
+std::string_view nccl_result_name(int result);
+
+/// Bytes of user data a rank contributes or receives, whichever is larger, in one call, the size that
+/// nccl-tests prints: count × element size, times nranks for AllGather, ReduceScatter, AllToAll, Gather
+/// and Scatter. 0 where a needed number is unknown.
+int64_t payload_bytes(Operation op, int64_t count, int element_bytes, int nranks);
+
+}  // namespace stalltrace
