@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/command_line.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <vector>
+
+namespace stalltrace::cli {
+namespace {
+
+/// What CLI11 collected for one flag, before it is given a meaning.
+struct Collected {
+  const Flag* flag = nullptr;
+  CLI::Option* option = nullptr;
+  bool seen = false;
+  std::vector<std::string> values;
+};
+
+std::unexpected<Error> usage_error(std::string what) {
+  return fail(std::move(what), "see the verb's --help", ErrorKind::kUsage);
+}
+
+void declare(CLI::App& app, Collected& entry) {
+  const Flag& flag = *entry.flag;
+  switch (flag.kind) {
+    case Flag::Kind::kSwitch:
+      entry.option = app.add_flag(flag.name, entry.seen);
+      break;
+    case Flag::Kind::kValue:
+      entry.option = app.add_option(flag.name, entry.values)->expected(1)->allow_extra_args(false);
+      break;
+    case Flag::Kind::kEach:
+      entry.option = app.add_option(flag.name, entry.values)->allow_extra_args(false);
+      break;
+    case Flag::Kind::kArgument:
+      entry.option = app.add_option(flag.name, entry.values)->expected(1);
+      break;
+    case Flag::Kind::kArguments:
+      entry.option = app.add_option(flag.name, entry.values)->expected(1, CLI::detail::expected_max_vector_size);
+      break;
+    case Flag::Kind::kCommand:
+      break;
+  }
+}
+
+/// CLI11 takes its words from the back.
+std::vector<std::string> reversed(std::span<const std::string> words) { return {words.rbegin(), words.rend()}; }
+
+Status collect(CLI::App& app, std::span<const std::string> words) {
+  try {
+    app.parse(reversed(words));
+    return {};
+  } catch (const CLI::ExtrasError&) {
+    const std::vector<std::string> extras = app.remaining();
+    const std::string& word = extras.empty() ? words.front() : extras.front();
+    return usage_error(
+        fmt::format("{} '{}' is not known here", word.starts_with("-") ? "the flag" : "the argument", word));
+  } catch (const CLI::ArgumentMismatch& error) {
+    return usage_error(error.what());
+  } catch (const CLI::ParseError& error) {
+    return usage_error(error.what());
+  }
+}
+
+Status assign(const Collected& entry) {
+  const Flag& flag = *entry.flag;
+  if (entry.seen) {
+    return flag.assign("");
+  }
+  if (flag.is_argument() && flag.kind != Flag::Kind::kCommand && entry.values.empty()) {
+    return usage_error(fmt::format("{} is missing", flag.name));
+  }
+  for (const std::string& value : entry.values) {
+    if (auto status = flag.assign(value); !status) {
+      return with_context(flag.name, std::move(status.error()));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Parsed> parse_words(std::span<const std::string> words, std::span<const Flag> flags) {
+  CLI::App app;
+  app.set_help_flag();
+  bool help = false;
+  app.add_flag("-h,--help", help);
+
+  std::vector<Collected> entries(flags.size());
+  for (size_t i = 0; i < flags.size(); ++i) {
+    entries[i].flag = &flags[i];
+    declare(app, entries[i]);
+  }
+  const auto command = std::ranges::find(flags, Flag::Kind::kCommand, &Flag::kind);
+  if (command != flags.end()) {
+    const auto dashes = std::ranges::find(words, "--");
+    const size_t before = static_cast<size_t>(dashes - words.begin());
+    if (dashes != words.end()) {
+      entries[static_cast<size_t>(command - flags.begin())].values.assign(dashes + 1, words.end());
+      words = words.first(before);
+    }
+  }
+  auto status = collect(app, words);
+  if (help) {
+    return Parsed::kHelpWanted;
+  }
+  ST_TRY(status);
+  for (const Collected& entry : entries) {
+    ST_TRY(assign(entry));
+  }
+  return Parsed::kRun;
+}
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a verb speaks: data goes to the output, everything else to the error stream. Decides on colour and
+// progress once. A reader that has gone away (`| head`) is no error: what follows is dropped silently.
+// Not thread-safe; borrows the streams.
+#pragma once
+
+#include <cstdio>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace stalltrace::cli {
+
+class Console {
+ public:
+  /// Colour needs a terminal, no NO_COLOR in the environment (no-color.org) and a TERM other than "dumb".
+  Console(std::FILE* out, std::FILE* err);
+
+  /// Data, as given.
+  void out(std::string_view text);
+  /// One line for people; the newline is added.
+  void note(std::string_view line);
+  /// "stalltrace: WHAT; REMEDY" on one line.
+  void error(const Error& error);
+
+  /// Hands everything to the reader. Fails when it could not be written (a full disk), not when the reader left.
+  Status finish();
+
+  [[nodiscard]] bool colour_out() const { return colour_out_; }
+  [[nodiscard]] bool colour_err() const { return colour_err_; }
+  /// Progress and live lines are for a terminal on the error stream only.
+  [[nodiscard]] bool shows_progress() const { return terminal_err_; }
+  /// True once the reader of the output has gone: further work for it is in vain.
+  [[nodiscard]] bool reader_gone() const { return write_error_ != 0; }
+
+ private:
+  std::FILE* out_;
+  std::FILE* err_;
+  bool colour_out_;
+  bool colour_err_;
+  bool terminal_err_;
+  int write_error_ = 0;
+};
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verbs of stalltrace, in the order of the help page. Each factory is defined in the file of its verb.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cli/verb.h"
+
+namespace stalltrace::cli {
+
+std::unique_ptr<Verb> make_version_verb();
+
+std::vector<std::unique_ptr<Verb>> all_verbs();
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace version`: what a bug report needs to say.
+#include <fmt/format.h>
+
+#include "cli/exit_code.h"
+#include "cli/verbs.h"
+
+namespace stalltrace::cli {
+namespace {
+
+class VersionVerb final : public Verb {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "version", .summary = "print the version", .example = "stalltrace version", .details = {}};
+  }
+  std::vector<Flag> flags() override { return {}; }
+  Result<int> run(Console& console) override {
+    console.out(fmt::format("stalltrace {}\n", STALLTRACE_VERSION));
+    return kExitDone;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_version_verb() { return std::make_unique<VersionVerb>(); }
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stalltrace program: hands the command line to cli/.
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "cli/dispatch.h"
+#include "cli/verbs.h"
+
+int main(int argc, char** argv) {
+  // A reader that goes away shows as a failed write (Console), so that a trace can still end cleanly.
+  std::signal(SIGPIPE, SIG_IGN);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const auto verbs = stalltrace::cli::all_verbs();
+  stalltrace::cli::Console console(stdout, stderr);
+  return stalltrace::cli::dispatch(words, verbs, console);
+}
