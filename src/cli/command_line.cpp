@@ -20,7 +20,7 @@ struct Collected {
 };
 
 std::unexpected<Error> usage_error(std::string what) {
-  return fail(std::move(what), "see the verb's --help", ErrorKind::kUsage);
+  return fail(std::move(what), {}, ErrorKind::kUsage);
 }
 
 void declare(CLI::App& app, Collected& entry) {

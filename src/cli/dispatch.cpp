@@ -67,8 +67,15 @@ bool wants_help(const std::string& word) { return word == "--help" || word == "-
 
 Result<int> run_verb(Verb& verb, std::span<const std::string> words, Console& console) {
   const std::vector<Flag> flags = verb.flags();
-  ST_ASSIGN(const Parsed parsed, parse_words(words, flags));
-  if (parsed == Parsed::kHelpWanted) {
+  const Result<Parsed> parsed = parse_words(words, flags);
+  if (!parsed) {
+    Error error = parsed.error();
+    if (error.remedy.empty()) {
+      error.remedy = fmt::format("see stalltrace {} --help", verb.info().name);
+    }
+    return std::unexpected(std::move(error));
+  }
+  if (*parsed == Parsed::kHelpWanted) {
     console.out(verb_help(verb));
     return kExitDone;
   }
