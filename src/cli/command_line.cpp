@@ -14,33 +14,26 @@ namespace {
 /// What CLI11 collected for one flag, before it is given a meaning.
 struct Collected {
   const Flag* flag = nullptr;
-  CLI::Option* option = nullptr;
   bool seen = false;
   std::vector<std::string> values;
 };
 
-std::unexpected<Error> usage_error(std::string what) {
-  return fail(std::move(what), {}, ErrorKind::kUsage);
-}
+std::unexpected<Error> usage_error(std::string what) { return fail(std::move(what), {}, ErrorKind::kUsage); }
 
 void declare(CLI::App& app, Collected& entry) {
   const Flag& flag = *entry.flag;
   switch (flag.kind) {
     case Flag::Kind::kSwitch:
-      entry.option = app.add_flag(flag.name, entry.seen);
+      app.add_flag(flag.name, entry.seen);
       break;
     case Flag::Kind::kValue:
-      entry.option = app.add_option(flag.name, entry.values)->expected(1)->allow_extra_args(false);
+      app.add_option(flag.name, entry.values)->expected(1)->allow_extra_args(false);
       break;
     case Flag::Kind::kEach:
-      entry.option = app.add_option(flag.name, entry.values)->allow_extra_args(false);
+      app.add_option(flag.name, entry.values)->allow_extra_args(false);
       break;
     case Flag::Kind::kArgument:
-      entry.option = app.add_option(flag.name, entry.values)->expected(1);
-      break;
     case Flag::Kind::kArguments:
-      entry.option = app.add_option(flag.name, entry.values)->expected(1, CLI::detail::expected_max_vector_size);
-      break;
     case Flag::Kind::kCommand:
       break;
   }
@@ -56,22 +49,32 @@ Status collect(CLI::App& app, std::span<const std::string> words) {
   } catch (const CLI::ExtrasError&) {
     const std::vector<std::string> extras = app.remaining();
     const std::string& word = extras.empty() ? words.front() : extras.front();
-    return usage_error(
-        fmt::format("{} '{}' is not known here", word.starts_with("-") ? "the flag" : "the argument", word));
-  } catch (const CLI::ArgumentMismatch& error) {
-    return usage_error(error.what());
+    return usage_error(fmt::format("the flag '{}' is not known here", word));
   } catch (const CLI::ParseError& error) {
     return usage_error(error.what());
   }
+}
+
+/// Gives the plain words to the arguments in order; the last may take many.
+Status distribute(std::vector<Collected>& entries, std::span<const std::string> plain) {
+  for (Collected& entry : entries) {
+    if (!entry.flag->is_argument() || entry.flag->kind == Flag::Kind::kCommand) {
+      continue;
+    }
+    if (plain.empty()) {
+      return usage_error(fmt::format("{} is missing", entry.flag->name));
+    }
+    const size_t taken = entry.flag->kind == Flag::Kind::kArguments ? plain.size() : 1;
+    entry.values.assign(plain.begin(), plain.begin() + static_cast<std::ptrdiff_t>(taken));
+    plain = plain.subspan(taken);
+  }
+  return plain.empty() ? Status{} : usage_error(fmt::format("the argument '{}' is one too many", plain.front()));
 }
 
 Status assign(const Collected& entry) {
   const Flag& flag = *entry.flag;
   if (entry.seen) {
     return flag.assign("");
-  }
-  if (flag.is_argument() && flag.kind != Flag::Kind::kCommand && entry.values.empty()) {
-    return usage_error(fmt::format("{} is missing", flag.name));
   }
   for (const std::string& value : entry.values) {
     if (auto status = flag.assign(value); !status) {
@@ -88,6 +91,8 @@ Result<Parsed> parse_words(std::span<const std::string> words, std::span<const F
   app.set_help_flag();
   bool help = false;
   app.add_flag("-h,--help", help);
+  std::vector<std::string> plain;
+  app.add_option("WORDS", plain)->expected(0, CLI::detail::expected_max_vector_size);
 
   std::vector<Collected> entries(flags.size());
   for (size_t i = 0; i < flags.size(); ++i) {
@@ -108,6 +113,7 @@ Result<Parsed> parse_words(std::span<const std::string> words, std::span<const F
     return Parsed::kHelpWanted;
   }
   ST_TRY(status);
+  ST_TRY(distribute(entries, plain));
   for (const Collected& entry : entries) {
     ST_TRY(assign(entry));
   }

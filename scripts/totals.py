@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Adds up what the test programs reported (JUnit XML, one file each) and what ctest said of them.
+
+    scripts/totals.py RESULTS_FOLDER CTEST_XML...
+
+A line per suite, then a line alone: "N passed, N failed, N skipped". A program that ended badly without a failed
+case of its own (a crash, a time limit) counts as one failure. With CI=true a test that was skipped for want of
+root is a failure: CI has root.
+"""
+
+import os
+import pathlib
+import sys
+from xml.etree import ElementTree
+
+PRIVILEGE = "needs root"  # how the skip message of a test that wants privilege begins
+
+
+def outcome_of(case):
+    if case.find("failure") is not None or case.find("error") is not None:
+        return "failed"
+    skipped = case.find("skipped")
+    if skipped is None:
+        return "skipped" if case.get("status") == "notrun" or case.get("result") == "skipped" else "passed"
+    message = skipped.get("message", "") + (skipped.text or "")
+    if os.environ.get("CI") == "true" and PRIVILEGE in message:
+        print(f"failed: {case.get('classname')}.{case.get('name')}: skipped in CI: {message.strip()}")
+        return "failed"
+    return "skipped"
+
+
+def count_cases(path):
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    for case in ElementTree.parse(path).iter("testcase"):
+        outcome = outcome_of(case)
+        counts[outcome] += 1
+        if outcome == "failed":
+            print(f"failed: {case.get('classname')}.{case.get('name')}")
+    return counts
+
+
+def suites_of(ctest_xml):
+    """(name, ended well) of each ctest entry."""
+    for case in ElementTree.parse(ctest_xml).iter("testcase"):
+        yield case.get("name"), case.get("status") == "run"
+
+
+def main():
+    results = pathlib.Path(sys.argv[1])
+    total = {"passed": 0, "failed": 0, "skipped": 0}
+    for name, ended_well in (suite for path in sys.argv[2:] for suite in suites_of(path)):
+        report = results / f"{name}.xml"
+        counts = count_cases(report) if report.exists() else {"passed": 0, "failed": 0, "skipped": 0}
+        if not ended_well and counts["failed"] == 0:
+            print(f"failed: {name} ended without naming a failed case (a crash, a time limit)")
+            counts["failed"] += 1
+        elif ended_well and not any(counts.values()):
+            counts["passed"] += 1  # a program that reports by its exit status alone
+        print(f"  {name:<24} {counts['passed']:>5} passed {counts['failed']:>3} failed {counts['skipped']:>3} skipped")
+        for key, value in counts.items():
+            total[key] += value
+    print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
+    return 1 if total["failed"] or not total["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

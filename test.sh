@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# All tests: installs what is needed, builds, runs. The last line alone is "N passed, N failed, N skipped".
+# What needs root skips without it; with CI=true that is a failure.
+set -uo pipefail
+cd "$(dirname "$0")"
+
+fail() {
+  echo "0 passed, 1 failed, 0 skipped"
+  exit 1
+}
+scripts/install_packages.sh || fail
+echo "building"
+scripts/build.sh || fail
+
+results=$PWD/build/test-results
+rm -rf "$results"
+mkdir -p "$results"
+export GTEST_OUTPUT="xml:$results/"
+
+# run NAME ctest arguments...
+reports=()
+run() {
+  local name=$1
+  shift
+  echo "running the $name tests"
+  ctest --test-dir build --no-tests=ignore --output-on-failure --output-junit "$results/ctest-$name.xml.ctest" "$@" \
+    >"$results/$name.log" 2>&1 || { grep -v '^ *Start' "$results/$name.log" | tail -n 150; }
+  [[ -f $results/ctest-$name.xml.ctest ]] && reports+=("$results/ctest-$name.xml.ctest")
+}
+run unit -LE '^(root|e2e)$' -j 2 --timeout 300
+run root -L '^root$' -j 1 --timeout 300
+run e2e -L '^e2e$' -j 1 --timeout 600
+
+scripts/totals.py "$results" "${reports[@]}"

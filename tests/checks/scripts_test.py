@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checks of scripts/ hold, and each can fail."""
+
+import pathlib
+import subprocess
+import sys
+
+from stalltrace import ROOT, Case
+
+INCLUDES = ROOT / "scripts" / "check_includes.py"
+
+
+def check_includes(root):
+    return subprocess.run([sys.executable, INCLUDES, root], capture_output=True, text=True, check=False)
+
+
+class Includes(Case):
+    def write(self, path, text):
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def test_this_tree_is_layered(self):
+        result = check_includes(ROOT)
+        self.assertEqual((result.returncode, result.stdout), (0, ""))
+
+    def test_each_kind_of_violation_is_found(self):
+        for path, include, reason in [
+                ("src/base/a.h", '"model/events.h"', "base/ must not include model/"),
+                ("src/model/a.h", '"store/writer.h"', "model/ must not include store/"),
+                ("src/store/a.cpp", '"analysis/explain.h"', "store/ must not include analysis/"),
+                ("src/analysis/a_test.cpp", '"export/report_text.h"', "analysis/ must not include export/"),
+                ("src/capture/a.cpp", '"cli/verb.h"', "capture/ must not include cli/"),
+                ("src/analysis/a.cpp", "<sqlite3.h>", "only store/"),
+                ("src/cli/a.cpp", "<bpf/libbpf.h>", "only capture/"),
+                ("src/store/a.cpp", '"collective.skel.h"', "only capture/"),
+                ("src/store/a.cpp", '"wire/collective.h"', "store/ must not include wire/"),
+                ("lab/nccl/a.cpp", '"base/result.h"', "job/ must not include base/"),
+                ("lab/cluster/a.cpp", '"analysis/explain.h"', "lab/ must not include analysis/"),
+                ("bpf/a.bpf.c", '"model/events.h"', "bpf/ must not include model/"),
+                ("src/newroom/a.cpp", '"base/result.h"', "is not a room")]:
+            with self.subTest(path=path, include=include):
+                self.write(path, f"// a comment\n#include {include}\n")
+                result = check_includes(self.folder)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(reason, result.stdout)
+                (self.folder / path).unlink()
+
+    def test_what_is_allowed_passes(self):
+        self.write("bpf/wire/collective.h", "")
+        self.write("bpf/calls.h", "")
+        self.write("src/store/a.cpp", '#include <sqlite3.h>\n#include "store/b.h"\n#include "model/events.h"\n')
+        self.write("src/capture/a.cpp", '#include <bpf/libbpf.h>\n#include "wire/collective.h"\n#include "calls.h"\n')
+        self.write("src/cli/a.cpp", '#include "analysis/explain.h"\n#include <CLI/CLI.hpp>\n')
+        self.write("lab/nccl/a.cpp", '#include "nccl.h"\n')
+        self.write("bpf/a.bpf.c", '#include <bpf/bpf_helpers.h>\n#include "wire/collective.h"\n')
+        result = check_includes(self.folder)
+        self.assertEqual((result.returncode, result.stdout), (0, ""))
+
+
+class Scripts(Case):
+    def passes(self, name):
+        result = subprocess.run([ROOT / "scripts" / name], capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, (result.stdout + result.stderr)[-3000:])
+
+    def need_git(self):
+        self.need_program("git")
+        if not (ROOT / ".git").exists():
+            self.skipTest("not a git checkout")
+
+    def test_every_file_names_its_licence(self):
+        self.need_git()
+        self.passes("check_spdx.sh")
+
+    def test_layout(self):
+        self.need_git()
+        self.passes("check_format.sh")
+
+    def test_every_package_is_installed(self):
+        self.passes("install_packages.sh")
+
+
+class Workplace(Case):
+    def test_scripts_are_executable(self):
+        for name in ["demo.sh", "test.sh", ".ci/run"]:
+            self.assertTrue(pathlib.Path(ROOT / name).stat().st_mode & 0o111, name)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line itself: help, unknown words, streams, colour."""
+
+import os
+import pty
+import subprocess
+
+import help_pages
+from stalltrace import DONE, FAILED, PROGRAM, USAGE, Case, run
+
+
+class Help(Case):
+    def test_every_verb_has_a_page_with_an_example(self):
+        for verb in help_pages.verbs():
+            with self.subTest(verb=verb):
+                page = self.done(run(*verb.split(), "--help"))
+                self.assertIn(f"Usage:\n  stalltrace {verb}", page)
+                self.assertRegex(page, rf"Example:\n  (\w+=\w+ )?stalltrace {verb}")
+
+    def test_no_verb_is_wrong_usage(self):
+        self.refused(run(), USAGE, "no verb given", "--help")
+
+    def test_unknown_verb_names_the_nearest(self):
+        self.refused(run("explian"), USAGE, "'explian' is not a verb", "did you mean 'explain'?")
+        self.refused(run("frobnicate"), USAGE, "'frobnicate' is not a verb", "--help")
+
+    def test_unknown_flag(self):
+        for verb in help_pages.verbs():
+            with self.subTest(verb=verb):
+                self.refused(run(*verb.split(), "--frobnicate"), USAGE, "'--frobnicate'", f"stalltrace {verb} --help")
+
+    def test_missing_argument(self):
+        self.refused(run("query"), USAGE, "FILE is missing")
+        self.refused(run("query", "a.db"), USAGE, "SQL is missing")
+        self.refused(run("explain"), USAGE, "FILE is missing")
+
+    def test_a_flag_without_its_value(self):
+        self.refused(run("trace", "--out"), USAGE, "--out")
+
+    def test_a_flag_given_twice(self):
+        self.refused(run("trace", "--out", "a.db", "--out", "b.db"), USAGE, "--out")
+
+
+class Values(Case):
+    def test_bad_durations(self):
+        for text in ["10", "-5s", "2 m", "fast", "1e300h", ""]:
+            with self.subTest(text=text):
+                self.refused(run("trace", f"--duration={text}", "--out", self.folder / "x.db"), USAGE, "--duration")
+
+    def test_bad_sizes(self):
+        for text in ["2 g", "big", "2q", "-1m"]:
+            with self.subTest(text=text):
+                self.refused(run("trace", f"--max-size={text}", "--out", self.folder / "x.db"), USAGE, "--max-size")
+
+    def test_bad_choice(self):
+        self.refused(run("query", "a.db", "SELECT 1", "--format", "xml"), USAGE, "'xml'", "table, json, csv")
+
+    def test_bad_pid(self):
+        for text in ["0", "-1", "x", "99999999999"]:
+            with self.subTest(text=text):
+                self.refused(run("trace", f"--pid={text}", "--out", self.folder / "x.db"), USAGE, "--pid")
+
+    def test_bad_fault(self):
+        self.refused(run("lab", "run", "--fault", "gremlins:rank=1", "--out", self.folder / "lab"), USAGE, "gremlins")
+
+
+class Streams(Case):
+    def test_data_on_stdout_only(self):
+        result = run("version")
+        self.assertRegex(result.stdout, r"^stalltrace \d+\.\d+\.\d+\n$")
+        self.assertEqual(result.stderr, "")
+
+    def test_a_full_disk_under_the_output_is_said(self):
+        with open("/dev/full", "w") as full:
+            result = run("--help", stdout=full)
+        self.refused(result, FAILED, "cannot write the output", "No space left")
+
+    def test_a_reader_that_leaves_is_no_error(self):
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        result = run("--help", stdout=write_end)
+        os.close(write_end)
+        self.assertEqual((result.returncode, result.stderr), (DONE, ""))
+
+
+class Colour(Case):
+    ESCAPE = "\x1b["
+
+    def on_terminal(self, *words, **environment):
+        """stdout and stderr of the program on a terminal, as one text."""
+        leader, follower = pty.openpty()
+        full = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
+        with subprocess.Popen([PROGRAM, *words], stdin=follower, stdout=follower, stderr=follower,
+                              env={**full, "TERM": "xterm", **environment}) as process:
+            os.close(follower)
+            text = b""
+            try:
+                while chunk := os.read(leader, 4096):
+                    text += chunk
+            except OSError:
+                pass  # the terminal closes when the program ends
+            process.wait(timeout=60)
+        os.close(leader)
+        return text.decode()
+
+    def test_only_on_a_terminal_that_wants_it(self):
+        self.assertIn(self.ESCAPE, self.on_terminal("check"))
+        self.assertNotIn(self.ESCAPE, self.on_terminal("check", NO_COLOR="1"))
+        self.assertNotIn(self.ESCAPE, self.on_terminal("check", TERM="dumb"))
+        self.assertNotIn(self.ESCAPE, run("check", environment={"TERM": "xterm"}).stdout)

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the unittest cases of a folder (*_test.py) and reports them as GoogleTest programs do: a line per case,
+and JUnit XML in the folder that GTEST_OUTPUT names ("xml:FOLDER/").
+
+    tests/run_suite.py FOLDER [NAME_FILTER]
+
+A case that needs what this host lacks skips with the reason; scripts/totals.py decides whether that is allowed.
+"""
+
+import os
+import pathlib
+import sys
+import time
+import traceback
+import unittest
+from xml.etree import ElementTree
+
+TESTS = pathlib.Path(__file__).resolve().parent
+
+
+class Reporter(unittest.TestResult):
+    """Prints each case as it ends and keeps it for the XML."""
+
+    def __init__(self):
+        super().__init__()
+        self.cases = []
+        self.started = 0.0
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.started = time.monotonic()
+
+    def note(self, test, outcome, text=""):
+        seconds = time.monotonic() - self.started
+        self.cases.append((test, outcome, text, seconds))
+        print(f"[{outcome:>7}] {test.id()} ({seconds:.1f} s){': ' + text if text else ''}", flush=True)
+
+    def addSuccess(self, test):
+        self.note(test, "passed")
+
+    def addFailure(self, test, error):
+        super().addFailure(test, error)
+        self.note(test, "FAILED", "".join(traceback.format_exception(*error)))
+
+    def addError(self, test, error):
+        super().addError(test, error)
+        self.note(test, "FAILED", "".join(traceback.format_exception(*error)))
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.note(test, "skipped", reason)
+
+    def addSubTest(self, test, subtest, error):
+        super().addSubTest(test, subtest, error)
+        if error is not None:
+            self.note(subtest, "FAILED", "".join(traceback.format_exception(*error)))
+
+
+def write_xml(folder, suite, cases):
+    root = ElementTree.Element("testsuites", name=suite)
+    element = ElementTree.SubElement(root, "testsuite", name=suite)
+    for test, outcome, text, seconds in cases:
+        classname, _, name = test.id().rpartition(".")
+        case = ElementTree.SubElement(element, "testcase", name=name, classname=classname, time=f"{seconds:.3f}")
+        if outcome == "FAILED":
+            ElementTree.SubElement(case, "failure", message=text)
+        elif outcome == "skipped":
+            ElementTree.SubElement(case, "skipped", message=text)
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    ElementTree.ElementTree(root).write(pathlib.Path(folder) / f"{suite}.xml", encoding="utf-8")
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1]).resolve()
+    sys.path.insert(0, str(TESTS / "support"))
+    loader = unittest.TestLoader()
+    if len(sys.argv) > 2:
+        loader.testNamePatterns = [f"*{sys.argv[2]}*"]
+    suite = loader.discover(str(folder), pattern="*_test.py", top_level_dir=str(folder))
+    reporter = Reporter()
+    suite.run(reporter)
+    output = os.environ.get("GTEST_OUTPUT", "")
+    if output.startswith("xml:"):
+        write_xml(output[len("xml:"):], f"test_{folder.name}", reporter.cases)
+    failed = sum(outcome == "FAILED" for _, outcome, _, _ in reporter.cases)
+    print(f"{folder.name}: {len(reporter.cases)} cases, {failed} failed, {len(reporter.skipped)} skipped")
+    return 1 if failed or not reporter.cases else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests share: where things are, how the program is run, what a good error line is."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("STALLTRACE_BUILD", ROOT / "build"))
+PROGRAM = BUILD / "stalltrace"
+
+DONE, FAILED, USAGE, FINDINGS = 0, 1, 2, 3
+
+
+def run(*words, timeout=60, program=PROGRAM, prefix=(), environment=None, stdout=subprocess.PIPE):
+    """Runs the program; the result has returncode, stdout, stderr as text."""
+    return subprocess.run(
+        [*prefix, str(program), *map(str, words)], stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
+        text=True, timeout=timeout, check=False, env={**os.environ, **(environment or {})})
+
+
+class Case(unittest.TestCase):
+    """A test with a folder of its own, removed afterwards."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="stalltrace-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        # Tests run the program as another user too, who must reach the folder.
+        self.folder.chmod(0o755)
+
+    def need_root(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+
+    def need_program(self, name):
+        if shutil.which(name) is None:
+            self.skipTest(f"{name} is not installed")
+
+    def refused(self, result, code, *parts):
+        """Ended with `code` and said why: one line on stderr holding each of `parts`, nothing on stdout."""
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(result.stdout or "", "")
+        lines = result.stderr.splitlines()
+        self.assertEqual(len(lines), 1, result.stderr)
+        self.assertTrue(lines[0].startswith("stalltrace: "), lines[0])
+        for part in parts:
+            self.assertIn(part, lines[0])
+
+    def done(self, result):
+        self.assertEqual(result.returncode, DONE, f"{result.stdout}\n{result.stderr}")
+        return result.stdout
