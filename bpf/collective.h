@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// Calls of the collective library and the GPU runtime: one entry program and one return program for every row of
+// the call table. The row's index travels in the attach cookie.
+#ifndef STALLTRACE_COLLECTIVE_H
+#define STALLTRACE_COLLECTIVE_H
+
+#include "maps.h"
+#include "wire/collective.h"
+
+#define ST_READ_USER(destination, size, address) bpf_probe_read_user(destination, size, (const void*)(address))
+#include "calling_convention.h"
+
+// Later than this after a process's last collective call, its synchronisation calls are nobody's completion.
+#define SYNC_INTEREST_NS (60ULL * 1000000000ULL)
+
+const volatile struct st_call_spec calls[ST_MAX_CALLS] = {};
+
+// A call in flight on a thread. Only the outermost counts: ncclBcast calls ncclBroadcast.
+struct call_in_flight {
+  u64 stack_pointer;  // at entry; 0: nothing in flight
+  u64 entry_ns;
+  u64 comm;
+  u64 out_address;  // where the new communicator or the queried int will be written
+  u64 stream;
+  u64 event;
+  u64 sequence_peer;  // key part of the sequence counter, to take back the number of a refused call
+  u32 row;
+  u32 group_depth;
+  u64 group_id;  // entry of the outermost ncclGroupStart
+};
+
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 16384);
+  __type(key, u32);  // tid
+  __type(value, struct call_in_flight);
+} calls_in_flight SEC(".maps");
+
+struct sequence_key {
+  u64 comm;
+  u64 peer;  // SEQUENCE_COLLECTIVE, or operation and peer for point-to-point
+  u32 tgid;
+  u32 padding;
+};
+#define SEQUENCE_COLLECTIVE (~0ULL)
+
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 65536);
+  __type(key, struct sequence_key);
+  __type(value, u64);
+} sequences SEC(".maps");
+
+static __always_inline u64 argument(const struct st_arguments* arguments, u8 slot) {
+  return arguments->slot[slot & (ST_ARGUMENT_SLOTS - 1)];
+}
+
+static __always_inline struct st_process* traced_process(u32 tgid) {
+  struct st_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  if (process) {
+    return process;
+  }
+  if (!in_scope(tgid, bpf_get_current_task_btf())) {
+    return NULL;
+  }
+  struct st_process fresh = {};
+  fresh.cgroup_id = bpf_get_current_cgroup_id();
+  bpf_map_update_elem(&processes, &tgid, &fresh, BPF_NOEXIST);
+  process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process) {
+    count_loss(ST_LOSS_THREAD_STATE);
+    return NULL;
+  }
+  // User space has not found this process by its maps yet (a fork, or a very early call): tell it.
+  struct st_header* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
+  if (record) {
+    const u64 id = bpf_get_current_pid_tgid();
+    fill_header(record, ST_RECORD_PROCESS, sizeof(*record), bpf_ktime_get_ns(), tgid, (u32)id);
+    bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+  } else {
+    count_loss(ST_LOSS_COLLECTIVE);
+  }
+  return process;
+}
+
+static __always_inline u64 last_collective_byte(const struct st_process* process) {
+  return process->last_nccl_net_ns ? process->last_nccl_net_ns : process->last_net_ns;
+}
+
+static __always_inline u64 take_sequence(u32 tgid, u64 comm, u64 peer) {
+  struct sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid};
+  u64* next = bpf_map_lookup_elem(&sequences, &key);
+  if (next) {
+    return __sync_fetch_and_add(next, 1);
+  }
+  const u64 one = 1;
+  bpf_map_update_elem(&sequences, &key, &one, BPF_ANY);
+  return 0;
+}
+
+static __always_inline void give_back_sequence(u32 tgid, u64 comm, u64 peer) {
+  struct sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid};
+  u64* next = bpf_map_lookup_elem(&sequences, &key);
+  if (next) {
+    __sync_fetch_and_add(next, (u64)-1);
+  }
+}
+
+static __always_inline void emit_comm_init(const struct st_arguments* arguments, const volatile struct st_call_spec* spec,
+                                           const struct call_in_flight* flight, u64 id) {
+  struct st_comm_init* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
+  if (!record) {
+    count_loss(ST_LOSS_COLLECTIVE);
+    return;
+  }
+  fill_header(&record->header, ST_RECORD_COMM_INIT, sizeof(*record), flight->entry_ns, id >> 32, (u32)id);
+  record->cgroup_id = bpf_get_current_cgroup_id();
+  record->parent_comm = spec->comm ? argument(arguments, spec->comm) : 0;
+  record->nranks = spec->nranks ? (s32)argument(arguments, spec->nranks) : -1;
+  record->rank = spec->rank ? (s32)argument(arguments, spec->rank) : -1;
+  record->color = spec->color ? (s32)argument(arguments, spec->color) : -1;
+  record->key = spec->key ? (s32)argument(arguments, spec->key) : 0;
+  record->row = flight->row;
+  record->padding = 0;
+  const u64 id_address = spec->id_by_value ? arguments->id_address : spec->id ? argument(arguments, spec->id) : 0;
+  record->has_id = id_address && !bpf_probe_read_user(record->id, sizeof(record->id), (const void*)id_address);
+  if (!record->has_id) {
+    __builtin_memset(record->id, 0, sizeof(record->id));
+  }
+  bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+}
+
+static __always_inline void emit_entry(const struct st_arguments* arguments, const volatile struct st_call_spec* spec,
+                                       const struct call_in_flight* flight, const struct st_process* process,
+                                       u64 sequence, u64 id) {
+  struct st_call_entry* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
+  if (!record) {
+    count_loss(ST_LOSS_COLLECTIVE);
+    return;
+  }
+  fill_header(&record->header, ST_RECORD_CALL_ENTRY, sizeof(*record), flight->entry_ns, id >> 32, (u32)id);
+  record->count = spec->count ? argument(arguments, spec->count) : 0;
+  record->comm = flight->comm;
+  record->stream = flight->stream;
+  record->sequence = sequence;
+  record->group_id = flight->group_depth ? flight->group_id : 0;
+  record->cgroup_id = process->cgroup_id;
+  record->group_started_ns = flight->group_id;
+  record->last_net_ns = last_collective_byte(process);
+  record->net_bytes = process->net_bytes;
+  record->datatype = spec->datatype ? (s32)argument(arguments, spec->datatype) : -1;
+  record->reduce_op = spec->reduce_op ? (s32)argument(arguments, spec->reduce_op) : -1;
+  record->root = spec->root ? (s32)argument(arguments, spec->root) : -1;
+  record->peer = spec->peer ? (s32)argument(arguments, spec->peer) : -1;
+  record->row = flight->row;
+  record->flags = flight->group_depth ? ST_CALL_IN_GROUP : 0;
+  record->stack_id = -1;
+  bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&collective_ring));
+}
+
+SEC("uprobe")
+int call_entry(struct pt_regs* ctx) {
+  const struct st_registers* registers = (const struct st_registers*)ctx;
+  const u32 row = bpf_get_attach_cookie(ctx) & (ST_MAX_CALLS - 1);
+  const volatile struct st_call_spec* spec = &calls[row];
+  const u64 id = bpf_get_current_pid_tgid();
+  const u32 tid = (u32)id;
+  const u32 tgid = id >> 32;
+
+  struct st_process* process = traced_process(tgid);
+  if (!process) {
+    return 0;
+  }
+  struct call_in_flight* flight = bpf_map_lookup_elem(&calls_in_flight, &tid);
+  if (!flight) {
+    const struct call_in_flight fresh = {};
+    bpf_map_update_elem(&calls_in_flight, &tid, &fresh, BPF_NOEXIST);
+    flight = bpf_map_lookup_elem(&calls_in_flight, &tid);
+    if (!flight) {
+      count_loss(ST_LOSS_THREAD_STATE);
+      return 0;
+    }
+  }
+  const u64 stack_pointer = ST_STACK_POINTER(registers);
+  if (flight->stack_pointer) {
+    // Deeper on the stack, or a tail call into another function: nested. Anything else means that the
+    // outer call was left without its return being seen (longjmp, an exception): it is over.
+    if (stack_pointer < flight->stack_pointer || (stack_pointer == flight->stack_pointer && row != flight->row)) {
+      return 0;
+    }
+  }
+  struct st_arguments arguments = {};
+  const struct st_call_spec arguments_spec = {.id_by_value = spec->id_by_value, .stack_arguments = spec->stack_arguments};
+  st_read_arguments(registers, &arguments_spec, &arguments);
+
+  const u64 now = bpf_ktime_get_ns();
+  flight->stack_pointer = stack_pointer;
+  flight->entry_ns = now;
+  flight->row = row;
+  flight->comm = spec->comm ? argument(&arguments, spec->comm) : 0;
+  flight->stream = spec->stream ? argument(&arguments, spec->stream) : 0;
+  flight->event = spec->event ? argument(&arguments, spec->event) : 0;
+  flight->out_address = spec->new_comm ? argument(&arguments, spec->new_comm)
+                        : spec->out    ? argument(&arguments, spec->out)
+                                       : 0;
+
+  switch (spec->kind) {
+    case ST_CALL_DATA: {
+      process->last_call_ns = now;
+      const u64 peer = spec->peer ? ((u64)spec->operation << 32 | (u32)argument(&arguments, spec->peer)) : SEQUENCE_COLLECTIVE;
+      flight->sequence_peer = peer;
+      emit_entry(&arguments, spec, flight, process, take_sequence(tgid, flight->comm, peer), id);
+      break;
+    }
+    case ST_CALL_GROUP_START:
+      if (flight->group_depth++ == 0) {
+        flight->group_id = now;
+      }
+      break;
+    case ST_CALL_GROUP_END:
+      if (flight->group_depth == 0) {  // tracing began inside the group
+        flight->group_depth = 1;
+        flight->group_id = now;
+      }
+      if (flight->group_depth == 1) {
+        emit_entry(&arguments, spec, flight, process, 0, id);
+      }
+      break;
+    case ST_CALL_COMM_INIT:
+    case ST_CALL_COMM_INIT_ALL:
+    case ST_CALL_COMM_SPLIT:
+      emit_comm_init(&arguments, spec, flight, id);
+      break;
+    case ST_CALL_COMM_END:
+      emit_entry(&arguments, spec, flight, process, 0, id);
+      break;
+  }
+  return 0;
+}
+
+static __always_inline void emit_sync(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
+                                      const struct st_process* process, s32 return_code, u64 now, u64 id) {
+  if (now - process->last_call_ns > SYNC_INTEREST_NS) {
+    return;
+  }
+  struct st_sync* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
+  if (!record) {
+    count_loss(ST_LOSS_COLLECTIVE);
+    return;
+  }
+  fill_header(&record->header, ST_RECORD_SYNC, sizeof(*record), now, id >> 32, (u32)id);
+  record->entry_ns = flight->entry_ns;
+  record->stream = flight->stream;
+  record->event = flight->event;
+  record->last_net_ns = last_collective_byte(process);
+  record->net_bytes = process->net_bytes;
+  record->return_code = return_code;
+  record->row = flight->row;
+  record->kind = spec->kind;
+  bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&collective_ring));
+}
+
+static __always_inline void emit_return(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
+                                        s32 return_code, u64 now, u64 id) {
+  struct st_call_return* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
+  if (!record) {
+    count_loss(ST_LOSS_COLLECTIVE);
+    return;
+  }
+  fill_header(&record->header, ST_RECORD_CALL_RETURN, sizeof(*record), now, id >> 32, (u32)id);
+  record->entry_ns = flight->entry_ns;
+  record->comm = flight->comm;
+  record->group_id = flight->group_depth ? flight->group_id : 0;
+  record->return_code = return_code;
+  record->row = flight->row;
+  record->flags = flight->group_depth ? ST_CALL_IN_GROUP : 0;
+  u64 value = 0;
+  if (flight->out_address) {
+    if (spec->new_comm) {
+      bpf_probe_read_user(&value, sizeof(value), (const void*)flight->out_address);
+    } else {
+      u32 number = 0;
+      bpf_probe_read_user(&number, sizeof(number), (const void*)flight->out_address);
+      value = number;
+    }
+  }
+  record->value = value;
+  bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&collective_ring));
+}
+
+SEC("uretprobe")
+int call_return(struct pt_regs* ctx) {
+  const struct st_registers* registers = (const struct st_registers*)ctx;
+  const u32 row = bpf_get_attach_cookie(ctx) & (ST_MAX_CALLS - 1);
+  const volatile struct st_call_spec* spec = &calls[row];
+  const u64 id = bpf_get_current_pid_tgid();
+  const u32 tid = (u32)id;
+  const u32 tgid = id >> 32;
+
+  struct call_in_flight* flight = bpf_map_lookup_elem(&calls_in_flight, &tid);
+  if (!flight || !flight->stack_pointer || flight->row != row ||
+      ST_ENTRY_STACK_POINTER_AT_RETURN(registers) < flight->stack_pointer) {
+    return 0;  // a nested call's return, or one entered before tracing began
+  }
+  struct st_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process) {
+    return 0;
+  }
+  const u64 now = bpf_ktime_get_ns();
+  const s32 return_code = (s32)ST_RETURN_VALUE(registers);
+  switch (spec->kind) {
+    case ST_CALL_DATA:
+      if (return_code != 0 && return_code != 7 /* ncclInProgress */) {
+        give_back_sequence(tgid, flight->comm, flight->sequence_peer);  // refused: the library did not count it either
+      }
+      emit_return(spec, flight, return_code, now, id);
+      break;
+    case ST_CALL_GROUP_START:
+      break;
+    case ST_CALL_GROUP_END:
+      if (flight->group_depth == 1) {
+        emit_return(spec, flight, return_code, now, id);
+      }
+      if (flight->group_depth > 0) {
+        flight->group_depth--;
+      }
+      break;
+    case ST_CALL_SYNC_STREAM:
+    case ST_CALL_SYNC_DEVICE:
+    case ST_CALL_SYNC_EVENT:
+    case ST_CALL_EVENT_RECORD:
+    case ST_CALL_STREAM_WAIT_EVENT:
+      emit_sync(spec, flight, process, return_code, now, id);
+      break;
+    default:
+      emit_return(spec, flight, return_code, now, id);
+      break;
+  }
+  flight->stack_pointer = 0;
+  return 0;
+}
+
+#endif

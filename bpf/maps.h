@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// What all probe families share: configuration, rings, the traced processes, the count of what was lost.
+#ifndef STALLTRACE_MAPS_H
+#define STALLTRACE_MAPS_H
+
+#include "kernel_types.h"
+#include "wire/config.h"
+#include "wire/header.h"
+
+const volatile struct st_config config = {};
+
+#define ST_RING(name, bytes)             \
+  struct {                               \
+    __uint(type, BPF_MAP_TYPE_RINGBUF);  \
+    __uint(max_entries, bytes);          \
+  } name SEC(".maps")
+
+// One ring per family, so that a flood of one cannot cost another.
+ST_RING(collective_ring, 8 << 20);
+ST_RING(network_ring, 4 << 20);
+ST_RING(scheduler_ring, 2 << 20);
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 16384);
+  __type(key, u32);  // tgid
+  __type(value, struct st_process);
+} processes SEC(".maps");
+
+// With config.only_listed: the processes named on the command line and their descendants.
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 65536);
+  __type(key, u32);  // tgid
+  __type(value, u8);
+} scope SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, ST_LOSS_COUNT);
+  __type(key, u32);
+  __type(value, u64);
+} losses SEC(".maps");
+
+static __always_inline void count_loss(u32 source) {
+  u64* count = bpf_map_lookup_elem(&losses, &source);
+  if (count) {
+    *count += 1;
+  }
+}
+
+static __always_inline void fill_header(struct st_header* header, u16 type, u32 size, u64 now, u32 tgid, u32 tid) {
+  header->type = type;
+  header->version = ST_WIRE_VERSION;
+  header->size = size;
+  header->time_ns = now;
+  header->tgid = tgid;
+  header->tid = tid;
+}
+
+// User space reads on a timer; it is woken early only when a ring fills, so that an event costs no wake-up.
+#define ST_WAKE_FLAGS(ring) \
+  (bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) >= config.wake_bytes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP)
+
+static __always_inline u32 netns_of(struct task_struct* task) {
+  return BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+}
+
+static __always_inline bool in_scope(u32 tgid, struct task_struct* task) {
+  if (tgid == config.self_tgid) {
+    return false;
+  }
+  if (config.only_listed && !bpf_map_lookup_elem(&scope, &tgid)) {
+    return false;
+  }
+  return !config.only_netns || netns_of(task) == config.only_netns;
+}
+
+#endif

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// The kernel side, one object: a file per probe family, sharing the maps of maps.h.
+#include "collective.h"
+#include "scheduler.h"
+#include "tcp.h"
+
+// Reads the clock tick counter, for user space to measure CONFIG_HZ: connection clocks count in ticks.
+SEC("syscall")
+int read_jiffies(void* ctx) {
+  return (int)(bpf_jiffies64() & 0x7fffffff);
+}
+
+char program_license[] SEC("license") = "Dual BSD/GPL";

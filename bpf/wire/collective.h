@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Calls of the collective library and of the GPU runtime's synchronisation. */
+#ifndef STALLTRACE_WIRE_COLLECTIVE_H
+#define STALLTRACE_WIRE_COLLECTIVE_H
+
+#include "wire/header.h"
+
+#define ST_MAX_CALLS 128
+#define ST_UNIQUE_ID_BYTES 128 /* sizeof(ncclUniqueId) */
+#define ST_ARGUMENT_SLOTS 16 /* a power of two, so that a mask bounds an index */
+
+/* What a probed function does; decides what the programs record about it. */
+enum st_call_kind {
+  ST_CALL_UNUSED = 0,
+  ST_CALL_DATA,              /* a collective or point-to-point call */
+  ST_CALL_COMM_INIT,         /* makes one communicator from a unique id */
+  ST_CALL_COMM_INIT_ALL,     /* makes `count` communicators in this process */
+  ST_CALL_COMM_SPLIT,        /* makes a communicator from another */
+  ST_CALL_COMM_END,          /* destroys or aborts one */
+  ST_CALL_COMM_QUERY_RANK,   /* writes the caller's rank through a pointer */
+  ST_CALL_COMM_QUERY_COUNT,  /* writes the number of ranks through a pointer */
+  ST_CALL_GROUP_START,
+  ST_CALL_GROUP_END,
+  ST_CALL_SYNC_STREAM,       /* returns when the stream's work is done */
+  ST_CALL_SYNC_DEVICE,
+  ST_CALL_SYNC_EVENT,
+  ST_CALL_EVENT_RECORD,      /* notes the stream's position in an event */
+  ST_CALL_STREAM_WAIT_EVENT, /* later work of the stream waits for the event */
+};
+
+/* Which argument is what: 1-based slots, 0 where the call has none. One row of the call table. */
+struct st_call_spec {
+  __u8 kind; /* enum st_call_kind */
+  __u8 operation; /* stalltrace::Operation, carried through untouched */
+  __u8 library;
+  __u8 count;
+  __u8 datatype;
+  __u8 reduce_op;
+  __u8 root;
+  __u8 peer;
+  __u8 comm;
+  __u8 stream;
+  __u8 event;
+  __u8 new_comm; /* pointer to where the new communicator (or communicators) is written */
+  __u8 out;      /* pointer to an int result */
+  __u8 nranks;
+  __u8 rank;
+  __u8 color;
+  __u8 key;
+  __u8 id;          /* the unique id's slot among the arguments of its convention, 0 none */
+  __u8 id_by_value; /* 1: ncclUniqueId by value; 0: a pointer to the first of several ids */
+  __u8 stack_arguments; /* how many arguments lie beyond the registers on x86-64 */
+};
+
+enum st_call_flags {
+  ST_CALL_IN_GROUP = 1,
+};
+
+struct st_call_entry {
+  struct st_header header;
+  __u64 count;
+  __u64 comm;
+  __u64 stream;
+  __u64 sequence; /* n-th of its kind on this communicator, from 0 */
+  __u64 group_id;
+  __u64 cgroup_id;
+  __u64 group_started_ns; /* kind GROUP_END: entry of the outermost ncclGroupStart */
+  __u64 last_net_ns;      /* st_process.last_nccl_net_ns, or last_net_ns where that is 0 */
+  __u64 net_bytes;        /* st_process.net_bytes */
+  __s32 datatype;
+  __s32 reduce_op;
+  __s32 root;
+  __s32 peer;
+  __u16 row; /* of the call table */
+  __u16 flags;
+  __s32 stack_id; /* negative: none */
+};
+
+struct st_call_return {
+  struct st_header header;
+  __u64 entry_ns;
+  __u64 comm;  /* as at entry */
+  __u64 value; /* the new communicator, or the int a query wrote */
+  __u64 group_id;
+  __s32 return_code;
+  __u16 row;
+  __u16 flags;
+};
+
+/* Entry of a call that makes a communicator. */
+struct st_comm_init {
+  struct st_header header;
+  __u64 cgroup_id;
+  __u64 parent_comm;
+  __s32 nranks;
+  __s32 rank;
+  __s32 color;
+  __s32 key;
+  __u16 row;
+  __u16 has_id;
+  __u32 padding;
+  __u8 id[ST_UNIQUE_ID_BYTES];
+};
+
+/* A synchronisation call, written when it returned. header.time_ns is the return. */
+struct st_sync {
+  struct st_header header;
+  __u64 entry_ns;
+  __u64 stream;
+  __u64 event;
+  __u64 last_net_ns;
+  __u64 net_bytes;
+  __s32 return_code;
+  __u16 row;
+  __u16 kind;
+};
+
+_Static_assert(sizeof(struct st_call_spec) == 20, "wire layout");
+_Static_assert(sizeof(struct st_call_entry) == 120, "wire layout");
+_Static_assert(sizeof(struct st_call_return) == 64, "wire layout");
+_Static_assert(sizeof(struct st_comm_init) == 192, "wire layout");
+_Static_assert(sizeof(struct st_sync) == 72, "wire layout");
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What kernel and user space share, and nothing else: plain C, fixed widths, explicit padding.
+ * Every record in a ring begins with st_header; type, version and size are checked before anything else is
+ * read. Times are CLOCK_MONOTONIC nanoseconds (bpf_ktime_get_ns). Process and thread numbers are those of
+ * the initial PID namespace.
+ */
+#ifndef STALLTRACE_WIRE_HEADER_H
+#define STALLTRACE_WIRE_HEADER_H
+
+#include <linux/types.h>
+
+#define ST_WIRE_VERSION 1
+#define ST_COMM_LEN 16 /* a thread's name, NUL-terminated */
+
+enum st_record_type {
+  ST_RECORD_NONE = 0,
+  ST_RECORD_CALL_ENTRY,
+  ST_RECORD_CALL_RETURN,
+  ST_RECORD_COMM_INIT,
+  ST_RECORD_SYNC,
+  ST_RECORD_TCP_EVENT,
+  ST_RECORD_TCP_SAMPLE,
+  ST_RECORD_NET_SPAN,
+  ST_RECORD_SOCKET,
+  ST_RECORD_WAIT,
+  ST_RECORD_EXIT,
+  ST_RECORD_PROCESS,
+};
+
+struct st_header {
+  __u16 type; /* enum st_record_type */
+  __u16 version;
+  __u32 size; /* of the whole record, this header included */
+  __u64 time_ns;
+  __u32 tgid; /* the process the record belongs to: for a socket its owner, not the current task */
+  __u32 tid;
+};
+
+/* Who dropped a record that could not be kept; an index into the `losses` map. */
+enum st_loss_source {
+  ST_LOSS_COLLECTIVE = 0,
+  ST_LOSS_NETWORK,
+  ST_LOSS_SCHEDULER,
+  ST_LOSS_THREAD_STATE, /* no room to remember a call in flight */
+  ST_LOSS_SOCKET_STATE,
+  ST_LOSS_COUNT,
+};
+
+/* The one word per traced process that the programs share (map `processes`, keyed by tgid). */
+struct st_process {
+  __u64 last_call_ns;       /* entry of its latest collective call */
+  __u64 last_net_ns;        /* latest byte sent or received over TCP, by any thread */
+  __u64 last_nccl_net_ns;   /* the same, by a thread whose name begins with "NCCL" */
+  __u64 net_bytes;          /* sent and received over TCP since tracing began */
+  __u64 cgroup_id;
+};
+
+_Static_assert(sizeof(struct st_header) == 24, "wire layout");
+_Static_assert(sizeof(struct st_process) == 40, "wire layout");
+
+#endif

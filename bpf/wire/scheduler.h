@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What threads of traced processes did with their time, summed in the kernel. */
+#ifndef STALLTRACE_WIRE_SCHEDULER_H
+#define STALLTRACE_WIRE_SCHEDULER_H
+
+#include "wire/header.h"
+
+/* Same order as stalltrace::WaitKind. */
+enum st_wait_kind {
+  ST_WAIT_RUNNABLE = 0,
+  ST_WAIT_BLOCKED,
+  ST_WAIT_DISK,
+  ST_WAIT_STOPPED,
+  ST_WAIT_ON_CPU,
+  ST_WAIT_KINDS,
+};
+
+/* header.time_ns is the start; waited_ns of [start, end) was spent so. count 1: a single wait. */
+struct st_wait {
+  struct st_header header;
+  __u64 end_ns;
+  __u64 waited_ns;
+  __u64 by_waited_ns;
+  __u32 count;
+  __u32 by_tgid;
+  __u16 kind;
+  __u16 open;
+  __u32 padding;
+  char thread_name[ST_COMM_LEN];
+  char by_name[ST_COMM_LEN];
+};
+
+struct st_exit {
+  struct st_header header;
+  __s32 exit_code; /* task_struct.exit_code: signal in the low 7 bits, status << 8 */
+  __u32 padding;
+};
+
+struct st_wait_sum {
+  __u64 waited_ns;
+  __u32 count;
+  __u32 padding;
+};
+
+/* Value of the map `threads`, keyed by tid. Zero times mean "not in that state". */
+struct st_thread_time {
+  __u32 tgid;
+  __u32 off_kind;      /* why it is off the CPU: ST_WAIT_RUNNABLE when preempted */
+  __u64 on_ns;         /* when it got the CPU */
+  __u64 off_ns;        /* when it lost it */
+  __u64 runnable_ns;   /* when it became ready */
+  __u64 window_ns;     /* start of the summary window */
+  struct st_wait_sum sums[ST_WAIT_KINDS];
+  __u32 by_tgid;       /* who ran most while this thread was ready: a majority vote weighted by time */
+  __u32 padding;
+  __u64 by_weight_ns;  /* the vote's lead */
+  __u64 by_waited_ns;  /* time counted for by_tgid since it became the candidate */
+  char by_name[ST_COMM_LEN];
+  char thread_name[ST_COMM_LEN];
+};
+
+_Static_assert(sizeof(struct st_wait) == 96, "wire layout");
+_Static_assert(sizeof(struct st_exit) == 32, "wire layout");
+_Static_assert(sizeof(struct st_thread_time) == 176, "wire layout");
+
+#endif
