@@ -27,6 +27,8 @@ struct call_in_flight {
   u32 row;
   u32 group_depth;
   u64 group_id;  // entry of the outermost ncclGroupStart
+  u32 nranks;    // communicators that the call makes in this process
+  u32 padding;
 };
 
 struct {
@@ -200,6 +202,7 @@ int call_entry(struct pt_regs* ctx) {
   flight->comm = spec->comm ? argument(&arguments, spec->comm) : 0;
   flight->stream = spec->stream ? argument(&arguments, spec->stream) : 0;
   flight->event = spec->event ? argument(&arguments, spec->event) : 0;
+  flight->nranks = spec->nranks ? (u32)argument(&arguments, spec->nranks) : 0;
   flight->out_address = spec->new_comm ? argument(&arguments, spec->new_comm)
                         : spec->out    ? argument(&arguments, spec->out)
                                        : 0;
@@ -260,6 +263,35 @@ static __always_inline void emit_sync(const volatile struct st_call_spec* spec, 
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&collective_ring));
 }
 
+// A communicator's numbers begin at 0, also where an earlier one lay at the same address.
+static __always_inline void forget_sequence(u32 tgid, u64 comm) {
+  struct sequence_key key = {.comm = comm, .peer = SEQUENCE_COLLECTIVE, .tgid = tgid};
+  bpf_map_delete_elem(&sequences, &key);
+}
+
+// ncclCommInitAll: one record for each communicator it made; `comm` carries the index, which is the rank.
+static __always_inline void emit_members(const struct call_in_flight* flight, s32 return_code, u64 now, u64 id) {
+  for (u32 i = 0; i < ST_MAX_LOCAL_RANKS && i < flight->nranks; i++) {
+    u64 comm = 0;
+    bpf_probe_read_user(&comm, sizeof(comm), (const void*)(flight->out_address + i * sizeof(comm)));
+    forget_sequence(id >> 32, comm);
+    struct st_call_return* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
+    if (!record) {
+      count_loss(ST_LOSS_COLLECTIVE);
+      continue;
+    }
+    fill_header(&record->header, ST_RECORD_CALL_RETURN, sizeof(*record), now, id >> 32, (u32)id);
+    record->entry_ns = flight->entry_ns;
+    record->comm = i;
+    record->value = comm;
+    record->group_id = 0;
+    record->return_code = return_code;
+    record->row = flight->row;
+    record->flags = 0;
+    bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+  }
+}
+
 static __always_inline void emit_return(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
                                         s32 return_code, u64 now, u64 id) {
   struct st_call_return* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
@@ -278,6 +310,7 @@ static __always_inline void emit_return(const volatile struct st_call_spec* spec
   if (flight->out_address) {
     if (spec->new_comm) {
       bpf_probe_read_user(&value, sizeof(value), (const void*)flight->out_address);
+      forget_sequence(id >> 32, value);
     } else {
       u32 number = 0;
       bpf_probe_read_user(&number, sizeof(number), (const void*)flight->out_address);
@@ -324,6 +357,9 @@ int call_return(struct pt_regs* ctx) {
       if (flight->group_depth > 0) {
         flight->group_depth--;
       }
+      break;
+    case ST_CALL_COMM_INIT_ALL:
+      emit_members(flight, return_code, now, id);
       break;
     case ST_CALL_SYNC_STREAM:
     case ST_CALL_SYNC_DEVICE:

@@ -6,6 +6,7 @@
 #include "wire/header.h"
 
 #define ST_MAX_CALLS 128
+#define ST_MAX_LOCAL_RANKS 64 /* communicators of one ncclCommInitAll that are told */
 #define ST_UNIQUE_ID_BYTES 128 /* sizeof(ncclUniqueId) */
 #define ST_ARGUMENT_SLOTS 16 /* a power of two, so that a mask bounds an index */
 

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of probed calls: a new symbol is a new row, never a new function. The row's index is the attach cookie.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "model/operation.h"
+#include "wire/collective.h"
+
+namespace stalltrace::capture {
+
+/// Which file a row belongs to. A process is traced when it maps a file with collective rows; the others matter only
+/// inside such a process.
+enum class CallFamily : uint8_t { kCollectiveLibrary, kGpuRuntime };
+
+struct Call {
+  std::string_view symbol;
+  CallFamily family;
+  st_call_spec spec;
+};
+
+/// All rows. Argument slots are from NVIDIA's nccl.h (2.30), cuda_runtime_api.h and cuda.h (13), and AMD's
+/// hip_runtime_api.h (6), see st_call_spec. At most ST_MAX_CALLS.
+std::span<const Call> call_table();
+
+}  // namespace stalltrace::capture
