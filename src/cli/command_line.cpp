@@ -76,6 +76,9 @@ Status assign(const Collected& entry) {
   if (entry.seen) {
     return flag.assign("");
   }
+  if (flag.required && entry.values.empty()) {
+    return usage_error(fmt::format("{} {} is missing", flag.name, flag.value_name));
+  }
   for (const std::string& value : entry.values) {
     if (auto status = flag.assign(value); !status) {
       return with_context(flag.name, std::move(status.error()));

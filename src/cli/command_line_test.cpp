@@ -94,6 +94,13 @@ TEST(CommandLine, RefusesWithTheWord) {
   }
 }
 
+TEST(CommandLine, ARequiredFlagIsNamedWhenMissing) {
+  std::string out;
+  const auto parsed = parse_words({}, std::vector{required(text_flag("--out", "FILE", "", &out))});
+  ASSERT_FALSE(parsed.has_value());
+  EXPECT_EQ(parsed.error().what, "--out FILE is missing");
+}
+
 TEST(CommandLine, TakesWordsAsTheyAre) {
   Sample sample;
   ASSERT_TRUE(sample.parse({"[a,b].db", "--out", "with space, and comma"}));

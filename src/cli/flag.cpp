@@ -181,6 +181,11 @@ Flag command_argument(std::string help, std::vector<std::string>* target) {
           .assign = append_text(target)};
 }
 
+Flag required(Flag flag) {
+  flag.required = true;
+  return flag;
+}
+
 Flag hidden(Flag flag) {
   flag.hidden = true;
   return flag;

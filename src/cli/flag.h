@@ -32,6 +32,7 @@ struct Flag {
   std::string default_text;  // empty: none
   /// Takes one value as typed; an error is the user's (exit code 2).
   std::function<Status(std::string_view)> assign;
+  bool required = false;  // arguments are in any case
   /// Part of the program's own machinery: works, but is not on the help page.
   bool hidden = false;
 
@@ -58,6 +59,7 @@ Flag argument(std::string name, std::string help, std::string* target);
 Flag arguments(std::string name, std::string help, std::vector<std::string>* target);
 Flag command_argument(std::string help, std::vector<std::string>* target);
 
+Flag required(Flag flag);
 Flag hidden(Flag flag);
 
 }  // namespace stalltrace::cli

@@ -62,7 +62,7 @@ std::string usage_line(const VerbInfo& info, std::span<const Flag> flags) {
   for (const Flag& flag : flags) {
     if (flag.kind == Flag::Kind::kCommand) {
       command = " [" + typed_form(flag) + "]";
-    } else if (flag.is_argument()) {
+    } else if (flag.is_argument() || flag.required) {
       arguments += " " + typed_form(flag);
     }
   }
