@@ -6,7 +6,7 @@ set(STALLTRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them: a
 
 add_library(stalltrace_flags INTERFACE)
 target_compile_options(stalltrace_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wcast-align
-  $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual> -Wconversion -Wno-sign-conversion -Wimplicit-fallthrough -Werror)
+  $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual> -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Wimplicit-fallthrough -Werror)
 target_include_directories(stalltrace_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/bpf)
 if(STALLTRACE_SANITIZE)
   target_compile_options(stalltrace_flags INTERFACE -fsanitize=${STALLTRACE_SANITIZE} -fno-omit-frame-pointer)

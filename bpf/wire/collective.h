@@ -116,10 +116,10 @@ struct st_sync {
   __u16 kind;
 };
 
-_Static_assert(sizeof(struct st_call_spec) == 20, "wire layout");
-_Static_assert(sizeof(struct st_call_entry) == 120, "wire layout");
-_Static_assert(sizeof(struct st_call_return) == 64, "wire layout");
-_Static_assert(sizeof(struct st_comm_init) == 192, "wire layout");
-_Static_assert(sizeof(struct st_sync) == 72, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_call_spec) == 20, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_call_entry) == 120, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_call_return) == 64, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_comm_init) == 192, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_sync) == 72, "wire layout");
 
 #endif

@@ -10,6 +10,12 @@
 
 #include <linux/types.h>
 
+#ifdef __cplusplus
+#define ST_STATIC_ASSERT static_assert
+#else
+#define ST_STATIC_ASSERT _Static_assert
+#endif
+
 #define ST_WIRE_VERSION 1
 #define ST_COMM_LEN 16 /* a thread's name, NUL-terminated */
 
@@ -56,7 +62,7 @@ struct st_process {
   __u64 cgroup_id;
 };
 
-_Static_assert(sizeof(struct st_header) == 24, "wire layout");
-_Static_assert(sizeof(struct st_process) == 40, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_header) == 24, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_process) == 40, "wire layout");
 
 #endif

@@ -59,8 +59,8 @@ struct st_thread_time {
   char thread_name[ST_COMM_LEN];
 };
 
-_Static_assert(sizeof(struct st_wait) == 96, "wire layout");
-_Static_assert(sizeof(struct st_exit) == 32, "wire layout");
-_Static_assert(sizeof(struct st_thread_time) == 176, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_wait) == 96, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_exit) == 32, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_thread_time) == 176, "wire layout");
 
 #endif

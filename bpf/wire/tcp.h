@@ -119,13 +119,13 @@ struct st_socket {
   struct st_span_state spans[2]; /* 0 receive, 1 send */
 };
 
-_Static_assert(sizeof(struct st_tuple) == 44, "wire layout");
-_Static_assert(sizeof(struct st_tcp_event) == 104, "wire layout");
-_Static_assert(sizeof(struct st_tcp_metrics) == 88, "wire layout");
-_Static_assert(sizeof(struct st_tcp_sample) == 120, "wire layout");
-_Static_assert(sizeof(struct st_net_span) == 56, "wire layout");
-_Static_assert(sizeof(struct st_socket_seen) == 104, "wire layout");
-_Static_assert(sizeof(struct st_socket_listing) == 168, "wire layout");
-_Static_assert(sizeof(struct st_socket) == 88, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_tuple) == 44, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_tcp_event) == 104, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_tcp_metrics) == 88, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_tcp_sample) == 120, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_net_span) == 56, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_socket_seen) == 104, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_socket_listing) == 168, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_socket) == 88, "wire layout");
 
 #endif

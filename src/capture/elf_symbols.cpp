@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/elf_symbols.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <libelf.h>
+#include <string.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/handle.h"
+
+namespace stalltrace::capture {
+namespace {
+
+using ElfHandle = std::unique_ptr<Elf, Free<elf_end>>;
+
+/// Names that every file of interest defines at least one of: a search for them in the string table rules most files
+/// out without walking hundreds of thousands of symbols.
+constexpr std::array<std::string_view, 4> kSentinels{"ncclAllReduce", "cudaStreamSynchronize", "cuStreamSynchronize",
+                                                     "hipStreamSynchronize"};
+
+const std::unordered_map<std::string_view, uint32_t>& rows_by_symbol() {
+  static const auto rows = [] {
+    std::unordered_map<std::string_view, uint32_t> result;
+    const auto table = call_table();
+    for (uint32_t row = 0; row < table.size(); ++row) {
+      result.emplace(table[row].symbol, row);
+    }
+    return result;
+  }();
+  return rows;
+}
+
+bool may_define_calls(Elf* elf, size_t string_section) {
+  Elf_Scn* section = elf_getscn(elf, string_section);
+  const Elf_Data* data = section ? elf_getdata(section, nullptr) : nullptr;
+  if (!data || !data->d_buf) {
+    return false;
+  }
+  return std::any_of(kSentinels.begin(), kSentinels.end(), [&](std::string_view name) {
+    return memmem(data->d_buf, data->d_size, name.data(), name.size()) != nullptr;
+  });
+}
+
+class SymbolCollector {
+ public:
+  explicit SymbolCollector(Elf* elf) : elf_(elf) { elf_getphdrnum(elf, &segments_); }
+
+  /// Takes the table's rows from one symbol section; `accept` filters by family.
+  template <typename Accept>
+  void collect(Elf_Scn* section, const GElf_Shdr& header, const Accept& accept) {
+    Elf_Data* data = elf_getdata(section, nullptr);
+    if (!data || header.sh_entsize == 0 || !may_define_calls(elf_, header.sh_link)) {
+      return;
+    }
+    const auto count = static_cast<int>(header.sh_size / header.sh_entsize);
+    for (int i = 0; i < count; ++i) {
+      GElf_Sym symbol;
+      if (!gelf_getsym(data, i, &symbol) || symbol.st_shndx == SHN_UNDEF || GELF_ST_TYPE(symbol.st_info) != STT_FUNC) {
+        continue;
+      }
+      const char* name = elf_strptr(elf_, header.sh_link, symbol.st_name);
+      const auto found = name ? rows_by_symbol().find(name) : rows_by_symbol().end();
+      if (found == rows_by_symbol().end() || !accept(call_table()[found->second].family)) {
+        continue;
+      }
+      if (const auto offset = file_offset(symbol.st_value)) {
+        add({*offset, found->second});
+      }
+    }
+  }
+
+  FileSymbols take() { return std::move(result_); }
+  [[nodiscard]] bool has_collectives() const { return result_.has_collectives; }
+
+ private:
+  [[nodiscard]] std::optional<uint64_t> file_offset(uint64_t address) const {
+    for (size_t i = 0; i < segments_; ++i) {
+      GElf_Phdr segment;
+      if (gelf_getphdr(elf_, static_cast<int>(i), &segment) && segment.p_type == PT_LOAD && (segment.p_flags & PF_X) &&
+          address >= segment.p_vaddr && address < segment.p_vaddr + segment.p_filesz) {
+        return address - segment.p_vaddr + segment.p_offset;
+      }
+    }
+    return std::nullopt;
+  }
+
+  void add(ProbePoint point) {
+    const bool known = std::any_of(result_.points.begin(), result_.points.end(),
+                                   [&](const ProbePoint& other) { return other.offset == point.offset; });
+    if (!known) {
+      result_.points.push_back(point);
+    }
+    result_.has_collectives |= call_table()[point.row].family == CallFamily::kCollectiveLibrary;
+  }
+
+  Elf* elf_;
+  size_t segments_ = 0;
+  FileSymbols result_;
+};
+
+}  // namespace
+
+Result<FileSymbols> find_probe_points(const std::string& path) {
+  if (elf_version(EV_CURRENT) == EV_NONE) {
+    return fail("libelf is older than this program");
+  }
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) {
+    return fail_errno("open " + path, errno);
+  }
+  const ElfHandle elf(elf_begin(fd.get(), ELF_C_READ_MMAP, nullptr));
+  if (!elf || elf_kind(elf.get()) != ELF_K_ELF) {
+    return fail(path + ": not an ELF file", {}, ErrorKind::kCorrupt);
+  }
+  SymbolCollector collector(elf.get());
+  const auto each_section = [&](uint32_t type, const auto& accept) {
+    for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf.get(), section)) != nullptr;) {
+      GElf_Shdr header;
+      if (gelf_getshdr(section, &header) && header.sh_type == type) {
+        collector.collect(section, header, accept);
+      }
+    }
+  };
+  each_section(SHT_DYNSYM, [](CallFamily) { return true; });
+  // A collective library carries the GPU runtime inside, under local names: those are its own calls, not the job's.
+  const bool is_collective_library = collector.has_collectives();
+  each_section(SHT_SYMTAB, [&](CallFamily family) {
+    return family == CallFamily::kCollectiveLibrary || !is_collective_library;
+  });
+  return collector.take();
+}
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/kernel.h"
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/handle.h"
+#include "capture/uprobe_multi.h"
+#include "wire/config.h"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wconversion"
+#include "stalltrace.skel.h"
+#pragma GCC diagnostic pop
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr std::string_view kPrivilegeRemedy = "run as root, or grant CAP_BPF and CAP_PERFMON";
+constexpr size_t kIteratorBufferBytes = 64 * sizeof(st_socket_listing);
+
+using LinkHandle = std::unique_ptr<bpf_link, Free<bpf_link__destroy>>;
+using RingHandle = std::unique_ptr<ring_buffer, Free<ring_buffer__free>>;
+using SkeletonHandle = std::unique_ptr<stalltrace_bpf, Free<stalltrace_bpf__destroy>>;
+using BtfHandle = std::unique_ptr<btf, Free<btf__free>>;
+
+/// A tracepoint program: which kernel tracepoint it needs, and what the recording lacks without it.
+struct Tracepoint {
+  const char* program;
+  const char* tracepoint;
+  const char* without;
+};
+constexpr std::array kTracepoints{
+    Tracepoint{"sched_switch", "sched_switch", "waiting times of threads"},
+    Tracepoint{"sched_wakeup", "sched_wakeup", "waiting times of threads"},
+    Tracepoint{"sched_process_exit", "sched_process_exit", "exits of processes"},
+    Tracepoint{"sched_process_fork", "sched_process_fork", "children of listed processes"},
+    Tracepoint{"sock_send_length", "sock_send_length", "send spans and owners of sockets (Linux 6.3)"},
+    Tracepoint{"sock_recv_length", "sock_recv_length", "receive spans and owners of sockets (Linux 6.3)"},
+    Tracepoint{"tcp_retransmit_skb", "tcp_retransmit_skb", "retransmits"},
+    Tracepoint{"tcp_cong_state_set", "tcp_cong_state_set", "congestion states (Linux 5.16)"},
+    Tracepoint{"tcp_send_reset", "tcp_send_reset", "resets sent"},
+    Tracepoint{"tcp_receive_reset", "tcp_receive_reset", "resets received"},
+    Tracepoint{"inet_sk_error_report", "inet_sk_error_report", "socket errors (Linux 5.15)"},
+    Tracepoint{"inet_sock_set_state", "inet_sock_set_state", "connects and closes"},
+};
+
+int silent(enum libbpf_print_level, const char*, va_list) { return 0; }
+
+Status load_failure(int error) {
+  const std::string what = "load the BPF programs: " + std::string(strerror(-error));
+  if (error == -EPERM || error == -EACCES) {
+    return fail(what, std::string(kPrivilegeRemedy), ErrorKind::kNoPrivilege);
+  }
+  return fail(what, "run 'stalltrace check' to see what this kernel lacks", ErrorKind::kUnsupported);
+}
+
+}  // namespace
+
+struct Kernel::Object {
+  BtfHandle btf;
+  SkeletonHandle skeleton;
+  std::vector<LinkHandle> links;
+  std::vector<UniqueFd> multi_links;
+  RingHandle rings;
+};
+
+std::string kernel_btf_path() {
+  const char* path = std::getenv("STALLTRACE_BTF");
+  return path && *path ? path : "/sys/kernel/btf/vmlinux";
+}
+
+bool has_uprobe_multi() {
+  // A program that only returns 0, and a link to a path that cannot be probed: a kernel that knows the link type
+  // answers EBADF (not a regular file), others EINVAL. The probe is libbpf's (src/features.c, since 1.3).
+  const bpf_insn program[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
+                              {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0}};
+  LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = kTraceUprobeMulti);
+  const UniqueFd fd(bpf_prog_load(BPF_PROG_TYPE_KPROBE, nullptr, "GPL", program, std::size(program), &options));
+  if (!fd) {
+    return false;
+  }
+  const uint64_t offset = 0;
+  errno = 0;
+  const auto link = link_uprobe_multi(fd.get(), "/", std::span(&offset, 1), std::span(&offset, 1), false);
+  return !link && errno == EBADF;
+}
+
+Kernel::Kernel() : object_(std::make_unique<Object>()) {}
+Kernel::~Kernel() = default;
+
+Result<std::unique_ptr<Kernel>> Kernel::load(const KernelOptions& options) {
+  libbpf_set_print(silent);
+  std::unique_ptr<Kernel> kernel(new Kernel());
+  ST_TRY(kernel->open_object(options));
+  ST_TRY(kernel->attach_tracepoints(options));
+  ST_TRY(kernel->open_rings());
+  kernel->measure_ticks();
+  return kernel;
+}
+
+Status Kernel::open_object(const KernelOptions& options) {
+  const std::string btf_path = kernel_btf_path();
+  object_->btf.reset(btf__parse(btf_path.c_str(), nullptr));
+  if (!object_->btf) {
+    return fail("the kernel's type information (BTF) can't be read from " + btf_path + ": " + strerror(errno),
+                "use a kernel built with CONFIG_DEBUG_INFO_BTF, or point STALLTRACE_BTF at a BTF file for it",
+                ErrorKind::kUnsupported);
+  }
+  LIBBPF_OPTS(bpf_object_open_opts, open_options, .btf_custom_path = btf_path.c_str());
+  object_->skeleton.reset(stalltrace_bpf__open_opts(&open_options));
+  if (!object_->skeleton) {
+    return load_failure(-errno);
+  }
+  stalltrace_bpf& skeleton = *object_->skeleton;
+  probe_link_ = has_uprobe_multi() ? ProbeLink::kUprobeMulti : ProbeLink::kPerfEvent;
+  if (probe_link_ == ProbeLink::kUprobeMulti) {
+    bpf_program__set_expected_attach_type(skeleton.progs.call_entry, kTraceUprobeMulti);
+    bpf_program__set_expected_attach_type(skeleton.progs.call_return, kTraceUprobeMulti);
+  }
+  st_config config{};
+  config.only_netns = options.only_netns;
+  config.only_listed = options.only_listed;
+  config.span_gap_ns = 1 * kNsPerMs;
+  config.span_max_ns = 100 * kNsPerMs;
+  config.sample_gap_ns = 100 * kNsPerMs;
+  config.long_wait_ns = 5 * kNsPerMs;
+  config.window_ns = 100 * kNsPerMs;
+  config.window_min_ns = 1 * kNsPerMs;
+  config.wake_bytes = 512 << 10;
+  config.self_tgid = static_cast<uint32_t>(getpid());
+  std::memcpy(const_cast<st_config*>(reinterpret_cast<const volatile st_config*>(&skeleton.rodata->config)), &config,
+              sizeof config);
+  auto* specs = reinterpret_cast<st_call_spec*>(&skeleton.rodata->calls);
+  for (size_t row = 0; row < call_table().size(); ++row) {
+    specs[row] = call_table()[row].spec;
+  }
+  for (const Tracepoint& point : kTracepoints) {
+    const std::string type = std::string("btf_trace_") + point.tracepoint;
+    const bool wanted = options.only_listed || std::string_view(point.program) != "sched_process_fork";
+    const bool here = btf__find_by_name_kind(object_->btf.get(), type.c_str(), BTF_KIND_TYPEDEF) > 0;
+    if (wanted && !here) {
+      missing_.push_back(std::string("tracepoint ") + point.tracepoint + ": no " + point.without);
+    }
+    if (!wanted || !here) {
+      bpf_program__set_autoload(bpf_object__find_program_by_name(skeleton.obj, point.program), false);
+    }
+  }
+  if (const int error = stalltrace_bpf__load(&skeleton); error != 0) {
+    return load_failure(error);
+  }
+  return {};
+}
+
+Status Kernel::attach_tracepoints(const KernelOptions&) {
+  for (const Tracepoint& point : kTracepoints) {
+    bpf_program* program = bpf_object__find_program_by_name(object_->skeleton->obj, point.program);
+    if (!program || bpf_program__fd(program) < 0) {
+      continue;
+    }
+    LinkHandle link(bpf_program__attach(program));
+    if (!link) {
+      return fail_errno(std::string("attach tracepoint ") + point.tracepoint, errno, std::string(kPrivilegeRemedy));
+    }
+    object_->links.push_back(std::move(link));
+  }
+  return {};
+}
+
+Status Kernel::open_rings() {
+  const auto deliver = [](void* context, void* data, size_t size) {
+    const auto* kernel = static_cast<const Kernel*>(context);
+    if (kernel->visitor_) {
+      (*kernel->visitor_)({static_cast<const std::byte*>(data), size});
+    }
+    return 0;
+  };
+  const auto& maps = object_->skeleton->maps;
+  object_->rings.reset(ring_buffer__new(bpf_map__fd(maps.collective_ring), deliver, this, nullptr));
+  if (!object_->rings) {
+    return fail_errno("open the rings", errno);
+  }
+  for (const bpf_map* ring : {maps.network_ring, maps.scheduler_ring}) {
+    if (const int error = ring_buffer__add(object_->rings.get(), bpf_map__fd(ring), deliver, this); error != 0) {
+      return fail_errno("open the rings", -error);
+    }
+  }
+  return {};
+}
+
+void Kernel::measure_ticks() {
+  const int fd = bpf_program__fd(object_->skeleton->progs.read_jiffies);
+  const auto jiffies = [&]() -> int64_t {
+    LIBBPF_OPTS(bpf_test_run_opts, run);
+    return bpf_prog_test_run_opts(fd, &run) == 0 ? static_cast<int64_t>(run.retval) : -1;
+  };
+  const auto wait_for_change = [&](int64_t from, int64_t ticks) {
+    int64_t now = from;
+    while (now >= 0 && now - from < ticks) {
+      usleep(100);
+      now = jiffies();
+    }
+    return now;
+  };
+  const int64_t first = jiffies();
+  if (first < 0) {
+    return;  // not permitted here: the usual 250 stays
+  }
+  constexpr int64_t kTicks = 10;
+  const int64_t edge = wait_for_change(first, 1);
+  const int64_t start_ns = monotonic_now_ns();
+  const int64_t last = wait_for_change(edge, kTicks);
+  const double rate =
+      static_cast<double>(last - edge) * kNsPerSecond / static_cast<double>(monotonic_now_ns() - start_ns);
+  int64_t best = 250;
+  for (const int64_t candidate : {100, 250, 300, 1000}) {
+    if (std::abs(rate - static_cast<double>(candidate)) < std::abs(rate - static_cast<double>(best))) {
+      best = candidate;
+    }
+  }
+  ticks_per_second_ = best;
+}
+
+Status Kernel::attach_file(const std::string& path, std::span<const ProbePoint> points) {
+  const auto& programs = object_->skeleton->progs;
+  if (probe_link_ == ProbeLink::kUprobeMulti) {
+    std::vector<uint64_t> offsets;
+    std::vector<uint64_t> cookies;
+    for (const ProbePoint& point : points) {
+      offsets.push_back(point.offset);
+      cookies.push_back(point.row);
+    }
+    for (const bool at_return : {true, false}) {
+      const int fd = bpf_program__fd(at_return ? programs.call_return : programs.call_entry);
+      ST_ASSIGN(UniqueFd link, link_uprobe_multi(fd, path, offsets, cookies, at_return));
+      object_->multi_links.push_back(std::move(link));
+    }
+    return {};
+  }
+  for (const ProbePoint& point : points) {
+    for (const bool at_return : {true, false}) {
+      LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = point.row, .retprobe = at_return);
+      LinkHandle link(bpf_program__attach_uprobe_opts(at_return ? programs.call_return : programs.call_entry, -1,
+                                                      path.c_str(), point.offset, &options));
+      if (!link) {
+        return fail_errno("attach " + std::string(call_table()[point.row].symbol) + " in " + path, errno,
+                          "perf uprobes need CAP_SYS_ADMIN on this kernel: run as root");
+      }
+      object_->links.push_back(std::move(link));
+    }
+  }
+  return {};
+}
+
+Status Kernel::add_process(pid_t pid, uint64_t cgroup_id) {
+  const auto key = static_cast<uint32_t>(pid);
+  st_process process{};
+  process.cgroup_id = cgroup_id;
+  if (bpf_map_update_elem(bpf_map__fd(object_->skeleton->maps.processes), &key, &process, BPF_NOEXIST) != 0 &&
+      errno != EEXIST) {
+    return fail_errno("trace process " + std::to_string(pid), errno);
+  }
+  return {};
+}
+
+void Kernel::remove_process(pid_t pid) {
+  const auto key = static_cast<uint32_t>(pid);
+  bpf_map_delete_elem(bpf_map__fd(object_->skeleton->maps.processes), &key);
+}
+
+Status Kernel::list_process(pid_t pid) {
+  const auto key = static_cast<uint32_t>(pid);
+  const uint8_t one = 1;
+  if (bpf_map_update_elem(bpf_map__fd(object_->skeleton->maps.scope), &key, &one, BPF_ANY) != 0) {
+    return fail_errno("list process " + std::to_string(pid), errno);
+  }
+  return {};
+}
+
+bool Kernel::is_listed(pid_t pid) const {
+  const auto key = static_cast<uint32_t>(pid);
+  uint8_t value = 0;
+  return bpf_map_lookup_elem(bpf_map__fd(object_->skeleton->maps.scope), &key, &value) == 0;
+}
+
+void Kernel::consume(const RecordVisitor& visit) {
+  visitor_ = &visit;
+  ring_buffer__consume(object_->rings.get());
+  visitor_ = nullptr;
+}
+
+int Kernel::descriptor() const { return ring_buffer__epoll_fd(object_->rings.get()); }
+
+Status Kernel::list_sockets(pid_t pid, const std::function<void(const st_socket_listing&)>& visit) {
+  bpf_iter_link_info target{};
+  target.task.pid = static_cast<uint32_t>(pid);
+  LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &target, .link_info_len = sizeof target);
+  const bpf_program* program = object_->skeleton->progs.list_sockets;
+  LinkHandle link(bpf_program__attach_iter(program, &options));
+  if (!link) {  // before Linux 6.1 the iterator can't be narrowed to a process: the program skips the others
+    link.reset(bpf_program__attach_iter(program, nullptr));
+  }
+  if (!link) {
+    return fail_errno("list sockets", errno);
+  }
+  const UniqueFd iterator(bpf_iter_create(bpf_link__fd(link.get())));
+  if (!iterator) {
+    return fail_errno("list sockets", errno);
+  }
+  alignas(st_socket_listing) std::array<std::byte, kIteratorBufferBytes> buffer;
+  size_t held = 0;
+  while (true) {
+    const ssize_t got = ::read(iterator.get(), buffer.data() + held, buffer.size() - held);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
+      continue;
+    }
+    if (got <= 0) {
+      return got == 0 ? Status{} : fail_errno("list sockets", errno);
+    }
+    held += static_cast<size_t>(got);
+    size_t at = 0;
+    for (; held - at >= sizeof(st_socket_listing); at += sizeof(st_socket_listing)) {
+      st_socket_listing listing;
+      std::memcpy(&listing, buffer.data() + at, sizeof listing);
+      if (listing.header.tgid == static_cast<uint32_t>(pid)) {
+        visit(listing);
+      }
+    }
+    held -= at;
+    std::memmove(buffer.data(), buffer.data() + at, held);
+  }
+}
+
+void Kernel::take_idle_spans(uint64_t idle_before_ns, const std::function<void(const st_net_span&)>& visit) {
+  const int map = bpf_map__fd(object_->skeleton->maps.sockets);
+  uint64_t cookie = 0;
+  uint64_t next = 0;
+  // The first key has no predecessor; a key deleted meanwhile restarts the walk, so it is bounded.
+  for (int steps = 0; steps < 65536 && bpf_map_get_next_key(map, steps ? &cookie : nullptr, &next) == 0; ++steps) {
+    cookie = next;
+    st_socket socket;
+    if (bpf_map_lookup_elem(map, &cookie, &socket) != 0) {
+      continue;
+    }
+    bool taken = false;
+    for (uint32_t direction = 0; direction < 2; ++direction) {
+      st_span_state& span = socket.spans[direction];
+      if (span.calls == 0 || span.last_ns >= idle_before_ns) {
+        continue;
+      }
+      st_net_span record{};
+      record.header = {.type = ST_RECORD_NET_SPAN,
+                       .version = ST_WIRE_VERSION,
+                       .size = sizeof record,
+                       .time_ns = span.start_ns,
+                       .tgid = socket.tgid,
+                       .tid = span.tid};
+      record.cookie = cookie;
+      record.end_ns = span.last_ns;
+      record.bytes = span.bytes;
+      record.calls = span.calls;
+      record.is_send = direction;
+      visit(record);
+      span = {};
+      taken = true;
+    }
+    if (taken) {
+      bpf_map_update_elem(map, &cookie, &socket, BPF_EXIST);
+    }
+  }
+}
+
+void Kernel::open_waits(const std::function<void(uint32_t tid, const st_thread_time&)>& visit) {
+  const int map = bpf_map__fd(object_->skeleton->maps.threads);
+  uint32_t tid = 0;
+  uint32_t next = 0;
+  for (int steps = 0; steps < 65536 && bpf_map_get_next_key(map, steps ? &tid : nullptr, &next) == 0; ++steps) {
+    tid = next;
+    st_thread_time thread;
+    if (bpf_map_lookup_elem(map, &tid, &thread) == 0 && thread.off_ns != 0) {
+      visit(tid, thread);
+    }
+  }
+}
+
+std::vector<uint64_t> Kernel::losses() const {
+  const int map = bpf_map__fd(object_->skeleton->maps.losses);
+  const int cpus = libbpf_num_possible_cpus();
+  std::vector<uint64_t> per_cpu(cpus > 0 ? static_cast<size_t>(cpus) : 1);
+  std::vector<uint64_t> result(ST_LOSS_COUNT);
+  for (uint32_t source = 0; source < ST_LOSS_COUNT; ++source) {
+    if (bpf_map_lookup_elem(map, &source, per_cpu.data()) == 0) {
+      for (const uint64_t count : per_cpu) {
+        result[source] += count;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace stalltrace::capture

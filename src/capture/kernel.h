@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The BPF programs of this host, loaded and attached: the only file that speaks to libbpf. Records come out of poll()
+// as bytes; what they mean is decoded elsewhere. Everything attached is detached with the object.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "capture/elf_symbols.h"
+#include "wire/scheduler.h"
+#include "wire/tcp.h"
+
+namespace stalltrace::capture {
+
+struct KernelOptions {
+  uint32_t only_netns = 0;   // inode number of the network namespace to trace in; 0: all
+  bool only_listed = false;  // only processes given to list_process, and their descendants
+};
+
+/// How probes are attached here.
+enum class ProbeLink { kUprobeMulti, kPerfEvent };
+
+class Kernel {
+ public:
+  using RecordVisitor = std::function<void(std::span<const std::byte> record)>;
+
+  /// Loads the programs and attaches the tracepoints. A tracepoint that this kernel lacks is left out and told in
+  /// `missing()`. Errors name what is lacking (BTF, privilege) and the remedy.
+  static Result<std::unique_ptr<Kernel>> load(const KernelOptions& options);
+  ~Kernel();
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  /// Probes a file's functions, in every process that maps it now or later. The return probes come first.
+  Status attach_file(const std::string& path, std::span<const ProbePoint> points);
+
+  /// Begins to trace a process's network and scheduling.
+  Status add_process(pid_t pid, uint64_t cgroup_id);
+  void remove_process(pid_t pid);
+  /// With only_listed: puts a process in scope.
+  Status list_process(pid_t pid);
+  [[nodiscard]] bool is_listed(pid_t pid) const;
+
+  /// Visits what the rings hold now. Never waits.
+  void consume(const RecordVisitor& visit);
+  /// Readable when a ring wants to be consumed early.
+  [[nodiscard]] int descriptor() const;
+
+  /// Visits every TCP socket of a process, wherever its network namespace is.
+  Status list_sockets(pid_t pid, const std::function<void(const st_socket_listing&)>& visit);
+  /// Takes the spans that have been silent since before `idle_before_ns` (CLOCK_MONOTONIC).
+  void take_idle_spans(uint64_t idle_before_ns, const std::function<void(const st_net_span&)>& visit);
+  /// Visits the waits that have not ended.
+  void open_waits(const std::function<void(uint32_t tid, const st_thread_time&)>& visit);
+
+  /// Records that found no room, by st_loss_source, since load.
+  [[nodiscard]] std::vector<uint64_t> losses() const;
+  [[nodiscard]] const std::vector<std::string>& missing() const { return missing_; }
+  [[nodiscard]] ProbeLink probe_link() const { return probe_link_; }
+  /// Ticks per second of the kernel's jiffies, measured.
+  [[nodiscard]] int64_t ticks_per_second() const { return ticks_per_second_; }
+
+ private:
+  Kernel();
+  Status open_object(const KernelOptions& options);
+  Status attach_tracepoints(const KernelOptions& options);
+  Status open_rings();
+  void measure_ticks();
+
+  struct Object;
+  std::unique_ptr<Object> object_;
+  RecordVisitor const* visitor_ = nullptr;  // during consume()
+  std::vector<std::string> missing_;
+  ProbeLink probe_link_ = ProbeLink::kUprobeMulti;
+  int64_t ticks_per_second_ = 250;
+};
+
+/// Whether this kernel has uprobe-multi links (Linux 6.6) and lets us use them.
+bool has_uprobe_multi();
+
+/// The path of the kernel's type information: STALLTRACE_BTF, else /sys/kernel/btf/vmlinux.
+std::string kernel_btf_path();
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/procfs.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+
+#include "base/file.h"
+#include "base/handle.h"
+#include "base/text.h"
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr size_t kCommandLineBytes = 4096;
+
+/// Reads a number in `base` up to `stop`, and moves past the stop.
+bool take_number(std::string_view& text, char stop, int base, uint64_t& value) {
+  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (code != std::errc{} || rest == text.data() + text.size() || *rest != stop) {
+    return false;
+  }
+  text.remove_prefix(static_cast<size_t>(rest - text.data()) + 1);
+  return true;
+}
+
+}  // namespace
+
+std::optional<MappedFile> parse_maps_line(std::string_view line) {
+  // start-end perms offset major:minor inode   path
+  MappedFile file;
+  uint64_t offset = 0;
+  uint64_t major = 0;
+  uint64_t minor = 0;
+  if (!take_number(line, '-', 16, file.start) || !take_number(line, ' ', 16, file.end) || line.size() < 5 ||
+      line[2] != 'x') {
+    return std::nullopt;
+  }
+  line.remove_prefix(5);
+  if (!take_number(line, ' ', 16, offset) || !take_number(line, ':', 16, major) ||
+      !take_number(line, ' ', 16, minor) || !take_number(line, ' ', 10, file.inode) || file.inode == 0) {
+    return std::nullopt;
+  }
+  file.device_major = static_cast<uint32_t>(major);
+  file.device_minor = static_cast<uint32_t>(minor);
+  file.path = trim(line);
+  return file.path.starts_with('/') ? std::optional(std::move(file)) : std::nullopt;
+}
+
+std::string Procfs::path(pid_t pid, std::string_view name) const { return fmt::format("{}/{}/{}", root_, pid, name); }
+
+std::vector<pid_t> Procfs::pids() const {
+  std::vector<pid_t> result;
+  const std::unique_ptr<DIR, Free<closedir>> folder(opendir(root_.c_str()));
+  if (!folder) {
+    return result;
+  }
+  while (const dirent* entry = readdir(folder.get())) {
+    if (const auto number = parse_integer(entry->d_name); number && *number > 0) {
+      result.push_back(static_cast<pid_t>(*number));
+    }
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+Result<std::vector<MappedFile>> Procfs::executable_mappings(pid_t pid) const {
+  ST_ASSIGN(const std::string maps, read_file(path(pid, "maps")));
+  std::vector<MappedFile> result;
+  for (const std::string_view line : split(maps, '\n')) {
+    auto file = parse_maps_line(line);
+    if (!file) {
+      continue;
+    }
+    const bool known = std::any_of(result.begin(), result.end(), [&](const MappedFile& other) {
+      return other.inode == file->inode && other.device_major == file->device_major &&
+             other.device_minor == file->device_minor;
+    });
+    if (!known) {
+      result.push_back(std::move(*file));
+    }
+  }
+  return result;
+}
+
+Result<Environment> Procfs::environment(pid_t pid) const {
+  ST_ASSIGN(const std::string text, read_file(path(pid, "environ")));
+  Environment result;
+  for (const std::string_view entry : split(text, '\0')) {
+    const size_t equals = entry.find('=');
+    if (equals != std::string_view::npos) {
+      result.emplace(entry.substr(0, equals), entry.substr(equals + 1));
+    }
+  }
+  return result;
+}
+
+std::string Procfs::command_line(pid_t pid) const {
+  std::string text = read_file(path(pid, "cmdline"), kCommandLineBytes).value_or("");
+  while (!text.empty() && text.back() == '\0') {
+    text.pop_back();
+  }
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text;
+}
+
+std::string Procfs::executable(pid_t pid) const {
+  char target[PATH_MAX];
+  const ssize_t length = ::readlink(path(pid, "exe").c_str(), target, sizeof target);
+  return length > 0 ? std::string(target, static_cast<size_t>(length)) : std::string();
+}
+
+std::string Procfs::thread_name(pid_t pid, pid_t tid) const {
+  return std::string(trim(read_file(path(pid, fmt::format("task/{}/comm", tid)), 64).value_or("")));
+}
+
+uint64_t Procfs::start_ticks(pid_t pid) const {
+  const std::string stat = read_file(path(pid, "stat"), 4096).value_or("");
+  // The name in parentheses may hold blanks and parentheses; field 22 is the 20th after the last ')'.
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) {
+    return 0;
+  }
+  const auto fields = split(std::string_view(stat).substr(name_end + 2), ' ');
+  constexpr size_t kStartTime = 19;
+  return fields.size() > kStartTime ? static_cast<uint64_t>(parse_integer(fields[kStartTime]).value_or(0)) : 0;
+}
+
+uint64_t Procfs::netns(pid_t pid) const {
+  struct stat info {};
+  return ::stat(path(pid, "ns/net").c_str(), &info) == 0 ? info.st_ino : 0;
+}
+
+bool Procfs::exists(pid_t pid) const { return ::access(path(pid, "stat").c_str(), F_OK) == 0; }
+
+std::vector<std::string> Procfs::host_paths(pid_t pid, const MappedFile& file) const {
+  std::vector<std::string> result;
+  if (file.end != 0) {
+    result.push_back(path(pid, fmt::format("map_files/{:x}-{:x}", file.start, file.end)));
+  }
+  result.push_back(path(pid, "root") + file.path);
+  return result;
+}
+
+}  // namespace stalltrace::capture

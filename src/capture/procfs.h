@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What /proc tells about a process. The root folder is replaceable, so that tests can fake a host.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace stalltrace::capture {
+
+/// A file mapped executable.
+struct MappedFile {
+  uint64_t start = 0;
+  uint64_t end = 0;
+  uint32_t device_major = 0;
+  uint32_t device_minor = 0;
+  uint64_t inode = 0;
+  std::string path;  // in the process's own mount namespace
+};
+
+using Environment = std::map<std::string, std::string, std::less<>>;
+
+class Procfs {
+ public:
+  explicit Procfs(std::string root = "/proc") : root_(std::move(root)) {}
+
+  /// Every process now, in ascending order. Empty if the folder can't be read.
+  [[nodiscard]] std::vector<pid_t> pids() const;
+  /// Executable file mappings, each file once (its first mapping).
+  [[nodiscard]] Result<std::vector<MappedFile>> executable_mappings(pid_t pid) const;
+  /// As given at exec.
+  [[nodiscard]] Result<Environment> environment(pid_t pid) const;
+  /// Arguments joined with blanks, at most 4 KiB.
+  [[nodiscard]] std::string command_line(pid_t pid) const;
+  [[nodiscard]] std::string executable(pid_t pid) const;
+  /// A thread's name; empty when it is gone.
+  [[nodiscard]] std::string thread_name(pid_t pid, pid_t tid) const;
+  /// Start of the process in clock ticks since boot, 0 when it is gone.
+  [[nodiscard]] uint64_t start_ticks(pid_t pid) const;
+  /// Inode number of the network namespace, 0 when it can't be read.
+  [[nodiscard]] uint64_t netns(pid_t pid) const;
+  [[nodiscard]] bool exists(pid_t pid) const;
+
+  /// Paths of this mapping that can be opened from here, best first: through map_files (survives deletion, needs
+  /// privilege) and through the process's root.
+  [[nodiscard]] std::vector<std::string> host_paths(pid_t pid, const MappedFile& file) const;
+
+ private:
+  [[nodiscard]] std::string path(pid_t pid, std::string_view name) const;
+
+  std::string root_;
+};
+
+/// One line of /proc/PID/maps, if it maps a file executable.
+std::optional<MappedFile> parse_maps_line(std::string_view line);
+
+}  // namespace stalltrace::capture

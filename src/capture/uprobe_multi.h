@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// uprobe-multi links, which libbpf 1.1 cannot make: many offsets of one file with a cookie each, one file descriptor,
+// and no need of CAP_SYS_ADMIN.
+#pragma once
+
+#include <linux/bpf.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/handle.h"
+#include "base/result.h"
+
+namespace stalltrace::capture {
+
+/// BPF_TRACE_UPROBE_MULTI of enum bpf_attach_type (linux/bpf.h since 6.6): what the program must be loaded for.
+inline constexpr auto kTraceUprobeMulti = static_cast<enum bpf_attach_type>(48);
+
+/// Attaches `program_fd` to `offsets` (file offsets) of `path` with one cookie each.
+Result<UniqueFd> link_uprobe_multi(int program_fd, const std::string& path, std::span<const uint64_t> offsets,
+                                   std::span<const uint64_t> cookies, bool at_return);
+
+}  // namespace stalltrace::capture
