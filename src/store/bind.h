@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of event structs to and from SQLite: what each C++ type is in a column. Internal to store/.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <type_traits>
+
+#include "store/columns.h"
+#include "store/sqlite.h"
+
+namespace stalltrace {
+
+/// Binds one field after the other, from parameter `first` on. Texts stay owned by the row until the step.
+class Binder {
+ public:
+  Binder(sqlite3_stmt* statement, int first) : statement_(statement), index_(first) {}
+
+  template <typename Field>
+  void operator()(const char* /*name*/, const Field& field) {
+    put(field);
+    ++index_;
+  }
+
+ private:
+  void null() { sqlite3_bind_null(statement_, index_); }
+  void text(std::string_view value) {
+    sqlite3_bind_text(statement_, index_, value.data(), static_cast<int>(value.size()), SQLITE_STATIC);
+  }
+
+  void put(const std::string& value) { text(value); }
+  void put(double value) { sqlite3_bind_double(statement_, index_, value); }
+  template <typename T>
+  requires std::is_integral_v<T>
+  void put(T value) { sqlite3_bind_int64(statement_, index_, static_cast<int64_t>(value)); }
+  template <typename T>
+  requires std::is_enum_v<T>
+  void put(T value) {
+    const std::string_view name = to_text(value);
+    name.empty() ? null() : text(name);
+  }
+  template <typename T>
+  void put(const std::optional<T>& value) {
+    value ? put(*value) : null();
+  }
+  template <typename T>
+  void put(const OrNull<T>& field) {
+    field.value == std::remove_const_t<T>{} ? null() : put(field.value);
+  }
+  template <typename T>
+  void put(const OrNullUnless<T>& field) {
+    field.value == std::remove_const_t<T>{} && !field.zero_is_known ? null() : put(field.value);
+  }
+
+  sqlite3_stmt* statement_;
+  int index_;
+};
+
+/// Reads one field after the other, from column `first` on. A text that is no value of its enum reads as the enum's
+/// first value; NULL reads as zero, empty or none.
+class Extractor {
+ public:
+  Extractor(sqlite3_stmt* statement, int first) : statement_(statement), index_(first) {}
+
+  template <typename Field>
+  void operator()(const char* /*name*/, Field&& field) {
+    get(field);
+    ++index_;
+  }
+
+ private:
+  [[nodiscard]] std::string_view text() const {
+    const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, index_));
+    return bytes == nullptr ? std::string_view()
+                            : std::string_view(bytes, static_cast<size_t>(sqlite3_column_bytes(statement_, index_)));
+  }
+
+  void get(std::string& value) const { value = text(); }
+  void get(double& value) const { value = sqlite3_column_double(statement_, index_); }
+  void get(bool& value) const { value = sqlite3_column_int64(statement_, index_) != 0; }
+  template <typename T>
+  requires std::is_integral_v<T>
+  void get(T& value) const { value = static_cast<T>(sqlite3_column_int64(statement_, index_)); }
+  void get(Operation& value) const { value = operation_from_text(text()).value_or(Operation{}); }
+  void get(Library& value) const { value = library_from_text(text()).value_or(Library{}); }
+  void get(Completion& value) const { value = completion_from_text(text()).value_or(Completion{}); }
+  void get(RankSource& value) const { value = rank_source_from_text(text()); }
+  void get(TcpEventKind& value) const { value = tcp_event_kind_from_text(text()).value_or(TcpEventKind{}); }
+  void get(WaitKind& value) const { value = wait_kind_from_text(text()).value_or(WaitKind{}); }
+  template <typename T>
+  void get(std::optional<T>& value) const {
+    if (sqlite3_column_type(statement_, index_) == SQLITE_NULL) {
+      value.reset();
+    } else {
+      get(value.emplace());
+    }
+  }
+  template <typename T>
+  void get(OrNull<T>& field) const {
+    get(field.value);
+  }
+  template <typename T>
+  void get(OrNullUnless<T>& field) const {
+    get(field.value);
+  }
+
+  sqlite3_stmt* statement_;
+  int index_;
+};
+
+}  // namespace stalltrace

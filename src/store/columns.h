@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which field of which event struct is which column: one list per table, used to bind, to read and to spell the SQL.
+// schema.cpp holds the same names as SQL; a test compares them. Internal to store/.
+//
+// `each_column(row, f)` calls f(name, field) for every column in the order of the list, where `field` is a reference
+// into the row, or a wrapper of one that says what NULL stands for.
+#pragma once
+
+#include <concepts>
+#include <string_view>
+#include <type_traits>
+
+#include "model/events.h"
+
+namespace stalltrace {
+
+/// A field whose zero (or empty text) means unknown and is stored as NULL.
+template <typename T>
+struct OrNull {
+  T& value;
+};
+template <typename T>
+OrNull<T> or_null(T& value) {
+  return {value};
+}
+
+/// As OrNull, unless `zero_is_known`.
+template <typename T>
+struct OrNullUnless {
+  T& value;
+  bool zero_is_known;
+};
+template <typename T>
+OrNullUnless<T> or_null_unless(T& value, bool zero_is_known) {
+  return {value, zero_is_known};
+}
+
+template <typename Row, typename T>
+concept RowOf = std::same_as<std::remove_const_t<Row>, T>;
+
+template <RowOf<Node> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("name", or_null(r.name));
+  f("hostname", or_null(r.hostname));
+  f("boot_id", or_null(r.boot_id));
+  f("kernel", or_null(r.kernel));
+  f("agent_version", or_null(r.agent_version));
+  f("started_ns", r.started_ns);
+  f("ended_ns", r.ended_ns);
+  f("clock_offset_ns", r.clock_offset_ns);
+}
+
+template <RowOf<Process> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("pid", r.pid);
+  f("start_ns", r.start_ns);
+  f("exe", or_null(r.exe));
+  f("cmdline", or_null(r.cmdline));
+  f("rank", r.rank);
+  f("rank_source", r.rank_source);
+  f("local_rank", r.local_rank);
+  f("world_size", r.world_size);
+  f("job_id", or_null(r.job_id));
+  f("cgroup_id", or_null(r.cgroup_id));
+  f("netns", or_null(r.netns));
+  f("exit_ns", r.exit_ns);
+  f("exit_code", r.exit_code);
+  f("exit_signal", r.exit_signal);
+}
+
+template <RowOf<Communicator> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("pid", r.pid);
+  f("comm_ptr", r.comm_ptr);
+  f("created_ns", r.created_ns);
+  f("comm_id_hash", or_null(r.comm_id_hash));
+  f("nccl_comm_hash", or_null(r.nccl_comm_hash));
+  f("rank", r.rank);
+  f("rank_source", r.rank_source);
+  f("nranks", r.nranks);
+  f("parent_hash", or_null(r.parent_hash));
+  f("split_color", r.split_color);
+  f("split_key", r.split_key);
+  f("destroyed_ns", r.destroyed_ns);
+}
+
+template <RowOf<Collective> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("event_id", r.event_id);
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("duration_ns", r.duration_ns);
+  f("launch_ns", r.launch_ns);
+  f("library", r.library);
+  f("op", r.op);
+  f("completion", r.completion);
+  f("seq", r.seq);
+  f("rank", r.rank);
+  f("rank_source", r.rank_source);
+  f("nranks", r.nranks);
+  f("comm_id_hash", or_null(r.comm_id_hash));
+  f("comm_ptr", or_null(r.comm_ptr));
+  f("pid", r.pid);
+  f("tid", r.tid);
+  f("cgroup_id", or_null(r.cgroup_id));
+  f("count", r.count);
+  f("datatype", r.datatype);
+  f("bytes", or_null_unless(r.bytes, r.count == 0));
+  f("reduce_op", r.reduce_op);
+  f("root", r.root);
+  f("peer", r.peer);
+  f("stream", r.stream);
+  f("group_id", or_null(r.group_id));
+  f("return_code", r.return_code);
+  f("stack_id", or_null(r.stack_id));
+  f("called_ns", or_null(r.called_ns));
+}
+
+template <RowOf<Connection> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("cookie", r.cookie);
+  f("pid", or_null(r.pid));
+  f("netns", or_null(r.netns));
+  f("family", or_null(r.family));
+  f("saddr", or_null(r.source.address));
+  f("sport", or_null(r.source.port));
+  f("daddr", or_null(r.destination.address));
+  f("dport", or_null(r.destination.port));
+  f("opened_ns", r.opened_ns);
+  f("closed_ns", r.closed_ns);
+  f("rank", r.rank);
+  f("peer_rank", r.peer_rank);
+  f("thread_name", or_null(r.thread_name));
+}
+
+template <RowOf<TcpEvent> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("event_id", r.event_id);
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("event", r.event);
+  f("pid", or_null(r.pid));
+  f("rank", r.rank);
+  f("cookie", or_null(r.cookie));
+  f("saddr", or_null(r.source.address));
+  f("sport", or_null(r.source.port));
+  f("daddr", or_null(r.destination.address));
+  f("dport", or_null(r.destination.port));
+  f("seq", or_null_unless(r.seq, r.len != 0));
+  f("len", or_null_unless(r.len, r.seq != 0));
+  f("state", r.state);
+  f("cgroup_id", or_null(r.cgroup_id));
+}
+
+template <RowOf<TcpSample> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("cookie", r.cookie);
+  f("pid", or_null(r.pid));
+  f("srtt_us", or_null(r.srtt_us));
+  f("cwnd", r.cwnd);
+  f("packets_out", r.packets_out);
+  f("retrans_out", r.retrans_out);
+  f("lost_out", r.lost_out);
+  f("total_retrans", r.total_retrans);
+  f("dsack_dups", r.dsack_dups);
+  f("mss", r.mss);
+  f("bytes_acked", r.bytes_acked);
+  f("bytes_received", r.bytes_received);
+  f("unacked_bytes", r.unacked_bytes);
+  f("notsent_bytes", r.notsent_bytes);
+  f("unread_bytes", r.unread_bytes);
+  f("snd_wnd", r.snd_wnd);
+  f("rcv_wnd", r.rcv_wnd);
+  f("busy_ns", r.busy_ns);
+  f("receiver_limited_ns", r.receiver_limited_ns);
+  f("sndbuf_limited_ns", r.sndbuf_limited_ns);
+  f("ca_state", r.ca_state);
+  f("retransmits", r.retransmits);
+  f("backoff", r.backoff);
+  f("tcp_state", r.tcp_state);
+}
+
+template <RowOf<NetSpan> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("duration_ns", r.duration_ns);
+  f("cookie", r.cookie);
+  f("pid", or_null(r.pid));
+  f("tid", or_null(r.tid));
+  f("is_send", r.is_send);
+  f("bytes", r.bytes);
+  f("calls", r.calls);
+}
+
+template <RowOf<WaitSpan> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("window_ns", r.window_ns);
+  f("waited_ns", r.waited_ns);
+  f("open", r.open);
+  f("count", r.count);
+  f("kind", r.kind);
+  f("pid", r.pid);
+  f("tid", r.tid);
+  f("thread_name", or_null(r.thread_name));
+  f("by_pid", or_null(r.by_pid));
+  f("by_name", or_null(r.by_name));
+  f("by_waited_ns", or_null_unless(r.by_waited_ns, r.by_pid != 0));
+}
+
+template <RowOf<HostSample> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("name", r.name);
+  f("detail", or_null(r.detail));
+  f("value", r.value);
+}
+
+template <RowOf<PortCounter> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("device", r.device);
+  f("port", r.port);
+  f("name", r.name);
+  f("value", r.value);
+}
+
+template <RowOf<Stack> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("stack_id", r.stack_id);
+  f("frames", r.frames);
+}
+
+template <RowOf<Loss> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("source", r.source);
+  f("count", r.count);
+}
+
+/// What kind of table holds the rows of T.
+enum class TableKind {
+  kSmall,     // upserted by its primary key, read whole
+  kEvents,    // streamed in time order; the primary key is the row's own event_id
+  kNumbered,  // streamed in time order; the primary key is a column `id` that the writer assigns as it does event ids
+};
+
+template <typename T>
+struct TableOf;
+#define ST_TABLE(type, table, table_kind)                     \
+  template <>                                                 \
+  struct TableOf<type> {                                      \
+    static constexpr std::string_view kName = table;          \
+    static constexpr TableKind kKind = TableKind::table_kind; \
+  }
+ST_TABLE(Node, "node", kSmall);
+ST_TABLE(Process, "process", kSmall);
+ST_TABLE(Communicator, "communicator", kSmall);
+ST_TABLE(Connection, "connection", kSmall);
+ST_TABLE(Stack, "stack", kSmall);
+ST_TABLE(Loss, "loss", kSmall);
+ST_TABLE(Collective, "collective", kEvents);
+ST_TABLE(TcpEvent, "tcp_events", kEvents);
+ST_TABLE(TcpSample, "tcp_sample", kNumbered);
+ST_TABLE(NetSpan, "net_span", kNumbered);
+ST_TABLE(WaitSpan, "wait_span", kNumbered);
+ST_TABLE(HostSample, "host_sample", kNumbered);
+ST_TABLE(PortCounter, "port_counter", kNumbered);
+#undef ST_TABLE
+
+template <typename T>
+inline constexpr bool kStreamed = TableOf<T>::kKind != TableKind::kSmall;
+template <typename T>
+inline constexpr std::string_view kIdColumn = TableOf<T>::kKind == TableKind::kEvents ? "event_id" : "id";
+
+}  // namespace stalltrace

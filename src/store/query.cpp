@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/query.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "store/open.h"
+
+namespace stalltrace {
+namespace {
+
+constexpr const char* kReadOnly = "queries only read: use SELECT, or copy the file and change the copy";
+constexpr int kStepsPerLook = 1000;  // virtual machine steps between two looks at the clock: well under a millisecond
+
+/// Functions that touch what lies outside the recording.
+constexpr std::array<std::string_view, 4> kRefusedFunctions{"load_extension", "fts3_tokenizer", "writefile", "edit"};
+/// Pragmas that tell about the schema; with an argument they name a table, and change nothing.
+constexpr std::array<std::string_view, 10> kAllowedPragmas{
+    "table_info",  "table_xinfo",   "table_list",   "index_list",     "index_info",
+    "index_xinfo", "database_list", "user_version", "application_id", "integrity_check"};
+
+template <size_t n>
+bool contains(const std::array<std::string_view, n>& names, const char* name) {
+  for (const std::string_view known : names) {
+    if (name != nullptr && sqlite3_stricmp(std::string(known).c_str(), name) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool allows_pragma(const char* name, const char* argument) {
+  const bool sets =
+      name != nullptr && (std::strcmp(name, "user_version") == 0 || std::strcmp(name, "application_id") == 0);
+  return contains(kAllowedPragmas, name) && !(sets && argument != nullptr);
+}
+
+int authorize(void* /*context*/, int action, const char* first, const char* second, const char*, const char*) {
+  switch (action) {
+    case SQLITE_SELECT:
+    case SQLITE_READ:
+    case SQLITE_RECURSIVE:
+      return SQLITE_OK;
+    case SQLITE_FUNCTION:
+      return contains(kRefusedFunctions, second) ? SQLITE_DENY : SQLITE_OK;
+    case SQLITE_PRAGMA:
+      return allows_pragma(first, second) ? SQLITE_OK : SQLITE_DENY;
+    default:
+      return SQLITE_DENY;
+  }
+}
+
+/// Stops a statement at a moment of the monotonic clock.
+class TimeLimit {
+ public:
+  TimeLimit(Database& db, int64_t limit_ns) : db_(&db), deadline_ns_(monotonic_now_ns() + limit_ns) {
+    if (limit_ns > 0) {
+      sqlite3_progress_handler(db.get(), kStepsPerLook, &TimeLimit::passed, this);
+    }
+  }
+  ~TimeLimit() { sqlite3_progress_handler(db_->get(), 0, nullptr, nullptr); }
+  TimeLimit(const TimeLimit&) = delete;
+  TimeLimit& operator=(const TimeLimit&) = delete;
+
+ private:
+  static int passed(void* self) { return monotonic_now_ns() > static_cast<TimeLimit*>(self)->deadline_ns_ ? 1 : 0; }
+
+  Database* db_;
+  int64_t deadline_ns_;
+};
+
+std::unexpected<Error> fail_query(Database& db, const QueryOptions& options) {
+  const int code = sqlite3_errcode(db.get()) & 0xff;
+  switch (code) {
+    case SQLITE_AUTH:
+      return fail(fmt::format("query refused: {}", sqlite3_errmsg(db.get())), kReadOnly, ErrorKind::kUsage);
+    case SQLITE_INTERRUPT:
+      return fail(fmt::format("query stopped after its time limit of {}", format_duration(options.time_limit_ns)),
+                  "narrow it by time or add a LIMIT", ErrorKind::kInterrupted);
+    case SQLITE_ERROR:
+      return fail(fmt::format("query: {}", sqlite3_errmsg(db.get())), "docs/recording.md lists tables and columns",
+                  ErrorKind::kUsage);
+    default:
+      return fail_sqlite(db.get(), "query");
+  }
+}
+
+/// The one statement in `sql`; what follows it may only be space and comments.
+Result<Statement> prepare_one(Database& db, std::string_view sql, const QueryOptions& options) {
+  sqlite3_stmt* handle = nullptr;
+  const char* rest = nullptr;
+  if (sqlite3_prepare_v2(db.get(), sql.data(), static_cast<int>(sql.size()), &handle, &rest) != SQLITE_OK) {
+    return fail_query(db, options);
+  }
+  Statement statement(handle);
+  if (!statement) {
+    return fail("query: no SQL in it", "give a SELECT statement", ErrorKind::kUsage);
+  }
+  if (sqlite3_stmt_readonly(handle) == 0) {
+    return fail("query refused: it writes", kReadOnly, ErrorKind::kUsage);
+  }
+  sqlite3_stmt* more = nullptr;
+  const int code = sqlite3_prepare_v2(db.get(), rest, static_cast<int>(sql.data() + sql.size() - rest), &more, nullptr);
+  const Statement second(more);
+  if (code != SQLITE_OK || second) {
+    return fail("query refused: more than one statement", "give one SELECT at a time", ErrorKind::kUsage);
+  }
+  return statement;
+}
+
+Value value_of(sqlite3_stmt* statement, int column) {
+  switch (sqlite3_column_type(statement, column)) {
+    case SQLITE_INTEGER:
+      return sqlite3_column_int64(statement, column);
+    case SQLITE_FLOAT:
+      return sqlite3_column_double(statement, column);
+    case SQLITE_NULL:
+      return std::monostate{};
+    default:
+      break;
+  }
+  const auto* bytes = static_cast<const char*>(sqlite3_column_blob(statement, column));
+  std::string content(bytes == nullptr ? "" : bytes, static_cast<size_t>(sqlite3_column_bytes(statement, column)));
+  if (sqlite3_column_type(statement, column) == SQLITE_BLOB) {
+    return Blob{std::move(content)};
+  }
+  return content;
+}
+
+Status deliver(Database& db, Statement& statement, const QueryOptions& options, QuerySink& sink) {
+  const int count = sqlite3_column_count(statement.get());
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) {
+    const char* name = sqlite3_column_name(statement.get(), i);
+    names.emplace_back(name == nullptr ? "" : name);
+  }
+  ST_TRY(sink.columns(names));
+  std::vector<Value> values(static_cast<size_t>(count));
+  int code = SQLITE_DONE;
+  while ((code = statement.step()) == SQLITE_ROW) {
+    for (int i = 0; i < count; ++i) {
+      values[static_cast<size_t>(i)] = value_of(statement.get(), i);
+    }
+    ST_ASSIGN(const bool more, sink.row(values));
+    if (!more) {
+      return {};
+    }
+  }
+  return code == SQLITE_DONE ? Status() : Status(fail_query(db, options));
+}
+
+}  // namespace
+
+Status query_recording(const std::string& path, std::string_view sql, const QueryOptions& options, QuerySink& sink) {
+  ST_ASSIGN(Database db, open_for_reading(path));
+  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, nullptr);
+  sqlite3_limit(db.get(), SQLITE_LIMIT_ATTACHED, 0);
+  ST_TRY(db.execute("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY"));
+  sqlite3_set_authorizer(db.get(), &authorize, nullptr);
+  const TimeLimit limit(db, options.time_limit_ns);
+  ST_ASSIGN(Statement statement, prepare_one(db, sql, options));
+  return deliver(db, statement, options, sink);
+}
+
+}  // namespace stalltrace

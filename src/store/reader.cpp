@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/reader.h"
+
+#include "store/cursor.h"
+#include "store/open.h"
+
+namespace stalltrace {
+namespace {
+
+class RecordingSource final : public EventSource {
+ public:
+  static Result<std::unique_ptr<EventSource>> open(std::span<const std::string> paths) {
+    auto source = std::unique_ptr<RecordingSource>(new RecordingSource);
+    for (const std::string& path : paths) {
+      ST_ASSIGN(Database db, open_for_reading(path));
+      source->files_.push_back(std::move(db));
+      source->paths_.push_back(path);
+    }
+    ST_ASSIGN(source->parts_, plan_nodes(source->files_));
+    return source;
+  }
+
+  Result<std::vector<Node>> nodes() override { return whole<Node>(); }
+  Result<std::vector<Process>> processes() override { return whole<Process>(); }
+  Result<std::vector<Communicator>> communicators() override { return whole<Communicator>(); }
+  Result<std::vector<Connection>> connections() override { return whole<Connection>(); }
+  Result<std::vector<Loss>> losses() override { return whole<Loss>(); }
+
+  Status collectives(TimeRange range, const Visitor<Collective>& visit) override { return stream(range, visit); }
+  Status tcp_events(TimeRange range, const Visitor<TcpEvent>& visit) override { return stream(range, visit); }
+  Status tcp_samples(TimeRange range, const Visitor<TcpSample>& visit) override { return stream(range, visit); }
+  Status net_spans(TimeRange range, const Visitor<NetSpan>& visit) override { return stream(range, visit); }
+  Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) override { return stream(range, visit); }
+  Status host_samples(TimeRange range, const Visitor<HostSample>& visit) override { return stream(range, visit); }
+  Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) override { return stream(range, visit); }
+
+ private:
+  RecordingSource() = default;
+
+  /// A small table: the rows of every part, file after file.
+  template <typename T>
+  Result<std::vector<T>> whole() {
+    std::vector<T> rows;
+    for (const NodePart& part : parts_) {
+      Database& db = files_[part.file];
+      ST_ASSIGN(const std::string sql, select_sql(db, TableOf<T>::kName, column_names<T>()));
+      ST_ASSIGN(Statement select, db.prepare(sql + " AND node_id = ?"));
+      select.bind(1, static_cast<int64_t>(part.stored));
+      int code = SQLITE_DONE;
+      while ((code = select.step()) == SQLITE_ROW) {
+        extract(select, rows.emplace_back());
+        rows.back().node_id = part.shown;
+      }
+      if (code != SQLITE_DONE) {
+        return with_context(paths_[part.file], fail_sqlite(db.get(), TableOf<T>::kName).error());
+      }
+    }
+    return rows;
+  }
+
+  /// A streamed table. Each file is read in a transaction, so that its segments fit its rows while a tracer writes.
+  template <typename T>
+  Status stream(TimeRange range, const Visitor<T>& visit) {
+    std::vector<Transaction> snapshots;
+    std::vector<Statement> selects(files_.size());
+    for (size_t file = 0; file < files_.size(); ++file) {
+      ST_ASSIGN(Transaction snapshot, Transaction::begin(files_[file]));
+      snapshots.push_back(std::move(snapshot));
+      ST_ASSIGN(const std::string sql, select_sql(files_[file], TableOf<T>::kName, column_names<T>()));
+      ST_ASSIGN(selects[file], files_[file].prepare(fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, kIdColumn<T>)));
+    }
+    std::vector<Cursor<T>> cursors;
+    for (const NodePart& part : parts_) {
+      ST_ASSIGN(std::vector<Stretch> stretches, stretches_of(files_[part.file], TableOf<T>::kName, part));
+      cursors.emplace_back(files_[part.file], selects[part.file], part, std::move(stretches), range);
+      if (auto filled = cursors.back().fill(); !filled) {
+        return with_context(paths_[part.file], std::move(filled.error()));
+      }
+    }
+    return cursors.size() == 1 ? visit_one(cursors.front(), visit) : visit_merged(cursors, visit);
+  }
+
+  template <typename T>
+  static Status visit_one(Cursor<T>& cursor, const Visitor<T>& visit) {
+    while (!cursor.block_done()) {
+      for (const T& row : cursor.block()) {
+        visit(row);
+      }
+      cursor.skip_block();
+      ST_TRY(cursor.fill());
+    }
+    return {};
+  }
+
+  /// A heap of the cursors by the time of their next row; equal times in the order of the files.
+  template <typename T>
+  static Status visit_merged(std::vector<Cursor<T>>& cursors, const Visitor<T>& visit) {
+    const auto later = [](const Cursor<T>* a, const Cursor<T>* b) {
+      return std::pair(a->row().timestamp_ns, a) > std::pair(b->row().timestamp_ns, b);
+    };
+    std::vector<Cursor<T>*> heap;
+    for (Cursor<T>& cursor : cursors) {
+      if (!cursor.block_done()) {
+        heap.push_back(&cursor);
+      }
+    }
+    std::make_heap(heap.begin(), heap.end(), later);
+    while (!heap.empty()) {
+      std::pop_heap(heap.begin(), heap.end(), later);
+      Cursor<T>& cursor = *heap.back();
+      visit(cursor.row());
+      cursor.next();
+      if (cursor.block_done()) {
+        ST_TRY(cursor.fill());
+      }
+      if (cursor.block_done()) {
+        heap.pop_back();
+      } else {
+        std::push_heap(heap.begin(), heap.end(), later);
+      }
+    }
+    return {};
+  }
+
+  std::vector<std::string> paths_;
+  std::vector<Database> files_;
+  std::vector<NodePart> parts_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string> paths) {
+  return RecordingSource::open(paths);
+}
+
+Result<std::unique_ptr<EventSource>> open_recording(const std::string& path) {
+  return open_recordings(std::span(&path, 1));
+}
+
+}  // namespace stalltrace
