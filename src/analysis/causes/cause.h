@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cause is one file: a rule that judges a stall, and words that tell a folded finding. A new cause is a file
+// and a row in causes.cpp.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "analysis/decision.h"
+#include "analysis/thresholds.h"
+
+namespace stalltrace::analysis {
+
+/// Stalls with one cause and one place.
+struct Folded {
+  Cause cause = Cause::kUnknown;
+  Place place;
+  std::vector<const Stall*> stalls;
+  IntervalSet lost;
+  int64_t longest_ns = 0;
+  int64_t instances = 0;
+  bool hung = false;
+  double coverage = 0;  // of the lost time, weighted
+  double share = 0;     // of the time it spans
+  Tallies tallies;
+};
+
+struct CauseRule {
+  Cause cause;
+  Gate gate;
+  /// Adds an opinion per place that could be to blame, also when it does not apply.
+  void (*judge)(const Scene& scene, const Stall& stall, std::vector<Explanation>& out);
+  /// Null, or: merges or drops groups of this cause, knowing all of them.
+  void (*refine)(const Scene& scene, std::vector<Folded>& groups);
+  /// Fills summary, evidence and remedy; cost and place are there already.
+  void (*tell)(const Scene& scene, const Folded& group, Finding& finding);
+};
+
+/// In order of directness: of two rules that cover a stall equally, the earlier one is said.
+std::span<const CauseRule> cause_rules();
+const CauseRule& rule_of(Cause cause);
+
+extern const CauseRule kProcessStoppedRule;
+extern const CauseRule kCpuContentionRule;
+extern const CauseRule kPacketLossRule;
+extern const CauseRule kLateRankRule;
+extern const CauseRule kUnknownRule;
+
+/// Of `part_ns`, the share of `whole_ns`, 0..1.
+double share_of(int64_t part_ns, int64_t whole_ns);
+/// "37 collectives", "1 collective"
+std::string count_of(int64_t n, std::string_view thing);
+/// "rank 2", or "pid 4711 on node2" where the rank is unknown.
+std::string short_name(const Cluster& cluster, MemberIndex member);
+Tally tally_of(const Tallies& tallies, const std::string& what);
+/// The detail ("stress-cpu") with the most time under `what`.
+std::string dearest_detail(const Tallies& tallies, const std::string& what);
+/// "the job lost 5.12 s in 37 collectives (31 % of the time)": the common middle of a summary.
+std::string cost_text(const Folded& group);
+/// The Evidence that every finding carries: how long the stalls were against their like.
+Evidence stall_evidence(const Scene& scene, const Folded& group);
+Culprit culprit_of(const Cluster& cluster, MemberIndex member);
+void merge(Tallies& into, const Tallies& from);
+void merge(Folded& into, Folded&& from);
+
+}  // namespace stalltrace::analysis

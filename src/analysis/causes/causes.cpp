@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of causes.
+#include <array>
+
+#include "analysis/causes/cause.h"
+
+namespace stalltrace::analysis {
+
+std::span<const CauseRule> cause_rules() {
+  static const std::array kRules{kProcessStoppedRule, kPacketLossRule, kCpuContentionRule, kLateRankRule, kUnknownRule};
+  return kRules;
+}
+
+const CauseRule& rule_of(Cause cause) {
+  for (const CauseRule& rule : cause_rules()) {
+    if (rule.cause == cause) {
+      return rule;
+    }
+  }
+  return cause_rules().back();
+}
+
+}  // namespace stalltrace::analysis

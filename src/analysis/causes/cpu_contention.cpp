@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpu_contention: a rank's threads were ready to run while something else had the core. Seen as a late arrival
+// when it hits the calling thread, as a slow transfer when it hits the network thread.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/causes/cause.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr const char* kRunnable = "runnable";
+
+/// What the middle rank of the instance suffered in the same time.
+int64_t middle_share_ns(const Scene& scene, const Stall& stall, MemberIndex but) {
+  std::vector<int64_t> shares;
+  for (const MemberIndex member : stall.members) {
+    if (member != but) {
+      shares.push_back(scene.evidence.share(member, WaitKind::kRunnable, stall.examined(), true).covered_ns);
+    }
+  }
+  if (shares.empty()) {
+    return 0;
+  }
+  const auto middle = shares.begin() + static_cast<int64_t>(shares.size() / 2);
+  std::nth_element(shares.begin(), middle, shares.end());
+  return *middle;
+}
+
+void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
+  for (const MemberIndex member : stall.suspects) {
+    const WaitShare all = scene.evidence.share(member, WaitKind::kRunnable, stall.examined());
+    if (all.covered_ns == 0) {
+      continue;
+    }
+    const WaitShare outside = scene.evidence.share(member, WaitKind::kRunnable, stall.examined(), true);
+    const int64_t others_ns = middle_share_ns(scene, stall, member);
+    const bool stands_out =
+        static_cast<double>(outside.covered_ns) >= kContentionContrast * static_cast<double>(others_ns);
+    const double all_share = share_of(all.covered_ns, stall.to_explain_ns());
+    Explanation opinion{.cause = Cause::kCpuContention, .place = {.culprit = member}};
+    opinion.coverage = share_of(outside.covered_ns, stall.to_explain_ns());
+    opinion.applies = opinion.coverage >= kCoverage && stands_out;
+    const WaitShare* told = &outside;
+    if (!opinion.applies && all_share >= kCoverage) {
+      const bool dominates = all_share >= kInternalContentionCoverage && stall.lost_ns >= kCpuContentionGate.single_ns;
+      told = &all;
+      opinion.coverage = all_share;
+      opinion.applies = true;
+      opinion.dismissed = !dominates;
+    }
+    opinion.why = fmt::format(
+        "{} was ready but not running for {} of {}, {} of it behind programs outside of the job ({})",
+        short_name(scene.cluster, member), format_duration(all.covered_ns), format_duration(stall.to_explain_ns()),
+        format_duration(outside.covered_ns), told->competitor.empty() ? "name unknown" : told->competitor);
+    opinion.tallies[{kRunnable, told->competitor}] = {told->occasions, told->covered_ns, {}};
+    out.push_back(std::move(opinion));
+  }
+}
+
+void tell(const Scene& scene, const Folded& group, Finding& finding) {
+  const std::string name = dearest_detail(group.tallies, kRunnable);
+  const Tally runnable = tally_of(group.tallies, kRunnable);
+  const std::string who = name.empty() ? "something else" : fmt::format("'{}'", name);
+  finding.summary = fmt::format("{} could not run because {} had its core: {}.",
+                                scene.cluster.describe(group.place.culprit), who, cost_text(group));
+  finding.summary[0] = static_cast<char>(std::toupper(finding.summary[0]));
+  finding.evidence.push_back(
+      {"sched_switch", runnable.count,
+       fmt::format("its busiest thread was ready but not running for {:.0f} % of the stalled time while {} ran",
+                   100 * group.coverage, who),
+       runnable.events});
+  finding.remedy = fmt::format(
+      "move or end {} on {}, or give the rank cores of its own (taskset, cgroup cpuset, the scheduler's exclusive "
+      "mode); "
+      "check that ranks are not pinned to the same core",
+      who, finding.culprit->node);
+}
+
+}  // namespace
+
+const CauseRule kCpuContentionRule{Cause::kCpuContention, kCpuContentionGate, judge, nullptr, tell};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// late_rank: a rank arrived last by far, and between its previous collective and its arrival it was computing or
+// waiting outside of collectives: neither stopped nor kept from the core.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/causes/cause.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr const char* kOnCpu = "on_cpu";
+constexpr const char* kBlocked = "blocked";
+constexpr const char* kDisk = "disk";
+
+void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
+  if (stall.part == StallPart::kTransfer || stall.suspects.size() != 1) {
+    return;
+  }
+  const MemberIndex member = stall.suspects[0];
+  if (!scene.evidence.has_waits(member) || (stall.part == StallPart::kAbsent && scene.cluster.member(member).exit_ns)) {
+    return;
+  }
+  const Interval window = stall.examined();
+  const WaitShare on_cpu = scene.evidence.share(member, WaitKind::kOnCpu, window);
+  const WaitShare blocked = scene.evidence.share(member, WaitKind::kBlocked, window, false, stall.calling_tid);
+  const WaitShare disk = scene.evidence.share(member, WaitKind::kDisk, window, false, stall.calling_tid);
+  const WaitShare runnable = scene.evidence.share(member, WaitKind::kRunnable, window);
+  const WaitShare stopped = scene.evidence.share(member, WaitKind::kStopped, window);
+  const int64_t own_ns = std::max({on_cpu.covered_ns, blocked.covered_ns, disk.covered_ns});
+  const int64_t hindered_ns = std::max(runnable.covered_ns, stopped.covered_ns);
+  Explanation opinion{.cause = Cause::kLateRank, .place = {.culprit = member}};
+  opinion.coverage = share_of(own_ns, stall.to_explain_ns());
+  opinion.applies = opinion.coverage >= kCoverage && share_of(hindered_ns, stall.to_explain_ns()) < kCoverage;
+  opinion.why = fmt::format("{} was {} late: {} computing, {} blocked, {} on disk, {} ready but not running",
+                            short_name(scene.cluster, member), format_duration(stall.lost_ns),
+                            format_duration(on_cpu.covered_ns), format_duration(blocked.covered_ns),
+                            format_duration(disk.covered_ns), format_duration(runnable.covered_ns));
+  opinion.tallies[{kOnCpu, ""}] = {1, on_cpu.covered_ns, {}};
+  opinion.tallies[{kBlocked, ""}] = {1, blocked.covered_ns, {}};
+  opinion.tallies[{kDisk, ""}] = {1, disk.covered_ns, {}};
+  out.push_back(std::move(opinion));
+}
+
+/// Hiccups make every rank late now and then. Unless one stall is long enough by itself, the late rank must own
+/// most of all lateness; the runner-up is left out of the sum, since two ranks may be late for good.
+void refine(const Scene& scene, std::vector<Folded>& groups) {
+  std::vector<int64_t> costs;
+  for (const Folded& group : groups) {
+    costs.push_back(group.lost.total_ns());
+  }
+  std::vector<bool> drop(groups.size());
+  for (size_t i = 0; i < groups.size(); ++i) {
+    int64_t total_ns = 0;
+    int64_t runner_up_ns = 0;
+    for (size_t j = 0; j < groups.size(); ++j) {
+      total_ns += costs[j];
+      runner_up_ns = j == i ? runner_up_ns : std::max(runner_up_ns, costs[j]);
+    }
+    if (scene.cluster.members().size() <= 2) {
+      runner_up_ns = 0;
+    }
+    drop[i] =
+        share_of(costs[i], total_ns - runner_up_ns) < kLateDominance && groups[i].longest_ns < kLateRankGate.single_ns;
+  }
+  size_t index = 0;
+  std::erase_if(groups, [&](const Folded&) { return drop[index++]; });
+}
+
+void tell(const Scene& scene, const Folded& group, Finding& finding) {
+  const int64_t on_cpu_ns = tally_of(group.tallies, kOnCpu).time_ns;
+  const int64_t blocked_ns = tally_of(group.tallies, kBlocked).time_ns;
+  const int64_t disk_ns = tally_of(group.tallies, kDisk).time_ns;
+  const bool computing = on_cpu_ns >= blocked_ns && on_cpu_ns >= disk_ns;
+  const std::string_view doing = computing               ? "computing"
+                                 : disk_ns >= blocked_ns ? "waiting for disk"
+                                                         : "waiting for something else";
+  finding.summary = fmt::format("{} arrives late, {} while the others wait: {}.",
+                                scene.cluster.describe(group.place.culprit), doing, cost_text(group));
+  finding.summary[0] = static_cast<char>(std::toupper(finding.summary[0]));
+  finding.evidence.push_back(
+      {"wait_span",
+       static_cast<int64_t>(group.stalls.size()),
+       fmt::format("before arriving it was {} for {:.0f} % of the time the others waited, neither stopped "
+                   "nor kept from its core",
+                   doing, 100 * group.coverage),
+       {}});
+  finding.remedy =
+      computing ? fmt::format(
+                      "see what this rank computes that the others do not: uneven batch or expert load, a slower or "
+                      "throttled CPU/GPU on {}, extra work such as logging or evaluation",
+                      finding.culprit->node)
+                : fmt::format(
+                      "see what this rank waits for outside of the collective on {}: data loader, file system, locks, "
+                      "a remote service",
+                      finding.culprit->node);
+}
+
+}  // namespace
+
+const CauseRule kLateRankRule{Cause::kLateRank, kLateRankGate, judge, refine, tell};
+
+}  // namespace stalltrace::analysis

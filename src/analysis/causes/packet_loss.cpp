@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// packet_loss: connections of a link recover from loss while peers wait. All evidence is the sender's: its
+// recovery states, its timeouts and the silence before them, its retransmissions. Counts alone prove nothing.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analysis/causes/cause.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr const char* kRetransmits = "retransmits";
+constexpr const char* kTimeouts = "timeouts";
+constexpr const char* kRecovery = "recovery";
+
+bool takes_part(const Stall& stall, MemberIndex member) {
+  return std::find(stall.members.begin(), stall.members.end(), member) != stall.members.end();
+}
+
+Place link_of(const Flows& flows, FlowIndex index) {
+  const Flow& flow = flows.flow(index);
+  Place place{.flow = index, .src = flow.owner, .dst = flow.peer};
+  if (flow.peer == kNoMember) {
+    place.far_end = flow.dst.address;
+  }
+  return place;
+}
+
+void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
+  if (stall.part != StallPart::kTransfer) {
+    return;
+  }
+  struct Link {
+    Explanation opinion;
+    std::vector<Interval> covered;
+    int64_t most_ns = -1;
+  };
+  std::map<std::tuple<MemberIndex, MemberIndex, std::string>, Link> links;
+  for (FlowIndex i = 0; i < scene.flows.all().size(); ++i) {
+    const Flow& flow = scene.flows.flow(i);
+    if (!flow.carries_collectives || !takes_part(stall, flow.owner) ||
+        (flow.peer != kNoMember && !takes_part(stall, flow.peer))) {
+      continue;
+    }
+    const FlowLoss loss = scene.evidence.loss(i, stall.examined());
+    if (loss.covered_ns == 0) {
+      continue;
+    }
+    const Place place = link_of(scene.flows, i);
+    Link& link = links[{place.src, place.dst, place.far_end}];
+    scene.evidence.loss_intervals(i).clip(stall.examined(), link.covered);
+    if (loss.covered_ns > link.most_ns) {
+      link.most_ns = loss.covered_ns;
+      link.opinion.place = place;
+    }
+    link.opinion.tallies[{kRetransmits, ""}].count += loss.retransmits;
+    if (loss.first_event != 0) {
+      link.opinion.tallies[{kRetransmits, ""}].events.push_back(loss.first_event);
+    }
+    link.opinion.tallies[{kTimeouts, ""}].count += loss.timeouts;
+    link.opinion.tallies[{kRecovery, ""}].time_ns += loss.recovery_ns;
+  }
+  for (auto& [key, link] : links) {
+    const int64_t covered_ns = IntervalSet(std::move(link.covered)).total_ns();
+    link.opinion.cause = Cause::kPacketLoss;
+    link.opinion.coverage = share_of(covered_ns, stall.to_explain_ns());
+    link.opinion.applies = link.opinion.coverage >= kCoverage;
+    const Flow& flow = scene.flows.flow(link.opinion.place.flow);
+    link.opinion.why =
+        fmt::format("{} to {} recovered from loss for {} of {}", format_endpoint(flow.src), format_endpoint(flow.dst),
+                    format_duration(covered_ns), format_duration(stall.to_explain_ns()));
+    out.push_back(std::move(link.opinion));
+  }
+}
+
+/// One end of several lossy links is the culprit: groups that share it become one.
+void blame_common_end(std::vector<Folded>& groups, MemberIndex Place::*end, MemberIndex Place::*other) {
+  std::map<MemberIndex, int64_t> dearest;
+  for (const Folded& group : groups) {
+    if (group.place.*end != kNoMember && group.place.culprit == kNoMember) {
+      dearest[group.place.*end] = std::max(dearest[group.place.*end], group.lost.total_ns());
+    }
+  }
+  for (const auto& [member, most_ns] : dearest) {
+    std::set<MemberIndex> far_ends;
+    std::vector<size_t> same;
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (groups[i].place.*end == member && groups[i].place.culprit == kNoMember &&
+          share_of(groups[i].lost.total_ns(), most_ns) >= kLinkShare) {
+        far_ends.insert(groups[i].place.*other);
+        same.push_back(i);
+      }
+    }
+    if (static_cast<int>(far_ends.size()) < kLinksForCulprit) {
+      continue;
+    }
+    std::sort(same.begin(), same.end(),
+              [&](size_t a, size_t b) { return groups[a].lost.total_ns() > groups[b].lost.total_ns(); });
+    Folded& first = groups[same[0]];
+    first.place.culprit = member;
+    for (size_t i = 1; i < same.size(); ++i) {
+      merge(first, std::move(groups[same[i]]));
+      groups[same[i]].stalls.clear();
+    }
+    std::erase_if(groups, [](const Folded& group) { return group.stalls.empty(); });
+  }
+}
+
+void refine(const Scene&, std::vector<Folded>& groups) {
+  blame_common_end(groups, &Place::dst, &Place::src);
+  blame_common_end(groups, &Place::src, &Place::dst);
+}
+
+void tell(const Scene& scene, const Folded& group, Finding& finding) {
+  const Flow& flow = scene.flows.flow(group.place.flow);
+  const Tally retransmits = tally_of(group.tallies, kRetransmits);
+  const Tally timeouts = tally_of(group.tallies, kTimeouts);
+  const Tally recovery = tally_of(group.tallies, kRecovery);
+  const std::string source = scene.cluster.describe(group.place.src);
+  const std::string target = group.place.dst == kNoMember ? fmt::format("{} (not recorded)", format_endpoint(flow.dst))
+                                                          : scene.cluster.describe(group.place.dst);
+  const bool node = group.place.culprit != kNoMember;
+  const std::string where = node ? fmt::format("{} {}", group.place.culprit == group.place.dst ? "into" : "out of",
+                                               scene.cluster.describe(group.place.culprit))
+                                 : fmt::format("from {} to {}", source, target);
+  finding.summary = fmt::format("Packets are lost on the way {}: {} while TCP repeated them.", where, cost_text(group));
+  finding.link = LinkPlace{flow.src_rank, flow.dst_rank, flow.src, flow.dst};
+  finding.evidence.push_back(
+      {"tcp_retransmit_skb", retransmits.count,
+       fmt::format("{} by the sender {} -> {} during the stalls", count_of(retransmits.count, "retransmission"),
+                   format_endpoint(flow.src), format_endpoint(flow.dst)),
+       retransmits.events});
+  finding.evidence.push_back(
+      {"tcp_cong_state_set",
+       timeouts.count,
+       fmt::format("{} (200 ms of silence or more each) and {} in recovery cover {:.0f} % of the stalled time",
+                   count_of(timeouts.count, "retransmission timeout"), format_duration(recovery.time_ns),
+                   100 * group.coverage),
+       {}});
+  finding.remedy =
+      node ? fmt::format(
+                 "check the network port of {}: its cable or optics, NIC and switch-port error and drop counters "
+                 "(ethtool -S), "
+                 "its firewall or traffic shaping",
+                 finding.culprit->node)
+           : fmt::format(
+                 "check the path {} -> {}: both NICs' and the switch ports' error and drop counters (ethtool -S), "
+                 "firewall rules on either end that drop part of the traffic",
+                 flow.src.address, flow.dst.address);
+}
+
+}  // namespace
+
+const CauseRule kPacketLossRule{Cause::kPacketLoss, kPacketLossGate, judge, refine, tell};
+
+}  // namespace stalltrace::analysis

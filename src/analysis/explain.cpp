@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/explain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/fold.h"
+#include "base/text.h"
+
+namespace stalltrace {
+namespace {
+
+using namespace analysis;
+
+/// An interrupted recording has no end of its own: it ends with the last thing that any table holds.
+Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline) {
+  const bool ended = std::all_of(cluster.nodes().begin(), cluster.nodes().end(),
+                                 [](const Node& node) { return node.ended_ns.has_value(); });
+  if (ended || timeline.rows() == 0) {
+    return {};
+  }
+  const TimeRange after{timeline.span().to_ns - cluster.clock().largest_shift_ns(),
+                        std::numeric_limits<int64_t>::max()};
+  const auto extend = [&](const auto& row) {
+    timeline.extend(cluster.clock().to_common(row.node_id, row.timestamp_ns));
+  };
+  ST_TRY(source.tcp_samples(after, extend));
+  ST_TRY(source.tcp_events(after, extend));
+  return source.wait_spans(after, extend);
+}
+
+std::vector<int32_t> missing_ranks(const Timeline& timeline, const Group& group) {
+  std::set<int32_t> present;
+  for (const uint32_t lane : group.lanes) {
+    if (timeline.lanes()[lane].comm_rank) {
+      present.insert(*timeline.lanes()[lane].comm_rank);
+    }
+  }
+  std::vector<int32_t> missing;
+  for (int32_t rank = 0; rank < *group.nranks; ++rank) {
+    if (!present.contains(rank)) {
+      missing.push_back(rank);
+    }
+  }
+  return missing;
+}
+
+void note_missing_ranks(const Timeline& timeline, Report& report) {
+  std::set<std::string> seen;
+  for (const Group& group : timeline.groups()) {
+    if (group.hash == 0 || group.point_to_point || !group.nranks ||
+        group.lanes.size() >= static_cast<size_t>(*group.nranks)) {
+      continue;
+    }
+    const std::vector<int32_t> ranks = missing_ranks(timeline, group);
+    const std::string text =
+        fmt::format("communicator {} has {} ranks, {} recorded; not recorded: rank{} {}", format_hash(group.hash),
+                    *group.nranks, group.lanes.size(), ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+    if (seen.insert(text).second) {
+      report.notes.push_back(text);
+    }
+  }
+}
+
+void describe_recording(const Cluster& cluster, const Timeline& timeline, Report& report) {
+  std::set<MemberIndex> ranks;
+  for (const Lane& lane : timeline.lanes()) {
+    ranks.insert(lane.member);
+  }
+  report.nodes = static_cast<int64_t>(cluster.nodes().size());
+  report.ranks = static_cast<int64_t>(ranks.size());
+  report.range = {timeline.span().from_ns, timeline.span().to_ns};
+  report.collectives = timeline.rows();
+  for (const Loss& loss : report.losses) {
+    report.lost_events += loss.count;
+  }
+  std::erase_if(report.losses, [](const Loss& loss) { return loss.count == 0; });
+  const auto add = [&](const std::vector<std::string>& notes) {
+    report.notes.insert(report.notes.end(), notes.begin(), notes.end());
+  };
+  add(cluster.clock().notes());
+  add(timeline.notes());
+  note_missing_ranks(timeline, report);
+  if (timeline.rows() == 0) {
+    report.notes.emplace_back("the recording holds no collectives: nothing could be judged");
+  }
+  if (timeline.unknown_rows() > 0) {
+    report.notes.push_back(
+        fmt::format("{} collectives are on communicators made before tracing began; their instances were put together "
+                    "by order and time",
+                    timeline.unknown_rows()));
+  }
+}
+
+}  // namespace
+
+Result<Report> explain(EventSource& source, const ExplainOptions& options) {
+  Report report;
+  ST_ASSIGN(report.losses, source.losses());
+  ST_ASSIGN(Cluster cluster, Cluster::load(source));
+  ST_ASSIGN(Timeline timeline, Timeline::load(source, cluster));
+  ST_TRY(find_end(source, cluster, timeline));
+  describe_recording(cluster, timeline, report);
+  const StallSearch search = find_stalls(timeline, cluster, options.range.value_or(TimeRange{}));
+  ST_ASSIGN(const Flows flows, Flows::load(source, cluster));
+  ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(source, cluster, flows, search.stalls));
+  if (search.dropped + evidence.dropped_rows() > 0) {
+    report.notes.push_back(
+        fmt::format("too much evidence to hold: the {} cheapest stalls and {} rows of evidence were left out; "
+                    "a shorter time range shows all",
+                    search.dropped, evidence.dropped_rows()));
+  }
+  const Scene scene{cluster, timeline, flows, evidence};
+  std::vector<Decision> decisions;
+  decisions.reserve(search.stalls.size());
+  for (const Stall& stall : search.stalls) {
+    decisions.push_back(decide(scene, stall));
+  }
+  report.findings = fold(scene, decisions);
+  report.healthy = report.findings.empty();
+  if (options.decisions != nullptr) {
+    *options.decisions = std::move(decisions);
+  }
+  return report;
+}
+
+}  // namespace stalltrace

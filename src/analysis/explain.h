@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events in, findings out. Pure: no kernel, no clock, no database; the same source gives the same report, so a
+// live run and a replay use the same code.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "analysis/decision.h"
+#include "base/result.h"
+#include "model/finding.h"
+#include "model/source.h"
+
+namespace stalltrace {
+
+struct ExplainOptions {
+  /// Only collectives that touch this time are judged. UTC of the first node.
+  std::optional<TimeRange> range;
+  /// When given, receives what was decided about every examined stall, with the numbers of each rule.
+  std::vector<analysis::Decision>* decisions = nullptr;
+};
+
+/// Reads `source` a few times, in time order; memory is about 16 bytes a collective plus bounded evidence.
+/// Fails only where the source does. A recording without collectives gives a healthy report with a note.
+Result<Report> explain(EventSource& source, const ExplainOptions& options = {});
+
+}  // namespace stalltrace

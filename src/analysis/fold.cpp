@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/fold.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace stalltrace::analysis {
+namespace {
+
+/// A rule that is less direct must cover this much more to be said instead.
+constexpr double kDirectnessMargin = 0.15;
+constexpr double kHighShare = 0.2;
+constexpr double kMediumShare = 0.05;
+constexpr double kMaxConfidence = 0.99;
+constexpr double kUnknownConfidence = 0.3;
+
+Severity severity_of(const Folded& group) {
+  if (group.hung) {
+    return Severity::kCritical;
+  }
+  if (group.share >= kHighShare || group.longest_ns >= kNsPerSecond) {
+    return Severity::kHigh;
+  }
+  return group.share >= kMediumShare ? Severity::kMedium : Severity::kLow;
+}
+
+/// The time a group's cost is set against: what it spans, but not less than kShareSpanNs of the recording.
+int64_t span_ns(const Scene& scene, const Folded& group) {
+  const std::vector<Interval>& lost = group.lost.intervals();
+  const int64_t own_ns = lost.empty() ? 0 : lost.back().to_ns - lost.front().from_ns;
+  return std::max({own_ns, std::min(scene.timeline.span().length(), kShareSpanNs), int64_t{1}});
+}
+
+bool dear_enough(const Folded& group, const Gate& gate) {
+  return group.longest_ns >= gate.single_ns || (group.lost.total_ns() >= gate.total_ns && group.share >= gate.share);
+}
+
+/// Groups of one cause while they are being put together.
+class Folding {
+ public:
+  explicit Folding(const Scene& scene) : scene_(scene) {}
+
+  void add(const Decision& decision) {
+    const Explanation& chosen = decision.opinions[decision.chosen];
+    if (chosen.dismissed) {
+      return;
+    }
+    std::vector<Folded>& groups = by_cause_[chosen.cause];
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const Folded& other) { return other.place.key() == chosen.place.key(); });
+    if (group == groups.end()) {
+      groups.push_back({.cause = chosen.cause, .place = chosen.place});
+      group = groups.end() - 1;
+    }
+    group->stalls.push_back(&decision.stall);
+    group->longest_ns = std::max(group->longest_ns, decision.stall.lost_ns);
+    group->hung = group->hung || decision.stall.hung || decision.stall.part == StallPart::kAbsent;
+    group->coverage += chosen.coverage * static_cast<double>(decision.stall.lost_ns);
+    merge(group->tallies, chosen.tallies);
+  }
+
+  std::vector<Finding> finish() {
+    std::vector<Finding> findings;
+    for (auto& [cause, groups] : by_cause_) {
+      const CauseRule& rule = rule_of(cause);
+      for (Folded& group : groups) {
+        close(group);
+      }
+      if (rule.refine != nullptr) {
+        rule.refine(scene_, groups);
+      }
+      for (Folded& group : groups) {
+        group.share = share_of(group.lost.total_ns(), span_ns(scene_, group));
+        if (dear_enough(group, rule.gate)) {
+          findings.push_back(finding_of(group, rule));
+        }
+      }
+    }
+    std::stable_sort(findings.begin(), findings.end(),
+                     [](const Finding& a, const Finding& b) { return a.stall_ms > b.stall_ms; });
+    return findings;
+  }
+
+ private:
+  static void close(Folded& group) {
+    std::vector<Interval> lost;
+    std::set<std::pair<uint32_t, int64_t>> instances;
+    double weight = 0;
+    for (const Stall* stall : group.stalls) {
+      lost.push_back(stall->lost());
+      instances.insert({stall->group, stall->column});
+      weight += static_cast<double>(stall->lost_ns);
+    }
+    group.lost = IntervalSet(std::move(lost));
+    group.instances = static_cast<int64_t>(instances.size());
+    group.coverage = weight > 0 ? group.coverage / weight : 0;
+  }
+
+  Finding finding_of(const Folded& group, const CauseRule& rule) const {
+    Finding finding{.cause = group.cause, .severity = severity_of(group)};
+    const bool known = group.cause != Cause::kUnknown;
+    finding.confidence = known ? std::min(kMaxConfidence, std::round(100 * group.coverage) / 100) : kUnknownConfidence;
+    if (group.place.culprit != kNoMember) {
+      finding.culprit = culprit_of(scene_.cluster, group.place.culprit);
+    }
+    const Stall& longest = **std::max_element(group.stalls.begin(), group.stalls.end(),
+                                              [](const Stall* a, const Stall* b) { return a->lost_ns < b->lost_ns; });
+    finding.comm_id_hash = scene_.timeline.groups()[longest.group].hash;
+    finding.op = scene_.timeline.shape(longest.shape).op;
+    finding.collectives_affected = group.instances;
+    finding.stall_ms = static_cast<double>(group.lost.total_ns()) / static_cast<double>(kNsPerMs);
+    finding.window = {group.lost.intervals().front().from_ns, group.lost.intervals().back().to_ns};
+    finding.evidence.push_back(stall_evidence(scene_, group));
+    rule.tell(scene_, group, finding);
+    return finding;
+  }
+
+  const Scene& scene_;
+  std::map<Cause, std::vector<Folded>> by_cause_;
+};
+
+}  // namespace
+
+Decision decide(const Scene& scene, const Stall& stall) {
+  Decision decision{.stall = stall};
+  bool found = false;
+  for (const CauseRule& rule : cause_rules()) {
+    const size_t first = decision.opinions.size();
+    rule.judge(scene, stall, decision.opinions);
+    for (size_t i = first; i < decision.opinions.size(); ++i) {
+      const Explanation& opinion = decision.opinions[i];
+      if (!opinion.applies) {
+        continue;
+      }
+      const bool same_rule = found && decision.opinions[decision.chosen].cause == opinion.cause;
+      const double margin = same_rule ? 0 : kDirectnessMargin;
+      if (!found || opinion.coverage > decision.opinions[decision.chosen].coverage + margin) {
+        decision.chosen = i;
+        found = true;
+      }
+    }
+  }
+  return decision;
+}
+
+std::vector<Finding> fold(const Scene& scene, const std::vector<Decision>& decisions) {
+  Folding folding(scene);
+  for (const Decision& decision : decisions) {
+    folding.add(decision);
+  }
+  return folding.finish();
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/instance.h"
+
+#include <algorithm>
+
+namespace stalltrace::analysis {
+namespace {
+
+/// An open call means a hang only if its rank ended nothing later on that communicator and did not leave it.
+bool inside(const Lane& lane, int64_t column) {
+  return !lane.destroyed && lane.last_ended_seq < column - lane.column_offset;
+}
+
+}  // namespace
+
+ColumnRange columns_of(const Timeline& timeline, const Group& group) {
+  ColumnRange range{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  for (const uint32_t lane : group.lanes) {
+    range.begin = std::min(range.begin, timeline.lanes()[lane].first_column());
+    range.end = std::max(range.end, timeline.lanes()[lane].end_column());
+  }
+  return range;
+}
+
+bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Instance& out) {
+  out.group = group;
+  out.column = column;
+  out.seen.clear();
+  out.absent.clear();
+  out.hung = false;
+  out.completion_ns = std::numeric_limits<int64_t>::min();
+  bool open = false;
+  for (const uint32_t index : timeline.groups()[group].lanes) {
+    const Lane& lane = timeline.lanes()[index];
+    const Call* call = lane.at_column(column);
+    if (call == nullptr) {
+      if (column >= lane.end_column()) {
+        out.absent.push_back(index);
+      }
+      continue;
+    }
+    out.shape = call->shape;
+    const int64_t end_ns = call->end_ns();
+    out.seen.push_back({call->arrival_ns, end_ns, index});
+    if (end_ns == kOpenEnd) {
+      open = true;
+      out.hung = out.hung || inside(lane, column);
+    } else {
+      out.completion_ns = std::max(out.completion_ns, end_ns);
+    }
+  }
+  if (out.seen.empty()) {
+    return false;
+  }
+  std::sort(out.seen.begin(), out.seen.end(), [](const Seen& a, const Seen& b) { return a.arrival_ns < b.arrival_ns; });
+  if (open) {
+    out.completion_ns = kOpenEnd;
+  }
+  if (!out.hung) {
+    out.absent.clear();
+  }
+  const size_t n = out.seen.size();
+  out.last_arrival_ns = out.seen.back().arrival_ns;
+  out.waits_from_ns = n == 1 ? out.last_arrival_ns : out.seen[(n - 2) / 2].arrival_ns;
+  out.completion_ns = std::max(out.completion_ns, out.last_arrival_ns);
+  return true;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// One instance: what every rank did under one sequence number, and how its time splits into waiting for the
+// last rank and transfer.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/timeline.h"
+
+namespace stalltrace::analysis {
+
+struct Seen {
+  int64_t arrival_ns = 0;
+  int64_t end_ns = kOpenEnd;
+  uint32_t lane = 0;
+};
+
+struct Instance {
+  uint32_t group = 0;
+  int64_t column = 0;
+  uint16_t shape = 0;
+  bool hung = false;             // some rank is inside and nothing after it ended
+  std::vector<Seen> seen;        // by arrival
+  std::vector<uint32_t> absent;  // lanes that did not enter it though others wait (hung only)
+  int64_t waits_from_ns = 0;     // the middle arrival of the others: from here on the job waits for the last rank
+  int64_t last_arrival_ns = 0;
+  int64_t completion_ns = kOpenEnd;
+
+  [[nodiscard]] int64_t late_ns() const { return last_arrival_ns - waits_from_ns; }
+  [[nodiscard]] bool completed() const { return completion_ns != kOpenEnd; }
+  [[nodiscard]] int64_t transfer_ns() const { return completed() ? completion_ns - last_arrival_ns : 0; }
+};
+
+struct ColumnRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+ColumnRange columns_of(const Timeline& timeline, const Group& group);
+
+/// Fills `out` (reused between calls); false when no rank took part.
+bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Instance& out);
+
+}  // namespace stalltrace::analysis

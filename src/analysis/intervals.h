@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time as sets of intervals. Lost time is always the length of a union: asynchronous collectives overlap, and
+// a sum would count one wait many times.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace stalltrace::analysis {
+
+/// Half-open: [from_ns, to_ns).
+struct Interval {
+  int64_t from_ns = 0;
+  int64_t to_ns = 0;
+
+  [[nodiscard]] int64_t length() const { return to_ns > from_ns ? to_ns - from_ns : 0; }
+  bool operator==(const Interval&) const = default;
+};
+
+Interval intersect(Interval a, Interval b);
+
+/// Disjoint intervals in time order.
+class IntervalSet {
+ public:
+  IntervalSet() = default;
+  /// Sorts and joins; empty intervals vanish.
+  explicit IntervalSet(std::vector<Interval> intervals);
+
+  [[nodiscard]] const std::vector<Interval>& intervals() const { return intervals_; }
+  [[nodiscard]] bool empty() const { return intervals_.empty(); }
+  [[nodiscard]] int64_t total_ns() const;
+  /// How much of `window` the set covers.
+  [[nodiscard]] int64_t covered_ns(Interval window) const;
+  /// The parts of the set inside `window`, appended to `out`.
+  void clip(Interval window, std::vector<Interval>& out) const;
+
+ private:
+  [[nodiscard]] std::vector<Interval>::const_iterator first_reaching(int64_t time_ns) const;
+  std::vector<Interval> intervals_;
+};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "analysis/timeline.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int64_t kOffsetReach = 64;  // tracers on different nodes start within so many calls of each other
+constexpr int64_t kSamples = 256;     // calls compared for one offset
+constexpr double kAgreement = 0.95;   // of the compared calls must have the same operation and size
+
+/// Index of the call of `lane` that is nearest to `time_ns`.
+int64_t nearest(const Lane& lane, int64_t time_ns) {
+  const auto after = std::partition_point(lane.calls.begin(), lane.calls.end(),
+                                          [&](const Call& call) { return call.arrival_ns < time_ns; });
+  return std::min<int64_t>(after - lane.calls.begin(), static_cast<int64_t>(lane.calls.size()) - 1);
+}
+
+/// Mean distance of arrivals if call i of `a` is call i + shift of `b`; maximal where the calls differ.
+double distance(const Lane& a, const Lane& b, int64_t shift) {
+  const int64_t begin = std::max<int64_t>(0, -shift);
+  const int64_t end =
+      std::min<int64_t>(static_cast<int64_t>(a.calls.size()), static_cast<int64_t>(b.calls.size()) - shift);
+  if (begin >= end) {
+    return std::numeric_limits<double>::max();
+  }
+  const int64_t step = std::max<int64_t>(1, (end - begin) / kSamples);
+  int64_t compared = 0;
+  int64_t agreed = 0;
+  double sum = 0;
+  for (int64_t i = begin; i < end; i += step) {
+    const Call& x = a.calls[static_cast<size_t>(i)];
+    const Call& y = b.calls[static_cast<size_t>(i + shift)];
+    ++compared;
+    agreed += x.shape == y.shape ? 1 : 0;
+    sum += static_cast<double>(std::llabs(x.arrival_ns - y.arrival_ns));
+  }
+  if (static_cast<double>(agreed) < kAgreement * static_cast<double>(compared)) {
+    return std::numeric_limits<double>::max();
+  }
+  return sum / static_cast<double>(compared);
+}
+
+struct Match {
+  double distance = std::numeric_limits<double>::max();
+  int64_t shift = 0;
+};
+
+Match best_shift(const Lane& a, const Lane& b) {
+  Match best;
+  if (a.calls.empty() || b.calls.empty()) {
+    return best;
+  }
+  const auto middle = static_cast<int64_t>(a.calls.size() / 2);
+  const int64_t guess = nearest(b, a.calls[static_cast<size_t>(middle)].arrival_ns) - middle;
+  for (int64_t shift = guess - kOffsetReach; shift <= guess + kOffsetReach; ++shift) {
+    if (const double found = distance(a, b, shift); found < best.distance) {
+      best = {found, shift};
+    }
+  }
+  return best;
+}
+
+bool may_belong_together(const Lane& a, const Lane& b, const Cluster& cluster) {
+  const Member& x = cluster.member(a.member);
+  const Member& y = cluster.member(b.member);
+  return a.member != b.member && !a.point_to_point && !b.point_to_point && x.job_id == y.job_id &&
+         x.world_size == y.world_size && (!a.nranks || !b.nranks || *a.nranks == *b.nranks);
+}
+
+}  // namespace
+
+std::vector<std::vector<uint32_t>> match_unknown_lanes(std::vector<Lane>& all, const std::vector<uint32_t>& lanes,
+                                                       const Cluster& cluster) {
+  std::vector<std::vector<uint32_t>> groups;
+  for (const uint32_t index : lanes) {
+    Lane& lane = all[index];
+    lane.column_offset = -lane.first_seq;
+    Match best;
+    std::vector<uint32_t>* home = nullptr;
+    for (std::vector<uint32_t>& group : groups) {
+      const bool taken = std::any_of(group.begin(), group.end(),
+                                     [&](uint32_t other) { return !may_belong_together(all[other], lane, cluster); });
+      if (taken) {
+        continue;
+      }
+      if (const Match match = best_shift(lane, all[group[0]]); match.distance < best.distance) {
+        best = match;
+        home = &group;
+      }
+    }
+    if (home == nullptr) {
+      groups.push_back({index});
+      continue;
+    }
+    lane.column_offset += best.shift + all[home->front()].first_column();
+    home->push_back(index);
+  }
+  return groups;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/stalls.h"
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/baseline.h"
+#include "analysis/thresholds.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+/// Where the last rank's previous collectives ended, so that its lateness begins no earlier.
+constexpr int64_t kCallsLookedBack = 256;
+
+class Search {
+ public:
+  Search(const Timeline& timeline, const Cluster& cluster, TimeRange range)
+      : timeline_(timeline), cluster_(cluster), range_(range), late_of_(cluster.members().size()) {
+    for (uint32_t i = 0; i < timeline.lanes().size(); ++i) {
+      lanes_of_[timeline.lanes()[i].member].push_back(i);
+    }
+  }
+
+  StallSearch run() {
+    learn();
+    for (uint32_t group = 0; group < timeline_.groups().size(); ++group) {
+      each(group, [&](const Instance& instance) {
+        ++result_.instances;
+        add_late(instance);
+        add_absent(instance);
+      });
+    }
+    for (std::vector<Interval>& windows : late_of_) {
+      late_sets_.emplace_back(std::move(windows));
+    }
+    for (uint32_t group = 0; group < timeline_.groups().size(); ++group) {
+      each(group, [&](const Instance& instance) { add_transfer(instance); });
+    }
+    bound();
+    std::sort(result_.stalls.begin(), result_.stalls.end(),
+              [](const Stall& a, const Stall& b) { return a.window.from_ns < b.window.from_ns; });
+    return std::move(result_);
+  }
+
+ private:
+  template <typename Visit>
+  void each(uint32_t group, Visit visit) {
+    const ColumnRange columns = columns_of(timeline_, timeline_.groups()[group]);
+    for (int64_t column = columns.begin; column < columns.end; ++column) {
+      if (read_instance(timeline_, group, column, instance_)) {
+        visit(instance_);
+      }
+    }
+  }
+
+  static uint64_t kind_of(const Instance& instance) {
+    return (static_cast<uint64_t>(instance.group) << 16) | instance.shape;
+  }
+
+  bool warming_up(const Instance& instance) const {
+    return instance.column < kWarmUpInstances && timeline_.groups()[instance.group].hash != 0;
+  }
+
+  void learn() {
+    std::map<uint64_t, BaselineSample> transfers;
+    std::map<uint32_t, BaselineSample> pair_waits;  // a Recv waits for its Send by design
+    for (uint32_t group = 0; group < timeline_.groups().size(); ++group) {
+      const bool pair = timeline_.groups()[group].point_to_point;
+      each(group, [&](const Instance& instance) {
+        if (instance.completed() && !warming_up(instance)) {
+          transfers[kind_of(instance)].add(instance.transfer_ns());
+        }
+        if (pair) {
+          pair_waits[group].add(instance.late_ns());
+        }
+      });
+    }
+    for (auto& [kind, sample] : transfers) {
+      transfer_baselines_[kind] = Baseline::of(sample);
+    }
+    for (auto& [group, sample] : pair_waits) {
+      pair_baselines_[group] = Baseline::of(sample);
+    }
+  }
+
+  /// The end of the last collective that kept this rank busy before `time_ns`: any on the same communicator,
+  /// elsewhere only those whose end the calling thread waited for.
+  int64_t previous_end_ns(uint32_t lane_index, int64_t time_ns) const {
+    int64_t latest = std::numeric_limits<int64_t>::min();
+    for (const uint32_t other : lanes_of_.at(timeline_.lanes()[lane_index].member)) {
+      const std::vector<Call>& calls = timeline_.lanes()[other].calls;
+      auto call =
+          std::partition_point(calls.begin(), calls.end(), [&](const Call& c) { return c.arrival_ns < time_ns; });
+      for (int64_t n = 0; call != calls.begin() && n < kCallsLookedBack; ++n) {
+        --call;
+        const bool waited = call->completion == Completion::kSync || call->completion == Completion::kCall;
+        const int64_t end_ns = call->end_ns();
+        if (call->present && end_ns <= time_ns && (waited || other == lane_index)) {
+          latest = std::max(latest, end_ns);
+          break;
+        }
+      }
+    }
+    return latest;
+  }
+
+  Stall begin_stall(const Instance& instance, StallPart part) const {
+    Stall stall{.group = instance.group, .column = instance.column, .shape = instance.shape, .part = part};
+    stall.hung = instance.hung;
+    for (const Seen& seen : instance.seen) {
+      stall.members.push_back(timeline_.lanes()[seen.lane].member);
+    }
+    return stall;
+  }
+
+  void keep(Stall stall) {
+    if (range_.from_ns > stall.window.to_ns || range_.to_ns <= stall.window.from_ns) {
+      return;
+    }
+    if (stall.part != StallPart::kTransfer) {
+      for (const MemberIndex member : stall.members) {
+        late_of_[member].push_back(stall.window);
+      }
+    }
+    result_.stalls.push_back(std::move(stall));
+    if (static_cast<int64_t>(result_.stalls.size()) >= 2 * kMaxStalls) {
+      bound();
+    }
+  }
+
+  void add_late(const Instance& instance) {
+    int64_t usual_ns = 0;
+    int64_t limit_ns = kStallFloorNs;
+    if (const auto pair = pair_baselines_.find(instance.group); pair != pair_baselines_.end()) {
+      usual_ns = pair->second.usual_ns;
+      limit_ns = pair->second.limit_ns;
+    }
+    if (!cluster_.clock().reliable() || instance.late_ns() <= limit_ns ||
+        (warming_up(instance) && instance.late_ns() < kWarmUpFloorNs)) {
+      return;
+    }
+    const uint32_t lane = instance.seen.back().lane;
+    Stall stall = begin_stall(instance, StallPart::kLate);
+    stall.window.from_ns = std::max(instance.waits_from_ns + usual_ns, previous_end_ns(lane, instance.last_arrival_ns));
+    stall.window.to_ns = instance.last_arrival_ns;
+    stall.lost_ns = stall.window.length();
+    stall.has_baseline = true;
+    stall.hung = false;
+    stall.suspects = {timeline_.lanes()[lane].member};
+    stall.calling_tid = timeline_.lanes()[lane].tid;
+    if (stall.lost_ns > kStallFloorNs) {
+      keep(std::move(stall));
+    }
+  }
+
+  /// Ranks that wait at the end of the recording for one that is recorded but never came.
+  void add_absent(const Instance& instance) {
+    const int64_t now_ns = timeline_.span().to_ns;
+    if (!instance.hung || instance.absent.empty() || now_ns - instance.last_arrival_ns < kHangNs) {
+      return;
+    }
+    Stall stall = begin_stall(instance, StallPart::kAbsent);
+    stall.window = {instance.last_arrival_ns, now_ns};
+    for (const uint32_t lane : instance.absent) {
+      const MemberIndex member = timeline_.lanes()[lane].member;
+      stall.suspects.push_back(member);
+      stall.calling_tid = timeline_.lanes()[lane].tid;
+      stall.members.push_back(member);
+    }
+    stall.lost_ns = stall.window.length();
+    keep(std::move(stall));
+  }
+
+  void add_transfer(const Instance& instance) {
+    const int64_t now_ns = timeline_.span().to_ns;
+    const bool hang = instance.hung && instance.absent.empty() && now_ns - instance.last_arrival_ns >= kHangNs;
+    if (!instance.completed() && !hang) {
+      return;
+    }
+    Stall stall = begin_stall(instance, StallPart::kTransfer);
+    stall.window = {instance.last_arrival_ns, hang ? now_ns : instance.completion_ns};
+    stall.hung = hang;
+    const auto found = transfer_baselines_.find(kind_of(instance));
+    const Baseline baseline = found == transfer_baselines_.end() ? Baseline{} : found->second;
+    if (stall.window.length() <= baseline.limit_ns ||
+        (warming_up(instance) && stall.window.length() < kWarmUpFloorNs)) {
+      return;
+    }
+    // Within a batch that one synchronisation completes, waiting for a late rank looks like a long transfer.
+    std::vector<Interval> elsewhere;
+    for (const MemberIndex member : stall.members) {
+      late_sets_[member].clip(stall.window, elsewhere);
+    }
+    const int64_t late_ns = IntervalSet(std::move(elsewhere)).total_ns();
+    stall.baseline_ns = baseline.usual_ns;
+    stall.has_baseline = baseline.known;
+    stall.lost_ns = stall.window.length() - late_ns - baseline.usual_ns;
+    stall.suspects = stall.members;
+    if (stall.window.length() - late_ns > baseline.limit_ns) {
+      keep(std::move(stall));
+    }
+  }
+
+  /// Keeps the dearest stalls when there are too many to examine.
+  void bound() {
+    std::vector<Stall>& stalls = result_.stalls;
+    if (static_cast<int64_t>(stalls.size()) <= kMaxStalls) {
+      return;
+    }
+    result_.dropped += static_cast<int64_t>(stalls.size()) - kMaxStalls;
+    std::nth_element(stalls.begin(), stalls.begin() + kMaxStalls, stalls.end(),
+                     [](const Stall& a, const Stall& b) { return a.lost_ns > b.lost_ns; });
+    stalls.resize(kMaxStalls);
+  }
+
+  const Timeline& timeline_;
+  const Cluster& cluster_;
+  TimeRange range_;
+  std::map<MemberIndex, std::vector<uint32_t>> lanes_of_;
+  std::map<uint64_t, Baseline> transfer_baselines_;
+  std::map<uint32_t, Baseline> pair_baselines_;
+  std::vector<std::vector<Interval>> late_of_;  // per member: when it waited for (or was) a late rank
+  std::vector<IntervalSet> late_sets_;          // the same, once all are known
+  Instance instance_;
+  StallSearch result_;
+};
+
+}  // namespace
+
+StallSearch find_stalls(const Timeline& timeline, const Cluster& cluster, TimeRange range) {
+  return Search(timeline, cluster, range).run();
+}
+
+}  // namespace stalltrace::analysis

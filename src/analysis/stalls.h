@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instances took too long, by how much, and which part of them: waiting for a rank, or the transfer.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "analysis/instance.h"
+#include "analysis/thresholds.h"
+#include "model/finding.h"
+
+namespace stalltrace::analysis {
+
+enum class StallPart : uint8_t {
+  kLate,      // the others waited for the last rank
+  kTransfer,  // all had arrived
+  kAbsent,    // a recorded rank never came
+};
+
+struct Stall {
+  uint32_t group = 0;
+  int64_t column = 0;
+  uint16_t shape = 0;
+  StallPart part = StallPart::kTransfer;
+  Interval window;          // when the job waited; for a transfer, all of it
+  int64_t lost_ns = 0;      // the part of the window that its like does not need
+  int64_t baseline_ns = 0;  // what its like needs; 0 where that is unknown
+  bool has_baseline = false;
+  bool hung = false;
+  int32_t calling_tid = 0;            // of the late rank, where there is one
+  std::vector<MemberIndex> suspects;  // late or absent: those ranks; transfer: all ranks of the instance
+  std::vector<MemberIndex> members;   // all that took part
+
+  /// The lost time as an interval, at the end of the window.
+  [[nodiscard]] Interval lost() const { return {window.to_ns - lost_ns, window.to_ns}; }
+  /// The part of the window that evidence is read for.
+  [[nodiscard]] Interval examined() const {
+    return {window.from_ns, std::min(window.to_ns, window.from_ns + kLongestStallNs)};
+  }
+  /// What evidence has to cover.
+  [[nodiscard]] int64_t to_explain_ns() const { return std::min(lost_ns, examined().length()); }
+};
+
+struct StallSearch {
+  std::vector<Stall> stalls;  // in time order
+  int64_t instances = 0;
+  int64_t dropped = 0;  // stalls beyond the bound, the cheapest ones
+};
+
+StallSearch find_stalls(const Timeline& timeline, const Cluster& cluster, TimeRange range);
+
+}  // namespace stalltrace::analysis

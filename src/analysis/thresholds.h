@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every number a verdict depends on, with its reason. docs/findings.md repeats them for users.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace stalltrace::analysis {
+
+/// When the cost of a folded finding is worth waking somebody: one long stall, or many that add up.
+struct Gate {
+  int64_t single_ns;  // one stall this long is a finding by itself
+  int64_t total_ns;   // otherwise the job must have lost this much ...
+  double share;       // ... and this share of the time it spans
+};
+
+// --- which instances are looked at -----------------------------------------------------------------------------
+
+/// A scheduler hiccup on a busy machine is 5 to 30 ms; below this an instance is not worth reading evidence for.
+inline constexpr int64_t kStallFloorNs = 10 * kNsPerMs;
+/// The baseline is the lower quartile, not the median: a fault that lasts most of a recording owns the median.
+inline constexpr double kBaselineQuantile = 0.25;
+/// The usual scatter is measured below the baseline, where no fault reaches ...
+inline constexpr double kScatterQuantile = 0.05;
+/// ... and an instance must leave it by this factor, as with 3 standard deviations.
+inline constexpr double kScatterFactor = 3.0;
+/// Half of the baseline again: a slow network may scatter by that in good health.
+inline constexpr double kBaselineFactor = 0.5;
+/// Fewer like instances than this give no baseline: an instance is then judged by the absolute floor below only.
+inline constexpr int64_t kBaselineInstances = 8;
+/// Without a baseline nobody knows what is normal; only a stall this long is looked at.
+inline constexpr int64_t kNoBaselineFloorNs = 150 * kNsPerMs;
+/// The first instances of a communicator open connections and fault in memory ...
+inline constexpr int64_t kWarmUpInstances = 3;
+/// ... which takes tens to hundreds of milliseconds in good health.
+inline constexpr int64_t kWarmUpFloorNs = 500 * kNsPerMs;
+/// An instance that has not ended is a hang after this: longer than any timeout that TCP recovers from quietly.
+inline constexpr int64_t kHangNs = kNsPerSecond;
+
+// --- when evidence explains a stall ----------------------------------------------------------------------------
+
+/// A cause must cover at least half of a stall; with less, most of the time was lost elsewhere.
+inline constexpr double kCoverage = 0.5;
+/// The kernel's smallest retransmission timeout (TCP_RTO_MIN): the silence before a timeout is part of its cost.
+inline constexpr int64_t kMinimumRtoNs = 200 * kNsPerMs;
+/// A single retransmission outside of recovery (a tail loss probe) costs two round trips and a timer tick: this
+/// much to either side. Healthy runs have many that cost nothing.
+inline constexpr int64_t kRetransmitNs = 4 * kNsPerMs;
+/// A competitor from the job itself or the tracer is normal on a small machine; it is the cause only when it
+/// covers nearly all of the stalled time.
+inline constexpr double kInternalContentionCoverage = 0.9;
+/// A contended rank must stand out from the middle rank by this factor: a machine that is busy everywhere has
+/// no culprit.
+inline constexpr double kContentionContrast = 1.5;
+/// Of all lateness in its time, a rank must own this much to be the late rank; hiccups hit everybody.
+inline constexpr double kLateDominance = 0.6;
+/// A link's end is the culprit when it shows the fault on at least so many links in one direction.
+inline constexpr int kLinksForCulprit = 2;
+/// An extra link counts for that with this share of the first one's loss.
+inline constexpr double kLinkShare = 0.2;
+
+// --- when the cost is a finding --------------------------------------------------------------------------------
+
+/// Shares are taken over at least this long (or the whole recording), so that two hiccups close together are not
+/// "half of the time".
+inline constexpr int64_t kShareSpanNs = 10 * kNsPerSecond;
+
+/// One timeout of 200 ms happens in good health (reordering at a tail); two, or a backed-off one, do not.
+inline constexpr Gate kPacketLossGate{400 * kNsPerMs, 250 * kNsPerMs, 0.03};
+/// A garbage collection or a page fault storm is over in 100 ms; small but steady lateness counts by its sum.
+inline constexpr Gate kLateRankGate{150 * kNsPerMs, 250 * kNsPerMs, 0.05};
+/// A time slice is 3 to 30 ms: one stall of this length needs a competitor that keeps the core.
+inline constexpr Gate kCpuContentionGate{200 * kNsPerMs, 250 * kNsPerMs, 0.04};
+/// Nobody stops a rank by accident: a debugger's or a freezer's stop counts early.
+inline constexpr Gate kProcessStoppedGate{100 * kNsPerMs, 200 * kNsPerMs, 0.02};
+/// Saying "slow, cause not seen" must be worth reading: clearly more than the noise of a shared machine.
+inline constexpr Gate kUnknownGate{500 * kNsPerMs, kNsPerSecond, 0.10};
+
+// --- bounds of the work ----------------------------------------------------------------------------------------
+
+/// Evidence is read this long before a stall: the late rank's last work, the connection's state.
+inline constexpr int64_t kEvidenceMarginNs = 500 * kNsPerMs;
+/// Of one stall at most this much is examined; a hang of hours looks alike throughout.
+inline constexpr int64_t kLongestStallNs = 120 * kNsPerSecond;
+/// The dearest stalls that are examined; beyond, more of the same would not change a verdict.
+inline constexpr int64_t kMaxStalls = 100'000;
+/// Rows of each evidence table kept in memory (about 64 bytes each).
+inline constexpr int64_t kMaxEvidenceRows = 1'500'000;
+
+}  // namespace stalltrace::analysis

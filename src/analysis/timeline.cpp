@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/hash.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int64_t kMaxGap = 1 << 20;      // a larger jump of sequence numbers is a corrupt row, not loss
+constexpr uint16_t kOtherShape = 0xffff;  // shapes beyond the index space share the last one
+constexpr int32_t kNoPeer = -1;
+
+struct LaneKey {
+  NodeId node = 0;
+  int32_t pid = 0;
+  uint64_t comm_ptr = 0;
+  CommHash hash = 0;
+  int32_t peer = kNoPeer;
+  bool receives = false;
+  bool operator==(const LaneKey&) const = default;
+};
+
+struct LaneKeyHash {
+  size_t operator()(const LaneKey& key) const {
+    uint64_t hash =
+        splitmix64_fold(kSplitmixSeed, (static_cast<uint64_t>(key.node) << 32) | static_cast<uint32_t>(key.pid));
+    hash = splitmix64_fold(hash, key.comm_ptr ^ (key.hash * 31));
+    return splitmix64_fold(hash,
+                           (static_cast<uint64_t>(static_cast<uint32_t>(key.peer)) << 1) | (key.receives ? 1U : 0U));
+  }
+};
+
+uint32_t pack_duration(std::optional<int64_t> duration_ns) {
+  if (!duration_ns) {
+    return kOpenDuration;
+  }
+  return static_cast<uint32_t>(std::clamp<int64_t>(*duration_ns / kNsPerUs, 0, kOpenDuration - 1));
+}
+
+}  // namespace
+
+class TimelineBuilder {
+ public:
+  TimelineBuilder(Timeline& timeline, Cluster& cluster) : timeline_(timeline), cluster_(cluster) {}
+
+  void add(const Collective& row) {
+    if (!moves_data(row.op)) {
+      return;
+    }
+    ++timeline_.rows_;
+    Lane* lane = lane_of(row);
+    if (lane == nullptr) {
+      return;
+    }
+    const int64_t arrival_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
+    const Call call{arrival_ns, pack_duration(row.duration_ns), shape_of(row), row.completion, true};
+    timeline_.span_.from_ns = std::min(timeline_.span_.from_ns, arrival_ns);
+    timeline_.span_.to_ns = std::max(timeline_.span_.to_ns, row.duration_ns ? call.end_ns() : arrival_ns);
+    lane->tid = row.tid;
+    place(*lane, call, row.seq);
+  }
+
+  void finish() {
+    std::unordered_map<uint64_t, uint32_t> known;
+    std::vector<uint32_t> unknown;
+    for (uint32_t i = 0; i < timeline_.lanes_.size(); ++i) {
+      Lane& lane = timeline_.lanes_[i];
+      if (lane.hash == 0) {
+        unknown.push_back(i);
+        timeline_.unknown_rows_ += static_cast<int64_t>(lane.calls.size());
+        continue;
+      }
+      const auto [found, fresh] = known.try_emplace(group_key(i), static_cast<uint32_t>(timeline_.groups_.size()));
+      if (fresh) {
+        timeline_.groups_.push_back({.hash = lane.hash, .point_to_point = lane.point_to_point});
+      }
+      put(found->second, i);
+    }
+    for (const std::vector<uint32_t>& lanes : match_unknown_lanes(timeline_.lanes_, unknown, cluster_)) {
+      timeline_.groups_.push_back({.point_to_point = timeline_.lanes_[lanes[0]].point_to_point});
+      for (const uint32_t lane : lanes) {
+        put(static_cast<uint32_t>(timeline_.groups_.size() - 1), lane);
+      }
+    }
+    if (skipped_ > 0) {
+      timeline_.notes_.push_back(
+          fmt::format("{} collectives carry an impossible sequence number and were left out", skipped_));
+    }
+  }
+
+ private:
+  Lane* lane_of(const Collective& row) {
+    const bool pair = is_point_to_point(row.op);
+    const LaneKey key{row.node_id,
+                      row.pid,
+                      row.comm_ptr,
+                      row.comm_id_hash,
+                      pair ? row.peer.value_or(kNoPeer) : kNoPeer,
+                      pair && row.op == Operation::kRecv};
+    const auto [found, fresh] = index_.try_emplace(key, static_cast<uint32_t>(timeline_.lanes_.size()));
+    if (!fresh) {
+      return &timeline_.lanes_[found->second];
+    }
+    Lane lane{.hash = row.comm_id_hash, .comm_ptr = row.comm_ptr, .comm_rank = row.rank, .nranks = row.nranks};
+    lane.member = cluster_.join(row.node_id, row.pid);
+    lane.point_to_point = pair;
+    lane.first_seq = row.seq.value_or(0);
+    lane.destroyed = cluster_.destroyed(row.node_id, row.pid, row.comm_ptr, row.comm_id_hash);
+    if (const Communicator* known = cluster_.communicator(row.node_id, row.pid, row.comm_ptr, row.comm_id_hash)) {
+      lane.comm_rank = known->rank ? known->rank : lane.comm_rank;
+      lane.nranks = known->nranks ? known->nranks : lane.nranks;
+    }
+    if (lane.member == kNoMember) {
+      index_.erase(found);
+      return nullptr;
+    }
+    timeline_.lanes_.push_back(std::move(lane));
+    keys_.push_back(key);
+    return &timeline_.lanes_.back();
+  }
+
+  uint16_t shape_of(const Collective& row) {
+    // Both ends of a transfer are one shape.
+    const Operation op = row.op == Operation::kRecv ? Operation::kSend : row.op;
+    const uint64_t key =
+        splitmix64_fold(splitmix64_fold(kSplitmixSeed, static_cast<uint64_t>(op)), static_cast<uint64_t>(row.bytes));
+    if (key == last_shape_key_) {
+      return last_shape_;
+    }
+    const auto next = static_cast<uint16_t>(std::min<size_t>(timeline_.shapes_.size(), kOtherShape));
+    const auto [found, fresh] = shape_index_.try_emplace(key, next);
+    if (fresh && timeline_.shapes_.size() <= kOtherShape) {
+      timeline_.shapes_.push_back({op, row.bytes});
+    }
+    last_shape_key_ = key;
+    return last_shape_ = found->second;
+  }
+
+  void place(Lane& lane, const Call& call, std::optional<int64_t> seq) {
+    const int64_t position = seq ? *seq - lane.first_seq : static_cast<int64_t>(lane.calls.size());
+    const auto size = static_cast<int64_t>(lane.calls.size());
+    if (position > size + kMaxGap || position < -kMaxGap) {
+      ++skipped_;
+      return;
+    }
+    if (position < 0) {  // rows out of order: an earlier one turns up
+      lane.calls.insert(lane.calls.begin(), static_cast<size_t>(-position), Call{});
+      lane.first_seq += position;
+      lane.calls.front() = call;
+    } else if (position < size) {
+      lane.calls[static_cast<size_t>(position)] = call;
+    } else {
+      lane.calls.resize(static_cast<size_t>(position));
+      lane.calls.push_back(call);
+    }
+    lane.last_arrival_ns = std::max(lane.last_arrival_ns, call.arrival_ns);
+    if (call.duration_us != kOpenDuration) {
+      lane.last_ended_seq = std::max(lane.last_ended_seq, lane.first_seq + std::max<int64_t>(position, 0));
+    }
+  }
+
+  /// Send/Recv pair up by communicator, sender and receiver; all other calls by communicator.
+  uint64_t group_key(uint32_t lane_index) const {
+    const Lane& lane = timeline_.lanes_[lane_index];
+    const LaneKey& key = keys_[lane_index];
+    if (!lane.point_to_point) {
+      return lane.hash;
+    }
+    const auto self = static_cast<uint64_t>(static_cast<uint32_t>(lane.comm_rank.value_or(kNoPeer)));
+    const auto peer = static_cast<uint64_t>(static_cast<uint32_t>(key.peer));
+    return splitmix64_fold(lane.hash, key.receives ? (peer << 32) | self : (self << 32) | peer);
+  }
+
+  void put(uint32_t group_index, uint32_t lane_index) {
+    Group& group = timeline_.groups_[group_index];
+    Lane& lane = timeline_.lanes_[lane_index];
+    lane.group = group_index;
+    group.lanes.push_back(lane_index);
+    if (group.point_to_point) {
+      group.nranks = 2;
+    } else if (lane.nranks) {
+      group.nranks = std::max(group.nranks.value_or(0), *lane.nranks);
+    }
+  }
+
+  Timeline& timeline_;
+  Cluster& cluster_;
+  std::unordered_map<LaneKey, uint32_t, LaneKeyHash> index_;
+  std::vector<LaneKey> keys_;
+  std::unordered_map<uint64_t, uint16_t> shape_index_;
+  uint64_t last_shape_key_ = 0;
+  uint16_t last_shape_ = 0;
+  int64_t skipped_ = 0;
+};
+
+Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
+  Timeline timeline;
+  TimelineBuilder builder(timeline, cluster);
+  ST_TRY(source.collectives({}, [&](const Collective& row) { builder.add(row); }));
+  builder.finish();
+  if (timeline.rows_ == 0) {
+    timeline.span_ = {};
+  }
+  for (const Node& node : cluster.nodes()) {
+    if (node.ended_ns) {
+      timeline.extend(cluster.clock().to_common(node.node_id, *node.ended_ns));
+    }
+  }
+  return timeline;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pass 1: every collective of every rank, 16 bytes each, in lanes; lanes of one communicator form a group, and
+// the n-th column of a group is an instance.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/cluster.h"
+#include "analysis/intervals.h"
+#include "base/clock.h"
+#include "model/source.h"
+
+namespace stalltrace::analysis {
+
+inline constexpr uint32_t kOpenDuration = 0xffff'ffff;
+inline constexpr int64_t kOpenEnd = std::numeric_limits<int64_t>::max();
+
+/// One call of one rank. Durations are kept in microseconds (up to 71 minutes).
+struct Call {
+  int64_t arrival_ns = 0;
+  uint32_t duration_us = kOpenDuration;
+  uint16_t shape = 0;
+  Completion completion = Completion::kOpen;
+  bool present = false;  // false: the row was lost or lies before tracing began
+
+  [[nodiscard]] int64_t end_ns() const {
+    return duration_us == kOpenDuration ? kOpenEnd : arrival_ns + static_cast<int64_t>(duration_us) * kNsPerUs;
+  }
+};
+static_assert(sizeof(Call) == 16);
+
+/// What was called: instances of one group and shape are alike.
+struct Shape {
+  Operation op = Operation::kAllReduce;
+  int64_t bytes = 0;
+  bool operator==(const Shape&) const = default;
+};
+
+/// The calls of one process on one communicator (for Send/Recv: on one pair of ranks), by sequence number.
+struct Lane {
+  MemberIndex member = kNoMember;
+  uint32_t group = 0;
+  CommHash hash = 0;
+  uint64_t comm_ptr = 0;
+  std::optional<int32_t> comm_rank;
+  std::optional<int32_t> nranks;
+  int32_t tid = 0;  // the thread that called last
+  bool point_to_point = false;
+  bool destroyed = false;     // its communicator was, in order
+  int64_t first_seq = 0;      // of calls[0]
+  int64_t column_offset = 0;  // column = seq + column_offset
+  int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();
+  int64_t last_ended_seq = -1;  // newest call whose end is known
+  std::vector<Call> calls;
+
+  [[nodiscard]] const Call* at_column(int64_t column) const {
+    const int64_t index = column - column_offset - first_seq;
+    if (index < 0 || index >= static_cast<int64_t>(calls.size()) || !calls[static_cast<size_t>(index)].present) {
+      return nullptr;
+    }
+    return &calls[static_cast<size_t>(index)];
+  }
+  [[nodiscard]] int64_t first_column() const { return first_seq + column_offset; }
+  [[nodiscard]] int64_t end_column() const { return first_column() + static_cast<int64_t>(calls.size()); }
+};
+
+struct Group {
+  CommHash hash = 0;  // 0: a communicator made before tracing began, put together by order and time
+  bool point_to_point = false;
+  std::optional<int32_t> nranks;
+  std::vector<uint32_t> lanes;
+};
+
+class Timeline {
+ public:
+  static Result<Timeline> load(EventSource& source, Cluster& cluster);
+
+  [[nodiscard]] const std::vector<Lane>& lanes() const { return lanes_; }
+  [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
+  [[nodiscard]] const Shape& shape(uint16_t index) const { return shapes_[index]; }
+  /// Rows that move data.
+  [[nodiscard]] int64_t rows() const { return rows_; }
+  /// From the first arrival to the end of the recording, as far as it is known.
+  [[nodiscard]] Interval span() const { return span_; }
+  void extend(int64_t time_ns) { span_.to_ns = std::max(span_.to_ns, time_ns); }
+  [[nodiscard]] int64_t unknown_rows() const { return unknown_rows_; }
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  friend class TimelineBuilder;
+  std::vector<Lane> lanes_;
+  std::vector<Group> groups_;
+  std::vector<Shape> shapes_;
+  std::vector<std::string> notes_;
+  Interval span_{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  int64_t rows_ = 0;
+  int64_t unknown_rows_ = 0;
+};
+
+/// Puts lanes of communicators made before tracing began into groups: same job, same operations and sizes,
+/// nearest arrivals; sets their column offsets. `lanes` are indices into `all`; returns groups of such indices.
+std::vector<std::vector<uint32_t>> match_unknown_lanes(std::vector<Lane>& all, const std::vector<uint32_t>& lanes,
+                                                       const Cluster& cluster);
+
+}  // namespace stalltrace::analysis

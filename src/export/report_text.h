@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// A report for people: the verdict first, then where, when, how dear, how it is known, and what to do.
+#pragma once
+
+#include <string>
+
+#include "model/finding.h"
+
+namespace stalltrace {
+
+struct TextOptions {
+  bool colour = false;
+};
+
+/// Lines with a newline at the end of each. Control characters in names are replaced.
+std::string report_to_text(const Report& report, const TextOptions& options = {});
+
+}  // namespace stalltrace
