@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of calls → rows of `collective` and `communicator`. Pairs entries with returns, gives group members their
+// group's launch, follows streams and events to find when an asynchronous call completed, and keeps what has not ended.
+//
+// Pure: no kernel, no clock; the same records give the same rows. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/event_ids.h"
+#include "capture/process_registry.h"
+#include "model/events.h"
+#include "wire/collective.h"
+
+namespace stalltrace::capture {
+
+class CollectiveTracker {
+ public:
+  /// All references outlive the tracker. `utc_offset_ns` is UTC minus CLOCK_MONOTONIC.
+  CollectiveTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns);
+
+  void on_entry(const st_call_entry& record);
+  void on_return(const st_call_return& record);
+  void on_comm_init(const st_comm_init& record);
+  void on_sync(const st_sync& record);
+  /// What the process left unfinished stays open.
+  void on_exit(int32_t pid);
+  /// RCCL exports NCCL's names: which library a process has is known from the file.
+  void set_library(int32_t pid, Library library);
+
+  /// Delivers, as open, what is in flight and has changed since it was last delivered. Called before each flush, so
+  /// that a call that never returns is in the recording.
+  void deliver_open();
+
+  [[nodiscard]] uint64_t calls() const { return calls_; }
+
+ private:
+  /// A communicator and what numbers its point-to-point calls and splits.
+  struct Comm {
+    Communicator row;
+    std::map<uint64_t, uint64_t> peer_base;  // first number seen by {operation, peer}
+    uint64_t splits = 0;
+  };
+  /// A call whose completion is not known yet.
+  struct Live {
+    Collective row;
+    bool delivered = false;
+    bool launched = false;      // its call, and its group's, have returned
+    int64_t launched_ns = 0;    // CLOCK_MONOTONIC
+    uint64_t net_bytes = 0;     // of the process, at entry
+    std::set<uint64_t> streams;  // those whose synchronisation would mean that it is done
+  };
+  struct InFlight {
+    EventId event = 0;
+    uint64_t entry_ns = 0;
+    std::optional<Communicator> new_comm;  // filled at entry of a call that makes one
+    uint64_t parent = 0;
+  };
+  struct ProcessState {
+    Library library = Library::kNccl;
+    std::unordered_map<uint64_t, Comm> comms;                         // by pointer
+    std::map<EventId, Live> live;                                     // in order of entry
+    std::unordered_map<uint64_t, std::vector<EventId>> events;        // GPU event → what it comes after
+    std::unordered_map<uint32_t, std::vector<EventId>> group_members;  // by tid
+    std::unordered_map<uint32_t, InFlight> in_flight;                 // by tid
+    bool synchronises = false;
+  };
+
+  [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const {
+    return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_;
+  }
+  ProcessState& state_of(const st_header& header);
+  Comm& comm_of(ProcessState& process, const st_header& header, uint64_t pointer);
+  Collective make_row(ProcessState& process, const st_header& header, uint16_t table_row);
+  void describe_data(ProcessState& process, const st_call_entry& record, Collective& row);
+  void finish(ProcessState& process, EventId event, Completion completion, uint64_t end_ns);
+  void end_group(ProcessState& process, const st_call_return& record, int64_t launch_ns);
+  void comm_made(ProcessState& process, const st_call_return& record, const InFlight& call);
+  void complete(ProcessState& process, const std::vector<EventId>& events, const st_sync& record);
+  void complete_by_network(ProcessState& process, const st_call_entry& record);
+
+  EventIds& ids_;
+  ProcessRegistry& processes_;
+  EventSink& sink_;
+  int64_t utc_offset_ns_;
+  uint64_t calls_ = 0;
+  std::unordered_map<int32_t, ProcessState> states_;
+};
+
+}  // namespace stalltrace::capture

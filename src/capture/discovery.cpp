@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/discovery.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace stalltrace::capture {
+namespace {
+
+/// RCCL exports NCCL's names; only its file's name tells.
+Library library_of(const std::string& path) {
+  return path.find("librccl") != std::string::npos ? Library::kRccl : Library::kNccl;
+}
+
+}  // namespace
+
+Discovery::Discovery(Kernel& kernel, const Procfs& procfs, Scope scope, JobFound job_found, Note note)
+    : kernel_(kernel),
+      procfs_(procfs),
+      scope_(scope),
+      job_found_(std::move(job_found)),
+      note_(std::move(note)) {}
+
+bool Discovery::in_scope(pid_t pid) const {
+  if (pid == ::getpid() || (scope_.only_listed && !kernel_.is_listed(pid))) {
+    return false;
+  }
+  return scope_.only_netns == 0 || procfs_.netns(pid) == scope_.only_netns;
+}
+
+Discovery::File* Discovery::inspect(pid_t pid, const MappedFile& file, std::string& host_path) {
+  for (std::string& candidate : procfs_.host_paths(pid, file)) {
+    struct stat info {};
+    if (::stat(candidate.c_str(), &info) != 0 || info.st_ino != file.inode || !S_ISREG(info.st_mode)) {
+      continue;
+    }
+    host_path = std::move(candidate);
+    const FileKey key{info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
+    const auto [found, fresh] = files_.try_emplace(key);
+    File& known = found->second;
+    if (fresh) {
+      known.library = library_of(file.path);
+      if (auto symbols = find_probe_points(host_path)) {
+        known.symbols = std::move(*symbols);
+      }  // not ELF, or gone between stat and open: of no interest until it is mapped anew
+    }
+    return known.symbols.points.empty() ? nullptr : &known;
+  }
+  return nullptr;
+}
+
+void Discovery::attach(File& file, const std::string& host_path, const std::string& shown_path) {
+  if (file.attached) {
+    return;
+  }
+  if (const Status status = kernel_.attach_file(host_path, file.symbols.points); !status) {
+    note_("can't probe " + shown_path + ": " + status.error().what +
+          (status.error().remedy.empty() ? "" : "; " + status.error().remedy));
+    return;
+  }
+  file.attached = true;
+  ++attached_;
+}
+
+void Discovery::consider(pid_t pid, bool certainly_job) {
+  const auto mappings = procfs_.executable_mappings(pid);
+  if (!mappings) {
+    return;  // gone, or another user's without CAP_SYS_PTRACE
+  }
+  struct Candidate {
+    File* file;
+    std::string host_path;
+    std::string shown_path;
+  };
+  std::vector<Candidate> candidates;
+  bool is_job = certainly_job;
+  Library library = Library::kNccl;
+  for (const MappedFile& mapping : *mappings) {
+    std::string host_path;
+    if (File* file = inspect(pid, mapping, host_path)) {
+      candidates.push_back({file, std::move(host_path), mapping.path});
+      if (file->symbols.has_collectives) {
+        is_job = true;
+        library = file->library;
+      }
+    }
+  }
+  if (!is_job) {
+    return;
+  }
+  if (jobs_.insert(pid).second) {
+    job_found_(pid, library);
+  }
+  for (Candidate& candidate : candidates) {
+    attach(*candidate.file, candidate.host_path, candidate.shown_path);
+  }
+}
+
+void Discovery::scan() {
+  std::map<pid_t, uint64_t> now;
+  for (const pid_t pid : procfs_.pids()) {
+    const uint64_t start = procfs_.start_ticks(pid);
+    if (start == 0) {
+      continue;
+    }
+    now.emplace(pid, start);
+    const auto seen = scanned_.find(pid);
+    if ((seen == scanned_.end() || seen->second != start) && in_scope(pid)) {
+      consider(pid, false);
+    }
+  }
+  scanned_ = std::move(now);
+}
+
+void Discovery::on_mapping(pid_t pid, const MappedFile& file) {
+  if (!in_scope(pid)) {
+    return;
+  }
+  std::string host_path;
+  File* known = inspect(pid, file, host_path);
+  if (!known) {
+    return;
+  }
+  if (known->symbols.has_collectives) {
+    consider(pid, false);
+  } else if (jobs_.contains(pid)) {
+    attach(*known, host_path, file.path);
+  }
+}
+
+void Discovery::on_call(pid_t pid) {
+  if (!jobs_.contains(pid)) {
+    consider(pid, true);
+  }
+}
+
+void Discovery::on_exit(pid_t pid) {
+  jobs_.erase(pid);
+  scanned_.erase(pid);
+}
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/network_tracker.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <cstring>
+
+#include "base/clock.h"
+
+namespace stalltrace::capture {
+
+std::string address_text(const uint8_t (&bytes)[16], uint16_t family) {
+  static constexpr uint8_t kMappedPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  char text[INET6_ADDRSTRLEN] = {};
+  if (family == AF_INET6 && std::memcmp(bytes, kMappedPrefix, sizeof kMappedPrefix) == 0) {
+    inet_ntop(AF_INET, bytes + sizeof kMappedPrefix, text, sizeof text);
+  } else {
+    inet_ntop(family, bytes, text, sizeof text);
+  }
+  return text;
+}
+
+NetworkTracker::NetworkTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns,
+                               int64_t ticks_per_second, ThreadName thread_name)
+    : ids_(ids),
+      processes_(processes),
+      sink_(sink),
+      utc_offset_ns_(utc_offset_ns),
+      ns_per_tick_(kNsPerSecond / ticks_per_second),
+      thread_name_(std::move(thread_name)) {}
+
+Connection& NetworkTracker::connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple) {
+  const auto [found, fresh] = connections_.try_emplace(cookie);
+  Connection& connection = found->second;
+  if (fresh) {
+    connection.node_id = ids_.node();
+    connection.cookie = cookie;
+    connection.opened_ns = utc(header.time_ns);
+  }
+  connection.pid = static_cast<int32_t>(header.tgid);
+  connection.rank = processes_.rank_of(connection.pid);
+  connection.netns = tuple.netns;
+  connection.family = tuple.family;
+  connection.source = {address_text(tuple.source, tuple.family), tuple.source_port};
+  connection.destination = {address_text(tuple.destination, tuple.family), tuple.destination_port};
+  return connection;
+}
+
+void NetworkTracker::on_socket(const st_socket_seen& record) {
+  Connection& connection = connection_of(record.cookie, record.header, record.tuple);
+  connection.thread_name.assign(record.thread_name, strnlen(record.thread_name, sizeof record.thread_name));
+  last_thread_[record.cookie] = static_cast<int32_t>(record.header.tid);
+  sink_.accept(connection);
+}
+
+void NetworkTracker::on_listing(const st_socket_listing& record) {
+  if (record.cookie == 0) {
+    return;  // the kernel programs know its owner by address until it gets a cookie
+  }
+  if (!connections_.contains(record.cookie)) {
+    sink_.accept(connection_of(record.cookie, record.header, record.tuple));
+  }
+  deliver_sample(record.header, record.cookie, record.metrics);
+}
+
+void NetworkTracker::on_event(const st_tcp_event& record) {
+  const auto kind = static_cast<TcpEventKind>(record.kind);
+  Connection& connection = connection_of(record.cookie, record.header, record.tuple);
+  TcpEvent event;
+  event.event_id = ids_.next();
+  event.node_id = ids_.node();
+  event.timestamp_ns = utc(record.header.time_ns);
+  event.event = kind;
+  event.pid = connection.pid;
+  event.rank = connection.rank;
+  event.cookie = record.cookie;
+  event.source = connection.source;
+  event.destination = connection.destination;
+  event.seq = record.sequence;
+  event.len = record.length;
+  event.state = record.state;
+  event.cgroup_id = record.cgroup_id;
+  sink_.accept(std::move(event));
+  retransmits_ += kind == TcpEventKind::kRetransmit;
+  if (kind == TcpEventKind::kConnect || kind == TcpEventKind::kAccept) {
+    sink_.accept(connection);  // now with the local address and port the kernel chose
+  } else if (kind == TcpEventKind::kClose || kind == TcpEventKind::kConnectFailed) {
+    connection.closed_ns = utc(record.header.time_ns);
+    sink_.accept(std::move(connection));
+    connections_.erase(record.cookie);
+    last_thread_.erase(record.cookie);
+  }
+}
+
+void NetworkTracker::deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics) {
+  TcpSample sample;
+  sample.node_id = ids_.node();
+  sample.timestamp_ns = utc(header.time_ns);
+  sample.cookie = cookie;
+  sample.pid = static_cast<int32_t>(header.tgid);
+  sample.srtt_us = metrics.srtt_us;
+  sample.cwnd = metrics.cwnd;
+  sample.packets_out = metrics.packets_out;
+  sample.retrans_out = metrics.retrans_out;
+  sample.lost_out = metrics.lost_out;
+  sample.total_retrans = metrics.total_retrans;
+  sample.dsack_dups = metrics.dsack_dups;
+  sample.mss = metrics.mss;
+  sample.bytes_acked = metrics.bytes_acked;
+  sample.bytes_received = metrics.bytes_received;
+  sample.unacked_bytes = metrics.unacked_bytes;
+  sample.notsent_bytes = metrics.notsent_bytes;
+  sample.unread_bytes = metrics.unread_bytes;
+  sample.snd_wnd = metrics.snd_wnd;
+  sample.rcv_wnd = metrics.rcv_wnd;
+  const auto ticks = [this](uint32_t count) { return count * static_cast<uint64_t>(ns_per_tick_); };
+  sample.busy_ns = ticks(metrics.busy_jiffies);
+  sample.receiver_limited_ns = ticks(metrics.receiver_limited_jiffies);
+  sample.sndbuf_limited_ns = ticks(metrics.sndbuf_limited_jiffies);
+  sample.ca_state = metrics.ca_state;
+  sample.retransmits = metrics.retransmits;
+  sample.backoff = metrics.backoff;
+  sample.tcp_state = metrics.tcp_state;
+  sink_.accept(std::move(sample));
+}
+
+void NetworkTracker::on_sample(const st_tcp_sample& record) {
+  deliver_sample(record.header, record.cookie, record.metrics);
+}
+
+void NetworkTracker::on_span(const st_net_span& record) {
+  NetSpan span;
+  span.node_id = ids_.node();
+  span.timestamp_ns = utc(record.header.time_ns);
+  span.duration_ns = static_cast<int64_t>(record.end_ns - record.header.time_ns);
+  span.cookie = record.cookie;
+  span.pid = static_cast<int32_t>(record.header.tgid);
+  span.tid = static_cast<int32_t>(record.header.tid);
+  span.is_send = record.is_send != 0;
+  span.bytes = record.bytes;
+  span.calls = record.calls;
+  const int32_t tid = span.tid;
+  const auto connection = connections_.find(record.cookie);
+  if (connection != connections_.end()) {
+    int32_t& last = last_thread_[record.cookie];
+    if (last != tid || connection->second.thread_name.empty()) {
+      last = tid;
+      std::string name = thread_name_(span.pid, tid);
+      if (!name.empty() && name != connection->second.thread_name) {
+        connection->second.thread_name = std::move(name);
+        sink_.accept(connection->second);
+      }
+    }
+  }
+  sink_.accept(std::move(span));
+}
+
+}  // namespace stalltrace::capture

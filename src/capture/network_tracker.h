@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of TCP → rows of `connection`, `tcp_events`, `tcp_sample` and `net_span`. Pure but for the names of threads,
+// which it asks its owner for. One thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+
+#include "capture/event_ids.h"
+#include "capture/process_registry.h"
+#include "model/events.h"
+#include "wire/tcp.h"
+
+namespace stalltrace::capture {
+
+class NetworkTracker {
+ public:
+  using ThreadName = std::function<std::string(int32_t pid, int32_t tid)>;
+
+  /// References outlive the tracker. `ticks_per_second`: of the kernel's jiffies, in which connections keep their clocks.
+  NetworkTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns,
+                 int64_t ticks_per_second, ThreadName thread_name);
+
+  void on_socket(const st_socket_seen& record);
+  void on_listing(const st_socket_listing& record);
+  void on_event(const st_tcp_event& record);
+  void on_sample(const st_tcp_sample& record);
+  void on_span(const st_net_span& record);
+
+  [[nodiscard]] uint64_t retransmits() const { return retransmits_; }
+
+ private:
+  [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const {
+    return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_;
+  }
+  Connection& connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple);
+  void deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics);
+
+  EventIds& ids_;
+  ProcessRegistry& processes_;
+  EventSink& sink_;
+  int64_t utc_offset_ns_;
+  int64_t ns_per_tick_;
+  ThreadName thread_name_;
+  uint64_t retransmits_ = 0;
+  std::unordered_map<uint64_t, Connection> connections_;
+  std::unordered_map<uint64_t, int32_t> last_thread_;  // cookie → tid
+};
+
+/// An address as text: dotted, or RFC 5952's form for IPv6; an IPv4 address mapped into IPv6 is dotted.
+std::string address_text(const uint8_t (&bytes)[16], uint16_t family);
+
+}  // namespace stalltrace::capture

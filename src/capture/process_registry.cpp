@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/process_registry.h"
+
+namespace stalltrace::capture {
+
+void ProcessRegistry::add(Process process) {
+  sink_.accept(process);
+  processes_.insert_or_assign(process.pid, std::move(process));
+}
+
+const Process* ProcessRegistry::find(int32_t pid) const {
+  const auto found = processes_.find(pid);
+  return found == processes_.end() ? nullptr : &found->second;
+}
+
+std::optional<int32_t> ProcessRegistry::rank_of(int32_t pid) const {
+  const Process* process = find(pid);
+  return process ? process->rank : std::nullopt;
+}
+
+void ProcessRegistry::learn_rank(int32_t pid, int32_t rank, int32_t nranks) {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end()) {
+    return;
+  }
+  Process& process = found->second;
+  const bool better = process.rank_source == RankSource::kUnknown ||
+                      (process.rank_source == RankSource::kInit && nranks > process.world_size.value_or(0));
+  if (better) {
+    process.rank = rank;
+    process.world_size = nranks;
+    process.rank_source = RankSource::kInit;
+    sink_.accept(process);
+  }
+}
+
+void ProcessRegistry::exited(int32_t pid, int64_t exit_ns, int32_t exit_code) {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end()) {
+    return;
+  }
+  Process& process = found->second;
+  process.exit_ns = exit_ns;
+  if (const int32_t signal = exit_code & 0x7f; signal != 0) {
+    process.exit_signal = signal;
+  } else {
+    process.exit_code = (exit_code >> 8) & 0xff;
+  }
+  sink_.accept(process);
+}
+
+}  // namespace stalltrace::capture

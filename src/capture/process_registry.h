@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The traced processes of this node and what is known of their ranks. One thread.
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+
+#include "model/events.h"
+
+namespace stalltrace::capture {
+
+class ProcessRegistry {
+ public:
+  /// `sink` outlives the registry and is told of every process, and again when more is known.
+  explicit ProcessRegistry(EventSink& sink) : sink_(sink) {}
+
+  void add(Process process);
+  [[nodiscard]] const Process* find(int32_t pid) const;
+  [[nodiscard]] std::optional<int32_t> rank_of(int32_t pid) const;
+  [[nodiscard]] size_t size() const { return processes_.size(); }
+
+  /// A communicator's rank stands in for the job's where the launcher gave none; of several, the largest's.
+  void learn_rank(int32_t pid, int32_t rank, int32_t nranks);
+  /// exit_code as in task_struct: signal in the low 7 bits, status in the second byte. The process stays known, since
+  /// its sockets outlive it.
+  void exited(int32_t pid, int64_t exit_ns, int32_t exit_code);
+
+ private:
+  EventSink& sink_;
+  std::unordered_map<int32_t, Process> processes_;
+};
+
+}  // namespace stalltrace::capture

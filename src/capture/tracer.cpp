@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/tracer.h"
+
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <span>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "capture/collective_tracker.h"
+#include "capture/discovery.h"
+#include "capture/identity.h"
+#include "capture/kernel.h"
+#include "capture/mapping_watch.h"
+#include "capture/network_tracker.h"
+#include "capture/wait_decoder.h"
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr int64_t kPollNs = 50 * kNsPerMs;      // rings are read this often when nothing wakes us earlier
+constexpr int64_t kFlushNs = 250 * kNsPerMs;    // events are written and silent connections sampled this often
+constexpr int64_t kProgressNs = kNsPerSecond;
+constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a safety net under the mapping watch ...
+constexpr int64_t kScanAloneNs = 100 * kNsPerMs;  // ... or all there is where perf events are refused
+constexpr uint64_t kIdleSpanNs = 5 * kNsPerMs;
+constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;
+
+constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{"ring:collective", "ring:network", "ring:scheduler",
+                                                            "state:thread", "state:socket"};
+
+uint64_t own_netns() {
+  struct stat info {};
+  return ::stat("/proc/self/ns/net", &info) == 0 ? info.st_ino : 0;
+}
+
+Node describe_node(const TracerOptions& options) {
+  Node node;
+  node.name = node_name(options.node_name);
+  utsname system{};
+  if (::uname(&system) == 0) {
+    node.hostname = system.nodename;
+    node.kernel = std::string(system.release) + " " + system.machine;
+  }
+  node.boot_id = trim(read_file("/proc/sys/kernel/random/boot_id", 64).value_or(""));
+  node.clock_offset_ns = measure_utc_offset_ns();
+  node.started_ns = monotonic_now_ns() + node.clock_offset_ns;
+  node.agent_version = "0.1.0";
+  node.node_id = make_node_id(node.name, node.boot_id, node.started_ns);
+  return node;
+}
+
+/// Copies a record of the expected type and size out of the ring's bytes.
+template <typename Record>
+bool take(std::span<const std::byte> bytes, Record& record) {
+  if (bytes.size() < sizeof record) {
+    return false;
+  }
+  std::memcpy(&record, bytes.data(), sizeof record);
+  return true;
+}
+
+class HostTracer final : public Tracer {
+ public:
+  HostTracer(const TracerOptions& options, EventSink& sink, Note note, std::unique_ptr<Kernel> kernel)
+      : options_(options),
+        sink_(sink),
+        note_(std::move(note)),
+        node_(describe_node(options)),
+        kernel_(std::move(kernel)),
+        ids_(node_.node_id),
+        processes_(sink),
+        collectives_(ids_, processes_, sink, node_.clock_offset_ns),
+        network_(ids_, processes_, sink, node_.clock_offset_ns, kernel_->ticks_per_second(),
+                 [this](int32_t pid, int32_t tid) { return procfs_.thread_name(pid, tid); }),
+        discovery_(*kernel_, procfs_, scope_of(options),
+                   [this](pid_t pid, Library library) { begin_process(pid, library); },
+                   [this](const std::string& text) { tell(text); }) {}
+
+  Status begin();
+  Status follow(int32_t pid) override { return kernel_->list_process(pid); }
+  Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) override;
+  [[nodiscard]] TracerStats stats() const override;
+  [[nodiscard]] const Node& node() const override { return node_; }
+  [[nodiscard]] const std::vector<std::string>& missing() const override { return kernel_->missing(); }
+
+  static Discovery::Scope scope_of(const TracerOptions& options) {
+    return {.only_netns = options.own_netns ? own_netns() : 0, .only_listed = !options.pids.empty()};
+  }
+
+ private:
+  void tell(const std::string& text) {
+    if (told_.insert(text).second) {
+      note_(text);
+    }
+  }
+  void begin_process(pid_t pid, Library library);
+  void end_process(const st_exit& record);
+  void dispatch(std::span<const std::byte> record);
+  void collect();
+  void sample_sockets();
+  void deliver_losses();
+  void deliver_rest();
+
+  TracerOptions options_;
+  EventSink& sink_;
+  Note note_;
+  Node node_;
+  Procfs procfs_;
+  std::unique_ptr<Kernel> kernel_;
+  EventIds ids_;
+  ProcessRegistry processes_;
+  CollectiveTracker collectives_;
+  NetworkTracker network_;
+  Discovery discovery_;
+  std::unique_ptr<MappingWatch> mappings_;
+  std::set<pid_t> alive_;
+  std::set<std::string> told_;
+  uint64_t lost_mappings_ = 0;
+  uint64_t malformed_ = 0;
+  uint64_t lost_ = 0;
+};
+
+Status HostTracer::begin() {
+  sink_.accept(node_);
+  for (const int32_t pid : options_.pids) {
+    if (!procfs_.exists(pid)) {
+      return fail("no process " + std::to_string(pid), "name a running process with --pid", ErrorKind::kNotFound);
+    }
+    ST_TRY(kernel_->list_process(pid));
+  }
+  if (auto watch = MappingWatch::open()) {
+    mappings_ = std::move(*watch);
+  } else {
+    tell("new libraries are found by polling, a job's first calls may be missed: " + watch.error().what);
+  }
+  discovery_.scan();
+  return {};
+}
+
+void HostTracer::begin_process(pid_t pid, Library library) {
+  Process process = describe_process(procfs_, pid, node_.node_id, node_.clock_offset_ns);
+  if (const Status status = kernel_->add_process(pid, process.cgroup_id); !status) {
+    tell(status.error().what);
+  }
+  processes_.add(std::move(process));
+  collectives_.set_library(pid, library);
+  alive_.insert(pid);
+  const Status listed = kernel_->list_sockets(pid, [this](const st_socket_listing& l) { network_.on_listing(l); });
+  if (!listed) {
+    tell("sockets opened before tracing are not known: " + listed.error().what);
+  }
+}
+
+void HostTracer::end_process(const st_exit& record) {
+  const auto pid = static_cast<pid_t>(record.header.tgid);
+  collectives_.on_exit(pid);
+  processes_.exited(pid, static_cast<int64_t>(record.header.time_ns) + node_.clock_offset_ns, record.exit_code);
+  discovery_.on_exit(pid);
+  kernel_->remove_process(pid);
+  alive_.erase(pid);
+}
+
+void HostTracer::dispatch(std::span<const std::byte> bytes) {
+  st_header header;
+  if (!take(bytes, header) || header.version != ST_WIRE_VERSION || header.size > bytes.size()) {
+    ++malformed_;
+    return;
+  }
+  const auto with = [&]<typename Record>(Record record, const auto& handle) {
+    if (take(bytes, record)) {
+      handle(record);
+    } else {
+      ++malformed_;
+    }
+  };
+  const int64_t offset = node_.clock_offset_ns;
+  switch (header.type) {
+    case ST_RECORD_CALL_ENTRY:
+      return with(st_call_entry{}, [&](const auto& record) { collectives_.on_entry(record); });
+    case ST_RECORD_CALL_RETURN:
+      return with(st_call_return{}, [&](const auto& record) { collectives_.on_return(record); });
+    case ST_RECORD_COMM_INIT:
+      return with(st_comm_init{}, [&](const auto& record) { collectives_.on_comm_init(record); });
+    case ST_RECORD_SYNC:
+      return with(st_sync{}, [&](const auto& record) { collectives_.on_sync(record); });
+    case ST_RECORD_PROCESS:
+      return discovery_.on_call(static_cast<pid_t>(header.tgid));
+    case ST_RECORD_TCP_EVENT:
+      return with(st_tcp_event{}, [&](const auto& record) { network_.on_event(record); });
+    case ST_RECORD_TCP_SAMPLE:
+      return with(st_tcp_sample{}, [&](const auto& record) { network_.on_sample(record); });
+    case ST_RECORD_NET_SPAN:
+      return with(st_net_span{}, [&](const auto& record) { network_.on_span(record); });
+    case ST_RECORD_SOCKET:
+      return with(st_socket_seen{}, [&](const auto& record) { network_.on_socket(record); });
+    case ST_RECORD_WAIT:
+      return with(st_wait{}, [&](const auto& r) { sink_.accept(decode_wait(r, node_.node_id, offset)); });
+    case ST_RECORD_EXIT:
+      return with(st_exit{}, [&](const auto& record) { end_process(record); });
+    default:
+      ++malformed_;
+  }
+}
+
+void HostTracer::collect() {
+  if (mappings_) {
+    lost_mappings_ +=
+        mappings_->drain([this](pid_t pid, const MappedFile& file) { discovery_.on_mapping(pid, file); });
+  }
+  kernel_->consume([this](std::span<const std::byte> record) { dispatch(record); });
+}
+
+void HostTracer::sample_sockets() {
+  for (const pid_t pid : alive_) {
+    const Status listed = kernel_->list_sockets(pid, [this](const st_socket_listing& l) { network_.on_listing(l); });
+    if (!listed) {
+      tell("connections are not sampled while they are silent: " + listed.error().what);
+    }
+  }
+}
+
+void HostTracer::deliver_losses() {
+  const std::vector<uint64_t> counts = kernel_->losses();
+  lost_ = lost_mappings_ + malformed_;
+  for (size_t source = 0; source < counts.size(); ++source) {
+    lost_ += counts[source];
+    if (counts[source] > 0) {
+      sink_.accept(Loss{node_.node_id, kLossNames[source], counts[source]});
+    }
+  }
+  if (lost_mappings_ > 0) {
+    sink_.accept(Loss{node_.node_id, "perf:mappings", lost_mappings_});
+  }
+  if (malformed_ > 0) {
+    sink_.accept(Loss{node_.node_id, "ring:malformed", malformed_});
+  }
+}
+
+void HostTracer::deliver_rest() {
+  collect();
+  sample_sockets();
+  const auto now = static_cast<uint64_t>(monotonic_now_ns());
+  kernel_->take_idle_spans(now, [this](const st_net_span& span) { network_.on_span(span); });
+  kernel_->open_waits([&](uint32_t tid, const st_thread_time& thread) {
+    if (now > thread.off_ns && now - thread.off_ns >= kOpenWaitNs) {
+      sink_.accept(decode_open_wait(tid, thread, now, node_.node_id, node_.clock_offset_ns));
+    }
+  });
+  collectives_.deliver_open();
+  deliver_losses();
+  node_.ended_ns = utc_now_ns();
+  sink_.accept(node_);
+}
+
+Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) {
+  std::vector<pollfd> waits;
+  for (const int descriptor : stop_descriptors) {
+    waits.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
+  }
+  const size_t stops = waits.size();
+  waits.push_back({.fd = kernel_->descriptor(), .events = POLLIN, .revents = 0});
+  if (mappings_) {
+    for (const int descriptor : mappings_->descriptors()) {
+      waits.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
+    }
+  }
+  const int64_t started_ns = monotonic_now_ns();
+  int64_t flushed_ns = started_ns;
+  int64_t told_ns = started_ns;
+  int64_t scanned_ns = started_ns;
+  bool stopping = false;
+  while (!stopping) {
+    if (::poll(waits.data(), waits.size(), kPollNs / kNsPerMs) < 0 && errno != EINTR) {
+      return fail_errno("wait for events", errno);
+    }
+    const int64_t now_ns = monotonic_now_ns();
+    for (size_t i = 0; i < stops; ++i) {
+      stopping |= (waits[i].revents & (POLLIN | POLLHUP)) != 0;
+    }
+    stopping |= options_.duration_ns && now_ns - started_ns >= *options_.duration_ns;
+    collect();
+    if (now_ns - scanned_ns >= (mappings_ ? kScanNs : kScanAloneNs)) {
+      scanned_ns = now_ns;
+      discovery_.scan();
+    }
+    if (now_ns - flushed_ns >= kFlushNs) {
+      flushed_ns = now_ns;
+      sample_sockets();
+      kernel_->take_idle_spans(static_cast<uint64_t>(now_ns) - kIdleSpanNs,
+                               [this](const st_net_span& span) { network_.on_span(span); });
+      collectives_.deliver_open();
+      ST_TRY(flush());
+    }
+    if (now_ns - told_ns >= kProgressNs) {
+      told_ns = now_ns;
+      deliver_losses();
+      TracerStats now = stats();
+      now.elapsed_ns = now_ns - started_ns;
+      if (options_.duration_ns) {
+        now.left_ns = std::max<int64_t>(*options_.duration_ns - now.elapsed_ns, 0);
+      }
+      progress(now);
+    }
+  }
+  deliver_rest();
+  return flush();
+}
+
+TracerStats HostTracer::stats() const {
+  TracerStats stats;
+  stats.processes = processes_.size();
+  stats.libraries = discovery_.libraries();
+  stats.calls = collectives_.calls();
+  stats.retransmits = network_.retransmits();
+  stats.lost = lost_;
+  return stats;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tracer>> Tracer::create(const TracerOptions& options, EventSink& sink, Note note) {
+  const Discovery::Scope scope = HostTracer::scope_of(options);
+  ST_ASSIGN(std::unique_ptr<Kernel> kernel, Kernel::load({.only_netns = static_cast<uint32_t>(scope.only_netns),
+                                                          .only_listed = scope.only_listed}));
+  auto tracer = std::make_unique<HostTracer>(options, sink, std::move(note), std::move(kernel));
+  ST_TRY(tracer->begin());
+  return tracer;
+}
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// A live host → events. Loads the kernel side, finds the job, turns records into events and hands them to a sink, until
+// told to stop. Everything happens on the thread that calls run().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/events.h"
+
+namespace stalltrace::capture {
+
+struct TracerOptions {
+  std::string node_name;               // empty: see capture::node_name
+  std::vector<int32_t> pids;           // trace only these and their descendants; empty: every job on the host
+  bool own_netns = false;              // only processes in our own network namespace
+  std::optional<int64_t> duration_ns;  // none: until stopped
+};
+
+struct TracerStats {
+  size_t processes = 0;
+  size_t libraries = 0;
+  uint64_t calls = 0;
+  uint64_t retransmits = 0;
+  uint64_t lost = 0;
+  int64_t elapsed_ns = 0;
+  std::optional<int64_t> left_ns;
+};
+
+class Tracer {
+ public:
+  /// Called between batches of events, at most every quarter of a second: the place to write them down.
+  using Flush = std::function<Status()>;
+  /// Called about once a second.
+  using Progress = std::function<void(const TracerStats&)>;
+  /// Told of what could not be done, once each.
+  using Note = std::function<void(const std::string&)>;
+
+  /// Loads and attaches; after this, calls are seen. `sink` outlives the tracer. Errors: no privilege, no BTF, a
+  /// process in `pids` that does not exist.
+  static Result<std::unique_ptr<Tracer>> create(const TracerOptions& options, EventSink& sink, Note note);
+  virtual ~Tracer() = default;
+
+  /// Puts a process and its descendants in scope; for a command that was started by us. Requires `pids` or this before
+  /// its first call.
+  virtual Status follow(int32_t pid) = 0;
+  /// Runs until the duration is over or one of `stop_descriptors` becomes readable; then delivers what is left.
+  virtual Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) = 0;
+
+  [[nodiscard]] virtual TracerStats stats() const = 0;
+  [[nodiscard]] virtual const Node& node() const = 0;
+  /// What this kernel does not offer, in words.
+  [[nodiscard]] virtual const std::vector<std::string>& missing() const = 0;
+};
+
+}  // namespace stalltrace::capture
