@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/verbs.h"
 
-#include <array>
-
 namespace stalltrace::cli {
 namespace {
 
 using Factory = std::unique_ptr<Verb> (*)();
 
-constexpr std::array<Factory, 1> kFactories{make_version_verb};
+constexpr Factory kFactories[] = {make_query_verb, make_version_verb};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 
 namespace stalltrace::cli {
 
+std::unique_ptr<Verb> make_query_verb();
 std::unique_ptr<Verb> make_version_verb();
 
 std::vector<std::unique_ptr<Verb>> all_verbs();

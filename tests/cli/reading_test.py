@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""query, explain and merge: good input, and every bad one ends with one clear line."""
+
+import csv
+import hashlib
+import io
+import json
+import time
+
+import recordings
+from stalltrace import DONE, FAILED, USAGE, Case, run
+from unprivileged import run_as_nobody
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT COUNT(*) FROM n"
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+class Reading(Case):
+    def setUp(self):
+        super().setUp()
+        self.recording = recordings.make(self.folder / "a.db")
+
+
+class Query(Reading):
+    def test_formats(self):
+        sql = "SELECT op, rank, NULL AS nothing FROM nccl_events WHERE rank = 1 LIMIT 2"
+        self.assertEqual(json.loads(self.done(run("query", self.recording, sql, "--format", "json"))),
+                         [{"op": "ALL_REDUCE", "rank": 1, "nothing": None}] * 2)
+        rows = list(csv.reader(io.StringIO(self.done(run("query", self.recording, sql, "--format", "csv")))))
+        self.assertEqual(rows[0], ["op", "rank", "nothing"])
+        self.assertEqual(rows[1][:2], ["ALL_REDUCE", "1"])
+        self.assertIn("NULL", self.done(run("query", self.recording, sql)))
+
+    def test_no_rows_is_no_error(self):
+        self.done(run("query", self.recording, "SELECT * FROM tcp_events"))
+
+    def test_what_is_not_a_recording(self):
+        for what, path, word in recordings.damaged(self.folder):
+            with self.subTest(what=what):
+                self.refused(run("query", path, "SELECT 1"), FAILED, word)
+
+    def test_a_recording_cut_in_half(self):
+        half = recordings.make_half(self.folder / "half.db")
+        result = run("query", half, "SELECT COUNT(*), SUM(duration_ns) FROM collective")
+        self.refused(result, FAILED, "half.db")
+
+    def test_statements_that_write_are_refused_and_change_nothing(self):
+        before = digest(self.recording)
+        for sql in ["INSERT INTO meta VALUES('a', 'b')", "UPDATE collective SET rank = 0", "DELETE FROM collective",
+                    "DROP TABLE collective", "CREATE TABLE t(a)", "CREATE TEMP TABLE t(a)", "VACUUM",
+                    f"VACUUM INTO '{self.folder}/copy.db'", f"ATTACH '{self.folder}/other.db' AS o",
+                    "PRAGMA journal_mode=DELETE", "PRAGMA writable_schema=1", "SELECT load_extension('x')",
+                    f"SELECT writefile('{self.folder}/x', 'y')", "BEGIN IMMEDIATE", "REINDEX"]:
+            with self.subTest(sql=sql):
+                self.refused(run("query", self.recording, sql), USAGE)
+        self.assertEqual(digest(self.recording), before)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a.db"])
+
+    def test_a_second_statement_is_refused(self):
+        self.refused(run("query", self.recording, "SELECT 1; SELECT 2"), USAGE)
+
+    def test_wrong_sql(self):
+        self.refused(run("query", self.recording, "SELEKT 1"), USAGE, "syntax error")
+        self.refused(run("query", self.recording, "SELECT * FROM nowhere"), USAGE, "nowhere")
+        self.refused(run("query", self.recording, ""), USAGE)
+
+    def test_a_query_without_end_meets_its_time_limit(self):
+        started = time.monotonic()
+        self.refused(run("query", self.recording, ENDLESS, "--timeout", "500ms"), FAILED, "500 ms")
+        self.assertLess(time.monotonic() - started, 20)
+
+    def test_reading_needs_no_privilege(self):
+        self.need_root()
+        self.done(run_as_nobody(self.folder, "query", self.recording, "SELECT COUNT(*) FROM collective"))
+
+    def test_a_folder_that_is_read_only(self):
+        self.need_root()
+        self.recording.chmod(0o444)
+        self.folder.chmod(0o555)
+        self.done(run("query", self.recording, "SELECT 1"))
+
+    def test_a_file_one_may_not_read(self):
+        self.need_root()
+        self.recording.chmod(0o600)
+        self.refused(run_as_nobody(self.folder, "query", self.recording, "SELECT 1"), FAILED, "a.db", "ermission")
+
+
+class Explain(Reading):
+    def test_a_healthy_recording(self):
+        report = json.loads(self.done(run("explain", self.recording, "--json", "--exit-code")))
+        self.assertEqual((report["schema"], report["healthy"], report["findings"]), (1, True, []))
+        self.assertEqual(report["recording"]["ranks"], 2)
+        self.assertEqual(report["recording"]["nodes"], 1)
+
+    def test_text_has_no_escape_codes_in_a_pipe(self):
+        self.assertNotIn("\x1b", self.done(run("explain", self.recording)))
+
+    def test_what_is_not_a_recording(self):
+        for what, path, word in recordings.damaged(self.folder):
+            with self.subTest(what=what):
+                self.refused(run("explain", path), FAILED, word)
+
+    def test_one_bad_among_good(self):
+        (self.folder / "bad.db").write_text("no")
+        self.refused(run("explain", self.recording, self.folder / "bad.db"), FAILED, "bad.db")
+
+    def test_a_recording_cut_in_half(self):
+        self.refused(run("explain", recordings.make_half(self.folder / "half.db")), FAILED, "half.db")
+
+    def test_time_window(self):
+        def collectives(*words):
+            return json.loads(self.done(run("explain", self.recording, "--json", *words)))["recording"]["collectives"]
+        everything = collectives()
+        self.assertEqual(collectives("--from", "+0s"), everything)
+        self.assertLess(collectives("--from", "+4s"), everything)
+        self.assertLess(collectives("--to", "2026-01-31T02:47:02Z"), everything)
+
+    def test_bad_times(self):
+        self.refused(run("explain", self.recording, "--from", "yesterday"), USAGE, "--from", "yesterday")
+        self.refused(run("explain", self.recording, "--from", "+3s", "--to", "+1s"), USAGE, "--from", "--to")
+
+
+class Merge(Reading):
+    def test_two_into_one(self):
+        second = self.folder / "b.db"
+        second.write_bytes(self.recording.read_bytes())
+        before = digest(self.recording)
+        result = run("merge", self.recording, second, "--out", self.folder / "all.db")
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.assertEqual(result.stdout, "")
+        count = self.done(run("query", self.folder / "all.db", "SELECT COUNT(*) FROM collective", "--format", "csv"))
+        self.assertEqual(count.split()[-1], "400")  # the same node run given twice is kept once
+        self.assertEqual(digest(self.recording), before)
+
+    def test_an_existing_output_is_kept(self):
+        out = self.folder / "all.db"
+        out.write_text("precious")
+        self.refused(run("merge", self.recording, "--out", out), FAILED, "all.db", "exists")
+        self.assertEqual(out.read_text(), "precious")
+
+    def test_force_replaces_a_recording(self):
+        out = self.folder / "all.db"
+        for words in ([], ["--force"]):
+            self.assertEqual(run("merge", self.recording, "--out", out, *words).returncode, DONE)
+
+    def test_the_output_must_not_be_an_input(self):
+        before = digest(self.recording)
+        self.refused(run("merge", self.recording, "--out", self.recording, "--force"), FAILED, "a.db")
+        self.assertEqual(digest(self.recording), before)
+
+    def test_what_is_not_a_recording(self):
+        for what, path, word in recordings.damaged(self.folder):
+            with self.subTest(what=what):
+                self.refused(run("merge", self.recording, path, "--out", self.folder / "all.db"), FAILED, word)
+                self.assertFalse((self.folder / "all.db").exists())
+
+    def test_a_recording_cut_in_half_leaves_no_output(self):
+        half = recordings.make_half(self.folder / "half.db")
+        self.refused(run("merge", self.recording, half, "--out", self.folder / "all.db"), FAILED, "half.db")
+        self.assertFalse((self.folder / "all.db").exists())
+
+    def test_no_out(self):
+        self.refused(run("merge", self.recording), USAGE, "--out FILE is missing")
+
+    def test_a_folder_that_does_not_exist(self):
+        self.refused(run("merge", self.recording, "--out", self.folder / "no" / "all.db"), FAILED, "all.db")
+
+    def test_a_folder_one_may_not_write(self):
+        self.need_root()
+        self.folder.chmod(0o755)
+        self.refused(run_as_nobody(self.folder, "merge", self.recording, "--out", self.folder / "all.db"), FAILED,
+                     "all.db", "ermission")
+
+    def test_a_full_disk(self):
+        self.need_root()
+        recordings.make(self.folder / "big.db", 20000)
+        disk = self.folder / "disk"
+        disk.mkdir()
+        script = 'mount -t tmpfs -o size=256k none "$1" && shift && exec "$@"'
+        result = run("merge", self.folder / "big.db", "--out", disk / "all.db",
+                     prefix=("unshare", "--mount", "sh", "-c", script, "sh", disk))
+        self.refused(result, FAILED, "all.db", "full")

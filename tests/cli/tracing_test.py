@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""trace, check and lab on bad input and on hosts that lack something: one clear line, the right exit code."""
+
+import signal
+import subprocess
+
+import recordings
+from stalltrace import DONE, FAILED, PROGRAM, USAGE, Case, run
+from unprivileged import run_as_nobody
+
+NOBODYS_PID = 4194303  # above any pid of a host that was not set up otherwise
+
+
+class Trace(Case):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "t.db"
+
+    def test_an_existing_recording_is_kept(self):
+        self.need_root()
+        recordings.make(self.out)
+        before = self.out.read_bytes()
+        self.refused(run("trace", "--duration", "1s", "--out", self.out), FAILED, "t.db", "exists")
+        self.assertEqual(self.out.read_bytes(), before)
+
+    def test_an_unknown_pid(self):
+        self.need_root()
+        self.refused(run("trace", "--duration", "1s", "--out", self.out, "--pid", NOBODYS_PID), FAILED,
+                     str(NOBODYS_PID))
+        self.assertFalse(self.out.exists())
+
+    def test_no_privilege(self):
+        self.need_root()
+        self.folder.chmod(0o777)
+        result = run_as_nobody(self.folder, "trace", "--duration", "1s", "--out", self.out)
+        self.refused(result, FAILED, "CAP_BPF")
+        self.assertFalse(self.out.exists())
+
+    def test_no_btf(self):
+        self.need_root()
+        result = run("trace", "--duration", "1s", "--out", self.out,
+                     environment={"STALLTRACE_BTF": str(self.folder / "none")})
+        self.refused(result, FAILED, "BTF")
+        self.assertFalse(self.out.exists())
+
+    def test_a_folder_that_does_not_exist(self):
+        self.need_root()
+        self.refused(run("trace", "--duration", "1s", "--out", self.folder / "no" / "t.db"), FAILED, "t.db")
+
+    def test_a_folder_that_is_no_folder(self):
+        self.need_root()
+        (self.folder / "file").touch()
+        self.refused(run("trace", "--duration", "1s", "--out", self.folder / "file" / "t.db"), FAILED, "t.db")
+
+    def test_a_command_that_does_not_exist(self):
+        self.need_root()
+        self.refused(run("trace", "--out", self.out, "--", self.folder / "nowhere"), FAILED, "nowhere")
+
+    def test_the_commands_exit_code_is_returned(self):
+        self.need_root()
+        self.assertEqual(run("trace", "--out", self.out, "--", "sh", "-c", "exit 7").returncode, 7)
+
+    def test_a_host_without_a_job_is_traced_in_peace(self):
+        self.need_root()
+        result = run("trace", "--duration", "1s", "--out", self.out)
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.done(run("query", self.out, "SELECT * FROM node"))
+
+    def test_ctrl_c_ends_cleanly(self):
+        self.need_root()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number):
+                out = self.folder / f"{number}.db"
+                with subprocess.Popen([PROGRAM, "trace", "--out", out], stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, text=True) as process:
+                    # Bounded: the recording appears once the trace has begun.
+                    for _ in range(200):
+                        if out.exists():
+                            break
+                        try:
+                            process.wait(timeout=0.1)
+                        except subprocess.TimeoutExpired:
+                            pass
+                    process.send_signal(number)
+                    _, errors = process.communicate(timeout=30)
+                self.assertEqual(process.returncode, DONE, errors)
+                self.done(run("query", out, "SELECT * FROM node"))
+                self.assertEqual([path.name for path in self.folder.glob(f"{number}.db*")], [f"{number}.db"])
+
+
+class Check(Case):
+    def test_this_host(self):
+        self.need_root()
+        self.assertIn("ok", self.done(run("check")))
+
+    def test_no_privilege(self):
+        self.need_root()
+        result = run_as_nobody(self.folder, "check")
+        self.assertEqual(result.returncode, FAILED)
+        self.assertRegex(result.stdout, r"(?m)^no .*CAP_BPF")
+        self.assertEqual(len(result.stderr.splitlines()), 1)
+
+    def test_no_btf(self):
+        result = run("check", environment={"STALLTRACE_BTF": str(self.folder / "none")})
+        self.assertEqual(result.returncode, FAILED)
+        self.assertRegex(result.stdout, r"(?m)^no .*BTF")
+
+
+class Lab(Case):
+    def test_no_privilege(self):
+        self.need_root()
+        self.folder.chmod(0o777)
+        self.refused(run_as_nobody(self.folder, "lab", "run", "--out", self.folder / "lab"), FAILED, "root")
+
+    def test_a_folder_that_holds_an_earlier_run(self):
+        (self.folder / "truth.json").write_text("{}")
+        self.refused(run("lab", "run", "--out", self.folder), FAILED, "earlier run", "--force")
+
+    def test_bad_faults(self):
+        for fault, word in [("packet_loss", "rank"), ("packet_loss:rank=2,percent=lots", "percent"),
+                            ("late_rank:rank=0,colour=red", "colour"), ("late_rank:rank=x", "rank"),
+                            ("late_rank:rank=9", "rank 9"), ("process_stopped:rank=0,start=soon", "start")]:
+            with self.subTest(fault=fault):
+                self.refused(run("lab", "run", "--fault", fault, "--out", self.folder / "lab"), USAGE, word)
+
+    def test_unknown_workload(self):
+        self.refused(run("lab", "run", "--workload", "chess", "--out", self.folder / "lab"), USAGE, "chess")
+
+    def test_a_group_without_a_verb_lists_its_verbs(self):
+        result = run("lab")
+        self.assertEqual(result.returncode, USAGE)
+        self.assertIn("lab run", result.stderr + result.stdout)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings for tests, whole and damaged."""
+
+import sqlite3
+import subprocess
+
+from stalltrace import BUILD
+
+
+def make(path, collectives=200):
+    subprocess.run([BUILD / "tests" / "make_recording", path, str(collectives)], check=True)
+    return path
+
+
+def make_half(path):
+    whole = make(path.with_suffix(".whole"), 5000).read_bytes()
+    path.write_bytes(whole[:len(whole) // 2])
+    return path
+
+
+def make_foreign(path):
+    """A SQLite database that is not a recording."""
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE shopping(item)")
+    database.close()
+    return path
+
+
+def damaged(folder):
+    """(what, path, a word the message must hold): everything that is not a recording."""
+    text = folder / "notes.db"
+    text.write_text("these are my notes, not a recording\n" * 100)
+    empty = folder / "empty.db"
+    empty.touch()
+    directory = folder / "folder.db"
+    directory.mkdir()
+    return [
+        ("missing", folder / "nowhere.db", "nowhere.db"),
+        ("text", text, "notes.db"),
+        ("empty", empty, "empty.db"),
+        ("directory", directory, "folder.db"),
+        ("foreign", make_foreign(folder / "shop.db"), "shop.db"),
+    ]
