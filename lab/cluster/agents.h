@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agents of a run: one `stalltrace trace` in each virtual node, started before the ranks and ended after them.
+// Those still running when this object goes are killed. Single-threaded.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/handle.h"
+#include "base/result.h"
+#include "base/subprocess.h"
+#include "lab/cluster/interrupt.h"
+#include "lab/cluster/node.h"
+
+namespace stalltrace::lab {
+
+class Agents {
+ public:
+  /// Starts one per node; recordings and logs go to `out_dir`.
+  Status start(const std::string& program, std::span<const VirtualNode> nodes, const std::string& out_dir);
+
+  /// Returns when every agent has written a byte to its ready descriptor.
+  Status wait_ready(int64_t limit_ns, InterruptGuard& interrupt);
+
+  /// SIGINT to all, then waits for each; a line for every one that did not end well.
+  std::vector<std::string> stop();
+
+  /// 0: that node has none.
+  [[nodiscard]] int pid_of(int rank) const;
+  /// Paths of the recordings that exist.
+  [[nodiscard]] std::vector<std::string> recordings() const;
+  /// Deletes the recordings of a run that never began.
+  void discard_recordings();
+
+ private:
+  struct Agent {
+    std::string node;
+    std::string recording;
+    std::string log;
+    int pid = 0;
+    UniqueFd ready;  // read end
+    Subprocess process;
+  };
+
+  static Status wait_one(Agent& agent, int64_t deadline_ns, InterruptGuard& interrupt);
+
+  std::vector<Agent> agents_;
+};
+
+}  // namespace stalltrace::lab

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/cluster/manual.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "lab/cluster/artefacts.h"
+#include "lab/cluster/command.h"
+#include "lab/cluster/fault_table.h"
+#include "lab/cluster/lock.h"
+#include "lab/cluster/network.h"
+#include "lab/cluster/process.h"
+#include "lab/cluster/state.h"
+
+namespace stalltrace::lab {
+namespace {
+
+std::vector<VirtualNode> make_nodes(int ranks) {
+  std::vector<VirtualNode> nodes;
+  for (int rank = 0; rank < ranks; ++rank) {
+    nodes.push_back(make_node(rank, std::string(kStateFolder)));
+  }
+  return nodes;
+}
+
+Status undo_faults(ClusterState& state) {
+  Status first;
+  for (; !state.faults.empty(); state.faults.pop_back()) {
+    if (Status status = undo_all(state.faults.back().undo); !status && first) {
+      first = std::move(status);
+    }
+  }
+  return first;
+}
+
+Status refuse_schedule(const FaultSpec& spec) {
+  if (spec.start_ns || spec.duration_ns || spec.every_ns) {
+    return fail(fmt::format("fault '{}': by hand a fault begins now", spec.text),
+                "leave out start, duration and every, and end it with `stalltrace lab fault clear`", ErrorKind::kUsage);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<NodePlace>> up(const ClusterOptions& options) {
+  if (options.ranks < 1 || options.ranks > kMaximumRanks) {
+    return fail(fmt::format("{} ranks", options.ranks), fmt::format("ask for 1 to {}", kMaximumRanks),
+                ErrorKind::kUsage);
+  }
+  ST_TRY(check_privilege_and_tools());
+  ST_ASSIGN(const LabLock lock, LabLock::take());
+  const std::vector<VirtualNode> nodes = make_nodes(options.ranks);
+  ST_ASSIGN(Network network, Network::make(nodes));
+  std::vector<NodeFolder> folders;
+  std::vector<NodePlace> places;
+  for (const VirtualNode& node : nodes) {
+    ST_ASSIGN(NodeFolder folder, NodeFolder::make(node));
+    folders.push_back(std::move(folder));
+    places.push_back({node.name, node.netns, node.address, node.folder});
+  }
+  ST_TRY(save_state({options.ranks, 0, {}}));
+  network.release();
+  for (NodeFolder& folder : folders) {
+    folder.release();
+  }
+  return places;
+}
+
+Result<std::vector<std::string>> apply_fault(const FaultSpec& spec) {
+  ST_TRY(check_privilege_and_tools());
+  ST_TRY(refuse_schedule(spec));
+  ST_ASSIGN(const LabLock lock, LabLock::take());
+  ST_ASSIGN(ClusterState state, load_state());
+  if (spec.cause == "none") {
+    return std::vector<std::string>{};
+  }
+  std::vector<VirtualNode> nodes = make_nodes(state.ranks);
+  for (VirtualNode& node : nodes) {
+    node.pids = processes_in(node.netns_path);
+  }
+  const FaultRow* row = find_fault_row(spec.cause);
+  FaultContext context;
+  context.nodes = nodes;
+  ST_ASSIGN(context.rank, choose_rank(spec, state.ranks, 0));
+  context.number = state.next_number++;
+  context.outlives_caller = true;
+  ST_ASSIGN(AppliedFault applied, row->apply(spec, context));
+  state.faults.push_back({spec.text, applied.undo});
+  if (auto saved = save_state(state); !saved) {
+    (void)undo_all(applied.undo);
+    return std::unexpected(std::move(saved.error()));
+  }
+  return std::move(applied.commands);
+}
+
+Status clear_faults() {
+  ST_TRY(check_privilege_and_tools());
+  ST_ASSIGN(const LabLock lock, LabLock::take());
+  ST_ASSIGN(ClusterState state, load_state());
+  const Status undone = undo_faults(state);
+  ST_TRY(save_state(state));
+  return undone;
+}
+
+Result<std::vector<std::string>> down() {
+  ST_TRY(check_privilege_and_tools());
+  ST_ASSIGN(const LabLock lock, LabLock::take());
+  if (auto state = load_state()) {
+    (void)undo_faults(*state);  // what can't be undone goes with its namespace
+  }
+  ST_ASSIGN(std::vector<std::string> removed, remove_namespaces());
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::directory_iterator entry(kStateFolder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().filename() != "lock") {
+      std::error_code ignored;
+      fs::remove_all(entry->path(), ignored);
+      removed.push_back(entry->path().string());
+    }
+  }
+  return removed;
+}
+
+}  // namespace stalltrace::lab

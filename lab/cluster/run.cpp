@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/cluster/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "lab/cluster/agents.h"
+#include "lab/cluster/artefacts.h"
+#include "lab/cluster/command.h"
+#include "lab/cluster/injector.h"
+#include "lab/cluster/interrupt.h"
+#include "lab/cluster/lock.h"
+#include "lab/cluster/network.h"
+#include "lab/cluster/ranks.h"
+#include "lab/cluster/truth.h"
+#include "lab/cluster/workload.h"
+
+namespace stalltrace::lab {
+namespace {
+
+constexpr int kTickMs = 10;
+/// After the last rank's end: its last events reach the agents.
+constexpr std::chrono::milliseconds kSettle{200};
+
+int64_t default_timeout_ns(int steps) { return (60 + static_cast<int64_t>(steps)) * kNsPerSecond; }
+
+Status check_options(const RunOptions& options) {
+  if (options.ranks < 1 || options.ranks > kMaximumRanks) {
+    return fail(fmt::format("{} ranks", options.ranks), fmt::format("ask for 1 to {}", kMaximumRanks),
+                ErrorKind::kUsage);
+  }
+  if (options.steps < 1) {
+    return fail(fmt::format("{} steps", options.steps), "ask for at least 1", ErrorKind::kUsage);
+  }
+  if (find_workload(options.workload) == nullptr) {
+    std::string names;
+    for (const WorkloadRow& row : workload_rows()) {
+      names += (names.empty() ? "" : ", ") + std::string(row.name);
+    }
+    return fail(fmt::format("workload '{}': no such workload", options.workload), "the workloads are " + names,
+                ErrorKind::kUsage);
+  }
+  if (options.out_dir.empty()) {
+    return fail("no folder for the results", "give one with --out DIR", ErrorKind::kUsage);
+  }
+  return {};
+}
+
+/// The folder, made if need be; refuses one that holds an earlier run.
+Result<std::string> prepare_folder(const std::string& out_dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::absolute(out_dir, error);
+  fs::create_directories(folder, error);
+  if (error) {
+    return fail_errno("create " + folder.string(), error.value());
+  }
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name == "truth.json" || (name.starts_with("node") && name.ends_with(".db"))) {
+      return fail(fmt::format("{} holds an earlier run ({})", folder.string(), name),
+                  "give another --out, or remove that folder");
+    }
+  }
+  return folder.string();
+}
+
+/// One run from beginning to end. Members are in the order of their making, so that they go in reverse.
+class Run {
+ public:
+  explicit Run(RunOptions options) : options_(std::move(options)) {}
+
+  Result<RunOutcome> perform() {
+    ST_TRY(check_options(options_));
+    ST_TRY(check_privilege_and_tools());
+    const Status started = set_up();
+    if (!started) {
+      agents_.discard_recordings();
+      return std::unexpected(started.error());
+    }
+    const Status watched = watch();
+    Status finished = finish(watched);
+    if (!watched) {
+      Error error = watched.error();
+      if (error.kind == ErrorKind::kInterrupted) {
+        error.remedy = "what was recorded until then is in " + options_.out_dir;
+      }
+      return std::unexpected(std::move(error));
+    }
+    ST_TRY(finished);
+    return std::move(outcome_);
+  }
+
+ private:
+  void say(std::string_view line) const {
+    if (options_.progress) {
+      options_.progress(line);
+    }
+  }
+
+  /// Up to and including the start of the ranks.
+  Status set_up() {
+    ST_ASSIGN(LabLock lock, LabLock::take());
+    lock_.emplace(std::move(lock));
+    ST_ASSIGN(options_.out_dir, prepare_folder(options_.out_dir));
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      nodes_.push_back(make_node(rank, options_.out_dir));
+    }
+    ST_ASSIGN(Injector injector, Injector::make(options_.faults, nodes_, options_.steps, options_.seed,
+                                                [this](std::string_view line) { say(line); }));
+    ST_ASSIGN(Network network, Network::make(nodes_));
+    network_.emplace(std::move(network));
+    for (const VirtualNode& node : nodes_) {
+      ST_ASSIGN(NodeFolder folder, NodeFolder::make(node));
+      folders_.push_back(std::move(folder));
+      ST_TRY(interrupt_.check());
+    }
+    say(fmt::format("{} virtual nodes are up", nodes_.size()));
+    started_ns_ = utc_now_ns();
+    if (options_.trace) {
+      ST_TRY(agents_.start(options_.agent, nodes_, options_.out_dir));
+      ST_TRY(agents_.wait_ready(options_.agent_ready_ns, interrupt_));
+      say("the agents are ready");
+    }
+    job_id_ = fmt::format("lab-{}", options_.seed);
+    ST_TRY(ranks_.start(options_, job_id_, nodes_));
+    say(fmt::format("{} ranks of workload {} are running", nodes_.size(), options_.workload));
+    injector_.emplace(std::move(injector));
+    return {};
+  }
+
+  /// Until the ranks have ended, the time is up, a signal came or a fault could not be injected.
+  Status watch() {
+    int64_t deadline_ns = monotonic_now_ns() + options_.timeout_ns.value_or(default_timeout_ns(options_.steps));
+    bool death_seen = false;
+    JobProgress progress;
+    int64_t first_step_monotonic_ns = 0;
+    for (;;) {
+      wait_for_event();
+      ST_TRY(interrupt_.check());
+      ST_TRY(ranks_.reap(nodes_));
+      if (ranks_.all_ended()) {
+        outcome_.problem = ranks_.failure();
+        return {};
+      }
+      const int64_t now_ns = monotonic_now_ns();
+      if (!death_seen && !ranks_.failure().empty()) {
+        death_seen = true;
+        outcome_.problem = ranks_.failure();
+        say(outcome_.problem);
+        deadline_ns = std::min(deadline_ns, now_ns + options_.after_death_ns);
+      }
+      if (now_ns >= deadline_ns) {
+        if (!death_seen) {
+          outcome_.problem = fmt::format("the ranks did not end in time; rank 0 finished {} of {} steps",
+                                         progress.steps, options_.steps);
+        }
+        return {};
+      }
+      progress.steps = ranks_.steps_of_rank0();
+      if (first_step_ns_ == 0 && progress.steps > 0) {
+        first_step_ns_ = utc_now_ns();
+        first_step_monotonic_ns = now_ns;
+      }
+      if (first_step_ns_ != 0) {
+        progress.since_first_step_ns = now_ns - first_step_monotonic_ns;
+      }
+      ST_TRY(injector_->tick(progress));
+    }
+  }
+
+  /// A tick, or earlier when something ends or a signal comes.
+  void wait_for_event() const {
+    std::vector<pollfd> fds = {{interrupt_.fd(), POLLIN, 0}};
+    ranks_.add_poll_fds(fds);
+    ::poll(fds.data(), fds.size(), kTickMs);
+  }
+
+  /// Ends all in order, whatever `watched` says, and writes down what is known. The first failure is the error.
+  Status finish(const Status& watched) {
+    const int64_t ended_ns = utc_now_ns();
+    Status first = injector_->finish();
+    const auto note = [&](Status status) {
+      if (!status && first) {
+        first = std::move(status);
+      }
+    };
+    note(ranks_.stop(nodes_));
+    std::this_thread::sleep_for(kSettle);
+    outcome_.warnings = agents_.stop();
+    outcome_.recordings = agents_.recordings();
+    outcome_.ranks = ranks_.outcomes();
+    if (!watched) {
+      outcome_.problem = watched.error().what;
+    }
+    outcome_.completed = outcome_.problem.empty();
+    outcome_.truth_path = options_.out_dir + "/truth.json";
+    const Truth truth = make_truth(ended_ns);
+    for (const FaultTruth& fault : truth.faults) {
+      if (fault.intervals.empty()) {
+        outcome_.warnings.push_back(fmt::format("{} was never injected: the run ended before", fault.spec.text));
+      }
+    }
+    note(write_file(outcome_.truth_path, to_json(truth)));
+    note(network_->remove());
+    return first;
+  }
+
+  Truth make_truth(int64_t ended_ns) const {
+    Truth truth;
+    truth.options = options_;
+    truth.job_id = job_id_;
+    truth.master = fmt::format("{}:{}", nodes_.front().address, kMasterPort);
+    truth.started_ns = started_ns_;
+    truth.first_step_ns = first_step_ns_;
+    truth.ended_ns = ended_ns;
+    truth.completed = outcome_.completed;
+    truth.problem = outcome_.problem;
+    truth.faults = injector_->truths();
+    for (const VirtualNode& node : nodes_) {
+      truth.nodes.push_back({node, outcome_.ranks[static_cast<size_t>(node.rank)], agents_.pid_of(node.rank)});
+    }
+    return truth;
+  }
+
+  RunOptions options_;
+  RunOutcome outcome_;
+  std::string job_id_;
+  int64_t started_ns_ = 0;
+  int64_t first_step_ns_ = 0;
+
+  InterruptGuard interrupt_;
+  std::optional<LabLock> lock_;
+  std::vector<VirtualNode> nodes_;
+  std::optional<Network> network_;
+  std::vector<NodeFolder> folders_;
+  Agents agents_;
+  Ranks ranks_;
+  std::optional<Injector> injector_;
+};
+
+}  // namespace
+
+Result<RunOutcome> run(const RunOptions& options) {
+  Run practice(options);
+  return practice.perform();
+}
+
+}  // namespace stalltrace::lab

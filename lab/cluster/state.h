@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a cluster made by hand consists of, kept between two calls of the command line. One JSON file, schema 1.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "lab/cluster/fault_table.h"
+
+namespace stalltrace::lab {
+
+struct HandAppliedFault {
+  std::string text;  // as asked for
+  std::vector<UndoAction> undo;
+};
+
+struct ClusterState {
+  static constexpr int kSchema = 1;
+  int ranks = 0;
+  int next_number = 0;  // of a fault
+  std::vector<HandAppliedFault> faults;
+};
+
+std::string to_json(const ClusterState& state);
+Result<ClusterState> cluster_state_from_json(std::string_view text);
+
+/// Where it is kept.
+std::string state_path();
+/// ErrorKind::kNotFound where no cluster is up.
+Result<ClusterState> load_state();
+Status save_state(const ClusterState& state);
+
+}  // namespace stalltrace::lab

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// truth.json: what a run really was. Tests and users compare findings with it. Schema 1, docs/lab.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lab/cluster/fault_table.h"
+#include "lab/cluster/node.h"
+#include "lab/cluster/run.h"
+
+namespace stalltrace::lab {
+
+/// [from_ns, to_ns) in UTC.
+struct Interval {
+  int64_t from_ns = 0;
+  int64_t to_ns = 0;
+};
+
+/// One fault as it was injected.
+struct FaultTruth {
+  FaultSpec spec;
+  int rank = 0;
+  std::optional<FaultLink> link;
+  std::vector<Interval> intervals;  // when it was in effect: one, or one per pulse
+  std::optional<uint64_t> packets_dropped;
+  std::vector<std::string> commands;
+  std::vector<std::pair<std::string, std::string>> details;
+};
+
+struct NodeTruth {
+  VirtualNode node;
+  RankOutcome rank;
+  int agent_pid = 0;  // 0: none
+};
+
+struct Truth {
+  static constexpr int kSchema = 1;
+  RunOptions options;
+  std::string job_id;
+  std::string master;  // address:port
+  int64_t started_ns = 0;
+  int64_t first_step_ns = 0;  // 0: no step was seen
+  int64_t ended_ns = 0;
+  bool completed = false;
+  std::string problem;
+  std::vector<NodeTruth> nodes;
+  std::vector<FaultTruth> faults;
+};
+
+std::string to_json(const Truth& truth);
+
+}  // namespace stalltrace::lab

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The workloads a lab can run: one row each. A row says how a rank is started; nothing in it helps the tracer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lab/cluster/node.h"
+
+namespace stalltrace::lab {
+
+inline constexpr int kMasterPort = 29500;
+
+struct RankContext {
+  const VirtualNode* node = nullptr;
+  std::string master_address;
+  int ranks = 0;
+  int steps = 0;
+  std::string job_id;
+  std::string step_log;  // the workload writes a line per finished step
+  const std::vector<std::string>* extra = nullptr;
+};
+
+struct WorkloadRow {
+  std::string_view name;
+  std::string_view summary;
+  std::vector<std::string> (*argv)(const RankContext&);
+  std::vector<std::string> (*environment)(const RankContext&);
+};
+
+std::span<const WorkloadRow> workload_rows();
+/// nullptr: no such workload.
+const WorkloadRow* find_workload(std::string_view name);
+
+/// Counts the lines of a file that grows. Not there yet: none.
+class StepCounter {
+ public:
+  explicit StepCounter(std::string path) : path_(std::move(path)) {}
+  int64_t count();
+
+ private:
+  std::string path_;
+  int64_t offset_ = 0;
+  int64_t steps_ = 0;
+};
+
+}  // namespace stalltrace::lab
