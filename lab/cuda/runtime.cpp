@@ -96,17 +96,17 @@ class Registry {
   }
 
   std::vector<std::shared_ptr<CUstream_st>> of_device(int device) {
-    std::vector<std::shared_ptr<CUstream_st>> result;
+    std::vector<std::shared_ptr<CUstream_st>> found;
     const std::lock_guard lock(mutex_);
     for (const auto& [handle, stream] : streams_) {
       if (stream->device == device) {
-        result.push_back(stream);
+        found.push_back(stream);
       }
     }
-    if (const auto found = defaults_.find(device); found != defaults_.end()) {
-      result.push_back(found->second);
+    if (const auto own = defaults_.find(device); own != defaults_.end()) {
+      found.push_back(own->second);
     }
-    return result;
+    return found;
   }
 
  private:
@@ -174,6 +174,7 @@ cudaError_t cudaMalloc(void** devPtr, size_t size) {
 }
 
 cudaError_t cudaFree(void* devPtr) {
+  cudaDeviceSynchronize();  // as the real one does: queued work may still use the memory
   std::free(devPtr);
   return cudaSuccess;
 }

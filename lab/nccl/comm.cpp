@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "debug.h"
+#include "hash.h"
+#include "result.h"
+
+namespace lab::nccl {
+namespace {
+
+/// Where the stand-in's devices would sit on the PCI bus.
+int64_t bus_id(int device) { return static_cast<int64_t>(device + 1) << 12U; }
+
+std::unique_ptr<ncclComm> new_comm(int rank, int nranks, int device) {
+  auto comm = std::make_unique<ncclComm>();
+  comm->rank = rank;
+  comm->nranks = nranks;
+  comm->device = device;
+  comm->bus_id = bus_id(device);
+  return comm;
+}
+
+/// Starts the proxy thread and has one byte sent around the ring: what cannot work fails here, not in a collective.
+ncclResult_t start_proxy(ncclComm* comm, uint64_t magic, Socket listener, std::vector<SocketAddress> peers) {
+  comm->proxy = std::make_unique<Proxy>(comm->rank, comm->nranks, comm->device,
+                                        Links(comm->rank, magic, std::move(listener), std::move(peers)));
+  Operation connect;
+  connect.function = Function::kConnect;
+  connect.comm = comm;
+  const std::shared_ptr<WorkQueue>& queue = comm->proxy->queue();
+  const auto plan = std::make_shared<Plan>(std::vector{connect}, queue, 1);
+  queue->push(plan);
+  plan->arrive();
+  while (!plan->wait_for(std::chrono::milliseconds(50))) {
+    NCCL_TRY(comm->proxy->async_error());
+  }
+  info(kInit, "Connected all rings");
+  return ncclSuccess;
+}
+
+/// Exchanges the data listeners' addresses over the control ring, then starts the proxy.
+ncclResult_t connect_ranks(ncclComm* comm, uint64_t magic) {
+  Socket listener;
+  std::vector<SocketAddress> peers(static_cast<size_t>(comm->nranks));
+  NCCL_TRY(listen_on(comm->interface, &listener, &peers[static_cast<size_t>(comm->rank)]));
+  NCCL_TRY(comm->bootstrap->all_gather(peers.data(), sizeof(SocketAddress)));
+  return start_proxy(comm, magic, std::move(listener), std::move(peers));
+}
+
+/// What each rank of the parent says in a split.
+struct SplitRecord {
+  int32_t color;
+  int32_t key;
+  int32_t parent_rank;
+  SocketAddress control;  // the listener for the new control ring
+};
+
+/// The members of one colour, in the order of their new ranks.
+std::vector<SplitRecord> members_of(std::vector<SplitRecord> records, int color) {
+  std::erase_if(records, [&](const SplitRecord& record) { return record.color != color; });
+  std::ranges::stable_sort(records, {},
+                           [](const SplitRecord& record) { return std::pair(record.key, record.parent_rank); });
+  return records;
+}
+
+ncclResult_t init_child(ncclComm* child, const ncclComm* parent, uint64_t magic, const Socket& control,
+                        const std::vector<SplitRecord>& members) {
+  const SocketAddress& next = members[static_cast<size_t>((child->rank + 1) % child->nranks)].control;
+  child->interface = parent->interface;
+  NCCL_TRY(Bootstrap::from_listener(magic, control, next, child->rank, child->nranks, child->abort, &child->bootstrap));
+  return connect_ranks(child, magic);
+}
+
+}  // namespace
+
+ncclResult_t init_rank(const char* caller, int nranks, const ncclUniqueId& id, int rank, int device,
+                       ncclComm_t* result) {
+  BootstrapHandle handle{};
+  std::memcpy(&handle, &id, sizeof(handle));
+  const auto family = handle.root.any.sa_family;
+  if (family != AF_INET && family != AF_INET6) {
+    NCCL_WARN("%s : the unique id was not made by ncclGetUniqueId", caller);
+    return ncclInvalidArgument;
+  }
+  auto comm = new_comm(rank, nranks, device);
+  comm->hash = id_hash(id.internal, sizeof(id.internal));
+  const auto log = [&](const char* state) {
+    info(kInit, "%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %lx commId 0x%llx - Init %s", caller,
+         static_cast<void*>(comm.get()), rank, nranks, device, device, static_cast<unsigned long>(comm->bus_id),
+         static_cast<unsigned long long>(comm->hash), state);
+  };
+  NCCL_TRY(find_interface(&comm->interface));
+  info(kInit | kNet, "NET/Socket : Using [0]%s:%s", comm->interface.name.c_str(),
+       to_text(comm->interface.address).c_str());
+  info(kInit | kNet, "Using network Socket");
+  log("START");
+  NCCL_TRY(Bootstrap::from_root(handle, comm->interface, rank, nranks, comm->abort, &comm->bootstrap));
+  NCCL_TRY(connect_ranks(comm.get(), handle.magic));
+  log("COMPLETE");
+  *result = comm.release();
+  return ncclSuccess;
+}
+
+ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t* result) {
+  const int number = ++parent->split_count;
+  Socket control;
+  std::vector<SplitRecord> records(static_cast<size_t>(parent->nranks));
+  SplitRecord& own = records[static_cast<size_t>(parent->rank)];
+  own = {.color = color, .key = key, .parent_rank = parent->rank, .control = {}};
+  NCCL_TRY(listen_on(parent->interface, &control, &own.control));
+  NCCL_TRY(parent->bootstrap->all_gather(records.data(), sizeof(SplitRecord)));
+  *result = nullptr;
+  if (color == NCCL_SPLIT_NOCOLOR) {
+    return ncclSuccess;
+  }
+  const std::vector<SplitRecord> members = members_of(records, color);
+  const auto self = std::ranges::find(members, parent->rank, &SplitRecord::parent_rank);
+  auto child = new_comm(static_cast<int>(self - members.begin()), static_cast<int>(members.size()), parent->device);
+  child->hash = IdHash()
+                    .add(&parent->hash, sizeof(parent->hash))
+                    .add(&number, sizeof(number))
+                    .add(&color, sizeof(color))
+                    .digest();
+  const auto log = [&](const char* state) {
+    info(kInit,
+         "ncclCommSplit comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %lx parent %p splitCount %d color %d "
+         "key %d - Init %s",
+         static_cast<void*>(child.get()), child->rank, child->nranks, child->device, child->device,
+         static_cast<unsigned long>(child->bus_id), static_cast<void*>(parent), number, color, key, state);
+  };
+  log("START");
+  NCCL_TRY(init_child(child.get(), parent, child->hash, control, members));
+  log("COMPLETE");
+  *result = child.release();
+  return ncclSuccess;
+}
+
+ncclResult_t check_comm(ncclComm_t comm, const char* caller) {
+  if (comm == nullptr) {
+    NCCL_WARN("%s : %s argument is NULL", caller, "comm");
+    return ncclInvalidArgument;
+  }
+  if (comm->magic != ncclComm::kMagic) {
+    NCCL_WARN("Error: corrupted comm object detected");
+    return ncclInvalidArgument;
+  }
+  return ncclSuccess;
+}
+
+void drain(ncclComm_t comm) {
+  comm->proxy->queue()->wait_idle([comm] { return comm->proxy->async_error() != ncclSuccess; });
+}
+
+void destroy_comm(ncclComm_t comm, bool abort) {
+  if (abort) {
+    comm->abort = true;
+  } else {
+    drain(comm);
+  }
+  comm->proxy.reset();
+  info(kInit, "comm %p rank %d nranks %d cudaDev %d busId %lx - %s COMPLETE", static_cast<void*>(comm), comm->rank,
+       comm->nranks, comm->device, static_cast<unsigned long>(comm->bus_id), abort ? "Abort" : "Destroy");
+  comm->magic = 0;
+  delete comm;
+}
+
+}  // namespace lab::nccl

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator: one rank's membership in a group of ranks. It owns the control ring (bootstrap) and the proxy thread
+// with its data connections. Made by init_rank or split, freed by destroy_comm; users hold the pointer.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "bootstrap.h"
+#include "nccl.h"
+#include "proxy.h"
+
+/// The opaque type of the API. Fields are set before the pointer is given to the user and don't change afterwards,
+/// except for the atomics and `split_count`, which belongs to the thread that splits.
+struct ncclComm {
+  static constexpr uint64_t kMagic = 0x0280028002800280ULL;
+
+  uint64_t magic = kMagic;
+  int rank = 0;
+  int nranks = 0;
+  int device = 0;
+  int64_t bus_id = 0;
+  uint64_t hash = 0;  // NCCL's own: of the unique id, or of parent, number and colour of a split
+  int split_count = 0;
+  lab::nccl::Interface interface;
+  std::atomic<bool> abort = false;
+  std::atomic<bool> finalized = false;
+  std::atomic<uint64_t> operation_count = 0;
+  std::unique_ptr<lab::nccl::Bootstrap> bootstrap;
+  std::unique_ptr<lab::nccl::Proxy> proxy;
+};
+
+namespace lab::nccl {
+
+/// `caller` is the public function's name, for the log.
+ncclResult_t init_rank(const char* caller, int nranks, const ncclUniqueId& id, int rank, int device,
+                       ncclComm_t* result);
+/// Collective over the parent's ranks. NCCL_SPLIT_NOCOLOR takes part and gets a null communicator.
+ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t* result);
+
+/// ncclSuccess for a usable communicator; else the fault, logged under `caller`.
+ncclResult_t check_comm(ncclComm_t comm, const char* caller);
+
+/// Waits until everything launched is done; gives up on an error.
+void drain(ncclComm_t comm);
+/// Waits as drain does unless `abort`, then ends the threads, closes the sockets and frees the communicator.
+void destroy_comm(ncclComm_t comm, bool abort);
+
+}  // namespace lab::nccl

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "links.h"
+
+#include <cstring>
+
+#include "debug.h"
+#include "result.h"
+
+namespace lab::nccl {
+
+Links::Links(int rank, uint64_t magic, Socket listener, std::vector<SocketAddress> peers)
+    : rank_(rank), magic_(magic), listener_(std::move(listener)), peers_(std::move(peers)) {}
+
+ncclResult_t Links::outgoing(Lane lane, int peer, int* fd) {
+  Outgoing& link = outgoing_[{lane, peer}];
+  if (!link.socket) {
+    NCCL_TRY(begin_connect(peers_[static_cast<size_t>(peer)], &link.socket));
+  }
+  *fd = link.ready ? link.socket.get() : -1;
+  return ncclSuccess;
+}
+
+int Links::incoming(Lane lane, int peer) const {
+  const auto found = incoming_.find({lane, peer});
+  return found == incoming_.end() ? -1 : found->second.get();
+}
+
+void Links::add_polls(std::vector<pollfd>* polls) const {
+  polls->push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
+  for (const Newcomer& newcomer : newcomers_) {
+    polls->push_back({.fd = newcomer.socket.get(), .events = POLLIN, .revents = 0});
+  }
+  for (const auto& [key, link] : outgoing_) {
+    if (!link.ready) {
+      polls->push_back({.fd = link.socket.get(), .events = POLLOUT, .revents = 0});
+    }
+  }
+}
+
+ncclResult_t Links::progress() {
+  for (auto& [key, link] : outgoing_) {
+    if (!link.ready) {
+      NCCL_TRY(finish_connect(key, &link));
+    }
+  }
+  return admit_newcomers();
+}
+
+ncclResult_t Links::finish_connect(Key key, Outgoing* link) {
+  pollfd entry{.fd = link->socket.get(), .events = POLLOUT, .revents = 0};
+  if (poll(&entry, 1, 0) <= 0) {
+    return ncclSuccess;
+  }
+  const auto [lane, peer] = key;
+  if (const int error = connect_error(link->socket); error != 0) {
+    NCCL_WARN("socketPollConnect: connect to %s failed : %s", to_text(peers_[static_cast<size_t>(peer)]).c_str(),
+              strerror(error));
+    return ncclRemoteError;
+  }
+  const Hello hello{.magic = magic_, .lane = static_cast<uint32_t>(lane), .rank = rank_};
+  size_t moved = 0;
+  NCCL_TRY(try_send(entry.fd, &hello, sizeof(hello), &moved));
+  if (moved != sizeof(hello)) {
+    NCCL_WARN("a new connection to rank %d has no room for its first %zu bytes", peer, sizeof(hello));
+    return ncclSystemError;
+  }
+  link->ready = true;
+  info(kInit | kNet, "Channel 00/0 : %d[0] -> %d[0] [send] via NET/Socket/0%s", rank_, peer,
+       lane == Lane::kRing ? "" : "/Shared");
+  return ncclSuccess;
+}
+
+ncclResult_t Links::admit_newcomers() {
+  for (Socket socket;;) {
+    NCCL_TRY(try_accept(listener_, &socket));
+    if (!socket) {
+      break;
+    }
+    newcomers_.push_back({.socket = std::move(socket), .hello = {}, .got = 0});
+    socket = Socket();
+  }
+  std::erase_if(newcomers_, [this](Newcomer& newcomer) {
+    size_t moved = 0;
+    char* at = reinterpret_cast<char*>(&newcomer.hello) + newcomer.got;
+    if (try_recv(newcomer.socket.get(), at, sizeof(Hello) - newcomer.got, &moved) != ncclSuccess) {
+      return true;
+    }
+    newcomer.got += moved;
+    if (newcomer.got < sizeof(Hello)) {
+      return false;
+    }
+    if (newcomer.hello.magic == magic_) {
+      const Key key{static_cast<Lane>(newcomer.hello.lane), newcomer.hello.rank};
+      incoming_.emplace(key, std::move(newcomer.socket));
+      info(kInit | kNet, "Channel 00/0 : %d[0] -> %d[0] [receive] via NET/Socket/0%s", key.second, rank_,
+           key.first == Lane::kRing ? "" : "/Shared");
+    }
+    return true;
+  });
+  return ncclSuccess;
+}
+
+}  // namespace lab::nccl

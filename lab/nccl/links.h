@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's data connections: one TCP connection for each direction, peer and lane, made when first used. The sender
+// connects to the receiver's listener and says who it is. Owned and used by the proxy thread alone; nothing blocks.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "nccl.h"
+#include "socket.h"
+
+namespace lab::nccl {
+
+/// Ring collectives and point-to-point operations don't share connections.
+enum class Lane : uint32_t { kRing = 0, kPeerToPeer = 1 };
+
+class Links {
+ public:
+  /// `peers[r]` is the address of rank r's listener; `listener` is this rank's own; `magic` tells communicators apart.
+  Links(int rank, uint64_t magic, Socket listener, std::vector<SocketAddress> peers);
+
+  /// The connection to send to `peer` over: *fd is -1 while it is being made.
+  ncclResult_t outgoing(Lane lane, int peer, int* fd);
+  /// The connection `peer` sends over, -1 until it has connected.
+  [[nodiscard]] int incoming(Lane lane, int peer) const;
+
+  /// Adds what the links themselves wait for: newcomers, and connections being made.
+  void add_polls(std::vector<pollfd>* polls) const;
+  /// Carries on with all of that as far as possible.
+  ncclResult_t progress();
+
+ private:
+  using Key = std::pair<Lane, int>;
+  struct Hello {
+    uint64_t magic;
+    uint32_t lane;
+    int32_t rank;
+  };
+  struct Outgoing {
+    Socket socket;
+    bool ready = false;
+  };
+  struct Newcomer {
+    Socket socket;
+    Hello hello;
+    size_t got;
+  };
+
+  ncclResult_t finish_connect(Key key, Outgoing* link);
+  ncclResult_t admit_newcomers();
+
+  int rank_;
+  uint64_t magic_;
+  Socket listener_;
+  std::vector<SocketAddress> peers_;
+  std::map<Key, Outgoing> outgoing_;
+  std::map<Key, Socket> incoming_;
+  std::vector<Newcomer> newcomers_;
+};
+
+}  // namespace lab::nccl

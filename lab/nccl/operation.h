@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of the API: its arguments as the caller gave them.
+#pragma once
+
+#include <cstddef>
+
+#include "nccl.h"
+
+namespace lab::nccl {
+
+enum class Function {
+  kConnect,  // not a call: one byte around the ring, so that initialisation fails where the ring cannot carry data
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kReduce,
+  kSend,
+  kRecv,
+};
+
+struct Operation {
+  Function function = Function::kConnect;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  size_t count = 0;
+  ncclDataType_t type = ncclInt8;
+  ncclRedOp_t op = ncclSum;
+  int root = 0;  // or the peer
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+
+  [[nodiscard]] bool is_point_to_point() const { return function == Function::kSend || function == Function::kRecv; }
+  [[nodiscard]] bool reduces() const {
+    return function == Function::kAllReduce || function == Function::kReduceScatter || function == Function::kReduce;
+  }
+};
+
+}  // namespace lab::nccl

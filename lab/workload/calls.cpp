@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Call mode: what one small AllReduce costs, for benchmarks.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "modes.h"
+#include "pattern.h"
+
+namespace lab::workload {
+namespace {
+
+constexpr int kWarmupCalls = 20;
+
+struct Statistics {
+  double mean = 0;
+  double median = 0;
+};
+
+Statistics summarize(std::vector<double> values) {
+  if (values.empty()) {
+    return {};
+  }
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return {.mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size()),
+          .median = *middle};
+}
+
+}  // namespace
+
+void run_calls(Job& job) {
+  const Options& options = job.options();
+  const Buffer send(options.elements * type_bytes(options.dtype));
+  const Buffer recv(options.elements * type_bytes(options.dtype));
+  cudaStream_t stream = nullptr;
+  CHECK_CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CHECK_CALL(cudaMemsetAsync(send.get(), 0, options.elements * type_bytes(options.dtype), stream));
+  const auto launch = [&] {
+    CHECK_CALL(ncclAllReduce(send.get(), recv.get(), options.elements, options.dtype, ncclSum, job.comm(), stream));
+  };
+  for (int i = 0; i < kWarmupCalls; ++i) {
+    launch();
+  }
+  CHECK_CALL(cudaStreamSynchronize(stream));
+
+  std::vector<double> launch_us;
+  std::vector<double> call_us;
+  const double start = seconds_now();
+  long number = 0;
+  while (number < options.calls && !stop_requested()) {
+    const double before = seconds_now();
+    launch();
+    const double launched = seconds_now();
+    number++;
+    if (number % options.sync_every == 0 || number == options.calls) {
+      CHECK_CALL(cudaStreamSynchronize(stream));
+      job.check_alive();
+    }
+    launch_us.push_back((launched - before) * 1e6);
+    call_us.push_back((seconds_now() - before) * 1e6);
+    if (options.calls_per_second > 0) {
+      const double rest = start + static_cast<double>(number) / options.calls_per_second - seconds_now();
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::max(rest, 0.0)));
+    }
+  }
+  CHECK_CALL(cudaStreamSynchronize(stream));
+  const double wall = seconds_now() - start;
+  CHECK_CALL(cudaStreamDestroy(stream));
+  const Statistics launches = summarize(std::move(launch_us));
+  const Statistics calls = summarize(std::move(call_us));
+  std::printf(
+      "{\"rank\":%d,\"calls\":%ld,\"wall_s\":%.6f,\"calls_per_second\":%.1f,\"call_us\":{\"mean\":%.2f,"
+      "\"median\":%.2f},\"launch_us\":{\"mean\":%.2f,\"median\":%.2f}}\n",
+      job.rank(), number, wall, static_cast<double>(number) / wall, calls.mean, calls.median, launches.mean,
+      launches.median);
+}
+
+}  // namespace lab::workload

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job.h"
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <utility>
+
+#include "store.h"
+
+namespace lab::workload {
+namespace {
+
+constexpr std::chrono::milliseconds kWatchTurn{100};
+
+volatile std::sig_atomic_t stop_signal = 0;  // the only thing a handler may write
+
+double clock_seconds(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+void check(ncclResult_t result, const char* call) {
+  if (result != ncclSuccess) {
+    throw Failure(std::string(call) + ": " + ncclGetErrorString(result) + " (" + ncclGetLastError(nullptr) + ")");
+  }
+}
+
+void check(cudaError_t error, const char* call) {
+  if (error != cudaSuccess) {
+    throw Failure(std::string(call) + ": " + cudaGetErrorString(error));
+  }
+}
+
+Buffer::Buffer(size_t bytes) { CHECK_CALL(cudaMalloc(&data_, bytes)); }
+Buffer::~Buffer() { cudaFree(data_); }
+Buffer::Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+
+Job::Job(const Options& options, const Place& place) : options_(options), place_(place) {
+  int devices = 0;
+  CHECK_CALL(cudaGetDeviceCount(&devices));
+  CHECK_CALL(cudaSetDevice(place.local_rank % devices));
+  ncclUniqueId id{};
+  if (place.rank == 0) {
+    CHECK_CALL(ncclGetUniqueId(&id));
+  }
+  if (const auto shared = share_id(place, &id); !shared) {
+    throw Failure(shared.error());
+  }
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  CHECK_CALL(ncclCommInitRankConfig(&comm_, place.world_size, id, place.rank, &config));
+  comms_.push_back(comm_);
+  watchdog_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+}
+
+Job::~Job() {
+  watchdog_.request_stop();
+  watchdog_.join();
+  for (ncclComm_t comm : comms_) {
+    ncclCommDestroy(comm);
+  }
+}
+
+ncclComm_t Job::split(int color) {
+  ncclComm_t child = nullptr;
+  CHECK_CALL(ncclCommSplit(comm_, color, rank(), &child, nullptr));
+  const std::lock_guard lock(mutex_);
+  comms_.push_back(child);
+  return child;
+}
+
+void Job::check_alive() const {
+  if (const ncclResult_t error = error_; error != ncclSuccess) {
+    throw Failure(std::string("communicator aborted: ") + ncclGetErrorString(error) + " (" + ncclGetLastError(nullptr) +
+                  ")");
+  }
+}
+
+void Job::watch(const std::stop_token& stop) {
+  double failed_at = 0;
+  while (!stop.stop_requested()) {
+    if (const ncclResult_t error = first_error(); error != ncclSuccess) {
+      if (failed_at == 0) {
+        failed_at = seconds_now();
+        std::fprintf(stderr, "nccl-train: rank %d: %s\n", rank(), ncclGetErrorString(error));
+      }
+      if (seconds_now() - failed_at >= options_.watchdog_seconds) {
+        error_ = error;
+        abort_all();
+        return;
+      }
+    }
+    std::this_thread::sleep_for(kWatchTurn);
+  }
+}
+
+ncclResult_t Job::first_error() {
+  const std::lock_guard lock(mutex_);
+  for (ncclComm_t comm : comms_) {
+    ncclResult_t error = ncclSuccess;
+    ncclCommGetAsyncError(comm, &error);
+    if (error != ncclSuccess && error != ncclInProgress) {
+      return error;
+    }
+  }
+  return ncclSuccess;
+}
+
+void Job::abort_all() {
+  const std::lock_guard lock(mutex_);
+  for (ncclComm_t comm : comms_) {
+    ncclCommAbort(comm);
+  }
+  comms_.clear();
+}
+
+void install_stop_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_signal = 1; };
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+bool stop_requested() { return stop_signal != 0; }
+
+void compute(double cpu_ms) {
+  const double end = clock_seconds(CLOCK_THREAD_CPUTIME_ID) + cpu_ms * 1e-3;
+  volatile double value = 1.0;
+  while (clock_seconds(CLOCK_THREAD_CPUTIME_ID) < end) {
+    for (int i = 0; i < 500; ++i) {
+      value = std::sqrt(value * 1.0001 + 0.5);
+    }
+  }
+}
+
+double seconds_now() { return clock_seconds(CLOCK_MONOTONIC); }
+
+long long utc_now_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_REALTIME, &time);
+  return static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace lab::workload

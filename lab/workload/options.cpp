@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <string_view>
+
+namespace lab::workload {
+
+const char* const kUsage =
+    "usage: nccl-train [options]\n"
+    "\n"
+    "A training-like loop over NCCL. Each rank is one process; RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and\n"
+    "MASTER_PORT say which, as torchrun sets them.\n"
+    "\n"
+    "  --steps N              steps to run (100)\n"
+    "  --elements N           elements of each gradient bucket (262144)\n"
+    "  --buckets N            gradient buckets, one AllReduce each (4)\n"
+    "  --compute-ms MS        CPU time of a step's forward and backward pass (2)\n"
+    "  --step-ms MS           start steps no more often than this; 0 is flat out (0)\n"
+    "  --dtype TYPE           float32, float16, bfloat16, float64 (float32)\n"
+    "  --mix K                every K-th step also runs the other collectives, Send/Recv and a split; 0 never (0)\n"
+    "  --verify               check every result against the serial one\n"
+    "  --log FILE             one JSON line for each step\n"
+    "  --calls N              instead of training: N small AllReduces (of --elements, 256 when not given)\n"
+    "  --calls-per-second R   ... at this rate; --calls is ten seconds of it when not given\n"
+    "  --flat-out             ... as fast as they go; --calls is 10000 when not given\n"
+    "  --sync-every K         ... with a stream synchronisation after every K-th (1)\n"
+    "  --watchdog-seconds S   abort this long after a communicator reports an error (10)\n"
+    "\n"
+    "LAB_SLOW_FILE names a file that may hold extra compute milliseconds for this rank; it is read every step.\n"
+    "\n"
+    "example: RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 nccl-train --steps 20 --verify\n";
+
+namespace {
+
+constexpr size_t kCallElements = 256;
+constexpr long kFlatOutCalls = 10000;
+constexpr double kPacedSeconds = 10;
+
+template <typename T>
+bool parse_number(std::string_view text, T* value) {
+  const auto [end, error] = std::from_chars(text.begin(), text.end(), *value);
+  return error == std::errc() && end == text.end() && *value >= 0;
+}
+
+template <typename T>
+std::function<bool(std::string_view)> number(T* value) {
+  return [value](std::string_view text) { return parse_number(text, value); };
+}
+
+struct TypeName {
+  std::string_view name;
+  ncclDataType_t type;
+};
+constexpr std::array kTypes{TypeName{"float32", ncclFloat32}, TypeName{"float16", ncclFloat16},
+                            TypeName{"bfloat16", ncclBfloat16}, TypeName{"float64", ncclFloat64}};
+
+bool parse_type(std::string_view text, ncclDataType_t* type) {
+  for (const TypeName& known : kTypes) {
+    if (known.name == text) {
+      *type = known.type;
+      return true;
+    }
+  }
+  return false;
+}
+
+struct Flag {
+  std::string_view name;
+  std::function<bool(std::string_view)> set;
+  bool takes_value = true;
+};
+
+bool environment_number(const char* name, int* value) {
+  const char* text = std::getenv(name);
+  return text == nullptr || parse_number(text, value);
+}
+
+}  // namespace
+
+std::expected<Options, std::string> parse_options(int argc, char** argv) {
+  Options options;
+  size_t elements = 0;
+  const std::array flags{
+      Flag{"--steps", number(&options.steps)},
+      Flag{"--elements", number(&elements)},
+      Flag{"--buckets", number(&options.buckets)},
+      Flag{"--compute-ms", number(&options.compute_ms)},
+      Flag{"--step-ms", number(&options.step_ms)},
+      Flag{"--dtype", [&](std::string_view text) { return parse_type(text, &options.dtype); }},
+      Flag{"--mix", number(&options.mix)},
+      Flag{"--verify", [&](std::string_view) { return options.verify = true; }, false},
+      Flag{"--log", [&](std::string_view text) { return !(options.log = text).empty(); }},
+      Flag{"--calls", number(&options.calls)},
+      Flag{"--calls-per-second", number(&options.calls_per_second)},
+      Flag{"--flat-out", [&](std::string_view) { return options.flat_out = true; }, false},
+      Flag{"--sync-every",
+           [&](std::string_view text) { return parse_number(text, &options.sync_every) && options.sync_every > 0; }},
+      Flag{"--watchdog-seconds", number(&options.watchdog_seconds)},
+  };
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view name = argv[i];
+    if (name == "--help" || name == "-h") {
+      return std::unexpected(std::string());
+    }
+    const Flag* found = nullptr;
+    for (const Flag& flag : flags) {
+      found = flag.name == name ? &flag : found;
+    }
+    if (found == nullptr) {
+      return std::unexpected("unknown option " + std::string(name) + "; --help lists them");
+    }
+    if (found->takes_value && i + 1 == argc) {
+      return std::unexpected(std::string(name) + " needs a value");
+    }
+    const std::string_view value = found->takes_value ? argv[++i] : "";
+    if (!found->set(value)) {
+      return std::unexpected(std::string(name) + ": '" + std::string(value) + "' is not a value it takes");
+    }
+  }
+  if (options.flat_out && options.calls_per_second > 0) {
+    return std::unexpected("--flat-out and --calls-per-second exclude each other");
+  }
+  if (elements > 0) {
+    options.elements = elements;
+  } else if (options.call_mode()) {
+    options.elements = kCallElements;
+  }
+  if (options.call_mode() && options.calls == 0) {
+    const bool paced = options.calls_per_second > 0;
+    options.calls = paced ? static_cast<long>(std::ceil(kPacedSeconds * options.calls_per_second)) : kFlatOutCalls;
+  }
+  return options;
+}
+
+std::expected<Place, std::string> read_place() {
+  Place place;
+  if (!environment_number("RANK", &place.rank) || !environment_number("WORLD_SIZE", &place.world_size) ||
+      !environment_number("LOCAL_RANK", &place.local_rank) || !environment_number("MASTER_PORT", &place.master_port)) {
+    return std::unexpected("RANK, WORLD_SIZE, LOCAL_RANK and MASTER_PORT must be numbers");
+  }
+  if (place.rank >= place.world_size) {
+    return std::unexpected("RANK must be below WORLD_SIZE");
+  }
+  if (const char* address = std::getenv("MASTER_ADDR"); address != nullptr) {
+    place.master_address = address;
+  }
+  return place;
+}
+
+}  // namespace lab::workload

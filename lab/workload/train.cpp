@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step, as PyTorch's DistributedDataParallel does it: forward; backward, bucket by bucket, each bucket's AllReduce
+// queued on the communication stream behind an event of the compute stream; wait; optimizer.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "mix.h"
+#include "modes.h"
+#include "pattern.h"
+
+namespace lab::workload {
+namespace {
+
+constexpr double kForwardShare = 0.3;
+constexpr double kBackwardShare = 0.6;  // the rest is the optimizer's
+
+/// Extra compute milliseconds for this rank, from the file LAB_SLOW_FILE names; 0 without one.
+double slow_ms() {
+  const char* path = std::getenv("LAB_SLOW_FILE");
+  double value = 0;
+  if (path != nullptr) {
+    std::ifstream(path) >> value;
+  }
+  return value > 0 ? value : 0;
+}
+
+struct Bucket {
+  Buffer gradients;
+  cudaEvent_t ready = nullptr;
+};
+
+class Trainer {
+ public:
+  explicit Trainer(Job& job);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  void run();
+
+ private:
+  void step(long number);
+  void backward(long number);
+  void synchronize();
+  void optimize();
+  void write_gradients(long number, int bucket);
+  void verify(long number);
+  void log_step(long number, long long start_ns, double wait_seconds);
+
+  [[nodiscard]] size_t bucket_bytes() const { return job_.options().elements * type_bytes(job_.options().dtype); }
+  [[nodiscard]] long salt(long number, int bucket) const { return number * job_.options().buckets + bucket; }
+
+  Job& job_;
+  cudaStream_t compute_stream_ = nullptr;
+  cudaStream_t comm_stream_ = nullptr;
+  cudaEvent_t reduced_ = nullptr;
+  std::vector<Bucket> buckets_;
+  std::optional<Mix> mix_;
+  std::unique_ptr<FILE, int (*)(FILE*)> log_{nullptr, std::fclose};
+};
+
+Trainer::Trainer(Job& job) : job_(job) {
+  CHECK_CALL(cudaStreamCreateWithFlags(&compute_stream_, cudaStreamNonBlocking));
+  CHECK_CALL(cudaStreamCreateWithFlags(&comm_stream_, cudaStreamNonBlocking));
+  CHECK_CALL(cudaEventCreateWithFlags(&reduced_, cudaEventDisableTiming));
+  for (int i = 0; i < job.options().buckets; ++i) {
+    Bucket& bucket = buckets_.emplace_back(Bucket{.gradients = Buffer(bucket_bytes())});
+    CHECK_CALL(cudaEventCreateWithFlags(&bucket.ready, cudaEventDisableTiming));
+    CHECK_CALL(cudaMemset(bucket.gradients.get(), 0, bucket_bytes()));
+  }
+  if (job.options().mix > 0) {
+    mix_.emplace(job);
+  }
+  if (const std::string& path = job.options().log; !path.empty()) {
+    log_.reset(std::fopen(path.c_str(), "we"));
+    if (log_ == nullptr) {
+      throw Failure("--log " + path + ": it cannot be written");
+    }
+  }
+}
+
+Trainer::~Trainer() {
+  cudaStreamSynchronize(compute_stream_);  // it may still use the buffers
+  for (const Bucket& bucket : buckets_) {
+    cudaEventDestroy(bucket.ready);
+  }
+  cudaEventDestroy(reduced_);
+  cudaStreamDestroy(comm_stream_);
+  cudaStreamDestroy(compute_stream_);
+}
+
+void Trainer::run() {
+  const double start = seconds_now();
+  double next = start;
+  long number = 0;
+  for (; number < job_.options().steps && !stop_requested(); ++number) {
+    step(number);
+    next += job_.options().step_ms * 1e-3;
+    if (const double rest = next - seconds_now(); rest > 0) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(rest));
+    } else {
+      next = seconds_now();  // a late step delays those after it, it is not caught up
+    }
+  }
+  const double seconds = seconds_now() - start;
+  const double megabytes = static_cast<double>(number) * static_cast<double>(bucket_bytes()) *
+                           static_cast<double>(job_.options().buckets) * 1e-6;
+  std::printf("rank %d: %ld steps in %.3f s, %.2f steps/s, %.1f MB/s of gradients reduced\n", job_.rank(), number,
+              seconds, static_cast<double>(number) / seconds, megabytes / seconds);
+}
+
+void Trainer::step(long number) {
+  const long long start_ns = utc_now_ns();
+  compute(job_.options().compute_ms * kForwardShare + slow_ms());
+  backward(number);
+  const double wait_start = seconds_now();
+  synchronize();
+  const double wait_seconds = seconds_now() - wait_start;
+  if (job_.options().verify) {
+    verify(number);
+  }
+  if (mix_ && (number + 1) % job_.options().mix == 0) {
+    mix_->run(number, comm_stream_);
+  }
+  optimize();
+  log_step(number, start_ns, wait_seconds);
+}
+
+void Trainer::backward(long number) {
+  const Options& options = job_.options();
+  for (int i = 0; i < options.buckets; ++i) {
+    Bucket& bucket = buckets_[static_cast<size_t>(i)];
+    compute(options.compute_ms * kBackwardShare / options.buckets);
+    if (options.verify) {
+      write_gradients(number, i);
+    }
+    CHECK_CALL(cudaEventRecord(bucket.ready, compute_stream_));
+    CHECK_CALL(cudaStreamWaitEvent(comm_stream_, bucket.ready, 0));
+    CHECK_CALL(ncclAllReduce(bucket.gradients.get(), bucket.gradients.get(), options.elements, options.dtype, ncclSum,
+                             job_.comm(), comm_stream_));
+  }
+}
+
+void Trainer::synchronize() {
+  CHECK_CALL(cudaEventRecord(reduced_, comm_stream_));
+  CHECK_CALL(cudaStreamWaitEvent(compute_stream_, reduced_, 0));
+  CHECK_CALL(cudaStreamSynchronize(comm_stream_));
+  job_.check_alive();
+}
+
+/// Uses the gradients and sets them to zero for the next step.
+void Trainer::optimize() {
+  compute(job_.options().compute_ms * (1 - kForwardShare - kBackwardShare));
+  for (const Bucket& bucket : buckets_) {
+    CHECK_CALL(cudaMemsetAsync(bucket.gradients.get(), 0, bucket_bytes(), compute_stream_));
+  }
+}
+
+void Trainer::write_gradients(long number, int bucket) {
+  const auto data = encode(job_.options().dtype, job_.options().elements,
+                           [&](size_t i) { return pattern(job_.rank(), i, salt(number, bucket)); });
+  CHECK_CALL(cudaMemcpyAsync(buckets_[static_cast<size_t>(bucket)].gradients.get(), data.data(), data.size(),
+                             cudaMemcpyHostToDevice, compute_stream_));
+  CHECK_CALL(cudaStreamSynchronize(compute_stream_));
+}
+
+void Trainer::verify(long number) {
+  for (int bucket = 0; bucket < job_.options().buckets; ++bucket) {
+    const auto expected = encode(job_.options().dtype, job_.options().elements, [&](size_t i) {
+      unsigned sum = 0;
+      for (int rank = 0; rank < job_.nranks(); ++rank) {
+        sum += pattern(rank, i, salt(number, bucket));
+      }
+      return sum;
+    });
+    std::vector<std::byte> got(expected.size());
+    CHECK_CALL(cudaMemcpy(got.data(), buckets_[static_cast<size_t>(bucket)].gradients.get(), got.size(),
+                          cudaMemcpyDeviceToHost));
+    if (got != expected) {
+      throw Failure("wrong gradients in step " + std::to_string(number) + ", bucket " + std::to_string(bucket));
+    }
+  }
+}
+
+void Trainer::log_step(long number, long long start_ns, double wait_seconds) {
+  if (log_ != nullptr) {
+    std::fprintf(log_.get(), "{\"step\":%ld,\"start_ns\":%lld,\"end_ns\":%lld,\"wait_ms\":%.3f}\n", number, start_ns,
+                 utc_now_ns(), wait_seconds * 1e3);
+    std::fflush(log_.get());
+  }
+}
+
+}  // namespace
+
+void train(Job& job) { Trainer(job).run(); }
+
+}  // namespace lab::workload
