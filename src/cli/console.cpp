@@ -38,9 +38,20 @@ void Console::out(std::string_view text) {
 }
 
 void Console::note(std::string_view line) {
+  live("");
   const std::string text = std::string(line) + "\n";
   std::fwrite(text.data(), 1, text.size(), err_);
   std::fflush(err_);
+}
+
+void Console::live(std::string_view line) {
+  if (line.empty() && !live_) {
+    return;
+  }
+  const std::string text = "\r\033[K" + std::string(line);  // to column 1, clear to the end
+  std::fwrite(text.data(), 1, text.size(), err_);
+  std::fflush(err_);
+  live_ = !line.empty();
 }
 
 void Console::error(const Error& error) {

@@ -20,6 +20,8 @@ class Console {
   void out(std::string_view text);
   /// One line for people; the newline is added.
   void note(std::string_view line);
+  /// Replaces the last live line on the terminal; empty takes it away. Only where shows_progress().
+  void live(std::string_view line);
   /// "stalltrace: WHAT; REMEDY" on one line.
   void error(const Error& error);
 
@@ -40,6 +42,7 @@ class Console {
   bool colour_err_;
   bool terminal_err_;
   int write_error_ = 0;
+  bool live_ = false;  // a live line is on the terminal
 };
 
 }  // namespace stalltrace::cli

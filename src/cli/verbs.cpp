@@ -6,7 +6,7 @@ namespace {
 
 using Factory = std::unique_ptr<Verb> (*)();
 
-constexpr Factory kFactories[] = {make_query_verb, make_version_verb};
+constexpr Factory kFactories[] = {make_check_verb, make_trace_verb, make_query_verb, make_version_verb};
 
 }  // namespace
 

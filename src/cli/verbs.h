@@ -9,6 +9,8 @@
 
 namespace stalltrace::cli {
 
+std::unique_ptr<Verb> make_check_verb();
+std::unique_ptr<Verb> make_trace_verb();
 std::unique_ptr<Verb> make_query_verb();
 std::unique_ptr<Verb> make_version_verb();
 

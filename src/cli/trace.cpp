@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace trace`: records this node into one file.
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <optional>
+
+#include "base/handle.h"
+#include "base/subprocess.h"
+#include "base/text.h"
+#include "capture/tracer.h"
+#include "cli/exit_code.h"
+#include "cli/verbs.h"
+#include "store/writer.h"
+
+namespace stalltrace::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kCommandGrace = std::chrono::seconds(10);
+constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
+
+/// Ctrl-C and SIGTERM as a descriptor, so that they end the trace instead of the program. Restores the mask.
+class StopSignals {
+ public:
+  StopSignals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals, &before_);
+    fd_ = UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  ~StopSignals() {
+    signalfd_siginfo pending;
+    while (fd_ && ::read(fd_.get(), &pending, sizeof pending) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+  [[nodiscard]] int descriptor() const { return fd_.get(); }
+  [[nodiscard]] bool pending() const {
+    pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&wait, 1, 0) > 0;
+  }
+
+ private:
+  sigset_t before_{};
+  UniqueFd fd_;
+};
+
+std::string progress_line(const capture::TracerStats& stats) {
+  std::string line = fmt::format("{} processes, {} calls, {} retransmits, {} lost", stats.processes, stats.calls,
+                                 stats.retransmits, stats.lost);
+  if (stats.left_ns) {
+    line += ", " + format_duration(*stats.left_ns) + " left";
+  } else {
+    line += ", " + format_duration(stats.elapsed_ns);
+  }
+  return line;
+}
+
+class TraceVerb final : public Verb {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "trace",
+            .summary = "record the collectives, connections and waits of this node's jobs",
+            .example = "sudo stalltrace trace --duration 2m --out node7.db",
+            .details =
+                "Jobs that run already and jobs that start later are found by the collective library they map; nothing "
+                "is restarted. Ctrl-C ends the trace: everything seen is in the file. With -- COMMAND the command is "
+                "started, it and its descendants are traced, and its exit code is returned."};
+  }
+
+  std::vector<Flag> flags() override {
+    return {duration_flag("--duration", "stop after this long; without it, Ctrl-C stops", &options_.duration_ns),
+            text_flag("--out", "FILE", "the recording; an existing file is never overwritten", &out_),
+            pids_flag("--pid", "trace only this process and its descendants", &options_.pids),
+            text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, else the host's name",
+                      &options_.node_name),
+            size_flag("--max-size", "keep the file below this: the oldest normal data goes first", &max_size_),
+            switch_flag("--own-netns", "trace only processes in this program's own network namespace",
+                        &options_.own_netns),
+            hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
+            command_argument("start this, trace it, and return its exit code", &command_)};
+  }
+
+  Result<int> run(Console& console) override {
+    ST_ASSIGN(const auto writer, RecordingWriter::create(out_, {.max_size_bytes = max_size_.value_or(0)}));
+    const StopSignals signals;
+    if (!command_.empty()) {
+      options_.pids.push_back(::getpid());  // our children are in scope from their first instruction
+    }
+    auto created = capture::Tracer::create(options_, *writer, [&](const std::string& text) { console.note(text); });
+    if (!created) {
+      if (writer->close()) {
+        ::unlink(out_.c_str());  // nothing was recorded: leave no empty recording behind
+      }
+      return std::unexpected(std::move(created.error()));
+    }
+    capture::Tracer& tracer = **created;
+    for (const std::string& missing : tracer.missing()) {
+      console.note("not on this kernel: " + missing);
+    }
+    std::vector<int> stops{signals.descriptor()};
+    Subprocess command;
+    if (!command_.empty()) {
+      ST_ASSIGN(command, Subprocess::spawn({.argv = command_, .own_process_group = false}));
+      stops.push_back(command.pidfd());
+    }
+    announce(console, tracer);
+    const Status traced = tracer.run(
+        stops, [&] { return keep_going(console, writer->flush()); },
+        [&](const capture::TracerStats& stats) { show_progress(console, stats); });
+    end_progress(console);
+    ST_TRY(writer->close());
+    ST_TRY(traced);
+    summarize(console, tracer.stats(), writer->stats());
+    return command.pid() > 0 ? command_exit(command, signals.pending()) : Result<int>(kExitDone);
+  }
+
+ private:
+  /// A full disk is told, and tracing goes on: what could not be stored is counted.
+  static Status keep_going(Console& console, Status flushed) {
+    if (!flushed) {
+      console.error(flushed.error());
+    }
+    return {};
+  }
+
+  void announce(Console& console, const capture::Tracer& tracer) const {
+    const capture::TracerStats stats = tracer.stats();
+    console.note(fmt::format("tracing node {} into {}: {}", tracer.node().name, out_,
+                             stats.processes == 0 ? "no job yet, one that starts is picked up"
+                                                  : fmt::format("{} processes", stats.processes)));
+    if (ready_fd_ >= 0) {
+      const char byte = '\n';
+      const ssize_t written = ::write(static_cast<int>(ready_fd_), &byte, 1);
+      ::close(static_cast<int>(ready_fd_));
+      if (written != 1) {
+        console.note("nobody reads --ready-fd");
+      }
+    }
+  }
+
+  void show_progress(Console& console, const capture::TracerStats& stats) {
+    if (console.shows_progress()) {
+      console.live(progress_line(stats));
+    }
+  }
+  void end_progress(Console& console) {
+    if (console.shows_progress()) {
+      console.live("");
+    }
+  }
+
+  void summarize(Console& console, const capture::TracerStats& traced, const WriterStats& written) const {
+    console.note(fmt::format("{}: {} calls of {} processes, {} rows, {}{}", out_, traced.calls, traced.processes,
+                             written.rows, format_size(static_cast<int64_t>(written.bytes)),
+                             traced.lost + written.lost > 0
+                                 ? fmt::format("; {} events lost (table loss)", traced.lost + written.lost)
+                                 : ""));
+  }
+
+  /// The command outlives the trace when --duration ends it: it is awaited, untraced. Asked to stop, we stop it too
+  /// (a terminal's Ctrl-C has reached it already).
+  static Result<int> command_exit(Subprocess& command, bool asked_to_stop) {
+    ST_ASSIGN(std::optional<ExitStatus> ended, command.wait_for(asked_to_stop ? kCommandGrace : kForever));
+    if (!ended) {
+      ST_ASSIGN(ended, command.terminate(SIGTERM, kCommandGrace));
+    }
+    return ended->shell_code();
+  }
+
+  capture::TracerOptions options_;
+  std::string out_ = "stalltrace.db";
+  std::optional<int64_t> max_size_;
+  int64_t ready_fd_ = -1;
+  std::vector<std::string> command_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_trace_verb() { return std::make_unique<TraceVerb>(); }
+
+}  // namespace stalltrace::cli
