@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/findings.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "store/bind.h"
+#include "store/open.h"
+#include "store/schema.h"
+#include "store/select.h"
+
+namespace stalltrace {
+namespace {
+
+/// The columns of `finding` as plain values, so that binding and reading share one list.
+struct FindingRow {
+  int64_t finding_id = 0;
+  std::string cause;
+  std::string severity;
+  double confidence = 0;
+  std::optional<std::string> culprit_node;
+  std::optional<int32_t> culprit_rank;
+  std::optional<int32_t> culprit_pid;
+  std::optional<int32_t> src_rank;
+  std::optional<int32_t> dst_rank;
+  std::optional<std::string> src;
+  std::optional<std::string> dst;
+  CommHash comm_id_hash = 0;
+  Operation op = Operation::kAllReduce;
+  int64_t collectives_affected = 0;
+  double stall_ms = 0;
+  std::optional<int64_t> from_ns;
+  std::optional<int64_t> to_ns;
+  std::string summary;
+  std::string evidence;
+  std::string remedy;
+};
+
+template <RowOf<FindingRow> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("finding_id", r.finding_id);
+  f("cause", r.cause);
+  f("severity", r.severity);
+  f("confidence", r.confidence);
+  f("culprit_node", r.culprit_node);
+  f("culprit_rank", r.culprit_rank);
+  f("culprit_pid", r.culprit_pid);
+  f("src_rank", r.src_rank);
+  f("dst_rank", r.dst_rank);
+  f("src", r.src);
+  f("dst", r.dst);
+  f("comm_id_hash", or_null(r.comm_id_hash));
+  f("op", r.op);
+  f("collectives_affected", r.collectives_affected);
+  f("stall_ms", r.stall_ms);
+  f("from_ns", r.from_ns);
+  f("to_ns", r.to_ns);
+  f("summary", r.summary);
+  f("evidence", r.evidence);
+  f("remedy", r.remedy);
+}
+
+std::string event_text(EventId id) { return fmt::format("{}:{}", node_of(id), number_of(id)); }
+
+std::optional<EventId> event_from_text(std::string_view text) {
+  const size_t colon = text.find(':');
+  NodeId node = 0;
+  uint64_t number = 0;
+  if (colon == std::string_view::npos || std::from_chars(text.data(), text.data() + colon, node).ec != std::errc() ||
+      std::from_chars(text.data() + colon + 1, text.data() + text.size(), number).ec != std::errc()) {
+    return std::nullopt;
+  }
+  return make_event_id(node, number);
+}
+
+std::string evidence_json(const std::vector<Evidence>& evidence) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Evidence& item : evidence) {
+    nlohmann::json events = nlohmann::json::array();
+    for (const EventId id : item.events) {
+      events.push_back(event_text(id));
+    }
+    list.push_back({{"kind", item.kind}, {"count", item.count}, {"text", item.text}, {"events", events}});
+  }
+  return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::vector<Evidence> evidence_from_json(const std::string& text) {
+  std::vector<Evidence> evidence;
+  const nlohmann::json list = nlohmann::json::parse(text, nullptr, false);
+  if (!list.is_array()) {
+    return evidence;
+  }
+  const auto text_of = [](const nlohmann::json& item, const char* key) {
+    const auto found = item.find(key);
+    return found != item.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  for (const nlohmann::json& item : list) {
+    if (!item.is_object()) {
+      continue;
+    }
+    Evidence& one = evidence.emplace_back();
+    one.kind = text_of(item, "kind");
+    one.text = text_of(item, "text");
+    const auto count = item.find("count");
+    one.count = count != item.end() && count->is_number_integer() ? count->get<int64_t>() : 0;
+    const auto events = item.find("events");
+    for (const nlohmann::json& event : events != item.end() ? *events : nlohmann::json::array()) {
+      if (const auto id = event.is_string() ? event_from_text(event.get<std::string>()) : std::nullopt) {
+        one.events.push_back(*id);
+      }
+    }
+  }
+  return evidence;
+}
+
+std::optional<std::string> endpoint_text(const std::optional<Endpoint>& endpoint) {
+  return endpoint ? std::optional(format_endpoint(*endpoint)) : std::nullopt;
+}
+
+/// The inverse of format_endpoint.
+std::optional<Endpoint> endpoint_from_text(const std::optional<std::string>& text) {
+  const size_t colon = text ? text->rfind(':') : std::string::npos;
+  if (colon == std::string::npos) {
+    return std::nullopt;
+  }
+  Endpoint endpoint{text->substr(0, colon), 0};
+  if (endpoint.address.starts_with('[') && endpoint.address.ends_with(']')) {
+    endpoint.address = endpoint.address.substr(1, endpoint.address.size() - 2);
+  }
+  std::from_chars(text->data() + colon + 1, text->data() + text->size(), endpoint.port);
+  return endpoint;
+}
+
+FindingRow to_row(const Finding& finding, int64_t id) {
+  const TimeRange open;
+  FindingRow row{.finding_id = id,
+                 .cause = std::string(to_text(finding.cause)),
+                 .severity = std::string(to_text(finding.severity)),
+                 .confidence = finding.confidence,
+                 .comm_id_hash = finding.comm_id_hash,
+                 .op = finding.op,
+                 .collectives_affected = finding.collectives_affected,
+                 .stall_ms = finding.stall_ms,
+                 .summary = finding.summary,
+                 .evidence = evidence_json(finding.evidence),
+                 .remedy = finding.remedy};
+  if (finding.culprit) {
+    row.culprit_node = finding.culprit->node;
+    row.culprit_rank = finding.culprit->rank;
+    row.culprit_pid = finding.culprit->pid;
+  }
+  if (finding.link) {
+    row.src_rank = finding.link->src_rank;
+    row.dst_rank = finding.link->dst_rank;
+    row.src = endpoint_text(finding.link->src);
+    row.dst = endpoint_text(finding.link->dst);
+  }
+  if (finding.window.from_ns != open.from_ns) {
+    row.from_ns = finding.window.from_ns;
+  }
+  if (finding.window.to_ns != open.to_ns) {
+    row.to_ns = finding.window.to_ns;
+  }
+  return row;
+}
+
+Severity severity_from_text(std::string_view text) {
+  for (const Severity severity : {Severity::kLow, Severity::kMedium, Severity::kHigh, Severity::kCritical}) {
+    if (to_text(severity) == text) {
+      return severity;
+    }
+  }
+  return Severity::kMedium;
+}
+
+Finding from_row(const FindingRow& row) {
+  Finding finding;
+  finding.cause = cause_from_text(row.cause).value_or(Cause::kUnknown);
+  finding.severity = severity_from_text(row.severity);
+  finding.confidence = row.confidence;
+  if (row.culprit_node) {
+    finding.culprit = Culprit{*row.culprit_node, row.culprit_rank, row.culprit_pid.value_or(0)};
+  }
+  if (row.src_rank || row.dst_rank || row.src || row.dst) {
+    finding.link = LinkPlace{row.src_rank, row.dst_rank, endpoint_from_text(row.src), endpoint_from_text(row.dst)};
+  }
+  finding.comm_id_hash = row.comm_id_hash;
+  finding.op = row.op;
+  finding.collectives_affected = row.collectives_affected;
+  finding.stall_ms = row.stall_ms;
+  finding.window.from_ns = row.from_ns.value_or(finding.window.from_ns);
+  finding.window.to_ns = row.to_ns.value_or(finding.window.to_ns);
+  finding.summary = row.summary;
+  finding.evidence = evidence_from_json(row.evidence);
+  finding.remedy = row.remedy;
+  return finding;
+}
+
+Status replace_findings(Database& db, const Report& report) {
+  ST_TRY(migrate(db));
+  ST_ASSIGN(Transaction transaction, Transaction::begin(db, "BEGIN IMMEDIATE"));
+  ST_TRY(db.execute("DELETE FROM finding"));
+  std::string columns;
+  std::string values;
+  const FindingRow names;
+  each_column(names, [&](const char* name, const auto& /*field*/) {
+    columns += (columns.empty() ? "" : ", ") + std::string(name);
+    values += values.empty() ? "?" : ", ?";
+  });
+  ST_ASSIGN(Statement insert, db.prepare(fmt::format("INSERT INTO finding({}) VALUES({})", columns, values)));
+  int64_t id = 0;
+  for (const Finding& finding : report.findings) {
+    const FindingRow row = to_row(finding, ++id);
+    each_column(row, Binder(insert.get(), 1));
+    const int code = insert.step();
+    insert.reset();
+    if (code != SQLITE_DONE) {
+      return fail_sqlite(db.get(), "findings");
+    }
+  }
+  return transaction.commit();
+}
+
+}  // namespace
+
+Status write_findings(const std::string& path, const Report& report) {
+  {
+    // Everything that can be wrong with the file is said as for reading it.
+    ST_ASSIGN(const Database readable, open_for_reading(path));
+  }
+  auto db = Database::open(path, SQLITE_OPEN_READWRITE);
+  if (!db) {
+    return with_context(path, std::move(db.error()));
+  }
+  auto written = replace_findings(*db, report);
+  return written ? written : with_context(path, std::move(written.error()));
+}
+
+Result<std::vector<Finding>> read_findings(const std::string& path) {
+  ST_ASSIGN(Database db, open_for_reading(path));
+  std::vector<std::string> names;
+  FindingRow row;
+  each_column(row, [&](const char* name, const auto& /*field*/) { names.emplace_back(name); });
+  ST_ASSIGN(const std::string sql, select_sql(db, "finding", names));
+  ST_ASSIGN(Statement select, db.prepare(sql + " ORDER BY 1"));
+  std::vector<Finding> findings;
+  int code = SQLITE_DONE;
+  while ((code = select.step()) == SQLITE_ROW) {
+    each_column(row, Extractor(select.get(), 0));
+    findings.push_back(from_row(row));
+  }
+  if (code != SQLITE_DONE) {
+    return with_context(path, fail_sqlite(db.get(), "findings").error());
+  }
+  return findings;
+}
+
+}  // namespace stalltrace

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/merge.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <set>
+#include <vector>
+
+#include "base/clock.h"
+#include "store/node_plan.h"
+#include "store/open.h"
+#include "store/schema.h"
+#include "store/table.h"
+
+namespace stalltrace {
+namespace {
+
+/// The column names of T as an INSERT lists them, and as a SELECT yields them with the ids of `part` as shown.
+struct ColumnLists {
+  std::string insert;
+  std::string select;
+};
+
+/// Ids hold the node in their upper bits, so that another node is a constant difference.
+std::string renumbered(std::string_view column, const NodePart& part) {
+  const int64_t shift = make_event_id(part.shown, 0) - make_event_id(part.stored, 0);
+  return shift == 0 ? std::string(column) : fmt::format("{} + {}", column, shift);
+}
+
+template <typename T>
+ColumnLists column_lists(const NodePart& part, const std::set<std::string>& present) {
+  ColumnLists lists;
+  const auto add = [&](const std::string& name, const std::string& expression) {
+    lists.insert += (lists.insert.empty() ? "" : ", ") + name;
+    lists.select += (lists.select.empty() ? "" : ", ") + (present.contains(name) ? expression : "NULL");
+  };
+  if constexpr (TableOf<T>::kKind == TableKind::kNumbered) {
+    add("id", renumbered("id", part));
+  }
+  for (const std::string& name : column_names<T>()) {
+    if (name == "node_id") {
+      add(name, fmt::format("{}", part.shown));
+    } else {
+      add(name, name == "event_id" ? renumbered(name, part) : name);
+    }
+  }
+  return lists;
+}
+
+/// The output while it is being made: a temporary file beside its final place.
+class Merger {
+ public:
+  Merger(std::span<const std::string> inputs, std::string temporary, const MergeOptions& options)
+      : inputs_(inputs), temporary_(std::move(temporary)), options_(options) {}
+
+  Result<MergeSummary> run() {
+    ST_TRY(plan());
+    ST_ASSIGN(db_, Database::open(temporary_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI));
+    // Nobody sees the file before it is whole, so it needs no journal; it is synced once, at the end.
+    ST_TRY(
+        db_.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF;"
+                    "PRAGMA cache_size = -65536; PRAGMA locking_mode = EXCLUSIVE"));
+    ST_TRY(migrate(db_));
+    for (size_t file = 0; file < inputs_.size(); ++file) {
+      if (auto copied = copy_file(file); !copied) {
+        return with_context(inputs_[file], std::move(copied.error()));
+      }
+      if (options_.progress) {
+        options_.progress(file + 1, inputs_.size());
+      }
+    }
+    ST_TRY(
+        db_.execute(fmt::format("INSERT OR REPLACE INTO meta VALUES('creator', 'stalltrace merge'), "
+                                "('created_ns', '{}'), ('merged_from', '{}'), ('clock', 'UTC nanoseconds: "
+                                "CLOCK_MONOTONIC plus node.clock_offset_ns')",
+                                utc_now_ns(), inputs_.size())));
+    db_ = Database();
+    return summary_;
+  }
+
+ private:
+  Status plan() {
+    std::vector<Database> files;
+    for (const std::string& input : inputs_) {
+      ST_ASSIGN(Database db, open_for_reading(input));
+      ST_ASSIGN(const int64_t nodes, db.integer("SELECT count(*) FROM node"));
+      nodes_given_ += static_cast<size_t>(nodes);
+      files.push_back(std::move(db));
+    }
+    ST_ASSIGN(parts_, plan_nodes(files));
+    summary_.nodes = parts_.size();
+    summary_.duplicate_nodes = nodes_given_ > parts_.size() ? nodes_given_ - parts_.size() : 0;
+    summary_.renumbered_nodes = static_cast<size_t>(
+        std::count_if(parts_.begin(), parts_.end(), [](const NodePart& part) { return part.shown != part.stored; }));
+    return {};
+  }
+
+  /// One input at a time is attached, so that SQLite's limit on attached files is none on inputs.
+  Status copy_file(size_t file) {
+    ST_ASSIGN(const std::string uri, reading_uri(inputs_[file]));
+    ST_TRY(db_.execute(fmt::format("ATTACH {} AS input", quote_text(uri))));
+    Status status;
+    {
+      auto transaction = Transaction::begin(db_);
+      status = transaction ? copy_parts(file) : Status(std::unexpected(std::move(transaction.error())));
+      if (status) {
+        status = transaction->commit();
+      }
+    }
+    const Status detached = db_.execute("DETACH input");
+    return status ? detached : status;
+  }
+
+  Status copy_parts(size_t file) {
+    for (const NodePart& part : parts_) {
+      if (part.file == file) {
+        ST_TRY(copy_small<Node>(part));
+        ST_TRY(copy_small<Process>(part));
+        ST_TRY(copy_small<Communicator>(part));
+        ST_TRY(copy_small<Connection>(part));
+        ST_TRY(copy_small<Loss>(part));
+        ST_TRY(copy_streamed<Collective>(part));
+        ST_TRY(copy_streamed<TcpEvent>(part));
+        ST_TRY(copy_streamed<TcpSample>(part));
+        ST_TRY(copy_streamed<NetSpan>(part));
+        ST_TRY(copy_streamed<WaitSpan>(part));
+        ST_TRY(copy_streamed<HostSample>(part));
+        ST_TRY(copy_streamed<PortCounter>(part));
+        ST_TRY(copy_segments(part));
+      }
+    }
+    // A stack's id is a hash of its content: the same id is the same stack.
+    return insert("INSERT OR IGNORE INTO main.stack SELECT stack_id, frames FROM input.stack");
+  }
+
+  template <typename T>
+  Status copy_small(const NodePart& part) {
+    return copy<T>(part, fmt::format("node_id = {}", part.stored));
+  }
+
+  template <typename T>
+  Status copy_streamed(const NodePart& part) {
+    return copy<T>(part,
+                   fmt::format("{0} >= {1} AND {0} < {2} ORDER BY {0}", kIdColumn<T>, part.first_id, part.end_id));
+  }
+
+  template <typename T>
+  Status copy(const NodePart& part, const std::string& condition) {
+    ST_ASSIGN(const std::set<std::string> present, input_columns(TableOf<T>::kName));
+    if (present.empty()) {
+      return {};  // a table that the input's older schema lacks
+    }
+    const ColumnLists lists = column_lists<T>(part, present);
+    return insert(fmt::format("INSERT INTO main.{0}({1}) SELECT {2} FROM input.{0} WHERE {3}", TableOf<T>::kName,
+                              lists.insert, lists.select, condition));
+  }
+
+  Status copy_segments(const NodePart& part) {
+    return insert(
+        fmt::format("INSERT INTO main.segment(source, first_id, node_id, min_ns, end_ns, rows) "
+                    "SELECT source, {}, {}, min_ns, end_ns, rows FROM input.segment WHERE node_id = {}",
+                    renumbered("first_id", part), part.shown, part.stored));
+  }
+
+  Status insert(const std::string& sql) {
+    ST_TRY(db_.execute(sql));
+    summary_.rows += static_cast<uint64_t>(sqlite3_changes64(db_.get()));
+    return {};
+  }
+
+  Result<std::set<std::string>> input_columns(std::string_view table) {
+    ST_ASSIGN(Statement names, db_.prepare("SELECT name FROM pragma_table_info(?, 'input')"));
+    names.bind(1, table);
+    std::set<std::string> present;
+    int code = SQLITE_DONE;
+    while ((code = names.step()) == SQLITE_ROW) {
+      present.emplace(names.text(0));
+    }
+    return code == SQLITE_DONE ? Result<std::set<std::string>>(std::move(present)) : fail_sqlite(db_.get(), table);
+  }
+
+  std::span<const std::string> inputs_;
+  std::string temporary_;
+  const MergeOptions& options_;
+  Database db_;
+  std::vector<NodePart> parts_;
+  size_t nodes_given_ = 0;
+  MergeSummary summary_;
+};
+
+Status exists_already(const std::string& output) {
+  return fail(output + ": exists already; a recording is never overwritten silently",
+              "choose another file with --out, or remove this one");
+}
+
+Status sync(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return fd && ::fsync(fd.get()) == 0 ? Status() : fail_errno(path, errno, "free some disk space");
+}
+
+/// Gives the finished file its name, unless somebody else took it meanwhile.
+Status publish(const std::string& temporary, const std::string& output) {
+  ST_TRY(sync(temporary));
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, output.c_str(), RENAME_NOREPLACE) == 0) {
+    return {};
+  }
+  return errno == EEXIST ? exists_already(output) : Status(fail_errno(output, errno));
+}
+
+}  // namespace
+
+Result<MergeSummary> merge_recordings(std::span<const std::string> inputs, const std::string& output,
+                                      const MergeOptions& options) {
+  if (inputs.empty()) {
+    return fail("merge: no recordings given", "name at least one", ErrorKind::kUsage);
+  }
+  if (::access(output.c_str(), F_OK) == 0) {
+    ST_TRY(exists_already(output));
+  }
+  const std::string temporary = fmt::format("{}.merging-{}", output, ::getpid());
+  const UniqueFd created(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!created) {
+    return fail_errno(output, errno, "choose a folder you may write to with --out");
+  }
+  auto summary = Merger(inputs, temporary, options).run();
+  if (summary) {
+    if (auto published = publish(temporary, output); !published) {
+      summary = std::unexpected(std::move(published.error()));
+    }
+  }
+  if (!summary) {
+    ::unlink(temporary.c_str());
+  }
+  return summary;
+}
+
+}  // namespace stalltrace
