@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a query may do, what it may not, and how its rows read.
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "base/clock.h"
+#include "store/query_format.h"
+#include "store/test_support.h"
+
+namespace stalltrace {
+namespace {
+
+constexpr const char* kSlowCollectives = R"(
+    WITH slow_collectives AS (
+      SELECT timestamp_ns, duration_ns, rank, nranks, comm_id_hash, pid
+      FROM nccl_events WHERE op = 'ALL_REDUCE' AND duration_ns > 50000000)
+    SELECT s.rank, s.duration_ns/1e6 AS ms, COUNT(t.timestamp_ns) AS retransmits_in_window
+    FROM slow_collectives s LEFT JOIN tcp_events t
+      ON t.timestamp_ns BETWEEN s.timestamp_ns AND s.timestamp_ns + s.duration_ns
+     AND t.event = 'tcp_retransmit_skb'
+    GROUP BY s.rank, s.duration_ns, s.timestamp_ns ORDER BY ms DESC LIMIT 20;)";
+constexpr const char* kLongest =
+    "SELECT op, rank, nranks, duration_ns/1e6 AS ms FROM nccl_events ORDER BY duration_ns DESC LIMIT 20;";
+
+class Query : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto writer = must(RecordingWriter::create(path_));
+    writer->accept(node_row(1, "node0"));
+    writer->accept(collective_row(1, 1, 1'000, 60'000'000));
+    writer->accept(collective_row(1, 2, 100'000'000, 1'000));
+    writer->accept(collective_row(1, 3, 200'000'000, 250'000'000));
+    Collective open = collective_row(1, 4, 500'000'000, std::nullopt);
+    open.rank.reset();
+    writer->accept(open);
+    Collective mpi = collective_row(1, 5, 600'000'000, 900'000'000);
+    mpi.library = Library::kMpi;
+    writer->accept(mpi);
+    for (uint64_t i = 0; i < 3; ++i) {
+      writer->accept(retransmit_row(1, 100 + i, 210'000'000 + static_cast<int64_t>(i)));
+    }
+    must(writer->close());
+  }
+
+  Status run(std::string_view sql, QueryFormat format = QueryFormat::kCsv, int64_t limit_ns = 5 * kNsPerSecond) {
+    text_.clear();
+    const auto formatter = make_query_formatter(format, [this](std::string_view piece) { text_ += piece; });
+    ST_TRY(query_recording(path_, sql, {limit_ns}, *formatter));
+    return formatter->finish();
+  }
+  std::string csv(std::string_view sql) {
+    must(run(sql));
+    return text_;
+  }
+
+  TemporaryFolder folder_;
+  std::string path_ = folder_ / "q.db";
+  std::string text_;
+};
+
+TEST_F(Query, PublishedQueries) {
+  EXPECT_EQ(csv(kSlowCollectives), "rank,ms,retransmits_in_window\r\n1,250.0,3\r\n1,60.0,0\r\n");
+  EXPECT_EQ(csv(kLongest),
+            "op,rank,nranks,ms\r\nALL_REDUCE,1,4,250.0\r\nALL_REDUCE,1,4,60.0\r\nALL_REDUCE,1,4,0.001\r\n"
+            "ALL_REDUCE,,4,\r\n");
+}
+
+TEST_F(Query, PublishedQueriesInAnSqliteShell) {
+  if (std::system("sqlite3 -version > /dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "the sqlite3 shell is not installed";
+  }
+  const std::string out = folder_ / "out";
+  std::ofstream(folder_ / "in.sql") << kSlowCollectives << "\n" << kLongest << "\n";
+  ASSERT_EQ(std::system(fmt::format("sqlite3 {} < {}/in.sql > {} 2>&1", path_, folder_ / "", out).c_str()), 0);
+  EXPECT_EQ(bytes_of(out),
+            "1|250.0|3\n1|60.0|0\nALL_REDUCE|1|4|250.0\nALL_REDUCE|1|4|60.0\nALL_REDUCE|1|4|0.001\nALL_REDUCE||4|\n");
+}
+
+TEST_F(Query, RefusesEverythingButReading) {
+  const std::string before = bytes_of(path_);
+  for (const char* sql : {"INSERT INTO loss VALUES(1, 'x', 1)",
+                          "UPDATE collective SET rank = 0",
+                          "DELETE FROM collective",
+                          "DROP TABLE collective",
+                          "CREATE TABLE t(x)",
+                          "CREATE TEMP TABLE t(x)",
+                          "ATTACH 'other.db' AS o",
+                          "DETACH main",
+                          "PRAGMA journal_mode = DELETE",
+                          "PRAGMA writable_schema = ON",
+                          "PRAGMA user_version = 9",
+                          "PRAGMA query_only = OFF",
+                          "SELECT load_extension('x')",
+                          "VACUUM",
+                          "VACUUM INTO 'copy.db'",
+                          "REINDEX",
+                          "ANALYZE",
+                          "BEGIN",
+                          "SAVEPOINT s",
+                          "ALTER TABLE loss RENAME TO gain",
+                          "WITH x AS (SELECT 1) INSERT INTO loss SELECT 1, 'x', 1",
+                          "SELECT 1; DROP TABLE collective",
+                          "EXPLAIN DELETE FROM loss",
+                          "CREATE VIRTUAL TABLE v USING fts5(x)"}) {
+    const Status status = run(sql);
+    ASSERT_FALSE(status) << sql;
+    EXPECT_EQ(status.error().kind, ErrorKind::kUsage) << sql << ": " << status.error().what;
+    EXPECT_EQ(status.error().what.find('\n'), std::string::npos) << sql;
+    EXPECT_FALSE(status.error().remedy.empty()) << sql;
+  }
+  EXPECT_EQ(bytes_of(path_), before);
+  EXPECT_EQ(folder_.names(), std::vector<std::string>{"q.db"});
+}
+
+TEST_F(Query, ReadsSchemaAndUsesFunctions) {
+  EXPECT_EQ(csv("SELECT count(*) FROM pragma_table_info('loss')"), "count(*)\r\n3\r\n");
+  EXPECT_EQ(csv("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 3) SELECT sum(x) s FROM c;  "
+                "-- done"),
+            "s\r\n6\r\n");
+  EXPECT_EQ(csv("SELECT name FROM event_name WHERE kind = 'collective' LIMIT 1"), "name\r\nnode0:1\r\n");
+}
+
+TEST_F(Query, StopsAtItsTimeLimit) {
+  const int64_t begun_ns = monotonic_now_ns();
+  const Status status = run("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c",
+                            QueryFormat::kCsv, 200 * kNsPerMs);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().kind, ErrorKind::kInterrupted);
+  EXPECT_LT(monotonic_now_ns() - begun_ns, 10 * kNsPerSecond);
+}
+
+TEST_F(Query, SaysWhatIsWrongWithSql) {
+  EXPECT_NE(run("SELEC 1").error().what.find("syntax error"), std::string::npos);
+  EXPECT_NE(run("SELECT nothing FROM collective").error().what.find("no such column"), std::string::npos);
+  EXPECT_EQ(run("  -- only a comment").error().kind, ErrorKind::kUsage);
+}
+
+constexpr const char* kEveryType =
+    "SELECT NULL AS n, 9223372036854775807 AS i, 0.5 AS r, 1e300*1e300 AS inf, 'a\"b,c' AS t, '' AS e, x'00ff' AS b, "
+    "'NULL' AS s";
+
+TEST_F(Query, Csv) {
+  EXPECT_EQ(csv(kEveryType), "n,i,r,inf,t,e,b,s\r\n,9223372036854775807,0.5,inf,\"a\"\"b,c\",\"\",00ff,NULL\r\n");
+}
+
+TEST_F(Query, Json) {
+  must(run(kEveryType, QueryFormat::kJson));
+  EXPECT_EQ(text_,
+            "[\n{\"n\": null, \"i\": 9223372036854775807, \"r\": 0.5, \"inf\": \"inf\", \"t\": \"a\\\"b,c\", "
+            "\"e\": \"\", \"b\": \"00ff\", \"s\": \"NULL\"}\n]\n");
+  must(run("SELECT 1 AS x WHERE 0", QueryFormat::kJson));
+  EXPECT_EQ(text_, "[]\n");
+}
+
+TEST_F(Query, Table) {
+  must(run("SELECT NULL AS nothing, 12 AS n, 'NULL' AS text UNION ALL SELECT 'x', 3, 'two\nlines'",
+           QueryFormat::kTable));
+  EXPECT_EQ(text_,
+            "nothing  n   text\n"
+            "-------  --  ----------\n"
+            "   NULL  12  'NULL'\n"
+            "x         3  two\\nlines\n");
+}
+
+}  // namespace
+}  // namespace stalltrace

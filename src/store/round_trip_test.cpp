@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every struct, written and read again, field by field.
+#include <algorithm>
+#include <tuple>
+
+#include "store/table.h"
+#include "store/test_support.h"
+
+namespace stalltrace {
+namespace {
+
+// Structured bindings name every member: a member added to a struct does not compile here until it is compared.
+#define ST_FIELDS(type, ...)             \
+  auto fields(const type& row) {         \
+    const auto& [__VA_ARGS__] = row;     \
+    return std::make_tuple(__VA_ARGS__); \
+  }
+ST_FIELDS(Node, a, b, c, d, e, f, g, h, i)
+ST_FIELDS(Process, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
+ST_FIELDS(Communicator, a, b, c, d, e, f, g, h, i, j, k, l, m)
+ST_FIELDS(Collective, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, bb)
+ST_FIELDS(Connection, a, b, c, d, e, f, g, h, i, j, k, l)
+ST_FIELDS(TcpEvent, a, b, c, d, e, f, g, h, i, j, k, l, m)
+ST_FIELDS(TcpSample, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z)
+ST_FIELDS(NetSpan, a, b, c, d, e, f, g, h, i)
+ST_FIELDS(WaitSpan, a, b, c, d, e, f, g, h, i, j, k, l, m)
+ST_FIELDS(HostSample, a, b, c, d, e)
+ST_FIELDS(PortCounter, a, b, c, d, e, f)
+ST_FIELDS(Loss, a, b, c)
+#undef ST_FIELDS
+
+/// Gives every field of a row a value of its own, as large as its type holds.
+class Filler {
+ public:
+  template <typename Field>
+  void operator()(const char* /*name*/, Field&& field) {
+    ++count_;
+    fill(field);
+  }
+
+ private:
+  void fill(std::string& value) const { value = "text " + std::to_string(count_) + " with 'quotes' and \xc3\xa9"; }
+  void fill(double& value) const { value = count_ + 0.1; }
+  void fill(bool& value) const { value = true; }
+  template <typename T>
+  requires std::is_integral_v<T>
+  void fill(T& value) const { value = static_cast<T>(std::numeric_limits<T>::max() - static_cast<T>(count_)); }
+  template <typename T>
+  requires std::is_enum_v<T>
+  void fill(T& value) const { value = static_cast<T>(2); }
+  template <typename T>
+  void fill(std::optional<T>& value) const {
+    fill(value.emplace());
+  }
+  template <typename T>
+  void fill(OrNull<T>& field) const {
+    fill(field.value);
+  }
+  template <typename T>
+  void fill(OrNullUnless<T>& field) const {
+    fill(field.value);
+  }
+
+  int count_ = 0;
+};
+
+constexpr NodeId kNode = 0x7fffff;  // the largest
+
+template <typename T>
+T full_row() {
+  T row;
+  each_column(row, Filler());
+  row.node_id = kNode;
+  if constexpr (requires { row.event_id; }) {
+    row.event_id = make_event_id(kNode, 3);
+  }
+  if constexpr (requires { row.timestamp_ns; }) {
+    row.timestamp_ns = 1'769'827'620'000'000'001;
+  }
+  if constexpr (requires { row.duration_ns; }) {
+    row.duration_ns = 5'000'000'001;
+  }
+  if constexpr (requires { row.window_ns; }) {
+    row.window_ns = 5'000'000'001;
+  }
+  return row;
+}
+
+template <typename T>
+std::vector<T> rows_of(EventSource& source) {
+  std::vector<T> rows;
+  const auto collect = [&](const T& row) { rows.push_back(row); };
+  if constexpr (std::is_same_v<T, Node>) {
+    rows = must(source.nodes());
+  } else if constexpr (std::is_same_v<T, Process>) {
+    rows = must(source.processes());
+  } else if constexpr (std::is_same_v<T, Communicator>) {
+    rows = must(source.communicators());
+  } else if constexpr (std::is_same_v<T, Connection>) {
+    rows = must(source.connections());
+  } else if constexpr (std::is_same_v<T, Loss>) {
+    rows = must(source.losses());
+  } else if constexpr (std::is_same_v<T, Collective>) {
+    must(source.collectives({}, collect));
+  } else if constexpr (std::is_same_v<T, TcpEvent>) {
+    must(source.tcp_events({}, collect));
+  } else if constexpr (std::is_same_v<T, TcpSample>) {
+    must(source.tcp_samples({}, collect));
+  } else if constexpr (std::is_same_v<T, NetSpan>) {
+    must(source.net_spans({}, collect));
+  } else if constexpr (std::is_same_v<T, WaitSpan>) {
+    must(source.wait_spans({}, collect));
+  } else if constexpr (std::is_same_v<T, HostSample>) {
+    must(source.host_samples({}, collect));
+  } else {
+    must(source.port_counters({}, collect));
+  }
+  return rows;
+}
+
+template <typename T>
+class RoundTrip : public ::testing::Test {
+ protected:
+  T written_and_read(const T& row) {
+    const TemporaryFolder folder;
+    auto writer = must(RecordingWriter::create(folder / "r.db"));
+    if constexpr (!std::is_same_v<T, Node>) {
+      writer->accept(node_row(kNode, "n"));
+    }
+    writer->accept(row);
+    must(writer->close());
+    const std::vector<T> rows = rows_of<T>(*must(open_recording(folder / "r.db")));
+    EXPECT_EQ(rows.size(), 1);
+    return rows.empty() ? T() : rows.front();
+  }
+};
+using Rows = ::testing::Types<Node, Process, Communicator, Collective, Connection, TcpEvent, TcpSample, NetSpan,
+                              WaitSpan, HostSample, PortCounter, Loss>;
+TYPED_TEST_SUITE(RoundTrip, Rows);
+
+TYPED_TEST(RoundTrip, EveryFieldIsAColumn) {
+  constexpr size_t kMembers = std::tuple_size_v<decltype(fields(TypeParam()))>;
+  constexpr size_t kEndpoints =
+      std::is_same_v<TypeParam, Connection> || std::is_same_v<TypeParam, TcpEvent> ? 2 : 0;  // two columns each
+  EXPECT_EQ(column_names<TypeParam>().size(), kMembers + kEndpoints);
+}
+
+TYPED_TEST(RoundTrip, FullRow) {
+  const auto row = full_row<TypeParam>();
+  EXPECT_TRUE(fields(this->written_and_read(row)) == fields(row));
+}
+
+TYPED_TEST(RoundTrip, UnknownStaysUnknown) {
+  TypeParam row;
+  row.node_id = kNode;
+  if constexpr (requires { row.event_id; }) {
+    row.event_id = make_event_id(kNode, 1);
+  }
+  if constexpr (std::is_same_v<TypeParam, Node>) {
+    row.ended_ns = 5;  // the writer sets it on closing otherwise
+  }
+  EXPECT_TRUE(fields(this->written_and_read(row)) == fields(row));
+}
+
+TEST(Nulls, UnknownIsNullAndZeroIsZero) {
+  const TemporaryFolder folder;
+  {
+    auto writer = must(RecordingWriter::create(folder / "r.db"));
+    Collective row = collective_row(1, 1, 10, std::nullopt);
+    row.rank.reset();
+    row.comm_id_hash = 0;
+    writer->accept(row);
+    row = collective_row(1, 2, 20, 0);
+    row.rank = 0;
+    row.count = 0;
+    row.bytes = 0;
+    writer->accept(row);
+    must(writer->close());
+  }
+  EXPECT_EQ(ask(folder / "r.db",
+                "SELECT quote(rank) || quote(comm_id_hash) || quote(duration_ns) || completion FROM collective"),
+            "NULLNULLNULLopen");
+  EXPECT_EQ(ask(folder / "r.db", "SELECT rank || duration_ns || bytes FROM collective WHERE event_id & 2"), "000");
+}
+
+TEST(Stacks, AreStored) {
+  const TemporaryFolder folder;
+  auto writer = must(RecordingWriter::create(folder / "r.db"));
+  writer->accept(Stack{-5, "main\nstart"});
+  writer->accept(Stack{-5, "main\nstart"});
+  must(writer->close());
+  EXPECT_EQ(ask(folder / "r.db", "SELECT group_concat(stack_id || frames) FROM stack"), "-5main\nstart");
+}
+
+}  // namespace
+}  // namespace stalltrace
