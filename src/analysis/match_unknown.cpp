@@ -19,7 +19,14 @@ int64_t nearest(const Lane& lane, int64_t time_ns) {
   return std::min<int64_t>(after - lane.calls.begin(), static_cast<int64_t>(lane.calls.size()) - 1);
 }
 
-/// Mean distance of arrivals if call i of `a` is call i + shift of `b`; maximal where the calls differ.
+/// How far apart two calls are if they are one instance. Ranks complete together, also when one arrives late:
+/// the end says more than the arrival.
+int64_t apart_ns(const Call& x, const Call& y) {
+  const bool ended = x.end_ns() != kOpenEnd && y.end_ns() != kOpenEnd;
+  return ended ? std::llabs(x.end_ns() - y.end_ns()) : std::llabs(x.arrival_ns - y.arrival_ns);
+}
+
+/// Mean distance if call i of `a` is call i + shift of `b`; maximal where the calls differ in kind.
 double distance(const Lane& a, const Lane& b, int64_t shift) {
   const int64_t begin = std::max<int64_t>(0, -shift);
   const int64_t end =
@@ -36,7 +43,7 @@ double distance(const Lane& a, const Lane& b, int64_t shift) {
     const Call& y = b.calls[static_cast<size_t>(i + shift)];
     ++compared;
     agreed += x.shape == y.shape ? 1 : 0;
-    sum += static_cast<double>(std::llabs(x.arrival_ns - y.arrival_ns));
+    sum += static_cast<double>(apart_ns(x, y));
   }
   if (static_cast<double>(agreed) < kAgreement * static_cast<double>(compared)) {
     return std::numeric_limits<double>::max();

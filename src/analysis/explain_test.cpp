@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every fault at every place, over seeds, gives its cause and place; health gives nothing.
+#include "analysis/explain.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "analysis/testing/synthetic_cluster.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int kRanks = 4;
+
+Report report_of(JobOptions options) {
+  SyntheticJob job(std::move(options));
+  Result<Report> report = explain(job.source());
+  EXPECT_TRUE(report.has_value());
+  return report ? *report : Report{};
+}
+
+std::string told(const Report& report) {
+  std::string text;
+  for (const Finding& finding : report.findings) {
+    text += fmt::format("{}: {} [{:.0f} ms]\n", to_text(finding.cause), finding.summary, finding.stall_ms);
+    for (const Evidence& evidence : finding.evidence) {
+      text += fmt::format("    {}\n", evidence.text);
+    }
+  }
+  for (const std::string& note : report.notes) {
+    text += fmt::format("note: {}\n", note);
+  }
+  return text;
+}
+
+JobOptions with_fault(FaultKind kind, int rank, uint32_t seed) {
+  JobOptions options{.seed = seed};
+  options.faults = {{.kind = kind, .rank = rank}};
+  return options;
+}
+
+void expect_fault(const Report& report, FaultKind kind, int rank) {
+  SCOPED_TRACE(told(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  const Finding& finding = report.findings[0];
+  EXPECT_FALSE(report.healthy);
+  EXPECT_GT(finding.stall_ms, 150);
+  EXPECT_GE(finding.confidence, 0.5);
+  EXPECT_FALSE(finding.summary.empty());
+  EXPECT_FALSE(finding.remedy.empty());
+  if (kind == FaultKind::kPacketLoss) {
+    EXPECT_EQ(finding.cause, Cause::kPacketLoss);
+    EXPECT_FALSE(finding.culprit.has_value());
+    ASSERT_TRUE(finding.link.has_value());
+    EXPECT_EQ(finding.link->src_rank, rank);
+    EXPECT_EQ(finding.link->dst_rank, (rank + 1) % kRanks);
+    return;
+  }
+  constexpr Cause kCauses[] = {Cause::kPacketLoss, Cause::kLateRank, Cause::kCpuContention, Cause::kProcessStopped};
+  EXPECT_EQ(finding.cause, kCauses[static_cast<int>(kind)]);
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->rank, rank);
+  EXPECT_EQ(finding.culprit->node, SyntheticJob::node_of_rank(rank));
+  EXPECT_EQ(finding.culprit->pid, SyntheticJob::pid_of(rank));
+  EXPECT_FALSE(finding.link.has_value());
+}
+
+class EveryFault : public testing::TestWithParam<std::tuple<FaultKind, int>> {};
+
+TEST_P(EveryFault, HasItsCauseAndPlaceOverSeeds) {
+  const auto [kind, rank] = GetParam();
+  for (uint32_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE(seed);
+    expect_fault(report_of(with_fault(kind, rank, seed)), kind, rank);
+  }
+}
+
+TEST_P(EveryFault, IsFoundWhenItLastsTheWholeRecording) {
+  const auto [kind, rank] = GetParam();
+  JobOptions options = with_fault(kind, rank, 3);
+  options.faults[0].from_s = 0;
+  expect_fault(report_of(options), kind, rank);
+}
+
+TEST_P(EveryFault, IsFoundOnCommunicatorsMadeBeforeTracing) {
+  const auto [kind, rank] = GetParam();
+  JobOptions options = with_fault(kind, rank, 4);
+  options.known_communicator = false;
+  const Report report = report_of(options);
+  expect_fault(report, kind, rank);
+  for (const Finding& finding : report.findings) {
+    EXPECT_EQ(finding.comm_id_hash, 0U);
+  }
+}
+
+TEST_P(EveryFault, IsFoundWithNodesWhoseUtcDiffers) {
+  const auto [kind, rank] = GetParam();
+  JobOptions options = with_fault(kind, rank, 5);
+  options.clock_offsets_ns = {0, 3 * kNsPerSecond, -700 * kNsPerMs, 40 * kNsPerMs};
+  expect_fault(report_of(options), kind, rank);
+}
+
+TEST_P(EveryFault, IsFoundWithoutNoiseToo) {
+  const auto [kind, rank] = GetParam();
+  JobOptions options = with_fault(kind, rank, 6);
+  options.noise = false;
+  expect_fault(report_of(options), kind, rank);
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, EveryFault,
+                         testing::Combine(testing::Values(FaultKind::kPacketLoss, FaultKind::kLateRank,
+                                                          FaultKind::kCpuContention, FaultKind::kProcessStopped),
+                                          testing::Range(0, kRanks)));
+
+TEST(Explain, AHealthyJobGivesNothing) {
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    const Report report = report_of({.seed = seed});
+    EXPECT_TRUE(report.healthy) << seed << "\n" << told(report);
+    EXPECT_EQ(report.ranks, kRanks);
+    EXPECT_EQ(report.nodes, kRanks);
+    EXPECT_EQ(report.collectives, 200 * 4 * kRanks);
+  }
+}
+
+TEST(Explain, AnEmptyRecordingIsHealthyWithANote) {
+  MemorySource source;
+  const Result<Report> report = explain(source);
+  ASSERT_TRUE(report.has_value());
+  EXPECT_TRUE(report->healthy);
+  ASSERT_EQ(report->notes.size(), 1U);
+  EXPECT_NE(report->notes[0].find("no collectives"), std::string::npos);
+}
+
+TEST(Explain, TwoFaultsGiveTwoFindings) {
+  JobOptions options{.steps = 400, .seed = 2};
+  options.faults = {{.kind = FaultKind::kPacketLoss, .rank = 1, .to_s = 12},
+                    {.kind = FaultKind::kProcessStopped, .rank = 3, .from_s = 15}};
+  const Report report = report_of(options);
+  SCOPED_TRACE(told(report));
+  ASSERT_EQ(report.findings.size(), 2U);
+  EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss);
+  EXPECT_EQ(report.findings[1].cause, Cause::kProcessStopped);
+  EXPECT_EQ(report.findings[1].culprit->rank, 3);
+}
+
+TEST(Explain, TwoFaultsAtTheSameTimeGiveTwoFindings) {
+  for (uint32_t seed = 1; seed <= 8; ++seed) {
+    JobOptions options{.seed = seed};
+    options.faults = {{.kind = FaultKind::kPacketLoss, .rank = 1}, {.kind = FaultKind::kLateRank, .rank = 3}};
+    const Report report = report_of(options);
+    SCOPED_TRACE(told(report));
+    ASSERT_EQ(report.findings.size(), 2U) << seed;
+    for (const Finding& finding : report.findings) {
+      if (finding.cause == Cause::kPacketLoss) {
+        EXPECT_EQ(finding.link->src_rank, 1);
+      } else {
+        EXPECT_EQ(finding.cause, Cause::kLateRank);
+        EXPECT_EQ(finding.culprit->rank, 3);
+      }
+    }
+  }
+}
+
+TEST(Explain, TwoLateRanksAreBothNamed) {
+  JobOptions options{.steps = 400, .seed = 9};
+  options.faults = {{.kind = FaultKind::kLateRank, .rank = 0, .to_s = 12},
+                    {.kind = FaultKind::kLateRank, .rank = 2, .from_s = 14}};
+  const Report report = report_of(options);
+  SCOPED_TRACE(told(report));
+  ASSERT_EQ(report.findings.size(), 2U);
+  EXPECT_NE(report.findings[0].culprit->rank, report.findings[1].culprit->rank);
+}
+
+TEST(Explain, ASingleLateArrivalIsFound) {
+  JobOptions options = with_fault(FaultKind::kLateRank, 2, 7);
+  options.faults[0].late_ms = 400;
+  options.faults[0].to_s = 2.3;  // the next step begins after that
+  expect_fault(report_of(options), FaultKind::kLateRank, 2);
+}
+
+TEST(Explain, AStopThatNeverEndsIsAHangWithItsRank) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    JobOptions options = with_fault(FaultKind::kProcessStopped, rank, 8);
+    options.faults[0].stop_ms = 0;
+    const Report report = report_of(options);
+    expect_fault(report, FaultKind::kProcessStopped, rank);
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
+  }
+}
+
+TEST(Explain, WithoutEvidenceTheCauseIsUnknownAndSaysWhatIsMissing) {
+  for (const FaultKind kind : {FaultKind::kPacketLoss, FaultKind::kLateRank, FaultKind::kProcessStopped}) {
+    JobOptions options = with_fault(kind, 1, 11);
+    options.tcp = false;
+    options.waits = false;
+    const Report report = report_of(options);
+    SCOPED_TRACE(told(report));
+    ASSERT_EQ(report.findings.size(), 1U);
+    EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
+    EXPECT_EQ(report.findings[0].evidence.back().kind, "missing");
+    EXPECT_NE(report.findings[0].evidence.back().text.find("wait_span"), std::string::npos);
+    EXPECT_NE(report.findings[0].evidence.back().text.find("tcp_events"), std::string::npos);
+    if (kind == FaultKind::kLateRank) {
+      EXPECT_EQ(report.findings[0].culprit->rank, 1);
+    }
+  }
+}
+
+TEST(Explain, AMissingNodeIsNamedAndTheRestStillJudged) {
+  JobOptions options = with_fault(FaultKind::kPacketLoss, 1, 12);
+  options.unrecorded = {3};
+  const Report report = report_of(options);
+  expect_fault(report, FaultKind::kPacketLoss, 1);
+  ASSERT_FALSE(report.notes.empty());
+  EXPECT_NE(report.notes[0].find("not recorded: rank 3"), std::string::npos);
+}
+
+TEST(Explain, LossTowardsAMissingNodeStillNamesTheLink) {
+  JobOptions options = with_fault(FaultKind::kPacketLoss, 1, 13);
+  options.unrecorded = {2};
+  const Report report = report_of(options);
+  SCOPED_TRACE(told(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss);
+  EXPECT_EQ(report.findings[0].link->src_rank, 1);
+  EXPECT_EQ(report.findings[0].link->dst->address, "10.77.0.3");
+}
+
+TEST(Explain, DifferentHostsAreAlignedByCausality) {
+  JobOptions options = with_fault(FaultKind::kLateRank, 2, 14);
+  options.separate_boots = true;
+  options.clock_offsets_ns = {0, 2 * kNsPerSecond, -1500 * kNsPerMs, 90 * kNsPerMs};
+  const Report report = report_of(options);
+  expect_fault(report, FaultKind::kLateRank, 2);
+  EXPECT_EQ(report.notes.size(), 3U);
+}
+
+TEST(Explain, TheRangeLimitsWhatIsJudged) {
+  SyntheticJob job(with_fault(FaultKind::kLateRank, 2, 15));
+  std::vector<Decision> decisions;
+  const Result<Report> all = explain(job.source(), {.decisions = &decisions});
+  ASSERT_TRUE(all.has_value());
+  EXPECT_FALSE(decisions.empty());
+  EXPECT_FALSE(decisions[0].opinions.empty());
+  const Result<Report> before =
+      explain(job.source(), {.range = TimeRange{all->range.from_ns, all->range.from_ns + 1900 * kNsPerMs}});
+  ASSERT_TRUE(before.has_value());
+  EXPECT_TRUE(before->healthy) << told(*before);
+}
+
+TEST(Explain, TheSameSourceGivesTheSameReport) {
+  SyntheticJob job(with_fault(FaultKind::kPacketLoss, 0, 16));
+  const Result<Report> first = explain(job.source());
+  const Result<Report> second = explain(job.source());
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(told(*first), told(*second));
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis
