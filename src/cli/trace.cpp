@@ -77,16 +77,16 @@ class TraceVerb final : public Verb {
   }
 
   std::vector<Flag> flags() override {
-    return {duration_flag("--duration", "stop after this long; without it, Ctrl-C stops", &options_.duration_ns),
-            text_flag("--out", "FILE", "the recording; an existing file is never overwritten", &out_),
-            pids_flag("--pid", "trace only this process and its descendants", &options_.pids),
-            text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, else the host's name",
-                      &options_.node_name),
-            size_flag("--max-size", "keep the file below this: the oldest normal data goes first", &max_size_),
-            switch_flag("--own-netns", "trace only processes in this program's own network namespace",
-                        &options_.own_netns),
-            hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
-            command_argument("start this, trace it, and return its exit code", &command_)};
+    return {
+        duration_flag("--duration", "stop after this long; without it, Ctrl-C stops", &options_.duration_ns),
+        text_flag("--out", "FILE", "the recording; an existing file is never overwritten", &out_),
+        pids_flag("--pid", "trace only this process and its descendants", &options_.pids),
+        text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, else the host's name",
+                  &options_.node_name),
+        size_flag("--max-size", "keep the file below this: the oldest normal data goes first", &max_size_),
+        switch_flag("--own-netns", "trace only processes in this program's own network namespace", &options_.own_netns),
+        hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
+        command_argument("start this, trace it, and return its exit code", &command_)};
   }
 
   Result<int> run(Console& console) override {

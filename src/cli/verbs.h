@@ -12,6 +12,12 @@ namespace stalltrace::cli {
 std::unique_ptr<Verb> make_check_verb();
 std::unique_ptr<Verb> make_trace_verb();
 std::unique_ptr<Verb> make_query_verb();
+std::unique_ptr<Verb> make_explain_verb();
+std::unique_ptr<Verb> make_merge_verb();
+std::unique_ptr<Verb> make_lab_run_verb();
+std::unique_ptr<Verb> make_lab_up_verb();
+std::unique_ptr<Verb> make_lab_fault_verb();
+std::unique_ptr<Verb> make_lab_down_verb();
 std::unique_ptr<Verb> make_version_verb();
 
 std::vector<std::unique_ptr<Verb>> all_verbs();

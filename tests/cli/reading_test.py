@@ -26,11 +26,11 @@ class Reading(Case):
 
 class Query(Reading):
     def test_formats(self):
-        sql = "SELECT op, rank, NULL AS nothing FROM nccl_events WHERE rank = 1 LIMIT 2"
+        sql = "SELECT op, rank, NULL AS absent FROM nccl_events WHERE rank = 1 LIMIT 2"
         self.assertEqual(json.loads(self.done(run("query", self.recording, sql, "--format", "json"))),
-                         [{"op": "ALL_REDUCE", "rank": 1, "nothing": None}] * 2)
+                         [{"op": "ALL_REDUCE", "rank": 1, "absent": None}] * 2)
         rows = list(csv.reader(io.StringIO(self.done(run("query", self.recording, sql, "--format", "csv")))))
-        self.assertEqual(rows[0], ["op", "rank", "nothing"])
+        self.assertEqual(rows[0], ["op", "rank", "absent"])
         self.assertEqual(rows[1][:2], ["ALL_REDUCE", "1"])
         self.assertIn("NULL", self.done(run("query", self.recording, sql)))
 
@@ -141,14 +141,9 @@ class Merge(Reading):
         self.refused(run("merge", self.recording, "--out", out), FAILED, "all.db", "exists")
         self.assertEqual(out.read_text(), "precious")
 
-    def test_force_replaces_a_recording(self):
-        out = self.folder / "all.db"
-        for words in ([], ["--force"]):
-            self.assertEqual(run("merge", self.recording, "--out", out, *words).returncode, DONE)
-
     def test_the_output_must_not_be_an_input(self):
         before = digest(self.recording)
-        self.refused(run("merge", self.recording, "--out", self.recording, "--force"), FAILED, "a.db")
+        self.refused(run("merge", self.recording, "--out", self.recording), FAILED, "a.db")
         self.assertEqual(digest(self.recording), before)
 
     def test_what_is_not_a_recording(self):

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace lab run`: one practice run, explained.
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "cli/exit_code.h"
+#include "cli/reporting.h"
+#include "cli/verbs.h"
+#include "export/report_json.h"
+#include "lab/cluster/run.h"
+
+namespace stalltrace::cli {
+namespace {
+
+class LabRunVerb final : public Verb {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "lab run",
+            .summary = "run a real job with a real fault on virtual nodes, and explain it",
+            .example = "stalltrace lab run --fault packet_loss:rank=2,percent=2 --out lab",
+            .details =
+                "Leaves DIR/node0.db ... (the recordings), truth.json (what "
+                "was injected, where, when),\n"
+                "findings.json (what stalltrace found) and the logs of "
+                "ranks and agents. Needs root.\n"
+                "Words after -- are handed to the workload.\n"
+                "Faults:\n" +
+                lab::fault_help()};
+  }
+  std::vector<Flag> flags() override {
+    return {integer_flag("--ranks", "N", "virtual nodes, one rank each", 2, 64, &ranks_),
+            text_flag("--workload", "NAME", "what the ranks run", &options_.workload),
+            integer_flag("--steps", "N", "training steps", 1, 1'000'000, &steps_),
+            texts_flag("--fault", "FAULT", "what to break, as listed below", &faults_),
+            text_flag("--out", "DIR", "folder for what the run leaves; holds no earlier run", &options_.out_dir),
+            integer_flag("--seed", "N", "draws what is random about the faults", 0, INT64_MAX, &seed_),
+            duration_flag("--timeout", "end a job that takes longer (default: 60 s and 1 s per step)",
+                          &options_.timeout_ns),
+            switch_flag("--no-trace", "run the job alone, for comparison", &no_trace_),
+            command_argument("more words for the workload", &options_.workload_args)};
+  }
+  Result<int> run(Console& console) override {
+    ST_TRY(complete_options(console));
+    ST_ASSIGN(const lab::RunOutcome outcome, lab::run(options_));
+    for (const std::string& warning : outcome.warnings) {
+      console.note("warning: " + warning);
+    }
+    if (!outcome.completed) {
+      console.note("the job did not complete: " + outcome.problem);
+    }
+    if (options_.trace) {
+      ST_TRY(explain(console, outcome));
+    }
+    return outcome.completed || !options_.faults.empty() ? kExitDone : kExitFailed;
+  }
+
+ private:
+  Status complete_options(Console& console) {
+    options_.ranks = static_cast<int>(ranks_);
+    options_.steps = static_cast<int>(steps_);
+    options_.seed = static_cast<uint64_t>(seed_);
+    options_.trace = !no_trace_;
+    options_.progress = [&console](std::string_view line) { console.note(line); };
+    for (const std::string& text : faults_) {
+      ST_ASSIGN(lab::FaultSpec spec, lab::parse_fault(text));
+      if (spec.cause != "none") {
+        options_.faults.push_back(std::move(spec));
+      }
+    }
+    return {};
+  }
+
+  Status explain(Console& console, const lab::RunOutcome& outcome) {
+    ST_ASSIGN(const Report report, explain_recordings(outcome.recordings));
+    print_report(console, report);
+    return write_file(options_.out_dir + "/findings.json", report_to_json(report));
+  }
+
+  lab::RunOptions options_ = {.out_dir = "stalltrace-lab"};
+  int64_t ranks_ = 4;
+  int64_t steps_ = 200;
+  int64_t seed_ = 1;
+  std::vector<std::string> faults_;
+  bool no_trace_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_lab_run_verb() { return std::make_unique<LabRunVerb>(); }
+
+}  // namespace stalltrace::cli
