@@ -25,7 +25,7 @@ class Reporter(unittest.TestResult):
     def __init__(self):
         super().__init__()
         self.cases = []
-        self.started = 0.0
+        self.started = time.monotonic()
 
     def startTest(self, test):
         super().startTest(test)

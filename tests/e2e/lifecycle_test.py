@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that begin before, begin after, and end badly while a trace runs."""
+
+import os
+import signal
+import time
+
+from job import Job, Tracer
+from stalltrace import DONE, Case
+
+
+class Lifecycle(Case):
+    def setUp(self):
+        super().setUp()
+        self.need_root()
+
+    def test_a_job_that_starts_later_is_seen_from_its_first_call(self):
+        tracer = Tracer(self)
+        job = Job(self, steps=20)
+        job.wait()
+        self.assertEqual(tracer.stop(), DONE)
+        for rank, process in enumerate(job.ranks):
+            calls = tracer.rows(f"SELECT op, seq, rank, rank_source, comm_id_hash FROM nccl_events WHERE pid = {process.pid} "
+                                "ORDER BY timestamp_ns")
+            self.assertIn("COMM_INIT_RANK", calls[0][0], calls[:3])
+            reductions = [call for call in calls if call[0] == "ALL_REDUCE"]
+            self.assertEqual([call[1] for call in reductions], list(range(len(reductions))))
+            self.assertGreaterEqual(len(reductions), 20)
+            for _, _, row_rank, source, comm in reductions:
+                self.assertEqual((row_rank, source), (rank, "init"))
+                self.assertIsNotNone(comm)
+        hashes = {comm for (comm,) in tracer.rows("SELECT comm_id_hash FROM communicator")}
+        self.assertEqual(len(hashes), 1)
+
+    def test_a_job_that_started_before_has_unknown_communicators_and_the_environments_rank(self):
+        job = Job(self)
+        job.wait_for_steps(5)
+        tracer = Tracer(self)
+        job.wait_for_steps(job.steps() + 40)
+        self.assertEqual(tracer.stop(), DONE)
+        for rank, process in enumerate(job.ranks):
+            calls = tracer.rows("SELECT DISTINCT rank, rank_source, comm_id_hash FROM nccl_events "
+                                f"WHERE op = 'ALL_REDUCE' AND pid = {process.pid}")
+            self.assertEqual(calls, [(rank, "environment", None)])
+            self.assertEqual(tracer.rows(f"SELECT rank, rank_source, world_size FROM process WHERE pid = {process.pid}"),
+                             [(rank, "environment", 2)])
+
+    def test_a_process_killed_in_an_allreduce_leaves_it_open(self):
+        tracer = Tracer(self)
+        job = Job(self)
+        job.wait_for_steps(10)
+        peer, victim = job.ranks[1], job.ranks[0]
+        peer.send_signal(signal.SIGSTOP)
+        before = -1
+        while job.steps() != before:  # the victim is inside once its steps stand still
+            before = job.steps()
+            time.sleep(0.5)
+        victim.kill()
+        victim.wait(timeout=10)
+        time.sleep(0.5)
+        self.assertEqual(tracer.stop(), DONE)
+        last = tracer.rows(f"SELECT completion, duration_ns FROM nccl_events WHERE op = 'ALL_REDUCE' AND pid = {victim.pid} "
+                           "ORDER BY timestamp_ns DESC LIMIT 1")
+        self.assertEqual(last, [("open", None)])
+        self.assertEqual(tracer.rows(f"SELECT exit_signal FROM process WHERE pid = {victim.pid}"), [(signal.SIGKILL,)])
+
+    def test_a_tracer_killed_leaves_a_readable_recording(self):
+        tracer = Tracer(self)
+        job = Job(self)
+        job.wait_for_steps(40)
+        os.kill(tracer.process.pid, signal.SIGKILL)
+        tracer.process.wait(timeout=10)
+        self.assertEqual(tracer.rows("PRAGMA integrity_check"), [("ok",)])
+        self.assertGreater(tracer.rows("SELECT COUNT(*) FROM nccl_events")[0][0], 0)
+
+    def test_only_the_process_asked_for_is_traced(self):
+        job = Job(self)
+        job.wait_for_steps(5)
+        tracer = Tracer(self, "--pid", str(job.ranks[1].pid))
+        job.wait_for_steps(job.steps() + 20)
+        self.assertEqual(tracer.stop(), DONE)
+        self.assertEqual(tracer.rows("SELECT DISTINCT pid FROM nccl_events"), [(job.ranks[1].pid,)])
