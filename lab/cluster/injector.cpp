@@ -82,7 +82,8 @@ Status Injector::tick(const JobProgress& progress) {
       plan(fault, progress);
     }
     const bool due = fault.schedule && fault.schedule->active_at(progress.since_first_step_ns.value_or(0));
-    if (due && !fault.applied) {
+    const bool rank_runs = !nodes_[static_cast<size_t>(fault.truth.rank)].pids.empty();
+    if (due && !fault.applied && rank_runs) {
       ST_TRY(begin(fault));
     } else if (!due && fault.applied) {
       ST_TRY(end(fault));

@@ -8,6 +8,7 @@
 #include "lab/cluster/artefacts.h"
 #include "lab/cluster/command.h"
 #include "lab/cluster/fault_table.h"
+#include "lab/cluster/leftovers.h"
 #include "lab/cluster/lock.h"
 #include "lab/cluster/network.h"
 #include "lab/cluster/process.h"
@@ -111,6 +112,9 @@ Result<std::vector<std::string>> down() {
     (void)undo_faults(*state);  // what can't be undone goes with its namespace
   }
   ST_ASSIGN(std::vector<std::string> removed, remove_namespaces());
+  for (std::string& folder : remove_leftover_folders()) {
+    removed.push_back(std::move(folder));
+  }
   namespace fs = std::filesystem;
   std::error_code error;
   for (fs::directory_iterator entry(kStateFolder, error), end; !error && entry != end; entry.increment(error)) {

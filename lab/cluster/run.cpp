@@ -17,6 +17,7 @@
 #include "lab/cluster/command.h"
 #include "lab/cluster/injector.h"
 #include "lab/cluster/interrupt.h"
+#include "lab/cluster/leftovers.h"
 #include "lab/cluster/lock.h"
 #include "lab/cluster/network.h"
 #include "lab/cluster/ranks.h"
@@ -118,6 +119,8 @@ class Run {
                                                 [this](std::string_view line) { say(line); }));
     ST_ASSIGN(Network network, Network::make(nodes_));
     network_.emplace(std::move(network));
+    ST_ASSIGN(LeftoverNote note, LeftoverNote::make(nodes_));
+    note_.emplace(std::move(note));
     for (const VirtualNode& node : nodes_) {
       ST_ASSIGN(NodeFolder folder, NodeFolder::make(node));
       folders_.push_back(std::move(folder));
@@ -241,6 +244,7 @@ class Run {
   std::optional<LabLock> lock_;
   std::vector<VirtualNode> nodes_;
   std::optional<Network> network_;
+  std::optional<LeftoverNote> note_;
   std::vector<NodeFolder> folders_;
   Agents agents_;
   Ranks ranks_;

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the cluster would do, without doing it: names, commands, environments, the state file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/subprocess.h"
+#include "lab/cluster/artefacts.h"
+#include "lab/cluster/network.h"
+#include "lab/cluster/process.h"
+#include "lab/cluster/run.h"
+#include "lab/cluster/state.h"
+#include "lab/cluster/workload.h"
+
+namespace stalltrace::lab {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+TEST(Network, TouchesNothingOutsideItsOwnNamespaces) {
+  const std::vector<VirtualNode> nodes = {make_node(0, "/out"), make_node(1, "/out")};
+  const auto commands = network_commands(nodes);
+  for (const auto& command : commands) {
+    ASSERT_GE(command.size(), 4U);
+    EXPECT_EQ(command[0], "ip");
+    const bool makes_namespace = command[1] == "netns" && command[2] == "add";
+    const bool inside = command[1] == "-n";
+    EXPECT_TRUE(makes_namespace || inside) << format_command(command);
+    EXPECT_TRUE(command[makes_namespace ? 3 : 2].starts_with(kNetnsPrefix)) << format_command(command);
+  }
+  std::vector<std::string> lines;
+  std::ranges::transform(commands, std::back_inserter(lines), format_command);
+  EXPECT_THAT(lines, Contains("ip -n stalltrace-node1 addr add 10.77.0.2/24 dev eth0"));
+  EXPECT_THAT(lines, Contains("ip -n stalltrace-node1 addr add fd77::2/64 dev eth0 nodad"));
+}
+
+TEST(Workload, RankHasTorchrunsEnvironmentAndItsOwnLibraries) {
+  const VirtualNode node = make_node(2, "/out");
+  const std::vector<std::string> extra = {"--buckets", "3"};
+  const RankContext context = {&node, "10.77.0.1", 4, 50, "lab-1", "/out/rank2.steps.jsonl", &extra};
+  const WorkloadRow* row = find_workload("nccl");
+  ASSERT_NE(row, nullptr);
+  EXPECT_EQ(format_command(row->argv(context)),
+            "/out/node2/bin/nccl-train --steps 50 --log /out/rank2.steps.jsonl --buckets 3");
+  const auto environment = row->environment(context);
+  for (const char* line :
+       {"RANK=2", "LOCAL_RANK=0", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=1", "GROUP_RANK=2", "MASTER_ADDR=10.77.0.1",
+        "MASTER_PORT=29500", "TORCHELASTIC_RUN_ID=lab-1", "NCCL_SOCKET_IFNAME=eth0", "LAB_SLOW_FILE=/out/node2/slow_ms",
+        "LD_LIBRARY_PATH=/out/node2/lib"}) {
+    EXPECT_THAT(environment, Contains(line));
+  }
+  EXPECT_EQ(find_workload("nothing"), nullptr);
+}
+
+TEST(Workload, CountsStepsOfAGrowingLog) {
+  const std::string path = testing::TempDir() + "cluster_test.jsonl";
+  std::filesystem::remove(path);
+  StepCounter counter(path);
+  EXPECT_EQ(counter.count(), 0);
+  std::ofstream log(path);
+  log << "{}\n{}\n{" << std::flush;
+  EXPECT_EQ(counter.count(), 2);
+  log << "}\n" << std::flush;
+  EXPECT_EQ(counter.count(), 3);
+  std::filesystem::remove(path);
+}
+
+TEST(Artefacts, AreProgramsAndLibraries) {
+  ASSERT_EQ(artefacts().size(), 4U);
+  for (const Artefact& artefact : artefacts()) {
+    EXPECT_EQ(artefact.bytes.substr(0, 4),
+              "\x7f"
+              "ELF")
+        << artefact.path;
+  }
+}
+
+TEST(Artefacts, FolderGoesWithItsObject) {
+  const VirtualNode node = make_node(1, testing::TempDir() + "cluster_test");
+  {
+    const auto folder = NodeFolder::make(node);
+    ASSERT_TRUE(folder) << folder.error().what;
+    const auto program = std::filesystem::status(node.folder + "/bin/stress-cpu");
+    EXPECT_NE(program.permissions() & std::filesystem::perms::owner_exec, std::filesystem::perms::none);
+  }
+  EXPECT_FALSE(std::filesystem::exists(node.folder));
+  std::filesystem::remove_all(testing::TempDir() + "cluster_test");
+}
+
+TEST(State, SurvivesTheRoundTrip) {
+  const ClusterState state = {
+      4, 3, {{"late_rank:rank=1", {{UndoKind::kRemoveFile, {"/a b"}}, {UndoKind::kKill, {"12", "34"}}}}}};
+  const auto read = cluster_state_from_json(to_json(state));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->ranks, 4);
+  EXPECT_EQ(read->next_number, 3);
+  ASSERT_EQ(read->faults.size(), 1U);
+  EXPECT_EQ(read->faults[0].text, "late_rank:rank=1");
+  ASSERT_EQ(read->faults[0].undo.size(), 2U);
+  EXPECT_EQ(read->faults[0].undo[1].kind, UndoKind::kKill);
+  EXPECT_EQ(read->faults[0].undo[1].arguments, (std::vector<std::string>{"12", "34"}));
+}
+
+TEST(State, DamageIsAnErrorNotACrash) {
+  for (const char* text :
+       {"", "{", "[]", R"({"schema":1,"ranks":2})", R"({"schema":9,"ranks":2,"next_number":0,"faults":[]})",
+        R"({"schema":1,"ranks":"x","next_number":0,"faults":[]})"}) {
+    const auto read = cluster_state_from_json(text);
+    ASSERT_FALSE(read) << text;
+    EXPECT_EQ(read.error().kind, ErrorKind::kCorrupt);
+  }
+}
+
+TEST(Undo, LeavesAProcessWithAReusedPidAlone) {
+  SpawnOptions options;
+  options.argv = {"sleep", "60"};
+  auto child = Subprocess::spawn(options);
+  ASSERT_TRUE(child);
+  UndoAction stale = undo_for_process(UndoKind::kKill, child->pid());
+  stale.arguments[1] = "1";
+  EXPECT_TRUE(undo_all(std::span(&stale, 1)));
+  EXPECT_TRUE(process_start_time(child->pid()));
+  const UndoAction right = undo_for_process(UndoKind::kKill, child->pid());
+  EXPECT_TRUE(undo_all(std::span(&right, 1)));
+  EXPECT_FALSE(process_start_time(child->pid()));
+  (void)child->detach();  // reaped by the undo
+}
+
+TEST(Undo, GoesOnAfterAFailureAndBackwards) {
+  const std::string folder = testing::TempDir() + "cluster_test_undo";
+  std::filesystem::create_directories(folder + "/in_the_way");
+  std::ofstream(folder + "/file") << "x";
+  const std::vector<UndoAction> actions = {{UndoKind::kRemoveFile, {folder + "/file"}},
+                                           {UndoKind::kRemoveFile, {folder + "/in_the_way"}},
+                                           {UndoKind::kRemoveFile, {folder + "/never_there"}}};
+  const auto status = undo_all(actions);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().what, HasSubstr("in_the_way"));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/file"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Run, WrongOptionsAreUsageErrors) {
+  RunOptions options;
+  options.out_dir = testing::TempDir() + "never_made";
+  options.ranks = 0;
+  EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage);
+  options.ranks = 2;
+  options.workload = "solitaire";
+  EXPECT_THAT(run(options).error().remedy, HasSubstr("nccl"));
+  options.workload = "nccl";
+  options.steps = 0;
+  EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage);
+  options.steps = 1;
+  options.out_dir.clear();
+  EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage);
+  EXPECT_FALSE(std::filesystem::exists(testing::TempDir() + "never_made"));
+}
+
+}  // namespace
+}  // namespace stalltrace::lab
