@@ -130,7 +130,7 @@ ncclResult_t run_inits(const std::vector<InitWork>& inits) {
   std::vector<std::jthread> threads;
   for (size_t i = 0; i < inits.size(); ++i) {
     const ncclComm_t parent = inits[i].parent;
-    const auto is_sibling = [&](const InitWork& other) { return parent != nullptr && other.parent == parent; };
+    const auto is_sibling = [parent](const InitWork& other) { return parent != nullptr && other.parent == parent; };
     if (std::find_if(inits.begin(), inits.begin() + static_cast<ptrdiff_t>(i), is_sibling) !=
         inits.begin() + static_cast<ptrdiff_t>(i)) {
       continue;
