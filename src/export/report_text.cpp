@@ -82,6 +82,10 @@ std::string where_text(const Finding& finding) {
   return where.empty() ? "not known" : where;
 }
 
+int64_t recorded_ns(const Report& report) {
+  return report.collectives == 0 ? 0 : report.range.to_ns - report.range.from_ns;
+}
+
 std::string when_text(const Finding& finding, const Report& report) {
   const auto since_start = [&](int64_t time_ns) { return format_duration(time_ns - report.range.from_ns); };
   return fmt::format("{} to {} (+{} to +{} into the recording)", format_utc(finding.window.from_ns),
@@ -90,8 +94,7 @@ std::string when_text(const Finding& finding, const Report& report) {
 }
 
 std::string cost_text(const Finding& finding, const Report& report) {
-  const double whole_ms =
-      static_cast<double>(report.range.to_ns - report.range.from_ns) / static_cast<double>(kNsPerMs);
+  const double whole_ms = static_cast<double>(recorded_ns(report)) / static_cast<double>(kNsPerMs);
   return fmt::format(
       "{} of waiting in {} collective{}{}", format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)),
       finding.collectives_affected, finding.collectives_affected == 1 ? "" : "s",
@@ -101,7 +104,7 @@ std::string cost_text(const Finding& finding, const Report& report) {
 std::string looked_at(const Report& report) {
   return fmt::format("{} collective{} of {} rank{} on {} node{} in {}", report.collectives,
                      report.collectives == 1 ? "" : "s", report.ranks, report.ranks == 1 ? "" : "s", report.nodes,
-                     report.nodes == 1 ? "" : "s", format_duration(report.range.to_ns - report.range.from_ns));
+                     report.nodes == 1 ? "" : "s", format_duration(recorded_ns(report)));
 }
 
 void write_finding(Page& page, const Report& report, const Finding& finding, size_t number) {
@@ -139,9 +142,10 @@ void write_reservations(Page& page, const Report& report) {
 std::string report_to_text(const Report& report, const TextOptions& options) {
   Page page(options.colour);
   if (report.findings.empty()) {
-    const std::string verdict =
-        report.collectives == 0 ? page.paint("Nothing to judge:", kBold) : page.paint("Healthy:", kGreen);
-    page.line(fmt::format("{} no stall worth a finding in {}.", verdict, looked_at(report)));
+    page.line(
+        report.collectives == 0
+            ? fmt::format("{} the recording holds no collectives.", page.paint("Nothing to judge:", kBold))
+            : fmt::format("{} no stall worth a finding in {}.", page.paint("Healthy:", kGreen), looked_at(report)));
   } else {
     const Finding& dearest = report.findings.front();
     page.line(page.paint(printable(dearest.summary), kBold));

@@ -55,7 +55,6 @@ bool same_key(const Communicator& a, const Communicator& b) {
   return a.node_id == b.node_id && a.pid == b.pid && a.comm_ptr == b.comm_ptr && a.created_ns == b.created_ns;
 }
 bool same_key(const Connection& a, const Connection& b) { return a.node_id == b.node_id && a.cookie == b.cookie; }
-bool same_key(const Collective& a, const Collective& b) { return a.event_id == b.event_id; }
 bool same_key(const Stack& a, const Stack& b) { return a.stack_id == b.stack_id; }
 bool same_key(const Loss& a, const Loss& b) { return a.node_id == b.node_id && a.source == b.source; }
 
@@ -106,7 +105,12 @@ void MemorySource::accept(Event event) {
         } else if constexpr (std::is_same_v<T, Connection>) {
           upsert(connections_, std::move(row));
         } else if constexpr (std::is_same_v<T, Collective>) {
-          upsert(collectives_, std::move(row));
+          const auto [found, fresh] = collective_index_.try_emplace(row.event_id, collectives_.size());
+          if (fresh) {
+            collectives_.push_back(std::move(row));
+          } else {
+            collectives_[found->second] = std::move(row);
+          }
         } else if constexpr (std::is_same_v<T, Stack>) {
           upsert(stacks_, std::move(row));
         } else if constexpr (std::is_same_v<T, Loss>) {

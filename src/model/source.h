@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -72,6 +73,7 @@ class MemorySource final : public EventSource, public EventSink {
   std::vector<Connection> connections_;
   std::vector<Loss> losses_;
   std::vector<Collective> collectives_;
+  std::unordered_map<EventId, size_t> collective_index_;
   std::vector<TcpEvent> tcp_events_;
   std::vector<TcpSample> tcp_samples_;
   std::vector<NetSpan> net_spans_;
