@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How to end a fault, as data: a run undoes it itself, `lab fault clear` reads it from a file of an earlier process.
+// How to end a fault, as data: a run undoes it itself, `lab fault none` reads it from a file of an earlier process.
 #pragma once
 
 #include <optional>
