@@ -6,6 +6,7 @@ import pty
 import subprocess
 
 import help_pages
+import recordings
 from stalltrace import DONE, FAILED, PROGRAM, USAGE, Case, run
 
 
@@ -104,7 +105,8 @@ class Colour(Case):
         return text.decode()
 
     def test_only_on_a_terminal_that_wants_it(self):
-        self.assertIn(self.ESCAPE, self.on_terminal("check"))
-        self.assertNotIn(self.ESCAPE, self.on_terminal("check", NO_COLOR="1"))
-        self.assertNotIn(self.ESCAPE, self.on_terminal("check", TERM="dumb"))
-        self.assertNotIn(self.ESCAPE, run("check", environment={"TERM": "xterm"}).stdout)
+        words = ("explain", recordings.make(self.folder / "a.db"))
+        self.assertIn(self.ESCAPE, self.on_terminal(*words))
+        self.assertNotIn(self.ESCAPE, self.on_terminal(*words, NO_COLOR="1"))
+        self.assertNotIn(self.ESCAPE, self.on_terminal(*words, TERM="dumb"))
+        self.assertNotIn(self.ESCAPE, run(*words, environment={"TERM": "xterm"}).stdout)
