@@ -52,7 +52,12 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
   if (out.seen.empty()) {
     return false;
   }
-  std::sort(out.seen.begin(), out.seen.end(), [](const Seen& a, const Seen& b) { return a.arrival_ns < b.arrival_ns; });
+  const auto earlier = [](const Seen& a, const Seen& b) { return a.arrival_ns < b.arrival_ns; };
+  if (out.seen.size() > 2) {
+    std::sort(out.seen.begin(), out.seen.end(), earlier);
+  } else if (out.seen.size() == 2 && earlier(out.seen[1], out.seen[0])) {
+    std::swap(out.seen[0], out.seen[1]);
+  }
   if (open) {
     out.completion_ns = kOpenEnd;
   }

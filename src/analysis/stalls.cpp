@@ -29,13 +29,18 @@ class Search {
         ++result_.instances;
         add_late(instance);
         add_absent(instance);
+        if (long_transfer(instance)) {
+          long_transfers_.emplace_back(group, instance.column);
+        }
       });
     }
     for (std::vector<Interval>& windows : late_of_) {
       late_sets_.emplace_back(std::move(windows));
     }
-    for (uint32_t group = 0; group < timeline_.groups().size(); ++group) {
-      each(group, [&](const Instance& instance) { add_transfer(instance); });
+    for (const auto& [group, column] : long_transfers_) {
+      if (read_instance(timeline_, group, column, instance_)) {
+        add_transfer(instance_);
+      }
     }
     bound();
     std::sort(result_.stalls.begin(), result_.stalls.end(),
@@ -172,21 +177,33 @@ class Search {
     keep(std::move(stall));
   }
 
+  [[nodiscard]] bool hangs(const Instance& instance) const {
+    return instance.hung && instance.absent.empty() && timeline_.span().to_ns - instance.last_arrival_ns >= kHangNs;
+  }
+
+  const Baseline& baseline_of(const Instance& instance) {
+    const uint64_t kind = kind_of(instance);
+    if (kind != last_kind_) {
+      last_kind_ = kind;
+      last_baseline_ = transfer_baselines_[kind];
+    }
+    return last_baseline_;
+  }
+
+  bool long_transfer(const Instance& instance) {
+    if (!instance.completed()) {
+      return hangs(instance);
+    }
+    return instance.transfer_ns() > baseline_of(instance).limit_ns &&
+           (!warming_up(instance) || instance.transfer_ns() >= kWarmUpFloorNs);
+  }
+
   void add_transfer(const Instance& instance) {
-    const int64_t now_ns = timeline_.span().to_ns;
-    const bool hang = instance.hung && instance.absent.empty() && now_ns - instance.last_arrival_ns >= kHangNs;
-    if (!instance.completed() && !hang) {
-      return;
-    }
+    const bool hang = hangs(instance);
+    const Baseline& baseline = baseline_of(instance);
     Stall stall = begin_stall(instance, StallPart::kTransfer);
-    stall.window = {instance.last_arrival_ns, hang ? now_ns : instance.completion_ns};
+    stall.window = {instance.last_arrival_ns, hang ? timeline_.span().to_ns : instance.completion_ns};
     stall.hung = hang;
-    const auto found = transfer_baselines_.find(kind_of(instance));
-    const Baseline baseline = found == transfer_baselines_.end() ? Baseline{} : found->second;
-    if (stall.window.length() <= baseline.limit_ns ||
-        (warming_up(instance) && stall.window.length() < kWarmUpFloorNs)) {
-      return;
-    }
     // Within a batch that one synchronisation completes, waiting for a late rank looks like a long transfer.
     std::vector<Interval> elsewhere;
     for (const MemberIndex member : stall.members) {
@@ -220,8 +237,11 @@ class Search {
   std::map<MemberIndex, std::vector<uint32_t>> lanes_of_;
   std::map<uint64_t, Baseline> transfer_baselines_;
   std::map<uint32_t, Baseline> pair_baselines_;
-  std::vector<std::vector<Interval>> late_of_;  // per member: when it waited for (or was) a late rank
-  std::vector<IntervalSet> late_sets_;          // the same, once all are known
+  std::vector<std::vector<Interval>> late_of_;                // per member: when it waited for (or was) a late rank
+  std::vector<IntervalSet> late_sets_;                        // the same, once all are known
+  std::vector<std::pair<uint32_t, int64_t>> long_transfers_;  // group and column
+  uint64_t last_kind_ = std::numeric_limits<uint64_t>::max();
+  Baseline last_baseline_;
   Instance instance_;
   StallSearch result_;
 };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "base/hash.h"
@@ -14,6 +15,7 @@ namespace {
 constexpr int64_t kMaxGap = 1 << 20;      // a larger jump of sequence numbers is a corrupt row, not loss
 constexpr uint16_t kOtherShape = 0xffff;  // shapes beyond the index space share the last one
 constexpr int32_t kNoPeer = -1;
+constexpr size_t kRecentLanes = 256;
 
 struct LaneKey {
   NodeId node = 0;
@@ -57,7 +59,7 @@ class TimelineBuilder {
     if (lane == nullptr) {
       return;
     }
-    const int64_t arrival_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
+    const int64_t arrival_ns = row.timestamp_ns + lane->shift_ns;
     const Call call{arrival_ns, pack_duration(row.duration_ns), shape_of(row), row.completion, true};
     timeline_.span_.from_ns = std::min(timeline_.span_.from_ns, arrival_ns);
     timeline_.span_.to_ns = std::max(timeline_.span_.to_ns, row.duration_ns ? call.end_ns() : arrival_ns);
@@ -102,13 +104,21 @@ class TimelineBuilder {
                       row.comm_id_hash,
                       pair ? row.peer.value_or(kNoPeer) : kNoPeer,
                       pair && row.op == Operation::kRecv};
+    // Rows of a few ranks take turns: a small cache before the table saves most of the look-ups.
+    Recent& recent =
+        recent_[(static_cast<uint32_t>(row.pid) ^ static_cast<uint32_t>(row.comm_ptr >> 6)) % kRecentLanes];
+    if (recent.lane < timeline_.lanes_.size() && recent.key == key) {
+      return &timeline_.lanes_[recent.lane];
+    }
     const auto [found, fresh] = index_.try_emplace(key, static_cast<uint32_t>(timeline_.lanes_.size()));
+    recent = {key, found->second};
     if (!fresh) {
       return &timeline_.lanes_[found->second];
     }
     Lane lane{.hash = row.comm_id_hash, .comm_ptr = row.comm_ptr, .comm_rank = row.rank, .nranks = row.nranks};
     lane.member = cluster_.join(row.node_id, row.pid);
     lane.point_to_point = pair;
+    lane.shift_ns = cluster_.clock().shift_ns(row.node_id);
     lane.first_seq = row.seq.value_or(0);
     lane.destroyed = cluster_.destroyed(row.node_id, row.pid, row.comm_ptr, row.comm_id_hash);
     if (const Communicator* known = cluster_.communicator(row.node_id, row.pid, row.comm_ptr, row.comm_id_hash)) {
@@ -117,6 +127,7 @@ class TimelineBuilder {
     }
     if (lane.member == kNoMember) {
       index_.erase(found);
+      recent = {};
       return nullptr;
     }
     timeline_.lanes_.push_back(std::move(lane));
@@ -192,6 +203,11 @@ class TimelineBuilder {
   Cluster& cluster_;
   std::unordered_map<LaneKey, uint32_t, LaneKeyHash> index_;
   std::vector<LaneKey> keys_;
+  struct Recent {
+    LaneKey key;
+    uint32_t lane = 0xffff'ffff;
+  };
+  std::array<Recent, kRecentLanes> recent_;
   std::unordered_map<uint64_t, uint16_t> shape_index_;
   uint64_t last_shape_key_ = 0;
   uint16_t last_shape_ = 0;

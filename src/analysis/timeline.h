@@ -51,6 +51,7 @@ struct Lane {
   int32_t tid = 0;  // the thread that called last
   bool point_to_point = false;
   bool destroyed = false;     // its communicator was, in order
+  int64_t shift_ns = 0;       // of its node's clock
   int64_t first_seq = 0;      // of calls[0]
   int64_t column_offset = 0;  // column = seq + column_offset
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();

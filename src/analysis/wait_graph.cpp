@@ -2,8 +2,8 @@
 #include "analysis/wait_graph.h"
 
 #include <algorithm>
-#include <iterator>
 #include <array>
+#include <iterator>
 #include <set>
 
 namespace stalltrace::analysis {
