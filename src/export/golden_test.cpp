@@ -76,6 +76,9 @@ Report unknown_report() {
   report.healthy = false;
   Finding finding{.cause = Cause::kUnknown, .severity = Severity::kLow, .confidence = 0.3};
   finding.culprit = Culprit{"node1", std::nullopt, 99};
+  finding.collectives_affected = 12;
+  finding.stall_ms = 1204.5;
+  finding.window = {kStart + kNsPerSecond, kStart + 3 * kNsPerSecond};
   finding.summary = "The others waited for pid 99 on node1 (rank unknown), and the recording does not show why.";
   finding.evidence = {{"missing", 1, "missing: scheduler states of the rank (wait_span)", {}}};
   finding.remedy = "record again with scheduler tracing on";
