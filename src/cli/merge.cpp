@@ -29,8 +29,11 @@ class MergeVerb final : public Verb {
         console.live(fmt::format("merged {} of {} recordings", done, total));
       };
     }
-    ST_ASSIGN(const MergeSummary summary, merge_recordings(files_, out_, options));
-    console.note(fmt::format("{}: {} nodes, {} rows", out_, summary.nodes, summary.rows));
+    const Result<MergeSummary> summary = merge_recordings(files_, out_, options);
+    if (!summary) {
+      return with_context("merge into " + out_, summary.error());
+    }
+    console.note(fmt::format("{}: {} nodes, {} rows", out_, summary->nodes, summary->rows));
     return kExitDone;
   }
 

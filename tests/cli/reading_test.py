@@ -8,7 +8,7 @@ import json
 import time
 
 import recordings
-from stalltrace import DONE, FAILED, USAGE, Case, run
+from stalltrace import DONE, FAILED, FINDINGS, USAGE, Case, run
 from unprivileged import run_as_nobody
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT COUNT(*) FROM n"
@@ -111,12 +111,17 @@ class Explain(Reading):
         self.refused(run("explain", recordings.make_half(self.folder / "half.db")), FAILED, "half.db")
 
     def test_time_window(self):
-        def collectives(*words):
-            return json.loads(self.done(run("explain", self.recording, "--json", *words)))["recording"]["collectives"]
-        everything = collectives()
-        self.assertEqual(collectives("--from", "+0s"), everything)
-        self.assertLess(collectives("--from", "+4s"), everything)
-        self.assertLess(collectives("--to", "2026-01-31T02:47:02Z"), everything)
+        """The recording begins at 2026-01-31T02:47:00Z and stalls once, from 4 s to 7 s."""
+        stalled = recordings.make(self.folder / "stalled.db", stalled=100)
+        for words, code in [([], FINDINGS), (["--from", "+3s"], FINDINGS), (["--from", "+8s"], DONE), (["--to", "+3s"], DONE),
+                            (["--to", "2026-01-31T02:47:03Z"], DONE), (["--from", "2026-01-31T02:47:03.5Z"], FINDINGS)]:
+            with self.subTest(words=words):
+                self.assertEqual(run("explain", stalled, "--exit-code", *words).returncode, code)
+
+    def test_a_stall_without_evidence_is_unknown(self):
+        stalled = recordings.make(self.folder / "stalled.db", stalled=100)
+        report = json.loads(self.done(run("explain", stalled, "--json")))
+        self.assertEqual([finding["cause"] for finding in report["findings"]], ["unknown"])
 
     def test_bad_times(self):
         self.refused(run("explain", self.recording, "--from", "yesterday"), USAGE, "--from", "yesterday")

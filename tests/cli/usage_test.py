@@ -16,7 +16,7 @@ class Help(Case):
             with self.subTest(verb=verb):
                 page = self.done(run(*verb.split(), "--help"))
                 self.assertIn(f"Usage:\n  stalltrace {verb}", page)
-                self.assertRegex(page, rf"Example:\n  (\w+=\w+ )?stalltrace {verb}")
+                self.assertRegex(page, rf"Example:\n  (sudo )?stalltrace {verb}")
 
     def test_no_verb_is_wrong_usage(self):
         self.refused(run(), USAGE, "no verb given", "--help")
@@ -44,7 +44,7 @@ class Help(Case):
 
 class Values(Case):
     def test_bad_durations(self):
-        for text in ["10", "-5s", "2 m", "fast", "1e300h", ""]:
+        for text in ["10", "-5s", "2 m", "fast", "1e300h"]:
             with self.subTest(text=text):
                 self.refused(run("trace", f"--duration={text}", "--out", self.folder / "x.db"), USAGE, "--duration")
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// make_recording FILE [COLLECTIVES]: a small healthy recording for tests of the command line: one node, two ranks.
+// make_recording FILE [COLLECTIVES [STALLED]]: a small recording for tests of the command line: one node, two ranks,
+// healthy but for the instance STALLED, which takes three seconds and delays what follows.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -28,12 +29,15 @@ Process rank_process(int32_t rank) {
   return process;
 }
 
-Collective all_reduce(int64_t seq, int32_t rank) {
+constexpr int64_t kStallNs = 3 * kNsPerSecond;
+
+Collective all_reduce(int64_t seq, int32_t rank, int64_t stalled) {
   Collective row;
   row.event_id = make_event_id(kNode, static_cast<uint64_t>(2 * seq + rank + 1));
   row.node_id = kNode;
-  row.timestamp_ns = kStart + seq * 40 * kNsPerMs;
-  row.duration_ns = 10 * kNsPerMs;
+  const bool after_stall = stalled >= 0 && seq > stalled;
+  row.timestamp_ns = kStart + seq * 40 * kNsPerMs + (after_stall ? kStallNs : 0);
+  row.duration_ns = 10 * kNsPerMs + (seq == stalled ? kStallNs : 0);
   row.launch_ns = 8 * kNsPerUs;
   row.completion = Completion::kSync;
   row.seq = seq;
@@ -49,7 +53,7 @@ Collective all_reduce(int64_t seq, int32_t rank) {
   return row;
 }
 
-Status write(const std::string& path, int64_t collectives) {
+Status write(const std::string& path, int64_t collectives, int64_t stalled) {
   ST_ASSIGN(const auto writer, RecordingWriter::create(path));
   Node node;
   node.node_id = kNode;
@@ -60,8 +64,8 @@ Status write(const std::string& path, int64_t collectives) {
     writer->accept(rank_process(rank));
   }
   for (int64_t seq = 0; seq < collectives; ++seq) {
-    writer->accept(all_reduce(seq, 0));
-    writer->accept(all_reduce(seq, 1));
+    writer->accept(all_reduce(seq, 0, stalled));
+    writer->accept(all_reduce(seq, 1, stalled));
   }
   return writer->close();
 }
@@ -70,10 +74,10 @@ Status write(const std::string& path, int64_t collectives) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fputs("usage: make_recording FILE [COLLECTIVES]\n", stderr);
+    std::fputs("usage: make_recording FILE [COLLECTIVES [STALLED]]\n", stderr);
     return 2;
   }
-  const Status status = write(argv[1], argc > 2 ? std::atoll(argv[2]) : 200);
+  const Status status = write(argv[1], argc > 2 ? std::atoll(argv[2]) : 200, argc > 3 ? std::atoll(argv[3]) : -1);
   if (!status) {
     std::fprintf(stderr, "make_recording: %s\n", status.error().what.c_str());
     return 1;

@@ -7,8 +7,9 @@ import subprocess
 from stalltrace import BUILD
 
 
-def make(path, collectives=200):
-    subprocess.run([BUILD / "tests" / "make_recording", path, str(collectives)], check=True)
+def make(path, collectives=200, stalled=-1):
+    """`collectives` every 40 ms, 10 ms each; number `stalled` takes 3 s and holds up what follows."""
+    subprocess.run([BUILD / "tests" / "make_recording", path, str(collectives), str(stalled)], check=True)
     return path
 
 
