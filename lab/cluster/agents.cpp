@@ -46,9 +46,17 @@ Status Agents::start(const std::string& program, std::span<const VirtualNode> no
     const UniqueFd write_end(ends[1]);
 
     SpawnOptions spawn;
-    spawn.argv = {program,       "trace",      "--node",
-                  node.name,     "--out",      agent.recording,
-                  "--own-netns", "--ready-fd", std::to_string(kReadyFd)};
+    spawn.argv = {program,
+                  "trace",
+                  "--node",
+                  node.name,
+                  "--out",
+                  agent.recording,
+                  "--own-netns",
+                  "--ready-fd",
+                  std::to_string(kReadyFd),
+                  "--library",
+                  node.folder + "/lib/libnccl.so.2"};
     spawn.netns_path = node.netns_path;
     spawn.stdin_path = "/dev/null";
     spawn.stdout_path = spawn.stderr_path = agent.log;

@@ -18,6 +18,7 @@ constexpr st_call_spec sync(st_call_kind kind, __u8 stream, __u8 event) {
 }
 
 // Not here: ncclCommGetAsyncError, cudaEventQuery, cudaStreamQuery. Frameworks poll them; a trap on each would be dear.
+// clang-format off
 constexpr std::array kCalls{
     // Collectives and point-to-point.
     Call{"ncclAllReduce", kCollective,
@@ -119,6 +120,7 @@ constexpr std::array kCalls{
     Call{"hipEventRecord", kGpu, sync(ST_CALL_EVENT_RECORD, 2, 1)},
     Call{"hipStreamWaitEvent", kGpu, sync(ST_CALL_STREAM_WAIT_EVENT, 1, 2)},
 };
+// clang-format on
 static_assert(kCalls.size() <= ST_MAX_CALLS);
 
 }  // namespace

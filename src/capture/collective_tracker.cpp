@@ -21,9 +21,7 @@ constexpr uint64_t kSilenceNs = 1 * kNsPerMs;
 
 bool accepted(int32_t return_code) { return return_code == kNcclSuccess || return_code == kNcclInProgress; }
 
-std::optional<int32_t> unless_negative(int32_t value) {
-  return value < 0 ? std::nullopt : std::optional(value);
-}
+std::optional<int32_t> unless_negative(int32_t value) { return value < 0 ? std::nullopt : std::optional(value); }
 
 }  // namespace
 
@@ -81,8 +79,8 @@ void CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
   row.reduce_op = unless_negative(record.reduce_op);
   row.root = unless_negative(record.root);
   row.peer = unless_negative(record.peer);
-  row.bytes = payload_bytes(row.op, *row.count, row.datatype ? nccl_datatype_size(*row.datatype) : 0,
-                            row.nranks.value_or(0));
+  row.bytes =
+      payload_bytes(row.op, *row.count, row.datatype ? nccl_datatype_size(*row.datatype) : 0, row.nranks.value_or(0));
   uint64_t number = record.sequence;
   if (row.peer) {
     // The kernel numbers by address; a communicator made since at the same address begins at 0 again.
@@ -173,10 +171,8 @@ void CollectiveTracker::on_comm_init(const st_comm_init& record) {
   live.row.nranks = comm.nranks;
   live.row.comm_id_hash = comm.comm_id_hash;
   const EventId event = live.row.event_id;
-  process.in_flight[record.header.tid] = {.event = event,
-                                          .entry_ns = record.header.time_ns,
-                                          .new_comm = std::move(comm),
-                                          .parent = record.parent_comm};
+  process.in_flight[record.header.tid] = {
+      .event = event, .entry_ns = record.header.time_ns, .new_comm = std::move(comm), .parent = record.parent_comm};
   process.live.emplace(event, std::move(live));
 }
 

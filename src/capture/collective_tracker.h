@@ -51,9 +51,9 @@ class CollectiveTracker {
   struct Live {
     Collective row;
     bool delivered = false;
-    bool launched = false;      // its call, and its group's, have returned
-    int64_t launched_ns = 0;    // CLOCK_MONOTONIC
-    uint64_t net_bytes = 0;     // of the process, at entry
+    bool launched = false;       // its call, and its group's, have returned
+    int64_t launched_ns = 0;     // CLOCK_MONOTONIC
+    uint64_t net_bytes = 0;      // of the process, at entry
     std::set<uint64_t> streams;  // those whose synchronisation would mean that it is done
   };
   struct InFlight {
@@ -64,17 +64,15 @@ class CollectiveTracker {
   };
   struct ProcessState {
     Library library = Library::kNccl;
-    std::unordered_map<uint64_t, Comm> comms;                         // by pointer
-    std::map<EventId, Live> live;                                     // in order of entry
-    std::unordered_map<uint64_t, std::vector<EventId>> events;        // GPU event → what it comes after
+    std::unordered_map<uint64_t, Comm> comms;                          // by pointer
+    std::map<EventId, Live> live;                                      // in order of entry
+    std::unordered_map<uint64_t, std::vector<EventId>> events;         // GPU event → what it comes after
     std::unordered_map<uint32_t, std::vector<EventId>> group_members;  // by tid
-    std::unordered_map<uint32_t, InFlight> in_flight;                 // by tid
+    std::unordered_map<uint32_t, InFlight> in_flight;                  // by tid
     bool synchronises = false;
   };
 
-  [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const {
-    return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_;
-  }
+  [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const { return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_; }
   ProcessState& state_of(const st_header& header);
   Comm& comm_of(ProcessState& process, const st_header& header, uint64_t pointer);
   Collective make_row(ProcessState& process, const st_header& header, uint16_t table_row);

@@ -1,13 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/discovery.h"
 
+#include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <utility>
 
 namespace stalltrace::capture {
 namespace {
+
+/// Where packages, vendors' installers, wheels and conda put collective libraries.
+constexpr std::array kUsualLibraries{
+    "/usr/lib/*/lib[nr]ccl.so.*",
+    "/usr/lib64/lib[nr]ccl.so.*",
+    "/usr/local/lib/lib[nr]ccl.so.*",
+    "/usr/local/cuda*/lib*/libnccl.so.*",
+    "/usr/local/nccl*/lib/libnccl.so.*",
+    "/opt/rocm*/lib/librccl.so.*",
+    "/opt/*/lib/libnccl.so.*",
+    "/usr/*/python3*/*-packages/nvidia/nccl/lib/libnccl.so.*",
+    "/usr/local/lib/python3*/*-packages/nvidia/nccl/lib/libnccl.so.*",
+    "/opt/*/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.*",
+    "/home/*/*/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.*",
+};
 
 /// RCCL exports NCCL's names; only its file's name tells.
 Library library_of(const std::string& path) {
@@ -17,11 +34,7 @@ Library library_of(const std::string& path) {
 }  // namespace
 
 Discovery::Discovery(Kernel& kernel, const Procfs& procfs, Scope scope, JobFound job_found, Note note)
-    : kernel_(kernel),
-      procfs_(procfs),
-      scope_(scope),
-      job_found_(std::move(job_found)),
-      note_(std::move(note)) {}
+    : kernel_(kernel), procfs_(procfs), scope_(scope), job_found_(std::move(job_found)), note_(std::move(note)) {}
 
 bool Discovery::in_scope(pid_t pid) const {
   if (pid == ::getpid() || (scope_.only_listed && !kernel_.is_listed(pid))) {
@@ -30,25 +43,59 @@ bool Discovery::in_scope(pid_t pid) const {
   return scope_.only_netns == 0 || procfs_.netns(pid) == scope_.only_netns;
 }
 
+Discovery::File* Discovery::inspect_path(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return nullptr;
+  }
+  const FileKey key{info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
+  const auto [found, fresh] = files_.try_emplace(key);
+  File& known = found->second;
+  if (fresh) {
+    known.inode = info.st_ino;
+    if (auto symbols = find_probe_points(path)) {
+      known.symbols = std::move(*symbols);
+    }  // not ELF, or gone between stat and open: of no interest until it is mapped anew
+  }
+  return &known;
+}
+
 Discovery::File* Discovery::inspect(pid_t pid, const MappedFile& file, std::string& host_path) {
   for (std::string& candidate : procfs_.host_paths(pid, file)) {
-    struct stat info {};
-    if (::stat(candidate.c_str(), &info) != 0 || info.st_ino != file.inode || !S_ISREG(info.st_mode)) {
-      continue;
+    File* known = inspect_path(candidate);
+    if (known && known->inode == file.inode) {
+      host_path = std::move(candidate);
+      return known->symbols.points.empty() ? nullptr : known;
     }
-    host_path = std::move(candidate);
-    const FileKey key{info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
-    const auto [found, fresh] = files_.try_emplace(key);
-    File& known = found->second;
-    if (fresh) {
-      known.library = library_of(file.path);
-      if (auto symbols = find_probe_points(host_path)) {
-        known.symbols = std::move(*symbols);
-      }  // not ELF, or gone between stat and open: of no interest until it is mapped anew
-    }
-    return known.symbols.points.empty() ? nullptr : &known;
   }
   return nullptr;
+}
+
+Status Discovery::attach_library(const std::string& path) {
+  ST_ASSIGN(const FileSymbols symbols, find_probe_points(path));
+  if (symbols.points.empty()) {
+    return fail(path + " defines no call of a collective library", "name a libnccl.so or librccl.so",
+                ErrorKind::kUsage);
+  }
+  if (File* file = inspect_path(path)) {
+    attach(*file, path, path);
+  }
+  return {};
+}
+
+void Discovery::attach_usual_libraries() {
+  for (const char* pattern : kUsualLibraries) {
+    glob_t paths{};
+    if (::glob(pattern, GLOB_NOSORT, nullptr, &paths) == 0) {
+      for (size_t i = 0; i < paths.gl_pathc; ++i) {
+        File* file = inspect_path(paths.gl_pathv[i]);
+        if (file && file->symbols.has_collectives) {
+          attach(*file, paths.gl_pathv[i], paths.gl_pathv[i]);
+        }
+      }
+    }
+    ::globfree(&paths);
+  }
 }
 
 void Discovery::attach(File& file, const std::string& host_path, const std::string& shown_path) {
@@ -83,7 +130,7 @@ void Discovery::consider(pid_t pid, bool certainly_job) {
       candidates.push_back({file, std::move(host_path), mapping.path});
       if (file->symbols.has_collectives) {
         is_job = true;
-        library = file->library;
+        library = library_of(mapping.path);
       }
     }
   }

@@ -29,6 +29,12 @@ class Discovery {
   /// what could not be probed and why.
   Discovery(Kernel& kernel, const Procfs& procfs, Scope scope, JobFound job_found, Note note);
 
+  /// Probes a library's file before any process maps it, so that a job's first call is seen however soon it comes: to
+  /// attach takes the kernel some 20 ms (a grace period), which a quick start can win. Errors: not readable, not
+  /// ELF, nothing to probe in it.
+  Status attach_library(const std::string& path);
+  /// The same for the collective libraries in the usual places; none is no error.
+  void attach_usual_libraries();
   /// Looks at every process of the host that it has not seen in this state.
   void scan();
   /// A process has mapped a file executable.
@@ -42,13 +48,15 @@ class Discovery {
  private:
   struct File {
     FileSymbols symbols;
-    Library library = Library::kNccl;
+    uint64_t inode = 0;
     bool attached = false;
   };
   /// Device, inode, size, time of last change: an inode number alone is used again after a deletion.
   using FileKey = std::tuple<uint64_t, uint64_t, int64_t, int64_t>;
 
   [[nodiscard]] bool in_scope(pid_t pid) const;
+  /// The file at a path of this program's own, read once.
+  File* inspect_path(const std::string& path);
   /// The file's symbols, read once. Null when it can't be opened (it vanished) or is of no interest.
   File* inspect(pid_t pid, const MappedFile& file, std::string& host_path);
   void attach(File& file, const std::string& host_path, const std::string& shown_path);

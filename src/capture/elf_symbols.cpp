@@ -133,9 +133,8 @@ Result<FileSymbols> find_probe_points(const std::string& path) {
   each_section(SHT_DYNSYM, [](CallFamily) { return true; });
   // A collective library carries the GPU runtime inside, under local names: those are its own calls, not the job's.
   const bool is_collective_library = collector.has_collectives();
-  each_section(SHT_SYMTAB, [&](CallFamily family) {
-    return family == CallFamily::kCollectiveLibrary || !is_collective_library;
-  });
+  each_section(SHT_SYMTAB,
+               [&](CallFamily family) { return family == CallFamily::kCollectiveLibrary || !is_collective_library; });
   return collector.take();
 }
 

@@ -19,8 +19,9 @@ struct JobIdentity {
 };
 
 /// torchrun (RANK, LOCAL_RANK, WORLD_SIZE, TORCHELASTIC_RUN_ID), Open MPI (OMPI_COMM_WORLD_*), MPICH and PMI
-/// (PMI_RANK, PMI_SIZE, MPI_LOCALRANKID), Slurm (SLURM_PROCID, SLURM_LOCALID, SLURM_NTASKS, SLURM_JOB_ID). The first launcher
-/// that gives a rank gives all; a job id may come from another, since torchrun and mpirun often run under Slurm.
+/// (PMI_RANK, PMI_SIZE, MPI_LOCALRANKID), Slurm (SLURM_PROCID, SLURM_LOCALID, SLURM_NTASKS, SLURM_JOB_ID). The first
+/// launcher that gives a rank gives all; a job id may come from another, since torchrun and mpirun often run under
+/// Slurm.
 JobIdentity job_identity(const Environment& environment);
 
 /// The traced process as the recording knows it. `utc_offset_ns` is UTC minus CLOCK_MONOTONIC.

@@ -42,7 +42,9 @@ Connection& NetworkTracker::connection_of(uint64_t cookie, const st_header& head
   connection.rank = processes_.rank_of(connection.pid);
   connection.netns = tuple.netns;
   connection.family = tuple.family;
-  connection.source = {address_text(tuple.source, tuple.family), tuple.source_port};
+  if (fresh || tuple.source_port != 0) {  // a socket has no local port before it is bound and after it has closed
+    connection.source = {address_text(tuple.source, tuple.family), tuple.source_port};
+  }
   connection.destination = {address_text(tuple.destination, tuple.family), tuple.destination_port};
   return connection;
 }

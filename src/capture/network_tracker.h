@@ -19,7 +19,8 @@ class NetworkTracker {
  public:
   using ThreadName = std::function<std::string(int32_t pid, int32_t tid)>;
 
-  /// References outlive the tracker. `ticks_per_second`: of the kernel's jiffies, in which connections keep their clocks.
+  /// References outlive the tracker. `ticks_per_second`: of the kernel's jiffies, in which connections keep their
+  /// clocks.
   NetworkTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns,
                  int64_t ticks_per_second, ThreadName thread_name);
 
@@ -32,9 +33,7 @@ class NetworkTracker {
   [[nodiscard]] uint64_t retransmits() const { return retransmits_; }
 
  private:
-  [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const {
-    return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_;
-  }
+  [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const { return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_; }
   Connection& connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple);
   void deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics);
 

@@ -43,8 +43,8 @@ std::optional<MappedFile> parse_maps_line(std::string_view line) {
     return std::nullopt;
   }
   line.remove_prefix(5);
-  if (!take_number(line, ' ', 16, offset) || !take_number(line, ':', 16, major) ||
-      !take_number(line, ' ', 16, minor) || !take_number(line, ' ', 10, file.inode) || file.inode == 0) {
+  if (!take_number(line, ' ', 16, offset) || !take_number(line, ':', 16, major) || !take_number(line, ' ', 16, minor) ||
+      !take_number(line, ' ', 10, file.inode) || file.inode == 0) {
     return std::nullopt;
   }
   file.device_major = static_cast<uint32_t>(major);

@@ -26,10 +26,10 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr int64_t kPollNs = 50 * kNsPerMs;      // rings are read this often when nothing wakes us earlier
-constexpr int64_t kFlushNs = 250 * kNsPerMs;    // events are written and silent connections sampled this often
+constexpr int64_t kPollNs = 50 * kNsPerMs;    // rings are read this often when nothing wakes us earlier
+constexpr int64_t kFlushNs = 250 * kNsPerMs;  // events are written and silent connections sampled this often
 constexpr int64_t kProgressNs = kNsPerSecond;
-constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a safety net under the mapping watch ...
+constexpr int64_t kScanNs = 2 * kNsPerSecond;     // a safety net under the mapping watch ...
 constexpr int64_t kScanAloneNs = 100 * kNsPerMs;  // ... or all there is where perf events are refused
 constexpr uint64_t kIdleSpanNs = 5 * kNsPerMs;
 constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;
@@ -81,9 +81,9 @@ class HostTracer final : public Tracer {
         collectives_(ids_, processes_, sink, node_.clock_offset_ns),
         network_(ids_, processes_, sink, node_.clock_offset_ns, kernel_->ticks_per_second(),
                  [this](int32_t pid, int32_t tid) { return procfs_.thread_name(pid, tid); }),
-        discovery_(*kernel_, procfs_, scope_of(options),
-                   [this](pid_t pid, Library library) { begin_process(pid, library); },
-                   [this](const std::string& text) { tell(text); }) {}
+        discovery_(
+            *kernel_, procfs_, scope_of(options), [this](pid_t pid, Library library) { begin_process(pid, library); },
+            [this](const std::string& text) { tell(text); }) {}
 
   Status begin();
   Status follow(int32_t pid) override { return kernel_->list_process(pid); }
@@ -143,6 +143,10 @@ Status HostTracer::begin() {
     tell("new libraries are found by polling, a job's first calls may be missed: " + watch.error().what);
   }
   discovery_.scan();
+  discovery_.attach_usual_libraries();
+  for (const std::string& library : options_.libraries) {
+    ST_TRY(discovery_.attach_library(library));
+  }
   return {};
 }
 
@@ -213,8 +217,7 @@ void HostTracer::dispatch(std::span<const std::byte> bytes) {
 
 void HostTracer::collect() {
   if (mappings_) {
-    lost_mappings_ +=
-        mappings_->drain([this](pid_t pid, const MappedFile& file) { discovery_.on_mapping(pid, file); });
+    lost_mappings_ += mappings_->drain([this](pid_t pid, const MappedFile& file) { discovery_.on_mapping(pid, file); });
   }
   kernel_->consume([this](std::span<const std::byte> record) { dispatch(record); });
 }
@@ -329,8 +332,8 @@ TracerStats HostTracer::stats() const {
 
 Result<std::unique_ptr<Tracer>> Tracer::create(const TracerOptions& options, EventSink& sink, Note note) {
   const Discovery::Scope scope = HostTracer::scope_of(options);
-  ST_ASSIGN(std::unique_ptr<Kernel> kernel, Kernel::load({.only_netns = static_cast<uint32_t>(scope.only_netns),
-                                                          .only_listed = scope.only_listed}));
+  ST_ASSIGN(std::unique_ptr<Kernel> kernel,
+            Kernel::load({.only_netns = static_cast<uint32_t>(scope.only_netns), .only_listed = scope.only_listed}));
   auto tracer = std::make_unique<HostTracer>(options, sink, std::move(note), std::move(kernel));
   ST_TRY(tracer->begin());
   return tracer;

@@ -17,6 +17,7 @@ namespace stalltrace::capture {
 struct TracerOptions {
   std::string node_name;               // empty: see capture::node_name
   std::vector<int32_t> pids;           // trace only these and their descendants; empty: every job on the host
+  std::vector<std::string> libraries;  // probed at once, besides those in the usual places
   bool own_netns = false;              // only processes in our own network namespace
   std::optional<int64_t> duration_ns;  // none: until stopped
 };
