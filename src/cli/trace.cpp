@@ -81,6 +81,8 @@ class TraceVerb final : public Verb {
         duration_flag("--duration", "stop after this long; without it, Ctrl-C stops", &options_.duration_ns),
         text_flag("--out", "FILE", "the recording; an existing file is never overwritten", &out_),
         pids_flag("--pid", "trace only this process and its descendants", &options_.pids),
+        texts_flag("--library", "FILE", "probe this library before a job maps it, besides those in the usual places",
+                   &options_.libraries),
         text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, else the host's name",
                   &options_.node_name),
         size_flag("--max-size", "keep the file below this: the oldest normal data goes first", &max_size_),
