@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/fold.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
+
+#include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -80,6 +84,7 @@ class Folding {
     }
     std::stable_sort(findings.begin(), findings.end(),
                      [](const Finding& a, const Finding& b) { return a.stall_ms > b.stall_ms; });
+    fold_residue(findings);
     return findings;
   }
 
@@ -96,6 +101,28 @@ class Folding {
     group.lost = IntervalSet(std::move(lost));
     group.instances = static_cast<int64_t>(instances.size());
     group.coverage = weight > 0 ? group.coverage / weight : 0;
+  }
+
+  /// A fault leaves stalls whose evidence falls short of the rule. While they are few beside what is explained, they
+  /// are told with the dearest finding instead of as a riddle of their own.
+  static void fold_residue(std::vector<Finding>& findings) {
+    double explained_ms = 0;
+    for (const Finding& finding : findings) {
+      explained_ms += finding.cause == Cause::kUnknown ? 0 : finding.stall_ms;
+    }
+    const auto residue = std::find_if(findings.begin(), findings.end(), [&](const Finding& finding) {
+      return finding.cause == Cause::kUnknown && finding.stall_ms < kResidueShare * explained_ms;
+    });
+    if (residue == findings.end()) {
+      return;
+    }
+    Evidence evidence{.kind = "rule",
+                      .count = residue->collectives_affected,
+                      .text = fmt::format("{} more in {} collectives: the evidence does not suffice to say why",
+                                          format_duration(static_cast<int64_t>(residue->stall_ms * kNsPerMs)),
+                                          residue->collectives_affected)};
+    findings.erase(residue);
+    findings.front().evidence.push_back(std::move(evidence));
   }
 
   Finding finding_of(const Folded& group, const CauseRule& rule) const {

@@ -77,6 +77,9 @@ inline constexpr Gate kProcessStoppedGate{100 * kNsPerMs, 200 * kNsPerMs, 0.02};
 /// Saying "slow, cause not seen" must be worth reading: clearly more than the noise of a shared machine.
 inline constexpr Gate kUnknownGate{500 * kNsPerMs, kNsPerSecond, 0.10};
 
+/// Beside explained findings, unexplained stalls below this share of their cost are residue, not a second fault.
+inline constexpr double kResidueShare = 0.25;
+
 // --- bounds of the work ----------------------------------------------------------------------------------------
 
 /// Evidence is read this long before a stall: the late rank's last work, the connection's state.

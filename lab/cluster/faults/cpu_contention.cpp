@@ -16,8 +16,8 @@ namespace stalltrace::lab {
 namespace {
 
 constexpr std::array kParameters = {
-    FaultParameter{"threads", "2", 1, 64, {}, "of the competitor, all on the rank's core"},
-    FaultParameter{"nice", "0", -20, 19, {}, "of the competitor"},
+    FaultParameter{"threads", "1", 1, 64, {}, "of the competitor, all on the rank's core"},
+    FaultParameter{"nice", "-10", -20, 19, {}, "of the competitor"},
     FaultParameter{"percent", "100", 1, 100, {}, "of the time that each of its threads wants to run"},
 };
 
