@@ -31,8 +31,9 @@ template <typename T>
 class Cursor {
  public:
   /// `select` reads [id, id) of the table; shared by the cursors of a file, never at the same time.
-  Cursor(Database& db, Statement& select, const NodePart& part, std::vector<Stretch> stretches, TimeRange range)
-      : db_(&db), select_(&select), part_(part), stretches_(std::move(stretches)), range_(range) {}
+  Cursor(const std::string& path, Database& db, Statement& select, const NodePart& part, std::vector<Stretch> stretches,
+         TimeRange range)
+      : path_(&path), db_(&db), select_(&select), part_(part), stretches_(std::move(stretches)), range_(range) {}
 
   /// Makes the next block the current one; an empty block is the end.
   Status fill() {
@@ -77,7 +78,8 @@ class Cursor {
         ++used_;
       }
     }
-    Status status = code == SQLITE_DONE ? Status() : fail_sqlite(db_->get(), TableOf<T>::kName);
+    Status status =
+        code == SQLITE_DONE ? Status() : fail_sqlite(db_->get(), fmt::format("{}: {}", *path_, TableOf<T>::kName));
     select_->reset();
     return status;
   }
@@ -107,6 +109,7 @@ class Cursor {
                             rows_.begin());
   }
 
+  const std::string* path_;  // for errors
   Database* db_;
   Statement* select_;
   NodePart part_;

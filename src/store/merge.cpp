@@ -64,7 +64,8 @@ class Merger {
     // Nobody sees the file before it is whole, so it needs no journal; it is synced once, at the end.
     ST_TRY(
         db_.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF;"
-                    "PRAGMA cache_size = -65536; PRAGMA locking_mode = EXCLUSIVE"));
+                    "PRAGMA cache_size = -65536"));
+    sqlite3_db_config(db_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     ST_TRY(migrate(db_));
     for (size_t file = 0; file < inputs_.size(); ++file) {
       if (auto copied = copy_file(file); !copied) {
@@ -102,8 +103,9 @@ class Merger {
 
   /// One input at a time is attached, so that SQLite's limit on attached files is none on inputs.
   Status copy_file(size_t file) {
-    ST_ASSIGN(const std::string uri, reading_uri(inputs_[file]));
-    ST_TRY(db_.execute(fmt::format("ATTACH {} AS input", quote_text(uri))));
+    ST_ASSIGN(const ReadingTarget target, reading_target(inputs_[file]));
+    ST_TRY(db_.execute(fmt::format("PRAGMA locking_mode = {}; ATTACH {} AS input",
+                                   target.exclusive ? "EXCLUSIVE" : "NORMAL", quote_text(target.uri))));
     Status status;
     {
       auto transaction = Transaction::begin(db_);

@@ -57,8 +57,8 @@ Status check_header(const std::string& path, int64_t size) {
 }
 
 Result<Database> open_once(const std::string& path) {
-  ST_ASSIGN(const std::string uri, reading_uri(path));
-  auto opened = Database::open(uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+  ST_ASSIGN(const ReadingTarget target, reading_target(path));
+  auto opened = Database::open(target.uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
   if (!opened) {
     return opened;
   }
@@ -66,6 +66,10 @@ Result<Database> open_once(const std::string& path) {
   // A recording may come from anyone: no functions from its schema, no surprises from damaged pages.
   sqlite3_db_config(db.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(db.get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  if (target.exclusive) {
+    ST_TRY(db.execute("PRAGMA locking_mode = EXCLUSIVE"));
+  }
   ST_TRY(db.execute("PRAGMA cell_size_check = ON; PRAGMA cache_size = -8192; PRAGMA mmap_size = 1073741824"));
   ST_TRY(check_schema(db));
   return db;
@@ -106,13 +110,15 @@ bool is_being_written(const std::string& path) {
   return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-Result<std::string> reading_uri(const std::string& path) {
+Result<ReadingTarget> reading_target(const std::string& path) {
   ST_TRY(check_file(path));
   if (is_being_written(path)) {
-    return file_uri(path, "mode=ro");
+    return ReadingTarget{file_uri(path, "mode=ro"), false};
   }
-  return file_uri(path,
-                  has_log(path) || file_size(path + "-journal") > 0 ? "mode=ro&vfs=unix-excl" : "mode=ro&immutable=1");
+  // Nobody writes: without locks the log needs no shared memory file beside it. A rollback journal can only be left
+  // from before the first row or after the last one, and is ignored.
+  return has_log(path) ? ReadingTarget{file_uri(path, "mode=ro&vfs=unix-none"), true}
+                       : ReadingTarget{file_uri(path, "mode=ro&immutable=1"), false};
 }
 
 Result<Database> open_for_reading(const std::string& path) {

@@ -16,8 +16,13 @@ namespace stalltrace {
 ///  - left by a killed tracer (a log, no writer): the log is read, but its index is kept in this process's memory.
 Result<Database> open_for_reading(const std::string& path);
 
-/// A URI under which SQLite opens `path` as open_for_reading does; for ATTACH.
-Result<std::string> reading_uri(const std::string& path);
+/// How SQLite is told to open a file as open_for_reading does; for ATTACH.
+struct ReadingTarget {
+  std::string uri;
+  /// Whether `PRAGMA locking_mode` must be EXCLUSIVE before, which keeps the log's index in memory.
+  bool exclusive = false;
+};
+Result<ReadingTarget> reading_target(const std::string& path);
 
 /// True while a tracer is writing `path`.
 bool is_being_written(const std::string& path);

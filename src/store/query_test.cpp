@@ -115,6 +115,7 @@ TEST_F(Query, RefusesEverythingButReading) {
 
 TEST_F(Query, ReadsSchemaAndUsesFunctions) {
   EXPECT_EQ(csv("SELECT count(*) FROM pragma_table_info('loss')"), "count(*)\r\n3\r\n");
+  EXPECT_EQ(csv("SELECT sum(value) AS s FROM json_each('[1, 2]')"), "s\r\n3\r\n");
   EXPECT_EQ(csv("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 3) SELECT sum(x) s FROM c;  "
                 "-- done"),
             "s\r\n6\r\n");
@@ -132,7 +133,7 @@ TEST_F(Query, StopsAtItsTimeLimit) {
 
 TEST_F(Query, SaysWhatIsWrongWithSql) {
   EXPECT_NE(run("SELEC 1").error().what.find("syntax error"), std::string::npos);
-  EXPECT_NE(run("SELECT nothing FROM collective").error().what.find("no such column"), std::string::npos);
+  EXPECT_NE(run("SELECT nought FROM collective").error().what.find("no such column"), std::string::npos);
   EXPECT_EQ(run("  -- only a comment").error().kind, ErrorKind::kUsage);
 }
 
@@ -154,10 +155,10 @@ TEST_F(Query, Json) {
 }
 
 TEST_F(Query, Table) {
-  must(run("SELECT NULL AS nothing, 12 AS n, 'NULL' AS text UNION ALL SELECT 'x', 3, 'two\nlines'",
+  must(run("SELECT NULL AS absents, 12 AS n, 'NULL' AS text UNION ALL SELECT 'x', 3, 'two\nlines'",
            QueryFormat::kTable));
   EXPECT_EQ(text_,
-            "nothing  n   text\n"
+            "absents  n   text\n"
             "-------  --  ----------\n"
             "   NULL  12  'NULL'\n"
             "x         3  two\\nlines\n");

@@ -72,10 +72,8 @@ class RecordingSource final : public EventSource {
     std::vector<Cursor<T>> cursors;
     for (const NodePart& part : parts_) {
       ST_ASSIGN(std::vector<Stretch> stretches, stretches_of(files_[part.file], TableOf<T>::kName, part));
-      cursors.emplace_back(files_[part.file], selects[part.file], part, std::move(stretches), range);
-      if (auto filled = cursors.back().fill(); !filled) {
-        return with_context(paths_[part.file], std::move(filled.error()));
-      }
+      cursors.emplace_back(paths_[part.file], files_[part.file], selects[part.file], part, std::move(stretches), range);
+      ST_TRY(cursors.back().fill());
     }
     return cursors.size() == 1 ? visit_one(cursors.front(), visit) : visit_merged(cursors, visit);
   }

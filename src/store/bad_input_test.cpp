@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are no recordings, or no longer: one clear line each, never a crash.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "store/open.h"
+#include "store/schema.h"
+#include "store/test_support.h"
+
+namespace stalltrace {
+namespace {
+
+class BadInput : public ::testing::Test {
+ protected:
+  std::string error_of(const std::string& path) {
+    auto source = open_recording(path);
+    if (source) {
+      ADD_FAILURE() << path << " was opened";
+      return "";
+    }
+    EXPECT_TRUE(source.error().what.starts_with(path)) << source.error().what;
+    EXPECT_EQ(source.error().what.find('\n'), std::string::npos);
+    EXPECT_FALSE(source.error().remedy.empty()) << source.error().what;
+    return source.error().what.substr(path.size());
+  }
+
+  std::string recording(int rows) {
+    const std::string path = folder_ / "good.db";
+    auto writer = must(RecordingWriter::create(path));
+    for (int i = 1; i <= rows; ++i) {
+      writer->accept(collective_row(1, static_cast<uint64_t>(i), i, 1));
+    }
+    must(writer->close());
+    return path;
+  }
+
+  void put(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(BadInput, OneClearLineEach) {
+  EXPECT_EQ(error_of(folder_ / "missing.db"), ": no such file");
+  EXPECT_EQ(error_of(folder_ / ""), ": a folder, not a recording");
+  EXPECT_EQ(error_of("/dev/null"), ": not a file, not a recording");
+  put(folder_ / "empty.db", "");
+  EXPECT_EQ(error_of(folder_ / "empty.db"), ": empty, not a recording");
+  put(folder_ / "text.db", std::string(10'000, 'x'));
+  EXPECT_EQ(error_of(folder_ / "text.db"), ": not a recording (not an SQLite database)");
+  put(folder_ / "short.db", "SQLite format 3");
+  EXPECT_EQ(error_of(folder_ / "short.db"), ": not a recording (not an SQLite database)");
+}
+
+TEST_F(BadInput, AnotherProgramsDatabase) {
+  const std::string path = folder_ / "other.db";
+  must(must(Database::open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)).execute("CREATE TABLE t(x)"));
+  EXPECT_EQ(error_of(path), ": an SQLite database, but not a recording of stalltrace");
+}
+
+TEST_F(BadInput, NewerSchema) {
+  const std::string path = recording(1);
+  must(must(Database::open(path, SQLITE_OPEN_READWRITE)).execute("PRAGMA user_version = 1000"));
+  EXPECT_EQ(error_of(path), ": made by a newer stalltrace (schema 1000, this one knows up to " +
+                                std::to_string(schema_version()) + ")");
+}
+
+TEST_F(BadInput, CutShort) {
+  const std::string bytes = bytes_of(recording(20'000));
+  for (const size_t keep : {bytes.size() / 2, bytes.size() - 1, size_t{4096}, size_t{60}}) {
+    put(folder_ / "cut.db", bytes.substr(0, keep));
+    EXPECT_NE(error_of(folder_ / "cut.db").find("cut short"), std::string::npos) << keep;
+  }
+}
+
+TEST_F(BadInput, DamagedPagesNeverCrash) {
+  const std::string good = bytes_of(recording(5'000));
+  const std::string path = folder_ / "damaged.db";
+  size_t refused = 0;
+  for (size_t page = 0; page * 4096 < good.size(); ++page) {
+    std::string bytes = good;
+    for (size_t i = 100; i < 400; ++i) {
+      bytes[page * 4096 + i * 7 % 4096] = static_cast<char>(i * 31);
+    }
+    put(path, bytes);
+    auto source = open_recording(path);
+    const Status read =
+        source ? (*source)->collectives({}, [](const Collective&) {}) : Status(std::unexpected(source.error()));
+    if (!read) {
+      ++refused;
+      EXPECT_EQ(read.error().what.find('\n'), std::string::npos);
+      EXPECT_TRUE(read.error().what.starts_with(path)) << read.error().what;
+    }
+  }
+  EXPECT_GT(refused, 0U);
+}
+
+TEST_F(BadInput, NoPermission) {
+  const std::string path = recording(1);
+  std::filesystem::permissions(path, std::filesystem::perms::none);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    const bool dropped = ::geteuid() != 0 || ::setuid(kNobody) == 0;
+    ::_exit(dropped && error_of(path).find("ermission denied") != std::string::npos ? 0 : 1);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Schema, MigratesStepByStep) {
+  const TemporaryFolder folder;
+  Database db = must(Database::open(folder / "r.db", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+  const std::vector<const char*> steps{"CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT)", "CREATE TABLE a(x)",
+                                       "ALTER TABLE a ADD COLUMN y"};
+  must(migrate(db, std::span(steps).first(1)));
+  must(migrate(db, steps));
+  must(migrate(db, steps));
+  EXPECT_EQ(must(db.integer("PRAGMA user_version")), 3);
+  EXPECT_EQ(must(db.text("SELECT value FROM meta WHERE key = 'schema_version'")), "3");
+  EXPECT_EQ(must(db.integer("SELECT count(*) FROM pragma_table_info('a')")), 2);
+  EXPECT_FALSE(migrate(db, std::span(steps).first(2)));
+}
+
+TEST_F(BadInput, OlderRecordingLacksColumnsAndTables) {
+  const std::string path = recording(3);
+  must(must(Database::open(path, SQLITE_OPEN_READWRITE))
+           .execute("DROP VIEW event_name; DROP VIEW nccl_events; ALTER TABLE collective DROP COLUMN called_ns;"
+                    "DROP TABLE wait_span"));
+  const std::string before = bytes_of(path);
+  auto source = must(open_recording(path));
+  const auto rows = collectives_of(*source);
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0].called_ns, 0);
+  must(source->wait_spans({}, [](const WaitSpan&) { FAIL(); }));
+  EXPECT_TRUE(bytes_of(path) == before);
+}
+
+}  // namespace
+}  // namespace stalltrace

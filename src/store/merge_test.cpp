@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several recordings as one: read together, or merged into a file.
+#include "store/merge.h"
+
+#include <set>
+
+#include "store/findings.h"
+#include "store/open.h"
+#include "store/test_support.h"
+
+namespace stalltrace {
+namespace {
+
+class Merge : public ::testing::Test {
+ protected:
+  /// One node's run: `rows` collectives at times first, first + 10, ..., one retransmit, one sample.
+  std::string record(const std::string& file, const Node& node, int64_t first_ns, int rows) {
+    const std::string path = folder_ / file;
+    auto writer = must(RecordingWriter::create(path));
+    writer->accept(node);
+    Process process;
+    process.node_id = node.node_id;
+    process.pid = 42;
+    writer->accept(process);
+    for (int i = 0; i < rows; ++i) {
+      Collective row = collective_row(node.node_id, static_cast<uint64_t>(i) + 1, first_ns + 10 * i, 5);
+      row.stack_id = 77;
+      writer->accept(row);
+    }
+    writer->accept(retransmit_row(node.node_id, 900'000, first_ns));
+    writer->accept(sample_row(node.node_id, first_ns));
+    writer->accept(Stack{77, "main"});
+    writer->accept(Loss{node.node_id, "ring:tcp", 3});
+    must(writer->close());
+    return path;
+  }
+
+  TemporaryFolder folder_;
+  std::string out_ = folder_ / "all.db";
+};
+
+void expect_time_order(const std::vector<Collective>& rows) {
+  EXPECT_TRUE(std::is_sorted(rows.begin(), rows.end(),
+                             [](const Collective& a, const Collective& b) { return a.timestamp_ns < b.timestamp_ns; }));
+}
+
+TEST_F(Merge, MergedReadsAsReadTogether) {
+  std::vector<std::string> inputs;
+  for (NodeId node = 1; node <= 12; ++node) {  // more than SQLite attaches at once
+    inputs.push_back(
+        record("n" + std::to_string(node) + ".db", node_row(node, "node" + std::to_string(node)), 1'000 + node, 3'000));
+  }
+  const std::string first = bytes_of(inputs[0]);
+  const MergeSummary summary = must(merge_recordings(inputs, out_));
+  EXPECT_EQ(summary.nodes, 12U);
+  EXPECT_EQ(summary.duplicate_nodes, 0U);
+  EXPECT_TRUE(bytes_of(inputs[0]) == first);
+
+  auto together = must(open_recordings(inputs));
+  auto merged = must(open_recording(out_));
+  const auto expected = collectives_of(*together);
+  const auto rows = collectives_of(*merged);
+  ASSERT_EQ(expected.size(), 36'000U);
+  ASSERT_EQ(rows.size(), expected.size());
+  expect_time_order(expected);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ASSERT_EQ(rows[i].event_id, expected[i].event_id);
+    ASSERT_EQ(rows[i].comm_id_hash, expected[i].comm_id_hash);
+  }
+  EXPECT_EQ(must(merged->nodes()).size(), 12U);
+  EXPECT_EQ(must(merged->processes()).size(), 12U);
+  EXPECT_EQ(must(merged->losses()).size(), 12U);
+  EXPECT_EQ(ask(out_, "SELECT count(*) FROM stack"), "1");
+  EXPECT_EQ(ask(out_, "SELECT count(*) || '-' || count(DISTINCT id) FROM tcp_sample"), "12-12");
+  EXPECT_EQ(ask(out_, "PRAGMA integrity_check"), "ok");
+}
+
+TEST_F(Merge, SameRunTwiceIsKeptOnce) {
+  const std::string a = record("a.db", node_row(5, "n"), 0, 100);
+  const std::string b = record("b.db", node_row(5, "n"), 0, 2'000);  // the same run, a fuller copy
+  const std::vector<std::string> inputs{a, b, a};
+  EXPECT_EQ(collectives_of(*must(open_recordings(inputs))).size(), 2'000U);
+  EXPECT_EQ(must(must(open_recordings(inputs))->nodes()).size(), 1U);
+  const MergeSummary summary = must(merge_recordings(inputs, out_));
+  EXPECT_EQ(summary.nodes, 1U);
+  EXPECT_EQ(summary.duplicate_nodes, 2U);
+  EXPECT_EQ(ask(out_, "SELECT count(*) FROM collective"), "2000");
+}
+
+TEST_F(Merge, TwoRunsWithOneIdAreToldApart) {
+  const std::vector<std::string> inputs{record("a.db", node_row(0x7fffff, "a"), 0, 1'500),
+                                        record("b.db", node_row(0x7fffff, "b"), 5, 1'500),
+                                        record("c.db", node_row(1, "c"), 7, 10)};
+  const MergeSummary summary = must(merge_recordings(inputs, out_));
+  EXPECT_EQ(summary.nodes, 3U);
+  EXPECT_EQ(summary.renumbered_nodes, 1U);
+  for (auto& source : {must(open_recordings(inputs)).release(), must(open_recording(out_)).release()}) {
+    const std::unique_ptr<EventSource> owned(source);
+    const auto rows = collectives_of(*owned);
+    ASSERT_EQ(rows.size(), 3'010U);
+    expect_time_order(rows);
+    std::set<EventId> ids;
+    std::set<NodeId> nodes;
+    for (const Collective& row : rows) {
+      ids.insert(row.event_id);
+      nodes.insert(row.node_id);
+      ASSERT_EQ(node_of(row.event_id), row.node_id);
+    }
+    EXPECT_EQ(ids.size(), rows.size());
+    EXPECT_EQ(nodes.size(), 3U);
+  }
+}
+
+TEST_F(Merge, NeverOverwritesAndLeavesNothingBehind) {
+  const std::vector<std::string> inputs{record("a.db", node_row(1, "a"), 0, 10), folder_ / "missing.db"};
+  EXPECT_FALSE(merge_recordings(inputs, out_));
+  EXPECT_EQ(folder_.names(), std::vector<std::string>{"a.db"});
+  const auto refused = merge_recordings(std::span(inputs).first(1), inputs[0]);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().what.find("exists already"), std::string::npos);
+  EXPECT_FALSE(merge_recordings({}, out_));
+}
+
+TEST_F(Merge, TakesRecordingsStillBeingWritten) {
+  auto writer = must(RecordingWriter::create(folder_ / "live.db"));
+  writer->accept(node_row(3, "live"));
+  writer->accept(collective_row(3, 1, 10, 5));
+  must(writer->flush());
+  const std::vector<std::string> inputs{folder_ / "live.db", record("done.db", node_row(4, "done"), 0, 10)};
+  must(merge_recordings(inputs, out_));
+  EXPECT_EQ(collectives_of(*must(open_recording(out_))).size(), 11U);
+}
+
+TEST(Findings, AreReadAsWritten) {
+  const TemporaryFolder folder;
+  must(must(RecordingWriter::create(folder / "r.db"))->close());
+  Report report;
+  Finding finding;
+  finding.cause = Cause::kLateRank;
+  finding.severity = Severity::kHigh;
+  finding.confidence = 0.97;
+  finding.culprit = Culprit{"node2", 2, 4711};
+  finding.link = LinkPlace{1, std::nullopt, Endpoint{"10.77.0.2", 40112}, Endpoint{"fe80::1", 22}};
+  finding.comm_id_hash = 0xfedcba9876543210;
+  finding.op = Operation::kAllGather;
+  finding.collectives_affected = 37;
+  finding.stall_ms = 5120.4;
+  finding.window = {10, 20};
+  finding.summary = "rank 2's computing was late";
+  finding.evidence = {{"tcp_retransmit_skb", 120, "a \"text\"", {make_event_id(0x7fffff, 9), make_event_id(1, 2)}}};
+  finding.remedy = "look";
+  report.findings = {finding, Finding{}};
+  must(write_findings(folder / "r.db", report));
+  must(write_findings(folder / "r.db", report));  // replaces
+  const auto read = must(read_findings(folder / "r.db"));
+  ASSERT_EQ(read.size(), 2U);
+  EXPECT_EQ(read[0].cause, finding.cause);
+  EXPECT_EQ(read[0].severity, finding.severity);
+  EXPECT_EQ(read[0].confidence, finding.confidence);
+  EXPECT_EQ(read[0].culprit->node, "node2");
+  EXPECT_EQ(read[0].culprit->rank, 2);
+  EXPECT_EQ(read[0].culprit->pid, 4711);
+  EXPECT_EQ(read[0].link->src_rank, 1);
+  EXPECT_EQ(read[0].link->dst_rank, std::nullopt);
+  EXPECT_EQ(read[0].link->src, finding.link->src);
+  EXPECT_EQ(read[0].link->dst, finding.link->dst);
+  EXPECT_EQ(read[0].comm_id_hash, finding.comm_id_hash);
+  EXPECT_EQ(read[0].op, finding.op);
+  EXPECT_EQ(read[0].collectives_affected, 37);
+  EXPECT_EQ(read[0].stall_ms, 5120.4);
+  EXPECT_EQ(read[0].window.from_ns, 10);
+  EXPECT_EQ(read[0].window.to_ns, 20);
+  EXPECT_EQ(read[0].summary, finding.summary);
+  ASSERT_EQ(read[0].evidence.size(), 1U);
+  EXPECT_EQ(read[0].evidence[0].kind, "tcp_retransmit_skb");
+  EXPECT_EQ(read[0].evidence[0].count, 120);
+  EXPECT_EQ(read[0].evidence[0].text, "a \"text\"");
+  EXPECT_EQ(read[0].evidence[0].events, finding.evidence[0].events);
+  EXPECT_EQ(read[0].remedy, "look");
+  EXPECT_FALSE(read[1].culprit.has_value());
+  EXPECT_FALSE(read[1].link.has_value());
+  EXPECT_EQ(read[1].window.from_ns, TimeRange{}.from_ns);
+  EXPECT_FALSE(write_findings(folder / "missing.db", report));
+}
+
+}  // namespace
+}  // namespace stalltrace
