@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from job import Job, Tracer
+from job import LIBRARIES, Job, Tracer
 from stalltrace import DONE, Case
 
 
@@ -15,7 +15,7 @@ class Lifecycle(Case):
         self.need_root()
 
     def test_a_job_that_starts_later_is_seen_from_its_first_call(self):
-        tracer = Tracer(self)
+        tracer = Tracer(self, "--library", str(LIBRARIES / "libnccl.so.2"))
         job = Job(self, steps=20)
         job.wait()
         self.assertEqual(tracer.stop(), DONE)
