@@ -9,7 +9,7 @@ namespace stalltrace::lab {
 
 Result<uint64_t> read_counter(const PacketCounter& counter) {
   ST_ASSIGN(const std::string text, run_command({"ip", "netns", "exec", counter.netns, "nft", "-j", "list", "counters",
-                                                 "table", "inet", counter.table}));
+                                                 "table", counter.family, counter.table}));
   const auto root = nlohmann::json::parse(text, nullptr, false);
   if (!root.is_object() || !root.contains("nftables")) {
     return fail("nft -j list counters: not the JSON expected", {}, ErrorKind::kCorrupt);

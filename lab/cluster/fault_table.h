@@ -35,6 +35,7 @@ struct FaultLink {
 /// A named packet counter of nftables.
 struct PacketCounter {
   std::string netns;
+  std::string family;  // of the table: "inet", "netdev"
   std::string table;
 };
 

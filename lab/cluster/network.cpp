@@ -48,6 +48,8 @@ Status end_processes(const std::string& netns) {
 
 }  // namespace
 
+std::string bridge_port(int rank) { return fmt::format("veth{}", rank); }
+
 std::vector<std::vector<std::string>> network_commands(std::span<const VirtualNode> nodes) {
   std::vector<Command> commands = {
       {"ip", "netns", "add", std::string(kBridgeNetns)},
@@ -57,7 +59,7 @@ std::vector<std::vector<std::string>> network_commands(std::span<const VirtualNo
       in(kBridgeNetns, {"link", "set", "br0", "up"}),
   };
   for (const VirtualNode& node : nodes) {
-    const std::string port = fmt::format("veth{}", node.rank);
+    const std::string port = bridge_port(node.rank);
     commands.push_back({"ip", "netns", "add", node.netns});
     commands.push_back(
         in(kBridgeNetns, {"link", "add", port, "type", "veth", "peer", "name", kInterface, "netns", node.netns}));

@@ -17,6 +17,9 @@ inline constexpr std::string_view kNetnsPrefix = "stalltrace-";
 inline constexpr std::string_view kBridgeNetns = "stalltrace-bridge";
 inline constexpr std::string_view kInterface = "eth0";
 
+/// The bridge's end of a node's link, in kBridgeNetns.
+std::string bridge_port(int rank);
+
 /// The commands that make it, in order; pure.
 std::vector<std::vector<std::string>> network_commands(std::span<const VirtualNode> nodes);
 
