@@ -15,7 +15,7 @@ say() { printf '\n== %s\n' "$*"; }
 say "Installing packages"
 scripts/install_packages.sh
 say "Building (a few minutes)"
-scripts/build.sh
+scripts/build.sh default stalltrace
 
 out=build/demo
 rm -rf "$out"

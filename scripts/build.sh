@@ -1,15 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds everything into build/ (or the preset given). Quiet unless it fails.
+# scripts/build.sh [PRESET [TARGET...]]: builds everything, or the targets, into build/ (build-PRESET/ for another
+# preset). Quiet unless it fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:-default}
+targets=("${@:2}")
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 step() {
   "$@" >"$log" 2>&1 || {
-    tail -n 60 "$log" >&2
+    grep -v '^\[' "$log" | tail -n 60 >&2
     echo "build: '$*' failed; see the lines above" >&2
     exit 1
   }
@@ -17,4 +19,4 @@ step() {
 folder=build
 [[ $preset == default ]] || folder=build-$preset
 step cmake --preset "$preset"
-step cmake --build "$folder"
+step cmake --build "$folder" --target "${targets[@]:-all}"
