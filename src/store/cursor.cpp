@@ -14,7 +14,7 @@ Result<std::vector<Stretch>> stretches_of(Database& db, std::string_view table, 
     stretches.push_back({select.integer(0), part.end_id, select.integer(1), select.integer(2), kForever});
   }
   if (code != SQLITE_DONE) {
-    return fail_sqlite(db.get(), "segments");
+    return fail_sqlite(db.get(), db.path() + ": segments");
   }
   if (stretches.empty()) {  // rows that no writer of ours made: one stretch about which nothing is known
     constexpr int64_t kAny = std::numeric_limits<int64_t>::min();

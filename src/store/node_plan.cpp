@@ -39,7 +39,7 @@ Result<std::vector<Run>> runs_of(Database& db, size_t file) {
     runs.push_back({RunKey(id, statement.text(1), statement.text(2), statement.integer(3)), part});
   }
   if (code != SQLITE_DONE) {
-    return fail_sqlite(db.get(), "nodes");
+    return fail_sqlite(db.get(), db.path() + ": nodes");
   }
   if (!runs.empty()) {
     // No row is left out, whatever its id.

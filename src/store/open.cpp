@@ -90,7 +90,8 @@ Status check_file(const std::string& path) {
   if (status.st_size == 0) {
     return fail(path + ": empty, not a recording", kGiveRecording, ErrorKind::kCorrupt);
   }
-  return check_header(path, status.st_size);
+  // A file that this very process is writing must not be opened and closed here: that would drop SQLite's locks on it.
+  return is_being_written(path) ? Status() : check_header(path, status.st_size);
 }
 
 UniqueFd lock_writer(const std::string& path) {

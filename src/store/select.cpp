@@ -14,7 +14,7 @@ Result<std::string> select_sql(Database& db, std::string_view table, const std::
     present.emplace(names.text(0));
   }
   if (code != SQLITE_DONE) {
-    return fail_sqlite(db.get(), table);
+    return fail_sqlite(db.get(), fmt::format("{}: {}", db.path(), table));
   }
   std::string list;
   for (const std::string& column : columns) {

@@ -46,6 +46,11 @@ Result<Database> Database::open(const std::string& target, int flags) {
   return db;
 }
 
+std::string Database::path() const {
+  const char* name = sqlite3_db_filename(get(), "main");
+  return name == nullptr ? "" : name;
+}
+
 Status Database::execute(const std::string& sql) {
   if (sqlite3_exec(get(), sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK) {
     return fail_sqlite(get(), "SQLite");

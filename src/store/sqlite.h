@@ -50,6 +50,8 @@ class Database {
   static Result<Database> open(const std::string& target, int flags);
 
   [[nodiscard]] sqlite3* get() const { return handle_.get(); }
+  /// The absolute path of the file, for errors.
+  [[nodiscard]] std::string path() const;
   /// Runs one or more statements that return nothing of interest.
   Status execute(const std::string& sql);
   Result<Statement> prepare(const std::string& sql);

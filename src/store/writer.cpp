@@ -236,6 +236,7 @@ Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::stri
   state->path = path;
   state->options = options;
   if (auto opened = state->open(); !opened) {
+    ::unlink(path.c_str());
     return with_context(path, std::move(opened.error()));
   }
   return std::unique_ptr<RecordingWriter>(new RecordingWriter(std::move(state)));
