@@ -81,12 +81,34 @@ class Extractor {
   template <typename T>
   requires std::is_integral_v<T>
   void get(T& value) const { value = static_cast<T>(sqlite3_column_int64(statement_, index_)); }
-  void get(Operation& value) const { value = operation_from_text(text()).value_or(Operation{}); }
-  void get(Library& value) const { value = library_from_text(text()).value_or(Library{}); }
-  void get(Completion& value) const { value = completion_from_text(text()).value_or(Completion{}); }
-  void get(RankSource& value) const { value = rank_source_from_text(text()); }
-  void get(TcpEventKind& value) const { value = tcp_event_kind_from_text(text()).value_or(TcpEventKind{}); }
-  void get(WaitKind& value) const { value = wait_kind_from_text(text()).value_or(WaitKind{}); }
+  template <typename T>
+  requires std::is_enum_v<T>
+  void get(T& value) const {
+    const std::string_view name = text();
+    if (name != to_text(value)) {  // a reused row mostly holds its predecessor's value already
+      value = parse(name, value);
+    }
+  }
+  static Operation parse(std::string_view name, Operation) { return operation_from_text(name).value_or(Operation{}); }
+  static Library parse(std::string_view name, Library) { return library_from_text(name).value_or(Library{}); }
+  static Completion parse(std::string_view name, Completion) {
+    return completion_from_text(name).value_or(Completion{});
+  }
+  static RankSource parse(std::string_view name, RankSource) { return rank_source_from_text(name); }
+  static TcpEventKind parse(std::string_view name, TcpEventKind) {
+    return tcp_event_kind_from_text(name).value_or(TcpEventKind{});
+  }
+  static WaitKind parse(std::string_view name, WaitKind) { return wait_kind_from_text(name).value_or(WaitKind{}); }
+  template <typename T>
+  requires std::is_integral_v<T>
+  void get(std::optional<T>& value) const {
+    const int64_t number = sqlite3_column_int64(statement_, index_);  // NULL reads as 0
+    if (number == 0 && sqlite3_column_type(statement_, index_) == SQLITE_NULL) {
+      value.reset();
+    } else {
+      value = static_cast<T>(number);
+    }
+  }
   template <typename T>
   void get(std::optional<T>& value) const {
     if (sqlite3_column_type(statement_, index_) == SQLITE_NULL) {

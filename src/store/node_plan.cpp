@@ -35,7 +35,8 @@ Result<std::vector<Run>> runs_of(Database& db, size_t file) {
                   .shown = id,
                   .first_id = make_event_id(id, 0),
                   .end_id = 0,
-                  .rows = statement.integer(4)};
+                  .rows = statement.integer(4),
+                  .runs_in_file = 0};
     runs.push_back({RunKey(id, statement.text(1), statement.text(2), statement.integer(3)), part});
   }
   if (code != SQLITE_DONE) {
@@ -45,6 +46,7 @@ Result<std::vector<Run>> runs_of(Database& db, size_t file) {
     // No row is left out, whatever its id.
     runs.front().part.first_id = std::numeric_limits<int64_t>::min();
     for (size_t i = 0; i < runs.size(); ++i) {
+      runs[i].part.runs_in_file = runs.size();
       runs[i].part.end_id = i + 1 < runs.size() ? runs[i + 1].part.first_id : std::numeric_limits<int64_t>::max();
     }
   }

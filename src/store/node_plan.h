@@ -19,6 +19,7 @@ struct NodePart {
   int64_t first_id = 0;  // its rows of streamed tables: [first_id, end_id) in that file
   int64_t end_id = 0;
   int64_t rows = 0;  // of streamed tables, to choose the fuller of two copies
+  size_t runs_in_file = 0;
 };
 
 /// The parts to read, files in the given order. A node run (same id, name, boot and start) found twice is kept once.
