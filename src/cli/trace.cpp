@@ -13,6 +13,7 @@
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "capture/tracer.h"
+#include "cli/config.h"
 #include "cli/exit_code.h"
 #include "cli/verbs.h"
 #include "store/writer.h"
@@ -83,15 +84,18 @@ class TraceVerb final : public Verb {
         pids_flag("--pid", "trace only this process and its descendants", &options_.pids),
         texts_flag("--library", "FILE", "probe this library before a job maps it, besides those in the usual places",
                    &options_.libraries),
-        text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, else the host's name",
+        text_flag("--node", "NAME", "this node's name; else the configuration's, STALLTRACE_NODE, the host's name",
                   &options_.node_name),
         size_flag("--max-size", "keep the file below this: the oldest normal data goes first", &max_size_),
+        text_flag("--config", "FILE", "this node's configuration; else /etc/stalltrace/stalltrace.toml if there is one",
+                  &config_),
         switch_flag("--own-netns", "trace only processes in this program's own network namespace", &options_.own_netns),
         hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
         command_argument("start this, trace it, and return its exit code", &command_)};
   }
 
   Result<int> run(Console& console) override {
+    ST_TRY(apply_config());
     ST_ASSIGN(const auto writer, RecordingWriter::create(out_, {.max_size_bytes = max_size_.value_or(0)}));
     const StopSignals signals;
     if (!command_.empty()) {
@@ -126,6 +130,15 @@ class TraceVerb final : public Verb {
   }
 
  private:
+  Status apply_config() {
+    ST_ASSIGN(const Config config, load_config(config_));
+    if (options_.node_name.empty()) {
+      options_.node_name = config.node;
+    }
+    options_.libraries.insert(options_.libraries.end(), config.libraries.begin(), config.libraries.end());
+    return {};
+  }
+
   /// A full disk is told, and tracing goes on: what could not be stored is counted.
   static Status keep_going(Console& console, Status flushed) {
     if (!flushed) {
@@ -180,6 +193,7 @@ class TraceVerb final : public Verb {
 
   capture::TracerOptions options_;
   std::string out_ = "stalltrace.db";
+  std::string config_;
   std::optional<int64_t> max_size_;
   int64_t ready_fd_ = -1;
   std::vector<std::string> command_;

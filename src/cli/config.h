@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration file of a node: what an administrator says once instead of on every command line. TOML:
+//
+//     node = "rack7-node3"                       # this node's name in recordings
+//     libraries = ["/opt/site/lib/libnccl.so.2"]  # probed at once, besides those in the usual places
+//
+// A flag wins over the file.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace stalltrace::cli {
+
+struct Config {
+  std::string node;
+  std::vector<std::string> libraries;
+};
+
+/// Where it is looked for without --config.
+inline constexpr const char* kConfigPath = "/etc/stalltrace/stalltrace.toml";
+
+/// Reads `path`; empty: kConfigPath, where a missing file is no error. Errors name the line: bad TOML, an unknown key,
+/// a value of the wrong kind.
+Result<Config> load_config(const std::string& path);
+
+/// The same of a text; `path` is for errors.
+Result<Config> parse_config(std::string_view text, const std::string& path);
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stalltrace::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Config, NamesTheNodeAndItsLibraries) {
+  const auto config = parse_config("# a comment\nnode = \"rack7\"\nlibraries = [\"/a/libnccl.so\", \"/b\"]\n", "f");
+  ASSERT_TRUE(config) << config.error().what;
+  EXPECT_EQ(config->node, "rack7");
+  EXPECT_THAT(config->libraries, ElementsAre("/a/libnccl.so", "/b"));
+}
+
+TEST(Config, AnEmptyFileSettlesNothing) {
+  const auto config = parse_config("", "f");
+  ASSERT_TRUE(config) << config.error().what;
+  EXPECT_TRUE(config->node.empty());
+  EXPECT_TRUE(config->libraries.empty());
+}
+
+TEST(Config, ErrorsNameFileAndLine) {
+  for (const char* text : {"\nnode = ", "\nnode = 3", "\nnodes = \"a\"", "\nlibraries = \"a\"", "\nlibraries = [1]"}) {
+    const auto config = parse_config(text, "site.toml");
+    ASSERT_FALSE(config) << text;
+    EXPECT_THAT(config.error().what, HasSubstr("site.toml line 2")) << text;
+    EXPECT_EQ(config.error().kind, ErrorKind::kUsage);
+  }
+}
+
+TEST(Config, AFileThatWasNamedMustExist) { EXPECT_FALSE(load_config("/nonexistent/stalltrace.toml")); }
+
+}  // namespace
+}  // namespace stalltrace::cli
