@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What watches the program that is measured: nothing, empty probes, stalltrace, bpftrace. Each is a context manager that
+yields once calls are seen."""
+
+import contextlib
+import os
+import pathlib
+import select
+import signal
+import sqlite3
+import subprocess
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+START_SECONDS = 60
+STOP_SECONDS = 60
+
+
+def wait_readable(descriptor, what):
+    ready, _, _ = select.select([descriptor], [], [], START_SECONDS)
+    if not ready:
+        raise SystemExit(f"bench: {what} is not ready after {START_SECONDS} s")
+
+
+@contextlib.contextmanager
+def running(*words, **options):
+    """A process that is ended, by the hand of whoever entered or at the latest here."""
+    process = subprocess.Popen(list(map(str, words)), **options)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(timeout=STOP_SECONDS)
+
+
+@contextlib.contextmanager
+def untraced():
+    yield None
+
+
+@contextlib.contextmanager
+def empty_probes(build, libraries):
+    """An entry and a return probe that do nothing, on every function that stalltrace probes."""
+    with running(build / "bench/capture/bench_empty_probes", *libraries, stdin=subprocess.PIPE,
+                 stdout=subprocess.PIPE) as process:
+        wait_readable(process.stdout, "bench_empty_probes")
+        if not process.stdout.readline():
+            raise SystemExit("bench: bench_empty_probes did not attach; see the line above")
+        yield process
+        process.stdin.close()
+        process.wait(timeout=STOP_SECONDS)
+
+
+class Agent:
+    """A running `stalltrace trace`; its cost by the kernel's own accounts."""
+
+    def __init__(self, pid, recording):
+        self.pid = pid
+        self.recording = recording
+
+    def cpu_seconds(self):
+        """On the CPU so far, all threads, to the nanosecond (field 1 of schedstat)."""
+        threads = pathlib.Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) * 1e-9
+
+    def peak_mib(self):
+        for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+        raise SystemExit("bench: /proc has no VmHWM")
+
+    def count(self, sql):
+        """Of the finished recording."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.recording}?mode=ro", uri=True)) as database:
+            return database.execute(sql).fetchone()[0] or 0
+
+    def lost(self):
+        return self.count("SELECT sum(count) FROM loss")
+
+
+@contextlib.contextmanager
+def stalltrace(build, libraries, folder):
+    """Everything on: collectives, network, scheduler. The recording stays for questions until `folder` goes."""
+    recording = folder / f"{time.monotonic_ns()}.db"
+    words = [build / "stalltrace", "trace", "--own-netns", "--out", recording]
+    for library in libraries:
+        words += ["--library", library]
+    read_end, write_end = os.pipe()
+    with open(folder / "agent.log", "wb") as log, running(*words, "--ready-fd", write_end, pass_fds=[write_end],
+                                                           stdout=log, stderr=log) as process:
+        os.close(write_end)
+        with open(read_end, "rb") as ready:
+            wait_readable(ready, "stalltrace")
+            if not ready.read(1):
+                raise SystemExit("bench: " + (folder / "agent.log").read_text())
+        yield Agent(process.pid, recording)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=STOP_SECONDS)
+
+
+class Script:
+    """A running bpftrace script and what it printed."""
+
+    def __init__(self, output):
+        self.output = output
+
+    def lines(self):
+        """Of calls, once it has ended."""
+        return sum(b" enter " in line or b" return " in line for line in self.output.read_bytes().splitlines())
+
+
+@contextlib.contextmanager
+def bpftrace(library, folder):
+    """allreduce.bt, printing to a file."""
+    script = folder / "allreduce.bt"
+    script.write_text((HERE / "allreduce.bt").read_text().replace("LIBRARY", str(library)))
+    output = folder / "bpftrace.out"
+    with open(output, "wb") as sink, running("bpftrace", "-B", "line", script, stdout=sink, stderr=sink) as process:
+        end = time.monotonic() + START_SECONDS
+        while b"ready\n" not in output.read_bytes():
+            if time.monotonic() > end or process.poll() is not None:
+                raise SystemExit("bench: bpftrace did not start: " + output.read_text())
+            time.sleep(0.05)
+        yield Script(output)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=STOP_SECONDS)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job of the lab's training program over loopback: its ranks, their printed figures and their CPU time."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import closing
+
+JOB_SECONDS = 120
+
+
+def children_cpu():
+    """Seconds of all children that were waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+class Job:
+    """Programs and libraries copied to a folder of the benchmark, so that nobody else's probes lie on them."""
+
+    def __init__(self, build, folder):
+        self.program = folder / "bin" / "nccl-train"
+        self.program.parent.mkdir()
+        shutil.copy2(build / "lab/bin/nccl-train", self.program)
+        shutil.copytree(build / "lab/lib", folder / "lib", symlinks=True)
+        self.libraries = [(folder / "lib" / name).resolve() for name in ("libnccl.so.2", "libcudart.so.12")]
+
+    def run(self, ranks, words, during=None):
+        """Runs to the end, calls `during` once all ranks were started. Returns (what each rank printed, CPU seconds of
+        all of them)."""
+        with closing(socket.socket()) as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        before = children_cpu()
+        processes = [self._start(rank, ranks, port, words) for rank in range(ranks)]
+        try:
+            if during:
+                during()
+            outputs = [process.communicate(timeout=JOB_SECONDS)[0] for process in processes]
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+        if any(process.returncode for process in processes):
+            raise SystemExit("bench: the job failed; see the lines above")
+        return outputs, children_cpu() - before
+
+    def _start(self, rank, ranks, port, words):
+        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        environment = {**os.environ, **{name: str(value) for name, value in place.items()}, "NCCL_SOCKET_IFNAME": "lo"}
+        return subprocess.Popen([self.program, *map(str, words)], stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def paced(job, ranks, calls_per_second, seconds, during=None):
+    """Small AllReduces at a steady rate: {"call_us": ..., "launch_us": ..., "cpu_us": of the job per call, ...}."""
+    calls = int(calls_per_second * seconds)
+    outputs, cpu = job.run(ranks, ["--calls", calls, "--calls-per-second", calls_per_second], during)
+    rows = [json.loads(output.splitlines()[-1]) for output in outputs]
+
+    def mean(pick):
+        return sum(pick(row) for row in rows) / len(rows)
+
+    return {"call_us": mean(lambda row: row["call_us"]["median"]), "call_mean_us": mean(lambda row: row["call_us"]["mean"]),
+            "launch_us": mean(lambda row: row["launch_us"]["median"]), "rate": mean(lambda row: row["calls_per_second"]),
+            "cpu_us": cpu * 1e6 / calls / ranks}
+
+
+def training(job, ranks, steps, **shape):
+    """The training loop as fast as it goes: {"wall_ms": of a step, "cpu_ms": of the job per step and rank}."""
+    words = ["--steps", steps]
+    for name, value in shape.items():
+        words += ["--" + name.replace("_", "-"), value]
+    outputs, cpu = job.run(ranks, words)
+    seconds = [float(re.search(r"steps in ([\d.]+) s", output).group(1)) for output in outputs]
+    return {"wall_ms": max(seconds) / steps * 1e3, "cpu_ms": cpu / steps / ranks * 1e3}

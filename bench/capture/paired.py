@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paired measurements: every round takes each condition once, in an order that alternates, so that what drifts on the
+machine hits all conditions alike; a result is the median of the rounds' ratios, with their range."""
+
+import statistics
+
+
+def rounds_of(conditions, rounds, measure):
+    """{condition: [measure(condition) of each round]}."""
+    results = {condition: [] for condition in conditions}
+    for number in range(rounds):
+        for condition in conditions if number % 2 == 0 else reversed(conditions):
+            results[condition].append(measure(condition))
+    return results
+
+
+class Ratio:
+    """Of two paired series; as text "1.012 (1.003..1.020)"."""
+
+    def __init__(self, above, below):
+        self.values = [a / b for a, b in zip(above, below, strict=True)]
+        self.median = statistics.median(self.values)
+
+    def __str__(self):
+        return f"{self.median:.3f} ({min(self.values):.3f}..{max(self.values):.3f})"
+
+    @property
+    def slowdown(self):
+        """As a share: 0.01 is 1 % slower."""
+        return self.median - 1
+
+    def percent(self):
+        low, high = min(self.values) - 1, max(self.values) - 1
+        return f"{self.slowdown * 100:+.2f} % ({low * 100:+.2f}..{high * 100:+.2f})"
+
+
+def spread(values, unit):
+    return f"{statistics.median(values):.2f} {unit} ({min(values):.2f}..{max(values):.2f})"
