@@ -116,6 +116,12 @@ void CollectiveTracker::on_entry(const st_call_entry& record) {
       break;
     case ST_CALL_GROUP_END:
       live.row.called_ns = utc(record.group_started_ns);
+      for (const EventId event : process.group_members[record.header.tid]) {
+        if (const auto member = process.live.find(event); member != process.live.end()) {
+          member->second.row.timestamp_ns = live.row.timestamp_ns;
+          member->second.delivered = false;
+        }
+      }
       break;
     case ST_CALL_COMM_END: {
       const Comm& comm = comm_of(process, record.header, record.comm);
@@ -222,8 +228,11 @@ void CollectiveTracker::on_return(const st_call_return& record) {
   }
   Live& live = found->second;
   const auto launch_ns = static_cast<int64_t>(record.header.time_ns - record.entry_ns);
-  live.row.launch_ns = launch_ns;
+  if (spec.kind != ST_CALL_DATA || !(record.flags & ST_CALL_IN_GROUP) || !accepted(record.return_code)) {
+    live.row.launch_ns = launch_ns;  // a group's member is launched by ncclGroupEnd
+  }
   live.row.return_code = record.return_code;
+  live.delivered = false;
   switch (spec.kind) {
     case ST_CALL_DATA:
       if (!accepted(record.return_code)) {
@@ -246,9 +255,11 @@ void CollectiveTracker::on_return(const st_call_return& record) {
         live.row.comm_ptr = record.value;
         comm_made(process, record, flight->second);
       }
-      if (spec.kind == ST_CALL_COMM_INIT_ALL &&
-          static_cast<int32_t>(record.comm) + 1 < flight->second.new_comm->nranks.value_or(0)) {
-        return;  // one record a member; the call ends with the last
+      if (spec.kind == ST_CALL_COMM_INIT_ALL && accepted(record.return_code)) {
+        const int32_t told = std::min(flight->second.new_comm->nranks.value_or(0), ST_MAX_LOCAL_RANKS);
+        if (static_cast<int32_t>(record.comm) + 1 < told) {
+          return;  // one record a member; the call ends with the last
+        }
       }
       finish(process, live.row.event_id, Completion::kCall, record.header.time_ns);
       break;

@@ -124,7 +124,7 @@ uint64_t Procfs::start_ticks(pid_t pid) const {
   const std::string stat = read_file(path(pid, "stat"), 4096).value_or("");
   // The name in parentheses may hold blanks and parentheses; field 22 is the 20th after the last ')'.
   const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) {
+  if (name_end == std::string::npos || stat.size() < name_end + 2) {
     return 0;
   }
   const auto fields = split(std::string_view(stat).substr(name_end + 2), ' ');

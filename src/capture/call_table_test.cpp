@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Invariants of the call table: what the kernel programs and the tracker take for granted of a row.
+#include "capture/call_table.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+namespace stalltrace::capture {
+namespace {
+
+std::array<uint8_t, 15> slots_of(const st_call_spec& spec) {
+  return {spec.count,    spec.datatype, spec.reduce_op, spec.root, spec.peer,  spec.comm, spec.stream, spec.event,
+          spec.new_comm, spec.out,      spec.nranks,    spec.rank, spec.color, spec.key,  spec.id};
+}
+
+uint8_t highest_slot(const st_call_spec& spec) {
+  const auto slots = slots_of(spec);
+  return *std::max_element(slots.begin(), slots.end());
+}
+
+TEST(CallTable, EachSymbolOnce) {
+  std::set<std::string_view> symbols;
+  for (const Call& call : call_table()) {
+    EXPECT_TRUE(symbols.insert(call.symbol).second) << call.symbol;
+  }
+}
+
+TEST(CallTable, FitsTheKernelsTable) { EXPECT_LE(call_table().size(), static_cast<size_t>(ST_MAX_CALLS)); }
+
+TEST(CallTable, EachSlotIsUsedOnceAndCanBeRead) {
+  constexpr uint8_t kReadable = 8;  // six registers and two stack arguments on x86-64
+  for (const Call& call : call_table()) {
+    std::set<uint8_t> used;
+    for (const uint8_t slot : slots_of(call.spec)) {
+      EXPECT_LE(slot, kReadable) << call.symbol;
+      EXPECT_TRUE(slot == 0 || used.insert(slot).second) << call.symbol << " slot " << int{slot};
+    }
+  }
+}
+
+TEST(CallTable, StackArgumentsAgreeWithTheHighestSlot) {
+  constexpr int kRegisters = 6;
+  for (const Call& call : call_table()) {
+    EXPECT_EQ(call.spec.stack_arguments, std::max(0, highest_slot(call.spec) - kRegisters)) << call.symbol;
+  }
+}
+
+TEST(CallTable, AnIdByValueHasNoSlotAndLeavesNoStackArguments) {
+  for (const Call& call : call_table()) {
+    if (call.spec.id_by_value) {
+      EXPECT_EQ(call.spec.id, 0) << call.symbol;
+      EXPECT_EQ(call.spec.stack_arguments, 0) << call.symbol;
+    }
+  }
+}
+
+TEST(CallTable, EachKindHasTheSlotsItNeeds) {
+  for (const Call& call : call_table()) {
+    const st_call_spec& spec = call.spec;
+    SCOPED_TRACE(call.symbol);
+    switch (spec.kind) {
+      case ST_CALL_DATA:
+        EXPECT_TRUE(spec.count && spec.datatype && spec.comm && spec.stream);
+        EXPECT_TRUE(moves_data(static_cast<Operation>(spec.operation)));
+        EXPECT_EQ(spec.peer != 0, is_point_to_point(static_cast<Operation>(spec.operation)));
+        break;
+      case ST_CALL_COMM_INIT:
+        EXPECT_TRUE(spec.new_comm && spec.nranks && spec.rank);
+        EXPECT_TRUE(spec.id != 0 || spec.id_by_value != 0);
+        break;
+      case ST_CALL_COMM_INIT_ALL:
+        EXPECT_TRUE(spec.new_comm && spec.nranks);
+        break;
+      case ST_CALL_COMM_SPLIT:
+        EXPECT_TRUE(spec.comm && spec.new_comm);
+        break;
+      case ST_CALL_COMM_END:
+        EXPECT_TRUE(spec.comm);
+        break;
+      case ST_CALL_COMM_QUERY_RANK:
+      case ST_CALL_COMM_QUERY_COUNT:
+        EXPECT_TRUE(spec.comm && spec.out);
+        break;
+      case ST_CALL_GROUP_START:
+      case ST_CALL_GROUP_END:
+      case ST_CALL_SYNC_DEVICE:
+        EXPECT_EQ(highest_slot(spec), 0);
+        break;
+      case ST_CALL_SYNC_STREAM:
+        EXPECT_TRUE(spec.stream);
+        break;
+      case ST_CALL_SYNC_EVENT:
+        EXPECT_TRUE(spec.event);
+        break;
+      case ST_CALL_EVENT_RECORD:
+      case ST_CALL_STREAM_WAIT_EVENT:
+        EXPECT_TRUE(spec.event && spec.stream);
+        break;
+      default:
+        ADD_FAILURE() << "kind " << int{spec.kind};
+    }
+    const bool is_sync = spec.kind >= ST_CALL_SYNC_STREAM;
+    EXPECT_EQ(call.family, is_sync ? CallFamily::kGpuRuntime : CallFamily::kCollectiveLibrary);
+  }
+}
+
+}  // namespace
+}  // namespace stalltrace::capture

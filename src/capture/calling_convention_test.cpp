@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both calling conventions over synthetic registers: for every row of the call table, a call is laid out by an
+// independent model of the ABI from the function's C prototype, and each slot of the row must find its argument.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capture/call_table.h"
+
+static inline int read_memory(void* destination, unsigned long size, unsigned long address) {
+  std::memcpy(destination, reinterpret_cast<const void*>(address), size);
+  return 0;
+}
+#define ST_READ_USER(destination, size, address) read_memory(destination, size, address)
+#include "calling_convention.h"
+
+namespace stalltrace::capture {
+namespace {
+
+struct Prototype {
+  std::string_view symbol;
+  std::vector<std::string_view> parameters;  // "id_value" is an ncclUniqueId by value
+};
+
+const std::vector<std::string_view> kReduceLike{"send", "recv", "count", "datatype", "reduce_op", "comm", "stream"};
+const std::vector<std::string_view> kGatherLike{"send", "recv", "count", "datatype", "comm", "stream"};
+const std::vector<std::string_view> kRootedLike{"send", "recv", "count", "datatype", "root", "comm", "stream"};
+const std::vector<std::string_view> kPeerLike{"buffer", "count", "datatype", "peer", "comm", "stream"};
+const std::vector<std::string_view> kRecordLike{"event", "stream"};
+const std::vector<std::string_view> kRecordWithFlags{"event", "stream", "flags"};
+const std::vector<std::string_view> kWaitLike{"stream", "event", "flags"};
+
+/// From nccl.h 2.30 (rccl.h for ncclAllToAll), cuda_runtime_api.h, cuda.h and hip_runtime_api.h.
+const std::vector<Prototype> kPrototypes{
+    {"ncclAllReduce", kReduceLike},
+    {"ncclReduceScatter", kReduceLike},
+    {"ncclReduce", {"send", "recv", "count", "datatype", "reduce_op", "root", "comm", "stream"}},
+    {"ncclAllGather", kGatherLike},
+    {"ncclBroadcast", kRootedLike},
+    {"ncclBcast", {"buffer", "count", "datatype", "root", "comm", "stream"}},
+    {"ncclAlltoAll", kGatherLike},
+    {"ncclAllToAll", kGatherLike},
+    {"ncclGather", kRootedLike},
+    {"ncclScatter", kRootedLike},
+    {"ncclSend", kPeerLike},
+    {"ncclRecv", kPeerLike},
+    {"ncclGroupStart", {}},
+    {"ncclGroupEnd", {}},
+    {"ncclCommInitRank", {"new_comm", "nranks", "id_value", "rank"}},
+    {"ncclCommInitRankConfig", {"new_comm", "nranks", "id_value", "rank", "config"}},
+    {"ncclCommInitRankScalable", {"new_comm", "nranks", "rank", "ids", "id", "config"}},
+    {"ncclCommInitAll", {"new_comm", "nranks", "devices"}},
+    {"ncclCommSplit", {"comm", "color", "key", "new_comm", "config"}},
+    {"ncclCommShrink", {"comm", "excluded", "excluded_count", "new_comm", "config", "flags"}},
+    {"ncclCommGrow", {"comm", "nranks", "id", "rank", "new_comm", "config"}},
+    {"ncclCommFinalize", {"comm"}},
+    {"ncclCommDestroy", {"comm"}},
+    {"ncclCommAbort", {"comm"}},
+    {"ncclCommRevoke", {"comm", "flags"}},
+    {"ncclCommUserRank", {"comm", "out"}},
+    {"ncclCommCount", {"comm", "out"}},
+    {"cudaStreamSynchronize", {"stream"}},
+    {"cudaStreamSynchronize_ptsz", {"stream"}},
+    {"cudaDeviceSynchronize", {}},
+    {"cudaEventSynchronize", {"event"}},
+    {"cudaEventRecord", kRecordLike},
+    {"cudaEventRecord_ptsz", kRecordLike},
+    {"cudaEventRecordWithFlags", kRecordWithFlags},
+    {"cudaEventRecordWithFlags_ptsz", kRecordWithFlags},
+    {"cudaStreamWaitEvent", kWaitLike},
+    {"cudaStreamWaitEvent_ptsz", kWaitLike},
+    {"cuStreamSynchronize", {"stream"}},
+    {"cuStreamSynchronize_ptsz", {"stream"}},
+    {"cuCtxSynchronize", {}},
+    {"cuEventSynchronize", {"event"}},
+    {"cuEventRecord", kRecordLike},
+    {"cuEventRecord_ptsz", kRecordLike},
+    {"cuStreamWaitEvent", kWaitLike},
+    {"cuStreamWaitEvent_ptsz", kWaitLike},
+    {"hipStreamSynchronize", {"stream"}},
+    {"hipDeviceSynchronize", {}},
+    {"hipEventSynchronize", {"event"}},
+    {"hipEventRecord", kRecordLike},
+    {"hipStreamWaitEvent", kWaitLike},
+};
+
+constexpr uint64_t kFirstValue = 0x1000;
+constexpr uint64_t kGarbage = 0xdead'dead'dead'deadULL;
+
+/// The value the caller passes for the parameter at `index`.
+uint64_t value_of(size_t index) { return kFirstValue + index; }
+
+/// A caller's stack at the callee's first instruction, from the stack pointer on.
+using Stack = std::array<uint64_t, 32>;
+
+uint64_t address_of(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+struct X86Call {
+  Stack stack;
+  st_registers_x86_64 registers;
+
+  /// System V: integers in rdi, rsi, rdx, rcx, r8, r9, then the stack above the return address; a 128-byte struct
+  /// always on the stack, in the order of the parameters.
+  explicit X86Call(const Prototype& prototype) {
+    stack.fill(kGarbage);
+    std::memset(&registers, 0xdd, sizeof registers);
+    registers.sp = address_of(stack.data());
+    const std::array<__u64*, 6> integers{&registers.di, &registers.si, &registers.dx,
+                                         &registers.cx, &registers.r8, &registers.r9};
+    size_t used = 0;
+    size_t top = 1;  // above the return address
+    for (size_t i = 0; i < prototype.parameters.size(); ++i) {
+      if (prototype.parameters[i] == "id_value") {
+        id_address = address_of(&stack[top]);
+        top += ST_UNIQUE_ID_BYTES / sizeof(uint64_t);
+      } else if (used < integers.size()) {
+        *integers[used++] = value_of(i);
+      } else {
+        stack[top++] = value_of(i);
+      }
+    }
+  }
+  X86Call(const X86Call&) = delete;
+
+  uint64_t id_address = 0;
+};
+
+struct Arm64Call {
+  std::array<uint64_t, ST_UNIQUE_ID_BYTES / sizeof(uint64_t)> id_copy{};
+  st_registers_arm64 registers;
+
+  /// AAPCS64: x0 to x7; the struct by a pointer to a copy.
+  explicit Arm64Call(const Prototype& prototype) {
+    std::memset(&registers, 0xdd, sizeof registers);
+    for (size_t i = 0; i < prototype.parameters.size(); ++i) {
+      registers.regs[i] = prototype.parameters[i] == "id_value" ? address_of(id_copy.data()) : value_of(i);
+    }
+  }
+  Arm64Call(const Arm64Call&) = delete;
+};
+
+const Call& row_of(std::string_view symbol) {
+  for (const Call& call : call_table()) {
+    if (call.symbol == symbol) {
+      return call;
+    }
+  }
+  throw std::out_of_range(std::string(symbol));
+}
+
+const Prototype& prototype_of(std::string_view symbol) {
+  for (const Prototype& prototype : kPrototypes) {
+    if (prototype.symbol == symbol) {
+      return prototype;
+    }
+  }
+  throw std::out_of_range(std::string(symbol));
+}
+
+/// The named argument slots of a row.
+std::vector<std::pair<std::string_view, uint8_t>> slots_of(const st_call_spec& spec) {
+  return {{"count", spec.count},   {"datatype", spec.datatype}, {"reduce_op", spec.reduce_op},
+          {"root", spec.root},     {"peer", spec.peer},         {"comm", spec.comm},
+          {"stream", spec.stream}, {"event", spec.event},       {"new_comm", spec.new_comm},
+          {"out", spec.out},       {"nranks", spec.nranks},     {"rank", spec.rank},
+          {"color", spec.color},   {"key", spec.key},           {"id", spec.id}};
+}
+
+/// Each parameter that a row can hold must be found in it, and by its value.
+void expect_arguments(const Prototype& prototype, const st_call_spec& spec, const st_arguments& arguments) {
+  for (const auto& [name, slot] : slots_of(spec)) {
+    const auto parameter = std::find(prototype.parameters.begin(), prototype.parameters.end(), name);
+    if (parameter == prototype.parameters.end()) {
+      EXPECT_EQ(slot, 0) << prototype.symbol << " has no parameter " << name;
+      continue;
+    }
+    ASSERT_NE(slot, 0) << prototype.symbol << " does not record " << name;
+    EXPECT_EQ(arguments.slot[slot], value_of(static_cast<size_t>(parameter - prototype.parameters.begin())))
+        << prototype.symbol << ' ' << name;
+  }
+}
+
+TEST(CallingConvention, EveryRowHasAPrototypeAndTheReverse) {
+  for (const Call& call : call_table()) {
+    EXPECT_NO_THROW(static_cast<void>(prototype_of(call.symbol))) << call.symbol;
+  }
+  EXPECT_EQ(call_table().size(), kPrototypes.size());
+}
+
+TEST(CallingConvention, X86FindsEveryArgumentOfEveryRow) {
+  for (const Prototype& prototype : kPrototypes) {
+    const st_call_spec& spec = row_of(prototype.symbol).spec;
+    const X86Call call(prototype);
+    st_arguments arguments{};
+    st_read_arguments_x86_64(&call.registers, &spec, &arguments);
+    expect_arguments(prototype, spec, arguments);
+    EXPECT_EQ(arguments.id_address, call.id_address) << prototype.symbol;
+  }
+}
+
+TEST(CallingConvention, Arm64FindsEveryArgumentOfEveryRow) {
+  for (const Prototype& prototype : kPrototypes) {
+    const st_call_spec& spec = row_of(prototype.symbol).spec;
+    const Arm64Call call(prototype);
+    st_arguments arguments{};
+    st_read_arguments_arm64(&call.registers, &spec, &arguments);
+    expect_arguments(prototype, spec, arguments);
+    EXPECT_EQ(arguments.id_address, spec.id_by_value ? address_of(call.id_copy.data()) : 0) << prototype.symbol;
+  }
+}
+
+TEST(CallingConvention, X86StackArgumentsAreEightBytesApart) {
+  const Prototype& reduce = prototype_of("ncclReduce");
+  const X86Call call(reduce);
+  st_arguments arguments{};
+  st_read_arguments_x86_64(&call.registers, &row_of("ncclReduce").spec, &arguments);
+  EXPECT_EQ(arguments.slot[7], call.stack[1]);
+  EXPECT_EQ(arguments.slot[8], call.stack[2]);
+}
+
+/// A call that has all its arguments in registers must not read the caller's stack: it may not be mapped there.
+TEST(CallingConvention, X86LeavesTheStackAloneWithoutStackArguments) {
+  X86Call call(prototype_of("ncclAllGather"));
+  call.registers.sp = 0;  // a read would crash here
+  st_arguments arguments{};
+  st_read_arguments_x86_64(&call.registers, &row_of("ncclAllGather").spec, &arguments);
+  EXPECT_EQ(arguments.slot[7], 0U);
+}
+
+/// Reading the id's address from the third register and the rank from the fourth, as if the id were a pointer, is
+/// wrong on x86-64 (and right on arm64).
+TEST(CallingConvention, ReadingTheIdAsAThirdRegisterIsWrongOnX86) {
+  for (const std::string_view symbol : {"ncclCommInitRank", "ncclCommInitRankConfig"}) {
+    const Prototype& prototype = prototype_of(symbol);
+    const uint64_t rank = value_of(3);
+    const X86Call x86(prototype);
+    EXPECT_NE(x86.registers.cx, rank) << symbol;
+    EXPECT_NE(x86.registers.dx, x86.id_address) << symbol;
+    EXPECT_EQ(x86.registers.dx, rank) << symbol;
+    const Arm64Call arm64(prototype);
+    EXPECT_EQ(arm64.registers.regs[2], address_of(arm64.id_copy.data())) << symbol;
+    EXPECT_EQ(arm64.registers.regs[3], rank) << symbol;
+  }
+}
+
+struct UniqueId {
+  char internal[ST_UNIQUE_ID_BYTES];
+};
+
+#if defined(__x86_64__)
+struct SeenCall {
+  uint64_t di, si, dx, sp;
+  UniqueId id;
+};
+
+/// The compiler's own layout: what the model above says, of a real call. Notes the registers and the stack at entry.
+extern "C" void stalltrace_test_init(void**, int, UniqueId, int, SeenCall*);
+
+asm(R"(
+  .pushsection .text
+  .type stalltrace_test_init, @function
+stalltrace_test_init:
+  mov %rcx, %rax
+  mov %rdi, (%rax)
+  mov %rsi, 8(%rax)
+  mov %rdx, 16(%rax)
+  mov %rsp, 24(%rax)
+  lea 8(%rsp), %rsi
+  lea 32(%rax), %rdi
+  mov $16, %ecx
+  rep movsq
+  ret
+  .size stalltrace_test_init, . - stalltrace_test_init
+  .popsection
+)");
+
+TEST(CallingConvention, TheCompilerPassesTheIdOnTheStack) {
+  SeenCall seen{};
+  UniqueId id;
+  for (size_t i = 0; i < sizeof id.internal; ++i) {
+    id.internal[i] = static_cast<char>(i + 1);
+  }
+  void* comm = nullptr;
+  stalltrace_test_init(&comm, 8, id, 5, &seen);
+  EXPECT_EQ(seen.di, address_of(&comm));
+  EXPECT_EQ(static_cast<int>(seen.si), 8);
+  EXPECT_EQ(static_cast<int>(seen.dx), 5);
+  EXPECT_EQ(std::memcmp(seen.id.internal, id.internal, sizeof id.internal), 0);
+}
+#endif
+
+}  // namespace
+}  // namespace stalltrace::capture

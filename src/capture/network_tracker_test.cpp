@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of TCP in, rows out: addresses, the life of a connection, whose it is.
+#include "capture/network_tracker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
+
+#include "model/source.h"
+
+namespace stalltrace::capture {
+namespace {
+
+using testing::Optional;
+using testing::SizeIs;
+
+constexpr NodeId kNode = 3;
+constexpr int64_t kOffset = 5'000'000'000;
+constexpr uint64_t kCookie = 0xc00c1e;
+
+std::string text_of(std::initializer_list<int> bytes, uint16_t family) {
+  uint8_t address[16] = {};
+  std::copy(bytes.begin(), bytes.end(), address);
+  return address_text(address, family);
+}
+
+TEST(AddressText, Ipv4IsDotted) { EXPECT_EQ(text_of({10, 77, 0, 2}, AF_INET), "10.77.0.2"); }
+TEST(AddressText, Ipv6IsShort) {
+  EXPECT_EQ(text_of({0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, AF_INET6), "fe80::1");
+  EXPECT_EQ(text_of({}, AF_INET6), "::");
+}
+TEST(AddressText, Ipv4MappedIntoIpv6IsDotted) {
+  EXPECT_EQ(text_of({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 2}, AF_INET6), "10.77.0.2");
+}
+TEST(AddressText, AnUnknownFamilyIsEmpty) { EXPECT_EQ(text_of({1, 2, 3, 4}, 77), ""); }
+
+class NetworkTrackerTest : public testing::Test {
+ protected:
+  static st_header header(uint64_t time_ns, uint32_t pid = 100, uint32_t tid = 101) {
+    return {.version = ST_WIRE_VERSION, .time_ns = time_ns, .tgid = pid, .tid = tid};
+  }
+  static st_tuple tuple(uint16_t source_port) {
+    return {.source = {10, 0, 0, 1},
+            .destination = {10, 0, 0, 2},
+            .source_port = source_port,
+            .destination_port = 5000,
+            .family = AF_INET,
+            .netns = 99};
+  }
+  void seen(uint64_t time_ns, uint16_t port, uint32_t pid = 100) {
+    st_socket_seen record{};
+    record.header = header(time_ns, pid);
+    record.cookie = kCookie;
+    record.tuple = tuple(port);
+    std::memcpy(record.thread_name, "NCCL Progress 0!", ST_COMM_LEN);  // as long as can be: not terminated
+    tracker_.on_socket(record);
+  }
+  void event(st_tcp_event_kind kind, uint64_t time_ns, uint16_t port = 40000, uint32_t pid = 100, int32_t state = 0) {
+    st_tcp_event record{};
+    record.header = header(time_ns, pid);
+    record.cookie = kCookie;
+    record.cgroup_id = 12;
+    record.tuple = tuple(port);
+    record.kind = static_cast<uint16_t>(kind);
+    record.sequence = 777;
+    record.length = 1448;
+    record.state = state;
+    tracker_.on_event(record);
+  }
+  Connection connection() {
+    const auto all = *sink_.connections();
+    EXPECT_THAT(all, SizeIs(1));
+    return all.empty() ? Connection{} : all.back();
+  }
+  std::vector<TcpEvent> events() {
+    std::vector<TcpEvent> result;
+    EXPECT_TRUE(sink_.tcp_events({}, [&](const TcpEvent& row) { result.push_back(row); }));
+    return result;
+  }
+
+  MemorySource sink_;
+  EventIds ids_{kNode};
+  ProcessRegistry processes_{sink_};
+  int asked_ = 0;
+  NetworkTracker tracker_{ids_, processes_, sink_, kOffset, 250, [this](int32_t, int32_t tid) {
+                            ++asked_;
+                            return "thread " + std::to_string(tid);
+                          }};
+};
+
+TEST_F(NetworkTrackerTest, AConnectionLearnsItsPortWhenItIsEstablishedAndKeepsItWhenItCloses) {
+  seen(1000, 0);
+  EXPECT_EQ(connection().source.port, 0);
+  event(ST_TCP_CONNECT, 2000, 40000);
+  EXPECT_EQ(connection().source, (Endpoint{"10.0.0.1", 40000}));
+  event(ST_TCP_CLOSE, 9000, 0);
+  EXPECT_EQ(connection().source, (Endpoint{"10.0.0.1", 40000}));
+  EXPECT_EQ(connection().destination, (Endpoint{"10.0.0.2", 5000}));
+  EXPECT_EQ(connection().opened_ns, 1000 + kOffset);
+  EXPECT_THAT(connection().closed_ns, Optional(9000 + kOffset));
+  EXPECT_EQ(connection().netns, 99U);
+  EXPECT_EQ(connection().family, AF_INET);
+  EXPECT_EQ(connection().thread_name, "NCCL Progress 0!");
+  ASSERT_THAT(events(), SizeIs(2));
+  EXPECT_EQ(events()[1].source.port, 40000);
+}
+
+TEST_F(NetworkTrackerTest, AnEventCarriesWhatTheKernelSaid) {
+  event(ST_TCP_RETRANSMIT, 2000, 40000, 100, 3);
+  ASSERT_THAT(events(), SizeIs(1));
+  const TcpEvent row = events()[0];
+  EXPECT_EQ(row.event, TcpEventKind::kRetransmit);
+  EXPECT_EQ(row.timestamp_ns, 2000 + kOffset);
+  EXPECT_EQ(row.cookie, kCookie);
+  EXPECT_EQ(row.seq, 777U);
+  EXPECT_EQ(row.len, 1448U);
+  EXPECT_EQ(row.state, 3);
+  EXPECT_EQ(row.cgroup_id, 12U);
+  EXPECT_EQ(row.pid, 100);
+  EXPECT_EQ(node_of(row.event_id), kNode);
+  EXPECT_EQ(tracker_.retransmits(), 1U);
+}
+
+TEST_F(NetworkTrackerTest, TheRankIsTheOwningProcesss) {
+  processes_.add(Process{.pid = 100, .rank = 4});
+  processes_.add(Process{.pid = 200, .rank = 9});
+  event(ST_TCP_RETRANSMIT, 2000);
+  EXPECT_THAT(events().back().rank, Optional(4));
+  event(ST_TCP_RETRANSMIT, 3000, 40000, 200);  // the socket was handed to another process
+  EXPECT_THAT(events().back().rank, Optional(9));
+  EXPECT_EQ(events().back().pid, 200);
+  event(ST_TCP_RETRANSMIT, 4000, 40000, 300);
+  EXPECT_EQ(events().back().rank, std::nullopt);
+}
+
+TEST_F(NetworkTrackerTest, ARefusedConnectClosesIt) {
+  seen(1000, 0);
+  event(ST_TCP_CONNECT_FAILED, 2000, 40000, 100, 111);
+  EXPECT_THAT(connection().closed_ns, Optional(2000 + kOffset));
+  EXPECT_EQ(events()[0].event, TcpEventKind::kConnectFailed);
+  EXPECT_EQ(events()[0].state, 111);
+}
+
+TEST_F(NetworkTrackerTest, AListedSocketIsAConnectionAndASample) {
+  st_socket_listing listing{};
+  listing.header = header(1000);
+  listing.cookie = kCookie;
+  listing.tuple = tuple(40000);
+  listing.metrics.srtt_us = 250;
+  listing.metrics.busy_jiffies = 10;
+  listing.metrics.receiver_limited_jiffies = 3;
+  listing.metrics.unread_bytes = 65536;
+  tracker_.on_listing(listing);
+  listing.header.time_ns = 2000;
+  tracker_.on_listing(listing);
+  EXPECT_EQ(connection().opened_ns, 1000 + kOffset);
+  std::vector<TcpSample> samples;
+  ASSERT_TRUE(sink_.tcp_samples({}, [&](const TcpSample& row) { samples.push_back(row); }));
+  ASSERT_THAT(samples, SizeIs(2));
+  EXPECT_EQ(samples[0].srtt_us, 250U);
+  EXPECT_EQ(samples[0].busy_ns, 40'000'000U);  // ten ticks of 4 ms
+  EXPECT_EQ(samples[0].receiver_limited_ns, 12'000'000U);
+  EXPECT_EQ(samples[0].unread_bytes, 65536U);
+}
+
+TEST_F(NetworkTrackerTest, AListedSocketWithoutACookieIsNotYetAConnection) {
+  st_socket_listing listing{};
+  listing.header = header(1000);
+  listing.tuple = tuple(40000);
+  tracker_.on_listing(listing);
+  EXPECT_THAT(*sink_.connections(), SizeIs(0));
+}
+
+TEST_F(NetworkTrackerTest, ASpanNamesTheThreadOnceAThread) {
+  seen(1000, 40000);
+  st_net_span span{};
+  span.header = header(2000, 100, 102);
+  span.cookie = kCookie;
+  span.end_ns = 5000;
+  span.bytes = 1 << 20;
+  span.calls = 16;
+  span.is_send = 1;
+  tracker_.on_span(span);
+  tracker_.on_span(span);
+  EXPECT_EQ(asked_, 1);
+  EXPECT_EQ(connection().thread_name, "thread 102");
+  std::vector<NetSpan> spans;
+  ASSERT_TRUE(sink_.net_spans({}, [&](const NetSpan& row) { spans.push_back(row); }));
+  ASSERT_THAT(spans, SizeIs(2));
+  EXPECT_EQ(spans[0].timestamp_ns, 2000 + kOffset);
+  EXPECT_EQ(spans[0].duration_ns, 3000);
+  EXPECT_EQ(spans[0].bytes, 1U << 20);
+  EXPECT_EQ(spans[0].calls, 16U);
+  EXPECT_TRUE(spans[0].is_send);
+}
+
+}  // namespace
+}  // namespace stalltrace::capture
