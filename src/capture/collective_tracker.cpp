@@ -18,6 +18,9 @@ constexpr int32_t kNcclSplitNoColor = -1;
 constexpr int64_t kOtherGpuWorkNs = 2 * kNsPerMs;
 /// Silence before the next call that ends a transfer, where the job never synchronises in a way we see.
 constexpr uint64_t kSilenceNs = 1 * kNsPerMs;
+// Launched calls of a process whose end is awaited. A GPU's launch queue holds about a thousand: what lies further back
+// has ended unseen (polled events, transfers that use no socket).
+constexpr size_t kMostLive = 4096;
 
 bool accepted(int32_t return_code) { return return_code == kNcclSuccess || return_code == kNcclInProgress; }
 
@@ -137,6 +140,21 @@ void CollectiveTracker::on_entry(const st_call_entry& record) {
   const EventId event = live.row.event_id;
   process.in_flight[record.header.tid] = {.event = event, .entry_ns = record.header.time_ns};
   process.live.emplace(event, std::move(live));
+  forget_oldest(process);
+}
+
+void CollectiveTracker::forget_oldest(ProcessState& process) {
+  if (process.live.size() <= kMostLive) {
+    return;
+  }
+  const auto oldest = std::ranges::find_if(process.live, [](const auto& entry) { return entry.second.launched; });
+  if (oldest == process.live.end()) {
+    return;
+  }
+  if (!oldest->second.delivered) {
+    sink_.accept(std::move(oldest->second.row));
+  }
+  process.live.erase(oldest);
 }
 
 void CollectiveTracker::on_comm_init(const st_comm_init& record) {
@@ -251,7 +269,8 @@ void CollectiveTracker::on_return(const st_call_return& record) {
     case ST_CALL_COMM_INIT_ALL: {
       const bool left_out =
           spec.kind == ST_CALL_COMM_SPLIT && flight->second.new_comm->split_color == kNcclSplitNoColor && spec.color;
-      if (accepted(record.return_code) && record.value != 0 && !left_out) {
+      const bool no_member = spec.kind == ST_CALL_COMM_INIT_ALL && flight->second.new_comm->nranks.value_or(0) <= 0;
+      if (accepted(record.return_code) && record.value != 0 && !left_out && !no_member) {
         live.row.comm_ptr = record.value;
         comm_made(process, record, flight->second);
       }
@@ -392,8 +411,11 @@ void CollectiveTracker::complete_by_network(ProcessState& process, const st_call
   int64_t needed = 0;
   std::vector<EventId> ended;
   for (const auto& [event, live] : process.live) {
-    if (!live.launched || static_cast<int64_t>(record.last_net_ns) <= live.launched_ns) {
+    if (!live.launched) {
       continue;
+    }
+    if (static_cast<int64_t>(record.last_net_ns) <= live.launched_ns) {
+      break;  // nothing moved since this launch, nor since the later ones
     }
     needed += live.row.bytes;
     if (record.net_bytes - live.net_bytes >= static_cast<uint64_t>(needed)) {

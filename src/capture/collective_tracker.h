@@ -77,6 +77,8 @@ class CollectiveTracker {
   Comm& comm_of(ProcessState& process, const st_header& header, uint64_t pointer);
   Collective make_row(ProcessState& process, const st_header& header, uint16_t table_row);
   void describe_data(ProcessState& process, const st_call_entry& record, Collective& row);
+  /// Gives up waiting for the end of the oldest launched call when too many wait: it stays open in the recording.
+  void forget_oldest(ProcessState& process);
   void finish(ProcessState& process, EventId event, Completion completion, uint64_t end_ns);
   void end_group(ProcessState& process, const st_call_return& record, int64_t launch_ns);
   void comm_made(ProcessState& process, const st_call_return& record, const InFlight& call);

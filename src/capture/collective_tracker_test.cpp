@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -530,6 +531,18 @@ TEST_F(CollectiveTrackerTest, AFailedInitAllEnds) {
   EXPECT_THAT(communicators(), SizeIs(0));
 }
 
+TEST_F(CollectiveTrackerTest, InitAllOfNoDevicesEndsAndMakesNone) {
+  st_comm_init all = init("ncclCommInitAll", 1000, 0, -1);
+  all.has_id = 0;
+  tracker_.on_comm_init(all);
+  st_call_return done = returned("ncclCommInitAll", 1000, 2000);
+  done.comm = 0;
+  done.value = 0x6a4ba6e;  // what happened to lie at the caller's array
+  tracker_.on_return(done);
+  EXPECT_EQ(only(Operation::kCommInitAll).completion, Completion::kCall);
+  EXPECT_THAT(communicators(), SizeIs(0));
+}
+
 TEST_F(CollectiveTrackerTest, InitAllOfMoreDevicesThanAreToldEndsWithTheLastTold) {
   st_comm_init all = init("ncclCommInitAll", 1000, ST_MAX_LOCAL_RANKS + 8, -1);
   all.has_id = 0;
@@ -564,6 +577,23 @@ TEST_F(CollectiveTrackerTest, AnUnknownCommunicatorIsNeverRankZero) {
   tracker_.deliver_open();
   EXPECT_EQ(only(Operation::kAllReduce).rank, std::nullopt);
   EXPECT_EQ(only(Operation::kAllReduce).rank_source, RankSource::kUnknown);
+}
+
+/// A job that polls its events and moves no bytes over sockets: what waits for an end is bounded, no row is lost.
+TEST_F(CollectiveTrackerTest, CallsThatNobodyEndsAreForgottenTheOldestFirst) {
+  constexpr uint64_t kLaunched = 5000;
+  for (uint64_t call = 0; call < kLaunched; ++call) {
+    launch("ncclAllReduce", 1000 + call * 10'000, call);
+  }
+  st_sync device = synced("cudaDeviceSynchronize", 1000 + kLaunched * 10'000, 2000 + kLaunched * 10'000);
+  device.stream = 0;
+  tracker_.on_sync(device);
+  const std::vector<Collective> all = rows();
+  ASSERT_THAT(all, SizeIs(kLaunched));
+  EXPECT_EQ(all.front().completion, Completion::kOpen);
+  EXPECT_THAT(all.front().launch_ns, Optional(5000));
+  EXPECT_EQ(all.back().completion, Completion::kSync);
+  EXPECT_EQ(std::ranges::count(all, Completion::kSync, &Collective::completion), 4096);
 }
 
 TEST_F(CollectiveTrackerTest, AnExitDeliversWhatIsOpenAndForgetsTheProcess) {
