@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs are found wherever their library lies, before tracing or during it, however probes are attached.
+#include <glob.h>
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "capture/kernel.h"
+#include "capture/unique_id.h"
+#include "support.h"
+#include "wire/collective.h"
+
+namespace stalltrace::capture {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Optional;
+using testing::SizeIs;
+
+constexpr int kDiscoveryMs = 600;
+
+class DiscoveryRoot : public testing::Test {
+ protected:
+  void SetUp() override { ST_NEED_ROOT(); }
+};
+
+TEST_F(DiscoveryRoot, AnEarlierProcessHasAnUnknownCommunicatorAndItsEnvironmentsRank) {
+  Job job({.environment = {"RANK=6", "LOCAL_RANK=2", "WORLD_SIZE=16"}});
+  job.must("init 8 3");
+  Trace trace(TracerOptions{});
+  job.must("all_reduce 140");
+  trace.stop();
+  const Collective row = trace.call(job.pid(), 140);
+  EXPECT_EQ(row.comm_id_hash, 0U);
+  EXPECT_THAT(row.rank, Optional(6));
+  EXPECT_THAT(row.nranks, Optional(16));
+  EXPECT_EQ(row.rank_source, RankSource::kEnvironment);
+  EXPECT_THAT(trace.process(job.pid()).local_rank, Optional(2));
+}
+
+TEST_F(DiscoveryRoot, AnEarlierProcessWithoutALauncherHasNoRank) {
+  Job job;
+  job.must("init 8 3");
+  Trace trace(TracerOptions{});
+  job.must("all_reduce 141");
+  trace.stop();
+  EXPECT_EQ(trace.call(job.pid(), 141).rank, std::nullopt);
+}
+
+TEST_F(DiscoveryRoot, ALaterJobIsPickedUp) {
+  Trace trace(TracerOptions{});
+  Job job;
+  sleep_ms(kDiscoveryMs);
+  job.must("init 8 3");
+  job.must("all_reduce 142");
+  trace.stop();
+  EXPECT_THAT(trace.call(job.pid(), 142).rank, Optional(3));
+}
+
+TEST_F(DiscoveryRoot, ALibraryInsideAnotherIsProbed) {
+  Trace trace(TracerOptions{});
+  Job job({.argv = {standin("standin_job"), standin("libstandin_inside.so")}});
+  sleep_ms(kDiscoveryMs);
+  job.must("init 8 3");
+  job.must("all_reduce 143");
+  trace.stop();
+  EXPECT_THAT(trace.call(job.pid(), 143).rank, Optional(3));
+  EXPECT_EQ(trace.call(job.pid(), 143).comm_ptr, 0xc0de0100U);
+}
+
+/// The library's path exists only in the job's own mount namespace, and is a file of its own there.
+TEST_F(DiscoveryRoot, ALaterJobInAMountNamespaceOfItsOwnIsPickedUp) {
+  const fs::path folder = fs::temp_directory_path() / ("capture_root_" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  Trace trace(TracerOptions{});
+  const std::string script = "mount -t tmpfs none '" + folder.string() + "' && cp '" + standin_library() + "' '" +
+                             folder.string() + "/copy.so' && mkdir '" + folder.string() + "/bound' && touch '" +
+                             folder.string() + "/bound/libnccl.so.2' && mount --bind '" + folder.string() +
+                             "/copy.so' '" + folder.string() + "/bound/libnccl.so.2' && exec '" +
+                             standin("standin_job") + "' '" + folder.string() + "/bound/libnccl.so.2'";
+  Job job({.argv = {"unshare", "-m", "sh", "-c", script}});
+  EXPECT_FALSE(fs::exists(folder / "bound"));
+  sleep_ms(kDiscoveryMs);
+  job.must("init 8 3");
+  job.must("all_reduce 144");
+  trace.stop();
+  EXPECT_THAT(trace.call(job.pid(), 144).rank, Optional(3));
+  fs::remove_all(folder);
+}
+
+TEST_F(DiscoveryRoot, OnlyTheNamedProcessIsTraced) {
+  Job named;
+  Job other;
+  Trace trace(TracerOptions{.pids = {named.pid()}, .libraries = {standin_library()}});
+  named.must("all_reduce 145");
+  other.must("all_reduce 146");
+  trace.stop();
+  EXPECT_THAT(trace.calls(named.pid()), SizeIs(1));
+  EXPECT_THAT(trace.calls(other.pid()), SizeIs(0));
+}
+
+TEST_F(DiscoveryRoot, PerfEventsDoWhereUprobeMultiLinksAreLacking) {
+  auto kernel = Kernel::load({.force_perf_events = true});
+  ASSERT_TRUE(kernel) << kernel.error().what;
+  EXPECT_EQ((*kernel)->probe_link(), ProbeLink::kPerfEvent);
+  const auto symbols = find_probe_points(standin_library());
+  ASSERT_TRUE(symbols);
+  const Status attached = (*kernel)->attach_file(standin_library(), symbols->points);
+  ASSERT_TRUE(attached) << attached.error().what;
+  Job job;
+  job.must("all_calls");
+  size_t entries = 0;
+  size_t returns = 0;
+  (*kernel)->consume([&](std::span<const std::byte> bytes) {
+    st_header header;
+    ASSERT_GE(bytes.size(), sizeof header);
+    std::memcpy(&header, bytes.data(), sizeof header);
+    if (header.tgid == static_cast<uint32_t>(job.pid())) {
+      entries += header.type == ST_RECORD_CALL_ENTRY;
+      returns += header.type == ST_RECORD_CALL_RETURN;
+    }
+  });
+  EXPECT_EQ(entries, 11U);
+  EXPECT_EQ(returns, 11U);
+}
+
+std::string published_library() {
+  glob_t paths{};
+  std::string found;
+  if (::glob("/usr/local/cuda*/lib*/libnccl.so.2", 0, nullptr, &paths) == 0 && paths.gl_pathc > 0) {
+    found = paths.gl_pathv[0];
+  }
+  ::globfree(&paths);
+  return found;
+}
+
+TEST_F(DiscoveryRoot, ThePublishedNccl) {
+  const std::string library = published_library();
+  if (library.empty()) {
+    std::puts("SKIP: no published libnccl.so.2 in /usr/local/cuda*/lib*; NVIDIA's own library is not tested here");
+    GTEST_SKIP() << "no published libnccl.so.2 on this machine";
+  }
+  Trace trace(TracerOptions{});
+  Job job({.argv = {standin("standin_published_nccl"), library}});
+  sleep_ms(kDiscoveryMs);
+  job.tell("go");
+  const std::string hex = job.answer();
+  const std::string code = job.answer(60'000);
+  job.wait();
+  sleep_ms(200);
+  trace.stop();
+
+  ASSERT_EQ(hex.size(), 2U * ST_UNIQUE_ID_BYTES);
+  std::array<std::byte, ST_UNIQUE_ID_BYTES> id{};
+  for (size_t i = 0; i < id.size(); ++i) {
+    id[i] = static_cast<std::byte>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  }
+  const auto calls = trace.calls(job.pid(), Operation::kCommInitRank);
+  ASSERT_THAT(calls, SizeIs(1));
+  EXPECT_EQ(std::to_string(calls[0].return_code.value_or(-1)), code);
+  EXPECT_EQ(calls[0].comm_id_hash, comm_id_hash(id));
+  EXPECT_THAT(calls[0].rank, Optional(0));
+  EXPECT_THAT(calls[0].nranks, Optional(1));
+  EXPECT_EQ(calls[0].completion, Completion::kCall);
+}
+
+}  // namespace
+}  // namespace stalltrace::capture
