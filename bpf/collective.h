@@ -359,7 +359,11 @@ int call_return(struct pt_regs* ctx) {
       }
       break;
     case ST_CALL_COMM_INIT_ALL:
-      emit_members(flight, return_code, now, id);
+      if (return_code == 0 && flight->nranks > 0) {
+        emit_members(flight, return_code, now, id);
+      } else {
+        emit_return(spec, flight, return_code, now, id);
+      }
       break;
     case ST_CALL_SYNC_STREAM:
     case ST_CALL_SYNC_DEVICE:

@@ -4,6 +4,7 @@
 #ifndef STALLTRACE_SCHEDULER_H
 #define STALLTRACE_SCHEDULER_H
 
+#include "collective.h"
 #include "maps.h"
 #include "wire/scheduler.h"
 
@@ -215,6 +216,7 @@ int BPF_PROG(sched_process_exit, struct task_struct* task) {
     return 0;
   }
   bpf_map_delete_elem(&threads, &tid);
+  bpf_map_delete_elem(&calls_in_flight, &tid);  // the number may be given to another thread
   if (task->signal->live.counter != 0) {
     return 0;  // other threads live on
   }
