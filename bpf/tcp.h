@@ -23,6 +23,15 @@ struct {
   __type(value, u32);  // tgid
 } owners_by_address SEC(".maps");
 
+// When the peer established a connection that has no owner yet: the handshake ends in an interrupt, its process is
+// known at the first byte. Of the whole host, so old ones make room.
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 8192);
+  __type(key, u64);  // socket cookie
+  __type(value, u64);
+} accepted_ns SEC(".maps");
+
 static __always_inline bool is_tcp(struct sock* sk) {
   const u16 family = sk->__sk_common.skc_family;
   return sk->sk_protocol == IPPROTO_TCP && (family == AF_INET || family == AF_INET6);
@@ -85,14 +94,14 @@ static __always_inline void read_metrics(struct st_tcp_metrics* metrics, struct 
   metrics->padding = 0;
 }
 
-static __always_inline void emit_event(struct sock* sk, u64 cookie, const struct st_socket* socket, u16 kind, s32 state,
-                                       u32 sequence, u32 length) {
+static __always_inline void emit_event_at(u64 now, struct sock* sk, u64 cookie, const struct st_socket* socket, u16 kind,
+                                          s32 state, u32 sequence, u32 length) {
   struct st_tcp_event* record = bpf_ringbuf_reserve(&network_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_NETWORK);
     return;
   }
-  fill_header(&record->header, ST_RECORD_TCP_EVENT, sizeof(*record), bpf_ktime_get_ns(), socket->tgid, socket->tid);
+  fill_header(&record->header, ST_RECORD_TCP_EVENT, sizeof(*record), now, socket->tgid, socket->tid);
   record->cookie = cookie;
   record->cgroup_id = socket->cgroup_id;
   read_tuple(&record->tuple, sk);
@@ -103,6 +112,20 @@ static __always_inline void emit_event(struct sock* sk, u64 cookie, const struct
   record->padding = 0;
   record->padding2 = 0;
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&network_ring));
+}
+
+static __always_inline void emit_event(struct sock* sk, u64 cookie, const struct st_socket* socket, u16 kind, s32 state,
+                                       u32 sequence, u32 length) {
+  emit_event_at(bpf_ktime_get_ns(), sk, cookie, socket, kind, state, sequence, length);
+}
+
+// The owner of a connection is now known: tells when its peer established it, if it did.
+static __always_inline void emit_accept(struct sock* sk, u64 cookie, const struct st_socket* socket) {
+  const u64* accepted = bpf_map_lookup_elem(&accepted_ns, &cookie);
+  if (accepted) {
+    emit_event_at(*accepted, sk, cookie, socket, ST_TCP_ACCEPT, 0, 0, 0);
+    bpf_map_delete_elem(&accepted_ns, &cookie);
+  }
 }
 
 static __always_inline void emit_sample(struct sock* sk, u64 cookie, struct st_socket* socket, u64 now) {
@@ -195,6 +218,7 @@ static __always_inline void transferred(struct sock* sk, int bytes, bool is_send
     if (!socket) {
       return;
     }
+    emit_accept(sk, cookie, socket);
   }
   socket->tgid = tgid;
   socket->tid = (u32)id;
@@ -322,6 +346,12 @@ int BPF_PROG(inet_sock_set_state, struct sock* sk, int before, int after) {
   }
   struct st_socket* socket = owned_socket(sk, cookie);
   if (!socket) {
+    if (after == TCP_ESTABLISHED && before == TCP_SYN_RECV) {
+      const u64 now = bpf_ktime_get_ns();
+      bpf_map_update_elem(&accepted_ns, &cookie, &now, BPF_ANY);
+    } else if (after == TCP_CLOSE) {
+      bpf_map_delete_elem(&accepted_ns, &cookie);
+    }
     return 0;
   }
   if (after == TCP_ESTABLISHED) {
@@ -381,6 +411,7 @@ int list_sockets(struct bpf_iter__task_file* ctx) {
     fresh.tgid = tgid;
     fresh.tid = tgid;
     bpf_map_update_elem(&sockets, &listing.cookie, &fresh, BPF_NOEXIST);
+    emit_accept(sk, listing.cookie, &fresh);
   } else {
     const u64 address = (u64)sk;
     bpf_map_update_elem(&owners_by_address, &address, &tgid, BPF_ANY);

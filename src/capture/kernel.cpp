@@ -124,7 +124,7 @@ Status Kernel::open_object(const KernelOptions& options) {
     return load_failure(-errno);
   }
   stalltrace_bpf& skeleton = *object_->skeleton;
-  probe_link_ = has_uprobe_multi() ? ProbeLink::kUprobeMulti : ProbeLink::kPerfEvent;
+  probe_link_ = !options.force_perf_events && has_uprobe_multi() ? ProbeLink::kUprobeMulti : ProbeLink::kPerfEvent;
   if (probe_link_ == ProbeLink::kUprobeMulti) {
     bpf_program__set_expected_attach_type(skeleton.progs.call_entry, kTraceUprobeMulti);
     bpf_program__set_expected_attach_type(skeleton.progs.call_return, kTraceUprobeMulti);

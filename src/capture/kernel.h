@@ -21,6 +21,7 @@ namespace stalltrace::capture {
 struct KernelOptions {
   uint32_t only_netns = 0;   // inode number of the network namespace to trace in; 0: all
   bool only_listed = false;  // only processes given to list_process, and their descendants
+  bool force_perf_events = false;  // attach probes as kernels before 6.6 have to
 };
 
 /// How probes are attached here.
