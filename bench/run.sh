@@ -32,6 +32,7 @@ if [[ -z $build ]]; then
   build=build-bench
 fi
 
+export PYTHONDONTWRITEBYTECODE=1
 section() { printf '\n== %s   [%s UTC, load %s]\n' "$1" "$(date -u +%H:%M)" "$(cut -d' ' -f1 /proc/loadavg)"; }
 # The jobs run where no other tracer looks, and our agent sees no other job.
 alone() { unshare --net bash -c 'ip link set lo up && exec "$@"' _ "$@"; }
