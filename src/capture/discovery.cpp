@@ -113,8 +113,11 @@ void Discovery::attach(File& file, const std::string& host_path, const std::stri
 
 void Discovery::consider(pid_t pid, bool certainly_job) {
   const auto mappings = procfs_.executable_mappings(pid);
-  if (!mappings) {
-    return;  // gone, or another user's without CAP_SYS_PTRACE
+  if (!mappings) {  // gone, or another user's without CAP_SYS_PTRACE
+    if (certainly_job && jobs_.insert(pid).second) {
+      job_found_(pid, Library::kNccl);  // it made a call: a short life is told too
+    }
+    return;
   }
   struct Candidate {
     File* file;

@@ -94,8 +94,10 @@ Process describe_process(const Procfs& procfs, pid_t pid, NodeId node, int64_t u
   timespec boot{};
   clock_gettime(CLOCK_BOOTTIME, &boot);
   const int64_t boot_now_ns = boot.tv_sec * kNsPerSecond + boot.tv_nsec;
-  const int64_t started_ns = static_cast<int64_t>(procfs.start_ticks(pid)) * (kNsPerSecond / sysconf(_SC_CLK_TCK));
-  process.start_ns = monotonic_now_ns() + utc_offset_ns - (boot_now_ns - started_ns);
+  const auto start_ticks = static_cast<int64_t>(procfs.start_ticks(pid));
+  const int64_t age_ns =  // 0 for a process that is gone: first seen now
+      start_ticks == 0 ? 0 : boot_now_ns - start_ticks * (kNsPerSecond / sysconf(_SC_CLK_TCK));
+  process.start_ns = monotonic_now_ns() + utc_offset_ns - age_ns;
   if (const auto environment = procfs.environment(pid)) {
     JobIdentity identity = job_identity(*environment);
     process.rank = identity.rank;

@@ -151,6 +151,9 @@ Status HostTracer::begin() {
 }
 
 void HostTracer::begin_process(pid_t pid, Library library) {
+  if (const Process* known = processes_.find(pid); known && known->exit_ns && !procfs_.exists(pid)) {
+    return;  // the record of its end overtook that of its first call: they come by different rings
+  }
   Process process = describe_process(procfs_, pid, node_.node_id, node_.clock_offset_ns);
   if (const Status status = kernel_->add_process(pid, process.cgroup_id); !status) {
     tell(status.error().what);
@@ -166,6 +169,9 @@ void HostTracer::begin_process(pid_t pid, Library library) {
 
 void HostTracer::end_process(const st_exit& record) {
   const auto pid = static_cast<pid_t>(record.header.tgid);
+  if (!processes_.find(pid)) {
+    discovery_.on_call(pid);
+  }
   collectives_.on_exit(pid);
   processes_.exited(pid, static_cast<int64_t>(record.header.time_ns) + node_.clock_offset_ns, record.exit_code);
   discovery_.on_exit(pid);
