@@ -82,7 +82,7 @@ def main():
     suite.run(reporter)
     output = os.environ.get("GTEST_OUTPUT", "")
     if output.startswith("xml:"):
-        write_xml(output[len("xml:"):], f"test_{folder.name}", reporter.cases)
+        write_xml(output[len("xml:"):], f"suite_{folder.name}", reporter.cases)
     failed = sum(outcome == "FAILED" for _, outcome, _, _ in reporter.cases)
     print(f"{folder.name}: {len(reporter.cases)} cases, {failed} failed, {len(reporter.skipped)} skipped")
     return 1 if failed or not reporter.cases else 0

@@ -39,8 +39,8 @@ std::string format_utc(int64_t utc_ns) {
   const time_t seconds = static_cast<time_t>(utc_ns / kNsPerSecond);
   tm parts{};
   gmtime_r(&seconds, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
-                     parts.tm_hour, parts.tm_min, parts.tm_sec, utc_ns % kNsPerSecond / kNsPerUs);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, utc_ns % kNsPerSecond / kNsPerUs);
 }
 
 }  // namespace stalltrace

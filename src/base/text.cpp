@@ -18,8 +18,9 @@ struct Unit {
   int64_t factor;
 };
 
-constexpr std::array kDurationUnits{Unit{"ns", 1},           Unit{"us", kNsPerUs},          Unit{"ms", kNsPerMs},
-                                    Unit{"s", kNsPerSecond}, Unit{"m", 60 * kNsPerSecond}, Unit{"h", 3600 * kNsPerSecond}};
+constexpr std::array kDurationUnits{
+    Unit{"ns", 1},           Unit{"us", kNsPerUs},         Unit{"ms", kNsPerMs},
+    Unit{"s", kNsPerSecond}, Unit{"m", 60 * kNsPerSecond}, Unit{"h", 3600 * kNsPerSecond}};
 constexpr std::array kSizeUnits{Unit{"", 1}, Unit{"k", 1LL << 10}, Unit{"m", 1LL << 20}, Unit{"g", 1LL << 30},
                                 Unit{"t", 1LL << 40}};
 
@@ -28,7 +29,8 @@ template <size_t n>
 Result<int64_t> parse_with_unit(std::string_view text, const std::array<Unit, n>& units, std::string_view what,
                                 std::string_view example) {
   const auto bad = [&] {
-    return fail(fmt::format("'{}' is not a {}", text, what), fmt::format("write it like {}", example), ErrorKind::kUsage);
+    return fail(fmt::format("'{}' is not a {}", text, what), fmt::format("write it like {}", example),
+                ErrorKind::kUsage);
   };
   double number = 0;
   const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);

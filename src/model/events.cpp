@@ -14,8 +14,8 @@ namespace stalltrace {
 namespace {
 
 constexpr std::array<std::string_view, 9> kTcpEventKinds{
-    "tcp_retransmit_skb", "tcp_cong_state_set", "tcp_send_reset", "tcp_receive_reset", "connect",
-    "accept",             "close",              "socket_error",   "connect_failed"};
+    "tcp_retransmit_skb", "tcp_cong_state_set", "tcp_send_reset", "tcp_receive_reset", "connect", "accept", "close",
+    "socket_error",       "connect_failed"};
 constexpr std::array<std::string_view, 5> kWaitKinds{"runnable", "blocked", "disk", "stopped", "on_cpu"};
 
 template <typename Enum, size_t n>

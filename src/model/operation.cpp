@@ -54,9 +54,9 @@ constexpr std::array<Datatype, kNcclDatatypeCount> kNcclDatatypes{{
     {"float8e5m2", 1},
 }};
 constexpr std::array<std::string_view, 5> kReduceOps{"sum", "prod", "max", "min", "avg"};
-constexpr std::array<std::string_view, 8> kNcclResults{"success",          "unhandled CUDA error", "unhandled system error",
-                                                       "internal error",   "invalid argument",     "invalid usage",
-                                                       "remote error",     "in progress"};
+constexpr std::array<std::string_view, 8> kNcclResults{
+    "success",          "unhandled CUDA error", "unhandled system error", "internal error",
+    "invalid argument", "invalid usage",        "remote error",           "in progress"};
 
 template <typename Enum>
 std::optional<Enum> find_name(std::span<const std::string_view> names, std::string_view text) {

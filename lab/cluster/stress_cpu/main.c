@@ -15,8 +15,8 @@ static int64_t now_ns(clockid_t clock) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static void *compete(void *argument) {
-  const int64_t wanted_ns = (int64_t)kPeriodNs * *(const int *)argument / 100;
+static void* compete(void* argument) {
+  const int64_t wanted_ns = (int64_t)kPeriodNs * *(const int*)argument / 100;
   for (;;) {
     const int64_t period_start = now_ns(CLOCK_MONOTONIC);
     const int64_t used_start = now_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -33,7 +33,7 @@ static void *compete(void *argument) {
   return NULL;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int threads = argc == 3 ? atoi(argv[1]) : 0;
   int percent = argc == 3 ? atoi(argv[2]) : 0;
   if (threads < 1 || threads > 1024 || percent < 1 || percent > 100) {
