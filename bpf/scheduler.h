@@ -29,9 +29,9 @@ struct task_struct___since_5_14 {
 static __always_inline u32 wait_kind_of(struct task_struct* task, bool preempted) {
   u64 state;
   if (bpf_core_field_exists(((struct task_struct___since_5_14*)0)->__state)) {
-    state = BPF_CORE_READ((struct task_struct___since_5_14*)task, __state);
+    state = ((struct task_struct___since_5_14*)task)->__state;
   } else {
-    state = BPF_CORE_READ((struct task_struct___before_5_14*)task, state);
+    state = ((struct task_struct___before_5_14*)task)->state;
   }
   if (preempted || state == 0) {
     return ST_WAIT_RUNNABLE;
@@ -135,13 +135,16 @@ static __always_inline void leaves_cpu(struct task_struct* task, bool preempted,
       return;
     }
   }
-  bpf_probe_read_kernel(thread->thread_name, sizeof(thread->thread_name), task->comm);
+  const bool window_over = now - thread->window_ns >= config.window_ns;
+  if (window_over || !thread->thread_name[0]) {  // a thread may name itself after its start
+    bpf_probe_read_kernel(thread->thread_name, sizeof(thread->thread_name), task->comm);
+  }
   if (thread->on_ns) {
     const char nobody[ST_COMM_LEN] = {};
     add_time(thread, tid, ST_WAIT_ON_CPU, thread->on_ns, now, 0, nobody);
     thread->on_ns = 0;
   }
-  if (now - thread->window_ns >= config.window_ns) {
+  if (window_over) {
     flush_window(thread, tid, now);
   }
   thread->off_ns = now;

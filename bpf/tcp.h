@@ -204,10 +204,13 @@ static __always_inline struct st_socket* owned_socket(struct sock* sk, u64 cooki
 }
 
 static __always_inline void transferred(struct sock* sk, int bytes, bool is_send) {
+  if (bytes <= 0 || !is_tcp(sk)) {
+    return;  // half of a poller's receives find nothing
+  }
   const u64 id = bpf_get_current_pid_tgid();
   const u32 tgid = id >> 32;
   struct st_process* process = bpf_map_lookup_elem(&processes, &tgid);
-  if (!process || bytes <= 0 || !is_tcp(sk)) {
+  if (!process) {
     return;
   }
   const u64 now = bpf_ktime_get_ns();
@@ -220,13 +223,17 @@ static __always_inline void transferred(struct sock* sk, int bytes, bool is_send
     }
     emit_accept(sk, cookie, socket);
   }
+  if (socket->tid != (u32)id || !socket->thread_known) {
+    char name[ST_COMM_LEN];
+    bpf_get_current_comm(name, sizeof(name));
+    socket->by_nccl = name[0] == 'N' && name[1] == 'C' && name[2] == 'C' && name[3] == 'L';
+    socket->thread_known = 1;
+  }
   socket->tgid = tgid;
   socket->tid = (u32)id;
   __sync_fetch_and_add(&process->net_bytes, bytes);
   process->last_net_ns = now;
-  char name[ST_COMM_LEN];
-  bpf_get_current_comm(name, sizeof(name));
-  if (name[0] == 'N' && name[1] == 'C' && name[2] == 'C' && name[3] == 'L') {
+  if (socket->by_nccl) {
     process->last_nccl_net_ns = now;
   }
   struct st_span_state* span = &socket->spans[is_send ? 1 : 0];
@@ -371,6 +378,29 @@ int BPF_PROG(inet_sock_set_state, struct sock* sk, int before, int after) {
     const u64 address = (u64)sk;
     bpf_map_delete_elem(&owners_by_address, &address);
   }
+  return 0;
+}
+
+struct idle_walk {
+  u64 before_ns;
+};
+
+static long end_idle_spans(void* map, const u64* cookie, struct st_socket* socket, struct idle_walk* walk) {
+  for (int direction = 0; direction < 2; direction++) {
+    struct st_span_state* span = &socket->spans[direction];
+    if (span->calls && span->last_ns < walk->before_ns) {
+      emit_span(*cookie, socket, span, direction);
+      span->calls = 0;
+    }
+  }
+  return 0;
+}
+
+// Run by user space a few times a second: ends the spans that have been silent since before *ctx.
+SEC("syscall")
+int flush_idle_spans(struct idle_walk* ctx) {
+  struct idle_walk walk = {.before_ns = ctx->before_ns};
+  bpf_for_each_map_elem(&sockets, end_idle_spans, &walk, 0);
   return 0;
 }
 

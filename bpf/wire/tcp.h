@@ -116,6 +116,8 @@ struct st_socket {
   __u32 tid;
   __u64 cgroup_id;
   __u64 last_sample_ns;
+  __u32 thread_known; /* whether by_nccl is of thread `tid` */
+  __u32 by_nccl;      /* its name begins with "NCCL" */
   struct st_span_state spans[2]; /* 0 receive, 1 send */
 };
 
@@ -126,6 +128,6 @@ ST_STATIC_ASSERT(sizeof(struct st_tcp_sample) == 120, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_net_span) == 56, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_socket_seen) == 104, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_socket_listing) == 168, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_socket) == 88, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_socket) == 96, "wire layout");
 
 #endif

@@ -342,43 +342,9 @@ Status Kernel::list_sockets(pid_t pid, const std::function<void(const st_socket_
   }
 }
 
-void Kernel::take_idle_spans(uint64_t idle_before_ns, const std::function<void(const st_net_span&)>& visit) {
-  const int map = bpf_map__fd(object_->skeleton->maps.sockets);
-  uint64_t cookie = 0;
-  uint64_t next = 0;
-  // The first key has no predecessor; a key deleted meanwhile restarts the walk, so it is bounded.
-  for (int steps = 0; steps < 65536 && bpf_map_get_next_key(map, steps ? &cookie : nullptr, &next) == 0; ++steps) {
-    cookie = next;
-    st_socket socket;
-    if (bpf_map_lookup_elem(map, &cookie, &socket) != 0) {
-      continue;
-    }
-    bool taken = false;
-    for (uint32_t direction = 0; direction < 2; ++direction) {
-      st_span_state& span = socket.spans[direction];
-      if (span.calls == 0 || span.last_ns >= idle_before_ns) {
-        continue;
-      }
-      st_net_span record{};
-      record.header = {.type = ST_RECORD_NET_SPAN,
-                       .version = ST_WIRE_VERSION,
-                       .size = sizeof record,
-                       .time_ns = span.start_ns,
-                       .tgid = socket.tgid,
-                       .tid = span.tid};
-      record.cookie = cookie;
-      record.end_ns = span.last_ns;
-      record.bytes = span.bytes;
-      record.calls = span.calls;
-      record.is_send = direction;
-      visit(record);
-      span = {};
-      taken = true;
-    }
-    if (taken) {
-      bpf_map_update_elem(map, &cookie, &socket, BPF_EXIST);
-    }
-  }
+void Kernel::end_idle_spans(uint64_t idle_before_ns) {
+  LIBBPF_OPTS(bpf_test_run_opts, run, .ctx_in = &idle_before_ns, .ctx_size_in = sizeof idle_before_ns);
+  bpf_prog_test_run_opts(bpf_program__fd(object_->skeleton->progs.flush_idle_spans), &run);
 }
 
 void Kernel::open_waits(const std::function<void(uint32_t tid, const st_thread_time&)>& visit) {

@@ -55,8 +55,9 @@ class Kernel {
 
   /// Visits every TCP socket of a process, wherever its network namespace is.
   Status list_sockets(pid_t pid, const std::function<void(const st_socket_listing&)>& visit);
-  /// Takes the spans that have been silent since before `idle_before_ns` (CLOCK_MONOTONIC).
-  void take_idle_spans(uint64_t idle_before_ns, const std::function<void(const st_net_span&)>& visit);
+  /// Ends the spans that have been silent since before `idle_before_ns` (CLOCK_MONOTONIC): their records are then in the
+  /// ring.
+  void end_idle_spans(uint64_t idle_before_ns);
   /// Visits the waits that have not ended.
   void open_waits(const std::function<void(uint32_t tid, const st_thread_time&)>& visit);
 

@@ -255,10 +255,10 @@ void HostTracer::deliver_losses() {
 }
 
 void HostTracer::deliver_rest() {
+  const auto now = static_cast<uint64_t>(monotonic_now_ns());
+  kernel_->end_idle_spans(now);
   collect();
   sample_sockets();
-  const auto now = static_cast<uint64_t>(monotonic_now_ns());
-  kernel_->take_idle_spans(now, [this](const st_net_span& span) { network_.on_span(span); });
   kernel_->open_waits([&](uint32_t tid, const st_thread_time& thread) {
     if (now > thread.off_ns && now - thread.off_ns >= kOpenWaitNs) {
       sink_.accept(decode_open_wait(tid, thread, now, node_.node_id, node_.clock_offset_ns));
@@ -304,8 +304,7 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
     if (now_ns - flushed_ns >= kFlushNs) {
       flushed_ns = now_ns;
       sample_sockets();
-      kernel_->take_idle_spans(static_cast<uint64_t>(now_ns) - kIdleSpanNs,
-                               [this](const st_net_span& span) { network_.on_span(span); });
+      kernel_->end_idle_spans(static_cast<uint64_t>(now_ns) - kIdleSpanNs);
       collectives_.deliver_open();
       ST_TRY(flush());
     }
