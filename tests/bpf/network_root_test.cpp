@@ -103,7 +103,7 @@ TEST_P(NetworkRoot, AConnectionsLifeIsSeenFromBothEnds) {
   EXPECT_EQ(server.answer(), "5000");
   client.must("close");
   server.must("close");
-  sleep_ms(200);
+  sleep_ms(1000);  // the last acknowledgement may have to be asked for again
   trace.stop();
 
   const auto at_client = trace.connections(client.pid());
