@@ -198,7 +198,7 @@ TEST_P(NetworkRoot, EveryRetransmitBelongsToTheSender) {
   client.must("init 2 0");
   server.must("init 2 1");
   connect(client, server, GetParam());
-  lose(10);
+  lose(20);
   constexpr long kBytes = 4'000'000;
   client.tell("send 4000000");
   EXPECT_EQ(server.ask("recv 4000000", 60'000), kBytes);
