@@ -36,8 +36,8 @@ struct st_arguments {
 #define ST_ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* Slots count the arguments of the C prototype without a by-value id, which has no slot of its own. */
-ST_ALWAYS_INLINE void st_read_arguments_x86_64(const struct st_registers_x86_64* registers, const struct st_call_spec* spec,
-                                               struct st_arguments* arguments) {
+ST_ALWAYS_INLINE void st_read_arguments_x86_64(const struct st_registers_x86_64* registers,
+                                               const struct st_call_spec* spec, struct st_arguments* arguments) {
   arguments->slot[1] = registers->di;
   arguments->slot[2] = registers->si;
   arguments->slot[3] = registers->dx;
@@ -55,8 +55,8 @@ ST_ALWAYS_INLINE void st_read_arguments_x86_64(const struct st_registers_x86_64*
   }
 }
 
-ST_ALWAYS_INLINE void st_read_arguments_arm64(const struct st_registers_arm64* registers, const struct st_call_spec* spec,
-                                              struct st_arguments* arguments) {
+ST_ALWAYS_INLINE void st_read_arguments_arm64(const struct st_registers_arm64* registers,
+                                              const struct st_call_spec* spec, struct st_arguments* arguments) {
   if (spec->id_by_value) {
     /* (comm*, nranks, &copy of id, rank, config*): drop the pointer's register from the count. */
     arguments->slot[1] = registers->regs[0];

@@ -108,7 +108,8 @@ static __always_inline void give_back_sequence(u32 tgid, u64 comm, u64 peer) {
   }
 }
 
-static __always_inline void emit_comm_init(const struct st_arguments* arguments, const volatile struct st_call_spec* spec,
+static __always_inline void emit_comm_init(const struct st_arguments* arguments,
+                                           const volatile struct st_call_spec* spec,
                                            const struct call_in_flight* flight, u64 id) {
   struct st_comm_init* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (!record) {
@@ -192,7 +193,8 @@ int call_entry(struct pt_regs* ctx) {
     }
   }
   struct st_arguments arguments = {};
-  const struct st_call_spec arguments_spec = {.id_by_value = spec->id_by_value, .stack_arguments = spec->stack_arguments};
+  const struct st_call_spec arguments_spec = {.id_by_value = spec->id_by_value,
+                                              .stack_arguments = spec->stack_arguments};
   st_read_arguments(registers, &arguments_spec, &arguments);
 
   const u64 now = bpf_ktime_get_ns();
@@ -210,7 +212,8 @@ int call_entry(struct pt_regs* ctx) {
   switch (spec->kind) {
     case ST_CALL_DATA: {
       process->last_call_ns = now;
-      const u64 peer = spec->peer ? ((u64)spec->operation << 32 | (u32)argument(&arguments, spec->peer)) : SEQUENCE_COLLECTIVE;
+      const u64 peer =
+          spec->peer ? ((u64)spec->operation << 32 | (u32)argument(&arguments, spec->peer)) : SEQUENCE_COLLECTIVE;
       flight->sequence_peer = peer;
       emit_entry(&arguments, spec, flight, process, take_sequence(tgid, flight->comm, peer), id);
       break;

@@ -5,13 +5,12 @@
 #ifndef STALLTRACE_KERNEL_TYPES_H
 #define STALLTRACE_KERNEL_TYPES_H
 
-#include <linux/bpf.h>
-#include <linux/types.h>
-#include <stdbool.h>
-
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <stdbool.h>
 
 typedef __u8 u8;
 typedef __u16 u16;
@@ -45,13 +44,13 @@ struct ns_common {
   unsigned int inum;
 };
 typedef struct {
-  struct net *net;
+  struct net* net;
 } possible_net_t;
 struct net {
   struct ns_common ns;
 };
 struct nsproxy {
-  struct net *net_ns;
+  struct net* net_ns;
 };
 typedef struct {
   int counter;
@@ -63,10 +62,10 @@ struct task_struct {
   int pid;
   int tgid;
   int exit_code;
-  struct task_struct *group_leader;
-  struct task_struct *real_parent;
-  struct nsproxy *nsproxy;
-  struct signal_struct *signal;
+  struct task_struct* group_leader;
+  struct task_struct* real_parent;
+  struct nsproxy* nsproxy;
+  struct signal_struct* signal;
   char comm[TASK_COMM_LEN];
 };
 
@@ -132,18 +131,18 @@ struct sk_buff {
   unsigned int len;
 };
 struct socket {
-  struct sock *sk;
+  struct sock* sk;
 };
 struct file;
 struct seq_file;
 struct bpf_iter_meta {
-  struct seq_file *seq;
+  struct seq_file* seq;
 };
 struct bpf_iter__task_file {
-  struct bpf_iter_meta *meta;
-  struct task_struct *task;
+  struct bpf_iter_meta* meta;
+  struct task_struct* task;
   u32 fd;
-  struct file *file;
+  struct file* file;
 };
 
 #pragma clang attribute pop

@@ -9,10 +9,10 @@
 
 const volatile struct st_config config = {};
 
-#define ST_RING(name, bytes)             \
-  struct {                               \
-    __uint(type, BPF_MAP_TYPE_RINGBUF);  \
-    __uint(max_entries, bytes);          \
+#define ST_RING(name, bytes)            \
+  struct {                              \
+    __uint(type, BPF_MAP_TYPE_RINGBUF); \
+    __uint(max_entries, bytes);         \
   } name SEC(".maps")
 
 // One ring per family, so that a flood of one cannot cost another.
@@ -70,9 +70,7 @@ static __always_inline u64 wake_flags(void* ring) {
 }
 #define ST_WAKE_FLAGS(ring) wake_flags(ring)
 
-static __always_inline u32 netns_of(struct task_struct* task) {
-  return BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
-}
+static __always_inline u32 netns_of(struct task_struct* task) { return BPF_CORE_READ(task, nsproxy, net_ns, ns.inum); }
 
 static __always_inline bool in_scope(u32 tgid, struct task_struct* task) {
   if (tgid == config.self_tgid) {

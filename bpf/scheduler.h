@@ -45,8 +45,8 @@ static __always_inline u32 wait_kind_of(struct task_struct* task, bool preempted
   return ST_WAIT_BLOCKED;
 }
 
-static __always_inline void emit_wait(const struct st_thread_time* thread, u32 tid, u32 kind, u64 from, u64 to, u64 waited,
-                                      u32 count, u32 by_tgid, const char* by_name, u64 by_waited) {
+static __always_inline void emit_wait(const struct st_thread_time* thread, u32 tid, u32 kind, u64 from, u64 to,
+                                      u64 waited, u32 count, u32 by_tgid, const char* by_name, u64 by_waited) {
   struct st_wait* record = bpf_ringbuf_reserve(&scheduler_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_SCHEDULER);
@@ -73,8 +73,8 @@ static __always_inline void flush_window(struct st_thread_time* thread, u32 tid,
     struct st_wait_sum* sum = &thread->sums[kind];
     if (sum->waited_ns >= config.window_min_ns) {
       if (kind == ST_WAIT_RUNNABLE) {
-        emit_wait(thread, tid, kind, thread->window_ns, to, sum->waited_ns, sum->count, thread->by_tgid, thread->by_name,
-                  thread->by_waited_ns);
+        emit_wait(thread, tid, kind, thread->window_ns, to, sum->waited_ns, sum->count, thread->by_tgid,
+                  thread->by_name, thread->by_waited_ns);
       } else {
         emit_wait(thread, tid, kind, thread->window_ns, to, sum->waited_ns, sum->count, 0, nobody, 0);
       }

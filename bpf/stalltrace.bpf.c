@@ -6,8 +6,6 @@
 
 // Reads the clock tick counter, for user space to measure CONFIG_HZ: connection clocks count in ticks.
 SEC("syscall")
-int read_jiffies(void* ctx) {
-  return (int)(bpf_jiffies64() & 0x7fffffff);
-}
+int read_jiffies(void* ctx) { return (int)(bpf_jiffies64() & 0x7fffffff); }
 
 char program_license[] SEC("license") = "Dual BSD/GPL";

@@ -19,7 +19,7 @@ struct {
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, 16384);
-  __type(key, u64);  // struct sock *
+  __type(key, u64);    // struct sock *
   __type(value, u32);  // tgid
 } owners_by_address SEC(".maps");
 
@@ -94,8 +94,8 @@ static __always_inline void read_metrics(struct st_tcp_metrics* metrics, struct 
   metrics->padding = 0;
 }
 
-static __always_inline void emit_event_at(u64 now, struct sock* sk, u64 cookie, const struct st_socket* socket, u16 kind,
-                                          s32 state, u32 sequence, u32 length) {
+static __always_inline void emit_event_at(u64 now, struct sock* sk, u64 cookie, const struct st_socket* socket,
+                                          u16 kind, s32 state, u32 sequence, u32 length) {
   struct st_tcp_event* record = bpf_ringbuf_reserve(&network_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_NETWORK);
@@ -277,8 +277,8 @@ int BPF_PROG(tcp_retransmit_skb, struct sock* sk, struct sk_buff* skb) {
   }
   struct tcp_skb_cb cb = {};
   bpf_core_read(&cb.seq, sizeof(cb.seq), &((struct tcp_skb_cb*)&skb->cb[0])->seq);
-  emit_event(sk, cookie, socket, ST_TCP_RETRANSMIT, BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock*)sk, inet_conn.icsk_ca_state),
-             cb.seq, skb->len);
+  emit_event(sk, cookie, socket, ST_TCP_RETRANSMIT,
+             BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock*)sk, inet_conn.icsk_ca_state), cb.seq, skb->len);
   const u64 now = bpf_ktime_get_ns();
   if (now - socket->last_sample_ns >= config.sample_gap_ns / 8) {
     emit_sample(sk, cookie, socket, now);

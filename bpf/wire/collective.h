@@ -6,23 +6,23 @@
 #include "wire/header.h"
 
 #define ST_MAX_CALLS 128
-#define ST_MAX_LOCAL_RANKS 64 /* communicators of one ncclCommInitAll that are told */
+#define ST_MAX_LOCAL_RANKS 64  /* communicators of one ncclCommInitAll that are told */
 #define ST_UNIQUE_ID_BYTES 128 /* sizeof(ncclUniqueId) */
-#define ST_ARGUMENT_SLOTS 16 /* a power of two, so that a mask bounds an index */
+#define ST_ARGUMENT_SLOTS 16   /* a power of two, so that a mask bounds an index */
 
 /* What a probed function does; decides what the programs record about it. */
 enum st_call_kind {
   ST_CALL_UNUSED = 0,
-  ST_CALL_DATA,              /* a collective or point-to-point call */
-  ST_CALL_COMM_INIT,         /* makes one communicator from a unique id */
-  ST_CALL_COMM_INIT_ALL,     /* makes `count` communicators in this process */
-  ST_CALL_COMM_SPLIT,        /* makes a communicator from another */
-  ST_CALL_COMM_END,          /* destroys or aborts one */
-  ST_CALL_COMM_QUERY_RANK,   /* writes the caller's rank through a pointer */
-  ST_CALL_COMM_QUERY_COUNT,  /* writes the number of ranks through a pointer */
+  ST_CALL_DATA,             /* a collective or point-to-point call */
+  ST_CALL_COMM_INIT,        /* makes one communicator from a unique id */
+  ST_CALL_COMM_INIT_ALL,    /* makes `count` communicators in this process */
+  ST_CALL_COMM_SPLIT,       /* makes a communicator from another */
+  ST_CALL_COMM_END,         /* destroys or aborts one */
+  ST_CALL_COMM_QUERY_RANK,  /* writes the caller's rank through a pointer */
+  ST_CALL_COMM_QUERY_COUNT, /* writes the number of ranks through a pointer */
   ST_CALL_GROUP_START,
   ST_CALL_GROUP_END,
-  ST_CALL_SYNC_STREAM,       /* returns when the stream's work is done */
+  ST_CALL_SYNC_STREAM, /* returns when the stream's work is done */
   ST_CALL_SYNC_DEVICE,
   ST_CALL_SYNC_EVENT,
   ST_CALL_EVENT_RECORD,      /* notes the stream's position in an event */
@@ -31,7 +31,7 @@ enum st_call_kind {
 
 /* Which argument is what: 1-based slots, 0 where the call has none. One row of the call table. */
 struct st_call_spec {
-  __u8 kind; /* enum st_call_kind */
+  __u8 kind;      /* enum st_call_kind */
   __u8 operation; /* stalltrace::Operation, carried through untouched */
   __u8 library;
   __u8 count;
@@ -48,8 +48,8 @@ struct st_call_spec {
   __u8 rank;
   __u8 color;
   __u8 key;
-  __u8 id;          /* the unique id's slot among the arguments of its convention, 0 none */
-  __u8 id_by_value; /* 1: ncclUniqueId by value; 0: a pointer to the first of several ids */
+  __u8 id;              /* the unique id's slot among the arguments of its convention, 0 none */
+  __u8 id_by_value;     /* 1: ncclUniqueId by value; 0: a pointer to the first of several ids */
   __u8 stack_arguments; /* how many arguments lie beyond the registers on x86-64 */
 };
 

@@ -45,16 +45,16 @@ struct st_wait_sum {
 /* Value of the map `threads`, keyed by tid. Zero times mean "not in that state". */
 struct st_thread_time {
   __u32 tgid;
-  __u32 off_kind;      /* why it is off the CPU: ST_WAIT_RUNNABLE when preempted */
-  __u64 on_ns;         /* when it got the CPU */
-  __u64 off_ns;        /* when it lost it */
-  __u64 runnable_ns;   /* when it became ready */
-  __u64 window_ns;     /* start of the summary window */
+  __u32 off_kind;    /* why it is off the CPU: ST_WAIT_RUNNABLE when preempted */
+  __u64 on_ns;       /* when it got the CPU */
+  __u64 off_ns;      /* when it lost it */
+  __u64 runnable_ns; /* when it became ready */
+  __u64 window_ns;   /* start of the summary window */
   struct st_wait_sum sums[ST_WAIT_KINDS];
-  __u32 by_tgid;       /* who ran most while this thread was ready: a majority vote weighted by time */
+  __u32 by_tgid; /* who ran most while this thread was ready: a majority vote weighted by time */
   __u32 padding;
-  __u64 by_weight_ns;  /* the vote's lead */
-  __u64 by_waited_ns;  /* time counted for by_tgid since it became the candidate */
+  __u64 by_weight_ns; /* the vote's lead */
+  __u64 by_waited_ns; /* time counted for by_tgid since it became the candidate */
   char by_name[ST_COMM_LEN];
   char thread_name[ST_COMM_LEN];
 };

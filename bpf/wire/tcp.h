@@ -116,8 +116,8 @@ struct st_socket {
   __u32 tid;
   __u64 cgroup_id;
   __u64 last_sample_ns;
-  __u32 thread_known; /* whether by_nccl is of thread `tid` */
-  __u32 by_nccl;      /* its name begins with "NCCL" */
+  __u32 thread_known;            /* whether by_nccl is of thread `tid` */
+  __u32 by_nccl;                 /* its name begins with "NCCL" */
   struct st_span_state spans[2]; /* 0 receive, 1 send */
 };
 

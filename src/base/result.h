@@ -11,13 +11,13 @@
 namespace stalltrace {
 
 enum class ErrorKind {
-  kFailed,         // exit code 1
-  kUsage,          // exit code 2: the command line is wrong
-  kNoPrivilege,    // exit code 1: the remedy names the capability
-  kUnsupported,    // exit code 1: this kernel or host can't; optional features degrade on it
-  kNotFound,       // exit code 1
-  kCorrupt,        // exit code 1: bytes that are not what they claim to be
-  kInterrupted,    // exit code 1: a time limit or a signal ended the work
+  kFailed,       // exit code 1
+  kUsage,        // exit code 2: the command line is wrong
+  kNoPrivilege,  // exit code 1: the remedy names the capability
+  kUnsupported,  // exit code 1: this kernel or host can't; optional features degrade on it
+  kNotFound,     // exit code 1
+  kCorrupt,      // exit code 1: bytes that are not what they claim to be
+  kInterrupted,  // exit code 1: a time limit or a signal ended the work
 };
 
 /// What went wrong and what to do about it. `what` reads "outer: inner: cause", `remedy` is a full
@@ -32,8 +32,7 @@ template <typename T>
 using Result = std::expected<T, Error>;
 using Status = Result<void>;
 
-inline std::unexpected<Error> fail(std::string what, std::string remedy = {},
-                                   ErrorKind kind = ErrorKind::kFailed) {
+inline std::unexpected<Error> fail(std::string what, std::string remedy = {}, ErrorKind kind = ErrorKind::kFailed) {
   return std::unexpected(Error{kind, std::move(what), std::move(remedy)});
 }
 
@@ -47,22 +46,22 @@ inline std::unexpected<Error> with_context(std::string_view context, Error error
 }
 
 /// Returns from the enclosing function with the error of `expression`, if it has one.
-#define ST_TRY(expression)                                              \
-  do {                                                                  \
-    if (auto st_status = (expression); !st_status) {                    \
-      return std::unexpected(std::move(st_status.error()));             \
-    }                                                                   \
+#define ST_TRY(expression)                                  \
+  do {                                                      \
+    if (auto st_status = (expression); !st_status) {        \
+      return std::unexpected(std::move(st_status.error())); \
+    }                                                       \
   } while (false)
 
 /// `ST_ASSIGN(auto x, f())`: x becomes the value, or the enclosing function returns the error.
 #define ST_CONCAT_INNER(a, b) a##b
 #define ST_CONCAT(a, b) ST_CONCAT_INNER(a, b)
 #define ST_ASSIGN(target, expression) ST_ASSIGN_IMPL(ST_CONCAT(st_result_, __LINE__), target, expression)
-#define ST_ASSIGN_IMPL(temporary, target, expression)                   \
-  auto temporary = (expression);                                        \
-  if (!temporary) {                                                     \
-    return std::unexpected(std::move(temporary.error()));               \
-  }                                                                     \
+#define ST_ASSIGN_IMPL(temporary, target, expression)     \
+  auto temporary = (expression);                          \
+  if (!temporary) {                                       \
+    return std::unexpected(std::move(temporary.error())); \
+  }                                                       \
   target = std::move(*temporary)
 
 }  // namespace stalltrace

@@ -19,8 +19,8 @@
 namespace stalltrace::capture {
 
 struct KernelOptions {
-  uint32_t only_netns = 0;   // inode number of the network namespace to trace in; 0: all
-  bool only_listed = false;  // only processes given to list_process, and their descendants
+  uint32_t only_netns = 0;         // inode number of the network namespace to trace in; 0: all
+  bool only_listed = false;        // only processes given to list_process, and their descendants
   bool force_perf_events = false;  // attach probes as kernels before 6.6 have to
 };
 
@@ -55,8 +55,8 @@ class Kernel {
 
   /// Visits every TCP socket of a process, wherever its network namespace is.
   Status list_sockets(pid_t pid, const std::function<void(const st_socket_listing&)>& visit);
-  /// Ends the spans that have been silent since before `idle_before_ns` (CLOCK_MONOTONIC): their records are then in the
-  /// ring.
+  /// Ends the spans that have been silent since before `idle_before_ns` (CLOCK_MONOTONIC): their records are then in
+  /// the ring.
   void end_idle_spans(uint64_t idle_before_ns);
   /// Visits the waits that have not ended.
   void open_waits(const std::function<void(uint32_t tid, const st_thread_time&)>& visit);

@@ -204,7 +204,7 @@ struct TcpSample {
   uint32_t unread_bytes = 0;   // rcv_nxt - copied_seq: arrived, not yet read by the process
   uint32_t snd_wnd = 0;
   uint32_t rcv_wnd = 0;
-  uint64_t busy_ns = 0;             // includes the other two
+  uint64_t busy_ns = 0;  // includes the other two
   uint64_t receiver_limited_ns = 0;
   uint64_t sndbuf_limited_ns = 0;
   uint8_t ca_state = 0;     // as in TcpEvent::state

@@ -88,8 +88,8 @@ struct Report {
   int64_t collectives = 0;
   uint64_t lost_events = 0;
   std::vector<Loss> losses;
-  std::vector<Finding> findings;    // dearest first
-  std::vector<std::string> notes;   // what a reader must know to trust the above: clock error, missing ranks, ...
+  std::vector<Finding> findings;   // dearest first
+  std::vector<std::string> notes;  // what a reader must know to trust the above: clock error, missing ranks, ...
 };
 
 }  // namespace stalltrace

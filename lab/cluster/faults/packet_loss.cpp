@@ -41,13 +41,13 @@ Hook hook_of(std::string_view direction, const VirtualNode& node) {
 /// One transaction: table, counter, chain and rules appear together.
 std::string ruleset(const std::string& table, const Hook& hook, double percent,
                     const std::vector<std::string>& matches) {
-  std::string text = fmt::format(
-      "add table {1} {0}; add counter {1} {0} dropped; add chain {1} {0} faults {{ {2}; policy accept; }}", table,
-      hook.family, hook.chain);
+  std::string text =
+      fmt::format("add table {1} {0}; add counter {1} {0} dropped; add chain {1} {0} faults {{ {2}; policy accept; }}",
+                  table, hook.family, hook.chain);
   for (const std::string& match : matches) {
-    text += fmt::format(
-        "; add rule {} {} faults {}meta l4proto tcp numgen random mod 10000 < {} counter name dropped drop",
-        hook.family, table, match, std::lround(percent * 100));
+    text +=
+        fmt::format("; add rule {} {} faults {}meta l4proto tcp numgen random mod 10000 < {} counter name dropped drop",
+                    hook.family, table, match, std::lround(percent * 100));
   }
   return text;
 }

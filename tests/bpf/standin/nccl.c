@@ -112,10 +112,26 @@ API int ncclCommUserRank(void* comm, int* rank) {
 }
 
 __attribute__((visibility("default"))) const struct standin_api* standin_api(void) {
-  static const struct standin_api api = {
-      &next,           ncclAllReduce,  ncclReduceScatter, ncclReduce,       ncclAllGather,          ncclBroadcast,
-      ncclBcast,       ncclAlltoAll,   ncclGather,        ncclScatter,      ncclSend,               ncclRecv,
-      ncclGroupStart,  ncclGroupEnd,   ncclCommInitRank,  ncclCommInitRankConfig, ncclCommInitRankScalable,
-      ncclCommInitAll, ncclCommSplit,  ncclCommDestroy,   ncclCommUserRank};
+  static const struct standin_api api = {&next,
+                                         ncclAllReduce,
+                                         ncclReduceScatter,
+                                         ncclReduce,
+                                         ncclAllGather,
+                                         ncclBroadcast,
+                                         ncclBcast,
+                                         ncclAlltoAll,
+                                         ncclGather,
+                                         ncclScatter,
+                                         ncclSend,
+                                         ncclRecv,
+                                         ncclGroupStart,
+                                         ncclGroupEnd,
+                                         ncclCommInitRank,
+                                         ncclCommInitRankConfig,
+                                         ncclCommInitRankScalable,
+                                         ncclCommInitAll,
+                                         ncclCommSplit,
+                                         ncclCommDestroy,
+                                         ncclCommUserRank};
   return &api;
 }

@@ -25,7 +25,7 @@ struct standin_api {
   int (*reduce)(const void*, void*, size_t, int, int, int, void*, void*);
   int (*all_gather)(const void*, void*, size_t, int, void*, void*);
   int (*broadcast)(const void*, void*, size_t, int, int, void*, void*);
-  int (*bcast)(void*, size_t, int, int, void*, void*);         /* calls broadcast */
+  int (*bcast)(void*, size_t, int, int, void*, void*);              /* calls broadcast */
   int (*all_to_all)(const void*, void*, size_t, int, void*, void*); /* tail-calls all_gather */
   int (*gather)(const void*, void*, size_t, int, int, void*, void*);
   int (*scatter)(const void*, void*, size_t, int, int, void*, void*);
