@@ -29,9 +29,6 @@ build/stalltrace lab run --ranks 4 --workload nccl --steps 200 --fault packet_lo
 build/stalltrace merge "$out"/node*.db --out "$out/stall.db"
 build/stalltrace explain "$out/stall.db" --json >"$out/findings.json"
 
-say "stalltrace explain $out/stall.db"
-build/stalltrace explain "$out/stall.db"
-
 slowest=$(cat docs/queries/slowest.sql)
 retransmits=$(cat docs/queries/retransmits.sql)
 say "Slow AllReduces and the retransmits in their windows: stalltrace query $out/stall.db \"\$(cat docs/queries/retransmits.sql)\""
@@ -42,3 +39,10 @@ say "The longest calls: stalltrace query $out/stall.db \"\$(cat docs/queries/slo
 build/stalltrace query "$out/stall.db" "$slowest"
 
 say "Left behind: build/stalltrace, $out/stall.db (all nodes), $out/findings.json, $out/truth.json (what was injected)"
+
+say "stalltrace explain $out/stall.db"
+build/stalltrace explain "$out/stall.db"
+grep -q '"cause": "packet_loss"' "$out/findings.json" || {
+  echo "demo: the injected packet loss was not found" >&2
+  exit 1
+}

@@ -26,7 +26,11 @@ run() {
   echo "running the $name tests"
   ctest --test-dir build --no-tests=ignore --output-on-failure --output-junit "$results/ctest-$name.xml.ctest" "$@" \
     >"$results/$name.log" 2>&1 || { grep -v '^ *Start' "$results/$name.log" | tail -n 150; }
-  [[ -f $results/ctest-$name.xml.ctest ]] && reports+=("$results/ctest-$name.xml.ctest")
+  [[ -s $results/ctest-$name.xml.ctest ]] || {
+    echo "the $name tests ended without a report"
+    fail
+  }
+  reports+=("$results/ctest-$name.xml.ctest")
 }
 run unit -LE '^(root|e2e)$' -j 2 --timeout 300
 run root -L '^root$' -j 1 --timeout 300

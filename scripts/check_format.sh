@@ -5,4 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=(--dry-run -Werror)
 [[ ${1:-} == --fix ]] && mode=(-i)
-git ls-files -z --cached --others --exclude-standard -- '*.h' '*.c' '*.cpp' | xargs -0 -r clang-format "${mode[@]}"
+# The checkout may belong to another user than the one who tests (root in CI).
+mapfile -t files < <(git -c safe.directory="$PWD" ls-files --cached --others --exclude-standard -- '*.h' '*.c' '*.cpp')
+((${#files[@]})) || {
+  echo "git lists no sources here" >&2
+  exit 1
+}
+clang-format "${mode[@]}" "${files[@]}"

@@ -4,11 +4,17 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bad=0
-while read -r file; do
+# The checkout may belong to another user than the one who tests (root in CI).
+mapfile -t files < <(git -c safe.directory="$PWD" ls-files --cached --others --exclude-standard -- \
+  '*.h' '*.c' '*.cpp' '*.S' '*.py' '*.sh' '*.cmake' '*CMakeLists.txt' .ci/run)
+((${#files[@]})) || {
+  echo "git lists no sources here" >&2
+  exit 1
+}
+for file in "${files[@]}"; do
   if ! head -n 3 "$file" | grep -q 'SPDX-License-Identifier: '; then
     echo "$file: no SPDX-License-Identifier in the first three lines"
     bad=1
   fi
-done < <(git ls-files --cached --others --exclude-standard -- \
-  '*.h' '*.c' '*.cpp' '*.S' '*.py' '*.sh' '*.cmake' '*CMakeLists.txt' .ci/run)
+done
 exit "$bad"

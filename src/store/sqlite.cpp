@@ -123,7 +123,8 @@ std::string quote_name(std::string_view name) { return quote(name, '"'); }
 std::string quote_text(std::string_view text) { return quote(text, '\''); }
 
 std::string file_uri(std::string_view path, std::string_view parameters) {
-  std::string uri = "file:";
+  std::string uri =
+      path.starts_with('/') ? "file://" : "file:";  // "file://" HOST: an empty host before a path from the root
   for (const char c : path) {
     if (c == '?' || c == '#' || c == '%') {
       uri += fmt::format("%{:02X}", static_cast<unsigned>(c));
