@@ -246,8 +246,9 @@ int call_entry(struct pt_regs* ctx) {
 
 static __always_inline void emit_sync(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
                                       const struct st_process* process, s32 return_code, u64 now, u64 id) {
-  if (now - process->last_call_ns > SYNC_INTEREST_NS) {
-    return;
+  const u64 last_call_ns = process->last_call_ns;
+  if (!last_call_ns || (flight->entry_ns > last_call_ns && flight->entry_ns - last_call_ns > SYNC_INTEREST_NS)) {
+    return;  // by its entry: the longest stall is the one whose synchronisation returns late
   }
   struct st_sync* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (!record) {

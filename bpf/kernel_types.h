@@ -5,12 +5,16 @@
 #ifndef STALLTRACE_KERNEL_TYPES_H
 #define STALLTRACE_KERNEL_TYPES_H
 
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
+// libbpf's headers need the kernel's types before them.
+// clang-format off
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <stdbool.h>
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+// clang-format on
 
 typedef __u8 u8;
 typedef __u16 u16;

@@ -10,6 +10,7 @@
 
 /* include/linux/sched.h: TASK_IDLE is TASK_UNINTERRUPTIBLE | TASK_NOLOAD, a sleep that is nobody's disk. */
 #define TASK_NOLOAD_BIT 0x400
+#define TASK_DEAD_BIT 0x80
 
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -26,13 +27,14 @@ struct task_struct___since_5_14 {
   unsigned int __state;
 } __attribute__((preserve_access_index));
 
-static __always_inline u32 wait_kind_of(struct task_struct* task, bool preempted) {
-  u64 state;
+static __always_inline u64 state_of(struct task_struct* task) {
   if (bpf_core_field_exists(((struct task_struct___since_5_14*)0)->__state)) {
-    state = ((struct task_struct___since_5_14*)task)->__state;
-  } else {
-    state = ((struct task_struct___before_5_14*)task)->state;
+    return ((struct task_struct___since_5_14*)task)->__state;
   }
+  return ((struct task_struct___before_5_14*)task)->state;
+}
+
+static __always_inline u32 wait_kind_of(u64 state, bool preempted) {
   if (preempted || state == 0) {
     return ST_WAIT_RUNNABLE;
   }
@@ -124,11 +126,11 @@ static __always_inline void leaves_cpu(struct task_struct* task, bool preempted,
   const u32 tid = task->pid;
   const u32 tgid = task->tgid;
   struct st_thread_time* thread = bpf_map_lookup_elem(&threads, &tid);
-  if (!thread) {
+  if (!thread || thread->tgid != tgid) {  // new, or the number of a thread that is gone
     struct st_thread_time fresh = {};
     fresh.tgid = tgid;
     fresh.window_ns = now;
-    bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST);
+    bpf_map_update_elem(&threads, &tid, &fresh, BPF_ANY);
     thread = bpf_map_lookup_elem(&threads, &tid);
     if (!thread) {
       count_loss(ST_LOSS_THREAD_STATE);
@@ -144,18 +146,23 @@ static __always_inline void leaves_cpu(struct task_struct* task, bool preempted,
     add_time(thread, tid, ST_WAIT_ON_CPU, thread->on_ns, now, 0, nobody);
     thread->on_ns = 0;
   }
-  if (window_over) {
+  const u64 state = state_of(task);
+  if (window_over || (state & TASK_DEAD_BIT)) {
     flush_window(thread, tid, now);
   }
+  if (state & TASK_DEAD_BIT) {  // it will not come back, and its number may be given to another thread
+    bpf_map_delete_elem(&threads, &tid);
+    return;
+  }
   thread->off_ns = now;
-  thread->off_kind = wait_kind_of(task, preempted);
+  thread->off_kind = wait_kind_of(state, preempted);
   thread->runnable_ns = thread->off_kind == ST_WAIT_RUNNABLE ? now : 0;
 }
 
 static __always_inline void gets_cpu(struct task_struct* task, struct task_struct* previous, u64 now) {
   const u32 tid = task->pid;
   struct st_thread_time* thread = bpf_map_lookup_elem(&threads, &tid);
-  if (!thread) {
+  if (!thread || thread->tgid != (u32)task->tgid) {
     return;  // known from when it first leaves the CPU
   }
   if (thread->off_ns) {
@@ -218,7 +225,6 @@ int BPF_PROG(sched_process_exit, struct task_struct* task) {
   if (!bpf_map_lookup_elem(&processes, &tgid)) {
     return 0;
   }
-  bpf_map_delete_elem(&threads, &tid);
   bpf_map_delete_elem(&calls_in_flight, &tid);  // the number may be given to another thread
   if (task->signal->live.counter != 0) {
     return 0;  // other threads live on

@@ -159,7 +159,8 @@ static __always_inline void emit_span(u64 cookie, const struct st_socket* socket
 
 // Remembers the owner of a socket and tells user space of the connection. Process context, or with an owner that
 // the listing found.
-static __always_inline struct st_socket* adopt_socket(struct sock* sk, u64 cookie, u32 tgid, u32 tid, u64 cgroup_id) {
+static __always_inline struct st_socket* adopt_socket(struct sock* sk, u64 cookie, u32 tgid, u32 tid, u64 cgroup_id,
+                                                      bool by_owner) {
   struct st_socket fresh = {};
   fresh.tgid = tgid;
   fresh.tid = tid;
@@ -179,7 +180,11 @@ static __always_inline struct st_socket* adopt_socket(struct sock* sk, u64 cooki
   record->cookie = cookie;
   record->cgroup_id = cgroup_id;
   read_tuple(&record->tuple, sk);
-  bpf_get_current_comm(record->thread_name, sizeof(record->thread_name));
+  if (by_owner) {
+    bpf_get_current_comm(record->thread_name, sizeof(record->thread_name));
+  } else {  // an interrupt: the current thread is anybody's
+    __builtin_memset(record->thread_name, 0, sizeof(record->thread_name));
+  }
   record->padding = 0;
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&network_ring));
   return socket;
@@ -198,7 +203,7 @@ static __always_inline struct st_socket* owned_socket(struct sock* sk, u64 cooki
   }
   const u32 tgid = *owner;
   const struct st_process* process = bpf_map_lookup_elem(&processes, &tgid);
-  socket = adopt_socket(sk, cookie, tgid, tgid, process ? process->cgroup_id : 0);
+  socket = adopt_socket(sk, cookie, tgid, tgid, process ? process->cgroup_id : 0, false);
   bpf_map_delete_elem(&owners_by_address, &address);
   return socket;
 }
@@ -217,7 +222,7 @@ static __always_inline void transferred(struct sock* sk, int bytes, bool is_send
   const u64 cookie = bpf_get_socket_cookie(sk);
   struct st_socket* socket = bpf_map_lookup_elem(&sockets, &cookie);
   if (!socket) {
-    socket = adopt_socket(sk, cookie, tgid, (u32)id, process->cgroup_id);
+    socket = adopt_socket(sk, cookie, tgid, (u32)id, process->cgroup_id, true);
     if (!socket) {
       return;
     }
@@ -347,7 +352,7 @@ int BPF_PROG(inet_sock_set_state, struct sock* sk, int before, int after) {
     const u32 tgid = id >> 32;
     const struct st_process* process = bpf_map_lookup_elem(&processes, &tgid);
     if (process) {
-      adopt_socket(sk, cookie, tgid, (u32)id, process->cgroup_id);
+      adopt_socket(sk, cookie, tgid, (u32)id, process->cgroup_id, true);
     }
     return 0;
   }

@@ -8,6 +8,7 @@
 #include "lab/cluster/artefacts.h"
 #include "lab/cluster/command.h"
 #include "lab/cluster/fault_table.h"
+#include "lab/cluster/interrupt.h"
 #include "lab/cluster/leftovers.h"
 #include "lab/cluster/lock.h"
 #include "lab/cluster/network.h"
@@ -51,6 +52,7 @@ Result<std::vector<NodePlace>> up(const ClusterOptions& options) {
                 ErrorKind::kUsage);
   }
   ST_TRY(check_privilege_and_tools());
+  InterruptGuard interrupt;
   ST_ASSIGN(const LabLock lock, LabLock::take());
   const std::vector<VirtualNode> nodes = make_nodes(options.ranks);
   ST_ASSIGN(Network network, Network::make(nodes));
@@ -60,6 +62,7 @@ Result<std::vector<NodePlace>> up(const ClusterOptions& options) {
     ST_ASSIGN(NodeFolder folder, NodeFolder::make(node));
     folders.push_back(std::move(folder));
     places.push_back({node.name, node.netns, node.address, node.folder});
+    ST_TRY(interrupt.check());
   }
   ST_TRY(save_state({options.ranks, 0, {}}));
   network.release();
@@ -72,6 +75,7 @@ Result<std::vector<NodePlace>> up(const ClusterOptions& options) {
 Result<std::vector<std::string>> apply_fault(const FaultSpec& spec) {
   ST_TRY(check_privilege_and_tools());
   ST_TRY(refuse_schedule(spec));
+  const InterruptGuard interrupt;  // a fault is in effect and noted, or neither
   ST_ASSIGN(const LabLock lock, LabLock::take());
   ST_ASSIGN(ClusterState state, load_state());
   if (spec.cause == "none") {

@@ -66,8 +66,9 @@ Result<std::string> prepare_folder(const std::string& out_dir) {
   }
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (name == "truth.json" || (name.starts_with("node") && name.ends_with(".db"))) {
-      return fail(fmt::format("{} holds an earlier run ({})", folder.string(), name),
+    const bool node_folder = name.starts_with("node") && entry->is_directory(error);  // made and removed by a run
+    if (name == "truth.json" || (name.starts_with("node") && name.ends_with(".db")) || node_folder) {
+      return fail(fmt::format("{} holds an earlier run or something else ({})", folder.string(), name),
                   "give another --out, or remove that folder");
     }
   }

@@ -138,6 +138,7 @@ void CollectiveTracker::on_entry(const st_call_entry& record) {
       break;
   }
   const EventId event = live.row.event_id;
+  give_up_lost_return(process, record.header);
   process.in_flight[record.header.tid] = {.event = event, .entry_ns = record.header.time_ns};
   process.live.emplace(event, std::move(live));
   forget_oldest(process);
@@ -155,6 +156,25 @@ void CollectiveTracker::forget_oldest(ProcessState& process) {
     sink_.accept(std::move(oldest->second.row));
   }
   process.live.erase(oldest);
+}
+
+/// A thread that enters another call has left the one before: its return was lost (and counted), or it was left by a
+/// jump. When it returned is not known; that it was launched is.
+void CollectiveTracker::give_up_lost_return(ProcessState& process, const st_header& header) {
+  const auto flight = process.in_flight.find(header.tid);
+  const auto found = flight == process.in_flight.end() ? process.live.end() : process.live.find(flight->second.event);
+  if (found == process.live.end() || found->second.launched) {
+    return;
+  }
+  if (moves_data(found->second.row.op)) {
+    if (found->second.row.group_id == 0) {
+      found->second.launched = true;
+      found->second.launched_ns = static_cast<int64_t>(header.time_ns);
+    }
+    return;
+  }
+  sink_.accept(found->second.row);
+  process.live.erase(found);
 }
 
 void CollectiveTracker::on_comm_init(const st_comm_init& record) {

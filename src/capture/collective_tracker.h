@@ -79,6 +79,7 @@ class CollectiveTracker {
   void describe_data(ProcessState& process, const st_call_entry& record, Collective& row);
   /// Gives up waiting for the end of the oldest launched call when too many wait: it stays open in the recording.
   void forget_oldest(ProcessState& process);
+  void give_up_lost_return(ProcessState& process, const st_header& header);
   void finish(ProcessState& process, EventId event, Completion completion, uint64_t end_ns);
   void end_group(ProcessState& process, const st_call_return& record, int64_t launch_ns);
   void comm_made(ProcessState& process, const st_call_return& record, const InFlight& call);

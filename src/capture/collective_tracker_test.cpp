@@ -283,6 +283,16 @@ TEST_F(CollectiveTrackerTest, AStreamSynchronisationEndsWhatItsStreamHolds) {
   EXPECT_EQ(only(Operation::kAllGather).completion, Completion::kOpen);
 }
 
+TEST_F(CollectiveTrackerTest, ACallWhoseReturnWasLostIsLaunchedByTheNextOne) {
+  tracker_.on_entry(entry("ncclAllReduce", 1000));
+  launch("ncclAllGather", 10'000, 1);
+  tracker_.on_sync(synced("cudaStreamSynchronize", 20'000, 50'000));
+  const Collective ended = only(Operation::kAllReduce);
+  EXPECT_EQ(ended.completion, Completion::kSync);
+  EXPECT_THAT(ended.duration_ns, Optional(49'000));
+  EXPECT_EQ(ended.launch_ns, std::nullopt);
+}
+
 TEST_F(CollectiveTrackerTest, ASynchronisationThatBeganBeforeTheLaunchDoesNotEndIt) {
   launch("ncclAllReduce", 10'000);
   tracker_.on_sync(synced("cudaStreamSynchronize", 9000, 50'000));

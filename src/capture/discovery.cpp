@@ -2,7 +2,9 @@
 #include "capture/discovery.h"
 
 #include <glob.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <array>
@@ -48,14 +50,24 @@ Discovery::File* Discovery::inspect_path(const std::string& path) {
   if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
     return nullptr;
   }
-  const FileKey key{info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
+  // One file of an image has another device number in each container's overlay, and one inode below them all, which is
+  // what the kernel probes: twice probed, every call would be told twice.
+  struct statfs system {};
+  const bool overlay = ::statfs(path.c_str(), &system) == 0 && system.f_type == OVERLAYFS_SUPER_MAGIC;
+  const FileKey key{overlay ? 0 : info.st_dev, info.st_ino, info.st_size,
+                    info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
   const auto [found, fresh] = files_.try_emplace(key);
   File& known = found->second;
   if (fresh) {
     known.inode = info.st_ino;
-    if (auto symbols = find_probe_points(path)) {
+    auto symbols = find_probe_points(path);
+    if (!symbols && symbols.error().kind != ErrorKind::kCorrupt) {  // gone meanwhile: it may come again
+      files_.erase(found);
+      return nullptr;
+    }
+    if (symbols) {
       known.symbols = std::move(*symbols);
-    }  // not ELF, or gone between stat and open: of no interest until it is mapped anew
+    }
   }
   return &known;
 }
@@ -115,6 +127,10 @@ void Discovery::consider(pid_t pid, bool certainly_job) {
   const auto mappings = procfs_.executable_mappings(pid);
   if (!mappings) {  // gone, or another user's without CAP_SYS_PTRACE
     if (certainly_job && jobs_.insert(pid).second) {
+      if (procfs_.exists(pid)) {
+        note_("process " + std::to_string(pid) + " can't be looked into, its rank stays unknown: " +
+              mappings.error().what + "; run as root, or grant CAP_SYS_PTRACE");
+      }
       job_found_(pid, Library::kNccl);  // it made a call: a short life is told too
     }
     return;
@@ -148,7 +164,7 @@ void Discovery::consider(pid_t pid, bool certainly_job) {
   }
 }
 
-void Discovery::scan() {
+void Discovery::scan(bool again) {
   std::map<pid_t, uint64_t> now;
   for (const pid_t pid : procfs_.pids()) {
     const uint64_t start = procfs_.start_ticks(pid);
@@ -157,7 +173,8 @@ void Discovery::scan() {
     }
     now.emplace(pid, start);
     const auto seen = scanned_.find(pid);
-    if ((seen == scanned_.end() || seen->second != start) && in_scope(pid)) {
+    const bool known = seen != scanned_.end() && seen->second == start;
+    if ((!known || (again && !jobs_.contains(pid))) && in_scope(pid)) {
       consider(pid, false);
     }
   }

@@ -35,8 +35,8 @@ class Discovery {
   Status attach_library(const std::string& path);
   /// The same for the collective libraries in the usual places; none is no error.
   void attach_usual_libraries();
-  /// Looks at every process of the host that it has not seen in this state.
-  void scan();
+  /// Looks at every process of the host that it has not seen. `again`: also at those that were no job when it did.
+  void scan(bool again);
   /// A process has mapped a file executable.
   void on_mapping(pid_t pid, const MappedFile& file);
   /// A process made a traced call before its mappings were seen (a fork).

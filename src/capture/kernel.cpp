@@ -28,6 +28,7 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr std::string_view kPrivilegeRemedy = "run as root, or grant CAP_BPF and CAP_PERFMON";
+constexpr int64_t kJiffiesMask = 0x7fffffff;  // what read_jiffies returns
 constexpr size_t kIteratorBufferBytes = 64 * sizeof(st_socket_listing);
 
 using LinkHandle = std::unique_ptr<bpf_link, Free<bpf_link__destroy>>;
@@ -207,7 +208,7 @@ void Kernel::measure_ticks() {
   };
   const auto wait_for_change = [&](int64_t from, int64_t ticks) {
     int64_t now = from;
-    while (now >= 0 && now - from < ticks) {
+    while (now >= 0 && ((now - from) & kJiffiesMask) < ticks) {
       usleep(100);
       now = jiffies();
     }
@@ -221,8 +222,8 @@ void Kernel::measure_ticks() {
   const int64_t edge = wait_for_change(first, 1);
   const int64_t start_ns = monotonic_now_ns();
   const int64_t last = wait_for_change(edge, kTicks);
-  const double rate =
-      static_cast<double>(last - edge) * kNsPerSecond / static_cast<double>(monotonic_now_ns() - start_ns);
+  const double rate = static_cast<double>((last - edge) & kJiffiesMask) * kNsPerSecond /
+                      static_cast<double>(monotonic_now_ns() - start_ns);
   int64_t best = 250;
   for (const int64_t candidate : {100, 250, 300, 1000}) {
     if (std::abs(rate - static_cast<double>(candidate)) < std::abs(rate - static_cast<double>(best))) {

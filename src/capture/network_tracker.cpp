@@ -9,6 +9,13 @@
 #include "base/clock.h"
 
 namespace stalltrace::capture {
+namespace {
+
+constexpr uint64_t kKnownAfterCloseNs = 5ULL * kNsPerSecond;
+/// A connection that does nothing at all is sampled this often.
+constexpr uint64_t kUnchangedNs = 5ULL * kNsPerSecond;
+
+}  // namespace
 
 std::string address_text(const uint8_t (&bytes)[16], uint16_t family) {
   static constexpr uint8_t kMappedPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -63,6 +70,13 @@ void NetworkTracker::on_listing(const st_socket_listing& record) {
   if (!connections_.contains(record.cookie)) {
     sink_.accept(connection_of(record.cookie, record.header, record.tuple));
   }
+  // Silent connections are many, and each is listed four times a second: only what has changed is worth a row.
+  Listing& last = last_listing_[record.cookie];
+  const bool same = std::memcmp(&last.metrics, &record.metrics, sizeof last.metrics) == 0;
+  if (same && record.header.time_ns < last.time_ns + kUnchangedNs) {
+    return;
+  }
+  last = {record.header.time_ns, record.metrics};
   deliver_sample(record.header, record.cookie, record.metrics);
 }
 
@@ -89,10 +103,20 @@ void NetworkTracker::on_event(const st_tcp_event& record) {
     sink_.accept(connection);  // now with the local address and port the kernel chose
   } else if (kind == TcpEventKind::kClose || kind == TcpEventKind::kConnectFailed) {
     connection.closed_ns = utc(record.header.time_ns);
-    sink_.accept(std::move(connection));
-    connections_.erase(record.cookie);
-    last_thread_.erase(record.cookie);
+    sink_.accept(connection);
+    closed_.emplace_back(record.header.time_ns, record.cookie);
   }
+  // A socket's error or reset may be told after its close: it stays known for a while.
+  while (!closed_.empty() && closed_.front().first + kKnownAfterCloseNs < record.header.time_ns) {
+    forget(closed_.front().second);
+    closed_.pop_front();
+  }
+}
+
+void NetworkTracker::forget(uint64_t cookie) {
+  connections_.erase(cookie);
+  last_thread_.erase(cookie);
+  last_listing_.erase(cookie);
 }
 
 void NetworkTracker::deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics) {

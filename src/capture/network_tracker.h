@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "capture/event_ids.h"
 #include "capture/process_registry.h"
@@ -35,6 +37,7 @@ class NetworkTracker {
  private:
   [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const { return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_; }
   Connection& connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple);
+  void forget(uint64_t cookie);
   void deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics);
 
   EventIds& ids_;
@@ -46,6 +49,12 @@ class NetworkTracker {
   uint64_t retransmits_ = 0;
   std::unordered_map<uint64_t, Connection> connections_;
   std::unordered_map<uint64_t, int32_t> last_thread_;  // cookie → tid
+  struct Listing {
+    uint64_t time_ns = 0;
+    st_tcp_metrics metrics{};
+  };
+  std::unordered_map<uint64_t, Listing> last_listing_;  // the last one that became a sample, by cookie
+  std::deque<std::pair<uint64_t, uint64_t>> closed_;    // time of the close, cookie
 };
 
 /// An address as text: dotted, or RFC 5952's form for IPv6; an IPv4 address mapped into IPv6 is dotted.

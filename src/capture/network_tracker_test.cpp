@@ -156,6 +156,7 @@ TEST_F(NetworkTrackerTest, AListedSocketIsAConnectionAndASample) {
   listing.metrics.unread_bytes = 65536;
   tracker_.on_listing(listing);
   listing.header.time_ns = 2000;
+  listing.metrics.busy_jiffies = 11;
   tracker_.on_listing(listing);
   EXPECT_EQ(connection().opened_ns, 1000 + kOffset);
   std::vector<TcpSample> samples;
@@ -165,6 +166,27 @@ TEST_F(NetworkTrackerTest, AListedSocketIsAConnectionAndASample) {
   EXPECT_EQ(samples[0].busy_ns, 40'000'000U);  // ten ticks of 4 ms
   EXPECT_EQ(samples[0].receiver_limited_ns, 12'000'000U);
   EXPECT_EQ(samples[0].unread_bytes, 65536U);
+}
+
+TEST_F(NetworkTrackerTest, ASilentConnectionIsSampledSeldom) {
+  st_socket_listing listing{};
+  listing.cookie = kCookie;
+  listing.tuple = tuple(40000);
+  for (uint64_t quarter = 0; quarter <= 40; ++quarter) {  // ten seconds in which nothing changes
+    listing.header = header(1000 + quarter * 250'000'000);
+    tracker_.on_listing(listing);
+  }
+  int samples = 0;
+  ASSERT_TRUE(sink_.tcp_samples({}, [&](const TcpSample&) { ++samples; }));
+  EXPECT_EQ(samples, 3);
+}
+
+TEST_F(NetworkTrackerTest, AnErrorAfterTheCloseStillHasItsLocalPort) {
+  seen(1000, 40000);
+  event(ST_TCP_CLOSE, 2000, 0);
+  event(ST_TCP_SOCKET_ERROR, 3000, 0, 100, 104);
+  EXPECT_EQ(events().back().source.port, 40000);
+  EXPECT_EQ(events().back().state, 104);
 }
 
 TEST_F(NetworkTrackerTest, AListedSocketWithoutACookieIsNotYetAConnection) {

@@ -120,16 +120,26 @@ std::string Procfs::thread_name(pid_t pid, pid_t tid) const {
   return std::string(trim(read_file(path(pid, fmt::format("task/{}/comm", tid)), 64).value_or("")));
 }
 
-uint64_t Procfs::start_ticks(pid_t pid) const {
+int64_t Procfs::stat_number(pid_t pid, size_t field) const {
   const std::string stat = read_file(path(pid, "stat"), 4096).value_or("");
-  // The name in parentheses may hold blanks and parentheses; field 22 is the 20th after the last ')'.
+  // The name, field 2, is in parentheses and may hold blanks and parentheses: fields are counted from the last ')'.
   const size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos || stat.size() < name_end + 2) {
     return 0;
   }
   const auto fields = split(std::string_view(stat).substr(name_end + 2), ' ');
-  constexpr size_t kStartTime = 19;
-  return fields.size() > kStartTime ? static_cast<uint64_t>(parse_integer(fields[kStartTime]).value_or(0)) : 0;
+  constexpr size_t kFirstField = 3;
+  return fields.size() > field - kFirstField ? parse_integer(fields[field - kFirstField]).value_or(0) : 0;
+}
+
+uint64_t Procfs::start_ticks(pid_t pid) const {
+  constexpr size_t kStartTime = 22;
+  return static_cast<uint64_t>(stat_number(pid, kStartTime));
+}
+
+pid_t Procfs::parent(pid_t pid) const {
+  constexpr size_t kParent = 4;
+  return static_cast<pid_t>(stat_number(pid, kParent));
 }
 
 uint64_t Procfs::netns(pid_t pid) const {

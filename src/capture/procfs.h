@@ -43,6 +43,8 @@ class Procfs {
   [[nodiscard]] std::string thread_name(pid_t pid, pid_t tid) const;
   /// Start of the process in clock ticks since boot, 0 when it is gone.
   [[nodiscard]] uint64_t start_ticks(pid_t pid) const;
+  /// The parent's number, 0 when the process is gone or has none.
+  [[nodiscard]] pid_t parent(pid_t pid) const;
   /// Inode number of the network namespace, 0 when it can't be read.
   [[nodiscard]] uint64_t netns(pid_t pid) const;
   [[nodiscard]] bool exists(pid_t pid) const;
@@ -53,6 +55,8 @@ class Procfs {
 
  private:
   [[nodiscard]] std::string path(pid_t pid, std::string_view name) const;
+  /// A number of /proc/PID/stat by its place in proc(5), from 3 on; 0 when the process is gone.
+  [[nodiscard]] int64_t stat_number(pid_t pid, size_t field) const;
 
   std::string root_;
 };

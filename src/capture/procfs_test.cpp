@@ -82,6 +82,7 @@ TEST_F(ProcfsTest, TheCommandLineIsJoinedAndBounded) {
 TEST_F(ProcfsTest, TheStartSurvivesANameWithParentheses) {
   put("7/stat", "7 (a) b) (c) S 1 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 424242 0 0\n");
   EXPECT_EQ(procfs().start_ticks(7), 424242U);
+  EXPECT_EQ(procfs().parent(7), 1);
 }
 
 TEST_F(ProcfsTest, ATruncatedStatIsAProcessThatIsGone) {
@@ -89,6 +90,7 @@ TEST_F(ProcfsTest, ATruncatedStatIsAProcessThatIsGone) {
     put("7/stat", stat);
     EXPECT_EQ(procfs().start_ticks(7), 0U) << stat;
   }
+  EXPECT_EQ(procfs().parent(8), 0);
   EXPECT_EQ(procfs().start_ticks(8), 0U);
 }
 

@@ -29,8 +29,8 @@ namespace {
 constexpr int64_t kPollNs = 50 * kNsPerMs;    // rings are read this often when nothing wakes us earlier
 constexpr int64_t kFlushNs = 250 * kNsPerMs;  // events are written and silent connections sampled this often
 constexpr int64_t kProgressNs = kNsPerSecond;
-constexpr int64_t kScanNs = 2 * kNsPerSecond;     // a safety net under the mapping watch ...
-constexpr int64_t kScanAloneNs = 100 * kNsPerMs;  // ... or all there is where perf events are refused
+constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a safety net under the mapping watch ...
+constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or all there is where perf events are refused
 constexpr uint64_t kIdleSpanNs = 5 * kNsPerMs;
 constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;
 
@@ -102,6 +102,7 @@ class HostTracer final : public Tracer {
       note_(text);
     }
   }
+  Status list_descendants();
   void begin_process(pid_t pid, Library library);
   void end_process(const st_exit& record);
   void dispatch(std::span<const std::byte> record);
@@ -125,6 +126,7 @@ class HostTracer final : public Tracer {
   std::set<pid_t> alive_;
   std::set<std::string> told_;
   uint64_t lost_mappings_ = 0;
+  uint64_t scanned_lost_ = 0;  // lost_mappings_ at the last scan
   uint64_t malformed_ = 0;
   uint64_t lost_ = 0;
 };
@@ -137,15 +139,34 @@ Status HostTracer::begin() {
     }
     ST_TRY(kernel_->list_process(pid));
   }
+  ST_TRY(list_descendants());
   if (auto watch = MappingWatch::open()) {
     mappings_ = std::move(*watch);
   } else {
     tell("new libraries are found by polling, a job's first calls may be missed: " + watch.error().what);
   }
-  discovery_.scan();
+  discovery_.scan(false);
   discovery_.attach_usual_libraries();
   for (const std::string& library : options_.libraries) {
     ST_TRY(discovery_.attach_library(library));
+  }
+  return {};
+}
+
+/// Children that are there already; those to come are listed by the kernel side. A second walk that finds nothing new
+/// leaves no gap between the two.
+Status HostTracer::list_descendants() {
+  if (options_.pids.empty()) {
+    return {};
+  }
+  for (bool found = true; found;) {
+    found = false;
+    for (const pid_t pid : procfs_.pids()) {
+      if (!kernel_->is_listed(pid) && kernel_->is_listed(procfs_.parent(pid))) {
+        ST_TRY(kernel_->list_process(pid));
+        found = true;
+      }
+    }
   }
   return {};
 }
@@ -299,7 +320,8 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
     collect();
     if (now_ns - scanned_ns >= (mappings_ ? kScanNs : kScanAloneNs)) {
       scanned_ns = now_ns;
-      discovery_.scan();
+      discovery_.scan(!mappings_ || lost_mappings_ > scanned_lost_);
+      scanned_lost_ = lost_mappings_;
     }
     if (now_ns - flushed_ns >= kFlushNs) {
       flushed_ns = now_ns;

@@ -6,7 +6,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <iterator>
 #include <optional>
 
 #include "base/handle.h"
@@ -22,9 +24,9 @@ namespace stalltrace::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kCommandGrace = std::chrono::seconds(10);
-constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
 
-/// Ctrl-C and SIGTERM as a descriptor, so that they end the trace instead of the program. Restores the mask.
+/// Ctrl-C, SIGTERM and a closed terminal as a descriptor, so that they end the trace instead of the program. Restores
+/// the mask.
 class StopSignals {
  public:
   StopSignals() {
@@ -32,6 +34,10 @@ class StopSignals {
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
+    struct sigaction hangup {};
+    if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {  // not under nohup
+      sigaddset(&signals, SIGHUP);
+    }
     pthread_sigmask(SIG_BLOCK, &signals, &before_);
     fd_ = UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   }
@@ -44,10 +50,6 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   [[nodiscard]] int descriptor() const { return fd_.get(); }
-  [[nodiscard]] bool pending() const {
-    pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-    return ::poll(&wait, 1, 0) > 0;
-  }
 
  private:
   sigset_t before_{};
@@ -103,9 +105,7 @@ class TraceVerb final : public Verb {
     }
     auto created = capture::Tracer::create(options_, *writer, [&](const std::string& text) { console.note(text); });
     if (!created) {
-      if (writer->close()) {
-        ::unlink(out_.c_str());  // nothing was recorded: leave no empty recording behind
-      }
+      discard(*writer);
       return std::unexpected(std::move(created.error()));
     }
     capture::Tracer& tracer = **created;
@@ -115,7 +115,12 @@ class TraceVerb final : public Verb {
     std::vector<int> stops{signals.descriptor()};
     Subprocess command;
     if (!command_.empty()) {
-      ST_ASSIGN(command, Subprocess::spawn({.argv = command_, .own_process_group = false}));
+      auto spawned = Subprocess::spawn({.argv = command_, .own_process_group = false});
+      if (!spawned) {
+        discard(*writer);
+        return std::unexpected(std::move(spawned.error()));
+      }
+      command = std::move(*spawned);
       stops.push_back(command.pidfd());
     }
     announce(console, tracer);
@@ -123,13 +128,25 @@ class TraceVerb final : public Verb {
         stops, [&] { return keep_going(console, writer->flush()); },
         [&](const capture::TracerStats& stats) { show_progress(console, stats); });
     end_progress(console);
-    ST_TRY(writer->close());
+    const Status closed = writer->close();
+    if (closed && traced) {
+      summarize(console, tracer.stats(), writer->stats());
+    }
+    // Whatever became of the recording, the command is the user's: it is awaited, not ended with us.
+    const Result<int> code = command.pid() > 0 ? command_exit(command, signals) : Result<int>(kExitDone);
+    ST_TRY(closed);
     ST_TRY(traced);
-    summarize(console, tracer.stats(), writer->stats());
-    return command.pid() > 0 ? command_exit(command, signals.pending()) : Result<int>(kExitDone);
+    return code;
   }
 
  private:
+  /// Nothing was recorded: leaves no empty recording behind.
+  void discard(RecordingWriter& writer) const {
+    if (writer.close()) {
+      ::unlink(out_.c_str());
+    }
+  }
+
   Status apply_config() {
     ST_ASSIGN(const Config config, load_config(config_));
     if (options_.node_name.empty()) {
@@ -183,8 +200,12 @@ class TraceVerb final : public Verb {
 
   /// The command outlives the trace when --duration ends it: it is awaited, untraced. Asked to stop, we stop it too
   /// (a terminal's Ctrl-C has reached it already).
-  static Result<int> command_exit(Subprocess& command, bool asked_to_stop) {
-    ST_ASSIGN(std::optional<ExitStatus> ended, command.wait_for(asked_to_stop ? kCommandGrace : kForever));
+  static Result<int> command_exit(Subprocess& command, const StopSignals& signals) {
+    pollfd waits[] = {{.fd = command.pidfd(), .events = POLLIN, .revents = 0},
+                      {.fd = signals.descriptor(), .events = POLLIN, .revents = 0}};
+    while (::poll(waits, std::size(waits), -1) < 0 && errno == EINTR) {
+    }
+    ST_ASSIGN(std::optional<ExitStatus> ended, command.wait_for(kCommandGrace));
     if (!ended) {
       ST_ASSIGN(ended, command.terminate(SIGTERM, kCommandGrace));
     }
