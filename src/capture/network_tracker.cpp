@@ -72,7 +72,7 @@ void NetworkTracker::on_listing(const st_socket_listing& record) {
   }
   // Silent connections are many, and each is listed four times a second: only what has changed is worth a row.
   Listing& last = last_listing_[record.cookie];
-  const bool same = std::memcmp(&last.metrics, &record.metrics, sizeof last.metrics) == 0;
+  const bool same = last.time_ns != 0 && std::memcmp(&last.metrics, &record.metrics, sizeof last.metrics) == 0;
   if (same && record.header.time_ns < last.time_ns + kUnchangedNs) {
     return;
   }
