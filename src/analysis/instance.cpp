@@ -6,9 +6,15 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// An open call means a hang only if its rank ended nothing later on that communicator and did not leave it.
-bool inside(const Lane& lane, int64_t column) {
-  return !lane.destroyed && lane.last_ended_seq < column - lane.column_offset;
+/// An open call means a hang only if no rank ended anything later on that communicator, its rank did not leave it,
+/// and ends are observable at all.
+bool inside(const Group& group, const Lane& lane, int64_t column) {
+  return !lane.destroyed && !lane.ends_unseen() && group.last_ended_column < column;
+}
+
+/// Its absence was observed for long enough: its node's agent was there to see it arrive.
+bool observed_absent(const Lane& lane, int64_t since_ns) {
+  return lane.node_end_ns == kOpenEnd || lane.node_end_ns - since_ns >= kHangNs;
 }
 
 }  // namespace
@@ -28,6 +34,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
   out.seen.clear();
   out.absent.clear();
   out.hung = false;
+  out.hung_to_ns = std::numeric_limits<int64_t>::min();
   out.completion_ns = std::numeric_limits<int64_t>::min();
   bool open = false;
   for (const uint32_t index : timeline.groups()[group].lanes) {
@@ -44,7 +51,10 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
     out.seen.push_back({call->arrival_ns, end_ns, index});
     if (end_ns == kOpenEnd) {
       open = true;
-      out.hung = out.hung || inside(lane, column);
+      if (inside(timeline.groups()[group], lane, column)) {
+        out.hung = true;
+        out.hung_to_ns = std::max(out.hung_to_ns, lane.observed_to_ns());
+      }
     } else {
       out.completion_ns = std::max(out.completion_ns, end_ns);
     }
@@ -68,6 +78,8 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
   out.last_arrival_ns = out.seen.back().arrival_ns;
   out.waits_from_ns = n == 1 ? out.last_arrival_ns : out.seen[(n - 2) / 2].arrival_ns;
   out.completion_ns = std::max(out.completion_ns, out.last_arrival_ns);
+  std::erase_if(out.absent,
+                [&](uint32_t lane) { return !observed_absent(timeline.lanes()[lane], out.last_arrival_ns); });
   return true;
 }
 

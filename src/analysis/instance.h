@@ -21,6 +21,7 @@ struct Instance {
   int64_t column = 0;
   uint16_t shape = 0;
   bool hung = false;             // some rank is inside and nothing after it ended
+  int64_t hung_to_ns = 0;        // hung: until when some rank was observed inside; kOpenEnd: to the end
   std::vector<Seen> seen;        // by arrival
   std::vector<uint32_t> absent;  // lanes that did not enter it though others wait (hung only)
   int64_t waits_from_ns = 0;     // the middle arrival of the others: from here on the job waits for the last rank

@@ -159,14 +159,20 @@ class Search {
     }
   }
 
-  /// Ranks that wait at the end of the recording for one that is recorded but never came.
+  [[nodiscard]] int64_t hung_to_ns(const Instance& instance) const {
+    return std::min(instance.hung_to_ns, timeline_.span().to_ns);
+  }
+  [[nodiscard]] bool outlasts_hang_limit(const Instance& instance) const {
+    return instance.hung && hung_to_ns(instance) - instance.last_arrival_ns >= kHangNs;
+  }
+
+  /// Ranks that wait at the end of their observation for one that is recorded but never came.
   void add_absent(const Instance& instance) {
-    const int64_t now_ns = timeline_.span().to_ns;
-    if (!instance.hung || instance.absent.empty() || now_ns - instance.last_arrival_ns < kHangNs) {
+    if (instance.absent.empty() || !outlasts_hang_limit(instance)) {
       return;
     }
     Stall stall = begin_stall(instance, StallPart::kAbsent);
-    stall.window = {instance.last_arrival_ns, now_ns};
+    stall.window = {instance.last_arrival_ns, hung_to_ns(instance)};
     for (const uint32_t lane : instance.absent) {
       const MemberIndex member = timeline_.lanes()[lane].member;
       stall.suspects.push_back(member);
@@ -178,7 +184,7 @@ class Search {
   }
 
   [[nodiscard]] bool hangs(const Instance& instance) const {
-    return instance.hung && instance.absent.empty() && timeline_.span().to_ns - instance.last_arrival_ns >= kHangNs;
+    return instance.absent.empty() && outlasts_hang_limit(instance);
   }
 
   const Baseline& baseline_of(const Instance& instance) {
@@ -202,7 +208,7 @@ class Search {
     const bool hang = hangs(instance);
     const Baseline& baseline = baseline_of(instance);
     Stall stall = begin_stall(instance, StallPart::kTransfer);
-    stall.window = {instance.last_arrival_ns, hang ? timeline_.span().to_ns : instance.completion_ns};
+    stall.window = {instance.last_arrival_ns, hang ? hung_to_ns(instance) : instance.completion_ns};
     stall.hung = hang;
     // Within a batch that one synchronisation completes, waiting for a late rank looks like a long transfer.
     std::vector<Interval> elsewhere;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <unordered_map>
 
 #include "base/hash.h"
@@ -169,6 +170,7 @@ class TimelineBuilder {
       lane.calls.resize(static_cast<size_t>(position));
       lane.calls.push_back(call);
     }
+    lane.first_arrival_ns = std::min(lane.first_arrival_ns, call.arrival_ns);
     lane.last_arrival_ns = std::max(lane.last_arrival_ns, call.arrival_ns);
     if (call.duration_us != kOpenDuration) {
       lane.last_ended_seq = std::max(lane.last_ended_seq, lane.first_seq + std::max<int64_t>(position, 0));
@@ -227,7 +229,39 @@ Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
       timeline.extend(cluster.clock().to_common(node.node_id, *node.ended_ns));
     }
   }
+  timeline.bound_observation(cluster);
   return timeline;
+}
+
+/// Until when each rank was observed, what each group is known to have completed, whose ends are never seen.
+void Timeline::bound_observation(const Cluster& cluster) {
+  std::unordered_map<NodeId, int64_t> node_ends;
+  for (const Node& node : cluster.nodes()) {
+    if (node.ended_ns) {
+      node_ends[node.node_id] = cluster.clock().to_common(node.node_id, *node.ended_ns);
+    }
+  }
+  std::set<MemberIndex> unseen;
+  for (Lane& lane : lanes_) {
+    const Member& member = cluster.member(lane.member);
+    lane.exit_ns = member.exit_ns.value_or(kOpenEnd);
+    if (const auto end = node_ends.find(member.node_id); end != node_ends.end()) {
+      lane.node_end_ns = end->second;
+    }
+    if (lane.last_ended_seq >= 0) {
+      int64_t& newest = groups_[lane.group].last_ended_column;
+      newest = std::max(newest, lane.last_ended_seq + lane.column_offset);
+    }
+    if (lane.ends_unseen()) {
+      unseen.insert(lane.member);
+    }
+  }
+  if (!unseen.empty()) {
+    notes_.push_back(
+        fmt::format("of {} rank{} no end of a collective was ever seen on some communicator: whether those hang or are "
+                    "slow cannot be judged",
+                    unseen.size(), unseen.size() == 1 ? "" : "s"));
+  }
 }
 
 }  // namespace stalltrace::analysis

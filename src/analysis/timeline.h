@@ -3,6 +3,7 @@
 // the n-th column of a group is an instance.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "analysis/cluster.h"
 #include "analysis/intervals.h"
+#include "analysis/thresholds.h"
 #include "base/clock.h"
 #include "model/source.h"
 
@@ -54,8 +56,11 @@ struct Lane {
   int64_t shift_ns = 0;       // of its node's clock
   int64_t first_seq = 0;      // of calls[0]
   int64_t column_offset = 0;  // column = seq + column_offset
+  int64_t first_arrival_ns = std::numeric_limits<int64_t>::max();
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();
-  int64_t last_ended_seq = -1;  // newest call whose end is known
+  int64_t last_ended_seq = -1;     // newest call whose end is known
+  int64_t exit_ns = kOpenEnd;      // of its process
+  int64_t node_end_ns = kOpenEnd;  // when its node's agent ended: later, nothing of this rank was observed
   std::vector<Call> calls;
 
   [[nodiscard]] const Call* at_column(int64_t column) const {
@@ -65,6 +70,12 @@ struct Lane {
     }
     return &calls[static_cast<size_t>(index)];
   }
+  /// Calls went on though none is known to have ended: ends are not observable here, so an open call says nothing.
+  [[nodiscard]] bool ends_unseen() const {
+    return last_ended_seq < 0 && !calls.empty() && last_arrival_ns - first_arrival_ns >= kHangNs;
+  }
+  /// How long its being inside an open call was observed.
+  [[nodiscard]] int64_t observed_to_ns() const { return std::min(exit_ns, node_end_ns); }
   [[nodiscard]] int64_t first_column() const { return first_seq + column_offset; }
   [[nodiscard]] int64_t end_column() const { return first_column() + static_cast<int64_t>(calls.size()); }
 };
@@ -73,6 +84,7 @@ struct Group {
   CommHash hash = 0;  // 0: a communicator made before tracing began, put together by order and time
   bool point_to_point = false;
   std::optional<int32_t> nranks;
+  int64_t last_ended_column = std::numeric_limits<int64_t>::min();  // newest that any of its ranks completed
   std::vector<uint32_t> lanes;
 };
 
@@ -93,6 +105,7 @@ class Timeline {
 
  private:
   friend class TimelineBuilder;
+  void bound_observation(const Cluster& cluster);
   std::vector<Lane> lanes_;
   std::vector<Group> groups_;
   std::vector<Shape> shapes_;
