@@ -41,6 +41,16 @@ bool dear_enough(const Folded& group, const Gate& gate) {
   return group.longest_ns >= gate.single_ns || (group.lost.total_ns() >= gate.total_ns && group.share >= gate.share);
 }
 
+/// True when `opinion`, of the same or a less direct rule, is to be said instead of `chosen`. What dismisses a stall
+/// as ordinary never beats a cause.
+bool beats(const Explanation& opinion, const Explanation& chosen) {
+  if (opinion.dismissed != chosen.dismissed) {
+    return chosen.dismissed;
+  }
+  const double margin = opinion.cause == chosen.cause ? 0 : kDirectnessMargin;
+  return opinion.coverage > chosen.coverage + margin;
+}
+
 /// Groups of one cause while they are being put together.
 class Folding {
  public:
@@ -154,6 +164,9 @@ Decision decide(const Scene& scene, const Stall& stall) {
   Decision decision{.stall = stall};
   bool found = false;
   for (const CauseRule& rule : cause_rules()) {
+    if (found && rule.cause == Cause::kUnknown) {
+      continue;  // its judge is dear, and any other opinion goes before it
+    }
     const size_t first = decision.opinions.size();
     rule.judge(scene, stall, decision.opinions);
     for (size_t i = first; i < decision.opinions.size(); ++i) {
@@ -161,9 +174,7 @@ Decision decide(const Scene& scene, const Stall& stall) {
       if (!opinion.applies) {
         continue;
       }
-      const bool same_rule = found && decision.opinions[decision.chosen].cause == opinion.cause;
-      const double margin = same_rule ? 0 : kDirectnessMargin;
-      if (!found || opinion.coverage > decision.opinions[decision.chosen].coverage + margin) {
+      if (!found || beats(opinion, decision.opinions[decision.chosen])) {
         decision.chosen = i;
         found = true;
       }

@@ -54,8 +54,12 @@ WaitGraph build_wait_graph(const Flows& flows, const EvidenceStore& evidence, co
     }
     std::array<int64_t, kReasons> seen{};
     int64_t samples = 0;
-    for (const SampleRecord& sample : evidence.samples(i)) {
-      if (sample.time_ns < window.from_ns || sample.time_ns >= window.to_ns || sample.bytes_acked == 0) {
+    const std::vector<SampleRecord>& records = evidence.samples(i);
+    auto record = std::partition_point(records.begin(), records.end(),
+                                       [&](const SampleRecord& s) { return s.time_ns < window.from_ns; });
+    for (; record != records.end() && record->time_ns < window.to_ns; ++record) {
+      const SampleRecord& sample = *record;
+      if (sample.bytes_acked == 0) {
         continue;  // a connection that never carried data in this direction says nothing
       }
       ++samples;

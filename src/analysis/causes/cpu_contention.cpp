@@ -45,11 +45,12 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
     opinion.applies = opinion.coverage >= kCoverage && stands_out;
     const WaitShare* told = &outside;
     if (!opinion.applies && all_share >= kCoverage) {
-      const bool dominates = all_share >= kInternalContentionCoverage && stall.lost_ns >= kCpuContentionGate.single_ns;
+      const bool short_stall =
+          !stall.hung && stall.part != StallPart::kAbsent && stall.lost_ns < kCpuContentionGate.single_ns;
       told = &all;
       opinion.coverage = all_share;
-      opinion.applies = true;
-      opinion.dismissed = !dominates;
+      opinion.applies = short_stall || all_share >= kInternalContentionCoverage;
+      opinion.dismissed = short_stall;
     }
     opinion.why = fmt::format(
         "{} was ready but not running for {} of {}, {} of it behind programs outside of the job ({})",
