@@ -32,6 +32,9 @@ Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline)
   return source.wait_spans(after, extend);
 }
 
+constexpr size_t kRanksListed = 16;
+
+/// The first few of them.
 std::vector<int32_t> missing_ranks(const Timeline& timeline, const Group& group) {
   std::set<int32_t> present;
   for (const uint32_t lane : group.lanes) {
@@ -40,7 +43,7 @@ std::vector<int32_t> missing_ranks(const Timeline& timeline, const Group& group)
     }
   }
   std::vector<int32_t> missing;
-  for (int32_t rank = 0; rank < *group.nranks; ++rank) {
+  for (int32_t rank = 0; rank < *group.nranks && missing.size() < kRanksListed; ++rank) {
     if (!present.contains(rank)) {
       missing.push_back(rank);
     }
@@ -51,14 +54,17 @@ std::vector<int32_t> missing_ranks(const Timeline& timeline, const Group& group)
 void note_missing_ranks(const Timeline& timeline, Report& report) {
   std::set<std::string> seen;
   for (const Group& group : timeline.groups()) {
-    if (group.hash == 0 || group.point_to_point || !group.nranks ||
-        group.lanes.size() >= static_cast<size_t>(*group.nranks)) {
+    const auto recorded = static_cast<size_t>(std::count_if(
+        group.lanes.begin(), group.lanes.end(), [&](uint32_t lane) { return !timeline.lanes()[lane].continued; }));
+    if (group.hash == 0 || group.point_to_point || group.nranks.value_or(0) <= 0 ||
+        recorded >= static_cast<size_t>(*group.nranks)) {
       continue;
     }
     const std::vector<int32_t> ranks = missing_ranks(timeline, group);
-    const std::string text =
-        fmt::format("communicator {} has {} ranks, {} recorded; not recorded: rank{} {}", format_hash(group.hash),
-                    *group.nranks, group.lanes.size(), ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+    const size_t missing = static_cast<size_t>(*group.nranks) - recorded;
+    const std::string text = fmt::format("communicator {} has {} ranks, {} recorded; not recorded: rank{} {}{}",
+                                         format_hash(group.hash), *group.nranks, recorded, missing == 1 ? "" : "s",
+                                         fmt::join(ranks, ", "), missing > ranks.size() ? ", ..." : "");
     if (seen.insert(text).second) {
       report.notes.push_back(text);
     }

@@ -178,6 +178,121 @@ TEST(Hang, EndsThatAreNeverSeenAreANoteAndNoHang) {
   EXPECT_NE(report.notes[0].find("no end of a collective was ever seen"), std::string::npos);
 }
 
+TEST(Hang, ADeadlockOverTwoCommunicatorsIsUnknownAndNamesBothCalls) {
+  MemorySource source;
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      leave_open(call);
+      return rank != 1;  // it is inside the other communicator's call
+    }
+    return true;
+  };
+  fill(source, ending);
+  constexpr CommHash kOther = 99;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    for (const int rank : {0, 1}) {
+      Collective call = call_of(rank, step, kOther);
+      call.timestamp_ns += 10 * kNsPerMs;
+      call.nranks = 2;
+      call.op = Operation::kAllGather;
+      if (step == kSteps - 1) {
+        leave_open(call);
+      }
+      if (step < kSteps - 1 || rank == 1) {
+        source.accept(call);
+      }
+    }
+  }
+  WaitSpan blocked{.node_id = 2, .timestamp_ns = kLastArrivalNs + 10 * kNsPerMs, .window_ns = 500 * kNsPerSecond};
+  blocked.waited_ns = blocked.window_ns;
+  blocked.pid = blocked.tid = 11;
+  source.accept(blocked);
+  const Report report = report_of(source);
+  ASSERT_FALSE(report.healthy);
+  std::string text;
+  for (const Finding& finding : report.findings) {
+    EXPECT_EQ(finding.cause, Cause::kUnknown) << finding.summary;
+    for (const Evidence& evidence : finding.evidence) {
+      text += evidence.text + "\n";
+    }
+  }
+  EXPECT_NE(text.find("rank 1 (node1, pid 11) is itself inside AllGather on communicator 0x0000000000000063, while the "
+                      "others wait for it in AllReduce on communicator 0x000000000000004d"),
+            std::string::npos)
+      << text;
+}
+
+TEST(CorruptRows, ManyRanksAreCountedAndAFewListed) {
+  Ending ending;
+  ending.call = [](int, int64_t, Collective& call) {
+    call.nranks = 2'000'000'000;
+    return true;
+  };
+  const Report report = report_of(ending);
+  EXPECT_TRUE(report.healthy) << told(report);
+  ASSERT_EQ(report.notes.size(), 1U);
+  EXPECT_NE(report.notes[0].find("not recorded: ranks 4, 5,"), std::string::npos);
+  EXPECT_LT(report.notes[0].size(), 200U);
+}
+
+TEST(CorruptRows, SequenceNumbersThatJumpCostNoMemory) {
+  for (const int64_t jump : {int64_t{1'000'000}, int64_t{1} << 36, int64_t{1} << 62, int64_t{-7}}) {
+    MemorySource source;
+    for (int64_t step = 0; step < 20'000; ++step) {
+      Collective call = call_of(0, step);
+      call.seq = static_cast<int64_t>((static_cast<uint64_t>(jump) * static_cast<uint64_t>(step)) & ~(1ULL << 63));
+      source.accept(call);
+    }
+    const Report report = report_of(source);
+    EXPECT_EQ(report.collectives, 20'000);
+    ASSERT_FALSE(report.notes.empty());
+    EXPECT_NE(report.notes[0].find("impossible sequence number"), std::string::npos);
+  }
+}
+
+TEST(CorruptRows, AGapOrAStrayRowDoesNotDropTheRestOfARank) {
+  constexpr int64_t kGap = 5'000'000;
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    call.seq = step < 50 ? step : step + kGap;
+    if (step == 20 && rank == 1) {
+      call.seq = 1LL << 39;
+    }
+    if (step == kSteps - 1) {
+      leave_open(call);
+      return rank != 2;
+    }
+    return true;
+  };
+  const Report report = report_of(ending);
+  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_TRUE(report.findings[0].culprit.has_value());
+  EXPECT_EQ(report.findings[0].culprit->rank, 2);
+}
+
+TEST(Hang, IsNotDismissedWhenARankSharesItsCoreWithTheJob) {
+  MemorySource source;
+  Ending ending;
+  ending.call = [](int, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      leave_open(call);
+    }
+    return true;
+  };
+  fill(source, ending);
+  WaitSpan ready{.node_id = 2, .timestamp_ns = kLastArrivalNs, .window_ns = 80 * kNsPerSecond};
+  ready.waited_ns = ready.by_waited_ns = ready.window_ns;
+  ready.kind = WaitKind::kRunnable;
+  ready.pid = ready.tid = 11;
+  ready.by_pid = 11;
+  ready.by_name = "train";
+  source.accept(ready);
+  const Report report = report_of(source);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
+}
+
 TEST(Hang, AHangInTheFirstStepIsFound) {
   Ending ending;
   ending.call = [&](int, int64_t step, Collective& call) {

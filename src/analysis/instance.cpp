@@ -19,13 +19,31 @@ bool observed_absent(const Lane& lane, int64_t since_ns) {
 
 }  // namespace
 
-ColumnRange columns_of(const Timeline& timeline, const Group& group) {
-  ColumnRange range{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+std::vector<ColumnRange> columns_of(const Timeline& timeline, const Group& group) {
+  std::vector<ColumnRange> ranges;
   for (const uint32_t lane : group.lanes) {
-    range.begin = std::min(range.begin, timeline.lanes()[lane].first_column());
-    range.end = std::max(range.end, timeline.lanes()[lane].end_column());
+    ranges.push_back({timeline.lanes()[lane].first_column(), timeline.lanes()[lane].end_column()});
   }
-  return range;
+  std::sort(ranges.begin(), ranges.end(), [](const ColumnRange& a, const ColumnRange& b) { return a.begin < b.begin; });
+  std::vector<ColumnRange> joined;
+  for (const ColumnRange& range : ranges) {
+    if (joined.empty() || range.begin > joined.back().end) {
+      joined.push_back(range);
+    } else {
+      joined.back().end = std::max(joined.back().end, range.end);
+    }
+  }
+  return joined;
+}
+
+const Lane* open_elsewhere(const Timeline& timeline, MemberIndex member, uint32_t but) {
+  for (const Lane& lane : timeline.lanes()) {
+    if (lane.member == member && lane.group != but && !lane.calls.empty() && lane.calls.back().end_ns() == kOpenEnd &&
+        inside(timeline.groups()[lane.group], lane, lane.end_column() - 1)) {
+      return &lane;
+    }
+  }
+  return nullptr;
 }
 
 bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Instance& out) {
@@ -41,7 +59,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
     const Lane& lane = timeline.lanes()[index];
     const Call* call = lane.at_column(column);
     if (call == nullptr) {
-      if (column >= lane.end_column()) {
+      if (column >= lane.end_column() && !lane.continued) {
         out.absent.push_back(index);
       }
       continue;

@@ -37,9 +37,13 @@ struct ColumnRange {
   int64_t begin = 0;
   int64_t end = 0;
 };
-ColumnRange columns_of(const Timeline& timeline, const Group& group);
+/// Where the group's lanes have calls: disjoint, ascending.
+std::vector<ColumnRange> columns_of(const Timeline& timeline, const Group& group);
 
 /// Fills `out` (reused between calls); false when no rank took part.
 bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Instance& out);
+
+/// The lane on which `member` is inside an open call, other than those of `but`; null when there is none.
+const Lane* open_elsewhere(const Timeline& timeline, MemberIndex member, uint32_t but);
 
 }  // namespace stalltrace::analysis

@@ -51,10 +51,11 @@ class Search {
  private:
   template <typename Visit>
   void each(uint32_t group, Visit visit) {
-    const ColumnRange columns = columns_of(timeline_, timeline_.groups()[group]);
-    for (int64_t column = columns.begin; column < columns.end; ++column) {
-      if (read_instance(timeline_, group, column, instance_)) {
-        visit(instance_);
+    for (const ColumnRange& columns : columns_of(timeline_, timeline_.groups()[group])) {
+      for (int64_t column = columns.begin; column < columns.end; ++column) {
+        if (read_instance(timeline_, group, column, instance_)) {
+          visit(instance_);
+        }
       }
     }
   }

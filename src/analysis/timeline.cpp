@@ -7,14 +7,19 @@
 #include <array>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "base/hash.h"
 
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kMaxGap = 1 << 20;      // a larger jump of sequence numbers is a corrupt row, not loss
-constexpr uint16_t kOtherShape = 0xffff;  // shapes beyond the index space share the last one
+constexpr int64_t kMaxSeq = 1LL << 40;     // more is a corrupt row
+constexpr int64_t kMaxGap = 1 << 16;       // behind a larger jump of sequence numbers a new lane begins
+constexpr int64_t kMaxBack = 1024;         // rows of several threads are so much out of order; only at a lane's start
+constexpr int64_t kFreePadding = 1 << 20;  // calls held for lost rows, beside one per row
+constexpr size_t kMaxPieces = 64;          // lanes of one rank on one communicator
+constexpr uint16_t kOtherShape = 0xffff;   // shapes beyond the index space share the last one
 constexpr int32_t kNoPeer = -1;
 constexpr size_t kRecentLanes = 256;
 
@@ -56,7 +61,12 @@ class TimelineBuilder {
       return;
     }
     ++timeline_.rows_;
+    if (row.seq && (*row.seq < 0 || *row.seq > kMaxSeq)) {
+      ++skipped_;
+      return;
+    }
     Lane* lane = lane_of(row);
+    lane = lane == nullptr ? nullptr : piece_for(*lane, row.seq);
     if (lane == nullptr) {
       return;
     }
@@ -69,6 +79,7 @@ class TimelineBuilder {
   }
 
   void finish() {
+    mark_continued();
     std::unordered_map<uint64_t, uint32_t> known;
     std::vector<uint32_t> unknown;
     for (uint32_t i = 0; i < timeline_.lanes_.size(); ++i) {
@@ -153,13 +164,67 @@ class TimelineBuilder {
     return last_shape_ = found->second;
   }
 
+  /// How many empty calls `seq` would need in the lane; none when it does not belong there.
+  static std::optional<int64_t> padding_for(const Lane& lane, int64_t seq) {
+    const auto size = static_cast<int64_t>(lane.calls.size());
+    const int64_t position = seq - lane.first_seq;
+    if (position < 0) {
+      return position >= -kMaxBack && size <= kMaxBack ? std::optional(-position - 1) : std::nullopt;
+    }
+    return position <= size + kMaxGap ? std::optional(std::max<int64_t>(0, position - size)) : std::nullopt;
+  }
+
+  /// The lane of the same rank and communicator that `seq` continues: the newest that it fits, or a new one.
+  Lane* piece_for(Lane& newest, std::optional<int64_t> seq) {
+    if (!seq) {
+      return &newest;
+    }
+    const auto first = static_cast<uint32_t>(&newest - timeline_.lanes_.data());
+    const auto known = pieces_.find(first);
+    const size_t count = known == pieces_.end() ? 0 : known->second.size();
+    for (size_t i = count + 1; i-- > 0;) {
+      Lane& lane = i == 0 ? newest : timeline_.lanes_[known->second[i - 1]];
+      const std::optional<int64_t> padding = padding_for(lane, *seq);
+      if (padding && padded_ + *padding <= timeline_.rows_ + kFreePadding) {
+        padded_ += *padding;
+        return &lane;
+      }
+    }
+    if (count + 1 >= kMaxPieces) {
+      ++skipped_;
+      return nullptr;
+    }
+    std::vector<Call> calls = std::exchange(newest.calls, {});
+    Lane piece = newest;
+    newest.calls = std::move(calls);
+    piece.first_seq = *seq;
+    piece.first_arrival_ns = std::numeric_limits<int64_t>::max();
+    piece.last_arrival_ns = std::numeric_limits<int64_t>::min();
+    piece.last_ended_seq = -1;
+    const LaneKey key = keys_[first];
+    pieces_[first].push_back(static_cast<uint32_t>(timeline_.lanes_.size()));
+    timeline_.lanes_.push_back(std::move(piece));
+    keys_.push_back(key);
+    return &timeline_.lanes_.back();
+  }
+
+  /// Only the lane with a rank's newest calls can tell that the rank is absent, or that it went on.
+  void mark_continued() {
+    for (const auto& [first, more] : pieces_) {
+      uint32_t last = first;
+      for (const uint32_t piece : more) {
+        last = timeline_.lanes_[piece].last_arrival_ns > timeline_.lanes_[last].last_arrival_ns ? piece : last;
+      }
+      timeline_.lanes_[first].continued = first != last;
+      for (const uint32_t piece : more) {
+        timeline_.lanes_[piece].continued = piece != last;
+      }
+    }
+  }
+
   void place(Lane& lane, const Call& call, std::optional<int64_t> seq) {
     const int64_t position = seq ? *seq - lane.first_seq : static_cast<int64_t>(lane.calls.size());
     const auto size = static_cast<int64_t>(lane.calls.size());
-    if (position > size + kMaxGap || position < -kMaxGap) {
-      ++skipped_;
-      return;
-    }
     if (position < 0) {  // rows out of order: an earlier one turns up
       lane.calls.insert(lane.calls.begin(), static_cast<size_t>(-position), Call{});
       lane.first_seq += position;
@@ -205,6 +270,8 @@ class TimelineBuilder {
   Cluster& cluster_;
   std::unordered_map<LaneKey, uint32_t, LaneKeyHash> index_;
   std::vector<LaneKey> keys_;
+  std::unordered_map<uint32_t, std::vector<uint32_t>> pieces_;  // of a rank's first lane: those behind gaps
+  int64_t padded_ = 0;
   struct Recent {
     LaneKey key;
     uint32_t lane = 0xffff'ffff;
@@ -248,7 +315,7 @@ void Timeline::bound_observation(const Cluster& cluster) {
     if (const auto end = node_ends.find(member.node_id); end != node_ends.end()) {
       lane.node_end_ns = end->second;
     }
-    if (lane.last_ended_seq >= 0) {
+    if (lane.last_ended_seq >= 0 && !lane.continued) {
       int64_t& newest = groups_[lane.group].last_ended_column;
       newest = std::max(newest, lane.last_ended_seq + lane.column_offset);
     }

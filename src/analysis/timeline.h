@@ -52,6 +52,7 @@ struct Lane {
   std::optional<int32_t> nranks;
   int32_t tid = 0;  // the thread that called last
   bool point_to_point = false;
+  bool continued = false;     // behind a gap of sequence numbers the rank's calls go on in another lane
   bool destroyed = false;     // its communicator was, in order
   int64_t shift_ns = 0;       // of its node's clock
   int64_t first_seq = 0;      // of calls[0]

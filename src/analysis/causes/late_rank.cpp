@@ -23,6 +23,9 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   if (!scene.evidence.has_waits(member) || (stall.part == StallPart::kAbsent && scene.cluster.member(member).exit_ns)) {
     return;
   }
+  if (stall.part == StallPart::kAbsent && open_elsewhere(scene.timeline, member, stall.group) != nullptr) {
+    return;  // it waits too, on another communicator: what it blocks on there is not its own work
+  }
   const Interval window = stall.examined();
   const WaitShare on_cpu = scene.evidence.share(member, WaitKind::kOnCpu, window);
   const WaitShare blocked = scene.evidence.share(member, WaitKind::kBlocked, window, false, stall.calling_tid);
