@@ -38,12 +38,15 @@ struct Bounds {
 
 using InstanceKey = std::pair<CommHash, int64_t>;
 
-/// Bounds of what to add to each host's times, against host 0, from instances that both took part in.
+/// Bounds of what to add to each host's times, against the first host that took part in one, from instances that both
+/// took part in.
 class OffsetBounds {
  public:
-  explicit OffsetBounds(size_t hosts) : bounds_(hosts) {}
+  explicit OffsetBounds(size_t hosts) : bounds_(hosts), took_part_(hosts) {}
 
   void add(size_t host, InstanceKey key, int64_t arrival_ns, std::optional<int64_t> end_ns) {
+    reference_ = reference_.value_or(host);
+    took_part_[host] = true;
     auto [found, fresh] = open_.try_emplace(key);
     if (fresh) {
       found->second.resize(bounds_.size());
@@ -59,12 +62,17 @@ class OffsetBounds {
     }
   }
   [[nodiscard]] const Bounds& bounds(size_t host) const { return bounds_[host]; }
+  [[nodiscard]] bool took_part(size_t host) const { return took_part_[host]; }
+  [[nodiscard]] size_t reference() const { return reference_.value_or(0); }
 
  private:
   void tighten(const std::vector<Edge>& edges) {
     constexpr Edge kNone;
-    const Edge& reference = edges[0];
-    for (size_t host = 1; host < edges.size(); ++host) {
+    const Edge& reference = edges[*reference_];
+    for (size_t host = 0; host < edges.size(); ++host) {
+      if (host == *reference_) {
+        continue;
+      }
       const Edge& other = edges[host];
       if (other.last_arrival_ns != kNone.last_arrival_ns && reference.first_end_ns != kNone.first_end_ns) {
         bounds_[host].high_ns = std::min(bounds_[host].high_ns, reference.first_end_ns - other.last_arrival_ns);
@@ -76,6 +84,8 @@ class OffsetBounds {
   }
 
   std::vector<Bounds> bounds_;
+  std::vector<bool> took_part_;
+  std::optional<size_t> reference_;
   std::map<InstanceKey, std::vector<Edge>> open_;
   std::deque<InstanceKey> order_;
 };
@@ -94,6 +104,7 @@ Result<Clock> Clock::align(EventSource& source, const std::vector<Node>& nodes) 
       references.push_back(&node);
     }
     host_of[node.node_id] = found->second;
+    clock.hosts_[node.node_id] = {.index = found->second};
     clock.shifts_[node.node_id] = references[found->second]->clock_offset_ns - node.clock_offset_ns;
   }
   if (references.size() < 2) {
@@ -109,14 +120,18 @@ Result<Clock> Clock::align(EventSource& source, const std::vector<Node>& nodes) 
     offsets.add(host->second, {call.comm_id_hash, *call.seq}, arrival_ns,
                 call.duration_ns ? std::optional(arrival_ns + *call.duration_ns) : std::nullopt);
   }));
-  for (size_t host = 1; host < references.size(); ++host) {
+  const Node& reference = *references[offsets.reference()];
+  for (size_t host = 0; host < references.size(); ++host) {
+    if (host == offsets.reference() || !offsets.took_part(host)) {
+      continue;  // a host without collectives, such as a head node, has nobody to be late
+    }
     const Bounds& bounds = offsets.bounds(host);
     if (!bounds.known()) {
-      clock.reliable_ = false;
+      clock.distrust(host);
       clock.notes_.push_back(fmt::format(
           "the clock of {} could not be compared with that of {} (no collective that both took part in): who arrived "
           "late across them is not judged reliably",
-          references[host]->name, references[0]->name));
+          references[host]->name, reference.name));
       continue;
     }
     const int64_t offset_ns = bounds.low_ns + (bounds.high_ns - bounds.low_ns) / 2;
@@ -126,12 +141,29 @@ Result<Clock> Clock::align(EventSource& source, const std::vector<Node>& nodes) 
         clock.shifts_[node.node_id] += offset_ns;
       }
     }
-    clock.reliable_ = clock.reliable_ && error_ns <= kStallFloorNs;
+    if (error_ns > kStallFloorNs) {
+      clock.distrust(host);
+    }
     clock.notes_.push_back(fmt::format("the clock of {} was moved by {} to that of {}, known to within {}",
-                                       references[host]->name, format_duration(offset_ns), references[0]->name,
+                                       references[host]->name, format_duration(offset_ns), reference.name,
                                        format_duration(error_ns)));
   }
   return clock;
+}
+
+void Clock::distrust(size_t host) {
+  for (auto& [node, known] : hosts_) {
+    known.reliable = known.reliable && known.index != host;
+  }
+}
+
+bool Clock::comparable(NodeId a, NodeId b) const {
+  const auto x = hosts_.find(a);
+  const auto y = hosts_.find(b);
+  if (x == hosts_.end() || y == hosts_.end() || x->second.index == y->second.index) {
+    return true;
+  }
+  return x->second.reliable && y->second.reliable;
 }
 
 int64_t Clock::shift_ns(NodeId node) const {

@@ -65,6 +65,24 @@ void expect_fault(const Report& report, FaultKind kind, int rank) {
   EXPECT_FALSE(finding.link.has_value());
 }
 
+template <typename T>
+void copy_rows(const Result<std::vector<T>>& rows, MemorySource& to) {
+  ASSERT_TRUE(rows.has_value());
+  for (const T& row : *rows) {
+    to.accept(row);
+  }
+}
+
+void copy(MemorySource& from, MemorySource& to) {
+  copy_rows(from.nodes(), to);
+  copy_rows(from.processes(), to);
+  copy_rows(from.communicators(), to);
+  copy_rows(from.connections(), to);
+  const auto accept = [&](const auto& row) { to.accept(row); };
+  ASSERT_TRUE(from.collectives({}, accept) && from.tcp_events({}, accept) && from.tcp_samples({}, accept) &&
+              from.wait_spans({}, accept));
+}
+
 class EveryFault : public testing::TestWithParam<std::tuple<FaultKind, int>> {};
 
 TEST_P(EveryFault, HasItsCauseAndPlaceOverSeeds) {
@@ -234,6 +252,29 @@ TEST(Explain, DifferentHostsAreAlignedByCausality) {
   const Report report = report_of(options);
   expect_fault(report, FaultKind::kLateRank, 2);
   EXPECT_EQ(report.notes.size(), 3U);
+}
+
+TEST(Explain, AHeadNodeWithoutCollectivesDoesNotHideALateRank) {
+  for (const NodeId head : {NodeId{1}, NodeId{900}}) {
+    JobOptions options = with_fault(FaultKind::kLateRank, 2, 14);
+    options.separate_boots = true;
+    options.clock_offsets_ns = {0, 2 * kNsPerSecond, -1500 * kNsPerMs, 90 * kNsPerMs};
+    SyntheticJob job(std::move(options));
+    MemorySource& source = job.source();
+    MemorySource whole;  // the head node comes first, or last
+    const Node node{.node_id = head, .name = "head", .boot_id = "head boot"};
+    if (head == 1) {
+      whole.accept(node);
+    }
+    copy(source, whole);
+    if (head != 1) {
+      whole.accept(node);
+    }
+    const Result<Report> report = explain(whole);
+    ASSERT_TRUE(report.has_value());
+    expect_fault(*report, FaultKind::kLateRank, 2);
+    EXPECT_EQ(report->notes.size(), 3U);
+  }
 }
 
 TEST(Explain, TheRangeLimitsWhatIsJudged) {

@@ -135,6 +135,16 @@ class Search {
     }
   }
 
+  /// Who arrived last is known only where the clocks of all who took part are.
+  [[nodiscard]] bool comparable(const Instance& instance) const {
+    const auto node_of_lane = [&](const Seen& seen) {
+      return cluster_.member(timeline_.lanes()[seen.lane].member).node_id;
+    };
+    const NodeId last = node_of_lane(instance.seen.back());
+    return std::all_of(instance.seen.begin(), instance.seen.end(),
+                       [&](const Seen& seen) { return cluster_.clock().comparable(node_of_lane(seen), last); });
+  }
+
   void add_late(const Instance& instance) {
     int64_t usual_ns = 0;
     int64_t limit_ns = kStallFloorNs;
@@ -142,8 +152,8 @@ class Search {
       usual_ns = pair->second.usual_ns;
       limit_ns = pair->second.limit_ns;
     }
-    if (!cluster_.clock().reliable() || instance.late_ns() <= limit_ns ||
-        (warming_up(instance) && instance.late_ns() < kWarmUpFloorNs)) {
+    if (instance.late_ns() <= limit_ns || (warming_up(instance) && instance.late_ns() < kWarmUpFloorNs) ||
+        !comparable(instance)) {
       return;
     }
     const uint32_t lane = instance.seen.back().lane;
