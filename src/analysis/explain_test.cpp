@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "analysis/testing/synthetic_cluster.h"
 
 namespace stalltrace::analysis {
@@ -275,6 +277,32 @@ TEST(Explain, AHeadNodeWithoutCollectivesDoesNotHideALateRank) {
     expect_fault(*report, FaultKind::kLateRank, 2);
     EXPECT_EQ(report->notes.size(), 3U);
   }
+}
+
+TEST(Explain, ARankThatSharesItsCoreAllTheTimeDoesNotHideLoss) {
+  SyntheticJob job(with_fault(FaultKind::kPacketLoss, 1, 17));
+  MemorySource shared;
+  copy(job.source(), shared);
+  const Result<Report> plain = explain(job.source());
+  ASSERT_TRUE(plain.has_value());
+  WaitSpan ready{.node_id = 103, .timestamp_ns = plain->range.from_ns};
+  ready.window_ns = ready.waited_ns = ready.by_waited_ns = plain->range.to_ns - plain->range.from_ns;
+  ready.kind = WaitKind::kRunnable;
+  ready.pid = ready.tid = ready.by_pid = SyntheticJob::pid_of(3);
+  ready.by_name = "nccl-train";
+  shared.accept(ready);
+  std::vector<Decision> decisions;
+  ASSERT_TRUE(explain(shared, {.decisions = &decisions}).has_value());
+  int contested = 0;
+  for (const Decision& decision : decisions) {
+    const auto any = [&](auto rule) { return std::any_of(decision.opinions.begin(), decision.opinions.end(), rule); };
+    if (any([](const Explanation& o) { return o.applies && o.cause == Cause::kPacketLoss; }) &&
+        any([](const Explanation& o) { return o.applies && o.dismissed; })) {
+      ++contested;
+      EXPECT_FALSE(decision.opinions[decision.chosen].dismissed);
+    }
+  }
+  EXPECT_GT(contested, 0);
 }
 
 TEST(Explain, TheRangeLimitsWhatIsJudged) {
