@@ -181,6 +181,36 @@ TEST(Explain, TwoFaultsAtTheSameTimeGiveTwoFindings) {
   }
 }
 
+/// 1 -> 2 and 2 -> 3 lose, one much less than the other: lost acknowledgements, so it is node 2.
+TEST(Explain, LostAcknowledgementsTellTheNodeFromTheLink) {
+  struct Side {
+    int lossy;
+    int echo;
+    const char* words;
+  };
+  for (const Side& side : {Side{1, 2, "into rank 2"}, Side{2, 1, "out of rank 2"}}) {
+    JobOptions options{.seed = 21};
+    options.faults = {{.kind = FaultKind::kPacketLoss, .rank = side.lossy, .loss_per_step = 0.7},
+                      {.kind = FaultKind::kPacketLoss, .rank = side.echo, .loss_per_step = 0.15}};
+    const Report report = report_of(options);
+    SCOPED_TRACE(told(report));
+    ASSERT_EQ(report.findings.size(), 1U);
+    ASSERT_TRUE(report.findings[0].culprit.has_value());
+    EXPECT_EQ(report.findings[0].culprit->rank, 2);
+    EXPECT_EQ(report.findings[0].link->src_rank, side.lossy);
+    EXPECT_NE(report.findings[0].summary.find(side.words), std::string::npos);
+  }
+}
+
+TEST(Explain, TwoLinksThatLoseAlikeAreTwoFindings) {
+  JobOptions options{.seed = 22};
+  options.faults = {{.kind = FaultKind::kPacketLoss, .rank = 1, .loss_per_step = 0.4},
+                    {.kind = FaultKind::kPacketLoss, .rank = 2, .loss_per_step = 0.4}};
+  const Report report = report_of(options);
+  SCOPED_TRACE(told(report));
+  EXPECT_EQ(report.findings.size(), 2U);
+}
+
 TEST(Explain, TwoLateRanksAreBothNamed) {
   JobOptions options{.steps = 400, .seed = 9};
   options.faults = {{.kind = FaultKind::kLateRank, .rank = 0, .to_s = 12},

@@ -59,6 +59,9 @@ inline constexpr double kLateDominance = 0.6;
 inline constexpr int kLinksForCulprit = 2;
 /// An extra link counts for that with this share of the first one's loss.
 inline constexpr double kLinkShare = 0.2;
+/// Lost acknowledgements cost less than lost data, since a later one stands for them: up to this share, the loss on a
+/// node's other side is the echo of the first.
+inline constexpr double kEchoShare = 0.4;
 
 // --- when the cost is a finding --------------------------------------------------------------------------------
 

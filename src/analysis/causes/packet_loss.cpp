@@ -110,9 +110,43 @@ void blame_common_end(std::vector<Folded>& groups, MemberIndex Place::*end, Memb
   }
 }
 
+/// The member through which a lesser loss is the echo of a greater one, or kNoMember. A node that loses what comes in
+/// loses the acknowledgements of what it sends, too, so that its outgoing link seems to lose a little; and the other
+/// way round for what goes out.
+MemberIndex echo_at(const Folded& greater, const Folded& lesser) {
+  if (static_cast<double>(lesser.lost.total_ns()) > kEchoShare * static_cast<double>(greater.lost.total_ns())) {
+    return kNoMember;
+  }
+  if (lesser.place.src == greater.place.dst && lesser.place.dst != greater.place.src) {
+    return greater.place.dst;
+  }
+  return lesser.place.dst == greater.place.src && lesser.place.src != greater.place.dst ? greater.place.src : kNoMember;
+}
+
+void fold_echoes(std::vector<Folded>& groups) {
+  std::sort(groups.begin(), groups.end(),
+            [](const Folded& a, const Folded& b) { return a.lost.total_ns() > b.lost.total_ns(); });
+  for (size_t i = 0; i < groups.size(); ++i) {
+    for (size_t j = groups.size() - 1; j > i; --j) {
+      const MemberIndex member = echo_at(groups[i], groups[j]);
+      const bool fits = groups[i].place.culprit == kNoMember || groups[i].place.culprit == member;
+      if (member == kNoMember || !fits) {
+        continue;
+      }
+      const int64_t lesser_ns = groups[j].lost.total_ns();
+      if (lesser_ns >= kPacketLossGate.total_ns || share_of(lesser_ns, groups[i].lost.total_ns()) >= kLinkShare) {
+        groups[i].place.culprit = member;  // enough of an echo to tell the node from the link
+      }
+      merge(groups[i], std::move(groups[j]));
+      groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(j));
+    }
+  }
+}
+
 void refine(const Scene&, std::vector<Folded>& groups) {
   blame_common_end(groups, &Place::dst, &Place::src);
   blame_common_end(groups, &Place::src, &Place::dst);
+  fold_echoes(groups);
 }
 
 void tell(const Scene& scene, const Folded& group, Finding& finding) {
