@@ -26,7 +26,6 @@ typedef __s64 s64;
 #define TASK_COMM_LEN 16
 
 /* include/linux/sched.h */
-#define TASK_INTERRUPTIBLE 0x1
 #define TASK_UNINTERRUPTIBLE 0x2
 #define TASK_STOPPED_BIT 0x4
 #define TASK_TRACED_BIT 0x8
@@ -66,8 +65,6 @@ struct task_struct {
   int pid;
   int tgid;
   int exit_code;
-  struct task_struct* group_leader;
-  struct task_struct* real_parent;
   struct nsproxy* nsproxy;
   struct signal_struct* signal;
   char comm[TASK_COMM_LEN];

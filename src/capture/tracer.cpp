@@ -86,7 +86,6 @@ class HostTracer final : public Tracer {
             [this](const std::string& text) { tell(text); }) {}
 
   Status begin();
-  Status follow(int32_t pid) override { return kernel_->list_process(pid); }
   Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) override;
   [[nodiscard]] TracerStats stats() const override;
   [[nodiscard]] const Node& node() const override { return node_; }

@@ -46,9 +46,6 @@ class Tracer {
   static Result<std::unique_ptr<Tracer>> create(const TracerOptions& options, EventSink& sink, Note note);
   virtual ~Tracer() = default;
 
-  /// Puts a process and its descendants in scope; for a command that was started by us. Requires `pids` or this before
-  /// its first call.
-  virtual Status follow(int32_t pid) = 0;
   /// Runs until the duration is over or one of `stop_descriptors` becomes readable; then delivers what is left.
   virtual Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) = 0;
 
