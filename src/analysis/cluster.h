@@ -43,6 +43,7 @@ class Cluster {
   [[nodiscard]] MemberIndex find(NodeId node, int32_t pid) const;
   [[nodiscard]] MemberIndex find_rank(int32_t rank) const;
 
+  [[nodiscard]] const std::vector<Communicator>& communicators() const { return communicators_; }
   /// The communicator a call names, or null: by its pointer, the newest created before `time_ns`.
   [[nodiscard]] const Communicator* communicator(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash hash) const;
   [[nodiscard]] bool destroyed(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash hash) const;

@@ -60,8 +60,8 @@ class Search {
     }
   }
 
-  static uint64_t kind_of(const Instance& instance) {
-    return (static_cast<uint64_t>(instance.group) << 16) | instance.shape;
+  [[nodiscard]] uint64_t kind_of(const Instance& instance) const {
+    return (static_cast<uint64_t>(instance.group) << 16) | timeline_.shape(instance.shape).like;
   }
 
   bool warming_up(const Instance& instance) const {

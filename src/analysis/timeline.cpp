@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -43,6 +45,35 @@ struct LaneKeyHash {
   }
 };
 
+/// Sums over processes whose counts may differ by rank, as MPI's "v" variants do.
+bool sized_alike(Operation op) {
+  return op == Operation::kAllReduce || op == Operation::kBroadcast || op == Operation::kReduce;
+}
+
+/// Datatypes and reduce-ops of NCCL are numbers; those of others may be addresses.
+Shape shape_from(const Collective& row) {
+  const bool numbers = row.library == Library::kNccl || row.library == Library::kRccl;
+  Shape shape{.op = row.op == Operation::kRecv ? Operation::kSend : row.op, .bytes = row.bytes};
+  shape.root = row.root.value_or(Shape::kNoArgument);
+  shape.exact = numbers;
+  if (numbers && !is_point_to_point(row.op)) {
+    shape.datatype = row.datatype.value_or(Shape::kNoArgument);
+    shape.reduce_op = row.reduce_op.value_or(Shape::kNoArgument);
+  }
+  return shape;
+}
+
+uint64_t hash_of(const Shape& shape) {
+  const auto pair = [](int32_t a, int32_t b) {
+    return (static_cast<uint64_t>(static_cast<uint32_t>(a)) << 32) | static_cast<uint32_t>(b);
+  };
+  const uint64_t hash =
+      splitmix64_fold(kSplitmixSeed, (static_cast<uint64_t>(shape.op) << 1) | (shape.exact ? 1U : 0U));
+  return splitmix64_fold(
+      splitmix64_fold(splitmix64_fold(hash, static_cast<uint64_t>(shape.bytes)), pair(shape.datatype, shape.reduce_op)),
+      static_cast<uint32_t>(shape.root));
+}
+
 uint32_t pack_duration(std::optional<int64_t> duration_ns) {
   if (!duration_ns) {
     return kOpenDuration;
@@ -52,12 +83,23 @@ uint32_t pack_duration(std::optional<int64_t> duration_ns) {
 
 }  // namespace
 
+bool agree(const Shape& a, const Shape& b) {
+  if (a.op != b.op || a.root != b.root) {
+    return false;
+  }
+  if (a.exact && b.exact) {
+    return a.bytes == b.bytes && a.datatype == b.datatype && a.reduce_op == b.reduce_op;
+  }
+  return !sized_alike(a.op) || a.bytes == b.bytes;
+}
+
 class TimelineBuilder {
  public:
   TimelineBuilder(Timeline& timeline, Cluster& cluster) : timeline_(timeline), cluster_(cluster) {}
 
   void add(const Collective& row) {
     if (!moves_data(row.op)) {
+      note_communicator_call(row);
       return;
     }
     ++timeline_.rows_;
@@ -79,6 +121,7 @@ class TimelineBuilder {
   }
 
   void finish() {
+    add_silent_members();
     mark_continued();
     std::unordered_map<uint64_t, uint32_t> known;
     std::vector<uint32_t> unknown;
@@ -148,20 +191,92 @@ class TimelineBuilder {
   }
 
   uint16_t shape_of(const Collective& row) {
-    // Both ends of a transfer are one shape.
-    const Operation op = row.op == Operation::kRecv ? Operation::kSend : row.op;
-    const uint64_t key =
-        splitmix64_fold(splitmix64_fold(kSplitmixSeed, static_cast<uint64_t>(op)), static_cast<uint64_t>(row.bytes));
-    if (key == last_shape_key_) {
-      return last_shape_;
+    Shape shape = shape_from(row);
+    if (shape == last_shape_) {
+      return last_shape_index_;
     }
+    last_shape_ = shape;
     const auto next = static_cast<uint16_t>(std::min<size_t>(timeline_.shapes_.size(), kOtherShape));
-    const auto [found, fresh] = shape_index_.try_emplace(key, next);
+    const auto [found, fresh] = shape_index_.try_emplace(hash_of(shape), next);
     if (fresh && timeline_.shapes_.size() <= kOtherShape) {
-      timeline_.shapes_.push_back({op, row.bytes});
+      const uint64_t kind = splitmix64_fold(splitmix64_fold(kSplitmixSeed, static_cast<uint64_t>(shape.op)),
+                                            static_cast<uint64_t>(shape.bytes));
+      shape.like = like_index_.try_emplace(kind, next).first->second;
+      timeline_.shapes_.push_back(shape);
     }
-    last_shape_key_ = key;
-    return last_shape_ = found->second;
+    return last_shape_index_ = found->second;
+  }
+
+  void note_communicator_call(const Collective& row) {
+    if (!is_communicator_call(row.op)) {
+      return;
+    }
+    CommunicatorCall call{.member = cluster_.join(row.node_id, row.pid), .op = row.op, .hash = row.comm_id_hash};
+    if (call.member == kNoMember) {
+      return;
+    }
+    const int64_t shift_ns = cluster_.clock().shift_ns(row.node_id);
+    call.arrival_ns = row.timestamp_ns + shift_ns;
+    call.end_ns = row.duration_ns ? call.arrival_ns + *row.duration_ns : kOpenEnd;
+    call.rank = row.rank;
+    call.nranks = row.nranks;
+    call.return_code = row.return_code;
+    if (row.op == Operation::kCommAbort) {
+      aborts_[{row.node_id, row.pid, row.comm_ptr, row.comm_id_hash}] = call.arrival_ns;
+    }
+    timeline_.communicator_calls_.push_back(call);
+  }
+
+  /// A rank that made a communicator but never called anything on it gets a lane, too: its absence can be told.
+  void add_silent_members() {
+    std::map<std::pair<CommHash, int32_t>, MemberIndex> members;
+    std::set<std::tuple<MemberIndex, CommHash, uint64_t>> heard;
+    const size_t lanes = timeline_.lanes_.size();
+    for (size_t i = 0; i < lanes; ++i) {
+      const Lane& lane = timeline_.lanes_[i];
+      if (!lane.point_to_point) {
+        heard.insert({lane.member, lane.hash, lane.comm_ptr});
+      }
+    }
+    for (const Communicator& row : cluster_.communicators()) {
+      const MemberIndex member = cluster_.find(row.node_id, row.pid);
+      if (row.comm_id_hash == 0 || !row.rank || member == kNoMember) {
+        continue;
+      }
+      members[{row.comm_id_hash, *row.rank}] = member;
+      if (!heard.contains({member, row.comm_id_hash, row.comm_ptr})) {
+        add_silent(row, member, {row.node_id, row.pid, row.comm_ptr, row.comm_id_hash});
+      }
+    }
+    std::set<uint64_t> pairs[2];  // by whether the receiver has a lane
+    for (uint32_t i = 0; i < lanes; ++i) {
+      if (timeline_.lanes_[i].point_to_point) {
+        pairs[keys_[i].receives ? 1 : 0].insert(group_key(i));
+      }
+    }
+    for (uint32_t i = 0; i < lanes; ++i) {
+      const LaneKey key = keys_[i];
+      if (!timeline_.lanes_[i].point_to_point || key.hash == 0 || pairs[key.receives ? 0 : 1].contains(group_key(i))) {
+        continue;
+      }
+      const auto peer = members.find({key.hash, key.peer});
+      if (peer != members.end() && timeline_.lanes_[i].comm_rank) {
+        const Member& process = cluster_.member(peer->second);
+        add_silent({.node_id = process.node_id, .pid = process.pid, .comm_id_hash = key.hash, .rank = key.peer},
+                   peer->second,
+                   {process.node_id, process.pid, 0, key.hash, *timeline_.lanes_[i].comm_rank, !key.receives});
+      }
+    }
+  }
+
+  void add_silent(const Communicator& row, MemberIndex member, const LaneKey& key) {
+    Lane lane{.member = member, .hash = row.comm_id_hash, .comm_ptr = row.comm_ptr, .comm_rank = row.rank};
+    lane.nranks = row.nranks;
+    lane.point_to_point = key.peer != kNoPeer;
+    lane.shift_ns = cluster_.clock().shift_ns(row.node_id);
+    lane.destroyed = row.destroyed_ns.has_value();
+    timeline_.lanes_.push_back(std::move(lane));
+    keys_.push_back(key);
   }
 
   /// How many empty calls `seq` would need in the lane; none when it does not belong there.
@@ -257,6 +372,13 @@ class TimelineBuilder {
   void put(uint32_t group_index, uint32_t lane_index) {
     Group& group = timeline_.groups_[group_index];
     Lane& lane = timeline_.lanes_[lane_index];
+    const LaneKey& key = keys_[lane_index];
+    if (const auto abort = aborts_.find({key.node, key.pid, key.comm_ptr, key.hash});
+        abort != aborts_.end() && abort->second >= lane.last_arrival_ns) {
+      lane.aborted = true;
+      lane.destroyed = false;
+      lane.abort_ns = abort->second;
+    }
     lane.group = group_index;
     group.lanes.push_back(lane_index);
     if (group.point_to_point) {
@@ -278,8 +400,10 @@ class TimelineBuilder {
   };
   std::array<Recent, kRecentLanes> recent_;
   std::unordered_map<uint64_t, uint16_t> shape_index_;
-  uint64_t last_shape_key_ = 0;
-  uint16_t last_shape_ = 0;
+  std::unordered_map<uint64_t, uint16_t> like_index_;  // by operation and size alone
+  Shape last_shape_{.bytes = -1};
+  uint16_t last_shape_index_ = 0;
+  std::map<std::tuple<NodeId, int32_t, uint64_t, CommHash>, int64_t> aborts_;
   int64_t skipped_ = 0;
 };
 

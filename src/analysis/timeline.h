@@ -35,11 +35,33 @@ struct Call {
 };
 static_assert(sizeof(Call) == 16);
 
-/// What was called: instances of one group and shape are alike.
+/// What was called, with all arguments that ranks must agree on. Both ends of a transfer are one shape.
 struct Shape {
   Operation op = Operation::kAllReduce;
   int64_t bytes = 0;
+  int32_t datatype = kNoArgument;  // the library's own number; only where that means the same in every process
+  int32_t reduce_op = kNoArgument;
+  int32_t root = kNoArgument;
+  bool exact = false;  // the library asks all ranks for equal counts; others only for operations of one size
+  uint16_t like = 0;   // the first shape with this operation and size: their instances are compared
+
+  static constexpr int32_t kNoArgument = -1;
   bool operator==(const Shape&) const = default;
+};
+
+/// False when ranks that call these under one sequence number will never finish it, or with wrong data.
+bool agree(const Shape& a, const Shape& b);
+
+/// A call that makes or ends a communicator, as far as verdicts need it.
+struct CommunicatorCall {
+  MemberIndex member = kNoMember;
+  Operation op = Operation::kCommInitRank;
+  int64_t arrival_ns = 0;
+  int64_t end_ns = std::numeric_limits<int64_t>::max();  // open: never returned
+  CommHash hash = 0;
+  std::optional<int32_t> rank;
+  std::optional<int32_t> nranks;
+  std::optional<int32_t> return_code;
 };
 
 /// The calls of one process on one communicator (for Send/Recv: on one pair of ranks), by sequence number.
@@ -54,6 +76,7 @@ struct Lane {
   bool point_to_point = false;
   bool continued = false;     // behind a gap of sequence numbers the rank's calls go on in another lane
   bool destroyed = false;     // its communicator was, in order
+  bool aborted = false;       // its communicator was given up: open calls were inside until then
   int64_t shift_ns = 0;       // of its node's clock
   int64_t first_seq = 0;      // of calls[0]
   int64_t column_offset = 0;  // column = seq + column_offset
@@ -61,6 +84,7 @@ struct Lane {
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();
   int64_t last_ended_seq = -1;     // newest call whose end is known
   int64_t exit_ns = kOpenEnd;      // of its process
+  int64_t abort_ns = kOpenEnd;     // of its communicator
   int64_t node_end_ns = kOpenEnd;  // when its node's agent ended: later, nothing of this rank was observed
   std::vector<Call> calls;
 
@@ -76,7 +100,7 @@ struct Lane {
     return last_ended_seq < 0 && !calls.empty() && last_arrival_ns - first_arrival_ns >= kHangNs;
   }
   /// How long its being inside an open call was observed.
-  [[nodiscard]] int64_t observed_to_ns() const { return std::min(exit_ns, node_end_ns); }
+  [[nodiscard]] int64_t observed_to_ns() const { return std::min({exit_ns, abort_ns, node_end_ns}); }
   [[nodiscard]] int64_t first_column() const { return first_seq + column_offset; }
   [[nodiscard]] int64_t end_column() const { return first_column() + static_cast<int64_t>(calls.size()); }
 };
@@ -96,6 +120,7 @@ class Timeline {
   [[nodiscard]] const std::vector<Lane>& lanes() const { return lanes_; }
   [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
   [[nodiscard]] const Shape& shape(uint16_t index) const { return shapes_[index]; }
+  [[nodiscard]] const std::vector<CommunicatorCall>& communicator_calls() const { return communicator_calls_; }
   /// Rows that move data.
   [[nodiscard]] int64_t rows() const { return rows_; }
   /// From the first arrival to the end of the recording, as far as it is known.
@@ -110,6 +135,7 @@ class Timeline {
   std::vector<Lane> lanes_;
   std::vector<Group> groups_;
   std::vector<Shape> shapes_;
+  std::vector<CommunicatorCall> communicator_calls_;
   std::vector<std::string> notes_;
   Interval span_{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
   int64_t rows_ = 0;
