@@ -36,16 +36,20 @@
 #define ST_BOX_RING_WRITING(n) ((((uint64_t)(n)) << 1 | 1) + 2)
 #define ST_BOX_RING_WHOLE(n) ((((uint64_t)(n)) << 1) + 2)
 
-/* commit of a slot: generation << 8 | phase. */
+/* commit of a slot: open parts << 40 | generation << 8 | phase. Parts are what holds the slot: a collective's proxy
+ * operations and kernel channels that have not ended, or somebody adding to it this moment. */
 #define ST_BOX_PHASE_MASK 0xffull
 #define ST_BOX_SLOT_GENERATION_SHIFT 8
+#define ST_BOX_SLOT_GENERATION_MASK 0xffffffffull
+#define ST_BOX_SLOT_PARTS_SHIFT 40
 enum st_box_phase {
   ST_BOX_FREE = 0,
   ST_BOX_WRITING = 1, /* claimed, being filled: nothing in it counts */
-  ST_BOX_OPEN = 2,    /* an event that has not ended */
+  ST_BOX_OPEN = 2,    /* NCCL has not stopped it */
+  ST_BOX_ENDED = 3,   /* NCCL has stopped it; a collective is enqueued, its parts may be open or yet to come */
   ST_BOX_QUIET =
-      3, /* a collective or Send/Recv whose parts have all ended: it is in the ring; a late part reopens it */
-  ST_BOX_CLOSING = 4, /* ended, being copied to the ring */
+      4, /* a collective whose parts so far have all ended: it is in the ring too; a late part makes it ENDED */
+  ST_BOX_CLOSING = 5, /* over, being copied to the ring */
 };
 
 enum st_box_type {
@@ -250,8 +254,8 @@ struct st_box_proxy_op {
   int32_t steps;
   int32_t chunk_bytes;
   uint64_t transferred_bytes;
-  uint32_t steps_started;
   uint32_t steps_ended;
+  uint32_t nccl_state;            /* the operation's last one; interface v1 to v3: enum EventState 0 to 7 */
   uint64_t in_progress_ns;        /* first progress; 0 none */
   uint64_t last_step_ns;          /* when a step ended last */
   uint64_t wait_ns[ST_BOX_WAITS]; /* sums over the ended steps */
