@@ -39,9 +39,13 @@ ncclResult_t check_config(const ncclConfig_t* config, const char* function) {
   return ncclSuccess;
 }
 
+std::string name_of(const ncclConfig_t* config) {
+  return config == nullptr || config->commName == nullptr ? "" : config->commName;
+}
+
 /// Notes a rank's initialisation; outside of a group it is done on return.
 ncclResult_t begin_init(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& id, int rank,
-                        int device) {
+                        int device, const std::string& name = {}) {
   NCCL_TRY(check_pointer(comm, function, "newcomm"));
   *comm = nullptr;
   if (nranks < 1 || rank < 0 || rank >= nranks) {
@@ -49,7 +53,7 @@ ncclResult_t begin_init(const char* function, ncclComm_t* comm, int nranks, cons
     return ncclInvalidArgument;
   }
   announce();
-  return enqueue_init(nullptr, [=] { return init_rank(function, nranks, id, rank, device, comm); });
+  return enqueue_init(nullptr, [=] { return init_rank(function, nranks, id, rank, device, name, comm); });
 }
 
 ncclResult_t current_device(int* device) {
@@ -121,7 +125,7 @@ NCCL_API(ncclResult_t, ncclCommInitRankConfig,
     int device = 0;
     NCCL_TRY(check_config(config, "ncclCommInitRankConfig"));
     NCCL_TRY(current_device(&device));
-    return begin_init("ncclCommInitRankConfig", comm, nranks, commId, rank, device);
+    return begin_init("ncclCommInitRankConfig", comm, nranks, commId, rank, device, name_of(config));
   });
 }
 
@@ -140,7 +144,8 @@ NCCL_API(ncclResult_t, ncclCommSplit,
       NCCL_WARN("CommSplit : invalid color %d", color);
       return ncclInvalidArgument;
     }
-    return enqueue_init(comm, [=] { return split(comm, color, key, newcomm); });
+    const std::string name = config == nullptr ? comm->name : name_of(config);
+    return enqueue_init(comm, [=] { return split(comm, color, key, name, newcomm); });
   });
 }
 

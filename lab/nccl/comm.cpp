@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,19 +18,21 @@ namespace {
 /// Where the stand-in's devices would sit on the PCI bus.
 int64_t bus_id(int device) { return static_cast<int64_t>(device + 1) << 12U; }
 
-std::unique_ptr<ncclComm> new_comm(int rank, int nranks, int device) {
+std::unique_ptr<ncclComm> new_comm(int rank, int nranks, int device, const std::string& name) {
   auto comm = std::make_unique<ncclComm>();
   comm->rank = rank;
   comm->nranks = nranks;
   comm->device = device;
   comm->bus_id = bus_id(device);
+  comm->name = name;
   return comm;
 }
 
 /// Starts the proxy thread and has one byte sent around the ring: what cannot work fails here, not in a collective.
 ncclResult_t start_proxy(ncclComm* comm, uint64_t magic, Socket listener, std::vector<SocketAddress> peers) {
-  comm->proxy = std::make_unique<Proxy>(comm->rank, comm->nranks, comm->device,
-                                        Links(comm->rank, magic, std::move(listener), std::move(peers)));
+  comm->proxy =
+      std::make_unique<Proxy>(comm->rank, comm->nranks, comm->device,
+                              Links(comm->rank, magic, std::move(listener), std::move(peers)), comm->profiler.get());
   Operation connect;
   connect.function = Function::kConnect;
   connect.comm = comm;
@@ -43,12 +47,25 @@ ncclResult_t start_proxy(ncclComm* comm, uint64_t magic, Socket listener, std::v
   return ncclSuccess;
 }
 
-/// Exchanges the data listeners' addresses over the control ring, then starts the proxy.
+/// Ranks with one address share a node.
+int count_nodes(const std::vector<SocketAddress>& peers) {
+  std::set<std::string> hosts;
+  for (const SocketAddress& peer : peers) {
+    const std::string text = to_text(peer);
+    hosts.insert(text.substr(0, text.rfind('<')));
+  }
+  return static_cast<int>(hosts.size());
+}
+
+/// Exchanges the data listeners' addresses over the control ring, then starts the profiler, if there is one, and the
+/// proxy.
 ncclResult_t connect_ranks(ncclComm* comm, uint64_t magic) {
   Socket listener;
   std::vector<SocketAddress> peers(static_cast<size_t>(comm->nranks));
   NCCL_TRY(listen_on(comm->interface, &listener, &peers[static_cast<size_t>(comm->rank)]));
   NCCL_TRY(comm->bootstrap->all_gather(peers.data(), sizeof(SocketAddress)));
+  comm->profiler = Profiler::open(
+      {.hash = comm->hash, .name = comm->name, .nodes = count_nodes(peers), .ranks = comm->nranks, .rank = comm->rank});
   return start_proxy(comm, magic, std::move(listener), std::move(peers));
 }
 
@@ -79,7 +96,7 @@ ncclResult_t init_child(ncclComm* child, const ncclComm* parent, uint64_t magic,
 }  // namespace
 
 ncclResult_t init_rank(const char* caller, int nranks, const ncclUniqueId& id, int rank, int device,
-                       ncclComm_t* result) {
+                       const std::string& name, ncclComm_t* result) {
   BootstrapHandle handle{};
   std::memcpy(&handle, &id, sizeof(handle));
   const auto family = handle.root.any.sa_family;
@@ -87,7 +104,7 @@ ncclResult_t init_rank(const char* caller, int nranks, const ncclUniqueId& id, i
     NCCL_WARN("%s : the unique id was not made by ncclGetUniqueId", caller);
     return ncclInvalidArgument;
   }
-  auto comm = new_comm(rank, nranks, device);
+  auto comm = new_comm(rank, nranks, device, name);
   comm->hash = id_hash(id.internal, sizeof(id.internal));
   const auto log = [&](const char* state) {
     info(kInit, "%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %lx commId 0x%llx - Init %s", caller,
@@ -106,7 +123,7 @@ ncclResult_t init_rank(const char* caller, int nranks, const ncclUniqueId& id, i
   return ncclSuccess;
 }
 
-ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t* result) {
+ncclResult_t split(ncclComm_t parent, int color, int key, const std::string& name, ncclComm_t* result) {
   const int number = ++parent->split_count;
   Socket control;
   std::vector<SplitRecord> records(static_cast<size_t>(parent->nranks));
@@ -120,7 +137,8 @@ ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t* result) {
   }
   const std::vector<SplitRecord> members = members_of(records, color);
   const auto self = std::ranges::find(members, parent->rank, &SplitRecord::parent_rank);
-  auto child = new_comm(static_cast<int>(self - members.begin()), static_cast<int>(members.size()), parent->device);
+  auto child =
+      new_comm(static_cast<int>(self - members.begin()), static_cast<int>(members.size()), parent->device, name);
   child->hash = IdHash()
                     .add(&parent->hash, sizeof(parent->hash))
                     .add(&number, sizeof(number))
@@ -165,6 +183,7 @@ void destroy_comm(ncclComm_t comm, bool abort) {
   comm->proxy.reset();
   info(kInit, "comm %p rank %d nranks %d cudaDev %d busId %lx - %s COMPLETE", static_cast<void*>(comm), comm->rank,
        comm->nranks, comm->device, static_cast<unsigned long>(comm->bus_id), abort ? "Abort" : "Destroy");
+  comm->profiler.reset();
   comm->magic = 0;
   delete comm;
 }

@@ -6,9 +6,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "bootstrap.h"
 #include "nccl.h"
+#include "profiler.h"
 #include "proxy.h"
 
 /// The opaque type of the API. Fields are set before the pointer is given to the user and don't change afterwards,
@@ -21,6 +23,7 @@ struct ncclComm {
   int nranks = 0;
   int device = 0;
   int64_t bus_id = 0;
+  std::string name;   // the user's; may be empty
   uint64_t hash = 0;  // NCCL's own: of the unique id, or of parent, number and colour of a split
   int split_count = 0;
   lab::nccl::Interface interface;
@@ -28,16 +31,17 @@ struct ncclComm {
   std::atomic<bool> finalized = false;
   std::atomic<uint64_t> operation_count = 0;
   std::unique_ptr<lab::nccl::Bootstrap> bootstrap;
+  std::unique_ptr<lab::nccl::Profiler> profiler;  // null without a plugin
   std::unique_ptr<lab::nccl::Proxy> proxy;
 };
 
 namespace lab::nccl {
 
-/// `caller` is the public function's name, for the log.
+/// `caller` is the public function's name, for the log; `name` is the communicator's, and may be empty.
 ncclResult_t init_rank(const char* caller, int nranks, const ncclUniqueId& id, int rank, int device,
-                       ncclComm_t* result);
+                       const std::string& name, ncclComm_t* result);
 /// Collective over the parent's ranks. NCCL_SPLIT_NOCOLOR takes part and gets a null communicator.
-ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t* result);
+ncclResult_t split(ncclComm_t parent, int color, int key, const std::string& name, ncclComm_t* result);
 
 /// ncclSuccess for a usable communicator; else the fault, logged under `caller`.
 ncclResult_t check_comm(ncclComm_t comm, const char* caller);

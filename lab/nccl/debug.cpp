@@ -144,13 +144,7 @@ std::string format_text(const char* format, va_list arguments) {
   return text.data();
 }
 
-}  // namespace
-
-void warn(const char* file, int line, unsigned subsystems, const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  const std::string message = format_text(format, arguments);
-  va_end(arguments);
+void write_warning(const char* file, int line, unsigned subsystems, const std::string& message) {
   Log& log = Log::instance();
   log.remember(message);
   if (log.wants(Level::kWarn, subsystems)) {
@@ -160,14 +154,36 @@ void warn(const char* file, int line, unsigned subsystems, const char* format, .
   }
 }
 
-void info(unsigned subsystems, const char* format, ...) {
-  Log& log = Log::instance();
-  if (!log.wants(Level::kInfo, subsystems)) {
-    return;
+void write_info(unsigned subsystems, const char* format, va_list arguments) {
+  if (Log& log = Log::instance(); log.wants(Level::kInfo, subsystems)) {
+    log.write(log.prefix() + "NCCL INFO " + format_text(format, arguments) + "\n");
   }
+}
+
+}  // namespace
+
+void warn(const char* file, int line, unsigned subsystems, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  log.write(log.prefix() + "NCCL INFO " + format_text(format, arguments) + "\n");
+  write_warning(file, line, subsystems, format_text(format, arguments));
+  va_end(arguments);
+}
+
+void info(unsigned subsystems, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  write_info(subsystems, format, arguments);
+  va_end(arguments);
+}
+
+void log_for_plugin(int level, unsigned long subsystems, const char* file, int line, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  if (level == static_cast<int>(Level::kWarn)) {
+    write_warning(file, line, static_cast<unsigned>(subsystems), format_text(format, arguments));
+  } else if (level == static_cast<int>(Level::kInfo)) {
+    write_info(static_cast<unsigned>(subsystems), format, arguments);
+  }
   va_end(arguments);
 }
 

@@ -25,6 +25,10 @@ enum Subsystem : unsigned {
 [[gnu::format(printf, 2, 3)]] void info(unsigned subsystems, const char* format, ...);
 [[gnu::format(printf, 1, 2)]] void log_version(const char* format, ...);
 
+/// The logger a plugin is given: the same log. Its signature is the interface's.
+[[gnu::format(printf, 5, 6)]] void log_for_plugin(int level, unsigned long subsystems, const char* file, int line,
+                                                  const char* format, ...);
+
 /// The text of the last warning, kept for ncclGetLastError whether or not it was printed.
 std::string last_warning();
 

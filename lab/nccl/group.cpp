@@ -10,6 +10,7 @@
 
 #include "comm.h"
 #include "debug.h"
+#include "profile_launch.h"
 #include "reduce.h"
 #include "result.h"
 
@@ -26,6 +27,7 @@ struct Group {
   ncclResult_t error = ncclSuccess;
   std::vector<InitWork> inits;
   std::vector<Operation> operations;
+  GroupCalls profile;
 };
 
 Group& this_thread() {
@@ -98,6 +100,32 @@ ncclResult_t check_self_sends(const ncclComm& comm, const std::vector<Operation>
   return ncclSuccess;
 }
 
+ncclResult_t launch_on(const std::vector<cudaStream_t>& streams, const std::shared_ptr<Plan>& plan) {
+  for (cudaStream_t stream : streams) {
+    auto argument = std::make_unique<std::shared_ptr<Plan>>(plan);
+    if (const cudaError_t error = cudaLaunchHostFunc(stream, run_on_stream, argument.get()); error != cudaSuccess) {
+      NCCL_WARN("Cuda failure %d '%s'", error, cudaGetErrorString(error));
+      return ncclUnhandledCudaError;
+    }
+    static_cast<void>(argument.release());
+  }
+  return ncclSuccess;
+}
+
+/// With a profiler: launches, then posts the plan to the proxy at once, as NCCL does.
+ncclResult_t launch_profiled(Profiler& profiler, const std::vector<cudaStream_t>& streams,
+                             const std::shared_ptr<Plan>& plan, WorkQueue& queue) {
+  LaunchedTasks tasks(profiler, plan->operations());
+  tasks.begin_kernel_launch();
+  NCCL_TRY(launch_on(streams, plan));
+  tasks.end_kernel_launch();
+  tasks.begin_post();
+  queue.push(plan);
+  queue.wake();
+  tasks.end_post();
+  return ncclSuccess;
+}
+
 ncclResult_t launch(ncclComm_t comm, std::vector<Operation> operations) {
   NCCL_TRY(check_self_sends(*comm, operations));
   std::vector<cudaStream_t> streams;
@@ -109,16 +137,11 @@ ncclResult_t launch(ncclComm_t comm, std::vector<Operation> operations) {
   const DeviceGuard guard(comm->device);
   const std::shared_ptr<WorkQueue>& queue = comm->proxy->queue();
   const auto plan = std::make_shared<Plan>(std::move(operations), queue, streams.size());
-  queue->push(plan);
-  for (cudaStream_t stream : streams) {
-    auto argument = std::make_unique<std::shared_ptr<Plan>>(plan);
-    if (const cudaError_t error = cudaLaunchHostFunc(stream, run_on_stream, argument.get()); error != cudaSuccess) {
-      NCCL_WARN("Cuda failure %d '%s'", error, cudaGetErrorString(error));
-      return ncclUnhandledCudaError;
-    }
-    static_cast<void>(argument.release());
+  if (comm->profiler != nullptr) {
+    return launch_profiled(*comm->profiler, streams, plan, *queue);
   }
-  return ncclSuccess;
+  queue->push(plan);
+  return launch_on(streams, plan);
 }
 
 /// One thread for each independent piece of work; the calling thread's device is theirs.
@@ -161,6 +184,12 @@ ncclResult_t launch_all(std::vector<Operation> operations) {
   return ncclSuccess;
 }
 
+ncclResult_t finish(const Group& group) {
+  NCCL_TRY(group.error);
+  NCCL_TRY(run_inits(group.inits));
+  return launch_all(group.operations);
+}
+
 }  // namespace
 
 ncclResult_t group_start() {
@@ -177,10 +206,11 @@ ncclResult_t group_end() {
   if (--group.depth > 0) {
     return ncclSuccess;
   }
-  const Group ended = std::exchange(group, {});
-  NCCL_TRY(ended.error);
-  NCCL_TRY(run_inits(ended.inits));
-  return launch_all(ended.operations);
+  Group ended = std::exchange(group, {});
+  ended.profile.begin_end();
+  const ncclResult_t result = finish(ended);
+  ended.profile.finish();
+  return result;
 }
 
 ncclResult_t enqueue(const char* name, const Operation& operation) {
@@ -198,6 +228,7 @@ ncclResult_t enqueue(const char* name, const Operation& operation) {
        operation.comm->nranks, static_cast<void*>(operation.stream));
   if (operation.count > 0 || operation.is_point_to_point()) {
     group.operations.push_back(operation);
+    group.operations.back().profile = group.profile.call(operation, group.depth);
   }
   return group_end();
 }

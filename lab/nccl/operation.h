@@ -18,6 +18,15 @@ enum class Function {
   kSend,
   kRecv,
 };
+inline constexpr size_t kFunctions = static_cast<size_t>(Function::kRecv) + 1;
+
+/// What a profiler plugin was told of an operation so far; all empty without one.
+struct TaskProfile {
+  int mask = 0;               // the events it wanted when the operation was called
+  void* group_api = nullptr;  // handles of the plugin
+  void* api = nullptr;
+  void* task = nullptr;
+};
 
 struct Operation {
   Function function = Function::kConnect;
@@ -29,6 +38,7 @@ struct Operation {
   int root = 0;  // or the peer
   ncclComm_t comm = nullptr;
   cudaStream_t stream = nullptr;
+  TaskProfile profile;
 
   [[nodiscard]] bool is_point_to_point() const { return function == Function::kSend || function == Function::kRecv; }
   [[nodiscard]] bool reduces() const {

@@ -71,6 +71,11 @@ std::shared_ptr<Plan> WorkQueue::take_ready() {
   return plan;
 }
 
+std::deque<std::shared_ptr<Plan>> WorkQueue::take_all() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(plans_, {});
+}
+
 void WorkQueue::close() {
   std::deque<std::shared_ptr<Plan>> rest;
   {

@@ -24,6 +24,8 @@ class Plan {
   Plan(std::vector<Operation> operations, std::shared_ptr<WorkQueue> queue, size_t streams);
 
   [[nodiscard]] const std::vector<Operation>& operations() const { return operations_; }
+  /// For the launching thread, before the plan is posted.
+  [[nodiscard]] std::vector<Operation>& operations() { return operations_; }
 
   /// One stream has reached the plan.
   void arrive();
@@ -35,7 +37,7 @@ class Plan {
   [[nodiscard]] bool wait_for(std::chrono::milliseconds limit) const;
 
  private:
-  const std::vector<Operation> operations_;
+  std::vector<Operation> operations_;
   const std::shared_ptr<WorkQueue> queue_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
@@ -53,6 +55,8 @@ class WorkQueue {
   void push(const std::shared_ptr<Plan>& plan);
   /// Removes and returns the oldest plan if it is ready.
   std::shared_ptr<Plan> take_ready();
+  /// Removes and returns all plans, ready or not, oldest first.
+  std::deque<std::shared_ptr<Plan>> take_all();
   [[nodiscard]] bool has_ready() const;
   /// Finishes all plans, also those still to come. Streams go on; what they wait for was aborted.
   void close();

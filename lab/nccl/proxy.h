@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The proxy thread of one communicator ("NCCL Progress%2d"): takes plans in launch order and drives their transfers
-// over the data connections. It waits in poll() for work and sockets together and never spins.
+// over the data connections. It waits in poll() for work and sockets together and never spins. With a profiler plugin
+// it takes plans as soon as they are posted, so that the plugin hears of operations that still wait for the device.
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -16,7 +18,8 @@ namespace lab::nccl {
 
 class Proxy {
  public:
-  Proxy(int rank, int nranks, int device, Links links);
+  /// Borrows the profiler, which may be null.
+  Proxy(int rank, int nranks, int device, Links links, Profiler* profiler);
   /// Ends the thread; plans that are not done are given up.
   ~Proxy();
   Proxy(const Proxy&) = delete;
@@ -30,13 +33,19 @@ class Proxy {
 
  private:
   void run();
+  /// Takes over what was posted since; with a profiler only.
+  void append_posted();
   void start_next();
+  [[nodiscard]] bool may_start() const { return profiler_ != nullptr ? !appended_.empty() : queue_->has_ready(); }
   void advance();
+  void tell_idle(bool idle);
   void wait();
+  void wait_for_events();
 
   const int rank_;
   const int nranks_;
   const int device_;
+  Profiler* const profiler_;
   const std::shared_ptr<WorkQueue> queue_ = std::make_shared<WorkQueue>();
   std::atomic<ncclResult_t> async_error_ = ncclSuccess;
 
@@ -44,6 +53,8 @@ class Proxy {
   Links links_;
   const std::unique_ptr<Scratch> scratch_ = std::make_unique<Scratch>();
   std::unique_ptr<Execution> execution_;
+  std::deque<std::unique_ptr<Execution>> appended_;  // those after it that the profiler knows of
+  bool idle_ = false;
   std::vector<pollfd> polls_;
 
   std::jthread thread_;

@@ -12,20 +12,28 @@ namespace lab::nccl {
 Transfer::Transfer(Schedule schedule, Reducer reducer, Lane lane, int send_peer, int recv_peer)
     : schedule_(std::move(schedule)), reducer_(reducer), lane_(lane), send_peer_(send_peer), recv_peer_(recv_peer) {}
 
-ncclResult_t Transfer::advance(Links& links, bool* done) {
+ncclResult_t Transfer::advance(Links& links, bool* done, bool* moved) {
   if (!copied_) {
+    if (events_ != nullptr) {
+      events_->device_arrived();
+    }
     for (const Copy& copy : schedule_.copies) {
       std::memmove(copy.to, copy.from, copy.bytes);
     }
     copied_ = true;
   }
-  bool moved = true;
-  while (moved) {
-    moved = false;
-    NCCL_TRY(send_more(links, &moved));
-    NCCL_TRY(recv_more(links, &moved));
+  tell_events();
+  bool moving = true;
+  while (moving) {
+    moving = false;
+    NCCL_TRY(send_more(links, &moving));
+    NCCL_TRY(recv_more(links, &moving));
+    *moved = *moved || moving;
   }
   *done = sent_ == schedule_.sends.size() && received_ == schedule_.recvs.size();
+  if (*done && events_ != nullptr) {
+    events_->end();
+  }
   return ncclSuccess;
 }
 
@@ -41,6 +49,7 @@ void Transfer::add_polls(const Links& links, std::vector<pollfd>* polls) const {
 ncclResult_t Transfer::send_more(Links& links, bool* moved_any) {
   if (send_fd_ < 0 && sent_ < schedule_.sends.size()) {
     NCCL_TRY(links.outgoing(lane_, send_peer_, &send_fd_));
+    tell_events();
   }
   while (may_send() && send_fd_ >= 0) {
     const SendStep& step = schedule_.sends[sent_];
@@ -57,6 +66,7 @@ ncclResult_t Transfer::send_more(Links& links, bool* moved_any) {
     if (send_offset_ == step.bytes) {
       sent_++;
       send_offset_ = 0;
+      tell_events();
     }
   }
   return ncclSuccess;
@@ -77,11 +87,15 @@ ncclResult_t Transfer::recv_more(const Links& links, bool* moved_any) {
     *moved_any = true;
     recv_offset_ += moved;
     if (recv_offset_ == step.bytes) {
+      if (events_ != nullptr) {
+        events_->received(step.bytes);
+      }
       if (step.own != nullptr) {
         reducer_.combine(step.own, step.into, step.result, step.bytes, step.last);
       }
       received_++;
       recv_offset_ = 0;
+      tell_events();
     }
   }
   return ncclSuccess;

@@ -5,9 +5,11 @@
 
 #include <poll.h>
 
+#include <memory>
 #include <vector>
 
 #include "links.h"
+#include "profile_proxy.h"
 #include "reduce.h"
 #include "schedule.h"
 
@@ -17,8 +19,13 @@ class Transfer {
  public:
   Transfer(Schedule schedule, Reducer reducer, Lane lane, int send_peer, int recv_peer);
 
-  /// Moves what can be moved now; *done when nothing is left.
-  ncclResult_t advance(Links& links, bool* done);
+  /// Has a profiler follow it; before anything else.
+  void follow(std::unique_ptr<TransferEvents> events) { events_ = std::move(events); }
+  [[nodiscard]] TransferEvents* events() const { return events_.get(); }
+  [[nodiscard]] const Schedule& schedule() const { return schedule_; }
+
+  /// Moves what can be moved now; *done when nothing is left. Sets *moved if anything was.
+  ncclResult_t advance(Links& links, bool* done, bool* moved);
 
   /// Adds the sockets that stand in the way of going on; connections still being made are the links' to watch.
   void add_polls(const Links& links, std::vector<pollfd>* polls) const;
@@ -29,6 +36,11 @@ class Transfer {
   }
   [[nodiscard]] bool may_recv() const {
     return received_ < schedule_.recvs.size() && schedule_.recvs[received_].after_sends <= sent_;
+  }
+  void tell_events() {
+    if (events_ != nullptr) {
+      events_->follow(schedule_, {.sent = sent_, .received = received_, .connected = send_fd_ >= 0});
+    }
   }
   ncclResult_t send_more(Links& links, bool* moved_any);
   ncclResult_t recv_more(const Links& links, bool* moved_any);
@@ -44,6 +56,7 @@ class Transfer {
   size_t received_ = 0;
   size_t recv_offset_ = 0;
   int send_fd_ = -1;
+  std::unique_ptr<TransferEvents> events_;  // null without a profiler
 };
 
 }  // namespace lab::nccl

@@ -36,6 +36,8 @@ class Includes(Case):
                 ("src/store/a.cpp", '"collective.skel.h"', "only capture/"),
                 ("src/store/a.cpp", '"wire/collective.h"', "store/ must not include wire/"),
                 ("lab/nccl/a.cpp", '"base/result.h"', "job/ must not include base/"),
+                ("lab/nccl/a.cpp", '"plugin/wire/blackbox.h"', "job/ must not include plugin/wire/"),
+                ("src/store/a.cpp", '"plugin/abi/v5.h"', "store/ must not include plugin/abi/"),
                 ("lab/cluster/a.cpp", '"analysis/explain.h"', "lab/ must not include analysis/"),
                 ("bpf/a.bpf.c", '"model/events.h"', "bpf/ must not include model/"),
                 ("src/newroom/a.cpp", '"base/result.h"', "is not a room")]:
@@ -52,7 +54,7 @@ class Includes(Case):
         self.write("src/store/a.cpp", '#include <sqlite3.h>\n#include "store/b.h"\n#include "model/events.h"\n')
         self.write("src/capture/a.cpp", '#include <bpf/libbpf.h>\n#include "wire/collective.h"\n#include "calls.h"\n')
         self.write("src/cli/a.cpp", '#include "analysis/explain.h"\n#include <CLI/CLI.hpp>\n')
-        self.write("lab/nccl/a.cpp", '#include "nccl.h"\n')
+        self.write("lab/nccl/a.cpp", '#include "nccl.h"\n#include "plugin/abi/v5.h"\n')
         self.write("bpf/a.bpf.c", '#include <bpf/bpf_helpers.h>\n#include "wire/collective.h"\n')
         result = check_includes(self.folder)
         self.assertEqual((result.returncode, result.stdout), (0, ""))
