@@ -36,16 +36,6 @@ std::vector<ColumnRange> columns_of(const Timeline& timeline, const Group& group
   return joined;
 }
 
-const Lane* open_elsewhere(const Timeline& timeline, MemberIndex member, uint32_t but) {
-  for (const Lane& lane : timeline.lanes()) {
-    if (lane.member == member && lane.group != but && !lane.calls.empty() && lane.calls.back().end_ns() == kOpenEnd &&
-        inside(timeline.groups()[lane.group], lane, lane.end_column() - 1)) {
-      return &lane;
-    }
-  }
-  return nullptr;
-}
-
 bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Instance& out) {
   out.group = group;
   out.column = column;

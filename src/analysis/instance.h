@@ -43,7 +43,4 @@ std::vector<ColumnRange> columns_of(const Timeline& timeline, const Group& group
 /// Fills `out` (reused between calls); false when no rank took part.
 bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Instance& out);
 
-/// The lane on which `member` is inside an open call, other than those of `but`; null when there is none.
-const Lane* open_elsewhere(const Timeline& timeline, MemberIndex member, uint32_t but);
-
 }  // namespace stalltrace::analysis

@@ -16,7 +16,11 @@ constexpr int64_t kCallsLookedBack = 256;
 class Search {
  public:
   Search(const Timeline& timeline, const Cluster& cluster, TimeRange range)
-      : timeline_(timeline), cluster_(cluster), range_(range), late_of_(cluster.members().size()) {
+      : timeline_(timeline),
+        cluster_(cluster),
+        range_(range),
+        hangs_(timeline, cluster),
+        late_of_(cluster.members().size()) {
     for (uint32_t i = 0; i < timeline.lanes().size(); ++i) {
       lanes_of_[timeline.lanes()[i].member].push_back(i);
     }
@@ -34,9 +38,12 @@ class Search {
         }
       });
     }
+    add_disagreements();
     for (std::vector<Interval>& windows : late_of_) {
       late_sets_.emplace_back(std::move(windows));
     }
+    std::sort(long_transfers_.begin(), long_transfers_.end());
+    long_transfers_.erase(std::unique(long_transfers_.begin(), long_transfers_.end()), long_transfers_.end());
     for (const auto& [group, column] : long_transfers_) {
       if (read_instance(timeline_, group, column, instance_)) {
         add_transfer(instance_);
@@ -71,11 +78,13 @@ class Search {
   void learn() {
     std::map<uint64_t, BaselineSample> transfers;
     std::map<uint32_t, BaselineSample> pair_waits;  // a Recv waits for its Send by design
+    std::map<uint32_t, BaselineSample> spreads;
     for (uint32_t group = 0; group < timeline_.groups().size(); ++group) {
       const bool pair = timeline_.groups()[group].point_to_point;
       each(group, [&](const Instance& instance) {
         if (instance.completed() && !warming_up(instance)) {
           transfers[kind_of(instance)].add(instance.transfer_ns());
+          spreads[group].add(instance.last_arrival_ns - instance.seen.front().arrival_ns);
         }
         if (pair) {
           pair_waits[group].add(instance.late_ns());
@@ -84,6 +93,9 @@ class Search {
     }
     for (auto& [kind, sample] : transfers) {
       transfer_baselines_[kind] = Baseline::of(sample);
+    }
+    for (auto& [group, sample] : spreads) {
+      spread_limits_[group] = Baseline::of(sample).limit_ns;
     }
     for (auto& [group, sample] : pair_waits) {
       pair_baselines_[group] = Baseline::of(sample);
@@ -177,6 +189,47 @@ class Search {
     return instance.hung && hung_to_ns(instance) - instance.last_arrival_ns >= kHangNs;
   }
 
+  const std::optional<Vote>& disagreement(uint32_t group) {
+    const auto [found, fresh] = votes_.try_emplace(group);
+    if (fresh) {
+      found->second = hangs_.disagreement(group);
+    }
+    return found->second;
+  }
+
+  void blame(Stall& stall, const Vote& vote) const {
+    stall.vote = vote;
+    stall.hang.kind = HangKind::kMismatch;
+    stall.hang.member = vote.odd_ones.size() == 1 ? vote.odd_ones[0] : kNoMember;
+  }
+
+  /// Where the absent ranks are: the root that explains most. With more ranks absent than inside, those inside are odd.
+  void blame_absent(const Instance& instance, Stall& stall) const {
+    std::vector<MemberIndex> outside;
+    for (const uint32_t lane : instance.absent) {
+      HangRoot root = hangs_.root_of(lane, instance.group, instance.column, stall.window);
+      if (root.kind == HangKind::kOutside && root.path.empty()) {
+        outside.push_back(root.member);
+      }
+      if (root.kind > stall.hang.kind) {
+        stall.hang = std::move(root);
+      }
+    }
+    const bool pair = timeline_.groups()[instance.group].point_to_point;
+    if (stall.hang.kind == HangKind::kOutside && !pair && outside.size() > instance.seen.size()) {
+      stall.lonely = true;
+      stall.hang.path.clear();
+      stall.hang.member = instance.seen.size() == 1 ? timeline_.lanes()[instance.seen[0].lane].member : kNoMember;
+    }
+  }
+
+  /// A rank that is usually as late as this may still come.
+  [[nodiscard]] bool may_still_come(const Stall& stall) const {
+    const auto limit = spread_limits_.find(stall.group);
+    return stall.hang.kind == HangKind::kOutside && limit != spread_limits_.end() &&
+           stall.window.length() < kSpreadsToHang * limit->second;
+  }
+
   /// Ranks that wait at the end of their observation for one that is recorded but never came.
   void add_absent(const Instance& instance) {
     if (instance.absent.empty() || !outlasts_hang_limit(instance)) {
@@ -184,18 +237,101 @@ class Search {
     }
     Stall stall = begin_stall(instance, StallPart::kAbsent);
     stall.window = {instance.last_arrival_ns, hung_to_ns(instance)};
-    for (const uint32_t lane : instance.absent) {
-      const MemberIndex member = timeline_.lanes()[lane].member;
-      stall.suspects.push_back(member);
-      stall.calling_tid = timeline_.lanes()[lane].tid;
-      stall.members.push_back(member);
-    }
     stall.lost_ns = stall.window.length();
-    keep(std::move(stall));
+    if (const auto& vote = disagreement(instance.group)) {
+      blame(stall, *vote);
+    } else {
+      blame_absent(instance, stall);
+    }
+    if (stall.hang.kind == HangKind::kTransfer) {  // the absent ranks are held up elsewhere, where all have come
+      const HangStep& held = stall.hang.path.back();
+      long_transfers_.emplace_back(timeline_.lanes()[held.lane].group, held.column);
+      return;
+    }
+    for (const uint32_t lane : instance.absent) {
+      stall.members.push_back(timeline_.lanes()[lane].member);
+    }
+    for (const HangStep& step : stall.hang.path) {
+      stall.suspects.push_back(step.member);
+    }
+    if (stall.hang.member != kNoMember) {
+      stall.suspects = {stall.hang.member};
+    }
+    if (stall.suspects.size() == 1) {
+      stall.calling_tid = calling_tid(stall.suspects[0]);
+    }
+    if (!may_still_come(stall)) {
+      keep(std::move(stall));
+    }
+  }
+
+  /// The thread that made the rank's newest call.
+  [[nodiscard]] int32_t calling_tid(MemberIndex member) const {
+    int32_t tid = 0;
+    int64_t newest_ns = std::numeric_limits<int64_t>::min();
+    for (const uint32_t index : lanes_of_.at(member)) {
+      const Lane& lane = timeline_.lanes()[index];
+      if (lane.last_arrival_ns > newest_ns) {
+        newest_ns = lane.last_arrival_ns;
+        tid = lane.tid;
+      }
+    }
+    return tid;
+  }
+
+  /// Ranks entered different things, and some of them never left: also where others ended their part and went on.
+  void add_disagreements() {
+    for (uint32_t group = 0; group < timeline_.groups().size(); ++group) {
+      const std::optional<Vote>& vote = disagreement(group);
+      if (!vote || !read_instance(timeline_, group, vote->column, instance_)) {
+        continue;
+      }
+      int64_t to_ns = std::numeric_limits<int64_t>::min();
+      for (const Seen& seen : instance_.seen) {
+        const Lane& lane = timeline_.lanes()[seen.lane];
+        if (!lane.calls.empty() && lane.calls.back().end_ns() == kOpenEnd) {
+          to_ns = std::max(to_ns, std::min(lane.observed_to_ns(), timeline_.span().to_ns));
+        }
+      }
+      Stall stall = begin_stall(instance_, StallPart::kTransfer);
+      stall.hung = true;
+      stall.window = {instance_.last_arrival_ns, to_ns};
+      stall.lost_ns = stall.window.length();
+      stall.suspects = vote->odd_ones;
+      blame(stall, *vote);
+      if (stall.lost_ns >= kHangNs) {
+        keep(std::move(stall));
+      }
+    }
   }
 
   [[nodiscard]] bool hangs(const Instance& instance) const {
     return instance.absent.empty() && outlasts_hang_limit(instance);
+  }
+
+  /// Open at some rank while others ended it, went on, and wait for that rank.
+  [[nodiscard]] static bool held_up(const Instance& instance) { return !instance.completed() && !instance.hung; }
+
+  /// Until when a rank was observed inside, whatever others ended.
+  [[nodiscard]] int64_t open_to_ns(const Instance& instance) const {
+    int64_t to_ns = instance.last_arrival_ns;
+    for (const Seen& seen : instance.seen) {
+      if (seen.end_ns == kOpenEnd) {
+        to_ns = std::max(to_ns, std::min(timeline_.lanes()[seen.lane].observed_to_ns(), timeline_.span().to_ns));
+      }
+    }
+    return to_ns;
+  }
+
+  void blame_transfer(Stall& stall) {
+    const MemberIndex dead = hangs_.dead_in(stall.group, stall.window);
+    if (const auto& vote = disagreement(stall.group)) {
+      blame(stall, *vote);
+    } else if (dead != kNoMember) {
+      stall.hang = {HangKind::kDead, dead, {}};
+    } else {
+      stall.hang.kind = HangKind::kTransfer;
+    }
   }
 
   const Baseline& baseline_of(const Instance& instance) {
@@ -216,11 +352,14 @@ class Search {
   }
 
   void add_transfer(const Instance& instance) {
-    const bool hang = hangs(instance);
+    const bool hang = hangs(instance) || held_up(instance);
     const Baseline& baseline = baseline_of(instance);
     Stall stall = begin_stall(instance, StallPart::kTransfer);
-    stall.window = {instance.last_arrival_ns, hang ? hung_to_ns(instance) : instance.completion_ns};
+    stall.window = {instance.last_arrival_ns, hang ? open_to_ns(instance) : instance.completion_ns};
     stall.hung = hang;
+    if (hang) {
+      blame_transfer(stall);
+    }
     // Within a batch that one synchronisation completes, waiting for a late rank looks like a long transfer.
     std::vector<Interval> elsewhere;
     for (const MemberIndex member : stall.members) {
@@ -251,6 +390,9 @@ class Search {
   const Timeline& timeline_;
   const Cluster& cluster_;
   TimeRange range_;
+  HangMap hangs_;
+  std::map<uint32_t, std::optional<Vote>> votes_;  // by group
+  std::map<uint32_t, int64_t> spread_limits_;      // by group: arrivals further apart than this are unusual
   std::map<MemberIndex, std::vector<uint32_t>> lanes_of_;
   std::map<uint64_t, Baseline> transfer_baselines_;
   std::map<uint32_t, Baseline> pair_baselines_;

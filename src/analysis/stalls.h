@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "analysis/hangs.h"
 #include "analysis/instance.h"
 #include "analysis/thresholds.h"
 #include "model/finding.h"
@@ -29,8 +30,11 @@ struct Stall {
   bool has_baseline = false;
   bool hung = false;
   int32_t calling_tid = 0;            // of the late rank, where there is one
-  std::vector<MemberIndex> suspects;  // late or absent: those ranks; transfer: all ranks of the instance
+  std::vector<MemberIndex> suspects;  // late: that rank; hung: the root's; transfer: all ranks of the instance
   std::vector<MemberIndex> members;   // all that took part
+  HangRoot hang;                      // of a stall that has not ended: where it comes from
+  std::optional<Vote> vote;           // kMismatch: what was entered
+  bool lonely = false;                // kOutside: more ranks stayed away than came
 
   /// The lost time as an interval, at the end of the window.
   [[nodiscard]] Interval lost() const { return {window.to_ns - lost_ns, window.to_ns}; }

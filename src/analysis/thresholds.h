@@ -38,6 +38,11 @@ inline constexpr int64_t kWarmUpFloorNs = 500 * kNsPerMs;
 /// An instance that has not ended is a hang after this: longer than any timeout that TCP recovers from quietly.
 inline constexpr int64_t kHangNs = kNsPerSecond;
 
+/// A rank may still come while the others wait less than this many times the limit of their usual spread.
+inline constexpr int64_t kSpreadsToHang = 2;
+/// Processes that end within this time of each other ended for one reason: watchdogs and launchers take so long.
+inline constexpr int64_t kDeathsApartNs = 60 * kNsPerSecond;
+
 // --- when evidence explains a stall ----------------------------------------------------------------------------
 
 /// A cause must cover at least half of a stall; with less, most of the time was lost elsewhere.
@@ -77,6 +82,8 @@ inline constexpr Gate kLateRankGate{150 * kNsPerMs, 250 * kNsPerMs, 0.05};
 inline constexpr Gate kCpuContentionGate{200 * kNsPerMs, 250 * kNsPerMs, 0.04};
 /// Nobody stops a rank by accident: a debugger's or a freezer's stop counts early.
 inline constexpr Gate kProcessStoppedGate{100 * kNsPerMs, 200 * kNsPerMs, 0.02};
+/// A hang is a finding as soon as it is one.
+inline constexpr Gate kHangGate{kHangNs, kHangNs, 0};
 /// Saying "slow, cause not seen" must be worth reading: clearly more than the noise of a shared machine.
 inline constexpr Gate kUnknownGate{500 * kNsPerMs, kNsPerSecond, 0.10};
 

@@ -173,6 +173,7 @@ class TimelineBuilder {
     Lane lane{.hash = row.comm_id_hash, .comm_ptr = row.comm_ptr, .comm_rank = row.rank, .nranks = row.nranks};
     lane.member = cluster_.join(row.node_id, row.pid);
     lane.point_to_point = pair;
+    lane.receives = key.receives;
     lane.shift_ns = cluster_.clock().shift_ns(row.node_id);
     lane.first_seq = row.seq.value_or(0);
     lane.destroyed = cluster_.destroyed(row.node_id, row.pid, row.comm_ptr, row.comm_id_hash);
@@ -273,6 +274,7 @@ class TimelineBuilder {
     Lane lane{.member = member, .hash = row.comm_id_hash, .comm_ptr = row.comm_ptr, .comm_rank = row.rank};
     lane.nranks = row.nranks;
     lane.point_to_point = key.peer != kNoPeer;
+    lane.receives = key.receives;
     lane.shift_ns = cluster_.clock().shift_ns(row.node_id);
     lane.destroyed = row.destroyed_ns.has_value();
     timeline_.lanes_.push_back(std::move(lane));

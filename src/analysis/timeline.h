@@ -74,6 +74,7 @@ struct Lane {
   std::optional<int32_t> nranks;
   int32_t tid = 0;  // the thread that called last
   bool point_to_point = false;
+  bool receives = false;      // point-to-point: the receiving end
   bool continued = false;     // behind a gap of sequence numbers the rank's calls go on in another lane
   bool destroyed = false;     // its communicator was, in order
   bool aborted = false;       // its communicator was given up: open calls were inside until then

@@ -132,6 +132,9 @@ void CollectiveTracker::on_entry(const st_call_entry& record) {
       live.row.rank_source = comm.row.rank_source;
       live.row.nranks = comm.row.nranks;
       live.row.comm_id_hash = comm.row.comm_id_hash;
+      if (live.row.op == Operation::kCommAbort) {
+        leave_open(process, record.comm);
+      }
       break;
     }
     default:
@@ -142,6 +145,21 @@ void CollectiveTracker::on_entry(const st_call_entry& record) {
   process.in_flight[record.header.tid] = {.event = event, .entry_ns = record.header.time_ns};
   process.live.emplace(event, std::move(live));
   forget_oldest(process);
+}
+
+/// What is under way when its communicator is given up never ends: the synchronisation that returns then says nothing.
+void CollectiveTracker::leave_open(ProcessState& process, uint64_t comm) {
+  for (auto entry = process.live.begin(); entry != process.live.end();) {
+    Live& live = entry->second;
+    if (live.row.comm_ptr != comm || !live.launched || !moves_data(live.row.op)) {
+      ++entry;
+      continue;
+    }
+    if (!live.delivered) {
+      sink_.accept(std::move(live.row));
+    }
+    entry = process.live.erase(entry);
+  }
 }
 
 void CollectiveTracker::forget_oldest(ProcessState& process) {

@@ -78,6 +78,7 @@ class CollectiveTracker {
   Collective make_row(ProcessState& process, const st_header& header, uint16_t table_row);
   void describe_data(ProcessState& process, const st_call_entry& record, Collective& row);
   /// Gives up waiting for the end of the oldest launched call when too many wait: it stays open in the recording.
+  void leave_open(ProcessState& process, uint64_t comm);
   void forget_oldest(ProcessState& process);
   void give_up_lost_return(ProcessState& process, const st_header& header);
   void finish(ProcessState& process, EventId event, Completion completion, uint64_t end_ns);

@@ -462,6 +462,17 @@ TEST_F(CollectiveTrackerTest, ADestroyedCommunicatorSaysWhen) {
   EXPECT_EQ(call.seq, std::nullopt);
 }
 
+TEST_F(CollectiveTrackerTest, WhatAnAbortEndsStaysOpenThoughTheSynchronisationReturns) {
+  make_comm(500, 8, 3);
+  launch("ncclAllReduce", 1000);
+  tracker_.on_entry(entry("ncclCommAbort", 9000));
+  tracker_.on_sync(synced("cudaStreamSynchronize", 7000, 12'000));
+  tracker_.on_return(returned("ncclCommAbort", 9000, 9900));
+  const Collective call = only(Operation::kAllReduce);
+  EXPECT_EQ(call.completion, Completion::kOpen);
+  EXPECT_EQ(call.duration_ns, std::nullopt);
+}
+
 TEST_F(CollectiveTrackerTest, ASplitHasItsParentAndAHashThatItsMembersShare) {
   make_comm(500, 8, 3);
   const CommHash parent = last_comm().comm_id_hash;

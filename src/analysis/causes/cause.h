@@ -41,6 +41,9 @@ std::span<const CauseRule> cause_rules();
 const CauseRule& rule_of(Cause cause);
 
 extern const CauseRule kProcessStoppedRule;
+extern const CauseRule kDeadRankRule;
+extern const CauseRule kMismatchedCollectiveRule;
+extern const CauseRule kMissingCollectiveRule;
 extern const CauseRule kCpuContentionRule;
 extern const CauseRule kPacketLossRule;
 extern const CauseRule kLateRankRule;
@@ -59,6 +62,19 @@ std::string dearest_detail(const Tallies& tallies, const std::string& what);
 std::string cost_text(const Folded& group);
 /// The Evidence that every finding carries: how long the stalls were against their like.
 Evidence stall_evidence(const Scene& scene, const Folded& group);
+/// With a capital first letter.
+std::string capitalised(std::string text);
+/// "AllReduce of 1 MiB float32 sum"
+std::string shape_text(const Shape& shape);
+/// "rank 2 (node2, pid 4711)", or "rank 1, rank 2" for several.
+std::string names_of(const Scene& scene, const std::vector<MemberIndex>& members);
+/// "AllReduce number 37 on communicator 0x..."
+std::string call_text(const Scene& scene, const Stall& stall);
+/// "rank 1 (...) is inside Send number 3 on communicator 0x..., waiting for rank 2"
+std::string step_text(const Scene& scene, const HangStep& step);
+inline constexpr size_t kStepsTold = 8;
+/// Who is in the stalled call, and who is not.
+Evidence waiting_evidence(const Scene& scene, const Stall& stall);
 Culprit culprit_of(const Cluster& cluster, MemberIndex member);
 void merge(Tallies& into, const Tallies& from);
 void merge(Folded& into, Folded&& from);

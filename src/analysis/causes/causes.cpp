@@ -7,7 +7,9 @@
 namespace stalltrace::analysis {
 
 std::span<const CauseRule> cause_rules() {
-  static const std::array kRules{kProcessStoppedRule, kPacketLossRule, kCpuContentionRule, kLateRankRule, kUnknownRule};
+  static const std::array kRules{kProcessStoppedRule, kDeadRankRule,      kMismatchedCollectiveRule,
+                                 kPacketLossRule,     kCpuContentionRule, kMissingCollectiveRule,
+                                 kLateRankRule,       kUnknownRule};
   return kRules;
 }
 

@@ -16,16 +16,10 @@ constexpr const char* kBlocked = "blocked";
 constexpr const char* kDisk = "disk";
 
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
-  if (stall.part == StallPart::kTransfer || stall.suspects.size() != 1) {
+  if (stall.part != StallPart::kLate || stall.suspects.size() != 1 || !scene.evidence.has_waits(stall.suspects[0])) {
     return;
   }
   const MemberIndex member = stall.suspects[0];
-  if (!scene.evidence.has_waits(member) || (stall.part == StallPart::kAbsent && scene.cluster.member(member).exit_ns)) {
-    return;
-  }
-  if (stall.part == StallPart::kAbsent && open_elsewhere(scene.timeline, member, stall.group) != nullptr) {
-    return;  // it waits too, on another communicator: what it blocks on there is not its own work
-  }
   const Interval window = stall.examined();
   const WaitShare on_cpu = scene.evidence.share(member, WaitKind::kOnCpu, window);
   const WaitShare blocked = scene.evidence.share(member, WaitKind::kBlocked, window, false, stall.calling_tid);

@@ -46,28 +46,6 @@ std::vector<std::string> missing_evidence(const Scene& scene, MemberIndex culpri
   return missing;
 }
 
-/// The absent rank may itself wait on another communicator: both calls are told.
-void tell_open_elsewhere(const Scene& scene, const Folded& group, Finding& finding) {
-  const Stall& stall = *group.stalls.front();
-  if (stall.part != StallPart::kAbsent || stall.suspects.size() != 1) {
-    return;
-  }
-  const Lane* lane = open_elsewhere(scene.timeline, stall.suspects[0], stall.group);
-  if (lane == nullptr) {
-    return;
-  }
-  const auto call = [&](uint16_t shape, CommHash hash) {
-    return fmt::format("{} on communicator {}", display_name(scene.timeline.shape(shape).op), format_hash(hash));
-  };
-  finding.evidence.push_back(
-      {"collective",
-       1,
-       fmt::format("{} is itself inside {}, while the others wait for it in {}",
-                   scene.cluster.describe(stall.suspects[0]), call(lane->calls.back().shape, lane->hash),
-                   call(stall.shape, scene.timeline.groups()[stall.group].hash)),
-       {}});
-}
-
 void tell(const Scene& scene, const Folded& group, Finding& finding) {
   const MemberIndex culprit = group.place.culprit;
   const std::string where = culprit == kNoMember
@@ -83,7 +61,6 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
     finding.evidence.push_back(
         {"missing", static_cast<int64_t>(missing.size()), fmt::format("missing: {}", fmt::join(missing, ", ")), {}});
   }
-  tell_open_elsewhere(scene, group, finding);
   for (size_t i = 0; i < scene.cluster.members().size(); ++i) {
     const Member& member = scene.cluster.members()[i];
     if (member.exit_ns && *member.exit_ns <= finding.window.to_ns) {

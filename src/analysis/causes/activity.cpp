@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/causes/activity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+
+Activity activity_of(const Scene& scene, MemberIndex member, Interval window, int32_t calling_tid) {
+  Activity activity{.known = scene.evidence.has_waits(member), .window_ns = window.length()};
+  activity.on_cpu_ns = scene.evidence.share(member, WaitKind::kOnCpu, window).covered_ns;
+  activity.disk_ns = scene.evidence.share(member, WaitKind::kDisk, window, false, calling_tid).covered_ns;
+  activity.blocked_ns = scene.evidence.share(member, WaitKind::kBlocked, window, false, calling_tid).covered_ns;
+  return activity;
+}
+
+std::string_view doing(const Activity& activity) {
+  const int64_t most = std::max({activity.on_cpu_ns, activity.disk_ns, activity.blocked_ns});
+  if (!activity.known || most == 0) {
+    return "doing something that was not recorded";
+  }
+  return activity.on_cpu_ns == most ? "computing"
+         : activity.disk_ns == most ? "waiting for disk"
+                                    : "sleeping or waiting for something else";
+}
+
+Evidence activity_evidence(const Scene& scene, MemberIndex member, const Activity& activity) {
+  return {"wait_span",
+          1,
+          fmt::format("{} was {} meanwhile: {} of {} on the CPU, {} blocked, {} waiting for disk",
+                      short_name(scene.cluster, member), doing(activity), format_duration(activity.on_cpu_ns),
+                      format_duration(activity.window_ns), format_duration(activity.blocked_ns),
+                      format_duration(activity.disk_ns)),
+          {}};
+}
+
+}  // namespace stalltrace::analysis

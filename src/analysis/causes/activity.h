@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank was doing outside of collectives, from its threads' scheduler states.
+#pragma once
+
+#include <string_view>
+
+#include "analysis/causes/cause.h"
+
+namespace stalltrace::analysis {
+
+struct Activity {
+  bool known = false;     // there is scheduler evidence of this rank
+  int64_t window_ns = 0;  // of so much:
+  int64_t on_cpu_ns = 0;
+  int64_t disk_ns = 0;
+  int64_t blocked_ns = 0;
+};
+
+/// Of the busiest thread for the CPU, of `calling_tid` (0: any) for what it waited for.
+Activity activity_of(const Scene& scene, MemberIndex member, Interval window, int32_t calling_tid);
+
+/// "computing", "waiting for disk", "sleeping or waiting for something else"
+std::string_view doing(const Activity& activity);
+Evidence activity_evidence(const Scene& scene, MemberIndex member, const Activity& activity);
+
+}  // namespace stalltrace::analysis

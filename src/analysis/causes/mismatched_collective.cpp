@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// mismatched_collective: under one sequence number ranks entered different operations, sizes, datatypes, reduce-ops or
+// roots, and do not come out. The majority is right; without one nobody is named.
+#include <fmt/format.h>
+
+#include "analysis/causes/cause.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
+  if (stall.hang.kind != HangKind::kMismatch || !stall.vote) {
+    return;
+  }
+  Explanation opinion{.cause = Cause::kMismatchedCollective, .place = {.culprit = stall.hang.member}};
+  opinion.coverage = 1;
+  opinion.applies = true;
+  opinion.why = fmt::format("number {} is {} at most ranks and {} at others", stall.vote->column,
+                            shape_text(scene.timeline.shape(stall.vote->usual)),
+                            shape_text(scene.timeline.shape(stall.vote->odd)));
+  out.push_back(std::move(opinion));
+}
+
+void tell(const Scene& scene, const Folded& group, Finding& finding) {
+  const Vote& vote = *group.stalls.front()->vote;
+  const std::string usual = shape_text(scene.timeline.shape(vote.usual));
+  const std::string odd = shape_text(scene.timeline.shape(vote.odd));
+  const std::string where =
+      fmt::format("number {} on communicator {}", vote.column, format_hash(scene.timeline.groups()[vote.group].hash));
+  finding.op = scene.timeline.shape(vote.usual).op;
+  if (vote.odd_ones.empty()) {
+    finding.summary = fmt::format("The ranks do not agree on collective {}: some entered {}, others {}: {}.", where,
+                                  usual, odd, cost_text(group));
+  } else {
+    finding.summary = fmt::format("{} entered {} as collective {} where the others entered {}: {}.",
+                                  capitalised(names_of(scene, vote.odd_ones)), odd, where, usual, cost_text(group));
+  }
+  finding.evidence.push_back({"collective",
+                              static_cast<int64_t>(vote.odd_ones.size()),
+                              fmt::format("{}: {} at {}, {} at the others", where, odd,
+                                          vote.odd_ones.empty() ? "some ranks" : names_of(scene, vote.odd_ones), usual),
+                              {}});
+  finding.evidence.push_back(waiting_evidence(scene, *group.stalls.front()));
+  finding.remedy =
+      "make all ranks call the same collectives in the same order with equal counts, datatypes, reduce-ops and roots: "
+      "look for shapes that depend on the rank or its data (a last, smaller batch), and for a call that only some make";
+}
+
+}  // namespace
+
+const CauseRule kMismatchedCollectiveRule{Cause::kMismatchedCollective, kHangGate, judge, nullptr, tell};
+
+}  // namespace stalltrace::analysis

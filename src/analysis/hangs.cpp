@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/hangs.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int64_t kColumnsLookedBack = 4096;  // for a disagreement: more calls are never under way at once
+
+/// The oldest of the open calls that a lane ends with.
+std::optional<int64_t> oldest_open(const Lane& lane) {
+  std::optional<int64_t> oldest;
+  for (auto call = lane.calls.rbegin(); call != lane.calls.rend(); ++call) {
+    if (!call->present || call->end_ns() != kOpenEnd) {
+      break;
+    }
+    oldest = lane.end_column() - 1 - (call - lane.calls.rbegin());
+  }
+  return lane.destroyed || lane.ends_unseen() || lane.continued ? std::nullopt : oldest;
+}
+
+bool better(const HangRoot& a, const HangRoot& b) { return a.kind > b.kind; }
+
+}  // namespace
+
+bool HangMap::died(MemberIndex member, Interval window) const {
+  const std::optional<int64_t>& exit_ns = cluster_.member(member).exit_ns;
+  const auto alone_ns = static_cast<double>(exit_ns ? window.to_ns - std::max(*exit_ns, window.from_ns) : 0);
+  return exit_ns && alone_ns >= kCoverage * static_cast<double>(window.length());
+}
+
+/// First death wins: processes of a job follow each other within the time that their watchdogs take.
+MemberIndex HangMap::first_death(MemberIndex member) const {
+  MemberIndex first = member;
+  const Member& asked = cluster_.member(member);
+  for (size_t i = 0; i < cluster_.members().size(); ++i) {
+    const Member& other = cluster_.members()[i];
+    const bool failed = other.exit_signal || other.exit_code.value_or(0) != 0;
+    if (other.exit_ns && failed && other.job_id == asked.job_id && *asked.exit_ns - *other.exit_ns < kDeathsApartNs &&
+        *other.exit_ns < *cluster_.member(first).exit_ns) {
+      first = static_cast<MemberIndex>(i);
+    }
+  }
+  return first;
+}
+
+MemberIndex HangMap::dead_in(uint32_t group, Interval window) const {
+  MemberIndex first = kNoMember;
+  for (const uint32_t index : timeline_.groups()[group].lanes) {
+    const MemberIndex member = timeline_.lanes()[index].member;
+    if (died(member, window) &&
+        (first == kNoMember || *cluster_.member(member).exit_ns < *cluster_.member(first).exit_ns)) {
+      first = member;
+    }
+  }
+  return first == kNoMember ? first : first_death(first);
+}
+
+/// The call that a member which did not enter (`group`, `column`) is inside: on another communicator or pair, or an
+/// earlier one of the same.
+std::optional<HangStep> HangMap::open_call(MemberIndex member, uint32_t group, int64_t column) const {
+  std::optional<HangStep> oldest;
+  int64_t oldest_ns = kOpenEnd;
+  for (uint32_t index = 0; index < timeline_.lanes().size(); ++index) {
+    const Lane& lane = timeline_.lanes()[index];
+    const std::optional<int64_t> open = lane.member == member ? oldest_open(lane) : std::nullopt;
+    if (!open || (lane.group == group && *open >= column)) {
+      continue;
+    }
+    const Call& call = *lane.at_column(*open);
+    if (call.arrival_ns < oldest_ns) {
+      oldest_ns = call.arrival_ns;
+      oldest = HangStep{member, index, *open};
+    }
+  }
+  return oldest;
+}
+
+std::vector<uint32_t> HangMap::lacking(uint32_t group, int64_t column) const {
+  std::vector<uint32_t> lanes;
+  for (const uint32_t index : timeline_.groups()[group].lanes) {
+    const Lane& lane = timeline_.lanes()[index];
+    if (lane.at_column(column) == nullptr && column >= lane.end_column() && !lane.continued) {
+      lanes.push_back(index);
+    }
+  }
+  return lanes;
+}
+
+/// The member of a cycle that is in its call with the fewest others; none when two are alike.
+MemberIndex HangMap::odd_one_of(const std::vector<HangStep>& cycle) const {
+  MemberIndex odd = kNoMember;
+  size_t fewest = ~size_t{0};
+  for (const HangStep& step : cycle) {
+    size_t inside = 0;
+    for (const uint32_t index : timeline_.groups()[timeline_.lanes()[step.lane].group].lanes) {
+      inside += timeline_.lanes()[index].at_column(step.column) != nullptr ? 1 : 0;
+    }
+    odd = inside < fewest ? step.member : inside == fewest ? kNoMember : odd;
+    fewest = std::min(fewest, inside);
+  }
+  return odd;
+}
+
+void HangMap::follow(uint32_t lane, uint32_t group, int64_t column, Interval window, std::vector<HangStep>& path,
+                     HangRoot& best) const {
+  const MemberIndex member = timeline_.lanes()[lane].member;
+  const auto offer = [&](HangKind kind, MemberIndex who) {
+    HangRoot root{kind, who, path};
+    if (better(root, best)) {
+      best = std::move(root);
+    }
+  };
+  if (died(member, window)) {
+    offer(HangKind::kDead, first_death(member));
+    return;
+  }
+  const std::optional<HangStep> open = open_call(member, group, column);
+  if (!open) {
+    offer(HangKind::kOutside, member);
+    return;
+  }
+  const auto same = [&](const HangStep& step) { return step.member == member; };
+  if (const auto again = std::find_if(path.begin(), path.end(), same); again != path.end()) {
+    offer(HangKind::kCycle, odd_one_of({again, path.end()}));
+    return;
+  }
+  path.push_back(*open);
+  const uint32_t inside = timeline_.lanes()[open->lane].group;
+  const std::vector<uint32_t> blockers = lacking(inside, open->column);
+  for (const uint32_t blocker : blockers) {
+    follow(blocker, inside, open->column, window, path, best);
+  }
+  if (blockers.empty()) {
+    const MemberIndex dead = dead_in(inside, window);
+    const std::optional<Vote> vote = disagreement(inside);
+    if (dead != kNoMember) {
+      offer(HangKind::kDead, dead);
+    } else if (vote) {
+      offer(HangKind::kMismatch, vote->odd_ones.size() == 1 ? vote->odd_ones[0] : kNoMember);
+    } else {
+      offer(HangKind::kTransfer, kNoMember);
+    }
+  }
+  path.pop_back();
+}
+
+HangRoot HangMap::root_of(uint32_t lane, uint32_t group, int64_t column, Interval window) const {
+  HangRoot best;
+  std::vector<HangStep> path;
+  follow(lane, group, column, window, path, best);
+  return best;
+}
+
+std::optional<Vote> HangMap::disagreement(uint32_t group_index) const {
+  const Group& group = timeline_.groups()[group_index];
+  int64_t begin = std::numeric_limits<int64_t>::max();
+  int64_t end = std::numeric_limits<int64_t>::min();
+  bool open = false;
+  for (const uint32_t index : group.lanes) {
+    const Lane& lane = timeline_.lanes()[index];
+    begin = std::min(begin, lane.first_column());
+    end = std::max(end, lane.end_column());
+    open = open || oldest_open(lane).has_value();
+  }
+  if (group.hash == 0 || !open) {
+    return std::nullopt;
+  }
+  std::optional<Vote> found;
+  for (int64_t column = end - 1; column >= std::max(begin, end - kColumnsLookedBack); --column) {
+    std::map<uint16_t, std::vector<MemberIndex>> entered;
+    size_t ended = 0;
+    for (const uint32_t index : group.lanes) {
+      const Lane& lane = timeline_.lanes()[index];
+      if (const Call* call = lane.at_column(column); call != nullptr) {
+        const auto alike = std::find_if(entered.begin(), entered.end(), [&](const auto& other) {
+          return agree(timeline_.shape(other.first), timeline_.shape(call->shape));
+        });
+        entered[alike == entered.end() ? call->shape : alike->first].push_back(lane.member);
+        ended += call->end_ns() != kOpenEnd ? 1 : 0;
+      }
+    }
+    if (entered.size() == 1 && ended == group.lanes.size()) {
+      break;  // they agreed and ended it: nothing before it can hang them now
+    }
+    if (entered.size() < 2) {
+      continue;
+    }
+    const auto most = std::max_element(entered.begin(), entered.end(),
+                                       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    Vote vote{.group = group_index, .column = column, .usual = most->first};
+    bool majority = true;
+    for (const auto& [shape, members] : entered) {
+      if (shape != most->first) {
+        vote.odd = shape;
+        majority = majority && members.size() < most->second.size();
+        vote.odd_ones.insert(vote.odd_ones.end(), members.begin(), members.end());
+      }
+    }
+    if (!majority) {
+      vote.odd_ones.clear();
+    }
+    found = std::move(vote);
+  }
+  return found;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small healthy job, row by row, that a test ends as it likes: for verdicts about hangs.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "analysis/explain.h"
+#include "base/clock.h"
+
+namespace stalltrace::analysis::small_job {
+
+inline constexpr int kRanks = 4;
+inline constexpr int kSteps = 100;
+inline constexpr int64_t kOriginNs = 1'800'000'000LL * kNsPerSecond;
+inline constexpr int64_t kStepNs = 50 * kNsPerMs;
+inline constexpr int64_t kRecordedNs = 600 * kNsPerSecond;  // agents run on long after the job
+inline constexpr CommHash kHash = 77;
+
+/// The call of one rank in one step of a healthy job.
+inline Collective call_of(int rank, int64_t step, CommHash hash = kHash) {
+  const auto node = static_cast<NodeId>(1 + rank);
+  Collective call{.event_id = make_event_id(node, static_cast<uint64_t>(step + 1) + (hash == kHash ? 0 : 1'000'000)),
+                  .node_id = node};
+  call.timestamp_ns = kOriginNs + step * kStepNs + rank * 100 * kNsPerUs;
+  call.duration_ns = 5 * kNsPerMs;
+  call.completion = Completion::kSync;
+  call.seq = step;
+  call.rank = rank;
+  call.nranks = kRanks;
+  call.comm_id_hash = hash;
+  call.comm_ptr = hash;
+  call.pid = call.tid = 10 + rank;
+  call.bytes = 1 << 20;
+  return call;
+}
+
+inline void leave_open(Collective& call) {
+  call.duration_ns.reset();
+  call.completion = Completion::kOpen;
+}
+
+/// What ends the job or its observation: changes the rows of each rank; false drops a call.
+struct Ending {
+  std::function<bool(int rank, int64_t step, Collective&)> call = [](int, int64_t, Collective&) { return true; };
+  std::function<void(int rank, Process&)> process = [](int, Process&) {};
+  std::function<void(int rank, Node&)> node = [](int, Node&) {};
+};
+
+inline void fill(MemorySource& source, const Ending& ending) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Node node{.node_id = static_cast<NodeId>(1 + rank), .name = "node", .boot_id = "boot", .started_ns = kOriginNs};
+    node.name += std::to_string(rank);
+    node.ended_ns = kOriginNs + kRecordedNs;
+    ending.node(rank, node);
+    source.accept(node);
+    Process process{.node_id = node.node_id, .pid = 10 + rank, .exe = "/opt/job/train"};
+    process.rank = rank;
+    ending.process(rank, process);
+    source.accept(process);
+  }
+  for (int64_t step = 0; step < kSteps; ++step) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      Collective call = call_of(rank, step);
+      if (ending.call(rank, step, call)) {
+        source.accept(call);
+      }
+    }
+  }
+}
+
+inline Report report_of(MemorySource& source) {
+  const Result<Report> report = explain(source);
+  EXPECT_TRUE(report.has_value());
+  return report ? *report : Report{};
+}
+
+inline Report report_of(const Ending& ending) {
+  MemorySource source;
+  fill(source, ending);
+  return report_of(source);
+}
+
+inline std::string told(const Report& report) {
+  std::string text;
+  for (const Finding& finding : report.findings) {
+    text += finding.summary + "\n";
+  }
+  return text;
+}
+
+inline constexpr int64_t kLastArrivalNs = kOriginNs + (kSteps - 1) * kStepNs;
+
+inline void exit_at(Process& process, int64_t time_ns) {
+  process.exit_ns = time_ns;
+  process.exit_signal = 15;
+}
+
+}  // namespace stalltrace::analysis::small_job
