@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A profiler plugin for tests: it remembers every call, in order. Built once for each interface version, loaded by the
+// library under test as any plugin and opened by the test too, which reads what it remembers.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lab::test {
+
+enum class Call { kInit, kStart, kStop, kState, kFinalize };
+
+/// One call. Fields that do not apply are empty.
+struct Entry {
+  Call call = Call::kInit;
+  int64_t time_ns = 0;  // steady
+  pthread_t thread = 0;
+  int rank = -1;  // of the communicator; -1 for a stop or a state
+  uint64_t comm_hash = 0;
+  int nodes = 0;
+  int ranks = 0;
+  std::string comm_name;
+  const void* handle = nullptr;
+  const void* parent = nullptr;
+  const void* group = nullptr;  // parent_group
+  uint64_t type = 0;
+  int state = -1;
+  std::string function;
+  std::string datatype;
+  uint64_t sequence = 0;
+  size_t count = 0;
+  int peer = -1;
+  bool is_send = false;
+  int steps = 0;
+  int step = -1;
+  int depth = 0;
+  size_t bytes = 0;    // of a state: transferred
+  int operations = 0;  // of a state: appended
+  uint64_t timer_ns = 0;
+};
+
+/// What a recorder library exports as `recorder`.
+struct Recorder {
+  /// Forgets everything; the next communicator's mask is `mask`, and its init answers `result`.
+  void (*reset)(int mask, int result);
+  std::vector<Entry> (*entries)();
+};
+
+}  // namespace lab::test
