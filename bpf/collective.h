@@ -32,9 +32,9 @@ struct call_in_flight {
 };
 
 struct {
-  __uint(type, BPF_MAP_TYPE_LRU_HASH);
-  __uint(max_entries, 16384);
-  __type(key, u32);  // tid
+  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, int);
   __type(value, struct call_in_flight);
 } calls_in_flight SEC(".maps");
 
@@ -57,22 +57,20 @@ static __always_inline u64 argument(const struct st_arguments* arguments, u8 slo
   return arguments->slot[slot & (ST_ARGUMENT_SLOTS - 1)];
 }
 
-static __always_inline struct st_process* traced_process(u32 tgid) {
-  struct st_process* process = bpf_map_lookup_elem(&processes, &tgid);
+static __always_inline struct st_process* traced_process(struct task_struct* task, u32 tgid) {
+  struct st_process* process = process_of(task);
   if (process) {
     return process;
   }
-  if (!in_scope(tgid, bpf_get_current_task_btf())) {
+  if (!in_scope(tgid, task)) {
     return NULL;
   }
-  struct st_process fresh = {};
-  fresh.cgroup_id = bpf_get_current_cgroup_id();
-  bpf_map_update_elem(&processes, &tgid, &fresh, BPF_NOEXIST);
-  process = bpf_map_lookup_elem(&processes, &tgid);
+  process = bpf_task_storage_get(&processes, task->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
   if (!process) {
     count_loss(ST_LOSS_THREAD_STATE);
     return NULL;
   }
+  process->cgroup_id = bpf_get_current_cgroup_id();
   // User space has not found this process by its maps yet (a fork, or a very early call): tell it.
   struct st_header* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (record) {
@@ -167,22 +165,17 @@ int call_entry(struct pt_regs* ctx) {
   const u32 row = bpf_get_attach_cookie(ctx) & (ST_MAX_CALLS - 1);
   const volatile struct st_call_spec* spec = &calls[row];
   const u64 id = bpf_get_current_pid_tgid();
-  const u32 tid = (u32)id;
   const u32 tgid = id >> 32;
+  struct task_struct* task = bpf_get_current_task_btf();
 
-  struct st_process* process = traced_process(tgid);
+  struct st_process* process = traced_process(task, tgid);
   if (!process) {
     return 0;
   }
-  struct call_in_flight* flight = bpf_map_lookup_elem(&calls_in_flight, &tid);
+  struct call_in_flight* flight = bpf_task_storage_get(&calls_in_flight, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
   if (!flight) {
-    const struct call_in_flight fresh = {};
-    bpf_map_update_elem(&calls_in_flight, &tid, &fresh, BPF_NOEXIST);
-    flight = bpf_map_lookup_elem(&calls_in_flight, &tid);
-    if (!flight) {
-      count_loss(ST_LOSS_THREAD_STATE);
-      return 0;
-    }
+    count_loss(ST_LOSS_THREAD_STATE);
+    return 0;
   }
   const u64 stack_pointer = ST_STACK_POINTER(registers);
   if (flight->stack_pointer) {
@@ -331,15 +324,15 @@ int call_return(struct pt_regs* ctx) {
   const u32 row = bpf_get_attach_cookie(ctx) & (ST_MAX_CALLS - 1);
   const volatile struct st_call_spec* spec = &calls[row];
   const u64 id = bpf_get_current_pid_tgid();
-  const u32 tid = (u32)id;
   const u32 tgid = id >> 32;
+  struct task_struct* task = bpf_get_current_task_btf();
 
-  struct call_in_flight* flight = bpf_map_lookup_elem(&calls_in_flight, &tid);
+  struct call_in_flight* flight = bpf_task_storage_get(&calls_in_flight, task, 0, 0);
   if (!flight || !flight->stack_pointer || flight->row != row ||
       ST_ENTRY_STACK_POINTER_AT_RETURN(registers) < flight->stack_pointer) {
     return 0;  // a nested call's return, or one entered before tracing began
   }
-  struct st_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  struct st_process* process = process_of(task);
   if (!process) {
     return 0;
   }

@@ -61,10 +61,18 @@ typedef struct {
 struct signal_struct {
   atomic_t live;
 };
+// The kernel's account of waiting for a CPU; empty without CONFIG_SCHED_INFO. By the run queue's clock.
+struct sched_info {
+  unsigned long long last_arrival;  // when the task got a CPU last
+  unsigned long long last_queued;   // since when it waits for one; 0: it does not
+};
 struct task_struct {
   int pid;
   int tgid;
   int exit_code;
+  u32 in_iowait : 1;
+  struct sched_info sched_info;
+  struct task_struct* group_leader;
   struct nsproxy* nsproxy;
   struct signal_struct* signal;
   char comm[TASK_COMM_LEN];
@@ -138,6 +146,10 @@ struct file;
 struct seq_file;
 struct bpf_iter_meta {
   struct seq_file* seq;
+};
+struct bpf_iter__task {
+  struct bpf_iter_meta* meta;
+  struct task_struct* task;
 };
 struct bpf_iter__task_file {
   struct bpf_iter_meta* meta;

@@ -20,12 +20,18 @@ ST_RING(collective_ring, 8 << 20);
 ST_RING(network_ring, 4 << 20);
 ST_RING(scheduler_ring, 2 << 20);
 
+// What is known of a traced process, with its first task: it goes when the process does. Storage at the task costs
+// less than half of a hash table's look-up, and next to nothing for tasks that have none.
 struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, 16384);
-  __type(key, u32);  // tgid
+  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, int);
   __type(value, struct st_process);
 } processes SEC(".maps");
+
+static __always_inline struct st_process* process_of(struct task_struct* task) {
+  return bpf_task_storage_get(&processes, task->group_leader, 0, 0);
+}
 
 // With config.only_listed: the processes named on the command line and their descendants.
 struct {

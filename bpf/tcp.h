@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // TCP of traced processes. An event belongs to the process that owns the socket, learnt in process context (a send, a
-// receive, a connect, or the listing of its files) and remembered by socket cookie; never to the current task.
+// receive, a connect, or the listing of its files) and remembered at the socket; never to the current task.
 #ifndef STALLTRACE_TCP_H
 #define STALLTRACE_TCP_H
 
 #include "maps.h"
 #include "wire/tcp.h"
 
+// The owner and the running sums of a socket of a traced process, kept at the socket: it goes when the socket does.
 struct {
-  __uint(type, BPF_MAP_TYPE_LRU_HASH);
-  __uint(max_entries, 32768);
-  __type(key, u64);  // socket cookie
+  __uint(type, BPF_MAP_TYPE_SK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, int);
   __type(value, struct st_socket);
 } sockets SEC(".maps");
-
-// Owners of sockets found by the listing while the kernel had made no cookie for them: by address of the sock,
-// moved to `sockets` at the first event, dropped when the socket closes.
-struct {
-  __uint(type, BPF_MAP_TYPE_LRU_HASH);
-  __uint(max_entries, 16384);
-  __type(key, u64);    // struct sock *
-  __type(value, u32);  // tgid
-} owners_by_address SEC(".maps");
 
 // When the peer established a connection that has no owner yet: the handshake ends in an interrupt, its process is
 // known at the first byte. Of the whole host, so old ones make room.
@@ -94,15 +86,15 @@ static __always_inline void read_metrics(struct st_tcp_metrics* metrics, struct 
   metrics->padding = 0;
 }
 
-static __always_inline void emit_event_at(u64 now, struct sock* sk, u64 cookie, const struct st_socket* socket,
-                                          u16 kind, s32 state, u32 sequence, u32 length) {
+static __always_inline void emit_event_at(u64 now, struct sock* sk, const struct st_socket* socket, u16 kind, s32 state,
+                                          u32 sequence, u32 length) {
   struct st_tcp_event* record = bpf_ringbuf_reserve(&network_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_NETWORK);
     return;
   }
   fill_header(&record->header, ST_RECORD_TCP_EVENT, sizeof(*record), now, socket->tgid, socket->tid);
-  record->cookie = cookie;
+  record->cookie = socket->cookie;
   record->cgroup_id = socket->cgroup_id;
   read_tuple(&record->tuple, sk);
   record->sequence = sequence;
@@ -114,42 +106,42 @@ static __always_inline void emit_event_at(u64 now, struct sock* sk, u64 cookie, 
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&network_ring));
 }
 
-static __always_inline void emit_event(struct sock* sk, u64 cookie, const struct st_socket* socket, u16 kind, s32 state,
+static __always_inline void emit_event(struct sock* sk, const struct st_socket* socket, u16 kind, s32 state,
                                        u32 sequence, u32 length) {
-  emit_event_at(bpf_ktime_get_ns(), sk, cookie, socket, kind, state, sequence, length);
+  emit_event_at(bpf_ktime_get_ns(), sk, socket, kind, state, sequence, length);
 }
 
 // The owner of a connection is now known: tells when its peer established it, if it did.
-static __always_inline void emit_accept(struct sock* sk, u64 cookie, const struct st_socket* socket) {
+static __always_inline void emit_accept(struct sock* sk, const struct st_socket* socket) {
+  const u64 cookie = socket->cookie;
   const u64* accepted = bpf_map_lookup_elem(&accepted_ns, &cookie);
   if (accepted) {
-    emit_event_at(*accepted, sk, cookie, socket, ST_TCP_ACCEPT, 0, 0, 0);
+    emit_event_at(*accepted, sk, socket, ST_TCP_ACCEPT, 0, 0, 0);
     bpf_map_delete_elem(&accepted_ns, &cookie);
   }
 }
 
-static __always_inline void emit_sample(struct sock* sk, u64 cookie, struct st_socket* socket, u64 now) {
+static __always_inline void emit_sample(struct sock* sk, struct st_socket* socket, u64 now) {
   struct st_tcp_sample* record = bpf_ringbuf_reserve(&network_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_NETWORK);
     return;
   }
   fill_header(&record->header, ST_RECORD_TCP_SAMPLE, sizeof(*record), now, socket->tgid, socket->tid);
-  record->cookie = cookie;
+  record->cookie = socket->cookie;
   read_metrics(&record->metrics, sk);
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&network_ring));
   socket->last_sample_ns = now;
 }
 
-static __always_inline void emit_span(u64 cookie, const struct st_socket* socket, const struct st_span_state* span,
-                                      u32 is_send) {
+static __always_inline void emit_span(const struct st_socket* socket, const struct st_span_state* span, u32 is_send) {
   struct st_net_span* record = bpf_ringbuf_reserve(&network_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_NETWORK);
     return;
   }
   fill_header(&record->header, ST_RECORD_NET_SPAN, sizeof(*record), span->start_ns, socket->tgid, span->tid);
-  record->cookie = cookie;
+  record->cookie = socket->cookie;
   record->end_ns = span->last_ns;
   record->bytes = span->bytes;
   record->calls = span->calls;
@@ -157,84 +149,75 @@ static __always_inline void emit_span(u64 cookie, const struct st_socket* socket
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&network_ring));
 }
 
-// Remembers the owner of a socket and tells user space of the connection. Process context, or with an owner that
-// the listing found.
-static __always_inline struct st_socket* adopt_socket(struct sock* sk, u64 cookie, u32 tgid, u32 tid, u64 cgroup_id,
-                                                      bool by_owner) {
-  struct st_socket fresh = {};
-  fresh.tgid = tgid;
-  fresh.tid = tid;
-  fresh.cgroup_id = cgroup_id;
-  bpf_map_update_elem(&sockets, &cookie, &fresh, BPF_NOEXIST);
-  struct st_socket* socket = bpf_map_lookup_elem(&sockets, &cookie);
+// Spans that have been silent since before this are ended by the next listing. Set by user space.
+__u64 idle_before_ns = 0;
+
+static __always_inline void end_spans(struct st_socket* socket, u64 before_ns) {
+  for (int direction = 0; direction < 2; direction++) {
+    struct st_span_state* span = &socket->spans[direction];
+    if (span->calls && span->last_ns < before_ns) {
+      emit_span(socket, span, direction);
+      span->calls = 0;
+    }
+  }
+}
+
+// Remembers the owner of a socket and tells user space of the connection. Process context.
+static __always_inline struct st_socket* adopt_socket(struct sock* sk, u64 id, u64 cgroup_id) {
+  struct st_socket* socket = bpf_sk_storage_get(&sockets, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
   if (!socket) {
     count_loss(ST_LOSS_SOCKET_STATE);
     return NULL;
   }
+  socket->cookie = bpf_get_socket_cookie(sk);
+  socket->tgid = id >> 32;
+  socket->tid = (u32)id;
+  socket->cgroup_id = cgroup_id;
   struct st_socket_seen* record = bpf_ringbuf_reserve(&network_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_NETWORK);
     return socket;
   }
-  fill_header(&record->header, ST_RECORD_SOCKET, sizeof(*record), bpf_ktime_get_ns(), tgid, tid);
-  record->cookie = cookie;
+  fill_header(&record->header, ST_RECORD_SOCKET, sizeof(*record), bpf_ktime_get_ns(), socket->tgid, socket->tid);
+  record->cookie = socket->cookie;
   record->cgroup_id = cgroup_id;
   read_tuple(&record->tuple, sk);
-  if (by_owner) {
-    bpf_get_current_comm(record->thread_name, sizeof(record->thread_name));
-  } else {  // an interrupt: the current thread is anybody's
-    __builtin_memset(record->thread_name, 0, sizeof(record->thread_name));
-  }
+  bpf_get_current_comm(record->thread_name, sizeof(record->thread_name));
   record->padding = 0;
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&network_ring));
   return socket;
 }
 
 // The state of a socket that a traced process is known to own; in any context.
-static __always_inline struct st_socket* owned_socket(struct sock* sk, u64 cookie) {
-  struct st_socket* socket = bpf_map_lookup_elem(&sockets, &cookie);
-  if (socket) {
-    return socket;
-  }
-  const u64 address = (u64)sk;
-  const u32* owner = bpf_map_lookup_elem(&owners_by_address, &address);
-  if (!owner) {
-    return NULL;
-  }
-  const u32 tgid = *owner;
-  const struct st_process* process = bpf_map_lookup_elem(&processes, &tgid);
-  socket = adopt_socket(sk, cookie, tgid, tgid, process ? process->cgroup_id : 0, false);
-  bpf_map_delete_elem(&owners_by_address, &address);
-  return socket;
+static __always_inline struct st_socket* owned_socket(struct sock* sk) {
+  return bpf_sk_storage_get(&sockets, sk, 0, 0);
 }
 
 static __always_inline void transferred(struct sock* sk, int bytes, bool is_send) {
   if (bytes <= 0 || !is_tcp(sk)) {
     return;  // half of a poller's receives find nothing
   }
-  const u64 id = bpf_get_current_pid_tgid();
-  const u32 tgid = id >> 32;
-  struct st_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  struct st_process* process = process_of(bpf_get_current_task_btf());
   if (!process) {
     return;
   }
-  const u64 now = bpf_ktime_get_ns();
-  const u64 cookie = bpf_get_socket_cookie(sk);
-  struct st_socket* socket = bpf_map_lookup_elem(&sockets, &cookie);
+  const u64 id = bpf_get_current_pid_tgid();
+  struct st_socket* socket = owned_socket(sk);
   if (!socket) {
-    socket = adopt_socket(sk, cookie, tgid, (u32)id, process->cgroup_id, true);
+    socket = adopt_socket(sk, id, process->cgroup_id);
     if (!socket) {
       return;
     }
-    emit_accept(sk, cookie, socket);
+    emit_accept(sk, socket);
   }
+  const u64 now = bpf_ktime_get_ns();
   if (socket->tid != (u32)id || !socket->thread_known) {
     char name[ST_COMM_LEN];
     bpf_get_current_comm(name, sizeof(name));
     socket->by_nccl = name[0] == 'N' && name[1] == 'C' && name[2] == 'C' && name[3] == 'L';
     socket->thread_known = 1;
   }
-  socket->tgid = tgid;
+  socket->tgid = id >> 32;
   socket->tid = (u32)id;
   __sync_fetch_and_add(&process->net_bytes, bytes);
   process->last_net_ns = now;
@@ -243,7 +226,7 @@ static __always_inline void transferred(struct sock* sk, int bytes, bool is_send
   }
   struct st_span_state* span = &socket->spans[is_send ? 1 : 0];
   if (span->calls && (now - span->last_ns > config.span_gap_ns || now - span->start_ns > config.span_max_ns)) {
-    emit_span(cookie, socket, span, is_send);
+    emit_span(socket, span, is_send);
     span->calls = 0;
   }
   if (!span->calls) {
@@ -255,7 +238,7 @@ static __always_inline void transferred(struct sock* sk, int bytes, bool is_send
   span->calls += 1;
   span->tid = (u32)id;
   if (now - socket->last_sample_ns >= config.sample_gap_ns) {
-    emit_sample(sk, cookie, socket, now);
+    emit_sample(sk, socket, now);
   }
 }
 
@@ -275,32 +258,30 @@ int BPF_PROG(sock_recv_length, struct sock* sk, int bytes, int flags) {
 
 SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(tcp_retransmit_skb, struct sock* sk, struct sk_buff* skb) {
-  const u64 cookie = bpf_get_socket_cookie(sk);
-  struct st_socket* socket = owned_socket(sk, cookie);
+  struct st_socket* socket = owned_socket(sk);
   if (!socket) {
     return 0;
   }
   struct tcp_skb_cb cb = {};
   bpf_core_read(&cb.seq, sizeof(cb.seq), &((struct tcp_skb_cb*)&skb->cb[0])->seq);
-  emit_event(sk, cookie, socket, ST_TCP_RETRANSMIT,
+  emit_event(sk, socket, ST_TCP_RETRANSMIT,
              BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock*)sk, inet_conn.icsk_ca_state), cb.seq, skb->len);
   const u64 now = bpf_ktime_get_ns();
   if (now - socket->last_sample_ns >= config.sample_gap_ns / 8) {
-    emit_sample(sk, cookie, socket, now);
+    emit_sample(sk, socket, now);
   }
   return 0;
 }
 
 SEC("tp_btf/tcp_cong_state_set")
 int BPF_PROG(tcp_cong_state_set, struct sock* sk, u8 state) {
-  const u64 cookie = bpf_get_socket_cookie(sk);
-  struct st_socket* socket = owned_socket(sk, cookie);
+  struct st_socket* socket = owned_socket(sk);
   if (!socket) {
     return 0;
   }
   const u8 before = BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock*)sk, inet_conn.icsk_ca_state);
   if (before != state) {
-    emit_event(sk, cookie, socket, ST_TCP_CONGESTION_STATE, state, 0, 0);
+    emit_event(sk, socket, ST_TCP_CONGESTION_STATE, state, 0, 0);
   }
   return 0;
 }
@@ -310,20 +291,18 @@ int BPF_PROG(tcp_send_reset, struct sock* sk) {
   if (!sk) {
     return 0;  // an answer to a segment that has no socket
   }
-  const u64 cookie = bpf_get_socket_cookie(sk);
-  struct st_socket* socket = owned_socket(sk, cookie);
+  struct st_socket* socket = owned_socket(sk);
   if (socket) {
-    emit_event(sk, cookie, socket, ST_TCP_RESET_SENT, 0, 0, 0);
+    emit_event(sk, socket, ST_TCP_RESET_SENT, 0, 0, 0);
   }
   return 0;
 }
 
 SEC("tp_btf/tcp_receive_reset")
 int BPF_PROG(tcp_receive_reset, struct sock* sk) {
-  const u64 cookie = bpf_get_socket_cookie(sk);
-  struct st_socket* socket = owned_socket(sk, cookie);
+  struct st_socket* socket = owned_socket(sk);
   if (socket) {
-    emit_event(sk, cookie, socket, ST_TCP_RESET_RECEIVED, 0, 0, 0);
+    emit_event(sk, socket, ST_TCP_RESET_RECEIVED, 0, 0, 0);
   }
   return 0;
 }
@@ -333,10 +312,9 @@ int BPF_PROG(inet_sk_error_report, struct sock* sk) {
   if (!is_tcp(sk)) {
     return 0;
   }
-  const u64 cookie = bpf_get_socket_cookie(sk);
-  struct st_socket* socket = owned_socket(sk, cookie);
+  struct st_socket* socket = owned_socket(sk);
   if (socket) {
-    emit_event(sk, cookie, socket, ST_TCP_SOCKET_ERROR, sk->sk_err, 0, 0);
+    emit_event(sk, socket, ST_TCP_SOCKET_ERROR, sk->sk_err, 0, 0);
   }
   return 0;
 }
@@ -346,18 +324,16 @@ int BPF_PROG(inet_sock_set_state, struct sock* sk, int before, int after) {
   if (!is_tcp(sk)) {
     return 0;
   }
-  const u64 cookie = bpf_get_socket_cookie(sk);
   if (after == TCP_SYN_SENT) {  // connect(): process context
-    const u64 id = bpf_get_current_pid_tgid();
-    const u32 tgid = id >> 32;
-    const struct st_process* process = bpf_map_lookup_elem(&processes, &tgid);
+    const struct st_process* process = process_of(bpf_get_current_task_btf());
     if (process) {
-      adopt_socket(sk, cookie, tgid, (u32)id, process->cgroup_id, true);
+      adopt_socket(sk, bpf_get_current_pid_tgid(), process->cgroup_id);
     }
     return 0;
   }
-  struct st_socket* socket = owned_socket(sk, cookie);
+  struct st_socket* socket = owned_socket(sk);
   if (!socket) {
+    const u64 cookie = bpf_get_socket_cookie(sk);
     if (after == TCP_ESTABLISHED && before == TCP_SYN_RECV) {
       const u64 now = bpf_ktime_get_ns();
       bpf_map_update_elem(&accepted_ns, &cookie, &now, BPF_ANY);
@@ -366,50 +342,20 @@ int BPF_PROG(inet_sock_set_state, struct sock* sk, int before, int after) {
     }
     return 0;
   }
+  end_spans(socket, ~0ULL);  // of an orphan that lingers nobody would ask again
   if (after == TCP_ESTABLISHED) {
-    emit_event(sk, cookie, socket, before == TCP_SYN_SENT ? ST_TCP_CONNECT : ST_TCP_ACCEPT, 0, 0, 0);
+    emit_event(sk, socket, before == TCP_SYN_SENT ? ST_TCP_CONNECT : ST_TCP_ACCEPT, 0, 0, 0);
   } else if (after == TCP_CLOSE) {
     const bool never_open = before == TCP_SYN_SENT || before == TCP_SYN_RECV;
     if (!never_open) {
-      emit_sample(sk, cookie, socket, bpf_ktime_get_ns());
+      emit_sample(sk, socket, bpf_ktime_get_ns());
     }
-    emit_event(sk, cookie, socket, never_open ? ST_TCP_CONNECT_FAILED : ST_TCP_CLOSE, sk->sk_err, 0, 0);
-    for (int direction = 0; direction < 2; direction++) {
-      if (socket->spans[direction].calls) {
-        emit_span(cookie, socket, &socket->spans[direction], direction);
-        socket->spans[direction].calls = 0;
-      }
-    }
-    const u64 address = (u64)sk;
-    bpf_map_delete_elem(&owners_by_address, &address);
+    emit_event(sk, socket, never_open ? ST_TCP_CONNECT_FAILED : ST_TCP_CLOSE, sk->sk_err, 0, 0);
   }
   return 0;
 }
 
-struct idle_walk {
-  u64 before_ns;
-};
-
-static long end_idle_spans(void* map, const u64* cookie, struct st_socket* socket, struct idle_walk* walk) {
-  for (int direction = 0; direction < 2; direction++) {
-    struct st_span_state* span = &socket->spans[direction];
-    if (span->calls && span->last_ns < walk->before_ns) {
-      emit_span(*cookie, socket, span, direction);
-      span->calls = 0;
-    }
-  }
-  return 0;
-}
-
-// Run by user space a few times a second: ends the spans that have been silent since before *ctx.
-SEC("syscall")
-int flush_idle_spans(struct idle_walk* ctx) {
-  struct idle_walk walk = {.before_ns = ctx->before_ns};
-  bpf_for_each_map_elem(&sockets, end_idle_spans, &walk, 0);
-  return 0;
-}
-
-// Lists the TCP sockets of a process through its open files: the only way to those opened before tracing, in whatever
+// Walks the TCP sockets of a process through its open files: the only way to those opened before tracing, in whatever
 // network namespace, and the sample of those that are silent.
 SEC("iter/task_file")
 int list_sockets(struct bpf_iter__task_file* ctx) {
@@ -418,39 +364,42 @@ int list_sockets(struct bpf_iter__task_file* ctx) {
   if (!task || !file) {
     return 0;
   }
-  const u32 tgid = task->tgid;
-  if (!bpf_map_lookup_elem(&processes, &tgid)) {
+  const struct st_process* process = process_of(task);
+  if (!process) {
     return 0;
   }
-  struct socket* socket = bpf_sock_from_file(file);
+  struct socket* file_socket = bpf_sock_from_file(file);
+  if (!file_socket) {
+    return 0;
+  }
+  struct sock* sk = file_socket->sk;
+  if (!sk || !is_tcp(sk)) {
+    return 0;
+  }
+  const u8 state = sk->__sk_common.skc_state;
+  if (state == TCP_LISTEN || state == TCP_CLOSE) {
+    return 0;
+  }
+  struct st_socket* socket = owned_socket(sk);
   if (!socket) {
-    return 0;
+    socket = bpf_sk_storage_get(&sockets, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+    if (!socket) {
+      count_loss(ST_LOSS_SOCKET_STATE);
+      return 0;
+    }
+    socket->cookie = bpf_get_socket_cookie(sk);
+    socket->tgid = task->tgid;
+    socket->tid = task->tgid;
+    socket->cgroup_id = process->cgroup_id;
+    emit_accept(sk, socket);
   }
-  struct sock* sk = BPF_CORE_READ(socket, sk);
-  if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP) {
-    return 0;
-  }
-  const u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
-  const u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
-  if ((family != AF_INET && family != AF_INET6) || state == TCP_LISTEN || state == TCP_CLOSE) {
-    return 0;
-  }
+  end_spans(socket, idle_before_ns);
   struct st_socket_listing listing = {};
-  fill_header(&listing.header, ST_RECORD_SOCKET, sizeof(listing), bpf_ktime_get_ns(), tgid, task->pid);
-  listing.cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+  fill_header(&listing.header, ST_RECORD_SOCKET, sizeof(listing), bpf_ktime_get_ns(), task->tgid, task->pid);
+  listing.cookie = socket->cookie;
   listing.fd = ctx->fd;
   read_tuple(&listing.tuple, sk);
   read_metrics(&listing.metrics, sk);
-  if (listing.cookie) {
-    struct st_socket fresh = {};
-    fresh.tgid = tgid;
-    fresh.tid = tgid;
-    bpf_map_update_elem(&sockets, &listing.cookie, &fresh, BPF_NOEXIST);
-    emit_accept(sk, listing.cookie, &fresh);
-  } else {
-    const u64 address = (u64)sk;
-    bpf_map_update_elem(&owners_by_address, &address, &tgid, BPF_ANY);
-  }
   bpf_seq_write(ctx->meta->seq, &listing, sizeof(listing));
   return 0;
 }

@@ -53,7 +53,7 @@ enum st_loss_source {
   ST_LOSS_COUNT,
 };
 
-/* The one word per traced process that the programs share (map `processes`, keyed by tgid). */
+/* What the programs share of a traced process (map `processes`). */
 struct st_process {
   __u64 last_call_ns;     /* entry of its latest collective call */
   __u64 last_net_ns;      /* latest byte sent or received over TCP, by any thread */

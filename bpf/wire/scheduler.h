@@ -42,14 +42,13 @@ struct st_wait_sum {
   __u32 padding;
 };
 
-/* Value of the map `threads`, keyed by tid. Zero times mean "not in that state". */
+/* Value of the map `threads`, kept at the task. Zero times mean "never" or "not now". */
 struct st_thread_time {
+  __u64 on_ns;     /* when it got the CPU last */
+  __u64 off_ns;    /* when it lost it; 0 while it runs */
+  __u64 window_ns; /* start of the summary window */
   __u32 tgid;
-  __u32 off_kind;    /* why it is off the CPU: ST_WAIT_RUNNABLE when preempted */
-  __u64 on_ns;       /* when it got the CPU */
-  __u64 off_ns;      /* when it lost it */
-  __u64 runnable_ns; /* when it became ready */
-  __u64 window_ns;   /* start of the summary window */
+  __u32 off_kind; /* why it is off the CPU: ST_WAIT_RUNNABLE when preempted */
   struct st_wait_sum sums[ST_WAIT_KINDS];
   __u32 by_tgid; /* who ran most while this thread was ready: a majority vote weighted by time */
   __u32 padding;
@@ -59,8 +58,19 @@ struct st_thread_time {
   char thread_name[ST_COMM_LEN];
 };
 
+/* What the task iterator writes for each thread of a traced process that is off the CPU. */
+struct st_thread_listing {
+  struct st_header header; /* time_ns: now */
+  __u64 off_ns;
+  __u64 ready_ns; /* since when it could run; 0: it waits for something else */
+  __u32 off_kind;
+  __u32 padding;
+  char thread_name[ST_COMM_LEN];
+};
+
 ST_STATIC_ASSERT(sizeof(struct st_wait) == 96, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_exit) == 32, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_thread_time) == 176, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_thread_time) == 168, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_thread_listing) == 64, "wire layout");
 
 #endif

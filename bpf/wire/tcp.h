@@ -96,7 +96,7 @@ struct st_socket_seen {
 /* What the task_file iterator writes for each TCP socket of a process; a sample when it has a cookie. */
 struct st_socket_listing {
   struct st_header header;
-  __u64 cookie; /* 0: the kernel has not made one yet */
+  __u64 cookie;
   struct st_tuple tuple;
   __u32 fd;
   struct st_tcp_metrics metrics;
@@ -110,8 +110,9 @@ struct st_span_state {
   __u32 tid;
 };
 
-/* Value of the map `sockets`, keyed by socket cookie. */
+/* Value of the map `sockets`, kept at the socket. */
 struct st_socket {
+  __u64 cookie;
   __u32 tgid;
   __u32 tid;
   __u64 cgroup_id;
@@ -128,6 +129,6 @@ ST_STATIC_ASSERT(sizeof(struct st_tcp_sample) == 120, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_net_span) == 56, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_socket_seen) == 104, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_socket_listing) == 168, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_socket) == 96, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_socket) == 104, "wire layout");
 
 #endif

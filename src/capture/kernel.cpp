@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::string_view kPrivilegeRemedy = "run as root, or grant CAP_BPF and CAP_PERFMON";
 constexpr int64_t kJiffiesMask = 0x7fffffff;  // what read_jiffies returns
-constexpr size_t kIteratorBufferBytes = 64 * sizeof(st_socket_listing);
+constexpr size_t kListingsAtOnce = 64;
 
 using LinkHandle = std::unique_ptr<bpf_link, Free<bpf_link__destroy>>;
 using RingHandle = std::unique_ptr<ring_buffer, Free<ring_buffer__free>>;
@@ -44,9 +44,9 @@ struct Tracepoint {
 };
 constexpr std::array kTracepoints{
     Tracepoint{"sched_switch", "sched_switch", "waiting times of threads"},
-    Tracepoint{"sched_wakeup", "sched_wakeup", "waiting times of threads"},
     Tracepoint{"sched_process_exit", "sched_process_exit", "exits of processes"},
-    Tracepoint{"sched_process_fork", "sched_process_fork", "children of listed processes"},
+    Tracepoint{"sched_process_fork", "sched_process_fork",
+               "threads that a process starts later, children of listed processes"},
     Tracepoint{"sock_send_length", "sock_send_length", "send spans and owners of sockets (Linux 6.3)"},
     Tracepoint{"sock_recv_length", "sock_recv_length", "receive spans and owners of sockets (Linux 6.3)"},
     Tracepoint{"tcp_retransmit_skb", "tcp_retransmit_skb", "retransmits"},
@@ -58,6 +58,12 @@ constexpr std::array kTracepoints{
 };
 
 int silent(enum libbpf_print_level, const char*, va_list) { return 0; }
+
+/// Whether the kernel notes since when a task waits for a CPU: without, struct sched_info is empty.
+bool has_sched_info(const btf& types) {
+  const int id = btf__find_by_name_kind(&types, "sched_info", BTF_KIND_STRUCT);
+  return id > 0 && btf_vlen(btf__type_by_id(&types, static_cast<uint32_t>(id))) > 0;
+}
 
 Status load_failure(int error) {
   const std::string what = "load the BPF programs: " + std::string(strerror(-error));
@@ -149,14 +155,13 @@ Status Kernel::open_object(const KernelOptions& options) {
   }
   for (const Tracepoint& point : kTracepoints) {
     const std::string type = std::string("btf_trace_") + point.tracepoint;
-    const bool wanted = options.only_listed || std::string_view(point.program) != "sched_process_fork";
-    const bool here = btf__find_by_name_kind(object_->btf.get(), type.c_str(), BTF_KIND_TYPEDEF) > 0;
-    if (wanted && !here) {
+    if (btf__find_by_name_kind(object_->btf.get(), type.c_str(), BTF_KIND_TYPEDEF) <= 0) {
       missing_.push_back(std::string("tracepoint ") + point.tracepoint + ": no " + point.without);
-    }
-    if (!wanted || !here) {
       bpf_program__set_autoload(bpf_object__find_program_by_name(skeleton.obj, point.program), false);
     }
+  }
+  if (!has_sched_info(*object_->btf)) {
+    missing_.emplace_back("CONFIG_SCHED_INFO: time that a thread waits for a CPU after its wake-up counts as blocked");
   }
   if (const int error = stalltrace_bpf__load(&skeleton); error != 0) {
     return load_failure(error);
@@ -265,19 +270,18 @@ Status Kernel::attach_file(const std::string& path, std::span<const ProbePoint> 
 }
 
 Status Kernel::add_process(pid_t pid, uint64_t cgroup_id) {
-  const auto key = static_cast<uint32_t>(pid);
+  const UniqueFd process_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process_fd) {
+    return errno == ESRCH ? Status{} : fail_errno("trace process " + std::to_string(pid), errno);
+  }
+  const int key = process_fd.get();
   st_process process{};
   process.cgroup_id = cgroup_id;
   if (bpf_map_update_elem(bpf_map__fd(object_->skeleton->maps.processes), &key, &process, BPF_NOEXIST) != 0 &&
-      errno != EEXIST) {
+      errno != EEXIST && errno != ESRCH) {
     return fail_errno("trace process " + std::to_string(pid), errno);
   }
-  return {};
-}
-
-void Kernel::remove_process(pid_t pid) {
-  const auto key = static_cast<uint32_t>(pid);
-  bpf_map_delete_elem(bpf_map__fd(object_->skeleton->maps.processes), &key);
+  return list_threads(pid, [](const st_thread_listing&) {});  // begins to watch those it has
 }
 
 Status Kernel::list_process(pid_t pid) {
@@ -303,23 +307,28 @@ void Kernel::consume(const RecordVisitor& visit) {
 
 int Kernel::descriptor() const { return ring_buffer__epoll_fd(object_->rings.get()); }
 
-Status Kernel::list_sockets(pid_t pid, const std::function<void(const st_socket_listing&)>& visit) {
+/// Runs an iterator program over a process and visits what it writes.
+template <typename Listing>
+Status Kernel::list(const bpf_program* program, const char* what, pid_t pid,
+                    const std::function<void(const Listing&)>& visit) {
   bpf_iter_link_info target{};
   target.task.pid = static_cast<uint32_t>(pid);
   LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &target, .link_info_len = sizeof target);
-  const bpf_program* program = object_->skeleton->progs.list_sockets;
   LinkHandle link(bpf_program__attach_iter(program, &options));
-  if (!link) {  // before Linux 6.1 the iterator can't be narrowed to a process: the program skips the others
+  if (!link && errno == ESRCH) {
+    return {};  // it has ended
+  }
+  if (!link) {  // before Linux 6.1 the iterator can't be narrowed to a process: it visits all
     link.reset(bpf_program__attach_iter(program, nullptr));
   }
   if (!link) {
-    return fail_errno("list sockets", errno);
+    return fail_errno(what, errno);
   }
   const UniqueFd iterator(bpf_iter_create(bpf_link__fd(link.get())));
   if (!iterator) {
-    return fail_errno("list sockets", errno);
+    return fail_errno(what, errno);
   }
-  alignas(st_socket_listing) std::array<std::byte, kIteratorBufferBytes> buffer;
+  alignas(Listing) std::array<std::byte, kListingsAtOnce * sizeof(Listing)> buffer;
   size_t held = 0;
   while (true) {
     const ssize_t got = ::read(iterator.get(), buffer.data() + held, buffer.size() - held);
@@ -327,12 +336,12 @@ Status Kernel::list_sockets(pid_t pid, const std::function<void(const st_socket_
       continue;
     }
     if (got <= 0) {
-      return got == 0 ? Status{} : fail_errno("list sockets", errno);
+      return got == 0 ? Status{} : fail_errno(what, errno);
     }
     held += static_cast<size_t>(got);
     size_t at = 0;
-    for (; held - at >= sizeof(st_socket_listing); at += sizeof(st_socket_listing)) {
-      st_socket_listing listing;
+    for (; held - at >= sizeof(Listing); at += sizeof(Listing)) {
+      Listing listing;
       std::memcpy(&listing, buffer.data() + at, sizeof listing);
       if (listing.header.tgid == static_cast<uint32_t>(pid)) {
         visit(listing);
@@ -343,22 +352,14 @@ Status Kernel::list_sockets(pid_t pid, const std::function<void(const st_socket_
   }
 }
 
-void Kernel::end_idle_spans(uint64_t idle_before_ns) {
-  LIBBPF_OPTS(bpf_test_run_opts, run, .ctx_in = &idle_before_ns, .ctx_size_in = sizeof idle_before_ns);
-  bpf_prog_test_run_opts(bpf_program__fd(object_->skeleton->progs.flush_idle_spans), &run);
+Status Kernel::list_sockets(pid_t pid, uint64_t idle_before_ns,
+                            const std::function<void(const st_socket_listing&)>& visit) {
+  object_->skeleton->bss->idle_before_ns = idle_before_ns;
+  return list(object_->skeleton->progs.list_sockets, "list sockets", pid, visit);
 }
 
-void Kernel::open_waits(const std::function<void(uint32_t tid, const st_thread_time&)>& visit) {
-  const int map = bpf_map__fd(object_->skeleton->maps.threads);
-  uint32_t tid = 0;
-  uint32_t next = 0;
-  for (int steps = 0; steps < 65536 && bpf_map_get_next_key(map, steps ? &tid : nullptr, &next) == 0; ++steps) {
-    tid = next;
-    st_thread_time thread;
-    if (bpf_map_lookup_elem(map, &tid, &thread) == 0 && thread.off_ns != 0) {
-      visit(tid, thread);
-    }
-  }
+Status Kernel::list_threads(pid_t pid, const std::function<void(const st_thread_listing&)>& visit) {
+  return list(object_->skeleton->progs.list_threads, "list threads", pid, visit);
 }
 
 std::vector<uint64_t> Kernel::losses() const {

@@ -16,6 +16,8 @@
 #include "wire/scheduler.h"
 #include "wire/tcp.h"
 
+struct bpf_program;
+
 namespace stalltrace::capture {
 
 struct KernelOptions {
@@ -41,9 +43,8 @@ class Kernel {
   /// Probes a file's functions, in every process that maps it now or later. The return probes come first.
   Status attach_file(const std::string& path, std::span<const ProbePoint> points);
 
-  /// Begins to trace a process's network and scheduling.
+  /// Begins to trace a process's network and scheduling; that ends with the process. One that is gone is no error.
   Status add_process(pid_t pid, uint64_t cgroup_id);
-  void remove_process(pid_t pid);
   /// With only_listed: puts a process in scope.
   Status list_process(pid_t pid);
   [[nodiscard]] bool is_listed(pid_t pid) const;
@@ -53,13 +54,11 @@ class Kernel {
   /// Readable when a ring wants to be consumed early.
   [[nodiscard]] int descriptor() const;
 
-  /// Visits every TCP socket of a process, wherever its network namespace is.
-  Status list_sockets(pid_t pid, const std::function<void(const st_socket_listing&)>& visit);
-  /// Ends the spans that have been silent since before `idle_before_ns` (CLOCK_MONOTONIC): their records are then in
-  /// the ring.
-  void end_idle_spans(uint64_t idle_before_ns);
-  /// Visits the waits that have not ended.
-  void open_waits(const std::function<void(uint32_t tid, const st_thread_time&)>& visit);
+  /// Visits every TCP socket of a process, wherever its network namespace is, and ends its spans that have been silent
+  /// since before `idle_before_ns` (CLOCK_MONOTONIC): their records are then in the ring.
+  Status list_sockets(pid_t pid, uint64_t idle_before_ns, const std::function<void(const st_socket_listing&)>& visit);
+  /// Visits the threads of a process that are off the CPU now.
+  Status list_threads(pid_t pid, const std::function<void(const st_thread_listing&)>& visit);
 
   /// Records that found no room, by st_loss_source, since load.
   [[nodiscard]] std::vector<uint64_t> losses() const;
@@ -73,6 +72,9 @@ class Kernel {
   Status open_object(const KernelOptions& options);
   Status attach_tracepoints(const KernelOptions& options);
   Status open_rings();
+  template <typename Listing>
+  Status list(const bpf_program* program, const char* what, pid_t pid,
+              const std::function<void(const Listing&)>& visit);
   void measure_ticks();
 
   struct Object;

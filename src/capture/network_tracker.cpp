@@ -64,9 +64,6 @@ void NetworkTracker::on_socket(const st_socket_seen& record) {
 }
 
 void NetworkTracker::on_listing(const st_socket_listing& record) {
-  if (record.cookie == 0) {
-    return;  // the kernel programs know its owner by address until it gets a cookie
-  }
   if (!connections_.contains(record.cookie)) {
     sink_.accept(connection_of(record.cookie, record.header, record.tuple));
   }

@@ -189,14 +189,6 @@ TEST_F(NetworkTrackerTest, AnErrorAfterTheCloseStillHasItsLocalPort) {
   EXPECT_EQ(events().back().state, 104);
 }
 
-TEST_F(NetworkTrackerTest, AListedSocketWithoutACookieIsNotYetAConnection) {
-  st_socket_listing listing{};
-  listing.header = header(1000);
-  listing.tuple = tuple(40000);
-  tracker_.on_listing(listing);
-  EXPECT_THAT(*sink_.connections(), SizeIs(0));
-}
-
 TEST_F(NetworkTrackerTest, ASpanNamesTheThreadOnceAThread) {
   seen(1000, 40000);
   st_net_span span{};

@@ -2,6 +2,7 @@
 #include "capture/tracer.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@ constexpr int64_t kFlushNs = 250 * kNsPerMs;  // events are written and silent c
 constexpr int64_t kProgressNs = kNsPerSecond;
 constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a safety net under the mapping watch ...
 constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or all there is where perf events are refused
-constexpr uint64_t kIdleSpanNs = 5 * kNsPerMs;
+constexpr int64_t kIdleSpanNs = 5 * kNsPerMs;
 constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;
 
 constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{"ring:collective", "ring:network", "ring:scheduler",
@@ -106,7 +107,7 @@ class HostTracer final : public Tracer {
   void end_process(const st_exit& record);
   void dispatch(std::span<const std::byte> record);
   void collect();
-  void sample_sockets();
+  void sample_sockets(pid_t pid, int64_t idle_before_ns);
   void deliver_losses();
   void deliver_rest();
 
@@ -181,10 +182,7 @@ void HostTracer::begin_process(pid_t pid, Library library) {
   processes_.add(std::move(process));
   collectives_.set_library(pid, library);
   alive_.insert(pid);
-  const Status listed = kernel_->list_sockets(pid, [this](const st_socket_listing& l) { network_.on_listing(l); });
-  if (!listed) {
-    tell("sockets opened before tracing are not known: " + listed.error().what);
-  }
+  sample_sockets(pid, 0);
 }
 
 void HostTracer::end_process(const st_exit& record) {
@@ -195,7 +193,6 @@ void HostTracer::end_process(const st_exit& record) {
   collectives_.on_exit(pid);
   processes_.exited(pid, static_cast<int64_t>(record.header.time_ns) + node_.clock_offset_ns, record.exit_code);
   discovery_.on_exit(pid);
-  kernel_->remove_process(pid);
   alive_.erase(pid);
 }
 
@@ -248,12 +245,11 @@ void HostTracer::collect() {
   kernel_->consume([this](std::span<const std::byte> record) { dispatch(record); });
 }
 
-void HostTracer::sample_sockets() {
-  for (const pid_t pid : alive_) {
-    const Status listed = kernel_->list_sockets(pid, [this](const st_socket_listing& l) { network_.on_listing(l); });
-    if (!listed) {
-      tell("connections are not sampled while they are silent: " + listed.error().what);
-    }
+void HostTracer::sample_sockets(pid_t pid, int64_t idle_before_ns) {
+  const Status listed = kernel_->list_sockets(pid, static_cast<uint64_t>(idle_before_ns),
+                                              [this](const st_socket_listing& l) { network_.on_listing(l); });
+  if (!listed) {
+    tell("connections from before tracing are unknown, silent ones are not sampled: " + listed.error().what);
   }
 }
 
@@ -275,22 +271,33 @@ void HostTracer::deliver_losses() {
 }
 
 void HostTracer::deliver_rest() {
-  const auto now = static_cast<uint64_t>(monotonic_now_ns());
-  kernel_->end_idle_spans(now);
-  collect();
-  sample_sockets();
-  kernel_->open_waits([&](uint32_t tid, const st_thread_time& thread) {
-    if (now > thread.off_ns && now - thread.off_ns >= kOpenWaitNs) {
-      sink_.accept(decode_open_wait(tid, thread, now, node_.node_id, node_.clock_offset_ns));
+  for (const pid_t pid : alive_) {
+    sample_sockets(pid, monotonic_now_ns());
+    const Status listed = kernel_->list_threads(pid, [this](const st_thread_listing& thread) {
+      if (thread.header.time_ns - thread.off_ns >= kOpenWaitNs) {
+        sink_.accept(decode_open_wait(thread, node_.node_id, node_.clock_offset_ns));
+      }
+    });
+    if (!listed) {
+      tell("waits that have not ended are unknown: " + listed.error().what);
     }
-  });
+  }
+  collect();
   collectives_.deliver_open();
   deliver_losses();
   node_.ended_ns = utc_now_ns();
   sink_.accept(node_);
 }
 
+/// A wake-up of ours must not take the CPU from a rank: the rings hold what comes meanwhile. Where it is refused, we go
+/// on.
+void yield_to_the_job() {
+  const sched_param none{};
+  (void)::sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &none);
+}
+
 Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) {
+  yield_to_the_job();
   std::vector<pollfd> waits;
   for (const int descriptor : stop_descriptors) {
     waits.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
@@ -324,8 +331,9 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
     }
     if (now_ns - flushed_ns >= kFlushNs) {
       flushed_ns = now_ns;
-      sample_sockets();
-      kernel_->end_idle_spans(static_cast<uint64_t>(now_ns) - kIdleSpanNs);
+      for (const pid_t pid : alive_) {
+        sample_sockets(pid, now_ns - kIdleSpanNs);
+      }
       collectives_.deliver_open();
       ST_TRY(flush());
     }

@@ -46,7 +46,8 @@ class Tracer {
   static Result<std::unique_ptr<Tracer>> create(const TracerOptions& options, EventSink& sink, Note note);
   virtual ~Tracer() = default;
 
-  /// Runs until the duration is over or one of `stop_descriptors` becomes readable; then delivers what is left.
+  /// Runs until the duration is over or one of `stop_descriptors` becomes readable; then delivers what is left. The
+  /// calling thread becomes one that preempts nobody (SCHED_BATCH).
   virtual Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) = 0;
 
   [[nodiscard]] virtual TracerStats stats() const = 0;

@@ -29,19 +29,17 @@ WaitSpan decode_wait(const st_wait& record, NodeId node, int64_t utc_offset_ns) 
   return span;
 }
 
-WaitSpan decode_open_wait(uint32_t tid, const st_thread_time& thread, uint64_t now_ns, NodeId node,
-                          int64_t utc_offset_ns) {
-  const bool ready = thread.runnable_ns != 0;
-  const uint64_t since_ns = ready ? thread.runnable_ns : thread.off_ns;
+WaitSpan decode_open_wait(const st_thread_listing& thread, NodeId node, int64_t utc_offset_ns) {
+  const uint64_t since_ns = thread.ready_ns != 0 ? thread.ready_ns : thread.off_ns;
   WaitSpan span;
   span.node_id = node;
   span.timestamp_ns = static_cast<int64_t>(since_ns) + utc_offset_ns;
-  span.window_ns = static_cast<int64_t>(now_ns - since_ns);
+  span.window_ns = static_cast<int64_t>(thread.header.time_ns - since_ns);
   span.waited_ns = span.window_ns;
   span.open = true;
-  span.kind = ready ? WaitKind::kRunnable : static_cast<WaitKind>(thread.off_kind);
-  span.pid = static_cast<int32_t>(thread.tgid);
-  span.tid = static_cast<int32_t>(tid);
+  span.kind = thread.ready_ns != 0 ? WaitKind::kRunnable : static_cast<WaitKind>(thread.off_kind);
+  span.pid = static_cast<int32_t>(thread.header.tgid);
+  span.tid = static_cast<int32_t>(thread.header.tid);
   span.thread_name = name_text(thread.thread_name);
   return span;
 }

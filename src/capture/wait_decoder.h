@@ -11,8 +11,7 @@ namespace stalltrace::capture {
 
 WaitSpan decode_wait(const st_wait& record, NodeId node, int64_t utc_offset_ns);
 
-/// A wait that has not ended at `now_ns` (CLOCK_MONOTONIC): what the thread is off the CPU for, and since when.
-WaitSpan decode_open_wait(uint32_t tid, const st_thread_time& thread, uint64_t now_ns, NodeId node,
-                          int64_t utc_offset_ns);
+/// A wait that has not ended: what the thread is off the CPU for, and since when.
+WaitSpan decode_open_wait(const st_thread_listing& thread, NodeId node, int64_t utc_offset_ns);
 
 }  // namespace stalltrace::capture

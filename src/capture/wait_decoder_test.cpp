@@ -46,25 +46,29 @@ TEST(WaitDecoder, TheKindsOfBothSidesAgree) {
 }
 
 TEST(WaitDecoder, AStoppedThreadIsAnOpenWaitSinceItLeftTheCpu) {
-  st_thread_time thread{};
-  thread.tgid = 10;
+  st_thread_listing thread{};
+  thread.header.time_ns = 1000;
+  thread.header.tgid = 10;
+  thread.header.tid = 11;
   thread.off_kind = ST_WAIT_STOPPED;
   thread.off_ns = 400;
-  const WaitSpan span = decode_open_wait(11, thread, 1000, 5, kOffset);
+  const WaitSpan span = decode_open_wait(thread, 5, kOffset);
   EXPECT_TRUE(span.open);
   EXPECT_EQ(span.kind, WaitKind::kStopped);
   EXPECT_EQ(span.timestamp_ns, 400 + kOffset);
   EXPECT_EQ(span.window_ns, 600);
   EXPECT_EQ(span.waited_ns, 600);
+  EXPECT_EQ(span.pid, 10);
   EXPECT_EQ(span.tid, 11);
 }
 
 TEST(WaitDecoder, AThreadThatBecameReadyIsRunnableSinceThen) {
-  st_thread_time thread{};
+  st_thread_listing thread{};
+  thread.header.time_ns = 1000;
   thread.off_kind = ST_WAIT_BLOCKED;
   thread.off_ns = 400;
-  thread.runnable_ns = 700;
-  const WaitSpan span = decode_open_wait(11, thread, 1000, 5, kOffset);
+  thread.ready_ns = 700;
+  const WaitSpan span = decode_open_wait(thread, 5, kOffset);
   EXPECT_EQ(span.kind, WaitKind::kRunnable);
   EXPECT_EQ(span.timestamp_ns, 700 + kOffset);
   EXPECT_EQ(span.waited_ns, 300);

@@ -229,7 +229,7 @@ struct NetSpan {
 enum class WaitKind : uint8_t {
   kRunnable,  // ready, but something else ran
   kBlocked,   // interruptible sleep
-  kDisk,      // uninterruptible sleep
+  kDisk,      // uninterruptible sleep, for block I/O
   kStopped,   // stopped or traced
   kOnCpu,     // running: not a wait, but what a late rank did
 };
