@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Call mode: what one small AllReduce costs, for benchmarks.
+// Call mode: what one small AllReduce costs, for benchmarks; by the workload's own clock, when each began and was done.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -47,11 +47,13 @@ void run_calls(Job& job) {
   }
   CHECK_CALL(cudaStreamSynchronize(stream));
 
+  const LogFile log = open_log(options.log);
   std::vector<double> launch_us;
   std::vector<double> call_us;
   const double start = seconds_now();
   long number = 0;
   while (number < options.calls && !stop_requested()) {
+    const long long start_ns = utc_now_ns();
     const double before = seconds_now();
     launch();
     const double launched = seconds_now();
@@ -59,6 +61,10 @@ void run_calls(Job& job) {
     if (number % options.sync_every == 0 || number == options.calls) {
       CHECK_CALL(cudaStreamSynchronize(stream));
       job.check_alive();
+    }
+    if (log != nullptr) {
+      std::fprintf(log.get(), "{\"call\":%ld,\"start_ns\":%lld,\"launch_us\":%.3f,\"end_ns\":%lld}\n", number - 1,
+                   start_ns, (launched - before) * 1e6, utc_now_ns());
     }
     launch_us.push_back((launched - before) * 1e6);
     call_us.push_back((seconds_now() - before) * 1e6);

@@ -138,6 +138,17 @@ void compute(double cpu_ms) {
   }
 }
 
+LogFile open_log(const std::string& path) {
+  if (path.empty()) {
+    return nullptr;
+  }
+  LogFile file(std::fopen(path.c_str(), "we"));
+  if (file == nullptr) {
+    throw Failure("--log " + path + ": it cannot be written");
+  }
+  return file;
+}
+
 double seconds_now() { return clock_seconds(CLOCK_MONOTONIC); }
 
 long long utc_now_ns() {

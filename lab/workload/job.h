@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdio>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -82,6 +84,13 @@ bool stop_requested();
 
 /// Keeps this thread busy for so much of its own CPU time.
 void compute(double cpu_ms);
+
+struct CloseFile {
+  void operator()(FILE* file) const { std::fclose(file); }
+};
+using LogFile = std::unique_ptr<FILE, CloseFile>;
+/// Null for no path; throws if it cannot be written.
+LogFile open_log(const std::string& path);
 
 double seconds_now();
 long long utc_now_ns();

@@ -18,7 +18,7 @@ struct Options {
   ncclDataType_t dtype = ncclFloat32;
   long mix = 0;  // every so many steps the other collectives as well; 0 never
   bool verify = false;
-  std::string log;               // one JSON line for each step
+  std::string log;               // one JSON line for each step or call
   double calls_per_second = 0;   // call mode: AllReduces at this rate ...
   long calls = 0;                // ... so many of them
   bool flat_out = false;         // ... or as fast as possible

@@ -223,6 +223,18 @@ TEST(Calls, ReportsRateAndCostAsJson) {
   EXPECT_GE(field(line, "wall_s"), 0.249);
   EXPECT_GT(field(line, "median"), 0);
 
+  const std::string log = temporary("calls");
+  TrainJob logged(1);
+  logged.start(0, {"--calls", "5", "--log", log});
+  EXPECT_EQ(logged.wait(0), 0) << logged.output(0);
+  const auto lines = lines_of(log);
+  std::remove(log.c_str());
+  ASSERT_EQ(lines.size(), 5U);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(field(lines[i], "call"), static_cast<double>(i));
+    EXPECT_GE(field(lines[i], "end_ns"), field(lines[i], "start_ns"));
+  }
+
   TrainJob flat(1);
   flat.start_all({"--calls", "500", "--flat-out", "--sync-every", "10"});
   flat.expect_success();

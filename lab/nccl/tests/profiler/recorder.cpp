@@ -42,7 +42,7 @@ std::string text(const char* from) { return from == nullptr ? "" : from; }
 int init(void** context, int* mask, const char* name, uint64_t hash, int nodes, int ranks, int rank, abi::Logger log) {
   const std::lock_guard lock(memory.mutex);
   log(abi::kLogInfo, abi::kSubsystemInit, __func__, __LINE__, "recorder: rank %d", rank);
-  *mask = memory.mask;
+  __atomic_store_n(mask, memory.mask, __ATOMIC_RELAXED);
   *context = memory.contexts.emplace_back(std::make_unique<Context>(rank, hash)).get();
   remember(
       {.call = Call::kInit, .rank = rank, .comm_hash = hash, .nodes = nodes, .ranks = ranks, .comm_name = text(name)});
