@@ -36,12 +36,15 @@
 #define ST_BOX_RING_WRITING(n) ((((uint64_t)(n)) << 1 | 1) + 2)
 #define ST_BOX_RING_WHOLE(n) ((((uint64_t)(n)) << 1) + 2)
 
-/* commit of a slot: open parts << 40 | generation << 8 | phase. Parts are what holds the slot: a collective's proxy
- * operations and kernel channels that have not ended, or somebody adding to it this moment. */
+/* commit of a slot: flags << 62 | open parts << 40 | generation << 8 | phase. Parts are what holds the slot: a
+ * collective's proxy operations and kernel channels that have not ended, or somebody adding to it this moment. */
 #define ST_BOX_PHASE_MASK 0xffull
 #define ST_BOX_SLOT_GENERATION_SHIFT 8
 #define ST_BOX_SLOT_GENERATION_MASK 0xffffffffull
 #define ST_BOX_SLOT_PARTS_SHIFT 40
+#define ST_BOX_SLOT_PARTS_MASK 0x3fffffull
+#define ST_BOX_SLOT_ABANDONED (1ull << 62) /* its communicator is gone */
+#define ST_BOX_SLOT_HAD_PARTS (1ull << 63)
 enum st_box_phase {
   ST_BOX_FREE = 0,
   ST_BOX_WRITING = 1, /* claimed, being filled: nothing in it counts */
@@ -83,6 +86,9 @@ enum st_box_operation {
   ST_BOX_OP_SEND,
   ST_BOX_OP_RECV,
   ST_BOX_OP_SEND_RECV,
+  ST_BOX_OP_PUT_SIGNAL,
+  ST_BOX_OP_SIGNAL,
+  ST_BOX_OP_WAIT_SIGNAL,
 };
 
 enum st_box_algorithm {
@@ -114,6 +120,7 @@ enum st_box_event_flags {
   ST_BOX_FOREIGN_PARENT = 16, /* proxy op: its collective is in another process's file */
   ST_BOX_OWN_SEQUENCE = 32,   /* p2p: sequence is the plugin's own count */
   ST_BOX_SEND_SIDE = 64,      /* proxy op and step: this rank sends */
+  ST_BOX_COUNTED = 128,       /* proxy op, kernel channel: its collective counts it among its parts */
 };
 
 /* What a proxy step waits for; the index of wait_ns and the values of `state`. */
@@ -200,7 +207,8 @@ struct st_box_header {
   char job_id[64]; /* SLURM_JOB_ID, or another launcher's */
   char thread_name[16];
   char command[256]; /* arguments separated by blanks, cut */
-  uint8_t padding_1[2104];
+  uint8_t padding_1[2096];
+  uint64_t anchored_ns; /* the newest anchor's monotonic_ns */
 
   /* A cache line each, so that counting does not disturb reading. */
   uint64_t ring_head; /* number of the next record */

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mapped black box (plugin/wire/blackbox.h), as everybody here passes it around. box_file makes and ends it; any
+// thread may use it in between.
+#pragma once
+
+#include "plugin/box/field.h"
+#include "plugin/wire/blackbox.h"
+
+namespace stalltrace::plugin {
+
+using Event = st_box_event;
+using Communicator = st_box_communicator;
+
+inline constexpr uint64_t kNoSlot = UINT64_MAX;
+
+struct Box {
+  st_box_header* header = nullptr;
+  Communicator* communicators = nullptr;
+  Event* slots = nullptr;
+  Event* ring = nullptr;
+  uint64_t slot_mask = 0;
+  uint64_t ring_mask = 0;
+  uint64_t tag = 0;                          // header->process_tag
+  uint32_t kept_mask = 0;                    // 1 << st_box_type
+  bool kernels_told = false;                 // NCCL tells of kernel channels
+  int fd = -1;                               // holds the lock that says: the writer lives
+  alignas(64) uint64_t free_hint = kNoSlot;  // a slot that was freed lately; its cache lines are warm
+};
+
+inline void count_loss(Box& box, st_box_loss reason) { add<uint64_t>(box.header->lost[reason], 1); }
+
+inline bool is_collective(const Event& event) { return event.type == ST_BOX_COLL || event.type == ST_BOX_P2P; }
+
+}  // namespace stalltrace::plugin

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/box/box_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#include "plugin/box/process.h"
+#include "plugin/box/ring.h"
+
+namespace stalltrace::plugin {
+namespace {
+
+constexpr uint64_t kCommunicators = 512;
+constexpr uint64_t kMinSlots = 1024;
+constexpr uint64_t kMaxSlots = 16384;
+constexpr uint64_t kMinRing = 4096;  // records: half a megabyte
+constexpr uint64_t kShareOfFreeSpace = 16;
+constexpr int kNames = 64;  // tried before the folder is given up
+constexpr int kInterrupts = 8;
+
+struct Layout {
+  uint64_t communicator_offset = sizeof(st_box_header);
+  uint64_t slot_offset = communicator_offset + kCommunicators * sizeof(Communicator);
+  uint64_t slot_capacity = 0;
+  uint64_t ring_offset = 0;
+  uint64_t ring_capacity = 0;
+  uint64_t file_bytes = 0;
+};
+
+Layout layout_of(uint64_t ring_capacity) {
+  Layout layout;
+  layout.ring_capacity = ring_capacity;
+  layout.slot_capacity = std::clamp(ring_capacity / 16, kMinSlots, kMaxSlots);
+  layout.ring_offset = layout.slot_offset + layout.slot_capacity * sizeof(Event);
+  layout.file_bytes = layout.ring_offset + ring_capacity * sizeof(Event);
+  return layout;
+}
+
+/// The largest that fits; ring_capacity 0 where none does.
+Layout largest_layout(uint64_t limit_bytes) {
+  for (uint64_t capacity = std::bit_floor(limit_bytes / sizeof(Event)); capacity >= kMinRing; capacity /= 2) {
+    if (const Layout layout = layout_of(capacity); layout.file_bytes <= limit_bytes) {
+      return layout;
+    }
+  }
+  return {};
+}
+
+uint64_t space_for_us(int fd, uint64_t limit_bytes) {
+  struct statvfs file_system {};
+  if (fstatvfs(fd, &file_system) == 0) {
+    limit_bytes = std::min(limit_bytes, file_system.f_bavail * file_system.f_frsize / kShareOfFreeSpace);
+  }
+  rlimit file_size{};
+  if (getrlimit(RLIMIT_FSIZE, &file_size) == 0) {
+    limit_bytes = std::min(limit_bytes, static_cast<uint64_t>(file_size.rlim_cur));  // beyond it, a signal kills
+  }
+  return limit_bytes;
+}
+
+int reserve(int fd, uint64_t offset, uint64_t bytes) {
+  int failed = EINTR;
+  for (int attempt = 0; attempt < kInterrupts && failed == EINTR; ++attempt) {
+    failed = posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  }
+  return failed;
+}
+
+/// Nobody else's file, whatever lies in the folder already: O_EXCL. -1 and errno.
+int create_file(const char* folder, char* path) {
+  const uint64_t start = process_start_ticks();
+  for (int number = 0; number < kNames; ++number) {
+    char suffix[16] = "";
+    if (number > 0) {
+      snprintf(suffix, sizeof(suffix), "-%d", number);
+    }
+    const int length =
+        snprintf(path, kPathBytes, "%s/stalltrace-%d-%" PRIu64 "%s.ring", folder, getpid(), start, suffix);
+    if (length < 0 || static_cast<size_t>(length) >= kPathBytes) {
+      errno = ENAMETOOLONG;
+      return -1;
+    }
+    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0 || errno != EEXIST) {
+      return fd;
+    }
+  }
+  return -1;
+}
+
+/// Held until the process ends, or closes the file; a fork's child has no part in it.
+void lock_file(int fd) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_len = 1;
+  fcntl(fd, F_SETLK, &lock);
+}
+
+void fill_header(st_box_header& header, const Layout& layout) {
+  header.byte_order = ST_BOX_BYTE_ORDER;
+  header.header_bytes = sizeof(st_box_header);
+  header.communicator_bytes = sizeof(Communicator);
+  header.event_bytes = sizeof(Event);
+  header.file_bytes = layout.file_bytes;
+  header.communicator_offset = layout.communicator_offset;
+  header.communicator_capacity = kCommunicators;
+  header.slot_offset = layout.slot_offset;
+  header.slot_capacity = layout.slot_capacity;
+  header.ring_offset = layout.ring_offset;
+  header.ring_capacity = layout.ring_capacity;
+  describe_process(header);
+}
+
+bool map_box(int fd, const Layout& layout, Box* box) {
+  void* mapped = mmap(nullptr, layout.file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (mapped == MAP_FAILED) {
+    return false;
+  }
+  char* base = static_cast<char*>(mapped);
+  *box = {};
+  box->header = reinterpret_cast<st_box_header*>(base);
+  box->communicators = reinterpret_cast<Communicator*>(base + layout.communicator_offset);
+  box->slots = reinterpret_cast<Event*>(base + layout.slot_offset);
+  box->ring = reinterpret_cast<Event*>(base + layout.ring_offset);
+  box->slot_mask = layout.slot_capacity - 1;
+  box->ring_mask = layout.ring_capacity - 1;
+  box->fd = fd;
+  fill_header(*box->header, layout);
+  box->tag = box->header->process_tag;
+  return true;
+}
+
+}  // namespace
+
+bool create_box(const BoxOptions& options, Box* box, char* path, BoxError* error) {
+  const int fd = create_file(options.folder, path);
+  if (fd < 0) {
+    *error = {"cannot create the file", errno};
+    return false;
+  }
+  const Layout layout = largest_layout(space_for_us(fd, options.limit_bytes));
+  int failed = layout.ring_capacity == 0 ? ENOSPC : reserve(fd, 0, layout.file_bytes);
+  if (failed == 0 && !map_box(fd, layout, box)) {
+    failed = errno;
+  }
+  if (failed != 0) {
+    *error = {"cannot reserve room for the file", failed};
+    unlink(path);
+    close(fd);
+    return false;
+  }
+  lock_file(fd);
+  anchor_clocks(*box);
+  st_box_header& header = *box->header;
+  header.version = ST_BOX_VERSION;
+  header.state = ST_BOX_RECORDING;
+  std::atomic_thread_fence(std::memory_order_release);
+  std::memcpy(header.magic, ST_BOX_MAGIC, sizeof(header.magic));  // last: now it is a black box
+  return true;
+}
+
+void close_box(Box& box) {
+  st_box_header& header = *box.header;
+  anchor_clocks(box);
+  header.closed_ns = now_ns();
+  store<uint32_t>(header.state, ST_BOX_CLOSED, std::memory_order_release);
+  const uint64_t head = load(header.ring_head);
+  if (head < header.ring_capacity) {
+    const uint64_t used = header.ring_offset + head * sizeof(Event);
+    fallocate(box.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(used),
+              static_cast<off_t>(header.file_bytes - used));
+  }
+}
+
+bool reopen_box(Box& box) {
+  st_box_header& header = *box.header;
+  if (reserve(box.fd, header.ring_offset, header.file_bytes - header.ring_offset) != 0) {
+    return false;
+  }
+  header.closed_ns = 0;
+  store<uint32_t>(header.state, ST_BOX_RECORDING, std::memory_order_release);
+  anchor_clocks(box);
+  return true;
+}
+
+void unmap_box(Box& box) {
+  if (box.header != nullptr) {
+    munmap(box.header, box.header->file_bytes);
+    close(box.fd);
+  }
+  box = {};
+}
+
+}  // namespace stalltrace::plugin

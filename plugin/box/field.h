@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fields of the mapped file that several threads touch: one word each, atomic by how they are accessed.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <ctime>
+
+namespace stalltrace::plugin {
+
+template <typename T>
+T load(const T& field, std::memory_order order = std::memory_order_relaxed) {
+  return std::atomic_ref<T>(const_cast<T&>(field)).load(order);  // std::atomic_ref<const T> is C++26
+}
+
+template <typename T>
+void store(T& field, T value, std::memory_order order = std::memory_order_relaxed) {
+  std::atomic_ref<T>(field).store(value, order);
+}
+
+template <typename T>
+T add(T& field, T amount) {
+  return std::atomic_ref<T>(field).fetch_add(amount, std::memory_order_relaxed);
+}
+
+/// Sets the field to `value` if it still is `expected`, which is updated otherwise.
+template <typename T>
+bool replace(T& field, T& expected, T value) {
+  return std::atomic_ref<T>(field).compare_exchange_strong(expected, value, std::memory_order_acq_rel,
+                                                           std::memory_order_acquire);
+}
+
+/// Latest of several moments.
+inline void raise_to(uint64_t& field, uint64_t value) {
+  uint64_t current = load(field);
+  while (current < value && !replace(field, current, value)) {
+  }
+}
+
+/// Earliest of several moments; 0 is none yet.
+inline void lower_to(uint64_t& field, uint64_t value) {
+  uint64_t current = load(field);
+  while ((current == 0 || current > value) && !replace(field, current, value)) {
+  }
+}
+
+/// Answered in user space (vDSO) where the kernel's clock source allows it.
+inline uint64_t clock_ns(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+inline uint64_t now_ns() { return clock_ns(CLOCK_MONOTONIC); }
+
+}  // namespace stalltrace::plugin

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/box/old_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+namespace stalltrace::plugin {
+namespace {
+
+constexpr uint64_t kBudgetBytes = 1ULL << 30;
+constexpr uint64_t kShareOfFileSystem = 8;
+constexpr int kMaxRemovals = 64;  // at one start
+constexpr int64_t kNsPerSecond = 1'000'000'000;
+
+struct OldFiles {
+  uint64_t bytes = 0;
+  int64_t oldest_ns = INT64_MAX;
+  char oldest[NAME_MAX + 1] = "";
+};
+
+bool is_black_box(const char* name) {
+  const char* end = strrchr(name, '.');
+  return strncmp(name, "stalltrace-", 11) == 0 && end != nullptr && strcmp(end, ".ring") == 0;
+}
+
+/// One of this very process, by another copy of the library: opening and closing it would drop its lock.
+bool is_ours(const char* name) {
+  char prefix[32];
+  const int length = snprintf(prefix, sizeof(prefix), "stalltrace-%d-", getpid());
+  return strncmp(name, prefix, static_cast<size_t>(length)) == 0;
+}
+
+bool writer_lives(int fd) {
+  struct flock lock {};
+  lock.l_type = F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_len = 1;
+  return fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+void consider(int folder, const char* name, OldFiles* found) {
+  const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) {
+    return;
+  }
+  struct stat info {};
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && !writer_lives(fd)) {
+    found->bytes += static_cast<uint64_t>(info.st_blocks) * 512;
+    const int64_t modified_ns = info.st_mtim.tv_sec * kNsPerSecond + info.st_mtim.tv_nsec;
+    if (modified_ns < found->oldest_ns) {
+      found->oldest_ns = modified_ns;
+      snprintf(found->oldest, sizeof(found->oldest), "%s", name);
+    }
+  }
+  close(fd);
+}
+
+OldFiles find_old_files(DIR* folder) {
+  OldFiles found;
+  rewinddir(folder);
+  while (const dirent* entry = readdir(folder)) {
+    if (is_black_box(entry->d_name) && !is_ours(entry->d_name)) {
+      consider(dirfd(folder), entry->d_name, &found);
+    }
+  }
+  return found;
+}
+
+uint64_t budget_of(int folder) {
+  struct statvfs file_system {};
+  return fstatvfs(folder, &file_system) == 0
+             ? std::min(kBudgetBytes, file_system.f_blocks * file_system.f_frsize / kShareOfFileSystem)
+             : kBudgetBytes;
+}
+
+}  // namespace
+
+void remove_old_files(const char* folder) {
+  DIR* open_folder = opendir(folder);
+  if (open_folder == nullptr) {
+    return;
+  }
+  const uint64_t budget_bytes = budget_of(dirfd(open_folder));
+  for (int removal = 0; removal < kMaxRemovals; ++removal) {
+    const OldFiles found = find_old_files(open_folder);
+    if (found.bytes <= budget_bytes || unlinkat(dirfd(open_folder), found.oldest, 0) != 0) {
+      break;
+    }
+  }
+  closedir(open_folder);
+}
+
+}  // namespace stalltrace::plugin

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Black boxes of processes that are gone stay for whoever wants to know why; not forever. Called under the plugin's
+// lock.
+#pragma once
+
+namespace stalltrace::plugin {
+
+/// Removes this user's files in the folder whose writers are gone, the oldest first, until the rest of those takes no
+/// more than a gigabyte or an eighth of the file system.
+void remove_old_files(const char* folder);
+
+}  // namespace stalltrace::plugin

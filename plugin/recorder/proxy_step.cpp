@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/recorder/proxy_step.h"
+
+#include "plugin/abi/events.h"
+#include "plugin/box/slots.h"
+
+namespace stalltrace::plugin {
+namespace {
+
+/// st_box_wait, or ST_BOX_WAIT_NONE for a state that is not a step's.
+uint8_t wait_of(int nccl_state) {
+  switch (nccl_state) {
+    case nccl::kStateSendGpuWait:
+    case nccl::kStateRecvGpuWait:
+      return ST_BOX_WAIT_GPU;
+    case nccl::kStateSendPeerWait:
+    case nccl::kStateRecvFlushWait:
+      return ST_BOX_WAIT_PEER;
+    case nccl::kStateSendWait:
+    case nccl::kStateRecvWait:
+      return ST_BOX_WAIT_NETWORK;
+    default:
+      return ST_BOX_WAIT_NONE;
+  }
+}
+
+/// NCCL sets the size with these two; with the others it still is that of an earlier step.
+bool tells_size(int nccl_state) {
+  return nccl_state == nccl::kStateSendWait || nccl_state == nccl::kStateRecvFlushWait;
+}
+
+/// Adds the time in the present state, which lasts until `now`.
+void end_wait(st_box_proxy_step& step, uint64_t now) {
+  const uint8_t waited = load(step.state);
+  if (waited < ST_BOX_WAITS) {
+    add(step.wait_ns[waited], now - load(step.state_since_ns));
+  }
+}
+
+}  // namespace
+
+void join_operation(Box& box, Event& event) {
+  st_box_proxy_step& step = event.u.proxy_step;
+  step.state = ST_BOX_WAIT_NONE;
+  step.peer = -1;
+  Event* operation = hold(box, event.parent);
+  if (operation == nullptr) {
+    return;
+  }
+  if (operation->type == ST_BOX_PROXY_OP) {
+    step.peer = operation->u.proxy_op.peer;
+    step.coll = operation->parent;
+    event.channels = operation->channels;
+    event.flags |= operation->flags & ST_BOX_SEND_SIDE;
+  }
+  release(box, *operation);
+}
+
+void change_wait(Box& box, Event& event, int nccl_state, uint64_t bytes) {
+  st_box_proxy_step& step = event.u.proxy_step;
+  const uint8_t wait = wait_of(nccl_state);
+  if (wait == ST_BOX_WAIT_NONE) {
+    count_loss(box, ST_BOX_LOST_UNKNOWN_STATE);
+    return;
+  }
+  if (load(step.nccl_state) == nccl_state) {
+    return;
+  }
+  const uint64_t now = now_ns();
+  end_wait(step, now);
+  store(step.state_since_ns, now);
+  store(step.state, wait);
+  store(step.nccl_state, static_cast<uint8_t>(nccl_state));
+  if (tells_size(nccl_state)) {
+    store(step.transferred_bytes, bytes);
+  }
+}
+
+void end_waits(Box& box, Event& event) {
+  st_box_proxy_step& step = event.u.proxy_step;
+  end_wait(step, event.end_ns);
+  Event* holder = hold(box, event.parent);
+  if (holder == nullptr) {
+    count_loss(box, ST_BOX_LOST_LATE_PART);
+    return;
+  }
+  if (holder->type == ST_BOX_PROXY_OP) {
+    st_box_proxy_op& operation = holder->u.proxy_op;
+    for (int wait = 0; wait < ST_BOX_WAITS; ++wait) {
+      if (const uint64_t waited_ns = load(step.wait_ns[wait]); waited_ns != 0) {
+        add(operation.wait_ns[wait], waited_ns);
+      }
+    }
+    if (const uint64_t bytes = load(step.transferred_bytes); bytes != 0) {
+      add(operation.transferred_bytes, bytes);
+    }
+    add<uint32_t>(operation.steps_ended, 1);
+    raise_to(operation.last_step_ns, event.end_ns);
+  }
+  release(box, *holder);
+}
+
+}  // namespace stalltrace::plugin

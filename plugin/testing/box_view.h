@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A black box as a reader sees it, by the rules of docs/blackbox.md; for tests, which trust the file's layout.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plugin/wire/blackbox.h"
+
+namespace stalltrace::plugin::testing {
+
+struct BoxView {
+  st_box_header header{};
+  std::vector<st_box_communicator> communicators;
+  std::vector<st_box_event> open;   // slots that are OPEN, ENDED or CLOSING
+  std::vector<st_box_event> quiet;  // collectives that are over, for now
+  std::vector<st_box_event> ended;  // the ring, oldest first
+  uint64_t unreadable = 0;          // records of the ring that are not whole
+
+  /// The last record of each id.
+  [[nodiscard]] std::map<uint64_t, st_box_event> latest() const;
+
+  /// The latest records of one type.
+  [[nodiscard]] std::vector<st_box_event> of_type(st_box_type type) const;
+};
+
+/// Reads the file once.
+BoxView read_box(const std::string& path);
+
+/// The .ring files of a folder, sorted.
+std::vector<std::string> find_boxes(const std::string& folder);
+
+}  // namespace stalltrace::plugin::testing
