@@ -15,7 +15,6 @@
 namespace stalltrace::plugin {
 namespace {
 
-constexpr uint64_t kBudgetBytes = 1ULL << 30;
 constexpr uint64_t kShareOfFileSystem = 8;
 constexpr int kMaxRemovals = 64;  // at one start
 constexpr int64_t kNsPerSecond = 1'000'000'000;
@@ -74,21 +73,20 @@ OldFiles find_old_files(DIR* folder) {
   return found;
 }
 
-uint64_t budget_of(int folder) {
+uint64_t share_of_file_system(int folder) {
   struct statvfs file_system {};
-  return fstatvfs(folder, &file_system) == 0
-             ? std::min(kBudgetBytes, file_system.f_blocks * file_system.f_frsize / kShareOfFileSystem)
-             : kBudgetBytes;
+  return fstatvfs(folder, &file_system) == 0 ? file_system.f_blocks * file_system.f_frsize / kShareOfFileSystem
+                                             : UINT64_MAX;
 }
 
 }  // namespace
 
-void remove_old_files(const char* folder) {
+void remove_old_files(const char* folder, uint64_t budget_bytes) {
   DIR* open_folder = opendir(folder);
   if (open_folder == nullptr) {
     return;
   }
-  const uint64_t budget_bytes = budget_of(dirfd(open_folder));
+  budget_bytes = std::min(budget_bytes, share_of_file_system(dirfd(open_folder)));
   for (int removal = 0; removal < kMaxRemovals; ++removal) {
     const OldFiles found = find_old_files(open_folder);
     if (found.bytes <= budget_bytes || unlinkat(dirfd(open_folder), found.oldest, 0) != 0) {

@@ -3,10 +3,14 @@
 // lock.
 #pragma once
 
+#include <cstdint>
+
 namespace stalltrace::plugin {
 
+inline constexpr uint64_t kOldFilesBudget_bytes = 1ULL << 30;
+
 /// Removes this user's files in the folder whose writers are gone, the oldest first, until the rest of those takes no
-/// more than a gigabyte or an eighth of the file system.
-void remove_old_files(const char* folder);
+/// more than the budget or an eighth of the file system.
+void remove_old_files(const char* folder, uint64_t budget_bytes = kOldFilesBudget_bytes);
 
 }  // namespace stalltrace::plugin

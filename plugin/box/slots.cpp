@@ -9,8 +9,9 @@
 namespace stalltrace::plugin {
 namespace {
 
-constexpr int kProbes = 32;     // slots looked at before an event is given up, twice
-constexpr int kPatience = 200;  // looks at a slot that is being closed, some nanoseconds each
+constexpr int kProbesForFree = 8;  // slots looked at before one is taken from a collective nobody tells more of
+constexpr int kProbes = 64;        // and before an event is given up
+constexpr int kPatience = 200;     // looks at a slot that is being closed, some nanoseconds each
 constexpr uint64_t kOnePart = 1ULL << ST_BOX_SLOT_PARTS_SHIFT;
 
 uint64_t phase_of(uint64_t commit) { return commit & ST_BOX_PHASE_MASK; }
@@ -142,11 +143,14 @@ Event* take_any(Box& box) {
       return slot;
     }
   }
-  for (const auto take : {take_free, evict}) {
-    for (int probe = 0; probe < kProbes; ++probe) {
-      if (Event* slot = take(box, add<uint64_t>(box.header->slot_cursor, 1) & box.slot_mask)) {
-        return slot;
-      }
+  for (int probe = 0; probe < kProbes; ++probe) {
+    const uint64_t index = add<uint64_t>(box.header->slot_cursor, 1) & box.slot_mask;
+    Event* slot = take_free(box, index);
+    if (slot == nullptr && probe >= kProbesForFree) {
+      slot = evict(box, index);
+    }
+    if (slot != nullptr) {
+      return slot;
     }
   }
   return nullptr;
