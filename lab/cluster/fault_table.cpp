@@ -12,7 +12,10 @@
 namespace stalltrace::lab {
 
 std::span<const FaultRow> fault_rows() {
-  static const std::array kRows = {packet_loss_row(), late_rank_row(), cpu_contention_row(), process_stopped_row()};
+  static const std::array kRows = {
+      packet_loss_row(), late_rank_row(),          cpu_contention_row(),        process_stopped_row(),
+      dead_rank_row(),   missing_collective_row(), mismatched_collective_row(),
+  };
   return kRows;
 }
 

@@ -15,6 +15,7 @@ VirtualNode make_node(int rank, const std::string& parent_folder) {
   node.address6 = fmt::format("fd77::{:x}", rank + 1);
   node.folder = parent_folder + "/" + node.name;
   node.slow_file = node.folder + "/slow_ms";
+  node.bug_prefix = node.folder + "/bug_";
   return node;
 }
 

@@ -18,6 +18,7 @@ struct VirtualNode {
   std::string address6;    // "fd77::3"
   std::string folder;      // its own file system: bin/, lib/, slow_ms
   std::string slow_file;   // the workload adds the milliseconds it holds to each step
+  std::string bug_prefix;  // files that begin so switch on mistakes of the workload
   std::vector<int> pids;   // of the job's processes on this node
 };
 

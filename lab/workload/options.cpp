@@ -24,7 +24,7 @@ const char* const kUsage =
     "  --dtype TYPE           float32, float16, bfloat16, float64 (float32)\n"
     "  --mix K                every K-th step also runs the other collectives, Send/Recv and a split; 0 never (0)\n"
     "  --verify               check every result against the serial one\n"
-    "  --log FILE             one JSON line for each step\n"
+    "  --log FILE             one JSON line for each step, or each call\n"
     "  --calls N              instead of training: N small AllReduces (of --elements, 256 when not given)\n"
     "  --calls-per-second R   ... at this rate; --calls is ten seconds of it when not given\n"
     "  --flat-out             ... as fast as they go; --calls is 10000 when not given\n"
@@ -32,6 +32,7 @@ const char* const kUsage =
     "  --watchdog-seconds S   abort this long after a communicator reports an error (10)\n"
     "\n"
     "LAB_SLOW_FILE names a file that may hold extra compute milliseconds for this rank; it is read every step.\n"
+    "LAB_BUGS begins the names of files that switch on mistakes: skip, mismatch (bugs.h).\n"
     "\n"
     "example: RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 nccl-train --steps 20 --verify\n";
 

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "bugs.h"
 #include "mix.h"
 #include "modes.h"
 #include "pattern.h"
@@ -118,6 +119,7 @@ void Trainer::run() {
 void Trainer::step(long number) {
   const long long start_ns = utc_now_ns();
   compute(job_.options().compute_ms * kForwardShare + slow_ms());
+  stay_away(job_, comm_stream_);
   backward(number);
   const double wait_start = seconds_now();
   synchronize();
@@ -142,6 +144,9 @@ void Trainer::backward(long number) {
     }
     CHECK_CALL(cudaEventRecord(bucket.ready, compute_stream_));
     CHECK_CALL(cudaStreamWaitEvent(comm_stream_, bucket.ready, 0));
+    if (i == 0 && mismatched_all_reduce(job_, bucket.gradients.get(), comm_stream_)) {
+      continue;
+    }
     CHECK_CALL(ncclAllReduce(bucket.gradients.get(), bucket.gradients.get(), options.elements, options.dtype, ncclSum,
                              job_.comm(), comm_stream_));
   }

@@ -128,11 +128,22 @@ void HangMap::follow(uint32_t lane, uint32_t group, int64_t column, Interval win
     offer(HangKind::kCycle, odd_one_of({again, path.end()}));
     return;
   }
-  path.push_back(*open);
-  const uint32_t inside = timeline_.lanes()[open->lane].group;
-  const std::vector<uint32_t> blockers = lacking(inside, open->column);
+  examine(*open, window, path, best);
+}
+
+/// What the rank inside this call waits for.
+void HangMap::examine(const HangStep& open, Interval window, std::vector<HangStep>& path, HangRoot& best) const {
+  const auto offer = [&](HangKind kind, MemberIndex who) {
+    HangRoot root{kind, who, path};
+    if (better(root, best)) {
+      best = std::move(root);
+    }
+  };
+  path.push_back(open);
+  const uint32_t inside = timeline_.lanes()[open.lane].group;
+  const std::vector<uint32_t> blockers = lacking(inside, open.column);
   for (const uint32_t blocker : blockers) {
-    follow(blocker, inside, open->column, window, path, best);
+    follow(blocker, inside, open.column, window, path, best);
   }
   if (blockers.empty()) {
     const MemberIndex dead = dead_in(inside, window);
@@ -152,6 +163,21 @@ HangRoot HangMap::root_of(uint32_t lane, uint32_t group, int64_t column, Interva
   HangRoot best;
   std::vector<HangStep> path;
   follow(lane, group, column, window, path, best);
+  return best;
+}
+
+HangRoot HangMap::behind(const Instance& instance, Interval window) const {
+  HangRoot best;
+  for (const Seen& seen : instance.seen) {
+    const MemberIndex member = timeline_.lanes()[seen.lane].member;
+    const std::optional<HangStep> open = open_call(member, instance.group, instance.column);
+    if (!open || timeline_.lanes()[open->lane].group == instance.group ||
+        timeline_.lanes()[open->lane].at_column(open->column)->arrival_ns >= seen.arrival_ns) {
+      continue;
+    }
+    std::vector<HangStep> path;
+    examine(*open, window, path, best);
+  }
   return best;
 }
 

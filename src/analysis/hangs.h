@@ -50,6 +50,9 @@ class HangMap {
 
   /// Why `lane` did not enter the instance (`group`, `column`) in which others were from `from_ns` to `to_ns`.
   [[nodiscard]] HangRoot root_of(uint32_t lane, uint32_t group, int64_t column, Interval window) const;
+  /// All ranks are inside `instance`, and one of them has been inside an older call elsewhere: calls of one rank end in
+  /// order, so that this one waits for the older one's root. kNone when there is no such call.
+  [[nodiscard]] HangRoot behind(const Instance& instance, Interval window) const;
   /// The instance in which ranks disagree and which no later one, complete and agreed, has refuted; none where all
   /// agree. Looks only at groups with open calls.
   [[nodiscard]] std::optional<Vote> disagreement(uint32_t group) const;
@@ -62,6 +65,7 @@ class HangMap {
   [[nodiscard]] bool died(MemberIndex member, Interval window) const;
   [[nodiscard]] MemberIndex first_death(MemberIndex member) const;
   [[nodiscard]] MemberIndex odd_one_of(const std::vector<HangStep>& cycle) const;
+  void examine(const HangStep& open, Interval window, std::vector<HangStep>& path, HangRoot& best) const;
   void follow(uint32_t lane, uint32_t group, int64_t column, Interval window, std::vector<HangStep>& path,
               HangRoot& best) const;
 

@@ -318,6 +318,30 @@ TEST(Dead, TheFirstDeathWinsThroughAChainAndAnAbort) {
       << all_text(report.findings[0]);
 }
 
+/// Its neighbours' next calls fail at once, and they end long before the one that still waits.
+TEST(Dead, ACallThatFailedIsNoEndOfACollective) {
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    if (step == kLast - 1) {
+      leave_open(call);
+    } else if (step == kLast) {
+      call.return_code = 6;
+      call.completion = Completion::kCall;
+      return rank == 1 || rank == 3;
+    }
+    return true;
+  };
+  ending.process = [](int rank, Process& process) {
+    if (rank == 2) {
+      exit_at(process, kLastArrivalNs - kNsPerMs);
+    } else if (rank != 0) {
+      process.exit_ns = kLastArrivalNs + 100 * kNsPerMs;
+      process.exit_code = 1;
+    }
+  };
+  expect(report_of(ending), Cause::kDeadRank, 2);
+}
+
 TEST(Dead, ARankThatLeavesAtAHangsEndIsNotItsCause) {
   Ending ending;
   ending.call = [](int rank, int64_t step, Collective& call) {
@@ -349,6 +373,28 @@ TEST(Dead, SomeMayEndTheCollectiveInWhichARankDies) {
     }
   };
   expect(report_of(ending), Cause::kDeadRank, 2);
+}
+
+TEST(HeldUp, CallsBehindAHangAreToldWithIt) {
+  for (const bool mismatch : {true, false}) {
+    MemorySource source;
+    Ending ending;
+    ending.call = [&](int rank, int64_t step, Collective& call) {
+      if (step == kLast) {
+        leave_open(call);
+        call.bytes /= mismatch && rank == 1 ? 2 : 1;
+      }
+      return true;
+    };
+    fill(source, ending);
+    add_communicators(source);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      source.accept(transfer(rank, (rank + 1) % kRanks, false, kLastArrivalNs + kNsPerMs, 1));
+      source.accept(transfer(rank, (rank + kRanks - 1) % kRanks, true, kLastArrivalNs + kNsPerMs, 2));
+    }
+    expect(report_of(source), mismatch ? Cause::kMismatchedCollective : Cause::kUnknown,
+           mismatch ? std::optional(1) : std::nullopt);
+  }
 }
 
 TEST(HeldUp, RanksStuckInAnEarlierCallAreNotMissing) {

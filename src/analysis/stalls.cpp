@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "analysis/baseline.h"
 #include "analysis/thresholds.h"
@@ -42,10 +43,10 @@ class Search {
     for (std::vector<Interval>& windows : late_of_) {
       late_sets_.emplace_back(std::move(windows));
     }
-    std::sort(long_transfers_.begin(), long_transfers_.end());
-    long_transfers_.erase(std::unique(long_transfers_.begin(), long_transfers_.end()), long_transfers_.end());
-    for (const auto& [group, column] : long_transfers_) {
-      if (read_instance(timeline_, group, column, instance_)) {
+    std::set<std::pair<uint32_t, int64_t>> done;
+    for (size_t i = 0; i < long_transfers_.size(); ++i) {  // grows meanwhile
+      const auto [group, column] = long_transfers_[i];
+      if (done.insert({group, column}).second && read_instance(timeline_, group, column, instance_)) {
         add_transfer(instance_);
       }
     }
@@ -243,9 +244,11 @@ class Search {
     } else {
       blame_absent(instance, stall);
     }
+    if (stall.hang.kind == HangKind::kMismatch && !stall.vote) {
+      stall.vote = disagreement(timeline_.lanes()[stall.hang.path.back().lane].group);
+    }
     if (stall.hang.kind == HangKind::kTransfer) {  // the absent ranks are held up elsewhere, where all have come
-      const HangStep& held = stall.hang.path.back();
-      long_transfers_.emplace_back(timeline_.lanes()[held.lane].group, held.column);
+      judge_step(stall.hang.path.back());
       return;
     }
     for (const uint32_t lane : instance.absent) {
@@ -323,15 +326,29 @@ class Search {
     return to_ns;
   }
 
-  void blame_transfer(Stall& stall) {
+  void judge_step(const HangStep& step) {
+    long_transfers_.emplace_back(timeline_.lanes()[step.lane].group, step.column);
+  }
+
+  /// False when this one is only held up by an older call that hangs, too.
+  bool blame_transfer(const Instance& instance, Stall& stall) {
     const MemberIndex dead = hangs_.dead_in(stall.group, stall.window);
     if (const auto& vote = disagreement(stall.group)) {
       blame(stall, *vote);
     } else if (dead != kNoMember) {
       stall.hang = {HangKind::kDead, dead, {}};
     } else {
-      stall.hang.kind = HangKind::kTransfer;
+      stall.hang = hangs_.behind(instance, stall.window);
+      if (stall.hang.kind == HangKind::kTransfer) {
+        judge_step(stall.hang.path.back());
+        return false;
+      }
+      stall.hang.kind = std::max(stall.hang.kind, HangKind::kTransfer);
     }
+    if (stall.hang.kind == HangKind::kMismatch && !stall.vote) {
+      stall.vote = disagreement(timeline_.lanes()[stall.hang.path.back().lane].group);
+    }
+    return true;
   }
 
   const Baseline& baseline_of(const Instance& instance) {
@@ -357,8 +374,8 @@ class Search {
     Stall stall = begin_stall(instance, StallPart::kTransfer);
     stall.window = {instance.last_arrival_ns, hang ? open_to_ns(instance) : instance.completion_ns};
     stall.hung = hang;
-    if (hang) {
-      blame_transfer(stall);
+    if (hang && !blame_transfer(instance, stall)) {
+      return;
     }
     // Within a batch that one synchronisation completes, waiting for a late rank looks like a long transfer.
     std::vector<Interval> elsewhere;

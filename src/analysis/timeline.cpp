@@ -74,6 +74,12 @@ uint64_t hash_of(const Shape& shape) {
       static_cast<uint32_t>(shape.root));
 }
 
+constexpr int32_t kInProgress = 7;  // ncclInProgress
+
+bool failed(const Collective& row) {
+  return row.return_code.value_or(0) != 0 && (row.library == Library::kMpi || *row.return_code != kInProgress);
+}
+
 uint32_t pack_duration(std::optional<int64_t> duration_ns) {
   if (!duration_ns) {
     return kOpenDuration;
@@ -113,9 +119,13 @@ class TimelineBuilder {
       return;
     }
     const int64_t arrival_ns = row.timestamp_ns + lane->shift_ns;
-    const Call call{arrival_ns, pack_duration(row.duration_ns), shape_of(row), row.completion, true};
+    Call call{arrival_ns, pack_duration(row.duration_ns), shape_of(row), row.completion, true};
+    if (failed(row)) {  // it never ended: the rank left it with an error
+      lane->abort_ns = row.duration_ns ? call.end_ns() : arrival_ns;
+      call.duration_us = kOpenDuration;
+    }
     timeline_.span_.from_ns = std::min(timeline_.span_.from_ns, arrival_ns);
-    timeline_.span_.to_ns = std::max(timeline_.span_.to_ns, row.duration_ns ? call.end_ns() : arrival_ns);
+    timeline_.span_.to_ns = std::max(timeline_.span_.to_ns, call.end_ns() != kOpenEnd ? call.end_ns() : arrival_ns);
     lane->tid = row.tid;
     place(*lane, call, row.seq);
   }
@@ -371,16 +381,28 @@ class TimelineBuilder {
     return splitmix64_fold(lane.hash, key.receives ? (peer << 32) | self : (self << 32) | peer);
   }
 
+  /// Only a failure or abort that the rank made no more calls after is one. What seems to end behind it did not.
+  void note_abort(Lane& lane, const LaneKey& key) const {
+    const auto abort = aborts_.find({key.node, key.pid, key.comm_ptr, key.hash});
+    if (abort != aborts_.end()) {
+      lane.abort_ns = std::min(lane.abort_ns, abort->second);
+    }
+    lane.aborted = lane.abort_ns != kOpenEnd && lane.abort_ns >= lane.last_arrival_ns;
+    if (!lane.aborted) {
+      lane.abort_ns = kOpenEnd;
+      return;
+    }
+    lane.destroyed = false;
+    for (size_t i = lane.calls.size(); i-- > 0 && lane.calls[i].end_ns() >= lane.abort_ns;) {
+      lane.calls[i].duration_us = kOpenDuration;
+      lane.last_ended_seq = std::min(lane.last_ended_seq, lane.first_seq + static_cast<int64_t>(i) - 1);
+    }
+  }
+
   void put(uint32_t group_index, uint32_t lane_index) {
     Group& group = timeline_.groups_[group_index];
     Lane& lane = timeline_.lanes_[lane_index];
-    const LaneKey& key = keys_[lane_index];
-    if (const auto abort = aborts_.find({key.node, key.pid, key.comm_ptr, key.hash});
-        abort != aborts_.end() && abort->second >= lane.last_arrival_ns) {
-      lane.aborted = true;
-      lane.destroyed = false;
-      lane.abort_ns = abort->second;
-    }
+    note_abort(lane, keys_[lane_index]);
     lane.group = group_index;
     group.lanes.push_back(lane_index);
     if (group.point_to_point) {

@@ -77,7 +77,7 @@ struct Lane {
   bool receives = false;      // point-to-point: the receiving end
   bool continued = false;     // behind a gap of sequence numbers the rank's calls go on in another lane
   bool destroyed = false;     // its communicator was, in order
-  bool aborted = false;       // its communicator was given up: open calls were inside until then
+  bool aborted = false;       // its communicator was given up or failed: open calls were inside until then
   int64_t shift_ns = 0;       // of its node's clock
   int64_t first_seq = 0;      // of calls[0]
   int64_t column_offset = 0;  // column = seq + column_offset
@@ -85,7 +85,7 @@ struct Lane {
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();
   int64_t last_ended_seq = -1;     // newest call whose end is known
   int64_t exit_ns = kOpenEnd;      // of its process
-  int64_t abort_ns = kOpenEnd;     // of its communicator
+  int64_t abort_ns = kOpenEnd;     // of its communicator, or when a call on it failed
   int64_t node_end_ns = kOpenEnd;  // when its node's agent ended: later, nothing of this rank was observed
   std::vector<Call> calls;
 

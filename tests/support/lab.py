@@ -18,10 +18,10 @@ LOUD = {
 class LabRun:
     """Runs the lab into `folder`; raises AssertionError with the tool's words if that fails."""
 
-    def __init__(self, folder, fault, ranks=4, steps=200):
+    def __init__(self, folder, fault, ranks=4, steps=200, more=()):
         self.folder = folder
         result = run("lab", "run", "--ranks", ranks, "--workload", "nccl", "--steps", steps, "--fault", fault, "--out",
-                     folder, timeout=300)
+                     folder, *more, timeout=300)
         assert result.returncode == DONE, f"{result.stdout}\n{result.stderr}"
         self.text = result.stdout
         self.truth = json.loads((folder / "truth.json").read_text())

@@ -10,5 +10,11 @@ FaultRow packet_loss_row();
 FaultRow late_rank_row();
 FaultRow cpu_contention_row();
 FaultRow process_stopped_row();
+FaultRow dead_rank_row();
+FaultRow missing_collective_row();
+FaultRow mismatched_collective_row();
+
+/// Switches on the workload's mistake `name`, of this kind.
+Result<AppliedFault> apply_bug(const VirtualNode& node, std::string_view name, std::string_view kind);
 
 }  // namespace stalltrace::lab

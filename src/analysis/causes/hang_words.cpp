@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "analysis/causes/cause.h"
 #include "base/text.h"
 
@@ -80,6 +82,11 @@ Evidence waiting_evidence(const Scene& scene, const Stall& stall) {
       absent.push_back(lane.member);
     }
   }
+  const auto by_rank = [&](MemberIndex a, MemberIndex b) {
+    return scene.cluster.member(a).rank.value_or(-1) < scene.cluster.member(b).rank.value_or(-1);
+  };
+  std::sort(inside.begin(), inside.end(), by_rank);
+  std::sort(absent.begin(), absent.end(), by_rank);
   return {"collective",
           static_cast<int64_t>(inside.size()),
           fmt::format("in {}: {}{}", call_text(scene, stall), names_of(scene, inside),

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bugs.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <fstream>
+
+#include "pattern.h"
+
+namespace lab::workload {
+namespace {
+
+constexpr int kInputTurnMs = 500;
+constexpr double kComputeTurnMs = 100;
+
+/// A pipe that nobody writes to: an input queue whose producer is gone.
+void wait_for_input() {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) == 0) {
+    pollfd entry{.fd = ends[0], .events = POLLIN, .revents = 0};
+    poll(&entry, 1, kInputTurnMs);
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+}
+
+void receive_from_previous(Job& job, cudaStream_t stream) {
+  const Buffer buffer(type_bytes(job.options().dtype));
+  const int previous = (job.rank() + job.nranks() - 1) % job.nranks();
+  CHECK_CALL(ncclRecv(buffer.get(), 1, job.options().dtype, previous, job.comm(), stream));
+  CHECK_CALL(cudaStreamSynchronize(stream));
+  job.check_alive();
+}
+
+}  // namespace
+
+std::string bug(std::string_view name) {
+  std::string kind;
+  if (const char* prefix = std::getenv("LAB_BUGS"); prefix != nullptr) {
+    std::ifstream(prefix + std::string(name)) >> kind;
+  }
+  return kind;
+}
+
+void stay_away(Job& job, cudaStream_t stream) {
+  for (std::string kind = bug("skip"); !kind.empty(); kind = bug("skip")) {
+    if (kind == "recv") {
+      receive_from_previous(job, stream);
+    } else if (kind == "compute") {
+      compute(kComputeTurnMs);
+    } else {
+      wait_for_input();
+    }
+    if (stop_requested()) {
+      throw Failure("told to stop while waiting");
+    }
+  }
+}
+
+bool mismatched_all_reduce(Job& job, void* gradients, cudaStream_t stream) {
+  const std::string kind = bug("mismatch");
+  const Options& options = job.options();
+  if (kind == "count") {
+    CHECK_CALL(ncclAllReduce(gradients, gradients, options.elements / 2, options.dtype, ncclSum, job.comm(), stream));
+  } else if (kind == "datatype") {
+    const ncclDataType_t other = options.dtype == ncclFloat16 ? ncclInt8 : ncclFloat16;
+    CHECK_CALL(ncclAllReduce(gradients, gradients, options.elements, other, ncclSum, job.comm(), stream));
+  } else if (kind == "op") {
+    CHECK_CALL(ncclReduce(gradients, gradients, options.elements, options.dtype, ncclSum, 0, job.comm(), stream));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace lab::workload

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mistakes that training scripts make, switched on while the job runs: each is a small file, LAB_BUGS followed by its
+// name, whose content says which kind. Nobody but the workload reads them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "job.h"
+
+namespace lab::workload {
+
+/// What the file of this mistake holds; empty while there is none.
+std::string bug(std::string_view name);
+
+/// Stays away from this step's collectives as long as the bug "skip" is on: "input" waits for a batch that does not
+/// come, "compute" goes on computing, "recv" receives from the rank before, which sends nothing. Throws when the job is
+/// told to stop meanwhile.
+void stay_away(Job& job, cudaStream_t stream);
+
+/// One bucket's AllReduce as the bug "mismatch" makes it: "count", "datatype" or "op". False where it makes nothing
+/// else of it, and nothing was launched.
+bool mismatched_all_reduce(Job& job, void* gradients, cudaStream_t stream);
+
+}  // namespace lab::workload

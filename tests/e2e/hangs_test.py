@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that hang: the finding names who is to blame, and how."""
+
+from lab import LabRun, place_of
+from stalltrace import Case
+
+SHORT = 60  # steps; the fault begins after a third of them
+
+
+class Hangs(Case):
+    def explain(self, fault, *more):
+        self.need_root()
+        lab = LabRun(self.folder / "lab", fault, steps=SHORT, more=more)
+        self.assertTrue(lab.truth["faults"][0]["injected"])
+        said = [place_of(finding) for finding in lab.findings]
+        self.assertEqual(len(lab.findings), 1, said)
+        finding, rank = lab.findings[0], lab.truth["faults"][0]["rank"]
+        self.assertEqual(finding["cause"], lab.truth["faults"][0]["cause"], said)
+        self.assertEqual(finding["severity"], "critical")
+        self.assertEqual(finding["culprit"]["rank"], rank, said)
+        self.assertEqual(finding["culprit"]["pid"], lab.truth["nodes"][rank]["pid"])
+        return finding
+
+    def test_a_killed_rank(self):
+        finding = self.explain("dead_rank:rank=2,signal=9", "--", "--watchdog-seconds", 3)
+        self.assertIn("signal 9", finding["summary"])
+
+    def test_a_rank_that_stays_away(self):
+        finding = self.explain("missing_collective:rank=0", "--timeout", "6s")
+        self.assertIn("did not enter AllReduce", finding["summary"])
+
+    def test_a_rank_in_another_call(self):
+        finding = self.explain("missing_collective:rank=2,doing=recv", "--timeout", "6s")
+        self.assertIn("deadlock", finding["summary"])
+
+    def test_another_size(self):
+        finding = self.explain("mismatched_collective:rank=1,what=count", "--timeout", "8s")
+        self.assertIn("AllReduce of 512.0 KiB", finding["summary"])
+
+    def test_another_root(self):
+        finding = self.explain("mismatched_collective:rank=2,what=root", "--timeout", "8s", "--", "--mix", 1)
+        self.assertIn("root 2", finding["summary"])
