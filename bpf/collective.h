@@ -38,18 +38,12 @@ struct {
   __type(value, struct call_in_flight);
 } calls_in_flight SEC(".maps");
 
-struct sequence_key {
-  u64 comm;
-  u64 peer;  // SEQUENCE_COLLECTIVE, or operation and peer for point-to-point
-  u32 tgid;
-  u32 padding;
-};
-#define SEQUENCE_COLLECTIVE (~0ULL)
-
+// Next sequence numbers. A communicator's own goes with it; what a process leaves is removed by user space at its exit.
 struct {
-  __uint(type, BPF_MAP_TYPE_LRU_HASH);
-  __uint(max_entries, 65536);
-  __type(key, struct sequence_key);
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 262144);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct st_sequence_key);
   __type(value, u64);
 } sequences SEC(".maps");
 
@@ -88,18 +82,20 @@ static __always_inline u64 last_collective_byte(const struct st_process* process
 }
 
 static __always_inline u64 take_sequence(u32 tgid, u64 comm, u64 peer) {
-  struct sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid};
+  struct st_sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid};
   u64* next = bpf_map_lookup_elem(&sequences, &key);
   if (next) {
     return __sync_fetch_and_add(next, 1);
   }
   const u64 one = 1;
-  bpf_map_update_elem(&sequences, &key, &one, BPF_ANY);
+  if (bpf_map_update_elem(&sequences, &key, &one, BPF_ANY)) {
+    count_loss(ST_LOSS_SEQUENCE);
+  }
   return 0;
 }
 
 static __always_inline void give_back_sequence(u32 tgid, u64 comm, u64 peer) {
-  struct sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid};
+  struct st_sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid};
   u64* next = bpf_map_lookup_elem(&sequences, &key);
   if (next) {
     __sync_fetch_and_add(next, (u64)-1);
@@ -206,7 +202,7 @@ int call_entry(struct pt_regs* ctx) {
     case ST_CALL_DATA: {
       process->last_call_ns = now;
       const u64 peer =
-          spec->peer ? ((u64)spec->operation << 32 | (u32)argument(&arguments, spec->peer)) : SEQUENCE_COLLECTIVE;
+          spec->peer ? ((u64)spec->operation << 32 | (u32)argument(&arguments, spec->peer)) : ST_SEQUENCE_COLLECTIVE;
       flight->sequence_peer = peer;
       emit_entry(&arguments, spec, flight, process, take_sequence(tgid, flight->comm, peer), id);
       break;
@@ -262,8 +258,26 @@ static __always_inline void emit_sync(const volatile struct st_call_spec* spec, 
 
 // A communicator's numbers begin at 0, also where an earlier one lay at the same address.
 static __always_inline void forget_sequence(u32 tgid, u64 comm) {
-  struct sequence_key key = {.comm = comm, .peer = SEQUENCE_COLLECTIVE, .tgid = tgid};
+  struct st_sequence_key key = {.comm = comm, .peer = ST_SEQUENCE_COLLECTIVE, .tgid = tgid};
   bpf_map_delete_elem(&sequences, &key);
+}
+
+static __always_inline void emit_return(const struct call_in_flight* flight, u64 comm, u64 value, s32 return_code,
+                                        u64 now, u64 id, u64 wake_flags) {
+  struct st_call_return* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
+  if (!record) {
+    count_loss(ST_LOSS_COLLECTIVE);
+    return;
+  }
+  fill_header(&record->header, ST_RECORD_CALL_RETURN, sizeof(*record), now, id >> 32, (u32)id);
+  record->entry_ns = flight->entry_ns;
+  record->comm = comm;
+  record->value = value;
+  record->group_id = flight->group_depth ? flight->group_id : 0;
+  record->return_code = return_code;
+  record->row = flight->row;
+  record->flags = flight->group_depth ? ST_CALL_IN_GROUP : 0;
+  bpf_ringbuf_submit(record, wake_flags);
 }
 
 // ncclCommInitAll: one record for each communicator it made; `comm` carries the index, which is the rank.
@@ -272,50 +286,27 @@ static __always_inline void emit_members(const struct call_in_flight* flight, s3
     u64 comm = 0;
     bpf_probe_read_user(&comm, sizeof(comm), (const void*)(flight->out_address + i * sizeof(comm)));
     forget_sequence(id >> 32, comm);
-    struct st_call_return* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
-    if (!record) {
-      count_loss(ST_LOSS_COLLECTIVE);
-      continue;
-    }
-    fill_header(&record->header, ST_RECORD_CALL_RETURN, sizeof(*record), now, id >> 32, (u32)id);
-    record->entry_ns = flight->entry_ns;
-    record->comm = i;
-    record->value = comm;
-    record->group_id = 0;
-    record->return_code = return_code;
-    record->row = flight->row;
-    record->flags = 0;
-    bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+    emit_return(flight, i, comm, return_code, now, id, BPF_RB_FORCE_WAKEUP);
   }
 }
 
-static __always_inline void emit_return(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
-                                        s32 return_code, u64 now, u64 id) {
-  struct st_call_return* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
-  if (!record) {
-    count_loss(ST_LOSS_COLLECTIVE);
-    return;
-  }
-  fill_header(&record->header, ST_RECORD_CALL_RETURN, sizeof(*record), now, id >> 32, (u32)id);
-  record->entry_ns = flight->entry_ns;
-  record->comm = flight->comm;
-  record->group_id = flight->group_depth ? flight->group_id : 0;
-  record->return_code = return_code;
-  record->row = flight->row;
-  record->flags = flight->group_depth ? ST_CALL_IN_GROUP : 0;
+// What a call wrote where an argument points: a new communicator, or the int it was asked for.
+static __always_inline u64 written_by(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
+                                      u64 id) {
   u64 value = 0;
-  if (flight->out_address) {
-    if (spec->new_comm) {
-      bpf_probe_read_user(&value, sizeof(value), (const void*)flight->out_address);
-      forget_sequence(id >> 32, value);
-    } else {
-      u32 number = 0;
-      bpf_probe_read_user(&number, sizeof(number), (const void*)flight->out_address);
-      value = number;
-    }
+  if (flight->out_address && spec->new_comm) {
+    bpf_probe_read_user(&value, sizeof(value), (const void*)flight->out_address);
+    forget_sequence(id >> 32, value);
+  } else if (flight->out_address) {
+    bpf_probe_read_user(&value, sizeof(u32), (const void*)flight->out_address);
   }
-  record->value = value;
-  bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&collective_ring));
+  return value;
+}
+
+static __always_inline void end_call(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
+                                     s32 return_code, u64 now, u64 id) {
+  emit_return(flight, flight->comm, written_by(spec, flight, id), return_code, now, id,
+              ST_WAKE_FLAGS(&collective_ring));
 }
 
 SEC("uretprobe")
@@ -343,13 +334,13 @@ int call_return(struct pt_regs* ctx) {
       if (return_code != 0 && return_code != 7 /* ncclInProgress */) {
         give_back_sequence(tgid, flight->comm, flight->sequence_peer);  // refused: the library did not count it either
       }
-      emit_return(spec, flight, return_code, now, id);
+      end_call(spec, flight, return_code, now, id);
       break;
     case ST_CALL_GROUP_START:
       break;
     case ST_CALL_GROUP_END:
       if (flight->group_depth == 1) {
-        emit_return(spec, flight, return_code, now, id);
+        end_call(spec, flight, return_code, now, id);
       }
       if (flight->group_depth > 0) {
         flight->group_depth--;
@@ -359,7 +350,7 @@ int call_return(struct pt_regs* ctx) {
       if (return_code == 0 && flight->nranks > 0) {
         emit_members(flight, return_code, now, id);
       } else {
-        emit_return(spec, flight, return_code, now, id);
+        end_call(spec, flight, return_code, now, id);
       }
       break;
     case ST_CALL_SYNC_STREAM:
@@ -370,7 +361,7 @@ int call_return(struct pt_regs* ctx) {
       emit_sync(spec, flight, process, return_code, now, id);
       break;
     default:
-      emit_return(spec, flight, return_code, now, id);
+      end_call(spec, flight, return_code, now, id);
       break;
   }
   flight->stack_pointer = 0;

@@ -116,6 +116,16 @@ struct st_sync {
   __u16 kind;
 };
 
+/* Key of the map `sequences`. */
+struct st_sequence_key {
+  __u64 comm;
+  __u64 peer; /* ST_SEQUENCE_COLLECTIVE, or operation << 32 | peer for point-to-point */
+  __u32 tgid;
+  __u32 padding;
+};
+#define ST_SEQUENCE_COLLECTIVE (~0ULL)
+
+ST_STATIC_ASSERT(sizeof(struct st_sequence_key) == 24, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_spec) == 20, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_entry) == 120, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_return) == 64, "wire layout");

@@ -50,6 +50,7 @@ enum st_loss_source {
   ST_LOSS_SCHEDULER,
   ST_LOSS_THREAD_STATE, /* no room to remember a call in flight */
   ST_LOSS_SOCKET_STATE,
+  ST_LOSS_SEQUENCE, /* no room to count a communicator's calls: its sequence numbers are wrong */
   ST_LOSS_COUNT,
 };
 

@@ -12,6 +12,7 @@
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "base/clock.h"
 #include "base/handle.h"
@@ -30,6 +31,7 @@ namespace {
 constexpr std::string_view kPrivilegeRemedy = "run as root, or grant CAP_BPF and CAP_PERFMON";
 constexpr int64_t kJiffiesMask = 0x7fffffff;  // what read_jiffies returns
 constexpr size_t kListingsAtOnce = 64;
+constexpr size_t kRecordsARound = 100'000;
 
 using LinkHandle = std::unique_ptr<bpf_link, Free<bpf_link__destroy>>;
 using RingHandle = std::unique_ptr<ring_buffer, Free<ring_buffer__free>>;
@@ -80,7 +82,7 @@ struct Kernel::Object {
   SkeletonHandle skeleton;
   std::vector<LinkHandle> links;
   std::vector<UniqueFd> multi_links;
-  RingHandle rings;
+  std::vector<RingHandle> rings;
 };
 
 std::string kernel_btf_path() {
@@ -186,21 +188,17 @@ Status Kernel::attach_tracepoints(const KernelOptions&) {
 
 Status Kernel::open_rings() {
   const auto deliver = [](void* context, void* data, size_t size) {
-    const auto* kernel = static_cast<const Kernel*>(context);
-    if (kernel->visitor_) {
-      (*kernel->visitor_)({static_cast<const std::byte*>(data), size});
-    }
-    return 0;
+    auto* kernel = static_cast<Kernel*>(context);
+    (*kernel->visitor_)({static_cast<const std::byte*>(data), size});
+    return --kernel->budget_ > 0 ? 0 : -ENOBUFS;  // an error ends the round behind this record
   };
   const auto& maps = object_->skeleton->maps;
-  object_->rings.reset(ring_buffer__new(bpf_map__fd(maps.collective_ring), deliver, this, nullptr));
-  if (!object_->rings) {
-    return fail_errno("open the rings", errno);
-  }
-  for (const bpf_map* ring : {maps.network_ring, maps.scheduler_ring}) {
-    if (const int error = ring_buffer__add(object_->rings.get(), bpf_map__fd(ring), deliver, this); error != 0) {
-      return fail_errno("open the rings", -error);
+  for (const bpf_map* map : {maps.collective_ring, maps.network_ring, maps.scheduler_ring}) {
+    RingHandle ring(ring_buffer__new(bpf_map__fd(map), deliver, this, nullptr));
+    if (!ring) {
+      return fail_errno("open the rings", errno);
     }
+    object_->rings.push_back(std::move(ring));
   }
   return {};
 }
@@ -247,13 +245,16 @@ Status Kernel::attach_file(const std::string& path, std::span<const ProbePoint> 
       offsets.push_back(point.offset);
       cookies.push_back(point.row);
     }
-    for (const bool at_return : {true, false}) {
-      const int fd = bpf_program__fd(at_return ? programs.call_return : programs.call_entry);
-      ST_ASSIGN(UniqueFd link, link_uprobe_multi(fd, path, offsets, cookies, at_return));
-      object_->multi_links.push_back(std::move(link));
-    }
+    const auto link = [&](const bpf_program* program, bool at_return) {
+      return link_uprobe_multi(bpf_program__fd(program), path, offsets, cookies, at_return);
+    };
+    ST_ASSIGN(UniqueFd at_return, link(programs.call_return, true));
+    ST_ASSIGN(UniqueFd at_entry, link(programs.call_entry, false));
+    object_->multi_links.push_back(std::move(at_return));
+    object_->multi_links.push_back(std::move(at_entry));
     return {};
   }
+  std::vector<LinkHandle> links;  // all or none: half a file's probes would fire twice when it is tried again
   for (const ProbePoint& point : points) {
     for (const bool at_return : {true, false}) {
       LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = point.row, .retprobe = at_return);
@@ -263,9 +264,10 @@ Status Kernel::attach_file(const std::string& path, std::span<const ProbePoint> 
         return fail_errno("attach " + std::string(call_table()[point.row].symbol) + " in " + path, errno,
                           "perf uprobes need CAP_SYS_ADMIN on this kernel: run as root");
       }
-      object_->links.push_back(std::move(link));
+      links.push_back(std::move(link));
     }
   }
+  std::move(links.begin(), links.end(), std::back_inserter(object_->links));
   return {};
 }
 
@@ -301,11 +303,35 @@ bool Kernel::is_listed(pid_t pid) const {
 
 void Kernel::consume(const RecordVisitor& visit) {
   visitor_ = &visit;
-  ring_buffer__consume(object_->rings.get());
+  for (const RingHandle& ring : object_->rings) {
+    budget_ = kRecordsARound;
+    ring_buffer__consume(ring.get());
+  }
   visitor_ = nullptr;
 }
 
-int Kernel::descriptor() const { return ring_buffer__epoll_fd(object_->rings.get()); }
+std::vector<int> Kernel::descriptors() const {
+  std::vector<int> descriptors;
+  for (const RingHandle& ring : object_->rings) {
+    descriptors.push_back(ring_buffer__epoll_fd(ring.get()));
+  }
+  return descriptors;
+}
+
+void Kernel::forget_sequences(pid_t pid) {
+  const int map = bpf_map__fd(object_->skeleton->maps.sequences);
+  std::vector<st_sequence_key> gone;
+  st_sequence_key key{};
+  for (bool more = bpf_map_get_next_key(map, nullptr, &key) == 0; more;
+       more = bpf_map_get_next_key(map, &key, &key) == 0) {
+    if (key.tgid == static_cast<uint32_t>(pid)) {
+      gone.push_back(key);
+    }
+  }
+  for (const st_sequence_key& old : gone) {
+    bpf_map_delete_elem(map, &old);
+  }
+}
 
 /// Runs an iterator program over a process and visits what it writes.
 template <typename Listing>

@@ -45,14 +45,17 @@ class Kernel {
 
   /// Begins to trace a process's network and scheduling; that ends with the process. One that is gone is no error.
   Status add_process(pid_t pid, uint64_t cgroup_id);
+  /// Frees what was counted of the calls of a process that has ended.
+  void forget_sequences(pid_t pid);
   /// With only_listed: puts a process in scope.
   Status list_process(pid_t pid);
   [[nodiscard]] bool is_listed(pid_t pid) const;
 
-  /// Visits what the rings hold now. Never waits.
+  /// Visits what the rings hold now, at most some 100,000 records of each: a flood must not keep the caller from
+  /// writing down what it has. Never waits.
   void consume(const RecordVisitor& visit);
   /// Readable when a ring wants to be consumed early.
-  [[nodiscard]] int descriptor() const;
+  [[nodiscard]] std::vector<int> descriptors() const;
 
   /// Visits every TCP socket of a process, wherever its network namespace is, and ends its spans that have been silent
   /// since before `idle_before_ns` (CLOCK_MONOTONIC): their records are then in the ring.
@@ -80,6 +83,7 @@ class Kernel {
   struct Object;
   std::unique_ptr<Object> object_;
   RecordVisitor const* visitor_ = nullptr;  // during consume()
+  size_t budget_ = 0;                       // records of the ring that is being consumed
   std::vector<std::string> missing_;
   ProbeLink probe_link_ = ProbeLink::kUprobeMulti;
   int64_t ticks_per_second_ = 250;

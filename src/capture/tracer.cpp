@@ -36,7 +36,7 @@ constexpr int64_t kIdleSpanNs = 5 * kNsPerMs;
 constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;
 
 constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{"ring:collective", "ring:network", "ring:scheduler",
-                                                            "state:thread", "state:socket"};
+                                                            "state:thread",    "state:socket", "state:sequence"};
 
 uint64_t own_netns() {
   struct stat info {};
@@ -193,6 +193,7 @@ void HostTracer::end_process(const st_exit& record) {
   collectives_.on_exit(pid);
   processes_.exited(pid, static_cast<int64_t>(record.header.time_ns) + node_.clock_offset_ns, record.exit_code);
   discovery_.on_exit(pid);
+  kernel_->forget_sequences(pid);
   alive_.erase(pid);
 }
 
@@ -303,7 +304,9 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
     waits.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
   }
   const size_t stops = waits.size();
-  waits.push_back({.fd = kernel_->descriptor(), .events = POLLIN, .revents = 0});
+  for (const int descriptor : kernel_->descriptors()) {
+    waits.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
+  }
   if (mappings_) {
     for (const int descriptor : mappings_->descriptors()) {
       waits.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
