@@ -19,13 +19,15 @@ UPPER = {"fleet", "serve"}
 ALLOWED = {
     "base": set(),
     "model": {"base"},
+    "embedded": {"base"},
     **{room: {"base", "model"} for room in MIDDLE},
     **{room: {"base", "model"} | MIDDLE for room in UPPER},
-    "cli": {"base", "model"} | MIDDLE | UPPER,
+    "cli": {"base", "model", "embedded"} | MIDDLE | UPPER,
     "main": {"cli"},
     "job": {"plugin/abi"},
     "bpf": {"wire"},
 }
+ALLOWED["lab"] |= {"embedded"}
 ALLOWED["capture"] |= {"wire", "bpf"}  # what both sides of the kernel see
 
 # header pattern -> the rooms that may see it

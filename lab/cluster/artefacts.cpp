@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "embedded/profiler_plugin.h"
 
 extern "C" {
 #define ST_ARTEFACT(name)                 \
@@ -59,6 +60,7 @@ Result<NodeFolder> NodeFolder::make(const VirtualNode& node) {
       return failed(path.string(), error);
     }
   }
+  ST_TRY(write_profiler_plugin(node.folder + "/lib"));
   return folder;
 }
 

@@ -19,7 +19,7 @@ struct Artefact {
 
 std::span<const Artefact> artefacts();
 
-/// A node's folder with all artefacts in it, as long as this object lives (unless released).
+/// A node's folder with all artefacts and the profiler plugin in it, as long as this object lives (unless released).
 class NodeFolder {
  public:
   static Result<NodeFolder> make(const VirtualNode& node);

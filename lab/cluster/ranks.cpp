@@ -6,7 +6,18 @@
 #include <algorithm>
 #include <csignal>
 
+#include "embedded/profiler_plugin.h"
+
 namespace stalltrace::lab {
+namespace {
+
+/// NCCL finds the node's own copy of the plugin.
+std::vector<std::string> plugin_environment(const RunOptions& options, const VirtualNode& node) {
+  return {fmt::format("NCCL_PROFILER_PLUGIN={}/lib/{}", node.folder, kProfilerPluginFile),
+          "STALLTRACE_DIR=" + ring_folder(options)};
+}
+
+}  // namespace
 
 Status Ranks::start(const RunOptions& options, const std::string& job_id, std::span<VirtualNode> nodes) {
   const WorkloadRow& workload = *find_workload(options.workload);
@@ -23,6 +34,10 @@ Status Ranks::start(const RunOptions& options, const std::string& job_id, std::s
     SpawnOptions spawn;
     spawn.argv = workload.argv(context);
     spawn.environment = workload.environment(context);
+    if (options.plugin) {
+      const auto more = plugin_environment(options, node);
+      spawn.environment.insert(spawn.environment.end(), more.begin(), more.end());
+    }
     spawn.netns_path = node.netns_path;
     spawn.stdin_path = "/dev/null";
     spawn.stdout_path = spawn.stderr_path = fmt::format("{}/rank{}.log", options.out_dir, node.rank);

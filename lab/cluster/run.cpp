@@ -2,8 +2,10 @@
 #include "lab/cluster/run.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <filesystem>
 #include <optional>
@@ -67,7 +69,7 @@ Result<std::string> prepare_folder(const std::string& out_dir) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     const bool node_folder = name.starts_with("node") && entry->is_directory(error);  // made and removed by a run
-    if (name == "truth.json" || (name.starts_with("node") && name.ends_with(".db")) || node_folder) {
+    if (name == "truth.json" || name == "rings" || (name.starts_with("node") && name.ends_with(".db")) || node_folder) {
       return fail(fmt::format("{} holds an earlier run or something else ({})", folder.string(), name),
                   "give another --out, or remove that folder");
     }
@@ -113,6 +115,9 @@ class Run {
     ST_ASSIGN(LabLock lock, LabLock::take());
     lock_.emplace(std::move(lock));
     ST_ASSIGN(options_.out_dir, prepare_folder(options_.out_dir));
+    if (options_.plugin && ::mkdir(ring_folder(options_).c_str(), 0755) != 0) {
+      return fail_errno("create " + ring_folder(options_), errno);
+    }
     for (int rank = 0; rank < options_.ranks; ++rank) {
       nodes_.push_back(make_node(rank, options_.out_dir));
     }
@@ -253,6 +258,8 @@ class Run {
 };
 
 }  // namespace
+
+std::string ring_folder(const RunOptions& options) { return options.out_dir + "/rings"; }
 
 Result<RunOutcome> run(const RunOptions& options) {
   Run practice(options);

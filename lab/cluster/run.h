@@ -25,6 +25,7 @@ struct RunOptions {
   std::string out_dir;
   uint64_t seed = 1;                        // draws the rank of `rank=random`; part of the job's id
   bool trace = true;                        // false: no agents, for a baseline
+  bool plugin = false;                      // every rank loads the profiler plugin; black boxes go to OUT/rings
   std::string agent = "/proc/self/exe";     // started as `AGENT trace ...`
   int64_t agent_ready_ns = 20'000'000'000;  // how long an agent may take to be ready
   std::vector<std::string> workload_args;   // appended to the workload's own
@@ -50,6 +51,9 @@ struct RunOutcome {
   std::string problem;                // what went wrong with the workload, if not completed
   std::vector<std::string> warnings;  // what did not, but a reader should know: an agent that ended early, ...
 };
+
+/// Where the ranks' black boxes go with `plugin`.
+std::string ring_folder(const RunOptions& options);
 
 /// Single-threaded; call it from the main thread. Meanwhile SIGINT, SIGTERM and SIGHUP of the calling thread are
 /// handled here: they end the run in order (ErrorKind::kInterrupted, recordings and truth.json kept).

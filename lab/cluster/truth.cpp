@@ -34,6 +34,7 @@ Json run_json(const Truth& truth) {
       {"steps", truth.options.steps},
       {"seed", truth.options.seed},
       {"trace", truth.options.trace},
+      {"plugin", truth.options.plugin},
       {"job_id", truth.job_id},
       {"master", truth.master},
       {"started_ns", truth.started_ns},

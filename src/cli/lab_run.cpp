@@ -36,7 +36,9 @@ class LabRunVerb final : public Verb {
             integer_flag("--seed", "N", "draws what is random about the faults", 0, INT64_MAX, &seed_),
             duration_flag("--timeout", "end a job that takes longer (default: 60 s and 1 s per step)",
                           &options_.timeout_ns),
-            switch_flag("--no-trace", "run the job alone, for comparison", &no_trace_),
+            switch_flag("--plugin", "have every rank load the profiler plugin; its black boxes go to DIR/rings",
+                        &options_.plugin),
+            switch_flag("--no-trace", "run the job without agents, for comparison", &no_trace_),
             command_argument("more words for the workload", &options_.workload_args)};
   }
   Result<int> run(Console& console) override {

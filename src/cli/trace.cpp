@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace trace`: records this node into one file.
 #include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
-#include <iterator>
 #include <optional>
 
-#include "base/handle.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "capture/tracer.h"
+#include "cli/child_command.h"
 #include "cli/config.h"
 #include "cli/exit_code.h"
 #include "cli/verbs.h"
@@ -22,39 +16,6 @@
 
 namespace stalltrace::cli {
 namespace {
-
-constexpr std::chrono::milliseconds kCommandGrace = std::chrono::seconds(10);
-
-/// Ctrl-C, SIGTERM and a closed terminal as a descriptor, so that they end the trace instead of the program. Restores
-/// the mask.
-class StopSignals {
- public:
-  StopSignals() {
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    struct sigaction hangup {};
-    if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {  // not under nohup
-      sigaddset(&signals, SIGHUP);
-    }
-    pthread_sigmask(SIG_BLOCK, &signals, &before_);
-    fd_ = UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  }
-  ~StopSignals() {
-    signalfd_siginfo pending;
-    while (fd_ && ::read(fd_.get(), &pending, sizeof pending) > 0) {
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
-  [[nodiscard]] int descriptor() const { return fd_.get(); }
-
- private:
-  sigset_t before_{};
-  UniqueFd fd_;
-};
 
 std::string progress_line(const capture::TracerStats& stats) {
   std::string line = fmt::format("{} processes, {} calls, {} retransmits, {} lost", stats.processes, stats.calls,
@@ -132,7 +93,7 @@ class TraceVerb final : public Verb {
     if (closed && traced) {
       summarize(console, tracer.stats(), writer->stats());
     }
-    // Whatever became of the recording, the command is the user's: it is awaited, not ended with us.
+    // Whatever became of the recording, the command is the user's: it is awaited, untraced, not ended with us.
     const Result<int> code = command.pid() > 0 ? command_exit(command, signals) : Result<int>(kExitDone);
     ST_TRY(closed);
     ST_TRY(traced);
@@ -196,20 +157,6 @@ class TraceVerb final : public Verb {
                              traced.lost + written.lost > 0
                                  ? fmt::format("; {} events lost (table loss)", traced.lost + written.lost)
                                  : ""));
-  }
-
-  /// The command outlives the trace when --duration ends it: it is awaited, untraced. Asked to stop, we stop it too
-  /// (a terminal's Ctrl-C has reached it already).
-  static Result<int> command_exit(Subprocess& command, const StopSignals& signals) {
-    pollfd waits[] = {{.fd = command.pidfd(), .events = POLLIN, .revents = 0},
-                      {.fd = signals.descriptor(), .events = POLLIN, .revents = 0}};
-    while (::poll(waits, std::size(waits), -1) < 0 && errno == EINTR) {
-    }
-    ST_ASSIGN(std::optional<ExitStatus> ended, command.wait_for(kCommandGrace));
-    if (!ended) {
-      ST_ASSIGN(ended, command.terminate(SIGTERM, kCommandGrace));
-    }
-    return ended->shell_code();
   }
 
   capture::TracerOptions options_;

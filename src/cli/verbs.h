@@ -11,6 +11,7 @@ namespace stalltrace::cli {
 
 std::unique_ptr<Verb> make_check_verb();
 std::unique_ptr<Verb> make_trace_verb();
+std::unique_ptr<Verb> make_run_verb();
 std::unique_ptr<Verb> make_query_verb();
 std::unique_ptr<Verb> make_explain_verb();
 std::unique_ptr<Verb> make_merge_verb();

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that load the profiler plugin: started by `stalltrace run`, and in the practice cluster."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+
+from job import LIBRARIES, WORKLOAD, wait_until
+from launcher import Launcher
+from stalltrace import DONE, PROGRAM, Case, run
+from unprivileged import run_as_nobody
+
+
+class Run(Case):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "run"
+
+    def rings(self):
+        return sorted(path for path in (self.out / "rings").iterdir() if path.suffix == ".ring")
+
+    def rows(self, sql):
+        database = sqlite3.connect(f"file:{self.out / 'trace.db'}?mode=ro", uri=True)
+        try:
+            return database.execute(sql).fetchall()
+        finally:
+            database.close()
+
+    def test_the_job_gets_the_plugin_and_a_log_and_is_recorded(self):
+        self.need_root()
+        job = Launcher(self.folder, "--steps", 30)
+        result = run("run", "--out", self.out, "--", *job.words)
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.assertIn("rank 0: 30 steps", result.stdout)
+        self.assertNotIn("Healthy", result.stdout, "standard output is the job's")
+        self.assertIn("Healthy", result.stderr)
+        self.assertEqual([len(self.rings()), len(job.pids())], [2, 2])
+        for pid in job.pids():
+            logs = list(self.out.glob(f"nccl.*.{pid}.log"))
+            self.assertEqual(len(logs), 1)
+            self.assertIn("PROFILER/Plugin: Loaded stalltrace (v5)", logs[0].read_text())
+            self.assertEqual(self.rows(f"SELECT COUNT(*) FROM nccl_events WHERE op = 'ALL_REDUCE' AND pid = {pid}"), [(120,)])
+        self.assertTrue(json.loads((self.out / "findings.json").read_text())["healthy"])
+
+    def test_the_jobs_exit_code_comes_back(self):
+        result = run("run", "--out", self.out, "--no-trace", "--", "bash", "-c", "echo words; exit 7")
+        self.assertEqual((result.returncode, result.stdout), (7, "words\n"))
+
+    def test_a_hang_is_explained_while_it_lasts(self):
+        self.need_root()
+        job = Launcher(self.folder, "--steps", 200, "--step-ms", 20)
+        errors = self.folder / "errors"
+        with open(errors, "w") as stream:
+            process = subprocess.Popen([PROGRAM, "run", "--out", self.out, "--hang-after", "2s", "--", *map(str, job.words)],
+                                       stdout=subprocess.DEVNULL, stderr=stream)
+            self.addCleanup(process.wait, timeout=30)
+            self.addCleanup(process.terminate)
+            wait_until(job.pids, "the ranks")
+            time.sleep(2)
+            victim = job.pids()[1]
+            os.kill(victim, signal.SIGSTOP)
+            self.addCleanup(self.wake, victim)
+            wait_until(lambda: "no collective has completed for 2 s" in errors.read_text(), "the explanation")
+            wait_until(lambda: "finding in" in errors.read_text(), "the finding")
+            self.assertIsNone(process.poll(), "the job goes on")
+            os.kill(victim, signal.SIGCONT)
+            self.assertEqual(process.wait(timeout=60), DONE)
+        report = json.loads((self.out / "findings.json").read_text())
+        self.assertEqual([finding["cause"] for finding in report["findings"]], ["process_stopped"])
+        self.assertEqual(report["findings"][0]["culprit"]["rank"], 1)
+
+    @staticmethod
+    def wake(pid):
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+    def test_without_privilege_the_job_runs_and_keeps_black_boxes(self):
+        self.need_root()
+        place = self.folder / "nobody"
+        place.mkdir()
+        place.chmod(0o777)
+        self.out = place / "run"
+        tree = place / "lab"
+        shutil.copytree(LIBRARIES.parent, tree, symlinks=True)
+        job = Launcher(place, "--steps", 10)
+        words = [str(word).replace(str(LIBRARIES.parent), str(tree)) for word in job.words]
+        result = run_as_nobody(place, "run", "--out", self.out, "--", *words)
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.assertIn("the kernel is not traced", result.stderr)
+        self.assertEqual(len(self.rings()), 2)
+
+    def test_a_profiler_and_a_log_that_are_chosen_already_stay(self):
+        words = ("run", "--out", self.out, "--no-trace", "--", "bash", "-c", "echo $NCCL_PROFILER_PLUGIN $NCCL_DEBUG $NCCL_DEBUG_FILE")
+        result = run(*words, environment={"NCCL_PROFILER_PLUGIN": "inspector", "NCCL_DEBUG": "WARN"})
+        self.assertEqual(result.stdout, "inspector WARN\n")
+        self.assertIn("NCCL_PROFILER_PLUGIN is inspector already", result.stderr)
+
+    def test_an_earlier_run_is_not_overwritten(self):
+        self.done(run("run", "--out", self.out, "--no-trace", "--", "true"))
+        self.refused(run("run", "--out", self.out, "--no-trace", "--", "true"), 1, "holds an earlier run", "--out")
+
+
+class Lab(Case):
+    def test_every_rank_of_the_practice_cluster_writes_a_black_box(self):
+        self.need_root()
+        out = self.folder / "lab"
+        self.done(run("lab", "run", "--ranks", 3, "--steps", 20, "--plugin", "--no-trace", "--out", out, timeout=120))
+        truth = json.loads((out / "truth.json").read_text())
+        self.assertTrue(truth["run"]["plugin"])
+        rings = [path.name for path in (out / "rings").iterdir() if path.suffix == ".ring"]
+        for node in truth["nodes"]:
+            self.assertEqual(sum(f"-{node['pid']}-" in name for name in rings), 1, rings)
+
+
+class Workload(Case):
+    def test_nothing_is_loaded_that_was_not_asked_for(self):
+        """The practice NCCL without a plugin: none in the process, no file written."""
+        result = subprocess.run([WORKLOAD, "--steps", "3"], capture_output=True, text=True, timeout=30, check=False,
+                                env={**os.environ, "NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "lo",
+                                     "STALLTRACE_DIR": str(self.folder)})
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn("PROFILER/Plugin: Could not find: libnccl-profiler.so", result.stdout)
+        self.assertEqual(list(self.folder.iterdir()), [])

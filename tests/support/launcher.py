@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job as one command that starts all its ranks on this host, as torchrun is."""
+
+from job import LIBRARIES, WORKLOAD, free_port
+
+SCRIPT = """
+for rank in $(seq 0 $((WORLD_SIZE - 1))); do
+  RANK=$rank LOCAL_RANK=$rank "$@" &
+  pids="$pids $!"
+done
+echo $pids >"$PIDS"
+for pid in $pids; do wait $pid || code=$?; done
+exit ${code:-0}
+"""
+
+
+class Launcher:
+    """`words` starts it; `pids()` are its ranks, by rank, once they run."""
+
+    def __init__(self, folder, *arguments, ranks=2):
+        self.pids_file = folder / "pids"
+        self.words = ["env", f"WORLD_SIZE={ranks}", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={free_port()}",
+                      "NCCL_SOCKET_IFNAME=lo", f"LD_LIBRARY_PATH={LIBRARIES}", f"PIDS={self.pids_file}",
+                      "bash", "-c", SCRIPT, "ranks", WORKLOAD, *arguments]
+
+    def pids(self):
+        text = self.pids_file.read_text() if self.pids_file.exists() else ""
+        return [int(pid) for pid in text.split()] if text.endswith("\n") else []
