@@ -38,6 +38,7 @@ void append(Box& box, const Event& event) {
     count_loss(box, ST_BOX_LOST_LAPPED);
     return;
   }
+  std::atomic_thread_fence(std::memory_order_release);  // WRITING is seen before what is written now
   std::memcpy(reinterpret_cast<char*>(&record) + kBodyOffset, reinterpret_cast<const char*>(&event) + kBodyOffset,
               sizeof(Event) - kBodyOffset);
   store<uint64_t>(record.commit, ST_BOX_RING_WHOLE(number), std::memory_order_release);

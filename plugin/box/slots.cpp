@@ -12,6 +12,7 @@ namespace {
 constexpr int kProbesForFree = 8;  // slots looked at before one is taken from a collective nobody tells more of
 constexpr int kProbes = 64;        // and before an event is given up
 constexpr int kPatience = 200;     // looks at a slot that is being closed, some nanoseconds each
+constexpr uint64_t kPartsAndAbandoned = ST_BOX_SLOT_HAD_PARTS | ST_BOX_SLOT_ABANDONED;
 constexpr uint64_t kOnePart = 1ULL << ST_BOX_SLOT_PARTS_SHIFT;
 
 uint64_t phase_of(uint64_t commit) { return commit & ST_BOX_PHASE_MASK; }
@@ -75,28 +76,57 @@ void make_free(Box& box, Event& slot, uint64_t commit) {
   store<uint64_t>(box.free_hint, static_cast<uint64_t>(&slot - box.slots));
 }
 
+/// A copy that others may add to meanwhile, word by word.
+Event copy_of(const Event& slot) {
+  constexpr size_t kWords = sizeof(Event) / sizeof(uint64_t);
+  const auto* from = reinterpret_cast<const uint64_t*>(&slot);
+  uint64_t words[kWords];
+  for (size_t word = 0; word < kWords; ++word) {
+    words[word] = load(from[word]);
+  }
+  Event copy;
+  std::memcpy(&copy, words, sizeof(copy));
+  return copy;
+}
+
+bool same_parts(const Event& one, const Event& other) {
+  return one.u.coll.ops_ended == load(other.u.coll.ops_ended) &&
+         one.u.coll.kernels_ended == load(other.u.coll.kernels_ended);
+}
+
+/// Lets go of a collective, `commit`, that only the caller holds and whose parts have ended; false if others came
+/// meanwhile. It stays open to a late part all the while: a thread that loses its core here delays nobody.
+bool retire(Box& box, Event& slot, uint64_t& commit) {
+  Event copy = copy_of(slot);
+  if (!replace<uint64_t>(slot.commit, commit, with_phase(commit, ST_BOX_QUIET) - kOnePart)) {
+    return false;
+  }
+  if (copy.channels != 0 && copy.u.coll.kernels_ended >= copy.channels) {
+    copy.flags |= ST_BOX_WHOLE_COLL;
+  }
+  append(box, copy);
+  if (Event* again = same_parts(copy, slot) ? nullptr : hold(box, copy.id)) {  // one came and went during the copying
+    release(box, *again);
+  }
+  return true;
+}
+
 /// Called by whoever made a slot's state `commit`, ENDED and held by nobody. The event may be another's by now.
 void settle(Box& box, Event& slot, uint64_t commit, bool collective) {
   const bool abandoned = (commit & ST_BOX_SLOT_ABANDONED) != 0;
-  if (collective && !abandoned && (commit & ST_BOX_SLOT_HAD_PARTS) == 0) {
-    return;  // enqueued; what follows is still to come
+  if (collective && !abandoned) {
+    return;  // enqueued; its parts are still to come
   }
   if (!replace<uint64_t>(slot.commit, commit, with_phase(commit, ST_BOX_CLOSING))) {
-    return;  // a part came, or the slot was needed
+    return;  // somebody holds it for a moment, and will be here
   }
   if (abandoned) {
     slot.flags |= ST_BOX_UNFINISHED;
-  } else if (collective && slot.channels != 0 && slot.u.coll.kernels_ended >= slot.channels) {
-    slot.flags |= ST_BOX_WHOLE_COLL;
   }
   if ((box.kept_mask >> slot.type & 1) != 0) {
     append(box, slot);
   }
-  if (collective && !abandoned) {
-    store<uint64_t>(slot.commit, with_phase(commit, ST_BOX_QUIET), std::memory_order_release);
-  } else {
-    make_free(box, slot, commit);
-  }
+  make_free(box, slot, commit);
 }
 
 /// `flag` is set in the commit word too.
@@ -189,12 +219,16 @@ Event* held_by_part(Box& box, uint64_t id) {
 
 void release(Box& box, Event& slot) {
   const bool collective = is_collective(slot);  // the slot may be another event's once it is let go
-  uint64_t commit = load(slot.commit);
-  while (!replace<uint64_t>(slot.commit, commit, commit - kOnePart)) {
-  }
-  commit -= kOnePart;
-  if (phase_of(commit) == ST_BOX_ENDED && parts_of(commit) == 0) {
-    settle(box, slot, commit, collective);
+  uint64_t commit = load(slot.commit, std::memory_order_acquire);
+  while (true) {
+    const bool last = phase_of(commit) == ST_BOX_ENDED && parts_of(commit) == 1;
+    const bool retires = last && collective && (commit & kPartsAndAbandoned) == ST_BOX_SLOT_HAD_PARTS;
+    if (retires ? retire(box, slot, commit) : replace<uint64_t>(slot.commit, commit, commit - kOnePart)) {
+      if (last && !retires) {
+        settle(box, slot, commit - kOnePart, collective);
+      }
+      return;
+    }
   }
 }
 

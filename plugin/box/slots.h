@@ -7,8 +7,8 @@
 // part of it.
 //
 //   FREE -> WRITING -> OPEN -> ENDED -> CLOSING -> FREE         CLOSING: being copied to the ring
-//   a collective goes          ENDED -> CLOSING -> QUIET        QUIET: in the ring; free for whoever needs a slot
-//   and back, for a late part  ENDED <- QUIET
+//   a collective:              ENDED -> QUIET                   QUIET: in the ring; free for whoever needs a slot
+//   and for a late part:       ENDED <- QUIET
 #pragma once
 
 #include "plugin/box/box.h"

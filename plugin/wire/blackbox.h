@@ -50,8 +50,7 @@ enum st_box_phase {
   ST_BOX_WRITING = 1, /* claimed, being filled: nothing in it counts */
   ST_BOX_OPEN = 2,    /* NCCL has not stopped it */
   ST_BOX_ENDED = 3,   /* NCCL has stopped it; a collective is enqueued, its parts may be open or yet to come */
-  ST_BOX_QUIET =
-      4, /* a collective whose parts so far have all ended: it is in the ring too; a late part makes it ENDED */
+  ST_BOX_QUIET = 4,   /* a collective whose parts so far have all ended; a late one makes it ENDED again */
   ST_BOX_CLOSING = 5, /* over, being copied to the ring */
 };
 
