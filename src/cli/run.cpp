@@ -60,12 +60,26 @@ struct Trace {
   std::unique_ptr<capture::Tracer> tracer;
 };
 
+/// The NCCL that the job's own library path leads to: probed before the job maps it, so that no first call is missed.
+std::vector<std::string> libraries_of_path() {
+  std::vector<std::string> found;
+  const char* path = std::getenv("LD_LIBRARY_PATH");
+  for (const std::string_view folder : split(path == nullptr ? "" : path, ':')) {
+    std::string file = std::string(folder) + "/libnccl.so.2";
+    if (std::error_code ignored; !folder.empty() && std::filesystem::exists(file, ignored)) {
+      found.push_back(std::move(file));
+    }
+  }
+  return found;
+}
+
 Result<Trace> start_trace(const RunFolder& folder, const std::string& node, Console& console) {
   Trace trace;
   ST_ASSIGN(trace.writer, RecordingWriter::create(folder.recording()));
   trace.sink = std::make_unique<ProgressSink>(*trace.writer);
   capture::TracerOptions options;
   options.node_name = node;
+  options.libraries = libraries_of_path();
   options.pids = {::getpid()};  // the command will be our child, in scope from its first instruction
   auto tracer = capture::Tracer::create(options, *trace.sink, [&](const std::string& text) { console.note(text); });
   if (!tracer) {

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds a recording against what the ranks noted by their own clocks and by CUDA events."""
+
+import json
+import sqlite3
+import statistics
+
+TOLERANCE_NS = 50_000
+TOLERANCE_SHARE = 0.01
+
+
+class Own:
+    """One rank's notes."""
+
+    def __init__(self, path):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        self.who = next(line for line in lines if line["kind"] == "rank")
+        self.calls = [line for line in lines if line["kind"] == "call"]
+
+    def of(self, op):
+        return [call for call in self.calls if call["op"] == op]
+
+
+class Recording:
+    def __init__(self, path):
+        self.database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+
+    def rows(self, sql, *arguments):
+        return self.database.execute(sql, arguments).fetchall()
+
+    def calls(self, pid, op):
+        """(duration_ns, launch_ns, completion, rank, nranks, bytes, seq), in order."""
+        return self.rows("SELECT duration_ns, launch_ns, completion, rank, nranks, count, seq FROM nccl_events "
+                         "WHERE pid = ? AND op = ? ORDER BY timestamp_ns, seq", pid, op)
+
+    def hashes(self, pid):
+        return {f"{row[0] & (1 << 64) - 1:x}" for row in self.rows(
+            "SELECT nccl_comm_hash FROM communicator WHERE pid = ? AND nccl_comm_hash IS NOT NULL", pid)}
+
+
+def duration_fits(call, duration_ns):
+    """A collective lasts at least as long as the device was busy with it, at most until the caller knew of its end."""
+    slack = max(TOLERANCE_NS, TOLERANCE_SHARE * call["wall_ns"])
+    return call["device_ns"] - slack <= duration_ns <= call["wall_ns"] + slack
+
+
+def check_counts(recording, owns):
+    """Every call is there once."""
+    wrong = []
+    total = 0
+    for own in owns:
+        for op in sorted({call["op"] for call in own.calls}):
+            expected, got = len(own.of(op)), len(recording.calls(own.who["pid"], op))
+            total += expected
+            if expected != got:
+                wrong.append(f"rank {own.who['rank']}: {got} of {expected} {op}")
+    return not wrong, ", ".join(wrong) or f"all {total} calls"
+
+
+def check_ranks(recording, owns):
+    wrong = []
+    for own in owns:
+        seen = set(recording.rows("SELECT DISTINCT rank, nranks FROM nccl_events WHERE pid = ? AND op = 'BROADCAST'", own.who["pid"]))
+        if seen != {(own.who["rank"], own.who["ranks"])}:
+            wrong.append(f"rank {own.who['rank']} of {own.who['ranks']} is {sorted(seen, key=str)}")
+    return not wrong, "; ".join(wrong) or f"{len(owns)} ranks"
+
+
+def check_hashes(recording, owns):
+    """NCCL's own hash of the unique id."""
+    wrong = [f"rank {own.who['rank']}: {own.who['hash']} not in {sorted(recording.hashes(own.who['pid']))}"
+             for own in owns if own.who["hash"] not in recording.hashes(own.who["pid"])]
+    return not wrong, "; ".join(wrong) or f"commId 0x{owns[0].who['hash']}"
+
+
+def check_sequences(recording, owns):
+    """The n-th AllReduce of the communicator of all ranks has a number above the one before."""
+    for own in owns:
+        numbers = [row[6] for row in recording.calls(own.who["pid"], "BROADCAST")]
+        if None in numbers or numbers != sorted(set(numbers)):
+            return False, f"rank {own.who['rank']}: {numbers[:8]}"
+    return True, "rising by call"
+
+
+def check_durations(recording, owns, completions):
+    """Calls outside of groups whose end is known in one of these ways: the recorded duration against the rank's own clock
+    and CUDA events."""
+    within, differences, seen = 0, [], 0
+    for own in owns:
+        for op in ("ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER", "BROADCAST", "REDUCE"):
+            for call, row in zip(own.of(op), recording.calls(own.who["pid"], op)):
+                if call["grouped"] > 1 or row[2] not in completions or row[0] is None:
+                    continue
+                seen += 1
+                within += duration_fits(call, row[0])
+                differences.append(abs(row[0] - call["wall_ns"]))
+    if not seen:
+        return None, f"no call whose end is known by {' or '.join(completions)}"
+    text = (f"{within} of {seen} between CUDA events and own clock (+- 1 % or 50 us), median difference to own clock "
+            f"{statistics.median(differences) / 1e3:.0f} us")
+    return within >= 0.95 * seen, text
+
+
+def size_table(recording, owns, completions):
+    """A line for each AllReduce size: medians of rank 0."""
+    own = owns[0]
+    by_size = {}
+    for call, row in zip(own.of("ALL_REDUCE"), recording.calls(own.who["pid"], "ALL_REDUCE")):
+        if call["phase"] == "sizes" and row[2] in completions and row[0] is not None:
+            by_size.setdefault(call["count"] * 4, []).append((call["launch_ns"], call["device_ns"], call["wall_ns"], row[0]))
+    yield f"{'bytes':>12} {'calls':>6} {'launch us':>10} {'events us':>10} {'own us':>10} {'recorded us':>12}"
+    for size, values in sorted(by_size.items()):
+        medians = [statistics.median(column) / 1e3 for column in zip(*values)]
+        yield f"{size:>12} {len(values):>6} {medians[0]:>10.1f} {medians[1]:>10.1f} {medians[2]:>10.1f} {medians[3]:>12.1f}"

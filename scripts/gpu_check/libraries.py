@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the NCCL and CUDA runtime libraries of this machine: those of PyTorch's wheels, else the system's."""
+
+import ctypes
+import glob
+import importlib.util
+import os
+import pathlib
+
+SYSTEM = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/cuda/lib64", "/usr/local/cuda*/lib64", "/usr/local/cuda*/lib"]
+
+
+def wheel_folders():
+    """Where NVIDIA's wheels and PyTorch's own put libraries, without importing them."""
+    for name in ("nvidia", "torch"):
+        spec = importlib.util.find_spec(name)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            yield from (f"{folder}/nccl/lib", f"{folder}/cuda_runtime/lib", f"{folder}/cu*/lib", f"{folder}/lib")
+
+
+def find(pattern, folders=()):
+    """The first file that matches in LD_LIBRARY_PATH, `folders`, the wheels, the system; None if there is none."""
+    own = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    for folder in [*folders, *own, *wheel_folders(), *SYSTEM]:
+        for path in sorted(glob.glob(f"{folder}/{pattern}")):
+            if pathlib.Path(path).is_file():
+                return path
+    return None
+
+
+def find_nccl():
+    return find("libnccl.so.2")
+
+
+def find_cudart():
+    return find("libcudart.so.1?")
+
+
+def nccl_version(path):
+    """2.28.9 as "2.28.9"."""
+    version = ctypes.c_int()
+    ctypes.CDLL(path).ncclGetVersion(ctypes.byref(version))
+    return f"{version.value // 10000}.{version.value // 100 % 100}.{version.value % 100}"
+
+
+def device_count(cudart):
+    """0 where the driver is missing or refuses."""
+    count = ctypes.c_int()
+    return count.value if ctypes.CDLL(cudart).cudaGetDeviceCount(ctypes.byref(count)) == 0 else 0
+
+
+def has_torch():
+    """True if PyTorch with NCCL and a device can be imported; asked of a process of its own, so that none of it stays here."""
+    import subprocess
+    import sys
+    question = "import torch, torch.distributed as d; raise SystemExit(not (torch.cuda.is_available() and d.is_nccl_available()))"
+    return subprocess.run([sys.executable, "-c", question], capture_output=True, timeout=120, check=False).returncode == 0

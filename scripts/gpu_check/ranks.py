@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the ranks of one job on this machine, each a virtual node if possible, and waits for them.
+
+    ranks.py FOLDER RANKS MAX_BYTES nodes|loopback nccl|ddp
+
+The one command that `stalltrace run` starts. Everything it made ends with it.
+"""
+
+import os
+import pathlib
+import signal
+import socket
+import sys
+import time
+
+import network
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMIT_SECONDS = 420
+LOSSY_NODE = 1
+# Real NCCL takes several ranks on one card if each claims a host of its own and nothing but sockets.
+SOCKETS_ONLY = {"NCCL_NET": "Socket", "NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_HOST_ENABLE": "0"}
+
+
+def environment_of(rank, ranks, nodes):
+    return {**os.environ, **SOCKETS_ONLY, "NCCL_HOSTID": f"node{rank}", "RANK": str(rank), "LOCAL_RANK": "0",
+            "WORLD_SIZE": str(ranks), "MASTER_ADDR": network.address_of(0) if nodes else "127.0.0.1", "MASTER_PORT": "29517",
+            "NCCL_SOCKET_IFNAME": network.INTERFACE if nodes else "lo"}
+
+
+def become_rank(rank, ranks, nodes, channel, words):
+    """In the child: enters its node, hands over the device, waits until all are there, and becomes the rank."""
+    if nodes:
+        send = network.enter(rank)
+        network.send_descriptor(channel, send)
+        channel.recv(1)
+    os.execve(sys.executable, [sys.executable, *words], environment_of(rank, ranks, nodes))
+
+
+def start(rank, ranks, nodes, words):
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ours.close()
+            become_rank(rank, ranks, nodes, theirs, words)
+        except OSError as error:
+            print(f"rank {rank}: {error}", file=sys.stderr)
+        finally:
+            os._exit(1)
+    theirs.close()
+    return pid, ours
+
+
+def wait_for(pids):
+    """0, or 1 when a rank failed or none ended in time; the first failure ends the others after a while."""
+    end = time.monotonic() + LIMIT_SECONDS
+    code = 0
+    while pids:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid in pids:
+            pids.remove(pid)
+            if status != 0:
+                code, end = 1, min(end, time.monotonic() + 10)
+        elif time.monotonic() > end:
+            for left in pids:
+                os.kill(left, signal.SIGKILL)
+            code = 1
+            end += 10
+        else:
+            time.sleep(0.05)
+    return code
+
+
+def main():
+    folder, ranks, max_bytes, nodes = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4] == "nodes"
+    program = ([str(HERE / "ddp.py")] if sys.argv[5] == "ddp" else None)
+    started = [start(rank, ranks, nodes, program or [str(HERE / "rank.py"), str(folder), str(rank), str(ranks), max_bytes])
+               for rank in range(ranks)]
+    forwarders = []
+    try:
+        if nodes:
+            devices = [network.receive_descriptor(channel) for _, channel in started]
+            if None in devices:
+                return 1
+            forwarders = network.start_forwarders(devices, folder / "loss", LOSSY_NODE)
+            for _, channel in started:
+                channel.send(b"g")
+        return wait_for([pid for pid, _ in started])
+    finally:
+        for pid in forwarders:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
