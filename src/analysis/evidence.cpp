@@ -13,6 +13,11 @@ constexpr int kStateRecovery = 3;
 constexpr int kStateLoss = 4;
 constexpr int64_t kForever = std::numeric_limits<int64_t>::max() / 2;
 
+bool is_trouble(TcpEventKind kind) {
+  return kind == TcpEventKind::kResetReceived || kind == TcpEventKind::kResetSent ||
+         kind == TcpEventKind::kSocketError || kind == TcpEventKind::kConnectFailed;
+}
+
 bool is_recovering(int state) { return state == kStateRecovery || state == kStateLoss; }
 
 /// The time around the stalls.
@@ -72,7 +77,7 @@ class EvidenceLoader {
     const int64_t time_ns = cluster_.clock().to_common(event.node_id, event.timestamp_ns);
     EvidenceStore::FlowEvents& events = store_.flow_events_[index];
     if (event.event == TcpEventKind::kRetransmit) {
-      events.retransmits.emplace_back(time_ns, event.event_id);
+      events.retransmits.push_back({time_ns, event.event_id, event.len});
     } else if (event.event == TcpEventKind::kCongestionState) {
       State& state = states_[index];
       if (event.state == kStateLoss && state.value != kStateLoss) {
@@ -82,6 +87,8 @@ class EvidenceLoader {
         events.recoveries.push_back({state.since_ns, time_ns});
       }
       state = {event.state, time_ns};
+    } else if (is_trouble(event.event)) {
+      store_.troubles_.push_back({time_ns, event.event, event.state, index, event.event_id});
     }
   }
 
@@ -93,8 +100,8 @@ class EvidenceLoader {
       return;
     }
     store_.samples_[index].push_back({time_ns, sample.bytes_acked, sample.bytes_received, sample.receiver_limited_ns,
-                                      sample.unacked_bytes, sample.notsent_bytes, sample.unread_bytes, sample.snd_wnd,
-                                      sample.dsack_dups, sample.ca_state});
+                                      sample.busy_ns, sample.unacked_bytes, sample.notsent_bytes, sample.unread_bytes,
+                                      sample.snd_wnd, sample.dsack_dups, sample.mss, sample.ca_state, sample.backoff});
   }
 
   void add(const WaitSpan& span) {
@@ -135,18 +142,21 @@ class EvidenceLoader {
       if (is_recovering(states_[i].value)) {
         events.recoveries.push_back({states_[i].since_ns, kForever});
       }
-      std::sort(events.retransmits.begin(), events.retransmits.end());
+      std::sort(events.retransmits.begin(), events.retransmits.end(),
+                [](const Retransmit& a, const Retransmit& b) { return a.time_ns < b.time_ns; });
       std::sort(events.timeouts.begin(), events.timeouts.end());
       std::vector<Interval> all = events.recoveries;
       for (const int64_t time_ns : events.timeouts) {
         all.push_back({time_ns - kMinimumRtoNs, time_ns});
       }
-      for (const auto& [time_ns, id] : events.retransmits) {
-        all.push_back({time_ns - kRetransmitNs, time_ns + kRetransmitNs});
+      for (const Retransmit& segment : events.retransmits) {
+        all.push_back({segment.time_ns - kRetransmitNs, segment.time_ns + kRetransmitNs});
       }
       store_.recovery_sets_.emplace_back(std::move(events.recoveries));
       store_.loss_sets_.emplace_back(std::move(all));
     }
+    std::sort(store_.troubles_.begin(), store_.troubles_.end(),
+              [](const Trouble& a, const Trouble& b) { return a.time_ns < b.time_ns; });
     for (size_t member = 0; member < store_.waits_.size(); ++member) {
       std::vector<WaitRecord>& records = store_.waits_[member];
       std::sort(records.begin(), records.end(),
@@ -208,12 +218,67 @@ FlowLoss EvidenceStore::loss(FlowIndex flow, Interval window) const {
   loss.recovery_ns = recovery_sets_[flow].covered_ns(window);
   loss.timeouts = std::upper_bound(events.timeouts.begin(), events.timeouts.end(), window.to_ns) -
                   std::lower_bound(events.timeouts.begin(), events.timeouts.end(), window.from_ns);
-  const auto before = [](const std::pair<int64_t, EventId>& event, int64_t time_ns) { return event.first < time_ns; };
-  const auto begin = std::lower_bound(events.retransmits.begin(), events.retransmits.end(), window.from_ns, before);
-  const auto end = std::lower_bound(begin, events.retransmits.end(), window.to_ns, before);
-  loss.retransmits = end - begin;
-  loss.first_event = begin == end ? 0 : begin->second;
+  const std::span<const Retransmit> repeated = retransmits(flow, window);
+  loss.retransmits = static_cast<int64_t>(repeated.size());
+  loss.first_event = repeated.empty() ? 0 : repeated.front().id;
   return loss;
+}
+
+std::span<const Retransmit> EvidenceStore::retransmits(FlowIndex flow, Interval window) const {
+  if (flow >= flow_events_.size()) {
+    return {};
+  }
+  const auto before = [](const Retransmit& segment, int64_t time_ns) { return segment.time_ns < time_ns; };
+  const std::vector<Retransmit>& all = flow_events_[flow].retransmits;
+  const auto begin = std::lower_bound(all.begin(), all.end(), window.from_ns, before);
+  return {begin, std::lower_bound(begin, all.end(), window.to_ns, before)};
+}
+
+FlowDelta EvidenceStore::delta(FlowIndex flow, Interval window) const {
+  FlowDelta delta;
+  if (flow >= samples_.size() || samples_[flow].empty()) {
+    return delta;
+  }
+  const std::vector<SampleRecord>& samples = samples_[flow];
+  const auto before = [](int64_t time_ns) { return [=](const SampleRecord& s) { return s.time_ns < time_ns; }; };
+  auto first = std::partition_point(samples.begin(), samples.end(), before(window.from_ns));
+  const auto last = std::partition_point(first, samples.end(), before(window.to_ns));
+  delta.samples = last - first;
+  delta.unread = std::count_if(first, last, [](const SampleRecord& s) { return s.unread_bytes > 0; });
+  first = first == samples.begin() ? first : first - 1;
+  const SampleRecord& begin = *first;
+  const SampleRecord& end = last == samples.end() ? samples.back() : *last;
+  delta.span_ns = end.time_ns - begin.time_ns;
+  delta.busy_ns = static_cast<int64_t>(end.busy_ns - begin.busy_ns);
+  delta.receiver_limited_ns = static_cast<int64_t>(end.receiver_limited_ns - begin.receiver_limited_ns);
+  delta.acked_bytes = end.bytes_acked - begin.bytes_acked;
+  return delta;
+}
+
+Silence EvidenceStore::silence(FlowIndex flow, Interval window) const {
+  Silence longest;
+  if (flow >= samples_.size()) {
+    return longest;
+  }
+  const std::vector<SampleRecord>& samples = samples_[flow];
+  for (size_t i = 0; i < samples.size();) {
+    size_t next = i;
+    Silence silence{.acked_bytes = samples[i].bytes_acked};
+    while (next < samples.size() && samples[next].bytes_acked == samples[i].bytes_acked &&
+           samples[next].unacked_bytes > 0) {
+      silence.backoff = std::max(silence.backoff, samples[next].backoff);
+      ++next;
+    }
+    if (next > i) {  // an unchanged sample is not written: the last one holds until the next
+      silence.time = {samples[i].time_ns, next < samples.size() ? samples[next].time_ns : window.to_ns};
+      const Interval common = intersect(silence.time, window);
+      if (common.length() > intersect(longest.time, window).length()) {
+        longest = silence;
+      }
+    }
+    i = std::max(next, i + 1);
+  }
+  return longest;
 }
 
 bool EvidenceStore::has_waits(MemberIndex member) const { return member < waits_.size() && !waits_[member].empty(); }

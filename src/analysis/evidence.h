@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,18 +53,54 @@ struct FlowLoss {
   EventId first_event = 0;
 };
 
+/// A segment that the sender sent again.
+struct Retransmit {
+  int64_t time_ns = 0;
+  EventId id = 0;
+  uint32_t len = 0;  // payload
+};
+
+/// A reset, an error or a refusal that a connection met.
+struct Trouble {
+  int64_t time_ns = 0;
+  TcpEventKind kind = TcpEventKind::kResetReceived;
+  int32_t error = 0;  // errno, where the kind has one
+  FlowIndex flow = kNoFlow;
+  EventId id = 0;
+};
+
+/// How a flow fared in an interval, from the samples around it.
+struct FlowDelta {
+  int64_t span_ns = 0;  // between the samples; 0: there are not two
+  int64_t busy_ns = 0;  // data was under way
+  int64_t receiver_limited_ns = 0;
+  uint64_t acked_bytes = 0;
+  int64_t samples = 0;  // inside the interval
+  int64_t unread = 0;   // of these, with data that this end had not read
+};
+
+/// A time in which a flow's sender sent again and again and nothing was acknowledged.
+struct Silence {
+  Interval time;
+  uint8_t backoff = 0;       // how often the timer doubled
+  uint64_t acked_bytes = 0;  // until then, by the sender's count
+};
+
 /// One sample of a connection, as deltas need it.
 struct SampleRecord {
   int64_t time_ns = 0;
   uint64_t bytes_acked = 0;
   uint64_t bytes_received = 0;
   uint64_t receiver_limited_ns = 0;
+  uint64_t busy_ns = 0;
   uint32_t unacked_bytes = 0;
   uint32_t notsent_bytes = 0;
   uint32_t unread_bytes = 0;
   uint32_t snd_wnd = 0;
   uint32_t dsack_dups = 0;
+  uint32_t mss = 0;
   uint8_t ca_state = 0;
+  uint8_t backoff = 0;
 };
 
 /// Which evidence tables have rows at all, so that `unknown` can name what is missing.
@@ -83,6 +120,13 @@ class EvidenceStore {
   [[nodiscard]] FlowLoss loss(FlowIndex flow, Interval window) const;
   /// Intervals in which the flow recovered from loss, for unions over several flows.
   [[nodiscard]] const IntervalSet& loss_intervals(FlowIndex flow) const { return loss_sets_[flow]; }
+  /// The flow's retransmissions in `window`.
+  [[nodiscard]] std::span<const Retransmit> retransmits(FlowIndex flow, Interval window) const;
+  /// Resets, errors and refusals of all flows, by time.
+  [[nodiscard]] const std::vector<Trouble>& troubles() const { return troubles_; }
+  [[nodiscard]] FlowDelta delta(FlowIndex flow, Interval window) const;
+  /// The longest silence that touches `window`; of no length when there is none.
+  [[nodiscard]] Silence silence(FlowIndex flow, Interval window) const;
   [[nodiscard]] bool has_waits(MemberIndex member) const;
   /// The thread of `member` that spent most of `window` in `kind`. For kRunnable only time that something outside
   /// of the job ran counts when `outsiders_only`. `tid` restricts it to one thread.
@@ -97,13 +141,14 @@ class EvidenceStore {
   struct FlowEvents {
     std::vector<Interval> recoveries;
     std::vector<int64_t> timeouts;  // when a retransmission timer fired
-    std::vector<std::pair<int64_t, EventId>> retransmits;
+    std::vector<Retransmit> retransmits;
   };
 
   std::vector<FlowEvents> flow_events_;
   std::vector<IntervalSet> loss_sets_;
   std::vector<IntervalSet> recovery_sets_;
   std::vector<std::vector<SampleRecord>> samples_;
+  std::vector<Trouble> troubles_;
   std::vector<std::vector<WaitRecord>> waits_;  // per member, by start
   std::vector<int64_t> longest_wait_ns_;        // per member: how far back a record can reach
   std::vector<std::string> names_;

@@ -68,11 +68,14 @@ class Folding {
       groups.push_back({.cause = chosen.cause, .place = chosen.place});
       group = groups.end() - 1;
     }
+    const bool again = decision.stall.hung && group->hung;  // the calls of one hang: one evidence
     group->stalls.push_back(&decision.stall);
     group->longest_ns = std::max(group->longest_ns, decision.stall.lost_ns);
     group->hung = group->hung || decision.stall.hung || decision.stall.part == StallPart::kAbsent;
     group->coverage += chosen.coverage * static_cast<double>(decision.stall.lost_ns);
-    merge(group->tallies, chosen.tallies);
+    if (!again) {
+      merge(group->tallies, chosen.tallies);
+    }
   }
 
   std::vector<Finding> finish() {

@@ -68,6 +68,23 @@ inline constexpr double kLinkShare = 0.2;
 /// node's other side is the echo of the first.
 inline constexpr double kEchoShare = 0.4;
 
+/// Nothing acknowledged while the timer doubled so often means at least 600 ms: loss of single packets ends earlier.
+inline constexpr uint8_t kSilentBackoff = 2;
+/// Of nothing but a silence, so much is certain when no small segment tells a partition from an MTU black hole.
+inline constexpr double kUnprovenPartition = 0.6;
+/// A segment is small when it is below this: every network carries it (IPv6 asks for packets of 1280).
+inline constexpr uint32_t kSmallSegmentBytes = 1000;
+/// A slow link carries data for this share of the stall; others are idle for most of it.
+inline constexpr double kBusyShare = 0.7;
+/// It delivers at most half of what the middle one of the other links does while busy.
+inline constexpr double kSlowLinkContrast = 2.0;
+/// Limited by the receiver's window for half of the stall: it does not read.
+inline constexpr double kReceiverLimitedShare = 0.5;
+/// A reset is followed by the errors it causes within a watchdog's patience; before a stall it may lie so long.
+inline constexpr int64_t kResetBeforeNs = 500 * kNsPerMs;
+/// A process that ends resets its connections at once; clocks of hosts may disagree by this much about what came first.
+inline constexpr int64_t kDeathToResetNs = 10 * kNsPerMs;
+
 // --- when the cost is a finding --------------------------------------------------------------------------------
 
 /// Shares are taken over at least this long (or the whole recording), so that two hiccups close together are not
@@ -84,6 +101,12 @@ inline constexpr Gate kCpuContentionGate{200 * kNsPerMs, 250 * kNsPerMs, 0.04};
 inline constexpr Gate kProcessStoppedGate{100 * kNsPerMs, 200 * kNsPerMs, 0.02};
 /// A hang is a finding as soon as it is one.
 inline constexpr Gate kHangGate{kHangNs, kHangNs, 0};
+/// A timer that doubles twice is silent for more than half a second already.
+inline constexpr Gate kPartitionGate{500 * kNsPerMs, 500 * kNsPerMs, 0.02};
+/// Half of the link rate on a job that waits for its network a fifth of the time.
+inline constexpr Gate kSlowLinkGate{500 * kNsPerMs, 500 * kNsPerMs, 0.10};
+/// As for a slow link: the transfer takes longer, nothing is lost.
+inline constexpr Gate kSlowReceiverGate{500 * kNsPerMs, 500 * kNsPerMs, 0.10};
 /// Saying "slow, cause not seen" must be worth reading: clearly more than the noise of a shared machine.
 inline constexpr Gate kUnknownGate{500 * kNsPerMs, kNsPerSecond, 0.10};
 

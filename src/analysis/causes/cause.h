@@ -41,11 +41,16 @@ std::span<const CauseRule> cause_rules();
 const CauseRule& rule_of(Cause cause);
 
 extern const CauseRule kProcessStoppedRule;
+extern const CauseRule kConnectionResetRule;
 extern const CauseRule kDeadRankRule;
 extern const CauseRule kMismatchedCollectiveRule;
 extern const CauseRule kMissingCollectiveRule;
 extern const CauseRule kCpuContentionRule;
+extern const CauseRule kMtuBlackholeRule;
+extern const CauseRule kPartitionRule;
 extern const CauseRule kPacketLossRule;
+extern const CauseRule kSlowReceiverRule;
+extern const CauseRule kSlowLinkRule;
 extern const CauseRule kLateRankRule;
 extern const CauseRule kUnknownRule;
 

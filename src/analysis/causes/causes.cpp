@@ -7,9 +7,10 @@
 namespace stalltrace::analysis {
 
 std::span<const CauseRule> cause_rules() {
-  static const std::array kRules{kProcessStoppedRule, kDeadRankRule,      kMismatchedCollectiveRule,
-                                 kPacketLossRule,     kCpuContentionRule, kMissingCollectiveRule,
-                                 kLateRankRule,       kUnknownRule};
+  static const std::array kRules{
+      kProcessStoppedRule, kConnectionResetRule, kDeadRankRule,      kMismatchedCollectiveRule, kMtuBlackholeRule,
+      kPartitionRule,      kPacketLossRule,      kCpuContentionRule, kMissingCollectiveRule,    kLateRankRule,
+      kSlowReceiverRule,   kSlowLinkRule,        kUnknownRule};
   return kRules;
 }
 

@@ -3,6 +3,8 @@
 // roots, and do not come out. The majority is right; without one nobody is named.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analysis/causes/cause.h"
 #include "base/text.h"
 
@@ -41,7 +43,12 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
                               fmt::format("{}: {} at {}, {} at the others", where, odd,
                                           vote.odd_ones.empty() ? "some ranks" : names_of(scene, vote.odd_ones), usual),
                               {}});
-  finding.evidence.push_back(waiting_evidence(scene, *group.stalls.front()));
+  const auto told = std::find_if(group.stalls.begin(), group.stalls.end(), [&](const Stall* stall) {
+    return stall->group == vote.group && stall->column == vote.column;
+  });
+  if (told != group.stalls.end()) {
+    finding.evidence.push_back(waiting_evidence(scene, **told));
+  }
   finding.remedy =
       "make all ranks call the same collectives in the same order with equal counts, datatypes, reduce-ops and roots: "
       "look for shapes that depend on the rank or its data (a last, smaller batch), and for a call that only some make";

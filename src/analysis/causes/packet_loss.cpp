@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/links.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -16,19 +17,6 @@ namespace {
 constexpr const char* kRetransmits = "retransmits";
 constexpr const char* kTimeouts = "timeouts";
 constexpr const char* kRecovery = "recovery";
-
-bool takes_part(const Stall& stall, MemberIndex member) {
-  return std::find(stall.members.begin(), stall.members.end(), member) != stall.members.end();
-}
-
-Place link_of(const Flows& flows, FlowIndex index) {
-  const Flow& flow = flows.flow(index);
-  Place place{.flow = index, .src = flow.owner, .dst = flow.peer};
-  if (flow.peer == kNoMember) {
-    place.far_end = flow.dst.address;
-  }
-  return place;
-}
 
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
   if (stall.part != StallPart::kTransfer) {
@@ -40,11 +28,11 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
     int64_t most_ns = -1;
   };
   std::map<std::tuple<MemberIndex, MemberIndex, std::string>, Link> links;
-  for (FlowIndex i = 0; i < scene.flows.all().size(); ++i) {
-    const Flow& flow = scene.flows.flow(i);
-    if (!flow.carries_collectives || !takes_part(stall, flow.owner) ||
-        (flow.peer != kNoMember && !takes_part(stall, flow.peer))) {
-      continue;
+  for (const FlowIndex i : flows_of(scene, stall)) {
+    const Silence silence = scene.evidence.silence(i, stall.examined());
+    if (silence.backoff >= kSilentBackoff &&
+        share_of(intersect(silence.time, stall.examined()).length(), stall.to_explain_ns()) >= kCoverage) {
+      continue;  // nothing gets through: more than loss
     }
     const FlowLoss loss = scene.evidence.loss(i, stall.examined());
     if (loss.covered_ns == 0) {

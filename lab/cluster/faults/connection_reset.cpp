@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connection reset: a firewall that has forgotten the job's connections rejects their packets, and tells the sender.
+#include <array>
+
+#include "lab/cluster/faults/drop.h"
+
+namespace stalltrace::lab {
+namespace {
+
+constexpr std::array kParameters = {
+    FaultParameter{"direction", "link", 0, 0, kInwards,
+                   "link: what `peer` sends to this rank; ingress: all it receives"},
+    kPeerParameter,
+};
+
+Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
+  return apply_rule(spec, context, "", "reject with tcp reset");
+}
+
+}  // namespace
+
+FaultRow connection_reset_row() {
+  return {"connection_reset",
+          "a firewall resets a rank's connections",
+          "connection_reset:rank=2,peer=1",
+          kParameters,
+          "",
+          apply};
+}
+
+}  // namespace stalltrace::lab

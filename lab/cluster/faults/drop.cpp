@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What comes in is caught in the node's own namespace. What goes out is caught where the node's link enters the bridge:
+// a drop in the node itself would be told to its TCP at once, which is no loss at all.
+#include "lab/cluster/faults/drop.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "lab/cluster/command.h"
+#include "lab/cluster/network.h"
+
+namespace stalltrace::lab {
+namespace {
+
+/// Where packets are caught: a network namespace and a chain in it.
+struct Hook {
+  std::string netns;
+  std::string family;
+  std::string chain;
+};
+
+std::vector<Hook> hooks_of(std::string_view direction, const VirtualNode& node) {
+  const Hook in = {node.netns, "inet", "type filter hook input priority 0"};
+  const Hook out = {std::string(kBridgeNetns), "netdev",
+                    fmt::format("type filter hook ingress device {} priority 0", bridge_port(node.rank))};
+  if (direction == "both") {
+    return {in, out};
+  }
+  return {direction == "egress" ? out : in};
+}
+
+/// One transaction: table, counter, chain and rules appear together.
+std::string ruleset(const std::string& table, const Hook& hook, const std::vector<std::string>& matches,
+                    const std::string& verdict) {
+  std::string text =
+      fmt::format("add table {1} {0}; add counter {1} {0} dropped; add chain {1} {0} faults {{ {2}; policy accept; }}",
+                  table, hook.family, hook.chain);
+  for (const std::string& match : matches) {
+    text += fmt::format("; add rule {} {} faults {}counter name dropped {}", hook.family, table, match, verdict);
+  }
+  return text;
+}
+
+Status add(const Hook& hook, const std::string& table, const std::vector<std::string>& matches,
+           const std::string& verdict, AppliedFault& applied) {
+  const std::vector<std::string> inside = {"ip", "netns", "exec", hook.netns, "nft"};
+  auto command = inside;
+  command.push_back(ruleset(table, hook, matches, verdict));
+  ST_TRY(run_command(command));
+  applied.commands.push_back(format_command(command));
+  auto remove = inside;
+  remove.insert(remove.end(), {"delete", "table", hook.family, table});
+  applied.undo.push_back({UndoKind::kCommand, remove});
+  if (!applied.drops) {
+    applied.drops = PacketCounter{hook.netns, hook.family, table};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<AppliedFault> apply_rule(const FaultSpec& spec, const FaultContext& context, const std::string& match,
+                                const std::string& verdict) {
+  const std::string_view direction = spec.choice("direction");
+  const std::string tcp = match.empty() ? "meta l4proto tcp " : fmt::format("meta l4proto tcp {} ", match);
+  AppliedFault applied;
+  std::vector<std::string> matches = {tcp};
+  if (direction == "link") {
+    const int ranks = static_cast<int>(context.nodes.size());
+    const int peer = spec.has("peer") ? static_cast<int>(spec.number("peer")) : (context.rank + ranks - 1) % ranks;
+    if (peer == context.rank) {
+      return fail(fmt::format("fault '{}': a rank has no link to itself", spec.text), "name another peer",
+                  ErrorKind::kUsage);
+    }
+    const VirtualNode& source = context.nodes[static_cast<size_t>(peer)];
+    matches = {fmt::format("ip saddr {} ", source.address) + tcp, fmt::format("ip6 saddr {} ", source.address6) + tcp};
+    applied.link = FaultLink{peer, context.rank};
+  }
+  const std::string table = fmt::format("stalltrace_{}", context.number);
+  for (const Hook& hook : hooks_of(direction, context.node())) {
+    if (Status added = add(hook, table, matches, verdict, applied); !added) {
+      (void)undo_all(applied.undo);
+      return std::unexpected(added.error());
+    }
+  }
+  return applied;
+}
+
+}  // namespace stalltrace::lab

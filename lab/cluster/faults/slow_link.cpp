@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A slow link: what a node sends passes a token bucket. Its queue is long enough to lose nothing.
+#include <array>
+#include <string>
+#include <vector>
+
+#include "lab/cluster/command.h"
+#include "lab/cluster/faults/faults.h"
+#include "lab/cluster/network.h"
+
+namespace stalltrace::lab {
+namespace {
+
+constexpr std::array kParameters = {
+    FaultParameter{"mbit", "40", 1, 100'000, {}, "per second that the node may send"},
+};
+constexpr std::string_view kBurst = "64k";
+constexpr std::string_view kQueue = "64m";
+
+Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
+  const VirtualNode& node = context.node();
+  const std::vector<std::string> qdisc = {"ip", "netns", "exec", node.netns, "tc", "qdisc"};
+  auto add = qdisc;
+  add.insert(add.end(),
+             {"add", "dev", std::string(kInterface), "root", "tbf", "rate", std::string(spec.choice("mbit")) + "mbit",
+              "burst", std::string(kBurst), "limit", std::string(kQueue)});
+  ST_TRY(run_command(add));
+  AppliedFault applied;
+  applied.commands.push_back(format_command(add));
+  auto remove = qdisc;
+  remove.insert(remove.end(), {"del", "dev", std::string(kInterface), "root"});
+  applied.undo.push_back({UndoKind::kCommand, remove});
+  return applied;
+}
+
+}  // namespace
+
+FaultRow slow_link_row() {
+  return {"slow_link", "what a node sends is limited to a rate", "slow_link:rank=2,mbit=40", kParameters, "", apply};
+}
+
+}  // namespace stalltrace::lab

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// connection_reset: a reset or an error ended a connection of the job, and no process had ended or given up before:
+// those close their connections themselves.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <set>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/links.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr const char* kResets = "resets";
+constexpr const char* kErrors = "errors";
+constexpr int64_t kTogetherNs = kNsPerSecond;  // resets of one event come within this time
+
+constexpr std::array kBroken{ECONNRESET, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, ECONNABORTED, EPIPE};
+
+bool breaks(const Trouble& trouble) {
+  return trouble.kind == TcpEventKind::kResetReceived || trouble.kind == TcpEventKind::kResetSent ||
+         (trouble.kind == TcpEventKind::kSocketError &&
+          std::find(kBroken.begin(), kBroken.end(), trouble.error) != kBroken.end());
+}
+
+/// When the first rank of the job ended or gave up its communicator.
+int64_t first_end_ns(const Scene& scene) {
+  int64_t first_ns = std::numeric_limits<int64_t>::max();
+  for (const Member& member : scene.cluster.members()) {
+    first_ns = std::min(first_ns, member.exit_ns.value_or(first_ns));
+  }
+  for (const CommunicatorCall& call : scene.timeline.communicator_calls()) {
+    const bool gives_up = call.op == Operation::kCommAbort || call.op == Operation::kCommDestroy;
+    first_ns = gives_up ? std::min(first_ns, call.arrival_ns) : first_ns;
+  }
+  return first_ns;
+}
+
+void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
+  if (!stall.hung && stall.part != StallPart::kAbsent) {
+    return;
+  }
+  const std::vector<FlowIndex> flows = flows_of(scene, stall);
+  const int64_t end_ns = first_end_ns(scene);
+  Explanation opinion{.cause = Cause::kConnectionReset};
+  std::vector<Place> places;
+  int64_t first_ns = 0;
+  for (const Trouble& trouble : scene.evidence.troubles()) {
+    if (!breaks(trouble) || trouble.time_ns < stall.window.from_ns - kResetBeforeNs ||
+        trouble.time_ns >= std::min(stall.window.to_ns, end_ns - kDeathToResetNs) ||
+        std::find(flows.begin(), flows.end(), trouble.flow) == flows.end()) {
+      continue;
+    }
+    first_ns = places.empty() ? trouble.time_ns : first_ns;
+    if (trouble.time_ns - first_ns > kTogetherNs) {
+      break;
+    }
+    places.push_back(link_of(scene.flows, trouble.flow, trouble.kind == TcpEventKind::kResetSent));
+    Tally& tally = opinion.tallies[{trouble.kind == TcpEventKind::kSocketError ? kErrors : kResets, ""}];
+    ++tally.count;
+    tally.events.push_back(trouble.id);
+  }
+  if (places.empty()) {
+    return;
+  }
+  opinion.place = places.front();
+  opinion.place.culprit = common_end(places);
+  const int64_t after_ns = stall.window.to_ns - std::max(first_ns, stall.window.from_ns);
+  opinion.coverage = share_of(after_ns, stall.window.length());
+  opinion.applies = opinion.coverage >= kCoverage;
+  opinion.why = fmt::format("a connection was reset {} before the end of {}", format_duration(after_ns),
+                            format_duration(stall.window.length()));
+  out.push_back(std::move(opinion));
+}
+
+void tell(const Scene& scene, const Folded& group, Finding& finding) {
+  const Tally resets = tally_of(group.tallies, kResets);
+  const Tally errors = tally_of(group.tallies, kErrors);
+  const Flow& flow = scene.flows.flow(group.place.flow);
+  const std::string where = group.place.culprit == kNoMember
+                                ? link_text(scene, group.place)
+                                : fmt::format("of {}", scene.cluster.describe(group.place.culprit));
+  finding.summary = fmt::format("A connection {} was reset though no process had ended: {}.", where, cost_text(group));
+  finding.link = link_place(scene, group.place);
+  finding.evidence.push_back(
+      {"tcp_receive_reset", resets.count,
+       fmt::format("{} and {} on {} -> {}, before any rank ended or gave up", count_of(resets.count, "reset"),
+                   count_of(errors.count, "socket error"), format_endpoint(flow.src), format_endpoint(flow.dst)),
+       resets.events});
+  finding.evidence.push_back(waiting_evidence(scene, *group.stalls.front()));
+  finding.remedy = fmt::format(
+      "look for what ends connections between {} and {}: a firewall or load balancer that rejects or forgets them, an "
+      "address used twice, somebody's ss -K",
+      flow.src.address, flow.dst.address);
+}
+
+}  // namespace
+
+const CauseRule kConnectionResetRule{Cause::kConnectionReset, kHangGate, judge, nullptr, tell};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// mtu_blackhole: full-size segments are repeated and never acknowledged, while small ones pass between the same two
+// processes: something on the path carries smaller packets than the ends believe, and does not tell.
+#include <fmt/format.h>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/links.h"
+#include "analysis/causes/silence.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
+  if (!network_may_be_slow(stall)) {
+    return;
+  }
+  std::vector<SilentLink> links = silent_links(scene, stall);
+  std::erase_if(links, [](const SilentLink& link) { return !link.mtu(); });
+  if (links.empty()) {
+    return;
+  }
+  Explanation opinion = opinion_of(stall, Cause::kMtuBlackhole, links);
+  opinion.applies = opinion.coverage >= kCoverage;
+  out.push_back(std::move(opinion));
+}
+
+void tell(const Scene& scene, const Folded& group, Finding& finding) {
+  const Tally silent = tally_of(group.tallies, kSilent);
+  const Tally repeated = tally_of(group.tallies, kRepeated);
+  const std::string where = group.place.culprit == kNoMember
+                                ? link_text(scene, group.place)
+                                : fmt::format("from or to {}", scene.cluster.describe(group.place.culprit));
+  finding.summary =
+      fmt::format("Large packets do not get through {} while small ones do: {}.", where, cost_text(group));
+  finding.link = link_place(scene, group.place);
+  finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
+                              fmt::format("{}, all of full size, none acknowledged for {}",
+                                          count_of(repeated.count, "retransmission"), format_duration(silent.time_ns)),
+                              repeated.events});
+  finding.evidence.push_back({"tcp_sample", 1, "meanwhile small segments passed between the same two processes", {}});
+  finding.remedy = fmt::format(
+      "compare the MTU of all interfaces and switch ports from {} to {} (ip link; ping -M do -s 1472), and let ICMP "
+      "'fragmentation needed' through; until then net.ipv4.tcp_mtu_probing=1",
+      finding.link->src->address, finding.link->dst->address);
+}
+
+}  // namespace
+
+const CauseRule kMtuBlackholeRule{Cause::kMtuBlackhole, kPartitionGate, judge, nullptr, tell};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causes on the network, from the samples and events of a small job whose last call hangs, or whose calls are slow.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "analysis/testing/small_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+
+constexpr int64_t kHangNsTold = 20 * kNsPerSecond;
+constexpr int64_t kEndNs = kLastArrivalNs + kHangNsTold;
+constexpr uint32_t kMss = 1448;
+
+/// The ring's connections: cookie 1 of each rank sends to the next rank, cookie 2 receives from the one before; cookies
+/// 3 and 4 are a keep-alive beside them.
+void connect(MemorySource& source) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const int next = (rank + 1) % kRanks;
+    const int previous = (rank + kRanks - 1) % kRanks;
+    const auto end = [&](uint64_t cookie, int peer, bool dials, uint16_t port, const char* thread) {
+      Connection row{.node_id = static_cast<NodeId>(1 + rank), .cookie = cookie, .pid = 10 + rank, .family = 2};
+      const auto address = [](int who) { return "10.77.0." + std::to_string(who + 1); };
+      const auto client = static_cast<uint16_t>(port + 10'000 + (dials ? rank : peer));
+      row.source = {address(rank), dials ? client : port};
+      row.destination = {address(peer), dials ? port : client};
+      row.opened_ns = kOriginNs;
+      row.thread_name = thread;
+      source.accept(row);
+    };
+    end(1, next, true, 50'000, "NCCL Progress 0");
+    end(2, previous, false, 50'000, "NCCL Progress 0");
+    end(3, next, true, 40'000, "NCCL RAS");
+    end(4, previous, false, 40'000, "NCCL RAS");
+  }
+}
+
+TcpSample sample_of(int rank, uint64_t cookie, int64_t time_ns) {
+  TcpSample sample{.node_id = static_cast<NodeId>(1 + rank), .timestamp_ns = time_ns, .cookie = cookie};
+  sample.pid = 10 + rank;
+  sample.mss = kMss;
+  sample.bytes_acked = 1'000'000;
+  return sample;
+}
+
+TcpEvent event_of(int rank, TcpEventKind kind, int64_t time_ns) {
+  static uint64_t number = 0;
+  TcpEvent event{.event_id = make_event_id(static_cast<NodeId>(1 + rank), 5'000'000 + ++number)};
+  event.node_id = static_cast<NodeId>(1 + rank);
+  event.timestamp_ns = time_ns;
+  event.event = kind;
+  event.pid = 10 + rank;
+  event.cookie = 1;
+  return event;
+}
+
+/// All ranks inside the last call until kEndNs.
+Ending hang() {
+  Ending ending;
+  ending.call = [](int, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      leave_open(call);
+    }
+    return true;
+  };
+  ending.node = [](int, Node& node) { node.ended_ns = kEndNs; };
+  return ending;
+}
+
+enum class KeepAlive { kNone, kPasses, kLost };
+
+/// Rank `silent` repeats into silence from the last call on, its timer doubling; repeats are of `len` bytes.
+void fill_silence(MemorySource& source, const std::set<int>& silent, uint32_t len, KeepAlive keep_alive) {
+  fill(source, hang());
+  connect(source);
+  uint8_t doubled = 0;
+  for (int64_t time_ns = kLastArrivalNs + 100 * kNsPerMs; time_ns < kEndNs; time_ns += 500 * kNsPerMs) {
+    doubled = std::min<uint8_t>(5, doubled + 1);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      TcpSample sample = sample_of(rank, 1, time_ns);
+      TcpSample alive = sample_of(rank, 3, time_ns);
+      if (silent.contains(rank)) {
+        sample.unacked_bytes = 100'000;
+        sample.backoff = doubled;
+        sample.ca_state = 4;
+        if (keep_alive == KeepAlive::kPasses) {
+          alive.bytes_acked += static_cast<uint64_t>(time_ns - kLastArrivalNs) / kNsPerSecond * 64;
+        } else if (keep_alive == KeepAlive::kLost) {
+          alive.unacked_bytes = 64;
+          alive.backoff = doubled;
+        }
+      }
+      source.accept(sample);
+      if (keep_alive != KeepAlive::kNone) {
+        source.accept(alive);
+      }
+    }
+  }
+  for (const int rank : silent) {
+    TcpEvent state = event_of(rank, TcpEventKind::kCongestionState, kLastArrivalNs + 300 * kNsPerMs);
+    state.state = 4;
+    source.accept(state);
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      TcpEvent segment = event_of(rank, TcpEventKind::kRetransmit, kLastArrivalNs + (300 << repeat) * kNsPerMs);
+      segment.len = len;
+      source.accept(segment);
+    }
+  }
+}
+
+Finding only(MemorySource& source) {
+  const Report report = report_of(source);
+  EXPECT_EQ(report.findings.size(), 1U) << told(report);
+  return report.findings.empty() ? Finding{} : report.findings[0];
+}
+
+TEST(Partition, ASilentLinkThatLosesSmallSegmentsTooIsNamed) {
+  for (const bool alive : {true, false}) {
+    MemorySource source;
+    fill_silence(source, {1}, alive ? kMss : 168, alive ? KeepAlive::kLost : KeepAlive::kNone);
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, Cause::kPartition) << finding.summary;
+    EXPECT_GT(finding.confidence, 0.9);
+    EXPECT_FALSE(finding.culprit.has_value());
+    ASSERT_TRUE(finding.link.has_value());
+    EXPECT_EQ(finding.link->src_rank, 1);
+    EXPECT_EQ(finding.link->dst_rank, 2);
+  }
+}
+
+TEST(Partition, WithoutSmallSegmentsItIsLessSure) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kNone);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kPartition) << finding.summary;
+  EXPECT_LE(finding.confidence, 0.6);
+}
+
+TEST(Partition, TheEndOfAllSilentLinksIsTheCulprit) {
+  MemorySource source;
+  fill_silence(source, {1, 2}, kMss, KeepAlive::kLost);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kPartition) << finding.summary;
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->rank, 2);
+}
+
+TEST(Partition, LostAcknowledgementsAreTheOtherDirection) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kNone);
+  TcpSample received = sample_of(2, 2, kLastArrivalNs + 2 * kNsPerSecond);
+  received.bytes_received = 1'100'000;
+  source.accept(received);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kPartition) << finding.summary;
+  ASSERT_TRUE(finding.link.has_value());
+  EXPECT_EQ(finding.link->src_rank, 2);
+  EXPECT_EQ(finding.link->dst_rank, 1);
+}
+
+TEST(MtuBlackhole, OnlyFullSegmentsRepeatWhileSmallOnesPass) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kPasses);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kMtuBlackhole) << finding.summary;
+  ASSERT_TRUE(finding.link.has_value());
+  EXPECT_EQ(finding.link->src_rank, 1);
+  EXPECT_EQ(finding.link->dst_rank, 2);
+}
+
+TEST(MtuBlackhole, RepeatsOfSmallSegmentsAreNone) {
+  MemorySource source;
+  fill_silence(source, {1}, 168, KeepAlive::kPasses);
+  EXPECT_EQ(only(source).cause, Cause::kPartition);
+}
+
+TEST(ConnectionReset, TheFirstResetBeforeAnyDeathIsTheCause) {
+  for (const bool death_first : {false, true}) {
+    MemorySource source;
+    Ending ending = hang();
+    ending.process = [&](int rank, Process& process) {
+      if (rank == 1) {
+        process.exit_ns = kLastArrivalNs + (death_first ? 10 * kNsPerMs : 10 * kNsPerSecond);
+        process.exit_code = 1;
+      }
+    };
+    fill(source, ending);
+    connect(source);
+    source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 30 * kNsPerMs));
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, death_first ? Cause::kDeadRank : Cause::kConnectionReset) << finding.summary;
+    if (!death_first) {
+      ASSERT_TRUE(finding.link.has_value());
+      EXPECT_EQ(finding.link->src_rank, 1);
+      EXPECT_EQ(finding.link->dst_rank, 2);
+    }
+  }
+}
+
+/// Every call from the middle on takes 400 ms; `shape` writes what the flow of each rank does meanwhile.
+void fill_slow(MemorySource& source,
+               const std::function<void(int rank, int64_t step, TcpSample& sender, TcpSample& receiver)>& shape) {
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    call.timestamp_ns = kOriginNs + step * kNsPerSecond + rank * 100 * kNsPerUs;
+    call.duration_ns = step < kSteps / 2 ? 50 * kNsPerMs : 400 * kNsPerMs;
+    return true;
+  };
+  fill(source, ending);
+  connect(source);
+  for (int64_t at = 0; at < kSteps * 20; ++at) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const int64_t time_ns = kOriginNs + at * 50 * kNsPerMs;
+      TcpSample sender = sample_of(rank, 1, time_ns);
+      TcpSample receiver = sample_of(rank, 2, time_ns);
+      sender.bytes_acked = static_cast<uint64_t>(at + 1) * 100'000;
+      sender.busy_ns = static_cast<uint64_t>(at) * 2 * kNsPerMs;
+      shape(rank, at, sender, receiver);
+      source.accept(sender);
+      source.accept(receiver);
+    }
+  }
+}
+
+TEST(SlowLink, TheBusyLinkFarBelowTheOthersIsNamed) {
+  MemorySource source;
+  fill_slow(source, [](int rank, int64_t at, TcpSample& sender, TcpSample&) {
+    sender.busy_ns = rank == 2 ? static_cast<uint64_t>(at) * 50 * kNsPerMs : sender.busy_ns;
+  });
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kSlowLink) << finding.summary;
+  EXPECT_FALSE(finding.culprit.has_value());
+  ASSERT_TRUE(finding.link.has_value());
+  EXPECT_EQ(finding.link->src_rank, 2);
+  EXPECT_EQ(finding.link->dst_rank, 3);
+}
+
+TEST(SlowLink, WhenAllAreEquallyBusyNoneIs) {
+  MemorySource source;
+  fill_slow(source, [](int, int64_t at, TcpSample& sender, TcpSample&) {
+    sender.busy_ns = static_cast<uint64_t>(at) * 50 * kNsPerMs;
+  });
+  EXPECT_EQ(only(source).cause, Cause::kUnknown);
+}
+
+TEST(SlowReceiver, TheLastOfAChainOfClosedWindowsIsNamed) {
+  MemorySource source;
+  fill_slow(source, [](int rank, int64_t at, TcpSample& sender, TcpSample& receiver) {
+    if (rank == 0 || rank == 1) {  // 0 waits for 1, which waits for 2
+      sender.busy_ns = sender.receiver_limited_ns = static_cast<uint64_t>(at) * 50 * kNsPerMs;
+    }
+    receiver.unread_bytes = rank == 1 || rank == 2 ? 60'000 : 0;
+  });
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kSlowReceiver) << finding.summary;
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->rank, 2);
+  EXPECT_EQ(finding.link->src_rank, 1);
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// partition: data are under way, the sender's timer doubles, and nothing is acknowledged: nothing gets through.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/links.h"
+#include "analysis/causes/silence.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
+  if (!network_may_be_slow(stall)) {
+    return;
+  }
+  std::vector<SilentLink> links = silent_links(scene, stall);
+  std::erase_if(links, [](const SilentLink& link) { return link.mtu(); });
+  if (links.empty()) {
+    return;
+  }
+  Explanation opinion = opinion_of(stall, Cause::kPartition, links);
+  if (std::all_of(links.begin(), links.end(),
+                  [](const SilentLink& link) { return link.small == SmallSegments::kNone; })) {
+    opinion.coverage *= kUnprovenPartition;
+  }
+  opinion.applies = opinion.coverage >= kCoverage;
+  out.push_back(std::move(opinion));
+}
+
+void tell(const Scene& scene, const Folded& group, Finding& finding) {
+  const Tally silent = tally_of(group.tallies, kSilent);
+  const Tally repeated = tally_of(group.tallies, kRepeated);
+  const bool node = group.place.culprit != kNoMember;
+  const std::string where =
+      node ? fmt::format("from or to {}", scene.cluster.describe(group.place.culprit)) : link_text(scene, group.place);
+  finding.summary = fmt::format("Nothing gets through {}: {}.", where, cost_text(group));
+  finding.link = link_place(scene, group.place);
+  finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
+                              fmt::format("{} and nothing acknowledged for {}",
+                                          count_of(repeated.count, "retransmission"), format_duration(silent.time_ns)),
+                              repeated.events});
+  if (tally_of(group.tallies, kSmallLost).count > 0) {
+    finding.evidence.push_back({"tcp_sample", 1, "small segments and acknowledgements are lost, too", {}});
+  } else {
+    finding.evidence.push_back(
+        {"missing", 1, "no small segment was sent meanwhile: a path that drops only large packets looks alike", {}});
+  }
+  finding.remedy =
+      node ? fmt::format("check that {} is reachable: link state of its port, cable, switch, firewall",
+                         finding.culprit->node)
+           : fmt::format(
+                 "check that {} reaches {} (ping between exactly these addresses): routes, switches between "
+                 "them, firewalls on either end",
+                 finding.link->src->address, finding.link->dst->address);
+}
+
+}  // namespace
+
+const CauseRule kPartitionRule{Cause::kPartition, kPartitionGate, judge, nullptr, tell};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/causes/silence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/causes/links.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr uint64_t kFin = 1;        // the end of a connection counts as a byte
+constexpr uint64_t kArrived = 100;  // bytes the receiver has beyond the acknowledged ones: more than SYN and FIN
+
+/// Data arrive at the other end, as its own count says: it is the acknowledgements that do not come back.
+bool data_arrives(const Scene& scene, FlowIndex index, const Silence& silence) {
+  const FlowIndex reverse = scene.flows.flow(index).reverse;
+  if (reverse == kNoFlow || scene.evidence.samples(reverse).empty()) {
+    return false;
+  }
+  const std::vector<SampleRecord>& samples = scene.evidence.samples(reverse);
+  return std::any_of(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
+    return sample.time_ns >= silence.time.from_ns && sample.time_ns < silence.time.to_ns &&
+           sample.bytes_received > silence.acked_bytes + kArrived;
+  });
+}
+
+bool silent_small(const Scene& scene, FlowIndex index, Interval window) {
+  const std::vector<SampleRecord>& samples = scene.evidence.samples(index);
+  return scene.evidence.silence(index, window).backoff >= kSilentBackoff &&
+         std::any_of(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
+           return sample.time_ns >= window.from_ns && sample.time_ns < window.to_ns && sample.unacked_bytes > 0 &&
+                  sample.unacked_bytes < kSmallSegmentBytes;
+         });
+}
+
+/// What happened to small segments from the flow's owner to its peer, on any of their connections: what the owner sent
+/// there, and its acknowledgements of what the peer sent.
+SmallSegments small_segments(const Scene& scene, FlowIndex index, Interval window) {
+  const Flow& flow = scene.flows.flow(index);
+  SmallSegments seen = SmallSegments::kNone;
+  for (FlowIndex i = 0; i < scene.flows.all().size(); ++i) {
+    const Flow& other = scene.flows.flow(i);
+    const bool forwards = other.owner == flow.owner && other.peer == flow.peer;
+    const bool backwards = other.owner == flow.peer && other.peer == flow.owner;
+    if (i == index || i == flow.reverse || flow.peer == kNoMember || (!forwards && !backwards)) {
+      continue;
+    }
+    const std::vector<SampleRecord>& samples = scene.evidence.samples(i);
+    const auto inside = [&](const SampleRecord& sample) {
+      return sample.time_ns >= window.from_ns && sample.time_ns < window.to_ns;
+    };
+    const auto first = std::find_if(samples.begin(), samples.end(), inside);
+    const auto last = std::find_if(samples.rbegin(), samples.rend(), inside);
+    if (first != samples.end() && last->bytes_acked > first->bytes_acked + kFin) {
+      return SmallSegments::kPassed;
+    }
+    if (forwards && silent_small(scene, i, window)) {
+      seen = SmallSegments::kLost;
+    }
+  }
+  return seen;
+}
+
+}  // namespace
+
+std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall) {
+  std::vector<SilentLink> links;
+  for (const FlowIndex index : flows_of(scene, stall)) {
+    const Silence silence = scene.evidence.silence(index, stall.examined());
+    if (silence.backoff < kSilentBackoff) {
+      continue;
+    }
+    const bool arrives = data_arrives(scene, index, silence);
+    SilentLink link{.place = link_of(scene.flows, index, arrives), .time = silence.time, .backoff = silence.backoff};
+    for (const Retransmit& segment : scene.evidence.retransmits(index, silence.time)) {
+      ++link.retransmits;
+      link.small_retransmits += segment.len > 0 && segment.len < kSmallSegmentBytes ? 1 : 0;
+      link.events.push_back(segment.id);
+    }
+    link.small = arrives ? SmallSegments::kLost : small_segments(scene, index, silence.time);
+    if (link.small == SmallSegments::kNone && link.small_retransmits > 0) {
+      link.small = SmallSegments::kLost;
+    }
+    links.push_back(std::move(link));
+  }
+  return links;
+}
+
+Explanation opinion_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links) {
+  Explanation opinion{.cause = cause};
+  std::vector<Place> places;
+  int64_t longest_ns = -1;
+  for (const SilentLink& link : links) {
+    places.push_back(link.place);
+    const int64_t covered_ns = intersect(link.time, stall.examined()).length();
+    if (covered_ns > longest_ns) {
+      longest_ns = covered_ns;
+      opinion.place = link.place;
+    }
+    Tally& repeated = opinion.tallies[{kRepeated, ""}];
+    repeated.count += link.retransmits;
+    repeated.events.insert(repeated.events.end(), link.events.begin(), link.events.end());
+    opinion.tallies[{kSmallLost, ""}].count += link.small == SmallSegments::kLost ? 1 : 0;
+  }
+  opinion.tallies[{kSilent, ""}] = {static_cast<int64_t>(links.size()), longest_ns, {}};
+  opinion.place.culprit = common_end(places);
+  opinion.coverage = share_of(longest_ns, stall.to_explain_ns());
+  opinion.why = fmt::format("nothing was acknowledged on {} for up to {} of {}",
+                            count_of(static_cast<int64_t>(links.size()), "link"), format_duration(longest_ns),
+                            format_duration(stall.to_explain_ns()));
+  return opinion;
+}
+
+}  // namespace stalltrace::analysis

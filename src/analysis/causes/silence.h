@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links on which nothing was acknowledged though the sender sent again and again, and whether small segments passed
+// them meanwhile: that tells an MTU black hole from a partition.
+#pragma once
+
+#include <vector>
+
+#include "analysis/causes/cause.h"
+
+namespace stalltrace::analysis {
+
+enum class SmallSegments : uint8_t {
+  kNone,    // none was sent
+  kLost,    // sent, not acknowledged either
+  kPassed,  // on another connection of the two processes, or as acknowledgements of the other direction
+};
+
+struct SilentLink {
+  Place place;  // as the packets go that do not arrive: backwards where data arrive and acknowledgements do not
+  Interval time;
+  uint8_t backoff = 0;
+  SmallSegments small = SmallSegments::kNone;
+  int64_t retransmits = 0;
+  int64_t small_retransmits = 0;
+  std::vector<EventId> events;
+
+  /// Only full-size segments repeat, and small ones pass.
+  [[nodiscard]] bool mtu() const {
+    return small == SmallSegments::kPassed && retransmits > 0 && small_retransmits == 0;
+  }
+};
+
+std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall);
+
+/// The opinion over the links of one kind: the longest silence, and the end that all have in common as the culprit.
+Explanation opinion_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links);
+
+inline constexpr const char* kRepeated = "repeated";
+inline constexpr const char* kSilent = "silent";
+inline constexpr const char* kSmallLost = "small lost";
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// slow_link: a link is busy all through the stall, without loss and with room at the receiver, and delivers far less
+// than the other links do while they are busy.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/links.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr const char* kBytes = "bytes";
+constexpr const char* kBusy = "busy";
+constexpr const char* kOtherBytes = "other bytes";
+constexpr const char* kOtherBusy = "other busy";
+constexpr double kBitsPerByte = 8;
+
+/// Bytes a second of busy time. A flow whose busy time is too short to be measured is as fast as can be.
+double rate_of(const FlowDelta& delta) {
+  return delta.busy_ns <= 0
+             ? std::numeric_limits<double>::max()
+             : static_cast<double>(delta.acked_bytes) * kNsPerSecond / static_cast<double>(delta.busy_ns);
+}
+
+struct Measured {
+  FlowIndex flow = kNoFlow;
+  FlowDelta delta;
+  double rate = 0;
+};
+
+void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
+  if (!network_may_be_slow(stall)) {
+    return;
+  }
+  std::vector<Measured> measured;
+  for (const FlowIndex index : flows_of(scene, stall)) {
+    const FlowDelta delta = scene.evidence.delta(index, stall.examined());
+    if (delta.span_ns > 0 && delta.acked_bytes > 0) {
+      measured.push_back({index, delta, rate_of(delta)});
+    }
+  }
+  if (measured.size() < 2) {
+    return;
+  }
+  std::sort(measured.begin(), measured.end(), [](const Measured& a, const Measured& b) { return a.rate < b.rate; });
+  const Measured& slowest = measured.front();
+  const Measured& middle = measured[1 + (measured.size() - 2) / 2];
+  const FlowDelta& delta = slowest.delta;
+  const double busy = share_of(delta.busy_ns, delta.span_ns);
+  const double limited = share_of(delta.receiver_limited_ns, delta.busy_ns);
+  const double lossy = share_of(scene.evidence.loss(slowest.flow, stall.examined()).covered_ns, stall.to_explain_ns());
+  Explanation opinion{.cause = Cause::kSlowLink, .place = link_of(scene.flows, slowest.flow)};
+  opinion.coverage = busy;
+  opinion.applies = busy >= kBusyShare && limited < kReceiverLimitedShare && lossy < kCoverage &&
+                    middle.rate >= kSlowLinkContrast * slowest.rate;
+  opinion.why = fmt::format(
+      "the slowest link was busy {:.0f} % of the time and delivered {:.0f} Mbit/s, the middle one {}", 100 * busy,
+      slowest.rate * kBitsPerByte / 1e6,
+      middle.delta.busy_ns <= 0 ? "was never busy" : fmt::format("{:.0f}", middle.rate * kBitsPerByte / 1e6));
+  opinion.tallies[{kBytes, ""}].count = static_cast<int64_t>(delta.acked_bytes);
+  opinion.tallies[{kBusy, ""}].time_ns = delta.busy_ns;
+  opinion.tallies[{kOtherBytes, ""}].count = static_cast<int64_t>(middle.delta.acked_bytes);
+  opinion.tallies[{kOtherBusy, ""}].time_ns = middle.delta.busy_ns;
+  out.push_back(std::move(opinion));
+}
+
+std::string rate_text(const Tally& bytes, const Tally& busy) {
+  const FlowDelta delta{.busy_ns = busy.time_ns, .acked_bytes = static_cast<uint64_t>(bytes.count)};
+  return busy.time_ns <= 0 ? "too fast to be measured"
+                           : fmt::format("{:.0f} Mbit/s", rate_of(delta) * kBitsPerByte / 1e6);
+}
+
+void tell(const Scene& scene, const Folded& group, Finding& finding) {
+  const std::string rate = rate_text(tally_of(group.tallies, kBytes), tally_of(group.tallies, kBusy));
+  finding.summary =
+      fmt::format("The link {} is slow, {} without loss: {}.", link_text(scene, group.place), rate, cost_text(group));
+  finding.link = link_place(scene, group.place);
+  finding.evidence.push_back(
+      {"tcp_sample",
+       static_cast<int64_t>(group.stalls.size()),
+       fmt::format("it carried data for {:.0f} % of the stalls, {} while busy; the middle one of the others {}",
+                   100 * group.coverage, rate,
+                   rate_text(tally_of(group.tallies, kOtherBytes), tally_of(group.tallies, kOtherBusy))),
+       {}});
+  finding.remedy = fmt::format(
+      "check the negotiated speed of the ports on the way {} -> {} (ethtool), traffic shaping (tc qdisc), other "
+      "traffic on the same link, and the route",
+      finding.link->src->address, finding.link->dst->address);
+}
+
+}  // namespace
+
+const CauseRule kSlowLinkRule{Cause::kSlowLink, kSlowLinkGate, judge, nullptr, tell};
+
+}  // namespace stalltrace::analysis
