@@ -63,10 +63,10 @@ class Trainer {
   cudaEvent_t reduced_ = nullptr;
   std::vector<Bucket> buckets_;
   std::optional<Mix> mix_;
-  std::unique_ptr<FILE, int (*)(FILE*)> log_{nullptr, std::fclose};
+  LogFile log_;
 };
 
-Trainer::Trainer(Job& job) : job_(job) {
+Trainer::Trainer(Job& job) : job_(job), log_(open_log(job.options().log)) {
   CHECK_CALL(cudaStreamCreateWithFlags(&compute_stream_, cudaStreamNonBlocking));
   CHECK_CALL(cudaStreamCreateWithFlags(&comm_stream_, cudaStreamNonBlocking));
   CHECK_CALL(cudaEventCreateWithFlags(&reduced_, cudaEventDisableTiming));
@@ -77,12 +77,6 @@ Trainer::Trainer(Job& job) : job_(job) {
   }
   if (job.options().mix > 0) {
     mix_.emplace(job);
-  }
-  if (const std::string& path = job.options().log; !path.empty()) {
-    log_.reset(std::fopen(path.c_str(), "we"));
-    if (log_ == nullptr) {
-      throw Failure("--log " + path + ": it cannot be written");
-    }
   }
 }
 
