@@ -11,7 +11,7 @@ import time
 
 from job import LIBRARIES, WORKLOAD, wait_until
 from launcher import Launcher
-from stalltrace import DONE, PROGRAM, Case, run
+from stalltrace import DONE, PROGRAM, ROOT, Case, run
 from unprivileged import run_as_nobody
 
 
@@ -116,6 +116,30 @@ class Lab(Case):
         rings = [path.name for path in (out / "rings").iterdir() if path.suffix == ".ring"]
         for node in truth["nodes"]:
             self.assertEqual(sum(f"-{node['pid']}-" in name for name in rings), 1, rings)
+
+
+class GpuCheck(Case):
+    def test_the_check_for_real_cards_passes_on_the_practice_nccl(self):
+        self.need_root()
+        out = self.folder / "check"
+        result = subprocess.run([ROOT / "scripts" / "gpu_check.sh", "--lab", "--out", out, "--max-bytes", str(4 << 20)],
+                                capture_output=True, text=True, timeout=200, check=False,
+                                env={**os.environ, "STALLTRACE": str(PROGRAM)})
+        verdicts = {what: verdict for what, verdict, _ in json.loads((out / "results.json").read_text())}
+        self.assertEqual(verdicts.get("nccl: black boxes"), "ok", result.stdout)
+        for what in ("every call once", "ranks", "communicator hash", "sequence numbers", "the late rank is found"):
+            self.assertEqual(verdicts.get(f"tracer: {what}"), "ok", result.stdout + result.stderr)
+
+    def test_a_machine_without_a_card_is_told_so(self):
+        package = self.folder / "package.tar.gz"
+        subprocess.run([ROOT / "scripts" / "gpu_check.sh", "--pack", package], check=True, timeout=60, capture_output=True,
+                       env={**os.environ, "STALLTRACE": str(PROGRAM)})
+        subprocess.run(["tar", "-C", self.folder, "-xzf", package], check=True, timeout=60)
+        result = subprocess.run([self.folder / "gpu-check" / "gpu_check.sh", "--out", self.folder / "out"], capture_output=True,
+                                text=True, timeout=60, check=False)
+        if "device                             ok" in result.stdout:
+            self.skipTest("there is a card here")
+        self.assertRegex(result.stdout, "(?m)^the rest +not run +there is no GPU with NCCL here$")
 
 
 class Workload(Case):
