@@ -118,6 +118,9 @@ ncclResult_t init_rank(const char* caller, int nranks, const ncclUniqueId& id, i
   log("START");
   NCCL_TRY(Bootstrap::from_root(handle, comm->interface, rank, nranks, comm->abort, &comm->bootstrap));
   NCCL_TRY(connect_ranks(comm.get(), handle.magic));
+  if (nranks > 1) {
+    NCCL_TRY(Ras::start(comm->interface, *comm->bootstrap, rank, nranks, comm->abort, &comm->ras));
+  }
   log("COMPLETE");
   *result = comm.release();
   return ncclSuccess;

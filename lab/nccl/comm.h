@@ -12,6 +12,7 @@
 #include "nccl.h"
 #include "profiler.h"
 #include "proxy.h"
+#include "ras.h"
 
 /// The opaque type of the API. Fields are set before the pointer is given to the user and don't change afterwards,
 /// except for the atomics and `split_count`, which belongs to the thread that splits.
@@ -33,6 +34,7 @@ struct ncclComm {
   std::unique_ptr<lab::nccl::Bootstrap> bootstrap;
   std::unique_ptr<lab::nccl::Profiler> profiler;  // null without a plugin
   std::unique_ptr<lab::nccl::Proxy> proxy;
+  std::unique_ptr<lab::nccl::Ras> ras;  // of a communicator that is no split, with other ranks
 };
 
 namespace lab::nccl {

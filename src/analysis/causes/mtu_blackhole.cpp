@@ -16,7 +16,7 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
     return;
   }
   std::vector<SilentLink> links = silent_links(scene, stall);
-  std::erase_if(links, [](const SilentLink& link) { return !link.mtu(); });
+  std::erase_if(links, [](const SilentLink& link) { return link.witness || !link.mtu(); });
   if (links.empty()) {
     return;
   }

@@ -148,6 +148,21 @@ TEST(Partition, TheEndOfAllSilentLinksIsTheCulprit) {
   EXPECT_EQ(finding.culprit->rank, 2);
 }
 
+TEST(Partition, ASilentKeepAliveTellsTheNodeFromTheLink) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kLost);
+  for (int64_t number = 1; number < 20; ++number) {
+    TcpSample alive = sample_of(2, 3, kLastArrivalNs + number * kNsPerSecond);
+    alive.unacked_bytes = 64;
+    alive.backoff = 4;
+    source.accept(alive);
+  }
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kPartition) << finding.summary;
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->rank, 2);
+}
+
 TEST(Partition, LostAcknowledgementsAreTheOtherDirection) {
   MemorySource source;
   fill_silence(source, {1}, kMss, KeepAlive::kNone);

@@ -18,12 +18,12 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   }
   std::vector<SilentLink> links = silent_links(scene, stall);
   std::erase_if(links, [](const SilentLink& link) { return link.mtu(); });
-  if (links.empty()) {
+  if (std::all_of(links.begin(), links.end(), [](const SilentLink& link) { return link.witness; })) {
     return;
   }
   Explanation opinion = opinion_of(stall, Cause::kPartition, links);
   if (std::all_of(links.begin(), links.end(),
-                  [](const SilentLink& link) { return link.small == SmallSegments::kNone; })) {
+                  [](const SilentLink& link) { return link.witness || link.small == SmallSegments::kNone; })) {
     opinion.coverage *= kUnprovenPartition;
   }
   opinion.applies = opinion.coverage >= kCoverage;

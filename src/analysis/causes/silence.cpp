@@ -68,13 +68,19 @@ SmallSegments small_segments(const Scene& scene, FlowIndex index, Interval windo
 
 std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall) {
   std::vector<SilentLink> links;
-  for (const FlowIndex index : flows_of(scene, stall)) {
+  for (FlowIndex index = 0; index < scene.flows.all().size(); ++index) {
+    const Flow& flow = scene.flows.flow(index);
+    if (!takes_part(stall, flow.owner) ||
+        (flow.peer == kNoMember ? !flow.carries_collectives : !takes_part(stall, flow.peer))) {
+      continue;
+    }
     const Silence silence = scene.evidence.silence(index, stall.examined());
     if (silence.backoff < kSilentBackoff) {
       continue;
     }
     const bool arrives = data_arrives(scene, index, silence);
     SilentLink link{.place = link_of(scene.flows, index, arrives), .time = silence.time, .backoff = silence.backoff};
+    link.witness = !flow.carries_collectives;
     for (const Retransmit& segment : scene.evidence.retransmits(index, silence.time)) {
       ++link.retransmits;
       link.small_retransmits += segment.len > 0 && segment.len < kSmallSegmentBytes ? 1 : 0;
@@ -86,6 +92,9 @@ std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall) {
     }
     links.push_back(std::move(link));
   }
+  if (std::all_of(links.begin(), links.end(), [](const SilentLink& link) { return link.witness; })) {
+    links.clear();
+  }
   return links;
 }
 
@@ -95,6 +104,9 @@ Explanation opinion_of(const Stall& stall, Cause cause, const std::vector<Silent
   int64_t longest_ns = -1;
   for (const SilentLink& link : links) {
     places.push_back(link.place);
+    if (link.witness) {
+      continue;
+    }
     const int64_t covered_ns = intersect(link.time, stall.examined()).length();
     if (covered_ns > longest_ns) {
       longest_ns = covered_ns;
@@ -105,7 +117,7 @@ Explanation opinion_of(const Stall& stall, Cause cause, const std::vector<Silent
     repeated.events.insert(repeated.events.end(), link.events.begin(), link.events.end());
     opinion.tallies[{kSmallLost, ""}].count += link.small == SmallSegments::kLost ? 1 : 0;
   }
-  opinion.tallies[{kSilent, ""}] = {static_cast<int64_t>(links.size()), longest_ns, {}};
+  opinion.tallies[{kSilent, ""}] = {1, longest_ns, {}};
   opinion.place.culprit = common_end(places);
   opinion.coverage = share_of(longest_ns, stall.to_explain_ns());
   opinion.why = fmt::format("nothing was acknowledged on {} for up to {} of {}",

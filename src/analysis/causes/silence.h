@@ -22,6 +22,7 @@ struct SilentLink {
   SmallSegments small = SmallSegments::kNone;
   int64_t retransmits = 0;
   int64_t small_retransmits = 0;
+  bool witness = false;  // carries no collectives itself, a keep-alive: tells which end the silent links share
   std::vector<EventId> events;
 
   /// Only full-size segments repeat, and small ones pass.
@@ -30,6 +31,7 @@ struct SilentLink {
   }
 };
 
+/// Between ranks of the stall; none when only witnesses are silent.
 std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall);
 
 /// The opinion over the links of one kind: the longest silence, and the end that all have in common as the culprit.
