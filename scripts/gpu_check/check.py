@@ -49,6 +49,8 @@ class Check:
 
     def prepare(self):
         """Says what this machine has; False if there is nothing to run on."""
+        version = self.stalltrace("version")
+        self.table.add("stalltrace", version.returncode == 0, (version.stdout or version.stderr).strip()[-200:])
         nccl, cudart = libraries.find_nccl(), libraries.find_cudart()
         devices = libraries.device_count(cudart) if cudart else 0
         self.table.add("NCCL", bool(nccl), f"{libraries.nccl_version(nccl)} in {nccl}" if nccl else "libnccl.so.2 was not found")
@@ -56,7 +58,7 @@ class Check:
         self.table.add("device", devices > 0 or None, f"{devices} found" if devices else "none that the driver offers")
         self.table.add("virtual nodes", not self.nodes_missing or None,
                        self.nodes_missing or f"namespaces with TUN devices, MTU {network.MTU}")
-        return bool(nccl and devices)
+        return bool(version.returncode == 0 and nccl and devices)
 
     def stalltrace(self, *words, timeout=600):
         return subprocess.run([self.options.stalltrace, *map(str, words)], capture_output=True, text=True, timeout=timeout,
@@ -140,7 +142,7 @@ class Check:
             self.run_nccl()
             self.run_ddp()
         else:
-            self.table.add("the rest", None, "there is no GPU with NCCL here")
+            self.table.add("the rest", None, "it needs what is missing above: a GPU with NCCL, and stalltrace")
         (self.out / "results.json").write_text(json.dumps(self.table.rows, indent=1) + "\n")
         print(f"{self.table.failed} failed; raw results are in {self.out}")
         return 1 if self.table.failed else 0

@@ -19,7 +19,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 LIMIT_SECONDS = 420
 LOSSY_NODE = 1
 # Real NCCL takes several ranks on one card if each claims a host of its own and nothing but sockets.
-SOCKETS_ONLY = {"NCCL_NET": "Socket", "NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_HOST_ENABLE": "0"}
+SOCKETS_ONLY = {"NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none", "NCCL_IB_DISABLE": "1", "NCCL_SHM_DISABLE": "1",
+                "NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0"}
 
 
 def environment_of(rank, ranks, nodes):
