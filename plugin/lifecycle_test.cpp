@@ -129,15 +129,41 @@ TEST_F(Lifecycle, UnloadedWithoutATrace) {
   EXPECT_EQ(in_child([] { return 0; }), 0) << "a fork after the unloading";
 }
 
-TEST_F(Lifecycle, ASecondFileOfOneProcess) {
-  for (int round = 0; round < 3; ++round) {
+TEST_F(Lifecycle, LoadedAgainItGoesOnInTheSameFile) {
+  for (uint64_t round = 0; round < 100; ++round) {
+    const Library library;
+    Job<V5> job(library, round + 1);
+    void* coll = job.coll(nullptr, {.sequence = round});
+    job.stop(coll);
+    job.stop(job.op(coll, true, 1));
+  }
+  const BoxView view = folder_.read();
+  const auto colls = view.of_type(ST_BOX_COLL);
+  ASSERT_EQ(colls.size(), 100U) << "no id twice";
+  for (const st_box_event& coll : colls) {
+    EXPECT_EQ(coll.communicator, coll.u.coll.sequence + 1);
+  }
+  EXPECT_EQ(view.communicators.size(), 100U);
+}
+
+TEST_F(Lifecycle, AFileThatIsNotAsThisProcessLeftItStays) {
+  {
     const Library library;
     const Job<V5> job(library);
   }
-  const auto files = folder_.boxes();
-  ASSERT_EQ(files.size(), 3U);
-  EXPECT_NE(files[0].find("-1.ring"), std::string::npos);
-  EXPECT_NE(files[1].find("-2.ring"), std::string::npos);
+  const std::string first = folder_.boxes().at(0);
+  const auto whole = std::filesystem::file_size(first);
+  std::filesystem::resize_file(first, whole - 4096);
+  {
+    const Library library;
+    const Job<V5> job(library);
+    EXPECT_EQ(folder_.boxes().size(), 2U);
+  }
+  EXPECT_EQ(std::filesystem::file_size(first), whole - 4096);
+  std::filesystem::permissions(folder_.boxes().at(0), std::filesystem::perms(0644));
+  const Library library;
+  const Job<V5> job(library);
+  EXPECT_EQ(folder_.boxes().size(), 3U);
 }
 
 TEST_F(Lifecycle, AnExitWithCommunicatorsAliveHurtsNobody) {

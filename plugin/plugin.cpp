@@ -95,8 +95,8 @@ void report_failure(const InitRequest& request, const char* path, const BoxError
   plugin.failed = true;
   if (request.logger != nullptr) {
     request.logger(nccl::kLogWarn, nccl::kSubsystemInit, "stalltrace", 0,
-                   "stalltrace: not recording: %s %s: %s; set STALLTRACE_DIR to a folder with room", error.what, path,
-                   strerror(error.error_number));
+                   "stalltrace: not recording: %s %s: %s; set STALLTRACE_DIR to a writable folder with room",
+                   error.what, path, strerror(error.error_number));
   }
 }
 

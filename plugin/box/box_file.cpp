@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -76,35 +77,25 @@ int reserve(int fd, uint64_t offset, uint64_t bytes) {
   return failed;
 }
 
-/// Nobody else's file, whatever lies in the folder already: O_EXCL. -1 and errno.
-int create_file(const char* folder, char* path) {
-  const uint64_t start = process_start_ticks();
-  for (int number = 0; number < kNames; ++number) {
-    char suffix[16] = "";
-    if (number > 0) {
-      snprintf(suffix, sizeof(suffix), "-%d", number);
-    }
-    const int length =
-        snprintf(path, kPathBytes, "%s/stalltrace-%d-%" PRIu64 "%s.ring", folder, getpid(), start, suffix);
-    if (length < 0 || static_cast<size_t>(length) >= kPathBytes) {
-      errno = ENAMETOOLONG;
-      return -1;
-    }
-    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd >= 0 || errno != EEXIST) {
-      return fd;
-    }
+/// The n-th name of this process's files; false where it is too long.
+bool name_file(const char* folder, int number, char* path) {
+  char suffix[16] = "";
+  if (number > 0) {
+    snprintf(suffix, sizeof(suffix), "-%d", number);
   }
-  return -1;
+  const int length = snprintf(path, kPathBytes, "%s/stalltrace-%d-%" PRIu64 "%s.ring", folder, getpid(),
+                              process_start_ticks(), suffix);
+  return length >= 0 && static_cast<size_t>(length) < kPathBytes;
 }
 
-/// Held until the process ends, or closes the file; a fork's child has no part in it.
-void lock_file(int fd) {
+/// Held until the process ends, or closes the file; a fork's child has no part in it. False if another process holds
+/// it.
+bool lock_file(int fd) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   lock.l_len = 1;
-  fcntl(fd, F_SETLK, &lock);
+  return fcntl(fd, F_SETLK, &lock) == 0;
 }
 
 void fill_header(st_box_header& header, const Layout& layout) {
@@ -122,10 +113,10 @@ void fill_header(st_box_header& header, const Layout& layout) {
   describe_process(header);
 }
 
-bool map_box(int fd, const Layout& layout, Box* box) {
+int map_box(int fd, const Layout& layout, Box* box) {
   void* mapped = mmap(nullptr, layout.file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   if (mapped == MAP_FAILED) {
-    return false;
+    return errno;
   }
   char* base = static_cast<char*>(mapped);
   *box = {};
@@ -136,38 +127,104 @@ bool map_box(int fd, const Layout& layout, Box* box) {
   box->slot_mask = layout.slot_capacity - 1;
   box->ring_mask = layout.ring_capacity - 1;
   box->fd = fd;
-  fill_header(*box->header, layout);
-  box->tag = box->header->process_tag;
+  return 0;
+}
+
+/// Says that the file is written, as the last thing: until then it is none of ours.
+void begin_recording(Box& box) {
+  st_box_header& header = *box.header;
+  box.tag = header.process_tag;
+  header.closed_ns = 0;
+  anchor_clocks(box);
+  header.version = ST_BOX_VERSION;
+  store<uint32_t>(header.state, ST_BOX_RECORDING, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_release);
+  std::memcpy(header.magic, ST_BOX_MAGIC, sizeof(header.magic));
+}
+
+/// A new file; 0 or an error number.
+int fill_new_file(int fd, uint64_t limit_bytes, Box* box) {
+  const Layout layout = largest_layout(space_for_us(fd, limit_bytes));
+  if (layout.ring_capacity == 0) {
+    return ENOSPC;
+  }
+  int failed = reserve(fd, 0, layout.file_bytes);
+  failed = failed != 0 ? failed : map_box(fd, layout, box);
+  if (failed == 0) {
+    fill_header(*box->header, layout);
+    lock_file(fd);
+    begin_recording(*box);
+  }
+  return failed;
+}
+
+/// The layout of a file this very process closed when the library was unloaded; ring_capacity 0 if it is anything else.
+Layout layout_of_ours(int fd) {
+  struct stat info {};
+  st_box_header header{};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0 ||
+      pread(fd, &header, sizeof(header), 0) != sizeof(header)) {
+    return {};
+  }
+  st_box_header now{};
+  describe_process(now);
+  const bool ours = std::memcmp(header.magic, ST_BOX_MAGIC, sizeof(header.magic)) == 0 &&
+                    header.version == ST_BOX_VERSION && header.state == ST_BOX_CLOSED && header.pid == now.pid &&
+                    header.process_start_ticks == now.process_start_ticks && header.pid_namespace == now.pid_namespace;
+  if (!ours || !std::has_single_bit(header.ring_capacity) || header.ring_capacity > UINT32_MAX) {
+    return {};
+  }
+  const Layout layout = layout_of(header.ring_capacity);
+  const bool whole = header.slot_capacity == layout.slot_capacity && header.ring_offset == layout.ring_offset &&
+                     header.communicator_capacity == kCommunicators &&
+                     static_cast<uint64_t>(info.st_size) == layout.file_bytes;
+  return whole ? layout : Layout{};
+}
+
+/// Goes on with it; false if it is not ours or its space is gone.
+bool resume_file(const char* path, Box* box) {
+  const int fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) {
+    return false;
+  }
+  const Layout layout = layout_of_ours(fd);
+  if (layout.ring_capacity == 0 || !lock_file(fd) || reserve(fd, 0, layout.file_bytes) != 0 ||
+      map_box(fd, layout, box) != 0) {
+    close(fd);
+    return false;
+  }
+  begin_recording(*box);
   return true;
 }
 
 }  // namespace
 
 bool create_box(const BoxOptions& options, Box* box, char* path, BoxError* error) {
-  const int fd = create_file(options.folder, path);
-  if (fd < 0) {
-    *error = {"cannot create the file", errno};
+  for (int number = 0; number < kNames; ++number) {
+    if (!name_file(options.folder, number, path)) {
+      *error = {"the folder's name is too long", ENAMETOOLONG};
+      return false;
+    }
+    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == EEXIST) {
+      if (resume_file(path, box)) {
+        return true;
+      }
+      continue;  // somebody else's
+    }
+    const int failed = fd < 0 ? errno : fill_new_file(fd, options.limit_bytes, box);
+    if (failed == 0) {
+      return true;
+    }
+    *error = {fd < 0 ? "cannot create" : "cannot reserve room for", failed};
+    if (fd >= 0) {
+      unlink(path);
+      close(fd);
+    }
     return false;
   }
-  const Layout layout = largest_layout(space_for_us(fd, options.limit_bytes));
-  int failed = layout.ring_capacity == 0 ? ENOSPC : reserve(fd, 0, layout.file_bytes);
-  if (failed == 0 && !map_box(fd, layout, box)) {
-    failed = errno;
-  }
-  if (failed != 0) {
-    *error = {"cannot reserve room for the file", failed};
-    unlink(path);
-    close(fd);
-    return false;
-  }
-  lock_file(fd);
-  anchor_clocks(*box);
-  st_box_header& header = *box->header;
-  header.version = ST_BOX_VERSION;
-  header.state = ST_BOX_RECORDING;
-  std::atomic_thread_fence(std::memory_order_release);
-  std::memcpy(header.magic, ST_BOX_MAGIC, sizeof(header.magic));  // last: now it is a black box
-  return true;
+  *error = {"every name is taken, up to", EEXIST};
+  return false;
 }
 
 void close_box(Box& box) {
@@ -188,9 +245,7 @@ bool reopen_box(Box& box) {
   if (reserve(box.fd, header.ring_offset, header.file_bytes - header.ring_offset) != 0) {
     return false;
   }
-  header.closed_ns = 0;
-  store<uint32_t>(header.state, ST_BOX_RECORDING, std::memory_order_release);
-  anchor_clocks(box);
+  begin_recording(box);
   return true;
 }
 

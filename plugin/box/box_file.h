@@ -23,8 +23,9 @@ struct BoxError {
 inline constexpr size_t kPathBytes = 512;
 
 /// Makes the file, all of it reserved, and maps it: a full file system must show here, not as a SIGBUS in NCCL's
-/// threads. The file's size stays below the limit, a sixteenth of the file system's free space and the process's file
-/// size limit. `path` receives the file's name. The caller fills the rest of the header.
+/// threads. Its size stays below the limit, a sixteenth of the file system's free space and the process's file size
+/// limit. Where this process had one that is closed, as after the library was unloaded, that one goes on. `path`
+/// receives the name, also on failure. The caller fills the rest of the header.
 bool create_box(const BoxOptions& options, Box* box, char* path, BoxError* error);
 
 /// Says that every communicator has ended, and gives back what the ring has never used.
