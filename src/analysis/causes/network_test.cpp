@@ -148,6 +148,17 @@ TEST(Partition, TheEndOfAllSilentLinksIsTheCulprit) {
   EXPECT_EQ(finding.culprit->rank, 2);
 }
 
+TEST(Partition, WhatPassesAfterTheLastFailedRepeatProvesNothing) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kNone);
+  for (int64_t second = 6; second < 20; ++second) {
+    TcpSample alive = sample_of(1, 3, kLastArrivalNs + second * kNsPerSecond);
+    alive.bytes_acked += static_cast<uint64_t>(second) * 64;
+    source.accept(alive);
+  }
+  EXPECT_EQ(only(source).cause, Cause::kPartition);
+}
+
 TEST(Partition, ASilentKeepAliveTellsTheNodeFromTheLink) {
   MemorySource source;
   fill_silence(source, {1}, kMss, KeepAlive::kLost);

@@ -86,7 +86,10 @@ std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall) {
       link.small_retransmits += segment.len > 0 && segment.len < kSmallSegmentBytes ? 1 : 0;
       link.events.push_back(segment.id);
     }
-    link.small = arrives ? SmallSegments::kLost : small_segments(scene, index, silence.time);
+    // Between two repeats that failed the path was no better: what passed after the last may have passed a healed one.
+    const std::span<const Retransmit> repeats = scene.evidence.retransmits(index, silence.time);
+    const Interval proven = repeats.empty() ? Interval{} : Interval{repeats.front().time_ns, repeats.back().time_ns};
+    link.small = arrives ? SmallSegments::kLost : small_segments(scene, index, proven);
     if (link.small == SmallSegments::kNone && link.small_retransmits > 0) {
       link.small = SmallSegments::kLost;
     }
