@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every budget's benchmark, one after the other; each prints its ratio. About ten minutes on two cores. Needs root.
+# Every budget's benchmark, one after the other; each prints its ratio. About fifteen minutes on two cores. Needs root.
 #
 #   bench/run.sh [--build FOLDER] [--rounds N]
 #
@@ -46,3 +46,7 @@ section "Recording and merging"
 "$build/bench/recording/bench_recording"
 section "Explaining 10 million collectives"
 "$build/bench/analysis/bench_analysis"
+section "A call into the profiler plugin"
+"$build/bench/plugin/bench_plugin"
+section "A job with the profiler plugin alone"
+alone bench/plugin/job_cost_bench.py "$build" --rounds "$rounds"
