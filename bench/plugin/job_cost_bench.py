@@ -6,7 +6,8 @@
 
 The lab's training loop, and small AllReduces paced at 500 a second and rank; every round takes each condition once. BUILD
 holds the lab; --plugins the two libraries where they are not in it (a build of plugin/ alone). No privilege needed.
-Goals: at most 0.5 % beside the plugin that does nothing; a file of at most 64 MiB a process.
+Goals: the training loop at most 0.5 % slower than with the plugin that does nothing; a file of at most 64 MiB a process.
+The paced calls have no goal: they are all wake-ups, whose cost varies by ten times what a plugin adds.
 """
 
 import argparse
@@ -72,8 +73,9 @@ def print_results(results):
             continue
         ours = Ratio(series["stalltrace"], series["nothing"])
         print(f"    a plugin that does nothing {Ratio(series['nothing'], series['none']).percent()}")
-        print(f"    ours beside it {ours.percent()}, goal {SLOWDOWN_GOAL * 100:.1f} %: "
-              f"{'met' if ours.slowdown <= SLOWDOWN_GOAL else 'missed'}")
+        verdict = "met" if ours.slowdown <= SLOWDOWN_GOAL else "missed"
+        goal = f", goal {SLOWDOWN_GOAL * 100:.1f} %: {verdict}" if "training" in figure else ""
+        print(f"    ours beside it {ours.percent()}{goal}")
 
 
 def main():

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 
@@ -41,6 +42,15 @@ inline void raise_to(uint64_t& field, uint64_t value) {
 inline void lower_to(uint64_t& field, uint64_t value) {
   uint64_t current = load(field);
   while ((current == 0 || current > value) && !replace(field, current, value)) {
+  }
+}
+
+/// Copies whole words that another thread may be looking at.
+inline void copy_words(void* to, const void* from, size_t bytes) {
+  auto* target = static_cast<uint64_t*>(to);
+  const auto* source = static_cast<const uint64_t*>(from);
+  for (size_t word = 0; word < bytes / sizeof(uint64_t); ++word) {
+    store(target[word], load(source[word]));
   }
 }
 

@@ -2,13 +2,11 @@
 #include "plugin/box/ring.h"
 
 #include <cstddef>
-#include <cstring>
 
 namespace stalltrace::plugin {
 namespace {
 
 constexpr uint64_t kAnchorInterval_ns = 10'000'000'000;
-constexpr size_t kBodyOffset = offsetof(Event, id);
 
 /// The narrowest of a few readings of one clock between two of the other.
 st_box_clock_anchor read_clocks() {
@@ -39,8 +37,7 @@ void append(Box& box, const Event& event) {
     return;
   }
   std::atomic_thread_fence(std::memory_order_release);  // WRITING is seen before what is written now
-  std::memcpy(reinterpret_cast<char*>(&record) + kBodyOffset, reinterpret_cast<const char*>(&event) + kBodyOffset,
-              sizeof(Event) - kBodyOffset);
+  copy_words(&record.id, &event.id, sizeof(Event) - offsetof(Event, id));
   store<uint64_t>(record.commit, ST_BOX_RING_WHOLE(number), std::memory_order_release);
 }
 

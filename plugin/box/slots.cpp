@@ -2,7 +2,6 @@
 #include "plugin/box/slots.h"
 
 #include <cstddef>
-#include <cstring>
 
 #include "plugin/box/ring.h"
 
@@ -76,19 +75,6 @@ void make_free(Box& box, Event& slot, uint64_t commit) {
   store<uint64_t>(box.free_hint, static_cast<uint64_t>(&slot - box.slots));
 }
 
-/// A copy that others may add to meanwhile, word by word.
-Event copy_of(const Event& slot) {
-  constexpr size_t kWords = sizeof(Event) / sizeof(uint64_t);
-  const auto* from = reinterpret_cast<const uint64_t*>(&slot);
-  uint64_t words[kWords];
-  for (size_t word = 0; word < kWords; ++word) {
-    words[word] = load(from[word]);
-  }
-  Event copy;
-  std::memcpy(&copy, words, sizeof(copy));
-  return copy;
-}
-
 bool same_parts(const Event& one, const Event& other) {
   return one.u.coll.ops_ended == load(other.u.coll.ops_ended) &&
          one.u.coll.kernels_ended == load(other.u.coll.kernels_ended);
@@ -97,7 +83,8 @@ bool same_parts(const Event& one, const Event& other) {
 /// Lets go of a collective, `commit`, that only the caller holds and whose parts have ended; false if others came
 /// meanwhile. It stays open to a late part all the while: a thread that loses its core here delays nobody.
 bool retire(Box& box, Event& slot, uint64_t& commit) {
-  Event copy = copy_of(slot);
+  Event copy;
+  copy_words(&copy, &slot, sizeof(copy));
   if (!replace<uint64_t>(slot.commit, commit, with_phase(commit, ST_BOX_QUIET) - kOnePart)) {
     return false;
   }
@@ -195,8 +182,7 @@ Event* claim(Box& box, const Event& draft) {
     count_loss(box, ST_BOX_LOST_NO_SLOT);
     return nullptr;
   }
-  std::memcpy(reinterpret_cast<char*>(slot) + kBody, reinterpret_cast<const char*>(&draft) + kBody,
-              sizeof(Event) - kBody);
+  copy_words(&slot->parent, &draft.parent, sizeof(Event) - kBody);
   return slot;
 }
 
