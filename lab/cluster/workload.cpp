@@ -36,6 +36,7 @@ std::vector<std::string> nccl_environment(const RankContext& context) {
   environment.push_back(fmt::format("NCCL_SOCKET_IFNAME={}", kInterface));
   environment.push_back("LAB_SLOW_FILE=" + context.node->slow_file);
   environment.push_back("LAB_BUGS=" + context.node->bug_prefix);
+  environment.push_back("LAB_SLOW_COPY=" + context.node->bug_prefix + "copy");
   // before any libnccl or libcudart that the user's own environment leads to
   environment.push_back("LD_LIBRARY_PATH=" + context.node->folder + "/lib");
   return environment;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "copy_engine.h"
 #include "nccl.h"
 #include "socket.h"
 
@@ -27,6 +28,10 @@ class Links {
   ncclResult_t outgoing(Lane lane, int peer, int* fd);
   /// The connection `peer` sends over, -1 until it has connected.
   [[nodiscard]] int incoming(Lane lane, int peer) const;
+
+  /// What the links deliver goes through this to the device.
+  [[nodiscard]] CopyEngine& copy_engine() { return copy_engine_; }
+  [[nodiscard]] const CopyEngine& copy_engine() const { return copy_engine_; }
 
   /// Adds what the links themselves wait for: newcomers, and connections being made.
   void add_polls(std::vector<pollfd>* polls) const;
@@ -60,6 +65,7 @@ class Links {
   std::map<Key, Outgoing> outgoing_;
   std::map<Key, Socket> incoming_;
   std::vector<Newcomer> newcomers_;
+  CopyEngine copy_engine_;
 };
 
 }  // namespace lab::nccl

@@ -68,6 +68,7 @@ void Proxy::start_next() {
   if (execution_ != nullptr) {
     return;
   }
+  links_.copy_engine().refresh();
   if (!appended_.empty()) {
     execution_ = std::move(appended_.front());
     appended_.pop_front();

@@ -83,6 +83,7 @@ ncclResult_t Transfer::recv_more(const Links& links, bool* moved_any) {
       if (moved == 0) {
         return ncclSuccess;
       }
+      links.copy_engine().copy(moved);
     }
     *moved_any = true;
     recv_offset_ += moved;

@@ -18,6 +18,9 @@ std::string bug(std::string_view name);
 /// told to stop meanwhile.
 void stay_away(Job& job, cudaStream_t stream);
 
+/// Writes as many megabytes as the bug "disk" says to a file beside it and waits until they are on disk.
+void write_checkpoint();
+
 /// One bucket's AllReduce as the bug "mismatch" makes it: "count", "datatype" or "op". False where it makes nothing
 /// else of it, and nothing was launched.
 bool mismatched_all_reduce(Job& job, void* gradients, cudaStream_t stream);

@@ -32,7 +32,7 @@ const char* const kUsage =
     "  --watchdog-seconds S   abort this long after a communicator reports an error (10)\n"
     "\n"
     "LAB_SLOW_FILE names a file that may hold extra compute milliseconds for this rank; it is read every step.\n"
-    "LAB_BUGS begins the names of files that switch on mistakes: skip, mismatch (bugs.h).\n"
+    "LAB_BUGS begins the names of files that switch on mistakes: skip, mismatch, disk (bugs.h).\n"
     "\n"
     "example: RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 nccl-train --steps 20 --verify\n";
 

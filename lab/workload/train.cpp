@@ -113,6 +113,7 @@ void Trainer::run() {
 void Trainer::step(long number) {
   const long long start_ns = utc_now_ns();
   compute(job_.options().compute_ms * kForwardShare + slow_ms());
+  write_checkpoint();
   stay_away(job_, comm_stream_);
   backward(number);
   const double wait_start = seconds_now();

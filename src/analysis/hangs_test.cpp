@@ -142,6 +142,35 @@ TEST(Missing, TheRankThatStaysAwayIsNamedWithWhatItDoes) {
   }
 }
 
+/// A late arrival and one that never comes.
+TEST(Disk, TheRankThatWaitsForItIsNamed) {
+  for (const bool comes : {true, false}) {
+    MemorySource source;
+    Ending ending;
+    ending.call = [&](int rank, int64_t step, Collective& call) {
+      if (step == kLast) {
+        if (comes) {
+          call.timestamp_ns += rank == 0 ? 2 * kNsPerSecond : 0;
+          call.duration_ns = (rank == 0 ? 0 : 2 * kNsPerSecond) + 5 * kNsPerMs;
+        } else {
+          leave_open(call);
+        }
+      }
+      return comes || step < kLast || rank != 0;
+    };
+    fill(source, ending);
+    WaitSpan span{.node_id = 1, .timestamp_ns = kLastArrivalNs, .window_ns = (comes ? 2 : 200) * kNsPerSecond};
+    span.waited_ns = span.window_ns;
+    span.kind = WaitKind::kDisk;
+    span.pid = span.tid = 10;
+    source.accept(span);
+    const Report report = report_of(source);
+    ASSERT_EQ(report.findings.size(), 1U) << told(report);
+    EXPECT_EQ(report.findings[0].cause, Cause::kDiskIo) << told(report);
+    EXPECT_EQ(report.findings[0].culprit->rank, 0);
+  }
+}
+
 TEST(Missing, TheOneThatEntersAloneIsOdd) {
   Ending ending;
   ending.call = [](int rank, int64_t step, Collective& call) {

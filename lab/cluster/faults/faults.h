@@ -14,6 +14,8 @@ FaultRow slow_link_row();
 FaultRow partition_row();
 FaultRow mtu_blackhole_row();
 FaultRow connection_reset_row();
+FaultRow slow_receiver_row();
+FaultRow disk_io_row();
 FaultRow dead_rank_row();
 FaultRow missing_collective_row();
 FaultRow mismatched_collective_row();

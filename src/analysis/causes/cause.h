@@ -51,6 +51,7 @@ extern const CauseRule kPartitionRule;
 extern const CauseRule kPacketLossRule;
 extern const CauseRule kSlowReceiverRule;
 extern const CauseRule kSlowLinkRule;
+extern const CauseRule kDiskIoRule;
 extern const CauseRule kLateRankRule;
 extern const CauseRule kUnknownRule;
 

@@ -73,7 +73,7 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
   const bool computing = on_cpu_ns >= blocked_ns && on_cpu_ns >= disk_ns;
   const std::string_view doing = computing               ? "computing"
                                  : disk_ns >= blocked_ns ? "waiting for disk"
-                                                         : "waiting for something else";
+                                                         : "sleeping or waiting for something else";
   finding.summary = fmt::format("{} arrives late, {} while the others wait: {}.",
                                 scene.cluster.describe(group.place.culprit), doing, cost_text(group));
   finding.summary[0] = static_cast<char>(std::toupper(finding.summary[0]));

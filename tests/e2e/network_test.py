@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of the network beyond random loss: the finding names the link or the node."""
+
+from lab import LabRun, place_of
+from stalltrace import Case
+
+
+class Network(Case):
+    def explain(self, fault, steps=60, timeout="8s"):
+        self.need_root()
+        lab = LabRun(self.folder / "lab", fault, steps=steps, more=("--timeout", timeout))
+        self.assertTrue(lab.truth["faults"][0]["injected"])
+        said = [place_of(finding) for finding in lab.findings]
+        self.assertEqual({finding["cause"] for finding in lab.findings}, {lab.truth["faults"][0]["cause"]}, said)
+        return lab.findings[0], said
+
+    def assert_link(self, finding, said, source, target):
+        self.assertIsNone(finding["culprit"], said)
+        self.assertEqual((finding["link"]["src_rank"], finding["link"]["dst_rank"]), (source, target), said)
+
+    def test_a_node_that_is_cut_off(self):
+        finding, said = self.explain("partition:rank=2,direction=both")
+        self.assertEqual(finding["culprit"]["rank"], 2, said)
+        self.assertEqual(finding["severity"], "critical")
+
+    def test_a_link_that_is_cut(self):
+        self.assert_link(*self.explain("partition:rank=2,peer=1,direction=link"), 1, 2)
+
+    def test_an_mtu_black_hole(self):
+        finding, said = self.explain("mtu_blackhole:rank=2")
+        self.assertEqual((finding["link"]["src_rank"], finding["link"]["dst_rank"]), (1, 2), said)
+
+    def test_a_reset(self):
+        self.assert_link(*self.explain("connection_reset:rank=3,peer=2"), 2, 3)
+
+    def test_a_slow_link(self):
+        self.assert_link(*self.explain("slow_link:rank=1,mbit=100", steps=45, timeout="60s"), 1, 2)
