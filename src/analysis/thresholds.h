@@ -80,6 +80,13 @@ inline constexpr double kBusyShare = 0.7;
 inline constexpr double kSlowLinkContrast = 2.0;
 /// Limited by the receiver's window for half of the stall: it does not read.
 inline constexpr double kReceiverLimitedShare = 0.5;
+/// Or data lie unread in most of the receiver's samples: samples are taken while data move, so that some unread data
+/// are usual ...
+inline constexpr double kUnreadShare = 0.7;
+/// ... at all ranks alike: the slow one stands out from the middle one by this factor.
+inline constexpr double kUnreadContrast = 1.5;
+/// Fewer samples than this say nothing about a share.
+inline constexpr int64_t kUnreadSamples = 3;
 /// A reset is followed by the errors it causes within a watchdog's patience; before a stall it may lie so long.
 inline constexpr int64_t kResetBeforeNs = 500 * kNsPerMs;
 /// A process that ends resets its connections at once; clocks of hosts may disagree by this much about what came first.

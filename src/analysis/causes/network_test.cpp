@@ -272,6 +272,21 @@ TEST(SlowLink, WhenAllAreEquallyBusyNoneIs) {
   EXPECT_EQ(only(source).cause, Cause::kUnknown);
 }
 
+TEST(SlowReceiver, UnreadDataAreEnough) {
+  for (const bool held_up : {false, true}) {
+    MemorySource source;
+    fill_slow(source, [&](int rank, int64_t at, TcpSample& sender, TcpSample& receiver) {
+      receiver.unread_bytes = rank == 2 || at % 3 == 0 ? 60'000 : 0;
+      if (held_up && rank == 2) {  // it cannot send on, so that it need not read
+        sender.busy_ns = static_cast<uint64_t>(at) * 50 * kNsPerMs;
+      }
+    });
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, held_up ? Cause::kSlowLink : Cause::kSlowReceiver) << finding.summary;
+    EXPECT_EQ(finding.culprit.has_value(), !held_up);
+  }
+}
+
 TEST(SlowReceiver, TheLastOfAChainOfClosedWindowsIsNamed) {
   MemorySource source;
   fill_slow(source, [](int rank, int64_t at, TcpSample& sender, TcpSample& receiver) {

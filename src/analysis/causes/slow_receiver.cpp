@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// slow_receiver: the sender is limited by the receiver's window, and at the receiver data lie unread: its process does
-// not read as fast as the network delivers. Of a chain of such links the last one is told: a rank that cannot send on
-// stops reading, too.
+// slow_receiver: data that have arrived lie unread at the receiver, or its window is closed: its process does not read
+// as fast as the network delivers. A rank that cannot send on stops reading, too, and is not to blame.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,52 +16,67 @@ namespace {
 constexpr const char* kLimited = "limited";
 constexpr const char* kUnread = "unread";
 
-struct Limited {
-  FlowIndex flow = kNoFlow;
-  double share = 0;
+/// How a rank reads what one link brings, and how it sends on.
+struct Reader {
+  FlowIndex flow = kNoFlow;  // of the sender
+  double limited = 0;        // share of the stall that its sender waited for room in the receiver's window
+  double unread = 0;         // share of the receiver's samples with data that had arrived and were not read
+  bool sends_on = true;      // its own sending is not held up
   int64_t limited_ns = 0;
-  int64_t unread = 0;
+  int64_t unread_samples = 0;
+
+  [[nodiscard]] double share() const { return std::max(limited, unread); }
 };
 
-std::vector<Limited> limited_flows(const Scene& scene, const Stall& stall) {
-  std::vector<Limited> limited;
+std::vector<Reader> readers_of(const Scene& scene, const Stall& stall) {
+  std::vector<Reader> readers;
+  std::set<MemberIndex> held_up;
   for (const FlowIndex index : flows_of(scene, stall)) {
+    const Flow& flow = scene.flows.flow(index);
     const FlowDelta delta = scene.evidence.delta(index, stall.examined());
-    const double share = share_of(delta.receiver_limited_ns, delta.span_ns);
-    if (share < kReceiverLimitedShare) {
-      continue;
+    const FlowDelta other =
+        flow.reverse == kNoFlow ? FlowDelta{} : scene.evidence.delta(flow.reverse, stall.examined());
+    if (share_of(delta.busy_ns, delta.span_ns) >= kBusyShare) {
+      held_up.insert(flow.owner);
     }
-    const FlowIndex reverse = scene.flows.flow(index).reverse;
-    const FlowDelta other = reverse == kNoFlow ? FlowDelta{} : scene.evidence.delta(reverse, stall.examined());
-    if (2 * other.unread >= other.samples) {
-      limited.push_back({index, share, delta.receiver_limited_ns, other.unread});
+    if (delta.acked_bytes == 0) {
+      continue;  // nothing was sent this way
     }
+    Reader reader{.flow = index, .limited = share_of(delta.receiver_limited_ns, delta.span_ns)};
+    reader.unread = other.samples < kUnreadSamples ? 0 : share_of(other.unread, other.samples);
+    reader.limited_ns = delta.receiver_limited_ns;
+    reader.unread_samples = other.unread;
+    readers.push_back(reader);
   }
-  return limited;
+  for (Reader& reader : readers) {
+    reader.sends_on = !held_up.contains(scene.flows.flow(reader.flow).peer);
+  }
+  return readers;
 }
 
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
   if (!network_may_be_slow(stall)) {
     return;
   }
-  const std::vector<Limited> limited = limited_flows(scene, stall);
-  std::set<MemberIndex> held_up;  // their own sending waits for somebody
-  for (const Limited& link : limited) {
-    held_up.insert(scene.flows.flow(link.flow).owner);
+  std::vector<Reader> readers = readers_of(scene, stall);
+  if (readers.size() < 2) {
+    return;
   }
-  for (const Limited& link : limited) {
-    const MemberIndex receiver = scene.flows.flow(link.flow).peer;
-    if (held_up.contains(receiver)) {
+  std::sort(readers.begin(), readers.end(), [](const Reader& a, const Reader& b) { return a.unread < b.unread; });
+  const double middle = readers[(readers.size() - 1) / 2].unread;
+  for (const Reader& reader : readers) {
+    const bool piles_up = reader.unread >= kUnreadShare && reader.unread >= kUnreadContrast * middle;
+    if (!reader.sends_on || (reader.limited < kReceiverLimitedShare && !piles_up)) {
       continue;
     }
-    Explanation opinion{.cause = Cause::kSlowReceiver, .place = link_of(scene.flows, link.flow)};
-    opinion.place.culprit = receiver;
-    opinion.coverage = link.share;
-    opinion.applies = link.share >= kCoverage;
-    opinion.why =
-        fmt::format("the sender had to wait for the receiver's window for {:.0f} % of the stall", 100 * link.share);
-    opinion.tallies[{kLimited, ""}] = {1, link.limited_ns, {}};
-    opinion.tallies[{kUnread, ""}].count = link.unread;
+    Explanation opinion{.cause = Cause::kSlowReceiver, .place = link_of(scene.flows, reader.flow)};
+    opinion.place.culprit = opinion.place.dst;
+    opinion.coverage = reader.share();
+    opinion.applies = opinion.coverage >= kCoverage;
+    opinion.why = fmt::format("data lay unread in {:.0f} % of the samples, the sender waited for room for {:.0f} %",
+                              100 * reader.unread, 100 * reader.limited);
+    opinion.tallies[{kLimited, ""}] = {1, reader.limited_ns, {}};
+    opinion.tallies[{kUnread, ""}].count = reader.unread_samples;
     out.push_back(std::move(opinion));
   }
 }
@@ -76,11 +90,11 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
   finding.link = link_place(scene, group.place);
   finding.evidence.push_back(
       {"tcp_sample",
-       static_cast<int64_t>(group.stalls.size()),
-       fmt::format(
-           "the sender's window was closed by the receiver for {:.0f} % of the stalls, data lay unread there in "
-           "{}",
-           100 * group.coverage, count_of(tally_of(group.tallies, kUnread).count, "sample")),
+       tally_of(group.tallies, kUnread).count,
+       fmt::format("data that had arrived lay unread in {}, and the sender waited {} for room in "
+                   "the receiver's window, while the receiver itself could send",
+                   count_of(tally_of(group.tallies, kUnread).count, "sample"),
+                   format_duration(tally_of(group.tallies, kLimited).time_ns)),
        {}});
   finding.remedy =
       "see what slows the receiving process down: its network threads' cores, copies to the device (PCIe width), and "
