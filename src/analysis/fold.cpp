@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -116,26 +117,42 @@ class Folding {
     group.coverage = weight > 0 ? group.coverage / weight : 0;
   }
 
-  /// A fault leaves stalls whose evidence falls short of the rule. While they are few beside what is explained, they
-  /// are told with the dearest finding instead of as a riddle of their own.
+  /// A fault leaves stalls whose evidence falls short of the rule. While they are few beside what is explained, or point
+  /// to a rank that is explained, they are told with the dearest finding instead of as a riddle of their own.
   static void fold_residue(std::vector<Finding>& findings) {
     double explained_ms = 0;
     for (const Finding& finding : findings) {
       explained_ms += finding.cause == Cause::kUnknown ? 0 : finding.stall_ms;
     }
-    const auto residue = std::find_if(findings.begin(), findings.end(), [&](const Finding& finding) {
-      return finding.cause == Cause::kUnknown && finding.stall_ms < kResidueShare * explained_ms;
-    });
-    if (residue == findings.end()) {
+    const auto is_residue = [&](const Finding& finding) {
+      return finding.cause == Cause::kUnknown &&
+             (finding.stall_ms < kResidueShare * explained_ms || same_culprit_explained(findings, finding));
+    };
+    std::vector<Evidence> told;
+    for (const Finding& finding : findings) {
+      if (is_residue(finding)) {
+        told.push_back({.kind = "rule",
+                        .count = finding.collectives_affected,
+                        .text = fmt::format("{} more in {} collectives: the evidence does not suffice to say why",
+                                            format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)),
+                                            finding.collectives_affected)});
+      }
+    }
+    if (told.empty()) {
       return;
     }
-    Evidence evidence{.kind = "rule",
-                      .count = residue->collectives_affected,
-                      .text = fmt::format("{} more in {} collectives: the evidence does not suffice to say why",
-                                          format_duration(static_cast<int64_t>(residue->stall_ms * kNsPerMs)),
-                                          residue->collectives_affected)};
-    findings.erase(residue);
-    findings.front().evidence.push_back(std::move(evidence));
+    std::vector<Finding> rest;
+    std::copy_if(findings.begin(), findings.end(), std::back_inserter(rest),
+                 [&](const Finding& finding) { return !is_residue(finding); });
+    rest.front().evidence.insert(rest.front().evidence.end(), told.begin(), told.end());
+    findings = std::move(rest);
+  }
+
+  static bool same_culprit_explained(const std::vector<Finding>& findings, const Finding& unknown) {
+    return unknown.culprit && std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
+             return other.cause != Cause::kUnknown && other.culprit && other.culprit->node == unknown.culprit->node &&
+                    other.culprit->pid == unknown.culprit->pid;
+           });
   }
 
   Finding finding_of(const Folded& group, const CauseRule& rule) const {
