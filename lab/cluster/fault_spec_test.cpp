@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{"packet_loss:rank=-1", "rank=-1 is not a rank"},
                     BadCase{"packet_loss:rank=1,percent=200", "percent=200 is not a number from 0.01 to 100"},
                     BadCase{"packet_loss:rank=1,percent=2x", "percent=2x is not a number"},
-                    BadCase{"packet_loss:rank=1,direction=up", "is not one of ingress, egress, link"},
+                    BadCase{"packet_loss:rank=1,direction=up", "is not one of ingress, egress, both, link"},
                     BadCase{"packet_loss:rank=1,ms=5", "packet_loss takes no 'ms'"},
                     BadCase{"packet_loss:rank=1,every=1s", "packet_loss takes no 'every'"},
                     BadCase{"late_rank:rank=1,start=soon", "'soon' is not a duration"},

@@ -66,6 +66,7 @@ struct FaultRow {
   std::string_view pulse;  // the parameter that says for how many ms one pulse lasts; empty: acts all the time
   /// Puts the fault into effect. On error nothing is left behind.
   Result<AppliedFault> (*apply)(const FaultSpec&, const FaultContext&);
+  bool before_start = false;  // in effect before the ranks start, to the end
 };
 
 std::span<const FaultRow> fault_rows();

@@ -76,6 +76,16 @@ void Injector::plan(Planned& fault, const JobProgress& progress) const {
   }
 }
 
+Status Injector::prepare() {
+  for (Planned& fault : faults_) {
+    if (fault.row->before_start) {
+      fault.schedule = Schedule{};
+      ST_TRY(begin(fault));
+    }
+  }
+  return {};
+}
+
 Status Injector::tick(const JobProgress& progress) {
   for (Planned& fault : faults_) {
     if (!fault.schedule) {

@@ -44,6 +44,8 @@ class Injector {
   Injector& operator=(Injector&&) = default;
   ~Injector();
 
+  /// Applies what has to be in effect before the ranks start.
+  Status prepare();
   /// Applies and ends what is due.
   Status tick(const JobProgress& progress);
   /// Ends everything; the first failure is the error.

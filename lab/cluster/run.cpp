@@ -140,6 +140,7 @@ class Run {
       say("the agents are ready");
     }
     job_id_ = fmt::format("lab-{}", options_.seed);
+    ST_TRY(injector.prepare());
     ST_TRY(ranks_.start(options_, job_id_, nodes_));
     say(fmt::format("{} ranks of workload {} are running", nodes_.size(), options_.workload));
     injector_.emplace(std::move(injector));

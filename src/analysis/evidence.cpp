@@ -159,8 +159,10 @@ class EvidenceLoader {
               [](const Trouble& a, const Trouble& b) { return a.time_ns < b.time_ns; });
     for (size_t member = 0; member < store_.waits_.size(); ++member) {
       std::vector<WaitRecord>& records = store_.waits_[member];
-      std::sort(records.begin(), records.end(),
-                [](const WaitRecord& a, const WaitRecord& b) { return a.window.from_ns < b.window.from_ns; });
+      // A wait told while it lasted comes before the record of its end: it then has no length of its own.
+      std::sort(records.begin(), records.end(), [](const WaitRecord& a, const WaitRecord& b) {
+        return std::pair(a.window.from_ns, !a.open) < std::pair(b.window.from_ns, !b.open);
+      });
       end_open_waits(records);
       for (const WaitRecord& record : records) {
         store_.longest_wait_ns_[member] = std::max(store_.longest_wait_ns_[member], record.window.length());

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/causes/init_failure.h"
 #include "analysis/fold.h"
 #include "base/text.h"
 
@@ -90,7 +91,7 @@ void describe_recording(const Cluster& cluster, const Timeline& timeline, Report
   add(cluster.clock().notes());
   add(timeline.notes());
   note_missing_ranks(timeline, report);
-  if (timeline.rows() == 0) {
+  if (timeline.rows() == 0 && timeline.communicator_calls().empty()) {
     report.notes.emplace_back("the recording holds no collectives: nothing could be judged");
   }
   if (timeline.unknown_rows() > 0) {
@@ -126,6 +127,9 @@ Result<Report> explain(EventSource& source, const ExplainOptions& options) {
     decisions.push_back(decide(scene, stall));
   }
   report.findings = fold(scene, decisions);
+  ST_ASSIGN(std::vector<Finding> failures,
+            find_init_failures(source, cluster, timeline, options.range.value_or(TimeRange{})));
+  report.findings.insert(report.findings.begin(), failures.begin(), failures.end());
   report.healthy = report.findings.empty();
   if (options.decisions != nullptr) {
     *options.decisions = std::move(decisions);

@@ -117,8 +117,8 @@ class Folding {
     group.coverage = weight > 0 ? group.coverage / weight : 0;
   }
 
-  /// A fault leaves stalls whose evidence falls short of the rule. While they are few beside what is explained, or point
-  /// to a rank that is explained, they are told with the dearest finding instead of as a riddle of their own.
+  /// A fault leaves stalls whose evidence falls short of the rule. While they are few beside what is explained, or
+  /// point to a rank that is explained, they are told with the dearest finding instead of as a riddle of their own.
   static void fold_residue(std::vector<Finding>& findings) {
     double explained_ms = 0;
     for (const Finding& finding : findings) {

@@ -440,5 +440,67 @@ TEST(HeldUp, RanksStuckInAnEarlierCallAreNotMissing) {
   expect(report_of(ending), Cause::kUnknown, std::nullopt);
 }
 
+/// Three ranks set their communicator up for 20 s; rank 2 is somewhere else.
+void fill_setup(MemorySource& source, TcpEventKind kind, int attempts, const std::string& target) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const auto id = static_cast<NodeId>(1 + rank);
+    Node node{.node_id = id, .name = "node" + std::to_string(rank), .boot_id = "boot", .started_ns = kOriginNs};
+    node.ended_ns = kOriginNs + 20 * kNsPerSecond;
+    source.accept(node);
+    Process process{.node_id = id, .pid = 10 + rank, .exe = "/opt/job/train"};
+    process.rank = rank;
+    source.accept(process);
+    if (rank != 2) {
+      Collective call = call_of(rank, 0);
+      call.op = Operation::kCommInitRank;
+      call.seq.reset();
+      leave_open(call);
+      source.accept(call);
+    }
+  }
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    TcpEvent event{.event_id = make_event_id(3, static_cast<uint64_t>(100 + attempt)), .node_id = 3};
+    event.timestamp_ns = kOriginNs + (attempt + 1) * kNsPerSecond;
+    event.event = kind;
+    event.pid = 12;
+    event.destination = {target, 29500};
+    event.state = kind == TcpEventKind::kConnectFailed ? 111 : 0;
+    source.accept(event);
+  }
+}
+
+TEST(InitFailure, TheRankThatDoesNotReachTheRendezvousIsNamed) {
+  for (const TcpEventKind kind : {TcpEventKind::kConnectFailed, TcpEventKind::kRetransmit}) {
+    MemorySource source;
+    fill_setup(source, kind, 8, "10.77.0.1");
+    const Report report = report_of(source);
+    expect(report, Cause::kInitFailure, 2);
+    EXPECT_NE(report.findings[0].summary.find(kind == TcpEventKind::kRetransmit
+                                                  ? "did not reach 10.77.0.1:29500 (not answered) while 3 ranks"
+                                                  : "did not reach 10.77.0.1:29500 (refused) while 3 ranks"),
+              std::string::npos)
+        << report.findings[0].summary;
+    EXPECT_EQ(report.findings[0].op, Operation::kCommInitRank);
+  }
+}
+
+TEST(InitFailure, ALoopbackAddressMeansAWrongInterface) {
+  MemorySource source;
+  fill_setup(source, TcpEventKind::kConnectFailed, 8, "127.0.0.1");
+  const Report report = report_of(source);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_NE(report.findings[0].summary.find("loopback"), std::string::npos);
+  EXPECT_NE(report.findings[0].remedy.find("NCCL_SOCKET_IFNAME"), std::string::npos);
+}
+
+TEST(InitFailure, SlowStartsWithoutRefusalsAreHealthy) {
+  for (const int attempts : {0, 2}) {
+    MemorySource source;
+    fill_setup(source, TcpEventKind::kConnectFailed, attempts, "10.77.0.1");
+    const Report report = report_of(source);
+    EXPECT_TRUE(report.healthy) << told(report);
+  }
+}
+
 }  // namespace
 }  // namespace stalltrace::analysis

@@ -43,6 +43,11 @@ inline constexpr int64_t kSpreadsToHang = 2;
 /// Processes that end within this time of each other ended for one reason: watchdogs and launchers take so long.
 inline constexpr int64_t kDeathsApartNs = 60 * kNsPerSecond;
 
+/// Setting up a communicator takes seconds in good health, and ranks start seconds apart ...
+inline constexpr int64_t kInitHangNs = 5 * kNsPerSecond;
+/// ... so that only connections that came to nothing so often while others waited make it a failure.
+inline constexpr int64_t kUnreachedAttempts = 3;
+
 // --- when evidence explains a stall ----------------------------------------------------------------------------
 
 /// A cause must cover at least half of a stall; with less, most of the time was lost elsewhere.

@@ -438,6 +438,11 @@ Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
   builder.finish();
   if (timeline.rows_ == 0) {
     timeline.span_ = {};
+    for (const CommunicatorCall& call : timeline.communicator_calls_) {
+      timeline.span_.from_ns =
+          timeline.span_.from_ns == 0 ? call.arrival_ns : std::min(timeline.span_.from_ns, call.arrival_ns);
+      timeline.extend(call.end_ns == kOpenEnd ? call.arrival_ns : call.end_ns);
+    }
   }
   for (const Node& node : cluster.nodes()) {
     if (node.ended_ns) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of the network beyond random loss: the finding names the link or the node."""
+"""Faults of the network beyond random loss, and of the disk: the finding names the link or the rank."""
 
 from lab import LabRun, place_of
 from stalltrace import Case
@@ -35,3 +35,16 @@ class Network(Case):
 
     def test_a_slow_link(self):
         self.assert_link(*self.explain("slow_link:rank=1,mbit=100", steps=45, timeout="60s"), 1, 2)
+
+    def test_a_firewall_before_the_rendezvous(self):
+        finding, said = self.explain("init_failure:rank=2")
+        self.assertEqual(finding["culprit"]["rank"], 2, said)
+        self.assertIn("29500", finding["summary"])
+
+    def test_a_slow_reader(self):
+        finding, said = self.explain("slow_receiver:rank=2,mbytes=8", steps=36, timeout="60s")
+        self.assertEqual(finding["culprit"]["rank"], 2, said)
+
+    def test_a_slow_disk(self):
+        finding, said = self.explain("disk_io:rank=1", timeout="60s")
+        self.assertEqual(finding["culprit"]["rank"], 1, said)

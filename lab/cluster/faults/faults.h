@@ -16,6 +16,7 @@ FaultRow mtu_blackhole_row();
 FaultRow connection_reset_row();
 FaultRow slow_receiver_row();
 FaultRow disk_io_row();
+FaultRow init_failure_row();
 FaultRow dead_rank_row();
 FaultRow missing_collective_row();
 FaultRow mismatched_collective_row();

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A failing set-up: a firewall on rank 0's node does not let one rank in, at the port of the rendezvous or at NCCL's
+// own, which rank 0 opens anew for each communicator. In effect before the ranks start.
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "lab/cluster/command.h"
+#include "lab/cluster/faults/faults.h"
+#include "lab/cluster/workload.h"
+
+namespace stalltrace::lab {
+namespace {
+
+constexpr std::array<std::string_view, 2> kPorts = {"rendezvous", "nccl"};
+constexpr std::array<std::string_view, 2> kHow = {"reject", "drop"};
+constexpr std::array kParameters = {
+    FaultParameter{"port", "rendezvous", 0, 0, kPorts, "MASTER_PORT, or all others"},
+    FaultParameter{"how", "reject", 0, 0, kHow, "the firewall treats connections"},
+};
+
+Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
+  if (context.rank == 0) {
+    return fail(fmt::format("fault '{}': rank 0 is who the others connect to", spec.text), "name another rank",
+                ErrorKind::kUsage);
+  }
+  const VirtualNode& master = context.nodes.front();
+  const std::string table = fmt::format("stalltrace_{}", context.number);
+  const std::vector<std::string> inside = {"ip", "netns", "exec", master.netns, "nft"};
+  auto add = inside;
+  add.push_back(
+      fmt::format("add table inet {0}; add counter inet {0} dropped; add chain inet {0} faults {{ type filter "
+                  "hook input priority 0; policy accept; }}; add rule inet {0} faults ip saddr {1} tcp dport "
+                  "{2} {3} counter name dropped {4}",
+                  table, context.node().address, spec.choice("port") == "nccl" ? "!=" : "==", kMasterPort,
+                  spec.choice("how") == "drop" ? "drop" : "reject with tcp reset"));
+  ST_TRY(run_command(add));
+  AppliedFault applied;
+  applied.commands.push_back(format_command(add));
+  auto remove = inside;
+  remove.insert(remove.end(), {"delete", "table", "inet", table});
+  applied.undo.push_back({UndoKind::kCommand, remove});
+  applied.drops = PacketCounter{master.netns, "inet", table};
+  return applied;
+}
+
+}  // namespace
+
+FaultRow init_failure_row() {
+  return {"init_failure",
+          "a firewall keeps a rank from joining the job",
+          "init_failure:rank=2,port=nccl",
+          kParameters,
+          "",
+          apply,
+          true};
+}
+
+}  // namespace stalltrace::lab

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/causes/init_failure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <set>
+
+#include "analysis/causes/cause.h"
+#include "analysis/thresholds.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int32_t kInProgress = 7;  // ncclInProgress
+constexpr double kProven = 0.95;
+constexpr size_t kSampleEvents = 5;
+
+/// A set-up call that failed, or that took long, whether it ended or not.
+struct Stuck {
+  const CommunicatorCall* call = nullptr;
+  Interval time;
+  bool failed = false;
+};
+
+/// Attempts of one process to reach one address that came to nothing.
+struct Attempts {
+  int64_t refused = 0;
+  int64_t unanswered = 0;
+  int64_t last_ns = 0;
+  int32_t error = 0;
+  Endpoint target;
+  std::vector<EventId> events;
+
+  [[nodiscard]] int64_t count() const { return refused + unanswered; }
+};
+using Unreached = std::map<std::pair<MemberIndex, Endpoint>, Attempts>;
+
+std::map<NodeId, int64_t> ends_of(const Cluster& cluster) {
+  std::map<NodeId, int64_t> ends;
+  for (const Node& node : cluster.nodes()) {
+    if (node.ended_ns) {
+      ends[node.node_id] = cluster.clock().to_common(node.node_id, *node.ended_ns);
+    }
+  }
+  return ends;
+}
+
+std::vector<Stuck> stuck_calls(const Cluster& cluster, const Timeline& timeline) {
+  const std::map<NodeId, int64_t> ends = ends_of(cluster);
+  std::vector<Stuck> stuck;
+  for (const CommunicatorCall& call : timeline.communicator_calls()) {
+    if (call.op != Operation::kCommInitRank && call.op != Operation::kCommInitAll && call.op != Operation::kCommSplit) {
+      continue;
+    }
+    const Member& member = cluster.member(call.member);
+    const auto end = ends.find(member.node_id);
+    const int64_t seen_to_ns =
+        std::min(member.exit_ns.value_or(kOpenEnd),
+                 end == ends.end() ? std::max(timeline.span().to_ns, call.arrival_ns) : end->second);
+    const Interval time{call.arrival_ns, std::min(call.end_ns, seen_to_ns)};
+    const bool failed = call.return_code.value_or(0) != 0 && *call.return_code != kInProgress;
+    if (failed || time.length() >= kInitHangNs) {
+      stuck.push_back({&call, time, failed});
+    }
+  }
+  return stuck;
+}
+
+/// SYNs that nobody answers are retransmissions without payload.
+Result<Unreached> unreached_in(EventSource& source, Cluster& cluster, Interval time) {
+  Unreached unreached;
+  const int64_t slack_ns = cluster.clock().largest_shift_ns();
+  ST_TRY(source.tcp_events({time.from_ns - slack_ns, time.to_ns + slack_ns}, [&](const TcpEvent& event) {
+    const bool refused = event.event == TcpEventKind::kConnectFailed && event.state != 0;
+    const bool unanswered = event.event == TcpEventKind::kRetransmit && event.len == 0;
+    if (!refused && !unanswered) {
+      return;
+    }
+    const MemberIndex member = cluster.join(event.node_id, event.pid);
+    if (member == kNoMember) {
+      return;
+    }
+    Attempts& attempts = unreached[{member, event.destination}];
+    attempts.refused += refused ? 1 : 0;
+    attempts.unanswered += unanswered ? 1 : 0;
+    attempts.error = refused ? event.state : attempts.error;
+    attempts.last_ns = std::max(attempts.last_ns, cluster.clock().to_common(event.node_id, event.timestamp_ns));
+    attempts.target = event.destination;
+    if (attempts.events.size() < kSampleEvents) {
+      attempts.events.push_back(event.event_id);
+    }
+  }));
+  return unreached;
+}
+
+std::string_view error_text(const Attempts& attempts) {
+  switch (attempts.error) {
+    case ECONNREFUSED:
+      return "refused";
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+      return "unreachable";
+    default:
+      return "not answered";
+  }
+}
+
+bool is_loopback(const Endpoint& endpoint) { return endpoint.address.starts_with("127.") || endpoint.address == "::1"; }
+
+void tell(const Cluster& cluster, const std::vector<Stuck>& stuck, MemberIndex culprit, const Attempts& attempts,
+          Finding& finding) {
+  const std::string target = format_endpoint(attempts.target);
+  const bool loopback = is_loopback(attempts.target);
+  const bool ended = std::all_of(stuck.begin(), stuck.end(),
+                                 [](const Stuck& one) { return !one.failed && one.call->end_ns != kOpenEnd; });
+  finding.summary = fmt::format("A communicator {}: {} did not reach {} ({}) while {} waited for {}{}.",
+                                ended ? "was set up late" : "could not be set up", cluster.describe(culprit), target,
+                                error_text(attempts), count_of(static_cast<int64_t>(stuck.size()), "rank"),
+                                format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)),
+                                loopback ? "; that is a loopback address, which another rank announced" : "");
+  finding.evidence.push_back({attempts.refused > 0 ? "connect_failed" : "tcp_retransmit_skb", attempts.count(),
+                              fmt::format("{} from {} to {}: {}", count_of(attempts.count(), "attempt"),
+                                          short_name(cluster, culprit), target, error_text(attempts)),
+                              attempts.events});
+  for (size_t i = 0; i < stuck.size() && i < kStepsTold; ++i) {
+    const std::string name = cluster.describe(stuck[i].call->member);
+    finding.evidence.push_back({"collective",
+                                1,
+                                stuck[i].failed ? fmt::format("{}: communicator set-up failed with '{}' after {}", name,
+                                                              nccl_result_name(stuck[i].call->return_code.value_or(0)),
+                                                              format_duration(stuck[i].time.length()))
+                                                : fmt::format("{} was setting up its communicator for {}", name,
+                                                              format_duration(stuck[i].time.length())),
+                                {}});
+  }
+  finding.remedy =
+      loopback ? "choose the interface that the nodes share with NCCL_SOCKET_IFNAME (GLOO_SOCKET_IFNAME, the MPI "
+                 "equivalent), the same on all nodes"
+               : fmt::format(
+                     "check that {} may connect to {}: a firewall on either end, MASTER_ADDR and MASTER_PORT, the "
+                     "interface chosen by NCCL_SOCKET_IFNAME",
+                     cluster.member(culprit).node, target);
+}
+
+}  // namespace
+
+Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cluster, const Timeline& timeline,
+                                                TimeRange range) {
+  std::vector<Finding> findings;
+  const std::vector<Stuck> stuck = stuck_calls(cluster, timeline);
+  if (stuck.empty()) {
+    return findings;
+  }
+  Interval time{stuck.front().time};
+  std::vector<Interval> waits;
+  for (const Stuck& one : stuck) {
+    time = {std::min(time.from_ns, one.time.from_ns), std::max(time.to_ns, one.time.to_ns)};
+    waits.push_back(one.time);
+  }
+  if (range.from_ns > time.to_ns || range.to_ns <= time.from_ns) {
+    return findings;
+  }
+  ST_ASSIGN(const Unreached unreached, unreached_in(source, cluster, time));
+  const auto most = std::max_element(unreached.begin(), unreached.end(),
+                                     [](const auto& a, const auto& b) { return a.second.count() < b.second.count(); });
+  if (most == unreached.end() || most->second.count() < kUnreachedAttempts) {
+    return findings;  // somebody has not come yet: a set-up may take its time
+  }
+  const auto& [culprit, target] = most->first;
+  Finding finding{.cause = Cause::kInitFailure, .severity = Severity::kCritical, .confidence = kProven};
+  finding.culprit = culprit_of(cluster, culprit);
+  finding.comm_id_hash = stuck.front().call->hash;
+  finding.op = stuck.front().call->op;
+  finding.collectives_affected = 1;
+  finding.stall_ms = static_cast<double>(IntervalSet(std::move(waits)).total_ns()) / static_cast<double>(kNsPerMs);
+  finding.window = {time.from_ns, time.to_ns};
+  tell(cluster, stuck, culprit, most->second, finding);
+  findings.push_back(std::move(finding));
+  return findings;
+}
+
+}  // namespace stalltrace::analysis
