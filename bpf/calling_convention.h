@@ -47,10 +47,11 @@ ST_ALWAYS_INLINE void st_read_arguments_x86_64(const struct st_registers_x86_64*
   const __u64 stack = registers->sp + 8;
   if (spec->id_by_value) {
     arguments->id_address = stack;
-  } else if (spec->stack_arguments > 0) {
-    ST_READ_USER(&arguments->slot[7], sizeof(__u64), stack);
-    if (spec->stack_arguments > 1) {
-      ST_READ_USER(&arguments->slot[8], sizeof(__u64), stack + 8);
+    return;
+  }
+  for (unsigned int i = 0; i < ST_MAX_STACK_ARGUMENTS; i++) {
+    if (i < spec->stack_arguments) {
+      ST_READ_USER(&arguments->slot[7 + i], sizeof(__u64), stack + i * sizeof(__u64));
     }
   }
 }
@@ -74,6 +75,11 @@ ST_ALWAYS_INLINE void st_read_arguments_arm64(const struct st_registers_arm64* r
   arguments->slot[6] = registers->regs[5];
   arguments->slot[7] = registers->regs[6];
   arguments->slot[8] = registers->regs[7];
+  for (unsigned int i = 2; i < ST_MAX_STACK_ARGUMENTS; i++) { /* AAPCS64 has two registers more than x86-64 */
+    if (i < spec->stack_arguments) {
+      ST_READ_USER(&arguments->slot[7 + i], sizeof(__u64), registers->sp + (i - 2) * sizeof(__u64));
+    }
+  }
 }
 
 #if defined(__TARGET_ARCH_x86)

@@ -4,7 +4,7 @@
 #ifndef STALLTRACE_COLLECTIVE_H
 #define STALLTRACE_COLLECTIVE_H
 
-#include "maps.h"
+#include "threads.h"
 #include "wire/collective.h"
 
 #define ST_READ_USER(destination, size, address) bpf_probe_read_user(destination, size, (const void*)(address))
@@ -38,6 +38,56 @@ struct {
   __type(value, struct call_in_flight);
 } calls_in_flight SEC(".maps");
 
+// Where storage at the task cannot be made: the kernel refuses where it interrupted another that is making some on this
+// CPU, and keeps only a handful of pieces of memory ready. A first call is not to be lost for that.
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 1024);
+  __type(key, u32);  // tid
+  __type(value, struct call_in_flight);
+} spare_calls_in_flight SEC(".maps");
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 1024);
+  __type(key, u32);  // tgid
+  __type(value, struct st_process);
+} spare_processes SEC(".maps");
+
+// What a thread's MPI_Wait or its like waits for.
+struct waited_requests {
+  u64 request[ST_MAX_REQUESTS];
+  u32 count;
+  u32 padding;
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 4096);
+  __type(key, u32);  // tid
+  __type(value, struct waited_requests);
+} waits SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, u32);
+  __type(value, struct waited_requests);
+} waits_scratch SEC(".maps");
+
+static __always_inline struct call_in_flight* flight_of(struct task_struct* task, u64 flags) {
+  struct call_in_flight* flight = bpf_task_storage_get(&calls_in_flight, task, 0, flags);
+  if (flight) {
+    return flight;
+  }
+  const u32 tid = task->pid;
+  flight = bpf_map_lookup_elem(&spare_calls_in_flight, &tid);
+  if (!flight && flags == BPF_LOCAL_STORAGE_GET_F_CREATE) {
+    const struct call_in_flight fresh = {};
+    bpf_map_update_elem(&spare_calls_in_flight, &tid, &fresh, BPF_NOEXIST);
+    flight = bpf_map_lookup_elem(&spare_calls_in_flight, &tid);
+  }
+  return flight;
+}
+
 // Next sequence numbers. A communicator's own goes with it; what a process leaves is removed by user space at its exit.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
@@ -51,20 +101,38 @@ static __always_inline u64 argument(const struct st_arguments* arguments, u8 slo
   return arguments->slot[slot & (ST_ARGUMENT_SLOTS - 1)];
 }
 
-static __always_inline struct st_process* traced_process(struct task_struct* task, u32 tgid) {
+static __always_inline struct st_process* calling_process(struct task_struct* task, u32 tgid) {
   struct st_process* process = process_of(task);
+  return process ?: bpf_map_lookup_elem(&spare_processes, &tgid);
+}
+
+static __always_inline struct st_process* new_process(struct task_struct* task, u32 tgid) {
+  struct st_process* process = bpf_task_storage_get(&processes, task->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  if (!process) {
+    const struct st_process fresh = {};
+    bpf_map_update_elem(&spare_processes, &tgid, &fresh, BPF_NOEXIST);
+    process = bpf_map_lookup_elem(&spare_processes, &tgid);
+  }
+  if (process) {
+    process->cgroup_id = bpf_get_current_cgroup_id();
+  }
+  return process;
+}
+
+static __always_inline struct st_process* traced_process(struct task_struct* task, u32 tgid) {
+  struct st_process* process = calling_process(task, tgid);
   if (process) {
     return process;
   }
   if (!in_scope(tgid, task)) {
     return NULL;
   }
-  process = bpf_task_storage_get(&processes, task->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  process = new_process(task, tgid);
   if (!process) {
     count_loss(ST_LOSS_THREAD_STATE);
     return NULL;
   }
-  process->cgroup_id = bpf_get_current_cgroup_id();
+  watch_thread(task, bpf_ktime_get_ns());  // user space finds the others
   // User space has not found this process by its maps yet (a fork, or a very early call): tell it.
   struct st_header* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (record) {
@@ -127,6 +195,35 @@ static __always_inline void emit_comm_init(const struct st_arguments* arguments,
   bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
 }
 
+// Bytes of one element of an MPI_Datatype. OpenMPI's is a pointer to struct ompi_datatype_t, whose base, struct
+// opal_datatype_t (opal/datatype/opal_datatype.h), has the size behind a 16-byte object head, two u16 and a u32.
+// MPICH's is an int that carries the size of a predefined type in its second byte (src/include/mpi.h.in, 0x4c00SSnn).
+static __always_inline u32 mpi_element_bytes(u64 datatype) {
+  if (datatype >> 32) {
+    u64 bytes = 0;
+    bpf_probe_read_user(&bytes, sizeof(bytes), (const void*)(datatype + 24));
+    return bytes < (1ULL << 32) ? bytes : 0;
+  }
+  return (datatype & 0xff000000) == 0x4c000000 ? (datatype >> 8) & 0xff : 0;
+}
+
+// Notes the requests that a wait is for: it overwrites them when they are done.
+static __always_inline void note_requests(const struct st_arguments* arguments,
+                                          const volatile struct st_call_spec* spec, u32 tid) {
+  const u32 zero = 0;
+  struct waited_requests* waited = bpf_map_lookup_elem(&waits_scratch, &zero);
+  if (!waited) {
+    return;
+  }
+  const u32 count = spec->count ? (u32)argument(arguments, spec->count) : 1;
+  waited->count = count < ST_MAX_REQUESTS ? count : ST_MAX_REQUESTS;
+  bpf_probe_read_user(waited->request, waited->count * sizeof(u64) & (2 * sizeof(waited->request) - 1),
+                      (const void*)argument(arguments, spec->request));
+  if (bpf_map_update_elem(&waits, &tid, waited, BPF_ANY)) {
+    count_loss(ST_LOSS_THREAD_STATE);
+  }
+}
+
 static __always_inline void emit_entry(const struct st_arguments* arguments, const volatile struct st_call_spec* spec,
                                        const struct call_in_flight* flight, const struct st_process* process,
                                        u64 sequence, u64 id) {
@@ -152,6 +249,8 @@ static __always_inline void emit_entry(const struct st_arguments* arguments, con
   record->row = flight->row;
   record->flags = flight->group_depth ? ST_CALL_IN_GROUP : 0;
   record->stack_id = -1;
+  record->element_bytes = spec->mpi_datatype ? mpi_element_bytes(argument(arguments, spec->mpi_datatype)) : 0;
+  record->padding = 0;
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&collective_ring));
 }
 
@@ -168,7 +267,7 @@ int call_entry(struct pt_regs* ctx) {
   if (!process) {
     return 0;
   }
-  struct call_in_flight* flight = bpf_task_storage_get(&calls_in_flight, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  struct call_in_flight* flight = flight_of(task, BPF_LOCAL_STORAGE_GET_F_CREATE);
   if (!flight) {
     count_loss(ST_LOSS_THREAD_STATE);
     return 0;
@@ -194,9 +293,10 @@ int call_entry(struct pt_regs* ctx) {
   flight->stream = spec->stream ? argument(&arguments, spec->stream) : 0;
   flight->event = spec->event ? argument(&arguments, spec->event) : 0;
   flight->nranks = spec->nranks ? (u32)argument(&arguments, spec->nranks) : 0;
-  flight->out_address = spec->new_comm ? argument(&arguments, spec->new_comm)
-                        : spec->out    ? argument(&arguments, spec->out)
-                                       : 0;
+  flight->out_address = spec->new_comm  ? argument(&arguments, spec->new_comm)
+                        : spec->out     ? argument(&arguments, spec->out)
+                        : spec->request ? argument(&arguments, spec->request)
+                                        : 0;
 
   switch (spec->kind) {
     case ST_CALL_DATA: {
@@ -229,12 +329,17 @@ int call_entry(struct pt_regs* ctx) {
     case ST_CALL_COMM_END:
       emit_entry(&arguments, spec, flight, process, 0, id);
       break;
+    case ST_CALL_WAIT_REQUEST:
+    case ST_CALL_WAIT_ALL_REQUESTS:
+    case ST_CALL_WAIT_ANY_REQUEST:
+      note_requests(&arguments, spec, (u32)id);
+      break;
   }
   return 0;
 }
 
 static __always_inline void emit_sync(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
-                                      const struct st_process* process, s32 return_code, u64 now, u64 id) {
+                                      const struct st_process* process, u64 event, s32 return_code, u64 now, u64 id) {
   const u64 last_call_ns = process->last_call_ns;
   if (!last_call_ns || (flight->entry_ns > last_call_ns && flight->entry_ns - last_call_ns > SYNC_INTEREST_NS)) {
     return;  // by its entry: the longest stall is the one whose synchronisation returns late
@@ -247,13 +352,34 @@ static __always_inline void emit_sync(const volatile struct st_call_spec* spec, 
   fill_header(&record->header, ST_RECORD_SYNC, sizeof(*record), now, id >> 32, (u32)id);
   record->entry_ns = flight->entry_ns;
   record->stream = flight->stream;
-  record->event = flight->event;
+  record->event = event;
   record->last_net_ns = last_collective_byte(process);
   record->net_bytes = process->net_bytes;
   record->return_code = return_code;
   record->row = flight->row;
   record->kind = spec->kind;
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&collective_ring));
+}
+
+static __always_inline void emit_waits(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
+                                       const struct st_process* process, s32 return_code, u64 now, u64 id) {
+  const u32 tid = (u32)id;
+  const struct waited_requests* waited = bpf_map_lookup_elem(&waits, &tid);
+  if (!waited) {
+    return;
+  }
+  s32 only = -1;
+  if (spec->kind == ST_CALL_WAIT_ANY_REQUEST) {
+    bpf_probe_read_user(&only, sizeof(only), (const void*)flight->out_address);
+    if (only < 0) {
+      return;  // MPI_UNDEFINED: there was nothing to wait for
+    }
+  }
+  for (u32 i = 0; i < ST_MAX_REQUESTS && i < waited->count; i++) {
+    if (only < 0 || i == (u32)only) {
+      emit_sync(spec, flight, process, waited->request[i], return_code, now, id);
+    }
+  }
 }
 
 // A communicator's numbers begin at 0, also where an earlier one lay at the same address.
@@ -290,13 +416,15 @@ static __always_inline void emit_members(const struct call_in_flight* flight, s3
   }
 }
 
-// What a call wrote where an argument points: a new communicator, or the int it was asked for.
+// What a call wrote where an argument points: a new communicator, its request, or the int it was asked for.
 static __always_inline u64 written_by(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
                                       u64 id) {
   u64 value = 0;
   if (flight->out_address && spec->new_comm) {
     bpf_probe_read_user(&value, sizeof(value), (const void*)flight->out_address);
     forget_sequence(id >> 32, value);
+  } else if (flight->out_address && spec->request) {
+    bpf_probe_read_user(&value, sizeof(value), (const void*)flight->out_address);
   } else if (flight->out_address) {
     bpf_probe_read_user(&value, sizeof(u32), (const void*)flight->out_address);
   }
@@ -318,12 +446,12 @@ int call_return(struct pt_regs* ctx) {
   const u32 tgid = id >> 32;
   struct task_struct* task = bpf_get_current_task_btf();
 
-  struct call_in_flight* flight = bpf_task_storage_get(&calls_in_flight, task, 0, 0);
+  struct call_in_flight* flight = flight_of(task, 0);
   if (!flight || !flight->stack_pointer || flight->row != row ||
       ST_ENTRY_STACK_POINTER_AT_RETURN(registers) < flight->stack_pointer) {
     return 0;  // a nested call's return, or one entered before tracing began
   }
-  struct st_process* process = process_of(task);
+  struct st_process* process = calling_process(task, tgid);
   if (!process) {
     return 0;
   }
@@ -358,7 +486,12 @@ int call_return(struct pt_regs* ctx) {
     case ST_CALL_SYNC_EVENT:
     case ST_CALL_EVENT_RECORD:
     case ST_CALL_STREAM_WAIT_EVENT:
-      emit_sync(spec, flight, process, return_code, now, id);
+      emit_sync(spec, flight, process, flight->event, return_code, now, id);
+      break;
+    case ST_CALL_WAIT_REQUEST:
+    case ST_CALL_WAIT_ALL_REQUESTS:
+    case ST_CALL_WAIT_ANY_REQUEST:
+      emit_waits(spec, flight, process, return_code, now, id);
       break;
     default:
       end_call(spec, flight, return_code, now, id);

@@ -4,19 +4,10 @@
 #ifndef STALLTRACE_SCHEDULER_H
 #define STALLTRACE_SCHEDULER_H
 
-#include "collective.h"
-#include "maps.h"
-#include "wire/scheduler.h"
+#include "threads.h"
 
 /* include/linux/sched.h */
 #define TASK_DEAD_BIT 0x80
-
-struct {
-  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-  __uint(map_flags, BPF_F_NO_PREALLOC);
-  __type(key, int);
-  __type(value, struct st_thread_time);
-} threads SEC(".maps");
 
 // task_struct.__state was called `state` before Linux 5.14.
 struct task_struct___before_5_14 {
@@ -219,24 +210,13 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct* prev, struct task_s
   return 0;
 }
 
-static __always_inline struct st_thread_time* watch_thread(struct task_struct* task, u64 now) {
-  struct st_thread_time* thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-  if (!thread) {
-    count_loss(ST_LOSS_THREAD_STATE);
-    return NULL;
-  }
-  thread->tgid = task->tgid;
-  thread->window_ns = now;
-  return thread;
-}
-
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct* parent, struct task_struct* child) {
   const u32 parent_tgid = parent->tgid;
   const u32 child_tgid = child->tgid;
   if (child_tgid == parent_tgid) {
-    if (process_of(parent)) {
-      watch_thread(child, bpf_ktime_get_ns());
+    if (process_of(parent) && !watch_thread(child, bpf_ktime_get_ns())) {
+      count_loss(ST_LOSS_THREAD_STATE);
     }
   } else if (config.only_listed && bpf_map_lookup_elem(&scope, &parent_tgid)) {
     const u8 one = 1;
@@ -278,11 +258,16 @@ int list_threads(struct bpf_iter__task* ctx) {
     return 0;
   }
   const u64 now = bpf_ktime_get_ns();
+  struct st_thread_listing listing = {};
+  fill_header(&listing.header, ST_RECORD_WAIT, sizeof(listing), now, task->tgid, task->pid);
   struct st_thread_time* thread = bpf_task_storage_get(&threads, task, 0, 0);
   if (!thread) {
     thread = watch_thread(task, now);
     const u64 state = state_of(task);
-    if (thread && state && !(state & TASK_DEAD_BIT)) {  // it waits, at least since now
+    if (!thread) {
+      listing.off_kind = ST_THREAD_UNWATCHED;
+      bpf_seq_write(ctx->meta->seq, &listing, sizeof(listing));
+    } else if (state && !(state & TASK_DEAD_BIT)) {  // it waits, at least since now
       thread->off_kind = wait_kind_of(task, state, false);
       thread->off_ns = now;
     }
@@ -291,8 +276,6 @@ int list_threads(struct bpf_iter__task* ctx) {
   if (!thread->off_ns) {
     return 0;
   }
-  struct st_thread_listing listing = {};
-  fill_header(&listing.header, ST_RECORD_WAIT, sizeof(listing), now, task->tgid, task->pid);
   listing.off_ns = thread->off_ns;
   listing.off_kind = thread->off_kind;
   listing.ready_ns = ready_since(thread, task, now);

@@ -9,6 +9,8 @@
 #define ST_MAX_LOCAL_RANKS 64  /* communicators of one ncclCommInitAll that are told */
 #define ST_UNIQUE_ID_BYTES 128 /* sizeof(ncclUniqueId) */
 #define ST_ARGUMENT_SLOTS 16   /* a power of two, so that a mask bounds an index */
+#define ST_MAX_STACK_ARGUMENTS 5
+#define ST_MAX_REQUESTS 64 /* of one MPI_Waitall that are told; a power of two */
 
 /* What a probed function does; decides what the programs record about it. */
 enum st_call_kind {
@@ -27,6 +29,9 @@ enum st_call_kind {
   ST_CALL_SYNC_EVENT,
   ST_CALL_EVENT_RECORD,      /* notes the stream's position in an event */
   ST_CALL_STREAM_WAIT_EVENT, /* later work of the stream waits for the event */
+  ST_CALL_WAIT_REQUEST,      /* returns when an asynchronous call's request is done */
+  ST_CALL_WAIT_ALL_REQUESTS, /* ... when `count` requests are */
+  ST_CALL_WAIT_ANY_REQUEST,  /* ... when one of `count` requests is; `out` says which */
 };
 
 /* Which argument is what: 1-based slots, 0 where the call has none. One row of the call table. */
@@ -50,7 +55,11 @@ struct st_call_spec {
   __u8 key;
   __u8 id;              /* the unique id's slot among the arguments of its convention, 0 none */
   __u8 id_by_value;     /* 1: ncclUniqueId by value; 0: a pointer to the first of several ids */
-  __u8 stack_arguments; /* how many arguments lie beyond the registers on x86-64 */
+  __u8 stack_arguments; /* how many arguments lie beyond the registers on x86-64, at most ST_MAX_STACK_ARGUMENTS */
+  __u8 blocking;        /* 1: its return is the end of the operation */
+  __u8 mpi_datatype;    /* an MPI_Datatype: the element's size is read from it */
+  __u8 request;         /* pointer to where the asynchronous call's request is written, or to those waited for */
+  __u8 padding;
 };
 
 enum st_call_flags {
@@ -74,14 +83,16 @@ struct st_call_entry {
   __s32 peer;
   __u16 row; /* of the call table */
   __u16 flags;
-  __s32 stack_id; /* negative: none */
+  __s32 stack_id;      /* negative: none */
+  __u32 element_bytes; /* of an MPI_Datatype; 0: unknown, or `datatype` says */
+  __u32 padding;
 };
 
 struct st_call_return {
   struct st_header header;
   __u64 entry_ns;
   __u64 comm;  /* as at entry */
-  __u64 value; /* the new communicator, or the int a query wrote */
+  __u64 value; /* the new communicator, the int a query wrote, or the request of an asynchronous call */
   __u64 group_id;
   __s32 return_code;
   __u16 row;
@@ -103,7 +114,8 @@ struct st_comm_init {
   __u8 id[ST_UNIQUE_ID_BYTES];
 };
 
-/* A synchronisation call, written when it returned. header.time_ns is the return. */
+/* A synchronisation call, written when it returned; one for each request waited for, in `event`. header.time_ns is the
+ * return. */
 struct st_sync {
   struct st_header header;
   __u64 entry_ns;
@@ -126,8 +138,8 @@ struct st_sequence_key {
 #define ST_SEQUENCE_COLLECTIVE (~0ULL)
 
 ST_STATIC_ASSERT(sizeof(struct st_sequence_key) == 24, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_call_spec) == 20, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_call_entry) == 120, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_call_spec) == 24, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_call_entry) == 128, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_return) == 64, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_comm_init) == 192, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_sync) == 72, "wire layout");

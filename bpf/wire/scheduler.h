@@ -58,7 +58,9 @@ struct st_thread_time {
   char thread_name[ST_COMM_LEN];
 };
 
-/* What the task iterator writes for each thread of a traced process that is off the CPU. */
+/* What the task iterator writes for each thread of a traced process that is off the CPU, or could not be watched yet:
+ * there was no memory at hand for its state. */
+#define ST_THREAD_UNWATCHED 0xff
 struct st_thread_listing {
   struct st_header header; /* time_ns: now */
   __u64 off_ns;

@@ -7,6 +7,7 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr auto kNccl = static_cast<__u8>(Library::kNccl);
+constexpr auto kMpi = static_cast<__u8>(Library::kMpi);
 constexpr auto kCollective = CallFamily::kCollectiveLibrary;
 constexpr auto kGpu = CallFamily::kGpuRuntime;
 
@@ -17,7 +18,45 @@ constexpr st_call_spec sync(st_call_kind kind, __u8 stream, __u8 event) {
   return {.kind = static_cast<__u8>(kind), .stream = stream, .event = event};
 }
 
-// Not here: ncclCommGetAsyncError, cudaEventQuery, cudaStreamQuery. Frameworks poll them; a trap on each would be dear.
+/// The slots of an MPI call that moves data; `comm` is the last argument but for a request, statuses and the like.
+struct MpiSlots {
+  __u8 count = 0, datatype = 0, root = 0, peer = 0, comm = 0;
+};
+
+constexpr __u8 beyond_registers(__u8 last) { return last > 6 ? static_cast<__u8>(last - 6) : 0; }
+
+constexpr Call mpi(std::string_view symbol, Operation operation, MpiSlots slots) {
+  return {symbol,
+          kCollective,
+          {.kind = ST_CALL_DATA,
+           .operation = op(operation),
+           .library = kMpi,
+           .count = slots.count,
+           .root = slots.root,
+           .peer = slots.peer,
+           .comm = slots.comm,
+           .stack_arguments = beyond_registers(slots.comm),
+           .blocking = 1,
+           .mpi_datatype = slots.datatype}};
+}
+
+/// The same, asynchronous: the request follows the communicator.
+constexpr Call mpi_begin(std::string_view symbol, Operation operation, MpiSlots slots) {
+  Call call = mpi(symbol, operation, slots);
+  call.spec.blocking = 0;
+  call.spec.request = static_cast<__u8>(slots.comm + 1);
+  call.spec.stack_arguments = beyond_registers(call.spec.request);
+  return call;
+}
+
+constexpr Call mpi_wait(std::string_view symbol, st_call_kind kind, __u8 count, __u8 request, __u8 index) {
+  return {symbol,
+          kCollective,
+          {.kind = static_cast<__u8>(kind), .library = kMpi, .count = count, .out = index, .request = request}};
+}
+
+// Not here: ncclCommGetAsyncError, cudaEventQuery, cudaStreamQuery, MPI_Test and its family, MPI_Iprobe. Programs poll
+// them; a trap on each would be dear. An asynchronous MPI call that only MPI_Test ends is known by its last byte.
 // clang-format off
 constexpr std::array kCalls{
     // Collectives and point-to-point.
@@ -93,6 +132,50 @@ constexpr std::array kCalls{
          {.kind = ST_CALL_COMM_END, .operation = op(Operation::kCommAbort), .library = kNccl, .comm = 1}},
     Call{"ncclCommUserRank", kCollective, {.kind = ST_CALL_COMM_QUERY_RANK, .library = kNccl, .comm = 1, .out = 2}},
     Call{"ncclCommCount", kCollective, {.kind = ST_CALL_COMM_QUERY_COUNT, .library = kNccl, .comm = 1, .out = 2}},
+    // MPI (mpi.h of OpenMPI and MPICH; MPI 3.1). Counts in arrays (the v-variants') are left unknown.
+    mpi("MPI_Allreduce", Operation::kAllReduce, {.count = 3, .datatype = 4, .comm = 6}),
+    mpi("MPI_Reduce", Operation::kReduce, {.count = 3, .datatype = 4, .root = 6, .comm = 7}),
+    mpi("MPI_Bcast", Operation::kBroadcast, {.count = 2, .datatype = 3, .root = 4, .comm = 5}),
+    mpi("MPI_Allgather", Operation::kAllGather, {.count = 2, .datatype = 3, .comm = 7}),
+    mpi("MPI_Allgatherv", Operation::kAllGather, {.count = 2, .datatype = 3, .comm = 8}),
+    mpi("MPI_Gather", Operation::kGather, {.count = 2, .datatype = 3, .root = 7, .comm = 8}),
+    mpi("MPI_Gatherv", Operation::kGather, {.count = 2, .datatype = 3, .root = 8, .comm = 9}),
+    mpi("MPI_Scatter", Operation::kScatter, {.count = 5, .datatype = 6, .root = 7, .comm = 8}),
+    mpi("MPI_Scatterv", Operation::kScatter, {.count = 6, .datatype = 7, .root = 8, .comm = 9}),
+    mpi("MPI_Alltoall", Operation::kAllToAll, {.count = 2, .datatype = 3, .comm = 7}),
+    mpi("MPI_Alltoallv", Operation::kAllToAll, {.comm = 9}),
+    mpi("MPI_Reduce_scatter", Operation::kReduceScatter, {.comm = 6}),
+    mpi("MPI_Reduce_scatter_block", Operation::kReduceScatter, {.count = 3, .datatype = 4, .comm = 6}),
+    mpi("MPI_Barrier", Operation::kBarrier, {.comm = 1}),
+    mpi("MPI_Send", Operation::kSend, {.count = 2, .datatype = 3, .peer = 4, .comm = 6}),
+    mpi("MPI_Ssend", Operation::kSend, {.count = 2, .datatype = 3, .peer = 4, .comm = 6}),
+    mpi("MPI_Rsend", Operation::kSend, {.count = 2, .datatype = 3, .peer = 4, .comm = 6}),
+    mpi("MPI_Bsend", Operation::kSend, {.count = 2, .datatype = 3, .peer = 4, .comm = 6}),
+    mpi("MPI_Recv", Operation::kRecv, {.count = 2, .datatype = 3, .peer = 4, .comm = 6}),
+    mpi("MPI_Sendrecv", Operation::kSend, {.count = 2, .datatype = 3, .peer = 4, .comm = 11}),
+    mpi_begin("MPI_Iallreduce", Operation::kAllReduce, {.count = 3, .datatype = 4, .comm = 6}),
+    mpi_begin("MPI_Ireduce", Operation::kReduce, {.count = 3, .datatype = 4, .root = 6, .comm = 7}),
+    mpi_begin("MPI_Ibcast", Operation::kBroadcast, {.count = 2, .datatype = 3, .root = 4, .comm = 5}),
+    mpi_begin("MPI_Iallgather", Operation::kAllGather, {.count = 2, .datatype = 3, .comm = 7}),
+    mpi_begin("MPI_Igather", Operation::kGather, {.count = 2, .datatype = 3, .root = 7, .comm = 8}),
+    mpi_begin("MPI_Iscatter", Operation::kScatter, {.count = 5, .datatype = 6, .root = 7, .comm = 8}),
+    mpi_begin("MPI_Ialltoall", Operation::kAllToAll, {.count = 2, .datatype = 3, .comm = 7}),
+    mpi_begin("MPI_Ireduce_scatter_block", Operation::kReduceScatter, {.count = 3, .datatype = 4, .comm = 6}),
+    mpi_begin("MPI_Ibarrier", Operation::kBarrier, {.comm = 1}),
+    mpi_begin("MPI_Isend", Operation::kSend, {.count = 2, .datatype = 3, .peer = 4, .comm = 6}),
+    mpi_begin("MPI_Issend", Operation::kSend, {.count = 2, .datatype = 3, .peer = 4, .comm = 6}),
+    mpi_begin("MPI_Irecv", Operation::kRecv, {.count = 2, .datatype = 3, .peer = 4, .comm = 6}),
+    mpi_wait("MPI_Wait", ST_CALL_WAIT_REQUEST, 0, 1, 0),
+    mpi_wait("MPI_Waitall", ST_CALL_WAIT_ALL_REQUESTS, 1, 2, 0),
+    mpi_wait("MPI_Waitany", ST_CALL_WAIT_ANY_REQUEST, 1, 2, 3),
+    Call{"MPI_Comm_rank", kCollective, {.kind = ST_CALL_COMM_QUERY_RANK, .library = kMpi, .comm = 1, .out = 2}},
+    Call{"MPI_Comm_size", kCollective, {.kind = ST_CALL_COMM_QUERY_COUNT, .library = kMpi, .comm = 1, .out = 2}},
+    Call{"MPI_Comm_split", kCollective,
+         {.kind = ST_CALL_COMM_SPLIT, .operation = op(Operation::kCommSplit), .library = kMpi, .comm = 1, .new_comm = 4,
+          .color = 2, .key = 3}},
+    Call{"MPI_Comm_dup", kCollective,
+         {.kind = ST_CALL_COMM_SPLIT, .operation = op(Operation::kCommSplit), .library = kMpi, .comm = 1,
+          .new_comm = 2}},
     // CUDA runtime. The _ptsz names are the per-thread default stream's.
     Call{"cudaStreamSynchronize", kGpu, sync(ST_CALL_SYNC_STREAM, 1, 0)},
     Call{"cudaStreamSynchronize_ptsz", kGpu, sync(ST_CALL_SYNC_STREAM, 1, 0)},

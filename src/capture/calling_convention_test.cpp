@@ -33,11 +33,25 @@ const std::vector<std::string_view> kReduceLike{"send", "recv", "count", "dataty
 const std::vector<std::string_view> kGatherLike{"send", "recv", "count", "datatype", "comm", "stream"};
 const std::vector<std::string_view> kRootedLike{"send", "recv", "count", "datatype", "root", "comm", "stream"};
 const std::vector<std::string_view> kPeerLike{"buffer", "count", "datatype", "peer", "comm", "stream"};
+const std::vector<std::string_view> kMpiSend{"buffer", "count", "mpi_datatype", "peer", "tag", "comm"};
+const std::vector<std::string_view> kMpiGather{"send",      "count",         "mpi_datatype", "recv",
+                                               "recvcount", "recv_datatype", "comm"};
+const std::vector<std::string_view> kMpiRootedGather{"send",      "count",         "mpi_datatype", "recv",
+                                                     "recvcount", "recv_datatype", "root",         "comm"};
+const std::vector<std::string_view> kMpiScatter{"send",  "sendcount",    "send_datatype", "recv",
+                                                "count", "mpi_datatype", "root",          "comm"};
+
+/// The asynchronous form of a call: its request comes last.
+std::vector<std::string_view> begin(std::vector<std::string_view> parameters) {
+  parameters.emplace_back("request");
+  return parameters;
+}
+
 const std::vector<std::string_view> kRecordLike{"event", "stream"};
 const std::vector<std::string_view> kRecordWithFlags{"event", "stream", "flags"};
 const std::vector<std::string_view> kWaitLike{"stream", "event", "flags"};
 
-/// From nccl.h 2.30 (rccl.h for ncclAllToAll), cuda_runtime_api.h, cuda.h and hip_runtime_api.h.
+/// From nccl.h 2.30 (rccl.h for ncclAllToAll), mpi.h 3.1, cuda_runtime_api.h, cuda.h and hip_runtime_api.h.
 const std::vector<Prototype> kPrototypes{
     {"ncclAllReduce", kReduceLike},
     {"ncclReduceScatter", kReduceLike},
@@ -66,6 +80,48 @@ const std::vector<Prototype> kPrototypes{
     {"ncclCommRevoke", {"comm", "flags"}},
     {"ncclCommUserRank", {"comm", "out"}},
     {"ncclCommCount", {"comm", "out"}},
+    {"MPI_Allreduce", {"send", "recv", "count", "mpi_datatype", "op", "comm"}},
+    {"MPI_Reduce", {"send", "recv", "count", "mpi_datatype", "op", "root", "comm"}},
+    {"MPI_Bcast", {"buffer", "count", "mpi_datatype", "root", "comm"}},
+    {"MPI_Allgather", kMpiGather},
+    {"MPI_Allgatherv", {"send", "count", "mpi_datatype", "recv", "counts", "displs", "recv_datatype", "comm"}},
+    {"MPI_Gather", kMpiRootedGather},
+    {"MPI_Gatherv", {"send", "count", "mpi_datatype", "recv", "counts", "displs", "recv_datatype", "root", "comm"}},
+    {"MPI_Scatter", kMpiScatter},
+    {"MPI_Scatterv", {"send", "counts", "displs", "send_datatype", "recv", "count", "mpi_datatype", "root", "comm"}},
+    {"MPI_Alltoall", kMpiGather},
+    {"MPI_Alltoallv",
+     {"send", "counts", "displs", "send_datatype", "recv", "counts", "displs", "recv_datatype", "comm"}},
+    {"MPI_Reduce_scatter", {"send", "recv", "counts", "elements", "op", "comm"}},
+    {"MPI_Reduce_scatter_block", {"send", "recv", "count", "mpi_datatype", "op", "comm"}},
+    {"MPI_Barrier", {"comm"}},
+    {"MPI_Send", kMpiSend},
+    {"MPI_Ssend", kMpiSend},
+    {"MPI_Rsend", kMpiSend},
+    {"MPI_Bsend", kMpiSend},
+    {"MPI_Recv", {"buffer", "count", "mpi_datatype", "peer", "tag", "comm", "status"}},
+    {"MPI_Sendrecv",
+     {"buffer", "count", "mpi_datatype", "peer", "tag", "recv", "recvcount", "recv_datatype", "source", "recvtag",
+      "comm", "status"}},
+    {"MPI_Iallreduce", begin({"send", "recv", "count", "mpi_datatype", "op", "comm"})},
+    {"MPI_Ireduce", begin({"send", "recv", "count", "mpi_datatype", "op", "root", "comm"})},
+    {"MPI_Ibcast", begin({"buffer", "count", "mpi_datatype", "root", "comm"})},
+    {"MPI_Iallgather", begin(kMpiGather)},
+    {"MPI_Igather", begin(kMpiRootedGather)},
+    {"MPI_Iscatter", begin(kMpiScatter)},
+    {"MPI_Ialltoall", begin(kMpiGather)},
+    {"MPI_Ireduce_scatter_block", begin({"send", "recv", "count", "mpi_datatype", "op", "comm"})},
+    {"MPI_Ibarrier", begin({"comm"})},
+    {"MPI_Isend", begin(kMpiSend)},
+    {"MPI_Issend", begin(kMpiSend)},
+    {"MPI_Irecv", begin(kMpiSend)},
+    {"MPI_Wait", {"request", "status"}},
+    {"MPI_Waitall", {"count", "request", "statuses"}},
+    {"MPI_Waitany", {"count", "request", "out", "status"}},
+    {"MPI_Comm_rank", {"comm", "out"}},
+    {"MPI_Comm_size", {"comm", "out"}},
+    {"MPI_Comm_split", {"comm", "color", "key", "new_comm"}},
+    {"MPI_Comm_dup", {"comm", "new_comm"}},
     {"cudaStreamSynchronize", {"stream"}},
     {"cudaStreamSynchronize_ptsz", {"stream"}},
     {"cudaDeviceSynchronize", {}},
@@ -136,11 +192,21 @@ struct Arm64Call {
   std::array<uint64_t, ST_UNIQUE_ID_BYTES / sizeof(uint64_t)> id_copy{};
   st_registers_arm64 registers;
 
-  /// AAPCS64: x0 to x7; the struct by a pointer to a copy.
+  Stack stack;
+
+  /// AAPCS64: x0 to x7, then the stack; the struct by a pointer to a copy.
   explicit Arm64Call(const Prototype& prototype) {
+    constexpr size_t kRegisters = 8;
+    stack.fill(kGarbage);
     std::memset(&registers, 0xdd, sizeof registers);
+    registers.sp = address_of(stack.data());
     for (size_t i = 0; i < prototype.parameters.size(); ++i) {
-      registers.regs[i] = prototype.parameters[i] == "id_value" ? address_of(id_copy.data()) : value_of(i);
+      const uint64_t value = prototype.parameters[i] == "id_value" ? address_of(id_copy.data()) : value_of(i);
+      if (i < kRegisters) {
+        registers.regs[i] = value;
+      } else {
+        stack[i - kRegisters] = value;
+      }
     }
   }
   Arm64Call(const Arm64Call&) = delete;
@@ -166,11 +232,23 @@ const Prototype& prototype_of(std::string_view symbol) {
 
 /// The named argument slots of a row.
 std::vector<std::pair<std::string_view, uint8_t>> slots_of(const st_call_spec& spec) {
-  return {{"count", spec.count},   {"datatype", spec.datatype}, {"reduce_op", spec.reduce_op},
-          {"root", spec.root},     {"peer", spec.peer},         {"comm", spec.comm},
-          {"stream", spec.stream}, {"event", spec.event},       {"new_comm", spec.new_comm},
-          {"out", spec.out},       {"nranks", spec.nranks},     {"rank", spec.rank},
-          {"color", spec.color},   {"key", spec.key},           {"id", spec.id}};
+  return {{"count", spec.count},
+          {"datatype", spec.datatype},
+          {"reduce_op", spec.reduce_op},
+          {"root", spec.root},
+          {"peer", spec.peer},
+          {"comm", spec.comm},
+          {"stream", spec.stream},
+          {"event", spec.event},
+          {"new_comm", spec.new_comm},
+          {"out", spec.out},
+          {"nranks", spec.nranks},
+          {"rank", spec.rank},
+          {"color", spec.color},
+          {"key", spec.key},
+          {"id", spec.id},
+          {"request", spec.request},
+          {"mpi_datatype", spec.mpi_datatype}};
 }
 
 /// Each parameter that a row can hold must be found in it, and by its value.

@@ -61,7 +61,8 @@ Collective CollectiveTracker::make_row(ProcessState& process, const st_header& h
   Collective row;
   row.event_id = ids_.next();
   row.node_id = ids_.node();
-  row.library = process.library;
+  const auto library = static_cast<Library>(spec.library);
+  row.library = library == Library::kNccl ? process.library : library;
   row.op = static_cast<Operation>(spec.operation);
   row.timestamp_ns = utc(header.time_ns);
   row.called_ns = row.timestamp_ns;
@@ -77,13 +78,15 @@ void CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
   row.rank_source = comm.row.rank_source;
   row.nranks = comm.row.nranks;
   row.comm_id_hash = comm.row.comm_id_hash;
-  row.count = static_cast<int64_t>(record.count);
+  if (call_table()[record.row].spec.count) {
+    row.count = static_cast<int64_t>(record.count);
+  }
   row.datatype = unless_negative(record.datatype);
   row.reduce_op = unless_negative(record.reduce_op);
   row.root = unless_negative(record.root);
   row.peer = unless_negative(record.peer);
-  row.bytes =
-      payload_bytes(row.op, *row.count, row.datatype ? nccl_datatype_size(*row.datatype) : 0, row.nranks.value_or(0));
+  const int element_bytes = row.datatype ? nccl_datatype_size(*row.datatype) : static_cast<int>(record.element_bytes);
+  row.bytes = payload_bytes(row.op, row.count.value_or(0), element_bytes, row.nranks.value_or(0));
   uint64_t number = record.sequence;
   if (row.peer) {
     // The kernel numbers by address; a communicator made since at the same address begins at 0 again.
@@ -291,11 +294,12 @@ void CollectiveTracker::on_return(const st_call_return& record) {
   live.delivered = false;
   switch (spec.kind) {
     case ST_CALL_DATA:
-      if (!accepted(record.return_code)) {
+      if (!accepted(record.return_code) || spec.blocking) {
         finish(process, live.row.event_id, Completion::kCall, record.header.time_ns);
       } else if (!(record.flags & ST_CALL_IN_GROUP)) {
         live.launched = true;
         live.launched_ns = static_cast<int64_t>(record.header.time_ns);
+        live.request = spec.request ? record.value : 0;
       }
       break;
     case ST_CALL_GROUP_END:
@@ -373,6 +377,17 @@ void CollectiveTracker::finish(ProcessState& process, EventId event, Completion 
   sink_.accept(std::move(row));
 }
 
+/// The call that made a request; a later one may have been given the same handle.
+std::vector<EventId> CollectiveTracker::begun_as(const ProcessState& process, uint64_t request) {
+  std::vector<EventId> events;
+  for (const auto& [event, live] : process.live) {
+    if (live.launched && live.request == request && request != 0) {
+      events.assign(1, event);
+    }
+  }
+  return events;
+}
+
 void CollectiveTracker::on_sync(const st_sync& record) {
   if (record.return_code != 0) {
     return;
@@ -406,6 +421,11 @@ void CollectiveTracker::on_sync(const st_sync& record) {
         complete(process, found->second, record);
         process.events.erase(found);
       }
+      break;
+    case ST_CALL_WAIT_REQUEST:
+    case ST_CALL_WAIT_ALL_REQUESTS:
+    case ST_CALL_WAIT_ANY_REQUEST:
+      complete(process, begun_as(process, record.event), record);
       break;
     case ST_CALL_SYNC_STREAM:
       complete(process, launched_on(record.stream, false), record);

@@ -31,7 +31,7 @@ class CollectiveTracker {
   void on_sync(const st_sync& record);
   /// What the process left unfinished stays open.
   void on_exit(int32_t pid);
-  /// RCCL exports NCCL's names: which library a process has is known from the file.
+  /// RCCL exports NCCL's names: which of the two a process has is known from the file.
   void set_library(int32_t pid, Library library);
 
   /// Delivers, as open, what is in flight and has changed since it was last delivered. Called before each flush, so
@@ -55,6 +55,7 @@ class CollectiveTracker {
     int64_t launched_ns = 0;     // CLOCK_MONOTONIC
     uint64_t net_bytes = 0;      // of the process, at entry
     std::set<uint64_t> streams;  // those whose synchronisation would mean that it is done
+    uint64_t request = 0;        // MPI's, whose wait would
   };
   struct InFlight {
     EventId event = 0;
@@ -84,6 +85,7 @@ class CollectiveTracker {
   void finish(ProcessState& process, EventId event, Completion completion, uint64_t end_ns);
   void end_group(ProcessState& process, const st_call_return& record, int64_t launch_ns);
   void comm_made(ProcessState& process, const st_call_return& record, const InFlight& call);
+  static std::vector<EventId> begun_as(const ProcessState& process, uint64_t request);
   void complete(ProcessState& process, const std::vector<EventId>& events, const st_sync& record);
   void complete_by_network(ProcessState& process, const st_call_entry& record);
 

@@ -15,6 +15,12 @@ namespace {
 
 /// Where packages, vendors' installers, wheels and conda put collective libraries.
 constexpr std::array kUsualLibraries{
+    "/usr/lib/*/libmpi.so.*",
+    "/usr/lib/*/libmpich.so.*",
+    "/usr/lib64/openmpi/lib/libmpi.so.*",
+    "/usr/lib64/mpich/lib/libmpi.so.*",
+    "/usr/local/lib/libmpi.so.*",
+    "/opt/*/lib/libmpi.so.*",
     "/usr/lib/*/lib[nr]ccl.so.*",
     "/usr/lib64/lib[nr]ccl.so.*",
     "/usr/local/lib/lib[nr]ccl.so.*",
@@ -86,7 +92,7 @@ Discovery::File* Discovery::inspect(pid_t pid, const MappedFile& file, std::stri
 Status Discovery::attach_library(const std::string& path) {
   ST_ASSIGN(const FileSymbols symbols, find_probe_points(path));
   if (symbols.points.empty()) {
-    return fail(path + " defines no call of a collective library", "name a libnccl.so or librccl.so",
+    return fail(path + " defines no call of a collective library", "name a libnccl.so, librccl.so or libmpi.so",
                 ErrorKind::kUsage);
   }
   if (File* file = inspect_path(path)) {

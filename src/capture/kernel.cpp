@@ -32,6 +32,8 @@ constexpr std::string_view kPrivilegeRemedy = "run as root, or grant CAP_BPF and
 constexpr int64_t kJiffiesMask = 0x7fffffff;  // what read_jiffies returns
 constexpr size_t kListingsAtOnce = 64;
 constexpr size_t kRecordsARound = 100'000;
+constexpr int kWatchRounds = 50;
+constexpr useconds_t kRefillUs = 500;
 
 using LinkHandle = std::unique_ptr<bpf_link, Free<bpf_link__destroy>>;
 using RingHandle = std::unique_ptr<ring_buffer, Free<ring_buffer__free>>;
@@ -283,7 +285,22 @@ Status Kernel::add_process(pid_t pid, uint64_t cgroup_id) {
       errno != EEXIST && errno != ESRCH) {
     return fail_errno("trace process " + std::to_string(pid), errno);
   }
-  return list_threads(pid, [](const st_thread_listing&) {});  // begins to watch those it has
+  return watch_threads(pid);
+}
+
+/// Begins to watch the threads that a process has. Memory for their states comes in small portions, refilled at once.
+Status Kernel::watch_threads(pid_t pid) {
+  for (int round = 0; round < kWatchRounds; ++round) {
+    size_t unwatched = 0;
+    ST_TRY(list(
+        object_->skeleton->progs.list_threads, "watch threads", pid,
+        std::function([&](const st_thread_listing& thread) { unwatched += thread.off_kind == ST_THREAD_UNWATCHED; })));
+    if (unwatched == 0) {
+      return {};
+    }
+    ::usleep(kRefillUs);
+  }
+  return fail("watch the threads of process " + std::to_string(pid) + ": no kernel memory for their states");
 }
 
 Status Kernel::list_process(pid_t pid) {
@@ -385,7 +402,12 @@ Status Kernel::list_sockets(pid_t pid, uint64_t idle_before_ns,
 }
 
 Status Kernel::list_threads(pid_t pid, const std::function<void(const st_thread_listing&)>& visit) {
-  return list(object_->skeleton->progs.list_threads, "list threads", pid, visit);
+  return list(object_->skeleton->progs.list_threads, "list threads", pid,
+              std::function([&](const st_thread_listing& thread) {
+                if (thread.off_kind != ST_THREAD_UNWATCHED) {
+                  visit(thread);
+                }
+              }));
 }
 
 std::vector<uint64_t> Kernel::losses() const {

@@ -75,6 +75,7 @@ class Kernel {
   Status open_object(const KernelOptions& options);
   Status attach_tracepoints(const KernelOptions& options);
   Status open_rings();
+  Status watch_threads(pid_t pid);
   template <typename Listing>
   Status list(const bpf_program* program, const char* what, pid_t pid,
               const std::function<void(const Listing&)>& visit);

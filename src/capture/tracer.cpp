@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <set>
 #include <span>
 
@@ -33,7 +34,8 @@ constexpr int64_t kProgressNs = kNsPerSecond;
 constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a safety net under the mapping watch ...
 constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or all there is where perf events are refused
 constexpr int64_t kIdleSpanNs = 5 * kNsPerMs;
-constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;
+constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;    // a wait that has not ended is told at the end of the trace ...
+constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;  // ... or, once, while it lasts
 
 constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{"ring:collective", "ring:network", "ring:scheduler",
                                                             "state:thread",    "state:socket", "state:sequence"};
@@ -108,6 +110,7 @@ class HostTracer final : public Tracer {
   void dispatch(std::span<const std::byte> record);
   void collect();
   void sample_sockets(pid_t pid, int64_t idle_before_ns);
+  void deliver_open_waits(uint64_t at_least_ns);
   void deliver_losses();
   void deliver_rest();
 
@@ -124,6 +127,7 @@ class HostTracer final : public Tracer {
   Discovery discovery_;
   std::unique_ptr<MappingWatch> mappings_;
   std::set<pid_t> alive_;
+  std::map<uint32_t, uint64_t> told_waits_;  // by thread: the start of the wait that was told while it lasted
   std::set<std::string> told_;
   uint64_t lost_mappings_ = 0;
   uint64_t scanned_lost_ = 0;  // lost_mappings_ at the last scan
@@ -240,10 +244,14 @@ void HostTracer::dispatch(std::span<const std::byte> bytes) {
 }
 
 void HostTracer::collect() {
+  const auto consume = [this] { kernel_->consume([this](std::span<const std::byte> record) { dispatch(record); }); };
+  consume();
   if (mappings_) {
-    lost_mappings_ += mappings_->drain([this](pid_t pid, const MappedFile& file) { discovery_.on_mapping(pid, file); });
+    lost_mappings_ += mappings_->drain([&](pid_t pid, const MappedFile& file) {
+      discovery_.on_mapping(pid, file);
+      consume();  // looking into a large file takes its time, and the rings go on filling
+    });
   }
-  kernel_->consume([this](std::span<const std::byte> record) { dispatch(record); });
 }
 
 void HostTracer::sample_sockets(pid_t pid, int64_t idle_before_ns) {
@@ -252,6 +260,27 @@ void HostTracer::sample_sockets(pid_t pid, int64_t idle_before_ns) {
   if (!listed) {
     tell("connections from before tracing are unknown, silent ones are not sampled: " + listed.error().what);
   }
+}
+
+/// A rank that hangs says nothing more: what its threads wait for is told while they do.
+void HostTracer::deliver_open_waits(uint64_t at_least_ns) {
+  std::map<uint32_t, uint64_t> waiting;
+  for (const pid_t pid : alive_) {
+    const Status listed = kernel_->list_threads(pid, [&](const st_thread_listing& thread) {
+      if (thread.header.time_ns - thread.off_ns < at_least_ns) {
+        return;
+      }
+      const auto told = told_waits_.find(thread.header.tid);
+      if (told == told_waits_.end() || told->second != thread.off_ns) {
+        sink_.accept(decode_open_wait(thread, node_.node_id, node_.clock_offset_ns));
+      }
+      waiting[thread.header.tid] = thread.off_ns;
+    });
+    if (!listed) {
+      tell("waits that have not ended are unknown: " + listed.error().what);
+    }
+  }
+  told_waits_ = std::move(waiting);
 }
 
 void HostTracer::deliver_losses() {
@@ -274,15 +303,8 @@ void HostTracer::deliver_losses() {
 void HostTracer::deliver_rest() {
   for (const pid_t pid : alive_) {
     sample_sockets(pid, monotonic_now_ns());
-    const Status listed = kernel_->list_threads(pid, [this](const st_thread_listing& thread) {
-      if (thread.header.time_ns - thread.off_ns >= kOpenWaitNs) {
-        sink_.accept(decode_open_wait(thread, node_.node_id, node_.clock_offset_ns));
-      }
-    });
-    if (!listed) {
-      tell("waits that have not ended are unknown: " + listed.error().what);
-    }
   }
+  deliver_open_waits(kOpenWaitNs);
   collect();
   collectives_.deliver_open();
   deliver_losses();
@@ -342,6 +364,7 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
     }
     if (now_ns - told_ns >= kProgressNs) {
       told_ns = now_ns;
+      deliver_open_waits(kLongWaitNs);
       deliver_losses();
       TracerStats now = stats();
       now.elapsed_ns = now_ns - started_ns;

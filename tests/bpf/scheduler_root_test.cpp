@@ -59,6 +59,7 @@ TEST_F(SchedulerRoot, WhoeverRanInsteadIsNamed) {
   job.must("init 2 0");
   auto hog = Subprocess::spawn({.argv = {"sh", "-c", "while :; do :; done"}, .cpus = {0}});
   ASSERT_TRUE(hog);
+  sleep_ms(50);  // until then it may have its parent's name
   job.must("spin 1500");
   const pid_t hog_pid = hog->pid();
   ASSERT_TRUE(hog->terminate(SIGKILL, std::chrono::seconds(1)));

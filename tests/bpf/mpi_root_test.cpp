@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPI as it is: a job of two ranks on the distribution's OpenMPI.
+#include <gmock/gmock.h>
+
+#include <map>
+#include <sstream>
+
+#include "support.h"
+
+namespace stalltrace::capture {
+namespace {
+
+using testing::Optional;
+
+/// Runs the job to its end; pid by rank.
+std::map<int32_t, int32_t> run_job() {
+  const auto output = run_and_capture(
+      {.argv = {"mpirun", "-n", "2", "--oversubscribe", "--mca", "btl", "tcp,self", "--mca", "pml", "ob1", "--mca",
+                "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo", standin("standin_mpi_job")},
+       .environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}},
+      std::chrono::seconds(60));
+  EXPECT_TRUE(output && output->status.success()) << (output ? output->err : output.error().what);
+  std::map<int32_t, int32_t> pids;
+  std::istringstream lines(output ? output->out : "");
+  for (int32_t pid = 0, rank = 0; lines >> pid >> rank;) {
+    pids[rank] = pid;
+  }
+  return pids;
+}
+
+struct Expected {
+  Operation op;
+  std::optional<int64_t> count;
+  int64_t bytes;
+  std::optional<int32_t> root;
+  std::optional<int32_t> peer;
+  bool blocking;
+};
+
+class MpiRoot : public testing::Test {
+ protected:
+  void SetUp() override { ST_NEED_ROOT(); }
+};
+
+TEST_F(MpiRoot, EveryCallOfARealJob) {
+  Trace trace({.libraries = {}});
+  const auto pids = run_job();
+  trace.stop();
+  ASSERT_EQ(pids.size(), 2U);
+  constexpr std::nullopt_t no = std::nullopt;
+  for (const auto& [rank, pid] : pids) {
+    SCOPED_TRACE(rank);
+    const int32_t other = 1 - rank;
+    const std::vector<Expected> expected{
+        {Operation::kAllReduce, 101, 404, no, no, true},
+        {Operation::kReduce, 102, 408, 1, no, true},
+        {Operation::kBroadcast, 103, 103, 1, no, true},
+        {Operation::kAllGather, 104, 832, no, no, true},
+        {Operation::kGather, 105, 420, 1, no, true},
+        {Operation::kScatter, 106, 848, 1, no, true},
+        {Operation::kAllToAll, 107, 856, no, no, true},
+        {Operation::kReduceScatter, 108, 864, no, no, true},
+        {Operation::kBarrier, no, 0, no, no, true},
+        {rank == 0 ? Operation::kSend : Operation::kRecv, 109, 872, no, other, true},
+        {Operation::kSend, 110, 440, no, other, true},
+        {Operation::kAllReduce, 111, 444, no, no, false},
+        {Operation::kSend, 112, 448, no, other, false},
+        {Operation::kRecv, 113, 452, no, other, false},
+        {Operation::kBarrier, no, 0, no, no, false},
+        {Operation::kAllReduce, 114, 456, no, no, false},
+        {Operation::kAllReduce, 115, 460, no, no, true},
+    };
+    std::vector<Collective> rows = trace.calls(pid);
+    std::erase_if(rows, [](const Collective& row) { return !moves_data(row.op); });
+    ASSERT_EQ(rows.size(), expected.size());
+    std::map<uint64_t, int64_t> next;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const Collective& row = rows[i];
+      SCOPED_TRACE(i);
+      EXPECT_EQ(row.library, Library::kMpi);
+      EXPECT_EQ(row.op, expected[i].op);
+      EXPECT_EQ(row.count, expected[i].count);
+      EXPECT_EQ(row.bytes, expected[i].bytes);
+      EXPECT_EQ(row.root, expected[i].root);
+      EXPECT_EQ(row.peer, expected[i].peer);
+      EXPECT_THAT(row.return_code, Optional(0));
+      EXPECT_TRUE(row.duration_ns);
+      if (expected[i].blocking) {
+        EXPECT_EQ(row.completion, Completion::kCall);
+        EXPECT_EQ(row.duration_ns, row.launch_ns);
+      } else {
+        EXPECT_TRUE(row.completion == Completion::kSync || row.completion == Completion::kNetwork);
+        EXPECT_GE(row.duration_ns.value_or(0), row.launch_ns.value_or(0));
+      }
+      if (!row.peer) {
+        EXPECT_THAT(row.seq, Optional(next[row.comm_ptr]++));
+      }
+    }
+    for (size_t i = 0; i + 1 < rows.size(); ++i) {  // in MPI_COMM_WORLD
+      EXPECT_THAT(rows[i].rank, Optional(rank));
+      EXPECT_THAT(rows[i].nranks, Optional(2));
+    }
+    EXPECT_THAT(rows.back().rank, Optional(1 - rank));  // the split's key turns the order
+    EXPECT_NE(rows.back().comm_ptr, rows.front().comm_ptr);
+    const Process process = trace.process(pid);
+    EXPECT_THAT(process.rank, Optional(rank));
+    EXPECT_THAT(process.world_size, Optional(2));
+  }
+}
+
+}  // namespace
+}  // namespace stalltrace::capture

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One of each kind of MPI call, with sizes that tell them apart. Prints its pid and rank first. */
+#include <mpi.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define RANKS 2
+
+static int send[4096], receive[4096];
+
+int main(int argc, char** argv) {
+  int rank = 0;
+  int size = 0;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  printf("%d %d\n", (int)getpid(), rank);
+  fflush(stdout);
+  if (size != RANKS) {
+    return 2;
+  }
+  const int other = 1 - rank;
+
+  MPI_Allreduce(send, receive, 101, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Reduce(send, receive, 102, MPI_FLOAT, MPI_SUM, 1, MPI_COMM_WORLD);
+  MPI_Bcast(send, 103, MPI_CHAR, 1, MPI_COMM_WORLD);
+  MPI_Allgather(send, 104, MPI_INT, receive, 104, MPI_INT, MPI_COMM_WORLD);
+  MPI_Gather(send, 105, MPI_SHORT, receive, 105, MPI_SHORT, 1, MPI_COMM_WORLD);
+  MPI_Scatter(send, 106, MPI_INT, receive, 106, MPI_INT, 1, MPI_COMM_WORLD);
+  MPI_Alltoall(send, 107, MPI_INT, receive, 107, MPI_INT, MPI_COMM_WORLD);
+  MPI_Reduce_scatter_block(send, receive, 108, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Barrier(MPI_COMM_WORLD);
+
+  if (rank == 0) {
+    MPI_Send(send, 109, MPI_DOUBLE, other, 5, MPI_COMM_WORLD);
+  } else {
+    MPI_Recv(receive, 109, MPI_DOUBLE, other, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  MPI_Sendrecv(send, 110, MPI_INT, other, 6, receive, 110, MPI_INT, other, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+
+  MPI_Request requests[3];
+  MPI_Iallreduce(send, receive, 111, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
+  MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+  MPI_Isend(send, 112, MPI_INT, other, 7, MPI_COMM_WORLD, &requests[0]);
+  MPI_Irecv(receive, 113, MPI_INT, other, 7, MPI_COMM_WORLD, &requests[1]);
+  MPI_Ibarrier(MPI_COMM_WORLD, &requests[2]);
+  MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+  int index = 0;
+  requests[0] = MPI_REQUEST_NULL;
+  MPI_Iallreduce(send, receive, 114, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[1]);
+  MPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE);
+
+  MPI_Comm half;
+  MPI_Comm_split(MPI_COMM_WORLD, 7, size - rank, &half);
+  MPI_Comm_rank(half, &rank);
+  MPI_Allreduce(send, receive, 115, MPI_INT, MPI_SUM, half);
+  MPI_Finalize();
+  return 0;
+}
