@@ -56,35 +56,50 @@ class Binder {
   int index_;
 };
 
-/// Reads one field after the other, from column `first` on. A text that is no value of its enum reads as the enum's
-/// first value; NULL reads as zero, empty or none.
-class Extractor {
+/// The columns of a statement's current row, one after the other.
+class StatementColumns {
  public:
-  Extractor(sqlite3_stmt* statement, int first) : statement_(statement), index_(first) {}
+  StatementColumns(sqlite3_stmt* statement, int first) : statement_(statement), index_(first) {}
 
-  template <typename Field>
-  void operator()(const char* /*name*/, Field&& field) {
-    get(field);
-    ++index_;
-  }
-
- private:
+  void next() { ++index_; }
+  [[nodiscard]] bool is_null() const { return sqlite3_column_type(statement_, index_) == SQLITE_NULL; }
+  [[nodiscard]] int64_t integer() const { return sqlite3_column_int64(statement_, index_); }
+  [[nodiscard]] double real() const { return sqlite3_column_double(statement_, index_); }
   [[nodiscard]] std::string_view text() const {
     const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, index_));
     return bytes == nullptr ? std::string_view()
                             : std::string_view(bytes, static_cast<size_t>(sqlite3_column_bytes(statement_, index_)));
   }
 
-  void get(std::string& value) const { value = text(); }
-  void get(double& value) const { value = sqlite3_column_double(statement_, index_); }
-  void get(bool& value) const { value = sqlite3_column_int64(statement_, index_) != 0; }
+ private:
+  sqlite3_stmt* statement_;
+  int index_;
+};
+
+/// Reads one field after the other from `columns`. A text that is no value of its enum reads as the enum's first
+/// value; NULL reads as zero, empty or none.
+template <typename Columns>
+class Extractor {
+ public:
+  explicit Extractor(Columns& columns) : columns_(columns) {}
+
+  template <typename Field>
+  void operator()(const char* /*name*/, Field&& field) {
+    get(field);
+    columns_.next();
+  }
+
+ private:
+  void get(std::string& value) const { value = columns_.text(); }
+  void get(double& value) const { value = columns_.real(); }
+  void get(bool& value) const { value = columns_.integer() != 0; }
   template <typename T>
   requires std::is_integral_v<T>
-  void get(T& value) const { value = static_cast<T>(sqlite3_column_int64(statement_, index_)); }
+  void get(T& value) const { value = static_cast<T>(columns_.integer()); }
   template <typename T>
   requires std::is_enum_v<T>
   void get(T& value) const {
-    const std::string_view name = text();
+    const std::string_view name = columns_.text();
     if (name != to_text(value)) {  // a reused row mostly holds its predecessor's value already
       value = parse(name, value);
     }
@@ -102,8 +117,8 @@ class Extractor {
   template <typename T>
   requires std::is_integral_v<T>
   void get(std::optional<T>& value) const {
-    const int64_t number = sqlite3_column_int64(statement_, index_);  // NULL reads as 0
-    if (number == 0 && sqlite3_column_type(statement_, index_) == SQLITE_NULL) {
+    const int64_t number = columns_.integer();  // NULL reads as 0
+    if (number == 0 && columns_.is_null()) {
       value.reset();
     } else {
       value = static_cast<T>(number);
@@ -111,7 +126,7 @@ class Extractor {
   }
   template <typename T>
   void get(std::optional<T>& value) const {
-    if (sqlite3_column_type(statement_, index_) == SQLITE_NULL) {
+    if (columns_.is_null()) {
       value.reset();
     } else {
       get(value.emplace());
@@ -126,8 +141,7 @@ class Extractor {
     get(field.value);
   }
 
-  sqlite3_stmt* statement_;
-  int index_;
+  Columns& columns_;
 };
 
 }  // namespace stalltrace

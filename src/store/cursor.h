@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of one node run of one streamed table, in exact time order, a block at a time. Segments (segment.h) say
-// how far ahead an earlier row can hide: rows up to the earliest start of all later segments are final. Internal to
-// store/.
+// how far ahead an earlier row can hide: rows up to the earliest start of all later segments are final. While one block
+// is taken the next is made by a worker. Internal to store/.
 #pragma once
 
 #include <algorithm>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
 #include "model/source.h"
 #include "store/node_plan.h"
+#include "store/paged_table.h"
 #include "store/select.h"
+#include "store/workers.h"
 
 namespace stalltrace {
 
@@ -27,21 +31,76 @@ struct Stretch {
 /// The stretches of `part` in `table`, ascending; together they cover every id of the part.
 Result<std::vector<Stretch>> stretches_of(Database& db, std::string_view table, const NodePart& part);
 
+/// One table of one file, shared by the cursors of its node runs.
+struct TableAccess {
+  std::string path;  // for errors
+  Database* db = nullptr;
+  std::shared_ptr<const PagedTable> pages;  // null: read with SQL
+  Statement select;                         // reads the ids [?, ?)
+  std::mutex mutex;                         // whoever uses db and select holds it
+};
+
 template <typename T>
 class Cursor {
  public:
-  /// `select` reads [id, id) of the table; shared by the cursors of a file, never at the same time.
-  Cursor(const std::string& path, Database& db, Statement& select, const NodePart& part, std::vector<Stretch> stretches,
-         TimeRange range)
-      : path_(&path), db_(&db), select_(&select), part_(part), stretches_(std::move(stretches)), range_(range) {}
+  /// `block_rows`: how many rows a block has at least, but for the last.
+  Cursor(TableAccess& access, const NodePart& part, std::vector<Stretch> stretches, TimeRange range, size_t block_rows)
+      : access_(&access),
+        part_(part),
+        stretches_(std::move(stretches)),
+        range_(range),
+        block_rows_(block_rows),
+        scan_(access.pages) {}
+
+  /// Makes the first block the current one. Neither the cursor nor `workers` moves until it is done; `workers` goes
+  /// first.
+  Status start(Workers& workers) {
+    workers_ = &workers;
+    order_next();
+    return fill();
+  }
 
   /// Makes the next block the current one; an empty block is the end.
   Status fill() {
-    std::move(rows_.begin() + static_cast<std::ptrdiff_t>(final_), rows_.begin() + static_cast<std::ptrdiff_t>(used_),
-              rows_.begin());
-    used_ -= final_;
-    next_ = final_ = 0;
-    while (final_ == 0 && at_ < stretches_.size()) {
+    if (!made_.valid()) {
+      block_.clear();
+      return {};
+    }
+    ST_TRY(made_.get());
+    std::swap(block_, next_block_);
+    if (!block_.done()) {
+      order_next();
+    }
+    return {};
+  }
+
+  [[nodiscard]] bool block_done() const { return block_.done(); }
+  [[nodiscard]] const T& row() const { return block_.rows[block_.next]; }
+  void next() { ++block_.next; }
+  [[nodiscard]] std::span<const T> block() const {
+    return std::span(block_.rows.data() + block_.next, block_.end - block_.next);
+  }
+  void skip_block() { block_.next = block_.end; }
+
+ private:
+  /// Slots are reused, for the sake of their texts: [next, end) are the rows to take.
+  struct Block {
+    std::vector<T> rows;
+    size_t next = 0;
+    size_t end = 0;
+    [[nodiscard]] bool done() const { return next == end; }
+    void clear() { next = end = 0; }
+  };
+
+  void order_next() {
+    made_ = workers_->submit(Workers::Job([this] { return make(next_block_); }));
+  }
+
+  // From here on in a worker: it alone touches these members while a block is ordered.
+
+  Status make(Block& out) {
+    out.clear();
+    while (final_ < block_rows_ && at_ < stretches_.size()) {
       const Stretch& stretch = stretches_[at_++];
       ST_TRY(read(stretch));
       sort();
@@ -50,38 +109,66 @@ class Cursor {
     if (at_ == stretches_.size()) {
       final_ = used_;
     }
+    // The final rows go, those that stay move into slots of the block that was taken.
+    const size_t left = used_ - final_;
+    if (out.rows.size() < left) {
+      out.rows.resize(left);
+    }
+    std::swap_ranges(out.rows.begin(), out.rows.begin() + static_cast<std::ptrdiff_t>(left),
+                     rows_.begin() + static_cast<std::ptrdiff_t>(final_));
+    std::swap(out.rows, rows_);
+    out.end = final_;
+    used_ = left;
+    final_ = 0;
     return {};
   }
 
-  [[nodiscard]] bool block_done() const { return next_ == final_; }
-  [[nodiscard]] const T& row() const { return rows_[next_]; }
-  void next() { ++next_; }
-  [[nodiscard]] std::span<const T> block() const { return std::span(rows_.data() + next_, final_ - next_); }
-  void skip_block() { next_ = final_; }
-
- private:
   Status read(const Stretch& stretch) {
     if (stretch.min_ns >= range_.to_ns || stretch.end_ns < range_.from_ns) {
       return {};
     }
-    select_->bind(1, stretch.first_id);
-    select_->bind(2, stretch.end_id);
-    int code = SQLITE_DONE;
-    while ((code = select_->step()) == SQLITE_ROW) {
-      if (used_ == rows_.size()) {
-        rows_.resize(rows_.size() + SegmentList::kRows);
-      }
-      T& row = rows_[used_];
-      extract(*select_, row);
-      if (row.timestamp_ns < range_.to_ns && end_of(row) >= range_.from_ns) {
-        show(row);
-        ++used_;
-      }
+    const size_t before = used_;
+    const auto take = [this](auto& columns) {
+      T& row = slot();
+      each_column(row, Extractor(columns));
+      keep(row);
+    };
+    if (access_->pages != nullptr && scan_.read(stretch.first_id, stretch.end_id, take)) {
+      return {};
     }
-    Status status =
-        code == SQLITE_DONE ? Status() : fail_sqlite(db_->get(), fmt::format("{}: {}", *path_, TableOf<T>::kName));
-    select_->reset();
+    used_ = before;
+    return read_with_sql(stretch);
+  }
+
+  Status read_with_sql(const Stretch& stretch) {
+    const std::lock_guard lock(access_->mutex);
+    access_->select.bind(1, stretch.first_id);
+    access_->select.bind(2, stretch.end_id);
+    int code = SQLITE_DONE;
+    while ((code = access_->select.step()) == SQLITE_ROW) {
+      T& row = slot();
+      extract(access_->select, row);
+      keep(row);
+    }
+    Status status = code == SQLITE_DONE
+                        ? Status()
+                        : fail_sqlite(access_->db->get(), fmt::format("{}: {}", access_->path, TableOf<T>::kName));
+    access_->select.reset();
     return status;
+  }
+
+  T& slot() {
+    if (used_ == rows_.size()) {
+      rows_.resize(rows_.size() + SegmentList::kRows);
+    }
+    return rows_[used_];
+  }
+
+  void keep(T& row) {
+    if (row.timestamp_ns < range_.to_ns && end_of(row) >= range_.from_ns) {
+      show(row);
+      ++used_;
+    }
   }
 
   void show(T& row) const {
@@ -109,17 +196,22 @@ class Cursor {
                             rows_.begin());
   }
 
-  const std::string* path_;  // for errors
-  Database* db_;
-  Statement* select_;
+  TableAccess* access_;
   NodePart part_;
   std::vector<Stretch> stretches_;
   TimeRange range_;
+  size_t block_rows_;
+  PageScan scan_;
   size_t at_ = 0;        // next stretch to read
-  std::vector<T> rows_;  // slots are reused: [0, used_) are rows, of which [next_, final_) can be taken
+  std::vector<T> rows_;  // [0, used_) are read, of which [0, final_) are in their place
   size_t used_ = 0;
   size_t final_ = 0;
-  size_t next_ = 0;
+  Block next_block_;
+
+  // The taker's own.
+  Workers* workers_ = nullptr;
+  Block block_;
+  std::future<Status> made_;
 };
 
 }  // namespace stalltrace

@@ -249,7 +249,7 @@ Result<std::vector<Finding>> read_findings(const std::string& path) {
   std::vector<Finding> findings;
   int code = SQLITE_DONE;
   while ((code = select.step()) == SQLITE_ROW) {
-    each_column(row, Extractor(select.get(), 0));
+    extract(select, row);
     findings.push_back(from_row(row));
   }
   if (code != SQLITE_DONE) {

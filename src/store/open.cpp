@@ -70,7 +70,7 @@ Result<Database> open_once(const std::string& path) {
   if (target.exclusive) {
     ST_TRY(db.execute("PRAGMA locking_mode = EXCLUSIVE"));
   }
-  ST_TRY(db.execute("PRAGMA cell_size_check = ON; PRAGMA cache_size = -8192; PRAGMA mmap_size = 1073741824"));
+  ST_TRY(db.execute("PRAGMA cell_size_check = ON; PRAGMA cache_size = -8192"));
   ST_TRY(check_schema(db));
   return db;
 }

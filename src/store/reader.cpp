@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/reader.h"
 
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <queue>
+#include <thread>
+
 #include "store/cursor.h"
 #include "store/open.h"
 
@@ -62,20 +68,37 @@ class RecordingSource final : public EventSource {
   template <typename T>
   Status stream(TimeRange range, const Visitor<T>& visit) {
     std::vector<Transaction> snapshots;
-    std::vector<Statement> selects(files_.size());
+    std::deque<TableAccess> tables;  // they don't move
     for (size_t file = 0; file < files_.size(); ++file) {
       ST_ASSIGN(Transaction snapshot, Transaction::begin(files_[file]));
       snapshots.push_back(std::move(snapshot));
-      ST_ASSIGN(const std::string sql, select_sql(files_[file], TableOf<T>::kName, column_names<T>()));
-      ST_ASSIGN(selects[file], files_[file].prepare(fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, kIdColumn<T>)));
+      ST_TRY(access<T>(file, tables.emplace_back()));
     }
-    std::vector<Cursor<T>> cursors;
+    const bool ahead = parts_.size() <= kMostAhead;
+    std::deque<Cursor<T>> cursors;
+    size_t stretch_count = 0;
     for (const NodePart& part : parts_) {
       ST_ASSIGN(std::vector<Stretch> stretches, stretches_of(files_[part.file], TableOf<T>::kName, part));
-      cursors.emplace_back(paths_[part.file], files_[part.file], selects[part.file], part, std::move(stretches), range);
-      ST_TRY(cursors.back().fill());
+      stretch_count += stretches.size();
+      cursors.emplace_back(tables[part.file], part, std::move(stretches), range, ahead ? kBlockRows : 1);
+    }
+    const bool worth_it = ahead && stretch_count > kFewStretches;
+    Workers workers(worth_it ? std::clamp<size_t>(std::thread::hardware_concurrency(), 1, parts_.size()) : 0);
+    for (Cursor<T>& cursor : cursors) {
+      ST_TRY(cursor.start(workers));
     }
     return cursors.size() == 1 ? visit_one(cursors.front(), visit) : visit_merged(cursors, visit);
+  }
+
+  template <typename T>
+  Status access(size_t file, TableAccess& table) {
+    const std::vector<std::string> columns = column_names<T>();
+    table.path = paths_[file];
+    table.db = &files_[file];
+    ST_ASSIGN(table.pages, find_paged_table(files_[file], TableOf<T>::kName, kIdColumn<T>, columns));
+    ST_ASSIGN(const std::string sql, select_sql(files_[file], TableOf<T>::kName, columns));
+    ST_ASSIGN(table.select, files_[file].prepare(fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, kIdColumn<T>)));
+    return {};
   }
 
   template <typename T>
@@ -92,33 +115,43 @@ class RecordingSource final : public EventSource {
 
   /// A heap of the cursors by the time of their next row; equal times in the order of the files.
   template <typename T>
-  static Status visit_merged(std::vector<Cursor<T>>& cursors, const Visitor<T>& visit) {
-    const auto later = [](const Cursor<T>* a, const Cursor<T>* b) {
-      return std::pair(a->row().timestamp_ns, a) > std::pair(b->row().timestamp_ns, b);
+  static Status visit_merged(std::deque<Cursor<T>>& cursors, const Visitor<T>& visit) {
+    struct Head {
+      int64_t time_ns;
+      size_t cursor;
+      auto operator<=>(const Head&) const = default;
     };
-    std::vector<Cursor<T>*> heap;
-    for (Cursor<T>& cursor : cursors) {
-      if (!cursor.block_done()) {
-        heap.push_back(&cursor);
+    std::priority_queue<Head, std::vector<Head>, std::greater<>> heap;
+    for (size_t i = 0; i < cursors.size(); ++i) {
+      if (!cursors[i].block_done()) {
+        heap.push({cursors[i].row().timestamp_ns, i});
       }
     }
-    std::make_heap(heap.begin(), heap.end(), later);
     while (!heap.empty()) {
-      std::pop_heap(heap.begin(), heap.end(), later);
-      Cursor<T>& cursor = *heap.back();
-      visit(cursor.row());
-      cursor.next();
-      if (cursor.block_done()) {
-        ST_TRY(cursor.fill());
-      }
-      if (cursor.block_done()) {
-        heap.pop_back();
-      } else {
-        std::push_heap(heap.begin(), heap.end(), later);
+      const size_t index = heap.top().cursor;
+      heap.pop();
+      Cursor<T>& cursor = cursors[index];
+      bool first = true;
+      while (!cursor.block_done()) {
+        const Head head{cursor.row().timestamp_ns, index};
+        if (!first && !heap.empty() && head > heap.top()) {
+          heap.push(head);
+          break;
+        }
+        visit(cursor.row());
+        first = false;
+        cursor.next();
+        if (cursor.block_done()) {
+          ST_TRY(cursor.fill());
+        }
       }
     }
     return {};
   }
+
+  static constexpr size_t kBlockRows = 2'048;  // what a worker makes at once: worth waking a thread for
+  static constexpr size_t kMostAhead = 64;     // of more node runs the blocks made ahead would cost too much memory
+  static constexpr size_t kFewStretches = 16;  // not worth a thread
 
   std::vector<std::string> paths_;
   std::vector<Database> files_;

@@ -15,7 +15,8 @@ Result<std::string> select_sql(Database& db, std::string_view table, const std::
 
 template <typename T>
 void extract(Statement& statement, T& row) {
-  each_column(row, Extractor(statement.get(), 0));
+  StatementColumns columns(statement.get(), 0);
+  each_column(row, Extractor(columns));
 }
 
 }  // namespace stalltrace
