@@ -281,9 +281,16 @@ Status Kernel::add_process(pid_t pid, uint64_t cgroup_id) {
   const int key = process_fd.get();
   st_process process{};
   process.cgroup_id = cgroup_id;
-  if (bpf_map_update_elem(bpf_map__fd(object_->skeleton->maps.processes), &key, &process, BPF_NOEXIST) != 0 &&
-      errno != EEXIST && errno != ESRCH) {
-    return fail_errno("trace process " + std::to_string(pid), errno);
+  const int map = bpf_map__fd(object_->skeleton->maps.processes);
+  int error = EAGAIN;  // as the kernel says where a probe makes the same storage this moment
+  for (int round = 0; round < kWatchRounds && (error == EAGAIN || error == EBUSY || error == ENOMEM); ++round) {
+    if (round > 0) {
+      ::usleep(kRefillUs);
+    }
+    error = bpf_map_update_elem(map, &key, &process, BPF_NOEXIST) == 0 ? 0 : errno;
+  }
+  if (error != 0 && error != EEXIST && error != ESRCH) {
+    return fail_errno("trace process " + std::to_string(pid), error);
   }
   return watch_threads(pid);
 }
