@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layering, executable: who may include whom.
 
-    base <- model <- {store, analysis, capture, export, import, lab} <- {fleet, serve} <- cli
+    base <- model <- {store, analysis, export, lab, blackbox <- {capture, import}} <- {fleet, serve} <- cli
 
 Siblings don't include each other. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
 The practice job (lab/nccl, lab/cuda, lab/workload) knows nothing of stalltrace; its NCCL sees plugin/abi, which is
@@ -20,6 +20,7 @@ ALLOWED = {
     "base": set(),
     "model": {"base"},
     "embedded": {"base"},
+    "blackbox": {"base", "model", "plugin/wire"},
     **{room: {"base", "model"} for room in MIDDLE},
     **{room: {"base", "model"} | MIDDLE for room in UPPER},
     "cli": {"base", "model", "embedded"} | MIDDLE | UPPER,
@@ -29,6 +30,9 @@ ALLOWED = {
 }
 ALLOWED["lab"] |= {"embedded"}
 ALLOWED["capture"] |= {"wire", "bpf"}  # what both sides of the kernel see
+for reader in ("capture", "import"):
+    ALLOWED[reader] |= {"blackbox", "plugin/wire"}
+ALLOWED["cli"] |= {"blackbox"}
 
 # header pattern -> the rooms that may see it
 PRIVATE = [

@@ -15,6 +15,7 @@ std::unique_ptr<Verb> make_run_verb();
 std::unique_ptr<Verb> make_query_verb();
 std::unique_ptr<Verb> make_explain_verb();
 std::unique_ptr<Verb> make_merge_verb();
+std::unique_ptr<Verb> make_import_verb();
 std::unique_ptr<Verb> make_lab_run_verb();
 std::unique_ptr<Verb> make_lab_up_verb();
 std::unique_ptr<Verb> make_lab_fault_verb();

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "blackbox/decode.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "base/clock.h"
+
+namespace stalltrace::blackbox {
+namespace {
+
+constexpr uint64_t kLatestTime = 1ULL << 61;  // 73 years
+constexpr int32_t kMostRanks = 1 << 24;
+constexpr int64_t kMostSequence = 1LL << 40;
+constexpr uint64_t kMostCount = 1ULL << 50;
+
+constexpr std::array<const char*, 9> kLossNames{"box:no_slot",       "box:lapped",         "box:no_communicator",
+                                                "box:stale_handle",  "box:foreign_handle", "box:unknown_type",
+                                                "box:unknown_state", "box:late_part",      "box:evicted"};
+
+struct OperationRow {
+  Operation operation;
+  bool rooted;
+};
+
+std::optional<OperationRow> operation_of(uint8_t operation) {
+  switch (operation) {
+    case ST_BOX_OP_ALL_REDUCE:
+      return OperationRow{Operation::kAllReduce, false};
+    case ST_BOX_OP_ALL_GATHER:
+      return OperationRow{Operation::kAllGather, false};
+    case ST_BOX_OP_REDUCE_SCATTER:
+      return OperationRow{Operation::kReduceScatter, false};
+    case ST_BOX_OP_BROADCAST:
+      return OperationRow{Operation::kBroadcast, true};
+    case ST_BOX_OP_REDUCE:
+      return OperationRow{Operation::kReduce, true};
+    case ST_BOX_OP_ALL_TO_ALL:
+      return OperationRow{Operation::kAllToAll, false};
+    case ST_BOX_OP_GATHER:
+      return OperationRow{Operation::kGather, true};
+    case ST_BOX_OP_SCATTER:
+      return OperationRow{Operation::kScatter, true};
+    case ST_BOX_OP_SEND:
+      return OperationRow{Operation::kSend, false};
+    case ST_BOX_OP_RECV:
+      return OperationRow{Operation::kRecv, false};
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<int32_t> rank_of(int32_t rank) {
+  return rank >= 0 && rank < kMostRanks ? std::optional(rank) : std::nullopt;
+}
+
+/// The caller's own words are in the API call; NCCL's task counts bytes for these two.
+bool counts_bytes(Operation op) { return op == Operation::kAllGather || op == Operation::kBroadcast; }
+
+struct Size {
+  std::optional<int64_t> count;
+  std::optional<int32_t> datatype;
+};
+
+Size size_of(uint64_t count, uint8_t datatype) {
+  Size size;
+  if (count < kMostCount) {
+    size.count = static_cast<int64_t>(count);
+  }
+  if (datatype < kNcclDatatypeCount) {
+    size.datatype = datatype;
+  }
+  return size;
+}
+
+void describe_size(const st_box_event& event, const EventTable::Entry* api, Collective& row) {
+  const Size task = size_of(event.u.coll.count, event.u.coll.datatype);
+  const int task_bytes = task.datatype ? nccl_datatype_size(*task.datatype) : 0;
+  row.bytes = payload_bytes(row.op, task.count.value_or(0), task_bytes, row.nranks.value_or(0));
+  if (api != nullptr) {
+    const Size called = size_of(api->event.u.api.count, api->event.u.api.datatype);
+    row.count = called.count;
+    row.datatype = called.datatype;
+    row.stream = api->event.u.api.stream;
+    const int called_bytes = called.datatype ? nccl_datatype_size(*called.datatype) : 0;
+    const int64_t bytes = payload_bytes(row.op, called.count.value_or(0), called_bytes, row.nranks.value_or(0));
+    row.bytes = bytes != 0 ? bytes : row.bytes;
+  } else if (!counts_bytes(row.op)) {
+    row.count = task.count;
+    row.datatype = task.datatype;
+  }
+}
+
+}  // namespace
+
+std::optional<int64_t> clock_offset_of(const st_box_header& header) {
+  const st_box_clock_anchor* newest = nullptr;
+  for (const st_box_clock_anchor& anchor : header.anchors) {
+    const bool sane = anchor.monotonic_ns != 0 && anchor.monotonic_ns < kLatestTime &&
+                      anchor.realtime_ns >= anchor.monotonic_ns && anchor.realtime_ns < 2 * kLatestTime;
+    if (sane && (newest == nullptr || anchor.monotonic_ns > newest->monotonic_ns)) {
+      newest = &anchor;
+    }
+  }
+  return newest == nullptr ? std::nullopt
+                           : std::optional(static_cast<int64_t>(newest->realtime_ns - newest->monotonic_ns));
+}
+
+std::optional<int64_t> to_utc(uint64_t monotonic_ns, int64_t clock_offset_ns) {
+  return monotonic_ns == 0 || monotonic_ns >= kLatestTime
+             ? std::nullopt
+             : std::optional(static_cast<int64_t>(monotonic_ns) + clock_offset_ns);
+}
+
+void EventTable::add(const Contents& contents) {
+  for (const st_box_event& event : contents.ended) {
+    entries_[event.id] = {event, false};
+  }
+  for (const st_box_event& event : contents.open) {
+    entries_[event.id] = {event, true};
+  }
+}
+
+const EventTable::Entry* EventTable::find(uint64_t id) const {
+  const auto found = id == 0 ? entries_.end() : entries_.find(id);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+uint64_t EventTable::last_sign_of_life(uint64_t now_ns) const {
+  uint64_t last = 0;
+  const auto hear = [&](uint64_t time_ns) { last = time_ns <= now_ns ? std::max(last, time_ns) : last; };
+  for (const auto& [id, entry] : entries_) {
+    hear(entry.event.start_ns);
+    hear(entry.event.end_ns);
+    if (entry.event.type == ST_BOX_PROXY_STEP) {
+      hear(entry.event.u.proxy_step.state_since_ns);
+    }
+  }
+  return last;
+}
+
+Process decode_process(const st_box_header& header, const Owner& owner) {
+  Process row;
+  row.node_id = owner.node_id;
+  row.pid = owner.pid;
+  const uint64_t created_ns = header.created_ns < kLatestTime ? header.created_ns : 0;
+  const uint64_t start_ns = header.ticks_per_second > 0 && header.process_start_ticks < kLatestTime / kNsPerSecond
+                                ? header.process_start_ticks * kNsPerSecond / header.ticks_per_second
+                                : created_ns;
+  row.start_ns = to_utc(std::min(start_ns, created_ns), owner.clock_offset_ns).value_or(owner.clock_offset_ns);
+  row.cmdline = text_of(header.command);
+  row.exe = row.cmdline.substr(0, row.cmdline.find(' '));
+  row.rank = rank_of(header.env_rank);
+  row.rank_source = row.rank ? RankSource::kEnvironment : RankSource::kUnknown;
+  row.local_rank = rank_of(header.env_local_rank);
+  if (header.env_world_size > 0) {
+    row.world_size = rank_of(header.env_world_size);
+  }
+  row.job_id = text_of(header.job_id);
+  row.netns = header.network_namespace;
+  return row;
+}
+
+std::optional<Communicator> decode_communicator(const st_box_communicator& entry, const Owner& owner) {
+  const auto created_ns = to_utc(entry.created_ns, owner.clock_offset_ns);
+  if (!created_ns) {
+    return std::nullopt;
+  }
+  Communicator row;
+  row.node_id = owner.node_id;
+  row.pid = owner.pid;
+  row.comm_ptr = entry.serial;
+  row.comm_id_hash = entry.hash;  // NCCL's own hash names it where its id was not seen
+  row.nccl_comm_hash = entry.hash;
+  row.rank = rank_of(entry.rank);
+  row.rank_source = row.rank ? RankSource::kPlugin : RankSource::kUnknown;
+  row.nranks = entry.ranks > 0 ? rank_of(entry.ranks) : std::nullopt;
+  row.created_ns = *created_ns;
+  row.destroyed_ns = to_utc(entry.destroyed_ns, owner.clock_offset_ns);
+  return row;
+}
+
+std::optional<Collective> decode_collective(const EventTable::Entry& entry, const EventTable& table,
+                                            const st_box_communicator* communicator, const Owner& owner) {
+  const st_box_event& event = entry.event;
+  const st_box_coll& coll = event.u.coll;
+  const auto operation = operation_of(coll.operation);
+  const auto start_ns = to_utc(event.start_ns, owner.clock_offset_ns);
+  if ((event.type != ST_BOX_COLL && event.type != ST_BOX_P2P) || !operation || !start_ns) {
+    return std::nullopt;
+  }
+  Collective row;
+  row.node_id = owner.node_id;
+  row.pid = owner.pid;
+  row.tid = static_cast<int32_t>(event.tid & std::numeric_limits<int32_t>::max());
+  row.op = operation->operation;
+  row.timestamp_ns = *start_ns;
+  row.called_ns = *start_ns;
+  if (communicator != nullptr) {
+    row.comm_ptr = communicator->serial;
+    row.comm_id_hash = communicator->hash;
+    row.rank = rank_of(communicator->rank);
+    row.nranks = communicator->ranks > 0 ? rank_of(communicator->ranks) : std::nullopt;
+  } else {
+    row.rank = rank_of(event.rank);
+  }
+  row.rank_source = row.rank ? RankSource::kPlugin : RankSource::kUnknown;
+  if (event.type == ST_BOX_P2P) {
+    row.peer = rank_of(coll.root_or_peer);
+  } else if (operation->rooted) {
+    row.root = rank_of(coll.root_or_peer);
+  }
+  const EventTable::Entry* parent = table.find(event.parent);
+  const bool is_api =
+      parent != nullptr && (parent->event.type == ST_BOX_COLL_API || parent->event.type == ST_BOX_P2P_API);
+  describe_size(event, is_api ? parent : nullptr, row);
+  if (is_api) {
+    const int64_t called_ns = to_utc(parent->event.start_ns, owner.clock_offset_ns).value_or(*start_ns);
+    row.called_ns = std::min(called_ns, *start_ns);
+  }
+  const uint64_t number = event.type == ST_BOX_P2P ? coll.sequence : coll.call_number;
+  if (number <= static_cast<uint64_t>(kMostSequence)) {
+    row.seq = static_cast<int64_t>(number);
+  }
+  if (coll.enqueued_ns >= event.start_ns && coll.enqueued_ns < kLatestTime) {
+    row.launch_ns = static_cast<int64_t>(coll.enqueued_ns - event.start_ns);
+  }
+  const bool ended = !entry.open && (event.flags & ST_BOX_UNFINISHED) == 0 && event.end_ns >= event.start_ns;
+  if (ended && event.end_ns < kLatestTime) {
+    row.duration_ns = static_cast<int64_t>(event.end_ns - event.start_ns);
+    row.completion = Completion::kProfiler;
+  }
+  return row;
+}
+
+std::vector<Loss> decode_losses(const Contents& contents, NodeId node) {
+  std::vector<Loss> losses;
+  const auto add = [&](const char* source, uint64_t count) {
+    if (count > 0) {
+      losses.push_back({node, source, std::min<uint64_t>(count, std::numeric_limits<int64_t>::max())});
+    }
+  };
+  for (size_t reason = 0; reason < kLossNames.size(); ++reason) {
+    add(kLossNames[reason], contents.header.lost[reason]);
+  }
+  add("box:overwritten", contents.overwritten);
+  add("box:torn", contents.torn);
+  return losses;
+}
+
+}  // namespace stalltrace::blackbox

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entries of a black box → events of the model. Every number is checked here, once: what cannot be is unknown. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "blackbox/reader.h"
+#include "model/events.h"
+
+namespace stalltrace::blackbox {
+
+/// What stands behind a node's times: UTC minus CLOCK_MONOTONIC by the box's newest clock anchor; none where no anchor
+/// makes sense.
+std::optional<int64_t> clock_offset_of(const st_box_header& header);
+
+/// A CLOCK_MONOTONIC time of a box in UTC; none for 0 and for what no clock has shown yet.
+std::optional<int64_t> to_utc(uint64_t monotonic_ns, int64_t clock_offset_ns);
+
+/// The newest state of every event of a box, by id.
+class EventTable {
+ public:
+  struct Entry {
+    st_box_event event{};
+    bool open = false;
+  };
+  void add(const Contents& contents);
+  [[nodiscard]] const std::map<uint64_t, Entry>& entries() const { return entries_; }
+  [[nodiscard]] const Entry* find(uint64_t id) const;
+  /// The newest time that any of them bears, CLOCK_MONOTONIC; what lies after `now_ns` does not count.
+  [[nodiscard]] uint64_t last_sign_of_life(uint64_t now_ns) const;
+
+ private:
+  std::map<uint64_t, Entry> entries_;
+};
+
+/// Whose rows are made.
+struct Owner {
+  NodeId node_id = 0;
+  int32_t pid = 0;
+  int64_t clock_offset_ns = 0;
+};
+
+Process decode_process(const st_box_header& header, const Owner& owner);
+std::optional<Communicator> decode_communicator(const st_box_communicator& entry, const Owner& owner);
+
+/// The row of a COLL or P2P entry, without event_id; none for other types and for entries that make no sense.
+/// `communicator` is the one it names, or null.
+std::optional<Collective> decode_collective(const EventTable::Entry& entry, const EventTable& table,
+                                            const st_box_communicator* communicator, const Owner& owner);
+
+/// What the writer counted as lost, as rows "box:..."; zero counts are left out.
+std::vector<Loss> decode_losses(const Contents& contents, NodeId node);
+
+}  // namespace stalltrace::blackbox

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "blackbox/reader.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace stalltrace::blackbox {
+namespace {
+
+constexpr uint64_t kRecordsAtOnce = 4096;
+constexpr size_t kMostUnfinished = 4096;
+// What makes a slot's commit that of one event in one state: the open parts may change while it is copied.
+constexpr uint64_t kSameEvent = ST_BOX_SLOT_GENERATION_MASK << ST_BOX_SLOT_GENERATION_SHIFT | ST_BOX_PHASE_MASK;
+
+bool is_collective(const st_box_event& event) { return event.type == ST_BOX_COLL || event.type == ST_BOX_P2P; }
+
+uint64_t slot_id(const st_box_header& layout, const st_box_event& slot, uint64_t index) {
+  const uint64_t generation = slot.commit >> ST_BOX_SLOT_GENERATION_SHIFT & ST_BOX_SLOT_GENERATION_MASK;
+  return uint64_t{layout.process_tag} << ST_BOX_ID_TAG_SHIFT | generation << ST_BOX_ID_GENERATION_SHIFT | index;
+}
+
+}  // namespace
+
+Result<BoxReader> BoxReader::open(const std::string& path) {
+  ST_ASSIGN(BoxFile file, BoxFile::open(path));
+  return BoxReader(std::move(file));
+}
+
+/// The ring before the slots: an event that ends in between is in one of both, or comes with the next read.
+Result<Contents> BoxReader::read() {
+  Contents contents;
+  contents.has_writer = file_.has_writer();  // before the bytes: a writer that is gone by now has written its last
+  ST_TRY(read_ring(contents));
+  count_completed(contents);
+  ST_TRY(read_slots(contents));
+  ST_TRY(read_communicators(contents));
+  ST_ASSIGN(contents.header, file_.header());
+  contents.overwritten = overwritten_;
+  contents.torn = torn_;
+  count_open(contents);
+  return contents;
+}
+
+Status BoxReader::read_communicators(Contents& contents) const {
+  const st_box_header& layout = file_.layout();
+  std::vector<st_box_communicator> before(layout.communicator_capacity);
+  std::vector<st_box_communicator> after(layout.communicator_capacity);
+  ST_TRY(file_.copy<st_box_communicator>(layout.communicator_offset, 0, before));
+  ST_TRY(file_.copy<st_box_communicator>(layout.communicator_offset, 0, after));
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i].serial != 0 && before[i].serial == after[i].serial) {
+      contents.communicators.push_back(before[i]);
+    }
+  }
+  return {};
+}
+
+Status BoxReader::read_ring(Contents& contents) {
+  const uint64_t capacity = file_.layout().ring_capacity;
+  ST_ASSIGN(const st_box_header now, file_.header());
+  ST_TRY(retry_unfinished(contents));
+  const uint64_t head = now.ring_head;
+  const uint64_t oldest = head > capacity ? head - capacity : 0;
+  if (next_ > head) {  // the head went backwards: it lies, or the file is another one
+    return fail(file_.path() + ": its ring went backwards", "give a file that the profiler plugin wrote",
+                ErrorKind::kCorrupt);
+  }
+  if (next_ < oldest) {
+    overwritten_ += oldest - next_;
+    next_ = oldest;
+  }
+  while (next_ < head) {
+    const uint64_t until_wrap = capacity - next_ % capacity;
+    const uint64_t count = std::min({head - next_, until_wrap, kRecordsAtOnce});
+    ST_TRY(read_records(next_, count, contents));
+    next_ += count;
+  }
+  return {};
+}
+
+/// Copies records [first, first + count), which do not wrap. A record that its writer's successor could reach while
+/// it was copied counts as overwritten.
+Status BoxReader::read_records(uint64_t first, uint64_t count, Contents& contents) {
+  const st_box_header& layout = file_.layout();
+  std::vector<st_box_event> records(count);
+  ST_TRY(file_.copy<st_box_event>(layout.ring_offset, first % layout.ring_capacity, records));
+  ST_ASSIGN(const st_box_header now, file_.header());
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t number = first + i;
+    if (now.ring_head > layout.ring_capacity && number < now.ring_head - layout.ring_capacity) {
+      ++overwritten_;
+    } else if (records[i].commit == ST_BOX_RING_WHOLE(number)) {
+      contents.ended.push_back(records[i]);
+    } else if (contents.has_writer && unfinished_.size() < kMostUnfinished) {
+      unfinished_.insert(number);
+    } else {
+      ++torn_;
+    }
+  }
+  return {};
+}
+
+Status BoxReader::retry_unfinished(Contents& contents) {
+  for (const uint64_t number : std::exchange(unfinished_, {})) {
+    ST_TRY(read_records(number, 1, contents));
+  }
+  return {};
+}
+
+Status BoxReader::read_slots(Contents& contents) const {
+  const st_box_header& layout = file_.layout();
+  std::vector<st_box_event> before(layout.slot_capacity);
+  std::vector<st_box_event> after(layout.slot_capacity);
+  ST_TRY(file_.copy<st_box_event>(layout.slot_offset, 0, before));
+  ST_TRY(file_.copy<st_box_event>(layout.slot_offset, 0, after));
+  for (uint64_t i = 0; i < before.size(); ++i) {
+    const st_box_event& slot = before[i];
+    if ((slot.commit & kSameEvent) != (after[i].commit & kSameEvent) || slot.id != slot_id(layout, slot, i)) {
+      continue;
+    }
+    switch (slot.commit & ST_BOX_PHASE_MASK) {
+      case ST_BOX_OPEN:
+      case ST_BOX_ENDED:
+        contents.open.push_back(slot);
+        break;
+      case ST_BOX_QUIET:
+      case ST_BOX_CLOSING:  // the writer may have been killed before the ring had it
+        contents.ended.push_back(slot);
+        break;
+      default:
+        break;
+    }
+  }
+  return {};
+}
+
+void BoxReader::count_completed(const Contents& contents) {
+  for (const st_box_event& event : contents.ended) {
+    progress_.completed += is_collective(event) && event.end_ns != 0 ? 1 : 0;
+  }
+}
+
+void BoxReader::count_open(const Contents& contents) {
+  progress_.open = 0;
+  progress_.oldest_open_ns.reset();
+  for (const st_box_event& event : contents.open) {
+    if (is_collective(event) && !end_untold(event)) {
+      ++progress_.open;
+      progress_.oldest_open_ns = std::min(progress_.oldest_open_ns.value_or(event.start_ns), event.start_ns);
+    }
+  }
+}
+
+std::string text_of(std::span<const char> field) {
+  std::string text(field.begin(), std::find(field.begin(), field.end(), '\0'));
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+bool end_untold(const st_box_event& event) {
+  const st_box_coll& coll = event.u.coll;
+  const bool open_part = coll.ops_started != coll.ops_ended || coll.kernels_started != coll.kernels_ended;
+  return (event.flags & ST_BOX_UNFINISHED) != 0 ||
+         (coll.enqueued_ns != 0 && !open_part && (event.flags & ST_BOX_KERNEL_EXPECTED) == 0);
+}
+
+}  // namespace stalltrace::blackbox

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a black box holds, while its process lives or after it died. Each read() returns what is new since the last
+// one; the first returns all there is. One thread; a reader owns its file.
+//
+// The bytes are somebody else's: entries come as they lie, checked only for being whole and in their place. Every
+// number and text inside an entry may still lie.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "blackbox/box_file.h"
+#include "plugin/wire/blackbox.h"
+
+namespace stalltrace::blackbox {
+
+struct Contents {
+  st_box_header header{};
+  bool has_writer = false;  // its process lives on this host
+  std::vector<st_box_communicator> communicators;
+  std::vector<st_box_event> ended;  // in the order they were written; of several with one id the last counts
+  std::vector<st_box_event> open;   // not ended, as far as is known now
+  uint64_t overwritten = 0;         // records lost so far because the ring wrapped before they were read
+  uint64_t torn = 0;                // records that were never finished: their writer was killed
+};
+
+/// How a process gets on, by its box.
+struct BoxProgress {
+  uint64_t completed = 0;                  // collectives and Send/Recv that have ended, since the box was opened
+  uint64_t open = 0;                       // entered, not ended
+  std::optional<uint64_t> oldest_open_ns;  // CLOCK_MONOTONIC; when the one open for longest was entered
+};
+
+class BoxReader {
+ public:
+  static Result<BoxReader> open(const std::string& path);
+
+  [[nodiscard]] Result<Contents> read();
+  /// As of the last read().
+  [[nodiscard]] const BoxProgress& progress() const { return progress_; }
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
+
+ private:
+  explicit BoxReader(BoxFile file) : file_(std::move(file)) {}
+  Status read_communicators(Contents& contents) const;
+  Status read_ring(Contents& contents);
+  Status read_records(uint64_t first, uint64_t count, Contents& contents);
+  Status retry_unfinished(Contents& contents);
+  Status read_slots(Contents& contents) const;
+  void count_completed(const Contents& contents);
+  void count_open(const Contents& contents);
+
+  BoxFile file_;
+  uint64_t next_ = 0;              // record to read next
+  std::set<uint64_t> unfinished_;  // records that were being written when we passed
+  uint64_t overwritten_ = 0;
+  uint64_t torn_ = 0;
+  BoxProgress progress_;
+};
+
+/// A text field: up to its NUL, at most the field; what is not printable ASCII or UTF-8's upper half becomes '?'.
+std::string text_of(std::span<const char> field);
+
+/// True for a collective or Send/Recv that has not hung though its end is unknown: nobody tells its end.
+bool end_untold(const st_box_event& event);
+
+}  // namespace stalltrace::blackbox

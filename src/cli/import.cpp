@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace import`: a recording made of black boxes alone.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/exit_code.h"
+#include "cli/verbs.h"
+#include "import/rings.h"
+#include "store/writer.h"
+
+namespace stalltrace::cli {
+namespace {
+
+class ImportVerb final : public Verb {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "import",
+            .summary = "make a recording of the profiler plugin's black boxes",
+            .example = "stalltrace import /dev/shm/stalltrace-*.ring --out job.db",
+            .details =
+                "For jobs that loaded the NCCL profiler plugin, with or without an agent, while they run, while they "
+                "hang or after they died. Give the boxes of all processes of the job, then `stalltrace explain` the "
+                "recording. Needs no privilege."};
+  }
+  std::vector<Flag> flags() override {
+    return {arguments("RING", "black boxes (docs/blackbox.md)", &rings_),
+            text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_)};
+  }
+  Result<int> run(Console& console) override {
+    ST_ASSIGN(const auto writer, RecordingWriter::create(out_));
+    const auto summary = import_rings(rings_, *writer, [&](const Error& error) {
+      console.note(fmt::format("left out: {}{}{}", error.what, error.remedy.empty() ? "" : "; ", error.remedy));
+    });
+    const Status closed = writer->close();
+    if (!summary || !closed) {
+      ::unlink(out_.c_str());
+      return std::unexpected(summary ? closed.error() : summary.error());
+    }
+    console.note(fmt::format("{}: {} processes ({} alive), {} collectives, {} of them open", out_, summary->processes,
+                             summary->living, summary->collectives, summary->open));
+    return kExitDone;
+  }
+
+ private:
+  std::vector<std::string> rings_;
+  std::string out_ = "stalltrace.db";
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_import_verb() { return std::make_unique<ImportVerb>(); }
+
+}  // namespace stalltrace::cli

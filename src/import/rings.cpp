@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "import/rings.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "base/clock.h"
+#include "blackbox/decode.h"
+#include "blackbox/reader.h"
+
+namespace stalltrace {
+namespace {
+
+using namespace blackbox;
+
+/// Signs of life this much apart tell that one process outlived another.
+constexpr int64_t kOutlivedNs = kNsPerSecond;
+
+struct Box {
+  Contents contents;
+  EventTable table;
+  int64_t offset_ns = 0;      // UTC minus CLOCK_MONOTONIC
+  int64_t last_heard_ns = 0;  // UTC
+  bool left_open = false;     // its communicators had not all ended
+  size_t node = 0;
+};
+
+/// The same kernel and pid namespace: there, a pid names one process.
+struct NodeKey {
+  std::string name;
+  std::string boot_id;
+  uint64_t pid_namespace = 0;
+  auto operator<=>(const NodeKey&) const = default;
+};
+
+NodeKey node_of(const st_box_header& header) {
+  std::string name = text_of(header.node);
+  return {name.empty() ? text_of(header.hostname) : std::move(name), text_of(header.boot_id), header.pid_namespace};
+}
+
+class RingImport {
+ public:
+  explicit RingImport(EventSink& sink) : sink_(sink) {}
+
+  Status load(const std::string& path) {
+    ST_ASSIGN(BoxReader reader, BoxReader::open(path));
+    ST_ASSIGN(Contents contents, reader.read());
+    const st_box_header& header = contents.header;
+    const auto offset_ns = clock_offset_of(header);
+    if (!offset_ns) {
+      return fail(path + ": bears no time of day", "give a file that the profiler plugin wrote", ErrorKind::kCorrupt);
+    }
+    if (!seen_.insert({text_of(header.boot_id), header.pid_namespace, header.pid, header.created_ns}).second) {
+      return {};
+    }
+    Box box{.offset_ns = *offset_ns};
+    box.table.add(contents);
+    box.left_open = std::ranges::any_of(contents.communicators,
+                                        [](const st_box_communicator& entry) { return entry.destroyed_ns == 0; });
+    box.contents = std::move(contents);
+    boxes_.push_back(std::move(box));
+    return {};
+  }
+
+  RingSummary deliver() {
+    choose_clocks();
+    make_nodes();
+    for (const Box& box : boxes_) {
+      deliver_box(box);
+    }
+    for (const auto& [key, count] : losses_) {
+      sink_.accept(Loss{key.first, key.second, count});
+    }
+    summary_.processes = boxes_.size();
+    summary_.nodes = nodes_.size();
+    return summary_;
+  }
+  [[nodiscard]] bool empty() const { return boxes_.empty(); }
+
+ private:
+  /// One offset for all boxes of one kernel: they share its clock, and their differences stay exact.
+  void choose_clocks() {
+    std::map<std::string, std::pair<uint64_t, int64_t>> newest;  // by boot id: when taken, offset
+    for (const Box& box : boxes_) {
+      auto& best = newest[text_of(box.contents.header.boot_id)];
+      best = std::max(best, {box.contents.header.anchored_ns, box.offset_ns});
+    }
+    for (Box& box : boxes_) {
+      box.offset_ns = newest[text_of(box.contents.header.boot_id)].second;
+      const int64_t now_ns = utc_now_ns() - box.offset_ns;
+      const uint64_t heard = box.table.last_sign_of_life(now_ns > 0 ? static_cast<uint64_t>(now_ns) : 0);
+      const auto created_ns = to_utc(box.contents.header.created_ns, box.offset_ns);
+      box.last_heard_ns = to_utc(heard, box.offset_ns).value_or(created_ns.value_or(box.offset_ns));
+    }
+  }
+
+  /// A node's recording ends with the last that was heard of it, or, while something of it is unfinished, now.
+  void make_nodes() {
+    std::map<NodeKey, size_t> index;
+    for (Box& box : boxes_) {
+      const st_box_header& header = box.contents.header;
+      const NodeKey key = node_of(header);
+      const auto [found, fresh] = index.try_emplace(key, nodes_.size());
+      box.node = found->second;
+      const int64_t started_ns = to_utc(header.created_ns, box.offset_ns).value_or(box.last_heard_ns);
+      if (fresh) {
+        nodes_.push_back({.name = key.name, .hostname = text_of(header.hostname), .boot_id = key.boot_id});
+        nodes_.back().started_ns = started_ns;
+        nodes_.back().ended_ns = started_ns;
+        nodes_.back().clock_offset_ns = box.offset_ns;
+        nodes_.back().agent_version = "import";
+      }
+      Node& node = nodes_[box.node];
+      node.started_ns = std::min(node.started_ns, started_ns);
+      node.ended_ns = std::max(*node.ended_ns, box.left_open ? utc_now_ns() : box.last_heard_ns);
+    }
+    std::set<NodeId> taken;
+    for (Node& node : nodes_) {
+      node.node_id = make_node_id(node.name, node.boot_id, node.started_ns);
+      while (!taken.insert(node.node_id).second) {
+        node.node_id = node.node_id % ((1U << kNodeIdBits) - 1) + 1;
+      }
+      sink_.accept(node);
+    }
+  }
+
+  /// A process that is gone without having ended its communicators has died. When is known only as far as others
+  /// outlived it: where all fell silent at once, which went first is not known.
+  [[nodiscard]] bool outlived(const Box& box) const {
+    return std::ranges::any_of(boxes_, [&](const Box& other) {
+      return &other != &box && (other.contents.has_writer || other.last_heard_ns - box.last_heard_ns > kOutlivedNs);
+    });
+  }
+
+  void deliver_box(const Box& box) {
+    const st_box_header& header = box.contents.header;
+    const Node& node = nodes_[box.node];
+    const Owner owner{node.node_id, static_cast<int32_t>(header.pid & 0x7fff'ffff), box.offset_ns};
+    Process process = decode_process(header, owner);
+    if (box.left_open && !box.contents.has_writer && outlived(box)) {
+      process.exit_ns = box.last_heard_ns;
+    }
+    sink_.accept(std::move(process));
+    summary_.living += box.contents.has_writer ? 1 : 0;
+    std::map<uint64_t, const st_box_communicator*> communicators;
+    for (const st_box_communicator& entry : box.contents.communicators) {
+      communicators[entry.serial] = &entry;
+      if (auto row = decode_communicator(entry, owner)) {
+        sink_.accept(std::move(*row));
+      }
+    }
+    deliver_collectives(box, owner, communicators);
+    for (const Loss& loss : decode_losses(box.contents, node.node_id)) {
+      losses_[{loss.node_id, loss.source}] += loss.count;
+    }
+  }
+
+  void deliver_collectives(const Box& box, const Owner& owner,
+                           const std::map<uint64_t, const st_box_communicator*>& communicators) {
+    std::vector<Collective> rows;
+    for (const auto& [id, entry] : box.table.entries()) {
+      const auto communicator = communicators.find(entry.event.communicator);
+      auto row = decode_collective(entry, box.table,
+                                   communicator == communicators.end() ? nullptr : communicator->second, owner);
+      if (row) {
+        rows.push_back(std::move(*row));
+      }
+    }
+    std::ranges::sort(rows, {}, &Collective::timestamp_ns);
+    for (Collective& row : rows) {
+      row.event_id = make_event_id(owner.node_id, ++numbers_[owner.node_id]);
+      ++summary_.collectives;
+      summary_.open += row.duration_ns ? 0 : 1;
+      sink_.accept(std::move(row));
+    }
+  }
+
+  EventSink& sink_;
+  std::vector<Box> boxes_;
+  std::vector<Node> nodes_;
+  std::map<NodeId, uint64_t> numbers_;
+  std::set<std::tuple<std::string, uint64_t, uint32_t, uint64_t>> seen_;
+  std::map<std::pair<NodeId, std::string>, uint64_t> losses_;
+  RingSummary summary_;
+};
+
+}  // namespace
+
+Result<RingSummary> import_rings(std::span<const std::string> paths, EventSink& sink,
+                                 const std::function<void(const Error&)>& note) {
+  RingImport import(sink);
+  std::vector<Error> refused;
+  for (const std::string& path : paths) {
+    if (Status loaded = import.load(path); !loaded) {
+      refused.push_back(std::move(loaded.error()));
+    }
+  }
+  if (import.empty() && !refused.empty()) {
+    return std::unexpected(std::move(refused.front()));
+  }
+  std::ranges::for_each(refused, note);
+  return import.deliver();
+}
+
+}  // namespace stalltrace
