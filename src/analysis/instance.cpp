@@ -17,6 +17,17 @@ bool observed_absent(const Lane& lane, int64_t since_ns) {
   return lane.node_end_ns == kOpenEnd || lane.node_end_ns - since_ns >= kHangNs;
 }
 
+/// When the call could begin. Where true ends are known, one that was queued behind its predecessor on the communicator
+/// began when that had ended: the time in the queue is the predecessor's.
+int64_t begin_ns(const Lane& lane, int64_t column, const Call& call) {
+  const Call* previous = lane.at_column(column - 1);
+  if (call.completion != Completion::kProfiler || previous == nullptr ||
+      previous->completion != Completion::kProfiler) {
+    return call.arrival_ns;
+  }
+  return std::clamp(previous->end_ns(), call.arrival_ns, std::max(call.arrival_ns, call.end_ns()));
+}
+
 }  // namespace
 
 std::vector<ColumnRange> columns_of(const Timeline& timeline, const Group& group) {
@@ -56,7 +67,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
     }
     out.shape = call->shape;
     const int64_t end_ns = call->end_ns();
-    out.seen.push_back({call->arrival_ns, end_ns, index});
+    out.seen.push_back({begin_ns(lane, column, *call), end_ns, index});
     if (end_ns == kOpenEnd) {
       open = true;
       if (inside(timeline.groups()[group], lane, column)) {

@@ -75,6 +75,10 @@ inline constexpr double kEchoShare = 0.4;
 
 /// Nothing acknowledged while the timer doubled so often means at least 600 ms: loss of single packets ends earlier.
 inline constexpr uint8_t kSilentBackoff = 2;
+/// So many other timeouts around a silence: the link loses packets all the time ...
+inline constexpr int64_t kLossyTimeouts = 3;
+/// ... looked for this far before and after it.
+inline constexpr int64_t kLossyAroundNs = 30 * kNsPerSecond;
 /// Of nothing but a silence, so much is certain when no small segment tells a partition from an MTU black hole.
 inline constexpr double kUnprovenPartition = 0.6;
 /// A segment is small when it is below this: every network carries it (IPv6 asks for packets of 1280).

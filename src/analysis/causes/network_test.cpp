@@ -159,6 +159,19 @@ TEST(Partition, WhatPassesAfterTheLastFailedRepeatProvesNothing) {
   EXPECT_EQ(only(source).cause, Cause::kPartition);
 }
 
+TEST(Partition, ASilenceAmongOtherTimeoutsIsLoss) {
+  MemorySource source;
+  for (int64_t at_ns = kLastArrivalNs - 400 * kNsPerMs; at_ns < kLastArrivalNs; at_ns += 100 * kNsPerMs) {
+    for (const int state : {4, 0}) {
+      TcpEvent event = event_of(1, TcpEventKind::kCongestionState, at_ns + (state == 0 ? 10 * kNsPerMs : 0));
+      event.state = state;
+      source.accept(event);
+    }
+  }
+  fill_silence(source, {1}, kMss, KeepAlive::kLost);
+  EXPECT_EQ(only(source).cause, Cause::kPacketLoss);
+}
+
 TEST(Partition, ASilentKeepAliveTellsTheNodeFromTheLink) {
   MemorySource source;
   fill_silence(source, {1}, kMss, KeepAlive::kLost);

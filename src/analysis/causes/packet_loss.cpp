@@ -9,6 +9,7 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/links.h"
+#include "analysis/causes/silence.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -30,7 +31,7 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   std::map<std::tuple<MemberIndex, MemberIndex, std::string>, Link> links;
   for (const FlowIndex i : flows_of(scene, stall)) {
     const Silence silence = scene.evidence.silence(i, stall.examined());
-    if (silence.backoff >= kSilentBackoff &&
+    if (silence.backoff >= kSilentBackoff && !merely_lossy(scene, i, silence) &&
         share_of(intersect(silence.time, stall.examined()).length(), stall.to_explain_ns()) >= kCoverage) {
       continue;  // nothing gets through: more than loss
     }

@@ -15,14 +15,14 @@ constexpr uint64_t kFin = 1;        // the end of a connection counts as a byte
 constexpr uint64_t kArrived = 100;  // bytes the receiver has beyond the acknowledged ones: more than SYN and FIN
 
 /// Data arrive at the other end, as its own count says: it is the acknowledgements that do not come back.
-bool data_arrives(const Scene& scene, FlowIndex index, const Silence& silence) {
+bool data_arrives(const Scene& scene, FlowIndex index, const Silence& silence, Interval proven) {
   const FlowIndex reverse = scene.flows.flow(index).reverse;
   if (reverse == kNoFlow || scene.evidence.samples(reverse).empty()) {
     return false;
   }
   const std::vector<SampleRecord>& samples = scene.evidence.samples(reverse);
   return std::any_of(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
-    return sample.time_ns >= silence.time.from_ns && sample.time_ns < silence.time.to_ns &&
+    return sample.time_ns >= proven.from_ns && sample.time_ns < proven.to_ns &&
            sample.bytes_received > silence.acked_bytes + kArrived;
   });
 }
@@ -66,6 +66,12 @@ SmallSegments small_segments(const Scene& scene, FlowIndex index, Interval windo
 
 }  // namespace
 
+bool merely_lossy(const Scene& scene, FlowIndex flow, const Silence& silence) {
+  const Interval before{silence.time.from_ns - kLossyAroundNs, silence.time.from_ns};
+  const Interval after{silence.time.to_ns, silence.time.to_ns + kLossyAroundNs};
+  return scene.evidence.loss(flow, before).timeouts + scene.evidence.loss(flow, after).timeouts >= kLossyTimeouts;
+}
+
 std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall) {
   std::vector<SilentLink> links;
   for (FlowIndex index = 0; index < scene.flows.all().size(); ++index) {
@@ -75,10 +81,13 @@ std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall) {
       continue;
     }
     const Silence silence = scene.evidence.silence(index, stall.examined());
-    if (silence.backoff < kSilentBackoff) {
+    if (silence.backoff < kSilentBackoff || merely_lossy(scene, index, silence)) {
       continue;
     }
-    const bool arrives = data_arrives(scene, index, silence);
+    // Between two repeats that failed the path was no better: what passed after the last may have passed a healed one.
+    const std::span<const Retransmit> repeats = scene.evidence.retransmits(index, silence.time);
+    const Interval proven = repeats.empty() ? Interval{} : Interval{repeats.front().time_ns, repeats.back().time_ns};
+    const bool arrives = data_arrives(scene, index, silence, proven);
     SilentLink link{.place = link_of(scene.flows, index, arrives), .time = silence.time, .backoff = silence.backoff};
     link.witness = !flow.carries_collectives;
     for (const Retransmit& segment : scene.evidence.retransmits(index, silence.time)) {
@@ -86,9 +95,6 @@ std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall) {
       link.small_retransmits += segment.len > 0 && segment.len < kSmallSegmentBytes ? 1 : 0;
       link.events.push_back(segment.id);
     }
-    // Between two repeats that failed the path was no better: what passed after the last may have passed a healed one.
-    const std::span<const Retransmit> repeats = scene.evidence.retransmits(index, silence.time);
-    const Interval proven = repeats.empty() ? Interval{} : Interval{repeats.front().time_ns, repeats.back().time_ns};
     link.small = arrives ? SmallSegments::kLost : small_segments(scene, index, proven);
     if (link.small == SmallSegments::kNone && link.small_retransmits > 0) {
       link.small = SmallSegments::kLost;

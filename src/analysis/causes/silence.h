@@ -31,6 +31,9 @@ struct SilentLink {
   }
 };
 
+/// Timeouts around the silence say that the path loses packets all the time, and the silence is bad luck.
+bool merely_lossy(const Scene& scene, FlowIndex flow, const Silence& silence);
+
 /// Between ranks of the stall; none when only witnesses are silent.
 std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall);
 
