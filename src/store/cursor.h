@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "model/source.h"
@@ -180,11 +181,30 @@ class Cursor {
     }
   }
 
+  /// Stable. Rows are large: their times are sorted, then each row moves once.
   void sort() {
     const auto end = rows_.begin() + static_cast<std::ptrdiff_t>(used_);
-    const auto earlier = [](const T& a, const T& b) { return a.timestamp_ns < b.timestamp_ns; };
-    if (!std::is_sorted(rows_.begin(), end, earlier)) {
-      std::stable_sort(rows_.begin(), end, earlier);
+    if (std::is_sorted(rows_.begin(), end, [](const T& a, const T& b) { return a.timestamp_ns < b.timestamp_ns; })) {
+      return;
+    }
+    order_.resize(used_);
+    for (size_t i = 0; i < used_; ++i) {
+      order_[i] = {rows_[i].timestamp_ns, i};
+    }
+    std::sort(order_.begin(), order_.end());
+    for (size_t start = 0; start < used_; ++start) {
+      if (order_[start].second == start) {
+        continue;
+      }
+      T moved = std::move(rows_[start]);
+      size_t to = start;
+      while (order_[to].second != start) {
+        const size_t from = std::exchange(order_[to].second, to);
+        rows_[to] = std::move(rows_[from]);
+        to = from;
+      }
+      order_[to].second = to;
+      rows_[to] = std::move(moved);
     }
   }
 
@@ -204,6 +224,7 @@ class Cursor {
   PageScan scan_;
   size_t at_ = 0;        // next stretch to read
   std::vector<T> rows_;  // [0, used_) are read, of which [0, final_) are in their place
+  std::vector<std::pair<int64_t, size_t>> order_;
   size_t used_ = 0;
   size_t final_ = 0;
   Block next_block_;

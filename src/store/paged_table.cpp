@@ -126,37 +126,62 @@ Result<std::shared_ptr<const PagedTable>> find_paged_table(Database& db, std::st
 bool RecordColumns::take(int64_t id, const uint8_t* begin, const uint8_t* end) {
   const uint8_t* at = begin;
   const uint64_t header_bytes = varint(at, end);
-  if (at == nullptr || header_bytes > static_cast<uint64_t>(end - begin)) {
+  if (at == nullptr || header_bytes < static_cast<uint64_t>(at - begin) ||
+      header_bytes > static_cast<uint64_t>(end - begin)) {
     return false;
   }
-  const uint8_t* header_end = begin + header_bytes;
-  const auto body_size = static_cast<uint64_t>(end - header_end);
+  body_ = begin + header_bytes;
+  id_ = id;
+  column_ = 0;
+  if (header_bytes != header_.size() || std::memcmp(begin, header_.data(), header_bytes) != 0) {
+    if (!parse_header(at, body_)) {
+      header_.clear();
+      return false;
+    }
+    header_.assign(begin, body_);
+  }
+  return body_size_ <= static_cast<uint64_t>(end - body_);
+}
+
+/// Fills values_ and body_size_ from the serial types in [begin, header_end).
+bool RecordColumns::parse_header(const uint8_t* at, const uint8_t* header_end) {
+  constexpr uint64_t kMostBytes = 1 << 16;  // more does not fit into a page
   uint64_t offset = 0;
   size_t count = 0;
   while (at < header_end && count < table_->stored_columns) {
     const uint64_t type = varint(at, header_end);
-    const uint64_t size = body_bytes(type);
-    if (at == nullptr || type == kRowId || size > body_size || offset > body_size - size) {
+    if (at == nullptr || type == kRowId || body_bytes(type) > kMostBytes || offset > kMostBytes) {
       return false;
     }
     values_[count++] = {static_cast<uint32_t>(type), static_cast<uint32_t>(offset)};
-    offset += size;
+    offset += body_bytes(type);
   }
+  body_size_ = offset;
   std::fill(values_.begin() + static_cast<std::ptrdiff_t>(count),
             values_.begin() + static_cast<std::ptrdiff_t>(table_->stored_columns), Value{});
   values_[table_->id_column].type = kRowId;
-  body_ = header_end;
-  id_ = id;
-  column_ = 0;
   return true;
+}
+
+int64_t RecordColumns::constant(uint32_t type) {
+  switch (type) {
+    case kNull:
+    case kZero:
+      return 0;
+    case kOne:
+      return 1;
+    case kRowId:
+      return id_;
+    default:
+      odd_ = true;
+      return 0;
+  }
 }
 
 double RecordColumns::real() {
   const Value& value = here();
-  if (value.type != kReal) {
-    return static_cast<double>(integer());
-  }
-  return std::bit_cast<double>(signed_bytes<8>(body_ + value.offset));
+  return value.type == kReal ? std::bit_cast<double>(eight_bytes(body_ + value.offset))
+                             : static_cast<double>(integer());
 }
 
 bool PageScan::each_row(int64_t first_id, int64_t end_id, const Row& row) {
@@ -179,8 +204,8 @@ bool PageScan::load(size_t level, uint32_t page, uint32_t count) {
   }
   const size_t bytes = static_cast<size_t>(count) * table_->page_size;
   std::vector<uint8_t>& buffer = levels_[level];
-  if (buffer.size() < bytes) {
-    buffer.resize(bytes);
+  if (buffer.size() < bytes + kPadding) {
+    buffer.resize(bytes + kPadding);
   }
   const auto offset = static_cast<off_t>(page - 1) * table_->page_size;
   return ::pread(table_->fd.get(), buffer.data(), bytes, offset) == static_cast<ssize_t>(bytes);

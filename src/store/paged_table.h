@@ -6,7 +6,9 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -42,7 +44,7 @@ class RecordColumns {
  public:
   explicit RecordColumns(const PagedTable& table) : table_(&table) {}
 
-  /// Takes the record in [begin, end) of row `id`; false when it is none.
+  /// Takes the record in [begin, end) of row `id`; false when it is none. Some bytes behind `end` can be read.
   bool take(int64_t id, const uint8_t* begin, const uint8_t* end);
   /// Some value was not of the type that was asked for.
   [[nodiscard]] bool odd() const { return odd_; }
@@ -51,31 +53,10 @@ class RecordColumns {
   [[nodiscard]] bool is_null() const { return here().type == kNull; }
   [[nodiscard]] int64_t integer() {
     const Value& value = here();
-    const uint8_t* bytes = body_ + value.offset;
-    switch (value.type) {
-      case kNull:
-      case kZero:
-        return 0;
-      case kOne:
-        return 1;
-      case kRowId:
-        return id_;
-      case 1:
-        return static_cast<int8_t>(bytes[0]);
-      case 2:
-        return signed_bytes<2>(bytes);
-      case 3:
-        return signed_bytes<3>(bytes);
-      case 4:
-        return signed_bytes<4>(bytes);
-      case 5:
-        return signed_bytes<6>(bytes);
-      case 6:
-        return signed_bytes<8>(bytes);
-      default:
-        odd_ = true;
-        return 0;
+    if (value.type - 1U < kUnused.size()) [[likely]] {
+      return eight_bytes(body_ + value.offset) >> kUnused[value.type - 1];
     }
+    return constant(value.type);
   }
   [[nodiscard]] double real();
   [[nodiscard]] std::string_view text() {
@@ -100,18 +81,22 @@ class RecordColumns {
     uint32_t offset = 0;
   };
 
-  template <int kBytes>
-  static int64_t signed_bytes(const uint8_t* bytes) {
-    uint64_t value = bytes[0] >= 0x80 ? ~uint64_t{0} : 0;
-    for (int i = 0; i < kBytes; ++i) {
-      value = value << 8 | bytes[i];
-    }
-    return static_cast<int64_t>(value);
+  /// Integers of 1, 2, 3, 4, 6 and 8 bytes are types 1 to 6: how many bits of eight bytes are not theirs.
+  static constexpr std::array<uint8_t, 6> kUnused{56, 48, 40, 32, 16, 0};
+
+  static int64_t eight_bytes(const uint8_t* bytes) {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes, sizeof(value));
+    return static_cast<int64_t>(std::endian::native == std::endian::little ? __builtin_bswap64(value) : value);
   }
+  int64_t constant(uint32_t type);
+  bool parse_header(const uint8_t* begin, const uint8_t* header_end);
   [[nodiscard]] const Value& here() const { return values_[table_->stored[column_]]; }
 
   const PagedTable* table_;
   std::array<Value, kMostColumns + 1> values_{};  // the last one stays NULL: what the table lacks
+  std::vector<uint8_t> header_;                   // of the last row: most rows' values have the same sizes
+  uint64_t body_size_ = 0;
   const uint8_t* body_ = nullptr;
   int64_t id_ = 0;
   size_t column_ = 0;
@@ -146,6 +131,7 @@ class PageScan {
 
   static constexpr size_t kMostLevels = 20;  // as SQLite's own limit
   static constexpr uint32_t kMostAtOnce = 16;
+  static constexpr size_t kPadding = 8;  // an integer at the very end of a page is read by eight bytes
 
   std::shared_ptr<const PagedTable> table_;
   std::array<std::vector<uint8_t>, kMostLevels + 1> levels_;  // the pages on the way down; at a leaf some neighbours
