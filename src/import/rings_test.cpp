@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Boxes in, rows out: what a recording of black boxes alone holds.
+#include "import/rings.h"
+
+#include <gtest/gtest.h>
+
+#include "blackbox/testing/made_box.h"
+#include "model/source.h"
+
+namespace stalltrace {
+namespace {
+
+using blackbox::MadeBox;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+class Rings : public ::testing::Test {
+ protected:
+  Rings() {
+    char name[] = "/tmp/stalltrace-rings-XXXXXX";
+    folder_ = ::mkdtemp(name);
+  }
+  ~Rings() override { std::filesystem::remove_all(folder_); }
+
+  std::string save(const MadeBox& box, const std::string& name) {
+    box.write(folder_ + "/" + name);
+    return folder_ + "/" + name;
+  }
+  Result<RingSummary> import(const std::vector<std::string>& paths) {
+    return import_rings(paths, rows_, [&](const Error& error) { notes_.push_back(error.what); });
+  }
+  std::vector<Collective> collectives() {
+    std::vector<Collective> rows;
+    EXPECT_TRUE(rows_.collectives({}, [&](const Collective& row) { rows.push_back(row); }));
+    return rows;
+  }
+
+  std::string folder_;
+  MemorySource rows_;
+  std::vector<std::string> notes_;
+};
+
+MadeBox box_of(uint32_t pid, int32_t rank) {
+  MadeBox box;
+  box.header.pid = pid;
+  box.header.env_rank = rank;
+  box.header.created_ns += pid;
+  box.communicators[0].rank = rank;
+  return box;
+}
+
+TEST_F(Rings, LaunchAndTrueDurationSideBySide) {
+  MadeBox box;
+  box.append(MadeBox::collective(3, 2 * kSecond, 2 * kSecond + 7'454'000));
+  ASSERT_TRUE(import({save(box, "a")}));
+  const auto rows = collectives();
+  ASSERT_EQ(rows.size(), 1);
+  EXPECT_EQ(rows[0].op, Operation::kAllReduce);
+  EXPECT_EQ(rows[0].timestamp_ns, 1'769'827'621'000'000'000);
+  EXPECT_EQ(rows[0].duration_ns, 7'454'000);
+  EXPECT_EQ(rows[0].launch_ns, 5000);
+  EXPECT_EQ(rows[0].completion, Completion::kProfiler);
+  EXPECT_EQ(rows[0].seq, 3);
+  EXPECT_EQ(rows[0].rank, 1);
+  EXPECT_EQ(rows[0].rank_source, RankSource::kPlugin);
+  EXPECT_EQ(rows[0].nranks, 2);
+  EXPECT_EQ(rows[0].comm_id_hash, 0xabc);
+  EXPECT_EQ(rows[0].bytes, 4096);
+  EXPECT_EQ(rows[0].tid, 4712);
+  const auto communicators = *rows_.communicators();
+  ASSERT_EQ(communicators.size(), 1);
+  EXPECT_EQ(communicators[0].nccl_comm_hash, 0xabc);
+  const auto processes = *rows_.processes();
+  ASSERT_EQ(processes.size(), 1);
+  EXPECT_EQ(processes[0].cmdline, "train --fast");
+  EXPECT_EQ(processes[0].rank, 1);
+  EXPECT_FALSE(processes[0].exit_ns) << "nobody outlived it: when it died is not known";
+}
+
+TEST_F(Rings, WhatHadNotEndedIsOpen) {
+  MadeBox box;
+  st_box_event hung = MadeBox::collective(0, 2 * kSecond, 0);
+  hung.u.coll.ops_started = 2;
+  hung.u.coll.ops_ended = 1;
+  box.put(1, hung, ST_BOX_ENDED);
+  const auto summary = import({save(box, "a")});
+  ASSERT_TRUE(summary);
+  EXPECT_EQ(summary->open, 1);
+  EXPECT_EQ(collectives()[0].completion, Completion::kOpen);
+  EXPECT_FALSE(collectives()[0].duration_ns);
+}
+
+TEST_F(Rings, TheLastEntryOfAnIdCountsAndAnOpenSlotBeforeAll) {
+  MadeBox box;
+  box.append(MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 100));
+  st_box_event again = box.ring[0];
+  again.end_ns += 50;
+  again.commit = ST_BOX_RING_WHOLE(1);
+  box.ring[1] = again;
+  box.header.ring_head = 2;
+  ASSERT_TRUE(import({save(box, "a")}));
+  ASSERT_EQ(collectives().size(), 1);
+  EXPECT_EQ(collectives()[0].duration_ns, 150);
+}
+
+TEST_F(Rings, TheCallersOwnSizeComesFromTheApiCall) {
+  MadeBox box;
+  st_box_event api{};
+  api.type = ST_BOX_COLL_API;
+  api.start_ns = 2 * kSecond - 300;
+  api.end_ns = 2 * kSecond + 100;
+  api.u.api.count = 10;
+  api.u.api.datatype = 7;
+  box.append(api);
+  st_box_event gather = MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 900);
+  gather.parent = box.ring[0].id;
+  gather.u.coll.operation = ST_BOX_OP_ALL_GATHER;
+  gather.u.coll.count = 40;  // NCCL's task counts bytes
+  gather.u.coll.datatype = 0;
+  box.append(gather);
+  ASSERT_TRUE(import({save(box, "a")}));
+  const auto rows = collectives();
+  ASSERT_EQ(rows.size(), 1);
+  EXPECT_EQ(rows[0].count, 10);
+  EXPECT_EQ(rows[0].datatype, 7);
+  EXPECT_EQ(rows[0].bytes, 80);
+  EXPECT_EQ(rows[0].called_ns, rows[0].timestamp_ns - 300);
+}
+
+TEST_F(Rings, AProcessThatOthersOutlivedHasEnded) {
+  MadeBox dead = box_of(11, 0);
+  dead.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));
+  MadeBox later = box_of(12, 1);
+  later.append(MadeBox::collective(0, 2 * kSecond, 9 * kSecond));
+  ASSERT_TRUE(import({save(dead, "a"), save(later, "b")}));
+  const auto processes = *rows_.processes();
+  for (const Process& process : processes) {
+    EXPECT_EQ(process.exit_ns.has_value(), process.pid == 11) << process.pid;
+  }
+}
+
+TEST_F(Rings, BoxesOfOneKernelShareOneNodeAndClock) {
+  MadeBox one = box_of(11, 0);
+  MadeBox two = box_of(12, 1);
+  two.header.anchors[0].realtime_ns += 500;  // the wall clock was set meanwhile
+  two.header.anchored_ns += 1;
+  one.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));
+  two.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));
+  const auto summary = import({save(one, "a"), save(two, "b"), save(two, "again")});
+  ASSERT_TRUE(summary);
+  EXPECT_EQ(summary->nodes, 1);
+  EXPECT_EQ(summary->processes, 2);
+  const auto rows = collectives();
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_EQ(rows[0].timestamp_ns, rows[1].timestamp_ns);
+}
+
+TEST_F(Rings, WhatCannotBeReadIsNamedAndLeftOut) {
+  MadeBox bad;
+  bad.header.version = 3;
+  MadeBox good;
+  ASSERT_TRUE(import({save(bad, "bad"), save(good, "good")}));
+  ASSERT_EQ(notes_.size(), 1);
+  EXPECT_NE(notes_[0].find("version 3"), std::string::npos);
+  EXPECT_FALSE(import({save(bad, "bad")})) << "nothing is left";
+}
+
+TEST_F(Rings, ImpossibleNumbersAreUnknown) {
+  MadeBox box;
+  box.communicators[0].rank = -7;
+  box.communicators[0].ranks = -1;
+  st_box_event odd = MadeBox::collective(ST_BOX_NUMBER_UNKNOWN, 2 * kSecond, kSecond);  // ended before it began
+  odd.u.coll.count = ~0ULL;
+  odd.u.coll.datatype = 200;
+  odd.u.coll.enqueued_ns = 7;
+  box.append(odd);
+  odd.u.coll.operation = 250;
+  box.append(odd);
+  odd = MadeBox::collective(1, ~0ULL, ~0ULL);
+  box.append(odd);
+  ASSERT_TRUE(import({save(box, "a")}));
+  const auto rows = collectives();
+  ASSERT_EQ(rows.size(), 1);
+  EXPECT_FALSE(rows[0].seq || rows[0].rank || rows[0].nranks || rows[0].count || rows[0].datatype ||
+               rows[0].launch_ns || rows[0].duration_ns);
+}
+
+}  // namespace
+}  // namespace stalltrace
