@@ -8,8 +8,10 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <unordered_map>
 
 #include "analysis/thresholds.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -37,6 +39,11 @@ struct Bounds {
 };
 
 using InstanceKey = std::pair<CommHash, int64_t>;
+struct InstanceHash {
+  size_t operator()(const InstanceKey& key) const {
+    return splitmix64_fold(key.first, static_cast<uint64_t>(key.second));
+  }
+};
 
 /// Bounds of what to add to each host's times, against the first host that took part in one, from instances that both
 /// took part in.
@@ -55,7 +62,7 @@ class OffsetBounds {
     Edge& edge = found->second[host];
     edge.last_arrival_ns = std::max(edge.last_arrival_ns, arrival_ns);
     edge.first_end_ns = std::min(edge.first_end_ns, end_ns.value_or(edge.first_end_ns));
-    tighten(found->second);
+    tighten(found->second, host);
     if (order_.size() > kOpenInstances) {
       open_.erase(order_.front());
       order_.pop_front();
@@ -66,11 +73,12 @@ class OffsetBounds {
   [[nodiscard]] size_t reference() const { return reference_.value_or(0); }
 
  private:
-  void tighten(const std::vector<Edge>& edges) {
+  /// After `changed` did; a host's bounds depend on itself and the reference alone.
+  void tighten(const std::vector<Edge>& edges, size_t changed) {
     constexpr Edge kNone;
     const Edge& reference = edges[*reference_];
     for (size_t host = 0; host < edges.size(); ++host) {
-      if (host == *reference_) {
+      if (host == *reference_ || (changed != *reference_ && host != changed)) {
         continue;
       }
       const Edge& other = edges[host];
@@ -86,7 +94,7 @@ class OffsetBounds {
   std::vector<Bounds> bounds_;
   std::vector<bool> took_part_;
   std::optional<size_t> reference_;
-  std::map<InstanceKey, std::vector<Edge>> open_;
+  std::unordered_map<InstanceKey, std::vector<Edge>, InstanceHash> open_;
   std::deque<InstanceKey> order_;
 };
 

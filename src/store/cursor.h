@@ -51,7 +51,7 @@ class Cursor {
         stretches_(std::move(stretches)),
         range_(range),
         block_rows_(block_rows),
-        scan_(access.pages) {}
+        scan_(access.pages != nullptr ? std::make_unique<PageScan>(access.pages) : nullptr) {}
 
   /// Makes the first block the current one. Neither the cursor nor `workers` moves until it is done; `workers` goes
   /// first.
@@ -134,7 +134,7 @@ class Cursor {
       each_column(row, Extractor(columns));
       keep(row);
     };
-    if (access_->pages != nullptr && scan_.read(stretch.first_id, stretch.end_id, take)) {
+    if (scan_ != nullptr && scan_->read(stretch.first_id, stretch.end_id, take)) {
       return {};
     }
     used_ = before;
@@ -221,9 +221,9 @@ class Cursor {
   std::vector<Stretch> stretches_;
   TimeRange range_;
   size_t block_rows_;
-  PageScan scan_;
-  size_t at_ = 0;        // next stretch to read
-  std::vector<T> rows_;  // [0, used_) are read, of which [0, final_) are in their place
+  std::unique_ptr<PageScan> scan_;  // null: read with SQL
+  size_t at_ = 0;                   // next stretch to read
+  std::vector<T> rows_;             // [0, used_) are read, of which [0, final_) are in their place
   std::vector<std::pair<int64_t, size_t>> order_;
   size_t used_ = 0;
   size_t final_ = 0;

@@ -51,6 +51,17 @@ uint64_t body_bytes(uint64_t type) {
   return type < kFixed.size() ? kFixed[type] : (type - kFixed.size()) / 2;
 }
 
+/// Spreads different headers over the layouts kept.
+size_t slot_of(const uint8_t* header, uint64_t bytes) {
+  uint64_t hash = bytes;
+  for (uint64_t i = 0; i + 8 <= bytes; i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, header + i, sizeof(word));
+    hash = (hash ^ word) * 0x9e37'79b9'7f4a'7c15;
+  }
+  return hash >> 32;
+}
+
 /// The file's own numbers; false when it is not the plain kind.
 bool read_header(PagedTable& table) {
   std::array<uint8_t, 100> header{};
@@ -133,18 +144,21 @@ bool RecordColumns::take(int64_t id, const uint8_t* begin, const uint8_t* end) {
   body_ = begin + header_bytes;
   id_ = id;
   column_ = 0;
-  if (header_bytes != header_.size() || std::memcmp(begin, header_.data(), header_bytes) != 0) {
-    if (!parse_header(at, body_)) {
-      header_.clear();
+  odd_ = false;
+  Layout& layout = layouts_[slot_of(begin, header_bytes) % layouts_.size()];
+  layout_ = &layout;
+  if (header_bytes != layout.header.size() || std::memcmp(begin, layout.header.data(), header_bytes) != 0) {
+    layout.header.clear();
+    if (!parse_header(at, body_, layout)) {
       return false;
     }
-    header_.assign(begin, body_);
+    layout.header.assign(begin, body_);
   }
-  return body_size_ <= static_cast<uint64_t>(end - body_);
+  return layout.body_size <= static_cast<uint64_t>(end - body_);
 }
 
-/// Fills values_ and body_size_ from the serial types in [begin, header_end).
-bool RecordColumns::parse_header(const uint8_t* at, const uint8_t* header_end) {
+/// Fills `layout` from the serial types in [at, header_end).
+bool RecordColumns::parse_header(const uint8_t* at, const uint8_t* header_end, Layout& layout) const {
   constexpr uint64_t kMostBytes = 1 << 16;  // more does not fit into a page
   uint64_t offset = 0;
   size_t count = 0;
@@ -153,13 +167,13 @@ bool RecordColumns::parse_header(const uint8_t* at, const uint8_t* header_end) {
     if (at == nullptr || type == kRowId || body_bytes(type) > kMostBytes || offset > kMostBytes) {
       return false;
     }
-    values_[count++] = {static_cast<uint32_t>(type), static_cast<uint32_t>(offset)};
+    layout.values[count++] = {static_cast<uint32_t>(type), static_cast<uint32_t>(offset)};
     offset += body_bytes(type);
   }
-  body_size_ = offset;
-  std::fill(values_.begin() + static_cast<std::ptrdiff_t>(count),
-            values_.begin() + static_cast<std::ptrdiff_t>(table_->stored_columns), Value{});
-  values_[table_->id_column].type = kRowId;
+  layout.body_size = offset;
+  std::fill(layout.values.begin() + static_cast<std::ptrdiff_t>(count),
+            layout.values.begin() + static_cast<std::ptrdiff_t>(table_->stored_columns), Value{});
+  layout.values[table_->id_column].type = kRowId;
   return true;
 }
 

@@ -43,6 +43,8 @@ Result<std::shared_ptr<const PagedTable>> find_paged_table(Database& db, std::st
 class RecordColumns {
  public:
   explicit RecordColumns(const PagedTable& table) : table_(&table) {}
+  RecordColumns(const RecordColumns&) = delete;
+  RecordColumns& operator=(const RecordColumns&) = delete;
 
   /// Takes the record in [begin, end) of row `id`; false when it is none. Some bytes behind `end` can be read.
   bool take(int64_t id, const uint8_t* begin, const uint8_t* end);
@@ -89,14 +91,20 @@ class RecordColumns {
     std::memcpy(&value, bytes, sizeof(value));
     return static_cast<int64_t>(std::endian::native == std::endian::little ? __builtin_bswap64(value) : value);
   }
+  /// What a row's header says. Rows of one kind of call share it: the last few are kept.
+  struct Layout {
+    std::vector<uint8_t> header;
+    uint64_t body_size = 0;
+    std::array<Value, kMostColumns + 1> values{};  // the last one stays NULL: what the table lacks
+  };
+
   int64_t constant(uint32_t type);
-  bool parse_header(const uint8_t* begin, const uint8_t* header_end);
-  [[nodiscard]] const Value& here() const { return values_[table_->stored[column_]]; }
+  bool parse_header(const uint8_t* at, const uint8_t* header_end, Layout& layout) const;
+  [[nodiscard]] const Value& here() const { return layout_->values[table_->stored[column_]]; }
 
   const PagedTable* table_;
-  std::array<Value, kMostColumns + 1> values_{};  // the last one stays NULL: what the table lacks
-  std::vector<uint8_t> header_;                   // of the last row: most rows' values have the same sizes
-  uint64_t body_size_ = 0;
+  std::array<Layout, 8> layouts_;
+  const Layout* layout_ = layouts_.data();
   const uint8_t* body_ = nullptr;
   int64_t id_ = 0;
   size_t column_ = 0;
@@ -106,19 +114,18 @@ class RecordColumns {
 /// Goes through a table's rows. For one thread at a time.
 class PageScan {
  public:
-  explicit PageScan(std::shared_ptr<const PagedTable> table) : table_(std::move(table)) {}
+  explicit PageScan(std::shared_ptr<const PagedTable> table) : table_(std::move(table)), columns_(*table_) {}
 
   /// Calls visit(columns) for each row with an id in [first_id, end_id), ascending. False when SQLite has to be asked
   /// instead; rows may have been visited until then.
   template <typename Visit>
   bool read(int64_t first_id, int64_t end_id, Visit&& visit) {
-    RecordColumns columns(*table_);
     return each_row(first_id, end_id, [&](int64_t id, const uint8_t* begin, const uint8_t* end) {
-      if (!columns.take(id, begin, end)) {
+      if (!columns_.take(id, begin, end)) {
         return false;
       }
-      visit(columns);
-      return !columns.odd();
+      visit(columns_);
+      return !columns_.odd();
     });
   }
 
@@ -134,6 +141,7 @@ class PageScan {
   static constexpr size_t kPadding = 8;  // an integer at the very end of a page is read by eight bytes
 
   std::shared_ptr<const PagedTable> table_;
+  RecordColumns columns_;
   std::array<std::vector<uint8_t>, kMostLevels + 1> levels_;  // the pages on the way down; at a leaf some neighbours
   int64_t first_id_ = 0;
   int64_t end_id_ = 0;
