@@ -52,7 +52,11 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
                                 ? "Collectives were slow"
                                 : fmt::format("The others waited for {}", scene.cluster.describe(culprit));
   const std::vector<std::string> missing = missing_evidence(scene, culprit);
-  const bool exited = culprit != kNoMember && scene.cluster.member(culprit).exit_ns.has_value();
+  const auto failed = [&](const Member& member) {
+    return member.exit_ns && *member.exit_ns <= finding.window.to_ns &&
+           (member.exit_signal || member.exit_code.value_or(0) != 0);
+  };
+  const bool exited = culprit != kNoMember && failed(scene.cluster.member(culprit));
   finding.summary = fmt::format("{}, and the recording does not show why: {}.", where, cost_text(group));
   if (missing.empty()) {
     finding.evidence.push_back(
@@ -63,7 +67,7 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
   }
   for (size_t i = 0; i < scene.cluster.members().size(); ++i) {
     const Member& member = scene.cluster.members()[i];
-    if (member.exit_ns && *member.exit_ns <= finding.window.to_ns) {
+    if (failed(member)) {
       finding.evidence.push_back(
           {"process_exit",
            1,
