@@ -269,6 +269,7 @@ Silence EvidenceStore::silence(FlowIndex flow, Interval window) const {
     while (next < samples.size() && samples[next].bytes_acked == samples[i].bytes_acked &&
            samples[next].unacked_bytes > 0) {
       silence.backoff = std::max(silence.backoff, samples[next].backoff);
+      silence.last_seen_ns = samples[next].time_ns;
       ++next;
     }
     if (next > i) {  // an unchanged sample is not written: the last one holds until the next

@@ -82,6 +82,7 @@ struct FlowDelta {
 /// A time in which a flow's sender sent again and again and nothing was acknowledged.
 struct Silence {
   Interval time;
+  int64_t last_seen_ns = 0;  // the last sample that shows it
   uint8_t backoff = 0;       // how often the timer doubled
   uint64_t acked_bytes = 0;  // until then, by the sender's count
 };

@@ -159,6 +159,22 @@ TEST(Partition, WhatPassesAfterTheLastFailedRepeatProvesNothing) {
   EXPECT_EQ(only(source).cause, Cause::kPartition);
 }
 
+/// The last repeat arrives, since the path has healed: the receiver's count says nothing about the time before.
+TEST(Partition, TheRepeatThatHealsDoesNotTurnTheDirection) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kLost);
+  TcpEvent last = event_of(1, TcpEventKind::kRetransmit, kEndNs - 100 * kNsPerMs);
+  last.len = kMss;
+  source.accept(last);
+  TcpSample received = sample_of(2, 2, kEndNs - 200 * kNsPerMs);
+  received.bytes_received = 1'100'000;
+  source.accept(received);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kPartition) << finding.summary;
+  ASSERT_TRUE(finding.link.has_value());
+  EXPECT_EQ(finding.link->src_rank, 1);
+}
+
 TEST(Partition, ASilenceAmongOtherTimeoutsIsLoss) {
   MemorySource source;
   for (int64_t at_ns = kLastArrivalNs - 400 * kNsPerMs; at_ns < kLastArrivalNs; at_ns += 100 * kNsPerMs) {

@@ -64,6 +64,18 @@ SmallSegments small_segments(const Scene& scene, FlowIndex index, Interval windo
   return seen;
 }
 
+/// Between two repeats that failed the path was no better: what passed after the last may have passed a healed one. A
+/// repeat failed when a sample shows the silence a timeout later.
+Interval proven_bad(const Scene& scene, FlowIndex index, const Silence& silence) {
+  Interval proven;
+  for (const Retransmit& repeat : scene.evidence.retransmits(index, silence.time)) {
+    if (repeat.time_ns + kMinimumRtoNs <= silence.last_seen_ns) {
+      proven = {proven.from_ns == 0 ? repeat.time_ns : proven.from_ns, repeat.time_ns};
+    }
+  }
+  return proven;
+}
+
 }  // namespace
 
 bool merely_lossy(const Scene& scene, FlowIndex flow, const Silence& silence) {
@@ -84,9 +96,7 @@ std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall) {
     if (silence.backoff < kSilentBackoff || merely_lossy(scene, index, silence)) {
       continue;
     }
-    // Between two repeats that failed the path was no better: what passed after the last may have passed a healed one.
-    const std::span<const Retransmit> repeats = scene.evidence.retransmits(index, silence.time);
-    const Interval proven = repeats.empty() ? Interval{} : Interval{repeats.front().time_ns, repeats.back().time_ns};
+    const Interval proven = proven_bad(scene, index, silence);
     const bool arrives = data_arrives(scene, index, silence, proven);
     SilentLink link{.place = link_of(scene.flows, index, arrives), .time = silence.time, .backoff = silence.backoff};
     link.witness = !flow.carries_collectives;
