@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layering, executable: who may include whom.
 
-    base <- model <- {store, analysis, export, lab, blackbox <- {capture, import}} <- {fleet, serve} <- cli
+    base <- model <- {store, analysis, export, lab, blackbox <- import} <- {fleet, serve} <- cli
 
 Siblings don't include each other. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
 The practice job (lab/nccl, lab/cuda, lab/workload) knows nothing of stalltrace; its NCCL sees plugin/abi, which is
@@ -30,9 +30,7 @@ ALLOWED = {
 }
 ALLOWED["lab"] |= {"embedded"}
 ALLOWED["capture"] |= {"wire", "bpf"}  # what both sides of the kernel see
-for reader in ("capture", "import"):
-    ALLOWED[reader] |= {"blackbox", "plugin/wire"}
-ALLOWED["cli"] |= {"blackbox"}
+ALLOWED["import"] |= {"blackbox", "plugin/wire"}
 
 # header pattern -> the rooms that may see it
 PRIVATE = [

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace import`: a recording made of black boxes alone.
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include "cli/exit_code.h"
+#include "cli/recorded_boxes.h"
 #include "cli/verbs.h"
-#include "import/rings.h"
-#include "store/writer.h"
 
 namespace stalltrace::cli {
 namespace {
@@ -27,17 +23,7 @@ class ImportVerb final : public Verb {
             text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_)};
   }
   Result<int> run(Console& console) override {
-    ST_ASSIGN(const auto writer, RecordingWriter::create(out_));
-    const auto summary = import_rings(rings_, *writer, [&](const Error& error) {
-      console.note(fmt::format("left out: {}{}{}", error.what, error.remedy.empty() ? "" : "; ", error.remedy));
-    });
-    const Status closed = writer->close();
-    if (!summary || !closed) {
-      ::unlink(out_.c_str());
-      return std::unexpected(summary ? closed.error() : summary.error());
-    }
-    console.note(fmt::format("{}: {} processes ({} alive), {} collectives, {} of them open", out_, summary->processes,
-                             summary->living, summary->collectives, summary->open));
+    ST_TRY(record_boxes(rings_, out_, console));
     return kExitDone;
   }
 

@@ -19,6 +19,7 @@
 #include "cli/child_command.h"
 #include "cli/exit_code.h"
 #include "cli/progress.h"
+#include "cli/recorded_boxes.h"
 #include "cli/reporting.h"
 #include "cli/verbs.h"
 #include "embedded/profiler_plugin.h"
@@ -208,10 +209,31 @@ class RunVerb final : public Verb {
     }
   }
 
+  /// Where nothing was traced, the recording is made of the black boxes. False where there are none to read.
+  bool import_boxes(Console& console) const {
+    std::vector<std::string> boxes;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.rings(), error)) {
+      if (entry.path().extension() == ".ring") {
+        boxes.push_back(entry.path().string());
+      }
+    }
+    if (boxes.empty()) {
+      return false;
+    }
+    const Status imported = record_boxes(boxes, folder_.recording(), console);
+    if (!imported) {
+      console.error(imported.error());
+    }
+    return imported.has_value();
+  }
+
   void conclude(Console& console, bool traced) const {
     if (!traced) {
       console.note(fmt::format("the black boxes of this run are in {}", folder_.rings()));
-      return;
+      if (!import_boxes(console)) {
+        return;
+      }
     }
     const std::string recordings[] = {folder_.recording()};
     const Result<Report> report = explain_recordings(recordings);

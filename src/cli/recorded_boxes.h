@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Black boxes → a recording in a file: what `import` does, and `run` where it may not trace.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "cli/console.h"
+
+namespace stalltrace::cli {
+
+/// Makes the recording `out`, which must not exist; leaves none behind on failure. Says what it holds and what was left
+/// out.
+Status record_boxes(std::span<const std::string> boxes, const std::string& out, Console& console);
+
+}  // namespace stalltrace::cli

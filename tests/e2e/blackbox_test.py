@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings of black boxes alone: no agent, no probes. Durations against the job's own clock, a killed rank, a late one."""
+
+import json
+import os
+import signal
+import sqlite3
+import statistics
+import subprocess
+import time
+
+from job import LIBRARIES, WORKLOAD, free_port, wait_until
+from stalltrace import BUILD, DONE, Case, run
+from unprivileged import run_as_nobody
+
+PLUGIN = BUILD / "libnccl-profiler-stalltrace.so"
+
+
+class BoxedJob:
+    """Ranks with the profiler plugin, on loopback. Everything is ended by the test's clean-up."""
+
+    def __init__(self, case, *arguments, ranks=2):
+        self.case = case
+        self.boxes = case.folder / "rings"
+        self.boxes.mkdir()
+        port = free_port()
+        self.ranks = [self.start(rank, ranks, port, arguments) for rank in range(ranks)]
+        case.addCleanup(self.kill)
+
+    def start(self, rank, ranks, port, arguments):
+        environment = {**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks),
+                       "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NCCL_SOCKET_IFNAME": "lo",
+                       "LD_LIBRARY_PATH": str(LIBRARIES), "NCCL_PROFILER_PLUGIN": str(PLUGIN), "STALLTRACE_DIR": str(self.boxes)}
+        with open(self.case.folder / f"rank{rank}.log", "w") as log:
+            words = [WORKLOAD, "--log", self.log(rank), *map(str, arguments)]
+            return subprocess.Popen(words, stdout=log, stderr=log, env=environment)
+
+    def log(self, rank):
+        return self.case.folder / f"calls{rank}.jsonl"
+
+    def wait(self):
+        for process in self.ranks:
+            self.case.assertEqual(process.wait(timeout=60), 0)
+
+    def kill(self):
+        for process in self.ranks:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def files(self):
+        return sorted(self.boxes.glob("*.ring"))
+
+    def wait_for_boxes(self):
+        wait_until(lambda: len(self.files()) == len(self.ranks), "the black boxes")
+
+
+class BlackBox(Case):
+    def setUp(self):
+        super().setUp()
+        self.recording = self.folder / "rings.db"
+
+    def import_boxes(self, job):
+        result = run("import", *job.files(), "--out", self.recording)
+        self.assertEqual(result.returncode, DONE, result.stderr)
+
+    def rows(self, sql):
+        database = sqlite3.connect(f"file:{self.recording}?mode=ro", uri=True)
+        try:
+            return database.execute(sql).fetchall()
+        finally:
+            database.close()
+
+    def explain(self):
+        return json.loads(self.done(run("explain", self.recording, "--json")).stdout)
+
+    def done(self, result):
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        return result
+
+    def test_every_collective_is_there_once_with_launch_and_true_duration(self):
+        calls = 40
+        job = BoxedJob(self, "--calls", calls, "--calls-per-second", 12, "--elements", 1 << 22)
+        job.wait()
+        self.import_boxes(job)
+        for rank, process in enumerate(job.ranks):
+            told = [json.loads(line) for line in job.log(rank).read_text().splitlines()]
+            rows = self.rows("SELECT timestamp_ns, duration_ns, launch_ns, completion, seq FROM nccl_events "
+                             f"WHERE op = 'ALL_REDUCE' AND pid = {process.pid} ORDER BY timestamp_ns")
+            seen = [row for row in rows if told[0]["start_ns"] <= row[0] <= told[-1]["end_ns"]]
+            self.assertEqual(len(seen), calls)
+            self.assertEqual([row[4] for row in rows], list(range(len(rows))))
+            self.assertEqual({row[3] for row in rows}, {"profiler"})
+            differences = []
+            for call, (start_ns, duration_ns, launch_ns, _, _) in zip(told, seen):
+                self.assertGreaterEqual(start_ns, call["start_ns"] - 100_000)
+                self.assertLess(launch_ns, duration_ns)
+                true_ns = call["end_ns"] - call["start_ns"]
+                differences.append(abs(true_ns - duration_ns) - max(0.01 * true_ns, 50_000))
+            # The job learns of an end by waking up, which a busy machine delays now and then: the middle one counts.
+            self.assertLessEqual(statistics.median(differences), 0)
+        self.assertEqual(self.rows("SELECT count(DISTINCT nccl_comm_hash), count(DISTINCT rank) FROM communicator"), [(1, 2)])
+
+    def test_a_killed_rank_is_named_while_the_others_hang(self):
+        job = BoxedJob(self, "--steps", 100000, "--watchdog-seconds", 30, ranks=3)
+        job.wait_for_boxes()
+        time.sleep(2)
+        job.ranks[1].send_signal(signal.SIGKILL)
+        job.ranks[1].wait()
+        time.sleep(2.5)
+        self.import_boxes(job)
+        self.assertGreater(self.rows("SELECT count(*) FROM collective WHERE completion = 'open'")[0][0], 0)
+        findings = self.explain()["findings"]
+        self.assertEqual([(f["cause"], f["culprit"]["rank"]) for f in findings], [("dead_rank", 1)])
+
+    def test_boxes_of_a_job_that_died_whole_hold_what_was_open(self):
+        job = BoxedJob(self, "--steps", 100000)
+        job.wait_for_boxes()
+        time.sleep(1.5)
+        job.kill()
+        self.import_boxes(job)
+        self.assertGreater(self.rows("SELECT count(*) FROM collective WHERE completion = 'profiler'")[0][0], 0)
+        self.assertEqual(self.rows("SELECT count(*) FROM process"), [(2,)])
+
+    def test_the_boxes_user_needs_no_privilege(self):
+        self.need_root()
+        job = BoxedJob(self, "--steps", 3)
+        job.wait()
+        place = self.folder / "nobody"
+        place.mkdir(mode=0o777)
+        place.chmod(0o777)
+        copies = []
+        for box in job.files():
+            copy = place / box.name
+            copy.write_bytes(box.read_bytes())
+            copy.chmod(0o644)
+            copies.append(copy)
+        self.done(run_as_nobody(place, "import", *copies, "--out", place / "rings.db"))
+        self.assertIn("Healthy", self.done(run_as_nobody(place, "explain", place / "rings.db")).stdout)
+
+    def test_what_is_no_black_box_is_refused_in_one_line(self):
+        odd = self.folder / "odd.ring"
+        odd.write_bytes(b"x" * 9000)
+        self.refused(run("import", odd, "--out", self.recording), 1, "not a black box")
+        self.assertFalse(self.recording.exists())
