@@ -14,7 +14,7 @@ namespace {
 /// NCCL finds the node's own copy of the plugin.
 std::vector<std::string> plugin_environment(const RunOptions& options, const VirtualNode& node) {
   return {fmt::format("NCCL_PROFILER_PLUGIN={}/lib/{}", node.folder, kProfilerPluginFile),
-          "STALLTRACE_DIR=" + ring_folder(options)};
+          "STALLTRACE_DIR=" + ring_folder(options), "STALLTRACE_NODE=" + node.name};
 }
 
 }  // namespace

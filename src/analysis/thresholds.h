@@ -96,6 +96,9 @@ inline constexpr double kUnreadShare = 0.7;
 inline constexpr double kUnreadContrast = 1.5;
 /// Fewer samples than this say nothing about a share.
 inline constexpr int64_t kUnreadSamples = 3;
+/// A reader that was ready but did not run for this share of a stall read late for want of a CPU: half of what makes
+/// cpu_contention a cause, so that between the two nobody is accused of reading slowly.
+inline constexpr double kStarvedReaderShare = 0.25;
 /// A reset is followed by the errors it causes within a watchdog's patience; before a stall it may lie so long.
 inline constexpr int64_t kResetBeforeNs = 500 * kNsPerMs;
 /// A process that ends resets its connections at once; clocks of hosts may disagree by this much about what came first.

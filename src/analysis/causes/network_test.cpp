@@ -316,6 +316,21 @@ TEST(SlowReceiver, UnreadDataAreEnough) {
   }
 }
 
+TEST(SlowReceiver, WhoeverCouldNotRunIsNotSaidToReadSlowly) {
+  MemorySource source;
+  fill_slow(source, [&](int rank, int64_t at, TcpSample&, TcpSample& receiver) {
+    receiver.unread_bytes = rank == 2 || at % 3 == 0 ? 60'000 : 0;
+  });
+  for (int64_t step = 0; step < kSteps; ++step) {
+    WaitSpan ready{.node_id = 3, .timestamp_ns = kOriginNs + step * kNsPerSecond, .window_ns = 400 * kNsPerMs};
+    ready.waited_ns = 150 * kNsPerMs;
+    ready.kind = WaitKind::kRunnable;
+    ready.pid = ready.tid = 12;
+    source.accept(ready);
+  }
+  EXPECT_NE(only(source).cause, Cause::kSlowReceiver);
+}
+
 TEST(SlowReceiver, TheLastOfAChainOfClosedWindowsIsNamed) {
   MemorySource source;
   fill_slow(source, [](int rank, int64_t at, TcpSample& sender, TcpSample& receiver) {

@@ -54,6 +54,13 @@ std::vector<Reader> readers_of(const Scene& scene, const Stall& stall) {
   return readers;
 }
 
+/// It could not run: whatever had its CPU is to blame, not how it reads.
+bool is_starved(const Scene& scene, const Stall& stall, const Reader& reader) {
+  const MemberIndex member = scene.flows.flow(reader.flow).peer;
+  return member != kNoMember && share_of(scene.evidence.share(member, WaitKind::kRunnable, stall.examined()).covered_ns,
+                                         stall.to_explain_ns()) >= kStarvedReaderShare;
+}
+
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
   if (!network_may_be_slow(stall)) {
     return;
@@ -66,7 +73,7 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   const double middle = readers[(readers.size() - 1) / 2].unread;
   for (const Reader& reader : readers) {
     const bool piles_up = reader.unread >= kUnreadShare && reader.unread >= kUnreadContrast * middle;
-    if (!reader.sends_on || (reader.limited < kReceiverLimitedShare && !piles_up)) {
+    if (!reader.sends_on || (reader.limited < kReceiverLimitedShare && !piles_up) || is_starved(scene, stall, reader)) {
       continue;
     }
     Explanation opinion{.cause = Cause::kSlowReceiver, .place = link_of(scene.flows, reader.flow)};
