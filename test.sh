@@ -34,6 +34,6 @@ run() {
 }
 run unit -LE '^(root|e2e)$' -j 2 --timeout 300
 run root -L '^root$' -j 1 --timeout 300
-run e2e -L '^e2e$' -j 1 --timeout 600
+run e2e -L '^e2e$' -j 1 --timeout 1800
 
 scripts/totals.py "$results" "${reports[@]}"

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of the network beyond random loss, and of the disk: the finding names the link or the rank."""
 
+import pathlib
+import tempfile
+
 from lab import LabRun, place_of
-from stalltrace import Case
+from stalltrace import BUILD, FAILED, Case, run
 
 
 class Network(Case):
-    def explain(self, fault, steps=60, timeout="8s"):
+    def explain(self, fault, steps=60, timeout="8s", folder=None):
         self.need_root()
-        lab = LabRun(self.folder / "lab", fault, steps=steps, more=("--timeout", timeout))
+        lab = LabRun((folder or self.folder) / "lab", fault, steps=steps, more=("--timeout", timeout))
         self.assertTrue(lab.truth["faults"][0]["injected"])
         said = [place_of(finding) for finding in lab.findings]
         self.assertEqual({finding["cause"] for finding in lab.findings}, {lab.truth["faults"][0]["cause"]}, said)
@@ -46,5 +49,14 @@ class Network(Case):
         self.assertEqual(finding["culprit"]["rank"], 2, said)
 
     def test_a_slow_disk(self):
-        finding, said = self.explain("disk_io:rank=1", timeout="60s")
+        with tempfile.TemporaryDirectory(dir=BUILD) as folder:  # on a disk, which the usual place need not be
+            finding, said = self.explain("disk_io:rank=1", timeout="60s", folder=pathlib.Path(folder))
         self.assertEqual(finding["culprit"]["rank"], 1, said)
+
+    def test_a_disk_that_is_memory(self):
+        self.need_root()
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            result = run("lab", "run", "--ranks", 2, "--workload", "nccl", "--steps", 20, "--fault", "disk_io:rank=1",
+                         "--out", folder + "/lab", timeout=60)
+        self.assertEqual(result.returncode, FAILED, result.stderr)
+        self.assertIn("is in memory", result.stderr.splitlines()[-1])

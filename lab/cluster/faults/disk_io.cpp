@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiting for disk: the workload of one rank writes a checkpoint in each step and waits until it is on disk.
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
 #include <array>
 
 #include "lab/cluster/faults/faults.h"
@@ -11,7 +14,17 @@ constexpr std::array kParameters = {
     FaultParameter{"mbytes", "32", 1, 4096, {}, "written and flushed before each step's collectives"},
 };
 
+/// Writes to memory wait for nothing.
+bool is_in_memory(const std::string& folder) {
+  struct statfs system {};
+  return ::statfs(folder.c_str(), &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
+}
+
 Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
+  if (is_in_memory(context.node().folder)) {
+    return fail("disk_io: " + context.node().folder + " is in memory, there is no disk to wait for",
+                "give a folder on a disk with --out");
+  }
   return apply_bug(context.node(), "disk", spec.choice("mbytes"));
 }
 
