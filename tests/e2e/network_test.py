@@ -13,9 +13,16 @@ class Network(Case):
         self.need_root()
         lab = LabRun((folder or self.folder) / "lab", fault, steps=steps, more=("--timeout", timeout))
         self.assertTrue(lab.truth["faults"][0]["injected"])
-        said = [place_of(finding) for finding in lab.findings]
-        self.assertEqual({finding["cause"] for finding in lab.findings}, {lab.truth["faults"][0]["cause"]}, said)
-        return lab.findings[0], said
+        said = [f"{place_of(finding)} {finding['stall_ms']:.0f} ms" for finding in lab.findings]
+        self.assertTrue(said, "no finding")
+        first, *others = lab.findings
+        self.assertEqual(first["cause"], lab.truth["faults"][0]["cause"], said)
+        # veth between full cores loses or reorders now and then by itself: a timeout of its own is true, and small beside
+        # the fault; so is a part of the stalls that stays unknown.
+        for finding in others:
+            self.assertIn(finding["cause"], ("packet_loss", "unknown"), said)
+            self.assertLess(finding["stall_ms"], 0.5 * first["stall_ms"], said)
+        return first, said
 
     def assert_link(self, finding, said, source, target):
         self.assertIsNone(finding["culprit"], said)
