@@ -94,6 +94,7 @@ class Source final : public EventSource {
   Status net_spans(TimeRange, const Visitor<NetSpan>&) override { return {}; }
   Status wait_spans(TimeRange, const Visitor<WaitSpan>&) override { return {}; }
   Status host_samples(TimeRange, const Visitor<HostSample>&) override { return {}; }
+  Status proxy_steps(TimeRange, const Visitor<ProxyStep>&) override { return {}; }
   Status port_counters(TimeRange, const Visitor<PortCounter>&) override { return {}; }
 
  private:

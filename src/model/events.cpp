@@ -17,6 +17,7 @@ constexpr std::array<std::string_view, 9> kTcpEventKinds{
     "tcp_retransmit_skb", "tcp_cong_state_set", "tcp_send_reset", "tcp_receive_reset", "connect", "accept", "close",
     "socket_error",       "connect_failed"};
 constexpr std::array<std::string_view, 5> kWaitKinds{"runnable", "blocked", "disk", "stopped", "on_cpu"};
+constexpr std::array<std::string_view, 4> kProxyWaits{"", "gpu", "peer", "network"};
 
 template <typename Enum, size_t n>
 std::optional<Enum> find_name(const std::array<std::string_view, n>& names, std::string_view text) {
@@ -91,6 +92,8 @@ std::optional<TcpEventKind> tcp_event_kind_from_text(std::string_view text) {
 }
 std::string_view to_text(WaitKind kind) { return kWaitKinds[static_cast<size_t>(kind)]; }
 std::optional<WaitKind> wait_kind_from_text(std::string_view text) { return find_name<WaitKind>(kWaitKinds, text); }
+std::string_view to_text(ProxyWait wait) { return kProxyWaits[static_cast<size_t>(wait)]; }
+std::optional<ProxyWait> proxy_wait_from_text(std::string_view text) { return find_name<ProxyWait>(kProxyWaits, text); }
 
 void MemorySource::accept(Event event) {
   std::visit(
@@ -123,6 +126,8 @@ void MemorySource::accept(Event event) {
           net_spans_.push_back(std::move(row));
         } else if constexpr (std::is_same_v<T, WaitSpan>) {
           wait_spans_.push_back(std::move(row));
+        } else if constexpr (std::is_same_v<T, ProxyStep>) {
+          proxy_steps_.push_back(std::move(row));
         } else if constexpr (std::is_same_v<T, HostSample>) {
           host_samples_.push_back(std::move(row));
         } else {
@@ -147,6 +152,9 @@ Status MemorySource::net_spans(TimeRange range, const Visitor<NetSpan>& visit) {
 }
 Status MemorySource::wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) {
   return visit_range(wait_spans_, range, visit);
+}
+Status MemorySource::proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) {
+  return visit_range(proxy_steps_, range, visit);
 }
 Status MemorySource::host_samples(TimeRange range, const Visitor<HostSample>& visit) {
   return visit_range(host_samples_, range, visit);

@@ -149,7 +149,9 @@ struct Connection {
   std::optional<int64_t> closed_ns;
   std::optional<int32_t> rank;
   std::optional<int32_t> peer_rank;
-  std::string thread_name;  // last thread that sent or received, as the kernel names it
+  std::string thread_name;         // last thread that sent or received, as the kernel names it
+  CommHash comm_id_hash = 0;       // the communicator whose data it carries
+  std::optional<int32_t> channel;  // of that communicator
 };
 
 enum class TcpEventKind : uint8_t {
@@ -254,6 +256,40 @@ struct WaitSpan {
   int64_t by_waited_ns = 0;  // at least so much of waited_ns is due to by_pid
 };
 
+/// What a proxy operation's step waited for when last seen.
+enum class ProxyWait : uint8_t {
+  kNone,     // nothing, or not told
+  kGpu,      // the GPU: data to send, or room to receive into
+  kPeer,     // the receiver's readiness: no room announced yet
+  kNetwork,  // the transfer itself
+};
+/// "" (none), "gpu", "peer", "network"
+std::string_view to_text(ProxyWait wait);
+std::optional<ProxyWait> proxy_wait_from_text(std::string_view text);
+
+/// Steps of one proxy operation of NCCL: chunks to or from one peer on one channel, as the profiler plugin tells them
+/// (docs/blackbox.md). A row sums `steps` steps in a row, 1 where each was kept by itself.
+struct ProxyStep {
+  NodeId node_id = 0;
+  int64_t timestamp_ns = 0;
+  std::optional<int64_t> duration_ns;  // none while open
+  EventId collective_id = 0;           // the collective or point-to-point it is part of; 0 unknown
+  CommHash comm_id_hash = 0;
+  int32_t pid = 0;
+  int32_t tid = 0;
+  std::optional<int32_t> rank;  // in the communicator, as is the peer
+  std::optional<int32_t> peer;
+  int32_t channel = 0;
+  bool is_send = false;
+  int32_t step = 0;  // the first of them, from 0
+  uint32_t steps = 1;
+  uint64_t bytes = 0;
+  int64_t gpu_wait_ns = 0;
+  int64_t peer_wait_ns = 0;
+  int64_t network_wait_ns = 0;
+  ProxyWait waits_for = ProxyWait::kNone;  // while open
+};
+
 /// A number about the host, cumulative unless its name ends in "_now".
 struct HostSample {
   NodeId node_id = 0;
@@ -286,7 +322,7 @@ struct Loss {
 };
 
 using Event = std::variant<Node, Process, Communicator, Collective, Connection, TcpEvent, TcpSample, NetSpan, WaitSpan,
-                           HostSample, PortCounter, Stack, Loss>;
+                           ProxyStep, HostSample, PortCounter, Stack, Loss>;
 
 /// Where capture delivers. Implementations say which thread may call.
 class EventSink {

@@ -76,6 +76,8 @@ struct Finding {
   std::string summary;
   std::vector<Evidence> evidence;
   std::string remedy;
+  std::optional<int64_t> detected_ns;  // live: when it was first told
+  std::optional<int64_t> ended_ns;     // live: when it was told to be over
 };
 
 /// What explain says of a recording.

@@ -36,6 +36,7 @@ class EventSource {
   virtual Result<std::vector<Process>> processes() = 0;
   virtual Result<std::vector<Communicator>> communicators() = 0;
   virtual Result<std::vector<Connection>> connections() = 0;
+  virtual Result<std::vector<Stack>> stacks() = 0;
   virtual Result<std::vector<Loss>> losses() = 0;
 
   virtual Status collectives(TimeRange range, const Visitor<Collective>& visit) = 0;
@@ -43,6 +44,7 @@ class EventSource {
   virtual Status tcp_samples(TimeRange range, const Visitor<TcpSample>& visit) = 0;
   virtual Status net_spans(TimeRange range, const Visitor<NetSpan>& visit) = 0;
   virtual Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) = 0;
+  virtual Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) = 0;
   virtual Status host_samples(TimeRange range, const Visitor<HostSample>& visit) = 0;
   virtual Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) = 0;
 };
@@ -57,12 +59,14 @@ class MemorySource final : public EventSource, public EventSink {
   Result<std::vector<Process>> processes() override { return processes_; }
   Result<std::vector<Communicator>> communicators() override { return communicators_; }
   Result<std::vector<Connection>> connections() override { return connections_; }
+  Result<std::vector<Stack>> stacks() override { return stacks_; }
   Result<std::vector<Loss>> losses() override { return losses_; }
   Status collectives(TimeRange range, const Visitor<Collective>& visit) override;
   Status tcp_events(TimeRange range, const Visitor<TcpEvent>& visit) override;
   Status tcp_samples(TimeRange range, const Visitor<TcpSample>& visit) override;
   Status net_spans(TimeRange range, const Visitor<NetSpan>& visit) override;
   Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) override;
+  Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) override;
   Status host_samples(TimeRange range, const Visitor<HostSample>& visit) override;
   Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) override;
 
@@ -78,6 +82,7 @@ class MemorySource final : public EventSource, public EventSink {
   std::vector<TcpSample> tcp_samples_;
   std::vector<NetSpan> net_spans_;
   std::vector<WaitSpan> wait_spans_;
+  std::vector<ProxyStep> proxy_steps_;
   std::vector<HostSample> host_samples_;
   std::vector<PortCounter> port_counters_;
   std::vector<Stack> stacks_;

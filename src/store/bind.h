@@ -113,6 +113,7 @@ class Extractor {
   static TcpEventKind parse(std::string_view name, TcpEventKind) {
     return tcp_event_kind_from_text(name).value_or(TcpEventKind{});
   }
+  static ProxyWait parse(std::string_view name, ProxyWait) { return proxy_wait_from_text(name).value_or(ProxyWait{}); }
   static WaitKind parse(std::string_view name, WaitKind) { return wait_kind_from_text(name).value_or(WaitKind{}); }
   template <typename T>
   requires std::is_integral_v<T>

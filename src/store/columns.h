@@ -135,6 +135,8 @@ void each_column(Row& r, F&& f) {
   f("rank", r.rank);
   f("peer_rank", r.peer_rank);
   f("thread_name", or_null(r.thread_name));
+  f("comm_id_hash", or_null(r.comm_id_hash));
+  f("channel", r.channel);
 }
 
 template <RowOf<TcpEvent> Row, typename F>
@@ -216,6 +218,28 @@ void each_column(Row& r, F&& f) {
   f("by_waited_ns", or_null_unless(r.by_waited_ns, r.by_pid != 0));
 }
 
+template <RowOf<ProxyStep> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("duration_ns", r.duration_ns);
+  f("collective_id", or_null(r.collective_id));
+  f("comm_id_hash", or_null(r.comm_id_hash));
+  f("pid", or_null(r.pid));
+  f("tid", or_null(r.tid));
+  f("rank", r.rank);
+  f("peer", r.peer);
+  f("channel", r.channel);
+  f("is_send", r.is_send);
+  f("step", r.step);
+  f("steps", r.steps);
+  f("bytes", r.bytes);
+  f("gpu_wait_ns", r.gpu_wait_ns);
+  f("peer_wait_ns", r.peer_wait_ns);
+  f("network_wait_ns", r.network_wait_ns);
+  f("waits_for", r.waits_for);
+}
+
 template <RowOf<HostSample> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
@@ -274,6 +298,7 @@ ST_TABLE(TcpEvent, "tcp_events", kEvents);
 ST_TABLE(TcpSample, "tcp_sample", kNumbered);
 ST_TABLE(NetSpan, "net_span", kNumbered);
 ST_TABLE(WaitSpan, "wait_span", kNumbered);
+ST_TABLE(ProxyStep, "proxy_step", kNumbered);
 ST_TABLE(HostSample, "host_sample", kNumbered);
 ST_TABLE(PortCounter, "port_counter", kNumbered);
 #undef ST_TABLE

@@ -178,6 +178,9 @@ class Cursor {
       if constexpr (TableOf<T>::kKind == TableKind::kEvents) {
         row.event_id = shown_id(part_, row.event_id);
       }
+      if constexpr (std::is_same_v<T, ProxyStep>) {
+        row.collective_id = row.collective_id == 0 ? 0 : shown_id(part_, row.collective_id);
+      }
     }
   }
 

@@ -36,6 +36,8 @@ struct FindingRow {
   std::string summary;
   std::string evidence;
   std::string remedy;
+  std::optional<int64_t> detected_ns;
+  std::optional<int64_t> ended_ns;
 };
 
 template <RowOf<FindingRow> Row, typename F>
@@ -60,6 +62,8 @@ void each_column(Row& r, F&& f) {
   f("summary", r.summary);
   f("evidence", r.evidence);
   f("remedy", r.remedy);
+  f("detected_ns", r.detected_ns);
+  f("ended_ns", r.ended_ns);
 }
 
 std::string event_text(EventId id) { return fmt::format("{}:{}", node_of(id), number_of(id)); }
@@ -146,7 +150,9 @@ FindingRow to_row(const Finding& finding, int64_t id) {
                  .stall_ms = finding.stall_ms,
                  .summary = finding.summary,
                  .evidence = evidence_json(finding.evidence),
-                 .remedy = finding.remedy};
+                 .remedy = finding.remedy,
+                 .detected_ns = finding.detected_ns,
+                 .ended_ns = finding.ended_ns};
   if (finding.culprit) {
     row.culprit_node = finding.culprit->node;
     row.culprit_rank = finding.culprit->rank;
@@ -196,6 +202,8 @@ Finding from_row(const FindingRow& row) {
   finding.summary = row.summary;
   finding.evidence = evidence_from_json(row.evidence);
   finding.remedy = row.remedy;
+  finding.detected_ns = row.detected_ns;
+  finding.ended_ns = row.ended_ns;
   return finding;
 }
 

@@ -46,7 +46,7 @@ ColumnLists column_lists(const NodePart& part, const std::set<std::string>& pres
     if (name == "node_id") {
       add(name, fmt::format("{}", part.shown));
     } else {
-      add(name, name == "event_id" ? renumbered(name, part) : name);
+      add(name, name == "event_id" || name == "collective_id" ? renumbered(name, part) : name);
     }
   }
   return lists;
@@ -154,8 +154,8 @@ class Merger {
     for (const std::string_view table :
          {TableOf<Node>::kName, TableOf<Process>::kName, TableOf<Communicator>::kName, TableOf<Connection>::kName,
           TableOf<Loss>::kName, TableOf<Collective>::kName, TableOf<TcpEvent>::kName, TableOf<TcpSample>::kName,
-          TableOf<NetSpan>::kName, TableOf<WaitSpan>::kName, TableOf<HostSample>::kName, TableOf<PortCounter>::kName,
-          std::string_view("segment")}) {
+          TableOf<NetSpan>::kName, TableOf<WaitSpan>::kName, TableOf<ProxyStep>::kName, TableOf<HostSample>::kName,
+          TableOf<PortCounter>::kName, std::string_view("segment")}) {
       ST_TRY(insert(fmt::format("INSERT INTO main.{0} SELECT * FROM input.{0}", table)));
     }
     return {};
@@ -173,6 +173,7 @@ class Merger {
     ST_TRY(copy_streamed<NetSpan>(part));
     ST_TRY(copy_streamed<WaitSpan>(part));
     ST_TRY(copy_streamed<HostSample>(part));
+    ST_TRY(copy_streamed<ProxyStep>(part));
     ST_TRY(copy_streamed<PortCounter>(part));
     return copy_segments(part);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <map>
 #include <queue>
 #include <thread>
 
@@ -30,6 +31,7 @@ class RecordingSource final : public EventSource {
   Result<std::vector<Process>> processes() override { return whole<Process>(); }
   Result<std::vector<Communicator>> communicators() override { return whole<Communicator>(); }
   Result<std::vector<Connection>> connections() override { return whole<Connection>(); }
+  Result<std::vector<Stack>> stacks() override;
   Result<std::vector<Loss>> losses() override { return whole<Loss>(); }
 
   Status collectives(TimeRange range, const Visitor<Collective>& visit) override { return stream(range, visit); }
@@ -37,6 +39,7 @@ class RecordingSource final : public EventSource {
   Status tcp_samples(TimeRange range, const Visitor<TcpSample>& visit) override { return stream(range, visit); }
   Status net_spans(TimeRange range, const Visitor<NetSpan>& visit) override { return stream(range, visit); }
   Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) override { return stream(range, visit); }
+  Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) override { return stream(range, visit); }
   Status host_samples(TimeRange range, const Visitor<HostSample>& visit) override { return stream(range, visit); }
   Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) override { return stream(range, visit); }
 
@@ -157,6 +160,30 @@ class RecordingSource final : public EventSource {
   std::vector<Database> files_;
   std::vector<NodePart> parts_;
 };
+
+/// A stack's id is its content's hash, so that nodes share theirs.
+Result<std::vector<Stack>> RecordingSource::stacks() {
+  std::map<int64_t, Stack> found;
+  for (size_t file = 0; file < files_.size(); ++file) {
+    ST_ASSIGN(const std::string sql, select_sql(files_[file], TableOf<Stack>::kName, column_names<Stack>()));
+    ST_ASSIGN(Statement select, files_[file].prepare(sql));
+    int code = SQLITE_DONE;
+    while ((code = select.step()) == SQLITE_ROW) {
+      Stack stack;
+      extract(select, stack);
+      found.emplace(stack.stack_id, std::move(stack));
+    }
+    if (code != SQLITE_DONE) {
+      return with_context(paths_[file], fail_sqlite(files_[file].get(), TableOf<Stack>::kName).error());
+    }
+  }
+  std::vector<Stack> stacks;
+  stacks.reserve(found.size());
+  for (auto& [id, stack] : found) {
+    stacks.push_back(std::move(stack));
+  }
+  return stacks;
+}
 
 }  // namespace
 

@@ -19,11 +19,12 @@ ST_FIELDS(Node, a, b, c, d, e, f, g, h, i)
 ST_FIELDS(Process, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
 ST_FIELDS(Communicator, a, b, c, d, e, f, g, h, i, j, k, l, m)
 ST_FIELDS(Collective, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, bb)
-ST_FIELDS(Connection, a, b, c, d, e, f, g, h, i, j, k, l)
+ST_FIELDS(Connection, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
 ST_FIELDS(TcpEvent, a, b, c, d, e, f, g, h, i, j, k, l, m)
 ST_FIELDS(TcpSample, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z)
 ST_FIELDS(NetSpan, a, b, c, d, e, f, g, h, i)
 ST_FIELDS(WaitSpan, a, b, c, d, e, f, g, h, i, j, k, l, m)
+ST_FIELDS(ProxyStep, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r)
 ST_FIELDS(HostSample, a, b, c, d, e)
 ST_FIELDS(PortCounter, a, b, c, d, e, f)
 ST_FIELDS(Loss, a, b, c)
@@ -110,6 +111,8 @@ std::vector<T> rows_of(EventSource& source) {
     must(source.net_spans({}, collect));
   } else if constexpr (std::is_same_v<T, WaitSpan>) {
     must(source.wait_spans({}, collect));
+  } else if constexpr (std::is_same_v<T, ProxyStep>) {
+    must(source.proxy_steps({}, collect));
   } else if constexpr (std::is_same_v<T, HostSample>) {
     must(source.host_samples({}, collect));
   } else {
@@ -135,7 +138,7 @@ class RoundTrip : public ::testing::Test {
   }
 };
 using Rows = ::testing::Types<Node, Process, Communicator, Collective, Connection, TcpEvent, TcpSample, NetSpan,
-                              WaitSpan, HostSample, PortCounter, Loss>;
+                              WaitSpan, ProxyStep, HostSample, PortCounter, Loss>;
 TYPED_TEST_SUITE(RoundTrip, Rows);
 
 TYPED_TEST(RoundTrip, EveryFieldIsAColumn) {

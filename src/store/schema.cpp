@@ -103,7 +103,21 @@ CREATE VIEW event_name AS
   LEFT JOIN node USING(node_id);
 )sql";
 
-constexpr std::array kMigrations{kFirst};
+constexpr const char* kSecond = R"sql(
+CREATE TABLE proxy_step(
+  id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, timestamp_ns INTEGER NOT NULL, duration_ns INTEGER,
+  collective_id INTEGER, comm_id_hash INTEGER, pid INTEGER, tid INTEGER, rank INTEGER, peer INTEGER,
+  channel INTEGER NOT NULL, is_send INTEGER NOT NULL, step INTEGER NOT NULL, steps INTEGER NOT NULL,
+  bytes INTEGER NOT NULL, gpu_wait_ns INTEGER NOT NULL, peer_wait_ns INTEGER NOT NULL,
+  network_wait_ns INTEGER NOT NULL, waits_for TEXT);
+
+ALTER TABLE connection ADD COLUMN comm_id_hash INTEGER;
+ALTER TABLE connection ADD COLUMN channel INTEGER;
+ALTER TABLE finding ADD COLUMN detected_ns INTEGER;
+ALTER TABLE finding ADD COLUMN ended_ns INTEGER;
+)sql";
+
+constexpr std::array kMigrations{kFirst, kSecond};
 
 }  // namespace
 

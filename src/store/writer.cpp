@@ -69,7 +69,7 @@ struct RecordingWriter::State {
   using Tables = std::tuple<TableWriter<Node>, TableWriter<Process>, TableWriter<Communicator>, TableWriter<Collective>,
                             TableWriter<Connection>, TableWriter<TcpEvent>, TableWriter<TcpSample>,
                             TableWriter<NetSpan>, TableWriter<WaitSpan>, TableWriter<HostSample>,
-                            TableWriter<PortCounter>, TableWriter<Stack>, TableWriter<Loss>>;
+                            TableWriter<ProxyStep>, TableWriter<PortCounter>, TableWriter<Stack>, TableWriter<Loss>>;
 
   std::string path;
   WriterOptions options;
