@@ -95,6 +95,7 @@ class Source final : public EventSource {
   Status wait_spans(TimeRange, const Visitor<WaitSpan>&) override { return {}; }
   Status host_samples(TimeRange, const Visitor<HostSample>&) override { return {}; }
   Status proxy_steps(TimeRange, const Visitor<ProxyStep>&) override { return {}; }
+  Status packet_drops(TimeRange, const Visitor<PacketDrop>&) override { return {}; }
   Status port_counters(TimeRange, const Visitor<PortCounter>&) override { return {}; }
 
  private:

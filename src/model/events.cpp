@@ -128,6 +128,8 @@ void MemorySource::accept(Event event) {
           wait_spans_.push_back(std::move(row));
         } else if constexpr (std::is_same_v<T, ProxyStep>) {
           proxy_steps_.push_back(std::move(row));
+        } else if constexpr (std::is_same_v<T, PacketDrop>) {
+          packet_drops_.push_back(std::move(row));
         } else if constexpr (std::is_same_v<T, HostSample>) {
           host_samples_.push_back(std::move(row));
         } else {
@@ -155,6 +157,9 @@ Status MemorySource::wait_spans(TimeRange range, const Visitor<WaitSpan>& visit)
 }
 Status MemorySource::proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) {
   return visit_range(proxy_steps_, range, visit);
+}
+Status MemorySource::packet_drops(TimeRange range, const Visitor<PacketDrop>& visit) {
+  return visit_range(packet_drops_, range, visit);
 }
 Status MemorySource::host_samples(TimeRange range, const Visitor<HostSample>& visit) {
   return visit_range(host_samples_, range, visit);

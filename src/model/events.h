@@ -67,6 +67,7 @@ struct Process {
   std::optional<int64_t> exit_ns;
   std::optional<int32_t> exit_code;
   std::optional<int32_t> exit_signal;
+  bool oom_killed = false;  // the kernel ended it for want of memory
 };
 
 /// A communicator as one rank holds it. Upserted by (node_id, pid, comm_ptr, created_ns).
@@ -290,6 +291,20 @@ struct ProxyStep {
   ProxyWait waits_for = ProxyWait::kNone;  // while open
 };
 
+/// Packets of one connection that a host dropped for one reason, summed over a short time.
+struct PacketDrop {
+  NodeId node_id = 0;
+  int64_t timestamp_ns = 0;  // of the first
+  int64_t duration_ns = 0;   // from the first to the last
+  uint64_t cookie = 0;
+  int32_t pid = 0;        // the connection's owner
+  bool incoming = false;  // on the way to the owner; else from it
+  uint64_t netns = 0;     // where they were dropped
+  std::string reason;     // the kernel's (enum skb_drop_reason), without its prefix: "NETFILTER_DROP"
+  uint32_t packets = 0;   // as the kernel held them: one may hold several segments
+  uint64_t bytes = 0;     // with headers
+};
+
 /// A number about the host, cumulative unless its name ends in "_now".
 struct HostSample {
   NodeId node_id = 0;
@@ -322,7 +337,7 @@ struct Loss {
 };
 
 using Event = std::variant<Node, Process, Communicator, Collective, Connection, TcpEvent, TcpSample, NetSpan, WaitSpan,
-                           ProxyStep, HostSample, PortCounter, Stack, Loss>;
+                           ProxyStep, PacketDrop, HostSample, PortCounter, Stack, Loss>;
 
 /// Where capture delivers. Implementations say which thread may call.
 class EventSink {

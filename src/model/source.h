@@ -45,6 +45,7 @@ class EventSource {
   virtual Status net_spans(TimeRange range, const Visitor<NetSpan>& visit) = 0;
   virtual Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) = 0;
   virtual Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) = 0;
+  virtual Status packet_drops(TimeRange range, const Visitor<PacketDrop>& visit) = 0;
   virtual Status host_samples(TimeRange range, const Visitor<HostSample>& visit) = 0;
   virtual Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) = 0;
 };
@@ -67,6 +68,7 @@ class MemorySource final : public EventSource, public EventSink {
   Status net_spans(TimeRange range, const Visitor<NetSpan>& visit) override;
   Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) override;
   Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) override;
+  Status packet_drops(TimeRange range, const Visitor<PacketDrop>& visit) override;
   Status host_samples(TimeRange range, const Visitor<HostSample>& visit) override;
   Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) override;
 
@@ -83,6 +85,7 @@ class MemorySource final : public EventSource, public EventSink {
   std::vector<NetSpan> net_spans_;
   std::vector<WaitSpan> wait_spans_;
   std::vector<ProxyStep> proxy_steps_;
+  std::vector<PacketDrop> packet_drops_;
   std::vector<HostSample> host_samples_;
   std::vector<PortCounter> port_counters_;
   std::vector<Stack> stacks_;

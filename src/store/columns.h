@@ -68,6 +68,7 @@ void each_column(Row& r, F&& f) {
   f("exit_ns", r.exit_ns);
   f("exit_code", r.exit_code);
   f("exit_signal", r.exit_signal);
+  f("oom_killed", r.oom_killed);
 }
 
 template <RowOf<Communicator> Row, typename F>
@@ -240,6 +241,20 @@ void each_column(Row& r, F&& f) {
   f("waits_for", r.waits_for);
 }
 
+template <RowOf<PacketDrop> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("duration_ns", r.duration_ns);
+  f("cookie", r.cookie);
+  f("pid", or_null(r.pid));
+  f("incoming", r.incoming);
+  f("netns", or_null(r.netns));
+  f("reason", r.reason);
+  f("packets", r.packets);
+  f("bytes", r.bytes);
+}
+
 template <RowOf<HostSample> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
@@ -299,6 +314,7 @@ ST_TABLE(TcpSample, "tcp_sample", kNumbered);
 ST_TABLE(NetSpan, "net_span", kNumbered);
 ST_TABLE(WaitSpan, "wait_span", kNumbered);
 ST_TABLE(ProxyStep, "proxy_step", kNumbered);
+ST_TABLE(PacketDrop, "packet_drop", kNumbered);
 ST_TABLE(HostSample, "host_sample", kNumbered);
 ST_TABLE(PortCounter, "port_counter", kNumbered);
 #undef ST_TABLE

@@ -154,8 +154,8 @@ class Merger {
     for (const std::string_view table :
          {TableOf<Node>::kName, TableOf<Process>::kName, TableOf<Communicator>::kName, TableOf<Connection>::kName,
           TableOf<Loss>::kName, TableOf<Collective>::kName, TableOf<TcpEvent>::kName, TableOf<TcpSample>::kName,
-          TableOf<NetSpan>::kName, TableOf<WaitSpan>::kName, TableOf<ProxyStep>::kName, TableOf<HostSample>::kName,
-          TableOf<PortCounter>::kName, std::string_view("segment")}) {
+          TableOf<NetSpan>::kName, TableOf<WaitSpan>::kName, TableOf<ProxyStep>::kName, TableOf<PacketDrop>::kName,
+          TableOf<HostSample>::kName, TableOf<PortCounter>::kName, std::string_view("segment")}) {
       ST_TRY(insert(fmt::format("INSERT INTO main.{0} SELECT * FROM input.{0}", table)));
     }
     return {};
@@ -174,6 +174,7 @@ class Merger {
     ST_TRY(copy_streamed<WaitSpan>(part));
     ST_TRY(copy_streamed<HostSample>(part));
     ST_TRY(copy_streamed<ProxyStep>(part));
+    ST_TRY(copy_streamed<PacketDrop>(part));
     ST_TRY(copy_streamed<PortCounter>(part));
     return copy_segments(part);
   }

@@ -40,6 +40,7 @@ class RecordingSource final : public EventSource {
   Status net_spans(TimeRange range, const Visitor<NetSpan>& visit) override { return stream(range, visit); }
   Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) override { return stream(range, visit); }
   Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) override { return stream(range, visit); }
+  Status packet_drops(TimeRange range, const Visitor<PacketDrop>& visit) override { return stream(range, visit); }
   Status host_samples(TimeRange range, const Visitor<HostSample>& visit) override { return stream(range, visit); }
   Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) override { return stream(range, visit); }
 

@@ -16,7 +16,7 @@ namespace {
     return std::make_tuple(__VA_ARGS__); \
   }
 ST_FIELDS(Node, a, b, c, d, e, f, g, h, i)
-ST_FIELDS(Process, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
+ST_FIELDS(Process, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
 ST_FIELDS(Communicator, a, b, c, d, e, f, g, h, i, j, k, l, m)
 ST_FIELDS(Collective, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, bb)
 ST_FIELDS(Connection, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
@@ -25,6 +25,7 @@ ST_FIELDS(TcpSample, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t,
 ST_FIELDS(NetSpan, a, b, c, d, e, f, g, h, i)
 ST_FIELDS(WaitSpan, a, b, c, d, e, f, g, h, i, j, k, l, m)
 ST_FIELDS(ProxyStep, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r)
+ST_FIELDS(PacketDrop, a, b, c, d, e, f, g, h, i, j)
 ST_FIELDS(HostSample, a, b, c, d, e)
 ST_FIELDS(PortCounter, a, b, c, d, e, f)
 ST_FIELDS(Loss, a, b, c)
@@ -113,6 +114,8 @@ std::vector<T> rows_of(EventSource& source) {
     must(source.wait_spans({}, collect));
   } else if constexpr (std::is_same_v<T, ProxyStep>) {
     must(source.proxy_steps({}, collect));
+  } else if constexpr (std::is_same_v<T, PacketDrop>) {
+    must(source.packet_drops({}, collect));
   } else if constexpr (std::is_same_v<T, HostSample>) {
     must(source.host_samples({}, collect));
   } else {
@@ -138,7 +141,7 @@ class RoundTrip : public ::testing::Test {
   }
 };
 using Rows = ::testing::Types<Node, Process, Communicator, Collective, Connection, TcpEvent, TcpSample, NetSpan,
-                              WaitSpan, ProxyStep, HostSample, PortCounter, Loss>;
+                              WaitSpan, ProxyStep, PacketDrop, HostSample, PortCounter, Loss>;
 TYPED_TEST_SUITE(RoundTrip, Rows);
 
 TYPED_TEST(RoundTrip, EveryFieldIsAColumn) {

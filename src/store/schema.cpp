@@ -111,6 +111,12 @@ CREATE TABLE proxy_step(
   bytes INTEGER NOT NULL, gpu_wait_ns INTEGER NOT NULL, peer_wait_ns INTEGER NOT NULL,
   network_wait_ns INTEGER NOT NULL, waits_for TEXT);
 
+CREATE TABLE packet_drop(
+  id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, timestamp_ns INTEGER NOT NULL, duration_ns INTEGER NOT NULL,
+  cookie INTEGER NOT NULL, pid INTEGER, incoming INTEGER NOT NULL, netns INTEGER, reason TEXT NOT NULL,
+  packets INTEGER NOT NULL, bytes INTEGER NOT NULL);
+
+ALTER TABLE process ADD COLUMN oom_killed INTEGER;
 ALTER TABLE connection ADD COLUMN comm_id_hash INTEGER;
 ALTER TABLE connection ADD COLUMN channel INTEGER;
 ALTER TABLE finding ADD COLUMN detected_ns INTEGER;

@@ -74,6 +74,7 @@ TEST(Schema, ColumnListsMatchTheSql) {
   expect_same_columns<NetSpan>(schema);
   expect_same_columns<WaitSpan>(schema);
   expect_same_columns<ProxyStep>(schema);
+  expect_same_columns<PacketDrop>(schema);
   expect_same_columns<HostSample>(schema);
   expect_same_columns<PortCounter>(schema);
   expect_same_columns<Stack>(schema);

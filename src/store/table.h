@@ -41,6 +41,7 @@ inline int64_t end_of(const Collective& row) { return row.end_ns().value_or(kFor
 inline int64_t end_of(const NetSpan& row) { return row.timestamp_ns + row.duration_ns; }
 inline int64_t end_of(const WaitSpan& row) { return row.open ? kForever : row.timestamp_ns + row.window_ns; }
 inline int64_t end_of(const ProxyStep& row) { return row.duration_ns ? row.timestamp_ns + *row.duration_ns : kForever; }
+inline int64_t end_of(const PacketDrop& row) { return row.timestamp_ns + row.duration_ns; }
 inline int64_t end_of(const TcpEvent& row) { return row.timestamp_ns; }
 inline int64_t end_of(const TcpSample& row) { return row.timestamp_ns; }
 inline int64_t end_of(const HostSample& row) { return row.timestamp_ns; }
@@ -53,6 +54,8 @@ template <>
 inline constexpr std::string_view kEndSql<Collective> = "timestamp_ns + duration_ns";
 template <>
 inline constexpr std::string_view kEndSql<NetSpan> = "timestamp_ns + duration_ns";
+template <>
+inline constexpr std::string_view kEndSql<PacketDrop> = "timestamp_ns + duration_ns";
 template <>
 inline constexpr std::string_view kEndSql<ProxyStep> = "timestamp_ns + duration_ns";
 template <>

@@ -66,10 +66,11 @@ Status create_empty(const std::string& path) {
 }  // namespace
 
 struct RecordingWriter::State {
-  using Tables = std::tuple<TableWriter<Node>, TableWriter<Process>, TableWriter<Communicator>, TableWriter<Collective>,
-                            TableWriter<Connection>, TableWriter<TcpEvent>, TableWriter<TcpSample>,
-                            TableWriter<NetSpan>, TableWriter<WaitSpan>, TableWriter<HostSample>,
-                            TableWriter<ProxyStep>, TableWriter<PortCounter>, TableWriter<Stack>, TableWriter<Loss>>;
+  using Tables =
+      std::tuple<TableWriter<Node>, TableWriter<Process>, TableWriter<Communicator>, TableWriter<Collective>,
+                 TableWriter<Connection>, TableWriter<TcpEvent>, TableWriter<TcpSample>, TableWriter<NetSpan>,
+                 TableWriter<WaitSpan>, TableWriter<HostSample>, TableWriter<ProxyStep>, TableWriter<PacketDrop>,
+                 TableWriter<PortCounter>, TableWriter<Stack>, TableWriter<Loss>>;
 
   std::string path;
   WriterOptions options;
