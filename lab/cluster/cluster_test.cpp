@@ -39,6 +39,13 @@ TEST(Network, TouchesNothingOutsideItsOwnNamespaces) {
   EXPECT_THAT(lines, Contains("ip -n stalltrace-node1 addr add fd77::2/64 dev eth0 nodad"));
 }
 
+TEST(Network, ARateIsABucketOnTheBridge) {
+  const std::vector<VirtualNode> nodes = {make_node(0, "/out")};
+  EXPECT_EQ(network_commands(nodes, 400).size(), network_commands(nodes).size() + 1);
+  EXPECT_EQ(format_command(network_commands(nodes, 400).back()),
+            "ip netns exec stalltrace-bridge tc qdisc add dev veth0 root tbf rate 400mbit burst 64k limit 64m");
+}
+
 TEST(Workload, RankHasTorchrunsEnvironmentAndItsOwnLibraries) {
   const VirtualNode node = make_node(2, "/out");
   const std::vector<std::string> extra = {"--buckets", "3"};

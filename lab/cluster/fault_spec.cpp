@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "lab/cluster/fault_table.h"
 
@@ -23,9 +24,9 @@ std::optional<double> read_number(std::string_view text) {
 }
 
 std::string parameter_names(const FaultRow& row) {
-  std::string names = "rank, start, duration";
-  if (!row.pulse.empty()) {
-    names += ", every";
+  std::string names = "rank, start, duration, every";
+  if (row.pulse.empty()) {
+    names += ", for";
   }
   for (const FaultParameter& parameter : row.parameters) {
     names += ", " + std::string(parameter.name);
@@ -81,8 +82,11 @@ Status read_pair(const FaultRow& row, std::string_view key, std::string_view val
   if (key == "duration") {
     return read_time(key, value, spec.duration_ns);
   }
-  if (key == "every" && !row.pulse.empty()) {
+  if (key == "every") {
     return read_time(key, value, spec.every_ns);
+  }
+  if (key == "for" && row.pulse.empty()) {
+    return read_time(key, value, spec.pulse_ns);
   }
   const auto parameter = std::ranges::find(row.parameters, key, &FaultParameter::name);
   if (parameter == row.parameters.end()) {
@@ -118,17 +122,29 @@ Status read_pairs(const FaultRow& row, std::string_view text, FaultSpec& spec) {
   return {};
 }
 
-/// Nothing but the pulse may be longer than its period.
+/// A fault that comes and goes has a period and, within it, a time of rest.
 Status check_pulse(const FaultRow& row, const FaultSpec& spec) {
-  if (spec.every_ns && static_cast<double>(*spec.every_ns) <= spec.number(row.pulse) * 1e6) {
-    return fail(fmt::format("every={} is not longer than {}={} ms", format_duration(*spec.every_ns), row.pulse,
-                            spec.choice(row.pulse)),
+  if (row.pulse.empty() && spec.every_ns.has_value() != spec.pulse_ns.has_value()) {
+    return fail("every and for belong together", fmt::format("write it like {},for=500ms,every=2s", row.example),
+                ErrorKind::kUsage);
+  }
+  const std::optional<int64_t> pulse_ns = pulse_of(row, spec);
+  if (spec.every_ns && pulse_ns && *spec.every_ns <= *pulse_ns) {
+    return fail(fmt::format("every={} is not longer than the {} it lasts", format_duration(*spec.every_ns),
+                            format_duration(*pulse_ns)),
                 "leave time between two pulses", ErrorKind::kUsage);
   }
   return {};
 }
 
 }  // namespace
+
+std::optional<int64_t> pulse_of(const FaultRow& row, const FaultSpec& spec) {
+  if (row.pulse.empty()) {
+    return spec.pulse_ns;
+  }
+  return static_cast<int64_t>(spec.number(row.pulse) * static_cast<double>(kNsPerMs));
+}
 
 double FaultSpec::number(std::string_view name) const { return read_number(choice(name)).value_or(0); }
 
@@ -177,13 +193,11 @@ std::string fault_help() {
                                      : fmt::format("{}", fmt::join(parameter.choices, "|"));
       help += fmt::format("    {}={}  {} ({})\n", parameter.name, parameter.standard, parameter.help, limits);
     }
-    if (!row.pulse.empty()) {
-      help += "    every=DURATION  repeats it\n";
-    }
   }
   return help +
-         "every fault takes rank=N or rank=random, start=DURATION after the first step (default: a third into the run) "
-         "and duration=DURATION\n";
+         "every fault takes rank=N or rank=random, start=DURATION after the first step (default: a third into the "
+         "run), "
+         "duration=DURATION, and for=DURATION,every=DURATION to come and go (process_stopped: every alone)\n";
 }
 
 }  // namespace stalltrace::lab

@@ -22,7 +22,8 @@ struct FaultSpec {
   std::optional<int64_t> start_ns;
   /// From start to the last of it; none: to the end of the run, or one pulse for a fault that comes in pulses.
   std::optional<int64_t> duration_ns;
-  std::optional<int64_t> every_ns;  // period of a fault that comes in pulses
+  std::optional<int64_t> every_ns;  // period of a fault that comes and goes ...
+  std::optional<int64_t> pulse_ns;  // ... and how long it lasts each time, unless a parameter of the row says that
   /// The row's own parameters, defaults filled in.
   std::map<std::string, std::string, std::less<>> values;
 

@@ -30,6 +30,17 @@ TEST(FaultSpec, DefaultsAreTheLoudDose) {
   EXPECT_FALSE(parse_fault("late_rank:rank=0")->start_ns);
 }
 
+TEST(FaultSpec, AnyFaultMayComeAndGo) {
+  const auto loss = parse_fault("packet_loss:rank=0,for=500ms,every=2s");
+  ASSERT_TRUE(loss) << loss.error().what;
+  EXPECT_EQ(pulse_of(*find_fault_row("packet_loss"), *loss), 500'000'000);
+  EXPECT_EQ(loss->every_ns, 2'000'000'000);
+  EXPECT_FALSE(pulse_of(*find_fault_row("packet_loss"), *parse_fault("packet_loss:rank=0")));
+  const auto stop = parse_fault("process_stopped:rank=0,ms=300,every=1s");
+  ASSERT_TRUE(stop) << stop.error().what;
+  EXPECT_EQ(pulse_of(*find_fault_row("process_stopped"), *stop), 300'000'000);
+}
+
 TEST(FaultSpec, NoneAndRandom) {
   EXPECT_EQ(parse_fault("none")->cause, "none");
   const auto spec = parse_fault("late_rank:rank=random,ms=20");
@@ -74,9 +85,11 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{"packet_loss:rank=1,percent=2x", "percent=2x is not a number"},
                     BadCase{"packet_loss:rank=1,direction=up", "is not one of ingress, egress, both, link"},
                     BadCase{"packet_loss:rank=1,ms=5", "packet_loss takes no 'ms'"},
-                    BadCase{"packet_loss:rank=1,every=1s", "packet_loss takes no 'every'"},
+                    BadCase{"packet_loss:rank=1,every=1s", "every and for belong together"},
+                    BadCase{"packet_loss:rank=1,for=2s,every=1s", "is not longer than"},
+                    BadCase{"process_stopped:rank=1,for=1s", "process_stopped takes no 'for'"},
                     BadCase{"late_rank:rank=1,start=soon", "'soon' is not a duration"},
-                    BadCase{"process_stopped:rank=1,ms=1000,every=500ms", "every=500 ms is not longer than ms=1000"},
+                    BadCase{"process_stopped:rank=1,ms=1000,every=500ms", "every=500 ms is not longer than the 1 s"},
                     BadCase{"none:rank=1", "no such fault"}));
 
 TEST(FaultSpec, RanksBeyondTheClusterAreRefused) {

@@ -73,6 +73,9 @@ std::span<const FaultRow> fault_rows();
 /// nullptr: no such cause.
 const FaultRow* find_fault_row(std::string_view cause);
 
+/// How long one pulse of it lasts; none: it acts all the time.
+std::optional<int64_t> pulse_of(const FaultRow& row, const FaultSpec& spec);
+
 /// Checks what parse_fault can't: ranks against the size of the cluster. Draws the rank of `rank=random`.
 Result<int> choose_rank(const FaultSpec& spec, int ranks, uint64_t seed);
 

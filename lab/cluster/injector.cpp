@@ -20,10 +20,8 @@ Schedule make_schedule(const FaultSpec& spec, const FaultRow& row, int64_t start
   if (spec.duration_ns) {
     schedule.end_ns = start_ns + *spec.duration_ns;
   }
-  if (!row.pulse.empty()) {
-    schedule.pulse_ns = static_cast<int64_t>(spec.number(row.pulse) * static_cast<double>(kNsPerMs));
-    schedule.every_ns = spec.every_ns;
-  }
+  schedule.pulse_ns = pulse_of(row, spec);
+  schedule.every_ns = spec.every_ns;
   return schedule;
 }
 

@@ -37,9 +37,10 @@ Status undo_faults(ClusterState& state) {
 }
 
 Status refuse_schedule(const FaultSpec& spec) {
-  if (spec.start_ns || spec.duration_ns || spec.every_ns) {
+  if (spec.start_ns || spec.duration_ns || spec.every_ns || spec.pulse_ns) {
     return fail(fmt::format("fault '{}': by hand a fault begins now", spec.text),
-                "leave out start, duration and every, and end it with `stalltrace lab fault none`", ErrorKind::kUsage);
+                "leave out start, duration, for and every, and end it with `stalltrace lab fault none`",
+                ErrorKind::kUsage);
   }
   return {};
 }

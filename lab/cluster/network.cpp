@@ -21,6 +21,9 @@ using Command = std::vector<std::string>;
 /// A virtual link carries batches of segments unsplit, by default up to 64 KiB: losing one of those is nothing like
 /// losing a packet. This is a compromise with the CPU that splitting them all would take.
 constexpr std::string_view kBatchBytes = "16384";
+/// Of a link with a rate: long enough to lose nothing, as behind a switch that pauses its senders.
+constexpr std::string_view kShapedBurst = "64k";
+constexpr std::string_view kShapedQueue = "64m";
 constexpr std::string_view kBridgeAddress = "10.77.0.254/24";
 
 Command in(std::string_view netns, std::initializer_list<std::string_view> arguments) {
@@ -53,7 +56,8 @@ Status end_processes(const std::string& netns) {
 
 std::string bridge_port(int rank) { return fmt::format("veth{}", rank); }
 
-std::vector<std::vector<std::string>> network_commands(std::span<const VirtualNode> nodes) {
+std::vector<std::vector<std::string>> network_commands(std::span<const VirtualNode> nodes,
+                                                       std::optional<int64_t> link_mbit) {
   std::vector<Command> commands = {
       {"ip", "netns", "add", std::string(kBridgeNetns)},
       in(kBridgeNetns, {"link", "set", "lo", "up"}),
@@ -71,6 +75,11 @@ std::vector<std::vector<std::string>> network_commands(std::span<const VirtualNo
     commands.push_back(in(node.netns, {"addr", "add", node.address + "/24", "dev", kInterface}));
     commands.push_back(in(node.netns, {"addr", "add", node.address6 + "/64", "dev", kInterface, "nodad"}));
     commands.push_back(in(node.netns, {"link", "set", kInterface, "gso_max_size", kBatchBytes, "up"}));
+    if (link_mbit) {
+      commands.push_back({"ip", "netns", "exec", std::string(kBridgeNetns), "tc", "qdisc", "add", "dev", port, "root",
+                          "tbf", "rate", fmt::format("{}mbit", *link_mbit), "burst", std::string(kShapedBurst), "limit",
+                          std::string(kShapedQueue)});
+    }
   }
   return commands;
 }
@@ -107,13 +116,13 @@ Result<std::vector<std::string>> remove_namespaces() {
   return removed;
 }
 
-Result<Network> Network::make(std::span<const VirtualNode> nodes) {
+Result<Network> Network::make(std::span<const VirtualNode> nodes, std::optional<int64_t> link_mbit) {
   if (const auto existing = existing_namespaces(); !existing.empty()) {
     return fail(fmt::format("a practice cluster exists already ({})", fmt::join(existing, ", ")),
                 "remove it with `stalltrace lab down`");
   }
   Network network;
-  for (const Command& command : network_commands(nodes)) {
+  for (const Command& command : network_commands(nodes, link_mbit)) {
     if (auto output = run_command(command); !output) {
       return with_context("make the virtual network", std::move(output.error()));
     }

@@ -3,6 +3,8 @@
 // host's network is never touched. Needs root.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,8 +22,9 @@ inline constexpr std::string_view kInterface = "eth0";
 /// The bridge's end of a node's link, in kBridgeNetns.
 std::string bridge_port(int rank);
 
-/// The commands that make it, in order; pure.
-std::vector<std::vector<std::string>> network_commands(std::span<const VirtualNode> nodes);
+/// The commands that make it, in order; pure. With a rate, what reaches a node passes a token bucket of the bridge.
+std::vector<std::vector<std::string>> network_commands(std::span<const VirtualNode> nodes,
+                                                       std::optional<int64_t> link_mbit = {});
 
 /// The namespaces of a lab that exist now, by name: "stalltrace-node0", ...
 std::vector<std::string> existing_namespaces();
@@ -33,7 +36,7 @@ Result<std::vector<std::string>> remove_namespaces();
 class Network {
  public:
   /// Refuses if a lab's namespace exists already; removes what it made if it fails half-way.
-  static Result<Network> make(std::span<const VirtualNode> nodes);
+  static Result<Network> make(std::span<const VirtualNode> nodes, std::optional<int64_t> link_mbit = {});
 
   Network(Network&& other) noexcept : owned_(std::exchange(other.owned_, false)) {}
   Network& operator=(Network&&) = delete;

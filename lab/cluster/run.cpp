@@ -123,7 +123,7 @@ class Run {
     }
     ST_ASSIGN(Injector injector, Injector::make(options_.faults, nodes_, options_.steps, options_.seed,
                                                 [this](std::string_view line) { say(line); }));
-    ST_ASSIGN(Network network, Network::make(nodes_));
+    ST_ASSIGN(Network network, Network::make(nodes_, options_.link_mbit));
     network_.emplace(std::move(network));
     ST_ASSIGN(LeftoverNote note, LeftoverNote::make(nodes_));
     note_.emplace(std::move(note));

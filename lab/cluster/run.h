@@ -23,6 +23,7 @@ struct RunOptions {
   int steps = 200;
   std::vector<FaultSpec> faults;
   std::string out_dir;
+  std::optional<int64_t> link_mbit;         // rate of every node's link; none: as fast as the machine
   uint64_t seed = 1;                        // draws the rank of `rank=random`; part of the job's id
   bool trace = true;                        // false: no agents, for a baseline
   bool plugin = false;                      // every rank loads the profiler plugin; black boxes go to OUT/rings

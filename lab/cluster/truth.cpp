@@ -32,6 +32,7 @@ Json run_json(const Truth& truth) {
       {"workload", truth.options.workload},
       {"workload_args", truth.options.workload_args},
       {"steps", truth.options.steps},
+      {"link_mbit", optional(truth.options.link_mbit)},
       {"seed", truth.options.seed},
       {"trace", truth.options.trace},
       {"plugin", truth.options.plugin},

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bugs.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 
 #include "pattern.h"
+#include "phases.h"
 
 namespace lab::workload {
 namespace {
 
-constexpr size_t kBlockBytes = 1U << 20U;
-constexpr size_t kBlockAlignment = 4096;
 constexpr int kInputTurnMs = 500;
 constexpr double kComputeTurnMs = 100;
 
@@ -64,23 +61,9 @@ void stay_away(Job& job, cudaStream_t stream) {
   }
 }
 
-void write_checkpoint() {
-  const long megabytes = std::atol(bug("disk").c_str());
-  if (megabytes <= 0) {
-    return;
-  }
-  const std::string path = std::string(std::getenv("LAB_BUGS")) + "disk.checkpoint";
-  const int file = ::open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_DIRECT, 0600);
-  void* block = nullptr;
-  if (file >= 0 && posix_memalign(&block, kBlockAlignment, kBlockBytes) == 0) {
-    std::memset(block, 1, kBlockBytes);
-    for (long written = 0; written<megabytes&& ::write(file, block, kBlockBytes)> 0; ++written) {
-    }
-    fdatasync(file);
-  }
-  std::free(block);
-  if (file >= 0) {
-    ::close(file);
+void wait_for_disk() {
+  if (const long megabytes = std::atol(bug("disk").c_str()); megabytes > 0) {
+    write_to_disk("disk", megabytes);
   }
 }
 

@@ -18,8 +18,8 @@ std::string bug(std::string_view name);
 /// told to stop meanwhile.
 void stay_away(Job& job, cudaStream_t stream);
 
-/// Writes as many megabytes as the bug "disk" says to a file beside it and waits until they are on disk.
-void write_checkpoint();
+/// Writes as many megabytes as the bug "disk" says and waits until they are on disk.
+void wait_for_disk();
 
 /// One bucket's AllReduce as the bug "mismatch" makes it: "count", "datatype" or "op". False where it makes nothing
 /// else of it, and nothing was launched.

@@ -29,6 +29,12 @@ const char* const kUsage =
     "  --calls-per-second R   ... at this rate; --calls is ten seconds of it when not given\n"
     "  --flat-out             ... as fast as they go; --calls is 10000 when not given\n"
     "  --sync-every K         ... with a stream synchronisation after every K-th (1)\n"
+    "  --device-ms MS         of each step the device computes alone (0)\n"
+    "  --uneven               gradient buckets of many sizes, up to --elements\n"
+    "  --warm-up-steps N      the first steps compute up to --warm-up-ms (300) longer, each rank its own time (0)\n"
+    "  --checkpoint-every K   after every K-th step all ranks write --checkpoint-mbytes (8) to disk; 0 never (0)\n"
+    "  --evaluate-every K     after every K-th step rank 0 computes for --evaluate-ms (1000); 0 never (0)\n"
+    "  --save-ms MS           rank 0 computes so long after the last step (0)\n"
     "  --watchdog-seconds S   abort this long after a communicator reports an error (10)\n"
     "\n"
     "LAB_SLOW_FILE names a file that may hold extra compute milliseconds for this rank; it is read every step.\n"
@@ -101,6 +107,15 @@ std::expected<Options, std::string> parse_options(int argc, char** argv) {
       Flag{"--flat-out", [&](std::string_view) { return options.flat_out = true; }, false},
       Flag{"--sync-every",
            [&](std::string_view text) { return parse_number(text, &options.sync_every) && options.sync_every > 0; }},
+      Flag{"--device-ms", number(&options.device_ms)},
+      Flag{"--uneven", [&](std::string_view) { return options.uneven = true; }, false},
+      Flag{"--warm-up-steps", number(&options.warm_up_steps)},
+      Flag{"--warm-up-ms", number(&options.warm_up_ms)},
+      Flag{"--checkpoint-every", number(&options.checkpoint_every)},
+      Flag{"--checkpoint-mbytes", number(&options.checkpoint_mbytes)},
+      Flag{"--evaluate-every", number(&options.evaluate_every)},
+      Flag{"--evaluate-ms", number(&options.evaluate_ms)},
+      Flag{"--save-ms", number(&options.save_ms)},
       Flag{"--watchdog-seconds", number(&options.watchdog_seconds)},
   };
   for (int i = 1; i < argc; ++i) {

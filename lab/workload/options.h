@@ -23,6 +23,15 @@ struct Options {
   long calls = 0;                // ... so many of them
   bool flat_out = false;         // ... or as fast as possible
   long sync_every = 1;           // ... with a stream synchronisation after so many
+  double device_ms = 0;          // of each step the device computes and the CPU waits
+  bool uneven = false;           // messages of many sizes
+  long warm_up_steps = 0;        // the first steps compute longer ...
+  double warm_up_ms = 300;       // ... by up to this
+  long checkpoint_every = 0;     // steps; 0 never
+  long checkpoint_mbytes = 8;    // of each rank
+  long evaluate_every = 0;       // steps, on rank 0; 0 never
+  double evaluate_ms = 1000;     // CPU time
+  double save_ms = 0;            // CPU time of rank 0 at the end
   double watchdog_seconds = 10;  // after an asynchronous error, until the communicators are aborted
 
   [[nodiscard]] bool call_mode() const { return calls_per_second > 0 || calls > 0 || flat_out; }

@@ -14,6 +14,7 @@
 #include "mix.h"
 #include "modes.h"
 #include "pattern.h"
+#include "phases.h"
 
 namespace lab::workload {
 namespace {
@@ -104,6 +105,7 @@ void Trainer::run() {
     }
   }
   const double seconds = seconds_now() - start;
+  end_job(job_);
   const double megabytes = static_cast<double>(number) * static_cast<double>(bucket_bytes()) *
                            static_cast<double>(job_.options().buckets) * 1e-6;
   std::printf("rank %d: %ld steps in %.3f s, %.2f steps/s, %.1f MB/s of gradients reduced\n", job_.rank(), number,
@@ -113,7 +115,8 @@ void Trainer::run() {
 void Trainer::step(long number) {
   const long long start_ns = utc_now_ns();
   compute(job_.options().compute_ms * kForwardShare + slow_ms());
-  write_checkpoint();
+  begin_step(job_, number);
+  wait_for_disk();
   stay_away(job_, comm_stream_);
   backward(number);
   const double wait_start = seconds_now();
@@ -126,6 +129,7 @@ void Trainer::step(long number) {
     mix_->run(number, comm_stream_);
   }
   optimize();
+  end_step(job_, number);
   log_step(number, start_ns, wait_seconds);
 }
 
@@ -142,8 +146,8 @@ void Trainer::backward(long number) {
     if (i == 0 && mismatched_all_reduce(job_, bucket.gradients.get(), comm_stream_)) {
       continue;
     }
-    CHECK_CALL(ncclAllReduce(bucket.gradients.get(), bucket.gradients.get(), options.elements, options.dtype, ncclSum,
-                             job_.comm(), comm_stream_));
+    CHECK_CALL(ncclAllReduce(bucket.gradients.get(), bucket.gradients.get(), bucket_elements(options, number, i),
+                             options.dtype, ncclSum, job_.comm(), comm_stream_));
   }
 }
 
@@ -163,7 +167,7 @@ void Trainer::optimize() {
 }
 
 void Trainer::write_gradients(long number, int bucket) {
-  const auto data = encode(job_.options().dtype, job_.options().elements,
+  const auto data = encode(job_.options().dtype, bucket_elements(job_.options(), number, bucket),
                            [&](size_t i) { return pattern(job_.rank(), i, salt(number, bucket)); });
   CHECK_CALL(cudaMemcpyAsync(buckets_[static_cast<size_t>(bucket)].gradients.get(), data.data(), data.size(),
                              cudaMemcpyHostToDevice, compute_stream_));
@@ -172,7 +176,8 @@ void Trainer::write_gradients(long number, int bucket) {
 
 void Trainer::verify(long number) {
   for (int bucket = 0; bucket < job_.options().buckets; ++bucket) {
-    const auto expected = encode(job_.options().dtype, job_.options().elements, [&](size_t i) {
+    const size_t count = bucket_elements(job_.options(), number, bucket);
+    const auto expected = encode(job_.options().dtype, count, [&](size_t i) {
       unsigned sum = 0;
       for (int rank = 0; rank < job_.nranks(); ++rank) {
         sum += pattern(rank, i, salt(number, bucket));

@@ -36,6 +36,8 @@ class LabRunVerb final : public Verb {
             integer_flag("--seed", "N", "draws what is random about the faults", 0, INT64_MAX, &seed_),
             duration_flag("--timeout", "end a job that takes longer (default: 60 s and 1 s per step)",
                           &options_.timeout_ns),
+            integer_flag("--link-mbit", "N", "rate of every node's link; 0: as fast as the machine", 0, 100'000,
+                         &link_mbit_),
             switch_flag("--plugin", "have every rank load the profiler plugin; its black boxes go to DIR/rings",
                         &options_.plugin),
             switch_flag("--no-trace", "run the job without agents, for comparison", &no_trace_),
@@ -62,6 +64,9 @@ class LabRunVerb final : public Verb {
     options_.steps = static_cast<int>(steps_);
     options_.seed = static_cast<uint64_t>(seed_);
     options_.trace = !no_trace_;
+    if (link_mbit_ > 0) {
+      options_.link_mbit = link_mbit_;
+    }
     options_.progress = [&console](std::string_view line) { console.note(line); };
     for (const std::string& text : faults_) {
       ST_ASSIGN(lab::FaultSpec spec, lab::parse_fault(text));
@@ -83,6 +88,7 @@ class LabRunVerb final : public Verb {
   int64_t steps_ = 200;
   int64_t seed_ = 1;
   std::vector<std::string> faults_;
+  int64_t link_mbit_ = 0;
   bool no_trace_ = false;
 };
 

@@ -150,6 +150,27 @@ TEST(Train, EveryResultIsRightForAnyNumberOfRanks) {
   }
 }
 
+TEST(Train, MessagesOfManySizes) {
+  TrainJob job(2);
+  job.start_all({"--steps", "9", "--elements", "3001", "--verify", "--uneven"});
+  job.expect_success();
+}
+
+TEST(Train, PhasesTakeTheirTime) {
+  const std::string log = temporary("phases");
+  TrainJob job(1);
+  job.start(0, {"--steps", "6", "--elements", "1000", "--log", log, "--warm-up-steps", "1", "--warm-up-ms", "400",
+                "--device-ms", "10", "--evaluate-every", "4", "--evaluate-ms", "60", "--save-ms", "5"});
+  ASSERT_EQ(job.wait(0), 0) << job.output(0);
+  const auto lines = lines_of(log);
+  std::remove(log.c_str());
+  ASSERT_EQ(lines.size(), 6U);
+  const auto step_ns = [&](size_t i) { return field(lines[i], "end_ns") - field(lines[i], "start_ns"); };
+  EXPECT_GE(step_ns(0), 60e6) << "an eighth of the warm-up at least, and the device";
+  EXPECT_GE(step_ns(1), 10e6) << "the device";
+  EXPECT_GE(step_ns(3), 70e6) << "the evaluation and the device";
+}
+
 TEST(Train, EveryDatatype) {
   for (const char* dtype : {"float16", "bfloat16", "float64"}) {
     TrainJob job(2);

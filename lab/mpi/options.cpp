@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+
+#include <array>
+#include <charconv>
+#include <functional>
+#include <string_view>
+
+namespace lab::mpi {
+
+const char* const kUsage =
+    "usage: mpirun ... mpi-train [options]\n"
+    "\n"
+    "A training-like loop over MPI: each step computes, and reduces its gradients bucket by bucket.\n"
+    "\n"
+    "  --steps N        steps to run (100)\n"
+    "  --elements N     floats of each gradient bucket (262144)\n"
+    "  --buckets N      gradient buckets, one reduction each (4)\n"
+    "  --compute-ms MS  CPU time of a step's forward and backward pass (2)\n"
+    "  --step-ms MS     start steps no more often than this; 0 is flat out (0)\n"
+    "  --blocking       MPI_Allreduce for each bucket instead of MPI_Iallreduce and one MPI_Waitall\n"
+    "  --mix K          every K-th step also runs the other collectives and an exchange of neighbours; 0 never (0)\n"
+    "  --log FILE       one JSON line for each step\n"
+    "\n"
+    "LAB_SLOW_FILE names a file that may hold extra compute milliseconds for this rank; it is read every step.\n"
+    "LAB_BUGS begins the names of files that switch on mistakes: skip, mismatch, disk.\n"
+    "\n"
+    "example: mpirun -n 2 mpi-train --steps 20\n";
+
+namespace {
+
+template <typename T>
+std::function<bool(std::string_view)> number(T* value) {
+  return [value](std::string_view text) {
+    const auto [end, error] = std::from_chars(text.begin(), text.end(), *value);
+    return error == std::errc() && end == text.end() && *value >= 0;
+  };
+}
+
+struct Flag {
+  std::string_view name;
+  std::function<bool(std::string_view)> set;
+  bool takes_value = true;
+};
+
+}  // namespace
+
+std::expected<Options, std::string> parse_options(int argc, char** argv) {
+  Options options;
+  const std::array flags{
+      Flag{"--steps", number(&options.steps)},
+      Flag{"--elements", number(&options.elements)},
+      Flag{"--buckets", number(&options.buckets)},
+      Flag{"--compute-ms", number(&options.compute_ms)},
+      Flag{"--step-ms", number(&options.step_ms)},
+      Flag{"--mix", number(&options.mix)},
+      Flag{"--blocking", [&](std::string_view) { return options.blocking = true; }, false},
+      Flag{"--log", [&](std::string_view text) { return !(options.log = text).empty(); }},
+  };
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view name = argv[i];
+    if (name == "--help" || name == "-h") {
+      return std::unexpected(std::string());
+    }
+    const Flag* found = nullptr;
+    for (const Flag& flag : flags) {
+      found = flag.name == name ? &flag : found;
+    }
+    if (found == nullptr) {
+      return std::unexpected("unknown option " + std::string(name) + "; --help lists them");
+    }
+    if (found->takes_value && i + 1 == argc) {
+      return std::unexpected(std::string(name) + " needs a value");
+    }
+    const std::string_view value = found->takes_value ? argv[++i] : "";
+    if (!found->set(value)) {
+      return std::unexpected(std::string(name) + ": '" + std::string(value) + "' is not a value it takes");
+    }
+  }
+  return options;
+}
+
+}  // namespace lab::mpi

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What mpi-train was asked to do.
+#pragma once
+
+#include <cstddef>
+#include <expected>
+#include <string>
+
+namespace lab::mpi {
+
+struct Options {
+  long steps = 100;
+  size_t elements = 262144;  // floats of each gradient bucket
+  int buckets = 4;
+  double compute_ms = 2;  // CPU time of forward and backward together
+  double step_ms = 0;     // shortest period of a step; 0 is flat out
+  long mix = 0;           // every so many steps the other collectives as well; 0 never
+  bool blocking = false;  // MPI_Allreduce instead of MPI_Iallreduce and MPI_Waitall
+  std::string log;        // one JSON line for each step
+};
+
+extern const char* const kUsage;
+
+/// The error is a message for the user; empty after --help.
+std::expected<Options, std::string> parse_options(int argc, char** argv);
+
+}  // namespace lab::mpi
