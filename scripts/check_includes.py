@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layering, executable: who may include whom.
 
-    base <- model <- {store, analysis, export, lab, blackbox <- import} <- {fleet, serve} <- cli
+    base <- model <- {store, analysis, export, lab, blackbox <- {import, capture}} <- {fleet, serve} <- cli
 
 Siblings don't include each other. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
-The practice job (lab/nccl, lab/cuda, lab/workload) knows nothing of stalltrace; its NCCL sees plugin/abi, which is
-NCCL's own profiler interface.
+The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
+which is NCCL's own profiler interface.
 Prints one line per violation; the exit code is 1 if there is any.
 """
 
@@ -26,10 +26,10 @@ ALLOWED = {
     "cli": {"base", "model", "embedded"} | MIDDLE | UPPER,
     "main": {"cli"},
     "job": {"plugin/abi"},
-    "bpf": {"wire"},
+    "bpf": {"wire", "plugin/wire"},
 }
 ALLOWED["lab"] |= {"embedded"}
-ALLOWED["capture"] |= {"wire", "bpf"}  # what both sides of the kernel see
+ALLOWED["capture"] |= {"wire", "bpf", "blackbox", "plugin/wire"}  # what both sides of the kernel see
 ALLOWED["import"] |= {"blackbox", "plugin/wire"}
 
 # header pattern -> the rooms that may see it
@@ -40,7 +40,7 @@ PRIVATE = [
     (re.compile(r"^bpf/bpf_\w+\.h$"), {"bpf"}),
     (re.compile(r"^CLI/"), {"cli"}),
 ]
-JOB_FOLDERS = {"nccl", "cuda", "workload"}
+JOB_FOLDERS = {"nccl", "cuda", "workload", "mpi", "torch"}
 SUFFIXES = {".h", ".c", ".cpp", ".S"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -16,5 +16,10 @@ st_artefact_\symbol\()_end:
     artefact cudart, libcudart.so.12
     artefact nccl_train, nccl-train
     artefact stress_cpu, stress-cpu
+    artefact torch_train, torch-train.py
+    artefact node_shell, node-shell
+#ifdef ST_LAB_MPI
+    artefact mpi_train, mpi-train
+#endif
 
     .section .note.GNU-stack, "", %progbits

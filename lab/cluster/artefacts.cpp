@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/cluster/artefacts.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <system_error>
@@ -17,6 +18,11 @@ ST_ARTEFACT(nccl)
 ST_ARTEFACT(cudart)
 ST_ARTEFACT(nccl_train)
 ST_ARTEFACT(stress_cpu)
+ST_ARTEFACT(torch_train)
+ST_ARTEFACT(node_shell)
+#ifdef ST_LAB_MPI
+ST_ARTEFACT(mpi_train)
+#endif
 #undef ST_ARTEFACT
 }
 
@@ -37,8 +43,17 @@ std::span<const Artefact> artefacts() {
       Artefact{"lib/libcudart.so.12", between(st_artefact_cudart, st_artefact_cudart_end)},
       Artefact{"bin/nccl-train", between(st_artefact_nccl_train, st_artefact_nccl_train_end)},
       Artefact{"bin/stress-cpu", between(st_artefact_stress_cpu, st_artefact_stress_cpu_end)},
+      Artefact{kTorchTrain, between(st_artefact_torch_train, st_artefact_torch_train_end)},
+      Artefact{kNodeShell, between(st_artefact_node_shell, st_artefact_node_shell_end)},
+#ifdef ST_LAB_MPI
+      Artefact{kMpiTrain, between(st_artefact_mpi_train, st_artefact_mpi_train_end)},
+#endif
   };
   return kArtefacts;
+}
+
+bool has_artefact(std::string_view path) {
+  return std::ranges::find(artefacts(), path, &Artefact::path) != artefacts().end();
 }
 
 Result<NodeFolder> NodeFolder::make(const VirtualNode& node) {

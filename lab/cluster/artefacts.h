@@ -17,7 +17,14 @@ struct Artefact {
   std::string_view bytes;
 };
 
+/// Scripts and programs that workloads are started by, within a node's folder.
+inline constexpr std::string_view kMpiTrain = "bin/mpi-train";
+inline constexpr std::string_view kTorchTrain = "bin/torch-train.py";
+inline constexpr std::string_view kNodeShell = "bin/node-shell";
+
 std::span<const Artefact> artefacts();
+/// mpi-train is there only where MPI was when this was built.
+bool has_artefact(std::string_view path);
 
 /// A node's folder with all artefacts and the profiler plugin in it, as long as this object lives (unless released).
 class NodeFolder {

@@ -21,6 +21,7 @@ namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 TEST(Network, TouchesNothingOutsideItsOwnNamespaces) {
   const std::vector<VirtualNode> nodes = {make_node(0, "/out"), make_node(1, "/out")};
@@ -64,6 +65,24 @@ TEST(Workload, RankHasTorchrunsEnvironmentAndItsOwnLibraries) {
   EXPECT_EQ(find_workload("nothing"), nullptr);
 }
 
+TEST(Workload, OneCommandStartsAllRanksOfMpi) {
+  const std::vector<VirtualNode> nodes = {make_node(0, "/out"), make_node(1, "/out")};
+  const std::vector<std::string> extra = {"--blocking"};
+  std::vector<RankContext> ranks;
+  for (const VirtualNode& node : nodes) {
+    ranks.push_back({&node, "10.77.0.1", 2, 50, "lab-1", node.folder + ".jsonl", &extra, node.folder + ".log"});
+  }
+  const WorkloadRow* row = find_workload("mpi");
+  ASSERT_NE(row, nullptr);
+  ASSERT_NE(row->launcher, nullptr);
+  const std::string command = format_command(row->launcher(ranks));
+  EXPECT_THAT(command, StartsWith("mpirun "));
+  EXPECT_THAT(command, HasSubstr("--mca plm_rsh_agent /out/node0/bin/node-shell"));
+  EXPECT_THAT(command, HasSubstr(" : --host 10.77.0.2 -np 1 -x LAB_SLOW_FILE=/out/node1/slow_ms"));
+  EXPECT_THAT(command,
+              HasSubstr("/out/node1.log /out/node1/bin/mpi-train --steps 50 --log /out/node1.jsonl --blocking"));
+}
+
 TEST(Workload, CountsStepsOfAGrowingLog) {
   const std::string path = testing::TempDir() + "cluster_test.jsonl";
   std::filesystem::remove(path);
@@ -77,12 +96,12 @@ TEST(Workload, CountsStepsOfAGrowingLog) {
   std::filesystem::remove(path);
 }
 
-TEST(Artefacts, AreProgramsAndLibraries) {
-  ASSERT_EQ(artefacts().size(), 4U);
+TEST(Artefacts, AreProgramsScriptsAndLibraries) {
+  ASSERT_GE(artefacts().size(), 6U);
   for (const Artefact& artefact : artefacts()) {
-    EXPECT_EQ(artefact.bytes.substr(0, 4),
-              "\x7f"
-              "ELF")
+    const bool script = artefact.bytes.starts_with("#!/");
+    EXPECT_TRUE(script || artefact.bytes.starts_with("\x7f"
+                                                     "ELF"))
         << artefact.path;
   }
 }

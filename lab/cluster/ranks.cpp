@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
+#include <system_error>
 
 #include "embedded/profiler_plugin.h"
+#include "lab/cluster/network.h"
+#include "lab/cluster/process.h"
 
 namespace stalltrace::lab {
 namespace {
@@ -17,11 +21,26 @@ std::vector<std::string> plugin_environment(const RunOptions& options, const Vir
           "STALLTRACE_DIR=" + ring_folder(options), "STALLTRACE_NODE=" + node.name};
 }
 
+SpawnOptions in_background(const std::string& log) {
+  SpawnOptions spawn;
+  spawn.stdin_path = "/dev/null";
+  spawn.stdout_path = spawn.stderr_path = log;
+  spawn.own_process_group = true;
+  spawn.parent_death_signal = SIGKILL;
+  return spawn;
+}
+
+bool runs(int pid, const std::string& program) {
+  std::error_code ignored;
+  return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), ignored) == program;
+}
+
 }  // namespace
 
 Status Ranks::start(const RunOptions& options, const std::string& job_id, std::span<VirtualNode> nodes) {
   const WorkloadRow& workload = *find_workload(options.workload);
-  for (VirtualNode& node : nodes) {
+  std::vector<RankContext> ranks;
+  for (const VirtualNode& node : nodes) {
     RankContext context;
     context.node = &node;
     context.master_address = nodes.front().address;
@@ -29,31 +48,75 @@ Status Ranks::start(const RunOptions& options, const std::string& job_id, std::s
     context.steps = options.steps;
     context.job_id = job_id;
     context.step_log = fmt::format("{}/rank{}.steps.jsonl", options.out_dir, node.rank);
+    context.log = fmt::format("{}/rank{}.log", options.out_dir, node.rank);
     context.extra = &options.workload_args;
-
-    SpawnOptions spawn;
-    spawn.argv = workload.argv(context);
-    spawn.environment = workload.environment(context);
-    if (options.plugin) {
-      const auto more = plugin_environment(options, node);
-      spawn.environment.insert(spawn.environment.end(), more.begin(), more.end());
+    members_.push_back({.counter = StepCounter(context.step_log), .outcome = {.rank = node.rank}});
+    ranks.push_back(std::move(context));
+  }
+  by_command_ = workload.launcher != nullptr;
+  ST_TRY(by_command_ ? start_by_command(options, workload, ranks) : start_each(options, workload, ranks));
+  for (VirtualNode& node : nodes) {
+    if (const int pid = members_[static_cast<size_t>(node.rank)].outcome.pid; pid > 0) {
+      node.pids = {pid};
     }
-    spawn.netns_path = node.netns_path;
-    spawn.stdin_path = "/dev/null";
-    spawn.stdout_path = spawn.stderr_path = fmt::format("{}/rank{}.log", options.out_dir, node.rank);
-    spawn.own_process_group = true;
-    spawn.parent_death_signal = SIGKILL;
-    ST_ASSIGN(Subprocess process, Subprocess::spawn(spawn));
-    node.pids = {process.pid()};
-    RankOutcome outcome;
-    outcome.rank = node.rank;
-    outcome.pid = process.pid();
-    members_.push_back({std::move(process), StepCounter(context.step_log), std::move(outcome)});
   }
   return {};
 }
 
+Status Ranks::start_each(const RunOptions& options, const WorkloadRow& workload, std::span<const RankContext> ranks) {
+  for (const RankContext& context : ranks) {
+    SpawnOptions spawn = in_background(context.log);
+    spawn.argv = workload.argv(context);
+    spawn.environment = workload.environment(context);
+    if (options.plugin) {
+      const auto more = plugin_environment(options, *context.node);
+      spawn.environment.insert(spawn.environment.end(), more.begin(), more.end());
+    }
+    spawn.netns_path = context.node->netns_path;
+    Member& member = members_[static_cast<size_t>(context.node->rank)];
+    ST_ASSIGN(member.process, Subprocess::spawn(spawn));
+    member.outcome.pid = member.process.pid();
+  }
+  return {};
+}
+
+Status Ranks::start_by_command(const RunOptions& options, const WorkloadRow& workload,
+                               std::span<const RankContext> ranks) {
+  SpawnOptions spawn = in_background(options.out_dir + "/launcher.log");
+  spawn.argv = workload.launcher(ranks);
+  spawn.netns_path = fmt::format("/run/netns/{}", kBridgeNetns);
+  for (const RankContext& context : ranks) {
+    members_[static_cast<size_t>(context.node->rank)].program = workload.argv(context).front();
+  }
+  ST_ASSIGN(command_, Subprocess::spawn(spawn));
+  return {};
+}
+
+void Ranks::look_for_ranks(std::span<VirtualNode> nodes) {
+  for (Member& member : members_) {
+    VirtualNode& node = nodes[static_cast<size_t>(member.outcome.rank)];
+    if (member.outcome.pid == 0) {
+      const auto pids = processes_in(node.netns_path);
+      const auto found = std::ranges::find_if(pids, [&](int pid) { return runs(pid, member.program); });
+      if (found != pids.end()) {
+        member.outcome.pid = *found;
+        member.start_ticks = process_start_time(*found);
+        node.pids = {*found};
+      }
+    } else if (process_start_time(member.outcome.pid) != member.start_ticks) {
+      node.pids.clear();
+    }
+  }
+}
+
 Status Ranks::reap(std::span<VirtualNode> nodes) {
+  if (by_command_) {
+    look_for_ranks(nodes);
+    if (command_.running()) {
+      ST_TRY(command_.try_wait());
+    }
+    return {};
+  }
   for (Member& member : members_) {
     if (!member.process.running()) {
       continue;
@@ -67,10 +130,15 @@ Status Ranks::reap(std::span<VirtualNode> nodes) {
 }
 
 bool Ranks::all_ended() const {
-  return std::ranges::none_of(members_, [](const Member& member) { return member.process.running(); });
+  return !command_.running() &&
+         std::ranges::none_of(members_, [](const Member& member) { return member.process.running(); });
 }
 
 std::string Ranks::failure() const {
+  if (by_command_) {
+    const auto& status = command_.status();
+    return status && !status->success() ? "the command that started the ranks ended with " + format_exit(*status) : "";
+  }
   for (const Member& member : members_) {
     if (const auto& status = member.outcome.status; status && !status->success()) {
       return fmt::format("rank {} ended with {}", member.outcome.rank, format_exit(*status));
@@ -81,15 +149,25 @@ std::string Ranks::failure() const {
 
 Status Ranks::stop(std::span<VirtualNode> nodes) {
   constexpr std::chrono::seconds kGrace{3};
+  const auto deadline = std::chrono::steady_clock::now() + kGrace;
+  const auto end = [&](Subprocess& process) -> Result<ExitStatus> {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    return process.terminate(SIGTERM, std::max(left, left.zero()));
+  };
   for (Member& member : members_) {
-    member.outcome.ended_by_lab = member.process.running();
+    member.outcome.ended_by_lab = member.process.running() || command_.running();
     (void)member.process.send_signal(SIGTERM);
   }
-  const auto deadline = std::chrono::steady_clock::now() + kGrace;
+  if (command_.running()) {
+    ST_TRY(end(command_));
+  }
   for (Member& member : members_) {
     if (member.process.running()) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-      ST_ASSIGN(member.outcome.status, member.process.terminate(SIGTERM, std::max(left, left.zero())));
+      ST_ASSIGN(member.outcome.status, end(member.process));
+    }
+    // Of what the command started, its own success is all that is known.
+    if (by_command_ && command_.status() && command_.status()->success()) {
+      member.outcome.status = command_.status();
     }
     nodes[static_cast<size_t>(member.outcome.rank)].pids.clear();
   }
@@ -97,6 +175,7 @@ Status Ranks::stop(std::span<VirtualNode> nodes) {
 }
 
 void Ranks::add_poll_fds(std::vector<pollfd>& fds) const {
+  fds.push_back({command_.pidfd(), POLLIN, 0});  // poll ignores what is not there
   for (const Member& member : members_) {
     fds.push_back({member.process.pidfd(), POLLIN, 0});
   }

@@ -8,7 +8,11 @@
 #include <algorithm>
 #include <array>
 
+#include "base/file.h"
 #include "base/handle.h"
+#include "base/subprocess.h"
+#include "base/text.h"
+#include "lab/cluster/artefacts.h"
 #include "lab/cluster/network.h"
 
 namespace stalltrace::lab {
@@ -24,27 +28,132 @@ std::vector<std::string> torchrun_environment(const RankContext& context) {
   };
 }
 
+std::vector<std::string> with_options(std::vector<std::string> program, const RankContext& context) {
+  program.insert(program.end(), {"--steps", std::to_string(context.steps), "--log", context.step_log});
+  program.insert(program.end(), context.extra->begin(), context.extra->end());
+  return program;
+}
+
+/// The interface that a rank is told to use: the wrong one where a fault says so.
+std::string interface_of(const VirtualNode& node) {
+  const std::string wrong = read_file(node.bug_prefix + "interface").value_or("");
+  return wrong.empty() ? std::string(kInterface) : std::string(trim(wrong));
+}
+
+/// Where a workload finds which mistakes to make.
+void add_mistakes(const VirtualNode& node, std::vector<std::string>& environment) {
+  environment.push_back("LAB_SLOW_FILE=" + node.slow_file);
+  environment.push_back("LAB_BUGS=" + node.bug_prefix);
+}
+
+constexpr std::array<std::string_view, 4> kNcclBugs = {"skip", "mismatch", "disk", "copy"};
+
 std::vector<std::string> nccl_argv(const RankContext& context) {
-  std::vector<std::string> argv = {context.node->folder + "/bin/nccl-train", "--steps", std::to_string(context.steps),
-                                   "--log", context.step_log};
-  argv.insert(argv.end(), context.extra->begin(), context.extra->end());
-  return argv;
+  return with_options({context.node->folder + "/bin/nccl-train"}, context);
 }
 
 std::vector<std::string> nccl_environment(const RankContext& context) {
   auto environment = torchrun_environment(context);
-  environment.push_back(fmt::format("NCCL_SOCKET_IFNAME={}", kInterface));
-  environment.push_back("LAB_SLOW_FILE=" + context.node->slow_file);
-  environment.push_back("LAB_BUGS=" + context.node->bug_prefix);
+  environment.push_back("NCCL_SOCKET_IFNAME=" + interface_of(*context.node));
+  add_mistakes(*context.node, environment);
   environment.push_back("LAB_SLOW_COPY=" + context.node->bug_prefix + "copy");
   // before any libnccl or libcudart that the user's own environment leads to
   environment.push_back("LD_LIBRARY_PATH=" + context.node->folder + "/lib");
   return environment;
 }
 
+constexpr std::array<std::string_view, 3> kMpiBugs = {"skip", "mismatch", "disk"};
+
+Status mpi_ready() {
+  if (!has_artefact(kMpiTrain)) {
+    return fail("this stalltrace was built without MPI",
+                "install libopenmpi-dev, build again, or run another --workload", ErrorKind::kUnsupported);
+  }
+  if (!find_program("mpirun")) {
+    return fail("the workload mpi needs the program 'mpirun'", "install the package openmpi-bin",
+                ErrorKind::kUnsupported);
+  }
+  return {};
+}
+
+std::vector<std::string> mpi_argv(const RankContext& context) {
+  return with_options({fmt::format("{}/{}", context.node->folder, kMpiTrain)}, context);
+}
+
+std::vector<std::string> mpi_environment(const RankContext& context) {
+  std::vector<std::string> environment;
+  add_mistakes(*context.node, environment);
+  if (const std::string interface = interface_of(*context.node); interface != kInterface) {
+    environment.push_back("OMPI_MCA_btl_tcp_if_include=" + interface);
+  }
+  return environment;
+}
+
+/// mpirun, reaching its hosts (by address) through a program that enters their namespaces; a rank a host, each with
+/// its own node's program and files. TCP only, as between hosts; no binding to cores, since each daemon believes it has
+/// the machine for itself.
+std::vector<std::string> mpi_launcher(std::span<const RankContext> ranks) {
+  const std::string network = "10.77.0.0/24";
+  std::vector<std::string> argv = {"mpirun", "--allow-run-as-root", "--bind-to", "none"};
+  const auto set = [&](std::string_view name, const std::string& value) {
+    argv.insert(argv.end(), {"--mca", std::string(name), value});
+  };
+  set("plm_rsh_agent", fmt::format("{}/{}", ranks.front().node->folder, kNodeShell));
+  set("plm_rsh_no_tree_spawn", "1");
+  set("pml", "ob1");
+  set("btl", "tcp,self");
+  set("btl_tcp_if_include", network);
+  set("oob_tcp_if_include", network);
+  set("mpi_yield_when_idle", "1");
+  for (const RankContext& context : ranks) {
+    if (context.node->rank > 0) {
+      argv.emplace_back(":");
+    }
+    argv.insert(argv.end(), {"--host", context.node->address, "-np", "1"});
+    for (const std::string& variable : mpi_environment(context)) {
+      argv.insert(argv.end(), {"-x", variable});
+    }
+    argv.insert(argv.end(), {"sh", "-c", R"(log=$1; shift; exec "$@" >"$log" 2>&1)", "rank", context.log});
+    const auto program = mpi_argv(context);
+    argv.insert(argv.end(), program.begin(), program.end());
+  }
+  return argv;
+}
+
+constexpr std::array<std::string_view, 4> kTorchBugs = {"skip", "extra", "mismatch", "disk"};
+/// The distribution's own: another Python in PATH doesn't have its PyTorch.
+constexpr std::string_view kPython = "/usr/bin/python3";
+
+Status torch_ready() {
+  SpawnOptions probe;
+  probe.argv = {std::string(kPython), "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"};
+  const auto output = run_and_capture(probe, std::chrono::seconds(20));
+  if (!output || !output->status.success()) {
+    return fail("the workload torch needs PyTorch for /usr/bin/python3", "install the package python3-torch",
+                ErrorKind::kUnsupported);
+  }
+  return {};
+}
+
+std::vector<std::string> torch_argv(const RankContext& context) {
+  return with_options({std::string(kPython), fmt::format("{}/{}", context.node->folder, kTorchTrain)}, context);
+}
+
+std::vector<std::string> torch_environment(const RankContext& context) {
+  auto environment = torchrun_environment(context);
+  environment.push_back("GLOO_SOCKET_IFNAME=" + interface_of(*context.node));
+  environment.emplace_back("OMP_NUM_THREADS=1");  // as torchrun sets it
+  add_mistakes(*context.node, environment);
+  return environment;
+}
+
 constexpr std::array kRows = {
     WorkloadRow{"nccl", "a training-like loop over the lab's own CPU implementation of NCCL", nccl_argv,
-                nccl_environment},
+                nccl_environment, kNcclBugs},
+    WorkloadRow{"mpi", "the same over the distribution's OpenMPI, started by mpirun", mpi_argv, mpi_environment,
+                kMpiBugs, mpi_ready, mpi_launcher},
+    WorkloadRow{"torch", "PyTorch's DistributedDataParallel on Gloo, from the distribution's packages", torch_argv,
+                torch_environment, kTorchBugs, torch_ready},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workloads a lab can run: one row each. A row says how a rank is started; nothing in it helps the tracer.
+// The workloads a lab can run: one row each. A row says how its ranks are started; nothing in it helps the tracer.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "lab/cluster/node.h"
 
 namespace stalltrace::lab {
@@ -22,6 +23,7 @@ struct RankContext {
   std::string job_id;
   std::string step_log;  // the workload writes a line per finished step
   const std::vector<std::string>* extra = nullptr;
+  std::string log;  // for what it prints
 };
 
 struct WorkloadRow {
@@ -29,6 +31,11 @@ struct WorkloadRow {
   std::string_view summary;
   std::vector<std::string> (*argv)(const RankContext&);
   std::vector<std::string> (*environment)(const RankContext&);
+  std::span<const std::string_view> bugs;  // the mistakes it makes when told to, by the name of the file that says so
+  /// What it needs is on this host; nullptr: nothing.
+  Status (*ready)() = nullptr;
+  /// One command that starts all ranks, from the namespace that joins the nodes; nullptr: each is started by itself.
+  std::vector<std::string> (*launcher)(std::span<const RankContext>) = nullptr;
 };
 
 std::span<const WorkloadRow> workload_rows();
