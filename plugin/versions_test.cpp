@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "plugin/testing/host.h"
 
@@ -312,6 +314,36 @@ TYPED_TEST(EveryVersion, WhatIsOpenShowsWhatItWaitsFor) {
   ASSERT_EQ(aborted.size(), 1U);
   EXPECT_NE(aborted[0].flags & ST_BOX_UNFINISHED, 0);
   EXPECT_EQ(aborted[0].end_ns, 0U);
+}
+
+TYPED_TEST(EveryVersion, AStepThatWaitsLongIsARecordOnceARun) {
+  Job<TypeParam> job(this->library_);
+  void* coll = job.coll(nullptr, {});
+  void* op = job.op(coll, false, 1);
+  const auto steps = [&](int first, bool wait) {
+    std::vector<void*> waiting;
+    for (int number = first; number < first + 3; ++number) {
+      waiting.push_back(job.step(op, number));
+      job.state(waiting.back(), nccl::kStateRecvWait);
+    }
+    if (wait) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(6));
+    }
+    for (void* step : waiting) {
+      job.stop(step);
+    }
+  };
+  steps(0, false);
+  steps(3, true);
+  steps(6, true);  // behind the one told already
+  steps(20, true);
+  job.stop(op);
+  job.stop(coll);
+  const std::vector<st_box_event> told = this->folder_.read().of_type(ST_BOX_PROXY_STEP);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(told[0].u.proxy_step.step, 3);
+  EXPECT_EQ(told[1].u.proxy_step.step, 20);
+  EXPECT_GE(told[0].u.proxy_step.wait_ns[ST_BOX_WAIT_NETWORK], ST_BOX_LONG_WAIT_NS);
 }
 
 template <typename V>

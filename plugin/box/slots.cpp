@@ -110,7 +110,8 @@ void settle(Box& box, Event& slot, uint64_t commit, bool collective) {
   if (abandoned) {
     slot.flags |= ST_BOX_UNFINISHED;
   }
-  if ((box.kept_mask >> slot.type & 1) != 0) {
+  const bool long_step = slot.type == ST_BOX_PROXY_STEP && (slot.flags & ST_BOX_LONG_STEP) != 0;
+  if (long_step || (box.kept_mask >> slot.type & 1) != 0) {
     append(box, slot);
   }
   make_free(box, slot, commit);

@@ -37,6 +37,23 @@ void end_wait(st_box_proxy_step& step, uint64_t now) {
   }
 }
 
+bool waited_long(const st_box_proxy_step& step) {
+  return step.wait_ns[ST_BOX_WAIT_GPU] >= ST_BOX_LONG_WAIT_NS ||
+         step.wait_ns[ST_BOX_WAIT_PEER] >= ST_BOX_LONG_WAIT_NS ||
+         step.wait_ns[ST_BOX_WAIT_NETWORK] >= ST_BOX_LONG_WAIT_NS;
+}
+
+/// The steps that are under way together wait together: the first to end tells for all of them.
+bool begins_long_run(st_box_proxy_op& operation, int32_t step) {
+  const auto number = static_cast<uint16_t>(step + 1);
+  const uint16_t last = load(operation.long_step);
+  if (last != 0 && static_cast<uint16_t>(number - last) < ST_BOX_STEPS_UNDER_WAY) {
+    return false;
+  }
+  store(operation.long_step, number);
+  return true;
+}
+
 }  // namespace
 
 void join_operation(Box& box, Event& event) {
@@ -93,6 +110,9 @@ void end_waits(Box& box, Event& event) {
     }
     if (const uint64_t bytes = load(step.transferred_bytes); bytes != 0) {
       add(operation.transferred_bytes, bytes);
+    }
+    if (waited_long(step) && begins_long_run(operation, step.step)) [[unlikely]] {
+      event.flags |= ST_BOX_LONG_STEP;
     }
     add<uint32_t>(operation.steps_ended, 1);
     raise_to(operation.last_step_ns, event.end_ns);

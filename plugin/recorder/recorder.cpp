@@ -109,7 +109,7 @@ void record_operation_state(Box& box, Event& event, int state, const StateDetail
     count_loss(box, ST_BOX_LOST_UNKNOWN_STATE);
     return;
   }
-  store(operation.nccl_state, static_cast<uint32_t>(state));
+  store(operation.nccl_state, static_cast<uint16_t>(state));
   raise_to(operation.transferred_bytes, detail.bytes);
 }
 

@@ -120,7 +120,13 @@ enum st_box_event_flags {
   ST_BOX_OWN_SEQUENCE = 32,   /* p2p: sequence is the plugin's own count */
   ST_BOX_SEND_SIDE = 64,      /* proxy op and step: this rank sends */
   ST_BOX_COUNTED = 128,       /* proxy op, kernel channel: its collective counts it among its parts */
+  ST_BOX_LONG_STEP = 1,       /* proxy step: it waited long, the first of a run of its operation */
 };
+
+/* A step that waited this long for one thing is kept as a record even where steps are not ... */
+#define ST_BOX_LONG_WAIT_NS 5000000ull
+/* ... but of so many steps in a row only the first: that many are on their way at a time, and wait together. */
+#define ST_BOX_STEPS_UNDER_WAY 8
 
 /* What a proxy step waits for; the index of wait_ns and the values of `state`. */
 enum st_box_wait {
@@ -262,7 +268,8 @@ struct st_box_proxy_op {
   int32_t chunk_bytes;
   uint64_t transferred_bytes;
   uint32_t steps_ended;
-  uint32_t nccl_state;            /* the operation's last one; interface v1 to v3: enum EventState 0 to 7 */
+  uint16_t nccl_state;            /* the operation's last one; interface v1 to v3: enum EventState 0 to 7 */
+  uint16_t long_step;             /* lower bits of 1 + the number of the last LONG_STEP; 0 none */
   uint64_t in_progress_ns;        /* first progress; 0 none */
   uint64_t last_step_ns;          /* when a step ended last */
   uint64_t wait_ns[ST_BOX_WAITS]; /* sums over the ended steps */

@@ -36,6 +36,10 @@ Result<BoxFile> BoxFile::open(const std::string& path) {
     const int error = errno;
     return fail_errno(path, error, error == EACCES ? "a black box is readable by its job's user and by root" : "");
   }
+  return adopt(std::move(fd), path);
+}
+
+Result<BoxFile> BoxFile::adopt(UniqueFd fd, const std::string& path) {
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) {
     return fail_errno(path, errno);

@@ -19,6 +19,8 @@ class BoxFile {
  public:
   /// Errors: not a plain file, not a black box, another version or byte order, shorter than its header says.
   static Result<BoxFile> open(const std::string& path);
+  /// The same of an open file; `path` is what errors call it.
+  static Result<BoxFile> adopt(UniqueFd fd, const std::string& path);
 
   /// As it was when the file was opened: what never changes, and where the parts lie.
   [[nodiscard]] const st_box_header& layout() const { return layout_; }

@@ -234,6 +234,37 @@ std::optional<Collective> decode_collective(const EventTable::Entry& entry, cons
   return row;
 }
 
+std::optional<BoxCall> decode_call(const EventTable::Entry& entry, const EventTable& table,
+                                   const st_box_communicator* communicator, const Owner& owner) {
+  auto row = decode_collective(entry, table, communicator, owner);
+  if (!row) {
+    return std::nullopt;
+  }
+  const EventTable::Entry* api = table.find(entry.event.parent);
+  const bool is_api = api != nullptr && (api->event.type == ST_BOX_COLL_API || api->event.type == ST_BOX_P2P_API);
+  return BoxCall{std::move(*row), entry.event.id, is_api ? api->event.parent : 0};
+}
+
+void number_in_call_order(std::vector<BoxCall>& calls) {
+  std::map<std::pair<uint64_t, uint64_t>, std::vector<BoxCall*>> groups;  // by communicator and group
+  for (BoxCall& call : calls) {
+    if (call.group != 0 && call.row.seq && is_collective(call.row.op)) {
+      groups[{call.row.comm_ptr, call.group}].push_back(&call);
+    }
+  }
+  for (auto& [key, members] : groups) {
+    std::vector<int64_t> numbers;
+    for (const BoxCall* call : members) {
+      numbers.push_back(*call->row.seq);
+    }
+    std::ranges::sort(numbers);
+    std::ranges::stable_sort(members, {}, [](const BoxCall* call) { return call->row.called_ns; });
+    for (size_t i = 0; i < members.size(); ++i) {
+      members[i]->row.seq = numbers[i];
+    }
+  }
+}
+
 std::vector<Loss> decode_losses(const Contents& contents, NodeId node) {
   std::vector<Loss> losses;
   const auto add = [&](const char* source, uint64_t count) {

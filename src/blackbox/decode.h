@@ -52,6 +52,19 @@ std::optional<Communicator> decode_communicator(const st_box_communicator& entry
 std::optional<Collective> decode_collective(const EventTable::Entry& entry, const EventTable& table,
                                             const st_box_communicator* communicator, const Owner& owner);
 
+/// A collective, Send or Recv of a box on its way to a row.
+struct BoxCall {
+  Collective row;      // without event_id
+  uint64_t id = 0;     // in the box
+  uint64_t group = 0;  // of its API call, in the box; 0 unknown
+};
+std::optional<BoxCall> decode_call(const EventTable::Entry& entry, const EventTable& table,
+                                   const st_box_communicator* communicator, const Owner& owner);
+
+/// NCCL launches the collectives of a group in an order of its own, and numbers them so; the probes number calls. Gives
+/// the numbers of a group to its collectives in the order of the calls.
+void number_in_call_order(std::vector<BoxCall>& calls);
+
 /// What the writer counted as lost, as rows "box:..."; zero counts are left out.
 std::vector<Loss> decode_losses(const Contents& contents, NodeId node);
 

@@ -8,6 +8,7 @@ namespace stalltrace::blackbox {
 namespace {
 
 constexpr uint64_t kRecordsAtOnce = 4096;
+constexpr uint64_t kSlotsAtOnce = 2048;
 constexpr size_t kMostUnfinished = 4096;
 // What makes a slot's commit that of one event in one state: the open parts may change while it is copied.
 constexpr uint64_t kSameEvent = ST_BOX_SLOT_GENERATION_MASK << ST_BOX_SLOT_GENERATION_SHIFT | ST_BOX_PHASE_MASK;
@@ -26,18 +27,25 @@ Result<BoxReader> BoxReader::open(const std::string& path) {
   return BoxReader(std::move(file));
 }
 
+Result<BoxReader> BoxReader::adopt(UniqueFd fd, const std::string& path) {
+  ST_ASSIGN(BoxFile file, BoxFile::adopt(std::move(fd), path));
+  return BoxReader(std::move(file));
+}
+
 /// The ring before the slots: an event that ends in between is in one of both, or comes with the next read.
-Result<Contents> BoxReader::read() {
+Result<Contents> BoxReader::read(const ReadBounds& bounds) {
   Contents contents;
   contents.has_writer = file_.has_writer();  // before the bytes: a writer that is gone by now has written its last
-  ST_TRY(read_ring(contents));
+  ST_TRY(read_ring(contents, bounds.most_records));
   count_completed(contents);
-  ST_TRY(read_slots(contents));
-  ST_TRY(read_communicators(contents));
+  if (bounds.open_parts) {
+    ST_TRY(read_slots(contents));
+    ST_TRY(read_communicators(contents));
+    count_open(contents);
+  }
   ST_ASSIGN(contents.header, file_.header());
   contents.overwritten = overwritten_;
   contents.torn = torn_;
-  count_open(contents);
   return contents;
 }
 
@@ -55,7 +63,7 @@ Status BoxReader::read_communicators(Contents& contents) const {
   return {};
 }
 
-Status BoxReader::read_ring(Contents& contents) {
+Status BoxReader::read_ring(Contents& contents, uint64_t most_records) {
   const uint64_t capacity = file_.layout().ring_capacity;
   ST_ASSIGN(const st_box_header now, file_.header());
   ST_TRY(retry_unfinished(contents));
@@ -69,9 +77,11 @@ Status BoxReader::read_ring(Contents& contents) {
     overwritten_ += oldest - next_;
     next_ = oldest;
   }
-  while (next_ < head) {
+  const uint64_t last = head - next_ > most_records ? next_ + most_records : head;
+  contents.drained = last == head;
+  while (next_ < last) {
     const uint64_t until_wrap = capacity - next_ % capacity;
-    const uint64_t count = std::min({head - next_, until_wrap, kRecordsAtOnce});
+    const uint64_t count = std::min({last - next_, until_wrap, kRecordsAtOnce});
     ST_TRY(read_records(next_, count, contents));
     next_ += count;
   }
@@ -108,28 +118,38 @@ Status BoxReader::retry_unfinished(Contents& contents) {
 }
 
 Status BoxReader::read_slots(Contents& contents) const {
+  const uint64_t capacity = file_.layout().slot_capacity;
+  for (uint64_t first = 0; first < capacity; first += kSlotsAtOnce) {
+    ST_TRY(read_slot_block(first, std::min(kSlotsAtOnce, capacity - first), contents));
+  }
+  return {};
+}
+
+/// Most slots are free: only a block with an event in it is copied again to see what stayed.
+Status BoxReader::read_slot_block(uint64_t first, uint64_t count, Contents& contents) const {
   const st_box_header& layout = file_.layout();
-  std::vector<st_box_event> before(layout.slot_capacity);
-  std::vector<st_box_event> after(layout.slot_capacity);
-  ST_TRY(file_.copy<st_box_event>(layout.slot_offset, 0, before));
-  ST_TRY(file_.copy<st_box_event>(layout.slot_offset, 0, after));
-  for (uint64_t i = 0; i < before.size(); ++i) {
+  const auto counts = [&](const st_box_event& slot, uint64_t index) {
+    const uint64_t phase = slot.commit & ST_BOX_PHASE_MASK;
+    return phase >= ST_BOX_OPEN && phase <= ST_BOX_CLOSING && slot.id == slot_id(layout, slot, index);
+  };
+  std::vector<st_box_event> before(count);
+  ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, before));
+  std::vector<st_box_event> after;
+  for (uint64_t i = 0; i < count; ++i) {
     const st_box_event& slot = before[i];
-    if ((slot.commit & kSameEvent) != (after[i].commit & kSameEvent) || slot.id != slot_id(layout, slot, i)) {
+    if (!counts(slot, first + i)) {
       continue;
     }
-    switch (slot.commit & ST_BOX_PHASE_MASK) {
-      case ST_BOX_OPEN:
-      case ST_BOX_ENDED:
-        contents.open.push_back(slot);
-        break;
-      case ST_BOX_QUIET:
-      case ST_BOX_CLOSING:  // the writer may have been killed before the ring had it
-        contents.ended.push_back(slot);
-        break;
-      default:
-        break;
+    if (after.empty()) {
+      after.resize(count);
+      ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, after));
     }
+    if ((slot.commit & kSameEvent) != (after[i].commit & kSameEvent)) {
+      continue;
+    }
+    const uint64_t phase = slot.commit & ST_BOX_PHASE_MASK;
+    // QUIET and CLOSING: the writer may have been killed before the ring had it.
+    (phase == ST_BOX_OPEN || phase == ST_BOX_ENDED ? contents.open : contents.ended).push_back(slot);
   }
   return {};
 }

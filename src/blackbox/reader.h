@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <set>
 #include <span>
@@ -19,9 +20,16 @@
 
 namespace stalltrace::blackbox {
 
+/// How much a read() may do: a follower bounds each of its rounds.
+struct ReadBounds {
+  uint64_t most_records = std::numeric_limits<uint64_t>::max();
+  bool open_parts = true;  // also communicators and open events, which are looked at one by one
+};
+
 struct Contents {
   st_box_header header{};
   bool has_writer = false;  // its process lives on this host
+  bool drained = false;     // the ring held no more
   std::vector<st_box_communicator> communicators;
   std::vector<st_box_event> ended;  // in the order they were written; of several with one id the last counts
   std::vector<st_box_event> open;   // not ended, as far as is known now
@@ -39,19 +47,25 @@ struct BoxProgress {
 class BoxReader {
  public:
   static Result<BoxReader> open(const std::string& path);
+  /// Of an open file; `path` is what errors call it.
+  static Result<BoxReader> adopt(UniqueFd fd, const std::string& path);
 
-  [[nodiscard]] Result<Contents> read();
+  [[nodiscard]] Result<Contents> read(const ReadBounds& bounds = {});
   /// As of the last read().
   [[nodiscard]] const BoxProgress& progress() const { return progress_; }
   [[nodiscard]] const std::string& path() const { return file_.path(); }
+  /// As it was when the file was opened.
+  [[nodiscard]] const st_box_header& layout() const { return file_.layout(); }
+  [[nodiscard]] bool has_writer() const { return file_.has_writer(); }
 
  private:
   explicit BoxReader(BoxFile file) : file_(std::move(file)) {}
   Status read_communicators(Contents& contents) const;
-  Status read_ring(Contents& contents);
+  Status read_ring(Contents& contents, uint64_t most_records);
   Status read_records(uint64_t first, uint64_t count, Contents& contents);
   Status retry_unfinished(Contents& contents);
   Status read_slots(Contents& contents) const;
+  Status read_slot_block(uint64_t first, uint64_t count, Contents& contents) const;
   void count_completed(const Contents& contents);
   void count_open(const Contents& contents);
 

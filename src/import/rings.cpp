@@ -5,11 +5,13 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
 #include "blackbox/decode.h"
 #include "blackbox/reader.h"
+#include "blackbox/steps.h"
 
 namespace stalltrace {
 namespace {
@@ -158,23 +160,66 @@ class RingImport {
     }
   }
 
-  void deliver_collectives(const Box& box, const Owner& owner,
-                           const std::map<uint64_t, const st_box_communicator*>& communicators) {
-    std::vector<Collective> rows;
+  using Communicators = std::map<uint64_t, const st_box_communicator*>;
+  static const st_box_communicator* find(const Communicators& communicators, uint64_t serial) {
+    const auto found = communicators.find(serial);
+    return found == communicators.end() ? nullptr : found->second;
+  }
+
+  void deliver_collectives(const Box& box, const Owner& owner, const Communicators& communicators) {
+    std::vector<BoxCall> calls;
     for (const auto& [id, entry] : box.table.entries()) {
-      const auto communicator = communicators.find(entry.event.communicator);
-      auto row = decode_collective(entry, box.table,
-                                   communicator == communicators.end() ? nullptr : communicator->second, owner);
+      if (auto call = decode_call(entry, box.table, find(communicators, entry.event.communicator), owner)) {
+        calls.push_back(std::move(*call));
+      }
+    }
+    number_in_call_order(calls);
+    std::ranges::sort(calls, {}, [](const BoxCall& call) { return call.row.timestamp_ns; });
+    std::unordered_map<uint64_t, EventId> events;
+    for (BoxCall& call : calls) {
+      call.row.event_id = make_event_id(owner.node_id, ++numbers_[owner.node_id]);
+      events[call.id] = call.row.event_id;
+      ++summary_.collectives;
+      summary_.open += call.row.duration_ns ? 0 : 1;
+      sink_.accept(std::move(call.row));
+    }
+    deliver_steps(box, owner, communicators, events);
+  }
+
+  void deliver_steps(const Box& box, const Owner& owner, const Communicators& communicators,
+                     const std::unordered_map<uint64_t, EventId>& events) {
+    StepDecoder decoder;
+    std::vector<StepRow> rows;
+    const auto add = [&](std::optional<StepRow> row) {
       if (row) {
         rows.push_back(std::move(*row));
       }
+    };
+    std::vector<st_box_event> open;
+    for (const auto& [id, entry] : box.table.entries()) {
+      const bool is_step = entry.event.type == ST_BOX_PROXY_STEP;
+      if (entry.open && (is_step || entry.event.type == ST_BOX_PROXY_OP)) {
+        open.push_back(entry.event);
+      } else if (is_step) {
+        add(decoder.ended_step(entry.event, find(communicators, entry.event.communicator), owner));
+      }
     }
-    std::ranges::sort(rows, {}, &Collective::timestamp_ns);
-    for (Collective& row : rows) {
-      row.event_id = make_event_id(owner.node_id, ++numbers_[owner.node_id]);
-      ++summary_.collectives;
-      summary_.open += row.duration_ns ? 0 : 1;
-      sink_.accept(std::move(row));
+    for (const auto& [id, entry] : box.table.entries()) {
+      if (entry.event.type == ST_BOX_PROXY_OP && !entry.open) {
+        add(decoder.ended_operation(entry.event, find(communicators, entry.event.communicator), owner));
+      }
+    }
+    const int64_t seen_ns = (box.contents.has_writer ? utc_now_ns() : box.last_heard_ns) - owner.clock_offset_ns;
+    const auto lookup = [&](uint64_t serial) { return find(communicators, serial); };
+    for (StepRow& row :
+         decoder.open_operations(open, static_cast<uint64_t>(std::max<int64_t>(seen_ns, 0)), lookup, owner)) {
+      rows.push_back(std::move(row));
+    }
+    std::ranges::sort(rows, {}, [](const StepRow& step) { return step.row.timestamp_ns; });
+    for (StepRow& step : rows) {
+      const auto event = events.find(step.collective);
+      step.row.collective_id = event == events.end() ? 0 : event->second;
+      sink_.accept(std::move(step.row));
     }
   }
 
