@@ -66,6 +66,7 @@ struct sched_info {
   unsigned long long last_arrival;  // when the task got a CPU last
   unsigned long long last_queued;   // since when it waits for one; 0: it does not
 };
+struct bpf_local_storage;
 struct task_struct {
   int pid;
   int tgid;
@@ -76,6 +77,7 @@ struct task_struct {
   struct nsproxy* nsproxy;
   struct signal_struct* signal;
   char comm[TASK_COMM_LEN];
+  struct bpf_local_storage* bpf_storage;
 };
 
 struct in6_addr {

@@ -118,28 +118,32 @@ static __noinline int flush_window(struct st_thread_time* thread, u32 tid, u64 t
 }
 
 // Boyer and Moore's majority vote, weighted by time: one slot suffices to name who ran more than half of it.
-static __always_inline void vote(struct st_thread_time* thread, u64 waited, const struct stretch* wait) {
-  if (thread->by_tgid == wait->by_tgid) {
+static __always_inline void vote(struct st_thread_time* thread, u64 waited, struct task_struct* by) {
+  const u32 by_tgid = by->tgid;
+  if (thread->by_tgid == by_tgid) {
     thread->by_weight_ns += waited;
     thread->by_waited_ns += waited;
   } else if (thread->by_weight_ns >= waited) {
     thread->by_weight_ns -= waited;
   } else {
-    thread->by_tgid = wait->by_tgid;
+    thread->by_tgid = by_tgid;
     thread->by_weight_ns = waited - thread->by_weight_ns;
     thread->by_waited_ns = waited;
-    __builtin_memcpy(thread->by_name, wait->by_name, sizeof(thread->by_name));
+    bpf_probe_read_kernel(thread->by_name, sizeof(thread->by_name), by->comm);
   }
 }
 
-static __noinline int tell_long_wait(struct st_thread_time* thread, u32 tid, struct stretch* wait) {
-  flush_window(thread, tid, wait->from_ns);
-  wait->waited_ns = wait->to_ns - wait->from_ns;
-  wait->by_waited_ns = wait->by_tgid ? wait->waited_ns : 0;
-  wait->count = 1;
-  emit_wait(thread, tid, wait);
-  thread->window_ns = wait->to_ns;
-  return 0;
+static __always_inline void tell_long_wait(struct st_thread_time* thread, u32 tid, u32 kind, u64 from, u64 to,
+                                           struct task_struct* by) {
+  struct stretch wait = {.from_ns = from, .to_ns = to, .waited_ns = to - from, .kind = kind, .count = 1};
+  if (by && by->tgid) {
+    wait.by_tgid = by->tgid;
+    wait.by_waited_ns = wait.waited_ns;
+    bpf_probe_read_kernel(wait.by_name, sizeof(wait.by_name), by->comm);
+  }
+  flush_window(thread, tid, from);
+  emit_wait(thread, tid, &wait);
+  thread->window_ns = to;
 }
 
 static __always_inline void add_time(struct st_thread_time* thread, struct task_struct* task, u32 kind, u64 from,
@@ -148,23 +152,25 @@ static __always_inline void add_time(struct st_thread_time* thread, struct task_
     return;
   }
   const u64 waited = to - from;
-  thread->sums[kind].waited_ns += waited;
-  thread->sums[kind].count += 1;
-  if (waited < ST_NAMED_WAIT_NS) {
+  const bool usual = kind == ST_WAIT_ON_CPU || kind == ST_WAIT_BLOCKED;
+  const u64 long_ns = usual ? config.long_stretch_ns : config.long_wait_ns;
+  if (waited >= long_ns) {
+    tell_long_wait(thread, task->pid, kind, from, to, by);
     return;
   }
-  struct stretch wait = {.from_ns = from, .to_ns = to, .kind = kind};
-  if (by && by->tgid) {  // the idle task is nobody
-    wait.by_tgid = by->tgid;
-    bpf_probe_read_kernel(wait.by_name, sizeof(wait.by_name), by->comm);
+  thread->sums[kind].waited_ns += waited;
+  thread->sums[kind].count += 1;
+  if (by && waited >= ST_NAMED_WAIT_NS && by->tgid) {  // the idle task is nobody
+    vote(thread, waited, by);
   }
-  if (waited >= config.long_wait_ns) {
-    thread->sums[kind].waited_ns -= waited;
-    thread->sums[kind].count -= 1;
-    tell_long_wait(thread, task->pid, &wait);
-  } else if (wait.by_tgid) {
-    vote(thread, waited, &wait);
+}
+
+// Most tasks of a host have no storage at all: to see that costs no call.
+static __always_inline struct st_thread_time* thread_of(struct task_struct* task) {
+  if (bpf_core_field_exists(task->bpf_storage) && !task->bpf_storage) {
+    return NULL;
   }
+  return bpf_task_storage_get(&threads, task, 0, 0);
 }
 
 static __always_inline void leaves_cpu(struct st_thread_time* thread, struct task_struct* task, bool preempted,
@@ -199,13 +205,15 @@ static __always_inline void gets_cpu(struct st_thread_time* thread, struct task_
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct* prev, struct task_struct* next) {
-  struct st_thread_time* leaving = bpf_task_storage_get(&threads, prev, 0, 0);
+  u64 now = 0;
+  struct st_thread_time* leaving = thread_of(prev);
   if (leaving) {
-    leaves_cpu(leaving, prev, preempt, bpf_ktime_get_ns());
+    now = bpf_ktime_get_ns();
+    leaves_cpu(leaving, prev, preempt, now);
   }
-  struct st_thread_time* coming = bpf_task_storage_get(&threads, next, 0, 0);
+  struct st_thread_time* coming = thread_of(next);
   if (coming) {
-    gets_cpu(coming, next, prev, bpf_ktime_get_ns());
+    gets_cpu(coming, next, prev, now ?: bpf_ktime_get_ns());
   }
   return 0;
 }

@@ -28,8 +28,8 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr int64_t kPollNs = 50 * kNsPerMs;    // rings are read this often when nothing wakes us earlier
-constexpr int64_t kFlushNs = 250 * kNsPerMs;  // events are written and silent connections sampled this often
+constexpr int64_t kPollNs = 100 * kNsPerMs;    // rings are read this often when nothing wakes us earlier
+constexpr int64_t kFlushNs = 500 * kNsPerMs;  // events are written and silent connections sampled this often
 constexpr int64_t kProgressNs = kNsPerSecond;
 constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a safety net under the mapping watch ...
 constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or all there is where perf events are refused
