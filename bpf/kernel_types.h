@@ -137,9 +137,17 @@ struct tcp_skb_cb {
   u32 seq;
   u32 end_seq;
 };
+struct net_device {
+  possible_net_t nd_net;
+};
 struct sk_buff {
+  struct net_device* dev;
   char cb[48];
   unsigned int len;
+  __be16 protocol;
+  u16 network_header;  // from head
+  unsigned char* head;
+  unsigned char* data;
 };
 struct socket {
   struct sock* sk;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // The kernel side, one object: a file per probe family, sharing the maps of maps.h.
 #include "collective.h"
+#include "host_drops.h"
 #include "scheduler.h"
 #include "tcp.h"
 

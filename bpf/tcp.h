@@ -4,6 +4,7 @@
 #ifndef STALLTRACE_TCP_H
 #define STALLTRACE_TCP_H
 
+#include "connections.h"
 #include "maps.h"
 #include "wire/tcp.h"
 
@@ -162,6 +163,15 @@ static __always_inline void end_spans(struct st_socket* socket, u64 before_ns) {
   }
 }
 
+// A connection is known by its addresses once it has both.
+static __always_inline void note_socket(struct sock* sk, const struct st_socket* socket) {
+  struct st_tuple tuple;
+  read_tuple(&tuple, sk);
+  if (tuple.source_port && tuple.destination_port) {
+    note_connection(&tuple, socket);
+  }
+}
+
 // Remembers the owner of a socket and tells user space of the connection. Process context.
 static __always_inline struct st_socket* adopt_socket(struct sock* sk, u64 id, u64 cgroup_id) {
   struct st_socket* socket = bpf_sk_storage_get(&sockets, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -173,6 +183,7 @@ static __always_inline struct st_socket* adopt_socket(struct sock* sk, u64 id, u
   socket->tgid = id >> 32;
   socket->tid = (u32)id;
   socket->cgroup_id = cgroup_id;
+  note_socket(sk, socket);
   struct st_socket_seen* record = bpf_ringbuf_reserve(&network_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_NETWORK);
@@ -344,6 +355,7 @@ int BPF_PROG(inet_sock_set_state, struct sock* sk, int before, int after) {
   }
   end_spans(socket, ~0ULL);  // of an orphan that lingers nobody would ask again
   if (after == TCP_ESTABLISHED) {
+    note_socket(sk, socket);
     emit_event(sk, socket, before == TCP_SYN_SENT ? ST_TCP_CONNECT : ST_TCP_ACCEPT, 0, 0, 0);
   } else if (after == TCP_CLOSE) {
     const bool never_open = before == TCP_SYN_SENT || before == TCP_SYN_RECV;
@@ -391,6 +403,7 @@ int list_sockets(struct bpf_iter__task_file* ctx) {
     socket->tgid = task->tgid;
     socket->tid = task->tgid;
     socket->cgroup_id = process->cgroup_id;
+    note_socket(sk, socket);
     emit_accept(sk, socket);
   }
   end_spans(socket, idle_before_ns);

@@ -32,6 +32,7 @@ enum st_record_type {
   ST_RECORD_WAIT,
   ST_RECORD_EXIT,
   ST_RECORD_PROCESS,
+  ST_RECORD_OOM_KILL,
 };
 
 struct st_header {
@@ -51,6 +52,7 @@ enum st_loss_source {
   ST_LOSS_THREAD_STATE, /* no room to remember a call in flight */
   ST_LOSS_SOCKET_STATE,
   ST_LOSS_SEQUENCE, /* no room to count a communicator's calls: its sequence numbers are wrong */
+  ST_LOSS_DROPS,    /* no room to count dropped packets */
   ST_LOSS_COUNT,
 };
 

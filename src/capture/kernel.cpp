@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/handle.h"
+#include "capture/drop_reasons.h"
 #include "capture/uprobe_multi.h"
 #include "wire/config.h"
 
@@ -45,6 +46,7 @@ struct Tracepoint {
   const char* program;
   const char* tracepoint;
   const char* without;
+  const char* needs = nullptr;  // an enumeration that came with its arguments
 };
 constexpr std::array kTracepoints{
     Tracepoint{"sched_switch", "sched_switch", "waiting times of threads"},
@@ -59,6 +61,8 @@ constexpr std::array kTracepoints{
     Tracepoint{"tcp_receive_reset", "tcp_receive_reset", "resets received"},
     Tracepoint{"inet_sk_error_report", "inet_sk_error_report", "socket errors (Linux 5.15)"},
     Tracepoint{"inet_sock_set_state", "inet_sock_set_state", "connects and closes"},
+    Tracepoint{"kfree_skb", "kfree_skb", "packets that the host dropped (Linux 5.17)", "skb_drop_reason"},
+    Tracepoint{"mark_victim", "mark_victim", "which processes were killed for want of memory"},
 };
 
 int silent(enum libbpf_print_level, const char*, va_list) { return 0; }
@@ -160,11 +164,13 @@ Status Kernel::open_object(const KernelOptions& options) {
   }
   for (const Tracepoint& point : kTracepoints) {
     const std::string type = std::string("btf_trace_") + point.tracepoint;
-    if (btf__find_by_name_kind(object_->btf.get(), type.c_str(), BTF_KIND_TYPEDEF) <= 0) {
+    if (btf__find_by_name_kind(object_->btf.get(), type.c_str(), BTF_KIND_TYPEDEF) <= 0 ||
+        (point.needs && btf__find_by_name_kind(object_->btf.get(), point.needs, BTF_KIND_ENUM) <= 0)) {
       missing_.push_back(std::string("tracepoint ") + point.tracepoint + ": no " + point.without);
       bpf_program__set_autoload(bpf_object__find_program_by_name(skeleton.obj, point.program), false);
     }
   }
+  choose_drop_reasons();
   if (!has_sched_info(*object_->btf)) {
     missing_.emplace_back("CONFIG_SCHED_INFO: time that a thread waits for a CPU after its wake-up counts as blocked");
   }
@@ -204,6 +210,29 @@ Status Kernel::open_rings() {
     object_->rings.push_back(std::move(ring));
   }
   return {};
+}
+
+/// This kernel's numbers of the reasons that are told.
+void Kernel::choose_drop_reasons() {
+  const btf& types = *object_->btf;
+  const int id = btf__find_by_name_kind(&types, "skb_drop_reason", BTF_KIND_ENUM);
+  if (id <= 0) {
+    return;
+  }
+  const btf_type* reasons = btf__type_by_id(&types, static_cast<uint32_t>(id));
+  auto* told = reinterpret_cast<uint8_t*>(
+      const_cast<__u8*>(reinterpret_cast<const volatile __u8*>(&object_->skeleton->rodata->told_drop_reasons)));
+  for (uint32_t i = 0; i < btf_vlen(reasons); ++i) {
+    const auto number = static_cast<uint32_t>(btf_enum(reasons)[i].val);
+    const std::string_view name = btf__name_by_offset(&types, btf_enum(reasons)[i].name_off);
+    const std::string_view reason =
+        name.starts_with(kDropReasonPrefix) ? name.substr(kDropReasonPrefix.size()) : std::string_view();
+    if (number < ST_DROP_REASONS && is_told_drop_reason(reason)) {
+      drop_reasons_.resize(ST_DROP_REASONS);
+      drop_reasons_[number] = reason;
+      told[number] = 1;
+    }
+  }
 }
 
 void Kernel::measure_ticks() {
@@ -416,6 +445,23 @@ Status Kernel::list_threads(pid_t pid, const std::function<void(const st_thread_
                   visit(thread);
                 }
               }));
+}
+
+void Kernel::take_drops(
+    const std::function<void(const st_drop_key& key, const st_drops& sum, const std::string& reason)>& visit) {
+  const int map = bpf_map__fd(object_->skeleton->maps.drops);
+  std::vector<st_drop_key> keys;
+  st_drop_key key{};
+  for (bool more = bpf_map_get_next_key(map, nullptr, &key) == 0; more;
+       more = bpf_map_get_next_key(map, &key, &key) == 0) {
+    keys.push_back(key);
+  }
+  for (const st_drop_key& counted : keys) {
+    st_drops sum{};
+    if (counted.reason < drop_reasons_.size() && bpf_map_lookup_and_delete_elem(map, &counted, &sum) == 0) {
+      visit(counted, sum, drop_reasons_[counted.reason]);
+    }
+  }
 }
 
 std::vector<uint64_t> Kernel::losses() const {

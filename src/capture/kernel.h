@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "capture/elf_symbols.h"
+#include "wire/host_drops.h"
 #include "wire/scheduler.h"
 #include "wire/tcp.h"
 
@@ -63,6 +64,13 @@ class Kernel {
   /// Visits the threads of a process that are off the CPU now.
   Status list_threads(pid_t pid, const std::function<void(const st_thread_listing&)>& visit);
 
+  /// Visits what was counted of dropped packets since the last call, and forgets it. `reason` is the kernel's name
+  /// without its prefix.
+  void take_drops(
+      const std::function<void(const st_drop_key& key, const st_drops& sum, const std::string& reason)>& visit);
+  /// Whether dropped packets are counted here.
+  [[nodiscard]] bool counts_drops() const { return !drop_reasons_.empty(); }
+
   /// Records that found no room, by st_loss_source, since load.
   [[nodiscard]] std::vector<uint64_t> losses() const;
   [[nodiscard]] const std::vector<std::string>& missing() const { return missing_; }
@@ -79,6 +87,7 @@ class Kernel {
   template <typename Listing>
   Status list(const bpf_program* program, const char* what, pid_t pid,
               const std::function<void(const Listing&)>& visit);
+  void choose_drop_reasons();
   void measure_ticks();
 
   struct Object;
@@ -86,6 +95,7 @@ class Kernel {
   RecordVisitor const* visitor_ = nullptr;  // during consume()
   size_t budget_ = 0;                       // records of the ring that is being consumed
   std::vector<std::string> missing_;
+  std::vector<std::string> drop_reasons_;  // by number; empty: not told, or none of that number
   ProbeLink probe_link_ = ProbeLink::kUprobeMulti;
   int64_t ticks_per_second_ = 250;
 };

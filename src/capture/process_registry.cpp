@@ -34,6 +34,13 @@ void ProcessRegistry::learn_rank(int32_t pid, int32_t rank, int32_t nranks) {
   }
 }
 
+void ProcessRegistry::oom_killed(int32_t pid) {
+  if (const auto found = processes_.find(pid); found != processes_.end()) {
+    found->second.oom_killed = true;
+    sink_.accept(found->second);
+  }
+}
+
 void ProcessRegistry::exited(int32_t pid, int64_t exit_ns, int32_t exit_code) {
   const auto found = processes_.find(pid);
   if (found == processes_.end()) {

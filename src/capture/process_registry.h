@@ -21,6 +21,8 @@ class ProcessRegistry {
 
   /// A communicator's rank stands in for the job's where the launcher gave none; of several, the largest's.
   void learn_rank(int32_t pid, int32_t rank, int32_t nranks);
+  /// The kernel chose it to be killed for want of memory.
+  void oom_killed(int32_t pid);
   /// exit_code as in task_struct: signal in the low 7 bits, status in the second byte. The process stays known, since
   /// its sockets outlive it.
   void exited(int32_t pid, int64_t exit_ns, int32_t exit_code);

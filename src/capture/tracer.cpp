@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "capture/collective_tracker.h"
 #include "capture/discovery.h"
+#include "capture/host_sampler.h"
 #include "capture/identity.h"
 #include "capture/kernel.h"
 #include "capture/mapping_watch.h"
@@ -28,7 +29,7 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr int64_t kPollNs = 100 * kNsPerMs;    // rings are read this often when nothing wakes us earlier
+constexpr int64_t kPollNs = 100 * kNsPerMs;   // rings are read this often when nothing wakes us earlier
 constexpr int64_t kFlushNs = 500 * kNsPerMs;  // events are written and silent connections sampled this often
 constexpr int64_t kProgressNs = kNsPerSecond;
 constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a safety net under the mapping watch ...
@@ -38,7 +39,8 @@ constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;    // a wait that has not ended i
 constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;  // ... or, once, while it lasts
 
 constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{"ring:collective", "ring:network", "ring:scheduler",
-                                                            "state:thread",    "state:socket", "state:sequence"};
+                                                            "state:thread",    "state:socket", "state:sequence",
+                                                            "state:drops"};
 
 uint64_t own_netns() {
   struct stat info {};
@@ -84,6 +86,7 @@ class HostTracer final : public Tracer {
         collectives_(ids_, processes_, sink, node_.clock_offset_ns),
         network_(ids_, processes_, sink, node_.clock_offset_ns, kernel_->ticks_per_second(),
                  [this](int32_t pid, int32_t tid) { return procfs_.thread_name(pid, tid); }),
+        host_({.sys = options.sysfs_root}, node_.node_id, sink_),
         discovery_(
             *kernel_, procfs_, scope_of(options), [this](pid_t pid, Library library) { begin_process(pid, library); },
             [this](const std::string& text) { tell(text); }) {}
@@ -111,6 +114,7 @@ class HostTracer final : public Tracer {
   void collect();
   void sample_sockets(pid_t pid, int64_t idle_before_ns);
   void deliver_open_waits(uint64_t at_least_ns);
+  void deliver_drops();
   void deliver_losses();
   void deliver_rest();
 
@@ -124,6 +128,7 @@ class HostTracer final : public Tracer {
   ProcessRegistry processes_;
   CollectiveTracker collectives_;
   NetworkTracker network_;
+  HostSampler host_;
   Discovery discovery_;
   std::unique_ptr<MappingWatch> mappings_;
   std::set<pid_t> alive_;
@@ -137,6 +142,9 @@ class HostTracer final : public Tracer {
 
 Status HostTracer::begin() {
   sink_.accept(node_);
+  if (kernel_->counts_drops()) {
+    host_.counts_drops();
+  }
   for (const int32_t pid : options_.pids) {
     if (!procfs_.exists(pid)) {
       return fail("no process " + std::to_string(pid), "name a running process with --pid", ErrorKind::kNotFound);
@@ -238,6 +246,8 @@ void HostTracer::dispatch(std::span<const std::byte> bytes) {
       return with(st_wait{}, [&](const auto& r) { sink_.accept(decode_wait(r, node_.node_id, offset)); });
     case ST_RECORD_EXIT:
       return with(st_exit{}, [&](const auto& record) { end_process(record); });
+    case ST_RECORD_OOM_KILL:
+      return processes_.oom_killed(static_cast<pid_t>(header.tgid));
     default:
       ++malformed_;
   }
@@ -283,6 +293,19 @@ void HostTracer::deliver_open_waits(uint64_t at_least_ns) {
   told_waits_ = std::move(waiting);
 }
 
+void HostTracer::deliver_drops() {
+  kernel_->take_drops([this](const st_drop_key& key, const st_drops& sum, const std::string& reason) {
+    PacketDrop row{.node_id = node_.node_id, .cookie = key.cookie, .incoming = key.incoming != 0, .netns = key.netns};
+    row.timestamp_ns = static_cast<int64_t>(sum.first_ns) + node_.clock_offset_ns;
+    row.duration_ns = static_cast<int64_t>(sum.last_ns - sum.first_ns);
+    row.pid = static_cast<int32_t>(sum.tgid);
+    row.reason = reason;
+    row.packets = sum.packets;
+    row.bytes = sum.bytes;
+    sink_.accept(std::move(row));
+  });
+}
+
 void HostTracer::deliver_losses() {
   const std::vector<uint64_t> counts = kernel_->losses();
   lost_ = lost_mappings_ + malformed_;
@@ -307,6 +330,8 @@ void HostTracer::deliver_rest() {
   deliver_open_waits(kOpenWaitNs);
   collect();
   collectives_.deliver_open();
+  deliver_drops();
+  host_.sample(utc_now_ns(), alive_);
   deliver_losses();
   node_.ended_ns = utc_now_ns();
   sink_.accept(node_);
@@ -360,11 +385,13 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
         sample_sockets(pid, now_ns - kIdleSpanNs);
       }
       collectives_.deliver_open();
+      deliver_drops();
       ST_TRY(flush());
     }
     if (now_ns - told_ns >= kProgressNs) {
       told_ns = now_ns;
       deliver_open_waits(kLongWaitNs);
+      host_.sample(now_ns + node_.clock_offset_ns, alive_);
       deliver_losses();
       TracerStats now = stats();
       now.elapsed_ns = now_ns - started_ns;

@@ -19,6 +19,7 @@ struct TracerOptions {
   std::vector<int32_t> pids;           // trace only these and their descendants; empty: every job on the host
   std::vector<std::string> libraries;  // probed at once, besides those in the usual places
   bool own_netns = false;              // only processes in our own network namespace
+  std::string sysfs_root = "/sys";     // where port counters are read
   std::optional<int64_t> duration_ns;  // none: until stopped
 };
 

@@ -53,6 +53,8 @@ class TraceVerb final : public Verb {
         text_flag("--config", "FILE", "this node's configuration; else /etc/stalltrace/stalltrace.toml if there is one",
                   &config_),
         switch_flag("--own-netns", "trace only processes in this program's own network namespace", &options_.own_netns),
+        text_flag("--sysfs-root", "DIR", "read InfiniBand and RoCE port counters below this instead of /sys",
+                  &options_.sysfs_root),
         hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
         command_argument("start this, trace it, and return its exit code", &command_)};
   }

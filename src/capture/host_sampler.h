@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers about the host and about the cgroups of traced processes → rows of `host_sample` and `port_counter`. The
+// roots of /proc and /sys are replaceable, so that tests and the lab can fake a host. A number is written when it has
+// changed, together with its last unchanged value: between two rows of one number it rose. One thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "model/events.h"
+
+namespace stalltrace::capture {
+
+struct HostRoots {
+  std::string proc = "/proc";
+  std::string sys = "/sys";
+  std::string cgroup = "/sys/fs/cgroup";
+};
+
+class HostSampler {
+ public:
+  /// `sink` outlives the sampler.
+  HostSampler(HostRoots roots, NodeId node, EventSink& sink) : roots_(std::move(roots)), node_(node), sink_(sink) {}
+
+  /// Reads everything once: about once a second. `pids` are the traced processes that run.
+  void sample(int64_t utc_ns, const std::set<pid_t>& pids);
+  /// Dropped packets are counted on this host: told with every sample, so that none is known to be none.
+  void counts_drops() { counts_drops_ = true; }
+
+ private:
+  struct Number {
+    double value = 0;
+    int64_t read_ns = 0;     // when it was read last
+    int64_t written_ns = 0;  // when its latest row is from
+    pid_t pid = 0;           // of a process: it goes with it
+  };
+  /// `key` names the number, `write` makes a row of a value and its time.
+  template <typename Write>
+  void note(std::string key, double value, const Write& write);
+  void note_host(std::string_view name, const std::string& detail, double value);
+  void sample_network();
+  void sample_pressure();
+  void sample_process(pid_t pid);
+  void sample_ports();
+
+  HostRoots roots_;
+  NodeId node_;
+  EventSink& sink_;
+  bool counts_drops_ = false;
+  int64_t now_ns_ = 0;
+  pid_t now_pid_ = 0;  // whose numbers are being read
+  std::map<std::string, Number> numbers_;
+};
+
+}  // namespace stalltrace::capture
