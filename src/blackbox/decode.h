@@ -28,6 +28,8 @@ class EventTable {
     bool open = false;
   };
   void add(const Contents& contents);
+  void add(const st_box_event& event, bool open) { entries_[event.id] = {event, open}; }
+  void erase(uint64_t id) { entries_.erase(id); }
   [[nodiscard]] const std::map<uint64_t, Entry>& entries() const { return entries_; }
   [[nodiscard]] const Entry* find(uint64_t id) const;
   /// The newest time that any of them bears, CLOCK_MONOTONIC; what lies after `now_ns` does not count.

@@ -16,6 +16,7 @@ namespace stalltrace::blackbox {
 
 struct StepRow {
   ProxyStep row;            // without collective_id
+  uint64_t operation = 0;   // open: the operation's id in the box
   uint64_t collective = 0;  // its collective's id in the box; 0 none, or in another process's box
 };
 
@@ -43,6 +44,7 @@ class StepDecoder {
       auto row = open_operation(event, step == foremost.end() ? nullptr : step->second, now_ns,
                                 communicator_of(event.communicator), owner);
       if (row) {
+        row->operation = event.id;
         rows.push_back(std::move(*row));
       }
     }

@@ -18,18 +18,19 @@ std::optional<int32_t> ProcessRegistry::rank_of(int32_t pid) const {
   return process ? process->rank : std::nullopt;
 }
 
-void ProcessRegistry::learn_rank(int32_t pid, int32_t rank, int32_t nranks) {
+void ProcessRegistry::learn_rank(int32_t pid, int32_t rank, int32_t nranks, RankSource source) {
   const auto found = processes_.find(pid);
   if (found == processes_.end()) {
     return;
   }
   Process& process = found->second;
-  const bool better = process.rank_source == RankSource::kUnknown ||
-                      (process.rank_source == RankSource::kInit && nranks > process.world_size.value_or(0));
+  const bool by_communicator = process.rank_source == RankSource::kInit || process.rank_source == RankSource::kPlugin;
+  const bool better =
+      process.rank_source == RankSource::kUnknown || (by_communicator && nranks > process.world_size.value_or(0));
   if (better) {
     process.rank = rank;
     process.world_size = nranks;
-    process.rank_source = RankSource::kInit;
+    process.rank_source = source;
     sink_.accept(process);
   }
 }

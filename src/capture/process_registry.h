@@ -20,7 +20,7 @@ class ProcessRegistry {
   [[nodiscard]] size_t size() const { return processes_.size(); }
 
   /// A communicator's rank stands in for the job's where the launcher gave none; of several, the largest's.
-  void learn_rank(int32_t pid, int32_t rank, int32_t nranks);
+  void learn_rank(int32_t pid, int32_t rank, int32_t nranks, RankSource source = RankSource::kInit);
   /// The kernel chose it to be killed for want of memory.
   void oom_killed(int32_t pid);
   /// exit_code as in task_struct: signal in the low 7 bits, status in the second byte. The process stays known, since

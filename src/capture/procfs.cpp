@@ -30,6 +30,20 @@ bool take_number(std::string_view& text, char stop, int base, uint64_t& value) {
   return true;
 }
 
+constexpr size_t kMostThreads = 4096;
+
+/// The last number of the line NSpid of a status file; 0 when it is gone.
+pid_t inner_number(const std::string& status_path) {
+  const std::string status = read_file(status_path, 8192).value_or("");
+  for (const std::string_view line : split(status, '\n')) {
+    if (line.starts_with("NSpid:")) {
+      const auto numbers = split(line, '\t');
+      return static_cast<pid_t>(parse_integer(trim(numbers.back())).value_or(0));
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::optional<MappedFile> parse_maps_line(std::string_view line) {
@@ -145,6 +159,27 @@ pid_t Procfs::parent(pid_t pid) const {
 uint64_t Procfs::netns(pid_t pid) const {
   struct stat info {};
   return ::stat(path(pid, "ns/net").c_str(), &info) == 0 ? info.st_ino : 0;
+}
+
+std::optional<uid_t> Procfs::owner(pid_t pid) const {
+  struct stat info {};
+  return ::stat(path(pid, "stat").c_str(), &info) == 0 ? std::optional(info.st_uid) : std::nullopt;
+}
+
+pid_t Procfs::inner_pid(pid_t pid) const { return inner_number(path(pid, "status")); }
+
+std::map<pid_t, pid_t> Procfs::inner_threads(pid_t pid) const {
+  std::map<pid_t, pid_t> threads;
+  const std::unique_ptr<DIR, Free<closedir>> folder(opendir(path(pid, "task").c_str()));
+  while (const dirent* entry = folder ? readdir(folder.get()) : nullptr) {
+    if (threads.size() > kMostThreads) {
+      return {};
+    }
+    if (const auto tid = parse_integer(entry->d_name); tid && *tid > 0) {
+      threads[inner_number(path(pid, fmt::format("task/{}/status", *tid)))] = static_cast<pid_t>(*tid);
+    }
+  }
+  return threads;
 }
 
 bool Procfs::exists(pid_t pid) const { return ::access(path(pid, "stat").c_str(), F_OK) == 0; }

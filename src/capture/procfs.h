@@ -48,6 +48,16 @@ class Procfs {
   /// Inode number of the network namespace, 0 when it can't be read.
   [[nodiscard]] uint64_t netns(pid_t pid) const;
   [[nodiscard]] bool exists(pid_t pid) const;
+  /// Who runs it; none when it is gone.
+  [[nodiscard]] std::optional<uid_t> owner(pid_t pid) const;
+  /// Its number in the innermost pid namespace it is in; 0 when it is gone.
+  [[nodiscard]] pid_t inner_pid(pid_t pid) const;
+  /// The numbers of its threads there → here; empty when it is gone, or has more than a few thousand.
+  [[nodiscard]] std::map<pid_t, pid_t> inner_threads(pid_t pid) const;
+  /// A path of its mount namespace, as it can be opened from here.
+  [[nodiscard]] std::string in_root(pid_t pid, const std::string& inner_path) const {
+    return path(pid, "root") + inner_path;
+  }
 
   /// Paths of this mapping that can be opened from here, best first: through map_files (survives deletion, needs
   /// privilege) and through the process's root.

@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "capture/box_merge.h"
+#include "capture/box_tracker.h"
 #include "capture/collective_tracker.h"
 #include "capture/discovery.h"
 #include "capture/host_sampler.h"
@@ -83,7 +85,10 @@ class HostTracer final : public Tracer {
         kernel_(std::move(kernel)),
         ids_(node_.node_id),
         processes_(sink),
-        collectives_(ids_, processes_, sink, node_.clock_offset_ns),
+        merge_(ids_, sink),
+        collectives_(ids_, processes_, merge_, node_.clock_offset_ns),
+        boxes_(node_, procfs_, box_scope_of(options), processes_, merge_, sink,
+               [this](const std::string& text) { tell(text); }),
         network_(ids_, processes_, sink, node_.clock_offset_ns, kernel_->ticks_per_second(),
                  [this](int32_t pid, int32_t tid) { return procfs_.thread_name(pid, tid); }),
         host_({.sys = options.sysfs_root}, node_.node_id, sink_),
@@ -97,6 +102,9 @@ class HostTracer final : public Tracer {
   [[nodiscard]] const Node& node() const override { return node_; }
   [[nodiscard]] const std::vector<std::string>& missing() const override { return kernel_->missing(); }
 
+  static BoxFinder::Scope box_scope_of(const TracerOptions& options) {
+    return {.only_living = !options.pids.empty(), .only_netns = options.own_netns ? own_netns() : 0};
+  }
   static Discovery::Scope scope_of(const TracerOptions& options) {
     return {.only_netns = options.own_netns ? own_netns() : 0, .only_listed = !options.pids.empty()};
   }
@@ -126,7 +134,9 @@ class HostTracer final : public Tracer {
   std::unique_ptr<Kernel> kernel_;
   EventIds ids_;
   ProcessRegistry processes_;
+  BoxMerge merge_;
   CollectiveTracker collectives_;
+  BoxTracker boxes_;
   NetworkTracker network_;
   HostSampler host_;
   Discovery discovery_;
@@ -193,6 +203,7 @@ void HostTracer::begin_process(pid_t pid, Library library) {
   }
   processes_.add(std::move(process));
   collectives_.set_library(pid, library);
+  boxes_.add_process(pid);
   alive_.insert(pid);
   sample_sockets(pid, 0);
 }
@@ -315,6 +326,7 @@ void HostTracer::deliver_losses() {
       sink_.accept(Loss{node_.node_id, kLossNames[source], counts[source]});
     }
   }
+  boxes_.deliver_losses();
   if (lost_mappings_ > 0) {
     sink_.accept(Loss{node_.node_id, "perf:mappings", lost_mappings_});
   }
@@ -330,6 +342,7 @@ void HostTracer::deliver_rest() {
   deliver_open_waits(kOpenWaitNs);
   collect();
   collectives_.deliver_open();
+  boxes_.finish(monotonic_now_ns());
   deliver_drops();
   host_.sample(utc_now_ns(), alive_);
   deliver_losses();
@@ -385,6 +398,7 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
         sample_sockets(pid, now_ns - kIdleSpanNs);
       }
       collectives_.deliver_open();
+      boxes_.round(now_ns);
       deliver_drops();
       ST_TRY(flush());
     }

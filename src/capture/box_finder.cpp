@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/box_finder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr const char* kUsualFolder = "/dev/shm";
+constexpr size_t kMostFolders = 64;
+constexpr size_t kMostTargets = 1024;
+constexpr size_t kMostKnown = 16384;
+constexpr int kNamesAtOnce = 4096;  // of one folder, each look
+constexpr int kFilesAtOnce = 64;    // that are opened
+constexpr int kNumbersTried = 4;    // of one process's possible names
+constexpr int64_t kBeingMadeNs = 10 * kNsPerSecond;
+/// Of processes that are gone, those count that were heard of this long before we looked: they may be why a job hangs.
+constexpr int64_t kStillOfInterestNs = 600 * kNsPerSecond;
+
+/// File systems of this host, which answer: one over the network or of a user's own could hold us up for ever.
+bool answers(int folder) {
+  constexpr std::array<int64_t, 7> kLocal{TMPFS_MAGIC,       RAMFS_MAGIC,           EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,
+                                          BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, F2FS_SUPER_MAGIC};
+  struct statfs info {};
+  return ::fstatfs(folder, &info) == 0 && std::ranges::find(kLocal, static_cast<int64_t>(info.f_type)) != kLocal.end();
+}
+
+UniqueFd open_file(int folder, const char* name) {
+  return UniqueFd(::openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW));
+}
+
+bool is_box_name(std::string_view name) { return name.starts_with("stalltrace-") && name.ends_with(".ring"); }
+
+}  // namespace
+
+BoxFinder::BoxFinder(const Procfs& procfs, Scope scope)
+    : procfs_(procfs), scope_(scope), boot_id_(trim(read_file("/proc/sys/kernel/random/boot_id", 64).value_or(""))) {
+  if (!scope_.only_living) {
+    add_folder(kUsualFolder);
+  }
+}
+
+void BoxFinder::add_folder(const std::string& path) {
+  UniqueFd folder(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat info {};
+  if (!folder || folders_.size() >= kMostFolders || !answers(folder.get()) || ::fstat(folder.get(), &info) != 0 ||
+      !folder_ids_.insert({info.st_dev, info.st_ino}).second) {
+    return;
+  }
+  folders_.push_back(std::move(folder));
+}
+
+void BoxFinder::add_process(pid_t pid) {
+  const auto owner = procfs_.owner(pid);
+  if (!owner || targets_.size() >= kMostTargets) {
+    return;
+  }
+  targets_.push_back({pid, static_cast<uint32_t>(procfs_.inner_pid(pid)), procfs_.start_ticks(pid), *owner});
+  std::string folder = kUsualFolder;
+  if (const auto environment = procfs_.environment(pid)) {
+    const auto chosen = environment->find("STALLTRACE_DIR");
+    if (chosen != environment->end() && chosen->second.starts_with('/')) {
+      folder = chosen->second;
+    }
+  }
+  add_folder(procfs_.in_root(pid, folder));
+}
+
+void BoxFinder::remove_process(pid_t pid) {
+  std::erase_if(targets_, [pid](const Target& target) { return target.pid == pid; });
+}
+
+void BoxFinder::look(int64_t now_ns, const std::function<void(FoundBox)>& found) {
+  for (Target& target : targets_) {
+    if (!target.taken) {
+      look_for(target, found);
+    }
+  }
+  if (!scope_.only_living) {
+    for (const UniqueFd& folder : folders_) {
+      look_for_gone(folder.get(), now_ns, found);
+    }
+  }
+}
+
+/// By name, so that no number of other files in a folder hides it.
+void BoxFinder::look_for(Target& target, const std::function<void(FoundBox)>& found) {
+  for (const UniqueFd& folder : folders_) {
+    for (int number = 0; number < kNumbersTried; ++number) {
+      const std::string name = fmt::format("stalltrace-{}-{}{}.ring", target.inner_pid, target.start_ticks,
+                                           number == 0 ? "" : fmt::format("-{}", number));
+      UniqueFd file = open_file(folder.get(), name.c_str());
+      struct stat info {};
+      if (!file || ::fstat(file.get(), &info) != 0) {
+        break;  // a later number is taken only when this one is
+      }
+      if (!S_ISREG(info.st_mode) || info.st_uid != target.owner) {
+        continue;
+      }
+      auto reader = blackbox::BoxReader::adopt(std::move(file), name);
+      if (reader && reader->layout().pid == target.inner_pid &&
+          reader->layout().process_start_ticks == target.start_ticks && reader->has_writer()) {
+        target.taken = true;
+        return found({std::move(*reader), target.pid, true});
+      }
+    }
+  }
+}
+
+void BoxFinder::look_for_gone(int folder, int64_t now_ns, const std::function<void(FoundBox)>& found) {
+  const int listed = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, Free<closedir>> names(listed < 0 ? nullptr : ::fdopendir(listed));
+  if (!names) {
+    return;
+  }
+  int files = 0;
+  for (int seen = 0; seen < kNamesAtOnce && files < kFilesAtOnce; ++seen) {
+    const dirent* entry = ::readdir(names.get());
+    if (entry == nullptr) {
+      return;
+    }
+    struct stat info {};
+    if (!is_box_name(entry->d_name) || ::fstatat(folder, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(info.st_mode) || known_.contains({info.st_dev, info.st_ino})) {
+      continue;
+    }
+    ++files;
+    if (examine(folder, entry->d_name, now_ns, found) != Verdict::kLater && known_.size() < kMostKnown) {
+      known_.insert({info.st_dev, info.st_ino});
+    }
+  }
+}
+
+bool BoxFinder::is_recent(const blackbox::BoxReader& reader, int64_t now_ns) const {
+  const st_box_header& header = reader.layout();
+  const auto heard_ns = static_cast<int64_t>(std::min(header.anchored_ns, uint64_t{1} << 61));
+  return blackbox::text_of(header.boot_id) == boot_id_ && heard_ns <= now_ns &&
+         now_ns - heard_ns < kStillOfInterestNs &&
+         (scope_.only_netns == 0 || header.network_namespace == scope_.only_netns);
+}
+
+bool BoxFinder::belongs_to_target(const st_box_header& header) const {
+  return std::ranges::any_of(targets_, [&](const Target& target) {
+    return target.inner_pid == header.pid && target.start_ticks == header.process_start_ticks;
+  });
+}
+
+BoxFinder::Verdict BoxFinder::examine(int folder, const char* name, int64_t now_ns,
+                                      const std::function<void(FoundBox)>& found) {
+  UniqueFd file = open_file(folder, name);
+  struct stat info {};
+  if (!file || ::fstat(file.get(), &info) != 0) {
+    return Verdict::kNever;
+  }
+  auto reader = blackbox::BoxReader::adopt(std::move(file), name);
+  if (!reader) {  // or one that is just being made
+    return utc_now_ns() - info.st_mtim.tv_sec * kNsPerSecond < kBeingMadeNs ? Verdict::kLater : Verdict::kNever;
+  }
+  if (belongs_to_target(reader->layout()) || reader->has_writer()) {
+    return Verdict::kLater;  // of a process that lives, traced or not
+  }
+  if (!is_recent(*reader, now_ns)) {
+    return Verdict::kNever;
+  }
+  const auto pid = static_cast<int32_t>(reader->layout().pid & 0x7fff'ffff);
+  found({std::move(*reader), pid, false});
+  return Verdict::kTaken;
+}
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds black boxes (docs/blackbox.md): those of traced processes, in the folder each of them would use, seen through
+// its own mount namespace, and those that processes which are gone have left there. Nothing there is trusted: folders
+// on file systems of this host only, no link is followed, pipes don't hold us up, and so many names a look and no more.
+// One thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/handle.h"
+#include "blackbox/reader.h"
+#include "capture/procfs.h"
+
+namespace stalltrace::capture {
+
+struct FoundBox {
+  blackbox::BoxReader reader;
+  int32_t pid = 0;     // on this host; of a process that is gone, in its own namespace
+  bool alive = false;  // its process is a traced one
+};
+
+class BoxFinder {
+ public:
+  struct Scope {
+    bool only_living = false;  // boxes of processes that are gone are none of ours
+    uint64_t only_netns = 0;   // inode number; 0: all
+  };
+  explicit BoxFinder(const Procfs& procfs, Scope scope);
+
+  /// A traced process, whose box is or will be in its folder.
+  void add_process(pid_t pid);
+  void remove_process(pid_t pid);
+  /// Boxes not found before. `now_ns` is CLOCK_MONOTONIC.
+  void look(int64_t now_ns, const std::function<void(FoundBox)>& found);
+
+ private:
+  struct Target {  // what a box must say to be this process's
+    pid_t pid = 0;
+    uint32_t inner_pid = 0;
+    uint64_t start_ticks = 0;
+    uid_t owner = 0;
+    bool taken = false;
+  };
+  enum class Verdict { kTaken, kLater, kNever };
+  void add_folder(const std::string& path);
+  void look_for(Target& target, const std::function<void(FoundBox)>& found);
+  void look_for_gone(int folder, int64_t now_ns, const std::function<void(FoundBox)>& found);
+  Verdict examine(int folder, const char* name, int64_t now_ns, const std::function<void(FoundBox)>& found);
+  [[nodiscard]] bool belongs_to_target(const st_box_header& header) const;
+  [[nodiscard]] bool is_recent(const blackbox::BoxReader& reader, int64_t now_ns) const;
+
+  const Procfs& procfs_;
+  Scope scope_;
+  std::string boot_id_;
+  std::vector<Target> targets_;
+  std::vector<UniqueFd> folders_;
+  std::set<std::pair<uint64_t, uint64_t>> folder_ids_;  // device, inode
+  std::set<std::pair<uint64_t, uint64_t>> known_;       // files that need no other look
+};
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/box_merge.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr size_t kMostRows = 1024;   // kept per process, of each kind: a few seconds of a busy job
+constexpr size_t kMostCalls = 4096;  // of a box whose rows' ids are remembered
+constexpr size_t kMostSteps = 8192;  // that wait for their collective, per process
+constexpr size_t kMostProcesses = 4096;
+constexpr int64_t kSameMomentNs = 20 * kNsPerUs;         // both stamps are of one clock, microseconds apart
+constexpr int64_t kLaunchedLaterNs = 10 * kNsPerSecond;  // by a thread of NCCL's own, or a stream's host function
+
+constexpr int kContainedScore = 4;
+constexpr int kThreadScore = 2;
+constexpr int kNumberScore = 3;
+constexpr int kNoMatch = -1;
+
+/// What numbers of one kind count: collectives of a communicator, or transfers to or from a peer.
+uint64_t number_kind(const Collective& row) {
+  return is_point_to_point(row.op)
+             ? uint64_t{1} << 63 | static_cast<uint64_t>(row.op) << 32 | static_cast<uint32_t>(row.peer.value_or(-1))
+             : 0;
+}
+
+template <typename T>
+bool differ(const std::optional<T>& a, const std::optional<T>& b) {
+  return a && b && *a != *b;
+}
+
+bool made_of_transfers(Operation op) {
+  return op == Operation::kAllToAll || op == Operation::kGather || op == Operation::kScatter;
+}
+
+/// Whether the box's call began while the probe's was being launched.
+bool contains(const Collective& probe, int64_t start_ns) {
+  return start_ns >= probe.timestamp_ns - kSameMomentNs &&
+         (!probe.launch_ns || start_ns <= probe.timestamp_ns + *probe.launch_ns + kSameMomentNs);
+}
+
+bool same_thread(const Collective& probe, const Collective& box) { return box.tid == 0 || box.tid == probe.tid; }
+
+}  // namespace
+
+template <typename Value>
+void BoxMerge::Recent<Value>::put(uint64_t id, Value value, size_t most) {
+  if (!values.insert_or_assign(id, std::move(value)).second) {
+    return;
+  }
+  order.push_back(id);
+  if (order.size() > most) {
+    values.erase(order.front());
+    order.pop_front();
+  }
+}
+
+void BoxMerge::accept(Event event) {
+  if (auto* row = std::get_if<Collective>(&event); row != nullptr && moves_data(row->op)) {
+    return accept_collective(std::move(*row));
+  }
+  if (auto* row = std::get_if<Communicator>(&event)) {
+    return accept_communicator(std::move(*row));
+  }
+  next_.accept(std::move(event));
+}
+
+void BoxMerge::accept_collective(Collective row) {
+  if (row.library != Library::kNccl && row.library != Library::kRccl) {
+    return next_.accept(std::move(row));
+  }
+  ProcessState& process = states_[row.pid];
+  if (const auto told = process.told.find(row.event_id); told != process.told.end()) {
+    told->second.row = std::move(row);
+    return deliver(process, told->second);
+  }
+  Collective described = row;
+  describe(process, described);
+  next_.accept(std::move(described));
+  process.waiting.insert_or_assign(row.event_id, std::move(row));
+  if (process.waiting.size() > kMostRows) {
+    process.waiting.erase(process.waiting.begin());
+  }
+}
+
+void BoxMerge::accept_communicator(Communicator row) {
+  ProcessState& process = states_[row.pid];
+  Named& known = named(process, row.comm_ptr);
+  if (known.seen && known.row.created_ns != row.created_ns) {
+    known = {};  // another one at the same address
+  }
+  known.seen = true;
+  known.row = row;
+  if (const auto box = process.by_serial.find(known.serial); box != process.by_serial.end()) {
+    if (!row.rank || row.rank_source == RankSource::kEnvironment) {
+      row.rank = box->second.rank;
+      row.nranks = box->second.nranks;
+      row.rank_source = box->second.rank_source;
+    }
+    row.nccl_comm_hash = row.nccl_comm_hash != 0 ? row.nccl_comm_hash : box->second.nccl_comm_hash;
+    row.comm_id_hash = row.comm_id_hash != 0 ? row.comm_id_hash : box->second.nccl_comm_hash;
+  }
+  next_.accept(std::move(row));
+}
+
+/// What the box knows of the communicator that a row of the probes names by its pointer.
+void BoxMerge::describe(ProcessState& process, Collective& row) {
+  const auto known = process.by_pointer.find(row.comm_ptr);
+  const auto box =
+      known == process.by_pointer.end() ? process.by_serial.end() : process.by_serial.find(known->second.serial);
+  if (box == process.by_serial.end()) {
+    return;
+  }
+  if (row.comm_id_hash == 0) {
+    row.comm_id_hash = box->second.nccl_comm_hash;
+    const auto first = known->second.first_number.find(number_kind(row));
+    if (row.seq && first != known->second.first_number.end()) {
+      *row.seq += first->second;
+    }
+  }
+  if (!row.rank || row.rank_source == RankSource::kEnvironment) {
+    row.rank = box->second.rank;
+    row.nranks = box->second.nranks;
+    row.rank_source = box->second.rank_source;
+  }
+}
+
+void BoxMerge::communicator(const Communicator& row) {
+  ProcessState& process = states_[row.pid];
+  process.has_box = true;
+  if (process.by_serial.size() < kMostRows || process.by_serial.contains(row.comm_ptr)) {
+    process.by_serial.insert_or_assign(row.comm_ptr, row);
+  }
+  if (const auto delivered = process.delivered_serials.find(row.comm_ptr);
+      delivered != process.delivered_serials.end() && row.destroyed_ns && !std::exchange(delivered->second, true)) {
+    next_.accept(row);
+  }
+}
+
+bool BoxMerge::compatible(ProcessState& process, const Collective& probe, const Collective& box) const {
+  if (probe.op != box.op || differ(probe.peer, box.peer) || differ(probe.root, box.root) ||
+      differ(probe.count, box.count) || differ(probe.datatype, box.datatype) ||
+      box.timestamp_ns < probe.called_ns - kSameMomentNs) {
+    return false;
+  }
+  const auto known = process.by_pointer.find(probe.comm_ptr);
+  if (known == process.by_pointer.end()) {
+    return true;
+  }
+  if (known->second.serial != 0) {
+    return known->second.serial == box.comm_ptr;
+  }
+  const uint64_t hash = known->second.row.nccl_comm_hash;
+  return hash == 0 || box.comm_id_hash == 0 || hash == box.comm_id_hash;
+}
+
+/// How well a row of the probes fits a call of the box; kNoMatch where it can't be the same.
+int BoxMerge::score(ProcessState& process, const Collective& probe, const Collective& box) const {
+  if (!compatible(process, probe, box)) {
+    return kNoMatch;
+  }
+  int score = 0;
+  if (contains(probe, box.timestamp_ns)) {
+    score += kContainedScore + (same_thread(probe, box) ? kThreadScore : 0);
+  }
+  const auto known = process.by_pointer.find(probe.comm_ptr);
+  if (probe.seq && box.seq && known != process.by_pointer.end()) {
+    const auto first = known->second.first_number.find(number_kind(probe));
+    const bool counted = first != known->second.first_number.end() || probe.comm_id_hash != 0;
+    const int64_t number = *probe.seq + (first != known->second.first_number.end() ? first->second : 0);
+    const bool close = box.timestamp_ns - probe.called_ns < kLaunchedLaterNs;
+    score += counted && close && number == *box.seq ? kNumberScore : 0;
+  }
+  return score >= kNumberScore ? score : kNoMatch;
+}
+
+std::map<EventId, Collective>::iterator BoxMerge::best_match(ProcessState& process, const Collective& box) {
+  auto best = process.waiting.end();
+  int best_score = kNoMatch;
+  for (auto probe = process.waiting.begin(); probe != process.waiting.end(); ++probe) {
+    if (const int found = score(process, probe->second, box); found > best_score) {
+      best = probe;
+      best_score = found;
+    }
+  }
+  return best;
+}
+
+/// From the first match on it is known which of the box's communicators a pointer names.
+void BoxMerge::name_communicator(ProcessState& process, const Collective& probe, const Collective& box) {
+  Named& known = named(process, probe.comm_ptr);
+  if (probe.comm_id_hash == 0 && probe.seq && box.seq) {
+    known.first_number.try_emplace(number_kind(probe), *box.seq - *probe.seq);
+  }
+  if (known.serial != 0 || box.comm_ptr == 0) {
+    return;
+  }
+  known.serial = box.comm_ptr;
+  if (known.seen) {
+    accept_communicator(known.row);
+  }
+}
+
+/// The sends and receives that NCCL makes an AllToAll of are no calls of their own: the last one ends it.
+bool BoxMerge::extend_parent(ProcessState& process, const Collective& box) {
+  const auto holds = [&](const Collective& row) {
+    return made_of_transfers(row.op) && contains(row, box.timestamp_ns) && same_thread(row, box);
+  };
+  for (auto& [event, told] : process.told) {
+    if (holds(told.row)) {
+      if (box.end_ns()) {
+        told.end_ns = std::max(told.end_ns.value_or(0), *box.end_ns());
+        deliver(process, told);
+      }
+      return true;
+    }
+  }
+  for (auto probe = process.waiting.begin(); probe != process.waiting.end(); ++probe) {
+    if (holds(probe->second)) {
+      const auto [told, fresh] = process.told.insert({probe->first, {probe->second, box.comm_ptr, box.end_ns()}});
+      process.waiting.erase(probe);
+      deliver(process, told->second);
+      return true;
+    }
+  }
+  return false;
+}
+
+void BoxMerge::deliver(ProcessState& process, Told& told) {
+  Collective row = told.row;
+  describe(process, row);
+  if (told.end_ns) {
+    row.duration_ns = std::max<int64_t>(*told.end_ns - row.timestamp_ns, 0);
+    row.completion = Completion::kProfiler;
+  }
+  next_.accept(std::move(row));
+}
+
+void BoxMerge::call(blackbox::BoxCall call) {
+  if (states_.size() >= kMostProcesses && !states_.contains(call.row.pid)) {
+    return;
+  }
+  ProcessState& process = states_[call.row.pid];
+  if (const EventId* event = process.events.find(call.id)) {
+    if (const auto told = process.told.find(*event); told != process.told.end()) {
+      if (call.row.end_ns() && told->second.end_ns != call.row.end_ns()) {
+        told->second.end_ns = call.row.end_ns();
+        deliver(process, told->second);
+      }
+    } else if (call.row.duration_ns) {
+      deliver_own(process, call, *event);
+    }
+    return;
+  }
+  if (is_point_to_point(call.row.op) && extend_parent(process, call.row)) {
+    return;
+  }
+  const auto probe = best_match(process, call.row);
+  EventId event = 0;
+  if (probe == process.waiting.end()) {
+    event = ids_.next();
+    deliver_own(process, call, event);
+  } else {
+    event = probe->first;
+    name_communicator(process, probe->second, call.row);
+    Told& told = process.told[event];
+    told = {std::move(probe->second), call.row.comm_ptr, call.row.end_ns()};
+    process.waiting.erase(probe);
+    deliver(process, told);
+    if (process.told.size() > kMostRows) {
+      process.told.erase(process.told.begin());
+    }
+  }
+  process.events.put(call.id, event, kMostCalls);
+  deliver_steps(process, call.id, event);
+}
+
+/// A row that only the box tells of. Its communicator is the probes' where they know it.
+void BoxMerge::deliver_own(ProcessState& process, blackbox::BoxCall& call, EventId event) {
+  Collective row = call.row;
+  row.event_id = event;
+  const uint64_t serial = row.comm_ptr;
+  const auto named = std::ranges::find_if(process.by_pointer, [&](const auto& entry) {
+    const Communicator& known = entry.second.row;
+    return entry.second.serial == serial ||
+           (entry.second.serial == 0 && known.nccl_comm_hash != 0 && known.nccl_comm_hash == row.comm_id_hash);
+  });
+  if (named != process.by_pointer.end() && serial != 0) {
+    row.comm_ptr = named->first;
+    row.comm_id_hash = named->second.row.comm_id_hash != 0 ? named->second.row.comm_id_hash : row.comm_id_hash;
+  } else if (const auto known = process.by_serial.find(serial);
+             known != process.by_serial.end() && process.delivered_serials.try_emplace(serial, false).second) {
+    next_.accept(known->second);
+  }
+  next_.accept(std::move(row));
+}
+
+/// The communicator's name is the probes' where they know it.
+void BoxMerge::deliver_step(const ProcessState& process, ProxyStep row) {
+  for (const auto& [pointer, known] : process.by_pointer) {
+    if (known.row.nccl_comm_hash == row.comm_id_hash && known.row.comm_id_hash != 0 && row.comm_id_hash != 0) {
+      row.comm_id_hash = known.row.comm_id_hash;
+      break;
+    }
+  }
+  next_.accept(std::move(row));
+}
+
+void BoxMerge::step(blackbox::StepRow step) {
+  ProcessState& process = states_[step.row.pid];
+  if (const auto* event = process.events.find(step.collective); event != nullptr || step.collective == 0) {
+    step.row.collective_id = event != nullptr ? *event : 0;
+    return deliver_step(process, std::move(step.row));
+  }
+  if (process.waiting_steps >= kMostSteps) {
+    return deliver_step(process, std::move(step.row));
+  }
+  process.steps[step.collective].push_back(std::move(step.row));
+  ++process.waiting_steps;
+}
+
+void BoxMerge::deliver_steps(ProcessState& process, uint64_t box_id, EventId event) {
+  const auto found = process.steps.find(box_id);
+  if (found == process.steps.end()) {
+    return;
+  }
+  process.waiting_steps -= found->second.size();
+  for (ProxyStep& row : found->second) {
+    row.collective_id = event;
+    deliver_step(process, std::move(row));
+  }
+  process.steps.erase(found);
+}
+
+void BoxMerge::forget(int32_t pid) {
+  const auto found = states_.find(pid);
+  if (found == states_.end()) {
+    return;
+  }
+  for (auto& [id, rows] : found->second.steps) {
+    for (ProxyStep& row : rows) {
+      deliver_step(found->second, std::move(row));
+    }
+  }
+  states_.erase(found);
+}
+
+void BoxMerge::finish() {
+  for (auto& [pid, process] : states_) {
+    for (auto& [id, rows] : process.steps) {
+      for (ProxyStep& row : rows) {
+        deliver_step(process, std::move(row));
+      }
+    }
+    process.steps.clear();
+    process.waiting_steps = 0;
+  }
+}
+
+}  // namespace stalltrace::capture

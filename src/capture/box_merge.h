@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What probes and black boxes tell of the same calls becomes one row: arrival and launch from the probe, the true end
+// from the profiler plugin. Rows of the probes pass through; the box's word is put into them, whichever comes first. A
+// call that only a box tells has a row of its own, one that only a probe tells stays as it is.
+//
+// A box's bytes are its user's: rows come checked (blackbox/decode.h), and they change rows of their own process only.
+// Pure: no kernel, no clock. One thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "blackbox/decode.h"
+#include "blackbox/steps.h"
+#include "capture/event_ids.h"
+#include "capture/process_registry.h"
+#include "model/events.h"
+
+namespace stalltrace::capture {
+
+class BoxMerge final : public EventSink {
+ public:
+  /// References outlive the merge; what is merged goes to `next`.
+  BoxMerge(EventIds& ids, EventSink& next) : ids_(ids), next_(next) {}
+
+  /// A row of the probes, or of anything else, which passes.
+  void accept(Event event) override;
+
+  /// A communicator of a box; `row.comm_ptr` is its serial there.
+  void communicator(const Communicator& row);
+  /// A collective, Send or Recv of a box: it has ended, or it is open. Rows of the probes from before its start were
+  /// accepted. It may come again. `row.tid` is a thread's number on this host, or 0.
+  void call(blackbox::BoxCall call);
+  void step(blackbox::StepRow step);
+  /// The process is gone and its box is read to the end.
+  void forget(int32_t pid);
+  /// Steps whose collective was never told are delivered without it.
+  void finish();
+
+ private:
+  struct Told {  // of a row of the probes that a box tells of too
+    Collective row;
+    uint64_t serial = 0;
+    std::optional<int64_t> end_ns;
+  };
+  /// A communicator as the probes know it.
+  struct Named {
+    Communicator row;
+    bool seen = false;                         // the probes have told its row
+    uint64_t serial = 0;                       // in the box; 0 not known yet
+    std::map<uint64_t, int64_t> first_number;  // by operation and peer: the box's number of the probes' number 0
+  };
+  template <typename Value>
+  struct Recent {  // by box id; the oldest go first
+    std::unordered_map<uint64_t, Value> values;
+    std::deque<uint64_t> order;
+    Value* find(uint64_t id) {
+      const auto found = values.find(id);
+      return found == values.end() ? nullptr : &found->second;
+    }
+    void put(uint64_t id, Value value, size_t most);
+  };
+  struct ProcessState {
+    std::map<EventId, Collective> waiting;  // rows of the probes that no box has told of yet
+    std::map<EventId, Told> told;           // those one has
+    std::unordered_map<uint64_t, Named> by_pointer;
+    std::unordered_map<uint64_t, Communicator> by_serial;
+    std::map<uint64_t, bool> delivered_serials;
+    Recent<EventId> events;                                      // of the box's calls
+    std::unordered_map<uint64_t, std::vector<ProxyStep>> steps;  // of calls that were not told yet
+    size_t waiting_steps = 0;
+    bool has_box = false;
+  };
+
+  void accept_collective(Collective row);
+  void accept_communicator(Communicator row);
+  Named& named(ProcessState& process, uint64_t pointer) { return process.by_pointer[pointer]; }
+  [[nodiscard]] bool compatible(ProcessState& process, const Collective& probe, const Collective& box) const;
+  [[nodiscard]] int score(ProcessState& process, const Collective& probe, const Collective& box) const;
+  std::map<EventId, Collective>::iterator best_match(ProcessState& process, const Collective& box);
+  bool extend_parent(ProcessState& process, const Collective& box);
+  void name_communicator(ProcessState& process, const Collective& probe, const Collective& box);
+  void describe(ProcessState& process, Collective& row);
+  void deliver(ProcessState& process, Told& told);
+  void deliver_own(ProcessState& process, blackbox::BoxCall& call, EventId event);
+  void deliver_steps(ProcessState& process, uint64_t box_id, EventId event);
+  void deliver_step(const ProcessState& process, ProxyStep row);
+
+  EventIds& ids_;
+  EventSink& next_;
+  std::unordered_map<int32_t, ProcessState> states_;
+};
+
+}  // namespace stalltrace::capture
