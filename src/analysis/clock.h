@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -14,11 +15,48 @@
 
 namespace stalltrace::analysis {
 
+/// What a host's ranks did of one instance, by its own clock.
+struct HostEdge {
+  int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();  // none of it arrived
+  int64_t first_end_ns = std::numeric_limits<int64_t>::max();     // none of it is known to have completed
+};
+
+/// Bounds of what to add to each host's times, against a host of reference, from instances that both took part in.
+class OffsetBounds {
+ public:
+  OffsetBounds(size_t hosts, size_t reference) : reference_(reference), bounds_(hosts) {}
+
+  /// One instance, an edge for each host. In such an instance every rank needs every other: nobody completes it before
+  /// the last has arrived.
+  void add(const std::vector<HostEdge>& edges);
+
+  struct Bounds {
+    int64_t low_ns = std::numeric_limits<int64_t>::min();
+    int64_t high_ns = std::numeric_limits<int64_t>::max();
+    bool took_part = false;
+    [[nodiscard]] bool known() const {
+      return low_ns != std::numeric_limits<int64_t>::min() && high_ns != std::numeric_limits<int64_t>::max();
+    }
+  };
+  [[nodiscard]] const Bounds& bounds(size_t host) const { return bounds_[host]; }
+  [[nodiscard]] size_t reference() const { return reference_; }
+  [[nodiscard]] size_t hosts() const { return bounds_.size(); }
+
+ private:
+  size_t reference_;
+  std::vector<Bounds> bounds_;
+};
+
 class Clock {
  public:
-  /// Reads the collectives only when there is more than one host.
-  static Result<Clock> align(EventSource& source, const std::vector<Node>& nodes);
+  /// Knows what the nodes themselves say: those of one host are aligned.
+  static Clock of(const std::vector<Node>& nodes);
+  /// Aligns the hosts; `bounds` are of times that were made common by this clock.
+  void align(const std::vector<Node>& nodes, const OffsetBounds& bounds);
 
+  [[nodiscard]] size_t hosts() const { return host_count_; }
+  /// Index of the node's host.
+  [[nodiscard]] size_t host(NodeId node) const;
   /// What to add to a time of `node`.
   [[nodiscard]] int64_t shift_ns(NodeId node) const;
   [[nodiscard]] int64_t to_common(NodeId node, int64_t time_ns) const { return time_ns + shift_ns(node); }
@@ -30,14 +68,16 @@ class Clock {
   [[nodiscard]] int64_t largest_shift_ns() const;
 
  private:
-  std::unordered_map<NodeId, int64_t> shifts_;
-  std::vector<std::string> notes_;
   struct Host {
     size_t index = 0;
     bool reliable = true;  // against the reference
   };
   void distrust(size_t host);
+
+  std::unordered_map<NodeId, int64_t> shifts_;
   std::unordered_map<NodeId, Host> hosts_;
+  size_t host_count_ = 0;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace stalltrace::analysis

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 9> kOwnNames{"NCCL ",      "stalltrace", 
 Result<Cluster> Cluster::load(EventSource& source) {
   Cluster cluster;
   ST_ASSIGN(cluster.nodes_, source.nodes());
-  ST_ASSIGN(cluster.clock_, Clock::align(source, cluster.nodes_));
+  cluster.clock_ = Clock::of(cluster.nodes_);
   ST_ASSIGN(cluster.processes_, source.processes());
   ST_ASSIGN(cluster.communicators_, source.communicators());
   for (size_t i = 0; i < cluster.processes_.size(); ++i) {
@@ -38,6 +38,16 @@ Result<Cluster> Cluster::load(EventSource& source) {
   }
   cluster.take_ranks_from_communicators();
   return cluster;
+}
+
+void Cluster::align(const OffsetBounds& bounds) {
+  const Clock before = clock_;
+  clock_.align(nodes_, bounds);
+  for (Member& member : members_) {
+    if (member.exit_ns) {
+      *member.exit_ns += clock_.shift_ns(member.node_id) - before.shift_ns(member.node_id);
+    }
+  }
 }
 
 /// A child of ncclCommSplit orders its members by key, then by rank in the parent.

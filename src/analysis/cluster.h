@@ -53,6 +53,8 @@ class Cluster {
   void add_thread(NodeId node, int32_t tid) { threads_[{node, tid}] = true; }
 
   [[nodiscard]] const Clock& clock() const { return clock_; }
+  /// Moves what it holds to the clock that all hosts have in common by `bounds`.
+  void align(const OffsetBounds& bounds);
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
   [[nodiscard]] std::string node_name(NodeId node) const;
   /// "rank 2 (node2, pid 4711)", with what is known.

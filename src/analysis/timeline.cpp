@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "analysis/offsets.h"
 #include "base/hash.h"
 
 namespace stalltrace::analysis {
@@ -99,6 +100,19 @@ bool agree(const Shape& a, const Shape& b) {
   return !sized_alike(a.op) || a.bytes == b.bytes;
 }
 
+void Lane::move(int64_t by_ns) {
+  shift_ns += by_ns;
+  if (by_ns == 0 || calls.empty()) {
+    return;
+  }
+  for (Call& call : calls) {
+    call.arrival_ns += call.present ? by_ns : 0;
+  }
+  first_arrival_ns += by_ns;
+  last_arrival_ns += by_ns;
+  abort_ns += abort_ns == kOpenEnd ? 0 : by_ns;
+}
+
 class TimelineBuilder {
  public:
   TimelineBuilder(Timeline& timeline, Cluster& cluster) : timeline_(timeline), cluster_(cluster) {}
@@ -131,6 +145,7 @@ class TimelineBuilder {
   }
 
   void finish() {
+    align_hosts();
     add_silent_members();
     mark_continued();
     std::unordered_map<uint64_t, uint32_t> known;
@@ -161,6 +176,38 @@ class TimelineBuilder {
   }
 
  private:
+  /// Until here each host's times are its own.
+  void align_hosts() {
+    if (cluster_.clock().hosts() < 2) {
+      return;
+    }
+    std::unordered_map<NodeId, int64_t> before;
+    for (const Node& node : cluster_.nodes()) {
+      before[node.node_id] = cluster_.clock().shift_ns(node.node_id);
+    }
+    cluster_.align(bound_offsets(timeline_.lanes_, timeline_.shapes_, cluster_));
+    const auto moved_ns = [&](NodeId node) { return cluster_.clock().shift_ns(node) - before[node]; };
+    Interval span{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+    for (Lane& lane : timeline_.lanes_) {
+      lane.move(moved_ns(cluster_.member(lane.member).node_id));
+      for (const Call& call : lane.calls) {
+        if (call.present) {
+          span.from_ns = std::min(span.from_ns, call.arrival_ns);
+          span.to_ns = std::max(span.to_ns, call.end_ns() != kOpenEnd ? call.end_ns() : call.arrival_ns);
+        }
+      }
+    }
+    timeline_.span_ = span;
+    for (CommunicatorCall& call : timeline_.communicator_calls_) {
+      const int64_t shift_ns = moved_ns(cluster_.member(call.member).node_id);
+      call.arrival_ns += shift_ns;
+      call.end_ns += call.end_ns == kOpenEnd ? 0 : shift_ns;
+    }
+    for (auto& [call, time_ns] : aborts_) {
+      time_ns += moved_ns(std::get<NodeId>(call));
+    }
+  }
+
   Lane* lane_of(const Collective& row) {
     const bool pair = is_point_to_point(row.op);
     const LaneKey key{row.node_id,

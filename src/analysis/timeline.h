@@ -102,6 +102,8 @@ struct Lane {
   }
   /// How long its being inside an open call was observed.
   [[nodiscard]] int64_t observed_to_ns() const { return std::min({exit_ns, abort_ns, node_end_ns}); }
+  /// Adds to all times it holds.
+  void move(int64_t by_ns);
   [[nodiscard]] int64_t first_column() const { return first_seq + column_offset; }
   [[nodiscard]] int64_t end_column() const { return first_column() + static_cast<int64_t>(calls.size()); }
 };
