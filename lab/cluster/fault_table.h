@@ -67,6 +67,7 @@ struct FaultRow {
   /// Puts the fault into effect. On error nothing is left behind.
   Result<AppliedFault> (*apply)(const FaultSpec&, const FaultContext&);
   bool before_start = false;  // in effect before the ranks start, to the end
+  bool harmless = false;      // no fault but something ordinary: no finding is expected
 };
 
 std::span<const FaultRow> fault_rows();

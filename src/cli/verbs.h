@@ -17,6 +17,7 @@ std::unique_ptr<Verb> make_explain_verb();
 std::unique_ptr<Verb> make_merge_verb();
 std::unique_ptr<Verb> make_import_verb();
 std::unique_ptr<Verb> make_lab_run_verb();
+std::unique_ptr<Verb> make_lab_matrix_verb();
 std::unique_ptr<Verb> make_lab_up_verb();
 std::unique_ptr<Verb> make_lab_fault_verb();
 std::unique_ptr<Verb> make_lab_down_verb();

@@ -56,6 +56,13 @@ class Values(Case):
     def test_bad_choice(self):
         self.refused(run("query", "a.db", "SELECT 1", "--format", "xml"), USAGE, "'xml'", "table, json, csv")
 
+    def test_a_campaign_of_what_is_not(self):
+        out = self.folder / "matrix"
+        self.refused(run("lab", "matrix", "--only", "gremlins", "--out", out), USAGE, "no setting is named 'gremlins'")
+        self.refused(run("lab", "matrix", "--workload", "solitaire", "--out", out), USAGE, "no such workload")
+        self.refused(run("lab", "matrix", "--runs", "0", "--out", out), USAGE, "--runs")
+        self.assertFalse(out.exists())
+
     def test_bad_pid(self):
         for text in ["0", "-1", "x", "99999999999"]:
             with self.subTest(text=text):

@@ -7,6 +7,7 @@
 namespace stalltrace::lab {
 
 FaultRow packet_loss_row();
+FaultRow reordering_row();
 FaultRow late_rank_row();
 FaultRow cpu_contention_row();
 FaultRow process_stopped_row();

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/cluster/matrix_cost.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/text.h"
+
+namespace stalltrace::lab {
+namespace {
+
+using Json = nlohmann::json;
+
+/// The first steps open connections and touch memory.
+constexpr size_t kFirstSteps = 3;
+constexpr size_t kEnoughSteps = 10;
+
+bool touches(const StepTime& step, std::span<const Interval> faults) {
+  return std::ranges::any_of(
+      faults, [&](const Interval& fault) { return step.end_ns >= fault.from_ns && step.start_ns <= fault.to_ns; });
+}
+
+std::optional<int64_t> usual_ns(std::span<const StepTime> steps, std::span<const Interval> faults) {
+  std::vector<int64_t> lengths;
+  for (size_t i = kFirstSteps; i < steps.size(); ++i) {
+    if (!touches(steps[i], faults)) {
+      lengths.push_back(steps[i].end_ns - steps[i].start_ns);
+    }
+  }
+  if (lengths.size() < kEnoughSteps) {
+    return std::nullopt;
+  }
+  const auto middle = lengths.begin() + static_cast<int64_t>(lengths.size() / 2);
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  return *middle;
+}
+
+}  // namespace
+
+std::vector<StepTime> read_steps(std::string_view jsonl) {
+  std::vector<StepTime> steps;
+  for (const std::string_view line : split(jsonl, '\n')) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("start_ns") && json.contains("end_ns") &&
+        json["start_ns"].is_number_integer() && json["end_ns"].is_number_integer()) {
+      steps.push_back({json["start_ns"].get<int64_t>(), json["end_ns"].get<int64_t>()});
+    }
+  }
+  return steps;
+}
+
+std::optional<double> true_cost_ms(std::span<const StepTime> steps, std::span<const Interval> faults, bool completed,
+                                   int64_t ended_ns) {
+  const std::optional<int64_t> usual = usual_ns(steps, faults);
+  if (!usual) {
+    return std::nullopt;
+  }
+  int64_t cost_ns = 0;
+  for (const StepTime& step : steps) {
+    cost_ns += touches(step, faults) ? step.end_ns - step.start_ns - *usual : 0;
+  }
+  if (!completed) {
+    cost_ns += ended_ns - steps.back().end_ns - *usual;
+  }
+  return static_cast<double>(cost_ns) / static_cast<double>(kNsPerMs);
+}
+
+}  // namespace stalltrace::lab

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/cluster/matrix_score.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+
+namespace stalltrace::lab {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::array<std::string_view, 4> kVerdicts = {"right", "abstained", "wrong", "failed"};
+constexpr std::string_view kUnknown = "unknown";
+constexpr std::string_view kNothing = "nothing";
+
+std::optional<FaultLink> read_link(const Json& json) {
+  if (json.is_null() || json["src_rank"].is_null() || json["dst_rank"].is_null()) {
+    return std::nullopt;
+  }
+  return FaultLink{json["src_rank"].get<int>(), json["dst_rank"].get<int>()};
+}
+
+TrueFault read_fault(const Json& json) {
+  TrueFault fault;
+  fault.cause = json.at("cause").get<std::string>();
+  const FaultRow* row = find_fault_row(fault.cause);
+  fault.harmless = row != nullptr && row->harmless;
+  fault.rank = json.at("rank").get<int>();
+  fault.link = read_link(json.at("link"));
+  fault.direction = json.at("dose").value("direction", "");
+  for (const Json& interval : json.at("intervals")) {
+    fault.intervals.push_back({interval.at("from_ns").get<int64_t>(), interval.at("to_ns").get<int64_t>()});
+  }
+  return fault;
+}
+
+SaidFault read_finding(const Json& json) {
+  SaidFault said;
+  said.cause = json.at("cause").get<std::string>();
+  if (const Json& culprit = json.at("culprit"); !culprit.is_null() && !culprit.at("rank").is_null()) {
+    said.culprit = culprit.at("rank").get<int>();
+  }
+  said.link = read_link(json.at("link"));
+  said.stall_ms = json.at("stall_ms").get<double>();
+  if (json.contains("detected_ns") && !json["detected_ns"].is_null()) {
+    said.detected_ns = json["detected_ns"].get<int64_t>();
+  }
+  return said;
+}
+
+/// The library throws where a key is missing or of another type; nothing else here does.
+template <typename Read>
+auto read_json(std::string_view text, std::string_view what, Read read) -> Result<decltype(read(Json()))> {
+  try {
+    return read(Json::parse(text));
+  } catch (const Json::exception& error) {
+    return fail(std::string(what) + ": " + error.what(), {}, ErrorKind::kCorrupt);
+  }
+}
+
+/// Does a link show what happens to all that a node receives, or sends?
+bool on_that_side(const FaultLink& link, const TrueFault& fault) {
+  const bool in = link.dst_rank == fault.rank;
+  const bool out = link.src_rank == fault.rank;
+  if (fault.direction == "both") {
+    return in || out;
+  }
+  return fault.direction == "egress" || fault.cause == "slow_link" ? out : in;
+}
+
+FaultScore unnamed(const TrueFault& fault, const std::vector<SaidFault>& said) {
+  FaultScore score{.cause = fault.cause, .said = std::string(kNothing)};
+  if (!said.empty()) {
+    score.said = said.front().cause;
+  }
+  return score;
+}
+
+}  // namespace
+
+std::string_view to_text(DrawVerdict verdict) { return kVerdicts[static_cast<size_t>(verdict)]; }
+
+std::optional<DrawVerdict> verdict_from_text(std::string_view text) {
+  const auto found = std::ranges::find(kVerdicts, text);
+  return found == kVerdicts.end() ? std::nullopt : std::optional(static_cast<DrawVerdict>(found - kVerdicts.begin()));
+}
+
+Result<TruthRead> read_truth(std::string_view json) {
+  return read_json(json, "truth.json", [](const Json& root) {
+    TruthRead truth;
+    truth.ended_ns = root.at("run").at("ended_ns").get<int64_t>();
+    truth.completed = root.at("run").at("completed").get<bool>();
+    for (const Json& fault : root.at("faults")) {
+      if (fault.at("injected").get<bool>()) {
+        truth.faults.push_back(read_fault(fault));
+      }
+    }
+    return truth;
+  });
+}
+
+Result<std::vector<SaidFault>> read_findings(std::string_view json) {
+  return read_json(json, "findings.json", [](const Json& root) {
+    std::vector<SaidFault> said;
+    for (const Json& finding : root.at("findings")) {
+      said.push_back(read_finding(finding));
+    }
+    return said;
+  });
+}
+
+bool names(const SaidFault& said, const TrueFault& fault) {
+  if (said.cause != fault.cause || fault.harmless) {
+    return false;
+  }
+  const bool on_network = fault.link || !fault.direction.empty() || fault.cause == "slow_link";
+  if (fault.link) {
+    return said.link && said.link->src_rank == fault.link->src_rank && said.link->dst_rank == fault.link->dst_rank &&
+           !said.culprit;
+  }
+  if (said.culprit) {
+    return *said.culprit == fault.rank;
+  }
+  return on_network && said.link && on_that_side(*said.link, fault);
+}
+
+DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& said,
+                std::optional<double> cost_ms) {
+  DrawScore result;
+  std::vector<SaidFault> strange;  // dearest first, as they were
+  std::ranges::copy_if(said, std::back_inserter(strange), [&](const SaidFault& finding) {
+    return std::ranges::none_of(faults, [&](const TrueFault& fault) { return names(finding, fault); });
+  });
+  bool all_named = true;
+  bool any_fault = false;
+  for (const TrueFault& fault : faults) {
+    if (fault.harmless) {
+      continue;
+    }
+    any_fault = true;
+    const auto finding = std::ranges::find_if(said, [&](const SaidFault& other) { return names(other, fault); });
+    if (finding == said.end()) {
+      all_named = false;
+      result.faults.push_back(unnamed(fault, strange));
+      continue;
+    }
+    FaultScore named{.cause = fault.cause, .said = finding->cause};
+    if (finding->detected_ns) {
+      named.latency_ms = static_cast<double>(*finding->detected_ns - fault.intervals.front().from_ns) / kNsPerMs;
+    }
+    if (faults.size() == 1 && cost_ms) {
+      named.cost_ms = cost_ms;
+      named.said_ms = finding->stall_ms;
+    }
+    result.faults.push_back(std::move(named));
+  }
+  for (const SaidFault& finding : strange) {
+    if (finding.cause != kUnknown || !any_fault) {
+      result.false_causes.push_back(finding.cause);
+    }
+  }
+  result.verdict = !result.false_causes.empty() ? DrawVerdict::kWrong
+                   : all_named                  ? DrawVerdict::kRight
+                                                : DrawVerdict::kAbstained;
+  return result;
+}
+
+}  // namespace stalltrace::lab

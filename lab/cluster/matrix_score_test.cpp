@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/cluster/matrix_score.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lab/cluster/matrix_cost.h"
+
+namespace stalltrace::lab {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr int64_t kMs = 1'000'000;
+
+TrueFault fault(std::string cause, int rank, std::string direction = "", std::optional<FaultLink> link = {}) {
+  return {.cause = std::move(cause),
+          .rank = rank,
+          .link = link,
+          .direction = std::move(direction),
+          .intervals = {{1000 * kMs, 2000 * kMs}}};
+}
+SaidFault at_rank(std::string cause, int rank) { return {.cause = std::move(cause), .culprit = rank}; }
+SaidFault at_link(std::string cause, int src, int dst) {
+  return {.cause = std::move(cause), .culprit = {}, .link = FaultLink{src, dst}};
+}
+
+TEST(Names, ARankIsARank) {
+  EXPECT_TRUE(names(at_rank("late_rank", 1), fault("late_rank", 1)));
+  EXPECT_FALSE(names(at_rank("late_rank", 2), fault("late_rank", 1)));
+  EXPECT_FALSE(names(at_rank("disk_io", 1), fault("late_rank", 1)));
+  EXPECT_FALSE(names(at_link("late_rank", 0, 1), fault("late_rank", 1)));
+}
+
+TEST(Names, ALossIntoANodeIsTheNodesOrThatOfALinkIntoIt) {
+  const TrueFault into = fault("packet_loss", 2, "ingress");
+  EXPECT_TRUE(names(at_rank("packet_loss", 2), into));
+  EXPECT_TRUE(names(at_link("packet_loss", 1, 2), into));
+  EXPECT_FALSE(names(at_link("packet_loss", 2, 3), into));
+  EXPECT_FALSE(names(at_rank("packet_loss", 1), into));
+  EXPECT_TRUE(names(at_link("packet_loss", 2, 3), fault("packet_loss", 2, "egress")));
+  EXPECT_TRUE(names(at_link("partition", 2, 3), fault("partition", 2, "both")));
+  EXPECT_TRUE(names(at_link("slow_link", 2, 3), fault("slow_link", 2)));
+  EXPECT_FALSE(names(at_link("slow_link", 1, 2), fault("slow_link", 2)));
+}
+
+TEST(Names, ALinkIsThatLinkAndNobodysFault) {
+  const TrueFault link = fault("packet_loss", 2, "link", FaultLink{1, 2});
+  EXPECT_TRUE(names(at_link("packet_loss", 1, 2), link));
+  EXPECT_FALSE(names(at_link("packet_loss", 2, 1), link));
+  EXPECT_FALSE(names(at_rank("packet_loss", 2), link));
+}
+
+TEST(Score, HealthyMeansNoFinding) {
+  EXPECT_EQ(score({}, {}, {}).verdict, DrawVerdict::kRight);
+  for (const char* cause : {"late_rank", "unknown"}) {
+    const DrawScore wrong = score({}, {at_rank(cause, 1)}, {});
+    EXPECT_EQ(wrong.verdict, DrawVerdict::kWrong);
+    EXPECT_THAT(wrong.false_causes, ElementsAre(cause));
+  }
+}
+
+TEST(Score, WhatIsNoFaultIsNotToBeNamed) {
+  TrueFault reordering = fault("reordering", 1);
+  reordering.harmless = true;
+  EXPECT_EQ(score({reordering}, {}, {}).verdict, DrawVerdict::kRight);
+  EXPECT_EQ(score({reordering}, {at_link("packet_loss", 1, 2)}, {}).verdict, DrawVerdict::kWrong);
+}
+
+TEST(Score, OneFault) {
+  const std::vector<TrueFault> late = {fault("late_rank", 1)};
+  EXPECT_EQ(score(late, {at_rank("late_rank", 1)}, {}).verdict, DrawVerdict::kRight);
+  EXPECT_EQ(score(late, {}, {}).verdict, DrawVerdict::kAbstained);
+  EXPECT_EQ(score(late, {}, {}).faults.at(0).said, "nothing");
+  EXPECT_EQ(score(late, {at_rank("unknown", 1)}, {}).verdict, DrawVerdict::kAbstained);
+  EXPECT_EQ(score(late, {at_rank("unknown", 1)}, {}).faults.at(0).said, "unknown");
+  EXPECT_EQ(score(late, {at_rank("late_rank", 1), at_rank("unknown", 1)}, {}).verdict, DrawVerdict::kRight);
+  EXPECT_EQ(score(late, {at_rank("late_rank", 2)}, {}).verdict, DrawVerdict::kWrong) << "the place";
+  const DrawScore besides = score(late, {at_rank("late_rank", 1), at_link("packet_loss", 0, 1)}, {});
+  EXPECT_EQ(besides.verdict, DrawVerdict::kWrong) << "right, and something false";
+  EXPECT_THAT(besides.false_causes, ElementsAre("packet_loss"));
+}
+
+TEST(Score, TwoFaultsAreTwoFindings) {
+  const std::vector<TrueFault> both = {fault("late_rank", 1), fault("packet_loss", 2, "link", FaultLink{1, 2})};
+  const SaidFault late = at_rank("late_rank", 1);
+  const SaidFault loss = at_link("packet_loss", 1, 2);
+  EXPECT_EQ(score(both, {loss, late}, {}).verdict, DrawVerdict::kRight);
+  const DrawScore half = score(both, {late}, {});
+  EXPECT_EQ(half.verdict, DrawVerdict::kAbstained);
+  EXPECT_THAT(half.false_causes, IsEmpty());
+  EXPECT_EQ(half.faults.at(1).said, "nothing");
+}
+
+TEST(Score, LatencyAndCost) {
+  SaidFault said = at_rank("late_rank", 1);
+  said.detected_ns = 1700 * kMs;
+  said.stall_ms = 110;
+  const DrawScore scored = score({fault("late_rank", 1)}, {said}, 100);
+  EXPECT_EQ(scored.faults.at(0).latency_ms, 700);
+  EXPECT_EQ(scored.faults.at(0).cost_ms, 100);
+  EXPECT_EQ(scored.faults.at(0).said_ms, 110);
+  said.detected_ns.reset();
+  EXPECT_FALSE(score({fault("late_rank", 1)}, {said}, {}).faults.at(0).latency_ms);
+  EXPECT_FALSE(score({fault("late_rank", 1)}, {said}, {}).faults.at(0).cost_ms);
+}
+
+TEST(Reading, WhatTheLabWrites) {
+  const auto truth = read_truth(R"({"schema":1,"run":{"ended_ns":9,"completed":false},"nodes":[],"faults":[
+      {"cause":"packet_loss","rank":2,"link":{"src_rank":1,"dst_rank":2},"dose":{"percent":2,"direction":"link"},
+       "injected":true,"intervals":[{"from_ns":3,"to_ns":5}]},
+      {"cause":"late_rank","rank":0,"link":null,"dose":{"ms":80},"injected":false,"intervals":[]}]})");
+  ASSERT_TRUE(truth) << truth.error().what;
+  ASSERT_EQ(truth->faults.size(), 1U) << "one never began";
+  EXPECT_EQ(truth->faults[0].direction, "link");
+  EXPECT_EQ(truth->faults[0].link->src_rank, 1);
+  EXPECT_EQ(truth->faults[0].intervals.at(0).to_ns, 5);
+  EXPECT_EQ(truth->ended_ns, 9);
+  const auto said = read_findings(R"({"findings":[{"cause":"late_rank","culprit":{"node":"node1","rank":null,"pid":3},
+      "link":null,"stall_ms":1.5,"detected_ns":7}]})");
+  ASSERT_TRUE(said) << said.error().what;
+  EXPECT_FALSE(said->at(0).culprit);
+  EXPECT_EQ(said->at(0).detected_ns, 7);
+}
+
+TEST(Reading, DamageIsAnErrorNotACrash) {
+  for (const char* text : {"", "{", "[]", "{}", R"({"run":{"ended_ns":"x","completed":true},"faults":[]})"}) {
+    ASSERT_FALSE(read_truth(text)) << text;
+    EXPECT_EQ(read_truth(text).error().kind, ErrorKind::kCorrupt);
+    EXPECT_FALSE(read_findings(text)) << text;
+  }
+  EXPECT_FALSE(read_findings(R"({"findings":[{"cause":"late_rank"}]})"));
+}
+
+std::vector<StepTime> steps_of(int count, int64_t length_ns) {
+  std::vector<StepTime> steps;
+  for (int64_t i = 0; i < count; ++i) {
+    steps.push_back({i * length_ns, (i + 1) * length_ns});
+  }
+  return steps;
+}
+
+TEST(Cost, IsWhatStepsTookLonger) {
+  std::vector<StepTime> steps = steps_of(30, 10 * kMs);
+  for (int i = 20; i < 25; ++i) {
+    steps.push_back({i * 100 * kMs, (i * 100 + 60) * kMs});  // 50 ms longer each
+  }
+  const std::vector<Interval> faults = {{2000 * kMs, 2500 * kMs}};
+  EXPECT_DOUBLE_EQ(true_cost_ms(steps, faults, true, 0).value(), 250);
+  EXPECT_DOUBLE_EQ(true_cost_ms(steps, faults, false, 3460 * kMs).value(), 250 + 990) << "and the step under way";
+}
+
+TEST(Cost, IsUnknownWithoutHealthySteps) {
+  const std::vector<Interval> always = {{0, 10'000 * kMs}};
+  EXPECT_FALSE(true_cost_ms(steps_of(30, 10 * kMs), always, true, 0));
+  EXPECT_FALSE(true_cost_ms(steps_of(12, 10 * kMs), {}, true, 0));
+  EXPECT_FALSE(true_cost_ms({}, {}, false, 5));
+}
+
+TEST(Cost, ReadsWholeLinesOnly) {
+  const auto steps = read_steps("{\"step\":0,\"start_ns\":5,\"end_ns\":9}\n{\"step\":1,\"start_ns\":10,\"en");
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_EQ(steps[0].end_ns, 9);
+}
+
+}  // namespace
+}  // namespace stalltrace::lab
