@@ -121,6 +121,7 @@ MemberIndex Cluster::join(NodeId node, int32_t pid) {
     member.exit_ns = process.exit_ns;
     member.exit_code = process.exit_code;
     member.exit_signal = process.exit_signal;
+    member.oom_killed = process.oom_killed;
     if (member.exit_ns) {
       member.exit_ns = clock_.to_common(node, *member.exit_ns);
     }

@@ -30,6 +30,7 @@ struct Member {
   std::optional<int64_t> exit_ns;
   std::optional<int32_t> exit_code;
   std::optional<int32_t> exit_signal;
+  bool oom_killed = false;
 };
 
 class Cluster {

@@ -13,6 +13,7 @@
 
 #include "analysis/cluster.h"
 #include "analysis/flows.h"
+#include "analysis/host_evidence.h"
 #include "analysis/intervals.h"
 #include "analysis/stalls.h"
 
@@ -134,6 +135,7 @@ class EvidenceStore {
   [[nodiscard]] WaitShare share(MemberIndex member, WaitKind kind, Interval window, bool outsiders_only = false,
                                 int32_t tid = 0) const;
   [[nodiscard]] const std::vector<SampleRecord>& samples(FlowIndex flow) const { return samples_[flow]; }
+  [[nodiscard]] const HostEvidence& host() const { return host_; }
   [[nodiscard]] const EvidencePresence& presence() const { return presence_; }
   [[nodiscard]] int64_t dropped_rows() const { return dropped_; }
 
@@ -153,6 +155,7 @@ class EvidenceStore {
   std::vector<std::vector<WaitRecord>> waits_;  // per member, by start
   std::vector<int64_t> longest_wait_ns_;        // per member: how far back a record can reach
   std::vector<std::string> names_;
+  HostEvidence host_;
   EvidencePresence presence_;
   int64_t dropped_ = 0;
 };

@@ -99,6 +99,12 @@ inline constexpr int64_t kUnreadSamples = 3;
 /// A reader that was ready but did not run for this share of a stall read late for want of a CPU: half of what makes
 /// cpu_contention a cause, so that between the two nobody is accused of reading slowly.
 inline constexpr double kStarvedReaderShare = 0.25;
+/// Retransmitted bytes of which a host dropped this share itself were its loss; the rest repeats needlessly.
+inline constexpr double kDroppedShare = 0.3;
+/// Links in good health count a symbol error now and then; a failing one counts them all the time.
+inline constexpr double kFabricErrorsPerSecond = 10;
+/// Numbers about the host are read once a second; a busy agent is late.
+inline constexpr int64_t kHostSampleNs = 3 * kNsPerSecond;
 /// A reset is followed by the errors it causes within a watchdog's patience; before a stall it may lie so long.
 inline constexpr int64_t kResetBeforeNs = 500 * kNsPerMs;
 /// A process that ends resets its connections at once; clocks of hosts may disagree by this much about what came first.

@@ -48,6 +48,8 @@ extern const CauseRule kMissingCollectiveRule;
 extern const CauseRule kCpuContentionRule;
 extern const CauseRule kMtuBlackholeRule;
 extern const CauseRule kPartitionRule;
+extern const CauseRule kFabricErrorsRule;
+extern const CauseRule kHostDropRule;
 extern const CauseRule kPacketLossRule;
 extern const CauseRule kSlowReceiverRule;
 extern const CauseRule kSlowLinkRule;

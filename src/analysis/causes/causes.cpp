@@ -7,13 +7,11 @@
 namespace stalltrace::analysis {
 
 std::span<const CauseRule> cause_rules() {
-  static const std::array kRules{kProcessStoppedRule, kConnectionResetRule,
-                                 kDeadRankRule,       kMismatchedCollectiveRule,
-                                 kMtuBlackholeRule,   kPartitionRule,
-                                 kPacketLossRule,     kCpuContentionRule,
-                                 kDiskIoRule,         kMissingCollectiveRule,
-                                 kLateRankRule,       kSlowReceiverRule,
-                                 kSlowLinkRule,       kUnknownRule};
+  static const std::array kRules{
+      kProcessStoppedRule, kConnectionResetRule, kDeadRankRule,     kMismatchedCollectiveRule,
+      kMtuBlackholeRule,   kPartitionRule,       kFabricErrorsRule, kHostDropRule,
+      kPacketLossRule,     kCpuContentionRule,   kDiskIoRule,       kMissingCollectiveRule,
+      kLateRankRule,       kSlowReceiverRule,    kSlowLinkRule,     kUnknownRule};
   return kRules;
 }
 

@@ -12,6 +12,7 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr const char* kRunnable = "runnable";
+constexpr const char* kThrottled = "throttled";
 
 /// What the middle rank of the instance suffered in the same time.
 int64_t middle_share_ns(const Scene& scene, const Stall& stall, MemberIndex but) {
@@ -52,6 +53,15 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
       opinion.applies = short_stall || all_share >= kInternalContentionCoverage;
       opinion.dismissed = short_stall;
     }
+    const Member& who = scene.cluster.member(member);
+    const auto throttling = scene.evidence.host().throttling(who.node_id, who.pid, stall.examined());
+    if (share_of(throttling.throttled_ns, stall.to_explain_ns()) >= kCoverage && all_share >= kCoverage) {
+      told = &all;
+      opinion.coverage = all_share;
+      opinion.applies = true;
+      opinion.dismissed = false;
+      opinion.tallies[{kThrottled, throttling.cgroup}] = {1, throttling.throttled_ns, {}};
+    }
     opinion.why = fmt::format(
         "{} was ready but not running for {} of {}, {} of it behind programs outside of the job ({})",
         short_name(scene.cluster, member), format_duration(all.covered_ns), format_duration(stall.to_explain_ns()),
@@ -61,7 +71,30 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   }
 }
 
+void tell_throttled(const Scene& scene, const Folded& group, Finding& finding) {
+  const std::string cgroup = dearest_detail(group.tallies, kThrottled);
+  finding.summary =
+      fmt::format("{} was not allowed to run: its cgroup {} had used up its CPU time and was throttled: {}.",
+                  capitalised(scene.cluster.describe(group.place.culprit)), cgroup, cost_text(group));
+  finding.evidence.push_back(
+      {"host_sample",
+       tally_of(group.tallies, kThrottled).count,
+       fmt::format("the cgroup was throttled for {} (cpu.stat), and the busiest thread was ready but not running for "
+                   "{:.0f} % of the stalled time",
+                   format_duration(tally_of(group.tallies, kThrottled).time_ns), 100 * group.coverage),
+       {}});
+  finding.remedy = fmt::format(
+      "raise or lift the CPU limit of {} on {} (cpu.max, cpu.cfs_quota_us; in Kubernetes the container's CPU limit), "
+      "or "
+      "start fewer threads in it",
+      cgroup, finding.culprit->node);
+}
+
 void tell(const Scene& scene, const Folded& group, Finding& finding) {
+  if (2 * tally_of(group.tallies, kThrottled).time_ns >= tally_of(group.tallies, kRunnable).time_ns) {
+    tell_throttled(scene, group, finding);
+    return;
+  }
   const std::string name = dearest_detail(group.tallies, kRunnable);
   const Tally runnable = tally_of(group.tallies, kRunnable);
   const std::string who = name.empty() ? "something else" : fmt::format("'{}'", name);

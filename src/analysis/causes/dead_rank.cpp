@@ -29,6 +29,9 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
 
 /// "was killed by signal 9", "ended with exit code 1"
 std::string end_of(const Member& member) {
+  if (member.oom_killed) {
+    return "was killed by the kernel, which was out of memory";
+  }
   if (member.exit_signal) {
     return fmt::format("was ended by signal {}{}", *member.exit_signal,
                        *member.exit_signal == kSigKill ? " (SIGKILL)" : "");
@@ -59,9 +62,18 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
        1,
        fmt::format("{} {}, before any other", short_name(scene.cluster, group.place.culprit), end_of(member)),
        {}});
+  if (member.oom_killed) {
+    finding.evidence.push_back(
+        {"mark_victim", 1, fmt::format("the kernel chose pid {} to free memory", member.pid), {}});
+  }
   tell_later_deaths(scene, member, finding);
   finding.evidence.push_back(waiting_evidence(scene, *group.stalls.front()));
-  finding.remedy = member.exit_signal == kSigKill
+  finding.remedy = member.oom_killed
+                       ? fmt::format(
+                             "see what filled the memory of {} or of the process's cgroup (dmesg names the limit): a "
+                             "larger memory limit, fewer data loader workers, a smaller batch on the host side",
+                             member.node)
+                   : member.exit_signal == kSigKill
                        ? fmt::format(
                              "see who killed pid {} on {}: the kernel for want of memory (dmesg, memory.events of its "
                              "cgroup), the scheduler, a person",

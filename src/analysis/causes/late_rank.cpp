@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
+#include "analysis/instance.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -14,6 +15,48 @@ namespace {
 constexpr const char* kOnCpu = "on_cpu";
 constexpr const char* kBlocked = "blocked";
 constexpr const char* kDisk = "disk";
+constexpr const char* kElsewhere = "elsewhere";
+constexpr std::ptrdiff_t kCallsLookedAt = 256;  // of one lane, backwards from the stall
+
+/// A call on another communicator in which a rank was for most of a time.
+struct Elsewhere {
+  uint32_t lane = 0;
+  int64_t column = 0;
+  int64_t inside_ns = 0;
+};
+
+/// The one that takes most of the window.
+Elsewhere elsewhere(const Scene& scene, const Stall& stall, MemberIndex member, Interval window) {
+  Elsewhere most;
+  for (uint32_t index = 0; index < scene.timeline.lanes().size(); ++index) {
+    const Lane& lane = scene.timeline.lanes()[index];
+    if (lane.member != member || lane.group == stall.group) {
+      continue;
+    }
+    const auto after = std::partition_point(lane.calls.begin(), lane.calls.end(),
+                                            [&](const Call& call) { return call.arrival_ns < window.to_ns; });
+    for (auto call = after; call != lane.calls.begin() && after - call < kCallsLookedAt;) {
+      --call;
+      const int64_t inside_ns = call->present ? intersect({call->arrival_ns, call->end_ns()}, window).length() : 0;
+      if (inside_ns > most.inside_ns) {
+        most = {index, lane.first_column() + (call - lane.calls.begin()), inside_ns};
+      }
+    }
+  }
+  return most;
+}
+
+/// Another rank that came last to that call, and for whom this one waited there for most of the window: the chain
+/// begins with it, in a stall of its own.
+MemberIndex start_of_chain(const Scene& scene, const Elsewhere& call, MemberIndex member, Interval window) {
+  Instance instance;
+  if (!read_instance(scene.timeline, scene.timeline.lanes()[call.lane].group, call.column, instance) ||
+      share_of(instance.last_arrival_ns - window.from_ns, window.length()) < kCoverage) {
+    return kNoMember;
+  }
+  const MemberIndex last = scene.timeline.lanes()[instance.seen.back().lane].member;
+  return last == member ? kNoMember : last;
+}
 
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
   if (stall.part != StallPart::kLate || stall.suspects.size() != 1 || !scene.evidence.has_waits(stall.suspects[0])) {
@@ -38,6 +81,19 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   opinion.tallies[{kOnCpu, ""}] = {1, on_cpu.covered_ns, {}};
   opinion.tallies[{kBlocked, ""}] = {1, blocked.covered_ns, {}};
   opinion.tallies[{kDisk, ""}] = {1, disk.covered_ns, {}};
+  const Elsewhere call = elsewhere(scene, stall, member, window);
+  if (share_of(call.inside_ns, stall.to_explain_ns()) >= kCoverage && on_cpu.covered_ns < blocked.covered_ns) {
+    const MemberIndex first = start_of_chain(scene, call, member, window);
+    const Lane& lane = scene.timeline.lanes()[call.lane];
+    const std::string_view op = display_name(scene.timeline.shape(lane.at_column(call.column)->shape).op);
+    const std::string text = fmt::format("inside {} on communicator {}", op, format_hash(lane.hash));
+    if (first != kNoMember) {
+      opinion.dismissed = true;
+      opinion.why += fmt::format("; it waited {}, for {}", text, short_name(scene.cluster, first));
+    }
+    opinion.tallies[{kElsewhere, fmt::format("{} was {}", short_name(scene.cluster, member), text)}] = {
+        1, call.inside_ns, {}};
+  }
   out.push_back(std::move(opinion));
 }
 
@@ -74,6 +130,7 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
   const std::string_view doing = computing               ? "computing"
                                  : disk_ns >= blocked_ns ? "waiting for disk"
                                                          : "sleeping or waiting for something else";
+  const std::string elsewhere = dearest_detail(group.tallies, kElsewhere);
   finding.summary = fmt::format("{} arrives late, {} while the others wait: {}.",
                                 scene.cluster.describe(group.place.culprit), doing, cost_text(group));
   finding.summary[0] = static_cast<char>(std::toupper(finding.summary[0]));
@@ -84,6 +141,10 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
                    "nor kept from its core",
                    doing, 100 * group.coverage),
        {}});
+  if (!elsewhere.empty()) {
+    finding.evidence.push_back(
+        {"collective", tally_of(group.tallies, kElsewhere).count, fmt::format("meanwhile {}", elsewhere), {}});
+  }
   finding.remedy =
       computing ? fmt::format(
                       "see what this rank computes that the others do not: uneven batch or expert load, a slower or "

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/drops.h"
 #include "analysis/causes/links.h"
 #include "analysis/causes/silence.h"
 #include "base/text.h"
@@ -164,6 +165,9 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
                    count_of(timeouts.count, "retransmission timeout"), format_duration(recovery.time_ns),
                    100 * group.coverage),
        {}});
+  for (Evidence& side : side_evidence(scene, group)) {
+    finding.evidence.push_back(std::move(side));
+  }
   finding.remedy =
       node ? fmt::format(
                  "check the network port of {}: its cable or optics, NIC and switch-port error and drop counters "

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the hosts' own evidence makes of a stall: packets they dropped, port counters, throttled cgroups, memory's end.
+#include <gtest/gtest.h>
+
+#include "analysis/testing/small_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+
+constexpr int kSlowFrom = 40;
+constexpr int64_t kSlowNs = 40 * kNsPerMs;
+constexpr uint32_t kSegment = 30'000;
+constexpr uint64_t kOut = 1;  // cookie of a rank's connection to the next one
+constexpr uint64_t kIn = 2;   // of the one from the rank before
+
+NodeId node_of(int rank) { return static_cast<NodeId>(1 + rank); }
+int64_t begin_of(int64_t step) { return kOriginNs + step * kStepNs; }
+
+/// From kSlowFrom on all transfers are slow.
+Ending slow() {
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    if (step >= kSlowFrom) {
+      call.duration_ns = kSlowNs - rank * 100 * kNsPerUs;
+    }
+    return true;
+  };
+  return ending;
+}
+
+void connect(MemorySource& source) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const int next = (rank + 1) % kRanks;
+    const int previous = (rank + kRanks - 1) % kRanks;
+    const auto address = [](int who) { return "10.77.0." + std::to_string(who + 1); };
+    const auto end = [&](uint64_t cookie, int peer, uint16_t port, uint16_t peer_port) {
+      Connection row{.node_id = node_of(rank), .cookie = cookie, .pid = 10 + rank, .family = 2};
+      row.source = {address(rank), port};
+      row.destination = {address(peer), peer_port};
+      row.opened_ns = kOriginNs;
+      source.accept(row);
+    };
+    end(kOut, next, static_cast<uint16_t>(40'000 + rank), 50'000);
+    end(kIn, previous, 50'000, static_cast<uint16_t>(40'000 + previous));
+  }
+}
+
+/// Rank 1 repeats a segment to rank 2 and recovers for most of each slow step.
+void lose(MemorySource& source) {
+  uint64_t number = 0;
+  for (int64_t step = kSlowFrom; step < kSteps; ++step) {
+    TcpEvent event{.node_id = node_of(1), .pid = 11, .cookie = kOut};
+    const auto add = [&](TcpEventKind kind, int64_t after_ns, int32_t state, uint32_t len) {
+      event.event_id = make_event_id(event.node_id, 5'000'000 + ++number);
+      event.event = kind;
+      event.timestamp_ns = begin_of(step) + after_ns;
+      event.state = state;
+      event.len = len;
+      source.accept(event);
+    };
+    add(TcpEventKind::kCongestionState, 2 * kNsPerMs, 3, 0);
+    add(TcpEventKind::kRetransmit, 3 * kNsPerMs, 3, kSegment);
+    add(TcpEventKind::kCongestionState, kSlowNs - kNsPerMs, 0, 0);
+  }
+}
+
+/// One packet of each slow step dropped at the end of the link 1 -> 2 that `incoming` says.
+void drop(MemorySource& source, bool incoming, const std::string& reason, uint64_t bytes = kSegment) {
+  for (int64_t step = kSlowFrom; step < kSteps; ++step) {
+    PacketDrop row{.node_id = node_of(incoming ? 2 : 1), .timestamp_ns = begin_of(step) + 2 * kNsPerMs};
+    row.cookie = incoming ? kIn : kOut;
+    row.incoming = incoming;
+    row.reason = reason;
+    row.packets = 1;
+    row.bytes = bytes;
+    source.accept(row);
+  }
+}
+
+Finding only(MemorySource& source) {
+  const Report report = report_of(source);
+  EXPECT_EQ(report.findings.size(), 1U) << told(report);
+  return report.findings.empty() ? Finding{} : report.findings[0];
+}
+
+std::string text_of(const Finding& finding) {
+  std::string text = finding.summary;
+  for (const Evidence& evidence : finding.evidence) {
+    text += "\n" + evidence.text;
+  }
+  return text;
+}
+
+void expect_text(const Finding& finding, const std::string& part) {
+  EXPECT_NE(text_of(finding).find(part), std::string::npos) << text_of(finding);
+}
+
+MemorySource lossy_job() {
+  MemorySource source;
+  fill(source, slow());
+  connect(source);
+  lose(source);
+  return source;
+}
+
+TEST(HostDrop, AFullQueueAtTheReceiversHostIsTheCause) {
+  MemorySource source = lossy_job();
+  drop(source, true, "CPU_BACKLOG");
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kHostDrop);
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->rank, 2);
+  expect_text(finding, "on their way in");
+  EXPECT_NE(finding.remedy.find("netdev_max_backlog"), std::string::npos) << finding.remedy;
+}
+
+TEST(HostDrop, AFullQueueAtTheSendersHostIsTheCause) {
+  MemorySource source = lossy_job();
+  drop(source, false, "QDISC_DROP");
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kHostDrop);
+  EXPECT_EQ(finding.culprit->rank, 1);
+  expect_text(finding, "on their way out");
+}
+
+TEST(HostDrop, AReasonThatIsNotInTheTableIsToldByItsName) {
+  MemorySource source = lossy_job();
+  drop(source, true, "SOMETHING_NEW");
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kHostDrop);
+  expect_text(finding, "SOMETHING_NEW");
+}
+
+TEST(HostDrop, AFewDropsAmongManyRepeatsAreNotTheCause) {
+  MemorySource source = lossy_job();
+  drop(source, true, "CPU_BACKLOG", kSegment / 10);
+  EXPECT_EQ(only(source).cause, Cause::kPacketLoss);
+}
+
+TEST(PacketLossSide, AFirewallsDropsAreToldWithTheirSide) {
+  MemorySource source = lossy_job();
+  drop(source, true, "NETFILTER_DROP");
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kPacketLoss);
+  expect_text(finding, "vanished inside the host of rank 2, on the way in (its firewall (netfilter), NETFILTER_DROP)");
+}
+
+TEST(PacketLossSide, WhereNoHostDroppedThemTheyVanishedBetween) {
+  MemorySource source = lossy_job();
+  for (int rank = 0; rank < kRanks; ++rank) {
+    source.accept(HostSample{node_of(rank), begin_of(kSlowFrom), "drop_reasons_now", "", 1});
+  }
+  expect_text(only(source), "neither end's host dropped any");
+}
+
+TEST(PacketLossSide, WithoutCountsOfDropsNothingIsSaid) {
+  MemorySource source = lossy_job();
+  EXPECT_EQ(text_of(only(source)).find("dropped any"), std::string::npos);
+}
+
+/// The counters of rank 3's port, each second; the job is slow from kSlowFrom on.
+MemorySource job_with_port(bool carries_data) {
+  MemorySource source;
+  fill(source, slow());
+  for (int64_t second = 0; second <= kSteps * kStepNs / kNsPerSecond; ++second) {
+    PortCounter row{node_of(3), kOriginNs + second * kNsPerSecond, "mlx5_0", 1, "symbol_error", 0};
+    row.value = second < 2 ? 7 : 7 + 300 * static_cast<uint64_t>(second - 1);
+    source.accept(row);
+    if (carries_data) {
+      row.name = "port_xmit_data";
+      row.value = 1'000'000 * static_cast<uint64_t>(second);
+      source.accept(row);
+    }
+  }
+  return source;
+}
+
+TEST(FabricErrors, ThePortThatCountsErrorsIsNamed) {
+  MemorySource source = job_with_port(true);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kFabricErrors);
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->rank, 3);
+  expect_text(finding, "mlx5_0 port 1 symbol_error");
+}
+
+TEST(FabricErrors, AnIdlePortsErrorsAreNoCause) {
+  MemorySource source = job_with_port(false);
+  EXPECT_EQ(only(source).cause, Cause::kUnknown);
+}
+
+/// Rank 1 comes 30 ms late to every step from kSlowFrom on, ready to run all the while.
+MemorySource starved_job(bool throttled) {
+  constexpr int64_t kLateNs = 30 * kNsPerMs;
+  MemorySource source;
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    const int64_t late_ns = step >= kSlowFrom ? kLateNs : 0;
+    call.timestamp_ns += rank == 1 ? late_ns : 0;
+    call.duration_ns = 5 * kNsPerMs + (rank == 1 ? 0 : late_ns);
+    return true;
+  };
+  fill(source, ending);
+  for (int64_t step = kSlowFrom; step < kSteps; ++step) {
+    WaitSpan wait{.node_id = node_of(1), .timestamp_ns = begin_of(step), .window_ns = kLateNs, .waited_ns = kLateNs};
+    wait.kind = WaitKind::kRunnable;
+    wait.pid = wait.tid = 11;
+    wait.by_pid = 12;
+    wait.by_name = "train";  // another rank of the job
+    wait.by_waited_ns = kLateNs;
+    source.accept(wait);
+  }
+  double us = 0;
+  for (int64_t second = 0; second <= kSteps * kStepNs / kNsPerSecond; ++second) {
+    source.accept(HostSample{node_of(1), kOriginNs + second * kNsPerSecond, "throttled_us", "11:/pod/job", us});
+    us += throttled && second >= 1 ? 700'000 : 0;
+  }
+  return source;
+}
+
+TEST(Throttled, TheCgroupThatMayNotRunIsNamed) {
+  MemorySource source = starved_job(true);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kCpuContention);
+  EXPECT_EQ(finding.culprit->rank, 1);
+  expect_text(finding, "its cgroup /pod/job had used up its CPU time and was throttled");
+}
+
+TEST(Throttled, WithoutThrottlingNobodySaysSo) {
+  MemorySource source = starved_job(false);
+  for (const Finding& finding : report_of(source).findings) {
+    EXPECT_EQ(text_of(finding).find("throttled"), std::string::npos) << text_of(finding);
+  }
+}
+
+TEST(OutOfMemory, IsProvenByTheKernelsChoice) {
+  for (const bool chosen : {true, false}) {
+    MemorySource source;
+    Ending ending;
+    ending.call = [](int rank, int64_t step, Collective& call) {
+      if (step == kSteps - 1) {
+        leave_open(call);
+      }
+      return step < kSteps - 1 || rank != 2;
+    };
+    ending.process = [&](int rank, Process& process) {
+      if (rank == 2) {
+        process.exit_ns = kLastArrivalNs - kNsPerMs;
+        process.exit_signal = 9;
+        process.oom_killed = chosen;
+      }
+    };
+    fill(source, ending);
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, Cause::kDeadRank);
+    EXPECT_EQ(finding.culprit->rank, 2);
+    EXPECT_EQ(finding.summary.find("out of memory") != std::string::npos, chosen) << finding.summary;
+  }
+}
+
+/// Ranks 0 and 1 meet on a communicator of their own before each step; from kSlowFrom on rank 1 computes for 30 ms
+/// before that, so that rank 0 is late for the step as well.
+TEST(LateRank, WhoWaitsInAnotherCommunicatorIsNotTheStartOfTheChain) {
+  constexpr int64_t kLateNs = 30 * kNsPerMs;
+  constexpr CommHash kPair = 99;
+  MemorySource source;
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    const int64_t late_ns = step >= kSlowFrom ? kLateNs : 0;
+    call.timestamp_ns += rank <= 1 ? late_ns : 0;
+    call.duration_ns = 5 * kNsPerMs + (rank <= 1 ? 0 : late_ns);
+    return true;
+  };
+  fill(source, ending);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    for (const int rank : {0, 1}) {
+      const int64_t late_ns = step >= kSlowFrom ? kLateNs : 0;
+      Collective call = call_of(rank, step, kPair);
+      call.nranks = 2;
+      call.timestamp_ns = begin_of(step) - 2 * kNsPerMs + (rank == 1 ? late_ns : 0);
+      call.duration_ns = kNsPerMs + (rank == 1 ? 0 : late_ns);
+      source.accept(call);
+      WaitSpan wait{.node_id = node_of(rank), .timestamp_ns = begin_of(step), .window_ns = kLateNs};
+      wait.waited_ns = kLateNs;
+      wait.kind = rank == 1 ? WaitKind::kOnCpu : WaitKind::kBlocked;
+      wait.pid = wait.tid = 10 + rank;
+      if (step >= kSlowFrom) {
+        source.accept(wait);
+      }
+    }
+  }
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kLateRank);
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->rank, 1);
+  expect_text(finding, "computing");
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis
