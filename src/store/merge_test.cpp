@@ -6,6 +6,7 @@
 
 #include "store/findings.h"
 #include "store/open.h"
+#include "store/schema.h"
 #include "store/test_support.h"
 
 namespace stalltrace {
@@ -29,6 +30,11 @@ class Merge : public ::testing::Test {
     }
     writer->accept(retransmit_row(node.node_id, 900'000, first_ns));
     writer->accept(sample_row(node.node_id, first_ns));
+    ProxyStep step;
+    step.node_id = node.node_id;
+    step.timestamp_ns = first_ns;
+    step.collective_id = make_event_id(node.node_id, 1);
+    writer->accept(step);
     writer->accept(Stack{77, "main"});
     writer->accept(Loss{node.node_id, "ring:tcp", 3});
     must(writer->close());
@@ -108,6 +114,33 @@ TEST_F(Merge, TwoRunsWithOneIdAreToldApart) {
     }
     EXPECT_EQ(ids.size(), rows.size());
     EXPECT_EQ(nodes.size(), 3U);
+    must(owned->proxy_steps({}, [&](const ProxyStep& step) {
+      EXPECT_EQ(node_of(step.collective_id), step.node_id);
+      EXPECT_EQ(nodes.erase(step.node_id), 1U);
+    }));
+    EXPECT_TRUE(nodes.empty());
+  }
+}
+
+TEST_F(Merge, TakesRecordingsOfAnOlderSchema) {
+  const std::string old = folder_ / "old.db";
+  {
+    Database db = must(Database::open(old, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+    must(migrate(db, migrations().first(1)));
+    must(db.execute("INSERT INTO node(node_id, name, started_ns, clock_offset_ns) VALUES(9, 'old', 1, 0);"
+                    "INSERT INTO connection(node_id, cookie, opened_ns, pid) VALUES(9, 5, 1, 42)"));
+  }
+  const std::vector<std::string> inputs{old, record("new.db", node_row(1, "new"), 0, 10)};
+  must(merge_recordings(inputs, out_));
+  for (auto& source : {must(open_recordings(inputs)).release(), must(open_recording(out_)).release()}) {
+    const std::unique_ptr<EventSource> owned(source);
+    EXPECT_EQ(must(owned->nodes()).size(), 2U);
+    EXPECT_EQ(must(owned->connections()).at(0).pid, 42);
+    EXPECT_EQ(must(owned->connections()).at(0).comm_id_hash, 0U);
+    EXPECT_EQ(must(owned->stacks()).size(), 1U);
+    int steps = 0;
+    must(owned->proxy_steps({}, [&](const ProxyStep&) { ++steps; }));
+    EXPECT_EQ(steps, 1);
   }
 }
 
