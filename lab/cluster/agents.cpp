@@ -32,7 +32,8 @@ std::string last_line(const std::string& path) {
 
 }  // namespace
 
-Status Agents::start(const std::string& program, std::span<const VirtualNode> nodes, const std::string& out_dir) {
+Status Agents::start(const std::string& program, std::span<const VirtualNode> nodes, const std::string& out_dir,
+                     bool live) {
   for (const VirtualNode& node : nodes) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) {
@@ -57,6 +58,9 @@ Status Agents::start(const std::string& program, std::span<const VirtualNode> no
                   std::to_string(kReadyFd),
                   "--library",
                   node.folder + "/lib/libnccl.so.2"};
+    if (live) {
+      spawn.argv.emplace_back("--live");
+    }
     spawn.netns_path = node.netns_path;
     spawn.stdin_path = "/dev/null";
     spawn.stdout_path = spawn.stderr_path = agent.log;

@@ -18,8 +18,8 @@ namespace stalltrace::lab {
 
 class Agents {
  public:
-  /// Starts one per node; recordings and logs go to `out_dir`.
-  Status start(const std::string& program, std::span<const VirtualNode> nodes, const std::string& out_dir);
+  /// Starts one per node, with --live where `live`; recordings and logs go to `out_dir`.
+  Status start(const std::string& program, std::span<const VirtualNode> nodes, const std::string& out_dir, bool live);
 
   /// Returns when every agent has written a byte to its ready descriptor.
   Status wait_ready(int64_t limit_ns, InterruptGuard& interrupt);

@@ -138,7 +138,7 @@ class Run {
     say(fmt::format("{} virtual nodes are up", nodes_.size()));
     started_ns_ = utc_now_ns();
     if (options_.trace) {
-      ST_TRY(agents_.start(options_.agent, nodes_, options_.out_dir));
+      ST_TRY(agents_.start(options_.agent, nodes_, options_.out_dir, options_.live));
       ST_TRY(agents_.wait_ready(options_.agent_ready_ns, interrupt_));
       say("the agents are ready");
     }

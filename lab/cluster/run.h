@@ -27,6 +27,7 @@ struct RunOptions {
   uint64_t seed = 1;                        // draws the rank of `rank=random`; part of the job's id
   bool trace = true;                        // false: no agents, for a baseline
   bool plugin = false;                      // every rank loads the profiler plugin; black boxes go to OUT/rings
+  bool live = false;                        // the agents tell findings while the job runs, into their recordings
   std::string agent = "/proc/self/exe";     // started as `AGENT trace ...`
   int64_t agent_ready_ns = 20'000'000'000;  // how long an agent may take to be ready
   std::vector<std::string> workload_args;   // appended to the workload's own

@@ -5,10 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "analysis/causes/init_failure.h"
 #include "analysis/fold.h"
+#include "analysis/one_sided.h"
 #include "base/text.h"
 
 namespace stalltrace {
@@ -102,6 +104,15 @@ void describe_recording(const Cluster& cluster, const Timeline& timeline, Report
   }
 }
 
+void add_stalls(std::vector<Stall> more, StallSearch& search) {
+  if (more.empty()) {
+    return;
+  }
+  search.stalls.insert(search.stalls.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  std::stable_sort(search.stalls.begin(), search.stalls.end(),
+                   [](const Stall& a, const Stall& b) { return a.window.from_ns < b.window.from_ns; });
+}
+
 }  // namespace
 
 Result<Report> explain(EventSource& source, const ExplainOptions& options) {
@@ -111,8 +122,11 @@ Result<Report> explain(EventSource& source, const ExplainOptions& options) {
   ST_ASSIGN(Timeline timeline, Timeline::load(source, cluster));
   ST_TRY(find_end(source, cluster, timeline));
   describe_recording(cluster, timeline, report);
-  const StallSearch search = find_stalls(timeline, cluster, options.range.value_or(TimeRange{}));
+  const TimeRange range = options.range.value_or(TimeRange{});
+  StallSearch search = find_stalls(timeline, cluster, range);
   ST_ASSIGN(const Flows flows, Flows::load(source, cluster));
+  ST_ASSIGN(std::vector<Stall> one_sided, find_one_sided(source, cluster, timeline, flows, range));
+  add_stalls(std::move(one_sided), search);
   ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(source, cluster, flows, search.stalls));
   if (search.dropped + evidence.dropped_rows() > 0) {
     report.notes.push_back(
@@ -127,8 +141,7 @@ Result<Report> explain(EventSource& source, const ExplainOptions& options) {
     decisions.push_back(decide(scene, stall));
   }
   report.findings = fold(scene, decisions);
-  ST_ASSIGN(std::vector<Finding> failures,
-            find_init_failures(source, cluster, timeline, options.range.value_or(TimeRange{})));
+  ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range));
   report.findings.insert(report.findings.begin(), failures.begin(), failures.end());
   report.healthy = report.findings.empty();
   if (options.decisions != nullptr) {

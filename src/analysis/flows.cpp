@@ -76,10 +76,9 @@ void Flows::join_ends(const Cluster& cluster) {
 /// An end that was only seen by another thread counts when the other end does.
 void Flows::mark_collective_traffic(const Cluster& cluster) {
   std::vector<bool> has_named(cluster.members().size(), false);
-  for (const Flow& flow : flows_) {
-    if (collective_thread(flow.thread_name)) {
-      has_named[flow.owner] = true;
-    }
+  for (Flow& flow : flows_) {
+    flow.dedicated = collective_thread(flow.thread_name);
+    has_named[flow.owner] = has_named[flow.owner] || flow.dedicated;
   }
   for (Flow& flow : flows_) {
     const bool peer_named = flow.reverse != kNoFlow && collective_thread(flows_[flow.reverse].thread_name);

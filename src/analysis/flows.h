@@ -30,6 +30,7 @@ struct Flow {
   int64_t closed_ns = 0;
   std::string thread_name;
   bool carries_collectives = false;
+  bool dedicated = false;  // its thread does nothing else, by name
 };
 
 class Flows {

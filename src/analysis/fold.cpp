@@ -169,6 +169,11 @@ class Folding {
     finding.collectives_affected = group.instances;
     finding.stall_ms = static_cast<double>(group.lost.total_ns()) / static_cast<double>(kNsPerMs);
     finding.window = {group.lost.intervals().front().from_ns, group.lost.intervals().back().to_ns};
+    for (const Stall* stall : group.stalls) {
+      finding.lost.push_back({stall->lost().from_ns, stall->lost().to_ns});
+    }
+    std::sort(finding.lost.begin(), finding.lost.end(),
+              [](const TimeRange& a, const TimeRange& b) { return a.to_ns < b.to_ns; });
     finding.evidence.push_back(stall_evidence(scene_, group));
     rule.tell(scene_, group, finding);
     return finding;

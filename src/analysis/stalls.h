@@ -35,6 +35,7 @@ struct Stall {
   HangRoot hang;                      // of a stall that has not ended: where it comes from
   std::optional<Vote> vote;           // kMismatch: what was entered
   bool lonely = false;                // kOutside: more ranks stayed away than came
+  bool one_sided = false;             // the other ranks were not recorded (one_sided.h)
 
   /// The lost time as an interval, at the end of the window.
   [[nodiscard]] Interval lost() const { return {window.to_ns - lost_ns, window.to_ns}; }

@@ -40,6 +40,8 @@ inline constexpr int64_t kHangNs = kNsPerSecond;
 
 /// A rank may still come while the others wait less than this many times the limit of their usual spread.
 inline constexpr int64_t kSpreadsToHang = 2;
+/// So many gaps in which data of a rank elsewhere were seen to wait tell how the others fare that were not sampled.
+inline constexpr int64_t kOneSidedSightings = 3;
 /// Processes that end within this time of each other ended for one reason: watchdogs and launchers take so long.
 inline constexpr int64_t kDeathsApartNs = 60 * kNsPerSecond;
 
@@ -105,6 +107,14 @@ inline constexpr double kDroppedShare = 0.3;
 inline constexpr double kFabricErrorsPerSecond = 10;
 /// Numbers about the host are read once a second; a busy agent is late.
 inline constexpr int64_t kHostSampleNs = 3 * kNsPerSecond;
+/// A step of a transfer that waits less for one thing says nothing (the plugin's ST_BOX_LONG_WAIT_NS).
+inline constexpr int64_t kLongStepNs = 5 * kNsPerMs;
+/// By steps a link is the slow one when no other link held data for half as long.
+inline constexpr double kLinkHeldContrast = 2.0;
+/// Steps and arrivals without the host's own evidence show where time went, not why: no verdict of theirs is surer.
+inline constexpr double kBoxesAloneConfidence = 0.7;
+/// What was under way when the last rank entered arrives within this time: after it, nothing moving means silence.
+inline constexpr int64_t kWireSettlesNs = 500 * kNsPerMs;
 /// A reset is followed by the errors it causes within a watchdog's patience; before a stall it may lie so long.
 inline constexpr int64_t kResetBeforeNs = 500 * kNsPerMs;
 /// A process that ends resets its connections at once; clocks of hosts may disagree by this much about what came first.
@@ -137,6 +147,20 @@ inline constexpr Gate kUnknownGate{500 * kNsPerMs, kNsPerSecond, 0.10};
 
 /// Beside explained findings, unexplained stalls below this share of their cost are residue, not a second fault.
 inline constexpr double kResidueShare = 0.25;
+
+// --- when a live finding is told ----------------------------------------------------------------------------------
+
+/// What only one look sees is the edge of the window: ends and evidence that were still to come.
+inline constexpr int kLooksToTell = 2;
+/// A finding is over when its last stall ended so long ago: a fault that hits a collective now and then goes on.
+inline constexpr int64_t kLiveQuietNs = 4 * kNsPerSecond;
+/// The same cause at the same place within this time is the same finding, come back.
+inline constexpr int64_t kLiveReturnNs = 60 * kNsPerSecond;
+/// A finding is written anew when its cost has grown by this factor: a hang of days is written some fifty times.
+inline constexpr double kLiveGrowth = 1.2;
+/// Of a hang that outlasts the window, so much before it (what is usual) and of its begin (the evidence) is held.
+inline constexpr int64_t kHeldBeforeHangNs = 10 * kNsPerSecond;
+inline constexpr int64_t kHeldIntoHangNs = 20 * kNsPerSecond;
 
 // --- bounds of the work ----------------------------------------------------------------------------------------
 

@@ -2,12 +2,15 @@
 // `stalltrace lab run`: one practice run, explained.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/file.h"
 #include "cli/exit_code.h"
 #include "cli/reporting.h"
 #include "cli/verbs.h"
 #include "export/report_json.h"
 #include "lab/cluster/run.h"
+#include "store/findings.h"
 
 namespace stalltrace::cli {
 namespace {
@@ -40,6 +43,8 @@ class LabRunVerb final : public Verb {
                          &link_mbit_),
             switch_flag("--plugin", "have every rank load the profiler plugin; its black boxes go to DIR/rings",
                         &options_.plugin),
+            switch_flag("--live", "have every agent tell findings while the job runs; they go to DIR/live.json",
+                        &options_.live),
             switch_flag("--no-trace", "run the job without agents, for comparison", &no_trace_),
             command_argument("more words for the workload", &options_.workload_args)};
   }
@@ -80,7 +85,20 @@ class LabRunVerb final : public Verb {
   Status explain(Console& console, const lab::RunOutcome& outcome) {
     ST_ASSIGN(const Report report, explain_recordings(outcome.recordings));
     print_report(console, report);
-    return write_file(options_.out_dir + "/findings.json", report_to_json(report));
+    ST_TRY(write_file(options_.out_dir + "/findings.json", report_to_json(report)));
+    return options_.live ? write_live(outcome) : Status();
+  }
+
+  /// What each agent told, and when.
+  Status write_live(const lab::RunOutcome& outcome) const {
+    std::vector<ToldFinding> all;
+    for (const std::string& recording : outcome.recordings) {
+      ST_ASSIGN(std::vector<Finding> findings, read_findings(recording));
+      for (Finding& finding : findings) {
+        all.push_back({std::filesystem::path(recording).stem().string(), std::move(finding)});
+      }
+    }
+    return write_file(options_.out_dir + "/live.json", told_findings_to_json(all));
   }
 
   lab::RunOptions options_ = {.out_dir = "stalltrace-lab"};

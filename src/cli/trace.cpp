@@ -5,13 +5,16 @@
 
 #include <optional>
 
+#include "base/clock.h"
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "capture/tracer.h"
 #include "cli/child_command.h"
 #include "cli/config.h"
 #include "cli/exit_code.h"
+#include "cli/live_watch.h"
 #include "cli/verbs.h"
+#include "export/live_text.h"
 #include "store/writer.h"
 
 namespace stalltrace::cli {
@@ -52,6 +55,7 @@ class TraceVerb final : public Verb {
         size_flag("--max-size", "keep the file below this: the oldest normal data goes first", &max_size_),
         text_flag("--config", "FILE", "this node's configuration; else /etc/stalltrace/stalltrace.toml if there is one",
                   &config_),
+        switch_flag("--live", "tell each stall's cause while the job runs, and its end", &live_),
         switch_flag("--own-netns", "trace only processes in this program's own network namespace", &options_.own_netns),
         text_flag("--sysfs-root", "DIR", "read InfiniBand and RoCE port counters below this instead of /sys",
                   &options_.sysfs_root),
@@ -66,7 +70,12 @@ class TraceVerb final : public Verb {
     if (!command_.empty()) {
       options_.pids.push_back(::getpid());  // our children are in scope from their first instruction
     }
-    auto created = capture::Tracer::create(options_, *writer, [&](const std::string& text) { console.note(text); });
+    std::optional<LiveWatch> live;
+    if (live_) {
+      live.emplace(*writer);
+    }
+    EventSink& sink = live ? static_cast<EventSink&>(*live) : *writer;
+    auto created = capture::Tracer::create(options_, sink, [&](const std::string& text) { console.note(text); });
     if (!created) {
       discard(*writer);
       return std::unexpected(std::move(created.error()));
@@ -88,9 +97,19 @@ class TraceVerb final : public Verb {
     }
     announce(console, tracer);
     const Status traced = tracer.run(
-        stops, [&] { return keep_going(console, writer->flush()); },
+        stops,
+        [&] {
+          if (live) {
+            live->advance(monotonic_now_ns() + tracer.node().clock_offset_ns);
+            tell_live(console, *live, *writer);
+          }
+          return keep_going(console, writer->flush());
+        },
         [&](const capture::TracerStats& stats) { show_progress(console, stats); });
     end_progress(console);
+    if (live) {
+      end_live(console, *live, *writer);
+    }
     const Status closed = writer->close();
     if (closed && traced) {
       summarize(console, tracer.stats(), writer->stats());
@@ -125,6 +144,46 @@ class TraceVerb final : public Verb {
       console.error(flushed.error());
     }
     return {};
+  }
+
+  /// Findings go to the output when they come and go, and into the recording whenever they change.
+  void tell_live(Console& console, LiveWatch& live, RecordingWriter& writer) {
+    const std::vector<analysis::LiveChange> changes = live.take();
+    for (const analysis::LiveChange& change : changes) {
+      if (const auto headline = headline_of(change.news)) {
+        end_progress(console);
+        console.out(live_finding_to_text(*headline, change.time_ns, change.number, change.finding, change.explained_by,
+                                         {.colour = console.colour_out()}));
+      }
+      writer.accept_finding(change.number, change.finding);
+    }
+    if (!changes.empty() && !console.reader_gone()) {
+      (void)console.finish();  // whoever watches wants it now; what fails is told at the end
+    }
+  }
+
+  void end_live(Console& console, LiveWatch& live, RecordingWriter& writer) {
+    tell_live(console, live, writer);
+    if (const Status looked = live.status(); !looked) {
+      console.error(looked.error());
+    }
+    if (live.skipped() > 0) {
+      console.note(fmt::format("{} events came too fast for --live; the recording has them", live.skipped()));
+    }
+  }
+
+  static std::optional<LiveHeadline> headline_of(analysis::LiveNews news) {
+    switch (news) {
+      case analysis::LiveNews::kBegan:
+        return LiveHeadline::kBegan;
+      case analysis::LiveNews::kCameBack:
+        return LiveHeadline::kCameBack;
+      case analysis::LiveNews::kEnded:
+        return LiveHeadline::kEnded;
+      case analysis::LiveNews::kGrew:
+        break;
+    }
+    return std::nullopt;
   }
 
   void announce(Console& console, const capture::Tracer& tracer) const {
@@ -166,6 +225,7 @@ class TraceVerb final : public Verb {
   std::string config_;
   std::optional<int64_t> max_size_;
   int64_t ready_fd_ = -1;
+  bool live_ = false;
   std::vector<std::string> command_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "export/live_text.h"
 #include "export/report_json.h"
 #include "export/report_text.h"
 
@@ -98,6 +99,18 @@ TEST(ReportGolden, Json) {
   expect_golden("healthy.json", report_to_json(healthy_report()));
   expect_golden("sick.json", report_to_json(sick_report()));
   expect_golden("unknown.json", report_to_json(unknown_report()));
+}
+
+TEST(LiveGolden, Text) {
+  Finding finding = loss_finding();
+  finding.detected_ns = kStart + 4 * kNsPerSecond;
+  const auto at = [&](int64_t seconds, LiveHeadline headline, int64_t explained_by = 0) {
+    return live_finding_to_text(headline, kStart + seconds * kNsPerSecond, 1, finding, explained_by, {});
+  };
+  const std::string text = at(4, LiveHeadline::kBegan) + at(12, LiveHeadline::kEnded) +
+                           at(20, LiveHeadline::kCameBack) + at(25, LiveHeadline::kEnded, 2);
+  expect_golden("live.txt", text);
+  expect_golden("live.json", told_findings_to_json({{"node1", finding}}));
 }
 
 TEST(ReportText, NamesCannotDriveTheTerminal) {

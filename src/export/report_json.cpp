@@ -55,10 +55,27 @@ Json to_json(const Finding& finding) {
     json["evidence"].push_back(to_json(evidence));
   }
   json["remedy"] = finding.remedy;
+  if (finding.detected_ns) {
+    json["detected_ns"] = *finding.detected_ns;
+    json["ended_ns"] = finding.ended_ns ? Json(*finding.ended_ns) : Json(nullptr);
+  }
   return json;
 }
 
+/// Names come from the kernel and the command line: bytes that are not UTF-8 are replaced, never thrown at.
+std::string text_of(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
 }  // namespace
+
+std::string told_findings_to_json(const std::vector<ToldFinding>& findings) {
+  Json json{{"schema", Report::kSchema}, {"findings", Json::array()}};
+  for (const ToldFinding& told : findings) {
+    Json one{{"told_by", told.node}};
+    one.update(to_json(told.finding));
+    json["findings"].push_back(std::move(one));
+  }
+  return text_of(json);
+}
 
 std::string report_to_json(const Report& report) {
   Json json{{"schema", Report::kSchema}, {"healthy", report.healthy}};
@@ -77,8 +94,7 @@ std::string report_to_json(const Report& report) {
     json["losses"].push_back({{"node_id", loss.node_id}, {"source", loss.source}, {"count", loss.count}});
   }
   json["notes"] = report.notes;
-  // Names come from the kernel and the command line: bytes that are not UTF-8 are replaced, never thrown at.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return text_of(json);
 }
 
 }  // namespace stalltrace

@@ -76,6 +76,7 @@ struct Finding {
   std::string summary;
   std::vector<Evidence> evidence;
   std::string remedy;
+  std::vector<TimeRange> lost;         // the stalled time of each stall, by its end; neither printed nor stored
   std::optional<int64_t> detected_ns;  // live: when it was first told
   std::optional<int64_t> ended_ns;     // live: when it was told to be over
 };

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "store/bind.h"
+#include "store/finding_table.h"
 #include "store/open.h"
 #include "store/schema.h"
 #include "store/select.h"
@@ -207,10 +208,7 @@ Finding from_row(const FindingRow& row) {
   return finding;
 }
 
-Status replace_findings(Database& db, const Report& report) {
-  ST_TRY(migrate(db));
-  ST_ASSIGN(Transaction transaction, Transaction::begin(db, "BEGIN IMMEDIATE"));
-  ST_TRY(db.execute("DELETE FROM finding"));
+Result<Statement> prepare_upsert(Database& db) {
   std::string columns;
   std::string values;
   const FindingRow names;
@@ -218,14 +216,24 @@ Status replace_findings(Database& db, const Report& report) {
     columns += (columns.empty() ? "" : ", ") + std::string(name);
     values += values.empty() ? "?" : ", ?";
   });
-  ST_ASSIGN(Statement insert, db.prepare(fmt::format("INSERT INTO finding({}) VALUES({})", columns, values)));
+  return db.prepare(fmt::format("INSERT OR REPLACE INTO finding({}) VALUES({})", columns, values));
+}
+
+int upsert(Statement& statement, const FindingRow& row) {
+  each_column(row, Binder(statement.get(), 1));
+  const int code = statement.step();
+  statement.reset();
+  return code;
+}
+
+Status replace_findings(Database& db, const Report& report) {
+  ST_TRY(migrate(db));
+  ST_ASSIGN(Transaction transaction, Transaction::begin(db, "BEGIN IMMEDIATE"));
+  ST_TRY(db.execute("DELETE FROM finding"));
+  ST_ASSIGN(Statement statement, prepare_upsert(db));
   int64_t id = 0;
   for (const Finding& finding : report.findings) {
-    const FindingRow row = to_row(finding, ++id);
-    each_column(row, Binder(insert.get(), 1));
-    const int code = insert.step();
-    insert.reset();
-    if (code != SQLITE_DONE) {
+    if (upsert(statement, to_row(finding, ++id)) != SQLITE_DONE) {
       return fail_sqlite(db.get(), "findings");
     }
   }
@@ -233,6 +241,24 @@ Status replace_findings(Database& db, const Report& report) {
 }
 
 }  // namespace
+
+Status FindingTable::prepare(Database& db) {
+  ST_ASSIGN(upsert_, prepare_upsert(db));
+  return {};
+}
+
+void FindingTable::accept(int64_t finding_id, Finding finding) {
+  rows_.insert_or_assign(finding_id, std::move(finding));
+}
+
+int FindingTable::write() {
+  for (const auto& [id, finding] : rows_) {
+    if (const int code = upsert(upsert_, to_row(finding, id)); code != SQLITE_DONE) {
+      return code;
+    }
+  }
+  return SQLITE_DONE;
+}
 
 Status write_findings(const std::string& path, const Report& report) {
   {

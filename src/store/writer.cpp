@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/clock.h"
+#include "store/finding_table.h"
 #include "store/open.h"
 #include "store/prune.h"
 #include "store/schema.h"
@@ -77,6 +78,7 @@ struct RecordingWriter::State {
   UniqueFd lock;  // outlives the database
   Database db;
   Tables tables;
+  FindingTable findings;
   Statement upsert_segment;
   StallWindows windows;
   Pruner pruner;
@@ -142,7 +144,7 @@ Status RecordingWriter::State::prepare() {
       status = table.prepare(db);
     }
   });
-  return status;
+  return status ? findings.prepare(db) : status;
 }
 
 int RecordingWriter::State::write_rows() {
@@ -152,7 +154,7 @@ int RecordingWriter::State::write_rows() {
       code = table.write(upsert_segment);
     }
   });
-  return code;
+  return code == SQLITE_DONE ? findings.write() : code;
 }
 
 Status RecordingWriter::State::write_transaction() {
@@ -196,6 +198,7 @@ void RecordingWriter::State::give_up_buffered() {
   }
   stats.lost += std::exchange(buffered, 0);
   each_table([](auto& table) { table.clear(); });
+  findings.clear();
   (void)write_transaction();
 }
 
@@ -260,9 +263,13 @@ void RecordingWriter::accept(Event event) {
   ++state_->buffered;
 }
 
+void RecordingWriter::accept_finding(int64_t finding_id, Finding finding) {
+  state_->findings.accept(finding_id, std::move(finding));
+}
+
 Status RecordingWriter::flush() {
   State& state = *state_;
-  if (state.buffered == 0 || state.closed) {
+  if (state.buffered + state.findings.buffered() == 0 || state.closed) {
     return {};
   }
   Status written = state.write_transaction();
@@ -277,6 +284,7 @@ Status RecordingWriter::flush() {
   state.disk_full = false;
   state.stats.rows += std::exchange(state.buffered, 0);
   state.each_table([](auto& table) { table.clear(); });
+  state.findings.clear();
   return limited ? state.keep_within_size() : Status();
 }
 
@@ -301,6 +309,7 @@ Status RecordingWriter::close() {
                   "DELETE FROM meta WHERE key = 'writer_pid'",
                   utc_now_ns(), utc_now_ns()));
   state.each_table([]<typename T>(TableWriter<T>& table) { table = TableWriter<T>(); });
+  state.findings = FindingTable();
   state.upsert_segment = Statement();
   // A reader that has the file open keeps the log; it goes with the last reader.
   sqlite3_busy_timeout(state.db.get(), 200);

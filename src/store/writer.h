@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "model/events.h"
+#include "model/finding.h"
 
 namespace stalltrace {
 
@@ -41,6 +42,8 @@ class RecordingWriter final : public EventSink {
   ~RecordingWriter() override;
 
   void accept(Event event) override;
+  /// A live finding, new or changed; `finding_id` counts from 1.
+  void accept_finding(int64_t finding_id, Finding finding);
 
   /// Stores what was accepted since the last call. While the disk is full the newest rows are kept in memory, older
   /// ones are dropped and counted; that is an error of the first such call only, and writing resumes by itself.

@@ -48,6 +48,9 @@ std::string names_of(const Scene& scene, const std::vector<MemberIndex>& members
 }
 
 std::string call_text(const Scene& scene, const Stall& stall) {
+  if (stall.one_sided) {  // what the others entered is not known
+    return fmt::format("a collective {}", where_text(scene, stall.group, stall.column));
+  }
   return fmt::format("{} {}", display_name(scene.timeline.shape(stall.shape).op),
                      where_text(scene, stall.group, stall.column));
 }
@@ -87,6 +90,9 @@ Evidence waiting_evidence(const Scene& scene, const Stall& stall) {
   };
   std::sort(inside.begin(), inside.end(), by_rank);
   std::sort(absent.begin(), absent.end(), by_rank);
+  if (inside.empty()) {
+    return {"collective", 0, fmt::format("not in {}: {}", call_text(scene, stall), names_of(scene, absent)), {}};
+  }
   return {"collective",
           static_cast<int64_t>(inside.size()),
           fmt::format("in {}: {}{}", call_text(scene, stall), names_of(scene, inside),

@@ -12,6 +12,15 @@ namespace {
 
 constexpr size_t kSampleEvents = 5;
 
+std::string one_sided_text(const Stall& longest, const std::string& length) {
+  if (longest.hang.kind == HangKind::kDead) {
+    return fmt::format(
+        "its communicator was in use; the other ranks were not recorded, they have been without it for {}", length);
+  }
+  return fmt::format("data of a rank that was not recorded {} {} for this rank, which was in no collective",
+                     longest.hung ? "have waited" : "waited up to", length);
+}
+
 }  // namespace
 
 double share_of(int64_t part_ns, int64_t whole_ns) {
@@ -63,6 +72,11 @@ Evidence stall_evidence(const Scene& scene, const Folded& group) {
   const std::string length = format_duration(longest->window.length());
   const std::string_view more = longest->hung ? " and have not ended" : "";
   Evidence evidence{"collective", group.instances, "", {}};
+  if (longest->one_sided) {
+    evidence.kind = "tcp_sample";
+    evidence.text = one_sided_text(*longest, length);
+    return evidence;
+  }
   switch (longest->part) {
     case StallPart::kLate:
       evidence.text = fmt::format("the others waited up to {} for the last rank to arrive ({})", length, op);

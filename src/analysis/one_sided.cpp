@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/one_sided.h"
+
+#include <algorithm>
+#include <csignal>
+#include <limits>
+#include <map>
+#include <queue>
+#include <utility>
+
+#include "analysis/thresholds.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+/// A time in which a rank was in no collective, and the call that ended it.
+struct Gap {
+  Interval time;
+  uint32_t lane = 0;
+  int64_t column = 0;
+  bool trailing = false;       // nothing followed while the rank was observed
+  int64_t unread_ns = kNever;  // first sample with data of a rank elsewhere that this one had not read
+  int64_t last_sample_ns = 0;  // of such a connection, in the gap
+  [[nodiscard]] bool seen() const { return unread_ns != kNever; }
+};
+
+/// Every rank needs every other: data that wait for a rank are a rank that waits.
+bool synchronises(Operation op) {
+  return op == Operation::kAllReduce || op == Operation::kAllGather || op == Operation::kReduceScatter ||
+         op == Operation::kAllToAll || op == Operation::kBarrier;
+}
+
+bool asked_to_end(int32_t signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP; }
+
+class OneSided {
+ public:
+  OneSided(const Cluster& cluster, const Timeline& timeline, const Flows& flows, TimeRange range)
+      : cluster_(cluster), timeline_(timeline), flows_(flows), range_(range) {
+    for (uint32_t i = 0; i < timeline.lanes().size(); ++i) {
+      lanes_of_[timeline.lanes()[i].member].push_back(i);
+    }
+    for (const Flow& flow : flows.all()) {
+      if (leads_elsewhere(flow) && !gaps_.contains(flow.owner) && lanes_of_.contains(flow.owner)) {
+        gaps_[flow.owner] = gaps_of(lanes_of_[flow.owner]);
+      }
+    }
+  }
+
+  Status look_at_samples(EventSource& source) {
+    Interval hull{kNever, std::numeric_limits<int64_t>::min()};
+    for (const auto& [member, gaps] : gaps_) {
+      if (!gaps.empty()) {
+        hull = {std::min(hull.from_ns, gaps.front().time.from_ns), std::max(hull.to_ns, gaps.back().time.to_ns)};
+      }
+    }
+    if (hull.length() == 0) {
+      return {};
+    }
+    const int64_t slack_ns = cluster_.clock().largest_shift_ns();
+    return source.tcp_samples({hull.from_ns - slack_ns, hull.to_ns + slack_ns},
+                              [&](const TcpSample& sample) { note(sample); });
+  }
+
+  std::vector<Stall> judge() {
+    for (const auto& [member, gaps] : gaps_) {
+      judge_gaps(gaps);
+    }
+    for (const auto& [member, lanes] : lanes_of_) {
+      judge_death(member, lanes);
+    }
+    return std::move(stalls_);
+  }
+
+ private:
+  /// Connections whose thread does nothing but collectives, to a process that was not recorded.
+  [[nodiscard]] static bool leads_elsewhere(const Flow& flow) { return flow.dedicated && flow.peer == kNoMember; }
+
+  /// Some of its ranks were not recorded.
+  [[nodiscard]] bool incomplete(const Lane& lane) const {
+    const Group& group = timeline_.groups()[lane.group];
+    const int32_t nranks = group.nranks.value_or(cluster_.member(lane.member).world_size.value_or(0));
+    return !group.point_to_point && static_cast<int64_t>(group.lanes.size()) < nranks;
+  }
+
+  /// Could the others be waiting for this rank to make the call of `lane` at `column`?
+  [[nodiscard]] bool is_awaited(const Lane& lane, int64_t column) const {
+    const Call* call = lane.at_column(column);
+    call = call != nullptr ? call : &lane.calls.back();
+    const bool warming_up = column < kWarmUpInstances && lane.hash != 0;
+    return incomplete(lane) && synchronises(timeline_.shape(call->shape).op) && !warming_up && !lane.ends_unseen();
+  }
+
+  /// Walks all calls of a rank by arrival.
+  [[nodiscard]] std::vector<Gap> gaps_of(const std::vector<uint32_t>& lanes) const {
+    using Next = std::pair<int64_t, std::pair<uint32_t, size_t>>;  // arrival, lane, index
+    std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+    const auto push = [&](uint32_t lane, size_t index) {
+      const std::vector<Call>& calls = timeline_.lanes()[lane].calls;
+      while (index < calls.size() && !calls[index].present) {
+        ++index;
+      }
+      if (index < calls.size()) {
+        next.push({calls[index].arrival_ns, {lane, index}});
+      }
+    };
+    int64_t observed_ns = timeline_.span().to_ns;
+    for (const uint32_t lane : lanes) {
+      push(lane, 0);
+      observed_ns = std::min(observed_ns, timeline_.lanes()[lane].observed_to_ns());
+    }
+    std::vector<Gap> gaps;
+    int64_t busy_to_ns = kNever;  // nothing is known before the first call
+    uint32_t last_lane = lanes.front();
+    while (!next.empty()) {
+      const auto [arrival_ns, place] = next.top();
+      next.pop();
+      const Lane& lane = timeline_.lanes()[place.first];
+      const int64_t column = lane.first_column() + static_cast<int64_t>(place.second);
+      if (arrival_ns - kStallFloorNs > busy_to_ns && busy_to_ns != kNever && is_awaited(lane, column)) {
+        gaps.push_back({.time = {busy_to_ns, arrival_ns}, .lane = place.first, .column = column});
+      }
+      const int64_t end_ns = lane.calls[place.second].end_ns();
+      busy_to_ns = busy_to_ns == kNever ? end_ns : std::max(busy_to_ns, end_ns);
+      if (end_ns == kOpenEnd) {
+        return gaps;  // inside until further notice; kOpenEnd is kNever
+      }
+      last_lane = lane.point_to_point ? last_lane : place.first;
+      push(place.first, place.second + 1);
+    }
+    const Lane& lane = timeline_.lanes()[last_lane];
+    if (!lane.calls.empty() && !lane.destroyed && !lane.continued && busy_to_ns < observed_ns &&
+        is_awaited(lane, lane.end_column())) {
+      gaps.push_back(
+          {.time = {busy_to_ns, observed_ns}, .lane = last_lane, .column = lane.end_column(), .trailing = true});
+    }
+    return gaps;
+  }
+
+  void note(const TcpSample& sample) {
+    const FlowIndex index = flows_.find(sample.node_id, sample.cookie);
+    if (index == kNoFlow || !leads_elsewhere(flows_.flow(index)) || sample.bytes_received == 0) {
+      return;
+    }
+    const auto found = gaps_.find(flows_.flow(index).owner);
+    if (found == gaps_.end()) {
+      return;
+    }
+    const int64_t time_ns = cluster_.clock().to_common(sample.node_id, sample.timestamp_ns);
+    std::vector<Gap>& gaps = found->second;
+    const auto gap =
+        std::partition_point(gaps.begin(), gaps.end(), [&](const Gap& g) { return g.time.to_ns <= time_ns; });
+    if (gap == gaps.end() || gap->time.from_ns > time_ns) {
+      return;
+    }
+    gap->last_sample_ns = std::max(gap->last_sample_ns, time_ns);
+    if (sample.unread_bytes > 0) {
+      gap->unread_ns = std::min(gap->unread_ns, time_ns);
+    }
+  }
+
+  /// Connections at rest are sampled a few times a second, gaps may be shorter: how long after a gap's begin the others
+  /// usually wait is taken from those that were seen. kNever where too few were, or others speak against it.
+  [[nodiscard]] static int64_t usual_wait_ns(const std::vector<Gap>& gaps) {
+    std::vector<int64_t> elapsed;
+    for (const Gap& gap : gaps) {
+      if (gap.seen()) {
+        elapsed.push_back(gap.unread_ns - gap.time.from_ns);
+      }
+    }
+    if (static_cast<int64_t>(elapsed.size()) < kOneSidedSightings) {
+      return kNever;
+    }
+    const auto quartile = elapsed.begin() + static_cast<int64_t>(elapsed.size() / 4);
+    std::nth_element(elapsed.begin(), quartile, elapsed.end());
+    const auto against = std::count_if(gaps.begin(), gaps.end(), [&](const Gap& gap) {
+      return !gap.seen() && gap.last_sample_ns - gap.time.from_ns >= *quartile;
+    });
+    return static_cast<size_t>(against) > elapsed.size() ? kNever : *quartile;
+  }
+
+  void judge_gaps(const std::vector<Gap>& gaps) {
+    const int64_t usual_ns = usual_wait_ns(gaps);
+    for (const Gap& gap : gaps) {
+      const int64_t inferred_ns = usual_ns == kNever ? kNever : gap.time.from_ns + usual_ns;
+      const bool against = !gap.seen() && gap.last_sample_ns >= inferred_ns;
+      const int64_t from_ns = gap.seen() ? std::min(gap.unread_ns, inferred_ns) : against ? kNever : inferred_ns;
+      if (from_ns >= gap.time.to_ns || (gap.trailing && (!gap.seen() || gap.time.to_ns - from_ns < kHangNs))) {
+        continue;
+      }
+      const Lane& lane = timeline_.lanes()[gap.lane];
+      Stall stall = begin(lane, gap.column);
+      stall.part = gap.trailing ? StallPart::kAbsent : StallPart::kLate;
+      stall.window = {from_ns, gap.time.to_ns};
+      stall.lost_ns = stall.window.length();
+      stall.hung = gap.trailing;
+      stall.hang.kind = gap.trailing ? HangKind::kOutside : HangKind::kNone;
+      stall.hang.member = gap.trailing ? lane.member : kNoMember;
+      if (stall.lost_ns > kStallFloorNs) {
+        keep(std::move(stall));
+      }
+    }
+  }
+
+  [[nodiscard]] Stall begin(const Lane& lane, int64_t column) const {
+    const Call* call = lane.at_column(column);
+    Stall stall{.group = lane.group, .column = column, .shape = (call != nullptr ? call : &lane.calls.back())->shape};
+    stall.has_baseline = true;
+    stall.one_sided = true;
+    stall.calling_tid = lane.tid;
+    stall.suspects = {lane.member};
+    stall.members = {lane.member};
+    return stall;
+  }
+
+  /// One that hung before it died is a victim; one that was asked to end did.
+  void judge_death(MemberIndex member, const std::vector<uint32_t>& lanes) {
+    const Member& process = cluster_.member(member);
+    const bool failed = process.exit_signal ? !asked_to_end(*process.exit_signal) : process.exit_code.value_or(0) != 0;
+    if (!process.exit_ns || !failed || timeline_.span().to_ns - *process.exit_ns < kHangNs) {
+      return;
+    }
+    const Lane* used = nullptr;
+    for (const uint32_t index : lanes) {
+      const Lane& lane = timeline_.lanes()[index];
+      if (lane.calls.empty() || lane.destroyed || lane.aborted || lane.continued || !incomplete(lane)) {
+        continue;
+      }
+      const Call& last = lane.calls.back();
+      if (last.end_ns() == kOpenEnd && *process.exit_ns - last.arrival_ns >= kHangNs) {
+        return;
+      }
+      used = used == nullptr || lane.last_arrival_ns > used->last_arrival_ns ? &lane : used;
+    }
+    if (used == nullptr || used->ends_unseen()) {
+      return;
+    }
+    Stall stall = begin(*used, used->end_column());
+    stall.part = StallPart::kAbsent;
+    stall.window = {*process.exit_ns, timeline_.span().to_ns};
+    stall.lost_ns = stall.window.length();
+    stall.hung = true;
+    stall.hang = {HangKind::kDead, member, {}};
+    keep(std::move(stall));
+  }
+
+  void keep(Stall stall) {
+    if (range_.from_ns <= stall.window.to_ns && range_.to_ns > stall.window.from_ns &&
+        static_cast<int64_t>(stalls_.size()) < kMaxStalls) {
+      stalls_.push_back(std::move(stall));
+    }
+  }
+
+  const Cluster& cluster_;
+  const Timeline& timeline_;
+  const Flows& flows_;
+  TimeRange range_;
+  std::map<MemberIndex, std::vector<uint32_t>> lanes_of_;
+  std::map<MemberIndex, std::vector<Gap>> gaps_;
+  std::vector<Stall> stalls_;
+};
+
+}  // namespace
+
+Result<std::vector<Stall>> find_one_sided(EventSource& source, const Cluster& cluster, const Timeline& timeline,
+                                          const Flows& flows, TimeRange range) {
+  OneSided search(cluster, timeline, flows, range);
+  ST_TRY(search.look_at_samples(source));
+  return search.judge();
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/live_watch.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <iterator>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace stalltrace::cli {
+namespace {
+
+constexpr size_t kQueued = 100'000;  // events between two looks
+constexpr int64_t kLookNs = kNsPerSecond;
+constexpr int64_t kLongestPauseNs = 3 * kNsPerSecond;  // between looks, so that a finding still comes in time
+constexpr int64_t kPausePerCost = 100;  // a look is followed by a pause so many times its CPU time: 1 % of a core
+constexpr int kNice = 10;
+
+/// The job and the tracer go first.
+void step_back() {
+  const sched_param none{};
+  (void)::sched_setscheduler(0, SCHED_BATCH, &none);
+  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
+}
+
+int64_t thread_cpu_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * kNsPerSecond + time.tv_nsec;
+}
+
+}  // namespace
+
+struct LiveWatch::State {
+  explicit State(EventSink& sink) : next(sink) {}
+
+  void work(const std::stop_token& stop);
+  /// False when the watch is to end.
+  bool wait(const std::stop_token& stop, int64_t pause_ns, std::vector<Event>& events, int64_t& now_ns);
+  void deliver(Result<std::vector<analysis::LiveChange>> looked);
+
+  EventSink& next;
+  mutable std::mutex mutex;  // over all below
+  std::condition_variable_any changed;
+  std::vector<Event> queue;
+  std::vector<analysis::LiveChange> changes;
+  Status status;
+  int64_t now_ns = 0;
+  uint64_t skipped = 0;
+
+  std::jthread thread;  // the last member: it ends before they go
+};
+
+bool LiveWatch::State::wait(const std::stop_token& stop, int64_t pause_ns, std::vector<Event>& events, int64_t& now) {
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, stop, std::chrono::nanoseconds(pause_ns), [] { return false; });  // all of it, but for a stop
+  changed.wait(lock, stop, [&] { return now_ns > now; });
+  std::swap(events, queue);
+  now = now_ns;
+  return !stop.stop_requested();
+}
+
+void LiveWatch::State::deliver(Result<std::vector<analysis::LiveChange>> looked) {
+  const std::lock_guard lock(mutex);
+  if (!looked) {
+    status = std::unexpected(std::move(looked.error()));
+    return;
+  }
+  changes.insert(changes.end(), std::make_move_iterator(looked->begin()), std::make_move_iterator(looked->end()));
+}
+
+void LiveWatch::State::work(const std::stop_token& stop) {
+  step_back();
+  analysis::LiveAnalysis live;
+  std::vector<Event> events;
+  int64_t now = 0;
+  int64_t pause_ns = kLookNs;
+  while (wait(stop, pause_ns, events, now)) {
+    const int64_t begun_ns = thread_cpu_ns();
+    for (Event& event : events) {
+      live.accept(std::move(event));
+    }
+    events.clear();
+    deliver(live.look(now));
+    pause_ns = std::clamp(kPausePerCost * (thread_cpu_ns() - begun_ns), kLookNs, kLongestPauseNs);
+  }
+}
+
+LiveWatch::LiveWatch(EventSink& next) : state_(std::make_unique<State>(next)) {
+  state_->thread = std::jthread([state = state_.get()](const std::stop_token& stop) { state->work(stop); });
+}
+
+LiveWatch::~LiveWatch() = default;
+
+void LiveWatch::accept(Event event) {
+  if (!std::holds_alternative<NetSpan>(event) && !std::holds_alternative<Stack>(event)) {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->queue.size() < kQueued) {
+      state_->queue.push_back(event);
+    } else {
+      ++state_->skipped;
+    }
+  }
+  state_->next.accept(std::move(event));
+}
+
+void LiveWatch::advance(int64_t now_ns) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->now_ns = now_ns;
+  }
+  state_->changed.notify_one();
+}
+
+std::vector<analysis::LiveChange> LiveWatch::take() {
+  const std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->changes, {});
+}
+
+Status LiveWatch::status() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->status;
+}
+
+uint64_t LiveWatch::skipped() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->skipped;
+}
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text for a terminal: fields with wrapped lines, colour where it is wanted, and names that cannot drive the terminal.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "model/finding.h"
+
+namespace stalltrace {
+
+inline constexpr std::string_view kBold = "\x1b[1m";
+inline constexpr std::string_view kGreen = "\x1b[32m";
+std::string_view severity_colour(Severity severity);
+
+/// Names come from processes: nothing they contain may drive the terminal.
+std::string printable(std::string text);
+
+/// "rank 2 on node2, pid 4711; link rank 1 (10.77.0.2:40112) -> rank 2 (10.77.0.3:50001)", "not known"
+std::string where_text(const Finding& finding);
+
+class Page {
+ public:
+  explicit Page(bool colour) : colour_(colour) {}
+
+  [[nodiscard]] std::string paint(std::string_view text, std::string_view colour) const;
+  void line(std::string_view text = {});
+  /// "  label     text", wrapped under itself.
+  void field(std::string_view label, const std::string& text);
+  std::string take() { return std::move(text_); }
+
+ private:
+  bool colour_;
+  std::string text_;
+};
+
+}  // namespace stalltrace
