@@ -32,6 +32,10 @@ enum st_call_kind {
   ST_CALL_WAIT_REQUEST,      /* returns when an asynchronous call's request is done */
   ST_CALL_WAIT_ALL_REQUESTS, /* ... when `count` requests are */
   ST_CALL_WAIT_ANY_REQUEST,  /* ... when one of `count` requests is; `out` says which */
+  ST_CALL_WORLD_INIT,        /* makes the communicator of all ranks, which lies where the library's file says */
+  ST_CALL_FINISHED,          /* entered when the thread's call is done */
+  ST_CALL_FAILED,            /* ... when it threw */
+  ST_CALL_SET_UP,            /* entered when the communicators that the process was making are made */
 };
 
 /* Which argument is what: 1-based slots, 0 where the call has none. One row of the call table. */
@@ -59,11 +63,26 @@ struct st_call_spec {
   __u8 blocking;        /* 1: its return is the end of the operation */
   __u8 mpi_datatype;    /* an MPI_Datatype: the element's size is read from it */
   __u8 request;         /* pointer to where the asynchronous call's request is written, or to those waited for */
-  __u8 padding;
+  __u8 entry_only;      /* 1: C++ that may throw. An exception that meets a return probe ends the process: none there */
+  /* A C++ call with one argument, a reference to a struct of options: byte offsets in it, 0 where it has none. */
+  __u8 options;              /* 1: such a call; the struct begins with a pointer to the communicator */
+  __u8 option_count;         /* u64 */
+  __u8 option_element_bytes; /* u64 */
+  __u8 option_root;          /* s32 */
+  __u8 option_tag;           /* u32 */
+  __u8 option_buffer;        /* pointer to a buffer whose size says the count */
+  __u8 padding[2];
 };
+
+/* In a gloo::Context (gloo/context.h): after the pointer to its functions; in a gloo::transport::UnboundBuffer
+ * (gloo/transport/unbound_buffer.h): after that pointer and the data's. */
+#define ST_GLOO_CONTEXT_RANK 8
+#define ST_GLOO_CONTEXT_SIZE 12
+#define ST_GLOO_BUFFER_SIZE 16
 
 enum st_call_flags {
   ST_CALL_IN_GROUP = 1,
+  ST_CALL_HAS_TAG = 2,
 };
 
 struct st_call_entry {
@@ -84,8 +103,10 @@ struct st_call_entry {
   __u16 row; /* of the call table */
   __u16 flags;
   __s32 stack_id;      /* negative: none */
-  __u32 element_bytes; /* of an MPI_Datatype; 0: unknown, or `datatype` says */
-  __u32 padding;
+  __u32 element_bytes; /* where the call says; 0: unknown, or `datatype` says */
+  __u32 tag;           /* with ST_CALL_HAS_TAG: a number that all ranks give this call */
+  __s32 comm_rank;     /* where the communicator says; -1: not */
+  __s32 comm_size;
 };
 
 struct st_call_return {
@@ -104,6 +125,7 @@ struct st_comm_init {
   struct st_header header;
   __u64 cgroup_id;
   __u64 parent_comm;
+  __u64 comm; /* where the new one's address is known at entry; 0: not */
   __s32 nranks;
   __s32 rank;
   __s32 color;
@@ -138,10 +160,10 @@ struct st_sequence_key {
 #define ST_SEQUENCE_COLLECTIVE (~0ULL)
 
 ST_STATIC_ASSERT(sizeof(struct st_sequence_key) == 24, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_call_spec) == 24, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_call_entry) == 128, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_call_spec) == 32, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_call_entry) == 136, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_return) == 64, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_comm_init) == 192, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_comm_init) == 200, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_sync) == 72, "wire layout");
 
 #endif

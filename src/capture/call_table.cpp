@@ -8,6 +8,7 @@ namespace {
 
 constexpr auto kNccl = static_cast<__u8>(Library::kNccl);
 constexpr auto kMpi = static_cast<__u8>(Library::kMpi);
+constexpr auto kGloo = static_cast<__u8>(Library::kGloo);
 constexpr auto kCollective = CallFamily::kCollectiveLibrary;
 constexpr auto kGpu = CallFamily::kGpuRuntime;
 
@@ -53,6 +54,43 @@ constexpr Call mpi_wait(std::string_view symbol, st_call_kind kind, __u8 count, 
   return {symbol,
           kCollective,
           {.kind = static_cast<__u8>(kind), .library = kMpi, .count = count, .out = index, .request = request}};
+}
+
+/// Where the fields of a Gloo call's options lie; `count` or, where the struct has none, the `buffer` it can be told
+/// by.
+struct GlooOffsets {
+  __u8 count = 0, buffer = 0, element_bytes = 0, root = 0, tag = 0;
+};
+
+constexpr Call gloo(std::string_view symbol, Operation operation, GlooOffsets offsets) {
+  return {symbol,
+          kCollective,
+          {.kind = ST_CALL_DATA,
+           .operation = op(operation),
+           .library = kGloo,
+           .blocking = 1,
+           .entry_only = 1,
+           .options = 1,
+           .option_count = offsets.count,
+           .option_element_bytes = offsets.element_bytes,
+           .option_root = offsets.root,
+           .option_tag = offsets.tag,
+           .option_buffer = offsets.buffer}};
+}
+
+constexpr Call gloo_init(std::string_view symbol) {
+  return {symbol,
+          kCollective,
+          {.kind = ST_CALL_COMM_INIT,
+           .operation = op(Operation::kCommInitRank),
+           .library = kGloo,
+           .comm = 1,
+           .entry_only = 1}};
+}
+
+/// A function of a framework whose entry says something about the calls that it made.
+constexpr Call framework(std::string_view symbol, st_call_kind kind) {
+  return {symbol, CallFamily::kFramework, {.kind = static_cast<__u8>(kind), .library = kGloo, .entry_only = 1}};
 }
 
 // Not here: ncclCommGetAsyncError, cudaEventQuery, cudaStreamQuery, MPI_Test and its family, MPI_Iprobe. Programs poll
@@ -176,6 +214,37 @@ constexpr std::array kCalls{
     Call{"MPI_Comm_dup", kCollective,
          {.kind = ST_CALL_COMM_SPLIT, .operation = op(Operation::kCommSplit), .library = kMpi, .comm = 1,
           .new_comm = 2}},
+    Call{"MPI_Init", kCollective,
+         {.kind = ST_CALL_WORLD_INIT, .operation = op(Operation::kCommInitRank), .library = kMpi}},
+    Call{"MPI_Init_thread", kCollective,
+         {.kind = ST_CALL_WORLD_INIT, .operation = op(Operation::kCommInitRank), .library = kMpi}},
+    // Gloo, by its mangled names: gloo::allreduce(AllreduceOptions const&), the rest take a plain reference.
+    gloo("_ZN4gloo9allreduceERKNS_16AllreduceOptionsE", Operation::kAllReduce,
+         {.count = 80, .element_bytes = 88, .tag = 128}),
+    gloo("_ZN4gloo9broadcastERNS_16BroadcastOptionsE", Operation::kBroadcast,
+         {.count = 32, .element_bytes = 40, .root = 48, .tag = 52}),
+    gloo("_ZN4gloo6reduceERNS_13ReduceOptionsE", Operation::kReduce,
+         {.count = 32, .element_bytes = 40, .root = 48, .tag = 88}),
+    gloo("_ZN4gloo9allgatherERNS_16AllgatherOptionsE", Operation::kAllGather,
+         {.buffer = 16, .element_bytes = 32, .tag = 40}),
+    gloo("_ZN4gloo6gatherERNS_13GatherOptionsE", Operation::kGather,
+         {.buffer = 16, .element_bytes = 32, .root = 40, .tag = 44}),
+    gloo("_ZN4gloo7scatterERNS_14ScatterOptionsE", Operation::kScatter,
+         {.buffer = 40, .element_bytes = 48, .root = 56, .tag = 60}),
+    gloo("_ZN4gloo8alltoallERNS_15AlltoallOptionsE", Operation::kAllToAll,
+         {.buffer = 16, .element_bytes = 32, .tag = 40}),
+    gloo("_ZN4gloo7barrierERNS_14BarrierOptionsE", Operation::kBarrier, {.tag = 24}),
+    // gloo::rendezvous::Context::connectFullMesh, as it was until 2023 and since.
+    gloo_init("_ZN4gloo10rendezvous7Context15connectFullMeshERNS0_5StoreERSt10shared_ptrINS_9transport6DeviceEE"),
+    gloo_init("_ZN4gloo10rendezvous7Context15connectFullMeshESt10shared_ptrINS0_5StoreEERS2_INS_9transport6DeviceEE"),
+    // c10d::ProcessGroupGloo: its worker's AsyncWork::finishWorkGloo and finishWorkGlooError after each call, and
+    // runLoop, which its workers start with once all contexts are connected.
+    framework("_ZN4c10d16ProcessGroupGloo9AsyncWork14finishWorkGlooEv", ST_CALL_FINISHED),
+    framework("_ZN4c10d16ProcessGroupGloo9AsyncWork19finishWorkGlooErrorENSt15__exception_ptr13exception_ptrE",
+              ST_CALL_FAILED),
+    framework("_ZN4c10d16ProcessGroupGloo9AsyncWork19finishWorkGlooErrorERKNSt15__exception_ptr13exception_ptrE",
+              ST_CALL_FAILED),
+    framework("_ZN4c10d16ProcessGroupGloo7runLoopEi", ST_CALL_SET_UP),
     // CUDA runtime. The _ptsz names are the per-thread default stream's.
     Call{"cudaStreamSynchronize", kGpu, sync(ST_CALL_SYNC_STREAM, 1, 0)},
     Call{"cudaStreamSynchronize_ptsz", kGpu, sync(ST_CALL_SYNC_STREAM, 1, 0)},

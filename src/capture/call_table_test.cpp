@@ -64,8 +64,11 @@ TEST(CallTable, EachKindHasTheSlotsItNeeds) {
     SCOPED_TRACE(call.symbol);
     switch (spec.kind) {
       case ST_CALL_DATA:
-        EXPECT_TRUE(spec.comm);
-        if (static_cast<Library>(spec.library) == Library::kNccl) {
+        EXPECT_NE(spec.comm != 0, spec.options != 0);
+        if (spec.options) {
+          EXPECT_TRUE(spec.option_tag && spec.entry_only && spec.blocking);
+          EXPECT_EQ(spec.option_element_bytes != 0, spec.option_count != 0 || spec.option_buffer != 0);
+        } else if (static_cast<Library>(spec.library) == Library::kNccl) {
           EXPECT_TRUE(spec.count && spec.datatype && spec.stream);
         } else {
           EXPECT_EQ(spec.count != 0, spec.mpi_datatype != 0);
@@ -75,6 +78,10 @@ TEST(CallTable, EachKindHasTheSlotsItNeeds) {
         EXPECT_EQ(spec.peer != 0, is_point_to_point(static_cast<Operation>(spec.operation)));
         break;
       case ST_CALL_COMM_INIT:
+        if (spec.entry_only) {
+          EXPECT_TRUE(spec.comm);
+          break;
+        }
         EXPECT_TRUE(spec.new_comm && spec.nranks && spec.rank);
         EXPECT_TRUE(spec.id != 0 || spec.id_by_value != 0);
         break;
@@ -91,6 +98,10 @@ TEST(CallTable, EachKindHasTheSlotsItNeeds) {
       case ST_CALL_COMM_QUERY_COUNT:
         EXPECT_TRUE(spec.comm && spec.out);
         break;
+      case ST_CALL_WORLD_INIT:
+      case ST_CALL_FINISHED:
+      case ST_CALL_FAILED:
+      case ST_CALL_SET_UP:
       case ST_CALL_GROUP_START:
       case ST_CALL_GROUP_END:
       case ST_CALL_SYNC_DEVICE:
@@ -119,7 +130,17 @@ TEST(CallTable, EachKindHasTheSlotsItNeeds) {
         ADD_FAILURE() << "kind " << int{spec.kind};
     }
     const bool is_sync = spec.kind >= ST_CALL_SYNC_STREAM && spec.kind <= ST_CALL_STREAM_WAIT_EVENT;
-    EXPECT_EQ(call.family, is_sync ? CallFamily::kGpuRuntime : CallFamily::kCollectiveLibrary);
+    const bool tells_of_others = spec.kind >= ST_CALL_FINISHED && spec.kind <= ST_CALL_SET_UP;
+    EXPECT_EQ(call.family, is_sync           ? CallFamily::kGpuRuntime
+                           : tells_of_others ? CallFamily::kFramework
+                                             : CallFamily::kCollectiveLibrary);
+  }
+}
+
+/// An exception that unwinds through a return probe ends the process: C++ functions must not have one.
+TEST(CallTable, WhatMayThrowHasNoReturnProbe) {
+  for (const Call& call : call_table()) {
+    EXPECT_EQ(call.spec.entry_only != 0, call.symbol.starts_with("_Z")) << call.symbol;
   }
 }
 

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 
-#include "base/clock.h"
 #include "capture/call_table.h"
-#include "capture/unique_id.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -14,13 +12,10 @@ constexpr int32_t kNcclSuccess = 0;
 constexpr int32_t kNcclInProgress = 7;
 constexpr int32_t kNcclSplitNoColor = -1;
 
-/// A synchronisation that returned this long after the last byte waited for something else after the transfer.
-constexpr int64_t kOtherGpuWorkNs = 2 * kNsPerMs;
-/// Silence before the next call that ends a transfer, where the job never synchronises in a way we see.
-constexpr uint64_t kSilenceNs = 1 * kNsPerMs;
 // Launched calls of a process whose end is awaited. A GPU's launch queue holds about a thousand: what lies further back
 // has ended unseen (polled events, transfers that use no socket).
 constexpr size_t kMostLive = 4096;
+constexpr size_t kRecentTags = 64;  // in which a tag is looked for
 
 bool accepted(int32_t return_code) { return return_code == kNcclSuccess || return_code == kNcclInProgress; }
 
@@ -37,24 +32,7 @@ CollectiveTracker::ProcessState& CollectiveTracker::state_of(const st_header& he
 
 void CollectiveTracker::set_library(int32_t pid, Library library) { states_[pid].library = library; }
 
-CollectiveTracker::Comm& CollectiveTracker::comm_of(ProcessState& process, const st_header& header, uint64_t pointer) {
-  const auto [found, fresh] = process.comms.try_emplace(pointer);
-  if (fresh) {  // made before tracing began: its hash is unknown, its rank at best the launcher's word
-    Communicator& row = found->second.row;
-    row.node_id = ids_.node();
-    row.pid = static_cast<int32_t>(header.tgid);
-    row.comm_ptr = pointer;
-    row.created_ns = utc(header.time_ns);
-    const Process* known = processes_.find(row.pid);
-    if (known && known->rank_source == RankSource::kEnvironment) {
-      row.rank = known->rank;
-      row.nranks = known->world_size;
-      row.rank_source = RankSource::kEnvironment;
-    }
-    sink_.accept(row);
-  }
-  return found->second;
-}
+void CollectiveTracker::set_job(int32_t pid, JobPlace job) { states_[pid].job = job; }
 
 Collective CollectiveTracker::make_row(ProcessState& process, const st_header& header, uint16_t table_row) {
   const st_call_spec& spec = call_table()[table_row].spec;
@@ -73,12 +51,19 @@ Collective CollectiveTracker::make_row(ProcessState& process, const st_header& h
 }
 
 void CollectiveTracker::describe_data(ProcessState& process, const st_call_entry& record, Collective& row) {
+  const st_call_spec& spec = call_table()[record.row].spec;
   Comm& comm = comm_of(process, record.header, record.comm);
+  if (!comm.row.comm_id_hash && comm.row.rank_source != RankSource::kInit && record.comm_rank >= 0) {
+    comm.row.rank = record.comm_rank;
+    comm.row.rank_source = RankSource::kInit;
+    comm.row.nranks = unless_negative(record.comm_size);
+    sink_.accept(comm.row);
+  }
   row.rank = comm.row.rank;
   row.rank_source = comm.row.rank_source;
   row.nranks = comm.row.nranks;
   row.comm_id_hash = comm.row.comm_id_hash;
-  if (call_table()[record.row].spec.count) {
+  if (spec.count || ((spec.option_count || spec.option_buffer) && record.element_bytes)) {
     row.count = static_cast<int64_t>(record.count);
   }
   row.datatype = unless_negative(record.datatype);
@@ -86,14 +71,30 @@ void CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
   row.root = unless_negative(record.root);
   row.peer = unless_negative(record.peer);
   const int element_bytes = row.datatype ? nccl_datatype_size(*row.datatype) : static_cast<int>(record.element_bytes);
+  if (spec.options && row.op == Operation::kAllToAll && row.count && row.nranks.value_or(0) > 0) {
+    row.count = *row.count / *row.nranks;  // told by the buffer for all
+  }
   row.bytes = payload_bytes(row.op, row.count.value_or(0), element_bytes, row.nranks.value_or(0));
-  uint64_t number = record.sequence;
+  uint64_t number = number_of_call(comm, record);
   if (row.peer) {
     // The kernel numbers by address; a communicator made since at the same address begins at 0 again.
     const uint64_t peer = static_cast<uint64_t>(row.op) << 32 | static_cast<uint32_t>(*row.peer);
     number -= comm.peer_base.try_emplace(peer, number).first->second;
   }
   row.seq = static_cast<int64_t>(number);
+}
+
+/// The tag that all ranks give a call tells more than counting, which begins where tracing does. But only where every
+/// call has its own: a program may as well leave it at one value.
+uint64_t CollectiveTracker::number_of_call(Comm& comm, const st_call_entry& record) {
+  if (!(record.flags & ST_CALL_HAS_TAG) || comm.tags_repeat) {
+    return record.sequence;
+  }
+  comm.tags_repeat = !comm.recent_tags.insert(record.tag).second;
+  if (comm.recent_tags.size() > kRecentTags) {
+    comm.recent_tags.erase(comm.recent_tags.begin());
+  }
+  return comm.tags_repeat ? record.sequence : record.tag;
 }
 
 void CollectiveTracker::on_entry(const st_call_entry& record) {
@@ -115,6 +116,7 @@ void CollectiveTracker::on_entry(const st_call_entry& record) {
   live.streams.insert(record.stream);
   switch (spec.kind) {
     case ST_CALL_DATA:
+      end_set_up(process, record.comm, Completion::kNetwork, record.last_net_ns);
       describe_data(process, record, live.row);
       if (record.flags & ST_CALL_IN_GROUP) {
         process.group_members[record.header.tid].push_back(live.row.event_id);
@@ -198,65 +200,6 @@ void CollectiveTracker::give_up_lost_return(ProcessState& process, const st_head
   process.live.erase(found);
 }
 
-void CollectiveTracker::on_comm_init(const st_comm_init& record) {
-  if (record.row >= call_table().size()) {
-    return;
-  }
-  const st_call_spec& spec = call_table()[record.row].spec;
-  ProcessState& process = state_of(record.header);
-  Live live;
-  live.row = make_row(process, record.header, record.row);
-  live.row.cgroup_id = record.cgroup_id;
-  Communicator comm;
-  comm.node_id = ids_.node();
-  comm.pid = live.row.pid;
-  comm.created_ns = live.row.timestamp_ns;
-  comm.rank = unless_negative(record.rank);
-  comm.rank_source = comm.rank ? RankSource::kInit : RankSource::kUnknown;
-  comm.nranks = unless_negative(record.nranks);
-  if (record.has_id) {
-    const auto id = std::as_bytes(std::span(record.id));
-    comm.comm_id_hash = comm_id_hash(id);
-    comm.nccl_comm_hash = nccl_comm_hash(id);
-  }
-  if (record.parent_comm) {
-    Comm& parent = comm_of(process, record.header, record.parent_comm);
-    comm.parent_hash = parent.row.comm_id_hash;
-    if (spec.kind == ST_CALL_COMM_SPLIT) {
-      comm.split_color = record.color;
-      comm.split_key = record.key;
-      comm.comm_id_hash = split_comm_hash(parent.row.comm_id_hash, parent.splits++, record.color);
-    } else if (!comm.rank && parent.row.rank) {  // ncclCommGrow: an old member keeps its rank
-      comm.rank = parent.row.rank;
-      comm.rank_source = parent.row.rank_source;
-    }
-  }
-  live.row.rank = comm.rank;
-  live.row.rank_source = comm.rank_source;
-  live.row.nranks = comm.nranks;
-  live.row.comm_id_hash = comm.comm_id_hash;
-  const EventId event = live.row.event_id;
-  process.in_flight[record.header.tid] = {
-      .event = event, .entry_ns = record.header.time_ns, .new_comm = std::move(comm), .parent = record.parent_comm};
-  process.live.emplace(event, std::move(live));
-}
-
-void CollectiveTracker::comm_made(ProcessState& process, const st_call_return& record, const InFlight& call) {
-  const st_call_spec& spec = call_table()[record.row].spec;
-  Comm comm;
-  comm.row = *call.new_comm;
-  comm.row.comm_ptr = record.value;
-  if (spec.kind == ST_CALL_COMM_INIT_ALL) {
-    comm.row.rank = static_cast<int32_t>(record.comm);
-    comm.row.rank_source = RankSource::kInit;
-  }
-  sink_.accept(comm.row);
-  if (comm.row.rank && comm.row.nranks && !comm.row.parent_hash) {
-    processes_.learn_rank(comm.row.pid, *comm.row.rank, *comm.row.nranks);
-  }
-  process.comms.insert_or_assign(record.value, std::move(comm));
-}
-
 void CollectiveTracker::on_return(const st_call_return& record) {
   if (record.row >= call_table().size()) {
     return;
@@ -275,6 +218,10 @@ void CollectiveTracker::on_return(const st_call_return& record) {
       }
       sink_.accept(comm.row);
     }
+    return;
+  }
+  if (spec.kind == ST_CALL_SET_UP) {
+    end_set_up(process, std::nullopt, Completion::kCall, record.header.time_ns);
     return;
   }
   const auto flight = process.in_flight.find(record.header.tid);
@@ -308,12 +255,14 @@ void CollectiveTracker::on_return(const st_call_return& record) {
       break;
     case ST_CALL_COMM_INIT:
     case ST_CALL_COMM_SPLIT:
+    case ST_CALL_WORLD_INIT:
     case ST_CALL_COMM_INIT_ALL: {
       const bool left_out =
           spec.kind == ST_CALL_COMM_SPLIT && flight->second.new_comm->split_color == kNcclSplitNoColor && spec.color;
       const bool no_member = spec.kind == ST_CALL_COMM_INIT_ALL && flight->second.new_comm->nranks.value_or(0) <= 0;
-      if (accepted(record.return_code) && record.value != 0 && !left_out && !no_member) {
-        live.row.comm_ptr = record.value;
+      const uint64_t made = spec.kind == ST_CALL_WORLD_INIT ? process.job.mpi_world : record.value;
+      if (accepted(record.return_code) && made != 0 && !left_out && !no_member) {
+        live.row.comm_ptr = made;
         comm_made(process, record, flight->second);
       }
       if (spec.kind == ST_CALL_COMM_INIT_ALL && accepted(record.return_code)) {
@@ -362,126 +311,6 @@ void CollectiveTracker::end_group(ProcessState& process, const st_call_return& r
       member.row.return_code = record.return_code;
       finish(process, event, Completion::kCall, record.header.time_ns);
     }
-  }
-}
-
-void CollectiveTracker::finish(ProcessState& process, EventId event, Completion completion, uint64_t end_ns) {
-  const auto found = process.live.find(event);
-  if (found == process.live.end()) {
-    return;
-  }
-  Collective row = std::move(found->second.row);
-  process.live.erase(found);
-  row.completion = completion;
-  row.duration_ns = std::max<int64_t>(utc(end_ns) - row.timestamp_ns, 0);
-  sink_.accept(std::move(row));
-}
-
-/// The call that made a request; a later one may have been given the same handle.
-std::vector<EventId> CollectiveTracker::begun_as(const ProcessState& process, uint64_t request) {
-  std::vector<EventId> events;
-  for (const auto& [event, live] : process.live) {
-    if (live.launched && live.request == request && request != 0) {
-      events.assign(1, event);
-    }
-  }
-  return events;
-}
-
-void CollectiveTracker::on_sync(const st_sync& record) {
-  if (record.return_code != 0) {
-    return;
-  }
-  ProcessState& process = state_of(record.header);
-  const auto launched_on = [&](uint64_t stream, bool any_stream) {
-    std::vector<EventId> events;
-    for (const auto& [event, live] : process.live) {
-      if (live.launched && live.launched_ns <= static_cast<int64_t>(record.entry_ns) &&
-          (any_stream || live.streams.contains(stream))) {
-        events.push_back(event);
-      }
-    }
-    return events;
-  };
-  switch (record.kind) {
-    case ST_CALL_EVENT_RECORD:
-      process.events[record.event] = launched_on(record.stream, false);
-      break;
-    case ST_CALL_STREAM_WAIT_EVENT:
-      if (const auto found = process.events.find(record.event); found != process.events.end()) {
-        for (const EventId event : found->second) {
-          if (const auto live = process.live.find(event); live != process.live.end()) {
-            live->second.streams.insert(record.stream);
-          }
-        }
-      }
-      break;
-    case ST_CALL_SYNC_EVENT:
-      if (const auto found = process.events.find(record.event); found != process.events.end()) {
-        complete(process, found->second, record);
-        process.events.erase(found);
-      }
-      break;
-    case ST_CALL_WAIT_REQUEST:
-    case ST_CALL_WAIT_ALL_REQUESTS:
-    case ST_CALL_WAIT_ANY_REQUEST:
-      complete(process, begun_as(process, record.event), record);
-      break;
-    case ST_CALL_SYNC_STREAM:
-      complete(process, launched_on(record.stream, false), record);
-      break;
-    case ST_CALL_SYNC_DEVICE:
-      complete(process, launched_on(0, true), record);
-      break;
-    default:
-      break;
-  }
-}
-
-void CollectiveTracker::complete(ProcessState& process, const std::vector<EventId>& events, const st_sync& record) {
-  for (const EventId event : events) {
-    const auto found = process.live.find(event);
-    if (found == process.live.end()) {
-      continue;
-    }
-    process.synchronises = true;
-    const Live& live = found->second;
-    // The synchronisation's return is the end if it waited for the transfer. If it began after the last byte, or
-    // went on long after it, the last byte is the truer end.
-    const auto last_byte = static_cast<int64_t>(record.last_net_ns);
-    const bool moved_bytes = record.net_bytes > live.net_bytes && last_byte > live.launched_ns;
-    const bool byte_is_truer = last_byte < static_cast<int64_t>(record.entry_ns) ||
-                               static_cast<int64_t>(record.header.time_ns) - last_byte > kOtherGpuWorkNs;
-    if (moved_bytes && byte_is_truer) {
-      finish(process, event, Completion::kNetwork, record.last_net_ns);
-    } else {
-      finish(process, event, Completion::kSync, record.header.time_ns);
-    }
-  }
-}
-
-void CollectiveTracker::complete_by_network(ProcessState& process, const st_call_entry& record) {
-  if (record.header.time_ns - record.last_net_ns < kSilenceNs) {
-    return;
-  }
-  // Silence alone proves nothing (a retransmission timeout is silent too): as many bytes must have moved as the
-  // launched calls need at the least.
-  int64_t needed = 0;
-  std::vector<EventId> ended;
-  for (const auto& [event, live] : process.live) {
-    if (!live.launched) {
-      continue;
-    }
-    if (static_cast<int64_t>(record.last_net_ns) <= live.launched_ns) {
-      break;  // nothing moved since this launch, nor since the later ones
-    }
-    needed += live.row.bytes;
-    if (record.net_bytes - live.net_bytes >= static_cast<uint64_t>(needed)) {
-      ended.push_back(event);
-    }
-  }
-  for (const EventId event : ended) {
-    finish(process, event, Completion::kNetwork, record.last_net_ns);
   }
 }
 

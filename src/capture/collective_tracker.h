@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records of calls → rows of `collective` and `communicator`. Pairs entries with returns, gives group members their
-// group's launch, follows streams and events to find when an asynchronous call completed, and keeps what has not ended.
+// group's launch, follows streams and events to find when an asynchronous call completed (collective_ends.cpp), knows
+// the communicators (collective_communicators.cpp), and keeps what has not ended.
 //
 // Pure: no kernel, no clock; the same records give the same rows. One thread.
 #pragma once
@@ -29,6 +30,12 @@ class CollectiveTracker {
   void on_return(const st_call_return& record);
   void on_comm_init(const st_comm_init& record);
   void on_sync(const st_sync& record);
+  /// What only the process's environment and files tell of its job.
+  struct JobPlace {
+    uint64_t key = 0;        // the same on all ranks of the job, in no other; 0: not known
+    uint64_t mpi_world = 0;  // MPI_COMM_WORLD's handle; 0: no MPI
+  };
+  void set_job(int32_t pid, JobPlace job);
   /// What the process left unfinished stays open.
   void on_exit(int32_t pid);
   /// RCCL exports NCCL's names: which of the two a process has is known from the file.
@@ -46,6 +53,8 @@ class CollectiveTracker {
     Communicator row;
     std::map<uint64_t, uint64_t> peer_base;  // first number seen by {operation, peer}
     uint64_t splits = 0;
+    std::set<uint32_t> recent_tags;
+    bool tags_repeat = false;
   };
   /// A call whose completion is not known yet.
   struct Live {
@@ -71,6 +80,9 @@ class CollectiveTracker {
     std::unordered_map<uint32_t, std::vector<EventId>> group_members;  // by tid
     std::unordered_map<uint32_t, InFlight> in_flight;                  // by tid
     bool synchronises = false;
+    JobPlace job;
+    uint64_t worlds = 0;              // communicators of all ranks that it has made
+    std::vector<EventId> connecting;  // set-ups whose end another call tells
   };
 
   [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const { return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_; }
@@ -84,7 +96,11 @@ class CollectiveTracker {
   void give_up_lost_return(ProcessState& process, const st_header& header);
   void finish(ProcessState& process, EventId event, Completion completion, uint64_t end_ns);
   void end_group(ProcessState& process, const st_call_return& record, int64_t launch_ns);
+  static uint64_t number_of_call(Comm& comm, const st_call_entry& record);
   void comm_made(ProcessState& process, const st_call_return& record, const InFlight& call);
+  void adopt(ProcessState& process, Communicator&& made);
+  void describe_world(ProcessState& process, Communicator& comm);
+  void end_set_up(ProcessState& process, std::optional<uint64_t> comm, Completion completion, uint64_t end_ns);
   static std::vector<EventId> begun_as(const ProcessState& process, uint64_t request);
   void complete(ProcessState& process, const std::vector<EventId>& events, const st_sync& record);
   void complete_by_network(ProcessState& process, const st_call_entry& record);

@@ -58,7 +58,7 @@ class CollectiveTrackerTest : public testing::Test {
     record.sequence = sequence;
     record.count = 256;
     record.datatype = 7;
-    record.reduce_op = record.root = record.peer = -1;
+    record.reduce_op = record.root = record.peer = record.comm_rank = record.comm_size = -1;
     record.last_net_ns = time_ns;  // bytes are moving: no silence
     return record;
   }

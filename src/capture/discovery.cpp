@@ -15,6 +15,12 @@ namespace {
 
 /// Where packages, vendors' installers, wheels and conda put collective libraries.
 constexpr std::array kUsualLibraries{
+    "/usr/lib/libgloo.so.*",
+    "/usr/lib/*/libgloo.so.*",
+    "/usr/*/python3*/*-packages/torch/lib/libtorch_cpu.so",
+    "/usr/local/lib/python3*/*-packages/torch/lib/libtorch_cpu.so",
+    "/opt/*/lib/python3*/site-packages/torch/lib/libtorch_cpu.so",
+    "/home/*/*/lib/python3*/site-packages/torch/lib/libtorch_cpu.so",
     "/usr/lib/*/libmpi.so.*",
     "/usr/lib/*/libmpich.so.*",
     "/usr/lib64/openmpi/lib/libmpi.so.*",

@@ -24,8 +24,9 @@ using ElfHandle = std::unique_ptr<Elf, Free<elf_end>>;
 
 /// Names that every file of interest defines at least one of: a search for them in the string table rules most files
 /// out without walking hundreds of thousands of symbols.
-constexpr std::array<std::string_view, 5> kSentinels{"ncclAllReduce", "MPI_Allreduce", "cudaStreamSynchronize",
-                                                     "cuStreamSynchronize", "hipStreamSynchronize"};
+constexpr std::array<std::string_view, 7> kSentinels{
+    "ncclAllReduce",         "MPI_Allreduce",       "_ZN4gloo9allreduceE", "_ZN4c10d16ProcessGroupGloo7runLoopE",
+    "cudaStreamSynchronize", "cuStreamSynchronize", "hipStreamSynchronize"};
 
 const std::unordered_map<std::string_view, uint32_t>& rows_by_symbol() {
   static const auto rows = [] {

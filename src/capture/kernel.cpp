@@ -270,25 +270,30 @@ void Kernel::measure_ticks() {
 
 Status Kernel::attach_file(const std::string& path, std::span<const ProbePoint> points) {
   const auto& programs = object_->skeleton->progs;
+  std::vector<ProbePoint> returning(points.begin(), points.end());
+  std::erase_if(returning, [](const ProbePoint& point) { return call_table()[point.row].spec.entry_only != 0; });
   if (probe_link_ == ProbeLink::kUprobeMulti) {
-    std::vector<uint64_t> offsets;
-    std::vector<uint64_t> cookies;
-    for (const ProbePoint& point : points) {
-      offsets.push_back(point.offset);
-      cookies.push_back(point.row);
-    }
-    const auto link = [&](const bpf_program* program, bool at_return) {
+    const auto link = [&](const bpf_program* program, bool at_return, std::span<const ProbePoint> at) {
+      std::vector<uint64_t> offsets;
+      std::vector<uint64_t> cookies;
+      for (const ProbePoint& point : at) {
+        offsets.push_back(point.offset);
+        cookies.push_back(point.row);
+      }
       return link_uprobe_multi(bpf_program__fd(program), path, offsets, cookies, at_return);
     };
-    ST_ASSIGN(UniqueFd at_return, link(programs.call_return, true));
-    ST_ASSIGN(UniqueFd at_entry, link(programs.call_entry, false));
+    UniqueFd at_return;
+    if (!returning.empty()) {
+      ST_ASSIGN(at_return, link(programs.call_return, true, returning));
+    }
+    ST_ASSIGN(UniqueFd at_entry, link(programs.call_entry, false, points));
     object_->multi_links.push_back(std::move(at_return));
     object_->multi_links.push_back(std::move(at_entry));
     return {};
   }
   std::vector<LinkHandle> links;  // all or none: half a file's probes would fire twice when it is tried again
-  for (const ProbePoint& point : points) {
-    for (const bool at_return : {true, false}) {
+  for (const bool at_return : {true, false}) {
+    for (const ProbePoint& point : at_return ? std::span<const ProbePoint>(returning) : points) {
       LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = point.row, .retprobe = at_return);
       LinkHandle link(bpf_program__attach_uprobe_opts(at_return ? programs.call_return : programs.call_entry, -1,
                                                       path.c_str(), point.offset, &options));

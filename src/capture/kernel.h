@@ -41,7 +41,8 @@ class Kernel {
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  /// Probes a file's functions, in every process that maps it now or later. The return probes come first.
+  /// Probes a file's functions, in every process that maps it now or later. The return probes come first; C++ functions
+  /// that may throw have none, since an exception that meets one ends the process.
   Status attach_file(const std::string& path, std::span<const ProbePoint> points);
 
   /// Begins to trace a process's network and scheduling; that ends with the process. One that is gone is no error.

@@ -23,6 +23,7 @@
 #include "capture/discovery.h"
 #include "capture/host_sampler.h"
 #include "capture/identity.h"
+#include "capture/job_place.h"
 #include "capture/kernel.h"
 #include "capture/mapping_watch.h"
 #include "capture/network_tracker.h"
@@ -204,6 +205,8 @@ void HostTracer::begin_process(pid_t pid, Library library) {
   processes_.add(std::move(process));
   collectives_.set_library(pid, library);
   boxes_.add_process(pid);
+  const auto environment = procfs_.environment(pid);
+  collectives_.set_job(pid, {environment ? job_key(*environment) : 0, mpi_world_handle(procfs_, pid)});
   alive_.insert(pid);
   sample_sockets(pid, 0);
 }

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// Which call each thread is in, which process it belongs to, and how many calls a communicator has seen.
+#ifndef STALLTRACE_CALLS_IN_FLIGHT_H
+#define STALLTRACE_CALLS_IN_FLIGHT_H
+
+#include "threads.h"
+#include "wire/collective.h"
+
+const volatile struct st_call_spec calls[ST_MAX_CALLS] = {};
+
+// A call in flight on a thread. Only the outermost counts: ncclBcast calls ncclBroadcast.
+struct call_in_flight {
+  u64 stack_pointer;  // at entry; 0: nothing in flight
+  u64 entry_ns;
+  u64 comm;
+  u64 out_address;  // where the new communicator or the queried int will be written
+  u64 stream;
+  u64 event;
+  u64 sequence_peer;  // key part of the sequence counter, to take back the number of a refused call
+  u32 row;
+  u32 group_depth;
+  u64 group_id;  // entry of the outermost ncclGroupStart
+  u32 nranks;    // communicators that the call makes in this process
+  u32 padding;
+};
+
+struct {
+  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, int);
+  __type(value, struct call_in_flight);
+} calls_in_flight SEC(".maps");
+
+// Where storage at the task cannot be made: the kernel refuses where it interrupted another that is making some on this
+// CPU, and keeps only a handful of pieces of memory ready. A first call is not to be lost for that.
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 1024);
+  __type(key, u32);  // tid
+  __type(value, struct call_in_flight);
+} spare_calls_in_flight SEC(".maps");
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 1024);
+  __type(key, u32);  // tgid
+  __type(value, struct st_process);
+} spare_processes SEC(".maps");
+
+static __always_inline struct call_in_flight* flight_of(struct task_struct* task, u64 flags) {
+  struct call_in_flight* flight = bpf_task_storage_get(&calls_in_flight, task, 0, flags);
+  if (flight) {
+    return flight;
+  }
+  const u32 tid = task->pid;
+  flight = bpf_map_lookup_elem(&spare_calls_in_flight, &tid);
+  if (!flight && flags == BPF_LOCAL_STORAGE_GET_F_CREATE) {
+    const struct call_in_flight fresh = {};
+    bpf_map_update_elem(&spare_calls_in_flight, &tid, &fresh, BPF_NOEXIST);
+    flight = bpf_map_lookup_elem(&spare_calls_in_flight, &tid);
+  }
+  return flight;
+}
+
+static __always_inline struct st_process* calling_process(struct task_struct* task, u32 tgid) {
+  struct st_process* process = process_of(task);
+  return process ?: bpf_map_lookup_elem(&spare_processes, &tgid);
+}
+
+static __always_inline struct st_process* new_process(struct task_struct* task, u32 tgid) {
+  struct st_process* process = bpf_task_storage_get(&processes, task->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  if (!process) {
+    const struct st_process fresh = {};
+    bpf_map_update_elem(&spare_processes, &tgid, &fresh, BPF_NOEXIST);
+    process = bpf_map_lookup_elem(&spare_processes, &tgid);
+  }
+  if (process) {
+    process->cgroup_id = bpf_get_current_cgroup_id();
+  }
+  return process;
+}
+
+static __always_inline struct st_process* traced_process(struct task_struct* task, u32 tgid) {
+  struct st_process* process = calling_process(task, tgid);
+  if (process) {
+    return process;
+  }
+  if (!in_scope(tgid, task)) {
+    return NULL;
+  }
+  process = new_process(task, tgid);
+  if (!process) {
+    count_loss(ST_LOSS_THREAD_STATE);
+    return NULL;
+  }
+  watch_thread(task, bpf_ktime_get_ns());  // user space finds the others
+  // User space has not found this process by its maps yet (a fork, or a very early call): tell it.
+  struct st_header* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
+  if (record) {
+    const u64 id = bpf_get_current_pid_tgid();
+    fill_header(record, ST_RECORD_PROCESS, sizeof(*record), bpf_ktime_get_ns(), tgid, (u32)id);
+    bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+  } else {
+    count_loss(ST_LOSS_COLLECTIVE);
+  }
+  return process;
+}
+
+static __always_inline u64 last_collective_byte(const struct st_process* process) {
+  return process->last_nccl_net_ns ? process->last_nccl_net_ns : process->last_net_ns;
+}
+
+// Next sequence numbers. A communicator's own goes with it; what a process leaves is removed by user space at its exit.
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 262144);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct st_sequence_key);
+  __type(value, u64);
+} sequences SEC(".maps");
+
+static __always_inline u64 take_sequence(u32 tgid, u64 comm, u64 peer) {
+  struct st_sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid};
+  u64* next = bpf_map_lookup_elem(&sequences, &key);
+  if (next) {
+    return __sync_fetch_and_add(next, 1);
+  }
+  const u64 one = 1;
+  if (bpf_map_update_elem(&sequences, &key, &one, BPF_ANY)) {
+    count_loss(ST_LOSS_SEQUENCE);
+  }
+  return 0;
+}
+
+static __always_inline void give_back_sequence(u32 tgid, u64 comm, u64 peer) {
+  struct st_sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid};
+  u64* next = bpf_map_lookup_elem(&sequences, &key);
+  if (next) {
+    __sync_fetch_and_add(next, (u64)-1);
+  }
+}
+
+// A communicator's numbers begin at 0, also where an earlier one lay at the same address.
+static __always_inline void forget_sequence(u32 tgid, u64 comm) {
+  struct st_sequence_key key = {.comm = comm, .peer = ST_SEQUENCE_COLLECTIVE, .tgid = tgid};
+  bpf_map_delete_elem(&sequences, &key);
+}
+
+#endif
