@@ -298,5 +298,38 @@ TEST(LateRank, WhoWaitsInAnotherCommunicatorIsNotTheStartOfTheChain) {
   expect_text(finding, "computing");
 }
 
+/// All ranks are in the last call, which does not end; each has sent `moving` bytes in each second since.
+Finding hang_with_traffic(uint64_t moving) {
+  MemorySource source;
+  Ending ending;
+  ending.call = [](int, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      leave_open(call);
+    }
+    return true;
+  };
+  ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 20 * kNsPerSecond; };
+  fill(source, ending);
+  connect(source);
+  for (int64_t second = -1; second < 20; ++second) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      TcpSample sample{
+          .node_id = node_of(rank), .timestamp_ns = kLastArrivalNs + second * kNsPerSecond, .cookie = kOut};
+      sample.pid = 10 + rank;
+      sample.bytes_acked = 1'000'000 + moving * static_cast<uint64_t>(second + 1);
+      source.accept(sample);
+    }
+  }
+  return only(source);
+}
+
+TEST(Silence, OfTheWireIsToldWhereAllRanksAreInside) {
+  const Finding finding = hang_with_traffic(0);
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_NE(finding.summary.find("All ranks are inside AllReduce number 99"), std::string::npos) << finding.summary;
+  EXPECT_NE(finding.summary.find("the wire is silent"), std::string::npos) << finding.summary;
+  EXPECT_EQ(hang_with_traffic(5'000).summary.find("silent"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace stalltrace::analysis

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/links.h"
 #include "analysis/wait_graph.h"
 #include "base/text.h"
 
@@ -21,8 +22,8 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
     const WaitGraph graph = build_wait_graph(scene.flows, scene.evidence, stall.members, stall.examined());
     if (graph.sinks.size() == 1) {
       opinion.place.culprit = graph.sinks[0];
-      opinion.why =
-          fmt::format("the others wait for {} by their connections", short_name(scene.cluster, graph.sinks[0]));
+      opinion.why = fmt::format("the others wait for {} by their connections and transfers",
+                                short_name(scene.cluster, graph.sinks[0]));
     }
   }
   out.push_back(std::move(opinion));
@@ -46,7 +47,73 @@ std::vector<std::string> missing_evidence(const Scene& scene, MemberIndex culpri
   return missing;
 }
 
+/// What moves between the ranks of a call in which all are and that does not end.
+struct Wire {
+  size_t connections = 0;  // that were sampled
+  uint64_t acked_bytes = 0;
+  uint64_t under_way_bytes = 0;
+  uint64_t unread_bytes = 0;
+
+  [[nodiscard]] bool silent() const { return connections > 0 && acked_bytes == 0; }
+};
+
+Wire wire_of(const Scene& scene, const Stall& stall) {
+  Wire wire;
+  const Interval settled{stall.window.from_ns + kWireSettlesNs, stall.examined().to_ns};
+  for (const FlowIndex flow : flows_of(scene, stall)) {
+    const std::vector<SampleRecord>& samples = scene.evidence.samples(flow);
+    const auto last = std::partition_point(samples.begin(), samples.end(),
+                                           [&](const SampleRecord& s) { return s.time_ns < settled.to_ns; });
+    if (last == samples.begin()) {
+      continue;
+    }
+    ++wire.connections;
+    const auto settled_at = std::partition_point(samples.begin(), last, [&](const SampleRecord& s) {
+      return s.time_ns < settled.from_ns;  // an unchanged sample is not written: the last one holds
+    });
+    const SampleRecord& newest = *(last - 1);
+    const SampleRecord& oldest = settled_at == samples.begin() ? *settled_at : *(settled_at - 1);
+    wire.acked_bytes += newest.bytes_acked - oldest.bytes_acked;
+    wire.under_way_bytes += newest.unacked_bytes + newest.notsent_bytes;
+    wire.unread_bytes += newest.unread_bytes;
+  }
+  return wire;
+}
+
+/// All are there, and the wire is silent: what they wait for is inside the hosts.
+bool tell_silence(const Scene& scene, const Folded& group, Finding& finding) {
+  const Stall& stall = *group.stalls.front();
+  const Wire wire = stall.hung && stall.hang.kind == HangKind::kTransfer ? wire_of(scene, stall) : Wire{};
+  if (!wire.silent()) {
+    return false;
+  }
+  finding.summary =
+      fmt::format("All ranks are inside {}, and the wire is silent{}: {}.", call_text(scene, stall),
+                  group.place.culprit == kNoMember
+                      ? ""
+                      : fmt::format(", the others waiting for {}", scene.cluster.describe(group.place.culprit)),
+                  cost_text(group));
+  finding.evidence.push_back(
+      {"tcp_sample",
+       static_cast<int64_t>(wire.connections),
+       fmt::format(
+           "nothing was acknowledged on {} between the ranks; {} under way or waiting to be sent, {} arrived and "
+           "unread",
+           count_of(static_cast<int64_t>(wire.connections), "connection"),
+           format_size(static_cast<int64_t>(wire.under_way_bytes)),
+           format_size(static_cast<int64_t>(wire.unread_bytes))),
+       {}});
+  finding.evidence.push_back(waiting_evidence(scene, stall));
+  finding.remedy =
+      "look inside the processes: the device (GPU kernel, NVLink, Xid errors in dmesg), the library's network threads "
+      "(gdb, py-spy dump --native), and whether traffic uses another transport than TCP";
+  return true;
+}
+
 void tell(const Scene& scene, const Folded& group, Finding& finding) {
+  if (tell_silence(scene, group, finding)) {
+    return;
+  }
   const MemberIndex culprit = group.place.culprit;
   const std::string where = culprit == kNoMember
                                 ? "Collectives were slow"
