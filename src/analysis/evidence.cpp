@@ -53,6 +53,7 @@ class EvidenceLoader {
     ST_TRY(source.tcp_events(hull, [&](const TcpEvent& event) { add(event); }));
     ST_TRY(source.tcp_samples(hull, [&](const TcpSample& sample) { add(sample); }));
     ST_TRY(source.wait_spans(hull, [&](const WaitSpan& span) { add(span); }));
+    ST_ASSIGN(store_.steps_, StepEvidence::load(source, cluster_, windows_));
     ST_ASSIGN(store_.host_, HostEvidence::load(source, cluster_, flows_, windows_));
     finish();
     return {};

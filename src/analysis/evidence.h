@@ -16,6 +16,7 @@
 #include "analysis/host_evidence.h"
 #include "analysis/intervals.h"
 #include "analysis/stalls.h"
+#include "analysis/step_evidence.h"
 
 namespace stalltrace::analysis {
 
@@ -136,8 +137,9 @@ class EvidenceStore {
                                 int32_t tid = 0) const;
   [[nodiscard]] const std::vector<SampleRecord>& samples(FlowIndex flow) const { return samples_[flow]; }
   [[nodiscard]] const HostEvidence& host() const { return host_; }
+  [[nodiscard]] const StepEvidence& steps() const { return steps_; }
   [[nodiscard]] const EvidencePresence& presence() const { return presence_; }
-  [[nodiscard]] int64_t dropped_rows() const { return dropped_; }
+  [[nodiscard]] int64_t dropped_rows() const { return dropped_ + steps_.dropped(); }
 
  private:
   friend class EvidenceLoader;
@@ -156,6 +158,7 @@ class EvidenceStore {
   std::vector<int64_t> longest_wait_ns_;        // per member: how far back a record can reach
   std::vector<std::string> names_;
   HostEvidence host_;
+  StepEvidence steps_;
   EvidencePresence presence_;
   int64_t dropped_ = 0;
 };

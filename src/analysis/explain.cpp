@@ -9,6 +9,7 @@
 #include <set>
 
 #include "analysis/causes/init_failure.h"
+#include "analysis/communicator_names.h"
 #include "analysis/fold.h"
 #include "analysis/one_sided.h"
 #include "base/text.h"
@@ -115,7 +116,9 @@ void add_stalls(std::vector<Stall> more, StallSearch& search) {
 
 }  // namespace
 
-Result<Report> explain(EventSource& source, const ExplainOptions& options) {
+Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
+  ST_ASSIGN(CommonNames names, CommonNames::read(recorded));
+  EventSource& source = names.source();
   Report report;
   ST_ASSIGN(report.losses, source.losses());
   ST_ASSIGN(Cluster cluster, Cluster::load(source));

@@ -9,7 +9,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kReasons = 3;
+constexpr size_t kReasons = 4;
 constexpr uint8_t kRecoveryState = 3;
 constexpr double kMostSamples = 0.5;  // an edge must hold for most of the window, or the graph is noise
 
@@ -37,16 +37,8 @@ std::optional<WaitReason> reason_of(const SampleRecord& sample, std::optional<ui
   return std::nullopt;
 }
 
-}  // namespace
-
-std::string_view to_text(WaitReason reason) {
-  constexpr std::array<std::string_view, kReasons> kTexts{"sender_behind", "receiver_behind", "loss"};
-  return kTexts[static_cast<size_t>(reason)];
-}
-
-WaitGraph build_wait_graph(const Flows& flows, const EvidenceStore& evidence, const std::vector<MemberIndex>& members,
-                           Interval window) {
-  WaitGraph graph;
+void add_flow_edges(const Flows& flows, const EvidenceStore& evidence, const std::vector<MemberIndex>& members,
+                    Interval window, WaitGraph& graph) {
   for (FlowIndex i = 0; i < flows.all().size(); ++i) {
     const Flow& flow = flows.flow(i);
     if (!flow.carries_collectives || !belongs(members, flow.owner) || !belongs(members, flow.peer)) {
@@ -80,14 +72,59 @@ WaitGraph build_wait_graph(const Flows& flows, const EvidenceStore& evidence, co
     }
     graph.edges.push_back(edge);
   }
+}
+
+/// A link's ends may have waited for each other by turns: what took most of the time counts.
+void add_step_edges(const Cluster& cluster, const EvidenceStore& evidence, const std::vector<MemberIndex>& members,
+                    Interval window, WaitGraph& graph) {
+  for (const LinkWait& wait : evidence.steps().waits(cluster, members, window)) {
+    if (static_cast<double>(wait.covered_ns) < kMostSamples * static_cast<double>(window.length())) {
+      continue;
+    }
+    WaitEdge edge{.waiter = wait.dst, .awaited = wait.src, .samples = wait.waits, .covered_ns = wait.covered_ns};
+    switch (wait.kind) {
+      case LinkWaitKind::kSenderBehind:
+        edge.reason = WaitReason::kSenderBehind;
+        break;
+      case LinkWaitKind::kReceiverBehind:
+        edge.reason = WaitReason::kReceiverBehind;
+        std::swap(edge.waiter, edge.awaited);
+        break;
+      case LinkWaitKind::kInFlight:
+        edge.reason = WaitReason::kInFlight;
+        graph.links.push_back(edge);
+        break;
+    }
+    graph.edges.push_back(edge);
+  }
+}
+
+void find_sinks(WaitGraph& graph) {
   std::set<MemberIndex> waiting;
   std::set<MemberIndex> awaited;
   for (const WaitEdge& edge : graph.edges) {
     waiting.insert(edge.waiter);
-    awaited.insert(edge.awaited);
+    if (edge.reason != WaitReason::kInFlight) {  // nobody waits for the rank behind the link
+      awaited.insert(edge.awaited);
+    }
   }
   std::set_difference(awaited.begin(), awaited.end(), waiting.begin(), waiting.end(), std::back_inserter(graph.sinks));
-  graph.deadlock = !graph.edges.empty() && graph.sinks.empty();
+  graph.deadlock = !graph.edges.empty() && graph.sinks.empty() && graph.links.empty();
+}
+
+}  // namespace
+
+std::string_view to_text(WaitReason reason) {
+  constexpr std::array<std::string_view, kReasons> kTexts{"sender_behind", "receiver_behind", "loss", "in_flight"};
+  return kTexts[static_cast<size_t>(reason)];
+}
+
+WaitGraph build_wait_graph(const Cluster& cluster, const Flows& flows, const EvidenceStore& evidence,
+                           const std::vector<MemberIndex>& members, Interval window) {
+  WaitGraph graph;
+  add_flow_edges(flows, evidence, members, window, graph);
+  add_step_edges(cluster, evidence, members, window, graph);
+  find_sinks(graph);
   return graph;
 }
 

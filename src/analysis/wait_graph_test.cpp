@@ -48,7 +48,7 @@ WaitGraph graph_of(void (*fill)(int rank, TcpSample& outgoing, TcpSample& incomi
   stall.window = window;
   const Result<EvidenceStore> evidence = EvidenceStore::load(source, *cluster, *flows, {stall});
   EXPECT_TRUE(evidence.has_value());
-  return build_wait_graph(*flows, *evidence, {0, 1, 2}, window);
+  return build_wait_graph(*cluster, *flows, *evidence, {0, 1, 2}, window);
 }
 
 TEST(WaitGraph, EndsAtTheRankThatNeitherReadsNorSends) {

@@ -302,7 +302,10 @@ void BoxMerge::deliver_own(ProcessState& process, blackbox::BoxCall& call, Event
 /// The communicator's name is the probes' where they know it.
 void BoxMerge::deliver_step(const ProcessState& process, ProxyStep row) {
   for (const auto& [pointer, known] : process.by_pointer) {
-    if (known.row.nccl_comm_hash == row.comm_id_hash && known.row.comm_id_hash != 0 && row.comm_id_hash != 0) {
+    const auto box = process.by_serial.find(known.serial);
+    const bool same = known.row.nccl_comm_hash == row.comm_id_hash ||
+                      (box != process.by_serial.end() && box->second.nccl_comm_hash == row.comm_id_hash);
+    if (same && known.row.comm_id_hash != 0 && row.comm_id_hash != 0) {
       row.comm_id_hash = known.row.comm_id_hash;
       break;
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/causes/by_boxes.h"
 #include "analysis/causes/cause.h"
 #include "analysis/instance.h"
 #include "base/text.h"
@@ -59,6 +60,7 @@ MemberIndex start_of_chain(const Scene& scene, const Elsewhere& call, MemberInde
 }
 
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
+  judge_late_by_arrival(scene, stall, out);
   if (stall.part != StallPart::kLate || stall.suspects.size() != 1 || !scene.evidence.has_waits(stall.suspects[0])) {
     return;
   }
@@ -123,6 +125,9 @@ void refine(const Scene& scene, std::vector<Folded>& groups) {
 }
 
 void tell(const Scene& scene, const Folded& group, Finding& finding) {
+  if (tell_late_by_arrival(scene, group, finding)) {
+    return;
+  }
   const int64_t on_cpu_ns = tally_of(group.tallies, kOnCpu).time_ns;
   const int64_t blocked_ns = tally_of(group.tallies, kBlocked).time_ns;
   const int64_t disk_ns = tally_of(group.tallies, kDisk).time_ns;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "analysis/causes/by_boxes.h"
 #include "analysis/causes/cause.h"
 #include "analysis/causes/links.h"
 #include "base/text.h"
@@ -33,6 +34,7 @@ struct Measured {
 };
 
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
+  judge_link_by_steps(scene, stall, out);
   if (!network_may_be_slow(stall)) {
     return;
   }
@@ -75,6 +77,9 @@ std::string rate_text(const Tally& bytes, const Tally& busy) {
 }
 
 void tell(const Scene& scene, const Folded& group, Finding& finding) {
+  if (tell_link_by_steps(scene, group, finding)) {
+    return;
+  }
   const std::string rate = rate_text(tally_of(group.tallies, kBytes), tally_of(group.tallies, kBusy));
   finding.summary =
       fmt::format("The link {} is slow, {} without loss: {}.", link_text(scene, group.place), rate, cost_text(group));

@@ -19,7 +19,8 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
     opinion.place.culprit = stall.suspects[0];
     opinion.why = fmt::format("{} is the last rank, why is not seen", short_name(scene.cluster, stall.suspects[0]));
   } else if (stall.part == StallPart::kTransfer) {
-    const WaitGraph graph = build_wait_graph(scene.flows, scene.evidence, stall.members, stall.examined());
+    const WaitGraph graph =
+        build_wait_graph(scene.cluster, scene.flows, scene.evidence, stall.members, stall.examined());
     if (graph.sinks.size() == 1) {
       opinion.place.culprit = graph.sinks[0];
       opinion.why = fmt::format("the others wait for {} by their connections and transfers",
