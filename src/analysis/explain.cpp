@@ -11,6 +11,7 @@
 #include "analysis/causes/init_failure.h"
 #include "analysis/communicator_names.h"
 #include "analysis/fold.h"
+#include "analysis/inspect.h"
 #include "analysis/one_sided.h"
 #include "base/text.h"
 
@@ -130,7 +131,13 @@ Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
   ST_ASSIGN(const Flows flows, Flows::load(source, cluster));
   ST_ASSIGN(std::vector<Stall> one_sided, find_one_sided(source, cluster, timeline, flows, range));
   add_stalls(std::move(one_sided), search);
-  ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(source, cluster, flows, search.stalls));
+  std::optional<Inspector> inspector;
+  if (options.instance) {
+    ST_ASSIGN(inspector, Inspector::find(source, cluster, timeline, *options.instance));
+  }
+  ST_ASSIGN(
+      const EvidenceStore evidence,
+      EvidenceStore::load(source, cluster, flows, inspector ? inspector->with_parts(search.stalls) : search.stalls));
   if (search.dropped + evidence.dropped_rows() > 0) {
     report.notes.push_back(
         fmt::format("too much evidence to hold: the {} cheapest stalls and {} rows of evidence were left out; "
@@ -147,6 +154,9 @@ Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
   ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range));
   report.findings.insert(report.findings.begin(), failures.begin(), failures.end());
   report.healthy = report.findings.empty();
+  if (inspector) {
+    *options.inspection = inspector->describe(scene, decisions, report.findings);
+  }
   if (options.decisions != nullptr) {
     *options.decisions = std::move(decisions);
   }

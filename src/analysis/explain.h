@@ -9,6 +9,7 @@
 #include "analysis/decision.h"
 #include "base/result.h"
 #include "model/finding.h"
+#include "model/inspection.h"
 #include "model/source.h"
 
 namespace stalltrace {
@@ -18,6 +19,9 @@ struct ExplainOptions {
   std::optional<TimeRange> range;
   /// When given, receives what was decided about every examined stall, with the numbers of each rule.
   std::vector<analysis::Decision>* decisions = nullptr;
+  /// A call whose instance is to be looked at closely, and where to put what is seen. Both or none.
+  std::optional<EventId> instance;
+  Inspection* inspection = nullptr;
 };
 
 /// Reads `source` a few times, in time order; memory is about 16 bytes a collective plus bounded evidence.

@@ -3,6 +3,7 @@
 #include "cli/exit_code.h"
 #include "cli/reporting.h"
 #include "cli/verbs.h"
+#include "export/inspection.h"
 #include "export/report_json.h"
 
 namespace stalltrace::cli {
@@ -25,21 +26,34 @@ class ExplainVerb final : public Verb {
             switch_flag("--json", "the report as one JSON object (docs/findings.md)", &json_),
             time_point_flag("--from", "judge only collectives from here on", &window_.from),
             time_point_flag("--to", "judge only collectives before this", &window_.to),
+            text_flag("--instance", "ID",
+                      "why was, or was not, the instance of this call a stall? ID as query shows it", &instance_),
             switch_flag("--exit-code", "exit with 3 when there are findings", &exit_code_)};
   }
   Result<int> run(Console& console) override {
+    if (!instance_.empty()) {
+      ST_ASSIGN(const InspectedReport inspected, inspect_recordings(files_, window_, instance_));
+      console.out(json_ ? inspection_to_json(inspected.inspection)
+                        : inspection_to_text(inspected.inspection, {.colour = console.colour_out()}));
+      return code_of(inspected.report);
+    }
     ST_ASSIGN(const Report report, explain_recordings(files_, window_));
     if (json_) {
       console.out(report_to_json(report));
     } else {
       print_report(console, report);
     }
-    return exit_code_ && !report.findings.empty() ? kExitFindings : kExitDone;
+    return code_of(report);
   }
 
  private:
+  [[nodiscard]] int code_of(const Report& report) const {
+    return exit_code_ && !report.findings.empty() ? kExitFindings : kExitDone;
+  }
+
   std::vector<std::string> files_;
   TimeWindow window_;
+  std::string instance_;
   bool json_ = false;
   bool exit_code_ = false;
 };

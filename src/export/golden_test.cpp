@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "export/inspection.h"
 #include "export/live_text.h"
 #include "export/report_json.h"
 #include "export/report_text.h"
@@ -111,6 +112,36 @@ TEST(LiveGolden, Text) {
                            at(20, LiveHeadline::kCameBack) + at(25, LiveHeadline::kEnded, 2);
   expect_golden("live.txt", text);
   expect_golden("live.json", told_findings_to_json({{"node1", finding}}));
+}
+
+Inspection slow_instance() {
+  Inspection inspection{.event_id = make_event_id(7, 42), .bytes = 1 << 20, .comm_id_hash = 0x123456789abcdef0ULL};
+  inspection.number = 37;
+  inspection.calls = {{"rank 0 (node0, pid 4710)", kStart, kStart + 230 * kNsPerMs},
+                      {"rank 1 (node1, pid 4711)", kStart + 2 * kNsPerMs, std::nullopt}};
+  inspection.absent = {"rank 2 (node2, pid 4712)"};
+  inspection.late_ns = 2 * kNsPerMs;
+  inspection.transfer_ns = 228 * kNsPerMs;
+  inspection.split = 0.01;
+  inspection.like = {199, true, 9 * kNsPerMs, 10 * kNsPerMs, kNsPerMs, 19 * kNsPerMs, 10 * kNsPerMs};
+  InspectedPart late{.name = "late", .time = {kStart, kStart + 2 * kNsPerMs}, .why = "over 10 ms only"};
+  late.causes = {{.cause = Cause::kPacketLoss, .text = "no recovery"}};
+  InspectedPart transfer{.name = "transfer", .time = {kStart + 2 * kNsPerMs, kStart + 230 * kNsPerMs}};
+  transfer.stall = true;
+  transfer.lost_ns = 219 * kNsPerMs;
+  transfer.why = "the transfer took 228 ms; over 19 ms is a stall";
+  transfer.finding = 1;
+  transfer.causes = {
+      {.cause = Cause::kPacketLoss, .chosen = true, .applies = true, .share = 0.98, .text = "in recovery for 215 ms"},
+      {.cause = Cause::kCpuContention, .share = 0.04, .text = "ready, not running for 9 ms"},
+      {.cause = Cause::kDiskIo, .text = "nobody waited for disk"}};
+  inspection.parts = {late, transfer};
+  return inspection;
+}
+
+TEST(InspectionGolden, TextAndJson) {
+  expect_golden("instance.txt", inspection_to_text(slow_instance()));
+  expect_golden("instance.json", inspection_to_json(slow_instance()));
 }
 
 TEST(ReportText, NamesCannotDriveTheTerminal) {

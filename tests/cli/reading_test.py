@@ -123,6 +123,23 @@ class Explain(Reading):
         report = json.loads(self.done(run("explain", stalled, "--json")))
         self.assertEqual([finding["cause"] for finding in report["findings"]], ["unknown"])
 
+    def test_one_instance(self):
+        stalled = recordings.make(self.folder / "stalled.db", stalled=100)
+        slow, usual = [json.loads(self.done(run("query", stalled, "--format", "json",
+            f"SELECT name, event_id FROM collective JOIN event_name USING(event_id) ORDER BY duration_ns {order} LIMIT 1")))[0]
+            for order in ("DESC", "ASC")]
+        for word in (slow["name"], str(slow["event_id"])):
+            seen = json.loads(self.done(run("explain", stalled, "--instance", word, "--json")))["instance"]
+            self.assertEqual([part["finding"] for part in seen["parts"] if part["stall"]], [1])
+            self.assertGreater(seen["like"]["count"], 50)
+        self.assertIn("a stall, counted in finding [1]", self.done(run("explain", stalled, "--instance", slow["name"])))
+        self.assertIn("no stall", self.done(run("explain", stalled, "--instance", usual["name"])))
+
+    def test_an_instance_that_is_not_there(self):
+        self.refused(run("explain", self.recording, "--instance", "nowhere:1"), FAILED, "nowhere")
+        self.refused(run("explain", self.recording, "--instance", "12345"), FAILED, "12345")
+        self.refused(run("explain", self.recording, "--instance", "yesterday"), USAGE, "yesterday")
+
     def test_bad_times(self):
         self.refused(run("explain", self.recording, "--from", "yesterday"), USAGE, "--from", "yesterday")
         self.refused(run("explain", self.recording, "--from", "+3s", "--to", "+1s"), USAGE, "--from", "--to")

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings while the job runs: within seconds of the fault, by the agent that can know, and nothing by the others but `unknown`."""
+
+import json
+import signal
+import time
+
+from job import Job, Tracer
+from lab import LabRun, place_of
+from stalltrace import DONE, Case, run
+
+TOLD_WITHIN_NS = 5_000_000_000
+
+
+class Live(Case):
+    def setUp(self):
+        super().setUp()
+        self.need_root()
+
+    def live(self, fault, *more, steps=250):
+        self.lab = LabRun(self.folder / "lab", fault, steps=steps, more=("--live", *more))
+        return json.loads((self.folder / "lab" / "live.json").read_text())["findings"]
+
+    def expect(self, fault, *more, place, told_by, steps=250):
+        """`told_by`'s agent told the fault's cause in time, and no agent another one."""
+        told = self.live(fault, *more, steps=steps)
+        truth = self.lab.truth["faults"][0]
+        said = [f"{finding['told_by']} {place_of(finding)}" for finding in told]
+        right = [finding for finding in told if finding["cause"] == truth["cause"]]
+        self.assertTrue(right, said)
+        self.assertTrue(all(place(finding) for finding in right), said)
+        onset_ns = truth["intervals"][0]["from_ns"]
+        first = min(right, key=lambda finding: finding["detected_ns"])
+        self.assertEqual(first["told_by"], told_by, said)
+        self.assertLessEqual(first["detected_ns"] - onset_ns, TOLD_WITHIN_NS, said)
+        self.assertGreaterEqual(first["detected_ns"], onset_ns, said)
+        self.assertEqual({finding["cause"] for finding in told} - {truth["cause"], "unknown"}, set(), said)
+        return first
+
+    def test_a_late_rank_by_its_own_agent(self):
+        self.expect("late_rank:rank=1,ms=80", place=lambda finding: finding["culprit"]["rank"] == 1, told_by="node1")
+
+    def test_a_lossy_link_by_the_senders_agent(self):
+        finding = self.expect("packet_loss:rank=2,percent=2", place=lambda finding: finding["link"]["src_rank"] == 1,
+                              told_by="node1")
+        row = next(row for node, row in self.lab.rows("SELECT cause, src_rank, detected_ns FROM finding") if node["name"] == "node1")
+        self.assertEqual(row, ("packet_loss", 1, finding["detected_ns"]))
+
+    def test_a_rank_that_stays_away_by_its_own_agent(self):
+        finding = self.expect("missing_collective:rank=2", "--timeout", "12s", steps=60, told_by="node2",
+                              place=lambda finding: finding["culprit"]["rank"] == 2)
+        self.assertIn("did not enter", finding["summary"])
+
+    def test_a_healthy_job_is_told_nothing_about(self):
+        self.assertEqual(self.live("none"), [])
+
+    def test_one_agent_that_sees_all_ranks_tells_a_stop_and_its_end(self):
+        tracer = Tracer(self, "--live")
+        job = Job(self)
+        job.wait_for_steps(60)
+        stopped_ns = time.time_ns()
+        job.ranks[1].send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 8
+        while not tracer.rows("SELECT 1 FROM finding") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        job.ranks[1].send_signal(signal.SIGCONT)
+        cause, pid, detected_ns = tracer.rows("SELECT cause, culprit_pid, detected_ns FROM finding")[0]
+        self.assertEqual((cause, pid), ("process_stopped", job.ranks[1].pid))
+        self.assertLessEqual(detected_ns - stopped_ns, TOLD_WITHIN_NS)
+        deadline = time.monotonic() + 12
+        while not tracer.rows("SELECT 1 FROM finding WHERE ended_ns IS NOT NULL") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.assertEqual(len(tracer.rows("SELECT 1 FROM finding WHERE ended_ns IS NOT NULL")), 1)
+        self.assertEqual(tracer.stop(), DONE)
+        self.assertEqual(run("explain", tracer.path, "--exit-code").returncode, 3)
