@@ -10,6 +10,8 @@ namespace {
 
 constexpr int64_t kColumnsLookedBack = 4096;  // for a disagreement: more calls are never under way at once
 
+constexpr size_t kCallsInACircle = 8;  // ranks that call in more orders than that are not told apart
+
 /// The oldest of the open calls that a lane ends with.
 std::optional<int64_t> oldest_open(const Lane& lane) {
   std::optional<int64_t> oldest;
@@ -179,6 +181,41 @@ HangRoot HangMap::behind(const Instance& instance, Interval window) const {
     examine(*open, window, path, best);
   }
   return best;
+}
+
+/// Whether calls that are open longer than this instance at some of its ranks lead to `to`; then `path` is the way.
+bool HangMap::leads_back(const Instance& from, const Instance& to, std::vector<HangStep>& path) const {
+  for (const Seen& seen : from.seen) {
+    const MemberIndex member = timeline_.lanes()[seen.lane].member;
+    const std::optional<HangStep> open = open_call(member, from.group, from.column);
+    const auto same = [&](const HangStep& step) {
+      return open && step.lane == open->lane && step.column == open->column;
+    };
+    if (!open || timeline_.lanes()[open->lane].group == from.group ||
+        timeline_.lanes()[open->lane].at_column(open->column)->arrival_ns >= seen.arrival_ns ||
+        std::any_of(path.begin(), path.end(), same)) {
+      continue;
+    }
+    Instance next;
+    const uint32_t group = timeline_.lanes()[open->lane].group;
+    path.push_back(*open);
+    if ((group == to.group && open->column == to.column) ||
+        (path.size() < kCallsInACircle && read_instance(timeline_, group, open->column, next) &&
+         leads_back(next, to, path))) {
+      return true;
+    }
+    path.pop_back();
+  }
+  return false;
+}
+
+HangRoot HangMap::order_cycle(const Instance& instance) const {
+  HangRoot root;
+  if (leads_back(instance, instance, root.path)) {
+    root.kind = HangKind::kCycle;
+    root.member = odd_one_of(root.path);
+  }
+  return root;
 }
 
 std::optional<Vote> HangMap::disagreement(uint32_t group_index) const {

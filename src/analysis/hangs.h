@@ -53,6 +53,9 @@ class HangMap {
   /// All ranks are inside `instance`, and one of them has been inside an older call elsewhere: calls of one rank end in
   /// order, so that this one waits for the older one's root. kNone when there is no such call.
   [[nodiscard]] HangRoot behind(const Instance& instance, Interval window) const;
+  /// All ranks are inside `instance`, one of them behind an older call of another communicator, in which all are, too,
+  /// one of them behind this one: they called in different orders. kNone when there is no such circle.
+  [[nodiscard]] HangRoot order_cycle(const Instance& instance) const;
   /// The instance in which ranks disagree and which no later one, complete and agreed, has refuted; none where all
   /// agree. Looks only at groups with open calls.
   [[nodiscard]] std::optional<Vote> disagreement(uint32_t group) const;
@@ -65,6 +68,7 @@ class HangMap {
   [[nodiscard]] bool died(MemberIndex member, Interval window) const;
   [[nodiscard]] MemberIndex first_death(MemberIndex member) const;
   [[nodiscard]] MemberIndex odd_one_of(const std::vector<HangStep>& cycle) const;
+  [[nodiscard]] bool leads_back(const Instance& from, const Instance& to, std::vector<HangStep>& path) const;
   void examine(const HangStep& open, Interval window, std::vector<HangStep>& path, HangRoot& best) const;
   void follow(uint32_t lane, uint32_t group, int64_t column, Interval window, std::vector<HangStep>& path,
               HangRoot& best) const;

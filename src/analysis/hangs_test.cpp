@@ -267,6 +267,34 @@ TEST(Cycle, OverTwoCommunicatorsNamesTheOddRankAndBothCalls) {
       << text;
 }
 
+/// All ranks have launched both calls, rank 2 the pair's before the whole job's, the others the other way round.
+TEST(Cycle, CallsLaunchedInAnotherOrderNameTheRankThatDiffers) {
+  MemorySource source;
+  Ending ending;
+  ending.call = [](int, int64_t step, Collective& call) {
+    if (step == kLast) {
+      leave_open(call);
+    }
+    return true;
+  };
+  fill(source, ending);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    for (const int rank : {0, 2}) {
+      Collective call = call_of(rank, step, kOther);
+      call.timestamp_ns += (step == kLast && rank == 2 ? -2 : 2) * kNsPerMs;
+      call.nranks = 2;
+      call.duration_ns = kNsPerMs;
+      if (step == kLast) {
+        leave_open(call);
+      }
+      source.accept(call);
+    }
+  }
+  const Report report = report_of(source);
+  expect(report, Cause::kMissingCollective, 2);
+  EXPECT_NE(report.findings[0].summary.find("deadlock"), std::string::npos) << report.findings[0].summary;
+}
+
 Collective transfer(int rank, int peer, bool receives, int64_t arrival_ns, uint64_t number) {
   Collective call = call_of(rank, 0);
   call.event_id = make_event_id(call.node_id, 2'000'000 + number);
@@ -482,6 +510,45 @@ TEST(InitFailure, TheRankThatDoesNotReachTheRendezvousIsNamed) {
         << report.findings[0].summary;
     EXPECT_EQ(report.findings[0].op, Operation::kCommInitRank);
   }
+}
+
+/// All ranks are in the set-up of their communicator; each of `tries` tries in vain to reach one loopback address.
+Report loopback_report(const std::vector<int>& tries) {
+  MemorySource source;
+  uint64_t number = 0;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const auto id = static_cast<NodeId>(1 + rank);
+    Node node{.node_id = id, .name = "node" + std::to_string(rank), .boot_id = "boot", .started_ns = kOriginNs};
+    node.ended_ns = kOriginNs + 20 * kNsPerSecond;
+    source.accept(node);
+    Process process{.node_id = id, .pid = 10 + rank};
+    process.rank = rank;
+    source.accept(process);
+    Collective call = call_of(rank, 0);
+    call.op = Operation::kCommInitRank;
+    call.seq.reset();
+    leave_open(call);
+    source.accept(call);
+  }
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    for (const int rank : tries) {
+      TcpEvent event{.event_id = make_event_id(static_cast<NodeId>(1 + rank), 100 + ++number)};
+      event.node_id = static_cast<NodeId>(1 + rank);
+      event.timestamp_ns = kOriginNs + (attempt + 1) * kNsPerSecond;
+      event.event = TcpEventKind::kConnectFailed;
+      event.pid = 10 + rank;
+      event.destination = {"127.0.0.1", 40123};
+      event.state = 111;
+      source.accept(event);
+    }
+  }
+  return report_of(source);
+}
+
+TEST(InitFailure, WhoAnnouncedALoopbackAddressIsNamed) {
+  expect(loopback_report({1}), Cause::kInitFailure, 2);  // the next in the ring
+  expect(loopback_report({3}), Cause::kInitFailure, 0);
+  expect(loopback_report({1, 2, 3}), Cause::kInitFailure, 0);  // the unique id's
 }
 
 TEST(InitFailure, ALoopbackAddressMeansAWrongInterface) {

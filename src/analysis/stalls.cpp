@@ -338,6 +338,10 @@ class Search {
     } else if (dead != kNoMember) {
       stall.hang = {HangKind::kDead, dead, {}};
     } else {
+      stall.hang = hangs_.order_cycle(instance);
+      if (stall.hang.kind == HangKind::kCycle) {
+        return true;
+      }
       stall.hang = hangs_.behind(instance, stall.window);
       if (stall.hang.kind == HangKind::kTransfer) {
         judge_step(stall.hang.path.back());

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/drops.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -96,11 +98,18 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
   const std::string most = dearest_detail(group.tallies, kErrors);
   finding.summary = fmt::format("The network port of {} counts errors while transfers stall ({}): {}.",
                                 scene.cluster.describe(group.place.culprit), most, cost_text(group));
-  for (const auto& [key, tally] : group.tallies) {
-    if (key.first == kErrors) {
-      finding.evidence.push_back(
-          {"port_counter", tally.count, fmt::format("{} rose by {} during the stalls", key.second, tally.count), {}});
+  std::map<std::string, double> rises;  // each once, however many stalls overlap
+  for (const Interval& lost : time_of(group).intervals()) {
+    const NodeId node = scene.cluster.member(group.place.culprit).node_id;
+    for (const PortRise& rise : scene.evidence.host().port_rises(node, lost)) {
+      if (contains(kErrorCounters, rise.name)) {
+        rises[fmt::format("{} port {} {}", rise.device, rise.port, rise.name)] += rise.value;
+      }
     }
+  }
+  for (const auto& [counter, value] : rises) {
+    finding.evidence.push_back(
+        {"port_counter", std::llround(value), fmt::format("{} rose by {:.0f} during the stalls", counter, value), {}});
   }
   finding.remedy = fmt::format(
       "check cable, optics and switch port of {} (perfquery, ibdiagnet, mlxlink, ethtool -S); take the node out of the "

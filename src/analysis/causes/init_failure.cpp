@@ -111,17 +111,37 @@ std::string_view error_text(const Attempts& attempts) {
 
 bool is_loopback(const Endpoint& endpoint) { return endpoint.address.starts_with("127.") || endpoint.address == "::1"; }
 
-void tell(const Cluster& cluster, const std::vector<Stuck>& stuck, MemberIndex culprit, const Attempts& attempts,
-          Finding& finding) {
+/// Who announced the loopback address that `member` tries to reach: NCCL's set-up is a ring in which each rank connects
+/// to the next one; what several ranks try is the address that rank 0 put into the unique id.
+MemberIndex announcer(const std::vector<Stuck>& stuck, const Unreached& unreached, MemberIndex member,
+                      const Attempts& attempts) {
+  const auto own =
+      std::find_if(stuck.begin(), stuck.end(), [&](const Stuck& one) { return one.call->member == member; });
+  if (!is_loopback(attempts.target) || own == stuck.end() || !own->call->rank || own->call->nranks.value_or(0) <= 0) {
+    return kNoMember;
+  }
+  const auto tried = std::count_if(unreached.begin(), unreached.end(),
+                                   [&](const auto& other) { return other.second.target == attempts.target; });
+  const int32_t rank = tried > 1 ? 0 : (*own->call->rank + 1) % *own->call->nranks;
+  const auto other = std::find_if(stuck.begin(), stuck.end(), [&](const Stuck& one) { return one.call->rank == rank; });
+  return other == stuck.end() || other->call->member == member ? kNoMember : other->call->member;
+}
+
+void tell(const Cluster& cluster, const std::vector<Stuck>& stuck, MemberIndex culprit, MemberIndex announced_by,
+          const Attempts& attempts, Finding& finding) {
   const std::string target = format_endpoint(attempts.target);
   const bool loopback = is_loopback(attempts.target);
   const bool ended = std::all_of(stuck.begin(), stuck.end(),
                                  [](const Stuck& one) { return !one.failed && one.call->end_ns != kOpenEnd; });
-  finding.summary = fmt::format("A communicator {}: {} did not reach {} ({}) while {} waited for {}{}.",
-                                ended ? "was set up late" : "could not be set up", cluster.describe(culprit), target,
-                                error_text(attempts), count_of(static_cast<int64_t>(stuck.size()), "rank"),
-                                format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)),
-                                loopback ? "; that is a loopback address, which another rank announced" : "");
+  finding.summary =
+      fmt::format("A communicator {}: {} did not reach {} ({}) while {} waited for {}{}.",
+                  ended ? "was set up late" : "could not be set up", cluster.describe(culprit), target,
+                  error_text(attempts), count_of(static_cast<int64_t>(stuck.size()), "rank"),
+                  format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)),
+                  !loopback ? std::string()
+                            : fmt::format("; that is a loopback address, which {} announced: its "
+                                          "interface is chosen wrongly",
+                                          announced_by == kNoMember ? "another rank" : cluster.describe(announced_by)));
   finding.evidence.push_back({attempts.refused > 0 ? "connect_failed" : "tcp_retransmit_skb", attempts.count(),
                               fmt::format("{} from {} to {}: {}", count_of(attempts.count(), "attempt"),
                                           short_name(cluster, culprit), target, error_text(attempts)),
@@ -170,15 +190,17 @@ Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cl
   if (most == unreached.end() || most->second.count() < kUnreachedAttempts) {
     return findings;  // somebody has not come yet: a set-up may take its time
   }
-  const auto& [culprit, target] = most->first;
+  const MemberIndex culprit = most->first.first;
+  const Attempts& attempts = most->second;
   Finding finding{.cause = Cause::kInitFailure, .severity = Severity::kCritical, .confidence = kProven};
-  finding.culprit = culprit_of(cluster, culprit);
+  const MemberIndex announced_by = announcer(stuck, unreached, culprit, attempts);
+  finding.culprit = culprit_of(cluster, announced_by == kNoMember ? culprit : announced_by);
   finding.comm_id_hash = stuck.front().call->hash;
   finding.op = stuck.front().call->op;
   finding.collectives_affected = 1;
   finding.stall_ms = static_cast<double>(IntervalSet(std::move(waits)).total_ns()) / static_cast<double>(kNsPerMs);
   finding.window = {time.from_ns, time.to_ns};
-  tell(cluster, stuck, culprit, most->second, finding);
+  tell(cluster, stuck, culprit, announced_by, attempts, finding);
   findings.push_back(std::move(finding));
   return findings;
 }
