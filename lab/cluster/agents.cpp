@@ -54,6 +54,8 @@ Status Agents::start(const std::string& program, std::span<const VirtualNode> no
                   "--out",
                   agent.recording,
                   "--own-netns",
+                  "--sysfs-root",
+                  sysfs_of(node),
                   "--ready-fd",
                   std::to_string(kReadyFd),
                   "--library",

@@ -22,6 +22,9 @@ struct VirtualNode {
   std::vector<int> pids;   // of the job's processes on this node
 };
 
+/// The root that the node's agent reads port counters below, instead of /sys.
+inline std::string sysfs_of(const VirtualNode& node) { return node.folder + "/sys"; }
+
 /// Node `rank`, its folder under `parent_folder`.
 VirtualNode make_node(int rank, const std::string& parent_folder);
 

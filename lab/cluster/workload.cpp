@@ -46,7 +46,8 @@ void add_mistakes(const VirtualNode& node, std::vector<std::string>& environment
   environment.push_back("LAB_BUGS=" + node.bug_prefix);
 }
 
-constexpr std::array<std::string_view, 4> kNcclBugs = {"skip", "mismatch", "disk", "copy"};
+constexpr std::array<std::string_view, 9> kNcclBugs = {"skip", "mismatch", "disk",     "copy", "interface",
+                                                       "leak", "order",    "exchange", "stage"};
 
 std::vector<std::string> nccl_argv(const RankContext& context) {
   return with_options({context.node->folder + "/bin/nccl-train"}, context);

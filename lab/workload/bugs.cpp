@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
+#include <vector>
 
 #include "pattern.h"
 #include "phases.h"
@@ -46,8 +47,8 @@ std::string bug(std::string_view name) {
   return kind;
 }
 
-void stay_away(Job& job, cudaStream_t stream) {
-  for (std::string kind = bug("skip"); !kind.empty(); kind = bug("skip")) {
+void stay_away(Job& job, cudaStream_t stream, std::string_view name) {
+  for (std::string kind = bug(name); !kind.empty(); kind = bug(name)) {
     if (kind == "recv") {
       receive_from_previous(job, stream);
     } else if (kind == "compute") {
@@ -58,6 +59,14 @@ void stay_away(Job& job, cudaStream_t stream) {
     if (stop_requested()) {
       throw Failure("told to stop while waiting");
     }
+  }
+}
+
+void leak_memory() {
+  constexpr size_t kMegabyte = 1 << 20;
+  static std::vector<std::vector<char>> kept;
+  if (const long megabytes = std::atol(bug("leak").c_str()); megabytes > 0) {
+    kept.emplace_back(static_cast<size_t>(megabytes) * kMegabyte, 'x');
   }
 }
 

@@ -13,10 +13,13 @@ namespace lab::workload {
 /// What the file of this mistake holds; empty while there is none.
 std::string bug(std::string_view name);
 
-/// Stays away from this step's collectives as long as the bug "skip" is on: "input" waits for a batch that does not
+/// Stays away from what comes next as long as the bug `name` is on: "input" waits for a batch that does not
 /// come, "compute" goes on computing, "recv" receives from the rank before, which sends nothing. Throws when the job is
 /// told to stop meanwhile.
-void stay_away(Job& job, cudaStream_t stream);
+void stay_away(Job& job, cudaStream_t stream, std::string_view name = "skip");
+
+/// Keeps as many megabytes as the bug "leak" says, and more each step.
+void leak_memory();
 
 /// Writes as many megabytes as the bug "disk" says and waits until they are on disk.
 void wait_for_disk();

@@ -23,6 +23,7 @@ const char* const kUsage =
     "  --step-ms MS           start steps no more often than this; 0 is flat out (0)\n"
     "  --dtype TYPE           float32, float16, bfloat16, float64 (float32)\n"
     "  --mix K                every K-th step also runs the other collectives, Send/Recv and a split; 0 never (0)\n"
+    "  --stages K             every K-th step also runs a pipeline over the ranks by Send/Recv; 0 never (0)\n"
     "  --verify               check every result against the serial one\n"
     "  --log FILE             one JSON line for each step, or each call\n"
     "  --calls N              instead of training: N small AllReduces (of --elements, 256 when not given)\n"
@@ -38,7 +39,7 @@ const char* const kUsage =
     "  --watchdog-seconds S   abort this long after a communicator reports an error (10)\n"
     "\n"
     "LAB_SLOW_FILE names a file that may hold extra compute milliseconds for this rank; it is read every step.\n"
-    "LAB_BUGS begins the names of files that switch on mistakes: skip, mismatch, disk (bugs.h).\n"
+    "LAB_BUGS begins the names of files that switch on mistakes: skip, mismatch, disk, ... (bugs.h).\n"
     "\n"
     "example: RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 nccl-train --steps 20 --verify\n";
 
@@ -100,6 +101,7 @@ std::expected<Options, std::string> parse_options(int argc, char** argv) {
       Flag{"--step-ms", number(&options.step_ms)},
       Flag{"--dtype", [&](std::string_view text) { return parse_type(text, &options.dtype); }},
       Flag{"--mix", number(&options.mix)},
+      Flag{"--stages", number(&options.stages)},
       Flag{"--verify", [&](std::string_view) { return options.verify = true; }, false},
       Flag{"--log", [&](std::string_view text) { return !(options.log = text).empty(); }},
       Flag{"--calls", number(&options.calls)},

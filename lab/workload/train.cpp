@@ -15,6 +15,7 @@
 #include "modes.h"
 #include "pattern.h"
 #include "phases.h"
+#include "stages.h"
 
 namespace lab::workload {
 namespace {
@@ -64,6 +65,7 @@ class Trainer {
   cudaEvent_t reduced_ = nullptr;
   std::vector<Bucket> buckets_;
   std::optional<Mix> mix_;
+  std::optional<Stages> stages_;
   LogFile log_;
 };
 
@@ -78,6 +80,9 @@ Trainer::Trainer(Job& job) : job_(job), log_(open_log(job.options().log)) {
   }
   if (job.options().mix > 0) {
     mix_.emplace(job);
+  }
+  if (job.options().stages > 0) {
+    stages_.emplace(job);
   }
 }
 
@@ -117,6 +122,7 @@ void Trainer::step(long number) {
   compute(job_.options().compute_ms * kForwardShare + slow_ms());
   begin_step(job_, number);
   wait_for_disk();
+  leak_memory();
   stay_away(job_, comm_stream_);
   backward(number);
   const double wait_start = seconds_now();
@@ -127,6 +133,9 @@ void Trainer::step(long number) {
   }
   if (mix_ && (number + 1) % job_.options().mix == 0) {
     mix_->run(number, comm_stream_);
+  }
+  if (stages_ && (number + 1) % job_.options().stages == 0) {
+    stages_->run(comm_stream_);
   }
   optimize();
   end_step(job_, number);

@@ -40,3 +40,22 @@ class Hangs(Case):
     def test_another_root(self):
         finding = self.explain("mismatched_collective:rank=2,what=root", "--timeout", "8s", "--", "--mix", 1)
         self.assertIn("root 2", finding["summary"])
+
+    def test_a_pipeline_names_its_start(self):
+        finding = self.explain("missing_collective:rank=1,doing=stage", "--timeout", "6s", "--", "--stages", 1)
+        self.assertIn("did not enter", finding["summary"])
+
+    def test_two_communicators_in_another_order(self):
+        finding = self.explain("missing_collective:rank=2,doing=order", "--timeout", "6s", "--", "--mix", 1)
+        self.assertIn("deadlock", finding["summary"])
+
+    def test_both_sides_send_first(self):
+        self.need_root()
+        lab = LabRun(self.folder / "lab", "missing_collective:rank=2,doing=send", steps=SHORT,
+                     more=("--timeout", "6s", "--", "--stages", 1))
+        said = [place_of(finding) for finding in lab.findings]
+        self.assertEqual([finding["cause"] for finding in lab.findings], ["missing_collective"], said)
+        text = str(lab.findings[0])
+        self.assertIn("deadlock", lab.findings[0]["summary"])
+        for rank in (2, 3):
+            self.assertIn(f"rank {rank} (node{rank}, pid {lab.truth['nodes'][rank]['pid']}) is inside Send", text)

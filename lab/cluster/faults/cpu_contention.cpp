@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CPU contention: another program competes with all threads of a rank for one core. Where there is a second core,
-// the other ranks keep to the rest, so that the competitor meets only the one it is meant for.
+// the other ranks keep to the rest, so that the competitor meets only the one it is meant for. Or the rank's cgroup may
+// use only a part of a core, and is throttled for the rest of each tenth of a second.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sched.h>
@@ -9,17 +10,22 @@
 #include <csignal>
 
 #include "base/subprocess.h"
+#include "lab/cluster/cgroup.h"
 #include "lab/cluster/faults/faults.h"
 #include "lab/cluster/process.h"
 
 namespace stalltrace::lab {
 namespace {
 
+constexpr std::array<std::string_view, 2> kHow = {"competitor", "throttle"};
 constexpr std::array kParameters = {
     FaultParameter{"threads", "1", 1, 64, {}, "of the competitor, all on the rank's core"},
     FaultParameter{"nice", "-10", -20, 19, {}, "of the competitor"},
     FaultParameter{"percent", "100", 1, 100, {}, "of the time that each of its threads wants to run"},
+    FaultParameter{"how", "competitor", 0, 0, kHow, "the rank loses its core: or to the limit of its cgroup"},
+    FaultParameter{"quota", "5", 1, 100, {}, "percent of one core that its cgroup may use, with how=throttle"},
 };
+constexpr int kPeriodUs = 100'000;
 
 std::vector<int> allowed_cpus() {
   cpu_set_t set;
@@ -65,11 +71,25 @@ void bind_ranks(const FaultContext& context, int core, const std::vector<int>& a
   }
 }
 
+Result<AppliedFault> throttle(const FaultSpec& spec, const FaultContext& context) {
+  const std::string quota = std::to_string(static_cast<int>(spec.number("quota")) * kPeriodUs / 100);
+  const std::string period = std::to_string(kPeriodUs);
+  const CgroupLimit limit = {{{"cpu.cfs_period_us", period}, {"cpu.cfs_quota_us", quota}},
+                             {{"cpu.max", fmt::format("{} {}", quota, period)}}};
+  AppliedFault applied;
+  ST_TRY(limit_processes("cpu", fmt::format("stalltrace-{}", context.number), limit, context.node().pids,
+                         applied.commands, applied.undo));
+  return applied;
+}
+
 Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
   const VirtualNode& node = context.node();
   const std::vector<int> all = allowed_cpus();
   if (node.pids.empty() || all.empty()) {
     return fail("no process runs on " + node.name, "start one there first");
+  }
+  if (spec.choice("how") == "throttle") {
+    return throttle(spec, context);
   }
   AppliedFault applied;
   const int core = all.back();

@@ -1,21 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dead rank: a signal that it does not survive. The others find out by themselves, as on a real cluster.
+// A dead rank: a signal that it does not survive, or its memory's end. The others find out by themselves, as on a real
+// cluster.
 #include <fmt/format.h>
 
 #include <array>
 #include <cerrno>
 #include <csignal>
 
+#include "lab/cluster/cgroup.h"
 #include "lab/cluster/faults/faults.h"
 
 namespace stalltrace::lab {
 namespace {
 
+constexpr std::array<std::string_view, 2> kHow = {"signal", "memory"};
+constexpr std::string_view kLeakMegabytes = "16";  // each step
+constexpr std::string_view kLimitBytes = "67108864";
 constexpr std::array kParameters = {
+    FaultParameter{"how", "signal", 0, 0, kHow, "it ends; memory: its cgroup's limit, with a workload that leaks"},
     FaultParameter{"signal", "9", 1, 31, {}, "that ends it: 9 is SIGKILL, 11 SIGSEGV, 6 SIGABRT"},
 };
 
+/// The kernel kills it for want of memory: it leaks some each step, into a cgroup with a limit.
+Result<AppliedFault> run_out_of_memory(const FaultContext& context) {
+  const std::string bytes(kLimitBytes);
+  ST_ASSIGN(AppliedFault applied, apply_bug(context.node(), "leak", kLeakMegabytes));
+  const CgroupLimit limit = {{{"memory.limit_in_bytes", bytes}}, {{"memory.max", bytes}, {"memory.swap.max", "0"}}};
+  if (Status limited = limit_processes("memory", fmt::format("stalltrace-{}", context.number), limit,
+                                       context.node().pids, applied.commands, applied.undo);
+      !limited) {
+    (void)undo_all(applied.undo);
+    return std::unexpected(std::move(limited.error()));
+  }
+  return applied;
+}
+
 Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
+  if (spec.choice("how") == "memory") {
+    return run_out_of_memory(context);
+  }
   const int signal = static_cast<int>(spec.number("signal"));
   AppliedFault applied;
   for (const int pid : context.node().pids) {

@@ -7,6 +7,8 @@
 namespace stalltrace::lab {
 
 FaultRow packet_loss_row();
+FaultRow host_drop_row();
+FaultRow fabric_errors_row();
 FaultRow reordering_row();
 FaultRow late_rank_row();
 FaultRow cpu_contention_row();

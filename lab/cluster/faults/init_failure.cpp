@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A failing set-up: a firewall on rank 0's node does not let one rank in, at the port of the rendezvous or at NCCL's
-// own, which rank 0 opens anew for each communicator. In effect before the ranks start.
+// own, which rank 0 opens anew for each communicator; or the rank is told to use an interface that leads nowhere. In
+// effect before the ranks start.
 #include <fmt/format.h>
 
 #include <array>
@@ -15,13 +16,17 @@ namespace stalltrace::lab {
 namespace {
 
 constexpr std::array<std::string_view, 2> kPorts = {"rendezvous", "nccl"};
-constexpr std::array<std::string_view, 2> kHow = {"reject", "drop"};
+constexpr std::array<std::string_view, 3> kHow = {"reject", "drop", "interface"};
 constexpr std::array kParameters = {
     FaultParameter{"port", "rendezvous", 0, 0, kPorts, "MASTER_PORT, or all others"},
-    FaultParameter{"how", "reject", 0, 0, kHow, "the firewall treats connections"},
+    FaultParameter{"how", "reject", 0, 0, kHow,
+                   "the firewall treats connections; interface: the rank is told to use lo instead"},
 };
 
 Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
+  if (spec.choice("how") == "interface") {
+    return apply_bug(context.node(), "interface", "lo");
+  }
   if (context.rank == 0) {
     return fail(fmt::format("fault '{}': rank 0 is who the others connect to", spec.text), "name another rank",
                 ErrorKind::kUsage);

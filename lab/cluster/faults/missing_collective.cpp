@@ -1,20 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 // A missing collective: the workload of one rank stays away from a step's collectives, alive, as a training script
-// does whose input ran dry or whose branch depends on the rank.
+// does whose input ran dry or whose branch depends on the rank. Or ranks call things in orders that don't fit.
+#include <fmt/format.h>
+
 #include <array>
+#include <string>
 
 #include "lab/cluster/faults/faults.h"
 
 namespace stalltrace::lab {
 namespace {
 
-constexpr std::array<std::string_view, 3> kDoing = {"input", "compute", "recv"};
+constexpr std::array<std::string_view, 6> kDoing = {"input", "compute", "recv", "stage", "send", "order"};
 constexpr std::array kParameters = {
-    FaultParameter{"doing", "input", 0, 0, kDoing, "instead: wait for input, compute, receive what nobody sends"},
+    FaultParameter{"doing", "input", 0, 0, kDoing,
+                   "instead: wait for input, compute, receive what nobody sends; with `-- --stages 1`: stage (away "
+                   "from its stage of a pipeline), send (it and its neighbour both send first); with `-- --mix 1`: "
+                   "order (two communicators in the other order)"},
 };
 
+/// Ranks 0 and 1 exchange, 2 and 3, ...: both send first.
+Result<AppliedFault> both_send(const FaultSpec& spec, const FaultContext& context) {
+  const auto neighbour = static_cast<size_t>(context.rank ^ 1);
+  if (neighbour >= context.nodes.size()) {
+    return fail(fmt::format("fault '{}': rank {} has no neighbour to exchange with", spec.text, context.rank),
+                "name another rank", ErrorKind::kUsage);
+  }
+  ST_ASSIGN(AppliedFault applied, apply_bug(context.node(), "exchange", "send"));
+  auto other = apply_bug(context.nodes[neighbour], "exchange", "send");
+  if (!other) {
+    (void)undo_all(applied.undo);
+    return other;
+  }
+  applied.commands.insert(applied.commands.end(), other->commands.begin(), other->commands.end());
+  applied.undo.insert(applied.undo.end(), other->undo.begin(), other->undo.end());
+  applied.details = {{"neighbour", std::to_string(neighbour)}};
+  return applied;
+}
+
 Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
-  return apply_bug(context.node(), "skip", spec.choice("doing"));
+  const std::string_view doing = spec.choice("doing");
+  if (doing == "send") {
+    return both_send(spec, context);
+  }
+  if (doing == "order") {
+    return apply_bug(context.node(), "order", "swapped");
+  }
+  return doing == "stage" ? apply_bug(context.node(), "stage", "input") : apply_bug(context.node(), "skip", doing);
 }
 
 }  // namespace
