@@ -173,14 +173,26 @@ std::vector<LiveChange> LiveFindings::update(const Report& report, TimeRange win
   return changes;
 }
 
-std::optional<int64_t> LiveFindings::oldest_hang_ns() const {
-  std::optional<int64_t> oldest;
+std::vector<TimeRange> LiveFindings::needed() const {
+  std::optional<int64_t> oldest_ns;
+  std::optional<int64_t> oldest_hang_ns;
   for (const Entry& entry : entries_) {
+    const int64_t from_ns = entry.total.window.from_ns;
+    if (!entry.ended) {
+      oldest_ns = std::min(oldest_ns.value_or(from_ns), from_ns);
+    }
     if (!entry.ended && entry.newest.severity == Severity::kCritical) {
-      oldest = std::min(oldest.value_or(entry.total.window.from_ns), entry.total.window.from_ns);
+      oldest_hang_ns = std::min(oldest_hang_ns.value_or(from_ns), from_ns);
     }
   }
-  return oldest;
+  std::vector<TimeRange> ranges;
+  if (oldest_ns) {
+    ranges.push_back({*oldest_ns - kHeldBeforeNs, *oldest_ns});
+  }
+  if (oldest_hang_ns) {
+    ranges.push_back({*oldest_hang_ns - kHeldBeforeHangNs, *oldest_hang_ns + kHeldIntoHangNs});
+  }
+  return ranges;
 }
 
 Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
@@ -191,9 +203,7 @@ Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
   ST_ASSIGN(Report report, stalltrace::explain(window_));
   own_up(report);
   std::vector<LiveChange> changes = findings_.update(report, {window_.from_ns(), now_ns});
-  const std::optional<int64_t> hang_ns = findings_.oldest_hang_ns();
-  window_.hold(hang_ns ? std::optional(TimeRange{*hang_ns - kHeldBeforeHangNs, *hang_ns + kHeldIntoHangNs})
-                       : std::nullopt);
+  window_.hold(findings_.needed());
   return changes;
 }
 

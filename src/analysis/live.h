@@ -33,8 +33,9 @@ class LiveFindings {
  public:
   /// `window` is what the report could see. Changes in the order of findings' numbers.
   std::vector<LiveChange> update(const Report& report, TimeRange window);
-  /// From when on evidence of hangs that last is needed; none when there are none.
-  [[nodiscard]] std::optional<int64_t> oldest_hang_ns() const;
+  /// What a later window must still hold to see the findings that last: what was usual before the oldest began, and how
+  /// the oldest hang did.
+  [[nodiscard]] std::vector<TimeRange> needed() const;
 
  private:
   using Key = std::tuple<Cause, std::string, int32_t, std::string, std::string>;

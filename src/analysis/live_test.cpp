@@ -160,6 +160,33 @@ TEST(Live, AHangIsToldWhileItLastsAndForAsLong) {
   EXPECT_LT(changes.size(), 60U);
 }
 
+/// Transfers become ten times as long and stay so, for longer than the window remembers.
+TEST(Live, WhatLastsDoesNotBecomeUsual) {
+  MemorySource source;
+  LiveAnalysis live;
+  source.accept(Node{.node_id = 1, .name = "node0", .boot_id = "boot", .started_ns = kOriginNs});
+  int64_t time_ns = kOriginNs;
+  for (int64_t step = 0; time_ns < after(150); ++step) {
+    const int64_t transfer_ns = (time_ns < after(20) ? 10 : 100) * kNsPerMs;
+    for (int rank = 0; rank < 2; ++rank) {
+      Collective call = small_job::call_of(rank, step);
+      call.node_id = 1;
+      call.event_id = make_event_id(1, static_cast<uint64_t>(2 * step + rank + 1));
+      call.timestamp_ns = time_ns;
+      call.duration_ns = transfer_ns;
+      call.nranks = 2;
+      source.accept(call);
+    }
+    time_ns += transfer_ns + 10 * kNsPerMs;
+  }
+  const std::vector<LiveChange> changes = Replay(source).play(live, after(149));
+  SCOPED_TRACE(told(changes));
+  ASSERT_EQ(of(changes, LiveNews::kBegan).size(), 1U);
+  EXPECT_LE(*changes[0].finding.detected_ns, after(20) + kToldWithinNs);
+  EXPECT_TRUE(of(changes, LiveNews::kEnded).empty());
+  EXPECT_GT(changes.back().finding.stall_ms, 80'000);
+}
+
 TEST(Live, DaysNeedNoMoreMemoryThanMinutes) {
   LiveAnalysis live({.length_ns = 30 * kNsPerSecond, .rows = 2'000, .things = 64});
   live.accept(Node{.node_id = 1, .name = "node0", .boot_id = "boot", .started_ns = kOriginNs});

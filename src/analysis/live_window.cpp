@@ -124,17 +124,21 @@ void LiveWindow::advance(int64_t now_ns) {
   }
   swept_ns_ = now_ns_;
   each_stream([&](auto& rows) {
-    std::erase_if(rows, [&](const auto& row) {
-      const bool held = held_ && held_->contains(row.timestamp_ns);
-      return last_word_ns(row) < from_ns() && !held;
-    });
+    std::erase_if(rows, [&](const auto& row) { return last_word_ns(row) < from_ns() && !is_held(row.timestamp_ns); });
   });
   forget_things();
 }
 
+bool LiveWindow::is_held(int64_t time_ns) const {
+  return std::any_of(held_.begin(), held_.end(), [&](const TimeRange& range) { return range.contains(time_ns); });
+}
+
 /// What has ended before the window, and what is too many.
 void LiveWindow::forget_things() {
-  const int64_t horizon_ns = held_ ? std::min(held_->from_ns, from_ns()) : from_ns();
+  int64_t horizon_ns = from_ns();
+  for (const TimeRange& range : held_) {
+    horizon_ns = std::min(horizon_ns, range.from_ns);
+  }
   const auto before = [&](std::optional<int64_t> time_ns) { return time_ns && *time_ns < horizon_ns; };
   bound(
       processes_, limits_.things, [&](const Process& row) { return before(row.exit_ns); },

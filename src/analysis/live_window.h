@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -32,8 +32,8 @@ class LiveWindow final : public EventSource, public EventSink {
   void accept(Event event) override;
   /// The trace has come so far: forgets what lies before the window. Nodes count as observed until then.
   void advance(int64_t now_ns);
-  /// Keeps what lies in `range` though the window has passed it; none: nothing is kept.
-  void hold(std::optional<TimeRange> range) { held_ = range; }
+  /// Keeps what lies in these though the window has passed it.
+  void hold(std::vector<TimeRange> ranges) { held_ = std::move(ranges); }
 
   [[nodiscard]] int64_t from_ns() const { return now_ns_ - limits_.length_ns; }
   [[nodiscard]] bool has_collectives() const { return !collectives_.empty(); }
@@ -67,6 +67,7 @@ class LiveWindow final : public EventSource, public EventSink {
     return all;
   }
   void upsert(Collective row);
+  [[nodiscard]] bool is_held(int64_t time_ns) const;
   void forget_things();
   template <typename F>
   void each_stream(F&& f) {
@@ -83,7 +84,7 @@ class LiveWindow final : public EventSource, public EventSink {
   WindowLimits limits_;
   int64_t now_ns_ = 0;
   int64_t swept_ns_ = 0;
-  std::optional<TimeRange> held_;
+  std::vector<TimeRange> held_;
   std::map<NodeId, Node> nodes_;
   std::map<std::tuple<NodeId, int32_t, int64_t>, Process> processes_;                     // by node, pid, start
   std::map<std::tuple<NodeId, int32_t, uint64_t, int64_t>, Communicator> communicators_;  // and pointer, creation

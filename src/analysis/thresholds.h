@@ -158,8 +158,10 @@ inline constexpr int64_t kLiveQuietNs = 4 * kNsPerSecond;
 inline constexpr int64_t kLiveReturnNs = 60 * kNsPerSecond;
 /// A finding is written anew when its cost has grown by this factor: a hang of days is written some fifty times.
 inline constexpr double kLiveGrowth = 1.2;
-/// Of a hang that outlasts the window, so much before it (what is usual) and of its begin (the evidence) is held.
-inline constexpr int64_t kHeldBeforeHangNs = 10 * kNsPerSecond;
+/// What is usual must not become what a lasting fault makes of it: so much of the time before a finding is held.
+inline constexpr int64_t kHeldBeforeNs = 30 * kNsPerSecond;
+/// Of a hang that outlasts the window, what began shortly before it and its begin (the evidence) are held, too.
+inline constexpr int64_t kHeldBeforeHangNs = kNsPerSecond;
 inline constexpr int64_t kHeldIntoHangNs = 20 * kNsPerSecond;
 
 // --- bounds of the work ----------------------------------------------------------------------------------------

@@ -78,6 +78,8 @@ std::string shape_text(const Shape& shape);
 std::string names_of(const Scene& scene, const std::vector<MemberIndex>& members);
 /// "AllReduce number 37 on communicator 0x..."
 std::string call_text(const Scene& scene, const Stall& stall);
+/// False where the recordings lack ranks of the communicator: what those did, and whether they live, is not known.
+bool all_ranks_recorded(const Scene& scene, uint32_t group);
 /// "rank 1 (...) is inside Send number 3 on communicator 0x..., waiting for rank 2"
 std::string step_text(const Scene& scene, const HangStep& step);
 inline constexpr size_t kStepsTold = 8;

@@ -47,12 +47,14 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   }
   const std::vector<FlowIndex> flows = flows_of(scene, stall);
   const int64_t end_ns = first_end_ns(scene);
+  const bool all_recorded = all_ranks_recorded(scene, stall.group);
   Explanation opinion{.cause = Cause::kConnectionReset};
   std::vector<Place> places;
   int64_t first_ns = 0;
   for (const Trouble& trouble : scene.evidence.troubles()) {
     if (!breaks(trouble) || trouble.time_ns < stall.window.from_ns - kResetBeforeNs ||
         trouble.time_ns >= std::min(stall.window.to_ns, end_ns - kDeathToResetNs) ||
+        !all_recorded ||  // the process at the other end may have ended
         std::find(flows.begin(), flows.end(), trouble.flow) == flows.end()) {
       continue;
     }

@@ -55,6 +55,13 @@ std::string call_text(const Scene& scene, const Stall& stall) {
                      where_text(scene, stall.group, stall.column));
 }
 
+bool all_ranks_recorded(const Scene& scene, uint32_t group_index) {
+  const Group& group = scene.timeline.groups()[group_index];
+  const Lane& lane = scene.timeline.lanes()[group.lanes.front()];
+  const int32_t nranks = group.nranks.value_or(scene.cluster.member(lane.member).world_size.value_or(0));
+  return static_cast<int64_t>(group.lanes.size()) >= nranks;
+}
+
 std::string step_text(const Scene& scene, const HangStep& step) {
   const Lane& lane = scene.timeline.lanes()[step.lane];
   const Group& group = scene.timeline.groups()[lane.group];

@@ -84,7 +84,9 @@ Wire wire_of(const Scene& scene, const Stall& stall) {
 /// All are there, and the wire is silent: what they wait for is inside the hosts.
 bool tell_silence(const Scene& scene, const Folded& group, Finding& finding) {
   const Stall& stall = *group.stalls.front();
-  const Wire wire = stall.hung && stall.hang.kind == HangKind::kTransfer ? wire_of(scene, stall) : Wire{};
+  const bool all_inside =
+      stall.hung && stall.hang.kind == HangKind::kTransfer && all_ranks_recorded(scene, stall.group);
+  const Wire wire = all_inside ? wire_of(scene, stall) : Wire{};
   if (!wire.silent()) {
     return false;
   }
@@ -109,6 +111,22 @@ bool tell_silence(const Scene& scene, const Folded& group, Finding& finding) {
       "look inside the processes: the device (GPU kernel, NVLink, Xid errors in dmesg), the library's network threads "
       "(gdb, py-spy dump --native), and whether traffic uses another transport than TCP";
   return true;
+}
+
+/// Connections to processes that were not recorded, which may have ended.
+void tell_resets(const Scene& scene, Finding& finding) {
+  for (const Trouble& trouble : scene.evidence.troubles()) {
+    const Flow& flow = scene.flows.flow(trouble.flow);
+    if (trouble.kind == TcpEventKind::kResetReceived && flow.peer == kNoMember && flow.carries_collectives &&
+        trouble.time_ns >= finding.window.from_ns - kResetBeforeNs && trouble.time_ns < finding.window.to_ns) {
+      finding.evidence.push_back({"tcp_receive_reset",
+                                  1,
+                                  fmt::format("{} reset its connection to {}: the process there may have ended",
+                                              format_endpoint(flow.dst), scene.cluster.describe(flow.owner)),
+                                  {trouble.id}});
+      return;
+    }
+  }
 }
 
 void tell(const Scene& scene, const Folded& group, Finding& finding) {
@@ -145,6 +163,7 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
            {}});
     }
   }
+  tell_resets(scene, finding);
   finding.remedy = exited ? "see why that process ended (its log, dmesg for the OOM killer) before anything else"
                    : missing.empty()
                        ? "look at the device side (GPU clocks, ECC, NVLink) and at stalltrace query for this window"
