@@ -135,6 +135,9 @@ class Campaign {
   Status run_lab(const Draw& next, const std::string& folder) {
     SpawnOptions spawn;
     spawn.argv = {options_.program, "lab", "run", "--out", folder};
+    if (options_.live) {
+      spawn.argv.emplace_back("--live");
+    }
     spawn.argv.insert(spawn.argv.end(), next.arguments.begin(), next.arguments.end());
     spawn.stdin_path = "/dev/null";
     spawn.stdout_path = spawn.stderr_path = folder + ".log";
@@ -187,7 +190,7 @@ class Campaign {
     return last;
   }
 
-  static Status judge(const std::string& folder, DrawResult& result) {
+  Status judge(const std::string& folder, DrawResult& result) const {
     ST_ASSIGN(const std::string truth_text, read_file(folder + "/truth.json"));
     ST_ASSIGN(const TruthRead truth, read_truth(truth_text));
     ST_ASSIGN(const std::string findings_text, read_file(folder + "/findings.json"));
@@ -205,6 +208,11 @@ class Campaign {
       cost_ms = true_cost_ms(steps, truth.faults[0].intervals, truth.completed, truth.ended_ns);
     }
     result.score = score(truth.faults, said, cost_ms);
+    if (options_.live) {
+      ST_ASSIGN(const std::string live_text, read_file(folder + "/live.json"));
+      ST_ASSIGN(const std::vector<SaidFault> told, read_findings(live_text));
+      add_live(truth.faults, told, result.score);
+    }
     return {};
   }
 

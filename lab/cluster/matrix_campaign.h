@@ -21,6 +21,7 @@ struct CampaignOptions {
   std::string only;  // settings whose name contains it
   std::string out_dir;
   bool keep = false;                            // recordings of draws that went right, too
+  bool live = false;                            // agents look while the job runs: how soon is a fault named?
   std::string program = "/proc/self/exe";       // that has `lab run` and `lab down`
   std::function<void(const DrawResult&)> done;  // after each; may be empty
 };

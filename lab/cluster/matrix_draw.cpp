@@ -27,7 +27,8 @@ std::vector<Trial> one_round(std::span<const std::string> workloads, std::string
   std::vector<Trial> trials;
   for (const std::string& workload : workloads) {
     for (const DrawSetting& setting : draw_settings()) {
-      const bool fits = !setting.own_workload || workload == kOwnWorkload;
+      const auto on = split(setting.on, ' ');
+      const bool fits = setting.on.empty() || std::ranges::find(on, workload) != on.end();
       for (int i = 0; fits && setting.name.contains(only) && i < setting.weight; ++i) {
         trials.push_back({&setting, &workload});
       }

@@ -35,7 +35,7 @@ struct DrawSetting {
   std::string_view run_args = "";       // for `lab run`
   int weight = 1;                       // times in each round
   bool hangs = false;                   // the job does not end by itself
-  bool own_workload = false;            // needs what only the nccl workload can be asked for
+  std::string_view on = "";             // workloads that can be asked for it, a space between; empty: all
 };
 std::span<const DrawSetting> draw_settings();
 

@@ -46,6 +46,7 @@ DrawResult read_result(const Json& json) {
     result.score.faults.push_back(read_fault(fault));
   }
   result.score.false_causes = json.at("false").get<std::vector<std::string>>();
+  result.score.live_false = json.at("live_false").get<std::vector<std::string>>();
   result.problem = json.at("problem").get<std::string>();
   result.seconds = json.at("seconds").get<double>();
   return result;
@@ -65,6 +66,7 @@ std::string to_json_line(const DrawResult& result) {
                      {"verdict", to_text(result.score.verdict)},
                      {"faults", faults},
                      {"false", result.score.false_causes},
+                     {"live_false", result.score.live_false},
                      {"problem", result.problem},
                      {"seconds", result.seconds},
                      {"arguments", result.draw.arguments}};

@@ -45,8 +45,8 @@ SaidFault read_finding(const Json& json) {
   }
   said.link = read_link(json.at("link"));
   said.stall_ms = json.at("stall_ms").get<double>();
-  if (json.contains("detected_ns") && !json["detected_ns"].is_null()) {
-    said.detected_ns = json["detected_ns"].get<int64_t>();
+  if (const auto detected = json.find("detected_ns"); detected != json.end() && !detected->is_null()) {
+    said.detected_ns = detected->get<int64_t>();
   }
   return said;
 }
@@ -69,6 +69,21 @@ bool on_that_side(const FaultLink& link, const TrueFault& fault) {
     return in || out;
   }
   return fault.direction == "egress" || fault.cause == "slow_link" ? out : in;
+}
+
+std::vector<TrueFault> real_faults(const std::vector<TrueFault>& faults) {
+  std::vector<TrueFault> real;
+  std::ranges::copy_if(faults, std::back_inserter(real), [](const TrueFault& fault) { return !fault.harmless; });
+  return real;
+}
+
+/// What names no fault, in the order it was said in: dearest first.
+std::vector<SaidFault> unfounded(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& said) {
+  std::vector<SaidFault> strange;
+  std::ranges::copy_if(said, std::back_inserter(strange), [&](const SaidFault& finding) {
+    return std::ranges::none_of(faults, [&](const TrueFault& fault) { return names(finding, fault); });
+  });
+  return strange;
 }
 
 FaultScore unnamed(const TrueFault& fault, const std::vector<SaidFault>& said) {
@@ -130,16 +145,10 @@ bool names(const SaidFault& said, const TrueFault& fault) {
 DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& said,
                 std::optional<double> cost_ms) {
   DrawScore result;
-  std::vector<SaidFault> strange;  // dearest first, as they were
-  std::ranges::copy_if(said, std::back_inserter(strange), [&](const SaidFault& finding) {
-    return std::ranges::none_of(faults, [&](const TrueFault& fault) { return names(finding, fault); });
-  });
+  const std::vector<SaidFault> strange = unfounded(faults, said);
   bool all_named = true;
   bool any_fault = false;
-  for (const TrueFault& fault : faults) {
-    if (fault.harmless) {
-      continue;
-    }
+  for (const TrueFault& fault : real_faults(faults)) {
     any_fault = true;
     const auto finding = std::ranges::find_if(said, [&](const SaidFault& other) { return names(other, fault); });
     if (finding == said.end()) {
@@ -148,9 +157,6 @@ DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFaul
       continue;
     }
     FaultScore named{.cause = fault.cause, .said = finding->cause};
-    if (finding->detected_ns) {
-      named.latency_ms = static_cast<double>(*finding->detected_ns - fault.intervals.front().from_ns) / kNsPerMs;
-    }
     if (faults.size() == 1 && cost_ms) {
       named.cost_ms = cost_ms;
       named.said_ms = finding->stall_ms;
@@ -166,6 +172,27 @@ DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFaul
                    : all_named                  ? DrawVerdict::kRight
                                                 : DrawVerdict::kAbstained;
   return result;
+}
+
+void add_live(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& told, DrawScore& score) {
+  const std::vector<TrueFault> real = real_faults(faults);
+  for (size_t i = 0; i < real.size() && i < score.faults.size(); ++i) {
+    std::optional<int64_t> first_ns;
+    for (const SaidFault& finding : told) {
+      if (names(finding, real[i])) {
+        first_ns = std::min(first_ns.value_or(finding.detected_ns), finding.detected_ns);
+      }
+    }
+    if (first_ns) {
+      score.faults[i].latency_ms =
+          static_cast<double>(*first_ns - real[i].intervals.front().from_ns) / static_cast<double>(kNsPerMs);
+    }
+  }
+  for (const SaidFault& finding : unfounded(faults, told)) {
+    if (finding.cause != kUnknown || real.empty()) {
+      score.live_false.push_back(finding.cause);
+    }
+  }
 }
 
 }  // namespace stalltrace::lab

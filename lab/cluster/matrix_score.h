@@ -31,7 +31,7 @@ struct SaidFault {
   std::optional<int> culprit;  // its rank
   std::optional<FaultLink> link;
   double stall_ms = 0;
-  std::optional<int64_t> detected_ns;  // live runs only
+  int64_t detected_ns = 0;  // of what was told live
 };
 
 struct TruthRead {
@@ -60,7 +60,7 @@ std::optional<DrawVerdict> verdict_from_text(std::string_view text);
 struct FaultScore {
   std::string cause;
   std::string said;  // the cause that was named in its place: its own, a wrong one, "unknown" or "nothing"
-  std::optional<double> latency_ms;  // from its first effect to the finding
+  std::optional<double> latency_ms;  // from its first effect until it was named live
   std::optional<double> cost_ms;     // what it cost the job, where that is known
   std::optional<double> said_ms;     // what the finding says
 };
@@ -69,10 +69,15 @@ struct DrawScore {
   DrawVerdict verdict = DrawVerdict::kFailed;
   std::vector<FaultScore> faults;
   std::vector<std::string> false_causes;  // said without any fault to it; "unknown" is not among them
+  std::vector<std::string> live_false;    // the same, of what agents told while the job ran
 };
 
 /// `unknown` beside a fault that is named is no mistake; where nothing was injected every finding is one.
 DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& said,
                 std::optional<double> cost_ms);
+
+/// Adds how soon each fault was named, with its place, by any agent that watched one node alone, and what was told
+/// falsely.
+void add_live(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& told, DrawScore& score);
 
 }  // namespace stalltrace::lab

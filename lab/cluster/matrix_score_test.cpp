@@ -93,17 +93,31 @@ TEST(Score, TwoFaultsAreTwoFindings) {
   EXPECT_EQ(half.faults.at(1).said, "nothing");
 }
 
-TEST(Score, LatencyAndCost) {
+TEST(Score, Cost) {
   SaidFault said = at_rank("late_rank", 1);
-  said.detected_ns = 1700 * kMs;
   said.stall_ms = 110;
   const DrawScore scored = score({fault("late_rank", 1)}, {said}, 100);
-  EXPECT_EQ(scored.faults.at(0).latency_ms, 700);
   EXPECT_EQ(scored.faults.at(0).cost_ms, 100);
   EXPECT_EQ(scored.faults.at(0).said_ms, 110);
-  said.detected_ns.reset();
-  EXPECT_FALSE(score({fault("late_rank", 1)}, {said}, {}).faults.at(0).latency_ms);
   EXPECT_FALSE(score({fault("late_rank", 1)}, {said}, {}).faults.at(0).cost_ms);
+}
+
+TEST(Score, WhatWasToldLive) {
+  const std::vector<TrueFault> late = {fault("late_rank", 1)};
+  SaidFault elsewhere = at_rank("late_rank", 2);
+  elsewhere.detected_ns = 1100 * kMs;
+  SaidFault second = at_rank("late_rank", 1);
+  second.detected_ns = 1900 * kMs;
+  SaidFault first = at_rank("late_rank", 1);
+  first.detected_ns = 1700 * kMs;
+  DrawScore scored = score(late, {first}, {});
+  add_live(late, {elsewhere, second, first, at_rank("unknown", 3)}, scored);
+  EXPECT_EQ(scored.faults.at(0).latency_ms, 700) << "the first that named it";
+  EXPECT_THAT(scored.live_false, ElementsAre("late_rank"));
+  EXPECT_EQ(scored.verdict, DrawVerdict::kRight) << "the recordings' verdict is another matter";
+  DrawScore healthy = score({}, {}, {});
+  add_live({}, {at_rank("unknown", 3)}, healthy);
+  EXPECT_THAT(healthy.live_false, ElementsAre("unknown"));
 }
 
 TEST(Reading, WhatTheLabWrites) {

@@ -13,23 +13,23 @@ namespace {
 /// A share of links with a rate: half of it is the quiet dose of slow_link.
 constexpr std::string_view kLinks = "--link-mbit 400";
 
+/// Small ones fit into the sockets' buffers: nobody waits for the half that is missing.
+constexpr std::string_view kLargeMessages = "--elements 262144";
+
+/// Whose phases and copies can be asked for.
+constexpr std::string_view kNccl = "nccl";
+
 using enum DrawKind;
 
 constexpr std::array kSettings = {
     DrawSetting{.name = "healthy", .kind = kHealthy, .weight = 4},
 
-    DrawSetting{.name = "uneven messages", .kind = kNotFault, .workload_args = "--uneven", .own_workload = true},
-    DrawSetting{.name = "checkpoint on all ranks",
-                .kind = kNotFault,
-                .workload_args = "--checkpoint-every 40",
-                .own_workload = true},
-    DrawSetting{.name = "warm-up", .kind = kNotFault, .workload_args = "--warm-up-steps 5", .own_workload = true},
-    DrawSetting{.name = "evaluation on rank 0",
-                .kind = kNotFault,
-                .workload_args = "--evaluate-every 60",
-                .own_workload = true},
+    DrawSetting{.name = "uneven messages", .kind = kNotFault, .workload_args = "--uneven", .on = kNccl},
     DrawSetting{
-        .name = "rank 0 saves at the end", .kind = kNotFault, .workload_args = "--save-ms 1500", .own_workload = true},
+        .name = "checkpoint on all ranks", .kind = kNotFault, .workload_args = "--checkpoint-every 40", .on = kNccl},
+    DrawSetting{.name = "warm-up", .kind = kNotFault, .workload_args = "--warm-up-steps 5", .on = kNccl},
+    DrawSetting{.name = "evaluation on rank 0", .kind = kNotFault, .workload_args = "--evaluate-every 60", .on = kNccl},
+    DrawSetting{.name = "rank 0 saves at the end", .kind = kNotFault, .workload_args = "--save-ms 1500", .on = kNccl},
     DrawSetting{.name = "retransmits without cost", .kind = kNotFault, .faults = "reordering:rank={a},start={start}"},
 
     DrawSetting{.name = "packet_loss 2 % into a node",
@@ -60,7 +60,7 @@ constexpr std::array kSettings = {
     DrawSetting{.name = "slow_receiver 8 MB/s",
                 .kind = kLoud,
                 .faults = "slow_receiver:rank={a},mbytes=8,start={start},duration={duration}",
-                .own_workload = true},
+                .on = kNccl},
     DrawSetting{.name = "late_rank 80 ms",
                 .kind = kLoud,
                 .faults = "late_rank:rank={a},ms=80,start={start},duration={duration}"},
@@ -69,8 +69,7 @@ constexpr std::array kSettings = {
                 .faults = "cpu_contention:rank={a},start={start},duration={duration}"},
     DrawSetting{.name = "disk_io 32 MB a step",
                 .kind = kLoud,
-                .faults = "disk_io:rank={a},mbytes=32,start={start},duration={duration}",
-                .own_workload = true},
+                .faults = "disk_io:rank={a},mbytes=32,start={start},duration={duration}"},
     DrawSetting{
         .name = "process_stopped 1 s", .kind = kLoud, .faults = "process_stopped:rank={a},ms=1000,start={start}"},
     DrawSetting{
@@ -78,27 +77,26 @@ constexpr std::array kSettings = {
     DrawSetting{.name = "missing_collective, no input",
                 .kind = kLoud,
                 .faults = "missing_collective:rank={a},doing=input,start={start}",
-                .hangs = true,
-                .own_workload = true},
+                .hangs = true},
     DrawSetting{.name = "missing_collective, computing",
                 .kind = kLoud,
                 .faults = "missing_collective:rank={a},doing=compute,start={start}",
-                .hangs = true,
-                .own_workload = true},
+                .hangs = true},
     DrawSetting{.name = "mismatched_collective, count",
                 .kind = kLoud,
                 .faults = "mismatched_collective:rank={a},what=count,start={start}",
-                .hangs = true,
-                .own_workload = true},
+                .workload_args = kLargeMessages,
+                .hangs = true},
     DrawSetting{.name = "mismatched_collective, datatype",
                 .kind = kLoud,
                 .faults = "mismatched_collective:rank={a},what=datatype,start={start}",
-                .hangs = true,
-                .own_workload = true},
+                .workload_args = kLargeMessages,
+                .hangs = true},
     DrawSetting{.name = "init_failure, refused",
                 .kind = kLoud,
                 .faults = "init_failure:rank={other},port=rendezvous",
-                .hangs = true},
+                .hangs = true,
+                .on = "nccl torch"},
 
     DrawSetting{.name = "packet_loss 0.2 % into a node",
                 .kind = kQuiet,
@@ -142,12 +140,12 @@ constexpr std::array kSettings = {
                 .kind = kCombined,
                 .faults = "late_rank:rank={a},ms=80,start=0s,duration={duration}",
                 .workload_args = "--warm-up-steps 5",
-                .own_workload = true},
+                .on = kNccl},
     DrawSetting{.name = "process_stopped during warm-up",
                 .kind = kCombined,
                 .faults = "process_stopped:rank={a},ms=1000,start=100ms",
                 .workload_args = "--warm-up-steps 5",
-                .own_workload = true},
+                .on = kNccl},
 };
 
 struct JobRow {
@@ -156,7 +154,9 @@ struct JobRow {
 };
 /// The CPUs rest for half of a step, as those of a node whose GPU computes: what else runs on the machine matters less.
 constexpr std::array kJobs = {
-    JobRow{kOwnWorkload, {"--steps 150", "--elements 65536 --compute-ms 2 --device-ms 15 --watchdog-seconds 2"}},
+    JobRow{"nccl", {"--steps 150", "--elements 65536 --compute-ms 2 --device-ms 15 --watchdog-seconds 2"}},
+    JobRow{"mpi", {"--steps 120", "--elements 65536 --compute-ms 2"}},
+    JobRow{"torch", {"--steps 100", "--elements 65536 --compute-ms 2"}},
 };
 
 }  // namespace

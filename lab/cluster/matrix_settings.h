@@ -6,10 +6,8 @@
 
 namespace stalltrace::lab {
 
-/// The workload whose settings may ask for phases and mistakes that only it knows.
-inline constexpr std::string_view kOwnWorkload = "nccl";
 /// A job that does not end by itself is ended after this; others have time to get over their fault.
-inline constexpr std::string_view kTimeoutOfHang = "--timeout 7s";
+inline constexpr std::string_view kTimeoutOfHang = "--timeout 6s";
 inline constexpr std::string_view kTimeout = "--timeout 25s";
 
 struct MatrixJob {

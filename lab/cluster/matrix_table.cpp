@@ -27,6 +27,7 @@ struct Counts {
   int64_t draws = 0;
   std::array<int64_t, 4> verdicts{};  // by DrawVerdict
   std::vector<double> latencies_ms;
+  int64_t live_false = 0;           // draws in which an agent told something false
   std::vector<double> cost_errors;  // (said - true) / true
   std::vector<double> seconds;
 
@@ -43,6 +44,7 @@ struct Counts {
     ++draws;
     ++verdicts[static_cast<size_t>(result.score.verdict)];
     seconds.push_back(result.seconds);
+    live_false += result.score.live_false.empty() ? 0 : 1;
     for (const FaultScore& fault : result.score.faults) {
       if (fault.latency_ms) {
         latencies_ms.push_back(*fault.latency_ms);
@@ -102,7 +104,9 @@ std::string_view target_of(DrawKind kind) {
 
 std::string latency_text(const Counts& counts) {
   const auto middle = median(counts.latencies_ms);
-  return middle ? fmt::format("{:.1f} s", *middle / 1e3) : "-";
+  const std::string text =
+      middle ? fmt::format("{:.1f} s, {} of {}", *middle / 1e3, counts.latencies_ms.size(), counts.judged()) : "-";
+  return counts.live_false == 0 ? text : fmt::format("{}; false {}", text, counts.live_false);
 }
 
 std::string cost_text(const Counts& counts) {
@@ -135,7 +139,8 @@ std::string kinds_table(std::span<const DrawResult> results) {
 
 std::string settings_table(const BySetting& settings) {
   std::string table =
-      "| setting | kind | draws | right | abstained | wrong | failed | latency | cost error, within 20 % |\n"
+      "| setting | kind | draws | right | abstained | wrong | failed | named live after, in | cost error, within 20 % "
+      "|\n"
       "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
   for (const auto& [key, counts] : settings) {
     table +=
@@ -182,7 +187,8 @@ std::string overall_text(const Counts& total) {
   std::string text = fmt::format("{} draws in {:.0f} min, {:.1f} s each.", total.draws, seconds / 60,
                                  total.draws == 0 ? 0 : seconds / static_cast<double>(total.draws));
   if (const auto latency = median(total.latencies_ms)) {
-    text += fmt::format(" Median latency of a live finding {:.1f} s.", *latency / 1e3);
+    text += fmt::format(" Median latency of a live finding {:.1f} s ({} named; false ones in {} draws).",
+                        *latency / 1e3, total.latencies_ms.size(), total.live_false);
   }
   if (!total.cost_errors.empty()) {
     text += fmt::format(" Cost within 20 % of the truth in {} of {} draws.", total.costs_within(),
@@ -200,6 +206,8 @@ Json counts_json(const Counts& counts) {
           {"wrong", counts.of(DrawVerdict::kWrong)},
           {"failed", counts.of(DrawVerdict::kFailed)},
           {"median_latency_ms", optional(median(counts.latencies_ms))},
+          {"named_live", counts.latencies_ms.size()},
+          {"draws_false_live", counts.live_false},
           {"median_cost_error", optional(median(counts.cost_errors))},
           {"costs_judged", counts.cost_errors.size()},
           {"costs_within_20_percent", counts.costs_within()}};

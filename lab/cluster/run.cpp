@@ -199,7 +199,6 @@ class Run {
 
   /// Ends all in order, whatever `watched` says, and writes down what is known. The first failure is the error.
   Status finish(const Status& watched) {
-    const int64_t ended_ns = utc_now_ns();
     Status first = injector_->finish();
     const auto note = [&](Status status) {
       if (!status && first) {
@@ -207,6 +206,7 @@ class Run {
       }
     };
     note(ranks_.stop(nodes_));
+    const int64_t ended_ns = utc_now_ns();
     std::this_thread::sleep_for(kSettle);
     outcome_.warnings = agents_.stop();
     outcome_.recordings = agents_.recordings();

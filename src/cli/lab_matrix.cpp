@@ -56,6 +56,7 @@ class LabMatrixVerb final : public Verb {
         integer_flag("--runs", "N", "draws", 1, 100'000, &options_.runs),
         text_flag("--only", "TEXT", "only settings whose name contains it", &options_.only),
         text_flag("--out", "DIR", "folder of the results", &options_.out_dir),
+        switch_flag("--live", "agents look while the jobs run: how soon is a fault named?", &options_.live),
         switch_flag("--keep", "keep the recordings of all draws", &options_.keep)};
   }
   Result<int> run(Console& console) override {
