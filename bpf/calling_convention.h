@@ -85,6 +85,7 @@ ST_ALWAYS_INLINE void st_read_arguments_arm64(const struct st_registers_arm64* r
 #if defined(__TARGET_ARCH_x86)
 #define st_registers st_registers_x86_64
 #define st_read_arguments st_read_arguments_x86_64
+#define ST_FIRST_ARGUMENT(registers) ((registers)->di)
 #define ST_STACK_POINTER(registers) ((registers)->sp)
 #define ST_RETURN_VALUE(registers) ((registers)->ax)
 /* At a return probe the return address has been popped; at entry it had been pushed. */
@@ -92,6 +93,7 @@ ST_ALWAYS_INLINE void st_read_arguments_arm64(const struct st_registers_arm64* r
 #elif defined(__TARGET_ARCH_arm64)
 #define st_registers st_registers_arm64
 #define st_read_arguments st_read_arguments_arm64
+#define ST_FIRST_ARGUMENT(registers) ((registers)->regs[0])
 #define ST_STACK_POINTER(registers) ((registers)->sp)
 #define ST_RETURN_VALUE(registers) ((registers)->regs[0])
 #define ST_ENTRY_STACK_POINTER_AT_RETURN(registers) ((registers)->sp)

@@ -2,6 +2,7 @@
 // The kernel side, one object: a file per probe family, sharing the maps of maps.h.
 #include "collective.h"
 #include "host_drops.h"
+#include "marker.h"
 #include "scheduler.h"
 #include "tcp.h"
 

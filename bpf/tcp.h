@@ -6,6 +6,7 @@
 
 #include "connections.h"
 #include "maps.h"
+#include "marker.h"
 #include "wire/tcp.h"
 
 // The owner and the running sums of a socket of a traced process, kept at the socket: it goes when the socket does.
@@ -232,6 +233,7 @@ static __always_inline void transferred(struct sock* sk, int bytes, bool is_send
   socket->tid = (u32)id;
   __sync_fetch_and_add(&process->net_bytes, bytes);
   process->last_net_ns = now;
+  note_transfer(bpf_get_current_task_btf(), socket, bytes, is_send, now);
   if (socket->by_nccl) {
     process->last_nccl_net_ns = now;
   }

@@ -16,6 +16,7 @@
 #include "plugin/box/ring.h"
 #include "plugin/box/slots.h"
 #include "plugin/recorder/event_choice.h"
+#include "plugin/recorder/marker.h"
 #include "plugin/recorder/recorder.h"
 
 namespace stalltrace::plugin {
@@ -51,6 +52,7 @@ void forget_parent() {
   plugin.communicators = 0;
   plugin.failed = false;
   forget_transfers();
+  forget_connections();
   forget_thread();
 }
 
@@ -199,6 +201,7 @@ void finish_communicator(uint64_t context) {
     plugin.active.store(nullptr, std::memory_order_release);
     close_box(*box);
     forget_transfers();
+    forget_connections();
   }
   errno = kept_errno;
 }

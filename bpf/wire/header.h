@@ -32,6 +32,7 @@ enum st_record_type {
   ST_RECORD_WAIT,
   ST_RECORD_EXIT,
   ST_RECORD_PROCESS,
+  ST_RECORD_STEP_MARK,
   ST_RECORD_OOM_KILL,
 };
 

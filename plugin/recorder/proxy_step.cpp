@@ -3,6 +3,7 @@
 
 #include "plugin/abi/events.h"
 #include "plugin/box/slots.h"
+#include "plugin/recorder/marker.h"
 
 namespace stalltrace::plugin {
 namespace {
@@ -91,11 +92,17 @@ void change_wait(Box& box, Event& event, int nccl_state, uint64_t bytes) {
   if (tells_size(nccl_state)) {
     store(step.transferred_bytes, bytes);
   }
+  if (nccl_state == nccl::kStateRecvFlushWait) {
+    tell_step_moved(box, event);
+  }
 }
 
 void end_waits(Box& box, Event& event) {
   st_box_proxy_step& step = event.u.proxy_step;
   end_wait(step, event.end_ns);
+  if ((event.flags & ST_BOX_SEND_SIDE) != 0) {
+    tell_step_moved(box, event);
+  }
   Event* holder = hold(box, event.parent);
   if (holder == nullptr) {
     count_loss(box, ST_BOX_LOST_LATE_PART);

@@ -8,6 +8,7 @@
 #include "plugin/box/communicators.h"
 #include "plugin/box/ring.h"
 #include "plugin/box/slots.h"
+#include "plugin/recorder/marker.h"
 #include "plugin/recorder/proxy_step.h"
 
 namespace stalltrace::plugin {
@@ -95,6 +96,9 @@ void stop_part(Box& box, Event& part) {
   const bool counted = (part.flags & ST_BOX_COUNTED) != 0;
   const uint64_t parent = part.parent;
   const uint64_t gpu_stop_ns = is_operation ? 0 : load(part.u.kernel_channel.gpu_stop_ns);
+  if (is_operation) {
+    count_operation_end((part.flags & ST_BOX_SEND_SIDE) != 0, end_ns);
+  }
   release(box, part);  // before the collective: its parts precede it in the ring
   if (Event* whole = counted ? held_by_part(box, parent) : nullptr) {
     leave_collective(box, *whole, is_operation, end_ns, gpu_stop_ns);
@@ -176,6 +180,9 @@ uint64_t start_event(Box& box, uint64_t context, const Event& draft) {
   }
   Event* slot = claim(box, draft);
   if (slot == nullptr) {
+    if (draft.type == ST_BOX_PROXY_OP) {
+      count_operation_start((draft.flags & ST_BOX_SEND_SIDE) != 0, 0);
+    }
     return 0;
   }
   Communicator* communicator = communicator_of(box, context);
@@ -190,6 +197,9 @@ uint64_t start_event(Box& box, uint64_t context, const Event& draft) {
       number_transfer(box, context, communicator, *slot);
       break;
     case ST_BOX_PROXY_OP:
+      count_operation_start((slot->flags & ST_BOX_SEND_SIDE) != 0, slot->start_ns);
+      join_collective(box, *slot);
+      break;
     case ST_BOX_KERNEL_CHANNEL:
       join_collective(box, *slot);
       break;

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <set>
+#include <span>
 #include <string_view>
 
 #include "base/file.h"
@@ -86,6 +88,26 @@ CheckLine check_ptrace() {
           .remedy = "run as root, or grant CAP_SYS_PTRACE"};
 }
 
+/// Never called: something of our own to probe.
+[[gnu::noinline, gnu::used]] void probed_by_check() { asm volatile(""); }
+
+/// Probes a function of this program, as a library's are probed. The kernel side removes it with itself.
+Status probe_ourselves(Kernel& kernel) {
+  const auto address = reinterpret_cast<uint64_t>(&probed_by_check);
+  ST_ASSIGN(const std::string maps, read_file("/proc/self/maps"));
+  for (const std::string_view line : split(maps, '\n')) {
+    uint64_t start = 0;
+    uint64_t end = 0;
+    uint64_t offset = 0;
+    if (std::sscanf(std::string(line).c_str(), "%lx-%lx %*s %lx", &start, &end, &offset) == 3 && address >= start &&
+        address < end) {
+      const ProbePoint point{.offset = address - start + offset, .row = 0};
+      return kernel.attach_file("/proc/self/exe", std::span(&point, 1));
+    }
+  }
+  return fail("this program's own code was not found in /proc/self/maps");
+}
+
 void check_programs(std::vector<CheckLine>& lines) {
   const auto kernel = Kernel::load({});
   if (!kernel) {
@@ -96,11 +118,11 @@ void check_programs(std::vector<CheckLine>& lines) {
   for (const std::string& missing : (*kernel)->missing()) {
     lines.push_back({.what = "tracepoints", .detail = missing, .remedy = "a newer kernel has it"});
   }
-  if ((*kernel)->probe_link() == ProbeLink::kUprobeMulti) {
-    lines.push_back(passed("probes", "uprobe-multi links", true));
-  } else {
-    lines.push_back(passed("probes", "perf uprobes (uprobe-multi links need Linux 6.6)", true));
-  }
+  const std::string kind = (*kernel)->probe_link() == ProbeLink::kUprobeMulti
+                               ? "uprobe-multi links"
+                               : "perf uprobes (uprobe-multi links need Linux 6.6)";
+  const Status probed = probe_ourselves(**kernel);
+  lines.push_back(probed ? passed("probes", kind, true) : refused("probes", probed.error(), true));
 }
 
 CheckLine check_mapping_watch() {

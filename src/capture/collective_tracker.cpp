@@ -200,6 +200,17 @@ void CollectiveTracker::give_up_lost_return(ProcessState& process, const st_head
   process.live.erase(found);
 }
 
+CommHash CollectiveTracker::comm_of_nccl_hash(int32_t pid, uint64_t nccl_comm_hash) const {
+  if (const auto state = states_.find(pid); state != states_.end()) {
+    for (const auto& [pointer, comm] : state->second.comms) {
+      if (comm.row.nccl_comm_hash == nccl_comm_hash) {
+        return comm.row.comm_id_hash;
+      }
+    }
+  }
+  return 0;
+}
+
 void CollectiveTracker::on_return(const st_call_return& record) {
   if (record.row >= call_table().size()) {
     return;

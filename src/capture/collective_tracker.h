@@ -46,6 +46,8 @@ class CollectiveTracker {
   void deliver_open();
 
   [[nodiscard]] uint64_t calls() const { return calls_; }
+  /// Our hash of a process's communicator by NCCL's own; 0 where it is not known.
+  [[nodiscard]] CommHash comm_of_nccl_hash(int32_t pid, uint64_t nccl_comm_hash) const;
 
  private:
   /// A communicator and what numbers its point-to-point calls and splits.

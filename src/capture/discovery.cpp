@@ -40,6 +40,9 @@ constexpr std::array kUsualLibraries{
     "/home/*/*/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.*",
 };
 
+/// So many files that processes map are remembered; reading one again costs some milliseconds at most.
+constexpr size_t kMaxFiles = 4096;
+
 /// RCCL exports NCCL's names; only its file's name tells.
 Library library_of(const std::string& path) {
   return path.find("librccl") != std::string::npos ? Library::kRccl : Library::kNccl;
@@ -89,7 +92,7 @@ Discovery::File* Discovery::inspect(pid_t pid, const MappedFile& file, std::stri
     File* known = inspect_path(candidate);
     if (known && known->inode == file.inode) {
       host_path = std::move(candidate);
-      return known->symbols.points.empty() ? nullptr : known;
+      return known->symbols.of_interest() ? known : nullptr;
     }
   }
   return nullptr;
@@ -126,13 +129,15 @@ void Discovery::attach(File& file, const std::string& host_path, const std::stri
   if (file.attached) {
     return;
   }
-  if (const Status status = kernel_.attach_file(host_path, file.symbols.points); !status) {
+  const Status status = file.symbols.marker ? kernel_.attach_marker(host_path, *file.symbols.marker)
+                                            : kernel_.attach_file(host_path, file.symbols.points);
+  if (!status) {
     note_("can't probe " + shown_path + ": " + status.error().what +
           (status.error().remedy.empty() ? "" : "; " + status.error().remedy));
     return;
   }
   file.attached = true;
-  ++attached_;
+  attached_ += !file.symbols.marker;
 }
 
 void Discovery::consider(pid_t pid, bool certainly_job) {
@@ -186,11 +191,20 @@ void Discovery::scan(bool again) {
     now.emplace(pid, start);
     const auto seen = scanned_.find(pid);
     const bool known = seen != scanned_.end() && seen->second == start;
-    if ((!known || (again && !jobs_.contains(pid))) && in_scope(pid)) {
+    if ((!known || (again && !jobs_.contains(pid))) && in_scope(pid) && !only_inherits(pid)) {
       consider(pid, false);
     }
   }
   scanned_ = std::move(now);
+  forget_files();
+}
+
+bool Discovery::only_inherits(pid_t pid) const { return procfs_.is_fork(pid) && jobs_.contains(procfs_.parent(pid)); }
+
+void Discovery::forget_files() {
+  if (files_.size() > kMaxFiles) {
+    std::erase_if(files_, [](const auto& entry) { return !entry.second.attached; });
+  }
 }
 
 void Discovery::on_mapping(pid_t pid, const MappedFile& file) {

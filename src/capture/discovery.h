@@ -59,6 +59,9 @@ class Discovery {
   File* inspect_path(const std::string& path);
   /// The file's symbols, read once. Null when it can't be opened (it vanished) or is of no interest.
   File* inspect(pid_t pid, const MappedFile& file, std::string& host_path);
+  /// A job's child that only has its parent's mappings: a data loader, a helper. It is a job when it makes a call.
+  [[nodiscard]] bool only_inherits(pid_t pid) const;
+  void forget_files();
   void attach(File& file, const std::string& host_path, const std::string& shown_path);
   void consider(pid_t pid, bool certainly_job);
 
@@ -67,7 +70,7 @@ class Discovery {
   Scope scope_;
   JobFound job_found_;
   Note note_;
-  std::map<FileKey, File> files_;
+  std::map<FileKey, File> files_;  // what is not probed is forgotten when there is much of it
   std::set<pid_t> jobs_;
   std::map<pid_t, uint64_t> scanned_;  // pid → start time, so that a reused number is looked at again
   size_t attached_ = 0;

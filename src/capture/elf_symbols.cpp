@@ -16,6 +16,7 @@
 #include <unordered_map>
 
 #include "base/handle.h"
+#include "plugin/wire/marker.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -24,9 +25,9 @@ using ElfHandle = std::unique_ptr<Elf, Free<elf_end>>;
 
 /// Names that every file of interest defines at least one of: a search for them in the string table rules most files
 /// out without walking hundreds of thousands of symbols.
-constexpr std::array<std::string_view, 7> kSentinels{
-    "ncclAllReduce",         "MPI_Allreduce",       "_ZN4gloo9allreduceE", "_ZN4c10d16ProcessGroupGloo7runLoopE",
-    "cudaStreamSynchronize", "cuStreamSynchronize", "hipStreamSynchronize"};
+constexpr std::array<std::string_view, 8> kSentinels{
+    "ncclAllReduce",         "MPI_Allreduce",       "_ZN4gloo9allreduceE",  "_ZN4c10d16ProcessGroupGloo7runLoopE",
+    "cudaStreamSynchronize", "cuStreamSynchronize", "hipStreamSynchronize", ST_MARKER_FUNCTION};
 
 const std::unordered_map<std::string_view, uint32_t>& rows_by_symbol() {
   static const auto rows = [] {
@@ -65,33 +66,51 @@ class SymbolCollector {
     const auto count = static_cast<int>(header.sh_size / header.sh_entsize);
     for (int i = 0; i < count; ++i) {
       GElf_Sym symbol;
-      if (!gelf_getsym(data, i, &symbol) || symbol.st_shndx == SHN_UNDEF || GELF_ST_TYPE(symbol.st_info) != STT_FUNC) {
+      if (!gelf_getsym(data, i, &symbol) || symbol.st_shndx == SHN_UNDEF) {
         continue;
       }
       const char* name = elf_strptr(elf_, header.sh_link, symbol.st_name);
+      note_marker(name ? name : "", symbol.st_value);
+      if (GELF_ST_TYPE(symbol.st_info) != STT_FUNC) {
+        continue;
+      }
       const auto found = name ? rows_by_symbol().find(name) : rows_by_symbol().end();
       if (found == rows_by_symbol().end() || !accept(call_table()[found->second].family)) {
         continue;
       }
-      if (const auto offset = file_offset(symbol.st_value)) {
+      if (const auto offset = file_offset(symbol.st_value, PF_X)) {
         add({*offset, found->second});
       }
     }
   }
 
-  FileSymbols take() { return std::move(result_); }
+  FileSymbols take() {
+    if (marker_.function_offset != 0 && marker_.semaphore_offset != 0) {
+      result_.marker = marker_;
+    }
+    return std::move(result_);
+  }
   [[nodiscard]] bool has_collectives() const { return result_.has_collectives; }
 
  private:
-  [[nodiscard]] std::optional<uint64_t> file_offset(uint64_t address) const {
+  /// Where a loaded segment with the permission `flag` has the address.
+  [[nodiscard]] std::optional<uint64_t> file_offset(uint64_t address, uint32_t flag) const {
     for (size_t i = 0; i < segments_; ++i) {
       GElf_Phdr segment;
-      if (gelf_getphdr(elf_, static_cast<int>(i), &segment) && segment.p_type == PT_LOAD && (segment.p_flags & PF_X) &&
+      if (gelf_getphdr(elf_, static_cast<int>(i), &segment) && segment.p_type == PT_LOAD && (segment.p_flags & flag) &&
           address >= segment.p_vaddr && address < segment.p_vaddr + segment.p_filesz) {
         return address - segment.p_vaddr + segment.p_offset;
       }
     }
     return std::nullopt;
+  }
+
+  void note_marker(std::string_view name, uint64_t address) {
+    if (name == ST_MARKER_FUNCTION) {
+      marker_.function_offset = file_offset(address, PF_X).value_or(0);
+    } else if (name == ST_MARKER_SEMAPHORE) {
+      marker_.semaphore_offset = file_offset(address, PF_W).value_or(0);
+    }
   }
 
   void add(ProbePoint point) {
@@ -105,6 +124,7 @@ class SymbolCollector {
 
   Elf* elf_;
   size_t segments_ = 0;
+  MarkerPoint marker_;
   FileSymbols result_;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,18 @@ struct ProbePoint {
   uint32_t row = 0;
 };
 
+/// The profiler plugin's marker and its semaphore (plugin/wire/marker.h), as file offsets.
+struct MarkerPoint {
+  uint64_t function_offset = 0;
+  uint64_t semaphore_offset = 0;
+};
+
 struct FileSymbols {
   std::vector<ProbePoint> points;  // each offset once: weak aliases of one function make one point
   bool has_collectives = false;    // defines rows of CallFamily::kCollectiveLibrary
+  std::optional<MarkerPoint> marker;
+
+  [[nodiscard]] bool of_interest() const { return !points.empty() || marker; }
 };
 
 /// Looks the table's symbols up in the dynamic symbol table, and in the full one, where a library linked

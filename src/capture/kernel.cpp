@@ -30,6 +30,7 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr std::string_view kPrivilegeRemedy = "run as root, or grant CAP_BPF and CAP_PERFMON";
+constexpr std::string_view kPerfProbeRemedy = "perf uprobes need CAP_SYS_ADMIN on this kernel: run as root";
 constexpr int64_t kJiffiesMask = 0x7fffffff;  // what read_jiffies returns
 constexpr size_t kListingsAtOnce = 64;
 constexpr size_t kRecordsARound = 100'000;
@@ -143,6 +144,7 @@ Status Kernel::open_object(const KernelOptions& options) {
   if (probe_link_ == ProbeLink::kUprobeMulti) {
     bpf_program__set_expected_attach_type(skeleton.progs.call_entry, kTraceUprobeMulti);
     bpf_program__set_expected_attach_type(skeleton.progs.call_return, kTraceUprobeMulti);
+    bpf_program__set_expected_attach_type(skeleton.progs.step_moved, kTraceUprobeMulti);
   }
   st_config config{};
   config.only_netns = options.only_netns;
@@ -299,12 +301,31 @@ Status Kernel::attach_file(const std::string& path, std::span<const ProbePoint> 
                                                       path.c_str(), point.offset, &options));
       if (!link) {
         return fail_errno("attach " + std::string(call_table()[point.row].symbol) + " in " + path, errno,
-                          "perf uprobes need CAP_SYS_ADMIN on this kernel: run as root");
+                          std::string(kPerfProbeRemedy));
       }
       links.push_back(std::move(link));
     }
   }
   std::move(links.begin(), links.end(), std::back_inserter(object_->links));
+  return {};
+}
+
+Status Kernel::attach_marker(const std::string& path, const MarkerPoint& marker) {
+  const bpf_program* program = object_->skeleton->progs.step_moved;
+  if (probe_link_ == ProbeLink::kUprobeMulti) {
+    const uint64_t cookie = 0;
+    ST_ASSIGN(UniqueFd link, link_uprobe_multi(bpf_program__fd(program), path, std::span(&marker.function_offset, 1),
+                                               std::span(&cookie, 1), false, std::span(&marker.semaphore_offset, 1)));
+    object_->multi_links.push_back(std::move(link));
+  } else {
+    LIBBPF_OPTS(bpf_uprobe_opts, options, .ref_ctr_offset = marker.semaphore_offset);
+    LinkHandle link(bpf_program__attach_uprobe_opts(program, -1, path.c_str(), marker.function_offset, &options));
+    if (!link) {
+      return fail_errno("attach the marker in " + path, errno, std::string(kPerfProbeRemedy));
+    }
+    object_->links.push_back(std::move(link));
+  }
+  object_->skeleton->bss->markers_probed = 1;
   return {};
 }
 

@@ -45,6 +45,9 @@ class Kernel {
   /// that may throw have none, since an exception that meets one ends the process.
   Status attach_file(const std::string& path, std::span<const ProbePoint> points);
 
+  /// Probes the profiler plugin's marker; from then on its connections' transfers are followed.
+  Status attach_marker(const std::string& path, const MarkerPoint& marker);
+
   /// Begins to trace a process's network and scheduling; that ends with the process. One that is gone is no error.
   Status add_process(pid_t pid, uint64_t cgroup_id);
   /// Frees what was counted of the calls of a process that has ended.

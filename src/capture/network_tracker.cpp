@@ -14,6 +14,8 @@ namespace {
 constexpr uint64_t kKnownAfterCloseNs = 5ULL * kNsPerSecond;
 /// A connection that does nothing at all is sampled this often.
 constexpr uint64_t kUnchangedNs = 5ULL * kNsPerSecond;
+/// NCCL's "NCCL SockS..." and "NCCL SockR..."
+constexpr std::string_view kHelperThreads = "NCCL Sock";
 
 }  // namespace
 
@@ -29,13 +31,14 @@ std::string address_text(const uint8_t (&bytes)[16], uint16_t family) {
 }
 
 NetworkTracker::NetworkTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns,
-                               int64_t ticks_per_second, ThreadName thread_name)
+                               int64_t ticks_per_second, ThreadName thread_name, CommOfHash comm_of_hash)
     : ids_(ids),
       processes_(processes),
       sink_(sink),
       utc_offset_ns_(utc_offset_ns),
       ns_per_tick_(kNsPerSecond / ticks_per_second),
-      thread_name_(std::move(thread_name)) {}
+      thread_name_(std::move(thread_name)),
+      comm_of_hash_(std::move(comm_of_hash)) {}
 
 Connection& NetworkTracker::connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple) {
   const auto [found, fresh] = connections_.try_emplace(cookie);
@@ -64,8 +67,11 @@ void NetworkTracker::on_socket(const st_socket_seen& record) {
 }
 
 void NetworkTracker::on_listing(const st_socket_listing& record) {
-  if (!connections_.contains(record.cookie)) {
+  const auto known = connections_.find(record.cookie);
+  if (known == connections_.end()) {
     sink_.accept(connection_of(record.cookie, record.header, record.tuple));
+  } else {
+    settle(known->second);
   }
   // Silent connections are many, and each is listed four times a second: only what has changed is worth a row.
   Listing& last = last_listing_[record.cookie];
@@ -114,6 +120,7 @@ void NetworkTracker::forget(uint64_t cookie) {
   connections_.erase(cookie);
   last_thread_.erase(cookie);
   last_listing_.erase(cookie);
+  places_.forget_connection(cookie);
 }
 
 void NetworkTracker::deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics) {
@@ -150,6 +157,61 @@ void NetworkTracker::deliver_sample(const st_header& header, uint64_t cookie, co
 
 void NetworkTracker::on_sample(const st_tcp_sample& record) {
   deliver_sample(record.header, record.cookie, record.metrics);
+}
+
+void NetworkTracker::on_step_mark(const st_step_mark& record) {
+  if (!places_.on_mark(record)) {
+    return;
+  }
+  if (const auto place = places_.place_of(record.last.cookie)) {
+    processes_.learn_rank(place->pid, place->rank, place->ranks, RankSource::kPlugin);
+  }
+  if (const auto connection = connections_.find(record.last.cookie); connection != connections_.end()) {
+    settle(connection->second);
+  }
+}
+
+/// Its own place; that of its group where NCCL's helper threads move its data. All sockets of one of NCCL's connections
+/// have the receiver's end in common, a listener of its own.
+std::optional<ConnectionPlace> NetworkTracker::place_of(const Connection& connection) const {
+  if (auto own = places_.place_of(connection.cookie); own || !connection.thread_name.starts_with(kHelperThreads)) {
+    return own;
+  }
+  std::optional<ConnectionPlace> shared;
+  for (const auto& [cookie, other] : connections_) {
+    const auto place = other.pid == connection.pid ? places_.place_of(cookie) : std::nullopt;
+    if (!place || other.netns != connection.netns ||
+        (place->is_send ? other.destination != connection.destination : other.source != connection.source)) {
+      continue;
+    }
+    if (shared && *shared != *place) {
+      return std::nullopt;
+    }
+    shared = place;
+  }
+  return shared;
+}
+
+/// Brings what the row says of the connection's place up to date. A rank of a part of the job is no rank of the job.
+void NetworkTracker::settle(Connection& connection) {
+  Connection now = connection;
+  now.peer_rank.reset();
+  now.channel.reset();
+  now.comm_id_hash = 0;
+  if (const auto place = place_of(connection)) {
+    const Process* process = processes_.find(place->pid);
+    if (process && process->rank == place->rank && process->world_size == place->ranks) {
+      now.peer_rank = place->peer;
+    }
+    now.channel = place->channel;
+    const CommHash ours = comm_of_hash_(place->pid, place->nccl_comm_hash);
+    now.comm_id_hash = ours != 0 ? ours : place->nccl_comm_hash;
+  }
+  if (now.peer_rank != connection.peer_rank || now.channel != connection.channel ||
+      now.comm_id_hash != connection.comm_id_hash) {
+    connection = std::move(now);
+    sink_.accept(connection);
+  }
 }
 
 void NetworkTracker::on_span(const st_net_span& record) {

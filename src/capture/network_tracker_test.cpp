@@ -86,11 +86,128 @@ class NetworkTrackerTest : public testing::Test {
   EventIds ids_{kNode};
   ProcessRegistry processes_{sink_};
   int asked_ = 0;
-  NetworkTracker tracker_{ids_, processes_, sink_, kOffset, 250, [this](int32_t, int32_t tid) {
+  NetworkTracker tracker_{ids_,
+                          processes_,
+                          sink_,
+                          kOffset,
+                          250,
+                          [this](int32_t, int32_t tid) {
                             ++asked_;
-                            return "thread " + std::to_string(tid);
-                          }};
+                            return thread_name_.empty() ? "thread " + std::to_string(tid) : thread_name_;
+                          },
+                          [this](int32_t, uint64_t nccl_hash) { return nccl_hash == 0xa11 ? comm_ : CommHash{0}; }};
+  std::string thread_name_;
+  CommHash comm_ = 0xc033;
 };
+
+/// Connections of a rank 2 of 4, by their sockets' cookies.
+class PlacedConnections : public NetworkTrackerTest {
+ protected:
+  void SetUp() override {
+    Process process;
+    process.pid = 100;
+    process.rank = 2;
+    process.world_size = 4;
+    process.rank_source = RankSource::kEnvironment;
+    processes_.add(process);
+  }
+  void open(uint64_t cookie, uint16_t source_port, const char* thread) {
+    st_socket_seen record{};
+    record.header = header(1000);
+    record.cookie = cookie;
+    record.tuple = tuple(source_port);
+    std::strncpy(record.thread_name, thread, ST_COMM_LEN - 1);
+    tracker_.on_socket(record);
+  }
+  void list(uint64_t cookie, uint16_t source_port) {
+    st_socket_listing record{};
+    record.header = header(9000);
+    record.cookie = cookie;
+    record.tuple = tuple(source_port);
+    tracker_.on_listing(record);
+  }
+  /// Two of them prove the socket's place.
+  void mark(uint64_t cookie, int32_t peer, int32_t ranks = 4) {
+    st_step_mark record{};
+    record.header = header(5000);
+    record.step = {.comm_hash = 0xa11,
+                   .steps = ++steps_,
+                   .alone_since_ns = 4000,
+                   .rank = 2,
+                   .ranks = ranks,
+                   .peer = peer,
+                   .channel = 1,
+                   .is_send = 1};
+    record.last = {.cookie = cookie, .moved = 10, .time_ns = 4500};
+    tracker_.on_step_mark(record);
+  }
+  Connection of(uint64_t cookie) {
+    const auto rows = *sink_.connections();
+    for (const Connection& row : rows) {
+      if (row.cookie == cookie) {
+        return row;
+      }
+    }
+    return {};
+  }
+
+ private:
+  uint64_t steps_ = 0;
+};
+
+TEST_F(PlacedConnections, APlaceIsPeerChannelAndCommunicator) {
+  open(11, 40000, "NCCL Progress 0");
+  mark(11, 3);
+  EXPECT_FALSE(of(11).peer_rank);
+  mark(11, 3);
+  EXPECT_EQ(of(11).peer_rank, 3);
+  EXPECT_EQ(of(11).channel, 1);
+  EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
+}
+
+TEST_F(PlacedConnections, ARankOfAPartOfTheJobIsNoRankOfTheJob) {
+  open(11, 40000, "NCCL Progress 0");
+  mark(11, 1, 2);
+  mark(11, 1, 2);
+  EXPECT_FALSE(of(11).peer_rank);
+  EXPECT_EQ(of(11).channel, 1);
+  EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
+}
+
+TEST_F(PlacedConnections, ACommunicatorThatIsLearntLaterIsFilledIn) {
+  comm_ = 0;
+  open(11, 40000, "NCCL Progress 0");
+  mark(11, 3);
+  mark(11, 3);
+  EXPECT_EQ(of(11).comm_id_hash, 0xa11U) << "NCCL's own, until ours is known";
+  comm_ = 0xc033;
+  list(11, 40000);
+  EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
+}
+
+TEST_F(PlacedConnections, SocketsOfHelperThreadsSharePlaceAndListener) {
+  open(11, 40000, "NCCL Progress 0");
+  open(12, 40001, "NCCL SockS 0");
+  open(13, 40002, "NCCL Progress 0");
+  mark(11, 3);
+  mark(11, 3);
+  list(12, 40001);
+  list(13, 40002);
+  EXPECT_EQ(of(12).peer_rank, 3);
+  EXPECT_FALSE(of(13).peer_rank) << "a thread that moves several connections' data has no group";
+}
+
+TEST_F(PlacedConnections, AGroupThatDisagreesHasNoPlace) {
+  open(11, 40000, "NCCL Progress 0");
+  open(12, 40001, "NCCL SockS 0");
+  open(13, 40002, "NCCL Progress 0");
+  mark(11, 3);
+  mark(11, 3);
+  mark(13, 1);
+  mark(13, 1);
+  list(12, 40001);
+  EXPECT_FALSE(of(12).peer_rank);
+}
 
 TEST_F(NetworkTrackerTest, AConnectionLearnsItsPortWhenItIsEstablishedAndKeepsItWhenItCloses) {
   seen(1000, 0);

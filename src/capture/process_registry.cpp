@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/process_registry.h"
 
+#include "base/clock.h"
+
 namespace stalltrace::capture {
+namespace {
+
+constexpr int64_t kKnownAfterExitNs = 60 * kNsPerSecond;
+
+}  // namespace
 
 void ProcessRegistry::add(Process process) {
   sink_.accept(process);
+  added_ += !processes_.contains(process.pid);
   processes_.insert_or_assign(process.pid, std::move(process));
 }
 
@@ -55,6 +63,13 @@ void ProcessRegistry::exited(int32_t pid, int64_t exit_ns, int32_t exit_code) {
     process.exit_code = (exit_code >> 8) & 0xff;
   }
   sink_.accept(process);
+  exited_.emplace_back(exit_ns, pid);
+  for (; exited_.front().first + kKnownAfterExitNs < exit_ns; exited_.pop_front()) {
+    const auto old = processes_.find(exited_.front().second);
+    if (old != processes_.end() && old->second.exit_ns == exited_.front().first) {  // its number was not used again
+      processes_.erase(old);
+    }
+  }
 }
 
 }  // namespace stalltrace::capture

@@ -66,5 +66,21 @@ TEST_F(ProcessRegistryTest, ASignalWithACoreDump) {
   EXPECT_EQ(told().exit_code, std::nullopt);
 }
 
+TEST_F(ProcessRegistryTest, AProcessStaysKnownForAMinuteAfterItsEnd) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  for (const int32_t pid : {7, 8, 9}) {
+    registry_.add({.pid = pid});
+  }
+  registry_.exited(7, 10 * kSecond, 0);
+  registry_.exited(8, 20 * kSecond, 0);
+  EXPECT_NE(registry_.find(7), nullptr);
+  registry_.add({.pid = 8});  // the number is used again
+  registry_.exited(9, 90 * kSecond, 0);
+  EXPECT_EQ(registry_.find(7), nullptr);
+  EXPECT_NE(registry_.find(8), nullptr);
+  EXPECT_NE(registry_.find(9), nullptr);
+  EXPECT_EQ(registry_.size(), 3U);
+}
+
 }  // namespace
 }  // namespace stalltrace::capture

@@ -156,6 +156,12 @@ pid_t Procfs::parent(pid_t pid) const {
   return static_cast<pid_t>(stat_number(pid, kParent));
 }
 
+bool Procfs::is_fork(pid_t pid) const {
+  constexpr size_t kFlags = 9;
+  constexpr int64_t kForkNoExec = 0x40;  // PF_FORKNOEXEC of linux/sched.h
+  return (stat_number(pid, kFlags) & kForkNoExec) != 0;
+}
+
 uint64_t Procfs::netns(pid_t pid) const {
   struct stat info {};
   return ::stat(path(pid, "ns/net").c_str(), &info) == 0 ? info.st_ino : 0;

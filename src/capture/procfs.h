@@ -45,6 +45,8 @@ class Procfs {
   [[nodiscard]] uint64_t start_ticks(pid_t pid) const;
   /// The parent's number, 0 when the process is gone or has none.
   [[nodiscard]] pid_t parent(pid_t pid) const;
+  /// Whether the process still is the program its parent was: forked, and never called exec since.
+  [[nodiscard]] bool is_fork(pid_t pid) const;
   /// Inode number of the network namespace, 0 when it can't be read.
   [[nodiscard]] uint64_t netns(pid_t pid) const;
   [[nodiscard]] bool exists(pid_t pid) const;

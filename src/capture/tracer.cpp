@@ -90,8 +90,10 @@ class HostTracer final : public Tracer {
         collectives_(ids_, processes_, merge_, node_.clock_offset_ns),
         boxes_(node_, procfs_, box_scope_of(options), processes_, merge_, sink,
                [this](const std::string& text) { tell(text); }),
-        network_(ids_, processes_, sink, node_.clock_offset_ns, kernel_->ticks_per_second(),
-                 [this](int32_t pid, int32_t tid) { return procfs_.thread_name(pid, tid); }),
+        network_(
+            ids_, processes_, sink, node_.clock_offset_ns, kernel_->ticks_per_second(),
+            [this](int32_t pid, int32_t tid) { return procfs_.thread_name(pid, tid); },
+            [this](int32_t pid, uint64_t hash) { return collectives_.comm_of_nccl_hash(pid, hash); }),
         host_({.sys = options.sysfs_root}, node_.node_id, sink_),
         discovery_(
             *kernel_, procfs_, scope_of(options), [this](pid_t pid, Library library) { begin_process(pid, library); },
@@ -217,6 +219,7 @@ void HostTracer::end_process(const st_exit& record) {
     discovery_.on_call(pid);
   }
   collectives_.on_exit(pid);
+  network_.on_exit(pid);
   processes_.exited(pid, static_cast<int64_t>(record.header.time_ns) + node_.clock_offset_ns, record.exit_code);
   discovery_.on_exit(pid);
   kernel_->forget_sequences(pid);
@@ -254,6 +257,8 @@ void HostTracer::dispatch(std::span<const std::byte> bytes) {
       return with(st_tcp_sample{}, [&](const auto& record) { network_.on_sample(record); });
     case ST_RECORD_NET_SPAN:
       return with(st_net_span{}, [&](const auto& record) { network_.on_span(record); });
+    case ST_RECORD_STEP_MARK:
+      return with(st_step_mark{}, [&](const auto& record) { network_.on_step_mark(record); });
     case ST_RECORD_SOCKET:
       return with(st_socket_seen{}, [&](const auto& record) { network_.on_socket(record); });
     case ST_RECORD_WAIT:

@@ -32,12 +32,14 @@ uint64_t address_of(const void* pointer) { return reinterpret_cast<uint64_t>(poi
 }  // namespace
 
 Result<UniqueFd> link_uprobe_multi(int program_fd, const std::string& path, std::span<const uint64_t> offsets,
-                                   std::span<const uint64_t> cookies, bool at_return) {
+                                   std::span<const uint64_t> cookies, bool at_return,
+                                   std::span<const uint64_t> semaphores) {
   LinkCreate attributes{};
   attributes.program_fd = static_cast<uint32_t>(program_fd);
   attributes.attach_type = kTraceUprobeMulti;
   attributes.path = address_of(path.c_str());
   attributes.offsets = address_of(offsets.data());
+  attributes.ref_ctr_offsets = address_of(semaphores.data());
   attributes.cookies = address_of(cookies.data());
   attributes.count = static_cast<uint32_t>(offsets.size());
   attributes.multi_flags = at_return ? kUprobeMultiReturn : 0;

@@ -17,8 +17,10 @@ namespace stalltrace::capture {
 /// BPF_TRACE_UPROBE_MULTI of enum bpf_attach_type (linux/bpf.h since 6.6): what the program must be loaded for.
 inline constexpr auto kTraceUprobeMulti = static_cast<enum bpf_attach_type>(48);
 
-/// Attaches `program_fd` to `offsets` (file offsets) of `path` with one cookie each.
+/// Attaches `program_fd` to `offsets` (file offsets) of `path` with one cookie each. `semaphores`, where given: for
+/// each offset that of a 16-bit counter, which the kernel raises by one in every process while the link lives.
 Result<UniqueFd> link_uprobe_multi(int program_fd, const std::string& path, std::span<const uint64_t> offsets,
-                                   std::span<const uint64_t> cookies, bool at_return);
+                                   std::span<const uint64_t> cookies, bool at_return,
+                                   std::span<const uint64_t> semaphores = {});
 
 }  // namespace stalltrace::capture

@@ -93,6 +93,25 @@ TEST_F(DiscoveryRoot, ALaterJobInAMountNamespaceOfItsOwnIsPickedUp) {
   fs::remove_all(folder);
 }
 
+/// A data loader has the library mapped as its parent has, and never calls it.
+TEST_F(DiscoveryRoot, AForkedChildIsTracedOnceItMakesACall) {
+  Job job;
+  job.must("init 8 3");
+  Trace trace;
+  job.must("all_reduce 149");
+  const auto silent = static_cast<int32_t>(job.ask("fork 4000 0"));
+  const auto caller = static_cast<int32_t>(job.ask("fork 4000 1"));
+  sleep_ms(3000);  // more than a scan of the processes
+  trace.stop();
+  EXPECT_THAT(trace.call(job.pid(), 149).rank, std::nullopt);
+  EXPECT_THAT(trace.calls(caller), SizeIs(1));
+  EXPECT_EQ(trace.process(caller).pid, caller);
+  const auto processes = *trace.sink().processes();
+  for (const Process& process : processes) {
+    EXPECT_NE(process.pid, silent);
+  }
+}
+
 TEST_F(DiscoveryRoot, OnlyTheNamedProcessIsTraced) {
   Job named;
   Job other;

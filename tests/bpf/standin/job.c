@@ -142,6 +142,19 @@ static long spin(long ms) {
   return 0;
 }
 
+/* A child that lives for `ms` and, with `calls`, makes a call of its own; its pid. */
+static long fork_child(long ms, long calls) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (calls) {
+      api->all_reduce(BUFFERS, 150, 7, 0, comm, (void*)0x51);
+    }
+    usleep((useconds_t)ms * 1000);
+    _exit(0);
+  }
+  return child;
+}
+
 static long obey(const char* verb, const char* text, long a, long b) {
   void* made[64];
   ncclUniqueId id = known_id();
@@ -177,6 +190,7 @@ static long obey(const char* verb, const char* text, long a, long b) {
   if (!strcmp(verb, "retransmits")) return total_retransmits();
   if (!strcmp(verb, "port")) return local_port();
   if (!strcmp(verb, "spin")) return spin(a);
+  if (!strcmp(verb, "fork")) return fork_child(a, b);
   if (!strcmp(verb, "exit")) exit((int)a);
   return -1;
 }

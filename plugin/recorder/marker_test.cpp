@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which steps a tracer is told of, and with what. That a probe hears it is tested with one (tests/bpf).
+#include "plugin/recorder/marker.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace stalltrace::plugin {
+namespace {
+
+constexpr uint16_t kHeard = 1;
+
+class Marker : public testing::Test {
+ protected:
+  Marker() {
+    header_.communicator_capacity = 2;
+    communicators_[1] = {.serial = 5, .hash = 0xabc, .rank = 2, .ranks = 8};
+    box_.header = &header_;
+    box_.communicators = communicators_;
+  }
+  ~Marker() override { forget_connections(); }
+
+  static Event step(uint64_t bytes, int channel = 3, bool send = true) {
+    Event event{};
+    event.type = ST_BOX_PROXY_STEP;
+    event.communicator = 5;
+    event.channels = static_cast<uint16_t>(channel);
+    event.flags = send ? ST_BOX_SEND_SIDE : 0;
+    event.start_ns = now_ns();
+    event.u.proxy_step.peer = 6;
+    event.u.proxy_step.transferred_bytes = bytes;
+    return event;
+  }
+  bool tell(const Event& event, uint16_t semaphore = kHeard) { return describe_step(box_, event, semaphore, moved_); }
+
+  /// The numbers, from 1, of those of the next `count` steps that are told.
+  std::vector<int> told(int count, uint64_t bytes, uint16_t semaphore = kHeard) {
+    std::vector<int> numbers;
+    for (int number = 1; number <= count; ++number) {
+      if (tell(step(bytes), semaphore)) {
+        numbers.push_back(number);
+      }
+    }
+    return numbers;
+  }
+
+  st_box_header header_{};
+  Communicator communicators_[2] = {};
+  Box box_;
+  st_step_moved moved_{};
+};
+
+TEST_F(Marker, SaysWhoseStepItWas) {
+  tell(step(5000));
+  ASSERT_TRUE(tell(step(7000)));
+  EXPECT_EQ(moved_.comm_hash, 0xabcU);
+  EXPECT_EQ(moved_.rank, 2);
+  EXPECT_EQ(moved_.ranks, 8);
+  EXPECT_EQ(moved_.peer, 6);
+  EXPECT_EQ(moved_.channel, 3);
+  EXPECT_EQ(moved_.is_send, 1);
+  EXPECT_EQ(moved_.steps, 2U);
+  EXPECT_EQ(moved_.bytes, 12'000U);
+  EXPECT_EQ(moved_.alone_since_ns, 0U);
+}
+
+TEST_F(Marker, TellsInRunsEverFurtherApart) {
+  EXPECT_EQ(told(300, 4096), (std::vector{1, 2, 3, 4, 16, 17, 18, 19, 76, 77, 78, 79}));
+}
+
+TEST_F(Marker, TellsAgainWhenSomebodyElseListens) {
+  told(10, 4096);
+  EXPECT_EQ(told(10, 4096, kHeard + 1), (std::vector{1, 2, 3, 4}));
+}
+
+TEST_F(Marker, SmallStepsProveNothingUnlessTheyAreAlone) {
+  EXPECT_TRUE(told(20, 8).empty());
+  count_operation_start(true, now_ns());
+  EXPECT_EQ(told(6, 8), (std::vector{1, 2, 3, 4}));
+  EXPECT_GT(moved_.alone_since_ns, 0U);
+  EXPECT_EQ(moved_.bytes, 24U * 8);
+}
+
+TEST_F(Marker, AnotherOperationOfTheDirectionIsCompany) {
+  count_operation_start(true, now_ns());
+  count_operation_start(false, now_ns());  // the other direction is another socket
+  tell(step(4096));
+  EXPECT_GT(moved_.alone_since_ns, 0U);
+  count_operation_start(true, now_ns());
+  tell(step(4096));
+  EXPECT_EQ(moved_.alone_since_ns, 0U);
+  const Event begun_in_company = step(4096);
+  count_operation_end(true, now_ns());
+  const uint64_t alone_ns = now_ns();
+  tell(begun_in_company);
+  EXPECT_GE(moved_.alone_since_ns, begun_in_company.start_ns) << "not for all of this step";
+  EXPECT_LE(moved_.alone_since_ns, alone_ns);
+}
+
+TEST_F(Marker, WhatIsOfNoCommunicatorHereIsNotTold) {
+  Event foreign = step(4096);
+  foreign.communicator = 0;
+  EXPECT_FALSE(tell(foreign));
+  foreign.communicator = 77;
+  EXPECT_FALSE(tell(foreign));
+}
+
+TEST_F(Marker, DirectionsAndChannelsAreCountedApart) {
+  tell(step(1024, 1));
+  tell(step(2048, 2));
+  tell(step(4096, 1, false));
+  ASSERT_TRUE(tell(step(1024, 1)));
+  EXPECT_EQ(moved_.bytes, 2048U);
+  EXPECT_EQ(moved_.steps, 2U);
+}
+
+}  // namespace
+}  // namespace stalltrace::plugin

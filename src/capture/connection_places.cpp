@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/connection_places.h"
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr int kProofs = 2;
+/// So many bytes that headers alone can't be taken for them.
+constexpr uint64_t kTellingBytes = 1024;
+/// NCCL's header: four bytes, or with a small message inside (NCCL_SOCKET_INLINE, 128 bytes).
+constexpr uint64_t kHeaderBytes = 4 + 128;
+
+/// Whatever was moved then was of this connection.
+bool was_alone(const st_step_mark& mark) {
+  return mark.step.alone_since_ns != 0 && mark.last.time_ns >= mark.step.alone_since_ns;
+}
+
+bool bytes_fit(const st_step_mark& before, const st_step_mark& now) {
+  if (before.last.cookie != now.last.cookie || before.step.steps >= now.step.steps) {
+    return false;
+  }
+  const uint64_t steps = now.step.steps - before.step.steps;
+  const uint64_t expected = now.step.bytes - before.step.bytes;
+  const uint64_t moved = now.last.moved - before.last.moved;
+  return expected >= kTellingBytes * steps && moved >= expected && moved - expected <= kHeaderBytes * steps;
+}
+
+}  // namespace
+
+bool ConnectionPlaces::on_mark(const st_step_mark& mark) {
+  if (mark.last.cookie == 0 || mark.step.comm_hash == 0) {
+    return false;
+  }
+  const ConnectionPlace place{.pid = static_cast<int32_t>(mark.header.tgid),
+                              .nccl_comm_hash = mark.step.comm_hash,
+                              .rank = mark.step.rank,
+                              .ranks = mark.step.ranks,
+                              .peer = mark.step.peer,
+                              .channel = mark.step.channel,
+                              .is_send = mark.step.is_send != 0};
+  const auto [last, first] = last_marks_.try_emplace(place, mark);
+  const bool proven = was_alone(mark) || (!first && bytes_fit(last->second, mark));
+  last->second = mark;
+  if (!proven) {
+    return false;
+  }
+  Evidence& evidence = evidence_.try_emplace(mark.last.cookie, Evidence{.place = place}).first->second;
+  if (evidence.contradicted) {
+    return false;
+  }
+  if (evidence.place != place) {
+    evidence.contradicted = true;
+    return evidence.proofs >= kProofs;
+  }
+  return ++evidence.proofs == kProofs;
+}
+
+std::optional<ConnectionPlace> ConnectionPlaces::place_of(uint64_t cookie) const {
+  const auto found = evidence_.find(cookie);
+  if (found == evidence_.end() || found->second.contradicted || found->second.proofs < kProofs) {
+    return std::nullopt;
+  }
+  return found->second.place;
+}
+
+void ConnectionPlaces::forget_process(int32_t pid) {
+  std::erase_if(last_marks_, [pid](const auto& entry) { return entry.first.pid == pid; });
+  std::erase_if(evidence_, [pid](const auto& entry) { return entry.second.place.pid == pid; });
+}
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose data a connection carries, from the profiler plugin's marks (bpf/wire/marker.h). A mark says: this thread has
+// just finished a step between these ranks on this channel, and this is the socket it moved bytes on last. That it is
+// the connection's socket is proven by one of two things:
+//   - nothing else of that direction was under way in the process, and the transfer falls into that time;
+//   - since the connection's mark before, the socket has moved what the connection's steps have, and little more (each
+//     step has a header). Where NCCL's socket helpers move the data, the thread itself moves headers only.
+// It takes two proofs. A socket for which different places are proven has none. Pure; one thread.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "wire/marker.h"
+
+namespace stalltrace::capture {
+
+/// One direction between two ranks of a communicator on one channel.
+struct ConnectionPlace {
+  int32_t pid = 0;
+  uint64_t nccl_comm_hash = 0;
+  int32_t rank = 0;  // the process's, in the communicator
+  int32_t ranks = 0;
+  int32_t peer = 0;
+  int32_t channel = 0;
+  bool is_send = false;
+
+  auto operator<=>(const ConnectionPlace&) const = default;
+};
+
+class ConnectionPlaces {
+ public:
+  /// True where the place of the mark's socket has changed: it is known now, or no longer.
+  bool on_mark(const st_step_mark& mark);
+  [[nodiscard]] std::optional<ConnectionPlace> place_of(uint64_t cookie) const;
+  void forget_connection(uint64_t cookie) { evidence_.erase(cookie); }
+  void forget_process(int32_t pid);
+
+ private:
+  struct Evidence {
+    ConnectionPlace place;
+    int proofs = 0;
+    bool contradicted = false;
+  };
+
+  std::map<ConnectionPlace, st_step_mark> last_marks_;
+  std::unordered_map<uint64_t, Evidence> evidence_;  // by cookie
+};
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Marks in, places out: as NCCL's progress thread makes them with several connections in turn, with and without its
+// socket helpers.
+#include "capture/connection_places.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr uint64_t kStepBytes = 65536;
+constexpr uint64_t kHeader = 4;
+
+/// One process; `channel` stands for a connection to peer 1.
+class Places : public testing::Test {
+ protected:
+  /// The channel's step is done; the thread moved bytes on `cookie` last.
+  bool mark(uint16_t channel, uint64_t cookie, uint64_t bytes = kStepBytes, bool alone = false) {
+    steps_[channel] += 1;
+    bytes_[channel] += bytes;
+    now_ns_ += 1000;
+    st_step_mark mark{};
+    mark.header.tgid = 7;
+    mark.step = {.comm_hash = 0xc033,
+                 .steps = steps_[channel],
+                 .bytes = bytes_[channel],
+                 .alone_since_ns = alone ? now_ns_ - 500 : 0,
+                 .rank = 0,
+                 .ranks = 4,
+                 .peer = 1,
+                 .channel = channel,
+                 .is_send = 1};
+    mark.last = {.cookie = cookie, .moved = moved_[cookie], .time_ns = last_ns_};
+    return places_.on_mark(mark);
+  }
+  void move(uint64_t cookie, uint64_t bytes) {
+    moved_[cookie] += bytes;
+    last_ns_ = now_ns_ + 900;
+  }
+  /// A step whose thread moves its data itself.
+  bool step(uint16_t channel, uint64_t cookie, uint64_t bytes = kStepBytes, bool alone = false) {
+    move(cookie, kHeader + bytes);
+    return mark(channel, cookie, bytes, alone);
+  }
+  [[nodiscard]] int channel_of(uint64_t cookie) const {
+    const auto place = places_.place_of(cookie);
+    return place ? place->channel : -1;
+  }
+
+  ConnectionPlaces places_;
+
+ private:
+  uint64_t now_ns_ = 1'000'000;
+  uint64_t last_ns_ = 0;
+  std::map<uint16_t, uint64_t> steps_;
+  std::map<uint16_t, uint64_t> bytes_;
+  std::map<uint64_t, uint64_t> moved_;
+};
+
+TEST_F(Places, ChannelsInTurnAreToldApartByTheirBytes) {
+  for (int round = 0; round < 4; ++round) {
+    step(0, 100);
+    step(1, 101);
+  }
+  EXPECT_EQ(channel_of(100), 0);
+  EXPECT_EQ(channel_of(101), 1);
+  EXPECT_EQ(places_.place_of(100)->peer, 1);
+  EXPECT_EQ(places_.place_of(100)->nccl_comm_hash, 0xc033U);
+}
+
+TEST_F(Places, ItTakesTwoProofs) {
+  EXPECT_FALSE(step(0, 100));
+  EXPECT_FALSE(step(0, 100));
+  EXPECT_EQ(channel_of(100), -1);
+  EXPECT_TRUE(step(0, 100));
+  EXPECT_EQ(channel_of(100), 0);
+}
+
+/// Helpers move the data: the thread itself sends headers, channel after channel, so that before each mark the last
+/// socket is always the other channel's.
+TEST_F(Places, HeadersAloneProveNothing) {
+  for (int round = 0; round < 20; ++round) {
+    move(101, kHeader);
+    mark(0, 101);
+    move(100, kHeader);
+    mark(1, 100);
+  }
+  EXPECT_EQ(channel_of(100), -1);
+  EXPECT_EQ(channel_of(101), -1);
+}
+
+TEST_F(Places, SmallStepsProveNothingByTheirBytes) {
+  for (int round = 0; round < 20; ++round) {
+    step(0, 100, 8);
+  }
+  EXPECT_EQ(channel_of(100), -1);
+}
+
+TEST_F(Places, WhatIsAloneNeedsNoBytes) {
+  for (int round = 0; round < 2; ++round) {
+    move(100, kHeader);  // a header, whose data go by a helper
+    mark(0, 100, 8, true);
+  }
+  EXPECT_EQ(channel_of(100), 0);
+}
+
+TEST_F(Places, ATransferFromBeforeIsNotOfTheOneThatIsAlone) {
+  move(100, kHeader);
+  mark(1, 100, 8);
+  mark(1, 100, 8);  // time passes
+  for (int round = 0; round < 3; ++round) {
+    mark(0, 100, 8, true);
+  }
+  EXPECT_EQ(channel_of(100), -1);
+}
+
+TEST_F(Places, ASocketOfTwoConnectionsIsOfNone) {
+  for (int round = 0; round < 3; ++round) {
+    step(0, 100);
+  }
+  EXPECT_EQ(channel_of(100), 0);
+  step(2, 100);
+  EXPECT_TRUE(step(2, 100));
+  EXPECT_EQ(channel_of(100), -1);
+  step(0, 100);
+  EXPECT_EQ(channel_of(100), -1);
+}
+
+TEST_F(Places, ForgottenIsForgotten) {
+  for (int round = 0; round < 3; ++round) {
+    step(0, 100);
+  }
+  places_.forget_process(7);
+  EXPECT_EQ(channel_of(100), -1);
+}
+
+}  // namespace
+}  // namespace stalltrace::capture

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose data a connection carries, learnt from one node alone: the profiler plugin with its marker, a progress thread
+// that has many connections in turn, with and without socket helpers.
+#include <gmock/gmock.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "capture/unique_id.h"
+#include "support.h"
+
+namespace stalltrace::capture {
+namespace {
+
+struct Place {
+  int channel = 0;
+  int peer = 0;
+  bool control = false;  // the progress thread's own socket
+};
+
+class PlacesRoot : public testing::Test {
+ protected:
+  void SetUp() override {
+    ST_NEED_ROOT();
+    char folder[] = "/dev/shm/stalltrace-places-XXXXXX";
+    boxes_ = mkdtemp(folder);
+    for (size_t i = 0; i < sizeof id_; ++i) {
+      id_[i] = static_cast<std::byte>(i + 1);
+    }
+  }
+  void TearDown() override {
+    if (!boxes_.empty()) {
+      std::filesystem::remove_all(boxes_);
+    }
+  }
+
+  /// The connections of rank 0 of `ranks` after some collectives; what the job says of them is in `told_`, by local
+  /// port.
+  std::vector<Connection> connections(int channels, bool helpers) {
+    Trace trace;
+    char hash[32];
+    (void)std::snprintf(hash, sizeof hash, "%lx", nccl_comm_hash(id_));
+    Job job({.argv = {standin("standin_progress"), standin_library(), STALLTRACE_PLUGIN, hash},
+             .environment = {"STALLTRACE_DIR=" + boxes_, "RANK=0", "WORLD_SIZE=3"}});
+    job.must("init 3 0");
+    sleep_ms(300);  // the plugin is being probed
+    job.tell("run " + std::to_string(channels) + " " + (helpers ? "1" : "0"));
+    std::istringstream words(job.answer());
+    const int sockets = helpers ? 3 : 1;
+    std::string word;
+    words >> word;
+    for (int number = 0; words >> word; ++number) {
+      int port = 0;
+      Place place{.control = number % sockets == 0};
+      EXPECT_EQ(std::sscanf(word.c_str(), "%d:%d:%d", &port, &place.channel, &place.peer), 3);
+      told_[port].push_back(place);  // the receiving ends of one connection have one port
+    }
+    sleep_ms(1500);
+    trace.stop();
+    return trace.connections(job.pid());
+  }
+
+  /// Every socket whose place is said has the right one; how many were said, of the progress thread's own and of
+  /// others.
+  std::pair<size_t, size_t> check(const std::vector<Connection>& rows) {
+    std::pair<size_t, size_t> said;
+    for (const Connection& row : rows) {
+      const auto told = told_.find(row.source.port);
+      const bool near = row.thread_name.starts_with("NCCL");
+      if (!row.channel) {
+        EXPECT_FALSE(row.peer_rank);
+        continue;
+      }
+      EXPECT_TRUE(near) << "the far end has a place: " << row.thread_name;
+      if (told == told_.end() || told->second.empty()) {
+        ADD_FAILURE() << "a place for port " << row.source.port << " of " << row.thread_name;
+        continue;
+      }
+      EXPECT_EQ(row.channel, told->second.front().channel);
+      EXPECT_EQ(row.peer_rank, told->second.front().peer);
+      EXPECT_EQ(row.comm_id_hash, comm_id_hash(id_));
+      (row.thread_name.starts_with("NCCL Progress") ? said.first : said.second) += 1;
+    }
+    return said;
+  }
+
+  std::string boxes_;
+  std::byte id_[128];
+  std::map<int, std::vector<Place>> told_;
+};
+
+TEST_F(PlacesRoot, EveryConnectionOfAProgressThreadHasItsPeerAndChannel) {
+  const auto rows = connections(2, false);
+  EXPECT_EQ(check(rows), (std::pair<size_t, size_t>{8, 0}));  // two channels, two peers, two directions
+}
+
+TEST_F(PlacesRoot, SocketsOfHelpersGoWithTheirConnection) {
+  const auto rows = connections(1, true);
+  EXPECT_EQ(check(rows), (std::pair<size_t, size_t>{2, 4}));  // a control socket and two for data, two directions
+}
+
+TEST_F(PlacesRoot, ChannelsInTurnWithHelpersAreUnknownRatherThanWrong) {
+  const auto rows = connections(2, true);
+  EXPECT_EQ(check(rows), (std::pair<size_t, size_t>{0, 0}));
+}
+
+}  // namespace
+}  // namespace stalltrace::capture
