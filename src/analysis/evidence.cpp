@@ -103,7 +103,8 @@ class EvidenceLoader {
     }
     store_.samples_[index].push_back({time_ns, sample.bytes_acked, sample.bytes_received, sample.receiver_limited_ns,
                                       sample.busy_ns, sample.unacked_bytes, sample.notsent_bytes, sample.unread_bytes,
-                                      sample.snd_wnd, sample.dsack_dups, sample.mss, sample.ca_state, sample.backoff});
+                                      sample.snd_wnd, sample.total_retrans, sample.dsack_dups, sample.mss,
+                                      sample.ca_state, sample.backoff});
   }
 
   void add(const WaitSpan& span) {
@@ -256,7 +257,14 @@ FlowDelta EvidenceStore::delta(FlowIndex flow, Interval window) const {
   delta.busy_ns = static_cast<int64_t>(end.busy_ns - begin.busy_ns);
   delta.receiver_limited_ns = static_cast<int64_t>(end.receiver_limited_ns - begin.receiver_limited_ns);
   delta.acked_bytes = end.bytes_acked - begin.bytes_acked;
+  delta.repeated = end.total_retrans - begin.total_retrans;
+  delta.needless = end.dsack_dups - begin.dsack_dups;
   return delta;
+}
+
+bool EvidenceStore::repeats_needlessly(FlowIndex flow, Interval window) const {
+  const FlowDelta seen = delta(flow, {window.from_ns, window.to_ns + kNeedlessReportedNs});
+  return seen.needless > 0 && static_cast<double>(seen.needless) >= kNeedlessShare * static_cast<double>(seen.repeated);
 }
 
 Silence EvidenceStore::silence(FlowIndex flow, Interval window) const {

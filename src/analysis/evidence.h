@@ -77,8 +77,10 @@ struct FlowDelta {
   int64_t busy_ns = 0;  // data was under way
   int64_t receiver_limited_ns = 0;
   uint64_t acked_bytes = 0;
-  int64_t samples = 0;  // inside the interval
-  int64_t unread = 0;   // of these, with data that this end had not read
+  int64_t samples = 0;    // inside the interval
+  int64_t unread = 0;     // of these, with data that this end had not read
+  uint32_t repeated = 0;  // segments sent again, between the samples
+  uint32_t needless = 0;  // of which the peer reported that it had them already
 };
 
 /// A time in which a flow's sender sent again and again and nothing was acknowledged.
@@ -100,6 +102,7 @@ struct SampleRecord {
   uint32_t notsent_bytes = 0;
   uint32_t unread_bytes = 0;
   uint32_t snd_wnd = 0;
+  uint32_t total_retrans = 0;
   uint32_t dsack_dups = 0;
   uint32_t mss = 0;
   uint8_t ca_state = 0;
@@ -128,6 +131,8 @@ class EvidenceStore {
   /// Resets, errors and refusals of all flows, by time.
   [[nodiscard]] const std::vector<Trouble>& troubles() const { return troubles_; }
   [[nodiscard]] FlowDelta delta(FlowIndex flow, Interval window) const;
+  /// Most of what the flow's sender sent again in `window` was needless: its peer had it. Nothing was lost.
+  [[nodiscard]] bool repeats_needlessly(FlowIndex flow, Interval window) const;
   /// The longest silence that touches `window`; of no length when there is none.
   [[nodiscard]] Silence silence(FlowIndex flow, Interval window) const;
   [[nodiscard]] bool has_waits(MemberIndex member) const;

@@ -115,6 +115,10 @@ inline constexpr double kLinkHeldContrast = 2.0;
 inline constexpr double kBoxesAloneConfidence = 0.7;
 /// What was under way when the last rank entered arrives within this time: after it, nothing moving means silence.
 inline constexpr int64_t kWireSettlesNs = 500 * kNsPerMs;
+/// Of real loss one repeat in a hundred is needless (measured), of a receiver that is slow to acknowledge nearly all.
+inline constexpr double kNeedlessShare = 0.5;
+/// A receiver reports a needless repeat when it comes; connections are sampled ten times a second.
+inline constexpr int64_t kNeedlessReportedNs = 200 * kNsPerMs;
 /// A reset is followed by the errors it causes within a watchdog's patience; before a stall it may lie so long.
 inline constexpr int64_t kResetBeforeNs = 500 * kNsPerMs;
 /// A process that ends resets its connections at once; clocks of hosts may disagree by this much about what came first.

@@ -160,6 +160,23 @@ TEST(PacketLossSide, WithoutCountsOfDropsNothingIsSaid) {
   EXPECT_EQ(text_of(only(source)).find("dropped any"), std::string::npos);
 }
 
+TEST(PacketLossNeedless, WhatThePeerHadAlreadyWasNotLost) {
+  for (const bool needless : {true, false}) {
+    MemorySource source = lossy_job();
+    for (int64_t step = 0; step < kSteps; ++step) {
+      for (const int64_t after_ns : {int64_t{0}, kSlowNs}) {
+        TcpSample sample{.node_id = node_of(1), .timestamp_ns = begin_of(step) + after_ns, .cookie = kOut};
+        sample.pid = 11;
+        sample.bytes_acked = static_cast<uint64_t>(step + 1) * 1'000'000;
+        sample.total_retrans = static_cast<uint32_t>(step < kSlowFrom ? 0 : step - kSlowFrom + (after_ns > 0 ? 1 : 0));
+        sample.dsack_dups = needless ? sample.total_retrans : 0;
+        source.accept(sample);
+      }
+    }
+    EXPECT_EQ(only(source).cause, needless ? Cause::kUnknown : Cause::kPacketLoss);
+  }
+}
+
 /// The counters of rank 3's port, each second; the job is slow from kSlowFrom on.
 MemorySource job_with_port(bool carries_data) {
   MemorySource source;

@@ -40,6 +40,9 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
     if (loss.covered_ns == 0) {
       continue;
     }
+    if (scene.evidence.repeats_needlessly(i, stall.examined())) {
+      continue;  // nothing was lost: an acknowledgement came late
+    }
     const Place place = link_of(scene.flows, i);
     Link& link = links[{place.src, place.dst, place.far_end}];
     scene.evidence.loss_intervals(i).clip(stall.examined(), link.covered);

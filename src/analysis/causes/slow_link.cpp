@@ -54,7 +54,9 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   const FlowDelta& delta = slowest.delta;
   const double busy = share_of(delta.busy_ns, delta.span_ns);
   const double limited = share_of(delta.receiver_limited_ns, delta.busy_ns);
-  const double lossy = share_of(scene.evidence.loss(slowest.flow, stall.examined()).covered_ns, stall.to_explain_ns());
+  const bool needless = scene.evidence.repeats_needlessly(slowest.flow, stall.examined());
+  const double lossy =
+      needless ? 0 : share_of(scene.evidence.loss(slowest.flow, stall.examined()).covered_ns, stall.to_explain_ns());
   Explanation opinion{.cause = Cause::kSlowLink, .place = link_of(scene.flows, slowest.flow)};
   opinion.coverage = busy;
   opinion.applies = busy >= kBusyShare && limited < kReceiverLimitedShare && lossy < kCoverage &&
