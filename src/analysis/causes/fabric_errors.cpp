@@ -99,7 +99,8 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
   finding.summary = fmt::format("The network port of {} counts errors while transfers stall ({}): {}.",
                                 scene.cluster.describe(group.place.culprit), most, cost_text(group));
   std::map<std::string, double> rises;  // each once, however many stalls overlap
-  for (const Interval& lost : time_of(group).intervals()) {
+  const IntervalSet time = time_of(group);
+  for (const Interval& lost : time.intervals()) {
     const NodeId node = scene.cluster.member(group.place.culprit).node_id;
     for (const PortRise& rise : scene.evidence.host().port_rises(node, lost)) {
       if (contains(kErrorCounters, rise.name)) {
