@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 
 namespace stalltrace::analysis {
 namespace {
@@ -18,6 +19,11 @@ constexpr std::array<std::string_view, 9> kOwnNames{"NCCL ",      "stalltrace", 
                                                     "migration/", "rcu_",       "cuda",       "irq/"};
 
 }  // namespace
+
+bool Member::ended_badly() const {
+  return exit_signal ? *exit_signal != SIGINT && *exit_signal != SIGTERM && *exit_signal != SIGHUP
+                     : exit_code.value_or(0) != 0;
+}
 
 Result<Cluster> Cluster::load(EventSource& source) {
   Cluster cluster;

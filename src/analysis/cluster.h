@@ -31,6 +31,9 @@ struct Member {
   std::optional<int32_t> exit_code;
   std::optional<int32_t> exit_signal;
   bool oom_killed = false;
+
+  /// It failed or was killed; nobody asked it to end.
+  [[nodiscard]] bool ended_badly() const;
 };
 
 class Cluster {

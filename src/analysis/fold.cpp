@@ -39,7 +39,8 @@ int64_t span_ns(const Scene& scene, const Folded& group) {
 }
 
 bool dear_enough(const Folded& group, const Gate& gate) {
-  return group.longest_ns >= gate.single_ns || (group.lost.total_ns() >= gate.total_ns && group.share >= gate.share);
+  return group.fatal || group.longest_ns >= gate.single_ns ||
+         (group.lost.total_ns() >= gate.total_ns && group.share >= gate.share);
 }
 
 /// True when `opinion`, of the same or a less direct rule, is to be said instead of `chosen`. What dismisses a stall
@@ -73,6 +74,7 @@ class Folding {
     group->stalls.push_back(&decision.stall);
     group->longest_ns = std::max(group->longest_ns, decision.stall.lost_ns);
     group->hung = group->hung || decision.stall.hung || decision.stall.part == StallPart::kAbsent;
+    group->fatal = group->fatal || (decision.stall.fatal && chosen.cause != Cause::kUnknown);
     group->coverage += chosen.coverage * static_cast<double>(decision.stall.lost_ns);
     if (!again) {
       merge(group->tallies, chosen.tallies);

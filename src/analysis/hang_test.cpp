@@ -65,6 +65,64 @@ TEST(Hang, ARankKilledWhileOthersGoOnWaitingIsTheCause) {
   }
 }
 
+/// Ranks 0, 1 and 3 are inside when rank 2 ends, and fail soon after: their calls, or the launcher, tell them.
+Ending broken_off(int32_t signal_of_rank_2) {
+  Ending ending;
+  ending.call = [](int, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      leave_open(call);
+    }
+    return true;
+  };
+  ending.process = [=](int rank, Process& process) {
+    exit_at(process, kLastArrivalNs + (rank == 2 ? 10 * kNsPerMs : (200 + rank) * kNsPerMs));
+    process.exit_signal = rank == 2 ? std::optional(signal_of_rank_2) : std::nullopt;
+    process.exit_code = rank == 2 ? std::nullopt : std::optional(1);
+  };
+  return ending;
+}
+
+TEST(Hang, ARankThatDiesEndsAJobWithoutAHang) {
+  Ending ending = broken_off(9);
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      leave_open(call);
+    }
+    return rank != 2 || step < kSteps - 1;
+  };
+  const Report report = report_of(ending);
+  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  EXPECT_EQ(report.findings[0].cause, Cause::kDeadRank);
+  ASSERT_TRUE(report.findings[0].culprit.has_value());
+  EXPECT_EQ(report.findings[0].culprit->rank, 2);
+}
+
+TEST(Hang, ADisagreementThatEndsTheJobIsTheCauseOfItsDeaths) {
+  Ending ending = broken_off(6);
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      leave_open(call);
+      call.bytes = rank == 2 ? call.bytes / 2 : call.bytes;
+    }
+    return true;
+  };
+  const Report report = report_of(ending);
+  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  EXPECT_EQ(report.findings[0].cause, Cause::kMismatchedCollective);
+  ASSERT_TRUE(report.findings[0].culprit.has_value());
+  EXPECT_EQ(report.findings[0].culprit->rank, 2);
+}
+
+TEST(Hang, AJobWhoseRanksAreAllKilledIsHealthy) {
+  Ending ending = broken_off(9);
+  ending.process = [](int rank, Process& process) {
+    exit_at(process, kLastArrivalNs + (10 + rank) * kNsPerMs);
+    process.exit_signal = 9;
+  };
+  const Report report = report_of(ending);
+  EXPECT_TRUE(report.healthy) << told(report);
+}
+
 TEST(Hang, AHangWithLiveRanksLastsToTheEnd) {
   Ending ending;
   ending.call = [&](int, int64_t step, Collective& call) {

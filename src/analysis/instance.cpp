@@ -12,9 +12,9 @@ bool inside(const Group& group, const Lane& lane, int64_t column) {
   return !lane.destroyed && !lane.ends_unseen() && group.last_ended_column < column;
 }
 
-/// Its absence was observed for long enough: its node's agent was there to see it arrive.
+/// Its absence was observed for long enough: its node's agent was there to see it arrive, or its process end.
 bool observed_absent(const Lane& lane, int64_t since_ns) {
-  return lane.node_end_ns == kOpenEnd || lane.node_end_ns - since_ns >= kHangNs;
+  return lane.exit_ns != kOpenEnd || lane.node_end_ns == kOpenEnd || lane.node_end_ns - since_ns >= kHangNs;
 }
 
 /// When the call could begin. Where true ends are known, one that was queued behind its predecessor on the communicator

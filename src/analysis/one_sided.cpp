@@ -2,7 +2,6 @@
 #include "analysis/one_sided.h"
 
 #include <algorithm>
-#include <csignal>
 #include <limits>
 #include <map>
 #include <queue>
@@ -31,8 +30,6 @@ bool synchronises(Operation op) {
   return op == Operation::kAllReduce || op == Operation::kAllGather || op == Operation::kReduceScatter ||
          op == Operation::kAllToAll || op == Operation::kBarrier;
 }
-
-bool asked_to_end(int32_t signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP; }
 
 class OneSided {
  public:
@@ -217,8 +214,7 @@ class OneSided {
   /// One that hung before it died is a victim; one that was asked to end did.
   void judge_death(MemberIndex member, const std::vector<uint32_t>& lanes) {
     const Member& process = cluster_.member(member);
-    const bool failed = process.exit_signal ? !asked_to_end(*process.exit_signal) : process.exit_code.value_or(0) != 0;
-    if (!process.exit_ns || !failed || timeline_.span().to_ns - *process.exit_ns < kHangNs) {
+    if (!process.exit_ns || !process.ended_badly() || timeline_.span().to_ns - *process.exit_ns < kHangNs) {
       return;
     }
     const Lane* used = nullptr;

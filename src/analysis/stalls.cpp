@@ -2,6 +2,7 @@
 #include "analysis/stalls.h"
 
 #include <algorithm>
+#include <csignal>
 #include <map>
 #include <set>
 
@@ -189,6 +190,20 @@ class Search {
   [[nodiscard]] bool outlasts_hang_limit(const Instance& instance) const {
     return instance.hung && hung_to_ns(instance) - instance.last_arrival_ns >= kHangNs;
   }
+  /// The job ended in it: a rank failed, and the others, told by the launcher or their own calls, soon followed. A job
+  /// whose ranks were all killed was killed as a whole.
+  [[nodiscard]] bool broke_off(const Instance& instance) const {
+    const std::vector<uint32_t>& lanes = timeline_.groups()[instance.group].lanes;
+    const auto member = [&](uint32_t lane) -> const Member& { return cluster_.member(timeline_.lanes()[lane].member); };
+    return instance.hung &&
+           std::any_of(lanes.begin(), lanes.end(), [&](uint32_t lane) { return member(lane).ended_badly(); }) &&
+           !std::all_of(lanes.begin(), lanes.end(), [&](uint32_t lane) { return member(lane).exit_signal == SIGKILL; });
+  }
+  /// Of a job that ended too soon for a hang, only what ended it is told.
+  void note_end(const Instance& instance, Stall& stall) const {
+    stall.fatal = !outlasts_hang_limit(instance) &&
+                  (stall.hang.kind == HangKind::kDead || stall.hang.kind == HangKind::kMismatch);
+  }
 
   const std::optional<Vote>& disagreement(uint32_t group) {
     const auto [found, fresh] = votes_.try_emplace(group);
@@ -233,7 +248,7 @@ class Search {
 
   /// Ranks that wait at the end of their observation for one that is recorded but never came.
   void add_absent(const Instance& instance) {
-    if (instance.absent.empty() || !outlasts_hang_limit(instance)) {
+    if (instance.absent.empty() || (!outlasts_hang_limit(instance) && !broke_off(instance))) {
       return;
     }
     Stall stall = begin_stall(instance, StallPart::kAbsent);
@@ -263,7 +278,8 @@ class Search {
     if (stall.suspects.size() == 1) {
       stall.calling_tid = calling_tid(stall.suspects[0]);
     }
-    if (!may_still_come(stall)) {
+    note_end(instance, stall);
+    if (stall.fatal || (outlasts_hang_limit(instance) && !may_still_come(stall))) {
       keep(std::move(stall));
     }
   }
@@ -302,14 +318,15 @@ class Search {
       stall.lost_ns = stall.window.length();
       stall.suspects = vote->odd_ones;
       blame(stall, *vote);
-      if (stall.lost_ns >= kHangNs) {
+      stall.fatal = stall.lost_ns < kHangNs && broke_off(instance_);
+      if (stall.lost_ns >= kHangNs || stall.fatal) {
         keep(std::move(stall));
       }
     }
   }
 
   [[nodiscard]] bool hangs(const Instance& instance) const {
-    return instance.absent.empty() && outlasts_hang_limit(instance);
+    return instance.absent.empty() && (outlasts_hang_limit(instance) || broke_off(instance));
   }
 
   /// Open at some rank while others ended it, went on, and wait for that rank.
@@ -381,6 +398,12 @@ class Search {
     if (hang && !blame_transfer(instance, stall)) {
       return;
     }
+    if (hangs(instance)) {
+      note_end(instance, stall);
+      if (!stall.fatal && !outlasts_hang_limit(instance)) {
+        return;
+      }
+    }
     // Within a batch that one synchronisation completes, waiting for a late rank looks like a long transfer.
     std::vector<Interval> elsewhere;
     for (const MemberIndex member : stall.members) {
@@ -391,7 +414,7 @@ class Search {
     stall.has_baseline = baseline.known;
     stall.lost_ns = stall.window.length() - late_ns - baseline.usual_ns;
     stall.suspects = stall.members;
-    if (stall.window.length() - late_ns > baseline.limit_ns) {
+    if (stall.fatal || stall.window.length() - late_ns > baseline.limit_ns) {
       keep(std::move(stall));
     }
   }

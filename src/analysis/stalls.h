@@ -29,6 +29,7 @@ struct Stall {
   int64_t baseline_ns = 0;  // what its like needs; 0 where that is unknown
   bool has_baseline = false;
   bool hung = false;
+  bool fatal = false;                 // the job ended in it, sooner than a hang is called one
   int32_t calling_tid = 0;            // of the late rank, where there is one
   std::vector<MemberIndex> suspects;  // late: that rank; hung: the root's; transfer: all ranks of the instance
   std::vector<MemberIndex> members;   // all that took part

@@ -20,6 +20,7 @@ struct Folded {
   int64_t longest_ns = 0;
   int64_t instances = 0;
   bool hung = false;
+  bool fatal = false;   // the job ended in one of them
   double coverage = 0;  // of the lost time, weighted
   double share = 0;     // of the time it spans
   Tallies tallies;
