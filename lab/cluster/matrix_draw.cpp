@@ -88,7 +88,7 @@ std::vector<std::string> arguments_of(const DrawSetting& setting, const std::str
                                         "--seed",  std::to_string(seed)};
   const MatrixJob job = matrix_job(workload);
   append_words(job.run_args, arguments);
-  append_words(setting.hangs ? kTimeoutOfHang : kTimeout, arguments);
+  append_words(setting.hangs ? job.hang_args : kTimeout, arguments);
   append_words(setting.run_args, arguments);
   for (const std::string_view fault : split(setting.faults, ' ')) {
     if (!fault.empty()) {

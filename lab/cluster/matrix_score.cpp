@@ -61,6 +61,12 @@ auto read_json(std::string_view text, std::string_view what, Read read) -> Resul
   }
 }
 
+/// Faults of a node that show on the links it sends on.
+constexpr std::array<std::string_view, 3> kOutgoing = {"slow_link", "host_drop", "fabric_errors"};
+bool is_outgoing(const TrueFault& fault) {
+  return fault.direction == "egress" || std::ranges::find(kOutgoing, fault.cause) != kOutgoing.end();
+}
+
 /// Does a link show what happens to all that a node receives, or sends?
 bool on_that_side(const FaultLink& link, const TrueFault& fault) {
   const bool in = link.dst_rank == fault.rank;
@@ -68,7 +74,7 @@ bool on_that_side(const FaultLink& link, const TrueFault& fault) {
   if (fault.direction == "both") {
     return in || out;
   }
-  return fault.direction == "egress" || fault.cause == "slow_link" ? out : in;
+  return is_outgoing(fault) ? out : in;
 }
 
 std::vector<TrueFault> real_faults(const std::vector<TrueFault>& faults) {
@@ -131,7 +137,7 @@ bool names(const SaidFault& said, const TrueFault& fault) {
   if (said.cause != fault.cause || fault.harmless) {
     return false;
   }
-  const bool on_network = fault.link || !fault.direction.empty() || fault.cause == "slow_link";
+  const bool on_network = fault.link || !fault.direction.empty() || is_outgoing(fault);
   if (fault.link) {
     return said.link && said.link->src_rank == fault.link->src_rank && said.link->dst_rank == fault.link->dst_rank &&
            !said.culprit;

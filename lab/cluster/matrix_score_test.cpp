@@ -43,6 +43,8 @@ TEST(Names, ALossIntoANodeIsTheNodesOrThatOfALinkIntoIt) {
   EXPECT_TRUE(names(at_link("partition", 2, 3), fault("partition", 2, "both")));
   EXPECT_TRUE(names(at_link("slow_link", 2, 3), fault("slow_link", 2)));
   EXPECT_FALSE(names(at_link("slow_link", 1, 2), fault("slow_link", 2)));
+  EXPECT_TRUE(names(at_link("host_drop", 2, 3), fault("host_drop", 2)));
+  EXPECT_TRUE(names(at_rank("host_drop", 2), fault("host_drop", 2)));
 }
 
 TEST(Names, ALinkIsThatLinkAndNobodysFault) {

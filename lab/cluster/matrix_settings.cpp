@@ -10,7 +10,7 @@
 namespace stalltrace::lab {
 namespace {
 
-/// A share of links with a rate: half of it is the quiet dose of slow_link.
+/// Links with a rate: half of it is the quiet dose of slow_link.
 constexpr std::string_view kLinks = "--link-mbit 400";
 
 /// Small ones fit into the sockets' buffers: nobody waits for the half that is missing.
@@ -44,6 +44,9 @@ constexpr std::array kSettings = {
     DrawSetting{.name = "slow_link 40 Mbit/s",
                 .kind = kLoud,
                 .faults = "slow_link:rank={a},mbit=40,start={start},duration={duration}"},
+    DrawSetting{.name = "host_drop by a full queue",
+                .kind = kLoud,
+                .faults = "host_drop:rank={a},start={start},duration={duration}"},
     DrawSetting{.name = "partition of a node",
                 .kind = kLoud,
                 .faults = "partition:rank={a},direction=both,start={start},duration={duration}"},
@@ -154,9 +157,10 @@ struct JobRow {
 };
 /// The CPUs rest for half of a step, as those of a node whose GPU computes: what else runs on the machine matters less.
 constexpr std::array kJobs = {
-    JobRow{"nccl", {"--steps 150", "--elements 65536 --compute-ms 2 --device-ms 15 --watchdog-seconds 2"}},
-    JobRow{"mpi", {"--steps 120", "--elements 65536 --compute-ms 2"}},
-    JobRow{"torch", {"--steps 100", "--elements 65536 --compute-ms 2"}},
+    JobRow{"nccl",
+           {"--steps 150", "--timeout 6s", "--elements 65536 --compute-ms 2 --device-ms 15 --watchdog-seconds 2"}},
+    JobRow{"mpi", {"--steps 120", "--timeout 7s", "--elements 65536 --compute-ms 2"}},
+    JobRow{"torch", {"--steps 100", "--timeout 9s", "--elements 65536 --compute-ms 2"}},
 };
 
 }  // namespace
@@ -165,7 +169,7 @@ std::span<const DrawSetting> draw_settings() { return kSettings; }
 
 MatrixJob matrix_job(std::string_view workload) {
   const auto row = std::ranges::find(kJobs, workload, &JobRow::workload);
-  return row == kJobs.end() ? MatrixJob{"--steps 100", ""} : row->job;
+  return row == kJobs.end() ? MatrixJob{"--steps 100", "--timeout 10s", ""} : row->job;
 }
 
 }  // namespace stalltrace::lab

@@ -6,12 +6,12 @@
 
 namespace stalltrace::lab {
 
-/// A job that does not end by itself is ended after this; others have time to get over their fault.
-inline constexpr std::string_view kTimeoutOfHang = "--timeout 6s";
-inline constexpr std::string_view kTimeout = "--timeout 25s";
+/// Others than those that hang have time to get over their fault.
+inline constexpr std::string_view kTimeout = "--timeout 60s";
 
 struct MatrixJob {
-  std::string_view run_args;       // for `lab run`
+  std::string_view run_args;   // for `lab run`
+  std::string_view hang_args;  // the same, when it is not to end by itself: start, fault, and 2 s at least to see it
   std::string_view workload_args;  // after the --
 };
 /// Of a workload without a row of its own: the lab's default job.

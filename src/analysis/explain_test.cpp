@@ -228,6 +228,34 @@ TEST(Explain, ASingleLateArrivalIsFound) {
   expect_fault(report_of(options), FaultKind::kLateRank, 2);
 }
 
+TEST(Explain, RareWorkOfRankZeroIsNoFault) {
+  JobOptions options = with_fault(FaultKind::kLateRank, 0, 7);
+  options.faults[0].late_ms = 900;
+  options.faults[0].to_s = 2.8;  // once
+  const Report report = report_of(options);
+  EXPECT_TRUE(report.healthy) << told(report);
+  options.faults[0].to_s = 20;
+  expect_fault(report_of(options), FaultKind::kLateRank, 0);
+}
+
+TEST(Explain, WhatRanksComputeOnceAtTheBeginningIsNotTold) {
+  JobOptions options{.seed = 7};
+  options.faults = {{.kind = FaultKind::kLateRank, .rank = 2, .from_s = 0, .to_s = 0.4, .late_ms = 300},
+                    {.kind = FaultKind::kLateRank, .rank = 3, .from_s = 0.4, .to_s = 0.8, .late_ms = 300}};
+  const Report report = report_of(options);
+  EXPECT_TRUE(report.healthy) << told(report);
+}
+
+TEST(Explain, ALateRankCostsWhatItIsLaterThanTheLastOfTheOthers) {
+  for (uint32_t seed = 1; seed <= 4; ++seed) {
+    const Report report = report_of(with_fault(FaultKind::kLateRank, 2, seed));
+    ASSERT_EQ(report.findings.size(), 1U) << told(report);
+    const Finding& finding = report.findings[0];
+    const double steps = static_cast<double>(finding.collectives_affected) / 4;  // buckets
+    EXPECT_NEAR(finding.stall_ms, 80 * steps, 0.1 * 80 * steps) << told(report);
+  }
+}
+
 TEST(Explain, AStopThatNeverEndsIsAHangWithItsRank) {
   for (int rank = 0; rank < kRanks; ++rank) {
     JobOptions options = with_fault(FaultKind::kProcessStopped, rank, 8);

@@ -159,6 +159,14 @@ class Search {
                        [&](const Seen& seen) { return cluster_.clock().comparable(node_of_lane(seen), last); });
   }
 
+  /// From when on the last rank alone keeps the job waiting: the others scatter, too, and waited for each other first.
+  /// Where a second rank is late by itself, its time counts from the middle arrival on.
+  static int64_t others_here_ns(const Instance& instance) {
+    const size_t n = instance.seen.size();
+    const int64_t others_ns = n < 2 ? instance.waits_from_ns : instance.seen[n - 2].arrival_ns;
+    return others_ns - instance.waits_from_ns <= kStallFloorNs ? others_ns : instance.waits_from_ns;
+  }
+
   void add_late(const Instance& instance) {
     int64_t usual_ns = 0;
     int64_t limit_ns = kStallFloorNs;
@@ -174,14 +182,16 @@ class Search {
     Stall stall = begin_stall(instance, StallPart::kLate);
     stall.window.from_ns = std::max(instance.waits_from_ns + usual_ns, previous_end_ns(lane, instance.last_arrival_ns));
     stall.window.to_ns = instance.last_arrival_ns;
+    if (stall.window.length() <= kStallFloorNs) {
+      return;
+    }
+    stall.window.from_ns = std::max(stall.window.from_ns, others_here_ns(instance));
     stall.lost_ns = stall.window.length();
     stall.has_baseline = true;
     stall.hung = false;
     stall.suspects = {timeline_.lanes()[lane].member};
     stall.calling_tid = timeline_.lanes()[lane].tid;
-    if (stall.lost_ns > kStallFloorNs) {
-      keep(std::move(stall));
-    }
+    keep(std::move(stall));
   }
 
   [[nodiscard]] int64_t hung_to_ns(const Instance& instance) const {

@@ -67,6 +67,14 @@ inline constexpr double kInternalContentionCoverage = 0.9;
 inline constexpr double kContentionContrast = 1.5;
 /// Of all lateness in its time, a rank must own this much to be the late rank; hiccups hit everybody.
 inline constexpr double kLateDominance = 0.6;
+/// In the first instances of a communicator ranks compile kernels and fill caches, each for its own time: who is late
+/// only there is not told ...
+inline constexpr int64_t kSettlingInstances = 40;
+/// ... unless for longer than such things take.
+inline constexpr int64_t kSettlingNs = kNsPerSecond;
+/// Rank 0 evaluates, logs and saves while the others wait: as long as it computes and is late in no more than this
+/// share of the instances, that is its work.
+inline constexpr double kRareShare = 0.05;
 /// A link's end is the culprit when it shows the fault on at least so many links in one direction.
 inline constexpr int kLinksForCulprit = 2;
 /// An extra link counts for that with this share of the first one's loss.

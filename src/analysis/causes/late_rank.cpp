@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "analysis/causes/by_boxes.h"
 #include "analysis/causes/cause.h"
@@ -57,6 +58,38 @@ MemberIndex start_of_chain(const Scene& scene, const Elsewhere& call, MemberInde
   }
   const MemberIndex last = scene.timeline.lanes()[instance.seen.back().lane].member;
   return last == member ? kNoMember : last;
+}
+
+/// What every rank does once, at the beginning: late there, and hardly afterwards.
+bool is_settling(const Scene& scene, const Folded& group) {
+  int64_t later_ns = 0;
+  int64_t longest_ns = 0;
+  for (const Stall* stall : group.stalls) {
+    const bool first = scene.timeline.groups()[stall->group].hash != 0 && stall->column < kSettlingInstances;
+    if (!first || stall->lost_ns >= kSettlingNs) {
+      later_ns += stall->lost_ns;
+      longest_ns = std::max(longest_ns, stall->lost_ns);
+    }
+  }
+  return longest_ns < kLateRankGate.single_ns && later_ns < kLateRankGate.total_ns;
+}
+
+/// Work that is rank 0's by custom, done now and then.
+bool is_rare_work_of_rank0(const Scene& scene, const Folded& group) {
+  std::set<uint32_t> communicators;
+  for (const Stall* stall : group.stalls) {
+    communicators.insert(stall->group);
+  }
+  int64_t instances = 0;
+  for (const uint32_t communicator : communicators) {
+    for (const ColumnRange& columns : columns_of(scene.timeline, scene.timeline.groups()[communicator])) {
+      instances += columns.end - columns.begin;
+    }
+  }
+  const bool computing = tally_of(group.tallies, kOnCpu).time_ns >= tally_of(group.tallies, kBlocked).time_ns &&
+                         tally_of(group.tallies, kOnCpu).time_ns >= tally_of(group.tallies, kDisk).time_ns;
+  return computing && scene.cluster.member(group.place.culprit).rank == 0 &&
+         share_of(group.instances, instances) <= kRareShare;
 }
 
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
@@ -119,6 +152,7 @@ void refine(const Scene& scene, std::vector<Folded>& groups) {
     }
     drop[i] =
         share_of(costs[i], total_ns - runner_up_ns) < kLateDominance && groups[i].longest_ns < kLateRankGate.single_ns;
+    drop[i] = drop[i] || is_settling(scene, groups[i]) || is_rare_work_of_rank0(scene, groups[i]);
   }
   size_t index = 0;
   std::erase_if(groups, [&](const Folded&) { return drop[index++]; });
