@@ -28,6 +28,7 @@ ALLOWED = {
     "job": {"plugin/abi"},
     "bpf": {"wire", "plugin/wire"},
 }
+ALLOWED["cli"] |= {"blackbox"}
 ALLOWED["lab"] |= {"embedded"}
 ALLOWED["capture"] |= {"wire", "bpf", "blackbox", "plugin/wire"}  # what both sides of the kernel see
 ALLOWED["import"] |= {"blackbox", "plugin/wire"}

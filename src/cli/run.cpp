@@ -16,6 +16,7 @@
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "capture/tracer.h"
+#include "cli/box_progress.h"
 #include "cli/child_command.h"
 #include "cli/exit_code.h"
 #include "cli/progress.h"
@@ -31,11 +32,14 @@ namespace stalltrace::cli {
 namespace {
 
 constexpr const char* kPluginVariable = "NCCL_PROFILER_PLUGIN";
+constexpr int64_t kBoxRoundNs = 500 * kNsPerMs;  // black boxes are looked at this often
 
 /// What a run leaves, by name.
 struct RunFolder {
   std::string path;
   [[nodiscard]] std::string recording() const { return path + "/trace.db"; }
+  /// Of the black boxes at the latest hang.
+  [[nodiscard]] std::string hang_recording() const { return path + "/hang.db"; }
   [[nodiscard]] std::string rings() const { return path + "/rings"; }
   [[nodiscard]] std::string findings() const { return path + "/findings.json"; }
 };
@@ -121,7 +125,8 @@ class RunVerb final : public Verb {
     const StopSignals signals;
     std::optional<Trace> trace = try_trace(console);
     ST_ASSIGN(Subprocess command, Subprocess::spawn({.argv = command_, .environment = environment}));
-    const Status watched = trace ? watch_traced(console, *trace, command, signals) : watch(command, signals);
+    const Status watched =
+        trace ? watch_traced(console, *trace, command, signals) : watch_boxes(console, command, signals);
     Result<int> code = command_exit(command, signals);
     if (trace) {
       trace->tracer.reset();
@@ -181,27 +186,41 @@ class RunVerb final : public Verb {
       const Progress progress = trace.sink->progress();
       if (hang.stands_still(progress, utc_now_ns())) {
         flush();
-        explain_hang(console, progress);
+        explain_hang(console, progress, folder_.recording());
       }
     });
   }
 
-  static Status watch(const Subprocess& command, const StopSignals& signals) {
+  /// Without a tracer the black boxes show whether the job gets on.
+  Status watch_boxes(Console& console, const Subprocess& command, const StopSignals& signals) {
     pollfd waits[] = {{.fd = command.pidfd(), .events = POLLIN, .revents = 0},
                       {.fd = signals.descriptor(), .events = POLLIN, .revents = 0}};
-    while (::poll(waits, std::size(waits), -1) < 0) {
-      if (errno != EINTR) {
+    BoxProgress boxes(folder_.rings());
+    HangWatch hang(hang_after_ns_);
+    while (true) {
+      const int ready = ::poll(waits, std::size(waits), kBoxRoundNs / kNsPerMs);
+      if (ready < 0 && errno != EINTR) {
         return fail_errno("wait for the command", errno);
       }
+      if (ready > 0) {
+        return {};
+      }
+      const Progress progress = boxes.read();
+      if (hang.stands_still(progress, utc_now_ns())) {
+        std::error_code ignored;
+        std::filesystem::remove(folder_.hang_recording(), ignored);
+        if (import_boxes(console, folder_.hang_recording())) {
+          explain_hang(console, progress, folder_.hang_recording());
+        }
+      }
     }
-    return {};
   }
 
   /// The job goes on meanwhile; whatever fails here is only said.
-  void explain_hang(Console& console, const Progress& progress) const {
+  void explain_hang(Console& console, const Progress& progress, const std::string& recording) const {
     console.note(fmt::format("no collective has completed for {} while {} are open; what is known so far:",
                              format_duration(hang_after_ns_), progress.open));
-    const std::string recordings[] = {folder_.recording()};
+    const std::string recordings[] = {recording};
     if (const Result<Report> report = explain_recordings(recordings); report) {
       say(console, *report);
     } else {
@@ -209,8 +228,8 @@ class RunVerb final : public Verb {
     }
   }
 
-  /// Where nothing was traced, the recording is made of the black boxes. False where there are none to read.
-  bool import_boxes(Console& console) const {
+  /// Where nothing is traced, the recording is made of the black boxes. False where there are none to read.
+  bool import_boxes(Console& console, const std::string& out) const {
     std::vector<std::string> boxes;
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(folder_.rings(), error)) {
@@ -221,7 +240,7 @@ class RunVerb final : public Verb {
     if (boxes.empty()) {
       return false;
     }
-    const Status imported = record_boxes(boxes, folder_.recording(), console);
+    const Status imported = record_boxes(boxes, out, console);
     if (!imported) {
       console.error(imported.error());
     }
@@ -231,7 +250,7 @@ class RunVerb final : public Verb {
   void conclude(Console& console, bool traced) const {
     if (!traced) {
       console.note(fmt::format("the black boxes of this run are in {}", folder_.rings()));
-      if (!import_boxes(console)) {
+      if (!import_boxes(console, folder_.recording())) {
         return;
       }
     }
@@ -259,7 +278,7 @@ class RunVerb final : public Verb {
 
   std::string out_ = "stalltrace-run";
   std::string node_;
-  int64_t hang_after_ns_ = 10 * kNsPerSecond;
+  int64_t hang_after_ns_ = 3 * kNsPerSecond;
   bool no_trace_ = false;
   std::vector<std::string> command_;
   RunFolder folder_;

@@ -8,9 +8,13 @@ from stalltrace import PROGRAM, run
 AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
 
 
-def run_as_nobody(folder, *words, **options):
+def copy_for_nobody(folder):
     program = folder / "stalltrace-for-nobody"
     if not program.exists():
         shutil.copy(PROGRAM, program)
         program.chmod(0o755)
-    return run(*words, program=program, prefix=AS_NOBODY, **options)
+    return program
+
+
+def run_as_nobody(folder, *words, **options):
+    return run(*words, program=copy_for_nobody(folder), prefix=AS_NOBODY, **options)

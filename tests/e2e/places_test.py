@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose data a connection carries, from each node's recording alone, held against the other ends' recordings."""
+
+from lab import LabRun
+from stalltrace import Case
+
+# The progress threads' connections; the rest is the bootstrap's.
+DATA = """
+SELECT c.saddr, c.sport, c.daddr, c.dport, c.rank, c.peer_rank, c.channel, c.comm_id_hash, c.pid,
+       (SELECT SUM(bytes) FROM net_span s WHERE s.cookie = c.cookie) AS bytes
+FROM connection c WHERE c.thread_name LIKE 'NCCL Progress%'
+"""
+
+
+class Places(Case):
+    def test_every_data_connection_names_its_peer_and_communicator(self):
+        self.need_root()
+        lab = LabRun(self.folder / "lab", "none", ranks=4, steps=40, more=("--plugin",))
+        rank_of_address = {node["address"]: node["rank"] for node in lab.truth["nodes"]}
+        ends = {}
+        for node, (saddr, sport, daddr, dport, rank, peer, channel, comm, pid, size) in lab.rows(DATA):
+            self.assertEqual((rank, pid), (node["rank"], node["pid"]))
+            ends[(saddr, sport, daddr, dport)] = (rank, peer, channel, comm, size)
+        self.assertEqual(len(ends), 8, "a ring of four, both ends")
+        for (saddr, sport, daddr, dport), (rank, peer, channel, comm, size) in ends.items():
+            self.assertEqual(peer, rank_of_address[daddr])
+            self.assertIn(abs(peer - rank), (1, 3), "a neighbour in the ring")
+            other = ends[(daddr, dport, saddr, sport)]
+            self.assertEqual(other[:2], (peer, rank), "the other end says the same")
+            self.assertEqual((channel, other[3]), (0, comm))
+            self.assertGreater(size, 0)
+        known = {row for _, row in lab.rows("SELECT comm_id_hash FROM communicator WHERE nranks = 4")}
+        self.assertEqual({(end[3],) for end in ends.values()}, known)
+
+    def test_without_the_plugin_they_are_unknown(self):
+        self.need_root()
+        lab = LabRun(self.folder / "lab", "none", ranks=2, steps=5)
+        rows = [row for _, row in lab.rows("SELECT peer_rank, channel, comm_id_hash FROM connection")]
+        self.assertGreater(len(rows), 0)
+        self.assertEqual(set(rows), {(None, None, None)})
