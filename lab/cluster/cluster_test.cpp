@@ -83,6 +83,16 @@ TEST(Workload, OneCommandStartsAllRanksOfMpi) {
               HasSubstr("/out/node1.log /out/node1/bin/mpi-train --steps 50 --log /out/node1.jsonl --blocking"));
 }
 
+TEST(Workload, RefusesAMistakeThatItDoesNotMake) {
+  const auto slow = parse_fault("slow_receiver:rank=1");
+  const auto extra = parse_fault("mismatched_collective:rank=0,what=extra");
+  ASSERT_TRUE(slow && extra);
+  EXPECT_TRUE(check_fault(*find_workload("nccl"), *slow));
+  EXPECT_FALSE(check_fault(*find_workload("mpi"), *slow));
+  EXPECT_FALSE(check_fault(*find_workload("nccl"), *extra));
+  EXPECT_TRUE(check_fault(*find_workload("torch"), *extra));
+}
+
 TEST(Workload, CountsStepsOfAGrowingLog) {
   const std::string path = testing::TempDir() + "cluster_test.jsonl";
   std::filesystem::remove(path);

@@ -51,8 +51,12 @@ Status check_options(const RunOptions& options) {
     return fail(fmt::format("workload '{}': no such workload", options.workload), "the workloads are " + names,
                 ErrorKind::kUsage);
   }
-  if (const WorkloadRow& row = *find_workload(options.workload); row.ready != nullptr) {
-    ST_TRY(row.ready());
+  const WorkloadRow& workload = *find_workload(options.workload);
+  for (const FaultSpec& fault : options.faults) {
+    ST_TRY(check_fault(workload, fault));
+  }
+  if (workload.ready != nullptr) {
+    ST_TRY(workload.ready());
   }
   if (options.out_dir.empty()) {
     return fail("no folder for the results", "give one with --out DIR", ErrorKind::kUsage);

@@ -63,7 +63,7 @@ std::vector<std::string> nccl_environment(const RankContext& context) {
   return environment;
 }
 
-constexpr std::array<std::string_view, 3> kMpiBugs = {"skip", "mismatch", "disk"};
+constexpr std::array<std::string_view, 4> kMpiBugs = {"skip", "mismatch", "disk", "interface"};
 
 Status mpi_ready() {
   if (!has_artefact(kMpiTrain)) {
@@ -121,7 +121,7 @@ std::vector<std::string> mpi_launcher(std::span<const RankContext> ranks) {
   return argv;
 }
 
-constexpr std::array<std::string_view, 4> kTorchBugs = {"skip", "extra", "mismatch", "disk"};
+constexpr std::array<std::string_view, 5> kTorchBugs = {"skip", "extra", "mismatch", "disk", "interface"};
 /// The distribution's own: another Python in PATH doesn't have its PyTorch.
 constexpr std::string_view kPython = "/usr/bin/python3";
 
@@ -157,7 +157,36 @@ constexpr std::array kRows = {
                 torch_environment, kTorchBugs, torch_ready},
 };
 
+/// Faults, or kinds of them, that need a workload which makes the mistake.
+struct Mistake {
+  std::string_view cause;
+  std::string_view parameter;  // empty: the fault in any kind
+  std::string_view choice;
+  std::string_view bug;
+};
+constexpr std::array kMistakes = {
+    Mistake{"slow_receiver", "", "", "copy"},
+    Mistake{"disk_io", "", "", "disk"},
+    Mistake{"missing_collective", "doing", "stage", "stage"},
+    Mistake{"missing_collective", "doing", "send", "exchange"},
+    Mistake{"missing_collective", "doing", "order", "order"},
+    Mistake{"mismatched_collective", "what", "extra", "extra"},
+    Mistake{"dead_rank", "how", "memory", "leak"},
+};
+
 }  // namespace
+
+Status check_fault(const WorkloadRow& workload, const FaultSpec& spec) {
+  for (const Mistake& mistake : kMistakes) {
+    const bool asked =
+        mistake.cause == spec.cause && (mistake.parameter.empty() || spec.choice(mistake.parameter) == mistake.choice);
+    if (asked && std::ranges::find(workload.bugs, mistake.bug) == workload.bugs.end()) {
+      return fail(fmt::format("fault '{}': the workload {} can't be made to do that", spec.text, workload.name),
+                  "choose another fault or --workload", ErrorKind::kUsage);
+    }
+  }
+  return {};
+}
 
 std::span<const WorkloadRow> workload_rows() { return kRows; }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "lab/cluster/fault_spec.h"
 #include "lab/cluster/node.h"
 
 namespace stalltrace::lab {
@@ -41,6 +42,9 @@ struct WorkloadRow {
 std::span<const WorkloadRow> workload_rows();
 /// nullptr: no such workload.
 const WorkloadRow* find_workload(std::string_view name);
+
+/// Refuses a fault that needs a mistake which this workload does not make.
+Status check_fault(const WorkloadRow& workload, const FaultSpec& spec);
 
 /// Counts the lines of a file that grows. Not there yet: none.
 class StepCounter {

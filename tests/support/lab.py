@@ -18,9 +18,9 @@ LOUD = {
 class LabRun:
     """Runs the lab into `folder`; raises AssertionError with the tool's words if that fails."""
 
-    def __init__(self, folder, fault, ranks=4, steps=200, more=()):
+    def __init__(self, folder, fault, ranks=4, steps=200, more=(), workload="nccl"):
         self.folder = folder
-        result = run("lab", "run", "--ranks", ranks, "--workload", "nccl", "--steps", steps, "--fault", fault, "--out",
+        result = run("lab", "run", "--ranks", ranks, "--workload", workload, "--steps", steps, "--fault", fault, "--out",
                      folder, *more, timeout=300)
         assert result.returncode == DONE, f"{result.stdout}\n{result.stderr}"
         self.text = result.stdout

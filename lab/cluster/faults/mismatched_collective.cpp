@@ -8,13 +8,15 @@
 namespace stalltrace::lab {
 namespace {
 
-constexpr std::array<std::string_view, 4> kWhat = {"count", "datatype", "op", "root"};
+constexpr std::array<std::string_view, 5> kWhat = {"count", "datatype", "op", "root", "extra"};
 constexpr std::array kParameters = {
-    FaultParameter{"what", "count", 0, 0, kWhat, "differs; root: of a Broadcast, for a job run with `-- --mix 1`"},
+    FaultParameter{"what", "count", 0, 0, kWhat,
+                   "differs; root: of a Broadcast, for a job run with `-- --mix 1`; extra: torch, one more AllReduce"},
 };
 
 Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
-  return apply_bug(context.node(), "mismatch", spec.choice("what"));
+  const std::string_view what = spec.choice("what");
+  return apply_bug(context.node(), what == "extra" ? "extra" : "mismatch", what);
 }
 
 }  // namespace
