@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::array<const char*, 3> kPartNames{"late", "transfer", "absent"};  // by StallPart
 
-/// What a rule that says nothing did not find.
-constexpr std::array<std::pair<Cause, const char*>, kCauseCount> kNeeds{{
+/// What a rule that says nothing did not find; unknown is said when no other is.
+constexpr std::array<std::pair<Cause, const char*>, kCauseCount - 1> kNeeds{{
     {Cause::kPacketLoss, "no connection between its ranks recovered from loss or repeated segments meanwhile"},
     {Cause::kSlowLink, "no link between its ranks was busy all through it and far slower than the others"},
     {Cause::kPartition, "no connection between its ranks had data under way that nobody acknowledged"},
@@ -35,7 +35,6 @@ constexpr std::array<std::pair<Cause, const char*>, kCauseCount> kNeeds{{
     {Cause::kMissingCollective, "no rank stayed away while the others hung in it"},
     {Cause::kMismatchedCollective, "its ranks did not hang in calls that differ"},
     {Cause::kInitFailure, "it is no set-up of a communicator"},
-    {Cause::kUnknown, "another cause was found, or there was nothing to explain"},
 }};
 
 const char* needs_of(Cause cause) {
@@ -173,10 +172,29 @@ std::vector<Stall> Inspector::with_parts(const std::vector<Stall>& stalls) const
   return all;
 }
 
+/// Long, and no stall all the same.
+std::string Inspector::why_not_late(const Stall& part) const {
+  const std::string length = format_duration(part.window.length());
+  const Call* previous = timeline_->lanes()[instance_.seen.back().lane].at_column(instance_.column - 1);
+  if (previous != nullptr && previous->end_ns() > part.window.from_ns && previous->end_ns() <= part.window.to_ns) {
+    return fmt::format(
+        "the others waited {} for the last rank, but it was in its previous collective until {} before it "
+        "came: only that could be its own lateness, and only over {} is a stall",
+        length, format_duration(part.window.to_ns - previous->end_ns()), format_duration(like_.late_limit_ns));
+  }
+  return fmt::format(
+      "the others waited {} for the last rank, which is usual for such a pair, or was in other calls of its "
+      "own, or the hosts' clocks cannot be compared",
+      length);
+}
+
 std::string Inspector::why(const Stall& part, bool stall) const {
   const std::string length = format_duration(part.window.length());
   switch (part.part) {
     case StallPart::kLate:
+      if (!stall && part.window.length() > like_.late_limit_ns) {
+        return why_not_late(part);
+      }
       return fmt::format("the others waited {} for the last rank; {} {} is a stall", length,
                          stall ? "over" : "only over", format_duration(like_.late_limit_ns));
     case StallPart::kAbsent:
@@ -217,7 +235,7 @@ InspectedPart Inspector::part_of(const Scene& scene, const Decision& decision, b
                              .share = rule.cause == Cause::kUnknown ? std::nullopt : std::optional(opinion.coverage),
                              .text = opinion.why.empty() ? place : opinion.why});
     }
-    if (!spoke) {
+    if (!spoke && rule.cause != Cause::kUnknown) {
       part.causes.push_back({.cause = rule.cause, .text = needs_of(rule.cause)});
     }
   }

@@ -29,6 +29,7 @@ class Inspector {
   [[nodiscard]] InspectedLike like() const;
   [[nodiscard]] std::vector<Stall> ordinary_parts(const std::vector<Stall>& stalls) const;
   [[nodiscard]] InspectedPart part_of(const Scene& scene, const Decision& decision, bool stall) const;
+  [[nodiscard]] std::string why_not_late(const Stall& part) const;
   [[nodiscard]] std::string why(const Stall& part, bool stall) const;
 
   const Timeline* timeline_;

@@ -211,7 +211,8 @@ class OneSided {
     return stall;
   }
 
-  /// One that hung before it died is a victim; one that was asked to end did.
+  /// One that hung before it died is a victim; one that was asked to end did. How long the others hang is not seen:
+  /// until their watchdogs end them.
   void judge_death(MemberIndex member, const std::vector<uint32_t>& lanes) {
     const Member& process = cluster_.member(member);
     if (!process.exit_ns || !process.ended_badly() || timeline_.span().to_ns - *process.exit_ns < kHangNs) {
@@ -234,7 +235,7 @@ class OneSided {
     }
     Stall stall = begin(*used, used->end_column());
     stall.part = StallPart::kAbsent;
-    stall.window = {*process.exit_ns, timeline_.span().to_ns};
+    stall.window = {*process.exit_ns, std::min(timeline_.span().to_ns, *process.exit_ns + kDeathsApartNs)};
     stall.lost_ns = stall.window.length();
     stall.hung = true;
     stall.hang = {HangKind::kDead, member, {}};

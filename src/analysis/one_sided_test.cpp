@@ -32,6 +32,7 @@ class OneNode {
   }
 
   Process& process() { return process_; }
+  void observe_for(int64_t duration_ns) { node_.ended_ns = kLastArrivalNs + duration_ns; }
   Connection& connection() { return connection_; }
   /// The data of rank 1 at `time_ns`: read, or not.
   void sample(int64_t time_ns, uint32_t unread_bytes) {
@@ -154,6 +155,17 @@ TEST(OneSided, ADeathWithTheCommunicatorInUseIsTold) {
   ASSERT_EQ(report.findings.size(), 1U) << told(report);
   EXPECT_EQ(report.findings[0].cause, Cause::kDeadRank);
   EXPECT_EQ(report.findings[0].culprit->rank, kRank);
+}
+
+TEST(OneSided, AfterADeathTheOthersWaitAsLongAsWatchdogsDo) {
+  OneNode node;
+  node.observe_for(3600 * kNsPerSecond);
+  run(node, kSteps, 0);
+  node.process().exit_ns = kLastArrivalNs + 20 * kNsPerMs;
+  node.process().exit_signal = 11;
+  const Report report = node.report();
+  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  EXPECT_NEAR(report.findings[0].stall_ms, 60'000, 1);
 }
 
 TEST(OneSided, OneThatWasAskedToEndOrHungBeforeIsNoCulprit) {

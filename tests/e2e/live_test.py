@@ -22,7 +22,7 @@ class Live(Case):
         return json.loads((self.folder / "lab" / "live.json").read_text())["findings"]
 
     def expect(self, fault, *more, place, told_by, steps=250):
-        """`told_by`'s agent told the fault's cause in time, and no agent another one."""
+        """`told_by`'s agent told the fault's cause in time, and no agent told much of another one."""
         told = self.live(fault, *more, steps=steps)
         truth = self.lab.truth["faults"][0]
         said = [f"{finding['told_by']} {place_of(finding)}" for finding in told]
@@ -34,7 +34,8 @@ class Live(Case):
         self.assertEqual(first["told_by"], told_by, said)
         self.assertLessEqual(first["detected_ns"] - onset_ns, TOLD_WITHIN_NS, said)
         self.assertGreaterEqual(first["detected_ns"], onset_ns, said)
-        self.assertEqual({finding["cause"] for finding in told} - {truth["cause"], "unknown"}, set(), said)
+        others = sum(finding["stall_ms"] for finding in told if finding["cause"] not in (truth["cause"], "unknown"))
+        self.assertLess(others, 0.5 * first["stall_ms"], said)  # a busy machine has hiccups of its own
         return first
 
     def test_a_late_rank_by_its_own_agent(self):
