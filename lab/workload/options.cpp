@@ -24,6 +24,7 @@ const char* const kUsage =
     "  --dtype TYPE           float32, float16, bfloat16, float64 (float32)\n"
     "  --mix K                every K-th step also runs the other collectives, Send/Recv and a split; 0 never (0)\n"
     "  --stages K             every K-th step also runs a pipeline over the ranks by Send/Recv; 0 never (0)\n"
+    "  --exchange K           after every K-th step neighbours exchange 48 MB by Send/Recv; 0 never (0)\n"
     "  --verify               check every result against the serial one\n"
     "  --log FILE             one JSON line for each step, or each call\n"
     "  --calls N              instead of training: N small AllReduces (of --elements, 256 when not given)\n"
@@ -102,6 +103,7 @@ std::expected<Options, std::string> parse_options(int argc, char** argv) {
       Flag{"--dtype", [&](std::string_view text) { return parse_type(text, &options.dtype); }},
       Flag{"--mix", number(&options.mix)},
       Flag{"--stages", number(&options.stages)},
+      Flag{"--exchange", number(&options.exchange)},
       Flag{"--verify", [&](std::string_view) { return options.verify = true; }, false},
       Flag{"--log", [&](std::string_view text) { return !(options.log = text).empty(); }},
       Flag{"--calls", number(&options.calls)},

@@ -16,8 +16,9 @@ struct Options {
   double compute_ms = 2;  // CPU time of forward and backward together
   double step_ms = 0;     // shortest period of a step; 0 is flat out
   ncclDataType_t dtype = ncclFloat32;
-  long stages = 0;  // every so many steps a pipeline over the ranks and an exchange with the neighbour; 0 never
-  long mix = 0;     // every so many steps the other collectives as well; 0 never
+  long stages = 0;    // every so many steps a pipeline over the ranks; 0 never
+  long exchange = 0;  // every so many steps an exchange with the neighbour; 0 never
+  long mix = 0;       // every so many steps the other collectives as well; 0 never
   bool verify = false;
   std::string log;               // one JSON line for each step or call
   double calls_per_second = 0;   // call mode: AllReduces at this rate ...

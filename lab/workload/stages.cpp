@@ -8,14 +8,15 @@ namespace lab::workload {
 namespace {
 
 constexpr size_t kActivations = 16'384;
-constexpr size_t kBorder = 8'388'608;  // more than the sockets between two ranks hold
+constexpr size_t kBorder = 12'582'912;  // more than the sockets between two ranks hold
 
 }  // namespace
 
 Stages::Stages(Job& job)
-    : job_(job), type_(job.options().dtype), send_(kBorder * type_bytes(type_)), receive_(kBorder * type_bytes(type_)) {
-  CHECK_CALL(cudaMemset(send_.get(), 0, kBorder * type_bytes(type_)));
-}
+    : job_(job),
+      type_(job.options().dtype),
+      send_(kBorder * type_bytes(type_)),
+      receive_(kBorder * type_bytes(type_)) {}
 
 void Stages::send(int peer, size_t count, cudaStream_t stream) {
   CHECK_CALL(ncclSend(send_.get(), count, type_, peer, job_.comm(), stream));
@@ -25,9 +26,7 @@ void Stages::receive(int peer, size_t count, cudaStream_t stream) {
   CHECK_CALL(ncclRecv(receive_.get(), count, type_, peer, job_.comm(), stream));
 }
 
-void Stages::run(cudaStream_t stream) {
-  pipeline(stream);
-  exchange(stream);
+void Stages::wait(cudaStream_t stream) {
   CHECK_CALL(cudaStreamSynchronize(stream));
   job_.check_alive();
 }
@@ -47,6 +46,7 @@ void Stages::pipeline(cudaStream_t stream) {
   if (!first) {
     send(rank - 1, kActivations, stream);
   }
+  wait(stream);
 }
 
 void Stages::exchange(cudaStream_t stream) {
@@ -61,6 +61,7 @@ void Stages::exchange(cudaStream_t stream) {
     receive(neighbour, kBorder, stream);
     send(neighbour, kBorder, stream);
   }
+  wait(stream);
 }
 
 }  // namespace lab::workload

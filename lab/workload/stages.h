@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipeline-parallel work: activations go from rank to rank, gradients back; then neighbours exchange their borders, one
-// sending first and the other receiving first, as it has to be without a group.
+// Pipeline-parallel work: activations go from rank to rank, gradients back. And neighbours that exchange their borders,
+// one sending first and the other receiving first, as it has to be without a group.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,16 @@ class Stages {
  public:
   explicit Stages(Job& job);
 
-  /// One micro-batch through all stages and one exchange, then waits. The bug "stage" (as "skip" of bugs.h) keeps this
-  /// rank away before its stage; with the bug "exchange" it sends first whatever its neighbour does.
-  void run(cudaStream_t stream);
+  /// One micro-batch through all stages; waits. The bug "stage" (as "skip" of bugs.h) keeps this rank away before its
+  /// stage.
+  void pipeline(cudaStream_t stream);
+  /// One exchange; waits. With the bug "exchange" this rank sends first whatever its neighbour does.
+  void exchange(cudaStream_t stream);
 
  private:
   void send(int peer, size_t count, cudaStream_t stream);
   void receive(int peer, size_t count, cudaStream_t stream);
-  void pipeline(cudaStream_t stream);
-  void exchange(cudaStream_t stream);
+  void wait(cudaStream_t stream);
 
   Job& job_;
   ncclDataType_t type_;

@@ -81,7 +81,7 @@ Trainer::Trainer(Job& job) : job_(job), log_(open_log(job.options().log)) {
   if (job.options().mix > 0) {
     mix_.emplace(job);
   }
-  if (job.options().stages > 0) {
+  if (job.options().stages > 0 || job.options().exchange > 0) {
     stages_.emplace(job);
   }
 }
@@ -134,8 +134,11 @@ void Trainer::step(long number) {
   if (mix_ && (number + 1) % job_.options().mix == 0) {
     mix_->run(number, comm_stream_);
   }
-  if (stages_ && (number + 1) % job_.options().stages == 0) {
-    stages_->run(comm_stream_);
+  if (job_.options().stages > 0 && (number + 1) % job_.options().stages == 0) {
+    stages_->pipeline(comm_stream_);
+  }
+  if (job_.options().exchange > 0 && (number + 1) % job_.options().exchange == 0) {
+    stages_->exchange(comm_stream_);
   }
   optimize();
   end_step(job_, number);

@@ -51,8 +51,8 @@ class Hangs(Case):
 
     def test_both_sides_send_first(self):
         self.need_root()
-        lab = LabRun(self.folder / "lab", "missing_collective:rank=2,doing=send", steps=SHORT,
-                     more=("--timeout", "6s", "--", "--stages", 1))
+        lab = LabRun(self.folder / "lab", "missing_collective:rank=2,doing=send", steps=15,
+                     more=("--timeout", "15s", "--", "--exchange", 1))
         said = [place_of(finding) for finding in lab.findings]
         self.assertEqual([finding["cause"] for finding in lab.findings], ["missing_collective"], said)
         text = str(lab.findings[0])

@@ -13,10 +13,11 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kDoing = {"input", "compute", "recv", "stage", "send", "order"};
 constexpr std::array kParameters = {
-    FaultParameter{"doing", "input", 0, 0, kDoing,
-                   "instead: wait for input, compute, receive what nobody sends; with `-- --stages 1`: stage (away "
-                   "from its stage of a pipeline), send (it and its neighbour both send first); with `-- --mix 1`: "
-                   "order (two communicators in the other order)"},
+    FaultParameter{
+        "doing", "input", 0, 0, kDoing,
+        "instead: wait for input, compute, receive what nobody sends; stage: away from its stage of a "
+        "pipeline, with `-- --stages 1`; send: it and its neighbour both send first, with `-- --exchange 1`; "
+        "order: two communicators in the other order, with `-- --mix 1`"},
 };
 
 /// Ranks 0 and 1 exchange, 2 and 3, ...: both send first.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/drops.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -73,6 +74,11 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
 
 void tell_throttled(const Scene& scene, const Folded& group, Finding& finding) {
   const std::string cgroup = dearest_detail(group.tallies, kThrottled);
+  const Member& member = scene.cluster.member(group.place.culprit);
+  int64_t throttled_ns = 0;  // each time once, however many stalls overlap
+  for (const Interval& time : time_of(group).intervals()) {
+    throttled_ns += scene.evidence.host().throttling(member.node_id, member.pid, time).throttled_ns;
+  }
   finding.summary =
       fmt::format("{} was not allowed to run: its cgroup {} had used up its CPU time and was throttled: {}.",
                   capitalised(scene.cluster.describe(group.place.culprit)), cgroup, cost_text(group));
@@ -81,7 +87,7 @@ void tell_throttled(const Scene& scene, const Folded& group, Finding& finding) {
        tally_of(group.tallies, kThrottled).count,
        fmt::format("the cgroup was throttled for {} (cpu.stat), and the busiest thread was ready but not running for "
                    "{:.0f} % of the stalled time",
-                   format_duration(tally_of(group.tallies, kThrottled).time_ns), 100 * group.coverage),
+                   format_duration(throttled_ns), 100 * group.coverage),
        {}});
   finding.remedy = fmt::format(
       "raise or lift the CPU limit of {} on {} (cpu.max, cpu.cfs_quota_us; in Kubernetes the container's CPU limit), "
