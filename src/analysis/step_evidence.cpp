@@ -20,6 +20,7 @@ constexpr int64_t kForever = std::numeric_limits<int64_t>::max() / 2;
 constexpr int32_t kStepsUnderWay = 8;
 /// A step without a row of its own waited less than this for each of three things.
 constexpr int64_t kMostUntoldNs = 3 * kLongStepNs;
+constexpr int64_t kSameMomentNs = kNsPerMs;
 
 bool has_number(const Record& record) { return record.open || record.steps == 1; }
 bool is_long(const Record& record) {
@@ -71,6 +72,9 @@ std::optional<Verdict> by_numbers(std::span<const Record> sends, const Record& a
     return std::nullopt;
   }
   const Interval common = intersect(sending->time, time);
+  if (2 * common.length() < time.length()) {
+    return std::nullopt;  // of another operation, perhaps
+  }
   if (sending->step <= awaited.step) {
     const bool sent = sending->open ? sending->waits_for == ProxyWait::kNetwork
                                     : sending->network_ns >= std::max(sending->gpu_ns, sending->peer_ns);
@@ -91,16 +95,30 @@ std::optional<Verdict> by_numbers(std::span<const Record> sends, const Record& a
                                              : std::optional(Verdict{LinkWaitKind::kInFlight, handed_over});
 }
 
-/// By the ends of the operations: what has all been handed over and has not all arrived is under way.
-std::optional<Verdict> by_ends(std::span<const Record> sends, Interval time) {
+/// By the ends of the operations: what has all been handed over and has not all arrived is under way. What ended before
+/// the receiver was done with its previous operation, at `done_ns`, may belong to that one.
+std::optional<Verdict> by_ends(std::span<const Record> sends, Interval time, int64_t done_ns) {
   const Record* operation =
       nearest(sends, {time.from_ns - kMostUntoldNs, time.to_ns}, [](const Record&) { return true; });
   if (operation == nullptr) {
     return Verdict{LinkWaitKind::kSenderBehind, time};  // it has not begun
   }
   const Interval rest{std::max(time.from_ns, operation->time.to_ns), time.to_ns};
-  return operation->open || rest.length() < kLongStepNs ? std::nullopt
-                                                        : std::optional(Verdict{LinkWaitKind::kInFlight, rest});
+  return operation->open || operation->time.to_ns <= done_ns || rest.length() < kLongStepNs
+             ? std::nullopt
+             : std::optional(Verdict{LinkWaitKind::kInFlight, rest});
+}
+
+/// When the operation before this record's ended: operations of one connection come one after another.
+int64_t previous_end(std::span<const Record> records, const Record& record) {
+  int64_t end_ns = std::numeric_limits<int64_t>::min();
+  for (const Record& other : records) {
+    if (&other != &record && !other.open && other.steps > 1 &&
+        other.time.to_ns <= record.time.from_ns + kSameMomentNs) {
+      end_ns = std::max(end_ns, other.time.to_ns);
+    }
+  }
+  return end_ns;
 }
 
 /// A wait that was told while it lasted ended with the operation that it is part of, or before the next row.
@@ -118,13 +136,13 @@ void end_open_waits(std::vector<Record>& records) {
   }
 }
 
-std::optional<Verdict> judge(std::span<const Record> sends, const Record& awaited, Interval time) {
+std::optional<Verdict> judge(std::span<const Record> sends, const Record& awaited, Interval time, int64_t done_ns) {
   if (has_number(awaited)) {
     if (auto verdict = by_numbers(sends, awaited, time)) {
       return verdict;
     }
   }
-  return by_ends(sends, time);
+  return by_ends(sends, time, done_ns);
 }
 
 /// A sender that has no room waits for its receiver, whatever the receiver says.
@@ -230,19 +248,22 @@ std::vector<LinkWait> StepEvidence::waits(const Cluster& cluster, const std::vec
   for (const auto& [key, link] : links_) {
     const bool comparable =
         cluster.clock().comparable(cluster.member(link.src).node_id, cluster.member(link.dst).node_id);
-    if (!comparable || link.sends.empty() || !has(members, link.src) || !has(members, link.dst)) {
+    if (!has(members, link.src) || !has(members, link.dst)) {
       continue;
     }
     const Interval reach{window.from_ns - link.longest_ns, window.to_ns};
     const auto sends = around(link.sends, reach, link.longest_ns);
-    for (const Record& awaited : around(link.receives, window, link.longest_ns)) {
+    const auto receives = around(link.receives, reach, link.longest_ns);
+    for (const Record& awaited : receives) {
       const Interval time = intersect(awaiting(awaited), window);
       if (!waits_for_network(awaited) || time.length() < kLongStepNs) {
         continue;
       }
-      if (const auto verdict = judge(sends, awaited, time)) {
-        times.add(link, verdict->kind, intersect(verdict->time, window));
-      }
+      const auto verdict = comparable && !link.sends.empty()
+                               ? judge(sends, awaited, time, previous_end(receives, awaited))
+                               : std::nullopt;
+      times.add(link, verdict ? verdict->kind : LinkWaitKind::kUndecided,
+                intersect(verdict ? verdict->time : time, window));
     }
     for (const Record& sending : sends) {
       if (waits_for_room(sending)) {

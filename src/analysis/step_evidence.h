@@ -19,6 +19,7 @@ enum class LinkWaitKind : uint8_t {
   kSenderBehind,    // the receiver waits for a chunk that the sender has not come to
   kReceiverBehind,  // the sender has no room to send into
   kInFlight,        // the chunk was handed over and has not arrived
+  kUndecided,       // the receiver waits, for the sender or for the link
 };
 
 /// How one directed link spent its time.
@@ -39,7 +40,7 @@ class StepEvidence {
   /// Rows left out because there were too many.
   [[nodiscard]] int64_t dropped() const { return dropped_; }
   /// What links between these ranks waited for in `window`, in order of src, dst and kind. Channels of a link wait side
-  /// by side: their times are a union. Ends whose clocks can't be compared say nothing.
+  /// by side: their times are a union. Between ends whose clocks can't be compared nothing is decided.
   [[nodiscard]] std::vector<LinkWait> waits(const Cluster& cluster, const std::vector<MemberIndex>& members,
                                             Interval window) const;
 

@@ -9,7 +9,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kReasons = 4;
+constexpr size_t kReasons = 5;
 constexpr uint8_t kRecoveryState = 3;
 constexpr double kMostSamples = 0.5;  // an edge must hold for most of the window, or the graph is noise
 
@@ -94,6 +94,9 @@ void add_step_edges(const Cluster& cluster, const EvidenceStore& evidence, const
         edge.reason = WaitReason::kInFlight;
         graph.links.push_back(edge);
         break;
+      case LinkWaitKind::kUndecided:
+        edge.reason = WaitReason::kUndecided;
+        break;
     }
     graph.edges.push_back(edge);
   }
@@ -102,20 +105,24 @@ void add_step_edges(const Cluster& cluster, const EvidenceStore& evidence, const
 void find_sinks(WaitGraph& graph) {
   std::set<MemberIndex> waiting;
   std::set<MemberIndex> awaited;
+  bool undecided = false;
   for (const WaitEdge& edge : graph.edges) {
     waiting.insert(edge.waiter);
-    if (edge.reason != WaitReason::kInFlight) {  // nobody waits for the rank behind the link
+    const bool by_link = edge.reason == WaitReason::kInFlight || edge.reason == WaitReason::kUndecided;
+    if (!by_link) {  // nobody is known to wait for the rank behind the link
       awaited.insert(edge.awaited);
     }
+    undecided = undecided || edge.reason == WaitReason::kUndecided;
   }
   std::set_difference(awaited.begin(), awaited.end(), waiting.begin(), waiting.end(), std::back_inserter(graph.sinks));
-  graph.deadlock = !graph.edges.empty() && graph.sinks.empty() && graph.links.empty();
+  graph.deadlock = !graph.edges.empty() && graph.sinks.empty() && graph.links.empty() && !undecided;
 }
 
 }  // namespace
 
 std::string_view to_text(WaitReason reason) {
-  constexpr std::array<std::string_view, kReasons> kTexts{"sender_behind", "receiver_behind", "loss", "in_flight"};
+  constexpr std::array<std::string_view, kReasons> kTexts{"sender_behind", "receiver_behind", "loss", "in_flight",
+                                                          "undecided"};
   return kTexts[static_cast<size_t>(reason)];
 }
 

@@ -18,6 +18,7 @@ enum class WaitReason : uint8_t {
   kReceiverBehind,  // data piles up unread, or the window is closed: the sender waits for the receiver to read
   kLoss,            // data in flight that the sender repeats: both wait for the link
   kInFlight,        // by NCCL's steps, data was handed over and has not arrived: the receiver waits for the link
+  kUndecided,       // by NCCL's steps, the receiver waits, for the sender or for the link
 };
 std::string_view to_text(WaitReason reason);
 
@@ -34,7 +35,7 @@ struct WaitGraph {
   std::vector<WaitEdge> edges;
   std::vector<MemberIndex> sinks;  // ranks that others wait for and that wait for nobody
   std::vector<WaitEdge> links;     // kInFlight: the wait ends at the link
-  bool deadlock = false;           // edges, but no sink and no link: a cycle
+  bool deadlock = false;           // edges, all decided, but no sink and no link: a cycle
 };
 
 WaitGraph build_wait_graph(const Cluster& cluster, const Flows& flows, const EvidenceStore& evidence,

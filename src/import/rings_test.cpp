@@ -127,6 +127,86 @@ TEST_F(Rings, TheCallersOwnSizeComesFromTheApiCall) {
   EXPECT_EQ(rows[0].called_ns, rows[0].timestamp_ns - 300);
 }
 
+st_box_event operation(uint64_t parent, uint32_t steps, uint64_t network_ns) {
+  st_box_event event{};
+  event.parent = parent;
+  event.start_ns = 2 * kSecond;
+  event.end_ns = 2 * kSecond + 800;
+  event.communicator = 1;
+  event.tid = 4799;
+  event.type = ST_BOX_PROXY_OP;
+  event.channels = 3;
+  event.u.proxy_op.peer = 0;
+  event.u.proxy_op.steps_ended = steps;
+  event.u.proxy_op.transferred_bytes = uint64_t{1000} * steps;
+  event.u.proxy_op.wait_ns[ST_BOX_WAIT_NETWORK] = network_ns;
+  return event;
+}
+
+TEST_F(Rings, StepsAddUpAndNameTheirCollective) {
+  MadeBox box;
+  box.append(MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 900));
+  const uint64_t collective = box.ring[0].id;
+  st_box_event step{};
+  step.start_ns = 2 * kSecond + 100;
+  step.end_ns = 2 * kSecond + 400;
+  step.communicator = 1;
+  step.type = ST_BOX_PROXY_STEP;
+  step.flags = ST_BOX_LONG_STEP;
+  step.channels = 3;
+  step.u.proxy_step.step = 5;
+  step.u.proxy_step.peer = 0;
+  step.u.proxy_step.coll = collective;
+  step.u.proxy_step.transferred_bytes = 1000;
+  step.u.proxy_step.wait_ns[ST_BOX_WAIT_NETWORK] = 300;
+  box.append(step);
+  box.append(operation(collective, 8, 500));
+  box.ring[1].parent = box.ring[2].id;
+  ASSERT_TRUE(import({save(box, "a")}));
+  std::vector<ProxyStep> rows;
+  ASSERT_TRUE(rows_.proxy_steps({}, [&](const ProxyStep& row) { rows.push_back(row); }));
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_EQ(rows[0].steps, 7);
+  EXPECT_EQ(rows[0].bytes, 7000);
+  EXPECT_EQ(rows[0].network_wait_ns, 200);
+  EXPECT_EQ(rows[1].steps, 1);
+  EXPECT_EQ(rows[1].step, 5);
+  EXPECT_EQ(rows[1].network_wait_ns, 300);
+  for (const ProxyStep& row : rows) {
+    EXPECT_EQ(row.collective_id, collectives()[0].event_id);
+    EXPECT_EQ(row.rank, 1);
+    EXPECT_EQ(row.peer, 0);
+    EXPECT_EQ(row.channel, 3);
+    EXPECT_EQ(row.comm_id_hash, 0xabc);
+  }
+}
+
+TEST_F(Rings, AnOpenOperationSaysWhatItsForemostStepWaitsFor) {
+  MadeBox box;
+  st_box_event hung = operation(0, 4, 0);
+  hung.end_ns = 0;
+  box.put(1, hung, ST_BOX_OPEN);
+  const uint64_t id = box.slots[1].id;
+  for (uint64_t number = 0; number < 2; ++number) {
+    st_box_event step{};
+    step.parent = id;
+    step.start_ns = 2 * kSecond;
+    step.communicator = 1;
+    step.type = ST_BOX_PROXY_STEP;
+    step.u.proxy_step.step = static_cast<int32_t>(5 - number);
+    step.u.proxy_step.state = number == 0 ? ST_BOX_WAIT_GPU : ST_BOX_WAIT_NETWORK;
+    step.u.proxy_step.state_since_ns = 2 * kSecond + 50;
+    box.put(2 + number, step, ST_BOX_OPEN);
+  }
+  ASSERT_TRUE(import({save(box, "a")}));
+  std::vector<ProxyStep> rows;
+  ASSERT_TRUE(rows_.proxy_steps({}, [&](const ProxyStep& row) { rows.push_back(row); }));
+  ASSERT_EQ(rows.size(), 1);
+  EXPECT_FALSE(rows[0].duration_ns);
+  EXPECT_EQ(rows[0].waits_for, ProxyWait::kNetwork);
+  EXPECT_EQ(rows[0].step, 4);
+}
+
 TEST_F(Rings, AProcessThatOthersOutlivedHasEnded) {
   MadeBox dead = box_of(11, 0);
   dead.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));

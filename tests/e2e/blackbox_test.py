@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings of black boxes alone: no agent, no probes. Durations against the job's own clock, a killed rank, a late one."""
+"""Black boxes, alone and with an agent beside: durations against the job's own clock, a killed rank, a late one, a lossy link."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import time
 
-from job import LIBRARIES, WORKLOAD, free_port, wait_until
+from job import LIBRARIES, WORKLOAD, Tracer, free_port, wait_until
 from stalltrace import BUILD, DONE, Case, run
 from unprivileged import run_as_nobody
 
@@ -78,16 +78,13 @@ class BlackBox(Case):
         self.assertEqual(result.returncode, DONE, result.stderr)
         return result
 
-    def test_every_collective_is_there_once_with_launch_and_true_duration(self):
-        calls = 40
-        job = BoxedJob(self, "--calls", calls, "--calls-per-second", 12, "--elements", 1 << 22)
-        job.wait()
-        self.import_boxes(job)
+    def check_calls(self, job, calls, rows_of):
+        """Each call once, numbered without a gap, with launch and true end; `rows_of` answers a query."""
         for rank, process in enumerate(job.ranks):
             told = [json.loads(line) for line in job.log(rank).read_text().splitlines()]
-            rows = self.rows("SELECT timestamp_ns, duration_ns, launch_ns, completion, seq FROM nccl_events "
-                             f"WHERE op = 'ALL_REDUCE' AND pid = {process.pid} ORDER BY timestamp_ns")
-            seen = [row for row in rows if told[0]["start_ns"] <= row[0] <= told[-1]["end_ns"]]
+            rows = rows_of("SELECT timestamp_ns, duration_ns, launch_ns, completion, seq FROM nccl_events "
+                           f"WHERE op = 'ALL_REDUCE' AND pid = {process.pid} ORDER BY seq")
+            seen = [row for row in rows if told[0]["start_ns"] - 100_000 <= row[0] <= told[-1]["end_ns"]]
             self.assertEqual(len(seen), calls)
             self.assertEqual([row[4] for row in rows], list(range(len(rows))))
             self.assertEqual({row[3] for row in rows}, {"profiler"})
@@ -99,7 +96,71 @@ class BlackBox(Case):
                 differences.append(abs(true_ns - duration_ns) - max(0.01 * true_ns, 50_000))
             # The job learns of an end by waking up, which a busy machine delays now and then: the middle one counts.
             self.assertLessEqual(statistics.median(differences), 0)
+
+    def test_every_collective_is_there_once_with_launch_and_true_duration(self):
+        job = BoxedJob(self, "--calls", 40, "--calls-per-second", 12, "--elements", 1 << 22)
+        job.wait()
+        self.import_boxes(job)
+        self.check_calls(job, 40, self.rows)
         self.assertEqual(self.rows("SELECT count(DISTINCT nccl_comm_hash), count(DISTINCT rank) FROM communicator"), [(1, 2)])
+
+    def test_the_agent_makes_one_row_of_a_call_and_its_box(self):
+        self.need_root()
+        tracer = Tracer(self, "--library", LIBRARIES / "libnccl.so.2")
+        job = BoxedJob(self, "--calls", 40, "--calls-per-second", 12, "--elements", 1 << 22)
+        job.wait()
+        tracer.stop()
+        self.check_calls(job, 40, tracer.rows)
+        pids = ", ".join(str(process.pid) for process in job.ranks)
+        self.assertEqual(tracer.rows(f"SELECT count(*) FROM communicator WHERE pid IN ({pids})"), [(2,)])
+        orphans = (f"SELECT count(*), sum(collective_id NOT IN (SELECT event_id FROM collective)) FROM proxy_step "
+                   f"WHERE pid IN ({pids})")
+        steps, alone = tracer.rows(orphans)[0]
+        self.assertGreaterEqual(steps, 160)
+        self.assertEqual(alone, 0)
+
+    def test_an_agent_that_comes_later_learns_the_ranks_from_the_boxes(self):
+        self.need_root()
+        job = BoxedJob(self, "--steps", 100000)
+        job.wait_for_boxes()
+        time.sleep(1)
+        tracer = Tracer(self)
+        time.sleep(3)
+        tracer.stop()
+        job.kill()
+        for rank, process in enumerate(job.ranks):
+            self.assertEqual(tracer.rows("SELECT DISTINCT rank, rank_source, nranks, nccl_comm_hash IS NOT NULL "
+                                         f"FROM communicator WHERE pid = {process.pid}"), [(rank, "plugin", 2, 1)])
+            twice = f"SELECT seq FROM collective WHERE op = 'ALL_REDUCE' AND pid = {process.pid} GROUP BY seq HAVING count(*) > 1"
+            self.assertEqual(tracer.rows(twice), [])
+            launched, told = tracer.rows("SELECT count(*), sum(completion = 'profiler') FROM collective WHERE op = 'ALL_REDUCE' "
+                                         f"AND pid = {process.pid}")[0]
+            self.assertGreater(told, 100)
+            self.assertLess(launched - told, 10)
+
+    def lab_boxes(self, fault):
+        """A run of the practice cluster without an agent; what its boxes alone explain."""
+        out = self.folder / "lab"
+        self.done(run("lab", "run", "--ranks", 4, "--steps", 150, "--plugin", "--no-trace", "--fault", fault, "--out", out,
+                      timeout=300))
+        self.done(run("import", *(out / "rings").glob("*.ring"), "--out", self.recording))
+        return self.explain()["findings"]
+
+    def test_a_late_rank_is_named_by_boxes_alone(self):
+        self.need_root()
+        first = self.lab_boxes("late_rank:rank=1,ms=80")[0]
+        self.assertEqual((first["cause"], first["culprit"]["rank"]), ("late_rank", 1))
+        self.assertLessEqual(first["confidence"], 0.7)
+        self.assertIn("was not recorded", json.dumps(first["evidence"]))
+
+    def test_of_a_lossy_link_boxes_alone_say_where_and_no_more(self):
+        self.need_root()
+        findings = self.lab_boxes("packet_loss:rank=2,percent=4")
+        self.assertTrue(findings)
+        for finding in findings:
+            self.assertIn(finding["cause"], ("slow_link", "unknown"), "steps do not show loss")
+        links = [(f["link"]["src_rank"], f["link"]["dst_rank"]) for f in findings if f["cause"] == "slow_link"]
+        self.assertTrue(all(2 in link for link in links), links)
 
     def test_a_killed_rank_is_named_while_the_others_hang(self):
         job = BoxedJob(self, "--steps", 100000, "--watchdog-seconds", 30, ranks=3)

@@ -31,6 +31,12 @@ void check_rows(MemorySource& rows) {
     require(row.duration_ns.has_value() == (row.completion == Completion::kProfiler));
   });
   require(visited.has_value());
+  const Status steps = rows.proxy_steps({}, [](const ProxyStep& row) {
+    require(row.timestamp_ns > 0 && row.duration_ns.value_or(0) >= 0 && row.step >= 0 && row.channel >= 0);
+    require(row.gpu_wait_ns >= 0 && row.peer_wait_ns >= 0 && row.network_wait_ns >= 0);
+    require(row.rank.value_or(0) >= 0 && row.peer.value_or(0) >= 0);
+  });
+  require(steps.has_value());
 }
 
 }  // namespace
@@ -40,6 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(fd && ::write(fd.get(), data, size) == static_cast<ssize_t>(size));
   const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
   if (auto reader = blackbox::BoxReader::open(path)) {
+    (void)reader->read({.most_records = 3, .open_parts = false});
     (void)reader->read();
     (void)::ftruncate(fd.get(), static_cast<off_t>(size - size / 3));
     (void)reader->read();
