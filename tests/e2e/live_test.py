@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings while the job runs: within seconds of the fault, by the agent that can know, and nothing by the others but `unknown`."""
+"""Findings while the job runs: within seconds of the fault, by the agent that can know; the others say `unknown`."""
 
 import json
 import signal
@@ -17,11 +17,11 @@ class Live(Case):
         super().setUp()
         self.need_root()
 
-    def live(self, fault, *more, steps=250):
+    def live(self, fault, *more, steps=200):
         self.lab = LabRun(self.folder / "lab", fault, steps=steps, more=("--live", *more))
         return json.loads((self.folder / "lab" / "live.json").read_text())["findings"]
 
-    def expect(self, fault, *more, place, told_by, steps=250):
+    def expect(self, fault, *more, place, told_by, steps=200):
         """`told_by`'s agent told the fault's cause in time, and no agent told much of another one."""
         told = self.live(fault, *more, steps=steps)
         truth = self.lab.truth["faults"][0]
@@ -44,8 +44,8 @@ class Live(Case):
     def test_a_lossy_link_by_the_senders_agent(self):
         finding = self.expect("packet_loss:rank=2,percent=2", place=lambda finding: finding["link"]["src_rank"] == 1,
                               told_by="node1")
-        row = next(row for node, row in self.lab.rows("SELECT cause, src_rank, detected_ns FROM finding") if node["name"] == "node1")
-        self.assertEqual(row, ("packet_loss", 1, finding["detected_ns"]))
+        rows = self.lab.rows("SELECT cause, src_rank, detected_ns FROM finding ORDER BY 1")
+        self.assertIn(("packet_loss", 1, finding["detected_ns"]), [row for node, row in rows if node["node"] == "node1"])
 
     def test_a_rank_that_stays_away_by_its_own_agent(self):
         finding = self.expect("missing_collective:rank=2", "--timeout", "12s", steps=60, told_by="node2",
