@@ -127,8 +127,9 @@ TEST_F(Merge, TakesRecordingsOfAnOlderSchema) {
   {
     Database db = must(Database::open(old, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
     must(migrate(db, migrations().first(1)));
-    must(db.execute("INSERT INTO node(node_id, name, started_ns, clock_offset_ns) VALUES(9, 'old', 1, 0);"
-                    "INSERT INTO connection(node_id, cookie, opened_ns, pid) VALUES(9, 5, 1, 42)"));
+    must(
+        db.execute("INSERT INTO node(node_id, name, started_ns, clock_offset_ns) VALUES(9, 'old', 1, 0);"
+                   "INSERT INTO connection(node_id, cookie, opened_ns, pid) VALUES(9, 5, 1, 42)"));
   }
   const std::vector<std::string> inputs{old, record("new.db", node_row(1, "new"), 0, 10)};
   must(merge_recordings(inputs, out_));
