@@ -76,7 +76,8 @@ void tell_throttled(const Scene& scene, const Folded& group, Finding& finding) {
   const std::string cgroup = dearest_detail(group.tallies, kThrottled);
   const Member& member = scene.cluster.member(group.place.culprit);
   int64_t throttled_ns = 0;  // each time once, however many stalls overlap
-  for (const Interval& time : time_of(group).intervals()) {
+  const IntervalSet times = time_of(group);
+  for (const Interval& time : times.intervals()) {
     throttled_ns += scene.evidence.host().throttling(member.node_id, member.pid, time).throttled_ns;
   }
   finding.summary =
