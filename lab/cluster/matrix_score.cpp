@@ -16,11 +16,37 @@ constexpr std::array<std::string_view, 4> kVerdicts = {"right", "abstained", "wr
 constexpr std::string_view kUnknown = "unknown";
 constexpr std::string_view kNothing = "nothing";
 
+/// Whose address it is, of "10.77.0.3:40112" or "[fd77::3]:40112".
+std::optional<int> rank_at(std::string_view endpoint) {
+  std::string_view address = endpoint.substr(0, endpoint.rfind(':'));
+  if (address.starts_with('[') && address.ends_with(']')) {
+    address = address.substr(1, address.size() - 2);
+  }
+  for (int rank = 0; rank < kMaximumRanks; ++rank) {
+    const VirtualNode node = make_node(rank, "");
+    if (address == node.address || address == node.address6) {
+      return rank;
+    }
+  }
+  return std::nullopt;
+}
+
+/// An agent that sees one node alone knows the other end by its address only.
+std::optional<int> read_end(const Json& link, const char* rank, const char* endpoint) {
+  if (const auto found = link.find(rank); found != link.end() && !found->is_null()) {
+    return found->get<int>();
+  }
+  const auto found = link.find(endpoint);
+  return found == link.end() || found->is_null() ? std::nullopt : rank_at(found->get<std::string>());
+}
+
 std::optional<FaultLink> read_link(const Json& json) {
-  if (json.is_null() || json["src_rank"].is_null() || json["dst_rank"].is_null()) {
+  if (json.is_null()) {
     return std::nullopt;
   }
-  return FaultLink{json["src_rank"].get<int>(), json["dst_rank"].get<int>()};
+  const std::optional<int> src = read_end(json, "src_rank", "src");
+  const std::optional<int> dst = read_end(json, "dst_rank", "dst");
+  return src && dst ? std::optional(FaultLink{*src, *dst}) : std::nullopt;
 }
 
 TrueFault read_fault(const Json& json) {

@@ -140,6 +140,20 @@ TEST(Reading, WhatTheLabWrites) {
   EXPECT_EQ(said->at(0).detected_ns, 7);
 }
 
+TEST(Reading, AnEndWithoutARankIsKnownByItsAddress) {
+  const auto said = read_findings(R"({"findings":[
+      {"cause":"packet_loss","culprit":null,"stall_ms":1,"link":{"src_rank":2,"dst_rank":null,"src":"10.77.0.3:36248",
+       "dst":"10.77.0.4:55489"}},
+      {"cause":"packet_loss","culprit":null,"stall_ms":1,"link":{"src_rank":null,"dst_rank":1,"src":"[fd77::1]:9",
+       "dst":null}},
+      {"cause":"packet_loss","culprit":null,"stall_ms":1,"link":{"src_rank":2,"dst_rank":null,"src":null,
+       "dst":"192.0.2.1:5"}}]})");
+  ASSERT_TRUE(said) << said.error().what;
+  EXPECT_EQ(said->at(0).link->dst_rank, 3);
+  EXPECT_EQ(said->at(1).link->src_rank, 0);
+  EXPECT_FALSE(said->at(2).link);
+}
+
 TEST(Reading, DamageIsAnErrorNotACrash) {
   for (const char* text : {"", "{", "[]", "{}", R"({"run":{"ended_ns":"x","completed":true},"faults":[]})"}) {
     ASSERT_FALSE(read_truth(text)) << text;
