@@ -55,6 +55,7 @@ class Source final : public EventSource {
     }
     return rows;
   }
+  Result<std::vector<Stack>> stacks() override { return std::vector<Stack>{}; }
   Result<std::vector<Loss>> losses() override { return std::vector<Loss>{}; }
 
   Status collectives(TimeRange, const Visitor<Collective>& visit) override {

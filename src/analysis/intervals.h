@@ -26,7 +26,8 @@ class IntervalSet {
   /// Sorts and joins; empty intervals vanish.
   explicit IntervalSet(std::vector<Interval> intervals);
 
-  [[nodiscard]] const std::vector<Interval>& intervals() const { return intervals_; }
+  [[nodiscard]] const std::vector<Interval>& intervals() const& { return intervals_; }
+  const std::vector<Interval>& intervals() const&& = delete;  // a loop over a temporary's would outlive it
   [[nodiscard]] bool empty() const { return intervals_.empty(); }
   [[nodiscard]] int64_t total_ns() const;
   /// How much of `window` the set covers.
