@@ -71,6 +71,7 @@ class Lifecycle(Case):
         tracer = Tracer(self)
         job = Job(self)
         job.wait_for_steps(40)
+        time.sleep(1)  # the agent writes twice a second
         os.kill(tracer.process.pid, signal.SIGKILL)
         tracer.process.wait(timeout=10)
         self.assertEqual(tracer.rows("PRAGMA integrity_check"), [("ok",)])
