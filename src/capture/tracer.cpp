@@ -33,7 +33,8 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr int64_t kPollNs = 100 * kNsPerMs;   // rings are read this often when nothing wakes us earlier
-constexpr int64_t kFlushNs = 500 * kNsPerMs;  // events are written and silent connections sampled this often
+constexpr int64_t kSampleNs = 250 * kNsPerMs;  // silent connections are sampled this often
+constexpr int64_t kFlushNs = 500 * kNsPerMs;   // events are written this often
 constexpr int64_t kProgressNs = kNsPerSecond;
 constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a safety net under the mapping watch ...
 constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or all there is where perf events are refused
@@ -381,6 +382,7 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
     }
   }
   const int64_t started_ns = monotonic_now_ns();
+  int64_t sampled_ns = started_ns;
   int64_t flushed_ns = started_ns;
   int64_t told_ns = started_ns;
   int64_t scanned_ns = started_ns;
@@ -400,11 +402,14 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
       discovery_.scan(!mappings_ || lost_mappings_ > scanned_lost_);
       scanned_lost_ = lost_mappings_;
     }
-    if (now_ns - flushed_ns >= kFlushNs) {
-      flushed_ns = now_ns;
+    if (now_ns - sampled_ns >= kSampleNs) {
+      sampled_ns = now_ns;
       for (const pid_t pid : alive_) {
         sample_sockets(pid, now_ns - kIdleSpanNs);
       }
+    }
+    if (now_ns - flushed_ns >= kFlushNs) {
+      flushed_ns = now_ns;
       collectives_.deliver_open();
       boxes_.round(now_ns);
       deliver_drops();
