@@ -32,7 +32,7 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr int64_t kPollNs = 100 * kNsPerMs;   // rings are read this often when nothing wakes us earlier
+constexpr int64_t kPollNs = 100 * kNsPerMs;    // rings are read this often when nothing wakes us earlier
 constexpr int64_t kSampleNs = 250 * kNsPerMs;  // silent connections are sampled this often
 constexpr int64_t kFlushNs = 500 * kNsPerMs;   // events are written this often
 constexpr int64_t kProgressNs = kNsPerSecond;
