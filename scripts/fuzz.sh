@@ -11,7 +11,7 @@ mkdir -p "$build/new" "$corpus"
 flags=(-std=c++2b -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -isystem tests/fuzz/clang -Isrc -I.
   -DFMT_HEADER_ONLY)
 objects=()
-for source in src/blackbox/{box_file,reader,decode}.cpp src/import/rings.cpp src/model/{events,operation}.cpp \
+for source in src/blackbox/{box_file,reader,decode,steps}.cpp src/import/rings.cpp src/model/{events,operation}.cpp \
   src/base/{clock,file,hash,result,text}.cpp tests/fuzz/ring_target.cpp; do
   object=$build/$(echo "$source" | tr / _).o
   clang++ "${flags[@]}" -c "$source" -o "$object"
