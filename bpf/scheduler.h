@@ -152,9 +152,7 @@ static __always_inline void add_time(struct st_thread_time* thread, struct task_
     return;
   }
   const u64 waited = to - from;
-  const bool usual = kind == ST_WAIT_ON_CPU || kind == ST_WAIT_BLOCKED;
-  const u64 long_ns = usual ? config.long_stretch_ns : config.long_wait_ns;
-  if (waited >= long_ns) {
+  if (waited >= config.long_wait_ns) {
     tell_long_wait(thread, task->pid, kind, from, to, by);
     return;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A note under /run of the folders that a run will remove: `lab down` finds it when the run was killed before it could.
+// What a killed run leaves: its namespaces, and the folders that a note under /run lists. The next lab clears it, or
+// `lab down`.
 #pragma once
 
 #include <span>
@@ -26,7 +27,11 @@ class LeftoverNote {
   bool owned_ = true;
 };
 
-/// Removes the node folders that a killed run noted, and returns their paths.
-std::vector<std::string> remove_leftover_folders();
+/// Removes namespaces, node folders and whatever else a lab keeps under /run, and returns their names. Needs the lab's
+/// lock.
+Result<std::vector<std::string>> remove_everything();
+
+/// The same if it is nobody's: no cluster made by hand is up (who holds the lock knows that no run is). Else nothing.
+Result<std::vector<std::string>> clear_killed_run();
 
 }  // namespace stalltrace::lab

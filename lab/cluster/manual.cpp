@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "lab/cluster/artefacts.h"
 #include "lab/cluster/command.h"
 #include "lab/cluster/fault_table.h"
@@ -55,6 +53,7 @@ Result<std::vector<NodePlace>> up(const ClusterOptions& options) {
   ST_TRY(check_privilege_and_tools());
   InterruptGuard interrupt;
   ST_ASSIGN(const LabLock lock, LabLock::take());
+  ST_TRY(clear_killed_run());
   const std::vector<VirtualNode> nodes = make_nodes(options.ranks);
   ST_ASSIGN(Network network, Network::make(nodes));
   std::vector<NodeFolder> folders;
@@ -116,20 +115,7 @@ Result<std::vector<std::string>> down() {
   if (auto state = load_state()) {
     (void)undo_faults(*state);  // what can't be undone goes with its namespace
   }
-  ST_ASSIGN(std::vector<std::string> removed, remove_namespaces());
-  for (std::string& folder : remove_leftover_folders()) {
-    removed.push_back(std::move(folder));
-  }
-  namespace fs = std::filesystem;
-  std::error_code error;
-  for (fs::directory_iterator entry(kStateFolder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().filename() != "lock") {
-      std::error_code ignored;
-      fs::remove_all(entry->path(), ignored);
-      removed.push_back(entry->path().string());
-    }
-  }
-  return removed;
+  return remove_everything();
 }
 
 }  // namespace stalltrace::lab

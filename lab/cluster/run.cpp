@@ -121,6 +121,10 @@ class Run {
   Status set_up() {
     ST_ASSIGN(LabLock lock, LabLock::take());
     lock_.emplace(std::move(lock));
+    ST_ASSIGN(const std::vector<std::string> cleared, clear_killed_run());
+    if (!cleared.empty()) {
+      say("removed what a killed run had left: " + fmt::format("{}", fmt::join(cleared, ", ")));
+    }
     ST_ASSIGN(options_.out_dir, prepare_folder(options_.out_dir));
     if (options_.plugin && ::mkdir(ring_folder(options_).c_str(), 0755) != 0) {
       return fail_errno("create " + ring_folder(options_), errno);
@@ -130,10 +134,10 @@ class Run {
     }
     ST_ASSIGN(Injector injector, Injector::make(options_.faults, nodes_, options_.steps, options_.seed,
                                                 [this](std::string_view line) { say(line); }));
-    ST_ASSIGN(Network network, Network::make(nodes_, options_.link_mbit));
-    network_.emplace(std::move(network));
     ST_ASSIGN(LeftoverNote note, LeftoverNote::make(nodes_));
     note_.emplace(std::move(note));
+    ST_ASSIGN(Network network, Network::make(nodes_, options_.link_mbit));
+    network_.emplace(std::move(network));
     for (const VirtualNode& node : nodes_) {
       ST_ASSIGN(NodeFolder folder, NodeFolder::make(node));
       folders_.push_back(std::move(folder));

@@ -310,16 +310,27 @@ TEST_F(LabRoot, DownCleansUpAfterAKilledRun) {
 
   ::kill(pid, SIGKILL);
   (void)wait_for(pid);
-  RunOptions next = options();
-  next.out_dir = folder_ + "/next";
-  const auto refused = run(next);
-  ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().what, HasSubstr("a practice cluster exists already (stalltrace-bridge"));
-  EXPECT_THAT(refused.error().remedy, HasSubstr("lab down"));
   const auto removed = down();
   ASSERT_TRUE(removed) << removed.error().what;
   EXPECT_THAT(*removed, testing::Contains("stalltrace-node1"));
   EXPECT_THAT(down().value(), IsEmpty());
+}
+
+TEST_F(LabRoot, TheNextRunClearsWhatAKilledOneLeft) {
+  const pid_t pid = start_run(options("none", 100000));
+  ASSERT_TRUE(eventually([] { return find_process(1, "nccl-train") != 0; }));
+  ::kill(pid, SIGKILL);
+  (void)wait_for(pid);
+  ASSERT_THAT(existing_namespaces(), SizeIs(3));
+
+  RunOptions next = options();
+  next.out_dir = folder_ + "/next";
+  std::string said;
+  next.progress = [&said](std::string_view line) { said += std::string(line) + "\n"; };
+  const auto outcome = run(next);
+  ASSERT_TRUE(outcome) << outcome.error().what;
+  EXPECT_THAT(said, HasSubstr("removed what a killed run had left: stalltrace-bridge, stalltrace-node0"));
+  EXPECT_THAT(existing_namespaces(), IsEmpty());
 }
 
 TEST_F(LabRoot, ByHandUpFaultClearDown) {
@@ -329,6 +340,10 @@ TEST_F(LabRoot, ByHandUpFaultClearDown) {
   ASSERT_TRUE(places) << places.error().what;
   ASSERT_THAT(*places, SizeIs(2));
   EXPECT_THAT(up({.ranks = 2}).error().remedy, HasSubstr("lab down"));
+  const auto beside = run(options());
+  ASSERT_FALSE(beside);
+  EXPECT_THAT(beside.error().what, HasSubstr("a practice cluster exists already (stalltrace-bridge"));
+  EXPECT_THAT(beside.error().remedy, HasSubstr("lab down"));
 
   SpawnOptions sleeper;
   sleeper.argv = {"sleep", "60"};

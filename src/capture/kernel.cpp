@@ -153,7 +153,6 @@ Status Kernel::open_object(const KernelOptions& options) {
   config.span_max_ns = 100 * kNsPerMs;
   config.sample_gap_ns = 100 * kNsPerMs;
   config.long_wait_ns = 5 * kNsPerMs;
-  config.long_stretch_ns = 20 * kNsPerMs;
   config.window_ns = 100 * kNsPerMs;
   config.window_min_ns = 1 * kNsPerMs;
   config.wake_bytes = 512 << 10;
