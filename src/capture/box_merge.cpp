@@ -299,16 +299,27 @@ void BoxMerge::deliver_own(ProcessState& process, blackbox::BoxCall& call, Event
   next_.accept(std::move(row));
 }
 
-/// The communicator's name is the probes' where they know it.
-void BoxMerge::deliver_step(const ProcessState& process, ProxyStep row) {
+const Communicator* BoxMerge::find(const ProcessState& process, uint64_t nccl_comm_hash) {
   for (const auto& [pointer, known] : process.by_pointer) {
     const auto box = process.by_serial.find(known.serial);
-    const bool same = known.row.nccl_comm_hash == row.comm_id_hash ||
-                      (box != process.by_serial.end() && box->second.nccl_comm_hash == row.comm_id_hash);
-    if (same && known.row.comm_id_hash != 0 && row.comm_id_hash != 0) {
-      row.comm_id_hash = known.row.comm_id_hash;
-      break;
+    if (nccl_comm_hash != 0 && (known.row.nccl_comm_hash == nccl_comm_hash ||
+                                (box != process.by_serial.end() && box->second.nccl_comm_hash == nccl_comm_hash))) {
+      return &known.row;
     }
+  }
+  return nullptr;
+}
+
+const Communicator* BoxMerge::find(int32_t pid, uint64_t nccl_comm_hash) const {
+  const auto process = states_.find(pid);
+  return process == states_.end() ? nullptr : find(process->second, nccl_comm_hash);
+}
+
+/// The communicator's name is the probes' where they know it.
+void BoxMerge::deliver_step(const ProcessState& process, ProxyStep row) {
+  const Communicator* known = find(process, row.comm_id_hash);
+  if (known != nullptr && known->comm_id_hash != 0) {
+    row.comm_id_hash = known->comm_id_hash;
   }
   next_.accept(std::move(row));
 }

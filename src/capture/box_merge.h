@@ -38,6 +38,8 @@ class BoxMerge final : public EventSink {
   void step(blackbox::StepRow step);
   /// The process is gone and its box is read to the end.
   void forget(int32_t pid);
+  /// The probes' row of a process's communicator, by NCCL's own hash of it; nullptr where they have not met.
+  [[nodiscard]] const Communicator* find(int32_t pid, uint64_t nccl_comm_hash) const;
   /// Steps whose collective was never told are delivered without it.
   void finish();
 
@@ -76,6 +78,7 @@ class BoxMerge final : public EventSink {
     bool has_box = false;
   };
 
+  static const Communicator* find(const ProcessState& process, uint64_t nccl_comm_hash);
   void accept_collective(Collective row);
   void accept_communicator(Communicator row);
   Named& named(ProcessState& process, uint64_t pointer) { return process.by_pointer[pointer]; }

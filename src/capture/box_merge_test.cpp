@@ -248,6 +248,22 @@ TEST_F(Merge, StepsNameTheRowOfTheirCollective) {
   EXPECT_EQ(named, (std::vector<EventId>{probe(0).event_id, probe(0).event_id, 0}));
 }
 
+TEST_F(Merge, ACommunicatorWithoutAnIdIsFoundByNcclsHashOnceCallsHaveMet) {
+  merge_.accept(Communicator{.node_id = 5, .pid = kPid, .comm_ptr = kPointer, .comm_id_hash = kIdHash});  // a split
+  Communicator box{.node_id = 5, .pid = kPid, .comm_ptr = kSerial};
+  box.nccl_comm_hash = box.comm_id_hash = kNcclHash;
+  merge_.communicator(box);
+  EXPECT_EQ(merge_.find(kPid, kNcclHash), nullptr);
+  hash_ = kIdHash;
+  merge_.accept(probe(0));
+  merge_.call(Merge::box(0));
+  const Communicator* known = merge_.find(kPid, kNcclHash);
+  ASSERT_NE(known, nullptr);
+  EXPECT_EQ(known->comm_id_hash, kIdHash);
+  EXPECT_EQ(merge_.find(kPid, 0), nullptr);
+  EXPECT_EQ(merge_.find(kPid + 1, kNcclHash), nullptr);
+}
+
 TEST_F(Merge, WhatIsNotOfNcclPasses) {
   Collective row = probe(0);
   row.library = Library::kMpi;

@@ -289,6 +289,17 @@ void BoxTracker::deliver_losses() {
   }
 }
 
+int32_t BoxTracker::nodes_of(int32_t pid, uint64_t nccl_comm_hash) const {
+  for (const Box& box : boxes_) {
+    for (const auto& [serial, communicator] : box.communicators) {
+      if (box.owner.pid == pid && communicator.hash == nccl_comm_hash) {
+        return communicator.nodes;
+      }
+    }
+  }
+  return 0;
+}
+
 void BoxTracker::close(Box& box) {
   const auto gone = std::ranges::find(gone_, box.owner.pid, [](const Gone& entry) { return entry.row.pid; });
   if (gone != gone_.end()) {

@@ -34,6 +34,8 @@ class BoxTracker {
   /// Reads all there is, for a second at most.
   void finish(int64_t probes_read_ns);
   void deliver_losses();
+  /// On how many hosts the communicator's ranks are, as NCCL told the process; 0 where it is not known.
+  [[nodiscard]] int32_t nodes_of(int32_t pid, uint64_t nccl_comm_hash) const;
 
  private:
   struct Box {

@@ -65,7 +65,6 @@ std::optional<ConnectionPlace> ConnectionPlaces::place_of(uint64_t cookie) const
 
 void ConnectionPlaces::forget_process(int32_t pid) {
   std::erase_if(last_marks_, [pid](const auto& entry) { return entry.first.pid == pid; });
-  std::erase_if(evidence_, [pid](const auto& entry) { return entry.second.place.pid == pid; });
 }
 
 }  // namespace stalltrace::capture

@@ -37,6 +37,7 @@ class ConnectionPlaces {
   bool on_mark(const st_step_mark& mark);
   [[nodiscard]] std::optional<ConnectionPlace> place_of(uint64_t cookie) const;
   void forget_connection(uint64_t cookie) { evidence_.erase(cookie); }
+  /// It marks no more; what its marks have proven stays until its connections are forgotten.
   void forget_process(int32_t pid);
 
  private:

@@ -133,6 +133,8 @@ TEST_F(Places, ForgottenIsForgotten) {
     step(0, 100);
   }
   places_.forget_process(7);
+  EXPECT_EQ(channel_of(100), 0) << "what was proven, until the connection is forgotten";
+  places_.forget_connection(100);
   EXPECT_EQ(channel_of(100), -1);
 }
 

@@ -31,14 +31,14 @@ std::string address_text(const uint8_t (&bytes)[16], uint16_t family) {
 }
 
 NetworkTracker::NetworkTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns,
-                               int64_t ticks_per_second, ThreadName thread_name, CommOfHash comm_of_hash)
+                               int64_t ticks_per_second, ThreadName thread_name, FactsOfHash facts_of_hash)
     : ids_(ids),
       processes_(processes),
       sink_(sink),
       utc_offset_ns_(utc_offset_ns),
       ns_per_tick_(kNsPerSecond / ticks_per_second),
       thread_name_(std::move(thread_name)),
-      comm_of_hash_(std::move(comm_of_hash)) {}
+      facts_of_hash_(std::move(facts_of_hash)) {}
 
 Connection& NetworkTracker::connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple) {
   const auto [found, fresh] = connections_.try_emplace(cookie);
@@ -105,6 +105,7 @@ void NetworkTracker::on_event(const st_tcp_event& record) {
   if (kind == TcpEventKind::kConnect || kind == TcpEventKind::kAccept) {
     sink_.accept(connection);  // now with the local address and port the kernel chose
   } else if (kind == TcpEventKind::kClose || kind == TcpEventKind::kConnectFailed) {
+    settle(connection);
     connection.closed_ns = utc(record.header.time_ns);
     sink_.accept(connection);
     closed_.emplace_back(record.header.time_ns, record.cookie);
@@ -120,6 +121,7 @@ void NetworkTracker::forget(uint64_t cookie) {
   connections_.erase(cookie);
   last_thread_.erase(cookie);
   last_listing_.erase(cookie);
+  said_.erase(cookie);
   places_.forget_connection(cookie);
 }
 
@@ -160,6 +162,7 @@ void NetworkTracker::on_sample(const st_tcp_sample& record) {
 }
 
 void NetworkTracker::on_step_mark(const st_step_mark& record) {
+  ranks_.member(record.step.comm_hash, record.step.rank, static_cast<int32_t>(record.header.tgid));
   if (!places_.on_mark(record)) {
     return;
   }
@@ -169,6 +172,11 @@ void NetworkTracker::on_step_mark(const st_step_mark& record) {
   if (const auto connection = connections_.find(record.last.cookie); connection != connections_.end()) {
     settle(connection->second);
   }
+}
+
+void NetworkTracker::on_exit(int32_t pid) {
+  places_.forget_process(pid);
+  ranks_.forget_process(pid);
 }
 
 /// Its own place; that of its group where NCCL's helper threads move its data. All sockets of one of NCCL's connections
@@ -192,25 +200,75 @@ std::optional<ConnectionPlace> NetworkTracker::place_of(const Connection& connec
   return shared;
 }
 
-/// Brings what the row says of the connection's place up to date. A rank of a part of the job is no rank of the job.
+/// Brings what the row says of the connection's place up to date.
 void NetworkTracker::settle(Connection& connection) {
-  Connection now = connection;
-  now.peer_rank.reset();
-  now.channel.reset();
-  now.comm_id_hash = 0;
-  if (const auto place = place_of(connection)) {
-    const Process* process = processes_.find(place->pid);
-    if (process && process->rank == place->rank && process->world_size == place->ranks) {
-      now.peer_rank = place->peer;
+  const auto place = place_of(connection);
+  const auto said = said_.find(connection.cookie);
+  if (place) {
+    if (said != said_.end() && said->second != *place) {
+      connection.peer_rank.reset();
+      connection.comm_id_hash = 0;
     }
-    now.channel = place->channel;
-    const CommHash ours = comm_of_hash_(place->pid, place->nccl_comm_hash);
-    now.comm_id_hash = ours != 0 ? ours : place->nccl_comm_hash;
+    said_.insert_or_assign(connection.cookie, *place);
+    fill_in(connection, *place);
+  } else if (said != said_.end()) {
+    said_.erase(said);
+    connection.peer_rank.reset();
+    connection.channel.reset();
+    connection.comm_id_hash = 0;
+    sink_.accept(connection);
+  }
+}
+
+/// What was known once stays, though those who knew it may have forgotten.
+void NetworkTracker::fill_in(Connection& connection, const ConnectionPlace& place) {
+  const CommFacts facts = facts_of_hash_(place.pid, place.nccl_comm_hash);
+  Connection now = connection;
+  now.channel = place.channel;
+  if (facts.hash != 0 || now.comm_id_hash == 0) {
+    now.comm_id_hash = facts.hash != 0 ? facts.hash : place.nccl_comm_hash;
+  }
+  if (const auto peer = peer_rank(connection, place, facts)) {
+    now.peer_rank = peer;
   }
   if (now.peer_rank != connection.peer_rank || now.channel != connection.channel ||
       now.comm_id_hash != connection.comm_id_hash) {
     connection = std::move(now);
     sink_.accept(connection);
+  }
+}
+
+/// A rank of a part of the job is no rank of the job: it is translated where this host knows how.
+std::optional<int32_t> NetworkTracker::peer_rank(const Connection& connection, const ConnectionPlace& place,
+                                                 const CommFacts& facts) {
+  const Process* process = processes_.find(place.pid);
+  if (!process) {
+    return std::nullopt;
+  }
+  const std::string& address = connection.destination.address;
+  if (!facts.is_part && process->rank == place.rank && process->world_size == place.ranks) {
+    ranks_.world(place.pid, place.nccl_comm_hash);
+    if (facts.nodes == place.ranks) {
+      ranks_.host(place.nccl_comm_hash, address, place.peer);
+    }
+    return place.peer;
+  }
+  const auto member = ranks_.process_of(place.nccl_comm_hash, place.peer);
+  const Process* peer = member ? processes_.find(*member) : nullptr;
+  if (peer && peer->rank && peer->world_size == process->world_size) {
+    return peer->rank;
+  }
+  const auto world = ranks_.world_of(place.pid);
+  return world ? ranks_.rank_at(*world, address) : std::nullopt;
+}
+
+void NetworkTracker::settle_rest() {
+  for (const auto& [cookie, place] : said_) {
+    const auto found = connections_.find(cookie);
+    if (found != connections_.end() &&
+        (!found->second.peer_rank || found->second.comm_id_hash == place.nccl_comm_hash)) {
+      fill_in(found->second, place);
+    }
   }
 }
 

@@ -13,22 +13,30 @@
 
 #include "capture/connection_places.h"
 #include "capture/event_ids.h"
+#include "capture/job_ranks.h"
 #include "capture/process_registry.h"
 #include "model/events.h"
 #include "wire/tcp.h"
 
 namespace stalltrace::capture {
 
+/// What is known of a communicator besides NCCL's own hash of it.
+struct CommFacts {
+  CommHash hash = 0;     // ours; 0 where it is not known
+  bool is_part = false;  // made of another one
+  int32_t nodes = 0;     // hosts of its ranks, as NCCL counts them; 0 where it is not known
+};
+
 class NetworkTracker {
  public:
   using ThreadName = std::function<std::string(int32_t pid, int32_t tid)>;
-  /// Our hash of a process's communicator, by NCCL's own; 0 where it is not known.
-  using CommOfHash = std::function<CommHash(int32_t pid, uint64_t nccl_comm_hash)>;
+  /// Of a process's communicator, by NCCL's own hash.
+  using FactsOfHash = std::function<CommFacts(int32_t pid, uint64_t nccl_comm_hash)>;
 
   /// References outlive the tracker. `ticks_per_second`: of the kernel's jiffies, in which connections keep their
   /// clocks.
   NetworkTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns,
-                 int64_t ticks_per_second, ThreadName thread_name, CommOfHash comm_of_hash);
+                 int64_t ticks_per_second, ThreadName thread_name, FactsOfHash facts_of_hash);
 
   void on_socket(const st_socket_seen& record);
   void on_listing(const st_socket_listing& record);
@@ -36,7 +44,9 @@ class NetworkTracker {
   void on_sample(const st_tcp_sample& record);
   void on_span(const st_net_span& record);
   void on_step_mark(const st_step_mark& record);
-  void on_exit(int32_t pid) { places_.forget_process(pid); }
+  void on_exit(int32_t pid);
+  /// Says of connections what was not known when they were proven to be a communicator's.
+  void settle_rest();
 
   [[nodiscard]] uint64_t retransmits() const { return retransmits_; }
 
@@ -45,6 +55,8 @@ class NetworkTracker {
   Connection& connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple);
   void forget(uint64_t cookie);
   void settle(Connection& connection);
+  void fill_in(Connection& connection, const ConnectionPlace& place);
+  std::optional<int32_t> peer_rank(const Connection& connection, const ConnectionPlace& place, const CommFacts& facts);
   [[nodiscard]] std::optional<ConnectionPlace> place_of(const Connection& connection) const;
   void deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics);
 
@@ -54,11 +66,13 @@ class NetworkTracker {
   int64_t utc_offset_ns_;
   int64_t ns_per_tick_;
   ThreadName thread_name_;
-  CommOfHash comm_of_hash_;
+  FactsOfHash facts_of_hash_;
   ConnectionPlaces places_;
+  JobRanks ranks_;
   uint64_t retransmits_ = 0;
   std::unordered_map<uint64_t, Connection> connections_;
-  std::unordered_map<uint64_t, int32_t> last_thread_;  // cookie → tid
+  std::unordered_map<uint64_t, int32_t> last_thread_;   // cookie → tid
+  std::unordered_map<uint64_t, ConnectionPlace> said_;  // the places that rows say, by cookie
   struct Listing {
     uint64_t time_ns = 0;
     st_tcp_metrics metrics{};

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <initializer_list>
+#include <map>
 
 #include "model/source.h"
 
@@ -95,27 +96,29 @@ class NetworkTrackerTest : public testing::Test {
                             ++asked_;
                             return thread_name_.empty() ? "thread " + std::to_string(tid) : thread_name_;
                           },
-                          [this](int32_t, uint64_t nccl_hash) { return nccl_hash == 0xa11 ? comm_ : CommHash{0}; }};
+                          [this](int32_t, uint64_t nccl_hash) { return facts_[nccl_hash]; }};
   std::string thread_name_;
-  CommHash comm_ = 0xc033;
+  std::map<uint64_t, CommFacts> facts_{{0xa11, {.hash = 0xc033, .nodes = 4}}};
 };
 
 /// Connections of a rank 2 of 4, by their sockets' cookies.
 class PlacedConnections : public NetworkTrackerTest {
  protected:
-  void SetUp() override {
+  void SetUp() override { add_process(100, 2); }
+  void add_process(int32_t pid, int32_t rank) {
     Process process;
-    process.pid = 100;
-    process.rank = 2;
+    process.pid = pid;
+    process.rank = rank;
     process.world_size = 4;
     process.rank_source = RankSource::kEnvironment;
     processes_.add(process);
   }
-  void open(uint64_t cookie, uint16_t source_port, const char* thread) {
+  void open(uint64_t cookie, uint16_t source_port, const char* thread, uint8_t remote = 2) {
     st_socket_seen record{};
     record.header = header(1000);
     record.cookie = cookie;
     record.tuple = tuple(source_port);
+    record.tuple.destination[3] = remote;
     std::strncpy(record.thread_name, thread, ST_COMM_LEN - 1);
     tracker_.on_socket(record);
   }
@@ -127,15 +130,16 @@ class PlacedConnections : public NetworkTrackerTest {
     tracker_.on_listing(record);
   }
   /// Two of them prove the socket's place.
-  void mark(uint64_t cookie, int32_t peer, int32_t ranks = 4) {
+  void mark(uint64_t cookie, int32_t peer) { mark(cookie, {.comm_hash = 0xa11, .rank = 2, .ranks = 4, .peer = peer}); }
+  void mark(uint64_t cookie, const st_step_moved& of, uint32_t pid = 100) {
     st_step_mark record{};
-    record.header = header(5000);
-    record.step = {.comm_hash = 0xa11,
+    record.header = header(5000, pid);
+    record.step = {.comm_hash = of.comm_hash,
                    .steps = ++steps_,
                    .alone_since_ns = 4000,
-                   .rank = 2,
-                   .ranks = ranks,
-                   .peer = peer,
+                   .rank = of.rank,
+                   .ranks = of.ranks,
+                   .peer = of.peer,
                    .channel = 1,
                    .is_send = 1};
     record.last = {.cookie = cookie, .moved = 10, .time_ns = 4500};
@@ -165,24 +169,87 @@ TEST_F(PlacedConnections, APlaceIsPeerChannelAndCommunicator) {
   EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
 }
 
+constexpr st_step_moved kHalf{.comm_hash = 0xa1f, .rank = 1, .ranks = 2, .peer = 0};
+
 TEST_F(PlacedConnections, ARankOfAPartOfTheJobIsNoRankOfTheJob) {
   open(11, 40000, "NCCL Progress 0");
-  mark(11, 1, 2);
-  mark(11, 1, 2);
+  mark(11, kHalf);
+  mark(11, kHalf);
   EXPECT_FALSE(of(11).peer_rank);
   EXPECT_EQ(of(11).channel, 1);
+  EXPECT_EQ(of(11).comm_id_hash, 0xa1fU);
+}
+
+TEST_F(PlacedConnections, AMemberOfAPartThatIsHereIsARankOfTheJob) {
+  add_process(200, 3);
+  open(11, 40000, "NCCL Progress 0");
+  mark(11, kHalf);
+  mark(11, kHalf);
+  mark(0, {.comm_hash = 0xa1f, .rank = 0, .ranks = 2, .peer = 1}, 200);
+  tracker_.settle_rest();
+  EXPECT_EQ(of(11).peer_rank, 3);
+}
+
+TEST_F(PlacedConnections, AMemberTwoProcessesClaimToBeIsNobody) {
+  add_process(200, 3);
+  add_process(300, 1);
+  open(11, 40000, "NCCL Progress 0");
+  mark(0, {.comm_hash = 0xa1f, .rank = 0, .ranks = 2, .peer = 1}, 200);
+  mark(0, {.comm_hash = 0xa1f, .rank = 0, .ranks = 2, .peer = 1}, 300);
+  mark(11, kHalf);
+  mark(11, kHalf);
+  EXPECT_FALSE(of(11).peer_rank);
+}
+
+TEST_F(PlacedConnections, AnAddressOfTheWholeJobIsARankWhereEachHasAHost) {
+  open(11, 40000, "NCCL Progress 0", 7);
+  open(12, 40001, "NCCL Progress 0", 7);
+  open(13, 40002, "NCCL Progress 0", 8);
+  for (const uint64_t cookie : {12, 13}) {
+    mark(cookie, kHalf);
+    mark(cookie, kHalf);
+  }
+  mark(11, 3);
+  mark(11, 3);
+  tracker_.settle_rest();
+  EXPECT_EQ(of(12).peer_rank, 3) << "the same host";
+  EXPECT_FALSE(of(13).peer_rank) << "a host that the job's own communicator has not shown";
+}
+
+TEST_F(PlacedConnections, AHostOfSeveralRanksSaysNothing) {
+  facts_[0xa11].nodes = 2;
+  open(11, 40000, "NCCL Progress 0", 7);
+  open(12, 40001, "NCCL Progress 0", 7);
+  mark(11, 3);
+  mark(11, 3);
+  mark(12, kHalf);
+  mark(12, kHalf);
+  EXPECT_FALSE(of(12).peer_rank);
+}
+
+TEST_F(PlacedConnections, APartOfTheSameSizeIsNotTheJob) {
+  facts_[0xa11].is_part = true;  // its ranks may be in another order
+  open(11, 40000, "NCCL Progress 0");
+  mark(11, 3);
+  mark(11, 3);
+  EXPECT_FALSE(of(11).peer_rank);
   EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
 }
 
 TEST_F(PlacedConnections, ACommunicatorThatIsLearntLaterIsFilledIn) {
-  comm_ = 0;
+  facts_[0xa11].hash = 0;
   open(11, 40000, "NCCL Progress 0");
   mark(11, 3);
   mark(11, 3);
   EXPECT_EQ(of(11).comm_id_hash, 0xa11U) << "NCCL's own, until ours is known";
-  comm_ = 0xc033;
+  facts_[0xa11].hash = 0xc033;
+  tracker_.settle_rest();
+  EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
+  facts_.clear();  // its box is read to the end
+  tracker_.on_exit(100);
   list(11, 40000);
   EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
+  EXPECT_EQ(of(11).peer_rank, 3);
 }
 
 TEST_F(PlacedConnections, SocketsOfHelperThreadsSharePlaceAndListener) {

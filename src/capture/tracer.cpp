@@ -94,7 +94,7 @@ class HostTracer final : public Tracer {
         network_(
             ids_, processes_, sink, node_.clock_offset_ns, kernel_->ticks_per_second(),
             [this](int32_t pid, int32_t tid) { return procfs_.thread_name(pid, tid); },
-            [this](int32_t pid, uint64_t hash) { return collectives_.comm_of_nccl_hash(pid, hash); }),
+            [this](int32_t pid, uint64_t hash) { return communicator_facts(pid, hash); }),
         host_({.sys = options.sysfs_root}, node_.node_id, sink_),
         discovery_(
             *kernel_, procfs_, scope_of(options), [this](pid_t pid, Library library) { begin_process(pid, library); },
@@ -119,6 +119,7 @@ class HostTracer final : public Tracer {
       note_(text);
     }
   }
+  [[nodiscard]] CommFacts communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const;
   Status list_descendants();
   void begin_process(pid_t pid, Library library);
   void end_process(const st_exit& record);
@@ -177,6 +178,17 @@ Status HostTracer::begin() {
     ST_TRY(discovery_.attach_library(library));
   }
   return {};
+}
+
+/// A communicator of whose id the probes saw nothing is known from where its calls and its box's have met.
+CommFacts HostTracer::communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const {
+  CommFacts facts{.hash = collectives_.comm_of_nccl_hash(pid, nccl_comm_hash),
+                  .nodes = boxes_.nodes_of(pid, nccl_comm_hash)};
+  if (const Communicator* known = merge_.find(pid, nccl_comm_hash)) {
+    facts.hash = facts.hash != 0 ? facts.hash : known->comm_id_hash;
+    facts.is_part = known->parent_hash != 0 || known->split_color;
+  }
+  return facts;
 }
 
 /// Children that are there already; those to come are listed by the kernel side. A second walk that finds nothing new
@@ -352,6 +364,7 @@ void HostTracer::deliver_rest() {
   collect();
   collectives_.deliver_open();
   boxes_.finish(monotonic_now_ns());
+  network_.settle_rest();
   deliver_drops();
   host_.sample(utc_now_ns(), alive_);
   deliver_losses();
@@ -412,6 +425,7 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
       flushed_ns = now_ns;
       collectives_.deliver_open();
       boxes_.round(now_ns);
+      network_.settle_rest();
       deliver_drops();
       ST_TRY(flush());
     }

@@ -32,6 +32,24 @@ class Places(Case):
         known = {row for _, row in lab.rows("SELECT comm_id_hash FROM communicator WHERE nranks = 4")}
         self.assertEqual({(end[3],) for end in ends.values()}, known)
 
+    def test_a_part_of_the_job_has_one_name_and_peers_of_the_job(self):
+        """Ranks 0 and 2 also have a communicator of their own, made by a split, in which they are 0 and 1."""
+        self.need_root()
+        lab = LabRun(self.folder / "lab", "none", ranks=3, steps=40, more=("--plugin", "--", "--mix", "1"))
+        parts = dict(row for node, row in lab.rows("""
+            SELECT rank, comm_id_hash FROM communicator WHERE nranks = 2 AND parent_hash IS NOT NULL""")
+                     if node["rank"] != 1)
+        self.assertEqual(set(parts), {0, 1})
+        self.assertEqual(parts[0], parts[1], "both members call it the same")
+        ends = [(node["rank"], *row) for node, row in lab.rows(DATA) if row[7] == parts[0]]
+        self.assertEqual(len(ends), 4, "two connections, both ends")
+        for rank, *_, said_rank, peer, channel, _, _, _ in ends:
+            self.assertEqual((said_rank, peer, channel), (rank, 2 - rank, 0))
+        whole = {row for _, row in lab.rows("SELECT comm_id_hash FROM communicator WHERE nranks = 3")}
+        for table in ("collective WHERE op = 'ALL_REDUCE'", "proxy_step"):
+            named = {row for node, row in lab.rows(f"SELECT DISTINCT comm_id_hash FROM {table}") if node["rank"] != 1}
+            self.assertEqual(named, whole | {(parts[0],)}, table)
+
     def test_without_the_plugin_they_are_unknown(self):
         self.need_root()
         lab = LabRun(self.folder / "lab", "none", ranks=2, steps=5)
