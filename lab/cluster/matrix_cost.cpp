@@ -21,7 +21,20 @@ bool touches(const StepTime& step, std::span<const Interval> faults) {
       faults, [&](const Interval& fault) { return step.end_ns >= fault.from_ns && step.start_ns <= fault.to_ns; });
 }
 
-std::optional<int64_t> usual_ns(std::span<const StepTime> steps, std::span<const Interval> faults) {
+constexpr double kNearlyAll = 0.95;
+
+struct Usual {
+  int64_t middle_ns = 0;
+  int64_t longest_ns = 0;  // nearly none is longer
+};
+
+int64_t quantile(std::vector<int64_t>& lengths, double share) {
+  const auto at = lengths.begin() + static_cast<int64_t>(share * static_cast<double>(lengths.size()));
+  std::nth_element(lengths.begin(), at, lengths.end());
+  return *at;
+}
+
+std::optional<Usual> usual_of(std::span<const StepTime> steps, std::span<const Interval> faults) {
   std::vector<int64_t> lengths;
   for (size_t i = kFirstSteps; i < steps.size(); ++i) {
     if (!touches(steps[i], faults)) {
@@ -31,9 +44,7 @@ std::optional<int64_t> usual_ns(std::span<const StepTime> steps, std::span<const
   if (lengths.size() < kEnoughSteps) {
     return std::nullopt;
   }
-  const auto middle = lengths.begin() + static_cast<int64_t>(lengths.size() / 2);
-  std::nth_element(lengths.begin(), middle, lengths.end());
-  return *middle;
+  return Usual{quantile(lengths, 0.5), quantile(lengths, kNearlyAll)};
 }
 
 }  // namespace
@@ -52,16 +63,17 @@ std::vector<StepTime> read_steps(std::string_view jsonl) {
 
 std::optional<double> true_cost_ms(std::span<const StepTime> steps, std::span<const Interval> faults, bool completed,
                                    int64_t ended_ns) {
-  const std::optional<int64_t> usual = usual_ns(steps, faults);
+  const std::optional<Usual> usual = usual_of(steps, faults);
   if (!usual) {
     return std::nullopt;
   }
   int64_t cost_ns = 0;
   for (const StepTime& step : steps) {
-    cost_ns += touches(step, faults) ? step.end_ns - step.start_ns - *usual : 0;
+    const int64_t length_ns = step.end_ns - step.start_ns;
+    cost_ns += touches(step, faults) && length_ns > usual->longest_ns ? length_ns - usual->middle_ns : 0;
   }
   if (!completed) {
-    cost_ns += ended_ns - steps.back().end_ns - *usual;
+    cost_ns += ended_ns - steps.back().end_ns - usual->middle_ns;
   }
   return static_cast<double>(cost_ns) / static_cast<double>(kNsPerMs);
 }

@@ -20,8 +20,9 @@ struct StepTime {
 /// The lines of rankK.steps.jsonl; a line that is none (the last one of a killed rank) is left out.
 std::vector<StepTime> read_steps(std::string_view jsonl);
 
-/// By how much the steps that a fault touched took longer than the middle one of the others; a step that was under way
-/// when the job was ended counts until then. Nothing where fewer than 10 other steps say what is usual.
+/// By how much the steps that a fault touched took longer than the middle one of the others, where they took longer
+/// than nearly all (95 %) of these; a step that was under way when the job was ended counts until then. Nothing where
+/// fewer than 10 other steps say what is usual.
 std::optional<double> true_cost_ms(std::span<const StepTime> steps, std::span<const Interval> faults, bool completed,
                                    int64_t ended_ns);
 

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array<std::string_view, 4> kVerdicts = {"right", "abstained", "wrong", "failed"};
+constexpr std::array<std::string_view, 5> kVerdicts = {"right", "abstained", "wrong", "costless", "failed"};
 constexpr std::string_view kUnknown = "unknown";
 constexpr std::string_view kNothing = "nothing";
 
@@ -186,6 +186,9 @@ DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFaul
     if (finding == said.end()) {
       all_named = false;
       result.faults.push_back(unnamed(fault, strange));
+      if (faults.size() == 1) {
+        result.faults.back().cost_ms = cost_ms;
+      }
       continue;
     }
     FaultScore named{.cause = fault.cause, .said = finding->cause};
@@ -200,8 +203,10 @@ DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFaul
       result.false_causes.push_back(finding.cause);
     }
   }
+  const bool costless = faults.size() == 1 && said.empty() && cost_ms && *cost_ms < kWorthSayingMs;
   result.verdict = !result.false_causes.empty() ? DrawVerdict::kWrong
                    : all_named                  ? DrawVerdict::kRight
+                   : costless                   ? DrawVerdict::kCostless
                                                 : DrawVerdict::kAbstained;
   return result;
 }

@@ -51,6 +51,7 @@ enum class DrawVerdict : uint8_t {
   kRight,      // every fault is named with its place, and nothing else
   kAbstained,  // nothing false is said, but a fault is not named
   kWrong,      // something false is said
+  kCostless,   // nothing is said of a fault that cost the job nothing worth saying
   kFailed,     // the run itself did not work
 };
 std::string_view to_text(DrawVerdict verdict);
@@ -71,6 +72,10 @@ struct DrawScore {
   std::vector<std::string> false_causes;  // said without any fault to it; "unknown" is not among them
   std::vector<std::string> live_false;    // the same, of what agents told while the job ran
 };
+
+/// Less than this, by the job's own clock, is what one timeout of TCP costs (200 ms) and the scatter of steps: to stay
+/// silent about it is right.
+inline constexpr double kWorthSayingMs = 250;
 
 /// `unknown` beside a fault that is named is no mistake; where nothing was injected every finding is one.
 DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& said,

@@ -104,6 +104,18 @@ TEST(Score, Cost) {
   EXPECT_FALSE(score({fault("late_rank", 1)}, {said}, {}).faults.at(0).cost_ms);
 }
 
+TEST(Score, SilenceAboutWhatCostNothing) {
+  const std::vector<TrueFault> loss = {fault("packet_loss", 1)};
+  const DrawScore silent = score(loss, {}, 249);
+  EXPECT_EQ(silent.verdict, DrawVerdict::kCostless);
+  EXPECT_EQ(silent.faults.at(0).cost_ms, 249);
+  EXPECT_EQ(score(loss, {}, 250).verdict, DrawVerdict::kAbstained);
+  EXPECT_EQ(score(loss, {}, {}).verdict, DrawVerdict::kAbstained) << "nobody knows what it cost";
+  EXPECT_EQ(score(loss, {at_rank("unknown", 1)}, 10).verdict, DrawVerdict::kAbstained);
+  EXPECT_EQ(score(loss, {at_rank("late_rank", 1)}, 10).verdict, DrawVerdict::kWrong);
+  EXPECT_EQ(score(loss, {at_rank("packet_loss", 1)}, 10).verdict, DrawVerdict::kRight);
+}
+
 TEST(Score, WhatWasToldLive) {
   const std::vector<TrueFault> late = {fault("late_rank", 1)};
   SaidFault elsewhere = at_rank("late_rank", 2);
@@ -179,6 +191,15 @@ TEST(Cost, IsWhatStepsTookLonger) {
   const std::vector<Interval> faults = {{2000 * kMs, 2500 * kMs}};
   EXPECT_DOUBLE_EQ(true_cost_ms(steps, faults, true, 0).value(), 250);
   EXPECT_DOUBLE_EQ(true_cost_ms(steps, faults, false, 3460 * kMs).value(), 250 + 990) << "and the step under way";
+}
+
+TEST(Cost, LeavesTheScatterOfHealthyStepsOut) {
+  std::vector<StepTime> steps;
+  for (int64_t i = 0; i < 60; ++i) {  // 10 to 14 ms, usually 12
+    steps.push_back({i * 100 * kMs, (i * 100 + 10 + i % 5) * kMs});
+  }
+  steps[45].end_ns = steps[45].start_ns + 112 * kMs;
+  EXPECT_DOUBLE_EQ(true_cost_ms(steps, std::vector<Interval>{{4000 * kMs, 5000 * kMs}}, true, 0).value(), 100);
 }
 
 TEST(Cost, IsUnknownWithoutHealthySteps) {

@@ -16,6 +16,9 @@ constexpr std::string_view kLinks = "--link-mbit 400";
 /// Small ones fit into the sockets' buffers: nobody waits for the half that is missing.
 constexpr std::string_view kLargeMessages = "--elements 262144";
 
+/// Many messages of a few packets: what is lost is often the end of one, and costs a timeout.
+constexpr std::string_view kManyMessages = "--buckets 8";
+
 /// Whose phases and copies can be asked for.
 constexpr std::string_view kNccl = "nccl";
 
@@ -34,13 +37,16 @@ constexpr std::array kSettings = {
 
     DrawSetting{.name = "packet_loss 2 % into a node",
                 .kind = kLoud,
-                .faults = "packet_loss:rank={a},percent=2,direction=ingress,start={start},duration={duration}"},
+                .faults = "packet_loss:rank={a},percent=2,direction=ingress,start={start},duration={duration}",
+                .workload_args = kManyMessages},
     DrawSetting{.name = "packet_loss 2 % out of a node",
                 .kind = kLoud,
-                .faults = "packet_loss:rank={a},percent=2,direction=egress,start={start},duration={duration}"},
+                .faults = "packet_loss:rank={a},percent=2,direction=egress,start={start},duration={duration}",
+                .workload_args = kManyMessages},
     DrawSetting{.name = "packet_loss 2 % on a link",
                 .kind = kLoud,
-                .faults = "packet_loss:rank={a},percent=2,direction=link,start={start},duration={duration}"},
+                .faults = "packet_loss:rank={a},percent=2,direction=link,start={start},duration={duration}",
+                .workload_args = kManyMessages},
     DrawSetting{.name = "slow_link 40 Mbit/s",
                 .kind = kLoud,
                 .faults = "slow_link:rank={a},mbit=40,start={start},duration={duration}"},
@@ -103,10 +109,12 @@ constexpr std::array kSettings = {
 
     DrawSetting{.name = "packet_loss 0.2 % into a node",
                 .kind = kQuiet,
-                .faults = "packet_loss:rank={a},percent=0.2,direction=ingress,start={start},duration={duration}"},
+                .faults = "packet_loss:rank={a},percent=0.2,direction=ingress,start={start},duration={duration}",
+                .workload_args = kManyMessages},
     DrawSetting{.name = "packet_loss 0.2 % on a link",
                 .kind = kQuiet,
-                .faults = "packet_loss:rank={a},percent=0.2,direction=link,start={start},duration={duration}"},
+                .faults = "packet_loss:rank={a},percent=0.2,direction=link,start={start},duration={duration}",
+                .workload_args = kManyMessages},
     DrawSetting{.name = "late_rank 15 ms",
                 .kind = kQuiet,
                 .faults = "late_rank:rank={a},ms=15,start={start},duration={duration}",
@@ -124,11 +132,13 @@ constexpr std::array kSettings = {
     DrawSetting{.name = "late_rank and packet_loss elsewhere",
                 .kind = kCombined,
                 .faults = "late_rank:rank={a},ms=80,start={start},duration={duration} "
-                          "packet_loss:rank={b},percent=2,direction=link,start={start},duration={duration}"},
+                          "packet_loss:rank={b},percent=2,direction=link,start={start},duration={duration}",
+                .workload_args = kManyMessages},
     DrawSetting{.name = "late_rank behind a lossy link",
                 .kind = kCombined,
                 .faults = "late_rank:rank={a},ms=80,start={start},duration={duration} "
-                          "packet_loss:rank={a},percent=2,direction=link,start={start},duration={duration}"},
+                          "packet_loss:rank={a},percent=2,direction=link,start={start},duration={duration}",
+                .workload_args = kManyMessages},
     DrawSetting{.name = "late_rank and process_stopped elsewhere",
                 .kind = kCombined,
                 .faults = "late_rank:rank={a},ms=80,start={start},duration={duration} "
@@ -138,7 +148,8 @@ constexpr std::array kSettings = {
                 .faults = "late_rank:rank={a},ms=80,start={start},for=500ms,every=1500ms"},
     DrawSetting{.name = "packet_loss that comes and goes",
                 .kind = kCombined,
-                .faults = "packet_loss:rank={a},percent=4,direction=ingress,start={start},for=700ms,every=1500ms"},
+                .faults = "packet_loss:rank={a},percent=4,direction=ingress,start={start},for=700ms,every=1500ms",
+                .workload_args = kManyMessages},
     DrawSetting{.name = "late_rank from the warm-up on",
                 .kind = kCombined,
                 .faults = "late_rank:rank={a},ms=80,start=0s,duration={duration}",

@@ -25,14 +25,14 @@ constexpr std::string_view kNoFault = "none";
 
 struct Counts {
   int64_t draws = 0;
-  std::array<int64_t, 4> verdicts{};  // by DrawVerdict
+  std::array<int64_t, 5> verdicts{};  // by DrawVerdict
   std::vector<double> latencies_ms;
   int64_t live_false = 0;           // draws in which an agent told something false
   std::vector<double> cost_errors;  // (said - true) / true
   std::vector<double> seconds;
 
   [[nodiscard]] int64_t of(DrawVerdict verdict) const { return verdicts[static_cast<size_t>(verdict)]; }
-  [[nodiscard]] int64_t judged() const { return draws - of(DrawVerdict::kFailed); }
+  [[nodiscard]] int64_t judged() const { return draws - of(DrawVerdict::kFailed) - of(DrawVerdict::kCostless); }
   [[nodiscard]] double share_of(DrawVerdict verdict) const {
     return judged() == 0 ? 0 : static_cast<double>(of(verdict)) / static_cast<double>(judged());
   }
@@ -117,8 +117,8 @@ std::string cost_text(const Counts& counts) {
 
 std::string kinds_table(std::span<const DrawResult> results) {
   std::string table =
-      "| kind | draws | right | abstained | wrong | failed | right | wrong | wanted |\n"
-      "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+      "| kind | draws | right | abstained | wrong | costless | failed | right | wrong | wanted |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
   for (const DrawKind kind : kDrawKinds) {
     Counts counts;
     for (const DrawResult& result : results) {
@@ -127,10 +127,10 @@ std::string kinds_table(std::span<const DrawResult> results) {
       }
     }
     if (counts.draws > 0) {
-      table += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", to_text(kind), counts.draws,
+      table += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", to_text(kind), counts.draws,
                            counts.of(DrawVerdict::kRight), counts.of(DrawVerdict::kAbstained),
-                           counts.of(DrawVerdict::kWrong), counts.of(DrawVerdict::kFailed),
-                           per_cent(counts.share_of(DrawVerdict::kRight)),
+                           counts.of(DrawVerdict::kWrong), counts.of(DrawVerdict::kCostless),
+                           counts.of(DrawVerdict::kFailed), per_cent(counts.share_of(DrawVerdict::kRight)),
                            per_cent(counts.share_of(DrawVerdict::kWrong)), target_of(kind));
     }
   }
@@ -139,14 +139,15 @@ std::string kinds_table(std::span<const DrawResult> results) {
 
 std::string settings_table(const BySetting& settings) {
   std::string table =
-      "| setting | kind | draws | right | abstained | wrong | failed | named live after, in | cost error, within 20 % "
+      "| setting | kind | draws | right | abstained | wrong | costless | failed | named live after, in | cost error, "
+      "within 20 % "
       "|\n"
-      "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
   for (const auto& [key, counts] : settings) {
-    table +=
-        fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", key.second, to_text(key.first), counts.draws,
-                    counts.of(DrawVerdict::kRight), counts.of(DrawVerdict::kAbstained), counts.of(DrawVerdict::kWrong),
-                    counts.of(DrawVerdict::kFailed), latency_text(counts), cost_text(counts));
+    table += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", key.second, to_text(key.first),
+                         counts.draws, counts.of(DrawVerdict::kRight), counts.of(DrawVerdict::kAbstained),
+                         counts.of(DrawVerdict::kWrong), counts.of(DrawVerdict::kCostless),
+                         counts.of(DrawVerdict::kFailed), latency_text(counts), cost_text(counts));
   }
   return table;
 }
@@ -204,6 +205,7 @@ Json counts_json(const Counts& counts) {
           {"right", counts.of(DrawVerdict::kRight)},
           {"abstained", counts.of(DrawVerdict::kAbstained)},
           {"wrong", counts.of(DrawVerdict::kWrong)},
+          {"costless", counts.of(DrawVerdict::kCostless)},
           {"failed", counts.of(DrawVerdict::kFailed)},
           {"median_latency_ms", optional(median(counts.latencies_ms))},
           {"named_live", counts.latencies_ms.size()},

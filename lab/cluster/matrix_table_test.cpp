@@ -33,22 +33,25 @@ std::vector<DrawResult> campaign() {
       result(DrawKind::kLoud, "late_rank 80 ms", DrawVerdict::kRight, {said}),
       result(DrawKind::kLoud, "late_rank 80 ms", DrawVerdict::kRight, {dear}),
       result(DrawKind::kLoud, "late_rank 80 ms", DrawVerdict::kFailed),
+      result(DrawKind::kLoud, "packet_loss 2 %", DrawVerdict::kCostless,
+             {{.cause = "packet_loss", .said = "nothing", .latency_ms = {}, .cost_ms = 40, .said_ms = {}}}),
       result(DrawKind::kQuiet, "late_rank 15 ms", DrawVerdict::kRight, {small}),
       result(DrawKind::kQuiet, "late_rank 15 ms", DrawVerdict::kAbstained, {{.cause = "late_rank", .said = "nothing"}}),
   };
 }
 
-TEST(MatrixTable, RatesLeaveFailedDrawsOut) {
+TEST(MatrixTable, RatesLeaveFailedAndCostlessDrawsOut) {
   const std::string table = matrix_to_markdown(campaign());
   EXPECT_THAT(
       table,
       HasSubstr(
-          "7 draws in 1 min, 6.0 s each. Median latency of a live finding 1.5 s (2 named; false ones in 0 draws)."));
+          "8 draws in 1 min, 6.0 s each. Median latency of a live finding 1.5 s (2 named; false ones in 0 draws)."));
   EXPECT_THAT(table, HasSubstr("Cost within 20 % of the truth in 1 of 2 draws."));
-  EXPECT_THAT(table, HasSubstr("| healthy | 2 | 1 | 0 | 1 | 0 | 50.0 % | 50.0 % | no finding in 99 % |"));
-  EXPECT_THAT(table, HasSubstr("| loud | 3 | 2 | 0 | 0 | 1 | 100.0 % | 0.0 % | all right |"));
-  EXPECT_THAT(table, HasSubstr("| late_rank 80 ms | loud | 3 | 2 | 0 | 0 | 1 | 1.5 s, 2 of 2 | +30 %, 1 of 2 |"));
-  EXPECT_THAT(table, HasSubstr("| late_rank 15 ms | quiet | 2 | 1 | 1 | 0 | 0 | - | - |")) << "50 ms are not judged";
+  EXPECT_THAT(table, HasSubstr("| healthy | 2 | 1 | 0 | 1 | 0 | 0 | 50.0 % | 50.0 % | no finding in 99 % |"));
+  EXPECT_THAT(table, HasSubstr("| loud | 4 | 2 | 0 | 0 | 1 | 1 | 100.0 % | 0.0 % | all right |"));
+  EXPECT_THAT(table, HasSubstr("| late_rank 80 ms | loud | 3 | 2 | 0 | 0 | 0 | 1 | 1.5 s, 2 of 2 | +30 %, 1 of 2 |"));
+  EXPECT_THAT(table, HasSubstr("| late_rank 15 ms | quiet | 2 | 1 | 1 | 0 | 0 | 0 | - | - |"))
+      << "50 ms are not judged";
   EXPECT_THAT(table, HasSubstr("| late_rank | late_rank 3, nothing 1 |"));
   EXPECT_THAT(table, HasSubstr("| none | nothing 1, unknown 1 |"));
 }
@@ -56,8 +59,8 @@ TEST(MatrixTable, RatesLeaveFailedDrawsOut) {
 TEST(MatrixTable, JsonHoldsTheSame) {
   const auto root = nlohmann::json::parse(matrix_to_json(campaign()));
   EXPECT_EQ(root["schema"], 1);
-  EXPECT_EQ(root["total"]["draws"], 7);
-  EXPECT_EQ(root["settings"].size(), 3U);
+  EXPECT_EQ(root["total"]["draws"], 8);
+  EXPECT_EQ(root["settings"].size(), 4U);
   EXPECT_EQ(root["confusion"]["late_rank"]["nothing"], 1);
   EXPECT_EQ(root["settings"][1]["costs_within_20_percent"], 1);
 }

@@ -33,6 +33,29 @@ IntervalSet windows_of(const std::vector<Stall>& stalls) {
 
 }  // namespace
 
+/// A sender with data and room for them at the receiver that has nothing under way, and sends nothing.
+bool holds_back(const SampleRecord& sample) {
+  return sample.unacked_bytes == 0 && sample.notsent_bytes > 0 && sample.snd_wnd > 0;
+}
+
+/// Times in which a sender held back right after a timeout: it then waits for its timer, which the timeout has doubled.
+/// An unchanged sample is not written: the last one holds until the next. `timeouts` are in time order.
+void held_back(const std::vector<SampleRecord>& samples, const std::vector<int64_t>& timeouts,
+               std::vector<Interval>& into) {
+  for (size_t i = 0; i + 1 < samples.size();) {
+    size_t next = i;
+    while (next + 1 < samples.size() && holds_back(samples[next]) &&
+           samples[next].bytes_acked == samples[i].bytes_acked) {
+      ++next;
+    }
+    const auto later = std::upper_bound(timeouts.begin(), timeouts.end(), samples[i].time_ns);
+    if (next > i && later != timeouts.begin() && samples[i].time_ns - *std::prev(later) <= kHeldAfterTimeoutNs) {
+      into.push_back({samples[i].time_ns, samples[next].time_ns});
+    }
+    i = std::max(next, i + 1);
+  }
+}
+
 class EvidenceLoader {
  public:
   EvidenceLoader(EvidenceStore& store, Cluster& cluster, const Flows& flows, IntervalSet windows)
@@ -149,6 +172,7 @@ class EvidenceLoader {
                 [](const Retransmit& a, const Retransmit& b) { return a.time_ns < b.time_ns; });
       std::sort(events.timeouts.begin(), events.timeouts.end());
       std::vector<Interval> all = events.recoveries;
+      held_back(store_.samples_[i], events.timeouts, all);
       for (const int64_t time_ns : events.timeouts) {
         all.push_back({time_ns - kMinimumRtoNs, time_ns});
       }

@@ -59,6 +59,9 @@ inline constexpr int64_t kMinimumRtoNs = 200 * kNsPerMs;
 /// A single retransmission outside of recovery (a tail loss probe) costs two round trips and a timer tick: this
 /// much to either side. Healthy runs have many that cost nothing.
 inline constexpr int64_t kRetransmitNs = 4 * kNsPerMs;
+/// What a sender holds back so soon after a timeout, though nothing is under way, it holds back because of the timeout:
+/// loss costs the time until it sends again.
+inline constexpr int64_t kHeldAfterTimeoutNs = 20 * kNsPerMs;
 /// A competitor from the job itself or the tracer is normal on a small machine; it is the cause only when it
 /// covers nearly all of the stalled time.
 inline constexpr double kInternalContentionCoverage = 0.9;

@@ -115,6 +115,7 @@ void BoxFinder::look_for(Target& target, const std::function<void(FoundBox)>& fo
       if (reader && reader->layout().pid == target.inner_pid &&
           reader->layout().process_start_ticks == target.start_ticks && reader->has_writer()) {
         target.taken = true;
+        known_.insert({info.st_dev, info.st_ino});  // also when its process is gone
         return found({std::move(*reader), target.pid, true});
       }
     }
