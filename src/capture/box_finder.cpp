@@ -5,8 +5,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -43,6 +46,14 @@ UniqueFd open_file(int folder, const char* name) {
   return UniqueFd(::openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW));
 }
 
+/// A folder as a process with this root sees it: links on the way lead where they lead it, not us.
+UniqueFd open_below(const std::string& root, const std::string& path) {
+  const UniqueFd base(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const open_how how{.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .mode = 0, .resolve = RESOLVE_IN_ROOT};
+  return base ? UniqueFd(static_cast<int>(::syscall(SYS_openat2, base.get(), path.c_str(), &how, sizeof how)))
+              : UniqueFd();
+}
+
 bool is_box_name(std::string_view name) { return name.starts_with("stalltrace-") && name.ends_with(".ring"); }
 
 }  // namespace
@@ -50,18 +61,24 @@ bool is_box_name(std::string_view name) { return name.starts_with("stalltrace-")
 BoxFinder::BoxFinder(const Procfs& procfs, Scope scope)
     : procfs_(procfs), scope_(scope), boot_id_(trim(read_file("/proc/sys/kernel/random/boot_id", 64).value_or(""))) {
   if (!scope_.only_living) {
-    add_folder(kUsualFolder);
+    add_folder("/", kUsualFolder, true);
   }
 }
 
-void BoxFinder::add_folder(const std::string& path) {
-  UniqueFd folder(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+std::optional<BoxFinder::FileId> BoxFinder::add_folder(const std::string& root, const std::string& path, bool keep) {
+  UniqueFd folder = open_below(root, path);
   struct stat info {};
-  if (!folder || folders_.size() >= kMostFolders || !answers(folder.get()) || ::fstat(folder.get(), &info) != 0 ||
-      !folder_ids_.insert({info.st_dev, info.st_ino}).second) {
-    return;
+  if (!folder || !answers(folder.get()) || ::fstat(folder.get(), &info) != 0) {
+    return std::nullopt;
   }
-  folders_.push_back(std::move(folder));
+  const FileId id{info.st_dev, info.st_ino};
+  if (std::ranges::find(folders_, id, &Folder::id) == folders_.end()) {
+    if (folders_.size() >= kMostFolders) {
+      return std::nullopt;
+    }
+    folders_.push_back({std::move(folder), id, keep});
+  }
+  return id;
 }
 
 void BoxFinder::add_process(pid_t pid) {
@@ -69,7 +86,6 @@ void BoxFinder::add_process(pid_t pid) {
   if (!owner || targets_.size() >= kMostTargets) {
     return;
   }
-  targets_.push_back({pid, static_cast<uint32_t>(procfs_.inner_pid(pid)), procfs_.start_ticks(pid), *owner});
   std::string folder = kUsualFolder;
   if (const auto environment = procfs_.environment(pid)) {
     const auto chosen = environment->find("STALLTRACE_DIR");
@@ -77,11 +93,24 @@ void BoxFinder::add_process(pid_t pid) {
       folder = chosen->second;
     }
   }
-  add_folder(procfs_.in_root(pid, folder));
+  targets_.push_back({.pid = pid,
+                      .inner_pid = static_cast<uint32_t>(procfs_.inner_pid(pid)),
+                      .start_ticks = procfs_.start_ticks(pid),
+                      .owner = *owner,
+                      .folder = add_folder(procfs_.in_root(pid, ""), folder, false)});
 }
 
-void BoxFinder::remove_process(pid_t pid) {
+void BoxFinder::end_process(pid_t pid, const std::function<void(FoundBox)>& found) {
+  for (Target& target : targets_) {
+    if (target.pid == pid && !target.taken) {
+      target.ended = true;
+      look_for(target, found);
+    }
+  }
   std::erase_if(targets_, [pid](const Target& target) { return target.pid == pid; });
+  std::erase_if(folders_, [&](const Folder& folder) {
+    return !folder.keep && std::ranges::find(targets_, folder.id, &Target::folder) == targets_.end();
+  });
 }
 
 void BoxFinder::look(int64_t now_ns, const std::function<void(FoundBox)>& found) {
@@ -91,19 +120,19 @@ void BoxFinder::look(int64_t now_ns, const std::function<void(FoundBox)>& found)
     }
   }
   if (!scope_.only_living) {
-    for (const UniqueFd& folder : folders_) {
-      look_for_gone(folder.get(), now_ns, found);
+    for (const Folder& folder : folders_) {
+      look_for_gone(folder.fd.get(), now_ns, found);
     }
   }
 }
 
 /// By name, so that no number of other files in a folder hides it.
 void BoxFinder::look_for(Target& target, const std::function<void(FoundBox)>& found) {
-  for (const UniqueFd& folder : folders_) {
+  for (const Folder& folder : folders_) {
     for (int number = 0; number < kNumbersTried; ++number) {
       const std::string name = fmt::format("stalltrace-{}-{}{}.ring", target.inner_pid, target.start_ticks,
                                            number == 0 ? "" : fmt::format("-{}", number));
-      UniqueFd file = open_file(folder.get(), name.c_str());
+      UniqueFd file = open_file(folder.fd.get(), name.c_str());
       struct stat info {};
       if (!file || ::fstat(file.get(), &info) != 0) {
         break;  // a later number is taken only when this one is
@@ -113,7 +142,7 @@ void BoxFinder::look_for(Target& target, const std::function<void(FoundBox)>& fo
       }
       auto reader = blackbox::BoxReader::adopt(std::move(file), name);
       if (reader && reader->layout().pid == target.inner_pid &&
-          reader->layout().process_start_ticks == target.start_ticks && reader->has_writer()) {
+          reader->layout().process_start_ticks == target.start_ticks && (target.ended || reader->has_writer())) {
         target.taken = true;
         known_.insert({info.st_dev, info.st_ino});  // also when its process is gone
         return found({std::move(*reader), target.pid, true});
@@ -177,8 +206,7 @@ BoxFinder::Verdict BoxFinder::examine(int folder, const char* name, int64_t now_
   if (!is_recent(*reader, now_ns)) {
     return Verdict::kNever;
   }
-  const auto pid = static_cast<int32_t>(reader->layout().pid & 0x7fff'ffff);
-  found({std::move(*reader), pid, false});
+  found({.reader = std::move(*reader)});
   return Verdict::kTaken;
 }
 

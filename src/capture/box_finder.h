@@ -23,7 +23,7 @@ namespace stalltrace::capture {
 
 struct FoundBox {
   blackbox::BoxReader reader;
-  int32_t pid = 0;     // on this host; of a process that is gone, in its own namespace
+  int32_t pid = 0;     // on this host; 0 where its process was gone, and had no number here that we know
   bool alive = false;  // its process is a traced one
 };
 
@@ -37,20 +37,30 @@ class BoxFinder {
 
   /// A traced process, whose box is or will be in its folder.
   void add_process(pid_t pid);
-  void remove_process(pid_t pid);
+  /// It has ended: its box is found now or not at all. A folder that only it has used is let go, as the file system of
+  /// a container would live on with it.
+  void end_process(pid_t pid, const std::function<void(FoundBox)>& found);
   /// Boxes not found before. `now_ns` is CLOCK_MONOTONIC.
   void look(int64_t now_ns, const std::function<void(FoundBox)>& found);
 
  private:
-  struct Target {  // what a box must say to be this process's
+  using FileId = std::pair<uint64_t, uint64_t>;  // device, inode
+  struct Target {                                // what a box must say to be this process's
     pid_t pid = 0;
     uint32_t inner_pid = 0;
     uint64_t start_ticks = 0;
     uid_t owner = 0;
     bool taken = false;
+    bool ended = false;
+    std::optional<FileId> folder;
+  };
+  struct Folder {
+    UniqueFd fd;
+    FileId id;
+    bool keep = false;  // this host's own
   };
   enum class Verdict { kTaken, kLater, kNever };
-  void add_folder(const std::string& path);
+  std::optional<FileId> add_folder(const std::string& root, const std::string& path, bool keep);
   void look_for(Target& target, const std::function<void(FoundBox)>& found);
   void look_for_gone(int folder, int64_t now_ns, const std::function<void(FoundBox)>& found);
   Verdict examine(int folder, const char* name, int64_t now_ns, const std::function<void(FoundBox)>& found);
@@ -61,9 +71,8 @@ class BoxFinder {
   Scope scope_;
   std::string boot_id_;
   std::vector<Target> targets_;
-  std::vector<UniqueFd> folders_;
-  std::set<std::pair<uint64_t, uint64_t>> folder_ids_;  // device, inode
-  std::set<std::pair<uint64_t, uint64_t>> known_;       // files that need no other look
+  std::vector<Folder> folders_;
+  std::set<FileId> known_;  // files that need no other look
 };
 
 }  // namespace stalltrace::capture

@@ -38,12 +38,19 @@ class Finder : public BoxHost {
   /// Of this test's processes.
   Boxes look() {
     Boxes found;
-    finder_->look(monotonic_now_ns(), [&](FoundBox box) {
-      if (box.reader.layout().process_start_ticks == kStart) {
-        found.push_back({box.pid, box.alive});
-      }
-    });
+    finder_->look(monotonic_now_ns(), [&](FoundBox box) { add(box, found); });
     return found;
+  }
+  Boxes end(pid_t pid) {
+    Boxes found;
+    finder_->end_process(pid, [&](FoundBox box) { add(box, found); });
+    return found;
+  }
+  static void add(const FoundBox& box, Boxes& found) {
+    const st_box_header& header = box.reader.layout();
+    if (header.process_start_ticks == kStart) {
+      found.push_back({box.alive ? box.pid : static_cast<int32_t>(header.pid), box.alive});
+    }
   }
   /// What a process left that is no more.
   [[nodiscard]] std::string left() const { return folder_of(kPid) + "/" + name_of(kGone); }
@@ -85,9 +92,37 @@ TEST_F(Finder, AProcessOfAnotherPidNamespaceIsFoundByItsNumberThere) {
   box_of(7).write(path_of(kPid + 1, 7));
   std::optional<BoxWriter> writer(std::in_place, path_of(kPid + 1, 7));
   EXPECT_EQ(look(), (Boxes{{kPid + 1, true}}));
-  finder_->remove_process(kPid + 1);
+}
+
+TEST_F(Finder, WhatWasFollowedWhileItLivedIsNotFoundAgain) {
+  begin();
+  box_of(kPid).write(path_of(kPid));
+  std::optional<BoxWriter> writer(std::in_place, path_of(kPid));
+  EXPECT_EQ(look(), (Boxes{{kPid, true}}));
+  add_process(kPid + 1);
+  const std::string other = fs::path(folder_of(kPid + 1)).parent_path();
+  fs::remove_all(other);
+  fs::create_directory_symlink(fs::path(folder_of(kPid)).parent_path(), other);  // has the same folder
+  finder_->add_process(kPid + 1);
   writer.reset();
-  EXPECT_EQ(look(), Boxes{}) << "what was followed while it lived is not found again when it is gone";
+  EXPECT_EQ(end(kPid), Boxes{});
+  EXPECT_EQ(look(), Boxes{});
+  box_of(kGone).write(left());
+  EXPECT_EQ(look(), (Boxes{{kGone, false}})) << "the folder is looked into";
+}
+
+TEST_F(Finder, AProcessThatEndsBetweenTwoLooksIsFoundByItsEnd) {
+  begin();
+  box_of(kPid).write(path_of(kPid));
+  EXPECT_EQ(look(), Boxes{}) << "nobody writes it";
+  EXPECT_EQ(end(kPid), (Boxes{{kPid, true}}));
+}
+
+TEST_F(Finder, AFolderIsLetGoWithItsLastProcess) {
+  begin();
+  EXPECT_EQ(end(kPid), Boxes{});
+  box_of(kGone).write(left());
+  EXPECT_EQ(look(), Boxes{});
 }
 
 TEST_F(Finder, ABoxThatSaysItIsAnotherProcesssIsNot) {
@@ -137,14 +172,26 @@ TEST_F(Finder, LinksPipesFoldersAndRubbishAreLeftAlone) {
   }
 }
 
-TEST_F(Finder, AFolderThatIsALinkOrOnTheNetworkIsTheProcesssAffair) {
+TEST_F(Finder, LinksToAFolderLeadWhereTheyLeadTheProcess) {
   begin();
   add_process(kPid + 1, 0, "/link");
   fs::remove(folder_of(kPid + 1, "/link"));
-  fs::create_directory_symlink("nowhere", folder_of(kPid + 1, "/link"));
+  fs::create_directory_symlink("/boxes", folder_of(kPid + 1, "/link"));  // of its root, not of ours
+  fs::create_directory(folder_of(kPid + 1));
   finder_->add_process(kPid + 1);
-  add_process(kPid + 2, 0, "relative");  // no folder the plugin would use
+  box_of(kPid + 1).write(path_of(kPid + 1));
+  const BoxWriter writer(path_of(kPid + 1));
+  EXPECT_EQ(look(), (Boxes{{kPid + 1, true}}));
+}
+
+TEST_F(Finder, AFolderThatIsNoneOrRelativeIsNoFolder) {
+  begin();
+  add_process(kPid + 1, 0, "/none");
+  fs::remove(folder_of(kPid + 1, "/none"));
+  finder_->add_process(kPid + 1);
+  add_process(kPid + 2, 0, "relative");
   finder_->add_process(kPid + 2);
+  finder_->add_process(kPid + 3);  // gone before it was looked at
   EXPECT_EQ(look(), Boxes{});
 }
 

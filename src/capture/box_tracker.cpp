@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/box_tracker.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -23,6 +25,7 @@ constexpr int64_t kOpenWaitNs = 200 * kNsPerMs;  // an operation that waits this
 constexpr int64_t kThreadsNs = 5 * kNsPerSecond;
 constexpr int64_t kOutlivedNs = kNsPerSecond;
 constexpr int64_t kFinishNs = kNsPerSecond;
+constexpr uint32_t kMostPid = 1U << 22;  // PID_MAX_LIMIT of linux/threads.h: the kernel gives no number above it
 constexpr const char* kShortSteps = "box:short_steps";
 
 bool is_call(const st_box_event& event) { return event.type == ST_BOX_COLL_API || event.type == ST_BOX_P2P_API; }
@@ -40,11 +43,27 @@ BoxTracker::BoxTracker(const Node& node, const Procfs& procfs, BoxFinder::Scope 
       merge_(merge),
       sink_(sink),
       note_(std::move(note)),
-      finder_(procfs, scope) {}
+      finder_(procfs, scope) {
+  struct stat info {};
+  own_pid_namespace_ = ::stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
+/// Of a process that is gone. What it was called in a pid namespace of its own is another process's name here.
+int32_t BoxTracker::number_here(const st_box_header& header) {
+  return header.pid_namespace == own_pid_namespace_ && header.pid <= kMostPid
+             ? static_cast<int32_t>(header.pid)
+             : static_cast<int32_t>(kMostPid) + ++made_up_pids_;
+}
 
 void BoxTracker::take(FoundBox found) {
-  if (boxes_.size() >= kMostBoxes || (!found.alive && processes_.find(found.pid) != nullptr)) {
+  if (boxes_.size() >= kMostBoxes) {
     return;
+  }
+  if (!found.alive) {
+    found.pid = number_here(found.reader.layout());
+    if (processes_.find(found.pid) != nullptr) {
+      return;
+    }
   }
   Box box{.reader = std::move(found.reader), .alive = found.alive};
   box.owner = {node_.node_id, found.pid, node_.clock_offset_ns};
@@ -59,7 +78,7 @@ void BoxTracker::take(FoundBox found) {
 }
 
 void BoxTracker::end_process(pid_t pid) {
-  finder_.remove_process(pid);
+  finder_.end_process(pid, [this](FoundBox found) { take(std::move(found)); });
   for (Box& box : boxes_) {
     if (box.owner.pid == pid) {
       box.over = true;

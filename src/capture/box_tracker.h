@@ -67,6 +67,7 @@ class BoxTracker {
   };
 
   void take(FoundBox found);
+  int32_t number_here(const st_box_header& header);
   void follow(Box& box, int64_t probes_read_ns);
   Result<blackbox::Contents> read(Box& box, bool look, uint64_t most_records);
   void learn_communicators(Box& box, const blackbox::Contents& contents);
@@ -87,6 +88,8 @@ class BoxTracker {
   EventSink& sink_;
   Note note_;
   BoxFinder finder_;
+  uint64_t own_pid_namespace_ = 0;
+  int32_t made_up_pids_ = 0;
   std::vector<Box> boxes_;
   std::vector<Gone> gone_;
   int64_t looked_ns_ = 0;

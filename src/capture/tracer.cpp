@@ -233,6 +233,7 @@ void HostTracer::end_process(const st_exit& record) {
   }
   collectives_.on_exit(pid);
   network_.on_exit(pid);
+  boxes_.end_process(pid);
   processes_.exited(pid, static_cast<int64_t>(record.header.time_ns) + node_.clock_offset_ns, record.exit_code);
   discovery_.on_exit(pid);
   kernel_->forget_sequences(pid);

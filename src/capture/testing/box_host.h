@@ -99,6 +99,8 @@ class BoxHost : public testing::Test {
     box.header.process_start_ticks = kStart;
     box.header.ticks_per_second = 100;
     box.header.network_namespace = 77;
+    struct stat info {};
+    box.header.pid_namespace = ::stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
     const auto now_ns = static_cast<uint64_t>(monotonic_now_ns());
     box.header.created_ns = now_ns - 1'000'000'000;
     box.header.anchored_ns = now_ns;
