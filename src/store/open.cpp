@@ -12,6 +12,7 @@
 #include <cstring>
 #include <thread>
 
+#include "store/file_numbers.h"
 #include "store/schema.h"
 
 namespace stalltrace {
@@ -27,21 +28,13 @@ int64_t file_size(const std::string& path) {
 
 bool has_log(const std::string& path) { return file_size(path + "-wal") > 0; }
 
-uint32_t big_endian(const unsigned char* bytes, int count) {
-  uint32_t value = 0;
-  for (int i = 0; i < count; ++i) {
-    value = value << 8 | bytes[i];
-  }
-  return value;
-}
-
 /// SQLite's header (its file format document, section 1.3) against the size of the file.
 Status check_header(const std::string& path, int64_t size) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) {
     return fail_errno(path, errno, "run as a user who may read it");
   }
-  std::array<unsigned char, 100> header{};
+  std::array<uint8_t, 100> header{};
   const ssize_t got = ::pread(fd.get(), header.data(), header.size(), 0);
   if (got < static_cast<ssize_t>(kMagic.size()) || std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) {
     return fail(path + ": not a recording (not an SQLite database)", kGiveRecording, ErrorKind::kCorrupt);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows read from a file's pages are those that SQLite reads; whatever is not plain is left to SQLite.
-#include "store/paged_table.h"
-
 #include <fmt/ranges.h>
 
 #include "store/open.h"
+#include "store/page_scan.h"
 #include "store/select.h"
 #include "store/table.h"
 #include "store/test_support.h"
@@ -143,6 +142,36 @@ TEST_F(Paged, TablesOfOtherSchemas) {
   EXPECT_EQ(count(), kRows);
   alter("ALTER TABLE collective ADD COLUMN known INTEGER DEFAULT 5");
   EXPECT_EQ(count(), std::nullopt);
+  const auto [ours, expected] = sums();
+  EXPECT_EQ(ours, expected);
+}
+
+TEST_F(Paged, HeadersOfManyKinds) {
+  auto writer = must(RecordingWriter::create(path_));
+  for (int i = 1; i <= kRows; ++i) {  // each value's length turns at its own pace
+    Collective row = collective_row(5, static_cast<uint64_t>(i), 1'000 * i, 1LL << (i % 61));
+    row.launch_ns = 1LL << (i % 37);
+    row.seq = 1LL << (i % 31);
+    row.count = 1LL << (i % 29);
+    row.bytes = i % 23;
+    row.pid = 1 << (i % 19);
+    writer->accept(row);
+  }
+  must(writer->close());
+  EXPECT_EQ(count(), kRows);
+  const auto [ours, expected] = sums();
+  EXPECT_EQ(ours, expected);
+}
+
+TEST_F(Paged, HeadersTooLongToKeep) {
+  record();
+  std::string values;
+  for (int i = 0; i < 30; ++i) {
+    alter(fmt::format("ALTER TABLE collective ADD COLUMN later{} TEXT", i));
+    values += fmt::format("{}later{} = '{}'", i == 0 ? "" : ", ", i, std::string(70, 'x'));
+  }
+  alter(fmt::format("UPDATE collective SET {} WHERE event_id % 3 = 0", values));
+  EXPECT_EQ(count(), kRows);
   const auto [ours, expected] = sums();
   EXPECT_EQ(ours, expected);
 }

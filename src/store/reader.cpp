@@ -78,16 +78,21 @@ class RecordingSource final : public EventSource {
       snapshots.push_back(std::move(snapshot));
       ST_TRY(access<T>(file, tables.emplace_back()));
     }
-    const bool ahead = parts_.size() <= kMostAhead;
-    std::deque<Cursor<T>> cursors;
+    std::vector<std::vector<Stretch>> stretches;
     size_t stretch_count = 0;
     for (const NodePart& part : parts_) {
-      ST_ASSIGN(std::vector<Stretch> stretches, stretches_of(files_[part.file], TableOf<T>::kName, part));
-      stretch_count += stretches.size();
-      cursors.emplace_back(tables[part.file], part, std::move(stretches), range, ahead ? kBlockRows : 1);
+      ST_ASSIGN(stretches.emplace_back(), stretches_of(files_[part.file], TableOf<T>::kName, part, range));
+      stretch_count += stretches.back().size();
     }
-    const bool worth_it = ahead && stretch_count > kFewStretches;
-    Workers workers(worth_it ? std::clamp<size_t>(std::thread::hardware_concurrency(), 1, parts_.size()) : 0);
+    const bool ahead = stretch_count > kFewStretches && parts_.size() <= kMostAhead;
+    const size_t threads = ahead ? helpers() : 0;
+    const typename Cursor<T>::Pace pace{ahead ? kBatchStretches : 1,
+                                        threads == 0 ? 1 : 1 + std::max<size_t>(1, 2 * (threads + 1) / parts_.size())};
+    std::deque<Cursor<T>> cursors;  // they don't move
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      cursors.emplace_back(tables[parts_[i].file], parts_[i], std::move(stretches[i]), range, pace);
+    }
+    Workers workers(threads);
     for (Cursor<T>& cursor : cursors) {
       ST_TRY(cursor.start(workers));
     }
@@ -108,8 +113,8 @@ class RecordingSource final : public EventSource {
   template <typename T>
   static Status visit_one(Cursor<T>& cursor, const Visitor<T>& visit) {
     while (!cursor.block_done()) {
-      for (const T& row : cursor.block()) {
-        visit(row);
+      for (const Timed<T>& timed : cursor.block()) {
+        visit(*timed.row);
       }
       cursor.skip_block();
       ST_TRY(cursor.fill());
@@ -153,8 +158,12 @@ class RecordingSource final : public EventSource {
     return {};
   }
 
-  static constexpr size_t kBlockRows = 2'048;  // what a worker makes at once: worth waking a thread for
-  static constexpr size_t kMostAhead = 64;     // of more node runs the blocks made ahead would cost too much memory
+  /// Threads beside the caller's. More would wait for the analysis.
+  static size_t helpers() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMostHelpers + 1) - 1; }
+
+  static constexpr size_t kBatchStretches = 2;  // some 2,000 rows: worth waking a thread for
+  static constexpr size_t kMostHelpers = 3;
+  static constexpr size_t kMostAhead = 64;     // of more node runs the batches made ahead would cost too much memory
   static constexpr size_t kFewStretches = 16;  // not worth a thread
 
   std::vector<std::string> paths_;
