@@ -87,7 +87,7 @@ std::vector<std::string> arguments_of(const DrawSetting& setting, const std::str
   std::vector<std::string> arguments = {"--ranks", std::to_string(kRanks), "--workload", workload,
                                         "--seed",  std::to_string(seed)};
   const MatrixJob job = matrix_job(workload);
-  append_words(job.run_args, arguments);
+  arguments.insert(arguments.end(), {"--steps", std::to_string(job.steps / setting.slower)});
   append_words(setting.hangs ? job.hang_args : kTimeout, arguments);
   append_words(setting.run_args, arguments);
   for (const std::string_view fault : split(setting.faults, ' ')) {

@@ -33,6 +33,7 @@ struct DrawSetting {
   std::string_view faults;              // as for --fault, several with a space between
   std::string_view workload_args = "";  // beyond the job's own, a space between
   std::string_view run_args = "";       // for `lab run`
+  int slower = 1;                       // its steps take so many times as long: the job has fewer
   int weight = 1;                       // times in each round
   bool hangs = false;                   // the job does not end by itself
   std::string_view on = "";             // workloads that can be asked for it, a space between; empty: all

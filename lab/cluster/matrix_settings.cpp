@@ -127,6 +127,7 @@ constexpr std::array kSettings = {
                 .kind = kQuiet,
                 .faults = "slow_link:rank={a},mbit=200,start={start},duration={duration}",
                 .run_args = kLinks,
+                .slower = 2,
                 .weight = 2},
 
     DrawSetting{.name = "late_rank and packet_loss elsewhere",
@@ -168,10 +169,9 @@ struct JobRow {
 };
 /// The CPUs rest for half of a step, as those of a node whose GPU computes: what else runs on the machine matters less.
 constexpr std::array kJobs = {
-    JobRow{"nccl",
-           {"--steps 150", "--timeout 6s", "--elements 65536 --compute-ms 2 --device-ms 15 --watchdog-seconds 2"}},
-    JobRow{"mpi", {"--steps 120", "--timeout 7s", "--elements 65536 --compute-ms 2"}},
-    JobRow{"torch", {"--steps 100", "--timeout 9s", "--elements 65536 --compute-ms 2"}},
+    JobRow{"nccl", {150, "--timeout 6s", "--elements 65536 --compute-ms 2 --device-ms 15 --watchdog-seconds 2"}},
+    JobRow{"mpi", {280, "--timeout 7s", "--elements 65536 --compute-ms 2"}},
+    JobRow{"torch", {110, "--timeout 13s", "--elements 65536 --compute-ms 2"}},
 };
 
 }  // namespace
@@ -180,7 +180,7 @@ std::span<const DrawSetting> draw_settings() { return kSettings; }
 
 MatrixJob matrix_job(std::string_view workload) {
   const auto row = std::ranges::find(kJobs, workload, &JobRow::workload);
-  return row == kJobs.end() ? MatrixJob{"--steps 100", "--timeout 10s", ""} : row->job;
+  return row == kJobs.end() ? MatrixJob{100, "--timeout 10s", ""} : row->job;
 }
 
 }  // namespace stalltrace::lab

@@ -10,7 +10,7 @@ namespace stalltrace::lab {
 inline constexpr std::string_view kTimeout = "--timeout 60s";
 
 struct MatrixJob {
-  std::string_view run_args;   // for `lab run`
+  int steps = 100;
   std::string_view hang_args;  // the same, when it is not to end by itself: start, fault, and 2 s at least to see it
   std::string_view workload_args;  // after the --
 };

@@ -157,6 +157,9 @@ Status Ranks::stop(std::span<VirtualNode> nodes) {
   for (Member& member : members_) {
     member.outcome.ended_by_lab = member.process.running() || command_.running();
     (void)member.process.send_signal(SIGTERM);
+    if (by_command_ && member.start_ticks && process_start_time(member.outcome.pid) == member.start_ticks) {
+      ::kill(member.outcome.pid, SIGTERM);  // the command may not reach it any more
+    }
   }
   if (command_.running()) {
     ST_TRY(end(command_));

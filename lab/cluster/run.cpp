@@ -207,14 +207,16 @@ class Run {
 
   /// Ends all in order, whatever `watched` says, and writes down what is known. The first failure is the error.
   Status finish(const Status& watched) {
-    Status first = injector_->finish();
+    Status first;
     const auto note = [&](Status status) {
       if (!status && first) {
         first = std::move(status);
       }
     };
+    // A job that hangs must not go on because its fault is undone: nobody would take that for a hang.
     note(ranks_.stop(nodes_));
     const int64_t ended_ns = utc_now_ns();
+    note(injector_->finish());
     std::this_thread::sleep_for(kSettle);
     outcome_.warnings = agents_.stop();
     outcome_.recordings = agents_.recordings();

@@ -68,6 +68,9 @@ inline constexpr double kInternalContentionCoverage = 0.9;
 /// A contended rank must stand out from the middle rank by this factor: a machine that is busy everywhere has
 /// no culprit.
 inline constexpr double kContentionContrast = 1.5;
+/// A rank that shares its core with other ranks is late by its own work only when it computed for longer than a
+/// scheduler hiccup lasts.
+inline constexpr int64_t kMoreWorkNs = 30 * kNsPerMs;
 /// Of all lateness in its time, a rank must own this much to be the late rank; hiccups hit everybody.
 inline constexpr double kLateDominance = 0.6;
 /// In the first instances of a communicator ranks compile kernels and fill caches, each for its own time: who is late
@@ -98,6 +101,8 @@ inline constexpr double kUnprovenPartition = 0.6;
 inline constexpr uint32_t kSmallSegmentBytes = 1000;
 /// A slow link carries data for this share of the stall; others are idle for most of it.
 inline constexpr double kBusyShare = 0.7;
+/// A connection with less than this share of the busiest one's bytes is not what a collective waits for.
+inline constexpr double kCarriesShare = 0.05;
 /// It delivers at most half of what the middle one of the other links does while busy.
 inline constexpr double kSlowLinkContrast = 2.0;
 /// Limited by the receiver's window for half of the stall: it does not read.

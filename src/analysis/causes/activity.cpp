@@ -9,11 +9,27 @@
 
 namespace stalltrace::analysis {
 
+int32_t working_tid(const Scene& scene, MemberIndex member, Interval window, int32_t calling_tid) {
+  const int32_t first = scene.cluster.member(member).pid;
+  if (calling_tid == 0 || calling_tid == first) {
+    return calling_tid;
+  }
+  const auto spent_ns = [&](WaitKind kind, int32_t tid) {
+    return scene.evidence.share(member, kind, window, false, tid).covered_ns;
+  };
+  const bool idle = share_of(spent_ns(WaitKind::kBlocked, calling_tid), window.length()) >= kCoverage;
+  const bool seen = spent_ns(WaitKind::kOnCpu, first) + spent_ns(WaitKind::kRunnable, first) +
+                        spent_ns(WaitKind::kDisk, first) + spent_ns(WaitKind::kBlocked, first) >
+                    0;
+  return idle && seen ? first : calling_tid;
+}
+
 Activity activity_of(const Scene& scene, MemberIndex member, Interval window, int32_t calling_tid) {
+  const int32_t tid = working_tid(scene, member, window, calling_tid);
   Activity activity{.known = scene.evidence.has_waits(member), .window_ns = window.length()};
   activity.on_cpu_ns = scene.evidence.share(member, WaitKind::kOnCpu, window).covered_ns;
-  activity.disk_ns = scene.evidence.share(member, WaitKind::kDisk, window, false, calling_tid).covered_ns;
-  activity.blocked_ns = scene.evidence.share(member, WaitKind::kBlocked, window, false, calling_tid).covered_ns;
+  activity.disk_ns = scene.evidence.share(member, WaitKind::kDisk, window, false, tid).covered_ns;
+  activity.blocked_ns = scene.evidence.share(member, WaitKind::kBlocked, window, false, tid).covered_ns;
   return activity;
 }
 

@@ -16,7 +16,11 @@ struct Activity {
   int64_t blocked_ns = 0;
 };
 
-/// Of the busiest thread for the CPU, of `calling_tid` (0: any) for what it waited for.
+/// The thread whose doings make a rank late: the one that calls, or, where that only waited for most of `window` to be
+/// given work (a pool's thread, as in PyTorch), the process's first.
+int32_t working_tid(const Scene& scene, MemberIndex member, Interval window, int32_t calling_tid);
+
+/// Of the busiest thread for the CPU, of the working thread (0: any) for what it waited for.
 Activity activity_of(const Scene& scene, MemberIndex member, Interval window, int32_t calling_tid);
 
 /// "computing", "waiting for disk", "sleeping or waiting for something else"

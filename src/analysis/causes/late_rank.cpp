@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/causes/activity.h"
 #include "analysis/causes/by_boxes.h"
 #include "analysis/causes/cause.h"
 #include "analysis/instance.h"
@@ -100,12 +101,16 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   const MemberIndex member = stall.suspects[0];
   const Interval window = stall.examined();
   const WaitShare on_cpu = scene.evidence.share(member, WaitKind::kOnCpu, window);
-  const WaitShare blocked = scene.evidence.share(member, WaitKind::kBlocked, window, false, stall.calling_tid);
-  const WaitShare disk = scene.evidence.share(member, WaitKind::kDisk, window, false, stall.calling_tid);
+  const int32_t tid = working_tid(scene, member, window, stall.calling_tid);
+  const WaitShare blocked = scene.evidence.share(member, WaitKind::kBlocked, window, false, tid);
+  const WaitShare disk = scene.evidence.share(member, WaitKind::kDisk, window, false, tid);
   const WaitShare runnable = scene.evidence.share(member, WaitKind::kRunnable, window);
+  const WaitShare kept = scene.evidence.share(member, WaitKind::kRunnable, window, true);
   const WaitShare stopped = scene.evidence.share(member, WaitKind::kStopped, window);
   const int64_t own_ns = std::max({on_cpu.covered_ns, blocked.covered_ns, disk.covered_ns});
-  const int64_t hindered_ns = std::max(runnable.covered_ns, stopped.covered_ns);
+  // Ranks that share cores with each other take longer for the same work: who has clearly more of it is late by that.
+  const bool more_work = on_cpu.covered_ns >= kMoreWorkNs;
+  const int64_t hindered_ns = std::max(more_work ? kept.covered_ns : runnable.covered_ns, stopped.covered_ns);
   Explanation opinion{.cause = Cause::kLateRank, .place = {.culprit = member}};
   opinion.coverage = share_of(own_ns, stall.to_explain_ns());
   opinion.applies = opinion.coverage >= kCoverage && share_of(hindered_ns, stall.to_explain_ns()) < kCoverage;

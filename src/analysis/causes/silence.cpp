@@ -14,7 +14,9 @@ namespace {
 constexpr uint64_t kFin = 1;        // the end of a connection counts as a byte
 constexpr uint64_t kArrived = 100;  // bytes the receiver has beyond the acknowledged ones: more than SYN and FIN
 
-/// Data arrive at the other end, as its own count says: it is the acknowledgements that do not come back.
+/// Data arrived at the other end, as its own count says, and were not acknowledged by the end of `proven`: it is the
+/// acknowledgements that do not come back. An unchanged sample is not written, so that the arrival may lie before the
+/// first repeat.
 bool data_arrives(const Scene& scene, FlowIndex index, const Silence& silence, Interval proven) {
   const FlowIndex reverse = scene.flows.flow(index).reverse;
   if (reverse == kNoFlow || scene.evidence.samples(reverse).empty()) {
@@ -22,7 +24,7 @@ bool data_arrives(const Scene& scene, FlowIndex index, const Silence& silence, I
   }
   const std::vector<SampleRecord>& samples = scene.evidence.samples(reverse);
   return std::any_of(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
-    return sample.time_ns >= proven.from_ns && sample.time_ns < proven.to_ns &&
+    return sample.time_ns >= silence.time.from_ns && sample.time_ns < proven.to_ns &&
            sample.bytes_received > silence.acked_bytes + kArrived;
   });
 }

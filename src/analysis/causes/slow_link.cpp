@@ -33,6 +33,17 @@ struct Measured {
   double rate = 0;
 };
 
+/// Leaves out what carried next to nothing (a store's heartbeats): a rate says nothing there.
+void drop_idle(std::vector<Measured>& measured) {
+  uint64_t most = 0;
+  for (const Measured& one : measured) {
+    most = std::max(most, one.delta.acked_bytes);
+  }
+  std::erase_if(measured, [&](const Measured& one) {
+    return static_cast<double>(one.delta.acked_bytes) < kCarriesShare * static_cast<double>(most);
+  });
+}
+
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
   judge_link_by_steps(scene, stall, out);
   if (!network_may_be_slow(stall)) {
@@ -45,6 +56,7 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
       measured.push_back({index, delta, rate_of(delta)});
     }
   }
+  drop_idle(measured);
   if (measured.size() < 2) {
     return;
   }
