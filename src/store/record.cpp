@@ -19,6 +19,7 @@ RecordReader::RecordReader(const PagedTable& table) : table_(&table) {
       layout.values.resize(table.stored.size());
     }
   }
+  long_header_.values.resize(table.stored.size());
 }
 
 bool RecordReader::take(int64_t id, const uint8_t* begin, const uint8_t* end) {
@@ -36,27 +37,33 @@ bool RecordReader::take(int64_t id, const uint8_t* begin, const uint8_t* end) {
 
 /// The layout of the header in [begin, begin + bytes), whose serial types begin at `types`; null when it is none.
 const RecordReader::Layout* RecordReader::find(const uint8_t* begin, uint64_t bytes, const uint8_t* types) {
-  const bool kept = bytes <= 8 * kHeaderWords;
-  Header header{.bytes = bytes};
+  if (bytes > 8 * kHeaderWords) {
+    return parse(types, begin + bytes, long_header_) ? &long_header_ : nullptr;
+  }
+  const size_t count = (bytes + 7) / 8;
+  Words words{};
   uint64_t hash = bytes;
-  for (size_t i = 0; kept && 8 * i < bytes; ++i) {
-    const uint64_t beyond = 8 * i + 8 > bytes ? 8 * i + 8 - bytes : 0;
-    header.words[i] = eight_bytes(begin + 8 * i) >> 8 * beyond;
-    hash = (hash ^ header.words[i]) * 0x9e37'79b9'7f4a'7c15;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t beyond = i + 1 < count ? 0 : 8 * count - bytes;
+    words[i] = eight_bytes(begin + 8 * i) >> 8 * beyond;
+    hash = (hash ^ words[i]) * 0x9e37'79b9'7f4a'7c15;
   }
   Set& set = sets_[(hash >> 32) % kSets];
   for (const Layout& layout : set.layouts) {
-    if (kept && layout.header == header) {
+    if (layout.hash == hash && layout.header_bytes == bytes &&
+        std::equal(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(count), layout.header.begin())) {
       return &layout;
     }
   }
   Layout& layout = set.layouts[set.oldest];
   set.oldest = (set.oldest + 1) % kWays;
-  layout.header = {};
+  layout.header_bytes = 0;
   if (!parse(types, begin + bytes, layout)) {
     return nullptr;
   }
-  layout.header = kept ? header : Header();
+  layout.hash = hash;
+  layout.header_bytes = bytes;
+  layout.header = words;
   return &layout;
 }
 

@@ -87,28 +87,18 @@ class RecordReader {
   [[nodiscard]] RecordColumns columns() const { return {layout_->values.data(), body_, id_}; }
 
  private:
-  static constexpr size_t kHeaderWords = 8;  // longer headers are read anew each time
-  /// A header's bytes, by eight.
-  struct Header {
-    uint64_t bytes = 0;
-    std::array<uint64_t, kHeaderWords> words{};
-
-    bool operator==(const Header& other) const {  // without a call
-      uint64_t unlike = bytes ^ other.bytes;
-      for (size_t i = 0; i < kHeaderWords; ++i) {
-        unlike |= words[i] ^ other.words[i];
-      }
-      return unlike == 0;
-    }
-  };
+  static constexpr size_t kHeaderWords = 8;
+  using Words = std::array<uint64_t, kHeaderWords>;
   /// What a header says of the columns asked for. Rows of one kind share it: the last few are kept.
   struct Layout {
-    Header header;
+    uint64_t hash = 0;
+    uint64_t header_bytes = 0;  // 0: none
+    Words header{};             // by eight bytes
     uint64_t body_size = 0;
     std::vector<RecordValue> values;
   };
   static constexpr size_t kWays = 4;
-  /// Those of headers with the same hash, as far as it counts.
+  /// Those of headers whose hashes fall together.
   struct Set {
     std::array<Layout, kWays> layouts;
     size_t oldest = 0;
@@ -120,6 +110,7 @@ class RecordReader {
 
   const PagedTable* table_;
   std::array<Set, kSets> sets_;
+  Layout long_header_;                                  // one of more than kHeaderWords is read anew each time
   std::array<RecordValue, kMostColumns + 1> stored_{};  // of the header at hand; the last one stays NULL
   const Layout* layout_ = nullptr;
   const uint8_t* body_ = nullptr;
