@@ -277,6 +277,62 @@ TEST(OutOfMemory, IsProvenByTheKernelsChoice) {
   }
 }
 
+struct Spent {
+  int32_t tid;
+  WaitKind kind;
+  int64_t ns;
+};
+
+/// Rank 1 comes `late_ns` late from kSlowFrom on, by a call of its thread `tid`; its threads spend that time like this.
+Report report_of_late(int64_t late_ns, int32_t tid, const std::vector<Spent>& spent) {
+  MemorySource source;
+  Ending ending;
+  ending.call = [&](int rank, int64_t step, Collective& call) {
+    const int64_t late = step >= kSlowFrom ? late_ns : 0;
+    call.timestamp_ns = kOriginNs + step * 4 * kStepNs + (rank == 1 ? late : rank * 100 * kNsPerUs);
+    call.duration_ns = kOriginNs + step * 4 * kStepNs + late + 5 * kNsPerMs - call.timestamp_ns;
+    call.tid = rank == 1 ? tid : call.tid;
+    return true;
+  };
+  fill(source, ending);
+  for (int64_t step = kSlowFrom; step < kSteps; ++step) {
+    for (const Spent& part : spent) {
+      WaitSpan span{.node_id = node_of(1), .timestamp_ns = kOriginNs + step * 4 * kStepNs, .window_ns = late_ns};
+      span.waited_ns = part.ns;
+      span.kind = part.kind;
+      span.pid = 11;
+      span.tid = part.tid;
+      source.accept(span);
+    }
+  }
+  return report_of(source);
+}
+
+TEST(LateRank, WhoHandsWorkToAPoolsThreadIsLookedAt) {
+  constexpr int64_t kLateNs = 60 * kNsPerMs;
+  const Report disk =
+      report_of_late(kLateNs, 500, {{500, WaitKind::kBlocked, kLateNs}, {11, WaitKind::kDisk, kLateNs - 5 * kNsPerMs}});
+  ASSERT_EQ(disk.findings.size(), 1U) << told(disk);
+  EXPECT_EQ(disk.findings[0].cause, Cause::kDiskIo) << told(disk);
+  EXPECT_EQ(disk.findings[0].culprit->rank, 1);
+  const Report own =
+      report_of_late(kLateNs, 500, {{500, WaitKind::kOnCpu, kLateNs}, {11, WaitKind::kDisk, kLateNs - 5 * kNsPerMs}});
+  ASSERT_EQ(own.findings.size(), 1U) << told(own);
+  EXPECT_EQ(own.findings[0].cause, Cause::kLateRank) << "its own work, whatever the first thread waits for";
+}
+
+TEST(LateRank, MoreWorkIsLateThoughRanksShareTheirCores) {
+  const auto shared = [](int64_t late_ns) {
+    const int64_t half = late_ns / 2 + kNsPerMs;
+    return report_of_late(late_ns, 11, {{11, WaitKind::kOnCpu, half}, {11, WaitKind::kRunnable, half}});
+  };
+  const Report late = shared(80 * kNsPerMs);
+  ASSERT_EQ(late.findings.size(), 1U) << told(late);
+  EXPECT_EQ(late.findings[0].cause, Cause::kLateRank);
+  EXPECT_EQ(late.findings[0].culprit->rank, 1);
+  EXPECT_TRUE(shared(30 * kNsPerMs).findings.empty()) << "a hiccup of the scheduler looks like that";
+}
+
 /// Ranks 0 and 1 meet on a communicator of their own before each step; from kSlowFrom on rank 1 computes for 30 ms
 /// before that, so that rank 0 is late for the step as well.
 TEST(LateRank, WhoWaitsInAnotherCommunicatorIsNotTheStartOfTheChain) {
