@@ -15,6 +15,9 @@ constexpr int32_t kMostRanks = 1 << 24;
 constexpr int64_t kMostSequence = 1LL << 40;
 constexpr uint64_t kMostCount = 1ULL << 50;
 
+/// A living process without a pulse for this long is stopped, and not only late: nobody can ask it what it waits for.
+constexpr uint64_t kNoPulseNs = 2 * ST_BOX_PAUSE_NS;
+
 constexpr std::array<const char*, 9> kLossNames{"box:no_slot",       "box:lapped",         "box:no_communicator",
                                                 "box:stale_handle",  "box:foreign_handle", "box:unknown_type",
                                                 "box:unknown_state", "box:late_part",      "box:evicted"};
@@ -263,6 +266,42 @@ void number_in_call_order(std::vector<BoxCall>& calls) {
       members[i]->row.seq = numbers[i];
     }
   }
+}
+
+uint64_t last_beat(const st_box_header& header, uint64_t now_ns) {
+  return header.pulse_ns >= header.created_ns && header.pulse_ns <= now_ns ? header.pulse_ns : 0;
+}
+
+std::vector<WaitSpan> decode_pauses(const Contents& contents, const Owner& owner, uint64_t now_ns) {
+  std::vector<WaitSpan> spans;
+  const st_box_header& header = contents.header;
+  const auto add = [&](WaitKind kind, uint64_t from_ns, uint64_t to_ns, uint64_t waited_ns, bool open) {
+    const auto since_ns = to_utc(from_ns, owner.clock_offset_ns);
+    if (!since_ns || from_ns < header.created_ns || to_ns > now_ns || to_ns <= from_ns) {
+      return;
+    }
+    WaitSpan span{.node_id = owner.node_id, .timestamp_ns = *since_ns, .open = open, .kind = kind, .pid = owner.pid};
+    span.tid = owner.pid;  // of all threads alike
+    span.window_ns = static_cast<int64_t>(to_ns - from_ns);
+    span.waited_ns = static_cast<int64_t>(waited_ns);
+    spans.push_back(std::move(span));
+  };
+  for (const st_box_pause& pause : header.pauses) {
+    const uint64_t length_ns = pause.to_ns - pause.from_ns;
+    if (pause.from_ns == 0 || pause.to_ns <= pause.from_ns || pause.runnable_ns > length_ns) {
+      continue;  // none, half written, or of a kernel that keeps no account
+    }
+    const bool kept_from_cpu = pause.runnable_ns >= length_ns / 2;
+    add(kept_from_cpu ? WaitKind::kRunnable : WaitKind::kStopped, pause.from_ns, pause.to_ns,
+        kept_from_cpu ? pause.runnable_ns : length_ns - pause.runnable_ns, false);
+  }
+  const uint64_t beat_ns = last_beat(header, now_ns);
+  const uint64_t due_ns = beat_ns + ST_BOX_BEAT_NS;
+  if (contents.has_writer && beat_ns != 0 && header.pulse_ended_ns == 0 && now_ns > due_ns + kNoPulseNs) {
+    add(WaitKind::kStopped, due_ns, now_ns, now_ns - due_ns, true);
+  }
+  std::ranges::sort(spans, {}, &WaitSpan::timestamp_ns);
+  return spans;
 }
 
 std::vector<Loss> decode_losses(const Contents& contents, NodeId node) {

@@ -67,6 +67,11 @@ std::optional<BoxCall> decode_call(const EventTable::Entry& entry, const EventTa
 /// the numbers of a group to its collectives in the order of the calls.
 void number_in_call_order(std::vector<BoxCall>& calls);
 
+/// When the process did not run though its pulse was due: stopped, or kept from the CPU. Open where it does not now.
+std::vector<WaitSpan> decode_pauses(const Contents& contents, const Owner& owner, uint64_t now_ns);
+/// The last beat of its pulse, CLOCK_MONOTONIC; 0 where there was none, or it is of another time.
+uint64_t last_beat(const st_box_header& header, uint64_t now_ns);
+
 /// What the writer counted as lost, as rows "box:..."; zero counts are left out.
 std::vector<Loss> decode_losses(const Contents& contents, NodeId node);
 

@@ -143,6 +143,8 @@ void BoxTracker::follow(Box& box, int64_t probes_read_ns) {
     return;
   }
   box.looked_ns = look ? now_ns : box.looked_ns;
+  box.heard_ns =
+      std::max(box.heard_ns, static_cast<int64_t>(last_beat(contents->header, static_cast<uint64_t>(now_ns))));
   box.drained = contents->drained;
   learn_communicators(box, *contents);
   deliver_calls(box, *contents, probes_read_ns);

@@ -43,6 +43,11 @@ NodeKey node_of(const st_box_header& header) {
   return {name.empty() ? text_of(header.hostname) : std::move(name), text_of(header.boot_id), header.pid_namespace};
 }
 
+/// A time of day on the boxes' clock.
+uint64_t moment(int64_t utc_ns, int64_t offset_ns) {
+  return static_cast<uint64_t>(std::max<int64_t>(utc_ns - offset_ns, 0));
+}
+
 class RingImport {
  public:
   explicit RingImport(EventSink& sink) : sink_(sink) {}
@@ -92,8 +97,8 @@ class RingImport {
     }
     for (Box& box : boxes_) {
       box.offset_ns = newest[text_of(box.contents.header.boot_id)].second;
-      const int64_t now_ns = utc_now_ns() - box.offset_ns;
-      const uint64_t heard = box.table.last_sign_of_life(now_ns > 0 ? static_cast<uint64_t>(now_ns) : 0);
+      const uint64_t now_ns = moment(utc_now_ns(), box.offset_ns);
+      const uint64_t heard = std::max(box.table.last_sign_of_life(now_ns), last_beat(box.contents.header, now_ns));
       const auto created_ns = to_utc(box.contents.header.created_ns, box.offset_ns);
       box.last_heard_ns = to_utc(heard, box.offset_ns).value_or(created_ns.value_or(box.offset_ns));
     }
@@ -155,6 +160,9 @@ class RingImport {
       }
     }
     deliver_collectives(box, owner, communicators);
+    for (WaitSpan& span : decode_pauses(box.contents, owner, moment(utc_now_ns(), box.offset_ns))) {
+      sink_.accept(std::move(span));
+    }
     for (const Loss& loss : decode_losses(box.contents, node.node_id)) {
       losses_[{loss.node_id, loss.source}] += loss.count;
     }
@@ -209,10 +217,9 @@ class RingImport {
         add(decoder.ended_operation(entry.event, find(communicators, entry.event.communicator), owner));
       }
     }
-    const int64_t seen_ns = (box.contents.has_writer ? utc_now_ns() : box.last_heard_ns) - owner.clock_offset_ns;
+    const int64_t seen_ns = box.contents.has_writer ? utc_now_ns() : box.last_heard_ns;
     const auto lookup = [&](uint64_t serial) { return find(communicators, serial); };
-    for (StepRow& row :
-         decoder.open_operations(open, static_cast<uint64_t>(std::max<int64_t>(seen_ns, 0)), lookup, owner)) {
+    for (StepRow& row : decoder.open_operations(open, moment(seen_ns, owner.clock_offset_ns), lookup, owner)) {
       rows.push_back(std::move(row));
     }
     std::ranges::sort(rows, {}, [](const StepRow& step) { return step.row.timestamp_ns; });

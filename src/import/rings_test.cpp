@@ -90,6 +90,48 @@ TEST_F(Rings, WhatHadNotEndedIsOpen) {
   EXPECT_FALSE(collectives()[0].duration_ns);
 }
 
+TEST_F(Rings, TimesWithoutAPulseAreWaits) {
+  MadeBox box;
+  box.header.pulse_ns = 90 * kSecond;
+  box.header.pauses_filled = 2;
+  box.header.pauses[0] = {.from_ns = 10 * kSecond, .to_ns = 15 * kSecond, .runnable_ns = kSecond};
+  box.header.pauses[1] = {.from_ns = 20 * kSecond, .to_ns = 22 * kSecond, .runnable_ns = kSecond + 1};
+  box.header.pauses[2] = {.from_ns = 30 * kSecond, .to_ns = 35 * kSecond, .runnable_ns = ~uint64_t{0}};  // not known
+  box.header.pauses[3] = {.from_ns = 45 * kSecond, .to_ns = 40 * kSecond};
+  box.header.pauses[4] = {.from_ns = 40 * kSecond, .to_ns = ~uint64_t{0}};
+  box.header.pauses[5] = {.from_ns = 1, .to_ns = 40 * kSecond};  // before there was the process
+  ASSERT_TRUE(import({save(box, "a")}));
+  std::vector<WaitSpan> spans;
+  ASSERT_TRUE(rows_.wait_spans({}, [&](const WaitSpan& row) { spans.push_back(row); }));
+  ASSERT_EQ(spans.size(), 2);
+  EXPECT_EQ(spans[0].kind, WaitKind::kStopped);
+  EXPECT_EQ(spans[0].timestamp_ns, 1'769'827'629'000'000'000);
+  EXPECT_EQ(spans[0].window_ns, 5 * kSecond);
+  EXPECT_EQ(spans[0].waited_ns, 4 * kSecond);
+  EXPECT_EQ(spans[0].pid, 4711);
+  EXPECT_FALSE(spans[0].open) << "its process is gone, not stopped";
+  EXPECT_EQ(spans[1].kind, WaitKind::kRunnable) << "it wanted to run";
+  EXPECT_EQ(spans[1].waited_ns, kSecond + 1);
+}
+
+TEST_F(Rings, OfProcessesThatFellSilentTogetherThePulseTellsWhichDied) {
+  std::vector<std::string> paths;
+  for (const int32_t rank : {0, 1}) {
+    MadeBox box = box_of(100 + static_cast<uint32_t>(rank), rank);
+    st_box_event hung = MadeBox::collective(0, 2 * kSecond, 0);
+    hung.u.coll.ops_started = 1;
+    box.put(1, hung, ST_BOX_ENDED);
+    box.header.pulse_ns = rank == 1 ? 2 * kSecond + 100 : 30 * kSecond;  // the other waited for it until it was killed
+    paths.push_back(save(box, std::to_string(rank)));
+  }
+  ASSERT_TRUE(import(paths));
+  const auto processes = *rows_.processes();
+  ASSERT_EQ(processes.size(), 2);
+  for (const Process& row : processes) {
+    EXPECT_EQ(row.exit_ns.has_value(), row.rank == 1);
+  }
+}
+
 TEST_F(Rings, TheLastEntryOfAnIdCountsAndAnOpenSlotBeforeAll) {
   MadeBox box;
   box.append(MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 100));

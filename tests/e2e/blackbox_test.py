@@ -174,6 +174,36 @@ class BlackBox(Case):
         findings = self.explain()["findings"]
         self.assertEqual([(f["cause"], f["culprit"]["rank"]) for f in findings], [("dead_rank", 1)])
 
+    def test_a_stopped_rank_is_named_by_boxes_alone(self):
+        job = BoxedJob(self, "--steps", 100000, "--watchdog-seconds", 30, ranks=3)
+        job.wait_for_boxes()
+        time.sleep(2)
+        job.ranks[1].send_signal(signal.SIGSTOP)
+        time.sleep(4.5)
+        self.import_boxes(job)
+        job.ranks[1].send_signal(signal.SIGCONT)
+        findings = self.explain()["findings"]
+        self.assertEqual([(f["cause"], f["culprit"]["rank"]) for f in findings], [("process_stopped", 1)], "while it is")
+        time.sleep(2)
+        job.kill()
+        self.recording.unlink()
+        self.import_boxes(job)
+        findings = self.explain()["findings"]
+        self.assertIn(("process_stopped", 1), [(f["cause"], (f["culprit"] or {}).get("rank")) for f in findings], "when it was")
+
+    def test_after_a_hang_the_rank_that_died_first_is_named(self):
+        """A watchdog ends the others seconds later: which went first is in the boxes, though all fell silent at once."""
+        job = BoxedJob(self, "--steps", 100000, "--watchdog-seconds", 30, ranks=3)
+        job.wait_for_boxes()
+        time.sleep(2)
+        job.ranks[2].kill()
+        job.ranks[2].wait()
+        time.sleep(4)
+        job.kill()
+        self.import_boxes(job)
+        findings = self.explain()["findings"]
+        self.assertEqual([(f["cause"], f["culprit"]["rank"]) for f in findings], [("dead_rank", 2)])
+
     def test_boxes_of_a_job_that_died_whole_hold_what_was_open(self):
         job = BoxedJob(self, "--steps", 100000)
         job.wait_for_boxes()

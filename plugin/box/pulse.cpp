@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/box/pulse.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+namespace stalltrace::plugin {
+namespace {
+
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+constexpr size_t kStackBytes = 256 << 10;
+
+struct Pulse {
+  pthread_t thread{};
+  sem_t stop{};
+  st_box_header* header = nullptr;  // while the thread lives
+  uint64_t started_ns = 0;
+  pid_t owner = 0;
+};
+constinit Pulse pulse;
+
+/// Of this thread, since it began: what it spent waiting for a CPU; ~0 where the kernel keeps no account.
+uint64_t runnable_ns(int schedstat) {
+  char text[96];
+  const ssize_t got = schedstat < 0 ? -1 : pread(schedstat, text, sizeof(text) - 1, 0);
+  if (got <= 0) {
+    return UINT64_MAX;
+  }
+  text[got] = '\0';
+  const char* second = strchr(text, ' ');
+  return second == nullptr ? UINT64_MAX : strtoull(second, nullptr, 10);
+}
+
+/// True when it is time to stop.
+bool sleep_until(uint64_t due_ns) {
+  const timespec due{static_cast<time_t>(due_ns / kNsPerSecond), static_cast<long>(due_ns % kNsPerSecond)};
+  for (;;) {
+    if (sem_clockwait(&pulse.stop, CLOCK_MONOTONIC, &due) == 0) {
+      return true;
+    }
+    if (errno != EINTR) {
+      return false;
+    }
+  }
+}
+
+void tell_pause(st_box_header& header, uint64_t from_ns, uint64_t to_ns, uint64_t waited_ns) {
+  const uint64_t number = load(header.pauses_filled);
+  st_box_pause& pause = header.pauses[number % ST_BOX_PAUSES];
+  store<uint64_t>(pause.from_ns, 0, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_release);
+  store(pause.to_ns, to_ns);
+  store(pause.runnable_ns, waited_ns);
+  store(pause.from_ns, from_ns, std::memory_order_release);
+  store(header.pauses_filled, number + 1, std::memory_order_release);
+}
+
+/// Says that we are awake. When that took long, the file is on a disk that did: no fault of the process.
+uint64_t tell_beat(st_box_header& header, uint64_t now) {
+  store(header.pulse_ns, now, std::memory_order_release);
+  const uint64_t told_ns = now_ns();
+  return told_ns - now > ST_BOX_PAUSE_NS ? told_ns : now;
+}
+
+void* beat(void*) {
+  st_box_header& header = *pulse.header;
+  pthread_setname_np(pthread_self(), "stalltrace");
+  const int schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+  uint64_t beat_ns = pulse.started_ns;
+  for (bool stopping = false; !stopping;) {
+    const uint64_t waited_before_ns = runnable_ns(schedstat);
+    const uint64_t due_ns = beat_ns + ST_BOX_BEAT_NS;
+    stopping = sleep_until(due_ns);
+    const uint64_t woken_ns = now_ns();
+    if (woken_ns > due_ns + ST_BOX_PAUSE_NS) {
+      const uint64_t waited_ns = runnable_ns(schedstat);
+      const bool known = waited_before_ns != UINT64_MAX && waited_ns != UINT64_MAX;
+      tell_pause(header, due_ns, woken_ns, known ? waited_ns - waited_before_ns : UINT64_MAX);
+    }
+    beat_ns = tell_beat(header, woken_ns);
+  }
+  if (schedstat >= 0) {
+    close(schedstat);
+  }
+  return nullptr;
+}
+
+/// Signals are the job's: none is delivered to our thread.
+bool make_thread() {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) {
+    return false;
+  }
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const bool made = pthread_create(&pulse.thread, &attributes, beat, nullptr) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  return made;
+}
+
+}  // namespace
+
+void start_pulse(Box& box) {
+  if (pulse.header != nullptr || sem_init(&pulse.stop, 0, 0) != 0) {
+    return;
+  }
+  pulse.header = box.header;
+  pulse.owner = getpid();
+  pulse.started_ns = now_ns();
+  store<uint64_t>(box.header->pulse_ended_ns, 0);
+  if (make_thread()) {
+    raise_to(box.header->pulse_ns, pulse.started_ns);
+  } else {
+    pulse.header = nullptr;
+  }
+}
+
+void stop_pulse() {
+  if (pulse.header != nullptr && pulse.owner == getpid()) {  // a clone without fork handlers has no thread either
+    sem_post(&pulse.stop);
+    pthread_join(pulse.thread, nullptr);
+    store(pulse.header->pulse_ended_ns, now_ns(), std::memory_order_release);
+  }
+  pulse.header = nullptr;
+}
+
+void forget_pulse() { pulse.header = nullptr; }
+
+}  // namespace stalltrace::plugin

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pulse of a living, a stopped and a forked process.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+
+#include "plugin/testing/host.h"
+
+namespace stalltrace::plugin::testing {
+namespace {
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+uint64_t monotonic_ns() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+}
+
+class Pulse : public ::testing::Test {
+ protected:
+  /// A process that has a communicator and does nothing.
+  template <typename Work>
+  pid_t start(Work work) {
+    int ready[2];
+    EXPECT_EQ(pipe(ready), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(30);
+      static const Library library;
+      static Job<V5> job(library);
+      work();
+      (void)!write(ready[1], "x", 1);
+      for (;;) {
+        pause();
+      }
+    }
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return child;
+  }
+  static void end(pid_t child) {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+
+  BoxFolder folder_;
+};
+
+TEST_F(Pulse, BeatsWhileCommunicatorsLiveWhateverNcclDoes) {
+  {
+    const Library library;
+    const Job<V5> job(library);
+    const uint64_t first_ns = folder_.read().header.pulse_ns;
+    sleep_ms(700);
+    const st_box_header header = folder_.read().header;
+    EXPECT_GT(header.pulse_ns, first_ns);
+    EXPECT_LT(monotonic_ns() - header.pulse_ns, 600'000'000U);
+    EXPECT_EQ(header.pulse_ended_ns, 0);
+    EXPECT_EQ(header.pauses_filled, 0);
+  }
+  EXPECT_NE(folder_.read().header.pulse_ended_ns, 0);
+}
+
+TEST_F(Pulse, AStoppedProcessHasNoneAndTellsOfItWhenItGoesOn) {
+  const pid_t child = start([] {});
+  kill(child, SIGSTOP);
+  const uint64_t stopped_ns = monotonic_ns();
+  sleep_ms(1700);
+  EXPECT_GT(monotonic_ns() - folder_.read().header.pulse_ns, 1'300'000'000U);
+  kill(child, SIGCONT);
+  const uint64_t continued_ns = monotonic_ns();
+  sleep_ms(500);
+  const st_box_header header = folder_.read().header;
+  end(child);
+  ASSERT_EQ(header.pauses_filled, 1);
+  const st_box_pause& pause = header.pauses[0];
+  EXPECT_GT(pause.from_ns, stopped_ns - 250'000'000);
+  EXPECT_LT(pause.from_ns, stopped_ns + 300'000'000);
+  EXPECT_GT(pause.to_ns, continued_ns - 100'000'000);
+  EXPECT_LT(pause.to_ns, continued_ns + 400'000'000);
+  EXPECT_LT(pause.runnable_ns, (pause.to_ns - pause.from_ns) / 2) << "nothing else had its CPU";
+}
+
+TEST_F(Pulse, AKilledProcesssLastBeatStays) {
+  const pid_t child = start([] {});
+  sleep_ms(600);
+  end(child);
+  const uint64_t ended_ns = monotonic_ns();
+  const st_box_header header = folder_.read().header;
+  EXPECT_LT(ended_ns - header.pulse_ns, 600'000'000U);
+  EXPECT_EQ(header.pulse_ended_ns, 0);
+}
+
+TEST_F(Pulse, AForksChildHasNoneOfItsParentsAndUnloadsWithoutIt) {
+  const pid_t child = start([] {
+    const pid_t grandchild = fork();
+    if (grandchild == 0) {
+      exit(0);  // destructors run, the library's too
+    }
+    int status = -1;
+    waitpid(grandchild, &status, 0);
+    if (status != 0) {
+      _exit(1);
+    }
+  });
+  const uint64_t before_ns = folder_.read().header.pulse_ns;
+  sleep_ms(600);
+  EXPECT_GT(folder_.read().header.pulse_ns, before_ns) << "the parent's goes on";
+  EXPECT_EQ(folder_.boxes().size(), 1U);
+  end(child);
+}
+
+TEST_F(Pulse, ItsThreadTakesNoSignal) {
+  const Library library;
+  const Job<V5> job(library);
+  sleep_ms(100);
+  int threads = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(task.path() / "status");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (text.starts_with("Name:\tstalltrace\n")) {
+      ++threads;
+      EXPECT_NE(text.find("SigBlk:\tfffffff"), std::string::npos) << text;
+    }
+  }
+  EXPECT_EQ(threads, 1);
+}
+
+}  // namespace
+}  // namespace stalltrace::plugin::testing
