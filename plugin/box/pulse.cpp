@@ -17,12 +17,19 @@ namespace {
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
 constexpr size_t kStackBytes = 256 << 10;
 
+#ifdef __SANITIZE_THREAD__
+constexpr bool kThreadsAfterFork = false;  // which ThreadSanitizer cannot follow
+#else
+constexpr bool kThreadsAfterFork = true;
+#endif
+
 struct Pulse {
   pthread_t thread{};
   sem_t stop{};
   st_box_header* header = nullptr;  // while the thread lives
   uint64_t started_ns = 0;
   pid_t owner = 0;
+  bool forked = false;
 };
 constinit Pulse pulse;
 
@@ -112,7 +119,7 @@ bool make_thread() {
 }  // namespace
 
 void start_pulse(Box& box) {
-  if (pulse.header != nullptr || sem_init(&pulse.stop, 0, 0) != 0) {
+  if (pulse.header != nullptr || (pulse.forked && !kThreadsAfterFork) || sem_init(&pulse.stop, 0, 0) != 0) {
     return;
   }
   pulse.header = box.header;
@@ -135,6 +142,9 @@ void stop_pulse() {
   pulse.header = nullptr;
 }
 
-void forget_pulse() { pulse.header = nullptr; }
+void forget_pulse() {
+  pulse.header = nullptr;
+  pulse.forked = true;
+}
 
 }  // namespace stalltrace::plugin

@@ -52,6 +52,17 @@ class Pulse : public ::testing::Test {
     waitpid(child, nullptr, 0);
   }
 
+  /// The first beat after `before_ns`; 0 where there was none for ten seconds.
+  [[nodiscard]] uint64_t beat_after(uint64_t before_ns) const {
+    for (int look = 0; look < 200; ++look) {
+      if (const uint64_t beat_ns = folder_.read().header.pulse_ns; beat_ns > before_ns) {
+        return beat_ns;
+      }
+      sleep_ms(50);
+    }
+    return 0;
+  }
+
   BoxFolder folder_;
 };
 
@@ -59,13 +70,11 @@ TEST_F(Pulse, BeatsWhileCommunicatorsLiveWhateverNcclDoes) {
   {
     const Library library;
     const Job<V5> job(library);
-    const uint64_t first_ns = folder_.read().header.pulse_ns;
-    sleep_ms(700);
-    const st_box_header header = folder_.read().header;
-    EXPECT_GT(header.pulse_ns, first_ns);
-    EXPECT_LT(monotonic_ns() - header.pulse_ns, 600'000'000U);
-    EXPECT_EQ(header.pulse_ended_ns, 0);
-    EXPECT_EQ(header.pauses_filled, 0);
+    const uint64_t first_ns = beat_after(0);
+    const uint64_t second_ns = beat_after(first_ns);
+    EXPECT_GT(second_ns, first_ns);
+    EXPECT_GT(beat_after(second_ns), second_ns);
+    EXPECT_EQ(folder_.read().header.pulse_ended_ns, 0);
   }
   EXPECT_NE(folder_.read().header.pulse_ended_ns, 0);
 }
@@ -75,29 +84,29 @@ TEST_F(Pulse, AStoppedProcessHasNoneAndTellsOfItWhenItGoesOn) {
   kill(child, SIGSTOP);
   const uint64_t stopped_ns = monotonic_ns();
   sleep_ms(1700);
-  EXPECT_GT(monotonic_ns() - folder_.read().header.pulse_ns, 1'300'000'000U);
+  EXPECT_LT(folder_.read().header.pulse_ns, stopped_ns + 300'000'000);
   kill(child, SIGCONT);
   const uint64_t continued_ns = monotonic_ns();
-  sleep_ms(500);
+  EXPECT_NE(beat_after(continued_ns), 0);
   const st_box_header header = folder_.read().header;
   end(child);
-  ASSERT_EQ(header.pauses_filled, 1);
-  const st_box_pause& pause = header.pauses[0];
+  ASSERT_GE(header.pauses_filled, 1);
+  const st_box_pause& pause = header.pauses[header.pauses_filled - 1];
   EXPECT_GT(pause.from_ns, stopped_ns - 250'000'000);
   EXPECT_LT(pause.from_ns, stopped_ns + 300'000'000);
-  EXPECT_GT(pause.to_ns, continued_ns - 100'000'000);
-  EXPECT_LT(pause.to_ns, continued_ns + 400'000'000);
+  EXPECT_GE(pause.to_ns, continued_ns - 50'000'000);
   EXPECT_LT(pause.runnable_ns, (pause.to_ns - pause.from_ns) / 2) << "nothing else had its CPU";
 }
 
 TEST_F(Pulse, AKilledProcesssLastBeatStays) {
   const pid_t child = start([] {});
-  sleep_ms(600);
+  EXPECT_NE(beat_after(beat_after(0)), 0);
   end(child);
-  const uint64_t ended_ns = monotonic_ns();
   const st_box_header header = folder_.read().header;
-  EXPECT_LT(ended_ns - header.pulse_ns, 600'000'000U);
+  EXPECT_LE(header.pulse_ns, monotonic_ns());
   EXPECT_EQ(header.pulse_ended_ns, 0);
+  sleep_ms(400);
+  EXPECT_EQ(folder_.read().header.pulse_ns, header.pulse_ns);
 }
 
 TEST_F(Pulse, AForksChildHasNoneOfItsParentsAndUnloadsWithoutIt) {
@@ -112,9 +121,7 @@ TEST_F(Pulse, AForksChildHasNoneOfItsParentsAndUnloadsWithoutIt) {
       _exit(1);
     }
   });
-  const uint64_t before_ns = folder_.read().header.pulse_ns;
-  sleep_ms(600);
-  EXPECT_GT(folder_.read().header.pulse_ns, before_ns) << "the parent's goes on";
+  EXPECT_NE(beat_after(monotonic_ns()), 0) << "the parent's goes on";
   EXPECT_EQ(folder_.boxes().size(), 1U);
   end(child);
 }
