@@ -121,7 +121,7 @@ std::vector<std::string> mpi_launcher(std::span<const RankContext> ranks) {
   return argv;
 }
 
-constexpr std::array<std::string_view, 5> kTorchBugs = {"skip", "extra", "mismatch", "disk", "interface"};
+constexpr std::array<std::string_view, 6> kTorchBugs = {"skip", "extra", "mismatch", "disk", "interface", "leak"};
 /// The distribution's own: another Python in PATH doesn't have its PyTorch.
 constexpr std::string_view kPython = "/usr/bin/python3";
 

@@ -4,7 +4,7 @@
 
 Where it stands is in RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them. LAB_SLOW_FILE names a file
 that may hold extra compute milliseconds for this rank, read every step. LAB_BUGS begins the names of files that switch
-on mistakes: skip, extra, mismatch, disk.
+on mistakes: skip, extra, mismatch, disk, leak.
 """
 
 import argparse
@@ -24,6 +24,7 @@ METRICS = 1024  # floats averaged over the ranks after each step
 MIX_ELEMENTS = 4096  # of one rank's part in the other collectives
 INPUT_TURN_SECONDS = 0.5
 BLOCK_BYTES = 1 << 20
+LEAKED = []
 
 
 def text_of(path):
@@ -68,6 +69,12 @@ def write_checkpoint():
     os.close(file)
 
 
+def leak_memory():
+    """Keeps as many megabytes as the bug "leak" says, and more each step."""
+    if megabytes := int(bug("leak") or 0):
+        LEAKED.append(b"x" * (megabytes << 20))
+
+
 class Model(torch.nn.Module):
     """One parameter a bucket: what is computed matters less than that gradients come one after the other."""
 
@@ -110,6 +117,7 @@ class Trainer:
         start_ns = time.time_ns()
         compute(self.options.compute_ms * FORWARD_SHARE + float(text_of(os.environ.get("LAB_SLOW_FILE", "")) or 0))
         write_checkpoint()
+        leak_memory()
         self.stay_away()
         loss = self.model(self.batch)
         compute(self.options.compute_ms * (1 - FORWARD_SHARE))
