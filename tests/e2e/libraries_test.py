@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collective libraries that nobody here wrote: PyTorch on Gloo, and OpenMPI. What breaks a job is named while it hangs."""
+
+import json
+import time
+
+from job import Tracer
+from lab import LabRun, place_of
+from stalltrace import Case, run
+
+TOLD_WITHIN_NS = 5_000_000_000
+
+
+class OneHost(Case):
+    """All ranks on one host, as most jobs begin: one tracer, which knew nothing of them, sees all."""
+
+    def setUp(self):
+        super().setUp()
+        self.need_root()
+
+    def told(self, workload, fault, *more):
+        """The dearest finding of a job with this fault, told within 5 s of its onset; as a row of the recording."""
+        tracer = Tracer(self, "--live")
+        lab = self.folder / "lab"
+        self.done(run("lab", "run", "--no-trace", "--workload", workload, "--steps", 60, "--timeout", "14s", "--fault",
+                      fault, "--out", lab, *more, timeout=120))
+        deadline = time.monotonic() + 5  # the job may have ended a moment after its fault
+        while not tracer.rows("SELECT 1 FROM finding") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        tracer.stop()
+        fault = json.loads((lab / "truth.json").read_text())["faults"][0]
+        self.assertTrue(fault["injected"])
+        rows = tracer.rows("SELECT cause, culprit_rank, detected_ns, summary FROM finding ORDER BY stall_ms DESC")
+        self.assertTrue(rows, "nothing was told")
+        cause, rank, detected_ns, summary = rows[0]
+        self.assertEqual((cause, rank), (fault["cause"], fault["rank"]), rows)
+        self.assertLessEqual(detected_ns - fault["intervals"][0]["from_ns"], TOLD_WITHIN_NS, rows)
+        return summary
+
+    def test_a_call_that_only_rank_0_makes(self):
+        summary = self.told("torch", "mismatched_collective:rank=0,what=extra")
+        self.assertIn("entered AllReduce of 4 B", summary)
+        self.assertIn("where the others entered AllReduce of 4.0 KiB", summary)
+
+    def test_a_rank_that_never_comes(self):
+        self.assertIn("is alive but did not enter AllReduce", self.told("torch", "missing_collective:rank=0"))
+
+    def test_a_rank_that_the_kernel_ended_for_want_of_memory(self):
+        self.assertIn("out of memory", self.told("torch", "dead_rank:rank=2,how=memory"))
+
+    def test_an_mpi_rank_that_computes_on(self):
+        self.assertIn("did not enter AllReduce", self.told("mpi", "missing_collective:rank=3,doing=compute"))
+
+
+class EachOnItsHost(Case):
+    """A recording a rank: equal numbers are one collective."""
+
+    def dearest(self, workload, library, fault, *more):
+        self.need_root()
+        lab = LabRun(self.folder / "lab", fault, steps=80, more=more, workload=workload)
+        self.assertTrue(lab.findings, lab.text)
+        finding, fault = lab.findings[0], lab.truth["faults"][0]
+        self.assertEqual(finding["cause"], fault["cause"], place_of(finding))
+        self.assertEqual(finding["culprit"]["rank"], fault["rank"], place_of(finding))
+        self.assertEqual(finding["culprit"]["pid"], lab.truth["nodes"][fault["rank"]]["pid"])
+        instances = {}
+        for node, (comm, seq, rank) in lab.rows(
+                f"SELECT comm_id_hash, seq, rank FROM collective WHERE library = '{library}' AND op = 'ALL_REDUCE' "
+                "AND completion <> 'open'"):
+            self.assertIsNotNone(comm)
+            self.assertEqual(rank, node["rank"])
+            instances.setdefault((comm, seq), set()).add(rank)
+        self.assertGreater(len(instances), 100)
+        partial = [key for key, ranks in instances.items() if len(ranks) != len(lab.truth["nodes"])]
+        self.assertEqual(partial, [])
+
+    def test_a_stopped_rank_of_mpi(self):
+        self.dearest("mpi", "mpi", "process_stopped:rank=1,ms=1000")
+
+    def test_a_late_rank_of_pytorch(self):
+        self.dearest("torch", "gloo", "late_rank:rank=2,ms=80")
