@@ -33,6 +33,22 @@ IntervalSet windows_of(const std::vector<Stall>& stalls) {
 
 }  // namespace
 
+/// Adds the retransmissions that are tail loss probes of a single packet: outside of recovery, with nothing else under
+/// way. The kernel sends such a probe no sooner than the smallest timeout after the packet
+/// (net/ipv4/tcp_output.c, tcp_schedule_loss_probe). The sample that a retransmission causes follows it at once.
+void add_late_probes(const std::vector<SampleRecord>& samples, const std::vector<Retransmit>& retransmits,
+                     std::vector<int64_t>& timeouts) {
+  constexpr int64_t kAtOnceNs = kNsPerMs;
+  for (const Retransmit& repeat : retransmits) {
+    const auto sample = std::partition_point(samples.begin(), samples.end(),
+                                             [&](const SampleRecord& s) { return s.time_ns < repeat.time_ns; });
+    if (sample != samples.end() && sample->time_ns - repeat.time_ns <= kAtOnceNs && sample->packets_out == 1 &&
+        !is_recovering(sample->ca_state)) {
+      timeouts.push_back(repeat.time_ns);
+    }
+  }
+}
+
 /// A sender with data and room for them at the receiver that has nothing under way, and sends nothing.
 bool holds_back(const SampleRecord& sample) {
   return sample.unacked_bytes == 0 && sample.notsent_bytes > 0 && sample.snd_wnd > 0;
@@ -127,7 +143,7 @@ class EvidenceLoader {
     store_.samples_[index].push_back({time_ns, sample.bytes_acked, sample.bytes_received, sample.receiver_limited_ns,
                                       sample.busy_ns, sample.unacked_bytes, sample.notsent_bytes, sample.unread_bytes,
                                       sample.snd_wnd, sample.total_retrans, sample.dsack_dups, sample.mss,
-                                      sample.ca_state, sample.backoff});
+                                      sample.packets_out, sample.ca_state, sample.backoff});
   }
 
   void add(const WaitSpan& span) {
@@ -170,6 +186,7 @@ class EvidenceLoader {
       }
       std::sort(events.retransmits.begin(), events.retransmits.end(),
                 [](const Retransmit& a, const Retransmit& b) { return a.time_ns < b.time_ns; });
+      add_late_probes(store_.samples_[i], events.retransmits, events.timeouts);
       std::sort(events.timeouts.begin(), events.timeouts.end());
       std::vector<Interval> all = events.recoveries;
       held_back(store_.samples_[i], events.timeouts, all);

@@ -105,6 +105,7 @@ struct SampleRecord {
   uint32_t total_retrans = 0;
   uint32_t dsack_dups = 0;
   uint32_t mss = 0;
+  uint32_t packets_out = 0;
   uint8_t ca_state = 0;
   uint8_t backoff = 0;
 };
@@ -150,7 +151,7 @@ class EvidenceStore {
   friend class EvidenceLoader;
   struct FlowEvents {
     std::vector<Interval> recoveries;
-    std::vector<int64_t> timeouts;  // when a retransmission timer fired
+    std::vector<int64_t> timeouts;  // when a retransmission timer fired, or a probe after as long a silence
     std::vector<Retransmit> retransmits;
   };
 

@@ -57,7 +57,8 @@ inline constexpr double kCoverage = 0.5;
 /// The kernel's smallest retransmission timeout (TCP_RTO_MIN): the silence before a timeout is part of its cost.
 inline constexpr int64_t kMinimumRtoNs = 200 * kNsPerMs;
 /// A single retransmission outside of recovery (a tail loss probe) costs two round trips and a timer tick: this
-/// much to either side. Healthy runs have many that cost nothing.
+/// much to either side. (When one packet alone is under way, the probe waits for the smallest timeout besides.) Healthy
+/// runs have many that cost nothing.
 inline constexpr int64_t kRetransmitNs = 4 * kNsPerMs;
 /// What a sender holds back so soon after a timeout, though nothing is under way, it holds back because of the timeout:
 /// loss costs the time until it sends again.

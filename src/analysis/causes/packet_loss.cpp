@@ -164,9 +164,9 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
   finding.evidence.push_back(
       {"tcp_cong_state_set",
        timeouts.count,
-       fmt::format("{} (200 ms of silence or more each) and {} in recovery cover {:.0f} % of the stalled time",
-                   count_of(timeouts.count, "retransmission timeout"), format_duration(recovery.time_ns),
-                   100 * group.coverage),
+       fmt::format(
+           "{} or late probes (200 ms of silence or more each) and {} in recovery cover {:.0f} % of the stalled time",
+           count_of(timeouts.count, "retransmission timeout"), format_duration(recovery.time_ns), 100 * group.coverage),
        {}});
   for (Evidence& side : side_evidence(scene, group)) {
     finding.evidence.push_back(std::move(side));

@@ -150,6 +150,36 @@ TEST(PacketLoss, WhatIsHeldBackAfterATimeoutIsItsCost) {
   EXPECT_EQ(under_way.findings[0].cause, Cause::kUnknown) << "nothing shows that it waited for its timer";
 }
 
+TEST(PacketLoss, TheProbeOfASinglePacketComesAfterALongSilence) {
+  const auto report_with = [](uint32_t packets_out) {
+    return report_of(
+        [](int) {
+          return std::pair{3, 1};
+        },
+        [&](MemorySource& source, int src, int dst, int64_t begin_ns) {
+          const auto node = static_cast<NodeId>(src + 1);
+          const int64_t time_ns = begin_ns + kSlowNs - 2 * kNsPerMs;
+          TcpEvent repeat{.event_id = time_ns, .node_id = node, .event = TcpEventKind::kRetransmit};
+          TcpSample sample{.node_id = node, .cookie = cookie_of(src, dst)};
+          repeat.pid = sample.pid = 100 + src;
+          repeat.cookie = sample.cookie;
+          repeat.len = sample.unacked_bytes = 64;
+          repeat.timestamp_ns = time_ns;
+          sample.timestamp_ns = time_ns + 2 * kNsPerUs;
+          sample.packets_out = packets_out;
+          source.accept(repeat);
+          source.accept(sample);
+        });
+  };
+  const Report alone = report_with(1);
+  ASSERT_EQ(alone.findings.size(), 1U);
+  EXPECT_EQ(alone.findings[0].cause, Cause::kPacketLoss);
+  EXPECT_EQ(alone.findings[0].link->src_rank, 3);
+  const Report among_others = report_with(3);
+  ASSERT_EQ(among_others.findings.size(), 1U);
+  EXPECT_EQ(among_others.findings[0].cause, Cause::kUnknown) << "such a probe comes after two round trips";
+}
+
 TEST(PacketLoss, TwoUnrelatedLinksAreTwoFindings) {
   const Report report = report_of([](int i) { return i % 2 == 0 ? std::pair{0, 1} : std::pair{2, 3}; });
   ASSERT_EQ(report.findings.size(), 2U);
