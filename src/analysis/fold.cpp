@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/causes/meanwhile.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -178,6 +179,7 @@ class Folding {
               [](const TimeRange& a, const TimeRange& b) { return a.to_ns < b.to_ns; });
     finding.evidence.push_back(stall_evidence(scene_, group));
     rule.tell(scene_, group, finding);
+    std::ranges::move(meanwhile_evidence(scene_, group), std::back_inserter(finding.evidence));
     return finding;
   }
 

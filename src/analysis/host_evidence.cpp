@@ -62,6 +62,7 @@ Result<HostEvidence> HostEvidence::load(EventSource& source, const Cluster& clus
   HostEvidence evidence;
   const int64_t around_ns = kHostSampleNs + cluster.clock().largest_shift_ns();
   const TimeRange range{windows.intervals().front().from_ns - around_ns, windows.intervals().back().to_ns + around_ns};
+  evidence.read_ = {range.from_ns, range.to_ns};
   HostEvidenceLoader loader(evidence, cluster, flows);
   ST_TRY(loader.load(source, range));
   return evidence;
@@ -112,16 +113,23 @@ double HostEvidence::Series::rise(Interval window, int64_t* rose_ns) const {
   return sum;
 }
 
-double HostEvidence::rise(NodeId node, std::string_view name, Interval window) const {
-  double sum = 0;
+std::vector<HostRise> HostEvidence::rises(NodeId node, std::string_view name, const IntervalSet& times) const {
+  std::vector<HostRise> rises;
   const std::string key(name);
   for (auto it = numbers_.lower_bound({node, key, ""}); it != numbers_.end(); ++it) {
     if (std::get<0>(it->first) != node || std::get<1>(it->first) != key) {
       break;
     }
-    sum += it->second.rise(window);
+    HostRise rise{std::get<2>(it->first)};
+    for (const Interval& time : times.intervals()) {
+      rise.inside += it->second.rise(time);
+    }
+    if (rise.inside > 0) {
+      rise.outside = std::max(0.0, it->second.rise(read_) - rise.inside);
+      rises.push_back(std::move(rise));
+    }
   }
-  return sum;
+  return rises;
 }
 
 HostEvidence::Throttling HostEvidence::throttling(NodeId node, int32_t pid, Interval window) const {

@@ -25,6 +25,13 @@ struct DropSum {
   uint64_t bytes = 0;  // with headers
 };
 
+/// A number of a host that rose.
+struct HostRise {
+  std::string detail;
+  double inside = 0;   // in the times asked for
+  double outside = 0;  // in the rest of what was read
+};
+
 /// A port's counter that rose.
 struct PortRise {
   std::string device;
@@ -45,8 +52,10 @@ class HostEvidence {
   /// Whether the node's agent counted dropped packets: then none is none.
   [[nodiscard]] bool counts_drops(NodeId node) const { return drop_counters_.contains(node); }
 
-  /// How much a number of the host rose in the window, over all its details.
-  [[nodiscard]] double rise(NodeId node, std::string_view name, Interval window) const;
+  /// Details of a number of the host that rose in `times`, and by how much.
+  [[nodiscard]] std::vector<HostRise> rises(NodeId node, std::string_view name, const IntervalSet& times) const;
+  /// So much was read besides `times`.
+  [[nodiscard]] int64_t outside_ns(const IntervalSet& times) const { return read_.length() - times.covered_ns(read_); }
   /// Time for which the process's cgroup, or one above it, was not allowed to run, the longest of them.
   struct Throttling {
     int64_t throttled_ns = 0;
@@ -68,6 +77,7 @@ class HostEvidence {
     [[nodiscard]] double rise(Interval window, int64_t* rose_ns = nullptr) const;
   };
 
+  Interval read_;
   std::map<FlowIndex, std::vector<Drop>> drops_;
   std::set<NodeId> drop_counters_;
   std::map<std::tuple<NodeId, std::string, std::string>, Series> numbers_;         // node, name, detail

@@ -124,6 +124,20 @@ inline constexpr double kDroppedShare = 0.3;
 inline constexpr double kFabricErrorsPerSecond = 10;
 /// Numbers about the host are read once a second; a busy agent is late.
 inline constexpr int64_t kHostSampleNs = 3 * kNsPerSecond;
+/// What a counter of the host did in the second before and after a stall may belong to it: it was read once in each.
+inline constexpr int64_t kHostCounterAroundNs = kNsPerSecond;
+/// A host whose processes waited for memory in this share of the stalls is told with them; in good health it is
+/// far below one percent.
+inline constexpr double kMemoryPressureShare = 0.1;
+/// Packets of protocols that a host does not know (spanning tree, LLDP) count as dropped, less than one a second.
+inline constexpr double kHostPacketsPerSecond = 1;
+/// A turn of receiving that ends early has lasted up to 2 ms (net.core.netdev_budget_usecs): so many are a fifth of a
+/// CPU.
+inline constexpr double kSqueezesPerSecond = 100;
+/// What a host counts all the time says nothing about the stalls: around them a counter rises faster by this factor.
+inline constexpr double kHostCounterContrast = 2.0;
+/// The first few counters of hosts are enough for a hint.
+inline constexpr size_t kHostCountersTold = 4;
 /// A step of a transfer that waits less for one thing says nothing (the plugin's ST_BOX_LONG_WAIT_NS).
 inline constexpr int64_t kLongStepNs = 5 * kNsPerMs;
 /// By steps a link is the slow one when no other link held data for half as long.
