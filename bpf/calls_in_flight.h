@@ -8,6 +8,8 @@
 
 const volatile struct st_call_spec calls[ST_MAX_CALLS] = {};
 
+#define ST_PLACES 4  // of a thread, from which it calls: a training loop has about as many
+
 // A call in flight on a thread. Only the outermost counts: ncclBcast calls ncclBroadcast.
 struct call_in_flight {
   u64 stack_pointer;  // at entry; 0: nothing in flight
@@ -22,6 +24,8 @@ struct call_in_flight {
   u64 group_id;  // entry of the outermost ncclGroupStart
   u32 nranks;    // communicators that the call makes in this process
   u32 padding;
+  u64 places[ST_PLACES];  // by hash: those whose stacks are known
+  s32 stacks[ST_PLACES];
 };
 
 struct {

@@ -80,6 +80,8 @@ struct st_call_spec {
 #define ST_GLOO_CONTEXT_SIZE 12
 #define ST_GLOO_BUFFER_SIZE 16
 
+#define ST_STACK_FRAMES 32 /* kept of a stack, innermost first */
+
 enum st_call_flags {
   ST_CALL_IN_GROUP = 1,
   ST_CALL_HAS_TAG = 2,
@@ -107,6 +109,7 @@ struct st_call_entry {
   __u32 tag;           /* with ST_CALL_HAS_TAG: a number that all ranks give this call */
   __s32 comm_rank;     /* where the communicator says; -1: not */
   __s32 comm_size;
+  __u64 return_address; /* of the call, 0 where it has no stack */
 };
 
 struct st_call_return {
@@ -161,7 +164,7 @@ struct st_sequence_key {
 
 ST_STATIC_ASSERT(sizeof(struct st_sequence_key) == 24, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_spec) == 32, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_call_entry) == 136, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_call_entry) == 144, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_return) == 64, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_comm_init) == 200, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_sync) == 72, "wire layout");

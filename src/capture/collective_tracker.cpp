@@ -97,7 +97,7 @@ uint64_t CollectiveTracker::number_of_call(Comm& comm, const st_call_entry& reco
   return comm.tags_repeat ? record.sequence : record.tag;
 }
 
-void CollectiveTracker::on_entry(const st_call_entry& record) {
+void CollectiveTracker::on_entry(const st_call_entry& record, int64_t stack_id) {
   if (record.row >= call_table().size()) {
     return;
   }
@@ -112,6 +112,7 @@ void CollectiveTracker::on_entry(const st_call_entry& record) {
   live.row.stream = record.stream;
   live.row.cgroup_id = record.cgroup_id;
   live.row.group_id = record.group_id;
+  live.row.stack_id = stack_id;
   live.net_bytes = record.net_bytes;
   live.streams.insert(record.stream);
   switch (spec.kind) {

@@ -26,7 +26,8 @@ class CollectiveTracker {
   /// All references outlive the tracker. `utc_offset_ns` is UTC minus CLOCK_MONOTONIC.
   CollectiveTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns);
 
-  void on_entry(const st_call_entry& record);
+  /// `stack_id` is of the row of `stack` that says where the call was made; 0: not known.
+  void on_entry(const st_call_entry& record, int64_t stack_id = 0);
   void on_return(const st_call_return& record);
   void on_comm_init(const st_comm_init& record);
   void on_sync(const st_sync& record);

@@ -49,7 +49,6 @@ pid_t inner_number(const std::string& status_path) {
 std::optional<MappedFile> parse_maps_line(std::string_view line) {
   // start-end perms offset major:minor inode   path
   MappedFile file;
-  uint64_t offset = 0;
   uint64_t major = 0;
   uint64_t minor = 0;
   if (!take_number(line, '-', 16, file.start) || !take_number(line, ' ', 16, file.end) || line.size() < 5 ||
@@ -57,8 +56,8 @@ std::optional<MappedFile> parse_maps_line(std::string_view line) {
     return std::nullopt;
   }
   line.remove_prefix(5);
-  if (!take_number(line, ' ', 16, offset) || !take_number(line, ':', 16, major) || !take_number(line, ' ', 16, minor) ||
-      !take_number(line, ' ', 10, file.inode) || file.inode == 0) {
+  if (!take_number(line, ' ', 16, file.offset) || !take_number(line, ':', 16, major) ||
+      !take_number(line, ' ', 16, minor) || !take_number(line, ' ', 10, file.inode) || file.inode == 0) {
     return std::nullopt;
   }
   file.device_major = static_cast<uint32_t>(major);
@@ -84,20 +83,27 @@ std::vector<pid_t> Procfs::pids() const {
   return result;
 }
 
-Result<std::vector<MappedFile>> Procfs::executable_mappings(pid_t pid) const {
+Result<std::vector<MappedFile>> Procfs::code_mappings(pid_t pid) const {
   ST_ASSIGN(const std::string maps, read_file(path(pid, "maps")));
   std::vector<MappedFile> result;
   for (const std::string_view line : split(maps, '\n')) {
-    auto file = parse_maps_line(line);
-    if (!file) {
-      continue;
+    if (auto file = parse_maps_line(line)) {
+      result.push_back(std::move(*file));
     }
+  }
+  return result;
+}
+
+Result<std::vector<MappedFile>> Procfs::executable_mappings(pid_t pid) const {
+  ST_ASSIGN(std::vector<MappedFile> mappings, code_mappings(pid));
+  std::vector<MappedFile> result;
+  for (MappedFile& file : mappings) {
     const bool known = std::any_of(result.begin(), result.end(), [&](const MappedFile& other) {
-      return other.inode == file->inode && other.device_major == file->device_major &&
-             other.device_minor == file->device_minor;
+      return other.inode == file.inode && other.device_major == file.device_major &&
+             other.device_minor == file.device_minor;
     });
     if (!known) {
-      result.push_back(std::move(*file));
+      result.push_back(std::move(file));
     }
   }
   return result;

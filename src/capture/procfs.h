@@ -18,6 +18,7 @@ namespace stalltrace::capture {
 struct MappedFile {
   uint64_t start = 0;
   uint64_t end = 0;
+  uint64_t offset = 0;  // of `start`, in the file
   uint32_t device_major = 0;
   uint32_t device_minor = 0;
   uint64_t inode = 0;
@@ -34,6 +35,8 @@ class Procfs {
   [[nodiscard]] std::vector<pid_t> pids() const;
   /// Executable file mappings, each file once (its first mapping).
   [[nodiscard]] Result<std::vector<MappedFile>> executable_mappings(pid_t pid) const;
+  /// The same, but every mapping of a file.
+  [[nodiscard]] Result<std::vector<MappedFile>> code_mappings(pid_t pid) const;
   /// As given at exec.
   [[nodiscard]] Result<Environment> environment(pid_t pid) const;
   /// Arguments joined with blanks, at most 4 KiB.

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "capture/box_merge.h"
 #include "capture/box_tracker.h"
+#include "capture/call_stacks.h"
 #include "capture/collective_tracker.h"
 #include "capture/discovery.h"
 #include "capture/host_sampler.h"
@@ -95,6 +96,7 @@ class HostTracer final : public Tracer {
             ids_, processes_, sink, node_.clock_offset_ns, kernel_->ticks_per_second(),
             [this](int32_t pid, int32_t tid) { return procfs_.thread_name(pid, tid); },
             [this](int32_t pid, uint64_t hash) { return communicator_facts(pid, hash); }),
+        stacks_([this](int32_t number) { return kernel_->stack(number); }, procfs_, sink),
         host_({.sys = options.sysfs_root}, node_.node_id, sink_),
         discovery_(
             *kernel_, procfs_, scope_of(options), [this](pid_t pid, Library library) { begin_process(pid, library); },
@@ -143,6 +145,7 @@ class HostTracer final : public Tracer {
   CollectiveTracker collectives_;
   BoxTracker boxes_;
   NetworkTracker network_;
+  CallStacks stacks_;
   HostSampler host_;
   Discovery discovery_;
   std::unique_ptr<MappingWatch> mappings_;
@@ -236,6 +239,7 @@ void HostTracer::end_process(const st_exit& record) {
   boxes_.end_process(pid);
   processes_.exited(pid, static_cast<int64_t>(record.header.time_ns) + node_.clock_offset_ns, record.exit_code);
   discovery_.on_exit(pid);
+  stacks_.on_exit(pid);
   kernel_->forget_sequences(pid);
   alive_.erase(pid);
 }
@@ -256,7 +260,11 @@ void HostTracer::dispatch(std::span<const std::byte> bytes) {
   const int64_t offset = node_.clock_offset_ns;
   switch (header.type) {
     case ST_RECORD_CALL_ENTRY:
-      return with(st_call_entry{}, [&](const auto& record) { collectives_.on_entry(record); });
+      return with(st_call_entry{}, [&](const auto& record) {
+        const auto stack =
+            stacks_.id_of(static_cast<pid_t>(record.header.tgid), record.stack_id, record.return_address);
+        collectives_.on_entry(record, stack.value_or(0));
+      });
     case ST_RECORD_CALL_RETURN:
       return with(st_call_return{}, [&](const auto& record) { collectives_.on_return(record); });
     case ST_RECORD_COMM_INIT:
