@@ -110,9 +110,9 @@ void HostSampler::sample_pressure() {
     const char* kind;
     const char* name;
   };
-  static constexpr std::array kPressures = {Pressure{"cpu", "some", "pressure_cpu_some_us"},
-                                            Pressure{"memory", "full", "pressure_memory_full_us"},
-                                            Pressure{"io", "full", "pressure_io_full_us"}};
+  static constexpr std::array kPressures = {
+      Pressure{"cpu", "some", "pressure_cpu_some_us"}, Pressure{"memory", "some", "pressure_memory_some_us"},
+      Pressure{"memory", "full", "pressure_memory_full_us"}, Pressure{"io", "full", "pressure_io_full_us"}};
   for (const Pressure& pressure : kPressures) {
     if (const auto total = parse_pressure(text_of(roots_.proc + "/pressure/" + pressure.file), pressure.kind)) {
       note_host(pressure.name, "", static_cast<double>(*total));

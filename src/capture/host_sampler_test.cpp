@@ -101,6 +101,16 @@ TEST_F(Sampler, AChangeIsBracketedByTheLastUnchangedValue) {
   EXPECT_EQ(drops[2].detail, "cpu0");
 }
 
+TEST_F(Sampler, MemoryPressureIsToldOfSomeAndOfAllTasks) {
+  write("proc/pressure/memory", "some avg10=0.00 total=70\nfull avg10=0.00 total=50\n");
+  HostSampler sampler(roots(), 7, sink_);
+  sampler.sample(kSecond, {});
+  ASSERT_EQ(samples("pressure_memory_some_us").size(), 1U);
+  EXPECT_EQ(samples("pressure_memory_some_us")[0].value, 70);
+  ASSERT_EQ(samples("pressure_memory_full_us").size(), 1U);
+  EXPECT_EQ(samples("pressure_memory_full_us")[0].value, 50);
+}
+
 TEST_F(Sampler, ThrottlingIsReadFromBothVersionsAndAllLevels) {
   write("proc/5/cgroup", "4:memory:/job\n1:cpu,cpuacct:/pod/job\n0::/ignored\n");
   write("cgroup/cpu,cpuacct/pod/job/cpu.stat", "nr_periods 9\nnr_throttled 3\nthrottled_time 5000000\n");
