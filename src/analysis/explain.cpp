@@ -8,6 +8,7 @@
 #include <iterator>
 #include <set>
 
+#include "analysis/call_sites.h"
 #include "analysis/causes/init_failure.h"
 #include "analysis/communicator_names.h"
 #include "analysis/fold.h"
@@ -151,6 +152,7 @@ Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
     decisions.push_back(decide(scene, stall));
   }
   report.findings = fold(scene, decisions);
+  ST_TRY(tell_call_sites(source, cluster, report.findings));
   ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range));
   report.findings.insert(report.findings.begin(), failures.begin(), failures.end());
   report.healthy = report.findings.empty();

@@ -48,6 +48,30 @@ Ending odd_call(int rank, const std::function<void(Collective&)>& change) {
   return ending;
 }
 
+TEST(CallSites, AreToldOfTheCallsOfAHang) {
+  Ending ending = odd_call(1, [](Collective& call) { call.bytes /= 2; });
+  const auto call = ending.call;
+  ending.call = [call](int rank, int64_t step, Collective& row) {
+    row.stack_id = step < kLast ? 7 : rank == 1 ? 9 : 8;
+    return call(rank, step, row);
+  };
+  MemorySource source;
+  fill(source, ending);
+  source.accept(Stack{7, "ncclAllReduce (libnccl.so.2)\nearlier+0x1 (train)"});
+  source.accept(
+      Stack{8, "ncclAllReduce (libnccl.so.2)\nstep+0x10 (train)\ntrain+0x20 (train)\nmain+0x30 (train)\n_start"});
+  source.accept(Stack{9, "ncclAllReduce (libnccl.so.2)\nevaluate+0x40 (train)"});
+  const Report report = report_of(source);
+  expect(report, Cause::kMismatchedCollective, 1);
+  const std::string text = all_text(report.findings[0]);
+  EXPECT_NE(
+      text.find("rank 0, rank 2, rank 3 called from step+0x10 (train) < train+0x20 (train) < main+0x30 (train)\n"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("rank 1 called from evaluate+0x40 (train)\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("earlier"), std::string::npos) << text;
+}
+
 TEST(Mismatch, OperationSizeDatatypeReduceOpAndRootAreCompared) {
   const std::function<void(Collective&)> kChanges[] = {
       [](Collective& call) { call.op = Operation::kBroadcast; },

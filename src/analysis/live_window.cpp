@@ -88,7 +88,11 @@ void LiveWindow::accept(Event event) {
           losses_.insert_or_assign({row.node_id, row.source}, std::forward<T>(row));
         } else if constexpr (std::is_same_v<Row, Collective>) {
           upsert(std::forward<T>(row));
-        } else if constexpr (!std::is_same_v<Row, NetSpan> && !std::is_same_v<Row, Stack>) {
+        } else if constexpr (std::is_same_v<Row, Stack>) {
+          if (stacks_.size() < limits_.things) {
+            stacks_.insert_or_assign(row.stack_id, std::forward<T>(row));
+          }
+        } else if constexpr (!std::is_same_v<Row, NetSpan>) {
           each_stream([&]<typename Rows>(Rows& rows) {
             if constexpr (std::is_same_v<typename Rows::value_type, Row>) {
               rows.push_back(std::move(row));

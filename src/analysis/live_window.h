@@ -44,7 +44,7 @@ class LiveWindow final : public EventSource, public EventSink {
   Result<std::vector<Process>> processes() override { return values(processes_); }
   Result<std::vector<Communicator>> communicators() override { return values(communicators_); }
   Result<std::vector<Connection>> connections() override { return values(connections_); }
-  Result<std::vector<Stack>> stacks() override { return std::vector<Stack>{}; }
+  Result<std::vector<Stack>> stacks() override { return values(stacks_); }
   Result<std::vector<Loss>> losses() override { return values(losses_); }
   Status collectives(TimeRange range, const Visitor<Collective>& visit) override;
   Status tcp_events(TimeRange range, const Visitor<TcpEvent>& visit) override;
@@ -90,6 +90,7 @@ class LiveWindow final : public EventSource, public EventSink {
   std::map<std::tuple<NodeId, int32_t, uint64_t, int64_t>, Communicator> communicators_;  // and pointer, creation
   std::map<std::pair<NodeId, uint64_t>, Connection> connections_;                         // by node, cookie
   std::map<std::pair<NodeId, std::string>, Loss> losses_;
+  std::map<int64_t, Stack> stacks_;     // by id: a program calls from few places, they stay
   std::deque<Collective> collectives_;  // by id: ids are given in order of entry
   std::deque<TcpEvent> tcp_events_;
   std::deque<TcpSample> tcp_samples_;

@@ -103,7 +103,7 @@ LiveWatch::LiveWatch(EventSink& next) : state_(std::make_unique<State>(next)) {
 LiveWatch::~LiveWatch() = default;
 
 void LiveWatch::accept(Event event) {
-  if (!std::holds_alternative<NetSpan>(event) && !std::holds_alternative<Stack>(event)) {
+  if (!std::holds_alternative<NetSpan>(event)) {
     const std::lock_guard lock(state_->mutex);
     if (state_->queue.size() < kQueued) {
       state_->queue.push_back(event);

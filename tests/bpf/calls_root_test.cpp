@@ -5,6 +5,7 @@
 
 #include <array>
 #include <map>
+#include <set>
 #include <span>
 
 #include "capture/unique_id.h"
@@ -194,6 +195,26 @@ TEST_F(CallsRoot, ACallThatNeverReturnsIsOpenAlsoAfterTheProcessIsKilled) {
   EXPECT_THAT(row.rank, Optional(3));
   EXPECT_THAT(trace.process(job.pid()).exit_signal, Optional(SIGKILL));
   EXPECT_EQ(trace.process(job.pid()).exit_code, std::nullopt);
+}
+
+TEST_F(CallsRoot, WhereEachCallWasMade) {
+  Trace trace;
+  Job job;
+  job.must("init 8 3");
+  job.must("all_calls");
+  job.must("all_calls");
+  trace.stop();
+  std::vector<Collective> rows = trace.calls(job.pid());
+  std::erase_if(rows, [](const Collective& row) { return !moves_data(row.op); });
+  ASSERT_THAT(rows, SizeIs(22));
+  std::set<std::string> places;
+  for (const Collective& row : rows) {
+    const std::string frames = trace.frames_of(row);
+    places.insert(frames);
+    EXPECT_THAT(frames, testing::MatchesRegex(
+                            "nccl[A-Za-z]+ \\(libstandin_nccl.so\\)\n[^\n]*\\+0x[0-9a-f]+ \\(standin_job\\)(\n.*)?"));
+  }
+  EXPECT_THAT(places, SizeIs(11)) << "each call has a place of its own, the same both times";
 }
 
 TEST_F(CallsRoot, AnExitCode) {

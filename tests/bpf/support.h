@@ -87,6 +87,16 @@ class Trace {
     EXPECT_EQ(result.size(), 1U) << "calls with count " << count;
     return result.empty() ? Collective{} : result.front();
   }
+  /// The frames of a call's stack, innermost first; empty where it has none.
+  std::string frames_of(const Collective& call) {
+    const auto stacks = sink_.stacks();
+    for (const Stack& stack : *stacks) {
+      if (stack.stack_id == call.stack_id) {
+        return stack.frames;
+      }
+    }
+    return {};
+  }
   std::vector<TcpEvent> tcp_events(int32_t pid) {
     return of_process<TcpEvent>(pid, [this](const auto& visit) { return sink_.tcp_events({}, visit); });
   }
