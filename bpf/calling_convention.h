@@ -88,6 +88,7 @@ ST_ALWAYS_INLINE void st_read_arguments_arm64(const struct st_registers_arm64* r
 #define ST_FIRST_ARGUMENT(registers) ((registers)->di)
 #define ST_STACK_POINTER(registers) ((registers)->sp)
 #define ST_RETURN_VALUE(registers) ((registers)->ax)
+#define ST_FRAME_POINTER(registers) ((registers)->bp)
 #define ST_RETURN_ADDRESS(registers) user_u64((registers)->sp) /* at entry, as on arm64 */
 /* At a return probe the return address has been popped; at entry it had been pushed. */
 #define ST_ENTRY_STACK_POINTER_AT_RETURN(registers) ((registers)->sp - 8)
@@ -97,6 +98,7 @@ ST_ALWAYS_INLINE void st_read_arguments_arm64(const struct st_registers_arm64* r
 #define ST_FIRST_ARGUMENT(registers) ((registers)->regs[0])
 #define ST_STACK_POINTER(registers) ((registers)->sp)
 #define ST_RETURN_VALUE(registers) ((registers)->regs[0])
+#define ST_FRAME_POINTER(registers) ((registers)->regs[29])
 #define ST_RETURN_ADDRESS(registers) ((registers)->regs[30])
 #define ST_ENTRY_STACK_POINTER_AT_RETURN(registers) ((registers)->sp)
 #endif

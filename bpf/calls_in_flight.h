@@ -8,7 +8,7 @@
 
 const volatile struct st_call_spec calls[ST_MAX_CALLS] = {};
 
-#define ST_PLACES 4  // of a thread, from which it calls: a training loop has about as many
+#define ST_PLACES 8  // of a thread, from which it calls: a training loop has about as many
 
 // A call in flight on a thread. Only the outermost counts: ncclBcast calls ncclBroadcast.
 struct call_in_flight {
@@ -24,8 +24,7 @@ struct call_in_flight {
   u64 group_id;  // entry of the outermost ncclGroupStart
   u32 nranks;    // communicators that the call makes in this process
   u32 padding;
-  u64 places[ST_PLACES];  // by hash: those whose stacks are known
-  s32 stacks[ST_PLACES];
+  u64 places[ST_PLACES];  // by hash: those whose stacks were sent
 };
 
 struct {

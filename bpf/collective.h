@@ -41,7 +41,7 @@ static __always_inline void emit_comm_init(const struct st_arguments* arguments,
 
 static __always_inline void emit_entry(const struct st_arguments* arguments, const volatile struct st_call_spec* spec,
                                        const struct call_in_flight* flight, const struct st_process* process,
-                                       u64 sequence, u64 id, u64 return_address, s32 stack) {
+                                       u64 sequence, u64 id, u64 place) {
   struct st_call_entry* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_COLLECTIVE);
@@ -63,8 +63,8 @@ static __always_inline void emit_entry(const struct st_arguments* arguments, con
   record->peer = spec->peer ? (s32)argument(arguments, spec->peer) : -1;
   record->row = flight->row;
   record->flags = flight->group_depth ? ST_CALL_IN_GROUP : 0;
-  record->stack_id = stack;
-  record->return_address = return_address;
+  record->padding[0] = record->padding[1] = 0;
+  record->place = place;
   record->element_bytes = spec->mpi_datatype ? mpi_element_bytes(argument(arguments, spec->mpi_datatype)) : 0;
   record->tag = 0;
   record->comm_rank = record->comm_size = -1;
@@ -155,9 +155,8 @@ int call_entry(struct pt_regs* ctx) {
       const u64 peer =
           spec->peer ? ((u64)spec->operation << 32 | (u32)argument(&arguments, spec->peer)) : ST_SEQUENCE_COLLECTIVE;
       flight->sequence_peer = peer;
-      const u64 return_address = ST_RETURN_ADDRESS(registers);
-      emit_entry(&arguments, spec, flight, process, take_sequence(tgid, flight->comm, peer), id, return_address,
-                 calling_stack(ctx, stack_pointer, return_address, flight));
+      const u64 place = note_place(ctx, registers, flight, now, id);
+      emit_entry(&arguments, spec, flight, process, take_sequence(tgid, flight->comm, peer), id, place);
       break;
     }
     case ST_CALL_GROUP_START:
@@ -171,7 +170,7 @@ int call_entry(struct pt_regs* ctx) {
         flight->group_id = now;
       }
       if (flight->group_depth == 1) {
-        emit_entry(&arguments, spec, flight, process, 0, id, 0, -1);
+        emit_entry(&arguments, spec, flight, process, 0, id, 0);
       }
       break;
     case ST_CALL_COMM_INIT:
@@ -184,7 +183,7 @@ int call_entry(struct pt_regs* ctx) {
       emit_return(flight, 0, 0, 0, now, id, BPF_RB_FORCE_WAKEUP);
       break;
     case ST_CALL_COMM_END:
-      emit_entry(&arguments, spec, flight, process, 0, id, 0, -1);
+      emit_entry(&arguments, spec, flight, process, 0, id, 0);
       break;
     case ST_CALL_WAIT_REQUEST:
     case ST_CALL_WAIT_ALL_REQUESTS:

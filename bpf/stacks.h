@@ -1,32 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Where in the program a call is made: the thread's user stack, kept once by content.
+// Where in the program a call is made: the thread's user stack, sent once for each place.
 #ifndef STALLTRACE_STACKS_H
 #define STALLTRACE_STACKS_H
 
 #include "arguments.h"
 #include "calls_in_flight.h"
 
-struct {
-  __uint(type, BPF_MAP_TYPE_STACK_TRACE);
-  __uint(max_entries, 8192);
-  __uint(key_size, sizeof(u32));
-  __uint(value_size, ST_STACK_FRAMES * sizeof(u64));
-} stacks SEC(".maps");
+#define ST_FRAMES_TOLD_APART 3
+#define ST_LARGEST_FRAME (1 << 20)
 
-// The number of the calling thread's stack in `stacks`, negative where it has none. A thread calls from a few places
-// again and again, and walking its stack costs as much as the rest of a call's record: a call with the same return
-// address at the same height of the stack as one before is taken to come from the same place.
-static __always_inline s32 calling_stack(struct pt_regs* ctx, u64 stack_pointer, u64 return_address,
-                                         struct call_in_flight* flight) {
-  const u64 place = stack_pointer * 0x9e3779b97f4a7c15 ^ return_address;
-  const u32 slot = (place >> 32 ^ place) % ST_PLACES;
-  if (flight->places[slot] == place) {
-    return flight->stacks[slot];
+// A place: the height of the stack, the caller, and the callers above it as far as frame pointers lead. Without frame
+// pointers their register holds anything: only what lies on the stack above the last frame is one.
+static __always_inline u64 calling_place(const struct st_registers* registers, u64 return_address) {
+  u64 place = ST_STACK_POINTER(registers) * 0x9e3779b97f4a7c15 ^ return_address;
+  u64 last = ST_STACK_POINTER(registers);
+  u64 frame = ST_FRAME_POINTER(registers);
+  for (int i = 0; i < ST_FRAMES_TOLD_APART; i++) {
+    u64 pair[2];  // the caller's frame pointer, its return address
+    if (frame <= last || frame - last > ST_LARGEST_FRAME ||
+        bpf_probe_read_user(pair, sizeof(pair), (const void*)frame)) {
+      break;
+    }
+    place = (place ^ pair[1]) * 0x9e3779b97f4a7c15;
+    last = frame;
+    frame = pair[0];
   }
-  const s32 stack = (s32)bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
+  return place ?: 1;
+}
+
+// The place of this call, 0 where there was no room for its stack. A thread calls from a few places again and again:
+// their stacks are walked and sent once.
+static __always_inline u64 note_place(struct pt_regs* ctx, const struct st_registers* registers,
+                                      struct call_in_flight* flight, u64 now, u64 id) {
+  const u64 return_address = ST_RETURN_ADDRESS(registers);
+  const u64 place = calling_place(registers, return_address);
+  const u32 slot = (place >> 32) % ST_PLACES;
+  if (flight->places[slot] == place) {
+    return place;
+  }
+  struct st_call_stack* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
+  if (!record) {
+    count_loss(ST_LOSS_COLLECTIVE);
+    return 0;
+  }
+  fill_header(&record->header, ST_RECORD_CALL_STACK, sizeof(*record), now, id >> 32, (u32)id);
+  record->place = place;
+  record->return_address = return_address;
+  const long bytes = bpf_get_stack(ctx, record->addresses, sizeof(record->addresses), BPF_F_USER_STACK);
+  record->frames = bytes > 0 ? bytes / sizeof(u64) : 0;
+  record->padding = 0;
+  bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&collective_ring));
   flight->places[slot] = place;
-  flight->stacks[slot] = stack;
-  return stack;
+  return place;
 }
 
 #endif

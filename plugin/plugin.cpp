@@ -156,12 +156,18 @@ bool ensure_recording(const InitRequest& request) {
 }
 
 /// At dlclose. While communicators live it is the end of the process instead, and NCCL's threads may still be writing.
+/// Whoever holds the mutex meanwhile (another thread in ncclCommDestroy while main returns) needs what there is: all
+/// stays then, for the process's end to take.
 [[gnu::destructor]] void unload() {
+  if (pthread_mutex_trylock(&plugin.mutex) != 0) {
+    return;
+  }
   stop_pulse();
   if (plugin.communicators == 0) {
     plugin.active.store(nullptr, std::memory_order_relaxed);
     unmap_box(plugin.box);
   }
+  pthread_mutex_unlock(&plugin.mutex);
 }
 
 }  // namespace

@@ -104,12 +104,22 @@ struct st_call_entry {
   __s32 peer;
   __u16 row; /* of the call table */
   __u16 flags;
-  __s32 stack_id;      /* negative: none */
+  __u16 padding[2];
   __u32 element_bytes; /* where the call says; 0: unknown, or `datatype` says */
   __u32 tag;           /* with ST_CALL_HAS_TAG: a number that all ranks give this call */
   __s32 comm_rank;     /* where the communicator says; -1: not */
   __s32 comm_size;
-  __u64 return_address; /* of the call, 0 where it has no stack */
+  __u64 place; /* where the call was made, of an st_call_stack before; 0: not known */
+};
+
+/* The stack of a call, sent when its thread calls from a place for the first time. */
+struct st_call_stack {
+  struct st_header header;
+  __u64 place;          /* a hash; the same in other threads only by chance */
+  __u64 return_address; /* of the call: the walk by frame pointers may miss it */
+  __u32 frames;
+  __u32 padding;
+  __u64 addresses[ST_STACK_FRAMES]; /* innermost first */
 };
 
 struct st_call_return {

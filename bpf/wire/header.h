@@ -34,6 +34,7 @@ enum st_record_type {
   ST_RECORD_PROCESS,
   ST_RECORD_STEP_MARK,
   ST_RECORD_OOM_KILL,
+  ST_RECORD_CALL_STACK,
 };
 
 struct st_header {

@@ -125,10 +125,11 @@ void start_pulse(Box& box) {
   pulse.header = box.header;
   pulse.owner = getpid();
   pulse.started_ns = now_ns();
-  store<uint64_t>(box.header->pulse_ended_ns, 0);
-  if (make_thread()) {
-    raise_to(box.header->pulse_ns, pulse.started_ns);
-  } else {
+  // A reader that sees a pulse that has not ended must see a young one.
+  raise_to(box.header->pulse_ns, pulse.started_ns);
+  store<uint64_t>(box.header->pulse_ended_ns, 0, std::memory_order_release);
+  if (!make_thread()) {
+    store(box.header->pulse_ended_ns, now_ns(), std::memory_order_release);
     pulse.header = nullptr;
   }
 }

@@ -32,7 +32,8 @@ std::string callers_of(const std::string& frames) {
   return fmt::format("{}", fmt::join(callers, " < "));
 }
 
-/// The stack's id of the last call of each rank on the finding's communicator that had not ended when the hang did.
+/// The stack's id of the first call of each rank on the finding's communicator that had not ended when the hang did:
+/// calls that only launch queue up behind it.
 Result<std::map<MemberIndex, int64_t>> open_calls(EventSource& source, const Cluster& cluster, const Finding& finding) {
   const int64_t slack_ns = cluster.clock().largest_shift_ns() + kEvidenceMarginNs;
   std::map<MemberIndex, int64_t> inside;
@@ -42,13 +43,15 @@ Result<std::map<MemberIndex, int64_t>> open_calls(EventSource& source, const Clu
         if (call.comm_id_hash != finding.comm_id_hash || member == kNoMember) {
           return;
         }
-        inside.erase(member);
         const auto end_ns = call.end_ns();
         const bool ended = end_ns && cluster.clock().to_common(call.node_id, *end_ns) < finding.window.to_ns;
-        if (!ended && call.stack_id != 0) {
-          inside[member] = call.stack_id;
+        if (ended) {
+          inside.erase(member);
+        } else {
+          inside.try_emplace(member, call.stack_id);
         }
       }));
+  std::erase_if(inside, [](const auto& entry) { return entry.second == 0; });
   return inside;
 }
 

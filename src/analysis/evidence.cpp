@@ -31,8 +31,6 @@ IntervalSet windows_of(const std::vector<Stall>& stalls) {
   return IntervalSet(std::move(windows));
 }
 
-}  // namespace
-
 /// Adds the retransmissions that are tail loss probes of a single packet: outside of recovery, with nothing else under
 /// way. The kernel sends such a probe no sooner than the smallest timeout after the packet
 /// (net/ipv4/tcp_output.c, tcp_schedule_loss_probe). The sample that a retransmission causes follows it at once.
@@ -71,6 +69,8 @@ void held_back(const std::vector<SampleRecord>& samples, const std::vector<int64
     i = std::max(next, i + 1);
   }
 }
+
+}  // namespace
 
 class EvidenceLoader {
  public:

@@ -7,8 +7,11 @@
 
 #include <bit>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string_view>
+
+#include "base/file.h"
 
 namespace stalltrace::blackbox {
 namespace {
@@ -91,6 +94,20 @@ Status BoxFile::check() const {
   return {};
 }
 
+/// Whether a process that still holds its locks is on its way out: the kernel gives its memory back first, which takes
+/// seconds where much of it is pinned. proc(5), /proc/PID/stat: state is the first field after the name, flags the
+/// seventh.
+bool BoxFile::is_ending(pid_t pid) {
+  constexpr unsigned kExiting = 0x4;  // PF_EXITING (include/linux/sched.h)
+  const std::string text = pid > 0 ? read_file(fmt::format("/proc/{}/stat", pid)).value_or("") : "";
+  const size_t name_end = text.rfind(')');
+  char state = 0;
+  unsigned flags = 0;
+  return name_end != std::string::npos &&
+         std::sscanf(text.c_str() + name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2 &&
+         (state == 'Z' || state == 'X' || (flags & kExiting) != 0);
+}
+
 Result<st_box_header> BoxFile::header() const {
   st_box_header now;
   ST_TRY(copy<st_box_header>(0, 0, std::span(&now, 1)));
@@ -103,7 +120,7 @@ bool BoxFile::has_writer() const {
   lock.l_whence = SEEK_SET;
   lock.l_start = 0;
   lock.l_len = 1;
-  return ::fcntl(fd_.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  return ::fcntl(fd_.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && !is_ending(lock.l_pid);
 }
 
 Status BoxFile::copy_bytes(uint64_t offset, std::span<std::byte> out) const {

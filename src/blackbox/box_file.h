@@ -4,6 +4,8 @@
 // pread, and no number in it is used before it is checked against the file's size. Internal to blackbox/.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,6 +30,8 @@ class BoxFile {
   [[nodiscard]] Result<st_box_header> header() const;
   /// True while the process that writes it lives on this host.
   [[nodiscard]] bool has_writer() const;
+  /// A process that ends keeps its locks until its memory is given back.
+  static bool is_ending(pid_t pid);
   [[nodiscard]] const std::string& path() const { return path_; }
 
   /// Copies entries [first, first + out.size()) of a part that begins at `part_offset`. An error when the file has

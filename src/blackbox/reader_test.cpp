@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "blackbox/testing/made_box.h"
@@ -52,6 +53,19 @@ TEST_F(Reader, EndedAndOpenEventsAndCommunicators) {
   ASSERT_EQ(contents.communicators.size(), 1);
   EXPECT_EQ(contents.communicators[0].hash, 0xabc);
   EXPECT_FALSE(contents.has_writer);
+}
+
+TEST(BoxFile, AProcessThatIsGoneButForItsStatusIsEnding) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::_exit(0);
+  }
+  siginfo_t ended{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(BoxFile::is_ending(child));
+  EXPECT_FALSE(BoxFile::is_ending(::getpid()));
+  EXPECT_FALSE(BoxFile::is_ending(0)) << "of another pid namespace";
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST_F(Reader, FollowsALiveRingWithoutTellingAnythingTwice) {

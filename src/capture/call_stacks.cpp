@@ -1,49 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/call_stacks.h"
 
-#include <utility>
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "base/hash.h"
-#include "capture/code_names.h"
 
 namespace stalltrace::capture {
 namespace {
 
-/// A program that builds code as it runs has ever new ones.
-constexpr size_t kStacksOfAProcess = 256;
+constexpr size_t kPlacesOfAProcess = 256;
+constexpr size_t kDelivered = 65'536;  // remembered; after that a row may be delivered again, which changes nothing
 
 }  // namespace
 
-CallStacks::CallStacks(Lookup lookup, const Procfs& procfs, EventSink& sink)
-    : lookup_(std::move(lookup)), procfs_(procfs), sink_(sink) {}
-
-std::optional<int64_t> CallStacks::id_of(pid_t pid, int32_t number, uint64_t return_address) {
-  if (number < 0) {
-    return std::nullopt;
+void CallStacks::note(const st_call_stack& record) {
+  const auto pid = static_cast<pid_t>(record.header.tgid);
+  auto& places = processes_[pid];
+  if (places.size() >= kPlacesOfAProcess || places.contains(record.place)) {
+    return;
   }
-  auto& known = processes_[pid];
-  const Place place{number, return_address};
-  if (const auto found = known.find(place); found != known.end()) {
-    return found->second;
-  }
-  return known.size() >= kStacksOfAProcess ? std::nullopt : known[place] = describe(pid, place);
-}
-
-std::optional<int64_t> CallStacks::describe(pid_t pid, Place place) {
-  std::vector<uint64_t> addresses = lookup_(place.first);
+  const size_t frames = std::min<size_t>(record.frames, ST_STACK_FRAMES);
+  std::vector<uint64_t> addresses(record.addresses, record.addresses + frames);
   // The kernel walks frame pointers, which miss the caller of a function that has not set up its frame yet.
-  if (!addresses.empty() && (addresses.size() == 1 || addresses[1] != place.second)) {
-    addresses.insert(addresses.begin() + 1, place.second);
+  if (!addresses.empty() && (addresses.size() == 1 || addresses[1] != record.return_address)) {
+    addresses.insert(addresses.begin() + 1, record.return_address);
   }
-  Stack stack{.frames = describe_frames(procfs_, pid, addresses)};
+  Stack stack{.frames = names_.describe(pid, addresses)};
   if (stack.frames.empty()) {
-    return std::nullopt;
+    places[record.place] = 0;
+    return;
   }
   stack.stack_id = static_cast<int64_t>(splitmix64_text(stack.frames) >> 1);  // positive, as ids are
+  places[record.place] = stack.stack_id;
+  if (delivered_.size() >= kDelivered) {
+    delivered_.clear();
+  }
   if (delivered_.insert(stack.stack_id).second) {
     sink_.accept(stack);
   }
-  return stack.stack_id;
+}
+
+int64_t CallStacks::id_of(pid_t pid, uint64_t place) const {
+  const auto process = processes_.find(pid);
+  if (process == processes_.end()) {
+    return 0;
+  }
+  const auto found = process->second.find(place);
+  return found == process->second.end() ? 0 : found->second;
 }
 
 }  // namespace stalltrace::capture

@@ -489,16 +489,6 @@ void Kernel::take_drops(
   }
 }
 
-std::vector<uint64_t> Kernel::stack(int32_t number) const {
-  std::vector<uint64_t> addresses(ST_STACK_FRAMES);
-  const auto key = static_cast<uint32_t>(number);
-  if (number < 0 || bpf_map_lookup_elem(bpf_map__fd(object_->skeleton->maps.stacks), &key, addresses.data()) != 0) {
-    return {};
-  }
-  addresses.erase(std::find(addresses.begin(), addresses.end(), 0), addresses.end());
-  return addresses;
-}
-
 std::vector<uint64_t> Kernel::losses() const {
   const int map = bpf_map__fd(object_->skeleton->maps.losses);
   const int cpus = libbpf_num_possible_cpus();

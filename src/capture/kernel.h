@@ -75,9 +75,6 @@ class Kernel {
   /// Whether dropped packets are counted here.
   [[nodiscard]] bool counts_drops() const { return !drop_reasons_.empty(); }
 
-  /// The code addresses of a stack by its number in a record, innermost first; empty where there is none.
-  [[nodiscard]] std::vector<uint64_t> stack(int32_t number) const;
-
   /// Records that found no room, by st_loss_source, since load.
   [[nodiscard]] std::vector<uint64_t> losses() const;
   [[nodiscard]] const std::vector<std::string>& missing() const { return missing_; }

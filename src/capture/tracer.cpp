@@ -96,7 +96,7 @@ class HostTracer final : public Tracer {
             ids_, processes_, sink, node_.clock_offset_ns, kernel_->ticks_per_second(),
             [this](int32_t pid, int32_t tid) { return procfs_.thread_name(pid, tid); },
             [this](int32_t pid, uint64_t hash) { return communicator_facts(pid, hash); }),
-        stacks_([this](int32_t number) { return kernel_->stack(number); }, procfs_, sink),
+        stacks_(procfs_, sink),
         host_({.sys = options.sysfs_root}, node_.node_id, sink_),
         discovery_(
             *kernel_, procfs_, scope_of(options), [this](pid_t pid, Library library) { begin_process(pid, library); },
@@ -125,6 +125,7 @@ class HostTracer final : public Tracer {
   Status list_descendants();
   void begin_process(pid_t pid, Library library);
   void end_process(const st_exit& record);
+  void note_stack(const st_call_stack& record);
   void dispatch(std::span<const std::byte> record);
   void collect();
   void sample_sockets(pid_t pid, int64_t idle_before_ns);
@@ -244,6 +245,14 @@ void HostTracer::end_process(const st_exit& record) {
   alive_.erase(pid);
 }
 
+/// Not of a process whose end came first, by another ring: nothing would ever forget it.
+void HostTracer::note_stack(const st_call_stack& record) {
+  const Process* known = processes_.find(static_cast<pid_t>(record.header.tgid));
+  if (!known || !known->exit_ns) {
+    stacks_.note(record);
+  }
+}
+
 void HostTracer::dispatch(std::span<const std::byte> bytes) {
   st_header header;
   if (!take(bytes, header) || header.version != ST_WIRE_VERSION || header.size > bytes.size()) {
@@ -261,10 +270,10 @@ void HostTracer::dispatch(std::span<const std::byte> bytes) {
   switch (header.type) {
     case ST_RECORD_CALL_ENTRY:
       return with(st_call_entry{}, [&](const auto& record) {
-        const auto stack =
-            stacks_.id_of(static_cast<pid_t>(record.header.tgid), record.stack_id, record.return_address);
-        collectives_.on_entry(record, stack.value_or(0));
+        collectives_.on_entry(record, stacks_.id_of(static_cast<pid_t>(record.header.tgid), record.place));
       });
+    case ST_RECORD_CALL_STACK:
+      return with(st_call_stack{}, [&](const auto& record) { note_stack(record); });
     case ST_RECORD_CALL_RETURN:
       return with(st_call_return{}, [&](const auto& record) { collectives_.on_return(record); });
     case ST_RECORD_COMM_INIT:

@@ -331,6 +331,17 @@ TEST(SlowReceiver, UnreadDataAreEnough) {
   }
 }
 
+TEST(SlowReceiver, WhoSeemsSlowNowAndThenBesideASlowOneIsNot) {
+  MemorySource source;
+  fill_slow(source, [&](int rank, int64_t at, TcpSample&, TcpSample& receiver) {
+    const int slow = at >= (kSteps - 8) * 20 ? 3 : 2;
+    receiver.unread_bytes = rank == slow || at % 3 == 0 ? 60'000 : 0;
+  });
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kSlowReceiver);
+  EXPECT_EQ(finding.culprit->rank, 2);
+}
+
 TEST(SlowReceiver, WhoeverCouldNotRunIsNotSaidToReadSlowly) {
   MemorySource source;
   fill_slow(source, [&](int rank, int64_t at, TcpSample&, TcpSample& receiver) {

@@ -88,6 +88,16 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   }
 }
 
+/// The others read in bursts what a slow reader lets through: by the luck of samples one of them seems slow now and
+/// then.
+void refine(const Scene&, std::vector<Folded>& groups) {
+  int64_t most_ns = 0;
+  for (const Folded& group : groups) {
+    most_ns = std::max(most_ns, group.lost.total_ns());
+  }
+  std::erase_if(groups, [&](const Folded& group) { return share_of(group.lost.total_ns(), most_ns) < kResidueShare; });
+}
+
 void tell(const Scene& scene, const Folded& group, Finding& finding) {
   const bool known = group.place.culprit != kNoMember;
   finding.summary = known ? fmt::format("{} does not read what it receives fast enough: {}.",
@@ -110,6 +120,6 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
 
 }  // namespace
 
-const CauseRule kSlowReceiverRule{Cause::kSlowReceiver, kSlowReceiverGate, judge, nullptr, tell};
+const CauseRule kSlowReceiverRule{Cause::kSlowReceiver, kSlowReceiverGate, judge, refine, tell};
 
 }  // namespace stalltrace::analysis
