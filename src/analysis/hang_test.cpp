@@ -66,7 +66,7 @@ TEST(Hang, ARankKilledWhileOthersGoOnWaitingIsTheCause) {
 }
 
 /// Ranks 0, 1 and 3 are inside when rank 2 ends, and fail soon after: their calls, or the launcher, tell them.
-Ending broken_off(int32_t signal_of_rank_2) {
+Ending broken_off(int32_t signal_of_rank_2, int64_t followed_ns = 200 * kNsPerMs) {
   Ending ending;
   ending.call = [](int, int64_t step, Collective& call) {
     if (step == kSteps - 1) {
@@ -75,7 +75,7 @@ Ending broken_off(int32_t signal_of_rank_2) {
     return true;
   };
   ending.process = [=](int rank, Process& process) {
-    exit_at(process, kLastArrivalNs + (rank == 2 ? 10 * kNsPerMs : (200 + rank) * kNsPerMs));
+    exit_at(process, kLastArrivalNs + (rank == 2 ? 10 * kNsPerMs : followed_ns + rank * kNsPerMs));
     process.exit_signal = rank == 2 ? std::optional(signal_of_rank_2) : std::nullopt;
     process.exit_code = rank == 2 ? std::nullopt : std::optional(1);
   };
@@ -95,6 +95,16 @@ TEST(Hang, ARankThatDiesEndsAJobWithoutAHang) {
   EXPECT_EQ(report.findings[0].cause, Cause::kDeadRank);
   ASSERT_TRUE(report.findings[0].culprit.has_value());
   EXPECT_EQ(report.findings[0].culprit->rank, 2);
+}
+
+TEST(Hang, ADeathIsToldHoweverSoonTheOthersFollow) {
+  for (int64_t followed_ms = 100; followed_ms < 1'100;
+       followed_ms = followed_ms < 980 ? followed_ms + 220 : followed_ms + 1) {
+    const Report report = report_of(broken_off(9, followed_ms * kNsPerMs));
+    ASSERT_EQ(report.findings.size(), 1U) << followed_ms << " ms\n" << told(report);
+    EXPECT_EQ(report.findings[0].cause, Cause::kDeadRank) << followed_ms;
+    EXPECT_EQ(report.findings[0].culprit->rank, 2);
+  }
 }
 
 TEST(Hang, ADisagreementThatEndsTheJobIsTheCauseOfItsDeaths) {

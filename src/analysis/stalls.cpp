@@ -211,9 +211,9 @@ class Search {
   }
   /// Of a job that ended too soon for a hang, only what ended it is told.
   void note_end(const Instance& instance, Stall& stall) const {
-    stall.fatal = !outlasts_hang_limit(instance) &&
-                  (stall.hang.kind == HangKind::kDead || stall.hang.kind == HangKind::kMismatch);
+    stall.fatal = !outlasts_hang_limit(instance) && ends_jobs(stall.hang.kind);
   }
+  static bool ends_jobs(HangKind kind) { return kind == HangKind::kDead || kind == HangKind::kMismatch; }
 
   const std::optional<Vote>& disagreement(uint32_t group) {
     const auto [found, fresh] = votes_.try_emplace(group);
@@ -424,6 +424,8 @@ class Search {
     stall.has_baseline = baseline.known;
     stall.lost_ns = stall.window.length() - late_ns - baseline.usual_ns;
     stall.suspects = stall.members;
+    // A hang by its age, but not by what it cost: nobody is to fall between the two.
+    stall.fatal = stall.fatal || (hangs(instance) && stall.lost_ns < kHangNs && ends_jobs(stall.hang.kind));
     if (stall.fatal || stall.window.length() - late_ns > baseline.limit_ns) {
       keep(std::move(stall));
     }
