@@ -24,7 +24,6 @@ constexpr std::string_view kBatchBytes = "16384";
 /// Of a link with a rate: long enough to lose nothing, as behind a switch that pauses its senders.
 constexpr std::string_view kShapedBurst = "64k";
 constexpr std::string_view kShapedQueue = "64m";
-constexpr std::string_view kBridgeAddress = "10.77.0.254/24";
 
 Command in(std::string_view netns, std::initializer_list<std::string_view> arguments) {
   Command command = {"ip", "-n", std::string(netns)};
@@ -62,7 +61,7 @@ std::vector<std::vector<std::string>> network_commands(std::span<const VirtualNo
       {"ip", "netns", "add", std::string(kBridgeNetns)},
       in(kBridgeNetns, {"link", "set", "lo", "up"}),
       in(kBridgeNetns, {"link", "add", "br0", "type", "bridge", "mcast_snooping", "0"}),
-      in(kBridgeNetns, {"addr", "add", kBridgeAddress, "dev", "br0"}),
+      in(kBridgeNetns, {"addr", "add", fmt::format("{}/24", kRouter), "dev", "br0"}),
       in(kBridgeNetns, {"link", "set", "br0", "up"}),
   };
   for (const VirtualNode& node : nodes) {

@@ -18,6 +18,8 @@ namespace stalltrace::lab {
 inline constexpr std::string_view kNetnsPrefix = "stalltrace-";
 inline constexpr std::string_view kBridgeNetns = "stalltrace-bridge";
 inline constexpr std::string_view kInterface = "eth0";
+/// The bridge's own address; it forwards nothing.
+inline constexpr std::string_view kRouter = "10.77.0.254";
 
 /// The bridge's end of a node's link, in kBridgeNetns.
 std::string bridge_port(int rank);

@@ -143,7 +143,7 @@ class EvidenceLoader {
     store_.samples_[index].push_back({time_ns, sample.bytes_acked, sample.bytes_received, sample.receiver_limited_ns,
                                       sample.busy_ns, sample.unacked_bytes, sample.notsent_bytes, sample.unread_bytes,
                                       sample.snd_wnd, sample.total_retrans, sample.dsack_dups, sample.mss,
-                                      sample.packets_out, sample.ca_state, sample.backoff});
+                                      sample.packets_out, sample.lost_out, sample.ca_state, sample.backoff});
   }
 
   void add(const WaitSpan& span) {

@@ -106,6 +106,7 @@ struct SampleRecord {
   uint32_t dsack_dups = 0;
   uint32_t mss = 0;
   uint32_t packets_out = 0;
+  uint32_t lost_out = 0;
   uint8_t ca_state = 0;
   uint8_t backoff = 0;
 };

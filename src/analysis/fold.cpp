@@ -23,7 +23,7 @@ constexpr double kMaxConfidence = 0.99;
 constexpr double kUnknownConfidence = 0.3;
 
 Severity severity_of(const Folded& group) {
-  if (group.hung) {
+  if (group.hung || group.wrong_data > 0) {
     return Severity::kCritical;
   }
   if (group.share >= kHighShare || group.longest_ns >= kNsPerSecond) {
@@ -40,7 +40,7 @@ int64_t span_ns(const Scene& scene, const Folded& group) {
 }
 
 bool dear_enough(const Folded& group, const Gate& gate) {
-  return group.fatal || group.longest_ns >= gate.single_ns ||
+  return group.fatal || group.wrong_data > 0 || group.longest_ns >= gate.single_ns ||
          (group.lost.total_ns() >= gate.total_ns && group.share >= gate.share);
 }
 
@@ -61,7 +61,8 @@ class Folding {
 
   void add(const Decision& decision) {
     const Explanation& chosen = decision.opinions[decision.chosen];
-    if (chosen.dismissed) {
+    const bool breaks = decision.stall.fatal && decision.stall.hang.kind == HangKind::kTransfer;
+    if (chosen.dismissed || (breaks && !rule_of(chosen.cause).ends_jobs)) {
       return;
     }
     std::vector<Folded>& groups = by_cause_[chosen.cause];
@@ -76,6 +77,7 @@ class Folding {
     group->longest_ns = std::max(group->longest_ns, decision.stall.lost_ns);
     group->hung = group->hung || decision.stall.hung || decision.stall.part == StallPart::kAbsent;
     group->fatal = group->fatal || (decision.stall.fatal && chosen.cause != Cause::kUnknown);
+    group->wrong_data += decision.stall.wrong_data && chosen.cause == Cause::kMismatchedCollective ? 1 : 0;
     group->coverage += chosen.coverage * static_cast<double>(decision.stall.lost_ns);
     if (!again) {
       merge(group->tallies, chosen.tallies);

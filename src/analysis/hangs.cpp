@@ -218,6 +218,45 @@ HangRoot HangMap::order_cycle(const Instance& instance) const {
   return root;
 }
 
+std::optional<Vote> HangMap::vote_on(uint32_t group, int64_t column) const {
+  std::map<uint16_t, std::vector<MemberIndex>> entered;
+  for (const uint32_t index : timeline_.groups()[group].lanes) {
+    const Lane& lane = timeline_.lanes()[index];
+    if (const Call* call = lane.at_column(column); call != nullptr) {
+      const auto alike = std::find_if(entered.begin(), entered.end(), [&](const auto& other) {
+        return agree(timeline_.shape(other.first), timeline_.shape(call->shape));
+      });
+      entered[alike == entered.end() ? call->shape : alike->first].push_back(lane.member);
+    }
+  }
+  if (entered.size() < 2) {
+    return std::nullopt;
+  }
+  const auto most = std::max_element(entered.begin(), entered.end(),
+                                     [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  Vote vote{.group = group, .column = column, .usual = most->first};
+  bool majority = true;
+  for (const auto& [shape, members] : entered) {
+    if (shape != most->first) {
+      vote.odd = shape;
+      majority = majority && members.size() < most->second.size();
+      vote.odd_ones.insert(vote.odd_ones.end(), members.begin(), members.end());
+    }
+  }
+  if (!majority) {
+    vote.odd_ones.clear();
+  }
+  return vote;
+}
+
+/// Whether all ranks of the group entered this instance and ended it.
+bool HangMap::all_ended(const Group& group, int64_t column) const {
+  return std::all_of(group.lanes.begin(), group.lanes.end(), [&](uint32_t index) {
+    const Call* call = timeline_.lanes()[index].at_column(column);
+    return call != nullptr && call->end_ns() != kOpenEnd;
+  });
+}
+
 std::optional<Vote> HangMap::disagreement(uint32_t group_index) const {
   const Group& group = timeline_.groups()[group_index];
   int64_t begin = std::numeric_limits<int64_t>::max();
@@ -234,39 +273,11 @@ std::optional<Vote> HangMap::disagreement(uint32_t group_index) const {
   }
   std::optional<Vote> found;
   for (int64_t column = end - 1; column >= std::max(begin, end - kColumnsLookedBack); --column) {
-    std::map<uint16_t, std::vector<MemberIndex>> entered;
-    size_t ended = 0;
-    for (const uint32_t index : group.lanes) {
-      const Lane& lane = timeline_.lanes()[index];
-      if (const Call* call = lane.at_column(column); call != nullptr) {
-        const auto alike = std::find_if(entered.begin(), entered.end(), [&](const auto& other) {
-          return agree(timeline_.shape(other.first), timeline_.shape(call->shape));
-        });
-        entered[alike == entered.end() ? call->shape : alike->first].push_back(lane.member);
-        ended += call->end_ns() != kOpenEnd ? 1 : 0;
-      }
-    }
-    if (entered.size() == 1 && ended == group.lanes.size()) {
+    if (std::optional<Vote> vote = vote_on(group_index, column)) {
+      found = std::move(vote);
+    } else if (all_ended(group, column)) {
       break;  // they agreed and ended it: nothing before it can hang them now
     }
-    if (entered.size() < 2) {
-      continue;
-    }
-    const auto most = std::max_element(entered.begin(), entered.end(),
-                                       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-    Vote vote{.group = group_index, .column = column, .usual = most->first};
-    bool majority = true;
-    for (const auto& [shape, members] : entered) {
-      if (shape != most->first) {
-        vote.odd = shape;
-        majority = majority && members.size() < most->second.size();
-        vote.odd_ones.insert(vote.odd_ones.end(), members.begin(), members.end());
-      }
-    }
-    if (!majority) {
-      vote.odd_ones.clear();
-    }
-    found = std::move(vote);
   }
   return found;
 }

@@ -35,7 +35,7 @@ struct HangRoot {
   std::vector<HangStep> path;      // from the first rank that was asked about to the root
 };
 
-/// What the ranks of one instance entered, by majority.
+/// What the ranks of one instance entered, by majority, where they disagree.
 struct Vote {
   uint32_t group = 0;
   int64_t column = 0;
@@ -56,6 +56,8 @@ class HangMap {
   /// All ranks are inside `instance`, one of them behind an older call of another communicator, in which all are, too,
   /// one of them behind this one: they called in different orders. kNone when there is no such circle.
   [[nodiscard]] HangRoot order_cycle(const Instance& instance) const;
+  /// What the ranks entered under one sequence number; none where all agree.
+  [[nodiscard]] std::optional<Vote> vote_on(uint32_t group, int64_t column) const;
   /// The instance in which ranks disagree and which no later one, complete and agreed, has refuted; none where all
   /// agree. Looks only at groups with open calls.
   [[nodiscard]] std::optional<Vote> disagreement(uint32_t group) const;
@@ -63,6 +65,7 @@ class HangMap {
   [[nodiscard]] MemberIndex dead_in(uint32_t group, Interval window) const;
 
  private:
+  [[nodiscard]] bool all_ended(const Group& group, int64_t column) const;
   [[nodiscard]] std::optional<HangStep> open_call(MemberIndex member, uint32_t group, int64_t column) const;
   [[nodiscard]] std::vector<uint32_t> lacking(uint32_t group, int64_t column) const;
   [[nodiscard]] bool died(MemberIndex member, Interval window) const;

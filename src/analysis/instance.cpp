@@ -52,6 +52,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
   out.column = column;
   out.seen.clear();
   out.absent.clear();
+  out.uneven = false;
   out.hung = false;
   out.hung_to_ns = std::numeric_limits<int64_t>::min();
   out.completion_ns = std::numeric_limits<int64_t>::min();
@@ -65,6 +66,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
       }
       continue;
     }
+    out.uneven = out.uneven || (!out.seen.empty() && call->shape != out.shape);
     out.shape = call->shape;
     const int64_t end_ns = call->end_ns();
     out.seen.push_back({begin_ns(lane, column, *call), end_ns, index});

@@ -20,6 +20,7 @@ struct Instance {
   uint32_t group = 0;
   int64_t column = 0;
   uint16_t shape = 0;
+  bool uneven = false;           // the ranks' calls are not all of one shape
   bool hung = false;             // some rank is inside and nothing after it ended
   int64_t hung_to_ns = 0;        // hung: until when some rank was observed inside; kOpenEnd: to the end
   std::vector<Seen> seen;        // by arrival

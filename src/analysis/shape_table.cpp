@@ -42,11 +42,12 @@ uint64_t hash_of(const Shape& shape) {
 }  // namespace
 
 bool agree(const Shape& a, const Shape& b) {
-  if (a.op != b.op || a.root != b.root) {
+  const auto alike = [](int32_t x, int32_t y) { return x == y || x == Shape::kNoArgument || y == Shape::kNoArgument; };
+  if (a.op != b.op || !alike(a.root, b.root)) {
     return false;
   }
   if (a.exact && b.exact) {
-    return a.bytes == b.bytes && a.datatype == b.datatype && a.reduce_op == b.reduce_op;
+    return a.bytes == b.bytes && alike(a.datatype, b.datatype) && alike(a.reduce_op, b.reduce_op);
   }
   return !sized_alike(a.op) || a.bytes == b.bytes;
 }

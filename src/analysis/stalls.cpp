@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analysis/baseline.h"
+#include "analysis/disagreements.h"
 #include "analysis/thresholds.h"
 
 namespace stalltrace::analysis {
@@ -22,6 +23,7 @@ class Search {
         cluster_(cluster),
         range_(range),
         hangs_(timeline, cluster),
+        disagreements_(timeline, cluster, hangs_),
         late_of_(cluster.members().size()) {
     for (uint32_t i = 0; i < timeline.lanes().size(); ++i) {
       lanes_of_[timeline.lanes()[i].member].push_back(i);
@@ -33,9 +35,10 @@ class Search {
     for (uint32_t group = 0; group < timeline_.groups().size(); ++group) {
       each(group, [&](const Instance& instance) {
         ++result_.instances;
+        const bool wrong_data = disagreements_.note_ended(instance);
         add_late(instance);
         add_absent(instance);
-        if (long_transfer(instance)) {
+        if (long_transfer(instance) || wrong_data) {
           long_transfers_.emplace_back(group, instance.column);
         }
       });
@@ -213,20 +216,9 @@ class Search {
   void note_end(const Instance& instance, Stall& stall) const {
     stall.fatal = !outlasts_hang_limit(instance) && ends_jobs(stall.hang.kind);
   }
-  static bool ends_jobs(HangKind kind) { return kind == HangKind::kDead || kind == HangKind::kMismatch; }
-
-  const std::optional<Vote>& disagreement(uint32_t group) {
-    const auto [found, fresh] = votes_.try_emplace(group);
-    if (fresh) {
-      found->second = hangs_.disagreement(group);
-    }
-    return found->second;
-  }
-
-  void blame(Stall& stall, const Vote& vote) const {
-    stall.vote = vote;
-    stall.hang.kind = HangKind::kMismatch;
-    stall.hang.member = vote.odd_ones.size() == 1 ? vote.odd_ones[0] : kNoMember;
+  /// kTransfer: a connection may have broken.
+  static bool ends_jobs(HangKind kind) {
+    return kind == HangKind::kDead || kind == HangKind::kMismatch || kind == HangKind::kTransfer;
   }
 
   /// Where the absent ranks are: the root that explains most. With more ranks absent than inside, those inside are odd.
@@ -264,13 +256,14 @@ class Search {
     Stall stall = begin_stall(instance, StallPart::kAbsent);
     stall.window = {instance.last_arrival_ns, hung_to_ns(instance)};
     stall.lost_ns = stall.window.length();
-    if (const auto& vote = disagreement(instance.group)) {
-      blame(stall, *vote);
+    if (const auto& vote = disagreements_.hanging_in(instance.group)) {
+      Disagreements::blame(stall, *vote);
     } else {
       blame_absent(instance, stall);
+      disagreements_.blame_end(instance, stall);
     }
     if (stall.hang.kind == HangKind::kMismatch && !stall.vote) {
-      stall.vote = disagreement(timeline_.lanes()[stall.hang.path.back().lane].group);
+      stall.vote = disagreements_.hanging_in(timeline_.lanes()[stall.hang.path.back().lane].group);
     }
     if (stall.hang.kind == HangKind::kTransfer) {  // the absent ranks are held up elsewhere, where all have come
       judge_step(stall.hang.path.back());
@@ -311,7 +304,7 @@ class Search {
   /// Ranks entered different things, and some of them never left: also where others ended their part and went on.
   void add_disagreements() {
     for (uint32_t group = 0; group < timeline_.groups().size(); ++group) {
-      const std::optional<Vote>& vote = disagreement(group);
+      const std::optional<Vote>& vote = disagreements_.hanging_in(group);
       if (!vote || !read_instance(timeline_, group, vote->column, instance_)) {
         continue;
       }
@@ -327,7 +320,7 @@ class Search {
       stall.window = {instance_.last_arrival_ns, to_ns};
       stall.lost_ns = stall.window.length();
       stall.suspects = vote->odd_ones;
-      blame(stall, *vote);
+      Disagreements::blame(stall, *vote);
       stall.fatal = stall.lost_ns < kHangNs && broke_off(instance_);
       if (stall.lost_ns >= kHangNs || stall.fatal) {
         keep(std::move(stall));
@@ -360,10 +353,11 @@ class Search {
   /// False when this one is only held up by an older call that hangs, too.
   bool blame_transfer(const Instance& instance, Stall& stall) {
     const MemberIndex dead = hangs_.dead_in(stall.group, stall.window);
-    if (const auto& vote = disagreement(stall.group)) {
-      blame(stall, *vote);
+    if (const auto& vote = disagreements_.hanging_in(stall.group)) {
+      Disagreements::blame(stall, *vote);
     } else if (dead != kNoMember) {
       stall.hang = {HangKind::kDead, dead, {}};
+      disagreements_.blame_end(instance, stall);
     } else {
       stall.hang = hangs_.order_cycle(instance);
       if (stall.hang.kind == HangKind::kCycle) {
@@ -377,7 +371,7 @@ class Search {
       stall.hang.kind = std::max(stall.hang.kind, HangKind::kTransfer);
     }
     if (stall.hang.kind == HangKind::kMismatch && !stall.vote) {
-      stall.vote = disagreement(timeline_.lanes()[stall.hang.path.back().lane].group);
+      stall.vote = disagreements_.hanging_in(timeline_.lanes()[stall.hang.path.back().lane].group);
     }
     return true;
   }
@@ -424,9 +418,14 @@ class Search {
     stall.has_baseline = baseline.known;
     stall.lost_ns = stall.window.length() - late_ns - baseline.usual_ns;
     stall.suspects = stall.members;
+    disagreements_.blame_ended(instance, stall);
+    if (stall.wrong_data && stall.lost_ns < kNsPerUs) {  // it need not have cost any time
+      stall.window.to_ns = std::max(stall.window.to_ns, stall.window.from_ns + kNsPerUs);
+      stall.lost_ns = kNsPerUs;
+    }
     // A hang by its age, but not by what it cost: nobody is to fall between the two.
     stall.fatal = stall.fatal || (hangs(instance) && stall.lost_ns < kHangNs && ends_jobs(stall.hang.kind));
-    if (stall.fatal || stall.window.length() - late_ns > baseline.limit_ns) {
+    if (stall.fatal || stall.wrong_data || stall.window.length() - late_ns > baseline.limit_ns) {
       keep(std::move(stall));
     }
   }
@@ -447,8 +446,8 @@ class Search {
   const Cluster& cluster_;
   TimeRange range_;
   HangMap hangs_;
-  std::map<uint32_t, std::optional<Vote>> votes_;  // by group
-  std::map<uint32_t, int64_t> spread_limits_;      // by group: arrivals further apart than this are unusual
+  Disagreements disagreements_;
+  std::map<uint32_t, int64_t> spread_limits_;  // by group: arrivals further apart than this are unusual
   std::map<MemberIndex, std::vector<uint32_t>> lanes_of_;
   std::map<uint64_t, Baseline> transfer_baselines_;
   std::map<uint32_t, Baseline> pair_baselines_;

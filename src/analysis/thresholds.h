@@ -47,8 +47,10 @@ inline constexpr int64_t kDeathsApartNs = 60 * kNsPerSecond;
 
 /// Setting up a communicator takes seconds in good health, and ranks start seconds apart ...
 inline constexpr int64_t kInitHangNs = 5 * kNsPerSecond;
-/// ... so that only connections that came to nothing so often while others waited make it a failure.
+/// ... so that only connections that came to nothing so often while others waited make it a failure. Where they did, one
+/// that has not ended need not wait for the rest of that time.
 inline constexpr int64_t kUnreachedAttempts = 3;
+inline constexpr int64_t kOpenInitNs = 2 * kNsPerSecond;
 
 // --- when evidence explains a stall ----------------------------------------------------------------------------
 
@@ -96,8 +98,6 @@ inline constexpr uint8_t kSilentBackoff = 2;
 inline constexpr int64_t kLossyTimeouts = 3;
 /// ... looked for this far before and after it.
 inline constexpr int64_t kLossyAroundNs = 30 * kNsPerSecond;
-/// Of nothing but a silence, so much is certain when no small segment tells a partition from an MTU black hole.
-inline constexpr double kUnprovenPartition = 0.6;
 /// A segment is small when it is below this: every network carries it (IPv6 asks for packets of 1280).
 inline constexpr uint32_t kSmallSegmentBytes = 1000;
 /// A slow link carries data for this share of the stall; others are idle for most of it.
@@ -152,7 +152,8 @@ inline constexpr double kNeedlessShare = 0.5;
 inline constexpr int64_t kNeedlessReportedNs = 200 * kNsPerMs;
 /// A reset is followed by the errors it causes within a watchdog's patience; before a stall it may lie so long.
 inline constexpr int64_t kResetBeforeNs = 500 * kNsPerMs;
-/// A process that ends resets its connections at once; clocks of hosts may disagree by this much about what came first.
+/// A process that ends resets its connections at once; clocks of hosts may disagree by this much about what came first,
+/// and what a process closes so shortly before its end it closes because it ends.
 inline constexpr int64_t kDeathToResetNs = 10 * kNsPerMs;
 
 // --- when the cost is a finding --------------------------------------------------------------------------------
@@ -180,7 +181,8 @@ inline constexpr Gate kSlowReceiverGate{500 * kNsPerMs, 500 * kNsPerMs, 0.10};
 /// Saying "slow, cause not seen" must be worth reading: clearly more than the noise of a shared machine.
 inline constexpr Gate kUnknownGate{500 * kNsPerMs, kNsPerSecond, 0.10};
 
-/// Beside explained findings, unexplained stalls below this share of their cost are residue, not a second fault.
+/// Beside explained findings, unexplained stalls below this share of their cost are residue, not a second fault; beside
+/// a slow receiver, one that cost less than this share of it is its echo.
 inline constexpr double kResidueShare = 0.25;
 
 // --- when a live finding is told ----------------------------------------------------------------------------------

@@ -49,7 +49,8 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-/// False when ranks that call these under one sequence number will never finish it, or with wrong data.
+/// False when ranks that call these under one sequence number will never finish it, or with wrong data. An argument
+/// that is not known of one disagrees with none.
 bool agree(const Shape& a, const Shape& b);
 
 /// A call that makes or ends a communicator, as far as verdicts need it.

@@ -10,22 +10,69 @@
 
 #include "lab/cluster/command.h"
 #include "lab/cluster/faults/faults.h"
+#include "lab/cluster/network.h"
 #include "lab/cluster/workload.h"
 
 namespace stalltrace::lab {
 namespace {
 
 constexpr std::array<std::string_view, 2> kPorts = {"rendezvous", "nccl"};
-constexpr std::array<std::string_view, 3> kHow = {"reject", "drop", "interface"};
+constexpr std::array<std::string_view, 4> kHow = {"reject", "drop", "interface", "network"};
 constexpr std::array kParameters = {
     FaultParameter{"port", "rendezvous", 0, 0, kPorts, "MASTER_PORT, or all others"},
     FaultParameter{"how", "reject", 0, 0, kHow,
-                   "the firewall treats connections; interface: the rank is told to use lo instead"},
+                   "the firewall treats connections; interface: the rank is told to use lo instead; network: one on "
+                   "a network that others don't reach"},
 };
+
+constexpr std::string_view kOtherInterface = "other0";
+constexpr std::string_view kOtherNetwork = "10.66.0.0/24";
+
+/// Runs it, and notes what undoes it.
+Status change(const std::vector<std::string>& command, const std::vector<std::string>& undo, AppliedFault& applied) {
+  ST_TRY(run_command(command));
+  applied.commands.push_back(format_command(command));
+  applied.undo.push_back({UndoKind::kCommand, undo});
+  return {};
+}
+
+/// A second network of the rank's node. All nodes have a route to it, as to everything, by way of a router that knows
+/// nothing of it: connections there are never answered.
+Status add_other_network(const FaultContext& context, AppliedFault& applied) {
+  const auto in = [](const VirtualNode& node, std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"ip", "-n", node.netns});
+    return arguments;
+  };
+  const VirtualNode& own = context.node();
+  const std::string name(kOtherInterface);
+  ST_TRY(change(in(own, {"link", "add", name, "type", "dummy"}), in(own, {"link", "del", name}), applied));
+  ST_TRY(run_command(in(own, {"addr", "add", fmt::format("10.66.0.{}/24", context.rank + 1), "dev", name})));
+  ST_TRY(run_command(in(own, {"link", "set", name, "up"})));
+  const std::string network(kOtherNetwork);
+  for (const VirtualNode& node : context.nodes) {
+    if (&node != &own) {
+      ST_TRY(change(in(node, {"route", "add", network, "via", std::string(kRouter)}),
+                    in(node, {"route", "del", network}), applied));
+    }
+  }
+  return {};
+}
+
+Result<AppliedFault> choose_other_network(const FaultContext& context) {
+  ST_ASSIGN(AppliedFault applied, apply_bug(context.node(), "interface", kOtherInterface));
+  if (Status added = add_other_network(context, applied); !added) {
+    (void)undo_all(applied.undo);
+    return std::unexpected(added.error());
+  }
+  return applied;
+}
 
 Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
   if (spec.choice("how") == "interface") {
     return apply_bug(context.node(), "interface", "lo");
+  }
+  if (spec.choice("how") == "network") {
+    return choose_other_network(context);
   }
   if (context.rank == 0) {
     return fail(fmt::format("fault '{}': rank 0 is who the others connect to", spec.text), "name another rank",

@@ -1,20 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 // An MTU black hole: IP packets above a length vanish without a word, smaller ones pass.
+// What the hosts hand over in batches is cut into packets first, as an interface does before the path can drop any.
 #include <array>
 
+#include "lab/cluster/command.h"
 #include "lab/cluster/faults/drop.h"
+#include "lab/cluster/network.h"
 
 namespace stalltrace::lab {
 namespace {
 
 constexpr std::array kParameters = {
-    FaultParameter{"bytes", "1400", 600, 65000, {}, "longest IP packet that passes"},
+    FaultParameter{"bytes", "1400", 600, 1499, {}, "longest IP packet that passes"},
     kDirectionParameter,
     kPeerParameter,
 };
 
+constexpr std::string_view kNoBatches = "1";
+constexpr std::string_view kBatches = "65535";  // the kernel's default
+
+/// An end of the node's link, and how many segments it takes at once.
+std::vector<std::string> batches(std::string_view netns, std::string_view interface, std::string_view segments) {
+  return {"ip",
+          "-n",
+          std::string(netns),
+          "link",
+          "set",
+          "dev",
+          std::string(interface),
+          "gso_max_segs",
+          std::string(segments)};
+}
+
+Status cut_batches(std::string_view netns, std::string_view interface, AppliedFault& applied) {
+  const std::vector<std::string> command = batches(netns, interface, kNoBatches);
+  ST_TRY(run_command(command));
+  applied.commands.push_back(format_command(command));
+  applied.undo.push_back({UndoKind::kCommand, batches(netns, interface, kBatches)});
+  return {};
+}
+
+/// Both ends of the node's link.
+Status cut_batches(const VirtualNode& node, AppliedFault& applied) {
+  ST_TRY(cut_batches(kBridgeNetns, bridge_port(node.rank), applied));
+  return cut_batches(node.netns, kInterface, applied);
+}
+
 Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
-  return apply_rule(spec, context, "meta length > " + std::string(spec.choice("bytes")));
+  ST_ASSIGN(AppliedFault applied, apply_rule(spec, context, "meta length > " + std::string(spec.choice("bytes"))));
+  if (Status cut = cut_batches(context.node(), applied); !cut) {
+    (void)undo_all(applied.undo);
+    return std::unexpected(cut.error());
+  }
+  return applied;
 }
 
 }  // namespace

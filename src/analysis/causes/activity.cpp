@@ -53,4 +53,17 @@ Evidence activity_evidence(const Scene& scene, MemberIndex member, const Activit
           {}};
 }
 
+bool is_settling(const Scene& scene, const Folded& group, const Gate& gate) {
+  int64_t later_ns = 0;
+  int64_t longest_ns = 0;
+  for (const Stall* stall : group.stalls) {
+    const bool first = scene.timeline.groups()[stall->group].hash != 0 && stall->column < kSettlingInstances;
+    if (!first || stall->lost_ns >= kSettlingNs) {
+      later_ns += stall->lost_ns;
+      longest_ns = std::max(longest_ns, stall->lost_ns);
+    }
+  }
+  return longest_ns < gate.single_ns && later_ns < gate.total_ns;
+}
+
 }  // namespace stalltrace::analysis

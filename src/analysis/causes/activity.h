@@ -25,6 +25,9 @@ Activity activity_of(const Scene& scene, MemberIndex member, Interval window, in
 
 /// "computing", "waiting for disk", "sleeping or waiting for something else"
 std::string_view doing(const Activity& activity);
+/// What every rank does once, at the beginning: stalls of its first instances, none long, and afterwards too little for
+/// the gate.
+bool is_settling(const Scene& scene, const Folded& group, const Gate& gate);
 Evidence activity_evidence(const Scene& scene, MemberIndex member, const Activity& activity);
 
 }  // namespace stalltrace::analysis

@@ -20,9 +20,10 @@ struct Folded {
   int64_t longest_ns = 0;
   int64_t instances = 0;
   bool hung = false;
-  bool fatal = false;   // the job ended in one of them
-  double coverage = 0;  // of the lost time, weighted
-  double share = 0;     // of the time it spans
+  bool fatal = false;      // the job ended in one of them
+  int64_t wrong_data = 0;  // so many of them were ended by ranks that disagreed
+  double coverage = 0;     // of the lost time, weighted
+  double share = 0;        // of the time it spans
   Tallies tallies;
 };
 
@@ -35,6 +36,8 @@ struct CauseRule {
   void (*refine)(const Scene& scene, std::vector<Folded>& groups);
   /// Fills summary, evidence and remedy; cost and place are there already.
   void (*tell)(const Scene& scene, const Folded& group, Finding& finding);
+  /// A job may end of it at once: it is told whatever it cost then.
+  bool ends_jobs = false;
 };
 
 /// In order of directness: of two rules that cover a stall equally, the earlier one is said.

@@ -7,7 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <limits>
-#include <set>
+#include <map>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/links.h"
@@ -28,17 +28,52 @@ bool breaks(const Trouble& trouble) {
           std::find(kBroken.begin(), kBroken.end(), trouble.error) != kBroken.end());
 }
 
-/// When the first rank of the job ended or gave up its communicator.
-int64_t first_end_ns(const Scene& scene) {
-  int64_t first_ns = std::numeric_limits<int64_t>::max();
-  for (const Member& member : scene.cluster.members()) {
-    first_ns = std::min(first_ns, member.exit_ns.value_or(first_ns));
+/// When ranks of the job ended or gave up their communicators: the first of each host.
+class Ends {
+ public:
+  explicit Ends(const Scene& scene) : clock_(scene.cluster.clock()) {
+    for (const Member& member : scene.cluster.members()) {
+      if (member.exit_ns) {
+        add(member.node_id, *member.exit_ns);
+      }
+    }
+    for (const CommunicatorCall& call : scene.timeline.communicator_calls()) {
+      if (call.op == Operation::kCommAbort || call.op == Operation::kCommDestroy) {
+        add(scene.cluster.member(call.member).node_id, call.arrival_ns);
+      }
+    }
   }
-  for (const CommunicatorCall& call : scene.timeline.communicator_calls()) {
-    const bool gives_up = call.op == Operation::kCommAbort || call.op == Operation::kCommDestroy;
-    first_ns = gives_up ? std::min(first_ns, call.arrival_ns) : first_ns;
+
+  /// What happened on `node` before this time happened before any of them, whatever clocks say.
+  [[nodiscard]] int64_t first_ns(NodeId node) const {
+    int64_t first_ns = std::numeric_limits<int64_t>::max();
+    for (const auto& [host, end_ns] : first_) {
+      first_ns = std::min(first_ns, host == clock_.host(node) ? end_ns : end_ns - kDeathToResetNs);
+    }
+    return first_ns;
   }
-  return first_ns;
+
+ private:
+  void add(NodeId node, int64_t time_ns) {
+    const auto [found, fresh] = first_.try_emplace(clock_.host(node), time_ns);
+    found->second = std::min(found->second, time_ns);
+  }
+
+  const Clock& clock_;
+  std::map<size_t, int64_t> first_;
+};
+
+/// The process at the other end closed the connection itself before, as one does that is about to end.
+bool closed_before(const Flows& flows, const Trouble& trouble) {
+  const FlowIndex reverse = flows.flow(trouble.flow).reverse;
+  return reverse != kNoFlow && flows.flow(reverse).closed_ns < trouble.time_ns;
+}
+
+/// Too close to a rank's end to be its cause for certain: what ends closes its connections first or at once.
+bool too_close(const Scene& scene, const Ends& ends, const Trouble& trouble) {
+  const int64_t end_ns = ends.first_ns(scene.flows.flow(trouble.flow).node_id);
+  return trouble.time_ns >= end_ns ||
+         (trouble.time_ns >= end_ns - kDeathToResetNs && closed_before(scene.flows, trouble));
 }
 
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
@@ -46,14 +81,14 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
     return;
   }
   const std::vector<FlowIndex> flows = flows_of(scene, stall);
-  const int64_t end_ns = first_end_ns(scene);
+  const Ends ends(scene);
   const bool all_recorded = all_ranks_recorded(scene, stall.group);
   Explanation opinion{.cause = Cause::kConnectionReset};
   std::vector<Place> places;
   int64_t first_ns = 0;
   for (const Trouble& trouble : scene.evidence.troubles()) {
     if (!breaks(trouble) || trouble.time_ns < stall.window.from_ns - kResetBeforeNs ||
-        trouble.time_ns >= std::min(stall.window.to_ns, end_ns - kDeathToResetNs) ||
+        trouble.time_ns >= stall.window.to_ns || too_close(scene, ends, trouble) ||
         !all_recorded ||  // the process at the other end may have ended
         std::find(flows.begin(), flows.end(), trouble.flow) == flows.end()) {
       continue;
@@ -73,7 +108,7 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   opinion.place = places.front();
   opinion.place.culprit = common_end(places);
   const int64_t after_ns = stall.window.to_ns - std::max(first_ns, stall.window.from_ns);
-  opinion.coverage = share_of(after_ns, stall.window.length());
+  opinion.coverage = stall.fatal ? 1 : share_of(after_ns, stall.window.length());  // the job ended of it, however soon
   opinion.applies = opinion.coverage >= kCoverage;
   opinion.why = fmt::format("a connection was reset {} before the end of {}", format_duration(after_ns),
                             format_duration(stall.window.length()));
@@ -103,6 +138,6 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
 
 }  // namespace
 
-const CauseRule kConnectionResetRule{Cause::kConnectionReset, kHangGate, judge, nullptr, tell};
+const CauseRule kConnectionResetRule{Cause::kConnectionReset, kHangGate, judge, nullptr, tell, true};
 
 }  // namespace stalltrace::analysis

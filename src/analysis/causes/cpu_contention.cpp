@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/causes/activity.h"
 #include "analysis/causes/cause.h"
 #include "analysis/causes/drops.h"
 #include "base/text.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr const char* kRunnable = "runnable";
 constexpr const char* kThrottled = "throttled";
+constexpr const char* kOutsiders = "outsiders";
 
 /// What the middle rank of the instance suffered in the same time.
 int64_t middle_share_ns(const Scene& scene, const Stall& stall, MemberIndex but) {
@@ -67,9 +69,19 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
         "{} was ready but not running for {} of {}, {} of it behind programs outside of the job ({})",
         short_name(scene.cluster, member), format_duration(all.covered_ns), format_duration(stall.to_explain_ns()),
         format_duration(outside.covered_ns), told->competitor.empty() ? "name unknown" : told->competitor);
+    opinion.tallies[{kOutsiders, ""}] = {outside.occasions, outside.covered_ns, {}};
     opinion.tallies[{kRunnable, told->competitor}] = {told->occasions, told->covered_ns, {}};
     out.push_back(std::move(opinion));
   }
+}
+
+/// While a job warms up, its own ranks and threads get in each other's way where they share cores.
+void refine(const Scene& scene, std::vector<Folded>& groups) {
+  std::erase_if(groups, [&](const Folded& group) {
+    const bool by_itself = tally_of(group.tallies, kThrottled).time_ns == 0 &&
+                           2 * tally_of(group.tallies, kOutsiders).time_ns < tally_of(group.tallies, kRunnable).time_ns;
+    return by_itself && is_settling(scene, group, kCpuContentionGate);
+  });
 }
 
 void tell_throttled(const Scene& scene, const Folded& group, Finding& finding) {
@@ -122,6 +134,6 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
 
 }  // namespace
 
-const CauseRule kCpuContentionRule{Cause::kCpuContention, kCpuContentionGate, judge, nullptr, tell};
+const CauseRule kCpuContentionRule{Cause::kCpuContention, kCpuContentionGate, judge, refine, tell};
 
 }  // namespace stalltrace::analysis

@@ -84,6 +84,6 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
 
 }  // namespace
 
-const CauseRule kDeadRankRule{Cause::kDeadRank, kHangGate, judge, nullptr, tell};
+const CauseRule kDeadRankRule{Cause::kDeadRank, kHangGate, judge, nullptr, tell, true};
 
 }  // namespace stalltrace::analysis

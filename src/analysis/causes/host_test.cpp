@@ -254,6 +254,43 @@ TEST(Throttled, WithoutThrottlingNobodySaysSo) {
   }
 }
 
+/// Rank 1 comes 220 ms late to three steps from `from` on, ready to run while `who` has its core.
+Report report_of_contention(int64_t from, const std::string& who) {
+  constexpr int64_t kApartNs = 500 * kNsPerMs;
+  constexpr int64_t kLateNs = 220 * kNsPerMs;
+  const auto begin = [](int64_t step) { return kOriginNs + step * kApartNs; };
+  const auto is_late = [&](int64_t step) { return step >= from && step < from + 3; };
+  MemorySource source;
+  Ending ending;
+  ending.call = [&](int rank, int64_t step, Collective& call) {
+    const int64_t late_ns = is_late(step) ? kLateNs : 0;
+    call.timestamp_ns = begin(step) + (rank == 1 ? late_ns : 0);
+    call.duration_ns = 5 * kNsPerMs + (rank == 1 ? 0 : late_ns);
+    return true;
+  };
+  fill(source, ending);
+  for (int64_t step = from; step < from + 3; ++step) {
+    WaitSpan wait{.node_id = node_of(1), .timestamp_ns = begin(step), .window_ns = kLateNs, .waited_ns = kLateNs};
+    wait.kind = WaitKind::kRunnable;
+    wait.pid = wait.tid = 11;
+    wait.by_pid = who == "train" ? 12 : 4711;
+    wait.by_name = who;
+    wait.by_waited_ns = kLateNs;
+    source.accept(wait);
+  }
+  return report_of(source);
+}
+
+TEST(Contention, OfAJobsOwnRanksWhileTheyWarmUpIsNotTold) {
+  const Report warming_up = report_of_contention(4, "train");
+  EXPECT_TRUE(warming_up.findings.empty()) << told(warming_up);
+  for (const Report& report : {report_of_contention(60, "train"), report_of_contention(4, "stranger")}) {
+    ASSERT_EQ(report.findings.size(), 1U) << told(report);
+    EXPECT_EQ(report.findings[0].cause, Cause::kCpuContention) << told(report);
+    EXPECT_EQ(report.findings[0].culprit->rank, 1);
+  }
+}
+
 /// A host's number that rises by `per_second` from `from_second` on.
 void count(MemorySource& source, int rank, const std::string& name, const std::string& detail, double per_second,
            int64_t from_second = 2) {

@@ -63,7 +63,7 @@ std::vector<Stuck> stuck_calls(const Cluster& cluster, const Timeline& timeline)
                  end == ends.end() ? std::max(timeline.span().to_ns, call.arrival_ns) : end->second);
     const Interval time{call.arrival_ns, std::min(call.end_ns, seen_to_ns)};
     const bool failed = call.return_code.value_or(0) != 0 && *call.return_code != kInProgress;
-    if (failed || time.length() >= kInitHangNs) {
+    if (failed || time.length() >= (call.end_ns == kOpenEnd ? kOpenInitNs : kInitHangNs)) {
       stuck.push_back({&call, time, failed});
     }
   }
@@ -97,6 +97,15 @@ Result<Unreached> unreached_in(EventSource& source, Cluster& cluster, Interval t
   return unreached;
 }
 
+/// By all processes together, on any port: TCP repeats a SYN only after seconds.
+int64_t unanswered_at(const Unreached& unreached, const Endpoint& target) {
+  int64_t unanswered = 0;
+  for (const auto& [who, attempts] : unreached) {
+    unanswered += attempts.target.address == target.address ? attempts.unanswered : 0;
+  }
+  return unanswered;
+}
+
 std::string_view error_text(const Attempts& attempts) {
   switch (attempts.error) {
     case ECONNREFUSED:
@@ -111,37 +120,81 @@ std::string_view error_text(const Attempts& attempts) {
 
 bool is_loopback(const Endpoint& endpoint) { return endpoint.address.starts_with("127.") || endpoint.address == "::1"; }
 
-/// Who announced the loopback address that `member` tries to reach: NCCL's set-up is a ring in which each rank connects
-/// to the next one; what several ranks try is the address that rank 0 put into the unique id.
+/// Where an unreached address lies, and who announced it.
+struct Target {
+  bool loopback = false;
+  bool foreign = false;  // no process of the job has a connection of its own from that address
+  MemberIndex announcer = kNoMember;
+};
+
+/// Who announced the address that `member` tries to reach: NCCL's set-up is a ring in which each rank connects to the
+/// next one; what several ranks try (the address that rank 0 put into the unique id, or those of Gloo's mesh of all)
+/// is the address of the one that does not.
 MemberIndex announcer(const std::vector<Stuck>& stuck, const Unreached& unreached, MemberIndex member,
                       const Attempts& attempts) {
-  const auto own =
-      std::find_if(stuck.begin(), stuck.end(), [&](const Stuck& one) { return one.call->member == member; });
-  if (!is_loopback(attempts.target) || own == stuck.end() || !own->call->rank || own->call->nranks.value_or(0) <= 0) {
+  std::set<MemberIndex> tried;
+  for (const auto& [who, other] : unreached) {
+    if (other.target.address == attempts.target.address &&
+        (!is_loopback(other.target) || other.target == attempts.target)) {
+      tried.insert(who.first);
+    }
+  }
+  std::set<MemberIndex> others;
+  const CommunicatorCall* own = nullptr;
+  for (const Stuck& one : stuck) {
+    own = one.call->member == member ? one.call : own;
+    if (!tried.contains(one.call->member)) {
+      others.insert(one.call->member);
+    }
+  }
+  if (tried.size() > 1) {
+    return others.size() == 1 ? *others.begin() : kNoMember;
+  }
+  if (own == nullptr || !own->rank || own->nranks.value_or(0) <= 0) {
     return kNoMember;
   }
-  const auto tried = std::count_if(unreached.begin(), unreached.end(),
-                                   [&](const auto& other) { return other.second.target == attempts.target; });
-  const int32_t rank = tried > 1 ? 0 : (*own->call->rank + 1) % *own->call->nranks;
-  const auto other = std::find_if(stuck.begin(), stuck.end(), [&](const Stuck& one) { return one.call->rank == rank; });
+  const int32_t next = (*own->rank + 1) % *own->nranks;
+  const auto other = std::find_if(stuck.begin(), stuck.end(), [&](const Stuck& one) { return one.call->rank == next; });
   return other == stuck.end() || other->call->member == member ? kNoMember : other->call->member;
 }
 
-void tell(const Cluster& cluster, const std::vector<Stuck>& stuck, MemberIndex culprit, MemberIndex announced_by,
+Result<Target> target_of(EventSource& source, const std::vector<Stuck>& stuck, const Unreached& unreached,
+                         MemberIndex member, const Attempts& attempts) {
+  Target target{.loopback = is_loopback(attempts.target)};
+  ST_ASSIGN(const std::vector<Connection> connections, source.connections());
+  target.foreign = std::none_of(connections.begin(), connections.end(), [&](const Connection& connection) {
+    return connection.source.address == attempts.target.address;
+  });
+  if (target.loopback || target.foreign) {
+    target.announcer = announcer(stuck, unreached, member, attempts);
+  }
+  return target;
+}
+
+std::string target_text(const Cluster& cluster, const Target& target) {
+  const std::string announcer = target.announcer == kNoMember ? "another rank" : cluster.describe(target.announcer);
+  if (target.loopback) {
+    return fmt::format("; that is a loopback address, which {} announced: its interface is chosen wrongly", announcer);
+  }
+  if (target.foreign && target.announcer != kNoMember) {
+    return fmt::format(
+        "; {} announced that address, from which no connection of the job comes: its interface is chosen "
+        "wrongly, or nothing is let through to it",
+        announcer);
+  }
+  return "";
+}
+
+void tell(const Cluster& cluster, const std::vector<Stuck>& stuck, MemberIndex culprit, const Target& where,
           const Attempts& attempts, Finding& finding) {
   const std::string target = format_endpoint(attempts.target);
-  const bool loopback = is_loopback(attempts.target);
   const bool ended = std::all_of(stuck.begin(), stuck.end(),
                                  [](const Stuck& one) { return !one.failed && one.call->end_ns != kOpenEnd; });
   finding.summary =
       fmt::format("A communicator {}: {} did not reach {} ({}) while {} waited for {}{}.",
                   ended ? "was set up late" : "could not be set up", cluster.describe(culprit), target,
                   error_text(attempts), count_of(static_cast<int64_t>(stuck.size()), "rank"),
-                  format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)),
-                  !loopback ? std::string()
-                            : fmt::format("; that is a loopback address, which {} announced: its "
-                                          "interface is chosen wrongly",
-                                          announced_by == kNoMember ? "another rank" : cluster.describe(announced_by)));
+                  format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)), target_text(cluster, where));
   finding.evidence.push_back({attempts.refused > 0 ? "connect_failed" : "tcp_retransmit_skb", attempts.count(),
                               fmt::format("{} from {} to {}: {}", count_of(attempts.count(), "attempt"),
                                           short_name(cluster, culprit), target, error_text(attempts)),
@@ -158,12 +211,13 @@ void tell(const Cluster& cluster, const std::vector<Stuck>& stuck, MemberIndex c
                                 {}});
   }
   finding.remedy =
-      loopback ? "choose the interface that the nodes share with NCCL_SOCKET_IFNAME (GLOO_SOCKET_IFNAME, the MPI "
-                 "equivalent), the same on all nodes"
-               : fmt::format(
-                     "check that {} may connect to {}: a firewall on either end, MASTER_ADDR and MASTER_PORT, the "
-                     "interface chosen by NCCL_SOCKET_IFNAME",
-                     cluster.member(culprit).node, target);
+      where.loopback || where.announcer != kNoMember
+          ? "choose the interface that the nodes share with NCCL_SOCKET_IFNAME (GLOO_SOCKET_IFNAME, the MPI "
+            "equivalent), the same on all nodes"
+          : fmt::format(
+                "check that {} may connect to {}: a firewall on either end, MASTER_ADDR and MASTER_PORT, the "
+                "interface chosen by NCCL_SOCKET_IFNAME",
+                cluster.member(culprit).node, target);
 }
 
 }  // namespace
@@ -187,20 +241,21 @@ Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cl
   ST_ASSIGN(const Unreached unreached, unreached_in(source, cluster, time));
   const auto most = std::max_element(unreached.begin(), unreached.end(),
                                      [](const auto& a, const auto& b) { return a.second.count() < b.second.count(); });
-  if (most == unreached.end() || most->second.count() < kUnreachedAttempts) {
+  if (most == unreached.end() ||
+      std::max(most->second.count(), unanswered_at(unreached, most->second.target)) < kUnreachedAttempts) {
     return findings;  // somebody has not come yet: a set-up may take its time
   }
   const MemberIndex culprit = most->first.first;
   const Attempts& attempts = most->second;
   Finding finding{.cause = Cause::kInitFailure, .severity = Severity::kCritical, .confidence = kProven};
-  const MemberIndex announced_by = announcer(stuck, unreached, culprit, attempts);
-  finding.culprit = culprit_of(cluster, announced_by == kNoMember ? culprit : announced_by);
+  ST_ASSIGN(const Target target, target_of(source, stuck, unreached, culprit, attempts));
+  finding.culprit = culprit_of(cluster, target.announcer == kNoMember ? culprit : target.announcer);
   finding.comm_id_hash = stuck.front().call->hash;
   finding.op = stuck.front().call->op;
   finding.collectives_affected = 1;
   finding.stall_ms = static_cast<double>(IntervalSet(std::move(waits)).total_ns()) / static_cast<double>(kNsPerMs);
   finding.window = {time.from_ns, time.to_ns};
-  tell(cluster, stuck, culprit, announced_by, attempts, finding);
+  tell(cluster, stuck, culprit, target, attempts, finding);
   findings.push_back(std::move(finding));
   return findings;
 }

@@ -61,20 +61,6 @@ MemberIndex start_of_chain(const Scene& scene, const Elsewhere& call, MemberInde
   return last == member ? kNoMember : last;
 }
 
-/// What every rank does once, at the beginning: late there, and hardly afterwards.
-bool is_settling(const Scene& scene, const Folded& group) {
-  int64_t later_ns = 0;
-  int64_t longest_ns = 0;
-  for (const Stall* stall : group.stalls) {
-    const bool first = scene.timeline.groups()[stall->group].hash != 0 && stall->column < kSettlingInstances;
-    if (!first || stall->lost_ns >= kSettlingNs) {
-      later_ns += stall->lost_ns;
-      longest_ns = std::max(longest_ns, stall->lost_ns);
-    }
-  }
-  return longest_ns < kLateRankGate.single_ns && later_ns < kLateRankGate.total_ns;
-}
-
 /// Work that is rank 0's by custom, done now and then.
 bool is_rare_work_of_rank0(const Scene& scene, const Folded& group) {
   std::set<uint32_t> communicators;
@@ -157,7 +143,7 @@ void refine(const Scene& scene, std::vector<Folded>& groups) {
     }
     drop[i] =
         share_of(costs[i], total_ns - runner_up_ns) < kLateDominance && groups[i].longest_ns < kLateRankGate.single_ns;
-    drop[i] = drop[i] || is_settling(scene, groups[i]) || is_rare_work_of_rank0(scene, groups[i]);
+    drop[i] = drop[i] || is_settling(scene, groups[i], kLateRankGate) || is_rare_work_of_rank0(scene, groups[i]);
   }
   size_t index = 0;
   std::erase_if(groups, [&](const Folded&) { return drop[index++]; });

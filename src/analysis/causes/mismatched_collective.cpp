@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // mismatched_collective: under one sequence number ranks entered different operations, sizes, datatypes, reduce-ops or
-// roots, and do not come out. The majority is right; without one nobody is named.
+// roots, and do not come out, or do with wrong data. The majority is right; without one nobody is named.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,6 +24,15 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   out.push_back(std::move(opinion));
 }
 
+/// What came of it: wrong data cost what they are worth, a hang its time.
+std::string outcome_text(const Folded& group) {
+  if (group.wrong_data == 0) {
+    return cost_text(group);
+  }
+  const std::string wrong = fmt::format("{} ended with wrong data", count_of(group.wrong_data, "collective"));
+  return group.hung ? fmt::format("{}, and {}", wrong, cost_text(group)) : wrong;
+}
+
 void tell(const Scene& scene, const Folded& group, Finding& finding) {
   const Vote& vote = *group.stalls.front()->vote;
   const std::string usual = shape_text(scene.timeline.shape(vote.usual));
@@ -33,10 +42,10 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
   finding.op = scene.timeline.shape(vote.usual).op;
   if (vote.odd_ones.empty()) {
     finding.summary = fmt::format("The ranks do not agree on collective {}: some entered {}, others {}: {}.", where,
-                                  usual, odd, cost_text(group));
+                                  usual, odd, outcome_text(group));
   } else {
     finding.summary = fmt::format("{} entered {} as collective {} where the others entered {}: {}.",
-                                  capitalised(names_of(scene, vote.odd_ones)), odd, where, usual, cost_text(group));
+                                  capitalised(names_of(scene, vote.odd_ones)), odd, where, usual, outcome_text(group));
   }
   finding.evidence.push_back({"collective",
                               static_cast<int64_t>(vote.odd_ones.size()),
@@ -46,8 +55,16 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
   const auto told = std::find_if(group.stalls.begin(), group.stalls.end(), [&](const Stall* stall) {
     return stall->group == vote.group && stall->column == vote.column;
   });
-  if (told != group.stalls.end()) {
+  if (told != group.stalls.end() && (*told)->hung) {
     finding.evidence.push_back(waiting_evidence(scene, **told));
+  }
+  if (group.wrong_data > 0) {
+    finding.evidence.push_back(
+        {"collective",
+         group.wrong_data,
+         "all ranks ended such collectives: their results, and what was computed from them since, "
+         "are wrong",
+         {}});
   }
   finding.remedy =
       "make all ranks call the same collectives in the same order with equal counts, datatypes, reduce-ops and roots: "
@@ -56,6 +73,6 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
 
 }  // namespace
 
-const CauseRule kMismatchedCollectiveRule{Cause::kMismatchedCollective, kHangGate, judge, nullptr, tell};
+const CauseRule kMismatchedCollectiveRule{Cause::kMismatchedCollective, kHangGate, judge, nullptr, tell, true};
 
 }  // namespace stalltrace::analysis

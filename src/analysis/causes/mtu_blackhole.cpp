@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mtu_blackhole: full-size segments are repeated and never acknowledged, while small ones pass between the same two
-// processes: something on the path carries smaller packets than the ends believe, and does not tell.
+// mtu_blackhole: full-size segments are repeated and never acknowledged, while small ones pass behind them or between
+// the same two processes: something on the path carries smaller packets than the ends believe, and does not tell.
 #include <fmt/format.h>
 
 #include "analysis/causes/cause.h"
@@ -35,10 +35,15 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
       fmt::format("Large packets do not get through {} while small ones do: {}.", where, cost_text(group));
   finding.link = link_place(scene, group.place);
   finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
-                              fmt::format("{}, all of full size, none acknowledged for {}",
+                              fmt::format("{}, none of full size acknowledged for {}",
                                           count_of(repeated.count, "retransmission"), format_duration(silent.time_ns)),
                               repeated.events});
-  finding.evidence.push_back({"tcp_sample", 1, "meanwhile small segments passed between the same two processes", {}});
+  finding.evidence.push_back({"tcp_sample",
+                              1,
+                              tally_of(group.tallies, kOvertaken).count > 0
+                                  ? "the receiver has the small segments that were sent behind the large ones"
+                                  : "meanwhile small segments passed between the same two processes",
+                              {}});
   finding.remedy = fmt::format(
       "compare the MTU of all interfaces and switch ports from {} to {} (ip link; ping -M do -s 1472), and let ICMP "
       "'fragmentation needed' through; until then net.ipv4.tcp_mtu_probing=1",

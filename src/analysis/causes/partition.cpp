@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// partition: data are under way, the sender's timer doubles, and nothing is acknowledged: nothing gets through.
+// partition: data are under way, the sender's timer doubles, and nothing is acknowledged: nothing gets through. Where
+// nothing tells it from an MTU black hole, the link is told and the cause is unknown.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,11 +22,10 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   if (std::all_of(links.begin(), links.end(), [](const SilentLink& link) { return link.witness; })) {
     return;
   }
-  Explanation opinion = opinion_of(stall, Cause::kPartition, links);
-  if (std::all_of(links.begin(), links.end(),
-                  [](const SilentLink& link) { return link.witness || link.small == SmallSegments::kNone; })) {
-    opinion.coverage *= kUnprovenPartition;
-  }
+  const bool undecided = std::all_of(links.begin(), links.end(), [](const SilentLink& link) {
+    return link.witness || link.small == SmallSegments::kNone;
+  });
+  Explanation opinion = opinion_of(stall, undecided ? Cause::kUnknown : Cause::kPartition, links);
   opinion.applies = opinion.coverage >= kCoverage;
   out.push_back(std::move(opinion));
 }
@@ -42,12 +42,7 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
                               fmt::format("{} and nothing acknowledged for {}",
                                           count_of(repeated.count, "retransmission"), format_duration(silent.time_ns)),
                               repeated.events});
-  if (tally_of(group.tallies, kSmallLost).count > 0) {
-    finding.evidence.push_back({"tcp_sample", 1, "small segments and acknowledgements are lost, too", {}});
-  } else {
-    finding.evidence.push_back(
-        {"missing", 1, "no small segment was sent meanwhile: a path that drops only large packets looks alike", {}});
-  }
+  finding.evidence.push_back({"tcp_sample", 1, "small segments and acknowledgements are lost, too", {}});
   finding.remedy =
       node ? fmt::format("check that {} is reachable: link state of its port, cable, switch, firewall",
                          finding.culprit->node)

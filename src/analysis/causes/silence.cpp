@@ -38,8 +38,29 @@ bool silent_small(const Scene& scene, FlowIndex index, Interval window) {
          });
 }
 
-/// What happened to small segments from the flow's owner to its peer, on any of their connections: what the owner sent
-/// there, and its acknowledgements of what the peer sent.
+/// The receiver has something that was sent behind the segment that repeats. When the timer has doubled, the sender
+/// counts everything as lost but what the receiver has reported out of order (net/ipv4/tcp_input.c,
+/// tcp_timeout_mark_lost).
+bool overtaken(const Scene& scene, FlowIndex index, const Silence& silence) {
+  const std::vector<SampleRecord>& samples = scene.evidence.samples(index);
+  return std::any_of(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
+    return sample.time_ns >= silence.time.from_ns && sample.time_ns <= silence.last_seen_ns &&
+           sample.backoff >= kSilentBackoff && sample.packets_out > sample.lost_out;
+  });
+}
+
+/// Small segments of the connection have been acknowledged, as those of a handshake, and never a large one: it has
+/// repeated its first since.
+bool never_carried_large(const Scene& scene, FlowIndex index, const Silence& silence) {
+  const std::vector<SampleRecord>& samples = scene.evidence.samples(index);
+  const auto last = std::find_if(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
+    return sample.time_ns >= silence.time.from_ns && sample.mss > 0;
+  });
+  return last != samples.end() && silence.acked_bytes > kFin && silence.acked_bytes < last->mss;
+}
+
+/// What happened to small segments from the flow's owner to its peer, on any other of their connections: what the owner
+/// sent there, and its acknowledgements of what the peer sent.
 SmallSegments small_segments(const Scene& scene, FlowIndex index, Interval window) {
   const Flow& flow = scene.flows.flow(index);
   SmallSegments seen = SmallSegments::kNone;
@@ -107,7 +128,11 @@ std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall) {
       link.small_retransmits += segment.len > 0 && segment.len < kSmallSegmentBytes ? 1 : 0;
       link.events.push_back(segment.id);
     }
-    link.small = arrives ? SmallSegments::kLost : small_segments(scene, index, proven);
+    link.passed_behind = !arrives && overtaken(scene, index, silence);
+    link.small = arrives ? SmallSegments::kLost
+                 : link.passed_behind || never_carried_large(scene, index, silence)
+                     ? SmallSegments::kPassed
+                     : small_segments(scene, index, proven);
     if (link.small == SmallSegments::kNone && link.small_retransmits > 0) {
       link.small = SmallSegments::kLost;
     }
@@ -137,6 +162,7 @@ Explanation opinion_of(const Stall& stall, Cause cause, const std::vector<Silent
     repeated.count += link.retransmits;
     repeated.events.insert(repeated.events.end(), link.events.begin(), link.events.end());
     opinion.tallies[{kSmallLost, ""}].count += link.small == SmallSegments::kLost ? 1 : 0;
+    opinion.tallies[{kOvertaken, ""}].count += link.passed_behind ? 1 : 0;
   }
   opinion.tallies[{kSilent, ""}] = {1, longest_ns, {}};
   opinion.place.culprit = common_end(places);
@@ -145,6 +171,28 @@ Explanation opinion_of(const Stall& stall, Cause cause, const std::vector<Silent
                             count_of(static_cast<int64_t>(links.size()), "link"), format_duration(longest_ns),
                             format_duration(stall.to_explain_ns()));
   return opinion;
+}
+
+bool tell_undecided(const Scene& scene, const Folded& group, Finding& finding) {
+  const Tally silent = tally_of(group.tallies, kSilent);
+  if (silent.count == 0) {
+    return false;
+  }
+  const Tally repeated = tally_of(group.tallies, kRepeated);
+  finding.summary = fmt::format("Large packets do not get through {}, and whether small ones do is not seen: {}.",
+                                link_text(scene, group.place), cost_text(group));
+  finding.link = link_place(scene, group.place);
+  finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
+                              fmt::format("{}, all of full size, and nothing acknowledged for {}",
+                                          count_of(repeated.count, "retransmission"), format_duration(silent.time_ns)),
+                              repeated.events});
+  finding.evidence.push_back(
+      {"missing", 1, "no small segment was sent there meanwhile: a partition and an MTU black hole look alike", {}});
+  finding.remedy = fmt::format(
+      "ping from {0} to {1} with small packets and with full ones (ping -M do -s 100, -s 1472): if only small ones "
+      "arrive, compare the MTU of interfaces and switch ports; if none does, look at routes, cables, firewalls",
+      finding.link->src->address, finding.link->dst->address);
+  return true;
 }
 
 }  // namespace stalltrace::analysis

@@ -12,7 +12,7 @@ namespace stalltrace::analysis {
 enum class SmallSegments : uint8_t {
   kNone,    // none was sent
   kLost,    // sent, not acknowledged either
-  kPassed,  // on another connection of the two processes, or as acknowledgements of the other direction
+  kPassed,  // before or behind a large one, on another connection of the two, or as acknowledgements of the other way
 };
 
 struct SilentLink {
@@ -22,12 +22,14 @@ struct SilentLink {
   SmallSegments small = SmallSegments::kNone;
   int64_t retransmits = 0;
   int64_t small_retransmits = 0;
-  bool witness = false;  // carries no collectives itself, a keep-alive: tells which end the silent links share
+  bool passed_behind = false;  // the receiver has what was sent behind the segment that repeats
+  bool witness = false;        // carries no collectives itself, a keep-alive: tells which end the silent links share
   std::vector<EventId> events;
 
-  /// Only full-size segments repeat, and small ones pass.
+  /// Full-size segments repeat, and small ones pass: on this connection, or on another while none repeats on this one.
   [[nodiscard]] bool mtu() const {
-    return small == SmallSegments::kPassed && retransmits > 0 && small_retransmits == 0;
+    return small == SmallSegments::kPassed && retransmits > small_retransmits &&
+           (passed_behind || small_retransmits == 0);
   }
 };
 
@@ -40,8 +42,13 @@ std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall);
 /// The opinion over the links of one kind: the longest silence, and the end that all have in common as the culprit.
 Explanation opinion_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links);
 
+/// The words for a group of `unknown` whose links are silent and nothing tells a partition from an MTU black hole;
+/// false for any other group.
+bool tell_undecided(const Scene& scene, const Folded& group, Finding& finding);
+
 inline constexpr const char* kRepeated = "repeated";
 inline constexpr const char* kSilent = "silent";
 inline constexpr const char* kSmallLost = "small lost";
+inline constexpr const char* kOvertaken = "overtaken";
 
 }  // namespace stalltrace::analysis

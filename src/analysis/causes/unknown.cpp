@@ -7,6 +7,7 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/links.h"
+#include "analysis/causes/silence.h"
 #include "analysis/wait_graph.h"
 #include "base/text.h"
 
@@ -130,7 +131,7 @@ void tell_resets(const Scene& scene, Finding& finding) {
 }
 
 void tell(const Scene& scene, const Folded& group, Finding& finding) {
-  if (tell_silence(scene, group, finding)) {
+  if (tell_undecided(scene, group, finding) || tell_silence(scene, group, finding)) {
     return;
   }
   const MemberIndex culprit = group.place.culprit;

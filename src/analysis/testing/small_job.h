@@ -91,6 +91,16 @@ inline std::string told(const Report& report) {
   return text;
 }
 
+/// One critical finding, of this cause and culprit.
+inline void expect(const Report& report, Cause cause, std::optional<int32_t> rank) {
+  SCOPED_TRACE(told(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].cause, cause);
+  EXPECT_EQ(report.findings[0].culprit ? report.findings[0].culprit->rank : std::nullopt, rank);
+  EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
+  EXPECT_FALSE(report.findings[0].remedy.empty());
+}
+
 inline constexpr int64_t kLastArrivalNs = kOriginNs + (kSteps - 1) * kStepNs;
 
 inline void exit_at(Process& process, int64_t time_ns) {

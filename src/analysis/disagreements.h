@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where ranks entered different things under one sequence number: those they hang in, and those they ended all the
+// same, with wrong data.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "analysis/hangs.h"
+#include "analysis/instance.h"
+
+namespace stalltrace::analysis {
+
+struct Stall;
+
+class Disagreements {
+ public:
+  Disagreements(const Timeline& timeline, const Cluster& cluster, const HangMap& hangs)
+      : timeline_(timeline), cluster_(cluster), hangs_(hangs) {}
+
+  /// HangMap::disagreement, asked once per group.
+  const std::optional<Vote>& hanging_in(uint32_t group);
+  /// Notes what the ranks of an instance entered if they disagreed and all ended it; true for such an instance.
+  bool note_ended(const Instance& instance);
+  /// Makes the stall of a noted instance one for its wrong data.
+  void blame_ended(const Instance& instance, Stall& stall) const;
+  /// A rank that ended in good order while others wait in the instance, behind collectives with wrong data: what one
+  /// rank sent less in those, the others lack now.
+  void blame_end(const Instance& instance, Stall& stall) const;
+
+  static void blame(Stall& stall, const Vote& vote);
+
+ private:
+  const Timeline& timeline_;
+  const Cluster& cluster_;
+  const HangMap& hangs_;
+  std::map<uint32_t, std::optional<Vote>> hanging_;     // by group
+  std::map<std::pair<uint32_t, int64_t>, Vote> ended_;  // by group and column
+};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives that all ranks ended although they entered different things.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "analysis/testing/small_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+using testing::HasSubstr;
+
+constexpr int64_t kFirst = 40;
+constexpr int64_t kLast = 49;
+
+/// Rank 2 enters kFirst to kLast otherwise than the others; all end them in the usual time.
+Ending otherwise(const std::function<void(Collective&)>& change) {
+  Ending ending;
+  ending.call = [change](int rank, int64_t step, Collective& call) {
+    call.datatype = 7;
+    call.reduce_op = 0;
+    if (rank == 2 && step >= kFirst && step <= kLast) {
+      change(call);
+    }
+    return true;
+  };
+  return ending;
+}
+
+TEST(WrongData, CollectivesThatRanksEndedInDisagreementAreTold) {
+  const std::vector<std::function<void(Collective&)>> changes = {
+      [](Collective& call) { call.bytes /= 2; },
+      [](Collective& call) { call.datatype = 6; },
+      [](Collective& call) { call.reduce_op = 2; },
+      [](Collective& call) { call.op = Operation::kReduce; },
+  };
+  for (const auto& change : changes) {
+    const Report report = report_of(otherwise(change));
+    ASSERT_EQ(report.findings.size(), 1U) << told(report);
+    const Finding& finding = report.findings[0];
+    EXPECT_EQ(finding.cause, Cause::kMismatchedCollective) << finding.summary;
+    EXPECT_EQ(finding.severity, Severity::kCritical);
+    ASSERT_TRUE(finding.culprit.has_value());
+    EXPECT_EQ(finding.culprit->rank, 2);
+    EXPECT_EQ(finding.collectives_affected, kLast - kFirst + 1);
+    EXPECT_LT(finding.stall_ms, 1) << "it cost no time";
+    EXPECT_THAT(finding.summary, HasSubstr("10 collectives ended with wrong data"));
+    EXPECT_THAT(finding.summary, HasSubstr("number 40 "));
+  }
+}
+
+TEST(WrongData, WhatIsNotKnownOfARankDisagreesWithNobody) {
+  const Report report = report_of(otherwise([](Collective& call) {
+    call.datatype.reset();
+    call.reduce_op.reset();
+  }));
+  EXPECT_TRUE(report.findings.empty()) << told(report);
+}
+
+TEST(WrongData, LibrariesThatAskForNoEqualCountsMayMixThem) {
+  Ending ending = otherwise([](Collective& call) { call.bytes /= 2; });
+  ending.call = [inner = ending.call](int rank, int64_t step, Collective& call) {
+    call.library = Library::kMpi;
+    call.op = Operation::kAllGather;
+    return inner(rank, step, call);
+  };
+  const Report report = report_of(ending);
+  EXPECT_TRUE(report.findings.empty()) << told(report);
+}
+
+TEST(WrongData, TwoAgainstTwoNamesNobody) {
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    call.bytes /= step == kFirst && rank % 2 == 0 ? 2 : 1;
+    return true;
+  };
+  const Report report = report_of(ending);
+  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  EXPECT_FALSE(report.findings[0].culprit.has_value());
+  EXPECT_THAT(report.findings[0].summary, HasSubstr("The ranks do not agree"));
+}
+
+/// What rank 2 sent less is lacking at the end, where it leaves in good order and the others wait; not so a rank that
+/// was killed.
+TEST(WrongData, IsWhyOthersWaitForARankThatEndedInGoodOrder) {
+  for (const bool killed : {false, true}) {
+    Ending ending = otherwise([](Collective& call) { call.bytes /= 2; });
+    ending.call = [inner = ending.call](int rank, int64_t step, Collective& call) {
+      if (step == kSteps - 1) {
+        leave_open(call);
+      }
+      return inner(rank, step, call) && (step < kSteps - 1 || rank != 2);
+    };
+    ending.process = [&](int rank, Process& process) {
+      if (rank == 2) {
+        process.exit_ns = kLastArrivalNs - 10 * kNsPerMs;
+        process.exit_code = 0;
+        process.exit_signal = killed ? std::optional(9) : std::nullopt;
+      }
+    };
+    const Report report = report_of(ending);
+    ASSERT_EQ(report.findings.size(), killed ? 2U : 1U) << told(report);
+    EXPECT_EQ(report.findings[0].cause, killed ? Cause::kDeadRank : Cause::kMismatchedCollective) << told(report);
+    EXPECT_EQ(report.findings.back().cause, Cause::kMismatchedCollective);
+    EXPECT_EQ(report.findings.back().culprit->rank, 2);
+  }
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis
