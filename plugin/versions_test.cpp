@@ -173,6 +173,27 @@ TYPED_TEST(EveryVersion, NestedGroupsOfTransfersAreCountedPerPeer) {
   EXPECT_EQ(view.communicators.at(0).receives, 3U);
 }
 
+TYPED_TEST(EveryVersion, PartsOfATransferSaySo) {
+  Job<TypeParam> job(this->library_);
+  for (const bool transfer : {false, true}) {
+    void* whole = transfer ? job.p2p(nullptr, true, 2, 100) : job.coll(nullptr, {});
+    void* op = job.op(whole, true, 2);
+    void* step = job.step(op, 0);
+    const BoxView view = this->folder_.read();
+    int parts = 0;
+    for (const st_box_event& event : view.open) {
+      if (event.type == ST_BOX_PROXY_OP || event.type == ST_BOX_PROXY_STEP) {
+        EXPECT_EQ((event.flags & ST_BOX_OF_P2P) != 0, transfer);
+        ++parts;
+      }
+    }
+    EXPECT_EQ(parts, 2);
+    job.stop(step);
+    job.stop(op);
+    job.stop(whole);
+  }
+}
+
 TYPED_TEST(EveryVersion, EndsOutOfOrderTwiceAndOfNothing) {
   using V = TypeParam;
   Job<V> job(this->library_);

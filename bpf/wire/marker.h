@@ -21,6 +21,6 @@ struct st_step_mark {
 };
 
 ST_STATIC_ASSERT(sizeof(struct st_last_transfer) == 24, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_step_mark) == 96, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_step_mark) == 120, "wire layout");
 
 #endif

@@ -22,14 +22,17 @@ constexpr uint64_t kNextRun = 4;
 /// A step this small proves nothing about a socket, unless it was the only one under way.
 constexpr uint64_t kTellingBytes = 1024;
 
-/// One direction between two ranks on one channel. Open addressing, never emptied while a communicator lives.
-struct Connection {
-  uint64_t key;  // 0 unused
-  uint64_t steps;
-  uint64_t bytes;
+/// Steps of one kind.
+struct Counted {
+  st_step_count moved;
   uint64_t next_told;  // the step to tell of next
   uint32_t told;       // of this run
   uint32_t semaphore;  // its value when the run began
+};
+/// One direction between two ranks on one channel. Open addressing, never emptied while a communicator lives.
+struct Connection {
+  uint64_t key;  // 0 unused
+  Counted kinds[ST_STEP_KINDS];
 };
 constexpr uint64_t kConnections = 4096;
 constexpr uint64_t kProbes = 32;
@@ -42,6 +45,7 @@ struct Operations {
 constinit Operations operations[2] = {};  // 0 receive, 1 send
 
 bool is_send_side(const Event& event) { return (event.flags & ST_BOX_SEND_SIDE) != 0; }
+uint8_t kind_of(const Event& step) { return (step.flags & ST_BOX_OF_P2P) != 0 ? ST_STEP_P2P : ST_STEP_COLLECTIVE; }
 
 uint64_t key_of(const Event& step) {
   const auto peer = static_cast<uint64_t>(static_cast<uint32_t>(step.u.proxy_step.peer)) & 0xffffff;
@@ -81,22 +85,36 @@ uint64_t alone_since(const Event& step) {
 }
 
 /// Whether this step, already counted, is one to tell of.
-bool is_due(Connection& connection, uint32_t semaphore) {
-  if (load(connection.semaphore) != semaphore) {  // somebody has begun to listen
-    store(connection.semaphore, semaphore);
-    store<uint32_t>(connection.told, 0);
-    store<uint64_t>(connection.next_told, 0);
+bool is_due(Counted& counted, uint32_t semaphore) {
+  if (load(counted.semaphore) != semaphore) {  // somebody has begun to listen
+    store(counted.semaphore, semaphore);
+    store<uint32_t>(counted.told, 0);
+    store<uint64_t>(counted.next_told, 0);
   }
-  const uint64_t steps = load(connection.steps);
-  if (steps < load(connection.next_told)) {
+  const uint64_t steps = load(counted.moved.steps);
+  if (steps < load(counted.next_told)) {
     return false;
   }
-  const uint32_t told = load(connection.told) + 1;
-  store<uint32_t>(connection.told, told == kRun ? 0 : told);
+  const uint32_t told = load(counted.told) + 1;
+  store<uint32_t>(counted.told, told == kRun ? 0 : told);
   if (told == kRun) {
-    store<uint64_t>(connection.next_told, steps * kNextRun);
+    store<uint64_t>(counted.next_told, steps * kNextRun);
   }
   return true;
+}
+
+st_step_count count_of(const Counted& counted) {
+  return {.steps = load(counted.moved.steps), .bytes = load(counted.moved.bytes)};
+}
+
+st_step_count count_of_all(const Connection& connection) {
+  st_step_count all{};
+  for (const Counted& counted : connection.kinds) {
+    const auto [steps, bytes] = count_of(counted);
+    all.steps += steps;
+    all.bytes += bytes;
+  }
+  return all;
 }
 
 [[gnu::noinline, gnu::cold]] void tell(const Box& box, const Event& step, uint16_t semaphore) {
@@ -114,25 +132,30 @@ bool describe_step(const Box& box, const Event& step, uint16_t semaphore, st_ste
     return false;
   }
   const uint64_t bytes = load(step.u.proxy_step.transferred_bytes);
-  add<uint64_t>(connection->steps, 1);
-  add<uint64_t>(connection->bytes, bytes);
+  const uint8_t kind = kind_of(step);
+  Counted& own = connection->kinds[kind];
+  add<__u64>(own.moved.steps, 1);
+  add<__u64>(own.moved.bytes, bytes);
   const uint64_t alone_since_ns = alone_since(step);
-  if ((alone_since_ns == 0 && bytes < kTellingBytes) || !is_due(*connection, semaphore)) {
+  if ((alone_since_ns == 0 && bytes < kTellingBytes) || !is_due(own, semaphore)) {
     return false;
   }
   const Communicator* communicator = communicator_of_serial(box, step.communicator);
   if (communicator == nullptr) {
     return false;
   }
-  moved = {.comm_hash = load(communicator->hash),
-           .steps = load(connection->steps),
-           .bytes = load(connection->bytes),
+  moved = {.size = sizeof(moved),
+           .version = ST_MARKER_VERSION,
+           .comm_hash = load(communicator->hash),
+           .own = count_of(own),
+           .all = count_of_all(*connection),
            .alone_since_ns = alone_since_ns,
            .rank = load(communicator->rank),
            .ranks = communicator->ranks,
            .peer = step.u.proxy_step.peer,
            .channel = step.channels,
-           .is_send = static_cast<uint16_t>(is_send_side(step) ? 1 : 0)};
+           .is_send = static_cast<uint8_t>(is_send_side(step) ? 1 : 0),
+           .kind = kind};
   return true;
 }
 

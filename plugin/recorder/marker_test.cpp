@@ -32,6 +32,11 @@ class Marker : public testing::Test {
     event.u.proxy_step.transferred_bytes = bytes;
     return event;
   }
+  static Event p2p_step(uint64_t bytes) {
+    Event event = step(bytes);
+    event.flags |= ST_BOX_OF_P2P;
+    return event;
+  }
   bool tell(const Event& event, uint16_t semaphore = kHeard) { return describe_step(box_, event, semaphore, moved_); }
 
   /// The numbers, from 1, of those of the next `count` steps that are told.
@@ -54,14 +59,17 @@ class Marker : public testing::Test {
 TEST_F(Marker, SaysWhoseStepItWas) {
   tell(step(5000));
   ASSERT_TRUE(tell(step(7000)));
+  EXPECT_EQ(moved_.size, sizeof moved_);
+  EXPECT_EQ(moved_.version, ST_MARKER_VERSION);
+  EXPECT_EQ(moved_.kind, ST_STEP_COLLECTIVE);
   EXPECT_EQ(moved_.comm_hash, 0xabcU);
   EXPECT_EQ(moved_.rank, 2);
   EXPECT_EQ(moved_.ranks, 8);
   EXPECT_EQ(moved_.peer, 6);
   EXPECT_EQ(moved_.channel, 3);
   EXPECT_EQ(moved_.is_send, 1);
-  EXPECT_EQ(moved_.steps, 2U);
-  EXPECT_EQ(moved_.bytes, 12'000U);
+  EXPECT_EQ(moved_.own.steps, 2U);
+  EXPECT_EQ(moved_.own.bytes, 12'000U);
   EXPECT_EQ(moved_.alone_since_ns, 0U);
 }
 
@@ -79,7 +87,7 @@ TEST_F(Marker, SmallStepsProveNothingUnlessTheyAreAlone) {
   count_operation_start(true, now_ns());
   EXPECT_EQ(told(6, 8), (std::vector{1, 2, 3, 4}));
   EXPECT_GT(moved_.alone_since_ns, 0U);
-  EXPECT_EQ(moved_.bytes, 24U * 8);
+  EXPECT_EQ(moved_.own.bytes, 24U * 8);
 }
 
 TEST_F(Marker, AnotherOperationOfTheDirectionIsCompany) {
@@ -111,8 +119,34 @@ TEST_F(Marker, DirectionsAndChannelsAreCountedApart) {
   tell(step(2048, 2));
   tell(step(4096, 1, false));
   ASSERT_TRUE(tell(step(1024, 1)));
-  EXPECT_EQ(moved_.bytes, 2048U);
-  EXPECT_EQ(moved_.steps, 2U);
+  EXPECT_EQ(moved_.own.bytes, 2048U);
+  EXPECT_EQ(moved_.own.steps, 2U);
+  EXPECT_EQ(moved_.all.bytes, 2048U);
+  EXPECT_EQ(moved_.all.steps, 2U);
+}
+
+TEST_F(Marker, KindsAreCountedApartAndTogether) {
+  tell(step(5000));
+  tell(p2p_step(7000));
+  ASSERT_TRUE(tell(p2p_step(1100)));
+  EXPECT_EQ(moved_.kind, ST_STEP_P2P);
+  EXPECT_EQ(moved_.own.steps, 2U);
+  EXPECT_EQ(moved_.own.bytes, 8100U);
+  EXPECT_EQ(moved_.all.steps, 3U);
+  EXPECT_EQ(moved_.all.bytes, 13'100U);
+  ASSERT_TRUE(tell(step(2000)));
+  EXPECT_EQ(moved_.kind, ST_STEP_COLLECTIVE);
+  EXPECT_EQ(moved_.own.bytes, 7000U);
+  EXPECT_EQ(moved_.all.bytes, 15'100U);
+}
+
+TEST_F(Marker, OneKindIsToldHoweverOftenTheOtherWas) {
+  told(100, 4096);
+  int p2p = 0;
+  for (int number = 0; number < 10; ++number) {
+    p2p += tell(p2p_step(4096)) ? 1 : 0;
+  }
+  EXPECT_EQ(p2p, 4);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ void join_operation(Box& box, Event& event) {
     step.peer = operation->u.proxy_op.peer;
     step.coll = operation->parent;
     event.channels = operation->channels;
-    event.flags |= operation->flags & ST_BOX_SEND_SIDE;
+    event.flags |= operation->flags & (ST_BOX_SEND_SIDE | ST_BOX_OF_P2P);
   }
   release(box, *operation);
 }

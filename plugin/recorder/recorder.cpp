@@ -70,6 +70,7 @@ void join_collective(Box& box, Event& part) {
   part.flags |= ST_BOX_COUNTED;
   st_box_coll& coll = whole->u.coll;
   if (is_operation) {
+    part.flags |= whole->type == ST_BOX_P2P ? ST_BOX_OF_P2P : 0;
     add<uint16_t>(coll.ops_started, 1);
     return;
   }

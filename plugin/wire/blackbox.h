@@ -122,6 +122,7 @@ enum st_box_event_flags {
   ST_BOX_SEND_SIDE = 64,      /* proxy op and step: this rank sends */
   ST_BOX_COUNTED = 128,       /* proxy op, kernel channel: its collective counts it among its parts */
   ST_BOX_LONG_STEP = 1,       /* proxy step: it waited long, the first of a run of its operation */
+  ST_BOX_OF_P2P = 2,          /* proxy op and step: of a Send or Recv */
 };
 
 /* A step that waited this long for one thing is kept as a record even where steps are not ... */

@@ -15,20 +15,28 @@ bool was_alone(const st_step_mark& mark) {
   return mark.step.alone_since_ns != 0 && mark.last.time_ns >= mark.step.alone_since_ns;
 }
 
-bool bytes_fit(const st_step_mark& before, const st_step_mark& now) {
-  if (before.last.cookie != now.last.cookie || before.step.steps >= now.step.steps) {
+/// Whether the steps between two counts explain what a socket moved meanwhile.
+bool explains(const st_step_count& before, const st_step_count& now, uint64_t moved) {
+  if (before.steps >= now.steps) {
     return false;
   }
-  const uint64_t steps = now.step.steps - before.step.steps;
-  const uint64_t expected = now.step.bytes - before.step.bytes;
-  const uint64_t moved = now.last.moved - before.last.moved;
+  const uint64_t steps = now.steps - before.steps;
+  const uint64_t expected = now.bytes - before.bytes;
   return expected >= kTellingBytes * steps && moved >= expected && moved - expected <= kHeaderBytes * steps;
+}
+
+bool bytes_fit(const st_step_mark& before, const st_step_mark& now) {
+  if (before.last.cookie != now.last.cookie) {
+    return false;
+  }
+  const uint64_t moved = now.last.moved - before.last.moved;
+  return explains(before.step.own, now.step.own, moved) || explains(before.step.all, now.step.all, moved);
 }
 
 }  // namespace
 
 bool ConnectionPlaces::on_mark(const st_step_mark& mark) {
-  if (mark.last.cookie == 0 || mark.step.comm_hash == 0) {
+  if (mark.last.cookie == 0 || mark.step.comm_hash == 0 || mark.step.kind >= ST_STEP_KINDS) {
     return false;
   }
   const ConnectionPlace place{.pid = static_cast<int32_t>(mark.header.tgid),
@@ -38,7 +46,7 @@ bool ConnectionPlaces::on_mark(const st_step_mark& mark) {
                               .peer = mark.step.peer,
                               .channel = mark.step.channel,
                               .is_send = mark.step.is_send != 0};
-  const auto [last, first] = last_marks_.try_emplace(place, mark);
+  const auto [last, first] = last_marks_.try_emplace({place, mark.step.kind}, mark);
   const bool proven = was_alone(mark) || (!first && bytes_fit(last->second, mark));
   last->second = mark;
   if (!proven) {
@@ -64,7 +72,7 @@ std::optional<ConnectionPlace> ConnectionPlaces::place_of(uint64_t cookie) const
 }
 
 void ConnectionPlaces::forget_process(int32_t pid) {
-  std::erase_if(last_marks_, [pid](const auto& entry) { return entry.first.pid == pid; });
+  std::erase_if(last_marks_, [pid](const auto& entry) { return entry.first.first.pid == pid; });
 }
 
 }  // namespace stalltrace::capture

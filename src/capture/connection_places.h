@@ -4,7 +4,9 @@
 // the connection's socket is proven by one of two things:
 //   - nothing else of that direction was under way in the process, and the transfer falls into that time;
 //   - since the connection's mark before, the socket has moved what the connection's steps have, and little more (each
-//     step has a header). Where NCCL's socket helpers move the data, the thread itself moves headers only.
+//     step has a header). Where NCCL's socket helpers move the data, the thread itself moves headers only. Collectives
+//     and Send/Recv have sockets of their own, so the steps are those of the mark's kind; or of all kinds, where they
+//     share one. Either way it is the place's.
 // It takes two proofs. A socket for which different places are proven has none. Pure; one thread.
 #pragma once
 
@@ -13,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "wire/marker.h"
 
@@ -47,8 +50,8 @@ class ConnectionPlaces {
     bool contradicted = false;
   };
 
-  std::map<ConnectionPlace, st_step_mark> last_marks_;
-  std::unordered_map<uint64_t, Evidence> evidence_;  // by cookie
+  std::map<std::pair<ConnectionPlace, int>, st_step_mark> last_marks_;  // by place and enum st_step_kind
+  std::unordered_map<uint64_t, Evidence> evidence_;                     // by cookie
 };
 
 }  // namespace stalltrace::capture

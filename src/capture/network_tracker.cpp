@@ -162,6 +162,9 @@ void NetworkTracker::on_sample(const st_tcp_sample& record) {
 }
 
 void NetworkTracker::on_step_mark(const st_step_mark& record) {
+  if (record.step.size != sizeof record.step || record.step.version != ST_MARKER_VERSION) {
+    return;
+  }
   ranks_.member(record.step.comm_hash, record.step.rank, static_cast<int32_t>(record.header.tgid));
   if (!places_.on_mark(record)) {
     return;

@@ -134,14 +134,17 @@ class PlacedConnections : public NetworkTrackerTest {
   void mark(uint64_t cookie, const st_step_moved& of, uint32_t pid = 100) {
     st_step_mark record{};
     record.header = header(5000, pid);
-    record.step = {.comm_hash = of.comm_hash,
-                   .steps = ++steps_,
+    record.step = {.size = sizeof record.step,
+                   .version = version_,
+                   .comm_hash = of.comm_hash,
+                   .own = {.steps = ++steps_, .bytes = 0},
                    .alone_since_ns = 4000,
                    .rank = of.rank,
                    .ranks = of.ranks,
                    .peer = of.peer,
                    .channel = 1,
-                   .is_send = 1};
+                   .is_send = 1,
+                   .kind = ST_STEP_COLLECTIVE};
     record.last = {.cookie = cookie, .moved = 10, .time_ns = 4500};
     tracker_.on_step_mark(record);
   }
@@ -155,9 +158,19 @@ class PlacedConnections : public NetworkTrackerTest {
     return {};
   }
 
+  uint32_t version_ = ST_MARKER_VERSION;
+
  private:
   uint64_t steps_ = 0;
 };
+
+TEST_F(PlacedConnections, APluginOfAnotherVersionIsNotUnderstood) {
+  open(11, 40000, "NCCL Progress 0");
+  version_ = ST_MARKER_VERSION + 1;
+  mark(11, 3);
+  mark(11, 3);
+  EXPECT_FALSE(of(11).channel);
+}
 
 TEST_F(PlacedConnections, APlaceIsPeerChannelAndCommunicator) {
   open(11, 40000, "NCCL Progress 0");

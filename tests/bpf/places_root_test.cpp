@@ -37,9 +37,11 @@ class PlacesRoot : public testing::Test {
     }
   }
 
-  /// The connections of rank 0 of `ranks` after some collectives; what the job says of them is in `told_`, by local
-  /// port.
-  std::vector<Connection> connections(int channels, bool helpers) {
+  enum Transfers { kNone, kOwnSockets, kSameSockets };
+
+  /// The connections of rank 0 after some collectives, with Send and Recv beside them; what the job says of them is in
+  /// `told_`, by local port.
+  std::vector<Connection> connections(int channels, bool helpers, Transfers transfers = kNone) {
     Trace trace;
     char hash[32];
     (void)std::snprintf(hash, sizeof hash, "%lx", nccl_comm_hash(id_));
@@ -47,7 +49,7 @@ class PlacesRoot : public testing::Test {
              .environment = {"STALLTRACE_DIR=" + boxes_, "RANK=0", "WORLD_SIZE=3"}});
     job.must("init 3 0");
     sleep_ms(300);  // the plugin is being probed
-    job.tell("run " + std::to_string(channels) + " " + (helpers ? "1" : "0"));
+    job.tell("run " + std::to_string(channels) + (helpers ? " 1 " : " 0 ") + std::to_string(transfers));
     std::istringstream words(job.answer());
     const int sockets = helpers ? 3 : 1;
     std::string word;
@@ -95,6 +97,16 @@ class PlacesRoot : public testing::Test {
 TEST_F(PlacesRoot, EveryConnectionOfAProgressThreadHasItsPeerAndChannel) {
   const auto rows = connections(2, false);
   EXPECT_EQ(check(rows), (std::pair<size_t, size_t>{8, 0}));  // two channels, two peers, two directions
+}
+
+TEST_F(PlacesRoot, CollectivesAndTransfersHaveEachTheirSockets) {
+  const auto rows = connections(2, false, kOwnSockets);
+  EXPECT_EQ(check(rows), (std::pair<size_t, size_t>{16, 0}));
+}
+
+TEST_F(PlacesRoot, SocketsOfCollectivesAndTransfersAlike) {
+  const auto rows = connections(2, false, kSameSockets);
+  EXPECT_EQ(check(rows), (std::pair<size_t, size_t>{8, 0}));
 }
 
 TEST_F(PlacesRoot, SocketsOfHelpersGoWithTheirConnection) {

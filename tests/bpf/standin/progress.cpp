@@ -2,9 +2,12 @@
 // A stand-in for NCCL's progress thread and its socket transport, with the profiler plugin loaded: several connections
 // in turn, each step posted, handed on and then tested until its bytes have moved, and the plugin told as NCCL tells it
 // (sendProxyProgress, recvProxyProgress and ncclNetSocketTest of NCCL 2.28). With helpers, the thread itself sends a
-// header a step, and a thread of each connection the data over two further sockets.
+// header a step, and a thread of each connection the data over two further sockets. Collectives and Send/Recv may be
+// under way at once, over connections of their own as in NCCL, or over the same ones.
 //
-//   progress LIBRARY PLUGIN HASH; then commands on standard input: "init RANKS RANK", "run CHANNELS HELPERS"
+//   progress LIBRARY PLUGIN HASH; then commands on standard input: "init RANKS RANK",
+//   "run CHANNELS HELPERS TRANSFERS", TRANSFERS being 0 none, 1 over connections of their own, 2 over those of the
+//   collectives
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <poll.h>
@@ -113,10 +116,17 @@ void tell(void* handle, int state, size_t bytes = 0) {
   profiler->record_event_state(handle, state, &arguments);
 }
 
+/// Whose data a connection carries.
+struct Carries {
+  bool collectives = true;
+  bool transfers = false;
+};
+
 /// One direction to one peer on one channel: NCCL's "sub" with its connection.
 class Sub {
  public:
-  Sub(bool sends, int channel, int peer, bool helpers) : sends_(sends), channel_(channel), peer_(peer) {
+  Sub(bool sends, int channel, int peer, bool helpers, Carries carries)
+      : sends_(sends), channel_(channel), peer_(peer), carries_(carries) {
     std::vector<Pair> pairs = connect_pairs(helpers ? 1 + kDataSockets : 1);
     if (!sends_) {
       for (Pair& pair : pairs) {
@@ -143,14 +153,27 @@ class Sub {
   Sub& operator=(const Sub&) = delete;
 
   void begin(void* collective) {
-    Descriptor event{};
-    event.proxy_op = {getpid(), static_cast<uint8_t>(channel_), peer_, kSteps, static_cast<int>(kStepBytes), sends_};
-    operation_ = start(nccl::kEventProxyOp, collective, event);
+    if (carries_.collectives) {
+      begin_operation(collective);
+    }
+    if (carries_.transfers) {
+      Descriptor event{};
+      event.p2p.function = sends_ ? "Send" : "Recv";
+      event.p2p.datatype = "ncclFloat32";
+      event.p2p.peer = peer_;
+      void* transfer = start(nccl::kEventP2p, nullptr, event);
+      begin_operation(transfer);
+      profiler->stop_event(transfer);
+    }
     done_ = 0;
-    tell(operation_, nccl::kStateOpInProgress);
   }
-  void end() { profiler->stop_event(operation_); }
-  [[nodiscard]] bool done() const { return done_ == kSteps; }
+  void end() {
+    for (void* operation : operations_) {
+      profiler->stop_event(operation);
+    }
+    operations_.clear();
+  }
+  [[nodiscard]] bool done() const { return done_ == kSteps * static_cast<int>(operations_.size()); }
 
   /// One look of the progress loop.
   void progress() {
@@ -159,8 +182,9 @@ class Sub {
     }
     if (phase_ == 0) {
       Descriptor event{};
-      event.proxy_step = {done_};
-      step_ = start(nccl::kEventProxyStep, operation_, event);
+      const auto operations = static_cast<int>(operations_.size());
+      event.proxy_step = {done_ / operations};
+      step_ = start(nccl::kEventProxyStep, operations_[static_cast<size_t>(done_ % operations)], event);
       tell(step_, sends_ ? nccl::kStateSendGpuWait : nccl::kStateRecvWait);
       phase_ = sends_ ? 1 : 2;
     } else if (phase_ == 1) {
@@ -188,6 +212,13 @@ class Sub {
   }
 
  private:
+  void begin_operation(void* whole) {
+    Descriptor event{};
+    event.proxy_op = {getpid(), static_cast<uint8_t>(channel_), peer_, kSteps, static_cast<int>(kStepBytes), sends_};
+    operations_.push_back(start(nccl::kEventProxyOp, whole, event));
+    tell(operations_.back(), nccl::kStateOpInProgress);
+  }
+
   [[nodiscard]] std::vector<Pair> all_pairs() const {
     std::vector<Pair> all{control_};
     all.insert(all.end(), data_.begin(), data_.end());
@@ -260,9 +291,10 @@ class Sub {
   const bool sends_;
   const int channel_;
   const int peer_;
+  const Carries carries_;
   Pair control_;
   std::vector<Pair> data_;
-  void* operation_ = nullptr;
+  std::vector<void*> operations_;  // their steps take turns
   void* step_ = nullptr;
   int phase_ = 0;
   int done_ = 0;
@@ -276,12 +308,18 @@ class Sub {
 
 std::vector<std::unique_ptr<Sub>> subs;
 
-/// Some collectives over all connections at once.
-void run(int channels, bool helpers) {
+/// Some collectives, and transfers beside them, over all connections at once.
+void run(int channels, bool helpers, int transfers) {
+  std::vector<Carries> connections{{.collectives = true, .transfers = transfers == 2}};
+  if (transfers == 1) {
+    connections.push_back({.collectives = false, .transfers = true});
+  }
   for (int channel = 0; channel < channels; ++channel) {
     for (int peer = 1; peer <= kPeers && (channels > 1 || peer == 1); ++peer) {
-      subs.push_back(std::make_unique<Sub>(true, channel, peer, helpers));
-      subs.push_back(std::make_unique<Sub>(false, channel, peer, helpers));
+      for (const Carries& carries : connections) {
+        subs.push_back(std::make_unique<Sub>(true, channel, peer, helpers, carries));
+        subs.push_back(std::make_unique<Sub>(false, channel, peer, helpers, carries));
+      }
     }
   }
   std::jthread progress([] {
@@ -323,7 +361,8 @@ std::string obey(const struct standin_api& api, uint64_t hash, const std::string
   std::string verb;
   int a = 0;
   int b = 0;
-  words >> verb >> a >> b;
+  int c = 0;
+  words >> verb >> a >> b >> c;
   if (verb == "init") {
     void* comm = nullptr;
     int mask = 0;
@@ -332,7 +371,7 @@ std::string obey(const struct standin_api& api, uint64_t hash, const std::string
     return std::to_string(failed | profiler->init(&context, hash, &mask, "world", a, a, b, nullptr));
   }
   if (verb == "run") {
-    run(a, b != 0);
+    run(a, b != 0, c);
     std::string places = "places";
     for (const auto& sub : subs) {
       places += sub->places();
