@@ -9,20 +9,38 @@
 #define ST_READ_USER(destination, size, address) bpf_probe_read_user(destination, size, (const void*)(address))
 #include "calling_convention.h"
 
+// 0 for slot 0.
 static __always_inline u64 argument(const struct st_arguments* arguments, u8 slot) {
   return arguments->slot[slot & (ST_ARGUMENT_SLOTS - 1)];
+}
+
+// A handle as it was passed. Above an int, its register or stack slot holds anything.
+static __always_inline u64 handle_argument(const struct st_arguments* arguments, u8 slot, bool int_handles) {
+  const u64 value = argument(arguments, slot);
+  return int_handles ? (u32)value : value;
+}
+
+// A handle in memory, 0 where that can't be read.
+static __always_inline u64 handle_at(u64 address, bool int_handles) {
+  u64 handle = 0;
+  if (int_handles) {
+    bpf_probe_read_user(&handle, sizeof(u32), (const void*)address);
+  } else {
+    bpf_probe_read_user(&handle, sizeof(u64), (const void*)address);
+  }
+  return handle;
 }
 
 // Bytes of one element of an MPI_Datatype. OpenMPI's is a pointer to struct ompi_datatype_t, whose base, struct
 // opal_datatype_t (opal/datatype/opal_datatype.h), has the size behind a 16-byte object head, two u16 and a u32.
 // MPICH's is an int that carries the size of a predefined type in its second byte (src/include/mpi.h.in, 0x4c00SSnn).
-static __always_inline u32 mpi_element_bytes(u64 datatype) {
-  if (datatype >> 32) {
-    u64 bytes = 0;
-    bpf_probe_read_user(&bytes, sizeof(bytes), (const void*)(datatype + 24));
-    return bytes < (1ULL << 32) ? bytes : 0;
+static __always_inline u32 mpi_element_bytes(u64 datatype, bool int_handles) {
+  if (int_handles) {
+    return (datatype & 0xff000000) == 0x4c000000 ? (datatype >> 8) & 0xff : 0;
   }
-  return (datatype & 0xff000000) == 0x4c000000 ? (datatype >> 8) & 0xff : 0;
+  u64 bytes = 0;
+  bpf_probe_read_user(&bytes, sizeof(bytes), (const void*)(datatype + 24));
+  return bytes < (1ULL << 32) ? bytes : 0;
 }
 
 static __always_inline u64 user_u64(u64 address) {

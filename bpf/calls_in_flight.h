@@ -16,14 +16,17 @@ struct call_in_flight {
   u64 entry_ns;
   u64 comm;
   u64 out_address;  // where the new communicator or the queried int will be written
+  u64 requests;     // where an asynchronous call's request will be written, or where those waited for lie
+  u64 done_address;
+  u64 indices_address;
   u64 stream;
-  u64 event;
+  u64 event;          // or the one request that is waited for
   u64 sequence_peer;  // key part of the sequence counter, to take back the number of a refused call
   u32 row;
   u32 group_depth;
   u64 group_id;  // entry of the outermost ncclGroupStart
   u32 nranks;    // communicators that the call makes in this process
-  u32 padding;
+  u32 int_handles;
   u64 places[ST_PLACES];  // by hash: those whose stacks were sent
 };
 

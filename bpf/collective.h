@@ -19,8 +19,8 @@ static __always_inline void emit_comm_init(const struct st_arguments* arguments,
   }
   fill_header(&record->header, ST_RECORD_COMM_INIT, sizeof(*record), flight->entry_ns, id >> 32, (u32)id);
   record->cgroup_id = bpf_get_current_cgroup_id();
-  record->parent_comm = spec->comm && !spec->entry_only ? argument(arguments, spec->comm) : 0;
-  record->comm = spec->comm && spec->entry_only ? argument(arguments, spec->comm) : 0;
+  record->parent_comm = spec->entry_only ? 0 : flight->comm;
+  record->comm = spec->entry_only ? flight->comm : 0;
   record->nranks = spec->nranks ? (s32)argument(arguments, spec->nranks) : -1;
   record->rank = spec->rank ? (s32)argument(arguments, spec->rank) : -1;
   if (record->comm) {
@@ -48,7 +48,7 @@ static __always_inline void emit_entry(const struct st_arguments* arguments, con
     return;
   }
   fill_header(&record->header, ST_RECORD_CALL_ENTRY, sizeof(*record), flight->entry_ns, id >> 32, (u32)id);
-  record->count = spec->count ? argument(arguments, spec->count) : 0;
+  record->count = spec->mpi_datatype ? (u32)argument(arguments, spec->count) : argument(arguments, spec->count);
   record->comm = flight->comm;
   record->stream = flight->stream;
   record->sequence = sequence;
@@ -65,7 +65,8 @@ static __always_inline void emit_entry(const struct st_arguments* arguments, con
   record->flags = flight->group_depth ? ST_CALL_IN_GROUP : 0;
   record->padding[0] = record->padding[1] = 0;
   record->place = place;
-  record->element_bytes = spec->mpi_datatype ? mpi_element_bytes(argument(arguments, spec->mpi_datatype)) : 0;
+  record->element_bytes =
+      spec->mpi_datatype ? mpi_element_bytes(argument(arguments, spec->mpi_datatype), flight->int_handles) : 0;
   record->tag = 0;
   record->comm_rank = record->comm_size = -1;
   if (spec->options) {
@@ -103,7 +104,8 @@ static __always_inline void finish_call(struct call_in_flight* flight, s32 retur
 SEC("uprobe")
 int call_entry(struct pt_regs* ctx) {
   const struct st_registers* registers = (const struct st_registers*)ctx;
-  const u32 row = bpf_get_attach_cookie(ctx) & (ST_MAX_CALLS - 1);
+  const u64 cookie = bpf_get_attach_cookie(ctx);
+  const u32 row = cookie & (ST_MAX_CALLS - 1);
   const volatile struct st_call_spec* spec = &calls[row];
   const u64 id = bpf_get_current_pid_tgid();
   const u32 tgid = id >> 32;
@@ -140,14 +142,16 @@ int call_entry(struct pt_regs* ctx) {
   flight->stack_pointer = stack_pointer;
   flight->entry_ns = now;
   flight->row = row;
-  flight->comm = spec->options ? user_u64(argument(&arguments, 1)) : spec->comm ? argument(&arguments, spec->comm) : 0;
-  flight->stream = spec->stream ? argument(&arguments, spec->stream) : 0;
-  flight->event = spec->event ? argument(&arguments, spec->event) : 0;
-  flight->nranks = spec->nranks ? (u32)argument(&arguments, spec->nranks) : 0;
-  flight->out_address = spec->new_comm  ? argument(&arguments, spec->new_comm)
-                        : spec->out     ? argument(&arguments, spec->out)
-                        : spec->request ? argument(&arguments, spec->request)
-                                        : 0;
+  flight->int_handles = (cookie & ST_COOKIE_INT_HANDLES) != 0;
+  flight->comm =
+      spec->options ? user_u64(argument(&arguments, 1)) : handle_argument(&arguments, spec->comm, flight->int_handles);
+  flight->stream = argument(&arguments, spec->stream);
+  flight->event = argument(&arguments, spec->event);
+  flight->nranks = (u32)argument(&arguments, spec->nranks);
+  flight->out_address = argument(&arguments, spec->new_comm ?: spec->out);
+  flight->requests = argument(&arguments, spec->request);
+  flight->done_address = argument(&arguments, spec->done);
+  flight->indices_address = argument(&arguments, spec->indices);
 
   switch (spec->kind) {
     case ST_CALL_DATA: {
@@ -183,12 +187,14 @@ int call_entry(struct pt_regs* ctx) {
       emit_return(flight, 0, 0, 0, now, id, BPF_RB_FORCE_WAKEUP);
       break;
     case ST_CALL_COMM_END:
+    case ST_CALL_WORLD_END:
       emit_entry(&arguments, spec, flight, process, 0, id, 0);
       break;
     case ST_CALL_WAIT_REQUEST:
     case ST_CALL_WAIT_ALL_REQUESTS:
     case ST_CALL_WAIT_ANY_REQUEST:
-      note_requests(&arguments, spec, (u32)id);
+    case ST_CALL_WAIT_SOME_REQUESTS:
+      note_requests(&arguments, spec, flight, task);
       break;
   }
   return 0;
@@ -209,10 +215,10 @@ static __always_inline u64 written_by(const volatile struct st_call_spec* spec, 
                                       u64 id) {
   u64 value = 0;
   if (flight->out_address && spec->new_comm) {
-    bpf_probe_read_user(&value, sizeof(value), (const void*)flight->out_address);
+    value = handle_at(flight->out_address, flight->int_handles);
     forget_sequence(id >> 32, value);
-  } else if (flight->out_address && spec->request) {
-    bpf_probe_read_user(&value, sizeof(value), (const void*)flight->out_address);
+  } else if (spec->request) {
+    value = handle_at(flight->requests, flight->int_handles);
   } else if (flight->out_address) {
     bpf_probe_read_user(&value, sizeof(u32), (const void*)flight->out_address);
   }
@@ -238,6 +244,10 @@ int call_return(struct pt_regs* ctx) {
   if (!flight || !flight->stack_pointer || flight->row != row ||
       ST_ENTRY_STACK_POINTER_AT_RETURN(registers) < flight->stack_pointer) {
     return 0;  // a nested call's return, or one entered before tracing began
+  }
+  if (found_nothing(flight)) {
+    flight->stack_pointer = 0;
+    return 0;
   }
   struct st_process* process = calling_process(task, tgid);
   if (!process) {
@@ -279,7 +289,8 @@ int call_return(struct pt_regs* ctx) {
     case ST_CALL_WAIT_REQUEST:
     case ST_CALL_WAIT_ALL_REQUESTS:
     case ST_CALL_WAIT_ANY_REQUEST:
-      emit_waits(spec, flight, process, return_code, now, id);
+    case ST_CALL_WAIT_SOME_REQUESTS:
+      emit_waits(spec, flight, process, task, return_code, now, id);
       break;
     default:
       end_call(spec, flight, return_code, now, id);

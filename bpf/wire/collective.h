@@ -10,7 +10,10 @@
 #define ST_UNIQUE_ID_BYTES 128 /* sizeof(ncclUniqueId) */
 #define ST_ARGUMENT_SLOTS 16   /* a power of two, so that a mask bounds an index */
 #define ST_MAX_STACK_ARGUMENTS 5
-#define ST_MAX_REQUESTS 64 /* of one MPI_Waitall that are told; a power of two */
+#define ST_MAX_REQUESTS 64 /* of one MPI_Waitall that are told; a power of two, as many as a word has bits */
+
+/* An attach cookie: the row of the call table, below ST_MAX_CALLS, and what holds for the file that is probed. */
+#define ST_COOKIE_INT_HANDLES (1 << 16) /* MPICH's: an MPI handle is an int, not a pointer */
 
 /* What a probed function does; decides what the programs record about it. */
 enum st_call_kind {
@@ -27,15 +30,17 @@ enum st_call_kind {
   ST_CALL_SYNC_STREAM, /* returns when the stream's work is done */
   ST_CALL_SYNC_DEVICE,
   ST_CALL_SYNC_EVENT,
-  ST_CALL_EVENT_RECORD,      /* notes the stream's position in an event */
-  ST_CALL_STREAM_WAIT_EVENT, /* later work of the stream waits for the event */
-  ST_CALL_WAIT_REQUEST,      /* returns when an asynchronous call's request is done */
-  ST_CALL_WAIT_ALL_REQUESTS, /* ... when `count` requests are */
-  ST_CALL_WAIT_ANY_REQUEST,  /* ... when one of `count` requests is; `out` says which */
-  ST_CALL_WORLD_INIT,        /* makes the communicator of all ranks, which lies where the library's file says */
-  ST_CALL_FINISHED,          /* entered when the thread's call is done */
-  ST_CALL_FAILED,            /* ... when it threw */
-  ST_CALL_SET_UP,            /* entered when the communicators that the process was making are made */
+  ST_CALL_EVENT_RECORD,       /* notes the stream's position in an event */
+  ST_CALL_STREAM_WAIT_EVENT,  /* later work of the stream waits for the event */
+  ST_CALL_WAIT_REQUEST,       /* returns when an asynchronous call's request is done */
+  ST_CALL_WAIT_ALL_REQUESTS,  /* ... when `count` requests are */
+  ST_CALL_WAIT_ANY_REQUEST,   /* ... when one of `count` requests is; `out` says which */
+  ST_CALL_WAIT_SOME_REQUESTS, /* ... when some of `count` requests are; `done` says how many, `indices` which */
+  ST_CALL_WORLD_INIT,         /* makes the communicator of all ranks, which lies where the library's file says */
+  ST_CALL_WORLD_END,          /* destroys it */
+  ST_CALL_FINISHED,           /* entered when the thread's call is done */
+  ST_CALL_FAILED,             /* ... when it threw */
+  ST_CALL_SET_UP,             /* entered when the communicators that the process was making are made */
 };
 
 /* Which argument is what: 1-based slots, 0 where the call has none. One row of the call table. */
@@ -71,7 +76,9 @@ struct st_call_spec {
   __u8 option_root;          /* s32 */
   __u8 option_tag;           /* u32 */
   __u8 option_buffer;        /* pointer to a buffer whose size says the count */
-  __u8 padding[2];
+  /* Of a call that waits for requests. */
+  __u8 done; /* pointer to an int; 0 there: nothing is done, the call is one poll of many. No such slot: all is done */
+  __u8 indices; /* pointer to the ints that say which are */
 };
 
 /* In a gloo::Context (gloo/context.h): after the pointer to its functions; in a gloo::transport::UnboundBuffer

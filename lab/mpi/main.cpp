@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "options.h"
+#include "poll.h"
 #include "script.h"
 
 namespace lab::mpi {
@@ -58,15 +59,20 @@ class Trainer {
     stay_away();
     backward();
     const double wait_start = seconds_now();
-    MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+    long polls = 0;
+    if (options_.poll.empty()) {
+      MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+    } else {
+      polls = poll_until_done(options_.poll, requests_);
+    }
     const double wait_ms = (seconds_now() - wait_start) * 1e3;
     if (options_.mix > 0 && (number + 1) % options_.mix == 0) {
       mix();
     }
     compute(options_.compute_ms * (1 - kForwardShare - kBackwardShare));
     if (log_ != nullptr) {
-      std::fprintf(log_.get(), "{\"step\":%ld,\"start_ns\":%lld,\"end_ns\":%lld,\"wait_ms\":%.3f}\n", number, start_ns,
-                   utc_now_ns(), wait_ms);
+      std::fprintf(log_.get(), "{\"step\":%ld,\"start_ns\":%lld,\"end_ns\":%lld,\"wait_ms\":%.3f,\"polls\":%ld}\n",
+                   number, start_ns, utc_now_ns(), wait_ms, polls);
       std::fflush(log_.get());
     }
   }

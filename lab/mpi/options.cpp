@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <functional>
@@ -19,6 +20,7 @@ const char* const kUsage =
     "  --compute-ms MS  CPU time of a step's forward and backward pass (2)\n"
     "  --step-ms MS     start steps no more often than this; 0 is flat out (0)\n"
     "  --blocking       MPI_Allreduce for each bucket instead of MPI_Iallreduce and one MPI_Waitall\n"
+    "  --poll CALL      poll test, testall, testany or testsome until all are done, instead of MPI_Waitall\n"
     "  --mix K          every K-th step also runs the other collectives and an exchange of neighbours; 0 never (0)\n"
     "  --log FILE       one JSON line for each step\n"
     "\n"
@@ -55,6 +57,10 @@ std::expected<Options, std::string> parse_options(int argc, char** argv) {
       Flag{"--step-ms", number(&options.step_ms)},
       Flag{"--mix", number(&options.mix)},
       Flag{"--blocking", [&](std::string_view) { return options.blocking = true; }, false},
+      Flag{"--poll",
+           [&](std::string_view text) {
+             return std::find(kPolls.begin(), kPolls.end(), options.poll = text) != kPolls.end();
+           }},
       Flag{"--log", [&](std::string_view text) { return !(options.log = text).empty(); }},
   };
   for (int i = 1; i < argc; ++i) {

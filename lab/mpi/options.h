@@ -2,9 +2,11 @@
 // What mpi-train was asked to do.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <expected>
 #include <string>
+#include <string_view>
 
 namespace lab::mpi {
 
@@ -16,8 +18,11 @@ struct Options {
   double step_ms = 0;     // shortest period of a step; 0 is flat out
   long mix = 0;           // every so many steps the other collectives as well; 0 never
   bool blocking = false;  // MPI_Allreduce instead of MPI_Iallreduce and MPI_Waitall
+  std::string poll;       // the call to poll instead of MPI_Waitall, one of kPolls; none: don't
   std::string log;        // one JSON line for each step
 };
+
+inline constexpr std::array<std::string_view, 4> kPolls = {"test", "testall", "testany", "testsome"};
 
 extern const char* const kUsage;
 

@@ -50,10 +50,21 @@ constexpr Call mpi_begin(std::string_view symbol, Operation operation, MpiSlots 
   return call;
 }
 
-constexpr Call mpi_wait(std::string_view symbol, st_call_kind kind, __u8 count, __u8 request, __u8 index) {
+/// The slots of a call that waits for requests, or asks whether they are done.
+struct WaitSlots {
+  __u8 count = 0, request = 0, index = 0, done = 0, indices = 0;
+};
+
+constexpr Call mpi_wait(std::string_view symbol, st_call_kind kind, WaitSlots slots) {
   return {symbol,
           kCollective,
-          {.kind = static_cast<__u8>(kind), .library = kMpi, .count = count, .out = index, .request = request}};
+          {.kind = static_cast<__u8>(kind),
+           .library = kMpi,
+           .count = slots.count,
+           .out = slots.index,
+           .request = slots.request,
+           .done = slots.done,
+           .indices = slots.indices}};
 }
 
 /// Where the fields of a Gloo call's options lie; `count` or, where the struct has none, the `buffer` it can be told
@@ -93,8 +104,9 @@ constexpr Call framework(std::string_view symbol, st_call_kind kind) {
   return {symbol, CallFamily::kFramework, {.kind = static_cast<__u8>(kind), .library = kGloo, .entry_only = 1}};
 }
 
-// Not here: ncclCommGetAsyncError, cudaEventQuery, cudaStreamQuery, MPI_Test and its family, MPI_Iprobe. Programs poll
-// them; a trap on each would be dear. An asynchronous MPI call that only MPI_Test ends is known by its last byte.
+// Not here: ncclCommGetAsyncError, cudaEventQuery, cudaStreamQuery, MPI_Iprobe. Programs poll them; a trap on each
+// would be dear. MPI_Test and its family are polled, too, but nothing else tells that a request is done: a poll in vain
+// is let go in the kernel.
 // clang-format off
 constexpr std::array kCalls{
     // Collectives and point-to-point.
@@ -203,9 +215,14 @@ constexpr std::array kCalls{
     mpi_begin("MPI_Isend", Operation::kSend, {.count = 2, .datatype = 3, .peer = 4, .comm = 6}),
     mpi_begin("MPI_Issend", Operation::kSend, {.count = 2, .datatype = 3, .peer = 4, .comm = 6}),
     mpi_begin("MPI_Irecv", Operation::kRecv, {.count = 2, .datatype = 3, .peer = 4, .comm = 6}),
-    mpi_wait("MPI_Wait", ST_CALL_WAIT_REQUEST, 0, 1, 0),
-    mpi_wait("MPI_Waitall", ST_CALL_WAIT_ALL_REQUESTS, 1, 2, 0),
-    mpi_wait("MPI_Waitany", ST_CALL_WAIT_ANY_REQUEST, 1, 2, 3),
+    mpi_wait("MPI_Wait", ST_CALL_WAIT_REQUEST, {.request = 1}),
+    mpi_wait("MPI_Waitall", ST_CALL_WAIT_ALL_REQUESTS, {.count = 1, .request = 2}),
+    mpi_wait("MPI_Waitany", ST_CALL_WAIT_ANY_REQUEST, {.count = 1, .request = 2, .index = 3}),
+    mpi_wait("MPI_Waitsome", ST_CALL_WAIT_SOME_REQUESTS, {.count = 1, .request = 2, .done = 3, .indices = 4}),
+    mpi_wait("MPI_Test", ST_CALL_WAIT_REQUEST, {.request = 1, .done = 2}),
+    mpi_wait("MPI_Testall", ST_CALL_WAIT_ALL_REQUESTS, {.count = 1, .request = 2, .done = 3}),
+    mpi_wait("MPI_Testany", ST_CALL_WAIT_ANY_REQUEST, {.count = 1, .request = 2, .index = 3, .done = 4}),
+    mpi_wait("MPI_Testsome", ST_CALL_WAIT_SOME_REQUESTS, {.count = 1, .request = 2, .done = 3, .indices = 4}),
     Call{"MPI_Comm_rank", kCollective, {.kind = ST_CALL_COMM_QUERY_RANK, .library = kMpi, .comm = 1, .out = 2}},
     Call{"MPI_Comm_size", kCollective, {.kind = ST_CALL_COMM_QUERY_COUNT, .library = kMpi, .comm = 1, .out = 2}},
     Call{"MPI_Comm_split", kCollective,
@@ -218,6 +235,8 @@ constexpr std::array kCalls{
          {.kind = ST_CALL_WORLD_INIT, .operation = op(Operation::kCommInitRank), .library = kMpi}},
     Call{"MPI_Init_thread", kCollective,
          {.kind = ST_CALL_WORLD_INIT, .operation = op(Operation::kCommInitRank), .library = kMpi}},
+    Call{"MPI_Finalize", kCollective,
+         {.kind = ST_CALL_WORLD_END, .operation = op(Operation::kCommDestroy), .library = kMpi}},
     // Gloo, by its mangled names: gloo::allreduce(AllreduceOptions const&), the rest take a plain reference.
     gloo("_ZN4gloo9allreduceERKNS_16AllreduceOptionsE", Operation::kAllReduce,
          {.count = 80, .element_bytes = 88, .tag = 128}),

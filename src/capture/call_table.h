@@ -20,9 +20,9 @@ struct Call {
   st_call_spec spec;
 };
 
-/// All rows. Argument slots are from NVIDIA's nccl.h (2.30), cuda_runtime_api.h and cuda.h (13), and AMD's
-/// hip_runtime_api.h (6); offsets from Gloo's option structs, which tests/bpf/gloo_root_test.cpp holds against the real
-/// library. See st_call_spec. At most ST_MAX_CALLS.
+/// All rows. Argument slots are from NVIDIA's nccl.h (2.30), cuda_runtime_api.h and cuda.h (13), AMD's
+/// hip_runtime_api.h (6), and the MPI standard (3.1); offsets from Gloo's option structs, which
+/// tests/bpf/gloo_root_test.cpp holds against the real library. See st_call_spec. At most ST_MAX_CALLS.
 std::span<const Call> call_table();
 
 }  // namespace stalltrace::capture

@@ -11,10 +11,10 @@
 namespace stalltrace::capture {
 namespace {
 
-std::array<uint8_t, 17> slots_of(const st_call_spec& spec) {
-  return {spec.count,  spec.datatype, spec.reduce_op,    spec.root,    spec.peer,   spec.comm,
-          spec.stream, spec.event,    spec.new_comm,     spec.out,     spec.nranks, spec.rank,
-          spec.color,  spec.key,      spec.mpi_datatype, spec.request, spec.id};
+std::array<uint8_t, 19> slots_of(const st_call_spec& spec) {
+  return {spec.count,        spec.datatype, spec.reduce_op, spec.root,   spec.peer,   spec.comm,  spec.stream,
+          spec.event,        spec.new_comm, spec.out,       spec.nranks, spec.rank,   spec.color, spec.key,
+          spec.mpi_datatype, spec.request,  spec.id,        spec.done,   spec.indices};
 }
 
 uint8_t highest_slot(const st_call_spec& spec) {
@@ -99,6 +99,7 @@ TEST(CallTable, EachKindHasTheSlotsItNeeds) {
         EXPECT_TRUE(spec.comm && spec.out);
         break;
       case ST_CALL_WORLD_INIT:
+      case ST_CALL_WORLD_END:
       case ST_CALL_FINISHED:
       case ST_CALL_FAILED:
       case ST_CALL_SET_UP:
@@ -126,6 +127,9 @@ TEST(CallTable, EachKindHasTheSlotsItNeeds) {
       case ST_CALL_WAIT_ANY_REQUEST:
         EXPECT_TRUE(spec.request && spec.count && spec.out);
         break;
+      case ST_CALL_WAIT_SOME_REQUESTS:
+        EXPECT_TRUE(spec.request && spec.count && spec.done && spec.indices);
+        break;
       default:
         ADD_FAILURE() << "kind " << int{spec.kind};
     }
@@ -135,6 +139,18 @@ TEST(CallTable, EachKindHasTheSlotsItNeeds) {
                            : tells_of_others ? CallFamily::kFramework
                                              : CallFamily::kCollectiveLibrary);
   }
+}
+
+/// A call that is polled says whether anything is done; without that slot every poll would be told.
+TEST(CallTable, WhatIsPolledSaysWhetherAnythingIsDone) {
+  int polled = 0;
+  for (const Call& call : call_table()) {
+    const bool is_poll = call.symbol.starts_with("MPI_Test");
+    const bool says_so = is_poll || call.spec.kind == ST_CALL_WAIT_SOME_REQUESTS;
+    EXPECT_EQ(call.spec.done != 0, says_so) << call.symbol;
+    polled += is_poll ? 1 : 0;
+  }
+  EXPECT_EQ(polled, 4);
 }
 
 /// An exception that unwinds through a return probe ends the process: C++ functions must not have one.

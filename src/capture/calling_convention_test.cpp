@@ -118,12 +118,18 @@ const std::vector<Prototype> kPrototypes{
     {"MPI_Wait", {"request", "status"}},
     {"MPI_Waitall", {"count", "request", "statuses"}},
     {"MPI_Waitany", {"count", "request", "out", "status"}},
+    {"MPI_Waitsome", {"count", "request", "done", "indices", "statuses"}},
+    {"MPI_Test", {"request", "done", "status"}},
+    {"MPI_Testall", {"count", "request", "done", "statuses"}},
+    {"MPI_Testany", {"count", "request", "out", "done", "status"}},
+    {"MPI_Testsome", {"count", "request", "done", "indices", "statuses"}},
     {"MPI_Comm_rank", {"comm", "out"}},
     {"MPI_Comm_size", {"comm", "out"}},
     {"MPI_Comm_split", {"comm", "color", "key", "new_comm"}},
     {"MPI_Comm_dup", {"comm", "new_comm"}},
     {"MPI_Init", {"argc", "argv"}},
     {"MPI_Init_thread", {"argc", "argv", "required", "provided"}},
+    {"MPI_Finalize", {}},
     {"cudaStreamSynchronize", {"stream"}},
     {"cudaStreamSynchronize_ptsz", {"stream"}},
     {"cudaDeviceSynchronize", {}},
@@ -250,7 +256,9 @@ std::vector<std::pair<std::string_view, uint8_t>> slots_of(const st_call_spec& s
           {"key", spec.key},
           {"id", spec.id},
           {"request", spec.request},
-          {"mpi_datatype", spec.mpi_datatype}};
+          {"mpi_datatype", spec.mpi_datatype},
+          {"done", spec.done},
+          {"indices", spec.indices}};
 }
 
 /// Each parameter that a row can hold must be found in it, and by its value.

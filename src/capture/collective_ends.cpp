@@ -76,6 +76,7 @@ void CollectiveTracker::on_sync(const st_sync& record) {
     case ST_CALL_WAIT_REQUEST:
     case ST_CALL_WAIT_ALL_REQUESTS:
     case ST_CALL_WAIT_ANY_REQUEST:
+    case ST_CALL_WAIT_SOME_REQUESTS:
       complete(process, begun_as(process, record.event), record);
       break;
     case ST_CALL_SYNC_STREAM:

@@ -132,8 +132,13 @@ void CollectiveTracker::on_entry(const st_call_entry& record, int64_t stack_id) 
         }
       }
       break;
-    case ST_CALL_COMM_END: {
-      const Comm& comm = comm_of(process, record.header, record.comm);
+    case ST_CALL_COMM_END:
+    case ST_CALL_WORLD_END: {
+      live.row.comm_ptr = spec.kind == ST_CALL_WORLD_END ? process.job.mpi_world : record.comm;
+      if (live.row.comm_ptr == 0) {
+        break;
+      }
+      const Comm& comm = comm_of(process, record.header, live.row.comm_ptr);
       live.row.rank = comm.row.rank;
       live.row.rank_source = comm.row.rank_source;
       live.row.nranks = comm.row.nranks;
@@ -286,10 +291,13 @@ void CollectiveTracker::on_return(const st_call_return& record) {
       finish(process, live.row.event_id, Completion::kCall, record.header.time_ns);
       break;
     }
-    case ST_CALL_COMM_END: {
-      Comm& comm = comm_of(process, record.header, record.comm);
-      comm.row.destroyed_ns = utc(record.header.time_ns);
-      sink_.accept(comm.row);
+    case ST_CALL_COMM_END:
+    case ST_CALL_WORLD_END: {
+      if (live.row.comm_ptr != 0) {
+        Comm& comm = comm_of(process, record.header, live.row.comm_ptr);
+        comm.row.destroyed_ns = utc(record.header.time_ns);
+        sink_.accept(comm.row);
+      }
       finish(process, live.row.event_id, Completion::kCall, record.header.time_ns);
       break;
     }

@@ -29,6 +29,10 @@ constexpr std::array<std::string_view, 8> kSentinels{
     "ncclAllReduce",         "MPI_Allreduce",       "_ZN4gloo9allreduceE",  "_ZN4c10d16ProcessGroupGloo7runLoopE",
     "cudaStreamSynchronize", "cuStreamSynchronize", "hipStreamSynchronize", ST_MARKER_FUNCTION};
 
+/// MPICH, and what shares its binary interface (Intel MPI, MVAPICH, Cray MPI), must define this function: programs call
+/// it by mpi.h's MPI_DUP_FN. OpenMPI's is OMPI_C_MPI_DUP_FN.
+constexpr std::string_view kOfIntHandles = "MPIR_Dup_fn";
+
 const std::unordered_map<std::string_view, uint32_t>& rows_by_symbol() {
   static const auto rows = [] {
     std::unordered_map<std::string_view, uint32_t> result;
@@ -71,6 +75,7 @@ class SymbolCollector {
       }
       const char* name = elf_strptr(elf_, header.sh_link, symbol.st_name);
       note_marker(name ? name : "", symbol.st_value);
+      int_handles_ |= name && name == kOfIntHandles;
       if (GELF_ST_TYPE(symbol.st_info) != STT_FUNC) {
         continue;
       }
@@ -87,6 +92,9 @@ class SymbolCollector {
   FileSymbols take() {
     if (marker_.function_offset != 0 && marker_.semaphore_offset != 0) {
       result_.marker = marker_;
+    }
+    for (ProbePoint& point : result_.points) {
+      point.int_handles = int_handles_ && call_table()[point.row].spec.library == static_cast<__u8>(Library::kMpi);
     }
     return std::move(result_);
   }
@@ -125,6 +133,7 @@ class SymbolCollector {
   Elf* elf_;
   size_t segments_ = 0;
   MarkerPoint marker_;
+  bool int_handles_ = false;
   FileSymbols result_;
 };
 

@@ -16,6 +16,7 @@ namespace stalltrace::capture {
 struct ProbePoint {
   uint64_t offset = 0;
   uint32_t row = 0;
+  bool int_handles = false;  // the file's MPI handles are ints, not pointers
 };
 
 /// The profiler plugin's marker and its semaphore (plugin/wire/marker.h), as file offsets.

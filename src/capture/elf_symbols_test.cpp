@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
 #include <set>
@@ -18,6 +19,7 @@
 namespace stalltrace::capture {
 namespace {
 
+using testing::Pair;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
 
@@ -76,6 +78,21 @@ TEST_F(ElfSymbolsTest, ALibraryLinkedIntoAnotherIsFound) {
   ASSERT_TRUE(symbols) << symbols.error().what;
   EXPECT_TRUE(symbols->has_collectives);
   EXPECT_THAT(symbols_of(*symbols), UnorderedElementsAre("ncclAllReduce", "ncclGroupEnd"));
+}
+
+TEST_F(ElfSymbolsTest, MpichsHandlesAreIntsOthersPointers) {
+  const auto handles_of = [](const std::string& name) {
+    const auto symbols = find_probe_points(fixture(name));
+    std::map<std::string_view, bool> result;
+    for (const ProbePoint& point : symbols ? symbols->points : std::vector<ProbePoint>()) {
+      result[call_table()[point.row].symbol] = point.int_handles;
+    }
+    return result;
+  };
+  EXPECT_THAT(handles_of("libmpi_fixture.so"),
+              UnorderedElementsAre(Pair("MPI_Allreduce", true), Pair("MPI_Test", true)));
+  EXPECT_THAT(handles_of("libcollective_fixture.so"),
+              UnorderedElementsAre(Pair("ncclAllReduce", false), Pair("ncclBroadcast", false)));
 }
 
 TEST_F(ElfSymbolsTest, ARuntimeIsNoCollectiveLibrary) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <ctime>
@@ -82,6 +83,23 @@ JobIdentity job_identity(const Environment& environment) {
   return identity;
 }
 
+std::string hydra_job(const Procfs& procfs, pid_t pid) {
+  constexpr int kGenerations = 8;  // shells and wrappers between the proxy and the rank
+  pid_t parent = procfs.parent(pid);
+  for (int i = 0; i < kGenerations && parent > 1; ++i, parent = procfs.parent(parent)) {
+    const std::string line = procfs.command_line(parent);
+    const std::vector<std::string_view> words = split(line, ' ');
+    const auto value_after = [&](std::string_view option) {
+      const auto found = std::ranges::find(words, option);
+      return found == words.end() || found + 1 == words.end() ? std::string_view() : *(found + 1);
+    };
+    if (const std::string_view launcher = value_after("--control-port"); !launcher.empty()) {
+      return std::string(launcher) + "/" + std::string(value_after("--pgid"));
+    }
+  }
+  return {};
+}
+
 Process describe_process(const Procfs& procfs, pid_t pid, NodeId node, int64_t utc_offset_ns) {
   Process process;
   process.node_id = node;
@@ -105,6 +123,9 @@ Process describe_process(const Procfs& procfs, pid_t pid, NodeId node, int64_t u
     process.local_rank = identity.local_rank;
     process.world_size = identity.world_size;
     process.job_id = std::move(identity.job_id);
+    if (process.job_id.empty() && environment->contains("PMI_RANK")) {
+      process.job_id = hydra_job(procfs, pid);
+    }
   }
   return process;
 }

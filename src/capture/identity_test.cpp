@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who a process says it is: the variables of each launcher, and values that are no ranks.
+// Who a process says it is: the variables of each launcher, values that are no ranks, and what only a parent knows.
 #include "capture/identity.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 namespace stalltrace::capture {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::Optional;
 
 TEST(Identity, Torchrun) {
@@ -61,6 +67,39 @@ TEST(Identity, NothingKnown) {
   EXPECT_EQ(identity.rank, std::nullopt);
   EXPECT_EQ(identity.world_size, std::nullopt);
   EXPECT_EQ(identity.job_id, "");
+}
+
+/// MPICH's launcher tells a rank no id of its job. The proxy that started it, here through a shell, was told one
+/// address.
+class HydraJob : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::path(testing::TempDir()) / ("hydra_job_test_" + std::to_string(::getpid()));
+    fs::create_directories(root_);
+    put(30, 20, "train");
+    put(20, 10, "sh -c train");
+  }
+  void TearDown() override { fs::remove_all(root_); }
+  void put(pid_t pid, pid_t parent, std::string words) const {
+    const fs::path folder = root_ / std::to_string(pid);
+    fs::create_directories(folder);
+    std::ofstream(folder / "stat") << pid << " (name) S " << parent << " 1 1 0 -1 0 0\n";
+    std::replace(words.begin(), words.end(), ' ', '\0');
+    std::ofstream(folder / "cmdline") << words << '\0';
+  }
+  [[nodiscard]] std::string job_of(pid_t pid) const { return hydra_job(Procfs(root_.string()), pid); }
+  fs::path root_;
+};
+
+TEST_F(HydraJob, IsWhatTheProxyWasTold) {
+  put(10, 5, "/usr/bin/hydra_pmi_proxy --control-port head:43210 --rmk user --pgid 1 --proxy-id 0");
+  EXPECT_EQ(job_of(30), "head:43210/1");
+}
+
+TEST_F(HydraJob, IsNotWithoutAProxy) {
+  put(10, 1, "sshd --control-port");
+  EXPECT_EQ(job_of(30), "");
+  EXPECT_EQ(job_of(99), "");
 }
 
 class BadNumber : public testing::TestWithParam<const char*> {};

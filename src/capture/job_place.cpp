@@ -12,7 +12,6 @@
 
 #include "base/handle.h"
 #include "base/hash.h"
-#include "capture/identity.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -65,13 +64,12 @@ uint64_t defined_at(Elf* elf, std::string_view name) {
 
 }  // namespace
 
-uint64_t job_key(const Environment& environment) {
-  const std::string job = job_identity(environment).job_id;
+uint64_t job_key(std::string_view job_id, const Environment& environment) {
   const std::string_view port = value_of(environment, "MASTER_PORT");
-  if (job.empty() && port.empty()) {
+  if (job_id.empty() && port.empty()) {
     return 0;
   }
-  return splitmix64_text(port, splitmix64_text(job));
+  return splitmix64_text(port, splitmix64_text(job_id));
 }
 
 uint64_t address_of_object(const std::string& path, std::string_view name, uint64_t code_start) {

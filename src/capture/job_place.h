@@ -7,8 +7,9 @@
 
 namespace stalltrace::capture {
 
-/// The same number on all ranks of a job, from what its launcher put into the environment; 0 where that says nothing.
-uint64_t job_key(const Environment& environment);
+/// The same number on all ranks of a job, from its id and what its launcher put into the environment; 0 where there is
+/// neither.
+uint64_t job_key(std::string_view job_id, const Environment& environment);
 
 /// MPI_COMM_WORLD as the process passes it, 0 where it maps no MPI. In OpenMPI that is the address of the object
 /// ompi_mpi_comm_world, which the linker may have copied into the program; in MPICH the number 0x44000000 (mpi.h).

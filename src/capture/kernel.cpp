@@ -74,6 +74,9 @@ bool has_sched_info(const btf& types) {
   return id > 0 && btf_vlen(btf__type_by_id(&types, static_cast<uint32_t>(id))) > 0;
 }
 
+/// What the programs learn of the probe that called them.
+uint64_t cookie_of(const ProbePoint& point) { return point.row | (point.int_handles ? ST_COOKIE_INT_HANDLES : 0); }
+
 Status load_failure(int error) {
   const std::string what = "load the BPF programs: " + std::string(strerror(-error));
   if (error == -EPERM || error == -EACCES) {
@@ -279,7 +282,7 @@ Status Kernel::attach_file(const std::string& path, std::span<const ProbePoint> 
       std::vector<uint64_t> cookies;
       for (const ProbePoint& point : at) {
         offsets.push_back(point.offset);
-        cookies.push_back(point.row);
+        cookies.push_back(cookie_of(point));
       }
       return link_uprobe_multi(bpf_program__fd(program), path, offsets, cookies, at_return);
     };
@@ -295,7 +298,7 @@ Status Kernel::attach_file(const std::string& path, std::span<const ProbePoint> 
   std::vector<LinkHandle> links;  // all or none: half a file's probes would fire twice when it is tried again
   for (const bool at_return : {true, false}) {
     for (const ProbePoint& point : at_return ? std::span<const ProbePoint>(returning) : points) {
-      LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = point.row, .retprobe = at_return);
+      LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie_of(point), .retprobe = at_return);
       LinkHandle link(bpf_program__attach_uprobe_opts(at_return ? programs.call_return : programs.call_entry, -1,
                                                       path.c_str(), point.offset, &options));
       if (!link) {

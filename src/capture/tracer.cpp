@@ -221,11 +221,12 @@ void HostTracer::begin_process(pid_t pid, Library library) {
   if (const Status status = kernel_->add_process(pid, process.cgroup_id); !status) {
     tell(status.error().what);
   }
+  const auto environment = procfs_.environment(pid);
+  const uint64_t key = environment ? job_key(process.job_id, *environment) : 0;
   processes_.add(std::move(process));
   collectives_.set_library(pid, library);
   boxes_.add_process(pid);
-  const auto environment = procfs_.environment(pid);
-  collectives_.set_job(pid, {environment ? job_key(*environment) : 0, mpi_world_handle(procfs_, pid)});
+  collectives_.set_job(pid, {key, mpi_world_handle(procfs_, pid)});
   alive_.insert(pid);
   sample_sockets(pid, 0);
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI as it is: a job of two ranks on the distribution's OpenMPI.
+// MPI as it is: a job of two ranks on the distribution's OpenMPI, whose handles are pointers, and on its MPICH, whose
+// handles are ints.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "support.h"
@@ -12,13 +15,23 @@ namespace {
 
 using testing::Optional;
 
+struct Mpi {
+  std::string name;
+  std::vector<std::string> launcher;
+};
+
+const std::vector<Mpi> kLibraries{
+    {"openmpi",
+     {"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "tcp,self", "--mca", "pml", "ob1",
+      "--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo"}},
+    {"mpich", {"mpirun.mpich"}},
+};
+
 /// Runs the job to its end; pid by rank.
-std::map<int32_t, int32_t> run_job() {
-  const auto output = run_and_capture(
-      {.argv = {"mpirun", "-n", "2", "--oversubscribe", "--mca", "btl", "tcp,self", "--mca", "pml", "ob1", "--mca",
-                "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo", standin("standin_mpi_job")},
-       .environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}},
-      std::chrono::seconds(60));
+std::map<int32_t, int32_t> run_job(const Mpi& library) {
+  std::vector<std::string> argv = library.launcher;
+  argv.insert(argv.end(), {"-n", "2", standin("standin_" + library.name + "_job")});
+  const auto output = run_and_capture({.argv = argv}, std::chrono::seconds(60));
   EXPECT_TRUE(output && output->status.success()) << (output ? output->err : output.error().what);
   std::map<int32_t, int32_t> pids;
   std::istringstream lines(output ? output->out : "");
@@ -37,16 +50,18 @@ struct Expected {
   bool blocking;
 };
 
-class MpiRoot : public testing::Test {
+class MpiRoot : public testing::TestWithParam<Mpi> {
  protected:
   void SetUp() override { ST_NEED_ROOT(); }
 };
 
-TEST_F(MpiRoot, EveryCallOfARealJob) {
+TEST_P(MpiRoot, EveryCallOfARealJob) {
   Trace trace({.libraries = {}});
-  const auto pids = run_job();
+  const auto pids = run_job(GetParam());
   trace.stop();
   ASSERT_EQ(pids.size(), 2U);
+  std::set<CommHash> worlds;
+  std::map<int64_t, std::vector<Collective>> asynchronous;  // by count
   constexpr std::nullopt_t no = std::nullopt;
   for (const auto& [rank, pid] : pids) {
     SCOPED_TRACE(rank);
@@ -68,6 +83,15 @@ TEST_F(MpiRoot, EveryCallOfARealJob) {
         {Operation::kRecv, 113, 452, no, other, false},
         {Operation::kBarrier, no, 0, no, no, false},
         {Operation::kAllReduce, 114, 456, no, no, false},
+        {Operation::kAllReduce, 120, 480, no, no, false},
+        {Operation::kAllReduce, 121, 484, no, no, false},
+        {Operation::kAllReduce, 122, 488, no, no, false},
+        {Operation::kAllReduce, 123, 492, no, no, false},
+        {Operation::kAllReduce, 124, 496, no, no, false},
+        {Operation::kAllReduce, 125, 500, no, no, false},
+        {Operation::kAllReduce, 126, 504, no, no, false},
+        {Operation::kAllReduce, 127, 508, no, no, false},
+        {Operation::kAllReduce, 128, 512, no, no, false},
         {Operation::kAllReduce, 115, 460, no, no, true},
     };
     std::vector<Collective> rows = trace.calls(pid);
@@ -91,6 +115,9 @@ TEST_F(MpiRoot, EveryCallOfARealJob) {
       } else {
         EXPECT_TRUE(row.completion == Completion::kSync || row.completion == Completion::kNetwork);
         EXPECT_GE(row.duration_ns.value_or(0), row.launch_ns.value_or(0));
+        if (row.op == Operation::kAllReduce) {
+          asynchronous[*row.count].push_back(row);
+        }
       }
       if (!row.peer) {
         EXPECT_THAT(row.seq, Optional(next[row.comm_ptr]++));
@@ -102,11 +129,31 @@ TEST_F(MpiRoot, EveryCallOfARealJob) {
     }
     EXPECT_THAT(rows.back().rank, Optional(1 - rank));  // the split's key turns the order
     EXPECT_NE(rows.back().comm_ptr, rows.front().comm_ptr);
+    worlds.insert(rows.front().comm_id_hash);
+    const auto ends = trace.calls(pid, Operation::kCommDestroy);
+    ASSERT_EQ(ends.size(), 1U);
+    EXPECT_EQ(ends[0].completion, Completion::kCall);
+    EXPECT_EQ(ends[0].comm_ptr, rows.front().comm_ptr);
+    EXPECT_THAT(ends[0].rank, Optional(rank));
     const Process process = trace.process(pid);
     EXPECT_THAT(process.rank, Optional(rank));
     EXPECT_THAT(process.world_size, Optional(2));
   }
+  EXPECT_EQ(worlds.size(), 1U);
+  EXPECT_FALSE(worlds.contains(0));
+  EXPECT_EQ(asynchronous.size(), 11U);
+  for (const auto& [count, calls] : asynchronous) {  // no rank has the sum before the last one gave its part
+    SCOPED_TRACE(count);
+    ASSERT_EQ(calls.size(), 2U);
+    const int64_t last_arrival_ns = std::max(calls[0].timestamp_ns, calls[1].timestamp_ns);
+    for (const Collective& call : calls) {
+      EXPECT_GE(call.timestamp_ns + call.duration_ns.value_or(0), last_arrival_ns);
+    }
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(Libraries, MpiRoot, testing::ValuesIn(kLibraries),
+                         [](const auto& library) { return library.param.name; });
 
 }  // namespace
 }  // namespace stalltrace::capture

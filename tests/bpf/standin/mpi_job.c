@@ -1,12 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One of each kind of MPI call, with sizes that tell them apart. Prints its pid and rank first. */
+/* One of each kind of MPI call, with sizes that tell them apart. Prints its pid and rank first. Where calls are polled,
+ * rank 1 is late, so that rank 0 polls in vain. */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #define RANKS 2
+#define LATE_US 30000
 
 static int send[4096], receive[4096];
+
+static void begin(int rank, int count, MPI_Request* request) {
+  if (rank == 1) {
+    usleep(LATE_US);
+  }
+  MPI_Iallreduce(send, receive, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD, request);
+}
+
+/* Asynchronous calls ended in every way but MPI_Wait, MPI_Waitall and MPI_Waitany. */
+static void polled(int rank) {
+  MPI_Request requests[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  int indices[3];
+  int index = 0;
+  int number = 0;
+  int done = 0;
+  begin(rank, 120, &requests[0]);
+  while (!done) {
+    MPI_Test(&requests[0], &done, MPI_STATUS_IGNORE);
+  }
+  begin(rank, 121, &requests[0]);
+  begin(rank, 122, &requests[2]);
+  for (done = 0; !done;) {
+    MPI_Testall(3, requests, &done, MPI_STATUSES_IGNORE);
+  }
+  begin(rank, 123, &requests[1]);
+  begin(rank, 124, &requests[2]);
+  do {
+    MPI_Testany(3, requests, &index, &done, MPI_STATUS_IGNORE);
+  } while (!done || index != MPI_UNDEFINED);
+  begin(rank, 125, &requests[1]);
+  begin(rank, 126, &requests[2]);
+  do {
+    MPI_Testsome(3, requests, &number, indices, MPI_STATUSES_IGNORE);
+  } while (number != MPI_UNDEFINED);
+  begin(rank, 127, &requests[0]);
+  begin(rank, 128, &requests[2]);
+  do {
+    MPI_Waitsome(3, requests, &number, indices, MPI_STATUSES_IGNORE);
+  } while (number != MPI_UNDEFINED);
+}
 
 int main(int argc, char** argv) {
   int rank = 0;
@@ -49,6 +91,7 @@ int main(int argc, char** argv) {
   requests[0] = MPI_REQUEST_NULL;
   MPI_Iallreduce(send, receive, 114, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[1]);
   MPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE);
+  polled(rank);
 
   MPI_Comm half;
   MPI_Comm_split(MPI_COMM_WORLD, 7, size - rank, &half);
