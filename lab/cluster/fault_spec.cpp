@@ -63,6 +63,8 @@ Status read_rank(std::string_view value, FaultSpec& spec) {
   return {};
 }
 
+constexpr std::string_view kLaunch = "launch";
+
 Status read_time(std::string_view key, std::string_view value, std::optional<int64_t>& into) {
   auto time = parse_duration_ns(value);
   if (!time) {
@@ -75,6 +77,12 @@ Status read_time(std::string_view key, std::string_view value, std::optional<int
 Status read_pair(const FaultRow& row, std::string_view key, std::string_view value, FaultSpec& spec) {
   if (key == "rank") {
     return read_rank(value, spec);
+  }
+  if (key == "start" && value == kLaunch) {
+    spec.at_launch = row.onset != Onset::kRunning;
+    return spec.at_launch ? Status{}
+                          : fail(fmt::format("{} acts on processes that run", row.cause), "give a start like 2s",
+                                 ErrorKind::kUsage);
   }
   if (key == "start") {
     return read_time(key, value, spec.start_ns);
@@ -195,7 +203,8 @@ std::string fault_help() {
     }
   }
   return help +
-         "every fault takes rank=N or rank=random, start=DURATION after the first step (default: a third into the "
+         "every fault takes rank=N or rank=random, start=DURATION after the first step or, of network faults, "
+         "start=launch (default: a third into the "
          "run), "
          "duration=DURATION, and for=DURATION,every=DURATION to come and go (process_stopped: every alone)\n";
 }

@@ -20,6 +20,7 @@ struct FaultSpec {
   std::optional<int> rank;  // whom it hits; none: `rank=random`, drawn by the run's seed
   /// After the job's first step; none: a third into the run.
   std::optional<int64_t> start_ns;
+  bool at_launch = false;  // instead: in effect before the ranks start, to the end
   /// From start to the last of it; none: to the end of the run, or one pulse for a fault that comes in pulses.
   std::optional<int64_t> duration_ns;
   std::optional<int64_t> every_ns;  // period of a fault that comes and goes ...

@@ -30,6 +30,11 @@ TEST(FaultSpec, DefaultsAreTheLoudDose) {
   EXPECT_FALSE(parse_fault("late_rank:rank=0")->start_ns);
 }
 
+TEST(FaultSpec, FaultsOfTheNetworkMayPrecedeTheJob) {
+  EXPECT_TRUE(parse_fault("mtu_blackhole:rank=1,start=launch")->at_launch);
+  EXPECT_FALSE(parse_fault("mtu_blackhole:rank=1,start=2s")->at_launch);
+}
+
 TEST(FaultSpec, AnyFaultMayComeAndGo) {
   const auto loss = parse_fault("packet_loss:rank=0,for=500ms,every=2s");
   ASSERT_TRUE(loss) << loss.error().what;
@@ -89,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{"packet_loss:rank=1,for=2s,every=1s", "is not longer than"},
                     BadCase{"process_stopped:rank=1,for=1s", "process_stopped takes no 'for'"},
                     BadCase{"late_rank:rank=1,start=soon", "'soon' is not a duration"},
+                    BadCase{"late_rank:rank=1,start=launch", "late_rank acts on processes that run"},
                     BadCase{"process_stopped:rank=1,ms=1000,every=500ms", "every=500 ms is not longer than the 1 s"},
                     BadCase{"none:rank=1", "no such fault"}));
 

@@ -58,6 +58,13 @@ struct FaultParameter {
   std::string_view help;
 };
 
+/// When a fault can begin.
+enum class Onset : uint8_t {
+  kRunning,  // once the job runs: it acts on the ranks' processes
+  kAny,      // also before the ranks start (`start=launch`), then to the end
+  kLaunch,   // only then
+};
+
 struct FaultRow {
   std::string_view cause;
   std::string_view summary;
@@ -66,8 +73,8 @@ struct FaultRow {
   std::string_view pulse;  // the parameter that says for how many ms one pulse lasts; empty: acts all the time
   /// Puts the fault into effect. On error nothing is left behind.
   Result<AppliedFault> (*apply)(const FaultSpec&, const FaultContext&);
-  bool before_start = false;  // in effect before the ranks start, to the end
-  bool harmless = false;      // no fault but something ordinary: no finding is expected
+  Onset onset = Onset::kRunning;
+  bool harmless = false;  // no fault but something ordinary: no finding is expected
 };
 
 std::span<const FaultRow> fault_rows();

@@ -76,7 +76,7 @@ void Injector::plan(Planned& fault, const JobProgress& progress) const {
 
 Status Injector::prepare() {
   for (Planned& fault : faults_) {
-    if (fault.row->before_start) {
+    if (fault.row->onset == Onset::kLaunch || fault.truth.spec.at_launch) {
       fault.schedule = Schedule{};
       ST_TRY(begin(fault));
     }

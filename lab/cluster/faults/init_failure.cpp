@@ -45,7 +45,7 @@ Status add_other_network(const FaultContext& context, AppliedFault& applied) {
   };
   const VirtualNode& own = context.node();
   const std::string name(kOtherInterface);
-  ST_TRY(change(in(own, {"link", "add", name, "type", "dummy"}), in(own, {"link", "del", name}), applied));
+  ST_TRY(change(in(own, {"link", "add", name, "type", "bridge"}), in(own, {"link", "del", name}), applied));
   ST_TRY(run_command(in(own, {"addr", "add", fmt::format("10.66.0.{}/24", context.rank + 1), "dev", name})));
   ST_TRY(run_command(in(own, {"link", "set", name, "up"})));
   const std::string network(kOtherNetwork);
@@ -107,7 +107,7 @@ FaultRow init_failure_row() {
           kParameters,
           "",
           apply,
-          true};
+          Onset::kLaunch};
 }
 
 }  // namespace stalltrace::lab

@@ -63,7 +63,8 @@ FaultRow mtu_blackhole_row() {
           "mtu_blackhole:rank=2,bytes=1400",
           kParameters,
           "",
-          apply};
+          apply,
+          Onset::kAny};
 }
 
 }  // namespace stalltrace::lab

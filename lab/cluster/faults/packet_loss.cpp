@@ -30,7 +30,8 @@ FaultRow packet_loss_row() {
           "packet_loss:rank=2,percent=2,direction=ingress",
           kParameters,
           "",
-          apply};
+          apply,
+          Onset::kAny};
 }
 
 }  // namespace stalltrace::lab

@@ -19,7 +19,8 @@ FaultRow partition_row() {
           "partition:rank=2,direction=both",
           kParameters,
           "",
-          apply};
+          apply,
+          Onset::kAny};
 }
 
 }  // namespace stalltrace::lab

@@ -36,7 +36,8 @@ Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
 }  // namespace
 
 FaultRow slow_link_row() {
-  return {"slow_link", "what a node sends is limited to a rate", "slow_link:rank=2,mbit=40", kParameters, "", apply};
+  return {"slow_link", "what a node sends is limited to a rate", "slow_link:rank=2,mbit=40", kParameters, "", apply,
+          Onset::kAny};
 }
 
 }  // namespace stalltrace::lab
