@@ -14,7 +14,7 @@ namespace stalltrace::capture {
 
 /// A probe point: a row of the call table at a file offset (what uprobes are addressed by).
 struct ProbePoint {
-  uint64_t offset = 0;
+  uint64_t offset = 0;  // the function's, or that of its second instruction: all is still as the caller left it
   uint32_t row = 0;
   bool int_handles = false;  // the file's MPI handles are ints, not pointers
 };
