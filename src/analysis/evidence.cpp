@@ -290,7 +290,10 @@ FlowDelta EvidenceStore::delta(FlowIndex flow, Interval window) const {
   auto first = std::partition_point(samples.begin(), samples.end(), before(window.from_ns));
   const auto last = std::partition_point(first, samples.end(), before(window.to_ns));
   delta.samples = last - first;
-  delta.unread = std::count_if(first, last, [](const SampleRecord& s) { return s.unread_bytes > 0; });
+  for (auto sample = first; sample != last; ++sample) {
+    delta.unread += sample->unread_bytes > 0 ? 1 : 0;
+    delta.unread_bytes += sample->unread_bytes;
+  }
   first = first == samples.begin() ? first : first - 1;
   const SampleRecord& begin = *first;
   const SampleRecord& end = last == samples.end() ? samples.back() : *last;

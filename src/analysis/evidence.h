@@ -77,10 +77,11 @@ struct FlowDelta {
   int64_t busy_ns = 0;  // data was under way
   int64_t receiver_limited_ns = 0;
   uint64_t acked_bytes = 0;
-  int64_t samples = 0;    // inside the interval
-  int64_t unread = 0;     // of these, with data that this end had not read
-  uint32_t repeated = 0;  // segments sent again, between the samples
-  uint32_t needless = 0;  // of which the peer reported that it had them already
+  int64_t samples = 0;        // inside the interval
+  int64_t unread = 0;         // of these, with data that this end had not read
+  uint64_t unread_bytes = 0;  // of all these together
+  uint32_t repeated = 0;      // segments sent again, between the samples
+  uint32_t needless = 0;      // of which the peer reported that it had them already
 };
 
 /// A time in which a flow's sender sent again and again and nothing was acknowledged.

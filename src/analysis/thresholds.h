@@ -113,6 +113,9 @@ inline constexpr double kReceiverLimitedShare = 0.5;
 inline constexpr double kUnreadShare = 0.7;
 /// ... at all ranks alike: the slow one stands out from the middle one by this factor.
 inline constexpr double kUnreadContrast = 1.5;
+/// Or by this factor of unread bytes: the others read in bursts what it lets through, and few samples catch them between
+/// two.
+inline constexpr double kBacklogContrast = 2.0;
 /// Fewer samples than this say nothing about a share.
 inline constexpr int64_t kUnreadSamples = 3;
 /// A reader that was ready but did not run for this share of a stall read late for want of a CPU: half of what makes

@@ -439,6 +439,20 @@ TEST(SlowReceiver, UnreadDataAreEnough) {
   }
 }
 
+/// Samples catch the others in the bursts that the slow one lets through: at all of them data lie unread in most, at the
+/// slow one more of them.
+TEST(SlowReceiver, StandsOutByWhatLiesUnreadToo) {
+  for (const uint32_t backlog : {200'000U, 70'000U}) {
+    MemorySource source;
+    fill_slow(source, [&](int rank, int64_t at, TcpSample&, TcpSample& receiver) {
+      receiver.unread_bytes = rank == 2 ? backlog : at % 4 != 0 ? 60'000 : 0;
+    });
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, backlog > 100'000 ? Cause::kSlowReceiver : Cause::kUnknown) << finding.summary;
+    EXPECT_EQ(finding.culprit.has_value(), backlog > 100'000) << finding.summary;
+  }
+}
+
 TEST(SlowReceiver, WhoSeemsSlowNowAndThenBesideASlowOneIsNot) {
   MemorySource source;
   fill_slow(source, [&](int rank, int64_t at, TcpSample&, TcpSample& receiver) {

@@ -21,6 +21,7 @@ struct Reader {
   FlowIndex flow = kNoFlow;  // of the sender
   double limited = 0;        // share of the stall that its sender waited for room in the receiver's window
   double unread = 0;         // share of the receiver's samples with data that had arrived and were not read
+  double backlog = 0;        // bytes that lay unread, of all samples in the middle
   bool sends_on = true;      // its own sending is not held up
   int64_t limited_ns = 0;
   int64_t unread_samples = 0;
@@ -44,6 +45,7 @@ std::vector<Reader> readers_of(const Scene& scene, const Stall& stall) {
     }
     Reader reader{.flow = index, .limited = share_of(delta.receiver_limited_ns, delta.span_ns)};
     reader.unread = other.samples < kUnreadSamples ? 0 : share_of(other.unread, other.samples);
+    reader.backlog = static_cast<double>(other.unread_bytes) / static_cast<double>(std::max<int64_t>(other.samples, 1));
     reader.limited_ns = delta.receiver_limited_ns;
     reader.unread_samples = other.unread;
     readers.push_back(reader);
@@ -61,18 +63,28 @@ bool is_starved(const Scene& scene, const Stall& stall, const Reader& reader) {
                                          stall.to_explain_ns()) >= kStarvedReaderShare;
 }
 
+double middle_of(const std::vector<Reader>& readers, double Reader::*value) {
+  std::vector<double> values;
+  for (const Reader& reader : readers) {
+    values.push_back(reader.*value);
+  }
+  std::sort(values.begin(), values.end());
+  return values[(values.size() - 1) / 2];
+}
+
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
   if (!network_may_be_slow(stall)) {
     return;
   }
-  std::vector<Reader> readers = readers_of(scene, stall);
+  const std::vector<Reader> readers = readers_of(scene, stall);
   if (readers.size() < 2) {
     return;
   }
-  std::sort(readers.begin(), readers.end(), [](const Reader& a, const Reader& b) { return a.unread < b.unread; });
-  const double middle = readers[(readers.size() - 1) / 2].unread;
+  const double middle = middle_of(readers, &Reader::unread);
+  const double middle_backlog = middle_of(readers, &Reader::backlog);
   for (const Reader& reader : readers) {
-    const bool piles_up = reader.unread >= kUnreadShare && reader.unread >= kUnreadContrast * middle;
+    const bool piles_up = reader.unread >= kUnreadShare && (reader.unread >= kUnreadContrast * middle ||
+                                                            reader.backlog >= kBacklogContrast * middle_backlog);
     if (!reader.sends_on || (reader.limited < kReceiverLimitedShare && !piles_up) || is_starved(scene, stall, reader)) {
       continue;
     }
