@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <sstream>
 
+#include "capture/elf_symbols.h"
+#include "capture/kernel.h"
 #include "support.h"
+#include "wire/collective.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -149,6 +153,42 @@ TEST_P(MpiRoot, EveryCallOfARealJob) {
     for (const Collective& call : calls) {
       EXPECT_GE(call.timestamp_ns + call.duration_ns.value_or(0), last_arrival_ns);
     }
+  }
+}
+
+/// The library that the job is linked with.
+std::string library_of(const Mpi& library) {
+  std::istringstream lines(run_tool({"ldd", standin("standin_" + library.name + "_job")}));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("libmpi") != std::string::npos) {
+      const size_t path = line.find('/');
+      return line.substr(path, line.find(' ', path) - path);
+    }
+  }
+  return {};
+}
+
+/// Polls in vain, and of what was done before, send nothing: each request is told once, when it is done.
+TEST_P(MpiRoot, ARequestIsToldOnceHoweverOftenItIsPolled) {
+  constexpr size_t kRequests = 14;
+  auto kernel = Kernel::load({});
+  ASSERT_TRUE(kernel) << kernel.error().what;
+  const std::string path = library_of(GetParam());
+  const auto symbols = find_probe_points(path);
+  ASSERT_TRUE(symbols) << symbols.error().what;
+  const Status attached = (*kernel)->attach_file(path, symbols->points);
+  ASSERT_TRUE(attached) << attached.error().what;
+  const auto pids = run_job(GetParam());
+  std::map<int32_t, size_t> told;
+  (*kernel)->consume([&](std::span<const std::byte> bytes) {
+    st_header header;
+    ASSERT_GE(bytes.size(), sizeof header);
+    std::memcpy(&header, bytes.data(), sizeof header);
+    told[static_cast<int32_t>(header.tgid)] += header.type == ST_RECORD_SYNC ? 1 : 0;
+  });
+  ASSERT_EQ(pids.size(), 2U);
+  for (const auto& [rank, pid] : pids) {
+    EXPECT_EQ(told[pid], kRequests) << rank;
   }
 }
 
