@@ -37,6 +37,10 @@ void check_rows(MemorySource& rows) {
     require(row.rank.value_or(0) >= 0 && row.peer.value_or(0) >= 0);
   });
   require(steps.has_value());
+  const Status waits = rows.wait_spans({}, [](const WaitSpan& row) {
+    require(row.timestamp_ns > 0 && row.window_ns > 0 && row.waited_ns >= 0 && row.waited_ns <= row.window_ns);
+  });
+  require(waits.has_value());
 }
 
 }  // namespace

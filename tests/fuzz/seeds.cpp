@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// seeds FOLDER: the boxes a fuzzer starts from: empty, busy, wrapped, and one with every kind of event.
+// seeds FOLDER: the boxes a fuzzer starts from: empty, busy, wrapped, one with every kind of event, and one whose
+// process was paused.
 #include <string>
 
 #include "blackbox/testing/made_box.h"
@@ -27,7 +28,13 @@ int main(int argc, char** argv) {
     all.put(type % MadeBox::kSlots, event, ST_BOX_OPEN + type % 4);
     all.append(event);
   }
+  MadeBox paused = busy;
+  paused.header.pulse_ns = kStart + 9'000'000'000;
+  paused.header.pauses[0] = {.from_ns = kStart, .to_ns = kStart + 3'000'000'000, .runnable_ns = 1'000'000};
+  paused.header.pauses[1] = {
+      .from_ns = kStart + 4'000'000'000, .to_ns = kStart + 6'000'000'000, .runnable_ns = 1'900'000'000};
   busy.write(folder + "/busy");
+  paused.write(folder + "/paused");
   wrapped.write(folder + "/wrapped");
   all.write(folder + "/all");
 }
