@@ -95,6 +95,19 @@ void describe_size(const st_box_event& event, const EventTable::Entry* api, Coll
   }
 }
 
+/// When the rank entered a collective with this API call: then, or when it ended the group that launches it. NCCL
+/// starts the collective's own event after the launch. One of a CUDA graph was called when that was captured, which
+/// says nothing.
+uint64_t arrival_of(const st_box_event& event, const st_box_event& api, const EventTable& table) {
+  const EventTable::Entry* group = table.find(api.parent);
+  if ((api.flags & ST_BOX_GRAPH_CAPTURED) != 0 || api.start_ns == 0 || api.start_ns > event.start_ns ||
+      (api.parent != 0 && (group == nullptr || group->event.type != ST_BOX_GROUP_API))) {
+    return event.start_ns;
+  }
+  const uint64_t launch_ns = group == nullptr ? 0 : group->event.u.api.end_entered_ns;
+  return launch_ns > event.start_ns ? event.start_ns : std::max(api.start_ns, launch_ns);
+}
+
 }  // namespace
 
 std::optional<int64_t> clock_offset_of(const st_box_header& header) {
@@ -189,7 +202,11 @@ std::optional<Collective> decode_collective(const EventTable::Entry& entry, cons
   const st_box_event& event = entry.event;
   const st_box_coll& coll = event.u.coll;
   const auto operation = operation_of(coll.operation);
-  const auto start_ns = to_utc(event.start_ns, owner.clock_offset_ns);
+  const EventTable::Entry* parent = table.find(event.parent);
+  const bool is_api =
+      parent != nullptr && (parent->event.type == ST_BOX_COLL_API || parent->event.type == ST_BOX_P2P_API);
+  const uint64_t arrival_ns = is_api ? arrival_of(event, parent->event, table) : event.start_ns;
+  const auto start_ns = to_utc(arrival_ns, owner.clock_offset_ns);
   if ((event.type != ST_BOX_COLL && event.type != ST_BOX_P2P) || !operation || !start_ns) {
     return std::nullopt;
   }
@@ -214,9 +231,6 @@ std::optional<Collective> decode_collective(const EventTable::Entry& entry, cons
   } else if (operation->rooted) {
     row.root = rank_of(coll.root_or_peer);
   }
-  const EventTable::Entry* parent = table.find(event.parent);
-  const bool is_api =
-      parent != nullptr && (parent->event.type == ST_BOX_COLL_API || parent->event.type == ST_BOX_P2P_API);
   describe_size(event, is_api ? parent : nullptr, row);
   if (is_api) {
     const int64_t called_ns = to_utc(parent->event.start_ns, owner.clock_offset_ns).value_or(*start_ns);
@@ -227,11 +241,11 @@ std::optional<Collective> decode_collective(const EventTable::Entry& entry, cons
     row.seq = static_cast<int64_t>(number);
   }
   if (coll.enqueued_ns >= event.start_ns && coll.enqueued_ns < kLatestTime) {
-    row.launch_ns = static_cast<int64_t>(coll.enqueued_ns - event.start_ns);
+    row.launch_ns = static_cast<int64_t>(coll.enqueued_ns - arrival_ns);
   }
   const bool ended = !entry.open && (event.flags & ST_BOX_UNFINISHED) == 0 && event.end_ns >= event.start_ns;
   if (ended && event.end_ns < kLatestTime) {
-    row.duration_ns = static_cast<int64_t>(event.end_ns - event.start_ns);
+    row.duration_ns = static_cast<int64_t>(event.end_ns - arrival_ns);
     row.completion = Completion::kProfiler;
   }
   return row;

@@ -166,7 +166,47 @@ TEST_F(Rings, TheCallersOwnSizeComesFromTheApiCall) {
   EXPECT_EQ(rows[0].count, 10);
   EXPECT_EQ(rows[0].datatype, 7);
   EXPECT_EQ(rows[0].bytes, 80);
-  EXPECT_EQ(rows[0].called_ns, rows[0].timestamp_ns - 300);
+}
+
+/// NCCL tells of the collective itself when it has launched it.
+TEST_F(Rings, ACollectiveBeginsWithItsCallOrTheEndOfItsGroup) {
+  struct Case {
+    const char* what;
+    bool in_group;
+    uint64_t group_ended_ns;
+    uint8_t api_flags;
+    int64_t begins_ns;
+  };
+  const auto start = static_cast<int64_t>(2 * kSecond);
+  for (const Case& given :
+       {Case{"alone", false, 0, 0, start - 300}, Case{"in a group", true, 2 * kSecond - 100, 0, start - 100},
+        Case{"in a group of its own", true, 0, 0, start - 300},
+        Case{"captured before", false, 0, ST_BOX_GRAPH_CAPTURED, start}}) {
+    SCOPED_TRACE(given.what);
+    MadeBox box;
+    st_box_event group{};
+    group.type = ST_BOX_GROUP_API;
+    group.start_ns = 2 * kSecond - 500;
+    group.u.api.end_entered_ns = given.group_ended_ns;
+    box.append(group);
+    st_box_event api{};
+    api.type = ST_BOX_COLL_API;
+    api.parent = given.in_group ? box.ring[0].id : 0;
+    api.flags = given.api_flags;
+    api.start_ns = 2 * kSecond - 300;
+    box.append(api);
+    st_box_event event = MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 9000);
+    event.parent = box.ring[1].id;
+    box.append(event);
+    rows_ = {};
+    ASSERT_TRUE(import({save(box, "a")}));
+    const auto rows = collectives();
+    ASSERT_EQ(rows.size(), 1);
+    EXPECT_EQ(rows[0].timestamp_ns, 1'769'827'619'000'000'000 + given.begins_ns);
+    EXPECT_EQ(rows[0].duration_ns, start + 9000 - given.begins_ns);
+    EXPECT_EQ(rows[0].launch_ns, start + 5000 - given.begins_ns);
+    EXPECT_EQ(rows[0].called_ns, 1'769'827'619'000'000'000 + start - 300);
+  }
 }
 
 st_box_event operation(uint64_t parent, uint32_t steps, uint64_t network_ns) {

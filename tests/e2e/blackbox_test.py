@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sqlite3
-import statistics
 import subprocess
 import time
 
@@ -14,6 +13,8 @@ from stalltrace import BUILD, DONE, Case, run
 from unprivileged import run_as_nobody
 
 PLUGIN = BUILD / "libnccl-profiler-stalltrace.so"
+SAME_NS = 50_000
+SAME_SHARE = 0.01
 
 
 class BoxedJob:
@@ -79,7 +80,7 @@ class BlackBox(Case):
         return result
 
     def check_calls(self, job, calls, rows_of):
-        """Each call once, numbered without a gap, with launch and true end; `rows_of` answers a query."""
+        """Each call once, numbered without a gap, with launch and true duration; `rows_of` answers a query."""
         for rank, process in enumerate(job.ranks):
             told = [json.loads(line) for line in job.log(rank).read_text().splitlines()]
             rows = rows_of("SELECT timestamp_ns, duration_ns, launch_ns, completion, seq FROM nccl_events "
@@ -88,35 +89,37 @@ class BlackBox(Case):
             self.assertEqual(len(seen), calls)
             self.assertEqual([row[4] for row in rows], list(range(len(rows))))
             self.assertEqual({row[3] for row in rows}, {"profiler"})
-            differences = []
+            same = 0
             for call, (start_ns, duration_ns, launch_ns, _, _) in zip(told, seen):
-                self.assertGreaterEqual(start_ns, call["start_ns"] - 100_000)
                 self.assertLess(launch_ns, duration_ns)
+                self.assertGreaterEqual(start_ns, call["start_ns"] - SAME_NS, "not before the call")
+                self.assertLessEqual(start_ns + duration_ns, call["end_ns"] + SAME_NS, "not after the job saw its end")
                 true_ns = call["end_ns"] - call["start_ns"]
-                differences.append(abs(true_ns - duration_ns) - max(0.01 * true_ns, 50_000))
-            # The job learns of an end by waking up, which a busy machine delays now and then: the middle one counts.
-            self.assertLessEqual(statistics.median(differences), 0)
+                same += abs(true_ns - duration_ns) <= max(SAME_SHARE * true_ns, SAME_NS)
+            # The job learns of an end by waking up twice, the stream's thread and its own, which takes 0.1 ms here, and now
+            # and then much longer on a busy machine.
+            self.assertGreaterEqual(same, 0.8 * calls, f"rank {rank}: {same} of {calls} durations are those of the job's clock")
 
     def test_every_collective_is_there_once_with_launch_and_true_duration(self):
-        job = BoxedJob(self, "--calls", 40, "--calls-per-second", 12, "--elements", 1 << 22)
+        job = BoxedJob(self, "--calls", 30, "--calls-per-second", 8, "--elements", 1 << 23)
         job.wait()
         self.import_boxes(job)
-        self.check_calls(job, 40, self.rows)
+        self.check_calls(job, 30, self.rows)
         self.assertEqual(self.rows("SELECT count(DISTINCT nccl_comm_hash), count(DISTINCT rank) FROM communicator"), [(1, 2)])
 
     def test_the_agent_makes_one_row_of_a_call_and_its_box(self):
         self.need_root()
         tracer = Tracer(self, "--library", LIBRARIES / "libnccl.so.2")
-        job = BoxedJob(self, "--calls", 40, "--calls-per-second", 12, "--elements", 1 << 22)
+        job = BoxedJob(self, "--calls", 30, "--calls-per-second", 8, "--elements", 1 << 23)
         job.wait()
         tracer.stop()
-        self.check_calls(job, 40, tracer.rows)
+        self.check_calls(job, 30, tracer.rows)
         pids = ", ".join(str(process.pid) for process in job.ranks)
         self.assertEqual(tracer.rows(f"SELECT count(*) FROM communicator WHERE pid IN ({pids})"), [(2,)])
         orphans = (f"SELECT count(*), sum(collective_id NOT IN (SELECT event_id FROM collective)) FROM proxy_step "
                    f"WHERE pid IN ({pids})")
         steps, alone = tracer.rows(orphans)[0]
-        self.assertGreaterEqual(steps, 160)
+        self.assertGreaterEqual(steps, 120)
         self.assertEqual(alone, 0)
 
     def test_an_agent_that_comes_later_learns_the_ranks_from_the_boxes(self):
