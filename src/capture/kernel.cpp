@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/handle.h"
 #include "capture/drop_reasons.h"
+#include "capture/procfs.h"
 #include "capture/uprobe_multi.h"
 #include "wire/config.h"
 
@@ -120,6 +121,11 @@ Kernel::Kernel() : object_(std::make_unique<Object>()) {}
 Kernel::~Kernel() = default;
 
 Result<std::unique_ptr<Kernel>> Kernel::load(const KernelOptions& options) {
+  if (!Procfs().in_first_pid_namespace()) {
+    return fail("processes have other numbers here than the kernel tells: this is a pid namespace of its own",
+                "trace from the host, or give the container the host's processes (--pid=host; hostPID: true)",
+                ErrorKind::kUnsupported);
+  }
   libbpf_set_print(silent);
   std::unique_ptr<Kernel> kernel(new Kernel());
   ST_TRY(kernel->open_object(options));

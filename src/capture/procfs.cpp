@@ -32,6 +32,9 @@ bool take_number(std::string_view& text, char stop, int base, uint64_t& value) {
 
 constexpr size_t kMostThreads = 4096;
 
+/// Inode of the namespace that the kernel starts with: PROC_PID_INIT_INO of include/linux/proc_ns.h, since Linux 3.8.
+constexpr ino_t kFirstPidNamespace = 0xeffffffc;
+
 /// The last number of the line NSpid of a status file; 0 when it is gone.
 pid_t inner_number(const std::string& status_path) {
   const std::string status = read_file(status_path, 8192).value_or("");
@@ -171,6 +174,11 @@ bool Procfs::is_fork(pid_t pid) const {
 uint64_t Procfs::netns(pid_t pid) const {
   struct stat info {};
   return ::stat(path(pid, "ns/net").c_str(), &info) == 0 ? info.st_ino : 0;
+}
+
+bool Procfs::in_first_pid_namespace() const {
+  struct stat info {};
+  return ::stat((root_ + "/self/ns/pid").c_str(), &info) != 0 || info.st_ino == kFirstPidNamespace;
 }
 
 std::optional<uid_t> Procfs::owner(pid_t pid) const {

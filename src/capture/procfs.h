@@ -53,6 +53,9 @@ class Procfs {
   /// Inode number of the network namespace, 0 when it can't be read.
   [[nodiscard]] uint64_t netns(pid_t pid) const;
   [[nodiscard]] bool exists(pid_t pid) const;
+  /// Whether this program knows processes by the numbers that the kernel knows them by: it is in no container with a
+  /// pid namespace of its own. True where that can't be read.
+  [[nodiscard]] bool in_first_pid_namespace() const;
   /// Who runs it; none when it is gone.
   [[nodiscard]] std::optional<uid_t> owner(pid_t pid) const;
   /// Its number in the innermost pid namespace it is in; 0 when it is gone.

@@ -100,6 +100,13 @@ class Check(Case):
         self.assertRegex(result.stdout, r"(?m)^REFUSED ")
         self.assertIn("CAP_BPF", result.stdout)
 
+    def test_processes_with_numbers_of_their_own(self):
+        self.need_root()
+        result = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", PROGRAM, "check"], capture_output=True, text=True,
+                                timeout=30, check=False)
+        self.assertEqual(result.returncode, FAILED, result.stderr)
+        self.assertRegex(result.stdout, r"(?m)^REFUSED .*pid namespace of its own")
+
     def test_no_btf(self):
         result = run("check", environment={"STALLTRACE_BTF": str(self.folder / "none")})
         self.assertEqual(result.returncode, FAILED)
