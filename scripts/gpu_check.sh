@@ -7,10 +7,15 @@
 #   scripts/gpu_check.sh --pack FILE.tar.gz                        make a package for a machine that has nothing
 #   scripts/gpu_check.sh --lab ...                                 the same check on the practice NCCL, without a GPU
 #
-# Needs an x86-64 machine with NCCL, a CUDA runtime (PyTorch's wheels will do) and Python 3.8; nothing else: no compiler, ip,
-# nft or network. The package holds the built program with the plugin inside, and these scripts. Without /dev/net/tun or the
-# right to make namespaces the ranks share the loopback, without loss; without BPF there is no tracer. It says so.
+# Needs an x86-64 machine with glibc 2.35 (Ubuntu 22.04), NCCL 2.23, a CUDA runtime (PyTorch's wheels will do) and Python 3.8;
+# nothing else: no compiler, ip, nft or network. The package holds the built program with the plugin inside, and these scripts.
+# Without /dev/net/tun or the right to make namespaces the ranks share the loopback, without loss; without BPF there is no
+# tracer. It says so. Exit code 0: all that could be run holds; 1: something does not, or there is nothing to run on.
 set -euo pipefail
+usage() {
+  sed -n '3,14s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
 here=$(cd "$(dirname "$0")" && pwd)
 program=${STALLTRACE:-}
 for candidate in "$here/stalltrace" "$here/../build/stalltrace"; do
@@ -24,6 +29,7 @@ done
 out=gpu-check-$(date -u +%Y%m%dT%H%M%SZ)
 words=()
 while (($# > 0)); do
+  [[ $1 == --lab || $# -gt 1 ]] || usage
   case $1 in
     --out) out=$2; shift ;;
     --lab) words+=(--lab "$(cd "$(dirname "$program")/lab/lib" && pwd)") ;;
@@ -39,10 +45,7 @@ while (($# > 0)); do
       exit 0
       ;;
     --ranks | --max-bytes) words+=("$1" "$2"); shift ;;
-    *)
-      sed -n '3,13s/^# \{0,1\}//p' "$0"
-      exit 2
-      ;;
+    *) usage ;;
   esac
   shift
 done

@@ -15,10 +15,20 @@ import subprocess
 import sys
 
 import compare
+import ddp
 import libraries
 import network
 
 HERE = pathlib.Path(__file__).resolve().parent
+PROFILER_SINCE = (2, 23)  # NCCL's profiler interface
+SIZES_TOLD_SINCE = (2, 27)  # a communicator's size with it
+LATE_RANK = 1
+
+
+def place(culprit, to):
+    if culprit is None and to is None:
+        return "nobody"
+    return f"rank {culprit}" if culprit is not None else f"link to rank {to}"
 
 
 class Table:
@@ -46,6 +56,8 @@ class Check:
         if options.lab:
             self.environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"] = options.lab
         self.nodes_missing = network.available()
+        self.nccl_version = (0, 0)
+        self.traced = False  # the latest job
 
     def prepare(self):
         """Says what this machine has; False if there is nothing to run on."""
@@ -53,7 +65,9 @@ class Check:
         self.table.add("stalltrace", version.returncode == 0, (version.stdout or version.stderr).strip()[-200:])
         nccl, cudart = libraries.find_nccl(), libraries.find_cudart()
         devices = libraries.device_count(cudart) if cudart else 0
-        self.table.add("NCCL", bool(nccl), f"{libraries.nccl_version(nccl)} in {nccl}" if nccl else "libnccl.so.2 was not found")
+        self.nccl_version = libraries.nccl_version(nccl) if nccl else (0, 0)
+        self.table.add("NCCL", bool(nccl),
+                       f"{'.'.join(map(str, self.nccl_version))} in {nccl}" if nccl else "libnccl.so.2 was not found")
         self.table.add("CUDA runtime", bool(cudart), cudart or "libcudart.so was not found")
         self.table.add("device", devices > 0 or None, f"{devices} found" if devices else "none that the driver offers")
         self.table.add("virtual nodes", not self.nodes_missing or None,
@@ -61,8 +75,20 @@ class Check:
         return bool(version.returncode == 0 and nccl and devices)
 
     def stalltrace(self, *words, timeout=600):
-        return subprocess.run([self.options.stalltrace, *map(str, words)], capture_output=True, text=True, timeout=timeout,
-                              check=False, env=self.environment)
+        """What came of it; 124 and its words so far if it took too long, and was ended."""
+        command = [self.options.stalltrace, *map(str, words)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment) as process:
+            try:
+                out, err = process.communicate(timeout=timeout)
+                return subprocess.CompletedProcess(command, process.returncode, out, err)
+            except subprocess.TimeoutExpired:
+                process.terminate()  # it takes the job with it
+                try:
+                    out, err = process.communicate(timeout=30)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    out, err = process.communicate()
+                return subprocess.CompletedProcess(command, 124, out, f"{err}\nended after {timeout} s")
 
     def job(self, name, program):
         """Runs the ranks into OUT/name; their folder, or None."""
@@ -75,13 +101,17 @@ class Check:
         (folder / "ranks.txt").write_text(result.stdout)
         self.table.add(f"{name}: {self.options.ranks} ranks, {place}", result.returncode == 0,
                        "ran to their end" if result.returncode == 0 else (result.stderr + result.stdout)[-300:].replace("\n", " | "))
-        traced = (folder / "run" / "trace.db").exists()
-        reason = next((line for line in result.stderr.splitlines() if "the kernel is not traced" in line), "")
-        self.table.add(f"{name}: kernel traced", traced or None, "yes" if traced else reason or "no recording")
+        # Without a tracer the recording is there all the same, made of the black boxes.
+        untraced = next((line for line in result.stderr.splitlines() if "the kernel is not traced" in line), None)
+        self.traced = untraced is None and (folder / "run" / "trace.db").exists()
+        self.table.add(f"{name}: kernel traced", self.traced or None, "yes" if self.traced else untraced or "no recording")
         return folder if result.returncode == 0 else None
 
     def import_rings(self, name, folder):
         """The recording of the black boxes alone; None if it can't be made."""
+        if self.nccl_version < PROFILER_SINCE:
+            self.table.add(f"{name}: black boxes", None, f"NCCL has a profiler interface since {'.'.join(map(str, PROFILER_SINCE))}")
+            return None
         rings = sorted((folder / "run" / "rings").glob("*.ring"))
         self.table.add(f"{name}: black boxes", len(rings) >= self.options.ranks, f"{len(rings)} files")
         out = folder / "rings.db"
@@ -91,23 +121,32 @@ class Check:
 
     def hold_against(self, name, path, owns, *completions):
         recording = compare.Recording(path)
-        for what, check in (("every call once", compare.check_counts), ("ranks", compare.check_ranks),
-                            ("communicator hash", compare.check_hashes), ("sequence numbers", compare.check_sequences)):
-            self.table.add(f"{name}: {what}", *check(recording, owns))
+        self.table.add(f"{name}: every call once", *compare.check_counts(recording, owns))
+        sizes_told = self.nccl_version >= SIZES_TOLD_SINCE or name == "tracer"
+        self.table.add(f"{name}: ranks", *compare.check_ranks(recording, owns, sizes_told))
+        self.table.add(f"{name}: communicator hash", *compare.check_hashes(recording, owns))
+        self.table.add(f"{name}: sequence numbers", *compare.check_sequences(recording, owns))
         self.table.add(f"{name}: true durations", *compare.check_durations(recording, owns, completions))
         lines = list(compare.size_table(recording, owns, completions))
         (path.parent / f"{path.stem}.sizes.txt").write_text("\n".join(lines) + "\n")
         print("\n".join("    " + line for line in lines), flush=True)
 
-    def explain(self, name, *recordings):
-        result = self.stalltrace("explain", "--json", *recordings)
+    def explain(self, name, recording):
+        """The findings' causes and places; None if there is no telling."""
+        result = self.stalltrace("explain", "--json", recording)
         if result.returncode != 0:
             self.table.add(f"{name}: explain", False, result.stderr.strip()[-300:])
-            return
-        causes = [f"{finding['cause']} ({(finding['culprit'] or {}).get('rank', 'a link')})"
-                  for finding in json.loads(result.stdout)["findings"]]
-        late = any(cause.startswith("late_rank (1") for cause in causes)
-        self.table.add(f"{name}: the late rank is found", late, ", ".join(causes) or "no finding")
+            return None
+        return [(finding["cause"], (finding["culprit"] or {}).get("rank"), (finding["link"] or {}).get("dst_rank"))
+                for finding in json.loads(result.stdout)["findings"]]
+
+    def find(self, name, what, findings, cause, rank):
+        """Whether that cause was said of that rank, or of a link to it."""
+        if findings is not None:
+            said = ", ".join(f"{found} ({place(culprit, to)})"
+                             for found, culprit, to in findings)
+            self.table.add(f"{name}: {what}", any(found == cause and rank in (culprit, to) for found, culprit, to in findings),
+                           said or "no finding")
 
     def run_nccl(self):
         folder = self.job("nccl", "nccl")
@@ -117,11 +156,21 @@ class Check:
         box = self.import_rings("nccl", folder)
         if box:
             self.hold_against("plugin", box, owns, "profiler")
-            self.explain("plugin", box)
+            self.find("plugin", "the late rank is found", self.explain("plugin", box), "late_rank", LATE_RANK)
+        if not self.traced:
+            self.table.add("tracer", None, "the kernel was not traced")
+            return
         trace = folder / "run" / "trace.db"
-        if trace.exists():
-            self.hold_against("tracer", trace, owns, "profiler", "sync")
-            self.explain("tracer", trace)
+        self.hold_against("tracer", trace, owns, "profiler", "sync")
+        findings = self.explain("tracer", trace)
+        self.find("tracer", "the late rank is found", findings, "late_rank", LATE_RANK)
+        if self.nodes_missing:
+            self.table.add("tracer: the loss is found", None, "without virtual nodes there was none")
+            return
+        self.find("tracer", "the loss is found", findings, "packet_loss", network.LOSSY_NODE)
+        if box:
+            self.table.add("tracer: peers of connections",
+                           *compare.check_places(compare.Recording(trace), network.address_of))
 
     def run_ddp(self):
         if self.options.lab or not libraries.has_torch():
@@ -132,20 +181,22 @@ class Check:
         if box:
             per_rank = compare.Recording(box).rows(
                 "SELECT rank, COUNT(*), SUM(completion = 'profiler') FROM nccl_events WHERE op = 'ALL_REDUCE' GROUP BY rank")
-            complete = len(per_rank) == self.options.ranks and all(count == ended for _, count, ended in per_rank)
+            complete = len(per_rank) == self.options.ranks and all(count == ended >= ddp.STEPS for _, count, ended in per_rank)
             self.table.add("ddp: gradients' AllReduces", complete, f"(rank, calls, ended): {per_rank}")
 
     def run(self):
+        """0 if all that could be checked here holds, 1 if something failed or nothing could be run."""
         self.out.mkdir(parents=True)
         print(f"stalltrace GPU check on {platform.node()}, {platform.release()}, Python {platform.python_version()}")
-        if self.prepare():
+        ready = self.prepare()
+        if ready:
             self.run_nccl()
             self.run_ddp()
         else:
             self.table.add("the rest", None, "it needs what is missing above: a GPU with NCCL, and stalltrace")
         (self.out / "results.json").write_text(json.dumps(self.table.rows, indent=1) + "\n")
         print(f"{self.table.failed} failed; raw results are in {self.out}")
-        return 1 if self.table.failed else 0
+        return 0 if ready and not self.table.failed else 1
 
 
 def main():
@@ -155,7 +206,12 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--max-bytes", type=int, default=512 << 20)
     parser.add_argument("--lab")
-    sys.exit(Check(parser.parse_args()).run())
+    options = parser.parse_args()
+    if options.ranks < 2 or options.max_bytes < 1024:
+        parser.error("it takes two ranks and a kilobyte")
+    if pathlib.Path(options.out).exists():
+        parser.error(f"{options.out} exists already: give another --out")
+    sys.exit(Check(options).run())
 
 
 if __name__ == "__main__":

@@ -39,9 +39,10 @@ class Recording:
 
 
 def duration_fits(call, duration_ns):
-    """A collective lasts at least as long as the device was busy with it, at most until the caller knew of its end."""
+    """A collective lasts at least as long as the device was busy once it was launched (the first event is passed before that:
+    NCCL's first call connects the ranks meanwhile), at most until the caller knew of its end."""
     slack = max(TOLERANCE_NS, TOLERANCE_SHARE * call["wall_ns"])
-    return call["device_ns"] - slack <= duration_ns <= call["wall_ns"] + slack
+    return call["device_ns"] - call["launch_ns"] - slack <= duration_ns <= call["wall_ns"] + slack
 
 
 def check_counts(recording, owns):
@@ -57,13 +58,14 @@ def check_counts(recording, owns):
     return not wrong, ", ".join(wrong) or f"all {total} calls"
 
 
-def check_ranks(recording, owns):
+def check_ranks(recording, owns, sizes_told):
+    """Whether each call bears its rank, and its communicator's size where NCCL tells it."""
     wrong = []
     for own in owns:
         seen = set(recording.rows("SELECT DISTINCT rank, nranks FROM nccl_events WHERE pid = ? AND op = 'BROADCAST'", own.who["pid"]))
-        if seen != {(own.who["rank"], own.who["ranks"])}:
+        if seen != {(own.who["rank"], own.who["ranks"] if sizes_told else None)}:
             wrong.append(f"rank {own.who['rank']} of {own.who['ranks']} is {sorted(seen, key=str)}")
-    return not wrong, "; ".join(wrong) or f"{len(owns)} ranks"
+    return not wrong, "; ".join(wrong) or f"{len(owns)} ranks" + ("" if sizes_told else ", sizes not told by this NCCL")
 
 
 def check_hashes(recording, owns):
@@ -80,6 +82,14 @@ def check_sequences(recording, owns):
         if None in numbers or numbers != sorted(set(numbers)):
             return False, f"rank {own.who['rank']}: {numbers[:8]}"
     return True, "rising by call"
+
+
+def check_places(recording, address_of):
+    """Connections said to carry a channel's data to a rank do go to that rank's address."""
+    said = recording.rows("SELECT rank, peer_rank, daddr FROM connection WHERE channel IS NOT NULL")
+    wrong = [f"rank {rank}'s to {address} is not rank {peer}'s" for rank, peer, address in said
+             if peer is None or address != address_of(peer)]
+    return bool(said) and not wrong, "; ".join(wrong[:3]) or f"{len(said)} connections"
 
 
 def check_durations(recording, owns, completions):

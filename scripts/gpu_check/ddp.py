@@ -3,13 +3,12 @@
 
 import os
 
-import torch
-import torch.distributed as distributed
-
 STEPS = 20
 
 
 def main():
+    import torch
+    import torch.distributed as distributed
     distributed.init_process_group("nccl")
     torch.cuda.set_device(0)
     model = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1024)).cuda()

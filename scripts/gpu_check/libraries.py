@@ -6,8 +6,10 @@ import glob
 import importlib.util
 import os
 import pathlib
+import subprocess
+import sys
 
-SYSTEM = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/cuda/lib64", "/usr/local/cuda*/lib64", "/usr/local/cuda*/lib"]
+SYSTEM = [f"{sys.prefix}/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/cuda/lib64", "/usr/local/cuda*/lib64", "/usr/local/cuda*/lib"]
 
 
 def wheel_folders():
@@ -33,14 +35,14 @@ def find_nccl():
 
 
 def find_cudart():
-    return find("libcudart.so.1?")
+    return find("libcudart.so.1[0-9]*")
 
 
 def nccl_version(path):
-    """2.28.9 as "2.28.9"."""
+    """2.28.9 as (2, 28, 9)."""
     version = ctypes.c_int()
     ctypes.CDLL(path).ncclGetVersion(ctypes.byref(version))
-    return f"{version.value // 10000}.{version.value // 100 % 100}.{version.value % 100}"
+    return version.value // 10000, version.value // 100 % 100, version.value % 100
 
 
 def device_count(cudart):
@@ -51,7 +53,8 @@ def device_count(cudart):
 
 def has_torch():
     """True if PyTorch with NCCL and a device can be imported; asked of a process of its own, so that none of it stays here."""
-    import subprocess
-    import sys
     question = "import torch, torch.distributed as d; raise SystemExit(not (torch.cuda.is_available() and d.is_nccl_available()))"
-    return subprocess.run([sys.executable, "-c", question], capture_output=True, timeout=120, check=False).returncode == 0
+    try:
+        return subprocess.run([sys.executable, "-c", question], capture_output=True, timeout=300, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False

@@ -8,6 +8,7 @@ import fcntl
 import os
 import pathlib
 import random
+import signal
 import socket
 import struct
 
@@ -15,8 +16,11 @@ CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454ca, 0x0001, 0x1000
 SIOCSIFADDR, SIOCSIFNETMASK, SIOCSIFMTU, SIOCSIFFLAGS = 0x8916, 0x891c, 0x8922, 0x8914
 IFF_UP, IFF_RUNNING = 0x1, 0x40
+PR_SET_PDEATHSIG = 1
 TUN = "/dev/net/tun"
-INTERFACE, MTU = "eth0", 9000
+# Not a name that the host uses: NCCL looks an interface up in /sys, which still shows the host's.
+INTERFACE, MTU = "gpucheck0", 9000
+LOSSY_NODE = 1
 
 
 def address_of(node):
@@ -62,6 +66,13 @@ def enter(node):
     return device
 
 
+def end_with(parent):
+    """However the parent ends, this process does not outlive it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def send_descriptor(channel, descriptor):
     channel.sendmsg([b"d"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
 
@@ -72,10 +83,10 @@ def receive_descriptor(channel):
     return array.array("i", ancillary[0][2])[0] if ancillary else None
 
 
-def forward(node, devices, loss_file, lossy_node):
-    """Carries what node `node` sends, for ever; packets to `lossy_node` get lost at the percentage that `loss_file` holds."""
+def forward(node, devices, loss_file):
+    """Carries what node `node` sends, for ever; packets to LOSSY_NODE get lost at the percentage that `loss_file` holds."""
     by_address = {socket.inet_aton(address_of(other)): device for other, device in enumerate(devices)}
-    lossy = socket.inet_aton(address_of(lossy_node))
+    lossy = socket.inet_aton(address_of(LOSSY_NODE))
     percent, packets = 0.0, 0
     while True:
         packet = os.read(devices[node], 65536)
@@ -93,14 +104,16 @@ def forward(node, devices, loss_file, lossy_node):
             pass  # that node has ended
 
 
-def start_forwarders(devices, loss_file, lossy_node):
+def start_forwarders(devices, loss_file):
     """A process for each node; returns their pids, to be killed."""
     pids = []
+    parent = os.getpid()
     for node in range(len(devices)):
         pid = os.fork()
         if pid == 0:
             try:
-                forward(node, devices, loss_file, lossy_node)
+                end_with(parent)
+                forward(node, devices, loss_file)
             finally:
                 os._exit(0)
         pids.append(pid)

@@ -17,7 +17,6 @@ import network
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIMIT_SECONDS = 420
-LOSSY_NODE = 1
 # Real NCCL takes several ranks on one card if each claims a host of its own and nothing but sockets.
 SOCKETS_ONLY = {"NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none", "NCCL_IB_DISABLE": "1", "NCCL_SHM_DISABLE": "1",
                 "NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0"}
@@ -29,22 +28,25 @@ def environment_of(rank, ranks, nodes):
             "NCCL_SOCKET_IFNAME": network.INTERFACE if nodes else "lo"}
 
 
-def become_rank(rank, ranks, nodes, channel, words):
+def become_rank(rank, ranks, nodes, channel, words, parent):
     """In the child: enters its node, hands over the device, waits until all are there, and becomes the rank."""
+    send = network.enter(rank) if nodes else None
+    network.end_with(parent)  # a new user namespace would have undone it
     if nodes:
-        send = network.enter(rank)
         network.send_descriptor(channel, send)
-        channel.recv(1)
+        if channel.recv(1) != b"g":
+            raise OSError("the other nodes did not come up")
     os.execve(sys.executable, [sys.executable, *words], environment_of(rank, ranks, nodes))
 
 
 def start(rank, ranks, nodes, words):
     ours, theirs = socket.socketpair()
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
             ours.close()
-            become_rank(rank, ranks, nodes, theirs, words)
+            become_rank(rank, ranks, nodes, theirs, words, parent)
         except OSError as error:
             print(f"rank {rank}: {error}", file=sys.stderr)
         finally:
@@ -58,12 +60,14 @@ def wait_for(pids):
     end = time.monotonic() + LIMIT_SECONDS
     code = 0
     while pids:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid in pids:
+        ended = [(pid, status) for pid, status in (os.waitpid(pid, os.WNOHANG) for pid in pids) if pid]
+        for pid, status in ended:
             pids.remove(pid)
             if status != 0:
                 code, end = 1, min(end, time.monotonic() + 10)
-        elif time.monotonic() > end:
+        if ended:
+            continue
+        if time.monotonic() > end:
             for left in pids:
                 os.kill(left, signal.SIGKILL)
             code = 1
@@ -84,7 +88,7 @@ def main():
             devices = [network.receive_descriptor(channel) for _, channel in started]
             if None in devices:
                 return 1
-            forwarders = network.start_forwarders(devices, folder / "loss", LOSSY_NODE)
+            forwarders = network.start_forwarders(devices, folder / "loss")
             for _, channel in started:
                 channel.send(b"g")
         return wait_for([pid for pid, _ in started])

@@ -167,6 +167,9 @@ class GpuCheck(Case):
             for evidence in ("plugin", "tracer"):
                 self.assertEqual(verdicts.get(f"{evidence}: {what}"), "ok", result.stdout + result.stderr)
         self.assertEqual(verdicts.get("tracer: the late rank is found"), "ok", result.stdout + result.stderr)
+        if verdicts.get("virtual nodes") == "ok":
+            for what in ("tracer: the loss is found", "tracer: peers of connections"):
+                self.assertEqual(verdicts.get(what), "ok", result.stdout + result.stderr)
         failed = {what for what, verdict in verdicts.items() if verdict == "FAILED"}
         self.assertEqual(result.returncode, 1 if failed else 0, result.stdout + result.stderr)
         # A busy machine wakes the ranks late, and their own clocks with them; and black boxes do not show what a late rank did.
@@ -183,6 +186,15 @@ class GpuCheck(Case):
         if "device                             ok" in result.stdout:
             self.skipTest("there is a card here")
         self.assertRegex(result.stdout, "(?m)^the rest +not run +it needs what is missing above")
+        self.assertEqual(result.returncode, 1, "nothing was checked")
+
+    def test_an_earlier_result_and_odd_words_are_refused(self):
+        for words, reason in ((("--out", self.folder), "exists already"), (("--out", self.folder / "new", "--ranks", "1"), "two ranks"),
+                              (("--out",), "gpu_check.sh"), (("--odd", "x"), "gpu_check.sh")):
+            result = subprocess.run([ROOT / "scripts" / "gpu_check.sh", *words], capture_output=True, text=True, timeout=60,
+                                    check=False, env={**os.environ, "STALLTRACE": str(PROGRAM)})
+            self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+            self.assertIn(reason, result.stderr)
 
 
 class Workload(Case):
