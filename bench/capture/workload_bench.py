@@ -4,9 +4,10 @@
 
     bench/capture/workload_bench.py BUILD [--rounds N] [--ranks N]
 
-Two jobs of the lab's training program, each untraced, with empty probes, and traced (collectives, network and scheduler):
-a training loop that does about 200 collectives a second and rank as fast as it goes, and small AllReduces paced at 200 a
-second and rank. Needs root, Linux 6.6, and a network namespace of its own with `lo` up (bench/run.sh makes one).
+Three jobs of the lab's training program, each untraced, with empty probes, and traced (collectives, network and scheduler):
+a training loop that does about 200 collectives a second and rank as fast as it goes, once with a device that computes
+while the rank's thread waits for it, as on a GPU, and once with the rank's own CPU, so that all cores are busy all the time;
+and small AllReduces paced at 200 a second and rank. Needs root, Linux 6.6, and a network namespace of its own with `lo` up (bench/run.sh makes one).
 """
 
 import argparse
@@ -22,7 +23,9 @@ from paired import Ratio, rounds_of, spread
 
 RATE = 200  # collectives a second and rank
 TRAINING_RANKS = 2
-TRAINING = {"steps": 150, "compute_ms": 17.5, "buckets": 4, "elements": 16384}  # 4 AllReduces in some 20 ms
+# 4 AllReduces in some 20 ms
+ON_DEVICE = {"steps": 150, "compute_ms": 2, "device_ms": 15.5, "buckets": 4, "elements": 16384}
+ON_CPU = {"steps": 150, "compute_ms": 17.5, "buckets": 4, "elements": 16384}
 PACED_SECONDS = 5
 SLOWDOWN_BUDGET = 0.01
 EMPTY_BUDGET = 1.2
@@ -55,15 +58,15 @@ def print_budget(empty, traced):
     print(f"    budget: {traced * 100:.2f} % of at most {allowed * 100:.2f} % ({share}): {verdict(traced <= allowed)}")
 
 
-def bench_training(watch, job, rounds):
+def bench_training(watch, job, rounds, where, shape):
     def measure(condition):
         with watch[condition]():
-            return jobs.training(job, TRAINING_RANKS, **TRAINING)
+            return jobs.training(job, TRAINING_RANKS, **shape)
 
     results = rounds_of(watch, rounds, measure)
     wall, cpu = by_condition(results, "wall_ms"), by_condition(results, "cpu_ms")
-    rate = TRAINING["buckets"] * 1e3 / statistics.median(wall["untraced"])
-    print(f"training loop, {TRAINING_RANKS} ranks, {rate:.0f} collectives/s/rank, {rounds} rounds")
+    rate = shape["buckets"] * 1e3 / statistics.median(wall["untraced"])
+    print(f"training loop computing on {where}, {TRAINING_RANKS} ranks, {rate:.0f} collectives/s/rank, {rounds} rounds")
     print_budget(*print_slowdown("CPU time of a step: ", cpu, spread(cpu["untraced"], "ms untraced")))
     print_budget(*print_slowdown("wall time of a step: ", wall, spread(wall["untraced"], "ms untraced")))
 
@@ -133,7 +136,8 @@ def main():
         folder = pathlib.Path(path)
         job = jobs.Job(arguments.build.resolve(), folder)
         watch = watchers(arguments.build.resolve(), job, folder)
-        bench_training(watch, job, arguments.rounds)
+        bench_training(watch, job, arguments.rounds, "a device", ON_DEVICE)
+        bench_training(watch, job, arguments.rounds, "the CPU", ON_CPU)
         bench_paced(watch, job, arguments.ranks, arguments.rounds)
 
 

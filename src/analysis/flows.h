@@ -33,6 +33,9 @@ struct Flow {
   bool dedicated = false;  // its thread does nothing else, by name
 };
 
+/// "127.0.0.1", "::1"
+bool is_loopback(const std::string& address);
+
 class Flows {
  public:
   static Result<Flows> load(EventSource& source, const Cluster& cluster);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/links.h"
@@ -63,6 +64,17 @@ class Ends {
   std::map<size_t, int64_t> first_;
 };
 
+/// Connections that never came about: a refusal is a reset, too.
+std::set<FlowIndex> refused_flows(const EvidenceStore& evidence) {
+  std::set<FlowIndex> refused;
+  for (const Trouble& trouble : evidence.troubles()) {
+    if (trouble.kind == TcpEventKind::kConnectFailed) {
+      refused.insert(trouble.flow);
+    }
+  }
+  return refused;
+}
+
 /// The process at the other end closed the connection itself before, as one does that is about to end.
 bool closed_before(const Flows& flows, const Trouble& trouble) {
   const FlowIndex reverse = flows.flow(trouble.flow).reverse;
@@ -81,6 +93,7 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
     return;
   }
   const std::vector<FlowIndex> flows = flows_of(scene, stall);
+  const std::set<FlowIndex> refused = refused_flows(scene.evidence);
   const Ends ends(scene);
   const bool all_recorded = all_ranks_recorded(scene, stall.group);
   Explanation opinion{.cause = Cause::kConnectionReset};
@@ -88,7 +101,7 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   int64_t first_ns = 0;
   for (const Trouble& trouble : scene.evidence.troubles()) {
     if (!breaks(trouble) || trouble.time_ns < stall.window.from_ns - kResetBeforeNs ||
-        trouble.time_ns >= stall.window.to_ns || too_close(scene, ends, trouble) ||
+        trouble.time_ns >= stall.window.to_ns || too_close(scene, ends, trouble) || refused.contains(trouble.flow) ||
         !all_recorded ||  // the process at the other end may have ended
         std::find(flows.begin(), flows.end(), trouble.flow) == flows.end()) {
       continue;

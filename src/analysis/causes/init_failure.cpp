@@ -9,6 +9,7 @@
 #include <set>
 
 #include "analysis/causes/cause.h"
+#include "analysis/flows.h"
 #include "analysis/thresholds.h"
 #include "base/text.h"
 
@@ -118,8 +119,6 @@ std::string_view error_text(const Attempts& attempts) {
   }
 }
 
-bool is_loopback(const Endpoint& endpoint) { return endpoint.address.starts_with("127.") || endpoint.address == "::1"; }
-
 /// Where an unreached address lies, and who announced it.
 struct Target {
   bool loopback = false;
@@ -135,7 +134,7 @@ MemberIndex announcer(const std::vector<Stuck>& stuck, const Unreached& unreache
   std::set<MemberIndex> tried;
   for (const auto& [who, other] : unreached) {
     if (other.target.address == attempts.target.address &&
-        (!is_loopback(other.target) || other.target == attempts.target)) {
+        (!is_loopback(other.target.address) || other.target == attempts.target)) {
       tried.insert(who.first);
     }
   }
@@ -160,7 +159,7 @@ MemberIndex announcer(const std::vector<Stuck>& stuck, const Unreached& unreache
 
 Result<Target> target_of(EventSource& source, const std::vector<Stuck>& stuck, const Unreached& unreached,
                          MemberIndex member, const Attempts& attempts) {
-  Target target{.loopback = is_loopback(attempts.target)};
+  Target target{.loopback = is_loopback(attempts.target.address)};
   ST_ASSIGN(const std::vector<Connection> connections, source.connections());
   target.foreign = std::none_of(connections.begin(), connections.end(), [&](const Connection& connection) {
     return connection.source.address == attempts.target.address;

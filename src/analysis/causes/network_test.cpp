@@ -366,6 +366,22 @@ TEST(ConnectionReset, WithoutOneAnEndAtOnceIsNotTold) {
   EXPECT_TRUE(report.findings.empty()) << told(report);
 }
 
+/// A display that the library asks for when it starts, refused: no connection of the job broke.
+TEST(ConnectionReset, ARefusedAttemptIsNone) {
+  for (const bool refused : {false, true}) {
+    MemorySource source;
+    fill(source, hang());
+    connect(source);
+    source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 30 * kNsPerMs));
+    if (refused) {
+      TcpEvent failed = event_of(1, TcpEventKind::kConnectFailed, kLastArrivalNs + 30 * kNsPerMs);
+      failed.state = 111;
+      source.accept(failed);
+    }
+    EXPECT_EQ(only(source).cause, refused ? Cause::kUnknown : Cause::kConnectionReset);
+  }
+}
+
 /// Every call from the middle on takes 400 ms; `shape` writes what the flow of each rank does meanwhile.
 void fill_slow(MemorySource& source,
                const std::function<void(int rank, int64_t step, TcpSample& sender, TcpSample& receiver)>& shape) {
@@ -439,8 +455,8 @@ TEST(SlowReceiver, UnreadDataAreEnough) {
   }
 }
 
-/// Samples catch the others in the bursts that the slow one lets through: at all of them data lie unread in most, at the
-/// slow one more of them.
+/// Samples catch the others in the bursts that the slow one lets through: at all of them data lie unread in most, at
+/// the slow one more of them.
 TEST(SlowReceiver, StandsOutByWhatLiesUnreadToo) {
   for (const uint32_t backlog : {200'000U, 70'000U}) {
     MemorySource source;
