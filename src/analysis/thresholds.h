@@ -47,8 +47,8 @@ inline constexpr int64_t kDeathsApartNs = 60 * kNsPerSecond;
 
 /// Setting up a communicator takes seconds in good health, and ranks start seconds apart ...
 inline constexpr int64_t kInitHangNs = 5 * kNsPerSecond;
-/// ... so that only connections that came to nothing so often while others waited make it a failure. Where they did, one
-/// that has not ended need not wait for the rest of that time.
+/// ... so that only connections that came to nothing so often while others waited make it a failure. Where they did,
+/// one that has not ended need not wait for the rest of that time.
 inline constexpr int64_t kUnreachedAttempts = 3;
 inline constexpr int64_t kOpenInitNs = 2 * kNsPerSecond;
 
@@ -113,8 +113,8 @@ inline constexpr double kReceiverLimitedShare = 0.5;
 inline constexpr double kUnreadShare = 0.7;
 /// ... at all ranks alike: the slow one stands out from the middle one by this factor.
 inline constexpr double kUnreadContrast = 1.5;
-/// Or by this factor of unread bytes: the others read in bursts what it lets through, and few samples catch them between
-/// two.
+/// Or by this factor of unread bytes: the others read in bursts what it lets through, and few samples catch them
+/// between two.
 inline constexpr double kBacklogContrast = 2.0;
 /// Fewer samples than this say nothing about a share.
 inline constexpr int64_t kUnreadSamples = 3;
