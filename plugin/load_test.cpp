@@ -189,12 +189,14 @@ TEST_F(Load, TheRingKeepsTheNewest) {
     run_collective(job, number);
   }
   const BoxView view = folder_.read();
-  EXPECT_EQ(view.header.ring_head, 2 * collectives);
+  ASSERT_GE(view.header.ring_head, 2 * collectives);
+  const uint64_t long_steps = view.header.ring_head - 2 * collectives;  // this thread lost its core for that long
   EXPECT_EQ(view.ended.size(), capacity);
   EXPECT_EQ(view.unreadable, 0U);
   const auto colls = view.of_type(ST_BOX_COLL);
-  ASSERT_EQ(colls.size(), capacity / 2);
-  EXPECT_EQ(colls.front().u.coll.sequence, collectives - capacity / 2);
+  ASSERT_LE(colls.size(), capacity / 2);
+  ASSERT_GE(colls.size(), (capacity - long_steps) / 2);
+  EXPECT_EQ(colls.front().u.coll.sequence, collectives - colls.size());
   EXPECT_EQ(colls.back().u.coll.sequence, collectives - 1);
 }
 
