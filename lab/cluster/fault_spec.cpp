@@ -81,8 +81,8 @@ Status read_pair(const FaultRow& row, std::string_view key, std::string_view val
   if (key == "start" && value == kLaunch) {
     spec.at_launch = row.onset != Onset::kRunning;
     return spec.at_launch ? Status{}
-                          : fail(fmt::format("{} acts on processes that run", row.cause), "give a start like 2s",
-                                 ErrorKind::kUsage);
+                          : fail(fmt::format("{} cannot begin before the ranks start", row.cause),
+                                 "give a start like 2s", ErrorKind::kUsage);
   }
   if (key == "start") {
     return read_time(key, value, spec.start_ns);
@@ -132,6 +132,10 @@ Status read_pairs(const FaultRow& row, std::string_view text, FaultSpec& spec) {
 
 /// A fault that comes and goes has a period and, within it, a time of rest.
 Status check_pulse(const FaultRow& row, const FaultSpec& spec) {
+  if (spec.at_launch && (spec.start_ns || spec.duration_ns || spec.every_ns || spec.pulse_ns)) {
+    return fail("start=launch lasts to the end of the run", "leave start, duration, for and every out",
+                ErrorKind::kUsage);
+  }
   if (row.pulse.empty() && spec.every_ns.has_value() != spec.pulse_ns.has_value()) {
     return fail("every and for belong together", fmt::format("write it like {},for=500ms,every=2s", row.example),
                 ErrorKind::kUsage);

@@ -94,7 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{"packet_loss:rank=1,for=2s,every=1s", "is not longer than"},
                     BadCase{"process_stopped:rank=1,for=1s", "process_stopped takes no 'for'"},
                     BadCase{"late_rank:rank=1,start=soon", "'soon' is not a duration"},
-                    BadCase{"late_rank:rank=1,start=launch", "late_rank acts on processes that run"},
+                    BadCase{"partition:rank=1,start=launch,duration=2s", "lasts to the end of the run"},
+                    BadCase{"late_rank:rank=1,start=launch", "late_rank cannot begin before the ranks start"},
                     BadCase{"process_stopped:rank=1,ms=1000,every=500ms", "every=500 ms is not longer than the 1 s"},
                     BadCase{"none:rank=1", "no such fault"}));
 

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/disagreements.h"
 
+#include <algorithm>
+
 #include "analysis/stalls.h"
 
 namespace stalltrace::analysis {
+namespace {
+
+constexpr size_t kKindsKept = 256;  // of a group: ways in which its ranks disagree that are told apart
+
+}  // namespace
 
 const std::optional<Vote>& Disagreements::hanging_in(uint32_t group) {
   const auto [found, fresh] = hanging_.try_emplace(group);
@@ -17,30 +24,54 @@ const std::optional<Vote>& Disagreements::hanging_in(uint32_t group) {
 bool Disagreements::note_ended(const Instance& instance) {
   const Group& group = timeline_.groups()[instance.group];
   if (!instance.uneven || !instance.completed() || group.hash == 0 || group.point_to_point ||
-      !timeline_.shape(instance.shape).exact || ended_.size() >= static_cast<size_t>(kMaxStalls)) {
+      !timeline_.shape(instance.shape).exact) {
     return false;
   }
   const std::optional<Vote> vote = hangs_.vote_on(instance.group, instance.column);
-  if (vote) {
-    ended_[{instance.group, instance.column}] = *vote;
+  if (!vote) {
+    return false;
   }
-  return vote.has_value();
+  std::vector<Ended>& ended = ended_[instance.group];
+  const auto alike = std::find_if(ended.begin(), ended.end(), [&](const Ended& other) {
+    return other.vote.usual == vote->usual && other.vote.odd == vote->odd && other.vote.odd_ones == vote->odd_ones;
+  });
+  if (alike != ended.end()) {
+    ++alike->instances;
+    return false;
+  }
+  if (ended.size() >= kKindsKept) {
+    ++ended.back().instances;
+    return false;
+  }
+  ended.push_back({*vote, 1});
+  return true;
 }
 
 void Disagreements::blame_ended(const Instance& instance, Stall& stall) const {
-  if (const auto found = ended_.find({instance.group, instance.column}); found != ended_.end()) {
-    blame(stall, found->second);
-    stall.wrong_data = true;
+  const auto group = ended_.find(instance.group);
+  if (group == ended_.end()) {
+    return;
+  }
+  for (const Ended& ended : group->second) {
+    if (ended.vote.column == instance.column) {
+      blame(stall, ended.vote);
+      stall.wrong_data = ended.instances;
+    }
   }
 }
 
 void Disagreements::blame_end(const Instance& instance, Stall& stall) const {
-  if (stall.hang.kind != HangKind::kDead || cluster_.member(stall.hang.member).ended_badly()) {
+  const auto group = ended_.find(instance.group);
+  if (group == ended_.end() || stall.hang.kind != HangKind::kDead || cluster_.member(stall.hang.member).ended_badly()) {
     return;
   }
-  const auto later = ended_.upper_bound({instance.group, instance.column});
-  if (later != ended_.begin() && std::prev(later)->first.first == instance.group) {
-    blame(stall, std::prev(later)->second);
+  for (const Ended& ended : group->second) {
+    const Shape& usual = timeline_.shape(ended.vote.usual);
+    const Shape& odd = timeline_.shape(ended.vote.odd);
+    if (ended.vote.column < instance.column && (usual.bytes != odd.bytes || usual.op != odd.op)) {
+      blame(stall, ended.vote);
+      return;
+    }
   }
 }
 

@@ -5,8 +5,7 @@
 
 #include <map>
 #include <optional>
-#include <set>
-#include <utility>
+#include <vector>
 
 #include "analysis/hangs.h"
 #include "analysis/instance.h"
@@ -22,7 +21,8 @@ class Disagreements {
 
   /// HangMap::disagreement, asked once per group.
   const std::optional<Vote>& hanging_in(uint32_t group);
-  /// Notes what the ranks of an instance entered if they disagreed and all ended it; true for such an instance.
+  /// Notes what the ranks of an instance entered if they disagreed and all ended it. True for the first of those in
+  /// which the same ranks entered the same: the others are counted with it. To be called in order of columns.
   bool note_ended(const Instance& instance);
   /// Makes the stall of a noted instance one for its wrong data.
   void blame_ended(const Instance& instance, Stall& stall) const;
@@ -36,8 +36,12 @@ class Disagreements {
   const Timeline& timeline_;
   const Cluster& cluster_;
   const HangMap& hangs_;
-  std::map<uint32_t, std::optional<Vote>> hanging_;     // by group
-  std::map<std::pair<uint32_t, int64_t>, Vote> ended_;  // by group and column
+  std::map<uint32_t, std::optional<Vote>> hanging_;  // by group
+  struct Ended {
+    Vote vote;  // of the first
+    int64_t instances = 0;
+  };
+  std::map<uint32_t, std::vector<Ended>> ended_;  // by group
 };
 
 }  // namespace stalltrace::analysis

@@ -58,6 +58,39 @@ TEST(WrongData, WhatIsNotKnownOfARankDisagreesWithNobody) {
   EXPECT_TRUE(report.findings.empty()) << told(report);
 }
 
+/// ncclRedOpCreatePreMulSum gives each process a number of its own.
+TEST(WrongData, ReduceOpsThatAProgramMadeHaveOtherNumbersEverywhere) {
+  Ending ending;
+  ending.call = [](int rank, int64_t, Collective& call) {
+    call.datatype = 7;
+    call.reduce_op = 0x1234 + rank;
+    return true;
+  };
+  const Report report = report_of(ending);
+  EXPECT_TRUE(report.findings.empty()) << told(report);
+}
+
+/// Another reduce-op leaves nobody without data.
+TEST(WrongData, OfEqualSizeIsNotWhyOthersWaitLater) {
+  Ending ending = otherwise([](Collective& call) { call.reduce_op = 2; });
+  ending.call = [inner = ending.call](int rank, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      leave_open(call);
+    }
+    return inner(rank, step, call) && (step < kSteps - 1 || rank != 1);
+  };
+  ending.process = [&](int rank, Process& process) {
+    if (rank == 1) {
+      process.exit_ns = kLastArrivalNs - 10 * kNsPerMs;
+      process.exit_code = 0;
+    }
+  };
+  const Report report = report_of(ending);
+  ASSERT_EQ(report.findings.size(), 2U) << told(report);
+  EXPECT_EQ(report.findings[0].cause, Cause::kDeadRank) << told(report);
+  EXPECT_EQ(report.findings[0].culprit->rank, 1);
+}
+
 TEST(WrongData, LibrariesThatAskForNoEqualCountsMayMixThem) {
   Ending ending = otherwise([](Collective& call) { call.bytes /= 2; });
   ending.call = [inner = ending.call](int rank, int64_t step, Collective& call) {

@@ -85,7 +85,7 @@ void Flows::mark_collective_traffic(const Cluster& cluster) {
   }
   for (Flow& flow : flows_) {
     const bool peer_named = flow.reverse != kNoFlow && collective_thread(flows_[flow.reverse].thread_name);
-    const bool local_stranger = flow.peer == kNoMember && is_loopback(flow.dst.address);
+    const bool local_stranger = flow.peer == kNoMember && !flow.dedicated && is_loopback(flow.dst.address);
     flow.carries_collectives =
         !local_stranger && (collective_thread(flow.thread_name) || peer_named || !has_named[flow.owner]);
   }

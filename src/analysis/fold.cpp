@@ -77,7 +77,7 @@ class Folding {
     group->longest_ns = std::max(group->longest_ns, decision.stall.lost_ns);
     group->hung = group->hung || decision.stall.hung || decision.stall.part == StallPart::kAbsent;
     group->fatal = group->fatal || (decision.stall.fatal && chosen.cause != Cause::kUnknown);
-    group->wrong_data += decision.stall.wrong_data && chosen.cause == Cause::kMismatchedCollective ? 1 : 0;
+    group->wrong_data += chosen.cause == Cause::kMismatchedCollective ? decision.stall.wrong_data : 0;
     group->coverage += chosen.coverage * static_cast<double>(decision.stall.lost_ns);
     if (!again) {
       merge(group->tallies, chosen.tallies);
@@ -118,7 +118,7 @@ class Folding {
       weight += static_cast<double>(stall->lost_ns);
     }
     group.lost = IntervalSet(std::move(lost));
-    group.instances = static_cast<int64_t>(instances.size());
+    group.instances = std::max(static_cast<int64_t>(instances.size()), group.wrong_data);
     group.coverage = weight > 0 ? group.coverage / weight : 0;
   }
 
@@ -195,6 +195,9 @@ Decision decide(const Scene& scene, const Stall& stall) {
   Decision decision{.stall = stall};
   bool found = false;
   for (const CauseRule& rule : cause_rules()) {
+    if (stall.wrong_data > 0 && rule.cause != Cause::kMismatchedCollective) {
+      continue;  // whatever else slowed it down
+    }
     if (found && rule.cause == Cause::kUnknown) {
       continue;  // its judge is dear, and any other opinion goes before it
     }

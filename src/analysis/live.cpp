@@ -34,7 +34,7 @@ void own_up(Report& report) {
     return;
   }
   for (Finding& finding : report.findings) {
-    if (finding.cause == Cause::kUnknown) {
+    if (finding.cause == Cause::kUnknown && !finding.link) {
       finding.evidence.push_back(
           {"missing", 1, "seen from this node alone, the cause may be elsewhere: " + *missing, {}});
       finding.remedy = "look at what the other nodes' agents tell, or explain all nodes' recordings together";

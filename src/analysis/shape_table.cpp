@@ -15,6 +15,8 @@ bool sized_alike(Operation op) {
   return op == Operation::kAllReduce || op == Operation::kBroadcast || op == Operation::kReduce;
 }
 
+constexpr int32_t kNcclReduceOps = 5;  // ncclNumOps; what a program makes itself has a number that each process gives
+
 /// Datatypes and reduce-ops of NCCL are numbers; those of others may be addresses.
 Shape shape_from(const Collective& row) {
   const bool numbers = row.library == Library::kNccl || row.library == Library::kRccl;
@@ -23,7 +25,8 @@ Shape shape_from(const Collective& row) {
   shape.exact = numbers;
   if (numbers && !is_point_to_point(row.op)) {
     shape.datatype = row.datatype.value_or(Shape::kNoArgument);
-    shape.reduce_op = row.reduce_op.value_or(Shape::kNoArgument);
+    const int32_t reduce_op = row.reduce_op.value_or(Shape::kNoArgument);
+    shape.reduce_op = reduce_op < kNcclReduceOps ? reduce_op : Shape::kNoArgument;
   }
   return shape;
 }

@@ -138,6 +138,10 @@ class Search {
   }
 
   void keep(Stall stall) {
+    if (stall.fatal || stall.wrong_data > 0) {  // told though it need not have cost any time
+      stall.window.to_ns = std::max(stall.window.to_ns, stall.window.from_ns + kNsPerUs);
+      stall.lost_ns = std::clamp(stall.lost_ns, kNsPerUs, stall.window.length());
+    }
     if (range_.from_ns > stall.window.to_ns || range_.to_ns <= stall.window.from_ns) {
       return;
     }
@@ -419,13 +423,10 @@ class Search {
     stall.lost_ns = stall.window.length() - late_ns - baseline.usual_ns;
     stall.suspects = stall.members;
     disagreements_.blame_ended(instance, stall);
-    if (stall.wrong_data && stall.lost_ns < kNsPerUs) {  // it need not have cost any time
-      stall.window.to_ns = std::max(stall.window.to_ns, stall.window.from_ns + kNsPerUs);
-      stall.lost_ns = kNsPerUs;
-    }
     // A hang by its age, but not by what it cost: nobody is to fall between the two.
-    stall.fatal = stall.fatal || (hangs(instance) && stall.lost_ns < kHangNs && ends_jobs(stall.hang.kind));
-    if (stall.fatal || stall.wrong_data || stall.window.length() - late_ns > baseline.limit_ns) {
+    stall.fatal = stall.fatal || (hangs(instance) && stall.lost_ns < kHangNs &&
+                                  stall.hang.kind != HangKind::kTransfer && ends_jobs(stall.hang.kind));
+    if (stall.fatal || stall.wrong_data > 0 || stall.window.length() - late_ns > baseline.limit_ns) {
       keep(std::move(stall));
     }
   }
@@ -437,8 +438,9 @@ class Search {
       return;
     }
     result_.dropped += static_cast<int64_t>(stalls.size()) - kMaxStalls;
-    std::nth_element(stalls.begin(), stalls.begin() + kMaxStalls, stalls.end(),
-                     [](const Stall& a, const Stall& b) { return a.lost_ns > b.lost_ns; });
+    std::nth_element(stalls.begin(), stalls.begin() + kMaxStalls, stalls.end(), [](const Stall& a, const Stall& b) {
+      return std::pair(a.wrong_data, a.lost_ns) > std::pair(b.wrong_data, b.lost_ns);
+    });
     stalls.resize(kMaxStalls);
   }
 

@@ -35,7 +35,7 @@ struct Stall {
   std::vector<MemberIndex> members;   // all that took part
   HangRoot hang;                      // of a stall that has not ended: where it comes from
   std::optional<Vote> vote;           // kMismatch: what was entered
-  bool wrong_data = false;            // kMismatch: all ranks ended it all the same
+  int64_t wrong_data = 0;             // kMismatch: so many instances all ranks ended all the same, this one first
   bool lonely = false;                // kOutside: more ranks stayed away than came
   bool one_sided = false;             // the other ranks were not recorded (one_sided.h)
 

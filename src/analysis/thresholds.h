@@ -98,6 +98,9 @@ inline constexpr uint8_t kSilentBackoff = 2;
 inline constexpr int64_t kLossyTimeouts = 3;
 /// ... looked for this far before and after it.
 inline constexpr int64_t kLossyAroundNs = 30 * kNsPerSecond;
+/// Where small segments passed before and not meanwhile, so much is certain of an MTU black hole: a partition may have
+/// come between.
+inline constexpr double kPassedBeforeCertainty = 0.8;
 /// A segment is small when it is below this: every network carries it (IPv6 asks for packets of 1280).
 inline constexpr uint32_t kSmallSegmentBytes = 1000;
 /// A slow link carries data for this share of the stall; others are idle for most of it.
@@ -155,8 +158,7 @@ inline constexpr double kNeedlessShare = 0.5;
 inline constexpr int64_t kNeedlessReportedNs = 200 * kNsPerMs;
 /// A reset is followed by the errors it causes within a watchdog's patience; before a stall it may lie so long.
 inline constexpr int64_t kResetBeforeNs = 500 * kNsPerMs;
-/// A process that ends resets its connections at once; clocks of hosts may disagree by this much about what came first,
-/// and what a process closes so shortly before its end it closes because it ends.
+/// A process that ends resets its connections at once; clocks of hosts may disagree by this much about what came first.
 inline constexpr int64_t kDeathToResetNs = 10 * kNsPerMs;
 
 // --- when the cost is a finding --------------------------------------------------------------------------------

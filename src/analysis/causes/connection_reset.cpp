@@ -75,17 +75,30 @@ std::set<FlowIndex> refused_flows(const EvidenceStore& evidence) {
   return refused;
 }
 
-/// The process at the other end closed the connection itself before, as one does that is about to end.
-bool closed_before(const Flows& flows, const Trouble& trouble) {
-  const FlowIndex reverse = flows.flow(trouble.flow).reverse;
-  return reverse != kNoFlow && flows.flow(reverse).closed_ns < trouble.time_ns;
+/// Whether the process at an end of the connection closed it itself before the reset, as one does that is about to end:
+/// its closing, where data lie unread, is told to the peer by a reset. What ends a connection from outside resets
+/// first.
+bool closed_before(const Scene& scene, const Trouble& trouble) {
+  const Flow& flow = scene.flows.flow(trouble.flow);
+  if (trouble.kind == TcpEventKind::kResetSent) {
+    return flow.closed_ns <= trouble.time_ns;
+  }
+  if (flow.reverse == kNoFlow || scene.flows.flow(flow.reverse).closed_ns >= trouble.time_ns) {
+    return false;
+  }
+  const Flow& other = scene.flows.flow(flow.reverse);
+  const auto& troubles = scene.evidence.troubles();
+  return scene.cluster.member(other.owner).exit_ns &&
+         std::none_of(troubles.begin(), troubles.end(), [&](const Trouble& earlier) {
+           return earlier.flow == flow.reverse && earlier.kind == TcpEventKind::kResetSent &&
+                  earlier.time_ns <= other.closed_ns;
+         });
 }
 
 /// Too close to a rank's end to be its cause for certain: what ends closes its connections first or at once.
 bool too_close(const Scene& scene, const Ends& ends, const Trouble& trouble) {
   const int64_t end_ns = ends.first_ns(scene.flows.flow(trouble.flow).node_id);
-  return trouble.time_ns >= end_ns ||
-         (trouble.time_ns >= end_ns - kDeathToResetNs && closed_before(scene.flows, trouble));
+  return trouble.time_ns >= end_ns || closed_before(scene, trouble);
 }
 
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
@@ -121,7 +134,9 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   opinion.place = places.front();
   opinion.place.culprit = common_end(places);
   const int64_t after_ns = stall.window.to_ns - std::max(first_ns, stall.window.from_ns);
-  opinion.coverage = stall.fatal ? 1 : share_of(after_ns, stall.window.length());  // the job ended of it, however soon
+  opinion.coverage = stall.fatal && stall.hang.kind == HangKind::kTransfer
+                         ? 1
+                         : share_of(after_ns, stall.window.length());  // the job ended of it, however soon
   opinion.applies = opinion.coverage >= kCoverage;
   opinion.why = fmt::format("a connection was reset {} before the end of {}", format_duration(after_ns),
                             format_duration(stall.window.length()));

@@ -71,13 +71,28 @@ std::vector<Stuck> stuck_calls(const Cluster& cluster, const Timeline& timeline)
   return stuck;
 }
 
-/// SYNs that nobody answers are retransmissions without payload.
+using Sockets = std::set<std::pair<NodeId, uint64_t>>;
+
+Result<Sockets> connected_in(EventSource& source, TimeRange range) {
+  Sockets connected;
+  ST_TRY(source.tcp_events(range, [&](const TcpEvent& event) {
+    if (event.event == TcpEventKind::kConnect || event.event == TcpEventKind::kAccept) {
+      connected.insert({event.node_id, event.cookie});
+    }
+  }));
+  return connected;
+}
+
+/// SYNs that nobody answers are retransmissions without payload; those of connections that came about later were only
+/// late, as where a queue of connections overflows while all ranks start.
 Result<Unreached> unreached_in(EventSource& source, Cluster& cluster, Interval time) {
   Unreached unreached;
   const int64_t slack_ns = cluster.clock().largest_shift_ns();
+  ST_ASSIGN(const Sockets connected, connected_in(source, {time.from_ns - slack_ns, time.to_ns + slack_ns}));
   ST_TRY(source.tcp_events({time.from_ns - slack_ns, time.to_ns + slack_ns}, [&](const TcpEvent& event) {
     const bool refused = event.event == TcpEventKind::kConnectFailed && event.state != 0;
-    const bool unanswered = event.event == TcpEventKind::kRetransmit && event.len == 0;
+    const bool unanswered = event.event == TcpEventKind::kRetransmit && event.len == 0 &&
+                            !connected.contains({event.node_id, event.cookie});
     if (!refused && !unanswered) {
       return;
     }
@@ -122,7 +137,7 @@ std::string_view error_text(const Attempts& attempts) {
 /// Where an unreached address lies, and who announced it.
 struct Target {
   bool loopback = false;
-  bool foreign = false;  // no process of the job has a connection of its own from that address
+  bool foreign = false;  // no recorded process of the job has a connection of its own from that address
   MemberIndex announcer = kNoMember;
 };
 
@@ -157,6 +172,19 @@ MemberIndex announcer(const std::vector<Stuck>& stuck, const Unreached& unreache
   return other == stuck.end() || other->call->member == member ? kNoMember : other->call->member;
 }
 
+/// All ranks of the communicator are in its set-up and were recorded: whoever announced an address is one of them.
+bool all_ranks_stuck(const std::vector<Stuck>& stuck) {
+  std::set<int32_t> ranks;
+  int32_t nranks = 0;
+  for (const Stuck& one : stuck) {
+    if (one.call->rank) {
+      ranks.insert(*one.call->rank);
+    }
+    nranks = std::max(nranks, one.call->nranks.value_or(0));
+  }
+  return nranks > 0 && ranks.size() == static_cast<size_t>(nranks);
+}
+
 Result<Target> target_of(EventSource& source, const std::vector<Stuck>& stuck, const Unreached& unreached,
                          MemberIndex member, const Attempts& attempts) {
   Target target{.loopback = is_loopback(attempts.target.address)};
@@ -164,7 +192,7 @@ Result<Target> target_of(EventSource& source, const std::vector<Stuck>& stuck, c
   target.foreign = std::none_of(connections.begin(), connections.end(), [&](const Connection& connection) {
     return connection.source.address == attempts.target.address;
   });
-  if (target.loopback || target.foreign) {
+  if (target.loopback || (target.foreign && all_ranks_stuck(stuck))) {
     target.announcer = announcer(stuck, unreached, member, attempts);
   }
   return target;

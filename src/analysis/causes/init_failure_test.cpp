@@ -62,7 +62,7 @@ TEST(InitFailure, TheRankThatDoesNotReachTheRendezvousIsNamed) {
 
 /// All ranks are in the set-up of their communicator; each of `tries` meets `kind` at one address, `attempts` times.
 Report report_of_tries(const std::vector<int>& tries, TcpEventKind kind, const std::string& address, int attempts = 5,
-                       int64_t seen_ns = 20 * kNsPerSecond, bool owned = false) {
+                       int64_t seen_ns = 20 * kNsPerSecond, bool owned = false, bool connects = false) {
   MemorySource source;
   add_ranks(source, std::nullopt, seen_ns);
   if (owned) {
@@ -79,6 +79,14 @@ Report report_of_tries(const std::vector<int>& tries, TcpEventKind kind, const s
       event.event = kind;
       event.pid = 10 + rank;
       event.destination = {address, 40123};
+      event.cookie = static_cast<uint64_t>(rank);
+      if (connects) {
+        TcpEvent connected = event;
+        connected.event = TcpEventKind::kConnect;
+        connected.event_id = make_event_id(event.node_id, 1000 + number);
+        connected.timestamp_ns += 100 * kNsPerMs;
+        source.accept(connected);
+      }
       event.state = kind == TcpEventKind::kConnectFailed ? 111 : 0;
       source.accept(event);
     }
@@ -121,6 +129,10 @@ TEST(InitFailure, IsToldBeforeTheUsualTimeOnlyWhereConnectionsComeToNothing) {
     const Report report = report_of_tries({0, 1, 3}, TcpEventKind::kRetransmit, "10.66.0.3", 1, seen_ns);
     EXPECT_EQ(report.healthy, seen_ns < 2 * kNsPerSecond) << told(report);
   }
+  // Connections that came about after a repeat were only late.
+  const Report late =
+      report_of_tries({0, 1, 3}, TcpEventKind::kRetransmit, "10.66.0.3", 1, 2500 * kNsPerMs, false, true);
+  EXPECT_TRUE(late.healthy) << told(late);
   // Refusals of one attempt each are usual while ranks start.
   const Report refused = report_of_tries({0, 1, 3}, TcpEventKind::kConnectFailed, "10.77.0.3", 1, 2500 * kNsPerMs);
   EXPECT_TRUE(refused.healthy) << told(refused);

@@ -3,6 +3,8 @@
 // the same two processes: something on the path carries smaller packets than the ends believe, and does not tell.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analysis/causes/cause.h"
 #include "analysis/causes/links.h"
 #include "analysis/causes/silence.h"
@@ -21,6 +23,9 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
     return;
   }
   Explanation opinion = opinion_of(stall, Cause::kMtuBlackhole, links);
+  const bool meanwhile =
+      std::any_of(links.begin(), links.end(), [](const SilentLink& link) { return !link.passed_before; });
+  opinion.coverage *= meanwhile ? 1 : kPassedBeforeCertainty;
   opinion.applies = opinion.coverage >= kCoverage;
   out.push_back(std::move(opinion));
 }
@@ -42,6 +47,8 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
                               1,
                               tally_of(group.tallies, kOvertaken).count > 0
                                   ? "the receiver has the small segments that were sent behind the large ones"
+                              : tally_of(group.tallies, kOnlySmallBefore).count > 0
+                                  ? "before, small segments passed on this connection, and never a large one"
                                   : "meanwhile small segments passed between the same two processes",
                               {}});
   finding.remedy = fmt::format(

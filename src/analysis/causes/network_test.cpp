@@ -237,10 +237,10 @@ TEST(MtuBlackhole, OnlyFullSegmentsRepeatWhileSmallOnesPass) {
 }
 
 /// The sender's samples while its timer doubles: of 8 segments under way, all but `reported` count as lost.
-void report_out_of_order(MemorySource& source, uint32_t reported) {
+void report_out_of_order(MemorySource& source, uint32_t reported, uint32_t unacked = 7 * kMss + 100) {
   for (int64_t second = 1; second < 5; ++second) {
     TcpSample sample = sample_of(1, 1, kLastArrivalNs + second * kNsPerSecond);
-    sample.unacked_bytes = 7 * kMss + 100;
+    sample.unacked_bytes = unacked;
     sample.backoff = 3;
     sample.ca_state = 4;
     sample.packets_out = 8;
@@ -257,6 +257,14 @@ TEST(MtuBlackhole, TheShortLastSegmentPassesBehindTheLargeOnes) {
     const Finding finding = only(source);
     EXPECT_EQ(finding.cause, reported > 0 ? Cause::kMtuBlackhole : Cause::kUnknown) << finding.summary;
   }
+}
+
+/// A hole that loss had left before the link went: what has passed it are full segments.
+TEST(MtuBlackhole, FullSegmentsBehindAHoleSpeakAgainstIt) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kNone);
+  report_out_of_order(source, 3, 8 * kMss);
+  EXPECT_EQ(only(source).cause, Cause::kUnknown);
 }
 
 /// The probe of the last segment is a repeat, too: it arrives.
@@ -277,6 +285,12 @@ TEST(MtuBlackhole, AConnectionThatNeverCarriedALargeSegmentHasMetOne) {
     fill_silence(source, {1}, kMss, KeepAlive::kNone, acked);
     EXPECT_EQ(only(source).cause, acked == 100 ? Cause::kMtuBlackhole : Cause::kUnknown) << acked;
   }
+}
+
+TEST(MtuBlackhole, WhereSmallSegmentsAreLostMeanwhileItIsAPartition) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kLost, 100);
+  EXPECT_EQ(only(source).cause, Cause::kPartition);
 }
 
 TEST(MtuBlackhole, RepeatsOfSmallSegmentsAreNone) {
@@ -364,6 +378,47 @@ TEST(ConnectionReset, WithoutOneAnEndAtOnceIsNotTold) {
   }
   const Report report = report_of(source);
   EXPECT_TRUE(report.findings.empty()) << told(report);
+}
+
+/// What a rank resets itself when it closes is told by its peer's end, too; it ends 200 ms later.
+TEST(ConnectionReset, WhatAFailingRankClosesIsNone) {
+  MemorySource source;
+  Ending ending = hang();
+  ending.process = [](int rank, Process& process) {
+    if (rank == 2) {
+      process.exit_ns = kLastArrivalNs + 230 * kNsPerMs;
+      process.exit_code = 1;
+    }
+  };
+  fill(source, ending);
+  connect(source, kLastArrivalNs + 29 * kNsPerMs);
+  TcpEvent sent = event_of(2, TcpEventKind::kResetSent, kLastArrivalNs + 29 * kNsPerMs + 5);
+  sent.cookie = 2;
+  source.accept(sent);
+  source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 30 * kNsPerMs));
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kDeadRank) << finding.summary;
+  EXPECT_EQ(finding.culprit->rank, 2);
+}
+
+/// The job ends before a transfer takes its usual time: a finding without lost time.
+TEST(ConnectionReset, MayEndTheJobSoonerThanATransferTakes) {
+  MemorySource source;
+  Ending ending = hang();
+  ending.call = [inner = ending.call](int rank, int64_t step, Collective& call) {
+    call.duration_ns = 40 * kNsPerMs;
+    return inner(rank, step, call);
+  };
+  ending.process = [](int rank, Process& process) {
+    process.exit_ns = kLastArrivalNs + (12 + rank) * kNsPerMs;
+    process.exit_code = 1;
+  };
+  fill(source, ending);
+  connect(source);
+  source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 10 * kNsPerMs));
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kConnectionReset) << finding.summary;
+  EXPECT_GT(finding.window.to_ns, finding.window.from_ns);
 }
 
 /// A display that the library asks for when it starts, refused: no connection of the job broke.

@@ -38,14 +38,18 @@ bool silent_small(const Scene& scene, FlowIndex index, Interval window) {
          });
 }
 
-/// The receiver has something that was sent behind the segment that repeats. When the timer has doubled, the sender
+/// The receiver has small segments that were sent behind the one that repeats. When the timer has doubled, the sender
 /// counts everything as lost but what the receiver has reported out of order (net/ipv4/tcp_input.c,
-/// tcp_timeout_mark_lost).
+/// tcp_timeout_mark_lost). Full-size ones among that would speak against a black hole: what is under way must be short
+/// of full segments by as much as the reported ones are small.
 bool overtaken(const Scene& scene, FlowIndex index, const Silence& silence) {
   const std::vector<SampleRecord>& samples = scene.evidence.samples(index);
   return std::any_of(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
+    const uint64_t reported = sample.packets_out > sample.lost_out ? sample.packets_out - sample.lost_out : 0;
+    const uint64_t full = uint64_t{sample.packets_out} * sample.mss;
     return sample.time_ns >= silence.time.from_ns && sample.time_ns <= silence.last_seen_ns &&
-           sample.backoff >= kSilentBackoff && sample.packets_out > sample.lost_out;
+           sample.backoff >= kSilentBackoff && reported > 0 && sample.mss > kSmallSegmentBytes &&
+           full >= sample.unacked_bytes + reported * (sample.mss - kSmallSegmentBytes);
   });
 }
 
@@ -129,17 +133,23 @@ std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall) {
       link.events.push_back(segment.id);
     }
     link.passed_behind = !arrives && overtaken(scene, index, silence);
-    link.small = arrives ? SmallSegments::kLost
-                 : link.passed_behind || never_carried_large(scene, index, silence)
-                     ? SmallSegments::kPassed
-                     : small_segments(scene, index, proven);
+    link.small = arrives              ? SmallSegments::kLost
+                 : link.passed_behind ? SmallSegments::kPassed
+                                      : small_segments(scene, index, proven);
     if (link.small == SmallSegments::kNone && link.small_retransmits > 0) {
       link.small = SmallSegments::kLost;
     }
+    link.passed_before = link.small == SmallSegments::kNone && never_carried_large(scene, index, silence);
     links.push_back(std::move(link));
   }
   if (std::all_of(links.begin(), links.end(), [](const SilentLink& link) { return link.witness; })) {
     links.clear();
+  }
+  const bool any_lost = std::any_of(links.begin(), links.end(),
+                                    [](const SilentLink& link) { return link.small == SmallSegments::kLost; });
+  for (SilentLink& link : links) {
+    link.passed_before = link.passed_before && !any_lost;
+    link.small = link.passed_before ? SmallSegments::kPassed : link.small;
   }
   return links;
 }
@@ -163,6 +173,7 @@ Explanation opinion_of(const Stall& stall, Cause cause, const std::vector<Silent
     repeated.events.insert(repeated.events.end(), link.events.begin(), link.events.end());
     opinion.tallies[{kSmallLost, ""}].count += link.small == SmallSegments::kLost ? 1 : 0;
     opinion.tallies[{kOvertaken, ""}].count += link.passed_behind ? 1 : 0;
+    opinion.tallies[{kOnlySmallBefore, ""}].count += link.passed_before ? 1 : 0;
   }
   opinion.tallies[{kSilent, ""}] = {1, longest_ns, {}};
   opinion.place.culprit = common_end(places);
@@ -183,7 +194,7 @@ bool tell_undecided(const Scene& scene, const Folded& group, Finding& finding) {
                                 link_text(scene, group.place), cost_text(group));
   finding.link = link_place(scene, group.place);
   finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
-                              fmt::format("{}, all of full size, and nothing acknowledged for {}",
+                              fmt::format("{}, none of a small segment, and nothing acknowledged for {}",
                                           count_of(repeated.count, "retransmission"), format_duration(silent.time_ns)),
                               repeated.events});
   finding.evidence.push_back(

@@ -23,6 +23,7 @@ struct SilentLink {
   int64_t retransmits = 0;
   int64_t small_retransmits = 0;
   bool passed_behind = false;  // the receiver has what was sent behind the segment that repeats
+  bool passed_before = false;  // small segments alone have ever been acknowledged on this connection
   bool witness = false;        // carries no collectives itself, a keep-alive: tells which end the silent links share
   std::vector<EventId> events;
 
@@ -50,5 +51,6 @@ inline constexpr const char* kRepeated = "repeated";
 inline constexpr const char* kSilent = "silent";
 inline constexpr const char* kSmallLost = "small lost";
 inline constexpr const char* kOvertaken = "overtaken";
+inline constexpr const char* kOnlySmallBefore = "only small before";
 
 }  // namespace stalltrace::analysis

@@ -83,8 +83,9 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   const double middle = middle_of(readers, &Reader::unread);
   const double middle_backlog = middle_of(readers, &Reader::backlog);
   for (const Reader& reader : readers) {
-    const bool piles_up = reader.unread >= kUnreadShare && (reader.unread >= kUnreadContrast * middle ||
-                                                            reader.backlog >= kBacklogContrast * middle_backlog);
+    const bool piles_up =
+        reader.unread >= kUnreadShare && (reader.unread >= kUnreadContrast * middle ||
+                                          (readers.size() > 2 && reader.backlog >= kBacklogContrast * middle_backlog));
     if (!reader.sends_on || (reader.limited < kReceiverLimitedShare && !piles_up) || is_starved(scene, stall, reader)) {
       continue;
     }
