@@ -37,7 +37,8 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
                                 ? link_text(scene, group.place)
                                 : fmt::format("from or to {}", scene.cluster.describe(group.place.culprit));
   finding.summary =
-      fmt::format("Large packets do not get through {} while small ones do: {}.", where, cost_text(group));
+      fmt::format("Large packets do not get through {} while small ones {}: {}.", where,
+                  tally_of(group.tallies, kOnlySmallBefore).count > 0 ? "did before" : "do", cost_text(group));
   finding.link = link_place(scene, group.place);
   finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
                               fmt::format("{}, none of full size acknowledged for {}",
