@@ -328,8 +328,10 @@ Silence EvidenceStore::silence(FlowIndex flow, Interval window) const {
     }
     if (next > i) {  // an unchanged sample is not written: the last one holds until the next
       silence.time = {samples[i].time_ns, next < samples.size() ? samples[next].time_ns : window.to_ns};
-      const Interval common = intersect(silence.time, window);
-      if (common.length() > intersect(longest.time, window).length()) {
+      const auto rank = [&](const Silence& one) {
+        return std::pair(one.backoff >= kSilentBackoff, intersect(one.time, window).length());
+      };
+      if (rank(silence) > rank(longest)) {
         longest = silence;
       }
     }

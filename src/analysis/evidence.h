@@ -136,7 +136,8 @@ class EvidenceStore {
   [[nodiscard]] FlowDelta delta(FlowIndex flow, Interval window) const;
   /// Most of what the flow's sender sent again in `window` was needless: its peer had it. Nothing was lost.
   [[nodiscard]] bool repeats_needlessly(FlowIndex flow, Interval window) const;
-  /// The longest silence that touches `window`; of no length when there is none.
+  /// The longest silence that touches `window`, before all those in which the timer doubled as often as kSilentBackoff;
+  /// of no length when there is none.
   [[nodiscard]] Silence silence(FlowIndex flow, Interval window) const;
   [[nodiscard]] bool has_waits(MemberIndex member) const;
   /// The thread of `member` that spent most of `window` in `kind`. For kRunnable only time that something outside

@@ -54,6 +54,8 @@ bool beats(const Explanation& opinion, const Explanation& chosen) {
   return opinion.coverage > chosen.coverage + margin;
 }
 
+std::string address_of(const std::optional<Endpoint>& end) { return end ? end->address : "?"; }
+
 /// Groups of one cause while they are being put together.
 class Folding {
  public:
@@ -103,6 +105,7 @@ class Folding {
     }
     std::stable_sort(findings.begin(), findings.end(),
                      [](const Finding& a, const Finding& b) { return a.stall_ms > b.stall_ms; });
+    fold_aftermath(findings);
     fold_residue(findings);
     return findings;
   }
@@ -151,6 +154,41 @@ class Folding {
                  [&](const Finding& finding) { return !is_residue(finding); });
     rest.front().evidence.insert(rest.front().evidence.end(), told.begin(), told.end());
     findings = std::move(rest);
+  }
+
+  /// A link that lost packets sends less for a while, by its congestion window: where it is slow without loss then, and
+  /// that cost less, it is told with the loss.
+  static void fold_aftermath(std::vector<Finding>& findings) {
+    std::vector<bool> drop(findings.size());
+    for (size_t i = 0; i < findings.size(); ++i) {
+      const auto loss = std::find_if(findings.begin(), findings.end(), [&](const Finding& other) {
+        return findings[i].cause == Cause::kSlowLink && is_loss_of(other, findings[i]);
+      });
+      if (loss != findings.end()) {
+        drop[i] = true;
+        loss->evidence.push_back(
+            {.kind = "rule",
+             .count = findings[i].collectives_affected,
+             .text = fmt::format("{} more in {} collectives: there, the link from {} to {} was slow between losses",
+                                 format_duration(static_cast<int64_t>(findings[i].stall_ms * kNsPerMs)),
+                                 findings[i].collectives_affected, address_of(findings[i].link->src),
+                                 address_of(findings[i].link->dst))});
+      }
+    }
+    size_t index = 0;
+    std::erase_if(findings, [&](const Finding&) { return drop[index++]; });
+  }
+
+  static bool is_loss_of(const Finding& loss, const Finding& slow) {
+    if ((loss.cause != Cause::kPacketLoss && loss.cause != Cause::kHostDrop) || !slow.link ||
+        loss.stall_ms < slow.stall_ms) {
+      return false;
+    }
+    const bool same_link = loss.link && address_of(loss.link->src) == address_of(slow.link->src) &&
+                           address_of(loss.link->dst) == address_of(slow.link->dst);
+    const bool same_end = loss.culprit && loss.culprit->rank &&
+                          (loss.culprit->rank == slow.link->src_rank || loss.culprit->rank == slow.link->dst_rank);
+    return same_link || same_end;
   }
 
   static bool same_culprit_explained(const std::vector<Finding>& findings, const Finding& unknown) {

@@ -54,6 +54,15 @@ class OneHost(Case):
     def test_a_rank_that_the_kernel_ended_for_want_of_memory(self):
         self.assertIn("out of memory", self.told("torch", "dead_rank:rank=2,how=memory"))
 
+    def test_a_tensor_of_another_size(self):
+        self.assertIn("where the others entered", self.told("torch", "mismatched_collective:rank=1,what=count"))
+
+    def test_a_killed_rank(self):
+        self.assertIn("signal 9", self.told("torch", "dead_rank:rank=2,signal=9"))
+
+    def test_a_stopped_rank(self):
+        self.assertIn("is stopped", self.told("torch", "process_stopped:rank=1,ms=6000"))
+
     def test_a_firewall_before_the_rendezvous(self):
         self.assertIn(":29500 (refused)", self.told("torch", "init_failure:rank=2"))
 

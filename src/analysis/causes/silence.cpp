@@ -103,6 +103,16 @@ Interval proven_bad(const Scene& scene, FlowIndex index, const Silence& silence)
   return proven;
 }
 
+/// To when TCP has repaired what the silence left: until then its timer, which has doubled, paces it.
+Interval until_repaired(const Scene& scene, FlowIndex index, Interval silence) {
+  for (const Interval& recovery : scene.evidence.loss_intervals(index).intervals()) {
+    if (recovery.from_ns < silence.to_ns && recovery.to_ns > silence.to_ns) {
+      silence.to_ns = recovery.to_ns;
+    }
+  }
+  return silence;
+}
+
 }  // namespace
 
 bool merely_lossy(const Scene& scene, FlowIndex flow, const Silence& silence) {
@@ -125,7 +135,9 @@ std::vector<SilentLink> silent_links(const Scene& scene, const Stall& stall) {
     }
     const Interval proven = proven_bad(scene, index, silence);
     const bool arrives = data_arrives(scene, index, silence, proven);
-    SilentLink link{.place = link_of(scene.flows, index, arrives), .time = silence.time, .backoff = silence.backoff};
+    SilentLink link{.place = link_of(scene.flows, index, arrives),
+                    .time = until_repaired(scene, index, silence.time),
+                    .backoff = silence.backoff};
     link.witness = !flow.carries_collectives;
     for (const Retransmit& segment : scene.evidence.retransmits(index, silence.time)) {
       ++link.retransmits;

@@ -90,6 +90,23 @@ std::string rate_text(const Tally& bytes, const Tally& busy) {
                            : fmt::format("{:.0f} Mbit/s", rate_of(delta) * kBitsPerByte / 1e6);
 }
 
+/// What a rank acknowledges waits behind what it sends: where its sending is slow, the links into it seem slow, too,
+/// for less. Their cost is that of the dearer one.
+void refine(const Scene&, std::vector<Folded>& groups) {
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const Folded& a, const Folded& b) { return a.lost.total_ns() > b.lost.total_ns(); });
+  for (size_t dearer = 0; dearer < groups.size(); ++dearer) {
+    for (size_t i = groups.size() - 1; i > dearer; --i) {
+      if (groups[i].place.dst != kNoMember && groups[i].place.dst == groups[dearer].place.src) {
+        const Tallies own = groups[dearer].tallies;
+        merge(groups[dearer], std::move(groups[i]));
+        groups[dearer].tallies = own;
+        groups.erase(groups.begin() + static_cast<int64_t>(i));
+      }
+    }
+  }
+}
+
 void tell(const Scene& scene, const Folded& group, Finding& finding) {
   if (tell_link_by_steps(scene, group, finding)) {
     return;
@@ -113,6 +130,6 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
 
 }  // namespace
 
-const CauseRule kSlowLinkRule{Cause::kSlowLink, kSlowLinkGate, judge, nullptr, tell};
+const CauseRule kSlowLinkRule{Cause::kSlowLink, kSlowLinkGate, judge, refine, tell};
 
 }  // namespace stalltrace::analysis

@@ -124,6 +124,8 @@ void merge(Folded& into, Folded&& from) {
   into.longest_ns = std::max(into.longest_ns, from.longest_ns);
   into.instances += from.instances;
   into.hung = into.hung || from.hung;
+  into.fatal = into.fatal || from.fatal;
+  into.wrong_data += from.wrong_data;
   merge(into.tallies, from.tallies);
 }
 

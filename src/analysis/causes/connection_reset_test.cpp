@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections that broke, and those that only look so.
+#include <gtest/gtest.h>
+
+#include "analysis/testing/ring_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+
+TEST(ConnectionReset, TheFirstResetBeforeAnyDeathIsTheCause) {
+  for (const bool death_first : {false, true}) {
+    MemorySource source;
+    Ending ending = hang();
+    ending.process = [&](int rank, Process& process) {
+      if (rank == 1) {
+        process.exit_ns = kLastArrivalNs + (death_first ? 10 * kNsPerMs : 10 * kNsPerSecond);
+        process.exit_code = 1;
+      }
+    };
+    fill(source, ending);
+    connect(source);
+    source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 30 * kNsPerMs));
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, death_first ? Cause::kDeadRank : Cause::kConnectionReset) << finding.summary;
+    if (!death_first) {
+      ASSERT_TRUE(finding.link.has_value());
+      EXPECT_EQ(finding.link->src_rank, 1);
+      EXPECT_EQ(finding.link->dst_rank, 2);
+    }
+  }
+}
+
+/// All ranks fail within 8 ms of a reset, on one host: no hang to be seen. Unless the other end had closed, it ended
+/// them.
+TEST(ConnectionReset, MayEndTheJobAtOnce) {
+  for (const bool closed_by_peer : {false, true}) {
+    MemorySource source;
+    Ending ending;
+    ending.call = [](int, int64_t step, Collective& call) {
+      if (step == kSteps - 1) {
+        leave_open(call);
+      }
+      return true;
+    };
+    ending.process = [](int rank, Process& process) {
+      process.exit_ns = kLastArrivalNs + (32 + rank) * kNsPerMs;
+      process.exit_code = 1;
+    };
+    fill(source, ending);
+    connect(source, closed_by_peer ? std::optional(kLastArrivalNs + 29 * kNsPerMs) : std::nullopt);
+    source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 30 * kNsPerMs));
+    const Report report = report_of(source);
+    if (closed_by_peer) {
+      for (const Finding& finding : report.findings) {
+        EXPECT_NE(finding.cause, Cause::kConnectionReset) << finding.summary;
+      }
+      continue;
+    }
+    ASSERT_EQ(report.findings.size(), 1U) << told(report);
+    EXPECT_EQ(report.findings[0].cause, Cause::kConnectionReset) << told(report);
+    ASSERT_TRUE(report.findings[0].link.has_value());
+    EXPECT_EQ(report.findings[0].link->src_rank, 1);
+  }
+}
+
+/// A job that ends at once for a reason that nobody saw is no finding of another cause.
+TEST(ConnectionReset, WithoutOneAnEndAtOnceIsNotTold) {
+  MemorySource source;
+  Ending ending;
+  ending.call = [](int, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      leave_open(call);
+    }
+    return true;
+  };
+  ending.process = [](int, Process& process) {
+    process.exit_ns = kLastArrivalNs + 700 * kNsPerMs;
+    process.exit_code = 1;
+  };
+  fill(source, ending);
+  connect(source);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    TcpEvent state = event_of(1, TcpEventKind::kCongestionState, kLastArrivalNs + (10 + repeat) * kNsPerMs);
+    state.state = repeat % 2 == 0 ? 4 : 0;
+    source.accept(state);
+  }
+  const Report report = report_of(source);
+  EXPECT_TRUE(report.findings.empty()) << told(report);
+}
+
+/// What a rank resets itself when it closes is told by its peer's end, too; it ends 200 ms later.
+TEST(ConnectionReset, WhatAFailingRankClosesIsNone) {
+  MemorySource source;
+  Ending ending = hang();
+  ending.process = [](int rank, Process& process) {
+    if (rank == 2) {
+      process.exit_ns = kLastArrivalNs + 230 * kNsPerMs;
+      process.exit_code = 1;
+    }
+  };
+  fill(source, ending);
+  connect(source, kLastArrivalNs + 29 * kNsPerMs);
+  TcpEvent sent = event_of(2, TcpEventKind::kResetSent, kLastArrivalNs + 29 * kNsPerMs + 5);
+  sent.cookie = 2;
+  source.accept(sent);
+  source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 30 * kNsPerMs));
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kDeadRank) << finding.summary;
+  EXPECT_EQ(finding.culprit->rank, 2);
+}
+
+/// The job ends before a transfer takes its usual time: a finding without lost time.
+TEST(ConnectionReset, MayEndTheJobSoonerThanATransferTakes) {
+  MemorySource source;
+  Ending ending = hang();
+  ending.call = [inner = ending.call](int rank, int64_t step, Collective& call) {
+    call.duration_ns = 40 * kNsPerMs;
+    return inner(rank, step, call);
+  };
+  ending.process = [](int rank, Process& process) {
+    process.exit_ns = kLastArrivalNs + (12 + rank) * kNsPerMs;
+    process.exit_code = 1;
+  };
+  fill(source, ending);
+  connect(source);
+  source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 10 * kNsPerMs));
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kConnectionReset) << finding.summary;
+  EXPECT_GT(finding.window.to_ns, finding.window.from_ns);
+}
+
+/// A display that the library asks for when it starts, refused: no connection of the job broke.
+TEST(ConnectionReset, ARefusedAttemptIsNone) {
+  for (const bool refused : {false, true}) {
+    MemorySource source;
+    fill(source, hang());
+    connect(source);
+    source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 30 * kNsPerMs));
+    if (refused) {
+      TcpEvent failed = event_of(1, TcpEventKind::kConnectFailed, kLastArrivalNs + 30 * kNsPerMs);
+      failed.state = 111;
+      source.accept(failed);
+    }
+    EXPECT_EQ(only(source).cause, refused ? Cause::kUnknown : Cause::kConnectionReset);
+  }
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links on which nothing was acknowledged: partitions and MTU black holes, from samples and events of a small job that
+// hangs.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "analysis/testing/ring_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+
+enum class KeepAlive { kNone, kPasses, kLost };
+
+/// Rank `silent` repeats into silence from the last call on, its timer doubling; repeats are of `len` bytes, `acked`
+/// were acknowledged before.
+void fill_silence(MemorySource& source, const std::set<int>& silent, uint32_t len, KeepAlive keep_alive,
+                  uint64_t acked = 1'000'000) {
+  fill(source, hang());
+  connect(source);
+  uint8_t doubled = 0;
+  for (int64_t time_ns = kLastArrivalNs + 100 * kNsPerMs; time_ns < kEndNs; time_ns += 500 * kNsPerMs) {
+    doubled = std::min<uint8_t>(5, doubled + 1);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      TcpSample sample = sample_of(rank, 1, time_ns);
+      TcpSample alive = sample_of(rank, 3, time_ns);
+      if (silent.contains(rank)) {
+        sample.bytes_acked = acked;
+        sample.unacked_bytes = 100'000;
+        sample.backoff = doubled;
+        sample.ca_state = 4;
+        if (keep_alive == KeepAlive::kPasses) {
+          alive.bytes_acked += static_cast<uint64_t>(time_ns - kLastArrivalNs) / kNsPerSecond * 64;
+        } else if (keep_alive == KeepAlive::kLost) {
+          alive.unacked_bytes = 64;
+          alive.backoff = doubled;
+        }
+      }
+      source.accept(sample);
+      if (keep_alive != KeepAlive::kNone) {
+        source.accept(alive);
+      }
+    }
+  }
+  for (const int rank : silent) {
+    TcpEvent state = event_of(rank, TcpEventKind::kCongestionState, kLastArrivalNs + 300 * kNsPerMs);
+    state.state = 4;
+    source.accept(state);
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      TcpEvent segment = event_of(rank, TcpEventKind::kRetransmit, kLastArrivalNs + (300 << repeat) * kNsPerMs);
+      segment.len = len;
+      source.accept(segment);
+    }
+  }
+}
+
+TEST(Partition, ASilentLinkThatLosesSmallSegmentsTooIsNamed) {
+  for (const bool alive : {true, false}) {
+    MemorySource source;
+    fill_silence(source, {1}, alive ? kMss : 168, alive ? KeepAlive::kLost : KeepAlive::kNone);
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, Cause::kPartition) << finding.summary;
+    EXPECT_GT(finding.confidence, 0.9);
+    EXPECT_FALSE(finding.culprit.has_value());
+    ASSERT_TRUE(finding.link.has_value());
+    EXPECT_EQ(finding.link->src_rank, 1);
+    EXPECT_EQ(finding.link->dst_rank, 2);
+  }
+}
+
+TEST(Partition, WithoutSmallSegmentsTheLinkIsToldAndTheCauseIsNotKnown) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kNone);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kUnknown) << finding.summary;
+  ASSERT_TRUE(finding.link.has_value());
+  EXPECT_EQ(finding.link->src_rank, 1);
+  EXPECT_EQ(finding.link->dst_rank, 2);
+  EXPECT_NE(finding.remedy.find("ping from 10.77.0.2 to 10.77.0.3"), std::string::npos) << finding.remedy;
+}
+
+TEST(Partition, TheEndOfAllSilentLinksIsTheCulprit) {
+  MemorySource source;
+  fill_silence(source, {1, 2}, kMss, KeepAlive::kLost);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kPartition) << finding.summary;
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->rank, 2);
+}
+
+TEST(Partition, WhatPassesAfterTheLastFailedRepeatProvesNothing) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kNone);
+  for (int64_t second = 6; second < 20; ++second) {
+    TcpSample alive = sample_of(1, 3, kLastArrivalNs + second * kNsPerSecond);
+    alive.bytes_acked += static_cast<uint64_t>(second) * 64;
+    source.accept(alive);
+  }
+  EXPECT_EQ(only(source).cause, Cause::kUnknown);
+}
+
+/// The last repeat arrives, since the path has healed: the receiver's count says nothing about the time before.
+TEST(Partition, TheRepeatThatHealsDoesNotTurnTheDirection) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kLost);
+  TcpEvent last = event_of(1, TcpEventKind::kRetransmit, kEndNs - 100 * kNsPerMs);
+  last.len = kMss;
+  source.accept(last);
+  TcpSample received = sample_of(2, 2, kEndNs - 200 * kNsPerMs);
+  received.bytes_received = 1'100'000;
+  source.accept(received);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kPartition) << finding.summary;
+  ASSERT_TRUE(finding.link.has_value());
+  EXPECT_EQ(finding.link->src_rank, 1);
+}
+
+TEST(Partition, ASilenceAmongOtherTimeoutsIsLoss) {
+  MemorySource source;
+  for (int64_t at_ns = kLastArrivalNs - 400 * kNsPerMs; at_ns < kLastArrivalNs; at_ns += 100 * kNsPerMs) {
+    for (const int state : {4, 0}) {
+      TcpEvent event = event_of(1, TcpEventKind::kCongestionState, at_ns + (state == 0 ? 10 * kNsPerMs : 0));
+      event.state = state;
+      source.accept(event);
+    }
+  }
+  fill_silence(source, {1}, kMss, KeepAlive::kLost);
+  EXPECT_EQ(only(source).cause, Cause::kPacketLoss);
+}
+
+TEST(Partition, ASilentKeepAliveTellsTheNodeFromTheLink) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kLost);
+  for (int64_t number = 1; number < 20; ++number) {
+    TcpSample alive = sample_of(2, 3, kLastArrivalNs + number * kNsPerSecond);
+    alive.unacked_bytes = 64;
+    alive.backoff = 4;
+    source.accept(alive);
+  }
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kPartition) << finding.summary;
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->rank, 2);
+}
+
+TEST(Partition, LostAcknowledgementsAreTheOtherDirection) {
+  // An unchanged sample is not written: the arrival may be told before the first repeat alone.
+  for (const int64_t told_ns : {150 * kNsPerMs, 2 * kNsPerSecond}) {
+    MemorySource source;
+    fill_silence(source, {1}, kMss, KeepAlive::kNone);
+    TcpSample received = sample_of(2, 2, kLastArrivalNs + told_ns);
+    received.bytes_received = 1'100'000;
+    source.accept(received);
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, Cause::kPartition) << finding.summary;
+    ASSERT_TRUE(finding.link.has_value());
+    EXPECT_EQ(finding.link->src_rank, 2);
+    EXPECT_EQ(finding.link->dst_rank, 1);
+  }
+}
+
+TEST(MtuBlackhole, OnlyFullSegmentsRepeatWhileSmallOnesPass) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kPasses);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kMtuBlackhole) << finding.summary;
+  ASSERT_TRUE(finding.link.has_value());
+  EXPECT_EQ(finding.link->src_rank, 1);
+  EXPECT_EQ(finding.link->dst_rank, 2);
+}
+
+/// The sender's samples while its timer doubles: of 8 segments under way, all but `reported` count as lost.
+void report_out_of_order(MemorySource& source, uint32_t reported, uint32_t unacked = 7 * kMss + 100) {
+  for (int64_t second = 1; second < 5; ++second) {
+    TcpSample sample = sample_of(1, 1, kLastArrivalNs + second * kNsPerSecond);
+    sample.unacked_bytes = unacked;
+    sample.backoff = 3;
+    sample.ca_state = 4;
+    sample.packets_out = 8;
+    sample.lost_out = 8 - reported;
+    source.accept(sample);
+  }
+}
+
+TEST(MtuBlackhole, TheShortLastSegmentPassesBehindTheLargeOnes) {
+  for (const uint32_t reported : {1U, 0U}) {
+    MemorySource source;
+    fill_silence(source, {1}, kMss, KeepAlive::kNone);
+    report_out_of_order(source, reported);
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, reported > 0 ? Cause::kMtuBlackhole : Cause::kUnknown) << finding.summary;
+  }
+}
+
+/// A hole that loss had left before the link went: what has passed it are full segments.
+TEST(MtuBlackhole, FullSegmentsBehindAHoleSpeakAgainstIt) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kNone);
+  report_out_of_order(source, 3, 8 * kMss);
+  EXPECT_EQ(only(source).cause, Cause::kUnknown);
+}
+
+/// The probe of the last segment is a repeat, too: it arrives.
+TEST(MtuBlackhole, TheProbeOfAShortLastSegmentIsNoPartition) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kNone);
+  report_out_of_order(source, 1);
+  TcpEvent probe = event_of(1, TcpEventKind::kRetransmit, kLastArrivalNs + 150 * kNsPerMs);
+  probe.len = 100;
+  source.accept(probe);
+  EXPECT_EQ(only(source).cause, Cause::kMtuBlackhole);
+}
+
+/// The usual one: the handshake passes, the first large message never does.
+TEST(MtuBlackhole, AConnectionThatNeverCarriedALargeSegmentHasMetOne) {
+  for (const uint64_t acked : {100U, 5'000U, 1U}) {
+    MemorySource source;
+    fill_silence(source, {1}, kMss, KeepAlive::kNone, acked);
+    EXPECT_EQ(only(source).cause, acked == 100 ? Cause::kMtuBlackhole : Cause::kUnknown) << acked;
+  }
+}
+
+TEST(MtuBlackhole, WhereSmallSegmentsAreLostMeanwhileItIsAPartition) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kLost, 100);
+  EXPECT_EQ(only(source).cause, Cause::kPartition);
+}
+
+/// The path heals after 8 s; until 17 s TCP, its timer doubled, repairs what was lost, with pauses longer than the
+/// silence.
+TEST(MtuBlackhole, CostsUntilTcpHasRepairedWhatItLeft) {
+  MemorySource source;
+  fill_silence(source, {}, kMss, KeepAlive::kNone);
+  const auto sample = [&](int64_t after_ns, uint64_t acked, uint8_t backoff, uint32_t lost) {
+    TcpSample row = sample_of(1, 1, kLastArrivalNs + after_ns);
+    row.bytes_acked = 1'000'000 + acked;
+    row.unacked_bytes = lost > 0 ? 7 * kMss + 100 : 0;
+    row.backoff = backoff;
+    row.packets_out = lost > 0 ? 8 : 0;
+    row.lost_out = lost;
+    row.ca_state = lost > 0 ? 4 : 0;
+    source.accept(row);
+  };
+  const auto state = [&](int64_t after_ns, int32_t value) {
+    TcpEvent event = event_of(1, TcpEventKind::kCongestionState, kLastArrivalNs + after_ns);
+    event.state = value;
+    source.accept(event);
+  };
+  state(300 * kNsPerMs, 4);
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    TcpEvent segment = event_of(1, TcpEventKind::kRetransmit, kLastArrivalNs + (300 << repeat) * kNsPerMs);
+    segment.len = kMss;
+    source.accept(segment);
+  }
+  for (int64_t second = 1; second < 8; ++second) {
+    sample(second * kNsPerSecond, 0, 3, 7);
+  }
+  sample(8 * kNsPerSecond, kMss, 1, 6);
+  sample(17 * kNsPerSecond, 8 * kMss, 0, 0);
+  state(17 * kNsPerSecond, 0);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kMtuBlackhole) << finding.summary;
+  EXPECT_GE(finding.confidence, 0.75);
+}
+
+TEST(MtuBlackhole, RepeatsOfSmallSegmentsAreNone) {
+  MemorySource source;
+  fill_silence(source, {1}, 168, KeepAlive::kPasses);
+  EXPECT_EQ(only(source).cause, Cause::kPartition);
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis
