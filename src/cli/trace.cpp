@@ -65,8 +65,8 @@ class TraceVerb final : public Verb {
 
   Result<int> run(Console& console) override {
     ST_TRY(apply_config());
+    const StopSignals signals;  // first: what asks us to stop finds no file half made and no thread that it could end
     ST_ASSIGN(const auto writer, RecordingWriter::create(out_, {.max_size_bytes = max_size_.value_or(0)}));
-    const StopSignals signals;
     if (!command_.empty()) {
       options_.pids.push_back(::getpid());  // our children are in scope from their first instruction
     }

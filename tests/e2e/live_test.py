@@ -42,7 +42,7 @@ class Live(Case):
         self.expect("late_rank:rank=1,ms=80", place=lambda finding: finding["culprit"]["rank"] == 1, told_by="node1")
 
     def test_a_lossy_link_by_the_senders_agent(self):
-        finding = self.expect("packet_loss:rank=2,percent=2", place=lambda finding: finding["link"]["src_rank"] == 1,
+        finding = self.expect("packet_loss:rank=2,peer=1,direction=link,percent=2", place=lambda finding: finding["link"]["src_rank"] == 1,
                               told_by="node1")
         rows = self.lab.rows("SELECT cause, src_rank, detected_ns FROM finding ORDER BY 1")
         self.assertIn(("packet_loss", 1, finding["detected_ns"]), [row for node, row in rows if node["node"] == "node1"])
