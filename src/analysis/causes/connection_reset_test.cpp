@@ -37,13 +37,7 @@ TEST(ConnectionReset, TheFirstResetBeforeAnyDeathIsTheCause) {
 TEST(ConnectionReset, MayEndTheJobAtOnce) {
   for (const bool closed_by_peer : {false, true}) {
     MemorySource source;
-    Ending ending;
-    ending.call = [](int, int64_t step, Collective& call) {
-      if (step == kSteps - 1) {
-        leave_open(call);
-      }
-      return true;
-    };
+    Ending ending = hang();
     ending.process = [](int rank, Process& process) {
       process.exit_ns = kLastArrivalNs + (32 + rank) * kNsPerMs;
       process.exit_code = 1;
@@ -68,13 +62,7 @@ TEST(ConnectionReset, MayEndTheJobAtOnce) {
 /// A job that ends at once for a reason that nobody saw is no finding of another cause.
 TEST(ConnectionReset, WithoutOneAnEndAtOnceIsNotTold) {
   MemorySource source;
-  Ending ending;
-  ending.call = [](int, int64_t step, Collective& call) {
-    if (step == kSteps - 1) {
-      leave_open(call);
-    }
-    return true;
-  };
+  Ending ending = hang();
   ending.process = [](int, Process& process) {
     process.exit_ns = kLastArrivalNs + 700 * kNsPerMs;
     process.exit_code = 1;
