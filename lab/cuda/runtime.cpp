@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda_runtime.h"
+#include "lab_kernel.h"
 #include "stream.h"
 
 struct CUstream_st {
@@ -21,6 +22,10 @@ struct CUstream_st {
 
 struct CUevent_st {
   lab::cuda::Event event;
+};
+
+struct labKernel_st {
+  std::shared_ptr<lab::cuda::Mark> end = std::make_shared<lab::cuda::Mark>();
 };
 
 namespace {
@@ -250,8 +255,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (flags != 0) {
     return result(cudaErrorInvalidValue);
   }
-  const auto mark = event->event.latest();
-  return mark == nullptr ? cudaSuccess : enqueue(stream, [mark] { mark->wait(); });
+  const auto waiting = Registry::instance().find(stream);
+  if (waiting == nullptr) {
+    return result(cudaErrorInvalidResourceHandle);
+  }
+  if (auto mark = event->event.latest(); mark != nullptr) {
+    waiting->stream.wait_for(std::move(mark));
+  }
+  return cudaSuccess;
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userData) {
@@ -259,6 +270,23 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userD
     return result(cudaErrorInvalidValue);
   }
   return enqueue(stream, [=] { fn(userData); });
+}
+
+cudaError_t labLaunchKernel(cudaStream_t handle, labKernelStart_t start, void* userData) {
+  const auto stream = Registry::instance().find(handle);
+  if (stream == nullptr) {
+    return result(cudaErrorInvalidResourceHandle);
+  }
+  auto* kernel = new labKernel_st;
+  const auto end = kernel->end;  // the kernel may be gone as soon as it has started
+  stream->stream.enqueue_short([=] { start(userData, kernel); });
+  stream->stream.wait_for(end);
+  return cudaSuccess;
+}
+
+void labKernelEnd(labKernel_t kernel) {
+  kernel->end->reach();
+  delete kernel;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {

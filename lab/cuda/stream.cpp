@@ -3,78 +3,147 @@
 
 #include <pthread.h>
 
+#include <cstdint>
+#include <deque>
 #include <thread>
 #include <utility>
 
 namespace lab::cuda {
 
-struct Stream::Queue {
-  std::mutex mutex;
-  std::condition_variable submitted_more;
-  std::condition_variable completed_more;
-  std::deque<std::function<void()>> work;
-  uint64_t submitted = 0;
-  uint64_t completed = 0;
-  bool closed = false;
-};
+/// At any time one party at most carries the stream on: a thread in carry_on(), the worker in its turn, or the mark
+/// that the stream waits for. Whoever has something new for a stream that nobody carries on, does.
+class Stream::Queue : public std::enable_shared_from_this<Queue> {
+ public:
+  enum class Kind { kHost, kShort, kWait };
+  struct Item {
+    Kind kind;
+    std::function<void()> work;
+    std::shared_ptr<Mark> mark;  // of a wait
+  };
 
-Stream::Stream() : queue_(std::make_shared<Queue>()) {
-  std::thread([queue = queue_] { work_loop(queue); }).detach();
-}
-
-Stream::~Stream() {
-  const std::lock_guard lock(queue_->mutex);
-  queue_->closed = true;
-  queue_->submitted_more.notify_one();
-}
-
-void Stream::enqueue(std::function<void()> work) {
-  const std::lock_guard lock(queue_->mutex);
-  queue_->work.push_back(std::move(work));
-  queue_->submitted++;
-  queue_->submitted_more.notify_one();
-}
-
-bool Stream::idle() const {
-  const std::lock_guard lock(queue_->mutex);
-  return queue_->completed == queue_->submitted;
-}
-
-void Stream::synchronize() const {
-  std::unique_lock lock(queue_->mutex);
-  const uint64_t target = queue_->submitted;
-  queue_->completed_more.wait(lock, [&] { return queue_->completed >= target; });
-}
-
-void Stream::work_loop(const std::shared_ptr<Queue>& queue) {
-  pthread_setname_np(pthread_self(), "cuda-Stream");
-  std::unique_lock lock(queue->mutex);
-  while (true) {
-    queue->submitted_more.wait(lock, [&] { return queue->closed || !queue->work.empty(); });
-    if (queue->work.empty()) {
-      return;
+  void push(Item item) {
+    std::unique_lock lock(mutex_);
+    items_.push_back(std::move(item));
+    submitted_++;
+    if (!std::exchange(carried_, true)) {
+      carry_on(std::move(lock));
     }
-    std::function<void()> work = std::move(queue->work.front());
-    queue->work.pop_front();
+  }
+
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    turn_.notify_one();
+  }
+
+  bool idle() const {
+    const std::lock_guard lock(mutex_);
+    return completed_ == submitted_;
+  }
+
+  void synchronize() const {
+    std::unique_lock lock(mutex_);
+    completed_more_.wait(lock, [this, target = submitted_] { return completed_ >= target; });
+  }
+
+  void work_loop() {
+    pthread_setname_np(pthread_self(), "cuda-Stream");
+    std::unique_lock lock(mutex_);
+    while (true) {
+      turn_.wait(lock, [this] { return workers_turn_ || (closed_ && !carried_); });
+      if (!std::exchange(workers_turn_, false)) {
+        return;
+      }
+      run_front(lock);
+      carry_on(std::move(lock));
+      lock = std::unique_lock(mutex_);
+    }
+  }
+
+ private:
+  /// For the party that carries the stream on. Passes what needs no worker, then hands over to the worker, to a mark,
+  /// or to the next push().
+  void carry_on(std::unique_lock<std::mutex> lock) {
+    while (!items_.empty() && items_.front().kind != Kind::kHost) {
+      if (items_.front().kind == Kind::kShort) {
+        run_front(lock);
+        continue;
+      }
+      const std::shared_ptr<Mark> mark = items_.front().mark;
+      lock.unlock();
+      if (!mark->reached_or([self = shared_from_this()] { self->pass_wait(); })) {
+        return;
+      }
+      lock.lock();
+      complete_front();
+    }
+    if (items_.empty()) {
+      carried_ = false;
+    } else {
+      workers_turn_ = true;
+    }
+    if (workers_turn_ || closed_) {
+      turn_.notify_one();
+    }
+  }
+
+  void pass_wait() {
+    std::unique_lock lock(mutex_);
+    complete_front();
+    carry_on(std::move(lock));
+  }
+
+  void run_front(std::unique_lock<std::mutex>& lock) {
+    std::function<void()> work = std::move(items_.front().work);
     lock.unlock();
     work();
     work = nullptr;
     lock.lock();
-    queue->completed++;
-    queue->completed_more.notify_all();
+    complete_front();
   }
-}
+
+  void complete_front() {
+    items_.pop_front();
+    completed_++;
+    completed_more_.notify_all();
+  }
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable completed_more_;
+  std::condition_variable turn_;
+  std::deque<Item> items_;
+  uint64_t submitted_ = 0;
+  uint64_t completed_ = 0;
+  bool carried_ = false;
+  bool workers_turn_ = false;
+  bool closed_ = false;
+};
 
 void Mark::reach() {
-  const std::lock_guard lock(mutex_);
-  reached_ = true;
-  time_ = std::chrono::steady_clock::now();
-  changed_.notify_all();
+  std::vector<std::function<void()>> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    reached_ = true;
+    time_ = std::chrono::steady_clock::now();
+    waiting.swap(waiting_);
+    changed_.notify_all();
+  }
+  for (const auto& go_on : waiting) {
+    go_on();
+  }
 }
 
 void Mark::wait() const {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return reached_; });
+}
+
+bool Mark::reached_or(std::function<void()> go_on) {
+  const std::lock_guard lock(mutex_);
+  if (!reached_) {
+    waiting_.push_back(std::move(go_on));
+  }
+  return reached_;
 }
 
 bool Mark::reached() const {
@@ -87,13 +156,35 @@ std::chrono::steady_clock::time_point Mark::time() const {
   return time_;
 }
 
+Stream::Stream() : queue_(std::make_shared<Queue>()) {
+  std::thread([queue = queue_] { queue->work_loop(); }).detach();
+}
+
+Stream::~Stream() { queue_->close(); }
+
+void Stream::enqueue(std::function<void()> work) {
+  queue_->push({.kind = Queue::Kind::kHost, .work = std::move(work), .mark = nullptr});
+}
+
+void Stream::enqueue_short(std::function<void()> pass) {
+  queue_->push({.kind = Queue::Kind::kShort, .work = std::move(pass), .mark = nullptr});
+}
+
+void Stream::wait_for(std::shared_ptr<Mark> mark) {
+  queue_->push({.kind = Queue::Kind::kWait, .work = nullptr, .mark = std::move(mark)});
+}
+
+bool Stream::idle() const { return queue_->idle(); }
+
+void Stream::synchronize() const { queue_->synchronize(); }
+
 void Event::record(Stream& stream) {
   auto mark = std::make_shared<Mark>();
   {
     const std::lock_guard lock(mutex_);
     latest_ = mark;
   }
-  stream.enqueue([mark] { mark->reach(); });
+  stream.enqueue_short([mark] { mark->reach(); });
 }
 
 std::shared_ptr<Mark> Event::latest() const {

@@ -1,18 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream of the CUDA stand-in: one worker thread that runs queued work in order, and events, which mark a place in
-// such a queue. Any thread may call any function here. A worker outlives its Stream until the queued work is done,
-// so that destroying a stream never blocks, as with the real library.
+// A stream of the CUDA stand-in: an ordered queue of work, and events, which mark a place in such a queue. Host work
+// runs on the stream's worker thread. A device needs no thread to be woken to get from one thing to the next: events,
+// waits for them and kernels are passed by whichever thread brings the stream there. Any thread may call any function
+// here, and none of them holds a lock while it calls another's. A worker outlives its Stream until the queued work is
+// done, so that destroying a stream never blocks, as with the real library.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace lab::cuda {
+
+/// One recording of an event, or the end of a kernel: done once reached.
+class Mark {
+ public:
+  /// Runs what waits for the mark, on the calling thread.
+  void reach();
+  void wait() const;
+  /// True if the mark is reached; otherwise `go_on` is called when it is.
+  [[nodiscard]] bool reached_or(std::function<void()> go_on);
+  [[nodiscard]] bool reached() const;
+  /// Valid once reached.
+  [[nodiscard]] std::chrono::steady_clock::time_point time() const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::vector<std::function<void()>> waiting_;
+  bool reached_ = false;
+  std::chrono::steady_clock::time_point time_;
+};
 
 class Stream {
  public:
@@ -23,32 +44,19 @@ class Stream {
 
   /// Runs `work` on the worker thread, after everything enqueued before it.
   void enqueue(std::function<void()> work);
+  /// Calls `pass`, which must be short, on the thread that brings the stream there.
+  void enqueue_short(std::function<void()> pass);
+  /// What is enqueued later waits until `mark` is reached.
+  void wait_for(std::shared_ptr<Mark> mark);
   /// True when everything enqueued so far has run.
   [[nodiscard]] bool idle() const;
   /// Blocks until everything enqueued before the call has run.
   void synchronize() const;
 
  private:
-  struct Queue;
-  static void work_loop(const std::shared_ptr<Queue>& queue);
+  class Queue;
 
   std::shared_ptr<Queue> queue_;
-};
-
-/// One recording of an event: done once the stream has reached it.
-class Mark {
- public:
-  void reach();
-  void wait() const;
-  [[nodiscard]] bool reached() const;
-  /// Valid once reached.
-  [[nodiscard]] std::chrono::steady_clock::time_point time() const;
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  bool reached_ = false;
-  std::chrono::steady_clock::time_point time_;
 };
 
 /// An event holds its latest recording; null before the first.

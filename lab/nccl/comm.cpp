@@ -37,9 +37,9 @@ ncclResult_t start_proxy(ncclComm* comm, uint64_t magic, Socket listener, std::v
   connect.function = Function::kConnect;
   connect.comm = comm;
   const std::shared_ptr<WorkQueue>& queue = comm->proxy->queue();
-  const auto plan = std::make_shared<Plan>(std::vector{connect}, queue, 1);
+  const auto plan = std::make_shared<Plan>(std::vector{connect}, queue, 0);
   queue->push(plan);
-  plan->arrive();
+  queue->wake();
   while (!plan->wait_for(std::chrono::milliseconds(50))) {
     NCCL_TRY(comm->proxy->async_error());
   }

@@ -65,11 +65,10 @@ ncclResult_t check_arguments(const char* name, const Operation& operation) {
   return comm.proxy->async_error();
 }
 
-/// Runs on the stream's worker: the device reaches the plan and is busy with it until the proxy has finished.
-void run_on_stream(void* argument) {
+/// The device reaches the plan and is busy with it until the proxy has finished.
+void start_on_stream(void* argument, labKernel_t kernel) {
   const std::unique_ptr<std::shared_ptr<Plan>> plan(static_cast<std::shared_ptr<Plan>*>(argument));
-  (*plan)->arrive();
-  (*plan)->wait();
+  (*plan)->arrive(kernel);
 }
 
 /// The default stream is the communicator's device's, whichever device the caller works with.
@@ -103,7 +102,7 @@ ncclResult_t check_self_sends(const ncclComm& comm, const std::vector<Operation>
 ncclResult_t launch_on(const std::vector<cudaStream_t>& streams, const std::shared_ptr<Plan>& plan) {
   for (cudaStream_t stream : streams) {
     auto argument = std::make_unique<std::shared_ptr<Plan>>(plan);
-    if (const cudaError_t error = cudaLaunchHostFunc(stream, run_on_stream, argument.get()); error != cudaSuccess) {
+    if (const cudaError_t error = labLaunchKernel(stream, start_on_stream, argument.get()); error != cudaSuccess) {
       NCCL_WARN("Cuda failure %d '%s'", error, cudaGetErrorString(error));
       return ncclUnhandledCudaError;
     }

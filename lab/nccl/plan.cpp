@@ -12,15 +12,24 @@ namespace lab::nccl {
 Plan::Plan(std::vector<Operation> operations, std::shared_ptr<WorkQueue> queue, size_t streams)
     : operations_(std::move(operations)), queue_(std::move(queue)), streams_missing_(streams) {}
 
-void Plan::arrive() {
+void Plan::arrive(labKernel_t kernel) {
+  bool finished = false;
+  bool ready = false;
   {
     const std::lock_guard lock(mutex_);
-    streams_missing_--;
-    if (streams_missing_ > 0) {
-      return;
+    finished = finished_;
+    if (!finished) {
+      kernels_.push_back(kernel);
     }
+    streams_missing_--;
+    ready = streams_missing_ == 0;
   }
-  queue_->wake();
+  if (finished) {
+    labKernelEnd(kernel);
+  }
+  if (ready) {
+    queue_->wake();
+  }
 }
 
 bool Plan::ready() const {
@@ -29,14 +38,16 @@ bool Plan::ready() const {
 }
 
 void Plan::finish() {
-  const std::lock_guard lock(mutex_);
-  finished_ = true;
-  changed_.notify_all();
-}
-
-void Plan::wait() const {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return finished_; });
+  std::vector<labKernel_t> kernels;
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = true;
+    kernels.swap(kernels_);
+    changed_.notify_all();
+  }
+  for (const labKernel_t kernel : kernels) {
+    labKernelEnd(kernel);
+  }
 }
 
 bool Plan::wait_for(std::chrono::milliseconds limit) const {
@@ -47,13 +58,15 @@ bool Plan::wait_for(std::chrono::milliseconds limit) const {
 WorkQueue::WorkQueue() : wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
 
 void WorkQueue::push(const std::shared_ptr<Plan>& plan) {
-  const std::lock_guard lock(mutex_);
-  if (closed_) {
-    plan->finish();
-    return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!closed_) {
+      plans_.push_back(plan);
+      unfinished_++;
+      return;
+    }
   }
-  plans_.push_back(plan);
-  unfinished_++;
+  plan->finish();
 }
 
 bool WorkQueue::has_ready() const {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations of one communicator that are launched together, on their way from the caller over the streams to the
-// proxy thread and back. A plan is ready when every stream it was launched on has reached it; those streams then wait
+// proxy thread and back. A plan is ready when every stream it was launched on has reached it; its kernels on them run
 // until the proxy thread has finished it. Any thread may call anything here.
 #pragma once
+
+#include <lab_kernel.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -27,12 +29,12 @@ class Plan {
   /// For the launching thread, before the plan is posted.
   [[nodiscard]] std::vector<Operation>& operations() { return operations_; }
 
-  /// One stream has reached the plan.
-  void arrive();
+  /// One stream has reached the plan, whose kernel runs there from now on.
+  void arrive(labKernel_t kernel);
   [[nodiscard]] bool ready() const;
-  /// The transfers are done, or will never be: the streams go on.
+  /// The transfers are done, or will never be: the kernels end. With no lock held, since a stream may get to the next
+  /// plan.
   void finish();
-  void wait() const;
   /// True if the plan finished within the time.
   [[nodiscard]] bool wait_for(std::chrono::milliseconds limit) const;
 
@@ -42,6 +44,7 @@ class Plan {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   size_t streams_missing_;
+  std::vector<labKernel_t> kernels_;
   bool finished_ = false;
 };
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -30,6 +31,35 @@ Statistics summarize(std::vector<double> values) {
           .median = *middle};
 }
 
+/// The device's time between two points of a stream, as CUDA events tell it.
+class DeviceClock {
+ public:
+  explicit DeviceClock(cudaStream_t stream) : stream_(stream) {
+    CHECK_CALL(cudaEventCreate(&begin_));
+    CHECK_CALL(cudaEventCreate(&end_));
+  }
+  ~DeviceClock() {
+    cudaEventDestroy(end_);
+    cudaEventDestroy(begin_);
+  }
+  DeviceClock(const DeviceClock&) = delete;
+  DeviceClock& operator=(const DeviceClock&) = delete;
+
+  void begin() { CHECK_CALL(cudaEventRecord(begin_, stream_)); }
+  void end() { CHECK_CALL(cudaEventRecord(end_, stream_)); }
+  /// Once the stream has passed both.
+  [[nodiscard]] double microseconds() const {
+    float ms = 0;
+    CHECK_CALL(cudaEventElapsedTime(&ms, begin_, end_));
+    return static_cast<double>(ms) * 1e3;
+  }
+
+ private:
+  cudaStream_t stream_;
+  cudaEvent_t begin_ = nullptr;
+  cudaEvent_t end_ = nullptr;
+};
+
 }  // namespace
 
 void run_calls(Job& job) {
@@ -48,23 +78,38 @@ void run_calls(Job& job) {
   CHECK_CALL(cudaStreamSynchronize(stream));
 
   const LogFile log = open_log(options.log);
+  std::optional<DeviceClock> device_clock;
+  if (options.device_clock) {
+    device_clock.emplace(stream);
+  }
   std::vector<double> launch_us;
   std::vector<double> call_us;
   const double start = seconds_now();
   long number = 0;
   while (number < options.calls && !stop_requested()) {
     const long long start_ns = utc_now_ns();
+    if (device_clock) {
+      device_clock->begin();
+    }
     const double before = seconds_now();
     launch();
     const double launched = seconds_now();
+    if (device_clock) {
+      device_clock->end();
+    }
     number++;
     if (number % options.sync_every == 0 || number == options.calls) {
       CHECK_CALL(cudaStreamSynchronize(stream));
       job.check_alive();
     }
     if (log != nullptr) {
-      std::fprintf(log.get(), "{\"call\":%ld,\"start_ns\":%lld,\"launch_us\":%.3f,\"end_ns\":%lld}\n", number - 1,
-                   start_ns, (launched - before) * 1e6, utc_now_ns());
+      const long long end_ns = utc_now_ns();
+      std::fprintf(log.get(), "{\"call\":%ld,\"start_ns\":%lld,\"launch_us\":%.3f,\"end_ns\":%lld", number - 1,
+                   start_ns, (launched - before) * 1e6, end_ns);
+      if (device_clock) {
+        std::fprintf(log.get(), ",\"device_us\":%.3f", device_clock->microseconds());
+      }
+      std::fprintf(log.get(), "}\n");
     }
     launch_us.push_back((launched - before) * 1e6);
     call_us.push_back((seconds_now() - before) * 1e6);
@@ -75,6 +120,7 @@ void run_calls(Job& job) {
   }
   CHECK_CALL(cudaStreamSynchronize(stream));
   const double wall = seconds_now() - start;
+  device_clock.reset();
   CHECK_CALL(cudaStreamDestroy(stream));
   const Statistics launches = summarize(std::move(launch_us));
   const Statistics calls = summarize(std::move(call_us));

@@ -31,6 +31,7 @@ const char* const kUsage =
     "  --calls-per-second R   ... at this rate; --calls is ten seconds of it when not given\n"
     "  --flat-out             ... as fast as they go; --calls is 10000 when not given\n"
     "  --sync-every K         ... with a stream synchronisation after every K-th (1)\n"
+    "  --device-clock         ... --log also has each call's time between two CUDA events around it\n"
     "  --device-ms MS         of each step the device computes alone (0)\n"
     "  --uneven               gradient buckets of many sizes, up to --elements\n"
     "  --warm-up-steps N      the first steps compute up to --warm-up-ms (300) longer, each rank its own time (0)\n"
@@ -111,6 +112,7 @@ std::expected<Options, std::string> parse_options(int argc, char** argv) {
       Flag{"--flat-out", [&](std::string_view) { return options.flat_out = true; }, false},
       Flag{"--sync-every",
            [&](std::string_view text) { return parse_number(text, &options.sync_every) && options.sync_every > 0; }},
+      Flag{"--device-clock", [&](std::string_view) { return options.device_clock = true; }, false},
       Flag{"--device-ms", number(&options.device_ms)},
       Flag{"--uneven", [&](std::string_view) { return options.uneven = true; }, false},
       Flag{"--warm-up-steps", number(&options.warm_up_steps)},
@@ -144,6 +146,9 @@ std::expected<Options, std::string> parse_options(int argc, char** argv) {
   }
   if (options.flat_out && options.calls_per_second > 0) {
     return std::unexpected("--flat-out and --calls-per-second exclude each other");
+  }
+  if (options.device_clock && options.sync_every > 1) {
+    return std::unexpected("--device-clock times every call, --sync-every does not wait for each");
   }
   if (elements > 0) {
     options.elements = elements;

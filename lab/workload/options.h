@@ -25,6 +25,7 @@ struct Options {
   long calls = 0;                // ... so many of them
   bool flat_out = false;         // ... or as fast as possible
   long sync_every = 1;           // ... with a stream synchronisation after so many
+  bool device_clock = false;     // ... each timed by CUDA events too
   double device_ms = 0;          // of each step the device computes and the CPU waits
   bool uneven = false;           // messages of many sizes
   long warm_up_steps = 0;        // the first steps compute longer ...

@@ -80,7 +80,8 @@ class BlackBox(Case):
         return result
 
     def check_calls(self, job, calls, rows_of):
-        """Each call once, numbered without a gap, with launch and true duration; `rows_of` answers a query."""
+        """Each call once, numbered without a gap, with launch and true duration, inside the job's own time from the call to the end of
+        its wait, and as long as between the CUDA events around it; `rows_of` answers a query."""
         for rank, process in enumerate(job.ranks):
             told = [json.loads(line) for line in job.log(rank).read_text().splitlines()]
             rows = rows_of("SELECT timestamp_ns, duration_ns, launch_ns, completion, seq FROM nccl_events "
@@ -94,14 +95,14 @@ class BlackBox(Case):
                 self.assertLess(launch_ns, duration_ns)
                 self.assertGreaterEqual(start_ns, call["start_ns"] - SAME_NS, "not before the call")
                 self.assertLessEqual(start_ns + duration_ns, call["end_ns"] + SAME_NS, "not after the job saw its end")
-                true_ns = call["end_ns"] - call["start_ns"]
+                true_ns = call["device_us"] * 1e3
                 same += abs(true_ns - duration_ns) <= max(SAME_SHARE * true_ns, SAME_NS)
-            # The job learns of an end by waking up twice, the stream's thread and its own, which takes 0.1 ms here, and now
-            # and then much longer on a busy machine.
-            self.assertGreaterEqual(same, 0.8 * calls, f"rank {rank}: {same} of {calls} durations are those of the job's clock")
+            # On a busy machine the thread that plays the device is now and then off its CPU between what the plugin hears last
+            # and the event.
+            self.assertGreaterEqual(same, 0.9 * calls, f"rank {rank}: {same} of {calls} durations are those of the job's events")
 
     def test_every_collective_is_there_once_with_launch_and_true_duration(self):
-        job = BoxedJob(self, "--calls", 30, "--calls-per-second", 8, "--elements", 1 << 23)
+        job = BoxedJob(self, "--calls", 30, "--calls-per-second", 8, "--device-clock", "--elements", 1 << 23)
         job.wait()
         self.import_boxes(job)
         self.check_calls(job, 30, self.rows)
@@ -110,7 +111,7 @@ class BlackBox(Case):
     def test_the_agent_makes_one_row_of_a_call_and_its_box(self):
         self.need_root()
         tracer = Tracer(self, "--library", LIBRARIES / "libnccl.so.2")
-        job = BoxedJob(self, "--calls", 30, "--calls-per-second", 8, "--elements", 1 << 23)
+        job = BoxedJob(self, "--calls", 30, "--calls-per-second", 8, "--device-clock", "--elements", 1 << 23)
         job.wait()
         tracer.stop()
         self.check_calls(job, 30, tracer.rows)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The part of the CUDA runtime API that a training loop needs, with the names, values and signatures of the real
  * library, written for the practice cluster: a program that includes this builds against the real header too.
- * "Device" memory is host memory; a stream is a worker thread with an ordered queue, asynchronous to its caller.
+ * "Device" memory is host memory; a stream is an ordered queue, asynchronous to its caller, with a thread for copies.
  * Unlike the real default stream, stream 0 (one for each device) does not wait for other streams. */
 #ifndef LAB_CUDA_RUNTIME_H_
 #define LAB_CUDA_RUNTIME_H_
