@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where loss is placed when every rank talks to every other.
+// Where loss is placed when every rank talks to every other; repeats of what was not lost.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 
 #include "analysis/explain.h"
+#include "analysis/testing/slow_job.h"
 #include "base/clock.h"
 
 namespace stalltrace::analysis {
@@ -185,6 +187,24 @@ TEST(PacketLoss, TwoUnrelatedLinksAreTwoFindings) {
   ASSERT_EQ(report.findings.size(), 2U);
   EXPECT_FALSE(report.findings[0].culprit.has_value());
   EXPECT_FALSE(report.findings[1].culprit.has_value());
+}
+
+TEST(PacketLossNeedless, WhatThePeerHadAlreadyWasNotLost) {
+  for (const bool needless : {true, false}) {
+    MemorySource source = small_job::lossy_job();
+    for (int64_t step = 0; step < small_job::kSteps; ++step) {
+      const int64_t repeats = std::max<int64_t>(0, step - small_job::kSlowFrom);
+      for (const bool after : {false, true}) {
+        TcpSample sample =
+            small_job::sample_of(1, small_job::kOut, small_job::begin_of(step) + (after ? small_job::kSlowNs : 0));
+        sample.bytes_acked = static_cast<uint64_t>(step + 1) * 1'000'000;
+        sample.total_retrans = static_cast<uint32_t>(repeats + (after && step >= small_job::kSlowFrom ? 1 : 0));
+        sample.dsack_dups = needless ? sample.total_retrans : 0;
+        source.accept(sample);
+      }
+    }
+    EXPECT_EQ(small_job::only(source).cause, needless ? Cause::kUnknown : Cause::kPacketLoss);
+  }
 }
 
 }  // namespace

@@ -13,33 +13,35 @@ namespace stalltrace::analysis::small_job {
 inline constexpr int64_t kHangNsTold = 20 * kNsPerSecond;
 inline constexpr int64_t kEndNs = kLastArrivalNs + kHangNsTold;
 inline constexpr uint32_t kMss = 1448;
+inline constexpr uint64_t kOut = 1;  // cookie of each rank's connection to the next rank
+inline constexpr uint64_t kIn = 2;   // of the one from the rank before
 
-/// The ring's connections: cookie 1 of each rank sends to the next rank, cookie 2 receives from the one before; cookies
-/// 3 and 4 are a keep-alive beside them. Rank 2 closes its end of the connection from rank 1 at `closed_ns`.
+/// The ring's connections, kOut and kIn of each rank; cookies 3 and 4 are a keep-alive beside them. Rank 2 closes its
+/// end of the connection from rank 1 at `closed_ns`.
 inline void connect(MemorySource& source, std::optional<int64_t> closed_ns = std::nullopt) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const int next = (rank + 1) % kRanks;
     const int previous = (rank + kRanks - 1) % kRanks;
     const auto end = [&](uint64_t cookie, int peer, bool dials, uint16_t port, const char* thread) {
-      Connection row{.node_id = static_cast<NodeId>(1 + rank), .cookie = cookie, .pid = 10 + rank, .family = 2};
+      Connection row{.node_id = node_of_rank(rank), .cookie = cookie, .pid = 10 + rank, .family = 2};
       const auto address = [](int who) { return "10.77.0." + std::to_string(who + 1); };
       const auto client = static_cast<uint16_t>(port + 10'000 + (dials ? rank : peer));
       row.source = {address(rank), dials ? client : port};
       row.destination = {address(peer), dials ? port : client};
       row.opened_ns = kOriginNs;
       row.thread_name = thread;
-      row.closed_ns = rank == 2 && cookie == 2 ? closed_ns : std::nullopt;
+      row.closed_ns = rank == 2 && cookie == kIn ? closed_ns : std::nullopt;
       source.accept(row);
     };
-    end(1, next, true, 50'000, "NCCL Progress 0");
-    end(2, previous, false, 50'000, "NCCL Progress 0");
+    end(kOut, next, true, 50'000, "NCCL Progress 0");
+    end(kIn, previous, false, 50'000, "NCCL Progress 0");
     end(3, next, true, 40'000, "NCCL RAS");
     end(4, previous, false, 40'000, "NCCL RAS");
   }
 }
 
 inline TcpSample sample_of(int rank, uint64_t cookie, int64_t time_ns) {
-  TcpSample sample{.node_id = static_cast<NodeId>(1 + rank), .timestamp_ns = time_ns, .cookie = cookie};
+  TcpSample sample{.node_id = node_of_rank(rank), .timestamp_ns = time_ns, .cookie = cookie};
   sample.pid = 10 + rank;
   sample.mss = kMss;
   sample.bytes_acked = 1'000'000;
@@ -48,12 +50,12 @@ inline TcpSample sample_of(int rank, uint64_t cookie, int64_t time_ns) {
 
 inline TcpEvent event_of(int rank, TcpEventKind kind, int64_t time_ns) {
   static uint64_t number = 0;
-  TcpEvent event{.event_id = make_event_id(static_cast<NodeId>(1 + rank), 5'000'000 + ++number)};
-  event.node_id = static_cast<NodeId>(1 + rank);
+  TcpEvent event{.event_id = make_event_id(node_of_rank(rank), 5'000'000 + ++number)};
+  event.node_id = node_of_rank(rank);
   event.timestamp_ns = time_ns;
   event.event = kind;
   event.pid = 10 + rank;
-  event.cookie = 1;
+  event.cookie = kOut;
   return event;
 }
 
@@ -68,12 +70,6 @@ inline Ending hang() {
   };
   ending.node = [](int, Node& node) { node.ended_ns = kEndNs; };
   return ending;
-}
-
-inline Finding only(MemorySource& source) {
-  const Report report = report_of(source);
-  EXPECT_EQ(report.findings.size(), 1U) << told(report);
-  return report.findings.empty() ? Finding{} : report.findings[0];
 }
 
 }  // namespace stalltrace::analysis::small_job

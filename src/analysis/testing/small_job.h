@@ -16,15 +16,19 @@ inline constexpr int kRanks = 4;
 inline constexpr int kSteps = 100;
 inline constexpr int64_t kOriginNs = 1'800'000'000LL * kNsPerSecond;
 inline constexpr int64_t kStepNs = 50 * kNsPerMs;
-inline constexpr int64_t kRecordedNs = 600 * kNsPerSecond;  // agents run on long after the job
+inline constexpr int64_t kRecordedNs = 600 * kNsPerSecond;                     // agents run on long after the job
+inline constexpr int64_t kLastArrivalNs = kOriginNs + (kSteps - 1) * kStepNs;  // of rank 0 at the last call
 inline constexpr CommHash kHash = 77;
+
+inline NodeId node_of_rank(int rank) { return static_cast<NodeId>(1 + rank); }
+inline int64_t begin_of(int64_t step) { return kOriginNs + step * kStepNs; }
 
 /// The call of one rank in one step of a healthy job.
 inline Collective call_of(int rank, int64_t step, CommHash hash = kHash) {
-  const auto node = static_cast<NodeId>(1 + rank);
+  const NodeId node = node_of_rank(rank);
   Collective call{.event_id = make_event_id(node, static_cast<uint64_t>(step + 1) + (hash == kHash ? 0 : 1'000'000)),
                   .node_id = node};
-  call.timestamp_ns = kOriginNs + step * kStepNs + rank * 100 * kNsPerUs;
+  call.timestamp_ns = begin_of(step) + rank * 100 * kNsPerUs;
   call.duration_ns = 5 * kNsPerMs;
   call.completion = Completion::kSync;
   call.seq = step;
@@ -51,7 +55,7 @@ struct Ending {
 
 inline void fill(MemorySource& source, const Ending& ending) {
   for (int rank = 0; rank < kRanks; ++rank) {
-    Node node{.node_id = static_cast<NodeId>(1 + rank), .name = "node", .boot_id = "boot", .started_ns = kOriginNs};
+    Node node{.node_id = node_of_rank(rank), .name = "node", .boot_id = "boot", .started_ns = kOriginNs};
     node.name += std::to_string(rank);
     node.ended_ns = kOriginNs + kRecordedNs;
     ending.node(rank, node);
@@ -91,6 +95,26 @@ inline std::string told(const Report& report) {
   return text;
 }
 
+/// All that a finding says: its summary, then a line for each piece of evidence.
+inline std::string text_of(const Finding& finding) {
+  std::string text = finding.summary;
+  for (const Evidence& evidence : finding.evidence) {
+    text += "\n" + evidence.text;
+  }
+  return text;
+}
+
+inline void expect_text(const Finding& finding, const std::string& part) {
+  EXPECT_NE(text_of(finding).find(part), std::string::npos) << text_of(finding);
+}
+
+/// The one finding there is.
+inline Finding only(MemorySource& source) {
+  const Report report = report_of(source);
+  EXPECT_EQ(report.findings.size(), 1U) << told(report);
+  return report.findings.empty() ? Finding{} : report.findings[0];
+}
+
 /// One critical finding, of this cause and culprit.
 inline void expect(const Report& report, Cause cause, std::optional<int32_t> rank) {
   SCOPED_TRACE(told(report));
@@ -100,8 +124,6 @@ inline void expect(const Report& report, Cause cause, std::optional<int32_t> ran
   EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
   EXPECT_FALSE(report.findings[0].remedy.empty());
 }
-
-inline constexpr int64_t kLastArrivalNs = kOriginNs + (kSteps - 1) * kStepNs;
 
 inline void exit_at(Process& process, int64_t time_ns) {
   process.exit_ns = time_ns;

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that were ready to run and did not: a cgroup that was throttled, others on their cores.
+#include <gtest/gtest.h>
+
+#include "analysis/testing/slow_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+
+TEST(Throttled, TheCgroupThatMayNotRunIsNamed) {
+  MemorySource source = starved_job(true);
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kCpuContention);
+  EXPECT_EQ(finding.culprit->rank, 1);
+  expect_text(finding, "its cgroup /pod/job had used up its CPU time and was throttled");
+}
+
+TEST(Throttled, WithoutThrottlingNobodySaysSo) {
+  MemorySource source = starved_job(false);
+  for (const Finding& finding : report_of(source).findings) {
+    EXPECT_EQ(text_of(finding).find("throttled"), std::string::npos) << text_of(finding);
+  }
+}
+
+/// Rank 1 comes 220 ms late to three steps from `from` on, ready to run while `who` has its core.
+Report report_of_contention(int64_t from, const std::string& who) {
+  constexpr int64_t kApartNs = 500 * kNsPerMs;
+  constexpr int64_t kLateNs = 220 * kNsPerMs;
+  const auto begin = [](int64_t step) { return kOriginNs + step * kApartNs; };
+  const auto is_late = [&](int64_t step) { return step >= from && step < from + 3; };
+  MemorySource source;
+  Ending ending;
+  ending.call = [&](int rank, int64_t step, Collective& call) {
+    const int64_t late_ns = is_late(step) ? kLateNs : 0;
+    call.timestamp_ns = begin(step) + (rank == 1 ? late_ns : 0);
+    call.duration_ns = 5 * kNsPerMs + (rank == 1 ? 0 : late_ns);
+    return true;
+  };
+  fill(source, ending);
+  for (int64_t step = from; step < from + 3; ++step) {
+    source.accept(starved(begin(step), kLateNs, who == "train" ? 12 : 4711, who));
+  }
+  return report_of(source);
+}
+
+TEST(Contention, OfAJobsOwnRanksWhileTheyWarmUpIsNotTold) {
+  const Report warming_up = report_of_contention(4, "train");
+  EXPECT_TRUE(warming_up.findings.empty()) << told(warming_up);
+  for (const Report& report : {report_of_contention(60, "train"), report_of_contention(4, "stranger")}) {
+    ASSERT_EQ(report.findings.size(), 1U) << told(report);
+    EXPECT_EQ(report.findings[0].cause, Cause::kCpuContention) << told(report);
+    EXPECT_EQ(report.findings[0].culprit->rank, 1);
+  }
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drops by a full queue of a host, and drops too few to matter.
+#include <gtest/gtest.h>
+
+#include "analysis/testing/slow_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+
+TEST(HostDrop, AFullQueueAtTheReceiversHostIsTheCause) {
+  MemorySource source = lossy_job();
+  drop(source, true, "CPU_BACKLOG");
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kHostDrop);
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->rank, 2);
+  expect_text(finding, "on their way in");
+  EXPECT_NE(finding.remedy.find("netdev_max_backlog"), std::string::npos) << finding.remedy;
+}
+
+TEST(HostDrop, AFullQueueAtTheSendersHostIsTheCause) {
+  MemorySource source = lossy_job();
+  drop(source, false, "QDISC_DROP");
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kHostDrop);
+  EXPECT_EQ(finding.culprit->rank, 1);
+  expect_text(finding, "on their way out");
+}
+
+TEST(HostDrop, AReasonThatIsNotInTheTableIsToldByItsName) {
+  MemorySource source = lossy_job();
+  drop(source, true, "SOMETHING_NEW");
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kHostDrop);
+  expect_text(finding, "SOMETHING_NEW");
+}
+
+TEST(HostDrop, AFewDropsAmongManyRepeatsAreNotTheCause) {
+  MemorySource source = lossy_job();
+  drop(source, true, "CPU_BACKLOG", kSegment / 10);
+  EXPECT_EQ(only(source).cause, Cause::kPacketLoss);
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

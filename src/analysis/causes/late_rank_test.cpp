@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a late rank did instead, and whose lateness is only the consequence of another's.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "analysis/testing/slow_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+
+struct Spent {
+  int32_t tid;
+  WaitKind kind;
+  int64_t ns;
+};
+
+/// Rank 1 comes `late_ns` late from kSlowFrom on, by a call of its thread `tid`; its threads spend that time like this.
+Report report_of_late(int64_t late_ns, int32_t tid, const std::vector<Spent>& spent) {
+  MemorySource source;
+  Ending ending;
+  ending.call = [&](int rank, int64_t step, Collective& call) {
+    const int64_t late = step >= kSlowFrom ? late_ns : 0;
+    call.timestamp_ns = kOriginNs + step * 4 * kStepNs + (rank == 1 ? late : rank * 100 * kNsPerUs);
+    call.duration_ns = kOriginNs + step * 4 * kStepNs + late + 5 * kNsPerMs - call.timestamp_ns;
+    call.tid = rank == 1 ? tid : call.tid;
+    return true;
+  };
+  fill(source, ending);
+  for (int64_t step = kSlowFrom; step < kSteps; ++step) {
+    for (const Spent& part : spent) {
+      WaitSpan span{.node_id = node_of_rank(1), .timestamp_ns = kOriginNs + step * 4 * kStepNs, .window_ns = late_ns};
+      span.waited_ns = part.ns;
+      span.kind = part.kind;
+      span.pid = 11;
+      span.tid = part.tid;
+      source.accept(span);
+    }
+  }
+  return report_of(source);
+}
+
+TEST(LateRank, WhoHandsWorkToAPoolsThreadIsLookedAt) {
+  constexpr int64_t kLateNs = 60 * kNsPerMs;
+  const Report disk =
+      report_of_late(kLateNs, 500, {{500, WaitKind::kBlocked, kLateNs}, {11, WaitKind::kDisk, kLateNs - 5 * kNsPerMs}});
+  ASSERT_EQ(disk.findings.size(), 1U) << told(disk);
+  EXPECT_EQ(disk.findings[0].cause, Cause::kDiskIo) << told(disk);
+  EXPECT_EQ(disk.findings[0].culprit->rank, 1);
+  const Report own =
+      report_of_late(kLateNs, 500, {{500, WaitKind::kOnCpu, kLateNs}, {11, WaitKind::kDisk, kLateNs - 5 * kNsPerMs}});
+  ASSERT_EQ(own.findings.size(), 1U) << told(own);
+  EXPECT_EQ(own.findings[0].cause, Cause::kLateRank) << "its own work, whatever the first thread waits for";
+}
+
+TEST(LateRank, MoreWorkIsLateThoughRanksShareTheirCores) {
+  const auto shared = [](int64_t late_ns) {
+    const int64_t half = late_ns / 2 + kNsPerMs;
+    return report_of_late(late_ns, 11, {{11, WaitKind::kOnCpu, half}, {11, WaitKind::kRunnable, half}});
+  };
+  const Report late = shared(80 * kNsPerMs);
+  ASSERT_EQ(late.findings.size(), 1U) << told(late);
+  EXPECT_EQ(late.findings[0].cause, Cause::kLateRank);
+  EXPECT_EQ(late.findings[0].culprit->rank, 1);
+  EXPECT_TRUE(shared(30 * kNsPerMs).findings.empty()) << "a hiccup of the scheduler looks like that";
+}
+
+/// Ranks 0 and 1 meet on a communicator of their own before each step; from kSlowFrom on rank 1 computes for 30 ms
+/// before that, so that rank 0 is late for the step as well.
+TEST(LateRank, WhoWaitsInAnotherCommunicatorIsNotTheStartOfTheChain) {
+  constexpr int64_t kLateNs = 30 * kNsPerMs;
+  constexpr CommHash kPair = 99;
+  MemorySource source;
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    const int64_t late_ns = step >= kSlowFrom ? kLateNs : 0;
+    call.timestamp_ns += rank <= 1 ? late_ns : 0;
+    call.duration_ns = 5 * kNsPerMs + (rank <= 1 ? 0 : late_ns);
+    return true;
+  };
+  fill(source, ending);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    for (const int rank : {0, 1}) {
+      const int64_t late_ns = step >= kSlowFrom ? kLateNs : 0;
+      Collective call = call_of(rank, step, kPair);
+      call.nranks = 2;
+      call.timestamp_ns = begin_of(step) - 2 * kNsPerMs + (rank == 1 ? late_ns : 0);
+      call.duration_ns = kNsPerMs + (rank == 1 ? 0 : late_ns);
+      source.accept(call);
+      WaitSpan wait{.node_id = node_of_rank(rank), .timestamp_ns = begin_of(step), .window_ns = kLateNs};
+      wait.waited_ns = kLateNs;
+      wait.kind = rank == 1 ? WaitKind::kOnCpu : WaitKind::kBlocked;
+      wait.pid = wait.tid = 10 + rank;
+      if (step >= kSlowFrom) {
+        source.accept(wait);
+      }
+    }
+  }
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kLateRank);
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->rank, 1);
+  expect_text(finding, "computing");
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis
