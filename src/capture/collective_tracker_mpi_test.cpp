@@ -7,9 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "capture/call_table.h"
-#include "capture/collective_tracker.h"
-#include "model/source.h"
+#include "capture/testing/tracked_calls.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -17,53 +15,28 @@ namespace {
 using testing::Optional;
 using testing::SizeIs;
 
-constexpr int64_t kOffset = 1'000'000'000'000;
-constexpr int32_t kPid = 4711;
-constexpr uint32_t kTid = 4712;
 constexpr uint64_t kWorld = 0x44000000;
 
-uint16_t row_of(std::string_view symbol) {
-  const auto table = call_table();
-  for (size_t row = 0; row < table.size(); ++row) {
-    if (table[row].symbol == symbol) {
-      return static_cast<uint16_t>(row);
-    }
-  }
-  ADD_FAILURE() << symbol;
-  return 0;
-}
-
-class MpiCalls : public testing::Test {
+class MpiCalls : public TrackedCalls {
  protected:
   void SetUp() override {
-    processes_.add(Process{
-        .node_id = 7, .pid = kPid, .start_ns = 1, .rank = 2, .rank_source = RankSource::kEnvironment, .world_size = 3});
+    processes_.add(Process{.node_id = kNode,
+                           .pid = kPid,
+                           .start_ns = 1,
+                           .rank = 2,
+                           .rank_source = RankSource::kEnvironment,
+                           .world_size = 3});
     tracker_.set_job(kPid, {.key = 99, .mpi_world = kWorld});
-    st_comm_init record{};
-    record.header = header_of(100);
-    record.row = row_of("MPI_Init");
-    record.nranks = record.rank = record.color = -1;
-    tracker_.on_comm_init(record);
+    tracker_.on_comm_init(init_of("MPI_Init", 100));
     return_from("MPI_Init", 100, 200);
   }
-  static st_header header_of(uint64_t time_ns) {
-    return {.version = ST_WIRE_VERSION, .time_ns = time_ns, .tgid = static_cast<uint32_t>(kPid), .tid = kTid};
-  }
   void enter(std::string_view symbol, uint64_t time_ns, uint64_t sequence = 0) {
-    st_call_entry record{};
-    record.header = header_of(time_ns);
-    record.row = row_of(symbol);
+    st_call_entry record = entry_of(symbol, time_ns, sequence);
     record.comm = call_table()[record.row].spec.comm ? kWorld : 0;
-    record.sequence = sequence;
-    record.datatype = record.reduce_op = record.root = record.peer = record.comm_rank = record.comm_size = -1;
-    record.last_net_ns = time_ns;
     tracker_.on_entry(record);
   }
   void return_from(std::string_view symbol, uint64_t entry_ns, uint64_t time_ns, uint64_t value = 0) {
-    st_call_return record{};
-    record.header = header_of(time_ns);
-    record.row = row_of(symbol);
-    record.entry_ns = entry_ns;
+    st_call_return record = return_of(symbol, entry_ns, time_ns);
     record.value = value;
     tracker_.on_return(record);
   }
@@ -72,30 +45,18 @@ class MpiCalls : public testing::Test {
     return_from("MPI_Iallreduce", time_ns, time_ns + 10, request);
   }
   void finds(std::string_view symbol, uint64_t entry_ns, uint64_t time_ns, uint64_t request) {
-    st_sync record{};
-    record.header = header_of(time_ns);
-    record.entry_ns = entry_ns;
+    st_sync record = sync_of(symbol, entry_ns, time_ns);
     record.event = request;
-    record.row = row_of(symbol);
-    record.kind = call_table()[record.row].spec.kind;
     tracker_.on_sync(record);
   }
+  /// In the order of their begins: they came in that of their ends.
   std::vector<Collective> rows(Operation op) {
     tracker_.deliver_open();
-    std::vector<Collective> result;
-    EXPECT_TRUE(sink_.collectives({}, [&](const Collective& row) {
-      if (row.op == op) {
-        result.push_back(row);
-      }
-    }));
-    std::ranges::sort(result, {}, &Collective::timestamp_ns);  // they came in the order of their ends
+    std::vector<Collective> result = TrackedCalls::rows();
+    std::erase_if(result, [&](const Collective& row) { return row.op != op; });
+    std::ranges::sort(result, {}, &Collective::timestamp_ns);
     return result;
   }
-
-  MemorySource sink_;
-  EventIds ids_{7};
-  ProcessRegistry processes_{sink_};
-  CollectiveTracker tracker_{ids_, processes_, sink_, kOffset};
 };
 
 TEST_F(MpiCalls, EachWayToAskEndsTheCallOfItsRequestOnly) {

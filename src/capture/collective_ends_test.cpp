@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// When an asynchronous call was done: streams, events, the bytes that moved, or nobody who would tell.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "capture/testing/tracked_calls.h"
+
+namespace stalltrace::capture {
+namespace {
+
+using testing::Optional;
+using testing::SizeIs;
+
+TEST_F(CollectiveTrackerTest, AStreamSynchronisationEndsWhatItsStreamHolds) {
+  launch("ncclAllReduce", 1000, 0, kStream);
+  launch("ncclAllGather", 10'000, 1, kStream + 1);
+  tracker_.on_sync(synced("cudaStreamSynchronize", 20'000, 50'000));
+  const Collective ended = only(Operation::kAllReduce);
+  EXPECT_EQ(ended.completion, Completion::kSync);
+  EXPECT_THAT(ended.duration_ns, Optional(49'000));
+  tracker_.deliver_open();
+  EXPECT_EQ(only(Operation::kAllGather).completion, Completion::kOpen);
+}
+
+TEST_F(CollectiveTrackerTest, ASynchronisationThatBeganBeforeTheLaunchDoesNotEndIt) {
+  launch("ncclAllReduce", 10'000);
+  tracker_.on_sync(synced("cudaStreamSynchronize", 9000, 50'000));
+  tracker_.deliver_open();
+  EXPECT_EQ(only(Operation::kAllReduce).completion, Completion::kOpen);
+}
+
+TEST_F(CollectiveTrackerTest, AFailedSynchronisationEndsNothing) {
+  launch("ncclAllReduce", 1000);
+  st_sync failed = synced("cudaStreamSynchronize", 10'000, 20'000);
+  failed.return_code = 700;
+  tracker_.on_sync(failed);
+  tracker_.deliver_open();
+  EXPECT_EQ(only(Operation::kAllReduce).completion, Completion::kOpen);
+}
+
+TEST_F(CollectiveTrackerTest, ADeviceSynchronisationEndsAllStreams) {
+  launch("ncclAllReduce", 1000, 0, kStream);
+  launch("ncclAllGather", 10'000, 1, kStream + 1);
+  st_sync device = synced("cudaDeviceSynchronize", 20'000, 50'000);
+  device.stream = 0;
+  tracker_.on_sync(device);
+  EXPECT_EQ(only(Operation::kAllReduce).completion, Completion::kSync);
+  EXPECT_EQ(only(Operation::kAllGather).completion, Completion::kSync);
+}
+
+/// PyTorch's way: the collective's stream records an event, the compute stream waits for it and is synchronised.
+TEST_F(CollectiveTrackerTest, AnEventCarriesACallToTheStreamThatWaitsForIt) {
+  constexpr uint64_t kEvent = 0xe;
+  constexpr uint64_t kCompute = 0x99;
+  launch("ncclAllReduce", 1000);
+  st_sync record = synced("cudaEventRecord", 10'000, 10'100);
+  record.event = kEvent;
+  tracker_.on_sync(record);
+  launch("ncclAllGather", 20'000, 1);  // after the event
+  st_sync wait = synced("cudaStreamWaitEvent", 30'000, 30'100);
+  wait.event = kEvent;
+  wait.stream = kCompute;
+  tracker_.on_sync(wait);
+  st_sync sync = synced("cudaStreamSynchronize", 40'000, 90'000);
+  sync.stream = kCompute;
+  tracker_.on_sync(sync);
+  EXPECT_THAT(only(Operation::kAllReduce).duration_ns, Optional(89'000));
+  tracker_.deliver_open();
+  EXPECT_EQ(only(Operation::kAllGather).completion, Completion::kOpen);
+}
+
+TEST_F(CollectiveTrackerTest, AnEventSynchronisationEndsWhatCameBeforeTheRecord) {
+  constexpr uint64_t kEvent = 0xe;
+  launch("ncclAllReduce", 1000);
+  st_sync record = synced("cudaEventRecord", 10'000, 10'100);
+  record.event = kEvent;
+  tracker_.on_sync(record);
+  launch("ncclAllGather", 20'000, 1);
+  st_sync sync = synced("cudaEventSynchronize", 40'000, 90'000);
+  sync.event = kEvent;
+  sync.stream = 0;
+  tracker_.on_sync(sync);
+  EXPECT_EQ(only(Operation::kAllReduce).completion, Completion::kSync);
+  tracker_.deliver_open();
+  EXPECT_EQ(only(Operation::kAllGather).completion, Completion::kOpen);
+}
+
+TEST_F(CollectiveTrackerTest, ALateSynchronisationEndsTheCallAtItsLastByte) {
+  launch("ncclAllReduce", 1 * kMs);
+  st_sync late = synced("cudaStreamSynchronize", 90 * kMs, 91 * kMs);
+  late.net_bytes = 4096;
+  late.last_net_ns = 21 * kMs;
+  tracker_.on_sync(late);
+  const Collective row = only(Operation::kAllReduce);
+  EXPECT_EQ(row.completion, Completion::kNetwork);
+  EXPECT_THAT(row.duration_ns, Optional(static_cast<int64_t>(20 * kMs)));
+}
+
+TEST_F(CollectiveTrackerTest, ASynchronisationThatWaitedForTheTransferIsTheEnd) {
+  launch("ncclAllReduce", 1 * kMs);
+  st_sync sync = synced("cudaStreamSynchronize", 2 * kMs, 31 * kMs);
+  sync.net_bytes = 4096;
+  sync.last_net_ns = 30 * kMs;
+  tracker_.on_sync(sync);
+  EXPECT_EQ(only(Operation::kAllReduce).completion, Completion::kSync);
+  EXPECT_THAT(only(Operation::kAllReduce).duration_ns, Optional(static_cast<int64_t>(30 * kMs)));
+}
+
+TEST_F(CollectiveTrackerTest, BytesFromBeforeTheCallAreNotItsEnd) {
+  st_call_entry record = entry("ncclAllReduce", 10 * kMs);
+  record.net_bytes = 4096;
+  tracker_.on_entry(record);
+  tracker_.on_return(returned("ncclAllReduce", 10 * kMs, 10 * kMs + 5000));
+  st_sync sync = synced("cudaStreamSynchronize", 90 * kMs, 91 * kMs);
+  sync.net_bytes = 4096;
+  sync.last_net_ns = 9 * kMs;
+  tracker_.on_sync(sync);
+  EXPECT_EQ(only(Operation::kAllReduce).completion, Completion::kSync);
+}
+
+/// The next call of a job that never synchronises in a way that is seen.
+TEST_F(CollectiveTrackerTest, SilenceAfterEnoughBytesEndsACallThatNobodySynchronises) {
+  launch("ncclAllReduce", 1 * kMs);
+  st_call_entry next = entry("ncclAllGather", 40 * kMs, 1);
+  next.last_net_ns = 21 * kMs;
+  next.net_bytes = 1024;
+  tracker_.on_entry(next);
+  const Collective row = only(Operation::kAllReduce);
+  EXPECT_EQ(row.completion, Completion::kNetwork);
+  EXPECT_THAT(row.duration_ns, Optional(static_cast<int64_t>(20 * kMs)));
+}
+
+TEST_F(CollectiveTrackerTest, SilenceAfterTooFewBytesEndsNothing) {
+  launch("ncclAllReduce", 1 * kMs);
+  st_call_entry next = entry("ncclAllGather", 240 * kMs, 1);  // silent for a retransmission timeout
+  next.last_net_ns = 21 * kMs;
+  next.net_bytes = 1023;
+  tracker_.on_entry(next);
+  tracker_.deliver_open();
+  EXPECT_EQ(only(Operation::kAllReduce).completion, Completion::kOpen);
+}
+
+TEST_F(CollectiveTrackerTest, WhatAnAbortEndsStaysOpenThoughTheSynchronisationReturns) {
+  make_comm(500, 8, 3);
+  launch("ncclAllReduce", 1000);
+  tracker_.on_entry(entry("ncclCommAbort", 9000));
+  tracker_.on_sync(synced("cudaStreamSynchronize", 7000, 12'000));
+  tracker_.on_return(returned("ncclCommAbort", 9000, 9900));
+  const Collective call = only(Operation::kAllReduce);
+  EXPECT_EQ(call.completion, Completion::kOpen);
+  EXPECT_EQ(call.duration_ns, std::nullopt);
+}
+
+/// A job that polls its events and moves no bytes over sockets: what waits for an end is bounded, no row is lost.
+TEST_F(CollectiveTrackerTest, CallsThatNobodyEndsAreForgottenTheOldestFirst) {
+  constexpr uint64_t kLaunched = 5000;
+  for (uint64_t call = 0; call < kLaunched; ++call) {
+    launch("ncclAllReduce", 1000 + call * 10'000, call);
+  }
+  st_sync device = synced("cudaDeviceSynchronize", 1000 + kLaunched * 10'000, 2000 + kLaunched * 10'000);
+  device.stream = 0;
+  tracker_.on_sync(device);
+  const std::vector<Collective> all = rows();
+  ASSERT_THAT(all, SizeIs(kLaunched));
+  EXPECT_EQ(all.front().completion, Completion::kOpen);
+  EXPECT_THAT(all.front().launch_ns, Optional(5000));
+  EXPECT_EQ(all.back().completion, Completion::kSync);
+  EXPECT_EQ(std::ranges::count(all, Completion::kSync, &Collective::completion), 4096);
+}
+
+}  // namespace
+}  // namespace stalltrace::capture
