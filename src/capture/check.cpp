@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "capture/elf_symbols.h"
 #include "capture/kernel.h"
+#include "capture/kernel_types.h"
 #include "capture/mapping_watch.h"
 #include "capture/procfs.h"
 
@@ -45,7 +46,7 @@ CheckLine check_btf() {
   return {.required = true,
           .what = "type information (BTF)",
           .detail = path + " can't be read",
-          .remedy = "use a kernel built with CONFIG_DEBUG_INFO_BTF, or point STALLTRACE_BTF at a BTF file for it"};
+          .remedy = std::string(kBtfRemedy)};
 }
 
 /// Effective capabilities by number (linux/capability.h); the sets are in /proc/self/status.

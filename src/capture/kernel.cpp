@@ -2,7 +2,6 @@
 #include "capture/kernel.h"
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,14 +9,16 @@
 #include <array>
 #include <cerrno>
 #include <cstdarg>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
 
 #include "base/clock.h"
 #include "base/handle.h"
 #include "capture/drop_reasons.h"
+#include "capture/jiffies.h"
+#include "capture/kernel_types.h"
 #include "capture/procfs.h"
+#include "capture/task_iterator.h"
 #include "capture/uprobe_multi.h"
 #include "wire/config.h"
 
@@ -32,16 +33,12 @@ namespace {
 
 constexpr std::string_view kPrivilegeRemedy = "run as root, or grant CAP_BPF and CAP_PERFMON";
 constexpr std::string_view kPerfProbeRemedy = "perf uprobes need CAP_SYS_ADMIN on this kernel: run as root";
-constexpr int64_t kJiffiesMask = 0x7fffffff;  // what read_jiffies returns
-constexpr size_t kListingsAtOnce = 64;
 constexpr size_t kRecordsARound = 100'000;
 constexpr int kWatchRounds = 50;
 constexpr useconds_t kRefillUs = 500;
 
-using LinkHandle = std::unique_ptr<bpf_link, Free<bpf_link__destroy>>;
 using RingHandle = std::unique_ptr<ring_buffer, Free<ring_buffer__free>>;
 using SkeletonHandle = std::unique_ptr<stalltrace_bpf, Free<stalltrace_bpf__destroy>>;
-using BtfHandle = std::unique_ptr<btf, Free<btf__free>>;
 
 /// A tracepoint program: which kernel tracepoint it needs, and what the recording lacks without it.
 struct Tracepoint {
@@ -69,12 +66,6 @@ constexpr std::array kTracepoints{
 
 int silent(enum libbpf_print_level, const char*, va_list) { return 0; }
 
-/// Whether the kernel notes since when a task waits for a CPU: without, struct sched_info is empty.
-bool has_sched_info(const btf& types) {
-  const int id = btf__find_by_name_kind(&types, "sched_info", BTF_KIND_STRUCT);
-  return id > 0 && btf_vlen(btf__type_by_id(&types, static_cast<uint32_t>(id))) > 0;
-}
-
 /// What the programs learn of the probe that called them.
 uint64_t cookie_of(const ProbePoint& point) { return point.row | (point.int_handles ? ST_COOKIE_INT_HANDLES : 0); }
 
@@ -89,33 +80,11 @@ Status load_failure(int error) {
 }  // namespace
 
 struct Kernel::Object {
-  BtfHandle btf;
   SkeletonHandle skeleton;
   std::vector<LinkHandle> links;
   std::vector<UniqueFd> multi_links;
   std::vector<RingHandle> rings;
 };
-
-std::string kernel_btf_path() {
-  const char* path = std::getenv("STALLTRACE_BTF");
-  return path && *path ? path : "/sys/kernel/btf/vmlinux";
-}
-
-bool has_uprobe_multi() {
-  // A program that only returns 0, and a link to a path that cannot be probed: a kernel that knows the link type
-  // answers EBADF (not a regular file), others EINVAL. The probe is libbpf's (src/features.c, since 1.3).
-  const bpf_insn program[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
-                              {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0}};
-  LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = kTraceUprobeMulti);
-  const UniqueFd fd(bpf_prog_load(BPF_PROG_TYPE_KPROBE, nullptr, "GPL", program, std::size(program), &options));
-  if (!fd) {
-    return false;
-  }
-  const uint64_t offset = 0;
-  errno = 0;
-  const auto link = link_uprobe_multi(fd.get(), "/", std::span(&offset, 1), std::span(&offset, 1), false);
-  return !link && errno == EBADF;
-}
 
 Kernel::Kernel() : object_(std::make_unique<Object>()) {}
 Kernel::~Kernel() = default;
@@ -131,18 +100,14 @@ Result<std::unique_ptr<Kernel>> Kernel::load(const KernelOptions& options) {
   ST_TRY(kernel->open_object(options));
   ST_TRY(kernel->attach_tracepoints(options));
   ST_TRY(kernel->open_rings());
-  kernel->measure_ticks();
+  const int read_jiffies = bpf_program__fd(kernel->object_->skeleton->progs.read_jiffies);
+  kernel->ticks_per_second_ = measure_ticks_per_second(read_jiffies).value_or(kernel->ticks_per_second_);
   return kernel;
 }
 
 Status Kernel::open_object(const KernelOptions& options) {
+  ST_ASSIGN(const KernelTypes types, KernelTypes::read());
   const std::string btf_path = kernel_btf_path();
-  object_->btf.reset(btf__parse(btf_path.c_str(), nullptr));
-  if (!object_->btf) {
-    return fail("the kernel's type information (BTF) can't be read from " + btf_path + ": " + strerror(errno),
-                "use a kernel built with CONFIG_DEBUG_INFO_BTF, or point STALLTRACE_BTF at a BTF file for it",
-                ErrorKind::kUnsupported);
-  }
   LIBBPF_OPTS(bpf_object_open_opts, open_options, .btf_custom_path = btf_path.c_str());
   object_->skeleton.reset(stalltrace_bpf__open_opts(&open_options));
   if (!object_->skeleton) {
@@ -173,15 +138,13 @@ Status Kernel::open_object(const KernelOptions& options) {
     specs[row] = call_table()[row].spec;
   }
   for (const Tracepoint& point : kTracepoints) {
-    const std::string type = std::string("btf_trace_") + point.tracepoint;
-    if (btf__find_by_name_kind(object_->btf.get(), type.c_str(), BTF_KIND_TYPEDEF) <= 0 ||
-        (point.needs && btf__find_by_name_kind(object_->btf.get(), point.needs, BTF_KIND_ENUM) <= 0)) {
+    if (!types.has_tracepoint(point.tracepoint) || (point.needs && !types.has_enum(point.needs))) {
       missing_.push_back(std::string("tracepoint ") + point.tracepoint + ": no " + point.without);
       bpf_program__set_autoload(bpf_object__find_program_by_name(skeleton.obj, point.program), false);
     }
   }
-  choose_drop_reasons();
-  if (!has_sched_info(*object_->btf)) {
+  choose_drop_reasons(types);
+  if (!types.has_sched_info()) {
     missing_.emplace_back("CONFIG_SCHED_INFO: time that a thread waits for a CPU after its wake-up counts as blocked");
   }
   if (const int error = stalltrace_bpf__load(&skeleton); error != 0) {
@@ -223,18 +186,10 @@ Status Kernel::open_rings() {
 }
 
 /// This kernel's numbers of the reasons that are told.
-void Kernel::choose_drop_reasons() {
-  const btf& types = *object_->btf;
-  const int id = btf__find_by_name_kind(&types, "skb_drop_reason", BTF_KIND_ENUM);
-  if (id <= 0) {
-    return;
-  }
-  const btf_type* reasons = btf__type_by_id(&types, static_cast<uint32_t>(id));
+void Kernel::choose_drop_reasons(const KernelTypes& types) {
   auto* told = reinterpret_cast<uint8_t*>(
       const_cast<__u8*>(reinterpret_cast<const volatile __u8*>(&object_->skeleton->rodata->told_drop_reasons)));
-  for (uint32_t i = 0; i < btf_vlen(reasons); ++i) {
-    const auto number = static_cast<uint32_t>(btf_enum(reasons)[i].val);
-    const std::string_view name = btf__name_by_offset(&types, btf_enum(reasons)[i].name_off);
+  for (const auto& [number, name] : types.values_of_enum("skb_drop_reason")) {
     const std::string_view reason =
         name.starts_with(kDropReasonPrefix) ? name.substr(kDropReasonPrefix.size()) : std::string_view();
     if (number < ST_DROP_REASONS && is_told_drop_reason(reason)) {
@@ -243,39 +198,6 @@ void Kernel::choose_drop_reasons() {
       told[number] = 1;
     }
   }
-}
-
-void Kernel::measure_ticks() {
-  const int fd = bpf_program__fd(object_->skeleton->progs.read_jiffies);
-  const auto jiffies = [&]() -> int64_t {
-    LIBBPF_OPTS(bpf_test_run_opts, run);
-    return bpf_prog_test_run_opts(fd, &run) == 0 ? static_cast<int64_t>(run.retval) : -1;
-  };
-  const auto wait_for_change = [&](int64_t from, int64_t ticks) {
-    int64_t now = from;
-    while (now >= 0 && ((now - from) & kJiffiesMask) < ticks) {
-      usleep(100);
-      now = jiffies();
-    }
-    return now;
-  };
-  const int64_t first = jiffies();
-  if (first < 0) {
-    return;  // not permitted here: the usual 250 stays
-  }
-  constexpr int64_t kTicks = 10;
-  const int64_t edge = wait_for_change(first, 1);
-  const int64_t start_ns = monotonic_now_ns();
-  const int64_t last = wait_for_change(edge, kTicks);
-  const double rate = static_cast<double>((last - edge) & kJiffiesMask) * kNsPerSecond /
-                      static_cast<double>(monotonic_now_ns() - start_ns);
-  int64_t best = 250;
-  for (const int64_t candidate : {100, 250, 300, 1000}) {
-    if (std::abs(rate - static_cast<double>(candidate)) < std::abs(rate - static_cast<double>(best))) {
-      best = candidate;
-    }
-  }
-  ticks_per_second_ = best;
 }
 
 Status Kernel::attach_file(const std::string& path, std::span<const ProbePoint> points) {
@@ -363,7 +285,7 @@ Status Kernel::add_process(pid_t pid, uint64_t cgroup_id) {
 Status Kernel::watch_threads(pid_t pid) {
   for (int round = 0; round < kWatchRounds; ++round) {
     size_t unwatched = 0;
-    ST_TRY(list(
+    ST_TRY(visit_task(
         object_->skeleton->progs.list_threads, "watch threads", pid,
         std::function([&](const st_thread_listing& thread) { unwatched += thread.off_kind == ST_THREAD_UNWATCHED; })));
     if (unwatched == 0) {
@@ -421,64 +343,19 @@ void Kernel::forget_sequences(pid_t pid) {
   }
 }
 
-/// Runs an iterator program over a process and visits what it writes.
-template <typename Listing>
-Status Kernel::list(const bpf_program* program, const char* what, pid_t pid,
-                    const std::function<void(const Listing&)>& visit) {
-  bpf_iter_link_info target{};
-  target.task.pid = static_cast<uint32_t>(pid);
-  LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &target, .link_info_len = sizeof target);
-  LinkHandle link(bpf_program__attach_iter(program, &options));
-  if (!link && errno == ESRCH) {
-    return {};  // it has ended
-  }
-  if (!link) {  // before Linux 6.1 the iterator can't be narrowed to a process: it visits all
-    link.reset(bpf_program__attach_iter(program, nullptr));
-  }
-  if (!link) {
-    return fail_errno(what, errno);
-  }
-  const UniqueFd iterator(bpf_iter_create(bpf_link__fd(link.get())));
-  if (!iterator) {
-    return fail_errno(what, errno);
-  }
-  alignas(Listing) std::array<std::byte, kListingsAtOnce * sizeof(Listing)> buffer;
-  size_t held = 0;
-  while (true) {
-    const ssize_t got = ::read(iterator.get(), buffer.data() + held, buffer.size() - held);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
-      continue;
-    }
-    if (got <= 0) {
-      return got == 0 ? Status{} : fail_errno(what, errno);
-    }
-    held += static_cast<size_t>(got);
-    size_t at = 0;
-    for (; held - at >= sizeof(Listing); at += sizeof(Listing)) {
-      Listing listing;
-      std::memcpy(&listing, buffer.data() + at, sizeof listing);
-      if (listing.header.tgid == static_cast<uint32_t>(pid)) {
-        visit(listing);
-      }
-    }
-    held -= at;
-    std::memmove(buffer.data(), buffer.data() + at, held);
-  }
-}
-
 Status Kernel::list_sockets(pid_t pid, uint64_t idle_before_ns,
                             const std::function<void(const st_socket_listing&)>& visit) {
   object_->skeleton->bss->idle_before_ns = idle_before_ns;
-  return list(object_->skeleton->progs.list_sockets, "list sockets", pid, visit);
+  return visit_task(object_->skeleton->progs.list_sockets, "list sockets", pid, visit);
 }
 
 Status Kernel::list_threads(pid_t pid, const std::function<void(const st_thread_listing&)>& visit) {
-  return list(object_->skeleton->progs.list_threads, "list threads", pid,
-              std::function([&](const st_thread_listing& thread) {
-                if (thread.off_kind != ST_THREAD_UNWATCHED) {
-                  visit(thread);
-                }
-              }));
+  return visit_task(object_->skeleton->progs.list_threads, "list threads", pid,
+                    std::function([&](const st_thread_listing& thread) {
+                      if (thread.off_kind != ST_THREAD_UNWATCHED) {
+                        visit(thread);
+                      }
+                    }));
 }
 
 void Kernel::take_drops(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The BPF programs of this host, loaded and attached: the only file that speaks to libbpf. Records come out of poll()
-// as bytes; what they mean is decoded elsewhere. Everything attached is detached with the object.
+// The BPF programs of this host, loaded and attached. Records come out of consume() as bytes; what they mean is decoded
+// elsewhere. Everything attached is detached with the object. Of libbpf its users see nothing.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@
 #include "wire/scheduler.h"
 #include "wire/tcp.h"
 
-struct bpf_program;
-
 namespace stalltrace::capture {
+
+class KernelTypes;
 
 struct KernelOptions {
   uint32_t only_netns = 0;         // inode number of the network namespace to trace in; 0: all
@@ -88,11 +88,7 @@ class Kernel {
   Status attach_tracepoints(const KernelOptions& options);
   Status open_rings();
   Status watch_threads(pid_t pid);
-  template <typename Listing>
-  Status list(const bpf_program* program, const char* what, pid_t pid,
-              const std::function<void(const Listing&)>& visit);
-  void choose_drop_reasons();
-  void measure_ticks();
+  void choose_drop_reasons(const KernelTypes& types);
 
   struct Object;
   std::unique_ptr<Object> object_;
@@ -101,13 +97,7 @@ class Kernel {
   std::vector<std::string> missing_;
   std::vector<std::string> drop_reasons_;  // by number; empty: not told, or none of that number
   ProbeLink probe_link_ = ProbeLink::kUprobeMulti;
-  int64_t ticks_per_second_ = 250;
+  int64_t ticks_per_second_ = 250;  // the usual, where it can't be measured
 };
-
-/// Whether this kernel has uprobe-multi links (Linux 6.6) and lets us use them.
-bool has_uprobe_multi();
-
-/// The path of the kernel's type information: STALLTRACE_BTF, else /sys/kernel/btf/vmlinux.
-std::string kernel_btf_path();
 
 }  // namespace stalltrace::capture

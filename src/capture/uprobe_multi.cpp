@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/uprobe_multi.h"
 
+#include <bpf/bpf.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <iterator>
 
 namespace stalltrace::capture {
 namespace {
@@ -48,6 +50,22 @@ Result<UniqueFd> link_uprobe_multi(int program_fd, const std::string& path, std:
     return fail_errno("attach " + path, errno);
   }
   return UniqueFd(static_cast<int>(fd));
+}
+
+bool has_uprobe_multi() {
+  // A program that only returns 0, and a link to a path that cannot be probed: a kernel that knows the link type
+  // answers EBADF (not a regular file), others EINVAL. The probe is libbpf's (src/features.c, since 1.3).
+  const bpf_insn program[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
+                              {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0}};
+  LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = kTraceUprobeMulti);
+  const UniqueFd fd(bpf_prog_load(BPF_PROG_TYPE_KPROBE, nullptr, "GPL", program, std::size(program), &options));
+  if (!fd) {
+    return false;
+  }
+  const uint64_t offset = 0;
+  errno = 0;
+  const auto link = link_uprobe_multi(fd.get(), "/", std::span(&offset, 1), std::span(&offset, 1), false);
+  return !link && errno == EBADF;
 }
 
 }  // namespace stalltrace::capture

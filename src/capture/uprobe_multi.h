@@ -17,6 +17,9 @@ namespace stalltrace::capture {
 /// BPF_TRACE_UPROBE_MULTI of enum bpf_attach_type (linux/bpf.h since 6.6): what the program must be loaded for.
 inline constexpr auto kTraceUprobeMulti = static_cast<enum bpf_attach_type>(48);
 
+/// Whether this kernel has uprobe-multi links (Linux 6.6) and lets us use them.
+bool has_uprobe_multi();
+
 /// Attaches `program_fd` to `offsets` (file offsets) of `path` with one cookie each. `semaphores`, where given: for
 /// each offset that of a 16-bit counter, which the kernel raises by one in every process while the link lives.
 Result<UniqueFd> link_uprobe_multi(int program_fd, const std::string& path, std::span<const uint64_t> offsets,
