@@ -27,6 +27,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr size_t kCaptureLimitBytes = 16U << 20;
+constexpr const char* kShell = "/bin/sh";
 
 /// What the child tells the parent through a close-on-exec pipe when it can't get as far as exec.
 struct ChildFailure {
@@ -48,6 +49,7 @@ enum Step { kDeathSignal, kGroup, kNetns, kAffinity, kNice, kDirectory, kDescrip
 struct ChildPlan {
   std::string program;
   std::vector<char*> argv;
+  std::vector<char*> shell_argv;  // the same through the shell
   std::vector<std::string> environment;
   std::vector<char*> envp;
   UniqueFd netns;
@@ -106,6 +108,8 @@ Result<ChildPlan> make_plan(const SpawnOptions& options) {
     plan.argv.push_back(const_cast<char*>(argument.c_str()));
   }
   plan.argv.push_back(nullptr);
+  plan.shell_argv = {const_cast<char*>(kShell), plan.program.data()};
+  plan.shell_argv.insert(plan.shell_argv.end(), plan.argv.begin() + 1, plan.argv.end());
   plan.environment = merged_environment(options.environment);
   for (std::string& line : plan.environment) {
     plan.envp.push_back(line.data());
@@ -123,13 +127,18 @@ Result<ChildPlan> make_plan(const SpawnOptions& options) {
   return plan;
 }
 
-void reset_signals() {
+void set_signals(const SpawnOptions& options) {
   for (int number = 1; number < NSIG; ++number) {
-    ::signal(number, SIG_DFL);  // refused for SIGKILL, SIGSTOP and the C library's own: harmless
+    const bool ignored = options.signals && ::sigismember(&options.signals->ignored, number) == 1;
+    ::signal(number, ignored ? SIG_IGN : SIG_DFL);  // refused for SIGKILL, SIGSTOP and the C library's own: harmless
   }
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  sigset_t mask;
+  ::sigemptyset(&mask);
+  ::sigprocmask(SIG_SETMASK, options.signals ? &options.signals->mask : &mask, nullptr);
+}
+
+bool keep_descriptors(const std::vector<int>& kept) {
+  return std::ranges::all_of(kept, [](int fd) { return ::fcntl(fd, F_SETFD, 0) == 0; });
 }
 
 /// Moves the descriptors to their numbers. Sources are first lifted above every number wanted, so that
@@ -189,11 +198,14 @@ Step become_program(const SpawnOptions& options, const ChildPlan& plan) {
   if (!options.working_directory.empty() && ::chdir(options.working_directory.c_str()) != 0) {
     return kDirectory;
   }
-  if (!arrange_descriptors(options, plan)) {
+  if (!arrange_descriptors(options, plan) || !keep_descriptors(options.kept_fds)) {
     return kDescriptors;
   }
-  reset_signals();
+  set_signals(options);
   ::execve(plan.program.c_str(), plan.argv.data(), plan.envp.data());
+  if (errno == ENOEXEC) {
+    ::execve(kShell, plan.shell_argv.data(), plan.envp.data());
+  }
   return kExecute;
 }
 
@@ -273,6 +285,19 @@ std::string format_exit(const ExitStatus& status) {
     return "signal " + std::to_string(*status.signal) + " (" + ::strsignal(*status.signal) + ")";
   }
   return "exit code " + std::to_string(status.code.value_or(-1));
+}
+
+SignalState SignalState::current() {
+  SignalState state;
+  ::sigemptyset(&state.ignored);
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction action {};
+    if (::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) {
+      ::sigaddset(&state.ignored, number);
+    }
+  }
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &state.mask);
+  return state;
 }
 
 Result<Subprocess> Subprocess::spawn(const SpawnOptions& options) {

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,8 +19,18 @@
 
 namespace stalltrace {
 
+/// What exec hands on of a process's signals: those it ignores (as nohup has a job ignore SIGHUP), and its mask.
+struct SignalState {
+  sigset_t ignored{};
+  sigset_t mask{};
+
+  /// Of this process, and the calling thread's mask.
+  static SignalState current();
+};
+
 /// What to start and in which surroundings. The child begins with default signal handlers, an empty signal
-/// mask and no descriptors but 0, 1, 2 and `inherited_fds`.
+/// mask and no descriptors but 0, 1, 2, `inherited_fds` and `kept_fds`. A file without a format of its own is the
+/// shell's, as for execvp.
 struct SpawnOptions {
   /// argv[0] is looked up by find_program unless it holds a slash.
   std::vector<std::string> argv;
@@ -34,6 +45,8 @@ struct SpawnOptions {
   std::string stderr_path;        // may equal stdout_path: then both share one description; empty: inherited
   /// (descriptor here, number in the child), applied after the files above.
   std::vector<std::pair<int, int>> inherited_fds;
+  std::vector<int> kept_fds;           // open in the child too, under the same number
+  std::optional<SignalState> signals;  // instead of default handlers and an empty mask
   bool own_process_group = false;  // out of reach of the terminal's Ctrl-C
   int parent_death_signal = 0;     // sent to the child when this thread ends, however it ends; 0: none
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/subprocess.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -164,6 +165,55 @@ TEST(Subprocess, PassesADescriptorAndNoOther) {
   EXPECT_EQ(::read(read_end.get(), buffer, sizeof buffer), 6);
   EXPECT_STREQ(buffer, "ready\n");
   EXPECT_EQ(output->out, "5\n");  // 0, 1, 2, 9 and the folder that ls reads
+}
+
+TEST(Subprocess, AKeptDescriptorHasItsNumberInTheChild) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
+  SpawnOptions options = shell("echo kept >&" + std::to_string(write_end.get()) + "; ls /proc/self/fd | wc -l");
+  options.kept_fds = {write_end.get()};
+  const auto output = run_and_capture(options, seconds(10));
+  ASSERT_TRUE(output) << output.error().what;
+  char buffer[16] = {};
+  EXPECT_EQ(::read(read_end.get(), buffer, sizeof buffer), 5);
+  EXPECT_STREQ(buffer, "kept\n");
+  EXPECT_EQ(output->out, "5\n");  // 0, 1, 2, the kept one and the folder that ls reads
+}
+
+TEST(Subprocess, SignalsAreHandedOnWhenAskedTo) {
+  const auto signals_of_child = [](std::optional<SignalState> signals) {
+    SpawnOptions options = shell("grep -E 'SigBlk|SigIgn' /proc/self/status | cut -f 2");
+    options.signals = signals;
+    const auto output = run_and_capture(options, seconds(10));
+    return output ? output->out : output.error().what;
+  };
+  sigset_t before;
+  sigset_t blocked;
+  ::sigemptyset(&blocked);
+  ::sigaddset(&blocked, SIGUSR2);
+  ASSERT_EQ(::pthread_sigmask(SIG_SETMASK, &blocked, &before), 0);
+  const auto old = ::signal(SIGHUP, SIG_IGN);
+  const SignalState state = SignalState::current();
+  const std::string handed_on = signals_of_child(state);
+  const std::string fresh = signals_of_child(std::nullopt);
+  ::signal(SIGHUP, old);
+  ASSERT_EQ(::pthread_sigmask(SIG_SETMASK, &before, nullptr), 0);
+  EXPECT_EQ(handed_on, "0000000000000800\n0000000000000001\n");
+  EXPECT_EQ(fresh, "0000000000000000\n0000000000000000\n");
+}
+
+TEST(Subprocess, AScriptThatNamesNoInterpreterIsTheShells) {
+  const std::string path = testing::TempDir() + "subprocess_test.sh";
+  ASSERT_TRUE(write_file(path, "echo $0 \"$@\"\n"));
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  SpawnOptions options;
+  options.argv = {path, "one", "two words"};
+  const auto output = run_and_capture(options, seconds(10));
+  ASSERT_TRUE(output) << output.error().what;
+  EXPECT_EQ(output->out, path + " one two words\n");
+  std::filesystem::remove(path);
 }
 
 TEST(Subprocess, FormatsACommandForAShell) {

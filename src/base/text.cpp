@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -23,6 +25,27 @@ constexpr std::array kDurationUnits{
     Unit{"s", kNsPerSecond}, Unit{"m", 60 * kNsPerSecond}, Unit{"h", 3600 * kNsPerSecond}};
 constexpr std::array kSizeUnits{Unit{"", 1}, Unit{"k", 1LL << 10}, Unit{"m", 1LL << 20}, Unit{"g", 1LL << 30},
                                 Unit{"t", 1LL << 40}};
+
+/// The code point that `text` begins with and its bytes of UTF-8 (RFC 3629); 0 bytes where there is none.
+std::pair<char32_t, size_t> first_code_point(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  const size_t length = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+  if (length == 0 || length > text.size()) {
+    return {0, 0};
+  }
+  char32_t code = length == 1 ? lead : lead & (0x7fU >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80U) {
+      return {0, 0};
+    }
+    code = code << 6U | (byte(i) & 0x3fU);
+  }
+  constexpr std::array<char32_t, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  return code < kLeast[length] || code > 0x10ffff || surrogate ? std::pair<char32_t, size_t>{0, 0}
+                                                               : std::pair{code, length};
+}
 
 /// A non-negative decimal number followed by one of `units`.
 template <size_t n>
@@ -96,6 +119,17 @@ std::string format_size(int64_t size_bytes) {
     ++unit;
   }
   return unit == 0 ? fmt::format("{} B", size_bytes) : fmt::format("{:.1f} {}", value, kNames[unit]);
+}
+
+std::string printable(std::string_view text) {
+  std::string line;
+  while (!text.empty()) {
+    const auto [code, length] = first_code_point(text);
+    const bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+    line += length == 0 || control ? std::string_view("?") : text.substr(0, length);
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return line;
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kMostFileBytes = 4ULL << 30;  // the plugin's own limit is far below
 constexpr uint64_t kMostSlots = ST_BOX_ID_SLOT_MASK + 1;
-constexpr uint64_t kMostCommunicators = 1 << 16;
+constexpr uint64_t kMostCommunicators = 4096;  // the plugin keeps 512
 
 std::unexpected<Error> corrupt(const std::string& path, const std::string& why) {
   return fail(fmt::format("{}: {}", path, why), "give a file that the profiler plugin wrote, copied whole",
@@ -52,6 +52,7 @@ Result<BoxFile> BoxFile::adopt(UniqueFd fd, const std::string& path) {
   }
   BoxFile file(path, std::move(fd));
   file.file_bytes_ = static_cast<uint64_t>(status.st_size);
+  file.owner_ = status.st_uid;
   if (file.file_bytes_ < sizeof(st_box_header)) {
     return corrupt(path, fmt::format("{} bytes are too few for a black box", file.file_bytes_));
   }

@@ -33,6 +33,8 @@ class BoxFile {
   /// A process that ends keeps its locks until its memory is given back.
   static bool is_ending(pid_t pid);
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// Whose file it is.
+  [[nodiscard]] uid_t owner() const { return owner_; }
 
   /// Copies entries [first, first + out.size()) of a part that begins at `part_offset`. An error when the file has
   /// become shorter.
@@ -50,6 +52,7 @@ class BoxFile {
   UniqueFd fd_;
   st_box_header layout_{};
   uint64_t file_bytes_ = 0;
+  uid_t owner_ = 0;
 };
 
 }  // namespace stalltrace::blackbox

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
+
 namespace stalltrace::blackbox {
 namespace {
 
@@ -172,10 +174,7 @@ void BoxReader::count_open(const Contents& contents) {
 }
 
 std::string text_of(std::span<const char> field) {
-  std::string text(field.begin(), std::find(field.begin(), field.end(), '\0'));
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return text;
+  return printable({field.data(), static_cast<size_t>(std::find(field.begin(), field.end(), '\0') - field.begin())});
 }
 
 bool end_untold(const st_box_event& event) {

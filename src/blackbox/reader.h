@@ -57,6 +57,7 @@ class BoxReader {
   /// As it was when the file was opened.
   [[nodiscard]] const st_box_header& layout() const { return file_.layout(); }
   [[nodiscard]] bool has_writer() const { return file_.has_writer(); }
+  [[nodiscard]] uid_t owner() const { return file_.owner(); }
 
  private:
   explicit BoxReader(BoxFile file) : file_(std::move(file)) {}
@@ -77,7 +78,7 @@ class BoxReader {
   BoxProgress progress_;
 };
 
-/// A text field: up to its NUL, at most the field; what is not printable ASCII or UTF-8's upper half becomes '?'.
+/// A text field: up to its NUL, at most the field; printable.
 std::string text_of(std::span<const char> field);
 
 /// True for a collective or Send/Recv that has not hung though its end is unknown: nobody tells its end.

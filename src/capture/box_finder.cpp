@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/box_finder.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
@@ -14,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <map>
 #include <string_view>
 
 #include "base/clock.h"
@@ -26,10 +26,10 @@ namespace {
 constexpr const char* kUsualFolder = "/dev/shm";
 constexpr size_t kMostFolders = 64;
 constexpr size_t kMostTargets = 1024;
-constexpr size_t kMostKnown = 16384;
-constexpr int kNamesAtOnce = 4096;  // of one folder, each look
-constexpr int kFilesAtOnce = 64;    // that are opened
-constexpr int kNumbersTried = 4;    // of one process's possible names
+constexpr size_t kMostKnown = 16384;  // of one folder, that are no boxes of interest
+constexpr int kNamesAtOnce = 4096;    // of one folder, each look
+constexpr int kFilesAtOnce = 64;      // of one user that are opened
+constexpr int kNumbersTried = 4;      // of one process's possible names
 constexpr int64_t kBeingMadeNs = 10 * kNsPerSecond;
 /// Of processes that are gone, those count that were heard of this long before we looked: they may be why a job hangs.
 constexpr int64_t kStillOfInterestNs = 600 * kNsPerSecond;
@@ -76,7 +76,7 @@ std::optional<BoxFinder::FileId> BoxFinder::add_folder(const std::string& root, 
     if (folders_.size() >= kMostFolders) {
       return std::nullopt;
     }
-    folders_.push_back({std::move(folder), id, keep});
+    folders_.push_back({.fd = std::move(folder), .id = id, .keep = keep, .names = nullptr, .known = {}, .seen = {}});
   }
   return id;
 }
@@ -120,15 +120,15 @@ void BoxFinder::look(int64_t now_ns, const std::function<void(FoundBox)>& found)
     }
   }
   if (!scope_.only_living) {
-    for (const Folder& folder : folders_) {
-      look_for_gone(folder.fd.get(), now_ns, found);
+    for (Folder& folder : folders_) {
+      look_for_gone(folder, now_ns, found);
     }
   }
 }
 
 /// By name, so that no number of other files in a folder hides it.
 void BoxFinder::look_for(Target& target, const std::function<void(FoundBox)>& found) {
-  for (const Folder& folder : folders_) {
+  for (Folder& folder : folders_) {
     for (int number = 0; number < kNumbersTried; ++number) {
       const std::string name = fmt::format("stalltrace-{}-{}{}.ring", target.inner_pid, target.start_ticks,
                                            number == 0 ? "" : fmt::format("-{}", number));
@@ -144,33 +144,45 @@ void BoxFinder::look_for(Target& target, const std::function<void(FoundBox)>& fo
       if (reader && reader->layout().pid == target.inner_pid &&
           reader->layout().process_start_ticks == target.start_ticks && (target.ended || reader->has_writer())) {
         target.taken = true;
-        known_.insert({info.st_dev, info.st_ino});  // also when its process is gone
+        folder.known.insert({info.st_dev, info.st_ino});  // also when its process is gone
+        folder.seen.insert({info.st_dev, info.st_ino});
         return found({std::move(*reader), target.pid, true});
       }
     }
   }
 }
 
-void BoxFinder::look_for_gone(int folder, int64_t now_ns, const std::function<void(FoundBox)>& found) {
-  const int listed = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const std::unique_ptr<DIR, Free<closedir>> names(listed < 0 ? nullptr : ::fdopendir(listed));
-  if (!names) {
-    return;
+/// Goes on with the names where the last look ended: however many there are, each has its turn.
+void BoxFinder::look_for_gone(Folder& folder, int64_t now_ns, const std::function<void(FoundBox)>& found) {
+  if (!folder.names) {
+    const int listed = ::openat(folder.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    folder.names.reset(listed < 0 ? nullptr : ::fdopendir(listed));
+    if (!folder.names) {
+      return;
+    }
   }
-  int files = 0;
-  for (int seen = 0; seen < kNamesAtOnce && files < kFilesAtOnce; ++seen) {
-    const dirent* entry = ::readdir(names.get());
+  std::map<uid_t, int> opened;
+  for (int name = 0; name < kNamesAtOnce; ++name) {
+    const dirent* entry = ::readdir(folder.names.get());
     if (entry == nullptr) {
+      ::rewinddir(folder.names.get());
+      std::erase_if(folder.known, [&](const FileId& file) { return !folder.seen.contains(file); });
+      folder.seen.clear();
       return;
     }
     struct stat info {};
-    if (!is_box_name(entry->d_name) || ::fstatat(folder, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !S_ISREG(info.st_mode) || known_.contains({info.st_dev, info.st_ino})) {
+    if (!is_box_name(entry->d_name) || ::fstatat(folder.fd.get(), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(info.st_mode)) {
       continue;
     }
-    ++files;
-    if (examine(folder, entry->d_name, now_ns, found) != Verdict::kLater && known_.size() < kMostKnown) {
-      known_.insert({info.st_dev, info.st_ino});
+    const FileId file{info.st_dev, info.st_ino};
+    folder.seen.insert(file);
+    if (folder.known.contains(file) || ++opened[info.st_uid] > kFilesAtOnce) {
+      continue;
+    }
+    const Verdict verdict = examine(folder.fd.get(), entry->d_name, now_ns, found);
+    if (verdict == Verdict::kTaken || (verdict == Verdict::kNever && folder.known.size() < kMostKnown)) {
+      folder.known.insert(file);
     }
   }
 }
@@ -198,7 +210,8 @@ BoxFinder::Verdict BoxFinder::examine(int folder, const char* name, int64_t now_
   }
   auto reader = blackbox::BoxReader::adopt(std::move(file), name);
   if (!reader) {  // or one that is just being made
-    return utc_now_ns() - info.st_mtim.tv_sec * kNsPerSecond < kBeingMadeNs ? Verdict::kLater : Verdict::kNever;
+    const int64_t age_ns = utc_now_ns() - info.st_mtim.tv_sec * kNsPerSecond;
+    return age_ns >= 0 && age_ns < kBeingMadeNs ? Verdict::kLater : Verdict::kNever;
   }
   if (belongs_to_target(reader->layout()) || reader->has_writer()) {
     return Verdict::kLater;  // of a process that lives, traced or not

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds black boxes (docs/blackbox.md): those of traced processes, in the folder each of them would use, seen through
 // its own mount namespace, and those that processes which are gone have left there. Nothing there is trusted: folders
-// on file systems of this host only, no link is followed, pipes don't hold us up, and so many names a look and no more.
-// One thread.
+// on file systems of this host only, no link is followed, pipes don't hold us up, so many names a look and no more, and
+// no user's files keep another's from being found. One thread.
 #pragma once
 
+#include <dirent.h>
 #include <sys/types.h>
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -57,12 +59,15 @@ class BoxFinder {
   struct Folder {
     UniqueFd fd;
     FileId id;
-    bool keep = false;  // this host's own
+    bool keep = false;                           // this host's own
+    std::unique_ptr<DIR, Free<closedir>> names;  // where the last look ended
+    std::set<FileId> known;                      // files that need no other look
+    std::set<FileId> seen;                       // in this pass over the names
   };
   enum class Verdict { kTaken, kLater, kNever };
   std::optional<FileId> add_folder(const std::string& root, const std::string& path, bool keep);
   void look_for(Target& target, const std::function<void(FoundBox)>& found);
-  void look_for_gone(int folder, int64_t now_ns, const std::function<void(FoundBox)>& found);
+  void look_for_gone(Folder& folder, int64_t now_ns, const std::function<void(FoundBox)>& found);
   Verdict examine(int folder, const char* name, int64_t now_ns, const std::function<void(FoundBox)>& found);
   [[nodiscard]] bool belongs_to_target(const st_box_header& header) const;
   [[nodiscard]] bool is_recent(const blackbox::BoxReader& reader, int64_t now_ns) const;
@@ -72,7 +77,6 @@ class BoxFinder {
   std::string boot_id_;
   std::vector<Target> targets_;
   std::vector<Folder> folders_;
-  std::set<FileId> known_;  // files that need no other look
 };
 
 }  // namespace stalltrace::capture

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -246,6 +248,48 @@ TEST_F(Finder, TheScopeBoundsWhatIsGone) {
   begin({.only_living = true});
   EXPECT_EQ(look(), Boxes{});
   begin({.only_netns = 77});
+  EXPECT_EQ(look(), (Boxes{{kGone, false}}));
+}
+
+TEST_F(Finder, RubbishDatedInTheFutureHidesNoBox) {
+  begin();
+  constexpr int kRubbish = 300;  // more than are opened in a look
+  for (int n = 0; n < kRubbish; ++n) {
+    const std::string path = folder_of(kPid) + "/stalltrace-x" + std::to_string(n) + ".ring";
+    { const std::ofstream empty(path); }
+    fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::years(10));
+  }
+  box_of(kGone).write(left());
+  Boxes found;
+  for (int n = 0; n < 10; ++n) {
+    std::ranges::copy(look(), std::back_inserter(found));
+  }
+  EXPECT_EQ(found, (Boxes{{kGone, false}})) << "once, and in good time";
+}
+
+TEST_F(Finder, EveryNameHasItsTurn) {
+  begin();
+  constexpr int kNames = 9000;  // more than are listed in two looks
+  for (int n = 0; n < kNames; ++n) {
+    const std::ofstream file(folder_of(kPid) + "/other-" + std::to_string(n));
+  }
+  for (int n = 0; n < 5; ++n) {
+    box_of(kGone + n).write(folder_of(kPid) + "/" + name_of(kGone + n));
+  }
+  Boxes found;
+  for (int n = 0; n < 9; ++n) {
+    std::ranges::copy(look(), std::back_inserter(found));
+  }
+  EXPECT_EQ(found.size(), 5) << "each once";
+}
+
+TEST_F(Finder, AFileThatTakesThePlaceOfAnotherIsLookedAt) {
+  begin();
+  box_of(kGone).write(left());
+  EXPECT_EQ(look().size(), 1);
+  fs::remove(left());
+  EXPECT_EQ(look(), Boxes{});
+  box_of(kGone).write(left());  // where numbers of files are used again, it may have the same
   EXPECT_EQ(look(), (Boxes{{kGone, false}}));
 }
 

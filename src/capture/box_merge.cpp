@@ -131,7 +131,6 @@ void BoxMerge::describe(ProcessState& process, Collective& row) {
 
 void BoxMerge::communicator(const Communicator& row) {
   ProcessState& process = states_[row.pid];
-  process.has_box = true;
   if (process.by_serial.size() < kMostRows || process.by_serial.contains(row.comm_ptr)) {
     process.by_serial.insert_or_assign(row.comm_ptr, row);
   }
@@ -205,39 +204,79 @@ void BoxMerge::name_communicator(ProcessState& process, const Collective& probe,
   }
 }
 
-/// The sends and receives that NCCL makes an AllToAll of are no calls of their own: the last one ends it.
-bool BoxMerge::extend_parent(ProcessState& process, const Collective& box) {
+/// The probes' row becomes one that a box tells of, too.
+BoxMerge::Told* BoxMerge::told_as(ProcessState& process, std::map<EventId, Collective>::iterator probe) {
+  if (process.told.size() >= kMostRows) {  // an open one is still to be told of
+    const auto ended = std::ranges::find_if(process.told, [](const auto& entry) { return entry.second.ended(); });
+    process.told.erase(ended == process.told.end() ? process.told.begin() : ended);
+  }
+  const auto told = process.told.insert_or_assign(probe->first, Told{.row = std::move(probe->second)}).first;
+  process.waiting.erase(probe);
+  return &told->second;
+}
+
+/// The AllToAll, Gather or Scatter that NCCL makes of this Send or Recv and others: they are no calls of their own.
+BoxMerge::Told* BoxMerge::parent_of(ProcessState& process, const Collective& box) {
   const auto holds = [&](const Collective& row) {
     return made_of_transfers(row.op) && contains(row, box.timestamp_ns) && same_thread(row, box);
   };
   for (auto& [event, told] : process.told) {
     if (holds(told.row)) {
-      if (box.end_ns()) {
-        told.end_ns = std::max(told.end_ns.value_or(0), *box.end_ns());
-        deliver(process, told);
-      }
-      return true;
+      return &told;
     }
   }
   for (auto probe = process.waiting.begin(); probe != process.waiting.end(); ++probe) {
     if (holds(probe->second)) {
-      const auto [told, fresh] = process.told.insert({probe->first, {probe->second, box.comm_ptr, box.end_ns()}});
-      process.waiting.erase(probe);
-      deliver(process, told->second);
-      return true;
+      return told_as(process, probe);
     }
   }
-  return false;
+  return nullptr;
+}
+
+/// The last part that ends is the end. Returns whether the parent's row says something else now.
+bool BoxMerge::add_part(Told& parent, const blackbox::BoxCall& call) {
+  const auto before = std::pair(parent.ended(), parent.end_ns);
+  if (const auto end_ns = call.row.end_ns()) {
+    parent.open_parts.erase(call.id);
+    parent.end_ns = std::max(parent.end_ns.value_or(0), *end_ns);
+  } else if (const bool to_itself = call.row.rank && call.row.peer == call.row.rank;
+             !to_itself && parent.open_parts.size() < kMostCalls) {  // nobody tells the end of a rank's own copy
+    parent.open_parts.insert(call.id);
+  }
+  return before != std::pair(parent.ended(), parent.end_ns);
 }
 
 void BoxMerge::deliver(ProcessState& process, Told& told) {
   Collective row = told.row;
   describe(process, row);
-  if (told.end_ns) {
+  if (told.ended()) {
     row.duration_ns = std::max<int64_t>(*told.end_ns - row.timestamp_ns, 0);
     row.completion = Completion::kProfiler;
   }
   next_.accept(std::move(row));
+}
+
+void BoxMerge::call_again(ProcessState& process, blackbox::BoxCall& call, const Match& match) {
+  if (match.own) {
+    if (call.row.duration_ns) {
+      deliver_own(process, call, match.event);
+    }
+    return;
+  }
+  const auto told = process.told.find(match.event);
+  if (told == process.told.end()) {
+    return;  // its row stays as it was
+  }
+  bool changed = false;
+  if (made_of_transfers(told->second.row.op)) {
+    changed = add_part(told->second, call);
+  } else if (call.row.end_ns() && told->second.end_ns != call.row.end_ns()) {
+    told->second.end_ns = call.row.end_ns();
+    changed = true;
+  }
+  if (changed) {
+    deliver(process, told->second);
+  }
 }
 
 void BoxMerge::call(blackbox::BoxCall call) {
@@ -245,38 +284,26 @@ void BoxMerge::call(blackbox::BoxCall call) {
     return;
   }
   ProcessState& process = states_[call.row.pid];
-  if (const EventId* event = process.events.find(call.id)) {
-    if (const auto told = process.told.find(*event); told != process.told.end()) {
-      if (call.row.end_ns() && told->second.end_ns != call.row.end_ns()) {
-        told->second.end_ns = call.row.end_ns();
-        deliver(process, told->second);
-      }
-    } else if (call.row.duration_ns) {
-      deliver_own(process, call, *event);
-    }
-    return;
+  if (const Match* match = process.matches.find(call.id)) {
+    return call_again(process, call, *match);
   }
-  if (is_point_to_point(call.row.op) && extend_parent(process, call.row)) {
-    return;
-  }
-  const auto probe = best_match(process, call.row);
-  EventId event = 0;
-  if (probe == process.waiting.end()) {
-    event = ids_.next();
-    deliver_own(process, call, event);
-  } else {
-    event = probe->first;
+  Match match;
+  if (Told* parent = is_point_to_point(call.row.op) ? parent_of(process, call.row) : nullptr; parent != nullptr) {
+    match.event = parent->row.event_id;
+    add_part(*parent, call);
+    deliver(process, *parent);
+  } else if (const auto probe = best_match(process, call.row); probe != process.waiting.end()) {
+    match.event = probe->first;
     name_communicator(process, probe->second, call.row);
-    Told& told = process.told[event];
-    told = {std::move(probe->second), call.row.comm_ptr, call.row.end_ns()};
-    process.waiting.erase(probe);
+    Told& told = *told_as(process, probe);
+    told.end_ns = call.row.end_ns();
     deliver(process, told);
-    if (process.told.size() > kMostRows) {
-      process.told.erase(process.told.begin());
-    }
+  } else {
+    match = {ids_.next(), true};
+    deliver_own(process, call, match.event);
   }
-  process.events.put(call.id, event, kMostCalls);
-  deliver_steps(process, call.id, event);
+  process.matches.put(call.id, match, kMostCalls);
+  deliver_steps(process, call.id, match.event);
 }
 
 /// A row that only the box tells of. Its communicator is the probes' where they know it.
@@ -326,15 +353,26 @@ void BoxMerge::deliver_step(const ProcessState& process, ProxyStep row) {
 
 void BoxMerge::step(blackbox::StepRow step) {
   ProcessState& process = states_[step.row.pid];
-  if (const auto* event = process.events.find(step.collective); event != nullptr || step.collective == 0) {
-    step.row.collective_id = event != nullptr ? *event : 0;
+  if (const Match* match = process.matches.find(step.collective); match != nullptr || step.collective == 0) {
+    step.row.collective_id = match != nullptr ? match->event : 0;
     return deliver_step(process, std::move(step.row));
   }
-  if (process.waiting_steps >= kMostSteps) {
-    return deliver_step(process, std::move(step.row));
+  std::vector<ProxyStep>& waiting = process.steps[step.collective];
+  if (waiting.empty()) {
+    process.step_order.push_back(step.collective);
   }
-  process.steps[step.collective].push_back(std::move(step.row));
+  waiting.push_back(std::move(step.row));
   ++process.waiting_steps;
+  give_up_oldest_steps(process);
+}
+
+/// Steps whose collective has not come for so long are delivered without it, so that later ones have room to wait.
+void BoxMerge::give_up_oldest_steps(ProcessState& process) {
+  while (process.waiting_steps > kMostSteps || process.step_order.size() > kMostSteps) {
+    const uint64_t oldest = process.step_order.front();
+    process.step_order.pop_front();
+    deliver_steps(process, oldest, 0);
+  }
 }
 
 void BoxMerge::deliver_steps(ProcessState& process, uint64_t box_id, EventId event) {
@@ -371,6 +409,7 @@ void BoxMerge::finish() {
       }
     }
     process.steps.clear();
+    process.step_order.clear();
     process.waiting_steps = 0;
   }
 }

@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -46,8 +47,14 @@ class BoxMerge final : public EventSink {
  private:
   struct Told {  // of a row of the probes that a box tells of too
     Collective row;
-    uint64_t serial = 0;
     std::optional<int64_t> end_ns;
+    std::set<uint64_t> open_parts;  // of a call that is made of transfers: those that have not ended
+    [[nodiscard]] bool ended() const { return end_ns && open_parts.empty(); }
+  };
+  /// The row that a call of a box is part of.
+  struct Match {
+    EventId event = 0;
+    bool own = false;  // only the box tells of it
   };
   /// A communicator as the probes know it.
   struct Named {
@@ -72,10 +79,10 @@ class BoxMerge final : public EventSink {
     std::unordered_map<uint64_t, Named> by_pointer;
     std::unordered_map<uint64_t, Communicator> by_serial;
     std::map<uint64_t, bool> delivered_serials;
-    Recent<EventId> events;                                      // of the box's calls
+    Recent<Match> matches;                                       // of the box's calls
     std::unordered_map<uint64_t, std::vector<ProxyStep>> steps;  // of calls that were not told yet
+    std::deque<uint64_t> step_order;                             // those calls, and some told since
     size_t waiting_steps = 0;
-    bool has_box = false;
   };
 
   static const Communicator* find(const ProcessState& process, uint64_t nccl_comm_hash);
@@ -85,13 +92,17 @@ class BoxMerge final : public EventSink {
   [[nodiscard]] bool compatible(ProcessState& process, const Collective& probe, const Collective& box) const;
   [[nodiscard]] int score(ProcessState& process, const Collective& probe, const Collective& box) const;
   std::map<EventId, Collective>::iterator best_match(ProcessState& process, const Collective& box);
-  bool extend_parent(ProcessState& process, const Collective& box);
+  Told* told_as(ProcessState& process, std::map<EventId, Collective>::iterator probe);
+  Told* parent_of(ProcessState& process, const Collective& box);
+  static bool add_part(Told& parent, const blackbox::BoxCall& call);
+  void call_again(ProcessState& process, blackbox::BoxCall& call, const Match& match);
   void name_communicator(ProcessState& process, const Collective& probe, const Collective& box);
   void describe(ProcessState& process, Collective& row);
   void deliver(ProcessState& process, Told& told);
   void deliver_own(ProcessState& process, blackbox::BoxCall& call, EventId event);
   void deliver_steps(ProcessState& process, uint64_t box_id, EventId event);
   void deliver_step(const ProcessState& process, ProxyStep row);
+  void give_up_oldest_steps(ProcessState& process);
 
   EventIds& ids_;
   EventSink& next_;

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "model/source.h"
 
@@ -82,6 +84,13 @@ class Merge : public ::testing::Test {
     std::vector<Collective> rows;
     EXPECT_TRUE(rows_.collectives({}, [&](const Collective& row) { rows.push_back(row); }));
     return rows;
+  }
+
+  /// How many steps name this collective; 0 none.
+  size_t steps_of(EventId collective) {
+    size_t count = 0;
+    EXPECT_TRUE(rows_.proxy_steps({}, [&](const ProxyStep& row) { count += row.collective_id == collective ? 1 : 0; }));
+    return count;
   }
 
   MemorySource rows_;
@@ -228,6 +237,88 @@ TEST_F(Merge, TransfersOfAnAllToAllAreNoCallsOfTheirOwn) {
   }
   ASSERT_EQ(rows().size(), 1);
   EXPECT_EQ(rows()[0].duration_ns, 3 * kNsPerMs + 8 * kNsPerUs);
+}
+
+TEST_F(Merge, AnAllToAllLastsUntilItsLastTransferHasEnded) {
+  begin(true);
+  Collective whole = probe(0);
+  whole.op = Operation::kAllToAll;
+  merge_.accept(whole);
+  const auto part = [](int32_t peer, std::optional<int64_t> duration_ns) {
+    blackbox::BoxCall call = box(0, duration_ns);
+    call.id += static_cast<uint64_t>(peer);
+    call.row.op = Operation::kSend;
+    call.row.peer = peer;
+    return call;
+  };
+  merge_.call(part(0, std::nullopt));
+  merge_.call(part(1, kNsPerMs));
+  merge_.call(part(3, std::nullopt));  // the rank's own copy, whose end nobody tells
+  ASSERT_EQ(rows().size(), 1);
+  EXPECT_EQ(rows()[0].completion, Completion::kOpen) << "one transfer hangs";
+  EXPECT_FALSE(rows()[0].duration_ns);
+  merge_.call(part(0, 7 * kNsPerMs));
+  merge_.call(part(1, kNsPerMs));
+  ASSERT_EQ(rows().size(), 1);
+  EXPECT_EQ(rows()[0].completion, Completion::kProfiler);
+  EXPECT_EQ(rows()[0].duration_ns, 7 * kNsPerMs + 8 * kNsPerUs);
+}
+
+TEST_F(Merge, StepsOfAnAllToAllsTransfersAreItsOwn) {
+  begin(true);
+  Collective whole = probe(0);
+  whole.op = Operation::kAllToAll;
+  merge_.accept(whole);
+  blackbox::BoxCall part = box(0);
+  part.row.op = Operation::kSend;
+  part.row.peer = 0;
+  for (const bool told : {false, true}) {  // a step comes before its transfer, and after
+    blackbox::StepRow step{.collective = part.id};
+    step.row.pid = kPid;
+    step.row.timestamp_ns = kBegin;
+    merge_.step(step);
+    if (!told) {
+      merge_.call(part);
+    }
+  }
+  EXPECT_EQ(steps_of(whole.event_id), 2);
+}
+
+TEST_F(Merge, StepsOfCallsThatNeverComeDoNotKeepOthersFromWaiting) {
+  begin(true);
+  blackbox::StepRow stray;
+  stray.row.pid = kPid;
+  stray.row.timestamp_ns = kBegin;
+  for (uint64_t i = 0; i < 20'000; ++i) {
+    stray.collective = 1'000'000 + i;
+    merge_.step(stray);
+  }
+  blackbox::StepRow step = stray;
+  step.collective = box(0).id;
+  merge_.step(step);
+  merge_.accept(probe(0));
+  merge_.call(box(0));
+  EXPECT_EQ(steps_of(probe(0).event_id), 1);
+  merge_.finish();
+  EXPECT_EQ(steps_of(0), 20'000) << "none is lost";
+}
+
+TEST_F(Merge, ACallThatStaysOpenWhileThousandsEndKeepsItsLaunch) {
+  begin(true);
+  merge_.accept(probe(0));
+  merge_.call(box(0, std::nullopt));
+  for (int64_t number = 1; number < 3000; ++number) {
+    merge_.accept(probe(number));
+    merge_.call(box(number));
+  }
+  merge_.call(box(0, 60 * kNsPerSecond));
+  const std::vector<Collective> all = rows();
+  ASSERT_EQ(all.size(), 3000);
+  const auto first = std::ranges::find(all, probe(0).event_id, &Collective::event_id);
+  ASSERT_NE(first, all.end());
+  EXPECT_EQ(first->launch_ns, 20 * kNsPerUs);
+  EXPECT_EQ(first->duration_ns, 60 * kNsPerSecond + 8 * kNsPerUs);
+  EXPECT_EQ(first->comm_ptr, kPointer);
 }
 
 TEST_F(Merge, StepsNameTheRowOfTheirCollective) {

@@ -18,6 +18,7 @@ constexpr int64_t kLookNs = kNsPerSecond;  // and open events of a box
 constexpr uint64_t kRecordsARound = 8192;  // of one box: 1 MiB
 constexpr size_t kStepsARound = 500;       // rows, of one box
 constexpr size_t kMostBoxes = 512;
+constexpr ptrdiff_t kMostGone = 1024;
 constexpr size_t kMostCalls = 2048;  // of the caller's thread, remembered per box
 constexpr size_t kMostHeld = 65536;
 constexpr size_t kMostOpenWaits = 4096;
@@ -79,10 +80,14 @@ void BoxTracker::take(FoundBox found) {
 
 void BoxTracker::end_process(pid_t pid) {
   finder_.end_process(pid, [this](FoundBox found) { take(std::move(found)); });
+  bool has_box = false;
   for (Box& box : boxes_) {
     if (box.owner.pid == pid) {
-      box.over = true;
+      box.over = has_box = true;
     }
+  }
+  if (!has_box) {
+    merge_.forget(pid);
   }
 }
 
@@ -342,6 +347,10 @@ void BoxTracker::tell_who_died() {
     }
     gone.row.exit_ns = gone.heard_ns + node_.clock_offset_ns;
     sink_.accept(gone.row);
+  }
+  std::erase_if(gone_, [](const Gone& gone) { return gone.row.exit_ns || (gone.heard_ns != 0 && !gone.left_open); });
+  if (std::ssize(gone_) > kMostGone) {
+    gone_.erase(gone_.begin(), gone_.end() - kMostGone);
   }
 }
 

@@ -25,15 +25,6 @@ std::string end_text(const std::optional<int32_t>& rank, const std::optional<End
 
 std::string_view severity_colour(Severity severity) { return kSeverityColours[static_cast<size_t>(severity)]; }
 
-std::string printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      c = '?';
-    }
-  }
-  return text;
-}
-
 std::string where_text(const Finding& finding) {
   std::string where;
   if (finding.culprit) {

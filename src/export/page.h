@@ -13,9 +13,6 @@ inline constexpr std::string_view kBold = "\x1b[1m";
 inline constexpr std::string_view kGreen = "\x1b[32m";
 std::string_view severity_colour(Severity severity);
 
-/// Names come from processes: nothing they contain may drive the terminal.
-std::string printable(std::string text);
-
 /// "rank 2 on node2, pid 4711; link rank 1 (10.77.0.2:40112) -> rank 2 (10.77.0.3:50001)", "not known"
 std::string where_text(const Finding& finding);
 

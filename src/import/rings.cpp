@@ -2,6 +2,7 @@
 #include "import/rings.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <tuple>
@@ -18,6 +19,8 @@ namespace {
 
 using namespace blackbox;
 
+/// Newest anchors of boxes of one kernel differ by what its clock was corrected in between; by more, one of them lies.
+constexpr int64_t kOneClockNs = kNsPerSecond;
 /// Signs of life this much apart tell that one process outlived another.
 constexpr int64_t kOutlivedNs = kNsPerSecond;
 
@@ -25,7 +28,9 @@ struct Box {
   Contents contents;
   EventTable table;
   int64_t offset_ns = 0;      // UTC minus CLOCK_MONOTONIC
+  uid_t owner = 0;            // of its file
   int64_t last_heard_ns = 0;  // UTC
+  int64_t seen_until_ns = 0;  // of what it left open, UTC
   bool left_open = false;     // its communicators had not all ended
   size_t node = 0;
 };
@@ -42,6 +47,8 @@ NodeKey node_of(const st_box_header& header) {
   std::string name = text_of(header.node);
   return {name.empty() ? text_of(header.hostname) : std::move(name), text_of(header.boot_id), header.pid_namespace};
 }
+
+int64_t far_apart(int64_t a_ns, int64_t b_ns) { return std::abs(a_ns - b_ns); }
 
 /// A time of day on the boxes' clock.
 uint64_t moment(int64_t utc_ns, int64_t offset_ns) {
@@ -63,7 +70,7 @@ class RingImport {
     if (!seen_.insert({text_of(header.boot_id), header.pid_namespace, header.pid, header.created_ns}).second) {
       return {};
     }
-    Box box{.offset_ns = *offset_ns};
+    Box box{.offset_ns = *offset_ns, .owner = reader.owner()};
     box.table.add(contents);
     box.left_open = std::ranges::any_of(contents.communicators,
                                         [](const st_box_communicator& entry) { return entry.destroyed_ns == 0; });
@@ -74,6 +81,7 @@ class RingImport {
 
   RingSummary deliver() {
     choose_clocks();
+    hear_of_jobs();
     make_nodes();
     for (const Box& box : boxes_) {
       deliver_box(box);
@@ -88,15 +96,22 @@ class RingImport {
   [[nodiscard]] bool empty() const { return boxes_.empty(); }
 
  private:
-  /// One offset for all boxes of one kernel: they share its clock, and their differences stay exact.
+  /// One offset for all boxes of one kernel and user: they share its clock, and their differences stay exact. What
+  /// another user's box says of the time moves nobody's rows but its own.
   void choose_clocks() {
-    std::map<std::string, std::pair<uint64_t, int64_t>> newest;  // by boot id: when taken, offset
+    std::map<std::pair<std::string, uid_t>, std::vector<std::pair<uint64_t, int64_t>>> clocks;  // when taken, offset
     for (const Box& box : boxes_) {
-      auto& best = newest[text_of(box.contents.header.boot_id)];
-      best = std::max(best, {box.contents.header.anchored_ns, box.offset_ns});
+      const st_box_header& header = box.contents.header;
+      clocks[{text_of(header.boot_id), box.owner}].emplace_back(header.anchored_ns, box.offset_ns);
     }
     for (Box& box : boxes_) {
-      box.offset_ns = newest[text_of(box.contents.header.boot_id)].second;
+      std::pair<uint64_t, int64_t> newest{0, box.offset_ns};
+      for (const auto& [taken_ns, offset_ns] : clocks[{text_of(box.contents.header.boot_id), box.owner}]) {
+        if (far_apart(offset_ns, box.offset_ns) <= kOneClockNs) {
+          newest = std::max(newest, {taken_ns, offset_ns});
+        }
+      }
+      box.offset_ns = newest.second;
       const uint64_t now_ns = moment(utc_now_ns(), box.offset_ns);
       const uint64_t heard = std::max(box.table.last_sign_of_life(now_ns), last_beat(box.contents.header, now_ns));
       const auto created_ns = to_utc(box.contents.header.created_ns, box.offset_ns);
@@ -104,25 +119,57 @@ class RingImport {
     }
   }
 
-  /// A node's recording ends with the last that was heard of it, or, while something of it is unfinished, now.
-  void make_nodes() {
-    std::map<NodeKey, size_t> index;
-    for (Box& box : boxes_) {
-      const st_box_header& header = box.contents.header;
-      const NodeKey key = node_of(header);
-      const auto [found, fresh] = index.try_emplace(key, nodes_.size());
-      box.node = found->second;
-      const int64_t started_ns = to_utc(header.created_ns, box.offset_ns).value_or(box.last_heard_ns);
-      if (fresh) {
-        nodes_.push_back({.name = key.name, .hostname = text_of(header.hostname), .boot_id = key.boot_id});
-        nodes_.back().started_ns = started_ns;
-        nodes_.back().ended_ns = started_ns;
-        nodes_.back().clock_offset_ns = box.offset_ns;
-        nodes_.back().agent_version = "import";
+  /// When anything was last heard of the communicators that a box has not ended: now, while a process of theirs lives.
+  void hear_of_jobs() {
+    std::unordered_map<uint64_t, int64_t> heard;  // by communicator's hash
+    const auto each_communicator = [](const Box& box, const auto& visit) {
+      for (const st_box_communicator& entry : box.contents.communicators) {
+        if (entry.hash != 0 && entry.destroyed_ns == 0) {
+          visit(entry.hash);
+        }
       }
+    };
+    for (Box& box : boxes_) {
+      box.seen_until_ns = box.left_open && box.contents.has_writer ? utc_now_ns() : box.last_heard_ns;
+      each_communicator(box, [&](uint64_t hash) {
+        int64_t& latest = heard.try_emplace(hash, box.seen_until_ns).first->second;
+        latest = std::max(latest, box.seen_until_ns);
+      });
+    }
+    for (Box& box : boxes_) {
+      each_communicator(box, [&](uint64_t hash) { box.seen_until_ns = std::max(box.seen_until_ns, heard[hash]); });
+    }
+  }
+
+  /// The place of a box's node in nodes_. Boxes that say another time of day than those of the same name are apart.
+  size_t node_index(const Box& box, std::multimap<NodeKey, size_t>& index) {
+    const st_box_header& header = box.contents.header;
+    const NodeKey key = node_of(header);
+    const auto [first, last] = index.equal_range(key);
+    const auto same = std::find_if(first, last, [&](const auto& entry) {
+      return far_apart(nodes_[entry.second].clock_offset_ns, box.offset_ns) <= kOneClockNs;
+    });
+    if (same != last) {
+      return same->second;
+    }
+    Node node{.name = key.name, .hostname = text_of(header.hostname), .boot_id = key.boot_id};
+    node.started_ns = to_utc(header.created_ns, box.offset_ns).value_or(box.last_heard_ns);
+    node.ended_ns = node.started_ns;
+    node.clock_offset_ns = box.offset_ns;
+    node.agent_version = "import";
+    nodes_.push_back(std::move(node));
+    return index.emplace(key, nodes_.size() - 1)->second;
+  }
+
+  /// A node's recording ends with the last that was heard of it or, while something of it is unfinished, of its job.
+  void make_nodes() {
+    std::multimap<NodeKey, size_t> index;
+    for (Box& box : boxes_) {
+      box.node = node_index(box, index);
       Node& node = nodes_[box.node];
-      node.started_ns = std::min(node.started_ns, started_ns);
-      node.ended_ns = std::max(*node.ended_ns, box.left_open ? utc_now_ns() : box.last_heard_ns);
+      node.started_ns =
+          std::min(node.started_ns, to_utc(box.contents.header.created_ns, box.offset_ns).value_or(box.last_heard_ns));
+      node.ended_ns = std::max(*node.ended_ns, box.seen_until_ns);
     }
     std::set<NodeId> taken;
     for (Node& node : nodes_) {

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+
 #include "blackbox/testing/made_box.h"
 #include "model/source.h"
 
@@ -299,6 +302,59 @@ TEST_F(Rings, AProcessThatOthersOutlivedHasEnded) {
   for (const Process& process : processes) {
     EXPECT_EQ(process.exit_ns.has_value(), process.pid == 11) << process.pid;
   }
+}
+
+st_box_event hanging() {
+  st_box_event hung = MadeBox::collective(0, 2 * kSecond, 0);
+  hung.u.coll.ops_started = 1;
+  return hung;
+}
+
+TEST_F(Rings, AHangOfAJobThatDiedWholeEndsWithTheJob) {
+  std::vector<std::string> paths;
+  for (const int32_t rank : {0, 1}) {
+    MadeBox box = box_of(100 + static_cast<uint32_t>(rank), rank);
+    box.header.node[0] = static_cast<char>('a' + rank);  // a node each
+    box.header.node[1] = 0;
+    box.put(1, hanging(), ST_BOX_ENDED);
+    box.header.pulse_ns = (rank == 0 ? 20 : 30) * kSecond;
+    paths.push_back(save(box, std::to_string(rank)));
+  }
+  MadeBox other = box_of(200, 0);  // of another job, much later
+  other.header.node[0] = 'c';
+  other.header.node[1] = 0;
+  other.communicators[0].hash = 0xdef;
+  other.header.pulse_ns = 9000 * kSecond;
+  paths.push_back(save(other, "other"));
+  ASSERT_TRUE(import(paths));
+  std::map<std::string, int64_t> ended;
+  const auto nodes = *rows_.nodes();
+  for (const Node& node : nodes) {
+    ended[node.name] = (*node.ended_ns - 1'769'827'619'000'000'000) / static_cast<int64_t>(kSecond);
+  }
+  EXPECT_EQ(ended, (std::map<std::string, int64_t>{{"a", 30}, {"b", 30}, {"c", 9000}}))
+      << "not with today, and a rank's with the last of those that waited with it";
+}
+
+TEST_F(Rings, ABoxThatLiesAboutTheTimeMovesNoOther) {
+  std::vector<std::string> paths;
+  for (const int32_t rank : {0, 1, 2}) {
+    MadeBox box = box_of(100 + static_cast<uint32_t>(rank), rank);
+    box.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));
+    if (rank == 1) {
+      box.header.anchors[0].realtime_ns -= 40ULL * 365 * 86400 * kSecond;
+      box.header.anchored_ns = uint64_t{1} << 60;
+    }
+    paths.push_back(save(box, std::to_string(rank)));
+  }
+  ASSERT_TRUE(import(paths));
+  for (const Collective& row : collectives()) {
+    EXPECT_EQ(row.timestamp_ns == 1'769'827'621'000'000'000, row.rank != 1);
+  }
+  const auto nodes = *rows_.nodes();
+  ASSERT_EQ(nodes.size(), 2) << "the times of its own are no part of the others' recording";
+  EXPECT_EQ(std::ranges::count_if(nodes, [](const Node& node) { return node.started_ns > 1'769'000'000'000'000'000; }),
+            1);
 }
 
 TEST_F(Rings, BoxesOfOneKernelShareOneNodeAndClock) {

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
+
 namespace stalltrace {
 namespace {
 
@@ -90,14 +92,8 @@ class TableFormatter final : public QueryFormatter {
 
   static std::string one_line(std::string_view text) {
     std::string line;
-    for (const char c : text) {
-      if (c == '\n') {
-        line += "\\n";
-      } else if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') {
-        line += '?';
-      } else {
-        line += c;
-      }
+    for (const std::string_view part : split(text, '\n')) {
+      line += (part.data() == text.data() ? "" : "\\n") + printable(part);
     }
     return line;
   }

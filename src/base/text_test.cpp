@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/text.h"
+
+#include <gtest/gtest.h>
+
+namespace stalltrace {
+namespace {
+
+TEST(Printable, KeepsWhatIsText) {
+  EXPECT_EQ(printable("rank 3 on node-1"), "rank 3 on node-1");
+  EXPECT_EQ(printable("K\u00fcche \u2192 \U0001f600"), "K\u00fcche \u2192 \U0001f600");
+  EXPECT_EQ(printable("\u00a0\u07ff\u0800\uffff\U0010ffff"), "\u00a0\u07ff\u0800\uffff\U0010ffff");
+  EXPECT_EQ(printable(""), "");
+}
+
+TEST(Printable, ControlCharactersDoNotReachTheTerminal) {
+  EXPECT_EQ(printable("a\x1b[2Jb\r\n\x7f"), "a?[2Jb???");
+  EXPECT_EQ(printable("a\xc2\x9b"
+                      "2Jb"),
+            "a?2Jb")
+      << "U+009B, which begins an escape sequence as ESC [ does";
+  EXPECT_EQ(printable("\xc2\x80\xc2\x9f\xc2\xa0"), "??\xc2\xa0");
+}
+
+TEST(Printable, BytesThatAreNoUtf8BecomeQuestionMarks) {
+  EXPECT_EQ(printable("\x9b"
+                      "2J"),
+            "?2J")
+      << "C1 as a single byte";
+  EXPECT_EQ(printable("a\xc3"), "a?") << "cut short";
+  EXPECT_EQ(printable("\xe2\x86z"), "??z");
+  EXPECT_EQ(printable("\xc0\xaf"), "??") << "a longer form than needed";
+  EXPECT_EQ(printable("\xe0\x80\x9b"), "???") << "so, too, U+001B";
+  EXPECT_EQ(printable("\xed\xa0\x80"), "???") << "a surrogate";
+  EXPECT_EQ(printable("\xf4\x90\x80\x80\xff"), "?????") << "beyond Unicode";
+}
+
+}  // namespace
+}  // namespace stalltrace
