@@ -23,8 +23,8 @@ std::string format_duration(int64_t duration_ns);
 /// "1.5 GiB"
 std::string format_size(int64_t size_bytes);
 
-/// For one line on a terminal: a control character (C0, DEL, or C1, which xterm obeys also as UTF-8) and every byte that is
-/// no UTF-8 becomes '?'.
+/// For one line on a terminal: a control character (C0, DEL, or C1, which xterm obeys also as UTF-8) and every byte
+/// that is no UTF-8 becomes '?'.
 std::string printable(std::string_view text);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
