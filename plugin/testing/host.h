@@ -80,6 +80,13 @@ class Library {
   void* handle_;
 };
 
+/// A test of the loaded library, with a folder for its black boxes.
+class LibraryTest : public ::testing::Test {
+ protected:
+  BoxFolder folder_;
+  Library library_;
+};
+
 struct CollCall {
   uint64_t sequence = 0;
   size_t count = 1024;
