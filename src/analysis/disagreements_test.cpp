@@ -87,8 +87,7 @@ TEST(WrongData, OfEqualSizeIsNotWhyOthersWaitLater) {
   };
   const Report report = report_of(ending);
   ASSERT_EQ(report.findings.size(), 2U) << told(report);
-  EXPECT_EQ(report.findings[0].cause, Cause::kDeadRank) << told(report);
-  EXPECT_EQ(report.findings[0].culprit->rank, 1);
+  expect_culprit(report.findings[0], Cause::kDeadRank, 1);
 }
 
 TEST(WrongData, LibrariesThatAskForNoEqualCountsMayMixThem) {
@@ -135,8 +134,7 @@ TEST(WrongData, IsWhyOthersWaitForARankThatEndedInGoodOrder) {
     const Report report = report_of(ending);
     ASSERT_EQ(report.findings.size(), killed ? 2U : 1U) << told(report);
     EXPECT_EQ(report.findings[0].cause, killed ? Cause::kDeadRank : Cause::kMismatchedCollective) << told(report);
-    EXPECT_EQ(report.findings.back().cause, Cause::kMismatchedCollective);
-    EXPECT_EQ(report.findings.back().culprit->rank, 2);
+    expect_culprit(report.findings.back(), Cause::kMismatchedCollective, 2);
   }
 }
 

@@ -11,14 +11,7 @@ using namespace small_job;
 
 TEST(Hang, AJobThatIsKilledAsAWholeIsHealthy) {
   for (const bool all_inside : {true, false}) {
-    Ending ending;
-    ending.call = [&](int rank, int64_t step, Collective& call) {
-      if (step == kSteps - 1) {
-        leave_open(call);
-        return all_inside || rank < 2;
-      }
-      return true;
-    };
+    Ending ending = all_inside ? hang() : hang({2, 3});
     ending.process = [](int rank, Process& process) { exit_at(process, kLastArrivalNs + (10 + rank) * kNsPerMs); };
     const Report report = report_of(ending);
     EXPECT_TRUE(report.healthy) << told(report);
@@ -41,23 +34,14 @@ TEST(Hang, AgentsStoppedOneByOneInAHealthyJobFindNothing) {
 
 TEST(Hang, ARankKilledWhileOthersGoOnWaitingIsTheCause) {
   for (const bool inside : {true, false}) {
-    Ending ending;
-    ending.call = [&](int rank, int64_t step, Collective& call) {
-      if (step == kSteps - 1) {
-        leave_open(call);
-        return inside || rank != 2;
-      }
-      return true;
-    };
+    Ending ending = inside ? hang() : hang({2});
     ending.process = [](int rank, Process& process) {
       exit_at(process, kLastArrivalNs + (rank == 2 ? 10 * kNsPerMs : 30 * kNsPerSecond));
     };
     const Report report = report_of(ending);
     ASSERT_EQ(report.findings.size(), 1U) << inside;
     const Finding& finding = report.findings[0];
-    EXPECT_EQ(finding.cause, Cause::kDeadRank);
-    ASSERT_TRUE(finding.culprit.has_value());
-    EXPECT_EQ(finding.culprit->rank, 2);
+    expect_culprit(finding, Cause::kDeadRank, 2);
     EXPECT_EQ(finding.severity, Severity::kCritical);
     EXPECT_NEAR(finding.stall_ms, 30'000, 100);  // until the last of the waiting ended, not the agents
     EXPECT_NE(finding.summary.find("Rank 2 (node2, pid 12) was ended by signal 15"), std::string::npos)
@@ -67,13 +51,7 @@ TEST(Hang, ARankKilledWhileOthersGoOnWaitingIsTheCause) {
 
 /// Ranks 0, 1 and 3 are inside when rank 2 ends, and fail soon after: their calls, or the launcher, tell them.
 Ending broken_off(int32_t signal_of_rank_2, int64_t followed_ns = 200 * kNsPerMs) {
-  Ending ending;
-  ending.call = [](int, int64_t step, Collective& call) {
-    if (step == kSteps - 1) {
-      leave_open(call);
-    }
-    return true;
-  };
+  Ending ending = hang();
   ending.process = [=](int rank, Process& process) {
     exit_at(process, kLastArrivalNs + (rank == 2 ? 10 * kNsPerMs : followed_ns + rank * kNsPerMs));
     process.exit_signal = rank == 2 ? std::optional(signal_of_rank_2) : std::nullopt;
@@ -84,17 +62,10 @@ Ending broken_off(int32_t signal_of_rank_2, int64_t followed_ns = 200 * kNsPerMs
 
 TEST(Hang, ARankThatDiesEndsAJobWithoutAHang) {
   Ending ending = broken_off(9);
-  ending.call = [](int rank, int64_t step, Collective& call) {
-    if (step == kSteps - 1) {
-      leave_open(call);
-    }
-    return rank != 2 || step < kSteps - 1;
-  };
+  ending.call = hang({2}).call;
   const Report report = report_of(ending);
   ASSERT_EQ(report.findings.size(), 1U) << told(report);
-  EXPECT_EQ(report.findings[0].cause, Cause::kDeadRank);
-  ASSERT_TRUE(report.findings[0].culprit.has_value());
-  EXPECT_EQ(report.findings[0].culprit->rank, 2);
+  expect_culprit(report.findings[0], Cause::kDeadRank, 2);
 }
 
 TEST(Hang, ADeathIsToldHoweverSoonTheOthersFollow) {
@@ -102,46 +73,30 @@ TEST(Hang, ADeathIsToldHoweverSoonTheOthersFollow) {
        followed_ms = followed_ms < 980 ? followed_ms + 220 : followed_ms + 1) {
     const Report report = report_of(broken_off(9, followed_ms * kNsPerMs));
     ASSERT_EQ(report.findings.size(), 1U) << followed_ms << " ms\n" << told(report);
-    EXPECT_EQ(report.findings[0].cause, Cause::kDeadRank) << followed_ms;
-    EXPECT_EQ(report.findings[0].culprit->rank, 2);
+    expect_culprit(report.findings[0], Cause::kDeadRank, 2);
   }
 }
 
 TEST(Hang, ADisagreementThatEndsTheJobIsTheCauseOfItsDeaths) {
   Ending ending = broken_off(6);
-  ending.call = [](int rank, int64_t step, Collective& call) {
-    if (step == kSteps - 1) {
-      leave_open(call);
-      call.bytes = rank == 2 ? call.bytes / 2 : call.bytes;
-    }
-    return true;
+  ending.call = [inner = ending.call](int rank, int64_t step, Collective& call) {
+    call.bytes /= step == kSteps - 1 && rank == 2 ? 2 : 1;
+    return inner(rank, step, call);
   };
   const Report report = report_of(ending);
   ASSERT_EQ(report.findings.size(), 1U) << told(report);
-  EXPECT_EQ(report.findings[0].cause, Cause::kMismatchedCollective);
-  ASSERT_TRUE(report.findings[0].culprit.has_value());
-  EXPECT_EQ(report.findings[0].culprit->rank, 2);
+  expect_culprit(report.findings[0], Cause::kMismatchedCollective, 2);
 }
 
 TEST(Hang, AJobWhoseRanksAreAllKilledIsHealthy) {
   Ending ending = broken_off(9);
-  ending.process = [](int rank, Process& process) {
-    exit_at(process, kLastArrivalNs + (10 + rank) * kNsPerMs);
-    process.exit_signal = 9;
-  };
+  ending.process = [](int rank, Process& process) { exit_at(process, kLastArrivalNs + (10 + rank) * kNsPerMs, 9); };
   const Report report = report_of(ending);
   EXPECT_TRUE(report.healthy) << told(report);
 }
 
 TEST(Hang, AHangWithLiveRanksLastsToTheEnd) {
-  Ending ending;
-  ending.call = [&](int, int64_t step, Collective& call) {
-    if (step == kSteps - 1) {
-      leave_open(call);
-    }
-    return true;
-  };
-  const Report report = report_of(ending);
+  const Report report = report_of(hang());
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
   EXPECT_GT(report.findings[0].stall_ms, 590'000);
@@ -189,35 +144,22 @@ TEST(CorruptRows, SequenceNumbersThatJumpCostNoMemory) {
 
 TEST(CorruptRows, AGapOrAStrayRowDoesNotDropTheRestOfARank) {
   constexpr int64_t kGap = 5'000'000;
-  Ending ending;
-  ending.call = [](int rank, int64_t step, Collective& call) {
+  Ending ending = hang({2});
+  ending.call = [inner = ending.call](int rank, int64_t step, Collective& call) {
     call.seq = step < 50 ? step : step + kGap;
     if (step == 20 && rank == 1) {
       call.seq = 1LL << 39;
     }
-    if (step == kSteps - 1) {
-      leave_open(call);
-      return rank != 2;
-    }
-    return true;
+    return inner(rank, step, call);
   };
   const Report report = report_of(ending);
   ASSERT_EQ(report.findings.size(), 1U) << told(report);
-  EXPECT_EQ(report.findings[0].cause, Cause::kMissingCollective);
-  ASSERT_TRUE(report.findings[0].culprit.has_value());
-  EXPECT_EQ(report.findings[0].culprit->rank, 2);
+  expect_culprit(report.findings[0], Cause::kMissingCollective, 2);
 }
 
 TEST(Hang, IsNotDismissedWhenARankSharesItsCoreWithTheJob) {
   MemorySource source;
-  Ending ending;
-  ending.call = [](int, int64_t step, Collective& call) {
-    if (step == kSteps - 1) {
-      leave_open(call);
-    }
-    return true;
-  };
-  fill(source, ending);
+  fill(source, hang());
   WaitSpan ready{.node_id = 2, .timestamp_ns = kLastArrivalNs, .window_ns = 80 * kNsPerSecond};
   ready.waited_ns = ready.by_waited_ns = ready.window_ns;
   ready.kind = WaitKind::kRunnable;

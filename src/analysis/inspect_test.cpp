@@ -114,14 +114,7 @@ TEST(Inspect, AnOrdinaryInstanceIsNoStallAndStillHasOpinions) {
 
 TEST(Inspect, AHangSaysWhoDidNotCome) {
   MemorySource source;
-  small_job::Ending ending;
-  ending.call = [](int rank, int64_t step, Collective& call) {
-    if (step == small_job::kSteps - 1) {
-      small_job::leave_open(call);
-    }
-    return rank != 2 || step != small_job::kSteps - 1;
-  };
-  small_job::fill(source, ending);
+  small_job::fill(source, small_job::hang({2}));
   const Inspection seen = inspect(source, small_job::call_of(0, small_job::kSteps - 1).event_id);
   EXPECT_FALSE(seen.transfer_ns.has_value());
   ASSERT_EQ(seen.absent.size(), 1U);

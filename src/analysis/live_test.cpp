@@ -136,24 +136,14 @@ TEST(Live, ASecondFaultIsASecondFinding) {
 /// A rank leaves the job's last call out: the others hang in it until the trace ends.
 TEST(Live, AHangIsToldWhileItLastsAndForAsLong) {
   MemorySource source;
-  small_job::Ending ending;
-  ending.call = [](int rank, int64_t step, Collective& call) {
-    if (step == small_job::kSteps - 1) {
-      small_job::leave_open(call);
-      return rank != 2;
-    }
-    return true;
-  };
-  small_job::fill(source, ending);
+  small_job::fill(source, small_job::hang({2}));
   LiveAnalysis live;
   const int64_t onset_ns = small_job::kLastArrivalNs;
   const std::vector<LiveChange> changes = Replay(source).play(live, onset_ns + 300 * kNsPerSecond);
   SCOPED_TRACE(told(changes));
   const std::vector<LiveChange> began = of(changes, LiveNews::kBegan);
   ASSERT_EQ(began.size(), 1U);
-  EXPECT_EQ(began[0].finding.cause, Cause::kMissingCollective);
-  ASSERT_TRUE(began[0].finding.culprit.has_value());
-  EXPECT_EQ(began[0].finding.culprit->rank, 2);
+  small_job::expect_culprit(began[0].finding, Cause::kMissingCollective, 2);
   EXPECT_LE(*began[0].finding.detected_ns, onset_ns + kToldWithinNs);
   EXPECT_TRUE(of(changes, LiveNews::kEnded).empty());
   EXPECT_GT(changes.back().finding.stall_ms, 200'000);

@@ -98,8 +98,7 @@ TEST(OneSided, DataThatWaitForARankMakeItLate) {
   const Report report = node.report();
   ASSERT_EQ(report.findings.size(), 1U) << told(report);
   const Finding& finding = report.findings[0];
-  EXPECT_EQ(finding.cause, Cause::kLateRank);
-  EXPECT_EQ(finding.culprit->rank, kRank);
+  expect_culprit(finding, Cause::kLateRank, kRank);
   // 30 ms of each gap, also of those that no sample fell into; warm-up left out.
   EXPECT_NEAR(finding.stall_ms, 97 * 30, 60);
   EXPECT_NE(finding.evidence[0].text.find("a rank that was not recorded"), std::string::npos);
@@ -134,8 +133,7 @@ TEST(OneSided, ARankThatDoesNotComeIsMissing) {
   node.did(WaitKind::kBlocked, call_ns(kSteps), kLastArrivalNs + 10 * kNsPerSecond);
   const Report report = node.report();
   ASSERT_EQ(report.findings.size(), 1U) << told(report);
-  EXPECT_EQ(report.findings[0].cause, Cause::kMissingCollective);
-  EXPECT_EQ(report.findings[0].culprit->rank, kRank);
+  expect_culprit(report.findings[0], Cause::kMissingCollective, kRank);
   EXPECT_NEAR(report.findings[0].stall_ms, 9'000, 10);
   EXPECT_EQ(report.findings[0].summary.find("AllReduce"), std::string::npos) << "what the others entered is not known";
 }
@@ -149,20 +147,17 @@ TEST(OneSided, ARankThatHasNothingToDoIsNotMissing) {
 TEST(OneSided, ADeathWithTheCommunicatorInUseIsTold) {
   OneNode node;
   run(node, kSteps, 0);
-  node.process().exit_ns = kLastArrivalNs + 20 * kNsPerMs;
-  node.process().exit_signal = 9;
+  exit_at(node.process(), kLastArrivalNs + 20 * kNsPerMs, 9);
   const Report report = node.report();
   ASSERT_EQ(report.findings.size(), 1U) << told(report);
-  EXPECT_EQ(report.findings[0].cause, Cause::kDeadRank);
-  EXPECT_EQ(report.findings[0].culprit->rank, kRank);
+  expect_culprit(report.findings[0], Cause::kDeadRank, kRank);
 }
 
 TEST(OneSided, AfterADeathTheOthersWaitAsLongAsWatchdogsDo) {
   OneNode node;
   node.observe_for(3600 * kNsPerSecond);
   run(node, kSteps, 0);
-  node.process().exit_ns = kLastArrivalNs + 20 * kNsPerMs;
-  node.process().exit_signal = 11;
+  exit_at(node.process(), kLastArrivalNs + 20 * kNsPerMs, 11);
   const Report report = node.report();
   ASSERT_EQ(report.findings.size(), 1U) << told(report);
   EXPECT_NEAR(report.findings[0].stall_ms, 60'000, 1);
@@ -179,8 +174,7 @@ TEST(OneSided, OneThatWasAskedToEndOrHungBeforeIsNoCulprit) {
   Collective open = call_of(kRank, kSteps);
   leave_open(open);
   victim.call(open);
-  victim.process().exit_ns = open.timestamp_ns + 5 * kNsPerSecond;
-  victim.process().exit_signal = 9;
+  exit_at(victim.process(), open.timestamp_ns + 5 * kNsPerSecond, 9);
   for (const Finding& finding : victim.report().findings) {
     EXPECT_EQ(finding.cause, Cause::kUnknown) << finding.summary;
   }

@@ -18,7 +18,7 @@ constexpr int64_t kMs = kNsPerMs;
 constexpr int64_t kStall = 1000 * kMs;  // when the stalls of these tests begin
 constexpr CommHash kComm = 9;
 
-NodeId node_of_rank(int rank) { return static_cast<NodeId>(1 + rank); }
+using small_job::node_of_rank;
 
 ProxyStep row_of(int rank, int peer, bool is_send, int64_t from_ms, int64_t length_ms) {
   ProxyStep row{.node_id = node_of_rank(rank), .timestamp_ns = from_ms * kMs, .duration_ns = length_ms * kMs};
@@ -75,6 +75,31 @@ class Steps : public ::testing::Test {
     const std::vector<LinkWait> all = waits();
     EXPECT_EQ(all.size(), 1U);
     return all.empty() ? LinkWait{} : all[0];
+  }
+  /// A ring in which everybody waits for chunk 5 of the one before, and its sender for the GPU; `change` is made to
+  /// what rank 1 sends.
+  WaitGraph graph_of_ring(const std::function<void(ProxyStep& sending)>& change) {
+    describe();
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const int next = (rank + 1) % kRanks;
+      ProxyStep receiving = row_of(next, rank, false, 1000, 201);
+      receiving.step = 5;
+      receiving.network_wait_ns = 200 * kMs;
+      source_.accept(receiving);
+      ProxyStep sending = row_of(rank, next, true, 1000, 201);
+      sending.step = 5;
+      sending.gpu_wait_ns = 200 * kMs;
+      if (rank == 1) {
+        change(sending);
+      }
+      source_.accept(sending);
+    }
+    cluster_ = *Cluster::load(source_);
+    const Flows flows = *Flows::load(source_, *cluster_);
+    Stall stall;
+    stall.window = kWindow;
+    const EvidenceStore evidence = *EvidenceStore::load(source_, *cluster_, flows, {stall});
+    return build_wait_graph(*cluster_, flows, evidence, {0, 1, 2, 3}, kWindow);
   }
 
   static constexpr Interval kWindow{kStall, kStall + 200 * kMs};
@@ -191,24 +216,7 @@ TEST_F(Steps, OpenWaitsLastUntilSomethingElseIsHeard) {
 }
 
 TEST_F(Steps, TheGraphEndsAtTheLinkThatHoldsTheData) {
-  describe();
-  for (int rank = 0; rank < kRanks; ++rank) {  // a ring: everybody waits for the one before
-    const int next = (rank + 1) % kRanks;
-    ProxyStep receiving = row_of(next, rank, false, 1000, 201);
-    receiving.step = 5;
-    receiving.network_wait_ns = 200 * kMs;
-    source_.accept(receiving);
-    ProxyStep sending = row_of(rank, next, true, 1000, 201);
-    sending.step = rank == 1 ? 8 : 5;
-    sending.gpu_wait_ns = 200 * kMs;
-    source_.accept(sending);
-  }
-  cluster_ = *Cluster::load(source_);
-  const Flows flows = *Flows::load(source_, *cluster_);
-  Stall stall;
-  stall.window = kWindow;
-  const EvidenceStore evidence = *EvidenceStore::load(source_, *cluster_, flows, {stall});
-  const WaitGraph graph = build_wait_graph(*cluster_, flows, evidence, {0, 1, 2, 3}, kWindow);
+  const WaitGraph graph = graph_of_ring([](ProxyStep& sending) { sending.step = 8; });
   ASSERT_EQ(graph.links.size(), 1U);
   EXPECT_EQ(graph.links[0].awaited, 1);
   EXPECT_EQ(graph.links[0].waiter, 2);
@@ -216,25 +224,9 @@ TEST_F(Steps, TheGraphEndsAtTheLinkThatHoldsTheData) {
   EXPECT_FALSE(graph.deadlock);
 }
 
+/// Of the chunk that rank 2 awaits nothing is known.
 TEST_F(Steps, ARankThatMayWaitForItsLinkIsNoSink) {
-  describe();
-  for (int rank = 0; rank < kRanks; ++rank) {
-    const int next = (rank + 1) % kRanks;
-    ProxyStep receiving = row_of(next, rank, false, 1000, 201);
-    receiving.step = 5;
-    receiving.network_wait_ns = 200 * kMs;
-    source_.accept(receiving);
-    ProxyStep sending = row_of(rank, next, true, 1000, 201);
-    sending.step = 5;
-    sending.gpu_wait_ns = rank == 1 ? 0 : 200 * kMs;  // of the chunk that rank 2 awaits nothing is known
-    source_.accept(sending);
-  }
-  cluster_ = *Cluster::load(source_);
-  const Flows flows = *Flows::load(source_, *cluster_);
-  Stall stall;
-  stall.window = kWindow;
-  const EvidenceStore evidence = *EvidenceStore::load(source_, *cluster_, flows, {stall});
-  const WaitGraph graph = build_wait_graph(*cluster_, flows, evidence, {0, 1, 2, 3}, kWindow);
+  const WaitGraph graph = graph_of_ring([](ProxyStep& sending) { sending.gpu_wait_ns = 0; });
   EXPECT_TRUE(graph.sinks.empty());
   EXPECT_TRUE(graph.links.empty());
   EXPECT_FALSE(graph.deadlock);
@@ -284,47 +276,35 @@ struct BoxedJob {
 
 bool stalled(int64_t step) { return step % 20 == 19; }
 
-TEST(Boxes, ALinkThatHoldsDataIsNamedASlowOneWithWhatIsNotKnown) {
+/// In each stall every rank waits for chunk 3 of the one before; rank 2 has come to chunk `step_of_rank_2`.
+Report report_of_stalled_ring(int32_t step_of_rank_2) {
   BoxedJob job;
   job.change = [](int64_t step, int, Collective& call) {
     call.duration_ns = stalled(step) ? 45 * kMs * 6 : *call.duration_ns;
   };
-  job.steps = [](int64_t step, int rank, std::vector<ProxyStep>& rows) {
+  job.steps = [=](int64_t step, int rank, std::vector<ProxyStep>& rows) {
     const int64_t length_ms = stalled(step) ? 265 : 4;
     ProxyStep receiving = row_of(rank, (rank + 3) % kRanks, false, 1001, length_ms);
     receiving.step = 3;
     receiving.network_wait_ns = (length_ms - 1) * kMs;
     ProxyStep sending = row_of(rank, (rank + 1) % kRanks, true, 1001, length_ms);
-    sending.step = rank == 2 ? 6 : 3;
+    sending.step = rank == 2 ? step_of_rank_2 : 3;
     sending.gpu_wait_ns = (length_ms - 1) * kMs;
     rows = {receiving, sending};
   };
-  const Report report = job.explained();
+  return job.explained();
+}
+
+TEST(Boxes, ALinkThatHoldsDataIsNamedASlowOneWithWhatIsNotKnown) {
+  const Report report = report_of_stalled_ring(6);
   ASSERT_EQ(report.findings.size(), 1U) << small_job::told(report);
-  const Finding& finding = report.findings[0];
-  EXPECT_EQ(finding.cause, Cause::kSlowLink);
-  EXPECT_EQ(finding.link->src_rank, 2);
-  EXPECT_EQ(finding.link->dst_rank, 3);
-  EXPECT_LE(finding.confidence, 0.7);
-  EXPECT_FALSE(finding.culprit);
+  small_job::expect_link(report.findings[0], Cause::kSlowLink, 2, 3);
+  EXPECT_LE(report.findings[0].confidence, 0.7);
+  EXPECT_FALSE(report.findings[0].culprit);
 }
 
 TEST(Boxes, WhereEverySenderIsBehindNoLinkIsBlamed) {
-  BoxedJob job;
-  job.change = [](int64_t step, int, Collective& call) {
-    call.duration_ns = stalled(step) ? 45 * kMs * 6 : *call.duration_ns;
-  };
-  job.steps = [](int64_t step, int rank, std::vector<ProxyStep>& rows) {
-    const int64_t length_ms = stalled(step) ? 265 : 4;
-    ProxyStep receiving = row_of(rank, (rank + 3) % kRanks, false, 1001, length_ms);
-    receiving.step = 3;
-    receiving.network_wait_ns = (length_ms - 1) * kMs;
-    ProxyStep sending = row_of(rank, (rank + 1) % kRanks, true, 1001, length_ms);
-    sending.step = 3;
-    sending.gpu_wait_ns = (length_ms - 1) * kMs;
-    rows = {receiving, sending};
-  };
-  const Report report = job.explained();
+  const Report report = report_of_stalled_ring(3);
   ASSERT_EQ(report.findings.size(), 1U) << small_job::told(report);
   EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
 }
@@ -341,8 +321,7 @@ TEST(Boxes, ARankThatArrivesLastIsNamedByItsArrivals) {
   const Report report = job.explained();
   ASSERT_EQ(report.findings.size(), 1U) << small_job::told(report);
   const Finding& finding = report.findings[0];
-  EXPECT_EQ(finding.cause, Cause::kLateRank);
-  EXPECT_EQ(finding.culprit->rank, 1);
+  small_job::expect_culprit(finding, Cause::kLateRank, 1);
   EXPECT_LE(finding.confidence, 0.7);
 }
 

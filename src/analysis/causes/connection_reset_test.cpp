@@ -12,22 +12,19 @@ using namespace small_job;
 TEST(ConnectionReset, TheFirstResetBeforeAnyDeathIsTheCause) {
   for (const bool death_first : {false, true}) {
     MemorySource source;
-    Ending ending = hang();
+    Ending ending = short_hang();
     ending.process = [&](int rank, Process& process) {
       if (rank == 1) {
-        process.exit_ns = kLastArrivalNs + (death_first ? 10 * kNsPerMs : 10 * kNsPerSecond);
-        process.exit_code = 1;
+        fail_at(process, kLastArrivalNs + (death_first ? 10 * kNsPerMs : 10 * kNsPerSecond));
       }
     };
     fill(source, ending);
     connect(source);
     source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 30 * kNsPerMs));
-    const Finding finding = only(source);
-    EXPECT_EQ(finding.cause, death_first ? Cause::kDeadRank : Cause::kConnectionReset) << finding.summary;
-    if (!death_first) {
-      ASSERT_TRUE(finding.link.has_value());
-      EXPECT_EQ(finding.link->src_rank, 1);
-      EXPECT_EQ(finding.link->dst_rank, 2);
+    if (death_first) {
+      expect_culprit(only(source), Cause::kDeadRank, 1);
+    } else {
+      expect_link(only(source), Cause::kConnectionReset, 1, 2);
     }
   }
 }
@@ -37,11 +34,8 @@ TEST(ConnectionReset, TheFirstResetBeforeAnyDeathIsTheCause) {
 TEST(ConnectionReset, MayEndTheJobAtOnce) {
   for (const bool closed_by_peer : {false, true}) {
     MemorySource source;
-    Ending ending = hang();
-    ending.process = [](int rank, Process& process) {
-      process.exit_ns = kLastArrivalNs + (32 + rank) * kNsPerMs;
-      process.exit_code = 1;
-    };
+    Ending ending = short_hang();
+    ending.process = [](int rank, Process& process) { fail_at(process, kLastArrivalNs + (32 + rank) * kNsPerMs); };
     fill(source, ending);
     connect(source, closed_by_peer ? std::optional(kLastArrivalNs + 29 * kNsPerMs) : std::nullopt);
     source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 30 * kNsPerMs));
@@ -53,20 +47,15 @@ TEST(ConnectionReset, MayEndTheJobAtOnce) {
       continue;
     }
     ASSERT_EQ(report.findings.size(), 1U) << told(report);
-    EXPECT_EQ(report.findings[0].cause, Cause::kConnectionReset) << told(report);
-    ASSERT_TRUE(report.findings[0].link.has_value());
-    EXPECT_EQ(report.findings[0].link->src_rank, 1);
+    expect_link(report.findings[0], Cause::kConnectionReset, 1, 2);
   }
 }
 
 /// A job that ends at once for a reason that nobody saw is no finding of another cause.
 TEST(ConnectionReset, WithoutOneAnEndAtOnceIsNotTold) {
   MemorySource source;
-  Ending ending = hang();
-  ending.process = [](int, Process& process) {
-    process.exit_ns = kLastArrivalNs + 700 * kNsPerMs;
-    process.exit_code = 1;
-  };
+  Ending ending = short_hang();
+  ending.process = [](int, Process& process) { fail_at(process, kLastArrivalNs + 700 * kNsPerMs); };
   fill(source, ending);
   connect(source);
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -81,36 +70,30 @@ TEST(ConnectionReset, WithoutOneAnEndAtOnceIsNotTold) {
 /// What a rank resets itself when it closes is told by its peer's end, too; it ends 200 ms later.
 TEST(ConnectionReset, WhatAFailingRankClosesIsNone) {
   MemorySource source;
-  Ending ending = hang();
+  Ending ending = short_hang();
   ending.process = [](int rank, Process& process) {
     if (rank == 2) {
-      process.exit_ns = kLastArrivalNs + 230 * kNsPerMs;
-      process.exit_code = 1;
+      fail_at(process, kLastArrivalNs + 230 * kNsPerMs);
     }
   };
   fill(source, ending);
   connect(source, kLastArrivalNs + 29 * kNsPerMs);
   TcpEvent sent = event_of(2, TcpEventKind::kResetSent, kLastArrivalNs + 29 * kNsPerMs + 5);
-  sent.cookie = 2;
+  sent.cookie = kIn;
   source.accept(sent);
   source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 30 * kNsPerMs));
-  const Finding finding = only(source);
-  EXPECT_EQ(finding.cause, Cause::kDeadRank) << finding.summary;
-  EXPECT_EQ(finding.culprit->rank, 2);
+  expect_culprit(only(source), Cause::kDeadRank, 2);
 }
 
 /// The job ends before a transfer takes its usual time: a finding without lost time.
 TEST(ConnectionReset, MayEndTheJobSoonerThanATransferTakes) {
   MemorySource source;
-  Ending ending = hang();
+  Ending ending = short_hang();
   ending.call = [inner = ending.call](int rank, int64_t step, Collective& call) {
     call.duration_ns = 40 * kNsPerMs;
     return inner(rank, step, call);
   };
-  ending.process = [](int rank, Process& process) {
-    process.exit_ns = kLastArrivalNs + (12 + rank) * kNsPerMs;
-    process.exit_code = 1;
-  };
+  ending.process = [](int rank, Process& process) { fail_at(process, kLastArrivalNs + (12 + rank) * kNsPerMs); };
   fill(source, ending);
   connect(source);
   source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 10 * kNsPerMs));
@@ -123,7 +106,7 @@ TEST(ConnectionReset, MayEndTheJobSoonerThanATransferTakes) {
 TEST(ConnectionReset, ARefusedAttemptIsNone) {
   for (const bool refused : {false, true}) {
     MemorySource source;
-    fill(source, hang());
+    fill(source, short_hang());
     connect(source);
     source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs + 30 * kNsPerMs));
     if (refused) {

@@ -12,8 +12,7 @@ using namespace small_job;
 TEST(Throttled, TheCgroupThatMayNotRunIsNamed) {
   MemorySource source = starved_job(true);
   const Finding finding = only(source);
-  EXPECT_EQ(finding.cause, Cause::kCpuContention);
-  EXPECT_EQ(finding.culprit->rank, 1);
+  expect_culprit(finding, Cause::kCpuContention, 1);
   expect_text(finding, "its cgroup /pod/job had used up its CPU time and was throttled");
 }
 
@@ -50,8 +49,7 @@ TEST(Contention, OfAJobsOwnRanksWhileTheyWarmUpIsNotTold) {
   EXPECT_TRUE(warming_up.findings.empty()) << told(warming_up);
   for (const Report& report : {report_of_contention(60, "train"), report_of_contention(4, "stranger")}) {
     ASSERT_EQ(report.findings.size(), 1U) << told(report);
-    EXPECT_EQ(report.findings[0].cause, Cause::kCpuContention) << told(report);
-    EXPECT_EQ(report.findings[0].culprit->rank, 1);
+    expect_culprit(report.findings[0], Cause::kCpuContention, 1);
   }
 }
 

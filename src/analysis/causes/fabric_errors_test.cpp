@@ -29,9 +29,7 @@ MemorySource job_with_port(bool carries_data) {
 TEST(FabricErrors, ThePortThatCountsErrorsIsNamed) {
   MemorySource source = job_with_port(true);
   const Finding finding = only(source);
-  EXPECT_EQ(finding.cause, Cause::kFabricErrors);
-  ASSERT_TRUE(finding.culprit.has_value());
-  EXPECT_EQ(finding.culprit->rank, 3);
+  expect_culprit(finding, Cause::kFabricErrors, 3);
   expect_text(finding, "mlx5_0 port 1 symbol_error");
 }
 

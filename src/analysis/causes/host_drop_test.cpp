@@ -13,9 +13,7 @@ TEST(HostDrop, AFullQueueAtTheReceiversHostIsTheCause) {
   MemorySource source = lossy_job();
   drop(source, true, "CPU_BACKLOG");
   const Finding finding = only(source);
-  EXPECT_EQ(finding.cause, Cause::kHostDrop);
-  ASSERT_TRUE(finding.culprit.has_value());
-  EXPECT_EQ(finding.culprit->rank, 2);
+  expect_culprit(finding, Cause::kHostDrop, 2);
   expect_text(finding, "on their way in");
   EXPECT_NE(finding.remedy.find("netdev_max_backlog"), std::string::npos) << finding.remedy;
 }
@@ -24,8 +22,7 @@ TEST(HostDrop, AFullQueueAtTheSendersHostIsTheCause) {
   MemorySource source = lossy_job();
   drop(source, false, "QDISC_DROP");
   const Finding finding = only(source);
-  EXPECT_EQ(finding.cause, Cause::kHostDrop);
-  EXPECT_EQ(finding.culprit->rank, 1);
+  expect_culprit(finding, Cause::kHostDrop, 1);
   expect_text(finding, "on their way out");
 }
 

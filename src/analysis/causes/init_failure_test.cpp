@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "analysis/testing/small_job.h"
+#include "analysis/testing/ring_job.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -13,14 +13,10 @@ using namespace small_job;
 
 /// All ranks but `elsewhere` are inside the set-up of their communicator until the end of the recording.
 void add_ranks(MemorySource& source, std::optional<int> elsewhere, int64_t seen_ns = 20 * kNsPerSecond) {
+  Ending ending;
+  ending.node = [=](int, Node& node) { node.ended_ns = kOriginNs + seen_ns; };
+  describe(source, ending);
   for (int rank = 0; rank < kRanks; ++rank) {
-    const auto id = static_cast<NodeId>(1 + rank);
-    Node node{.node_id = id, .name = "node" + std::to_string(rank), .boot_id = "boot", .started_ns = kOriginNs};
-    node.ended_ns = kOriginNs + seen_ns;
-    source.accept(node);
-    Process process{.node_id = id, .pid = 10 + rank, .exe = "/opt/job/train"};
-    process.rank = rank;
-    source.accept(process);
     if (rank != elsewhere) {
       Collective call = call_of(rank, 0);
       call.op = Operation::kCommInitRank;
@@ -31,17 +27,20 @@ void add_ranks(MemorySource& source, std::optional<int> elsewhere, int64_t seen_
   }
 }
 
+/// What a rank meets when it connects to `destination`, once a second.
+TcpEvent attempt_of(int rank, TcpEventKind kind, int attempt, const Endpoint& destination) {
+  TcpEvent event = event_of(rank, kind, kOriginNs + (attempt + 1) * kNsPerSecond);
+  event.destination = destination;
+  event.cookie = static_cast<uint64_t>(rank);
+  event.state = kind == TcpEventKind::kConnectFailed ? 111 : 0;
+  return event;
+}
+
 /// Three ranks set their communicator up for 20 s; rank 2 is somewhere else.
 void fill_setup(MemorySource& source, TcpEventKind kind, int attempts, const std::string& target) {
   add_ranks(source, 2);
   for (int attempt = 0; attempt < attempts; ++attempt) {
-    TcpEvent event{.event_id = make_event_id(3, static_cast<uint64_t>(100 + attempt)), .node_id = 3};
-    event.timestamp_ns = kOriginNs + (attempt + 1) * kNsPerSecond;
-    event.event = kind;
-    event.pid = 12;
-    event.destination = {target, 29500};
-    event.state = kind == TcpEventKind::kConnectFailed ? 111 : 0;
-    source.accept(event);
+    source.accept(attempt_of(2, kind, attempt, {target, 29500}));
   }
 }
 
@@ -70,25 +69,16 @@ Report report_of_tries(const std::vector<int>& tries, TcpEventKind kind, const s
     row.destination = {"10.77.0.4", 40000};
     source.accept(row);
   }
-  uint64_t number = 0;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     for (const int rank : tries) {
-      TcpEvent event{.event_id = make_event_id(static_cast<NodeId>(1 + rank), 100 + ++number)};
-      event.node_id = static_cast<NodeId>(1 + rank);
-      event.timestamp_ns = kOriginNs + (attempt + 1) * kNsPerSecond;
-      event.event = kind;
-      event.pid = 10 + rank;
-      event.destination = {address, 40123};
-      event.cookie = static_cast<uint64_t>(rank);
+      const TcpEvent event = attempt_of(rank, kind, attempt, {address, 40123});
+      source.accept(event);
       if (connects) {
-        TcpEvent connected = event;
-        connected.event = TcpEventKind::kConnect;
-        connected.event_id = make_event_id(event.node_id, 1000 + number);
-        connected.timestamp_ns += 100 * kNsPerMs;
+        TcpEvent connected = event_of(rank, TcpEventKind::kConnect, event.timestamp_ns + 100 * kNsPerMs);
+        connected.destination = event.destination;
+        connected.cookie = event.cookie;
         source.accept(connected);
       }
-      event.state = kind == TcpEventKind::kConnectFailed ? 111 : 0;
-      source.accept(event);
     }
   }
   return report_of(source);

@@ -47,8 +47,7 @@ TEST(LateRank, WhoHandsWorkToAPoolsThreadIsLookedAt) {
   const Report disk =
       report_of_late(kLateNs, 500, {{500, WaitKind::kBlocked, kLateNs}, {11, WaitKind::kDisk, kLateNs - 5 * kNsPerMs}});
   ASSERT_EQ(disk.findings.size(), 1U) << told(disk);
-  EXPECT_EQ(disk.findings[0].cause, Cause::kDiskIo) << told(disk);
-  EXPECT_EQ(disk.findings[0].culprit->rank, 1);
+  expect_culprit(disk.findings[0], Cause::kDiskIo, 1);
   const Report own =
       report_of_late(kLateNs, 500, {{500, WaitKind::kOnCpu, kLateNs}, {11, WaitKind::kDisk, kLateNs - 5 * kNsPerMs}});
   ASSERT_EQ(own.findings.size(), 1U) << told(own);
@@ -62,8 +61,7 @@ TEST(LateRank, MoreWorkIsLateThoughRanksShareTheirCores) {
   };
   const Report late = shared(80 * kNsPerMs);
   ASSERT_EQ(late.findings.size(), 1U) << told(late);
-  EXPECT_EQ(late.findings[0].cause, Cause::kLateRank);
-  EXPECT_EQ(late.findings[0].culprit->rank, 1);
+  expect_culprit(late.findings[0], Cause::kLateRank, 1);
   EXPECT_TRUE(shared(30 * kNsPerMs).findings.empty()) << "a hiccup of the scheduler looks like that";
 }
 
@@ -99,9 +97,7 @@ TEST(LateRank, WhoWaitsInAnotherCommunicatorIsNotTheStartOfTheChain) {
     }
   }
   const Finding finding = only(source);
-  EXPECT_EQ(finding.cause, Cause::kLateRank);
-  ASSERT_TRUE(finding.culprit.has_value());
-  EXPECT_EQ(finding.culprit->rank, 1);
+  expect_culprit(finding, Cause::kLateRank, 1);
   expect_text(finding, "computing");
 }
 

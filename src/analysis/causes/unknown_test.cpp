@@ -12,7 +12,7 @@ using namespace small_job;
 /// All ranks are in the last call, which does not end; each has sent `moving` bytes in each second since.
 Finding hang_with_traffic(uint64_t moving) {
   MemorySource source;
-  fill(source, hang());
+  fill(source, short_hang());
   connect(source);
   for (int64_t second = -1; second < 20; ++second) {
     for (int rank = 0; rank < kRanks; ++rank) {

@@ -13,11 +13,12 @@ namespace stalltrace::analysis::small_job {
 inline constexpr int64_t kHangNsTold = 20 * kNsPerSecond;
 inline constexpr int64_t kEndNs = kLastArrivalNs + kHangNsTold;
 inline constexpr uint32_t kMss = 1448;
-inline constexpr uint64_t kOut = 1;  // cookie of each rank's connection to the next rank
-inline constexpr uint64_t kIn = 2;   // of the one from the rank before
+inline constexpr uint64_t kOut = 1;    // cookie of each rank's connection to the next rank
+inline constexpr uint64_t kIn = 2;     // of the one from the rank before
+inline constexpr uint64_t kAlive = 3;  // of a keep-alive to the next rank
 
-/// The ring's connections, kOut and kIn of each rank; cookies 3 and 4 are a keep-alive beside them. Rank 2 closes its
-/// end of the connection from rank 1 at `closed_ns`.
+/// The ring's connections, two ends at each rank, and a keep-alive beside each. Rank 2 closes its end of the connection
+/// from rank 1 at `closed_ns`.
 inline void connect(MemorySource& source, std::optional<int64_t> closed_ns = std::nullopt) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const int next = (rank + 1) % kRanks;
@@ -35,8 +36,8 @@ inline void connect(MemorySource& source, std::optional<int64_t> closed_ns = std
     };
     end(kOut, next, true, 50'000, "NCCL Progress 0");
     end(kIn, previous, false, 50'000, "NCCL Progress 0");
-    end(3, next, true, 40'000, "NCCL RAS");
-    end(4, previous, false, 40'000, "NCCL RAS");
+    end(kAlive, next, true, 40'000, "NCCL RAS");
+    end(kAlive + 1, previous, false, 40'000, "NCCL RAS");
   }
 }
 
@@ -60,14 +61,8 @@ inline TcpEvent event_of(int rank, TcpEventKind kind, int64_t time_ns) {
 }
 
 /// All ranks inside the last call until kEndNs.
-inline Ending hang() {
-  Ending ending;
-  ending.call = [](int, int64_t step, Collective& call) {
-    if (step == kSteps - 1) {
-      leave_open(call);
-    }
-    return true;
-  };
+inline Ending short_hang() {
+  Ending ending = hang();
   ending.node = [](int, Node& node) { node.ended_ns = kEndNs; };
   return ending;
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small healthy job, row by row, that a test ends as it likes: for verdicts about hangs.
+// A small healthy job, row by row, that a test ends as it likes, and what is expected of the finding.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "analysis/explain.h"
@@ -53,7 +55,21 @@ struct Ending {
   std::function<void(int rank, Node&)> node = [](int, Node&) {};
 };
 
-inline void fill(MemorySource& source, const Ending& ending) {
+/// The last call never ends for those that come to it: all but `absent`.
+inline Ending hang(const std::set<int>& absent = {}) {
+  Ending ending;
+  ending.call = [absent](int rank, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      leave_open(call);
+      return !absent.contains(rank);
+    }
+    return true;
+  };
+  return ending;
+}
+
+/// The nodes and the processes.
+inline void describe(MemorySource& source, const Ending& ending) {
   for (int rank = 0; rank < kRanks; ++rank) {
     Node node{.node_id = node_of_rank(rank), .name = "node", .boot_id = "boot", .started_ns = kOriginNs};
     node.name += std::to_string(rank);
@@ -65,6 +81,10 @@ inline void fill(MemorySource& source, const Ending& ending) {
     ending.process(rank, process);
     source.accept(process);
   }
+}
+
+inline void fill(MemorySource& source, const Ending& ending) {
+  describe(source, ending);
   for (int64_t step = 0; step < kSteps; ++step) {
     for (int rank = 0; rank < kRanks; ++rank) {
       Collective call = call_of(rank, step);
@@ -115,6 +135,23 @@ inline Finding only(MemorySource& source) {
   return report.findings.empty() ? Finding{} : report.findings[0];
 }
 
+/// A finding of this cause that names this rank.
+inline void expect_culprit(const Finding& finding, Cause cause, int32_t rank) {
+  SCOPED_TRACE(finding.summary);
+  EXPECT_EQ(finding.cause, cause);
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->rank, rank);
+}
+
+/// A finding of this cause that names this link.
+inline void expect_link(const Finding& finding, Cause cause, int32_t src_rank, int32_t dst_rank) {
+  SCOPED_TRACE(finding.summary);
+  EXPECT_EQ(finding.cause, cause);
+  ASSERT_TRUE(finding.link.has_value());
+  EXPECT_EQ(finding.link->src_rank, src_rank);
+  EXPECT_EQ(finding.link->dst_rank, dst_rank);
+}
+
 /// One critical finding, of this cause and culprit.
 inline void expect(const Report& report, Cause cause, std::optional<int32_t> rank) {
   SCOPED_TRACE(told(report));
@@ -125,9 +162,13 @@ inline void expect(const Report& report, Cause cause, std::optional<int32_t> ran
   EXPECT_FALSE(report.findings[0].remedy.empty());
 }
 
-inline void exit_at(Process& process, int64_t time_ns) {
+inline void exit_at(Process& process, int64_t time_ns, int32_t signal = 15) {
   process.exit_ns = time_ns;
-  process.exit_signal = 15;
+  process.exit_signal = signal;
+}
+inline void fail_at(Process& process, int64_t time_ns) {
+  process.exit_ns = time_ns;
+  process.exit_code = 1;
 }
 
 }  // namespace stalltrace::analysis::small_job
