@@ -73,14 +73,16 @@ int start_event_of(void* context, void** handle, Descriptor* descriptor) {
     return nccl::kSuccess;
   }
   learn(*box, number, *descriptor);
-  *handle = reinterpret_cast<void*>(start_event(*box, number, draft));
+  const uint64_t id = start_event(*box, number, draft);
+  *handle = reinterpret_cast<void*>(id == 0 && draft.type == ST_BOX_GROUP ? kUnkeptGroup : id);
   return nccl::kSuccess;
 }
 
 int stop_event_of(void* handle) {
   Box* box = active_box();
-  if (box != nullptr && handle != nullptr) {
-    stop_event(*box, id_of_handle(handle));
+  const uint64_t id = id_of_handle(handle);
+  if (box != nullptr && id != 0) {
+    stop_event(*box, id);
   }
   return nccl::kSuccess;
 }
@@ -110,9 +112,9 @@ StateDetail detail_of(int state, const nccl::StateArgumentsV4& arguments) {
 template <typename StateArguments>
 int record_state_of(void* handle, int state, StateArguments* arguments) {
   Box* box = active_box();
-  if (box != nullptr && handle != nullptr) {
-    record_state(*box, id_of_handle(handle), state,
-                 arguments != nullptr ? detail_of(state, *arguments) : StateDetail{});
+  const uint64_t id = id_of_handle(handle);
+  if (box != nullptr && id != 0) {
+    record_state(*box, id, state, arguments != nullptr ? detail_of(state, *arguments) : StateDetail{});
   }
   return nccl::kSuccess;
 }

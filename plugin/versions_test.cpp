@@ -89,6 +89,24 @@ TYPED_TEST(EveryVersion, ACollectiveEndsWithItsLastPart) {
   }
 }
 
+TYPED_TEST(EveryVersion, AGroupThatIsNotKeptIsAnsweredAllTheSame) {
+  using V = TypeParam;
+  Job<V> job(this->library_);
+  void* group = job.group();
+  ASSERT_NE(group, nullptr) << "NCCL up to 2.27 tells of no collective without";
+  void* coll = job.coll(group, {});
+  job.stop(coll);
+  job.stop(group);
+  job.stop(job.op(coll, true, 2));
+  const BoxView view = this->folder_.read();
+  ASSERT_EQ(view.of_type(ST_BOX_COLL).size(), 1U);
+  EXPECT_EQ(view.of_type(ST_BOX_COLL)[0].parent, 0U);
+  EXPECT_EQ(view.of_type(ST_BOX_GROUP).size(), 0U);
+  for (const uint64_t lost : view.header.lost) {
+    EXPECT_EQ(lost, 0U);
+  }
+}
+
 TYPED_TEST(EveryVersion, TheHeaderTellsWhoWrites) {
   using V = TypeParam;
   setenv("RANK", "5", 1);

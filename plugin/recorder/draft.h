@@ -9,7 +9,15 @@
 
 namespace stalltrace::plugin {
 
-inline uint64_t id_of_handle(const void* handle) { return reinterpret_cast<uint64_t>(handle); }
+/// What a group that is not kept is answered with: NCCL up to 2.27 tells of a group's collectives only if the group's
+/// start was answered with a handle (`if (plan->groupEventHandle)` in its profiler.cc). No id, since those have a tag.
+inline constexpr uint64_t kUnkeptGroup = 1;
+
+/// 0: of nothing that is kept.
+inline uint64_t id_of_handle(const void* handle) {
+  const auto id = reinterpret_cast<uint64_t>(handle);
+  return id == kUnkeptGroup ? 0 : id;
+}
 
 template <typename Coll>
 void fill_collective(const Coll& from, Event& to) {
