@@ -8,9 +8,18 @@
 #include "cli/dispatch.h"
 #include "cli/verbs.h"
 
+namespace {
+
+void do_nothing(int /*number*/) {}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  // A reader that goes away shows as a failed write (Console), so that a trace can still end cleanly.
-  std::signal(SIGPIPE, SIG_IGN);
+  // A reader that goes away shows as a failed write (Console), so that a trace can still end cleanly. By a handler:
+  // exec would hand on that the signal is ignored, and a job is to begin with what we began with.
+  if (std::signal(SIGPIPE, do_nothing) == SIG_IGN) {
+    std::signal(SIGPIPE, SIG_IGN);
+  }
   const std::vector<std::string> words(argv + 1, argv + argc);
   const auto verbs = stalltrace::cli::all_verbs();
   stalltrace::cli::Console console(stdout, stderr);

@@ -47,8 +47,8 @@ struct SpawnOptions {
   std::vector<std::pair<int, int>> inherited_fds;
   std::vector<int> kept_fds;           // open in the child too, under the same number
   std::optional<SignalState> signals;  // instead of default handlers and an empty mask
-  bool own_process_group = false;  // out of reach of the terminal's Ctrl-C
-  int parent_death_signal = 0;     // sent to the child when this thread ends, however it ends; 0: none
+  bool own_process_group = false;      // out of reach of the terminal's Ctrl-C
+  int parent_death_signal = 0;         // sent to the child when this thread ends, however it ends; 0: none
 };
 
 /// How a process ended: one of the two is set.

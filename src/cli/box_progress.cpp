@@ -13,11 +13,15 @@ void BoxProgress::find_boxes() {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
     std::string path = entry.path().string();
-    if (entry.path().extension() != ".ring" || boxes_.contains(path) || unreadable_.contains(path)) {
+    if (entry.path().extension() != ".ring" || boxes_.contains(path) || left_out_.contains(path)) {
       continue;
     }
     if (auto box = blackbox::BoxReader::open(path)) {
-      boxes_.emplace(std::move(path), std::move(*box));
+      if (wanted_ && !wanted_(box->layout())) {
+        left_out_.insert(std::move(path));
+      } else {
+        boxes_.emplace(std::move(path), std::move(*box));
+      }
     }  // one that is only being made is a box the next time
   }
 }
@@ -28,7 +32,7 @@ Progress BoxProgress::read() {
   const int64_t utc_offset_ns = measure_utc_offset_ns();
   for (auto box = boxes_.begin(); box != boxes_.end();) {
     if (!box->second.read()) {
-      unreadable_.insert(box->first);
+      left_out_.insert(box->first);
       box = boxes_.erase(box);
       continue;
     }

@@ -2,9 +2,11 @@
 // Does a job still get on? By its black boxes: what a job shows that may not be traced. One thread.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "blackbox/reader.h"
 #include "cli/progress.h"
@@ -14,7 +16,11 @@ namespace stalltrace::cli {
 /// The black boxes in a folder, those that are still to appear included.
 class BoxProgress {
  public:
-  explicit BoxProgress(std::string folder) : folder_(std::move(folder)) {}
+  using Wanted = std::function<bool(const st_box_header&)>;
+
+  /// `wanted` tells boxes of the job from others there; empty: all are.
+  explicit BoxProgress(std::string folder, Wanted wanted = {})
+      : folder_(std::move(folder)), wanted_(std::move(wanted)) {}
 
   /// Of all boxes together, as of now. One that can't be read is left out.
   Progress read();
@@ -23,8 +29,9 @@ class BoxProgress {
   void find_boxes();
 
   std::string folder_;
+  Wanted wanted_;
   std::map<std::string, blackbox::BoxReader> boxes_;  // by path
-  std::set<std::string> unreadable_;
+  std::set<std::string> left_out_;
 };
 
 }  // namespace stalltrace::cli

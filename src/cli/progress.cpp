@@ -19,6 +19,7 @@ void ProgressSink::accept(Event event) {
       }
     } else {
       completed_++;
+      told_by_boxes_ |= collective->completion == Completion::kProfiler;
       if (open != entered_.end()) {
         by_age_.erase({open->second, id});
         entered_.erase(open);

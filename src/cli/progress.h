@@ -26,10 +26,13 @@ class ProgressSink final : public EventSink {
   explicit ProgressSink(EventSink& next) : next_(next) {}
   void accept(Event event) override;
   [[nodiscard]] Progress progress() const;
+  /// Whether any collective's end is known from a black box.
+  [[nodiscard]] bool told_by_boxes() const { return told_by_boxes_; }
 
  private:
   EventSink& next_;
   uint64_t completed_ = 0;
+  bool told_by_boxes_ = false;
   std::unordered_map<EventId, int64_t> entered_;  // the open ones
   std::set<std::pair<int64_t, EventId>> by_age_;
 };

@@ -7,56 +7,24 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <iterator>
 #include <memory>
 #include <optional>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/subprocess.h"
 #include "base/text.h"
+#include "capture/identity.h"
 #include "capture/tracer.h"
 #include "cli/box_progress.h"
-#include "cli/child_command.h"
-#include "cli/exit_code.h"
+#include "cli/job.h"
 #include "cli/progress.h"
-#include "cli/recorded_boxes.h"
-#include "cli/reporting.h"
+#include "cli/run_evidence.h"
 #include "cli/verbs.h"
-#include "embedded/profiler_plugin.h"
-#include "export/report_json.h"
-#include "export/report_text.h"
 #include "store/writer.h"
 
 namespace stalltrace::cli {
 namespace {
 
-constexpr const char* kPluginVariable = "NCCL_PROFILER_PLUGIN";
 constexpr int64_t kBoxRoundNs = 500 * kNsPerMs;  // black boxes are looked at this often
-
-/// What a run leaves, by name.
-struct RunFolder {
-  std::string path;
-  [[nodiscard]] std::string recording() const { return path + "/trace.db"; }
-  /// Of the black boxes at the latest hang.
-  [[nodiscard]] std::string hang_recording() const { return path + "/hang.db"; }
-  [[nodiscard]] std::string rings() const { return path + "/rings"; }
-  [[nodiscard]] std::string findings() const { return path + "/findings.json"; }
-};
-
-/// Makes the folder; refuses one that holds an earlier run.
-Result<RunFolder> make_folder(const std::string& wanted) {
-  std::error_code error;
-  const RunFolder folder{std::filesystem::absolute(wanted, error).string()};
-  if (std::filesystem::exists(folder.rings(), error) || std::filesystem::exists(folder.recording(), error)) {
-    return fail(folder.path + " holds an earlier run", "give another --out, or remove that folder");
-  }
-  std::filesystem::create_directories(folder.rings(), error);
-  if (error) {
-    return fail_errno("create " + folder.rings(), error.value());
-  }
-  return folder;
-}
 
 /// The tracer of a privileged run and what it writes to. Members go in reverse.
 struct Trace {
@@ -97,6 +65,18 @@ Result<Trace> start_trace(const RunFolder& folder, const std::string& node, Cons
   return trace;
 }
 
+/// Where the folder that was asked for can't be had, the job starts all the same.
+Result<RunFolder> claim_some_folder(const std::string& wanted, Console& console) {
+  Result<RunFolder> folder = claim_run_folder(wanted);
+  if (folder) {
+    return folder;
+  }
+  std::error_code error;
+  const auto other = std::filesystem::temp_directory_path(error) / std::filesystem::path(wanted).filename();
+  console.error(folder.error());
+  return claim_run_folder(other.string());
+}
+
 class RunVerb final : public Verb {
  public:
   [[nodiscard]] VerbInfo info() const override {
@@ -104,15 +84,16 @@ class RunVerb final : public Verb {
             .summary = "start a job with all evidence switched on; explain when it hangs and when it ends",
             .example = "stalltrace run --out run7 -- torchrun --nproc-per-node 8 train.py",
             .details =
-                "Has NCCL load the profiler plugin (a black box for each process, in DIR/rings) and log to DIR; where "
-                "this user may trace, records the node as `trace -- COMMAND` does. When no collective completes for "
-                "--hang-after while some are open, the explanation is printed at once, and the job goes on. At the "
-                "end the run is explained, and the job's exit code returned. On several nodes start each node's "
-                "launcher so, and explain the recordings together."};
+                "Has NCCL load the profiler plugin (a black box for each process, in DIR/rings at the end) and log to "
+                "DIR; where this user may trace, records the node as `trace -- COMMAND` does. When no collective "
+                "completes for --hang-after while some are open, the explanation is printed at once, and the job goes "
+                "on. At the end the run is explained, and the job's exit code returned. Signals are the job's. On "
+                "several nodes start each node's launcher so, and explain the recordings together."};
   }
 
   std::vector<Flag> flags() override {
-    return {text_flag("--out", "DIR", "folder for what the run leaves; holds no earlier run", &out_),
+    return {text_flag("--out", "DIR", "folder for what the run leaves; else stalltrace-run-NODE, numbered when taken",
+                      &out_),
             duration_flag("--hang-after", "explain when nothing completed for this long", &hang_after_ns_),
             text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, the host's name", &node_),
             switch_flag("--no-trace", "leave the kernel alone: the profiler plugin only", &no_trace_),
@@ -120,47 +101,42 @@ class RunVerb final : public Verb {
   }
 
   Result<int> run(Console& console) override {
-    ST_ASSIGN(folder_, make_folder(out_));
-    ST_ASSIGN(const std::vector<std::string> environment, make_environment(console));
-    const StopSignals signals;
-    std::optional<Trace> trace = try_trace(console);
-    ST_ASSIGN(Subprocess command, Subprocess::spawn({.argv = command_, .environment = environment}));
-    const Status watched =
-        trace ? watch_traced(console, *trace, command, signals) : watch_boxes(console, command, signals);
-    Result<int> code = command_exit(command, signals);
-    if (trace) {
-      trace->tracer.reset();
-      ST_TRY(trace->writer->close());
+    Job job;  // first: it takes note of how we were started
+    ST_TRY(Job::check(command_));
+    auto folder = claim_some_folder(out_.empty() ? default_run_folder(capture::node_name(node_)) : out_, console);
+    if (!folder) {
+      console.error(folder.error());
+      console.note("the job runs without any evidence");
+      ST_TRY(job.start(command_, {}));
+      return job.wait();
     }
-    ST_TRY(watched);
-    conclude(console, trace.has_value());
+    RunEvidence evidence(std::move(*folder), node_, console);
+    std::optional<Trace> trace = try_trace(console, evidence.folder());
+    if (Status started = job.start(command_, evidence.environment()); !started) {
+      trace.reset();
+      evidence.discard();
+      return std::unexpected(std::move(started.error()));
+    }
+    const Status watched = trace ? watch_traced(console, *trace, job, evidence) : watch_boxes(job, evidence);
+    Result<int> code = job.wait();
+    const bool told_by_boxes = trace && trace->sink->told_by_boxes();
+    const bool recorded = trace && close_trace(console, *trace);
+    evidence.settle();
+    job.release();  // from here on a signal costs the explanation at most
+    if (!watched) {
+      console.error(watched.error());
+    }
+    evidence.conclude(recorded, told_by_boxes);
     return code;
   }
 
  private:
-  /// What the job gets besides its own environment. A profiler or a log the user has chosen stays.
-  Result<std::vector<std::string>> make_environment(Console& console) const {
-    std::vector<std::string> environment;
-    if (const char* chosen = std::getenv(kPluginVariable); chosen != nullptr) {
-      console.note(fmt::format("{} is {} already: it stays, and no black box is written", kPluginVariable, chosen));
-    } else {
-      ST_ASSIGN(const std::string plugin, write_profiler_plugin(folder_.path));
-      environment.push_back(fmt::format("{}={}", kPluginVariable, plugin));
-      environment.push_back("STALLTRACE_DIR=" + folder_.rings());
-    }
-    if (std::getenv("NCCL_DEBUG") == nullptr) {
-      environment.emplace_back("NCCL_DEBUG=INFO");
-      environment.push_back(fmt::format("NCCL_DEBUG_FILE={}/nccl.%h.%p.log", folder_.path));
-    }
-    return environment;
-  }
-
   /// Without the privilege the job runs all the same.
-  std::optional<Trace> try_trace(Console& console) const {
+  std::optional<Trace> try_trace(Console& console, const RunFolder& folder) const {
     if (no_trace_) {
       return std::nullopt;
     }
-    Result<Trace> trace = start_trace(folder_, node_, console);
+    Result<Trace> trace = start_trace(folder, node_, console);
     if (!trace) {
       const Error& error = trace.error();
       console.note(fmt::format("the kernel is not traced, the profiler plugin is all there is: {}{}{}", error.what,
@@ -173,115 +149,67 @@ class RunVerb final : public Verb {
     return std::move(*trace);
   }
 
-  Status watch_traced(Console& console, Trace& trace, const Subprocess& command, const StopSignals& signals) {
+  static bool close_trace(Console& console, Trace& trace) {
+    trace.tracer.reset();
+    const Status closed = trace.writer->close();
+    if (!closed) {
+      console.error(closed.error());
+    }
+    return closed.has_value();
+  }
+
+  Status watch_traced(Console& console, Trace& trace, const Job& job, RunEvidence& evidence) const {
     HangWatch hang(hang_after_ns_);
     const auto flush = [&] {
       const Status flushed = trace.writer->flush();
       if (!flushed) {
         console.error(flushed.error());  // a full disk is told, and the job goes on
       }
+      if (job.told_to_end()) {
+        evidence.save_soon();
+      }
       return Status{};
     };
-    return trace.tracer->run({signals.descriptor(), command.pidfd()}, flush, [&](const capture::TracerStats&) {
+    return trace.tracer->run({job.descriptor()}, flush, [&](const capture::TracerStats&) {
+      evidence.look();
       const Progress progress = trace.sink->progress();
       if (hang.stands_still(progress, utc_now_ns())) {
         flush();
-        explain_hang(console, progress, folder_.recording());
+        evidence.explain_hang(progress, hang_after_ns_, evidence.folder().recording());
       }
     });
   }
 
   /// Without a tracer the black boxes show whether the job gets on.
-  Status watch_boxes(Console& console, const Subprocess& command, const StopSignals& signals) {
-    pollfd waits[] = {{.fd = command.pidfd(), .events = POLLIN, .revents = 0},
-                      {.fd = signals.descriptor(), .events = POLLIN, .revents = 0}};
-    BoxProgress boxes(folder_.rings());
+  Status watch_boxes(const Job& job, RunEvidence& evidence) const {
+    pollfd wait{.fd = job.descriptor(), .events = POLLIN, .revents = 0};
+    BoxProgress boxes(evidence.rings().folder(),
+                      [&](const st_box_header& header) { return evidence.rings().is_of_this_run(header); });
     HangWatch hang(hang_after_ns_);
     while (true) {
-      const int ready = ::poll(waits, std::size(waits), kBoxRoundNs / kNsPerMs);
+      const int ready = ::poll(&wait, 1, kBoxRoundNs / kNsPerMs);
       if (ready < 0 && errno != EINTR) {
         return fail_errno("wait for the command", errno);
       }
       if (ready > 0) {
         return {};
       }
+      evidence.look();
+      if (job.told_to_end()) {
+        evidence.save_soon();
+      }
       const Progress progress = boxes.read();
       if (hang.stands_still(progress, utc_now_ns())) {
-        std::error_code ignored;
-        std::filesystem::remove(folder_.hang_recording(), ignored);
-        if (import_boxes(console, folder_.hang_recording())) {
-          explain_hang(console, progress, folder_.hang_recording());
-        }
+        evidence.explain_hang(progress, hang_after_ns_, std::nullopt);
       }
     }
   }
 
-  /// The job goes on meanwhile; whatever fails here is only said.
-  void explain_hang(Console& console, const Progress& progress, const std::string& recording) const {
-    console.note(fmt::format("no collective has completed for {} while {} are open; what is known so far:",
-                             format_duration(hang_after_ns_), progress.open));
-    const std::string recordings[] = {recording};
-    if (const Result<Report> report = explain_recordings(recordings); report) {
-      say(console, *report);
-    } else {
-      console.error(report.error());
-    }
-  }
-
-  /// Where nothing is traced, the recording is made of the black boxes. False where there are none to read.
-  bool import_boxes(Console& console, const std::string& out) const {
-    std::vector<std::string> boxes;
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_.rings(), error)) {
-      if (entry.path().extension() == ".ring") {
-        boxes.push_back(entry.path().string());
-      }
-    }
-    if (boxes.empty()) {
-      return false;
-    }
-    const Status imported = record_boxes(boxes, out, console);
-    if (!imported) {
-      console.error(imported.error());
-    }
-    return imported.has_value();
-  }
-
-  void conclude(Console& console, bool traced) const {
-    if (!traced) {
-      console.note(fmt::format("the black boxes of this run are in {}", folder_.rings()));
-      if (!import_boxes(console, folder_.recording())) {
-        return;
-      }
-    }
-    const std::string recordings[] = {folder_.recording()};
-    const Result<Report> report = explain_recordings(recordings);
-    if (!report) {
-      console.error(report.error());
-      return;
-    }
-    say(console, *report);
-    if (const Status written = write_file(folder_.findings(), report_to_json(*report)); !written) {
-      console.error(written.error());
-    }
-    console.note(fmt::format("the evidence is in {}", folder_.path));
-  }
-
-  /// Standard output is the job's.
-  static void say(Console& console, const Report& report) {
-    std::string text = report_to_text(report, {.colour = console.colour_err()});
-    while (text.ends_with('\n')) {
-      text.pop_back();
-    }
-    console.note(text);
-  }
-
-  std::string out_ = "stalltrace-run";
+  std::string out_;
   std::string node_;
   int64_t hang_after_ns_ = 3 * kNsPerSecond;
   bool no_trace_ = false;
   std::vector<std::string> command_;
-  RunFolder folder_;
 };
 
 }  // namespace

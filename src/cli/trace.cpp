@@ -6,13 +6,13 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "base/subprocess.h"
 #include "base/text.h"
 #include "capture/tracer.h"
-#include "cli/child_command.h"
 #include "cli/config.h"
 #include "cli/exit_code.h"
+#include "cli/job.h"
 #include "cli/live_watch.h"
+#include "cli/stop_signals.h"
 #include "cli/verbs.h"
 #include "export/live_text.h"
 #include "store/writer.h"
@@ -64,8 +64,16 @@ class TraceVerb final : public Verb {
   }
 
   Result<int> run(Console& console) override {
+    // First: what asks us to stop finds no file half made and no thread that it could end. With a command, it is asked.
+    std::optional<StopSignals> signals;
+    std::optional<Job> job;
+    if (command_.empty()) {
+      signals.emplace();
+    } else {
+      job.emplace(static_cast<int>(ready_fd_));
+      ST_TRY(Job::check(command_));
+    }
     ST_TRY(apply_config());
-    const StopSignals signals;  // first: what asks us to stop finds no file half made and no thread that it could end
     ST_ASSIGN(const auto writer, RecordingWriter::create(out_, {.max_size_bytes = max_size_.value_or(0)}));
     if (!command_.empty()) {
       options_.pids.push_back(::getpid());  // our children are in scope from their first instruction
@@ -84,20 +92,15 @@ class TraceVerb final : public Verb {
     for (const std::string& missing : tracer.missing()) {
       console.note("not on this kernel: " + missing);
     }
-    std::vector<int> stops{signals.descriptor()};
-    Subprocess command;
-    if (!command_.empty()) {
-      auto spawned = Subprocess::spawn({.argv = command_, .own_process_group = false});
-      if (!spawned) {
+    if (job) {
+      if (Status started = job->start(command_, {}); !started) {
         discard(*writer);
-        return std::unexpected(std::move(spawned.error()));
+        return std::unexpected(std::move(started.error()));
       }
-      command = std::move(*spawned);
-      stops.push_back(command.pidfd());
     }
     announce(console, tracer);
     const Status traced = tracer.run(
-        stops,
+        {job ? job->descriptor() : signals->descriptor()},
         [&] {
           if (live) {
             live->advance(monotonic_now_ns() + tracer.node().clock_offset_ns);
@@ -114,11 +117,18 @@ class TraceVerb final : public Verb {
     if (closed && traced) {
       summarize(console, tracer.stats(), writer->stats());
     }
-    // Whatever became of the recording, the command is the user's: it is awaited, untraced, not ended with us.
-    const Result<int> code = command.pid() > 0 ? command_exit(command, signals) : Result<int>(kExitDone);
-    ST_TRY(closed);
-    ST_TRY(traced);
-    return code;
+    if (!job) {
+      ST_TRY(closed);
+      ST_TRY(traced);
+      return kExitDone;
+    }
+    // Whatever became of the recording, the command is the user's: it is awaited, and its exit code is ours.
+    for (const Status& status : {closed, traced}) {
+      if (!status) {
+        console.error(status.error());
+      }
+    }
+    return job->wait();
   }
 
  private:

@@ -1,21 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/child_command.h"
+#include "cli/stop_signals.h"
 
-#include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
-#include <iterator>
-#include <optional>
-
 namespace stalltrace::cli {
-namespace {
-
-constexpr std::chrono::milliseconds kCommandGrace = std::chrono::seconds(10);
-
-}  // namespace
 
 StopSignals::StopSignals() {
   sigset_t signals;
@@ -35,18 +24,6 @@ StopSignals::~StopSignals() {
   while (fd_ && ::read(fd_.get(), &pending, sizeof pending) > 0) {
   }
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-}
-
-Result<int> command_exit(Subprocess& command, const StopSignals& signals) {
-  pollfd waits[] = {{.fd = command.pidfd(), .events = POLLIN, .revents = 0},
-                    {.fd = signals.descriptor(), .events = POLLIN, .revents = 0}};
-  while (::poll(waits, std::size(waits), -1) < 0 && errno == EINTR) {
-  }
-  ST_ASSIGN(std::optional<ExitStatus> ended, command.wait_for(kCommandGrace));
-  if (!ended) {
-    ST_ASSIGN(ended, command.terminate(SIGTERM, kCommandGrace));
-  }
-  return ended->shell_code();
 }
 
 }  // namespace stalltrace::cli

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What verbs share that start the user's own command: signals as a descriptor, and waiting for the command's end.
+// What asks a verb without a command of the user's own to stop, as a descriptor.
 #pragma once
 
 #include <csignal>
 
 #include "base/handle.h"
-#include "base/result.h"
-#include "base/subprocess.h"
 
 namespace stalltrace::cli {
 
@@ -24,9 +22,5 @@ class StopSignals {
   sigset_t before_{};
   UniqueFd fd_;
 };
-
-/// The command's exit code as a shell has it. It is awaited for as long as it runs; once we are asked to stop, it has
-/// ten seconds (a terminal's Ctrl-C has reached it already) and is then stopped too.
-Result<int> command_exit(Subprocess& command, const StopSignals& signals);
 
 }  // namespace stalltrace::cli

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/run_evidence.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/recorded_boxes.h"
+#include "cli/reporting.h"
+#include "export/report_json.h"
+#include "export/report_text.h"
+
+namespace stalltrace::cli {
+namespace {
+
+constexpr const char* kPluginVariable = "NCCL_PROFILER_PLUGIN";
+constexpr const char* kFolderVariable = "STALLTRACE_DIR";
+
+std::string text_of_variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+}  // namespace
+
+RunEvidence::RunEvidence(RunFolder folder, const std::string& node, Console& console)
+    : console_(console),
+      folder_(std::move(folder)),
+      rings_(folder_.rings(), text_of_variable(kFolderVariable), [&](const std::string& line) { console.note(line); }) {
+  if (!node.empty()) {
+    environment_.push_back("STALLTRACE_NODE=" + node);
+  }
+  add_plugin();
+  add_log();
+  note(fmt::format("the evidence goes to {}{}", folder_.path,
+                   !boxes_expected_     ? ""
+                   : rings_.in_memory() ? fmt::format(", black boxes to {} until the job has ended", rings_.folder())
+                   : text_of_variable(kFolderVariable).empty() ? ""
+                                                               : ", black boxes to " + rings_.folder()));
+}
+
+void RunEvidence::add_plugin() {
+  if (const std::string chosen = text_of_variable(kPluginVariable); chosen.empty()) {
+    auto placed = RunPlugin::place(folder_.path);
+    if (!placed) {
+      why_no_plugin_ = placed.error().what;
+      note("no black box will be written: " + why_no_plugin_);
+      return;
+    }
+    plugin_.emplace(std::move(*placed));
+    environment_.push_back(fmt::format("{}={}", kPluginVariable, plugin_->path()));
+  } else if (!is_our_plugin(chosen)) {
+    note(fmt::format("{} is {} already: it stays, and no black box is written", kPluginVariable, chosen));
+    return;
+  }
+  boxes_expected_ = true;
+  environment_.push_back(fmt::format("{}={}", kFolderVariable, rings_.folder()));
+}
+
+void RunEvidence::add_log() {
+  if (text_of_variable("NCCL_DEBUG").empty()) {
+    environment_.emplace_back("NCCL_DEBUG=INFO");
+    environment_.push_back("NCCL_DEBUG_FILE=" + folder_.log_pattern());
+  }
+}
+
+void RunEvidence::explain_hang(const Progress& progress, int64_t limit_ns,
+                               const std::optional<std::string>& recording) {
+  if (!recording) {
+    std::error_code ignored;
+    std::filesystem::remove(folder_.hang_recording(), ignored);
+    if (!import_boxes(rings_.boxes(), folder_.hang_recording())) {
+      return;
+    }
+  }
+  note(fmt::format("no collective has completed for {} while {} are open; what is known so far:",
+                   format_duration(limit_ns), progress.open));
+  explain(recording.value_or(folder_.hang_recording()), false);
+}
+
+void RunEvidence::settle() {
+  boxes_ = rings_.settle([this](const std::string& line) { note(line); });
+}
+
+void RunEvidence::conclude(bool traced, bool told_by_boxes) {
+  bool recorded = traced;
+  if (boxes_expected_ && boxes_.empty()) {
+    tell_that_there_is_no_box();
+  } else if (!boxes_.empty()) {
+    note(fmt::format("the black boxes of this run are in {}",
+                     std::filesystem::path(boxes_.front()).parent_path().string()));
+    if (!traced) {
+      recorded = import_boxes(boxes_, folder_.recording());
+    } else if (!told_by_boxes && import_boxes(boxes_, folder_.box_recording())) {
+      // The tracer reads no boxes on a file system of a server or of a user's own.
+      note(fmt::format("the trace has nothing of the black boxes: what they tell is in {}", folder_.box_recording()));
+    }
+  }
+  if (recorded && explain(folder_.recording(), true)) {
+    note(fmt::format("the evidence is in {}", folder_.path));
+  }
+  plugin_.reset();
+  folder_.remove_if_empty();
+}
+
+void RunEvidence::discard() {
+  rings_.discard();
+  plugin_.reset();
+  folder_.discard();
+}
+
+bool RunEvidence::import_boxes(const std::vector<std::string>& boxes, const std::string& out) {
+  if (boxes.empty()) {
+    return false;
+  }
+  const Status imported = record_boxes(boxes, out, console_);
+  if (!imported) {
+    console_.error(imported.error());
+  }
+  return imported.has_value();
+}
+
+bool RunEvidence::explain(const std::string& recording, bool final) {
+  const std::string recordings[] = {recording};
+  const Result<Report> report = explain_recordings(recordings);
+  if (!report) {
+    console_.error(report.error());
+    return false;
+  }
+  say(*report);
+  if (final) {
+    if (const Status written = write_file(folder_.findings(), report_to_json(*report)); !written) {
+      console_.error(written.error());
+    }
+  }
+  return true;
+}
+
+void RunEvidence::tell_that_there_is_no_box() const {
+  note(fmt::format("no black box appeared in {}: no process of the job had NCCL load the profiler plugin",
+                   rings_.folder()));
+  if (!folder_.has_logs()) {
+    note(
+        "likely: the job made no NCCL communicator, or on hosts or in containers that do not see this folder; or its "
+        "NCCL is older than 2.23 and logs elsewhere");
+  } else {
+    note(fmt::format(
+        "likely: its NCCL is older than 2.23, could not load the plugin (a noexec mount, a path of more than "
+        "254 characters), or may not write there; {}/nccl.*.log say which (PROFILER/Plugin, stalltrace)",
+        folder_.path));
+  }
+}
+
+/// Standard output is the job's.
+void RunEvidence::say(const Report& report) const {
+  std::string text = report_to_text(report, {.colour = console_.colour_err()});
+  while (text.ends_with('\n')) {
+    text.pop_back();
+  }
+  note(text);
+}
+
+}  // namespace stalltrace::cli

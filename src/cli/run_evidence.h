@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `run` knows of the job: where its evidence lies, whether black boxes are written at all, and the words about it.
+// Single-threaded. Nothing here may keep the job from starting or going on: what fails is said.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/console.h"
+#include "cli/progress.h"
+#include "cli/run_folder.h"
+#include "cli/run_plugin.h"
+#include "cli/run_rings.h"
+#include "model/finding.h"
+
+namespace stalltrace::cli {
+
+class RunEvidence {
+ public:
+  /// Makes the places; says where they are. `node` is the name that was asked for; empty: none was.
+  RunEvidence(RunFolder folder, const std::string& node, Console& console);
+
+  [[nodiscard]] const RunFolder& folder() const { return folder_; }
+  [[nodiscard]] const RunRings& rings() const { return rings_; }
+  /// What the job gets besides its own environment. A profiler, a log and a place that the user has chosen stay.
+  [[nodiscard]] const std::vector<std::string>& environment() const { return environment_; }
+
+  /// About once a second while the job runs.
+  void look() { rings_.look(); }
+  /// We were told to end: what comes next may be a SIGKILL.
+  void save_soon() { rings_.save_soon(); }
+  /// The job hangs. Of a recording, or where there is none, of the black boxes as they are now.
+  void explain_hang(const Progress& progress, int64_t limit_ns, const std::optional<std::string>& recording);
+  /// The job has ended: puts the black boxes where they belong.
+  void settle();
+  /// Explains the run. `traced`: there is a recording; `told_by_boxes`: it has the word of the black boxes too.
+  void conclude(bool traced, bool told_by_boxes);
+  /// The job was never started.
+  void discard();
+
+ private:
+  void add_plugin();
+  void add_log();
+  bool import_boxes(const std::vector<std::string>& boxes, const std::string& out);
+  bool explain(const std::string& recording, bool final);
+  void tell_that_there_is_no_box() const;
+  void say(const Report& report) const;
+  void note(const std::string& line) const { console_.note(line); }
+
+  Console& console_;
+  RunFolder folder_;
+  RunRings rings_;
+  std::optional<RunPlugin> plugin_;
+  bool boxes_expected_ = false;
+  std::string why_no_plugin_;
+  std::vector<std::string> environment_;
+  std::vector<std::string> boxes_;  // after settle()
+};
+
+}  // namespace stalltrace::cli
