@@ -6,44 +6,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "base/handle.h"
 #include "blackbox/reader.h"
 #include "import/rings.h"
-#include "model/source.h"
+#include "tests/fuzz/rows.h"
 
 using namespace stalltrace;
-
-namespace {
-
-void require(bool holds) {
-  if (!holds) {
-    std::abort();
-  }
-}
-
-void check_rows(MemorySource& rows) {
-  const Status visited = rows.collectives({}, [](const Collective& row) {
-    require(row.timestamp_ns > 0 && row.duration_ns.value_or(0) >= 0 && row.launch_ns.value_or(0) >= 0);
-    require(row.rank.value_or(0) >= 0 && row.nranks.value_or(1) > 0 && row.bytes >= 0 && row.seq.value_or(0) >= 0);
-    require(row.duration_ns.has_value() == (row.completion == Completion::kProfiler));
-  });
-  require(visited.has_value());
-  const Status steps = rows.proxy_steps({}, [](const ProxyStep& row) {
-    require(row.timestamp_ns > 0 && row.duration_ns.value_or(0) >= 0 && row.step >= 0 && row.channel >= 0);
-    require(row.gpu_wait_ns >= 0 && row.peer_wait_ns >= 0 && row.network_wait_ns >= 0);
-    require(row.rank.value_or(0) >= 0 && row.peer.value_or(0) >= 0);
-  });
-  require(steps.has_value());
-  const Status waits = rows.wait_spans({}, [](const WaitSpan& row) {
-    require(row.timestamp_ns > 0 && row.window_ns > 0 && row.waited_ns >= 0 && row.waited_ns <= row.window_ns);
-  });
-  require(waits.has_value());
-}
-
-}  // namespace
+using fuzz::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const UniqueFd fd(::memfd_create("ring", MFD_CLOEXEC));
@@ -59,6 +30,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   MemorySource rows;
   (void)import_rings({&path, 1}, rows, [](const Error&) {});
-  check_rows(rows);
+  fuzz::check_rows(rows, true);
   return 0;
 }

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fuzzer's way into what an agent, which is root, does with a process's black box: any bytes as its file, found,
+// followed, and merged with rows of the probes.
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "capture/box_tracker.h"
+#include "model/source.h"
+#include "plugin/wire/blackbox.h"
+#include "tests/fuzz/rows.h"
+
+using namespace stalltrace;
+using namespace stalltrace::capture;
+using fuzz::require;
+
+namespace {
+
+constexpr pid_t kPid = 5000;
+constexpr uint64_t kStart = 987'654'321;
+
+/// A /proc with one process and the folder of its box.
+class Host {
+ public:
+  Host() {
+    char name[] = "/dev/shm/stalltrace-fuzz-XXXXXX";
+    require(::mkdtemp(name) != nullptr);
+    root_ = name;
+    const std::string process = root_ + "/" + std::to_string(kPid);
+    std::filesystem::create_directories(process + "/root/boxes");
+    std::string zeros;
+    for (int i = 0; i < 18; ++i) {
+      zeros += " 0";
+    }
+    std::ofstream(process + "/stat") << kPid << " (rank) S" << zeros << " " << kStart << " 0 0\n";
+    std::ofstream(process + "/status") << "Name:\trank\nNSpid:\t" << kPid << "\n";
+    std::ofstream(process + "/environ", std::ios::binary) << "STALLTRACE_DIR=/boxes" << '\0';
+    box_ = process + "/root/boxes/stalltrace-" + std::to_string(kPid) + "-" + std::to_string(kStart) + ".ring";
+  }
+  ~Host() { std::filesystem::remove_all(root_); }
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  [[nodiscard]] const std::string& root() const { return root_; }
+  /// The bytes, as the process's: its number and start are right.
+  void put(std::string bytes) const {
+    if (bytes.size() >= sizeof(st_box_header)) {
+      st_box_header header;
+      std::memcpy(&header, bytes.data(), sizeof header);
+      header.pid = kPid;
+      header.process_start_ticks = kStart;
+      std::memcpy(bytes.data(), &header, sizeof header);
+    }
+    std::ofstream(box_, std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+ private:
+  std::string root_;
+  std::string box_;
+};
+
+/// Of the probes, at no particular time, so that a box's call may be any of them.
+std::vector<Collective> rows_of_probes(EventIds& ids) {
+  std::vector<Collective> rows;
+  for (const Operation op : {Operation::kAllReduce, Operation::kAllToAll, Operation::kSend, Operation::kBroadcast}) {
+    for (int64_t number = 0; number < 2; ++number) {
+      Collective row;
+      row.event_id = ids.next();
+      row.op = op;
+      row.node_id = 5;
+      row.pid = kPid;
+      row.tid = 4712;
+      row.comm_ptr = 0xc0;
+      row.timestamp_ns = row.called_ns = 1 + number;
+      row.launch_ns = int64_t{1} << 60;
+      row.seq = number;
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const Host host;
+  host.put({reinterpret_cast<const char*>(data), size});
+  Node node;
+  node.node_id = 5;
+  const Procfs procfs(host.root());
+  MemorySource rows;
+  EventIds ids(5);
+  ProcessRegistry processes(rows);
+  BoxMerge merge(ids, rows);
+  BoxTracker tracker(node, procfs, {.only_living = true}, processes, merge, rows, [](const std::string&) {});
+  Process process;
+  process.pid = kPid;
+  processes.add(process);
+  tracker.add_process(kPid);
+  merge.accept(Communicator{.node_id = 5, .pid = kPid, .comm_ptr = 0xc0, .created_ns = 1});
+  const std::vector<Collective> calls = rows_of_probes(ids);
+  for (size_t i = 0; i < calls.size() / 2; ++i) {
+    merge.accept(calls[i]);
+  }
+  tracker.end_process(kPid);
+  tracker.round(INT64_MAX);
+  for (size_t i = calls.size() / 2; i < calls.size(); ++i) {
+    merge.accept(calls[i]);
+  }
+  tracker.finish(INT64_MAX);
+  tracker.deliver_losses();
+  fuzz::check_rows(rows, false);
+  return 0;
+}
