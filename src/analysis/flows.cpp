@@ -76,7 +76,8 @@ bool is_loopback(const std::string& address) { return address.starts_with("127."
 
 /// Where a process has connections of the library's network threads, its others (store, log, data) don't count.
 /// An end that was only seen by another thread counts when the other end does. What is on the same host and no rank (a
-/// launcher's daemon, a display) moves no data of collectives.
+/// launcher's daemon, a display) moves no data of collectives, nor does what a process has with itself (NCCL's calls to
+/// its own proxy thread).
 void Flows::mark_collective_traffic(const Cluster& cluster) {
   std::vector<bool> has_named(cluster.members().size(), false);
   for (Flow& flow : flows_) {
@@ -86,8 +87,9 @@ void Flows::mark_collective_traffic(const Cluster& cluster) {
   for (Flow& flow : flows_) {
     const bool peer_named = flow.reverse != kNoFlow && collective_thread(flows_[flow.reverse].thread_name);
     const bool local_stranger = flow.peer == kNoMember && !flow.dedicated && is_loopback(flow.dst.address);
-    flow.carries_collectives =
-        !local_stranger && (collective_thread(flow.thread_name) || peer_named || !has_named[flow.owner]);
+    const bool with_itself = flow.peer == flow.owner;
+    flow.carries_collectives = !local_stranger && !with_itself &&
+                               (collective_thread(flow.thread_name) || peer_named || !has_named[flow.owner]);
   }
 }
 

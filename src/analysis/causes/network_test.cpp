@@ -110,6 +110,29 @@ TEST(SlowLink, WhenAllAreEquallyBusyNoneIs) {
   EXPECT_EQ(only(source).cause, Cause::kUnknown);
 }
 
+/// NCCL's calls to its own proxy thread go over such a connection.
+TEST(SlowLink, AConnectionOfARankWithItselfIsNone) {
+  MemorySource source;
+  fill_slow(source, [](int, int64_t, TcpSample&, TcpSample&) {});
+  for (const uint64_t cookie : {7, 8}) {
+    Connection row{.node_id = node_of_rank(2), .cookie = cookie, .pid = 12, .family = 2};
+    const Endpoint dials{"10.77.0.3", 40'001};
+    const Endpoint accepts{"10.77.0.3", 40'002};
+    row.source = cookie == 7 ? dials : accepts;
+    row.destination = cookie == 7 ? accepts : dials;
+    row.opened_ns = kOriginNs;
+    row.thread_name = "NCCL Progress 0";
+    source.accept(row);
+  }
+  for (int64_t at = 0; at < kSteps * 20; ++at) {
+    TcpSample sample = sample_of(2, 7, kOriginNs + at * 50 * kNsPerMs);
+    sample.bytes_acked = static_cast<uint64_t>(at + 1) * 10'000;
+    sample.busy_ns = static_cast<uint64_t>(at) * 50 * kNsPerMs;
+    source.accept(sample);
+  }
+  EXPECT_EQ(only(source).cause, Cause::kUnknown);
+}
+
 TEST(SlowReceiver, UnreadDataAreEnough) {
   for (const bool held_up : {false, true}) {
     MemorySource source;
