@@ -71,9 +71,10 @@ Result<RunFolder> claim_some_folder(const std::string& wanted, Console& console)
   if (folder) {
     return folder;
   }
-  std::error_code error;
-  const auto other = std::filesystem::temp_directory_path(error) / std::filesystem::path(wanted).filename();
   console.error(folder.error());
+  std::error_code error;
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
+  const std::filesystem::path other = (error ? "/tmp" : temporary) / std::filesystem::path(wanted).filename();
   return claim_run_folder(other.string());
 }
 
