@@ -28,6 +28,21 @@ Ending otherwise(const std::function<void(Collective&)>& change) {
   return ending;
 }
 
+/// And `who` ends before the last call, in which the others wait: in good order, or killed.
+Ending left_by(int who, Ending ending, bool killed = false) {
+  ending.call = [before = ending.call, last = hang({who}).call](int rank, int64_t step, Collective& call) {
+    return before(rank, step, call) && last(rank, step, call);
+  };
+  ending.process = [=](int rank, Process& process) {
+    if (rank == who) {
+      process.exit_ns = kLastArrivalNs - 10 * kNsPerMs;
+      process.exit_code = 0;
+      process.exit_signal = killed ? std::optional(9) : std::nullopt;
+    }
+  };
+  return ending;
+}
+
 TEST(WrongData, CollectivesThatRanksEndedInDisagreementAreTold) {
   const std::vector<std::function<void(Collective&)>> changes = {
       [](Collective& call) { call.bytes /= 2; },
@@ -72,20 +87,7 @@ TEST(WrongData, ReduceOpsThatAProgramMadeHaveOtherNumbersEverywhere) {
 
 /// Another reduce-op leaves nobody without data.
 TEST(WrongData, OfEqualSizeIsNotWhyOthersWaitLater) {
-  Ending ending = otherwise([](Collective& call) { call.reduce_op = 2; });
-  ending.call = [inner = ending.call](int rank, int64_t step, Collective& call) {
-    if (step == kSteps - 1) {
-      leave_open(call);
-    }
-    return inner(rank, step, call) && (step < kSteps - 1 || rank != 1);
-  };
-  ending.process = [&](int rank, Process& process) {
-    if (rank == 1) {
-      process.exit_ns = kLastArrivalNs - 10 * kNsPerMs;
-      process.exit_code = 0;
-    }
-  };
-  const Report report = report_of(ending);
+  const Report report = report_of(left_by(1, otherwise([](Collective& call) { call.reduce_op = 2; })));
   ASSERT_EQ(report.findings.size(), 2U) << told(report);
   expect_culprit(report.findings[0], Cause::kDeadRank, 1);
 }
@@ -117,21 +119,7 @@ TEST(WrongData, TwoAgainstTwoNamesNobody) {
 /// was killed.
 TEST(WrongData, IsWhyOthersWaitForARankThatEndedInGoodOrder) {
   for (const bool killed : {false, true}) {
-    Ending ending = otherwise([](Collective& call) { call.bytes /= 2; });
-    ending.call = [inner = ending.call](int rank, int64_t step, Collective& call) {
-      if (step == kSteps - 1) {
-        leave_open(call);
-      }
-      return inner(rank, step, call) && (step < kSteps - 1 || rank != 2);
-    };
-    ending.process = [&](int rank, Process& process) {
-      if (rank == 2) {
-        process.exit_ns = kLastArrivalNs - 10 * kNsPerMs;
-        process.exit_code = 0;
-        process.exit_signal = killed ? std::optional(9) : std::nullopt;
-      }
-    };
-    const Report report = report_of(ending);
+    const Report report = report_of(left_by(2, otherwise([](Collective& call) { call.bytes /= 2; }), killed));
     ASSERT_EQ(report.findings.size(), killed ? 2U : 1U) << told(report);
     EXPECT_EQ(report.findings[0].cause, killed ? Cause::kDeadRank : Cause::kMismatchedCollective) << told(report);
     expect_culprit(report.findings.back(), Cause::kMismatchedCollective, 2);

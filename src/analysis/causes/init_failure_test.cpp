@@ -50,6 +50,7 @@ TEST(InitFailure, TheRankThatDoesNotReachTheRendezvousIsNamed) {
     fill_setup(source, kind, 8, "10.77.0.1");
     const Report report = report_of(source);
     expect(report, Cause::kInitFailure, 2);
+    ASSERT_FALSE(report.findings.empty());
     EXPECT_NE(report.findings[0].summary.find(kind == TcpEventKind::kRetransmit
                                                   ? "did not reach 10.77.0.1:29500 (not answered) while 3 ranks"
                                                   : "did not reach 10.77.0.1:29500 (refused) while 3 ranks"),

@@ -65,25 +65,19 @@ TEST(LateRank, MoreWorkIsLateThoughRanksShareTheirCores) {
   EXPECT_TRUE(shared(30 * kNsPerMs).findings.empty()) << "a hiccup of the scheduler looks like that";
 }
 
-/// Ranks 0 and 1 meet on a communicator of their own before each step; from kSlowFrom on rank 1 computes for 30 ms
-/// before that, so that rank 0 is late for the step as well.
+/// Ranks 0 and 1 meet on a communicator of their own beside each step, rank 0 before it; from kSlowFrom on rank 1,
+/// which has launched the step, computes for 30 ms before they meet, so that rank 0 is late for the step.
 TEST(LateRank, WhoWaitsInAnotherCommunicatorIsNotTheStartOfTheChain) {
   constexpr int64_t kLateNs = 30 * kNsPerMs;
   constexpr CommHash kPair = 99;
   MemorySource source;
-  Ending ending;
-  ending.call = [](int rank, int64_t step, Collective& call) {
-    const int64_t late_ns = step >= kSlowFrom ? kLateNs : 0;
-    call.timestamp_ns += rank <= 1 ? late_ns : 0;
-    call.duration_ns = 5 * kNsPerMs + (rank <= 1 ? 0 : late_ns);
-    return true;
-  };
-  fill(source, ending);
+  fill(source, late(0, kLateNs));
   for (int64_t step = 0; step < kSteps; ++step) {
     for (const int rank : {0, 1}) {
       const int64_t late_ns = step >= kSlowFrom ? kLateNs : 0;
       Collective call = call_of(rank, step, kPair);
       call.nranks = 2;
+      call.completion = Completion::kNetwork;  // no call of the rank's is known to have waited for its end
       call.timestamp_ns = begin_of(step) - 2 * kNsPerMs + (rank == 1 ? late_ns : 0);
       call.duration_ns = kNsPerMs + (rank == 1 ? 0 : late_ns);
       source.accept(call);

@@ -57,6 +57,18 @@ inline void drop(MemorySource& source, bool incoming, const std::string& reason,
   }
 }
 
+/// From kSlowFrom on `who` comes `late_ns` late to each step, and the others wait for it.
+inline Ending late(int who, int64_t late_ns) {
+  Ending ending;
+  ending.call = [=](int rank, int64_t step, Collective& call) {
+    const int64_t now_ns = step >= kSlowFrom ? late_ns : 0;
+    call.timestamp_ns += rank == who ? now_ns : 0;
+    call.duration_ns = 5 * kNsPerMs + (rank == who ? 0 : now_ns);
+    return true;
+  };
+  return ending;
+}
+
 /// Rank 1 is ready to run for `waited_ns`, while the process `by_pid` has its core.
 inline WaitSpan starved(int64_t from_ns, int64_t waited_ns, int32_t by_pid, const std::string& by_name) {
   WaitSpan wait{.node_id = node_of_rank(1), .timestamp_ns = from_ns, .window_ns = waited_ns, .waited_ns = waited_ns};
@@ -72,14 +84,7 @@ inline WaitSpan starved(int64_t from_ns, int64_t waited_ns, int32_t by_pid, cons
 inline MemorySource starved_job(bool throttled) {
   constexpr int64_t kLateNs = 30 * kNsPerMs;
   MemorySource source;
-  Ending ending;
-  ending.call = [](int rank, int64_t step, Collective& call) {
-    const int64_t late_ns = step >= kSlowFrom ? kLateNs : 0;
-    call.timestamp_ns += rank == 1 ? late_ns : 0;
-    call.duration_ns = 5 * kNsPerMs + (rank == 1 ? 0 : late_ns);
-    return true;
-  };
-  fill(source, ending);
+  fill(source, late(1, kLateNs));
   for (int64_t step = kSlowFrom; step < kSteps; ++step) {
     source.accept(starved(begin_of(step), kLateNs, 12, "train"));
   }
