@@ -31,4 +31,7 @@ inline void count_loss(Box& box, st_box_loss reason) { add<uint64_t>(box.header-
 
 inline bool is_collective(const Event& event) { return event.type == ST_BOX_COLL || event.type == ST_BOX_P2P; }
 
+/// Goes on when NCCL has stopped it: its end is that of its parts.
+inline bool goes_on_in_parts(const Event& event) { return is_collective(event) && st_box_is_own_transfer(&event) == 0; }
+
 }  // namespace stalltrace::plugin

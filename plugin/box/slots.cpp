@@ -99,9 +99,9 @@ bool retire(Box& box, Event& slot, uint64_t& commit) {
 }
 
 /// Called by whoever made a slot's state `commit`, ENDED and held by nobody. The event may be another's by now.
-void settle(Box& box, Event& slot, uint64_t commit, bool collective) {
+void settle(Box& box, Event& slot, uint64_t commit, bool has_parts) {
   const bool abandoned = (commit & ST_BOX_SLOT_ABANDONED) != 0;
-  if (collective && !abandoned) {
+  if (has_parts && !abandoned) {
     return;  // enqueued; its parts are still to come
   }
   if (!replace<uint64_t>(slot.commit, commit, with_phase(commit, ST_BOX_CLOSING))) {
@@ -205,14 +205,14 @@ Event* held_by_part(Box& box, uint64_t id) {
 }
 
 void release(Box& box, Event& slot) {
-  const bool collective = is_collective(slot);  // the slot may be another event's once it is let go
+  const bool has_parts = goes_on_in_parts(slot);  // the slot may be another event's once it is let go
   uint64_t commit = load(slot.commit, std::memory_order_acquire);
   while (true) {
     const bool last = phase_of(commit) == ST_BOX_ENDED && parts_of(commit) == 1;
-    const bool retires = last && collective && (commit & kPartsAndAbandoned) == ST_BOX_SLOT_HAD_PARTS;
+    const bool retires = last && has_parts && (commit & kPartsAndAbandoned) == ST_BOX_SLOT_HAD_PARTS;
     if (retires ? retire(box, slot, commit) : replace<uint64_t>(slot.commit, commit, commit - kOnePart)) {
       if (last && !retires) {
-        settle(box, slot, commit - kOnePart, collective);
+        settle(box, slot, commit - kOnePart, has_parts);
       }
       return;
     }

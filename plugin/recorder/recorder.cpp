@@ -8,6 +8,7 @@
 #include "plugin/box/communicators.h"
 #include "plugin/box/ring.h"
 #include "plugin/box/slots.h"
+#include "plugin/recorder/call_numbers.h"
 #include "plugin/recorder/marker.h"
 #include "plugin/recorder/proxy_step.h"
 
@@ -31,17 +32,46 @@ bool is_followed(const Box& box, uint8_t type) {
   return ((kNeeded | box.kept_mask) >> type & 1) != 0;
 }
 
+/// The next number of the communicator's collectives.
+uint64_t count_collective(Communicator* communicator) {
+  return communicator != nullptr ? add<uint64_t>(communicator->collectives, 1) : ST_BOX_NUMBER_UNKNOWN;
+}
+
+/// One that is captured into a CUDA graph is not run now; each run of the graph counts.
+void number_call(Communicator* communicator, Event& call) {
+  if (communicator != nullptr && (call.flags & ST_BOX_GRAPH_CAPTURED) == 0) {
+    const uint64_t number = count_collective(communicator);
+    call.u.api.call_ordinal = number + 1;
+    note_call(call.id, number);
+  }
+}
+
+/// Not all calls become a COLL: they are counted where they are told, so that all ranks agree on the numbers.
+uint64_t number_of_collective(Communicator* communicator, const Event& event) {
+  const uint64_t number = number_of_call(event.parent);
+  return number != ST_BOX_NUMBER_UNKNOWN ? number : count_collective(communicator);
+}
+
 void number_collective(Box& box, Communicator* communicator, Event& event) {
   const bool alone = communicator != nullptr && communicator->ranks == 1;
   if (box.kernels_told && !alone) {
     event.flags |= ST_BOX_KERNEL_EXPECTED;
   }
-  event.u.coll.call_number =
-      communicator != nullptr ? add<uint64_t>(communicator->collectives, 1) : ST_BOX_NUMBER_UNKNOWN;
+  event.u.coll.call_number = number_of_collective(communicator, event);
+}
+
+/// Of a collective by the copy engines.
+void number_copy(Communicator* communicator, Event& event) {
+  const bool counts = event.parent == 0 && communicator != nullptr;  // its call is not kept
+  const uint64_t number = counts ? count_collective(communicator) : number_of_call(event.parent);
+  event.u.ce.call_ordinal = number != ST_BOX_NUMBER_UNKNOWN ? number + 1 : 0;
 }
 
 void number_transfer(Box& box, uint64_t context, Communicator* communicator, Event& event) {
-  number_collective(box, nullptr, event);
+  if (box.kernels_told && st_box_is_own_transfer(&event) == 0) {
+    event.flags |= ST_BOX_KERNEL_EXPECTED;
+  }
+  event.u.coll.call_number = ST_BOX_NUMBER_UNKNOWN;
   event.flags |= ST_BOX_OWN_SEQUENCE;
   event.u.coll.sequence = ST_BOX_NUMBER_UNKNOWN;
   if (communicator != nullptr) {
@@ -196,6 +226,12 @@ uint64_t start_event(Box& box, uint64_t context, const Event& draft) {
       break;
     case ST_BOX_P2P:
       number_transfer(box, context, communicator, *slot);
+      break;
+    case ST_BOX_COLL_API:
+      number_call(communicator, *slot);
+      break;
+    case ST_BOX_CE_COLL:
+      number_copy(communicator, *slot);
       break;
     case ST_BOX_PROXY_OP:
       count_operation_start((slot->flags & ST_BOX_SEND_SIDE) != 0, slot->start_ns);

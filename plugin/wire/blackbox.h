@@ -265,7 +265,8 @@ struct st_box_communicator {
  * channel) ended, as far as parts have ended; 0 while one is open or none was seen. */
 struct st_box_coll {
   uint64_t sequence;    /* NCCL's: per function and communicator. p2p: per communicator, direction and peer */
-  uint64_t call_number; /* n-th collective of this rank on the communicator, whatever the function, in launch order */
+  uint64_t call_number; /* n-th collective of this rank on the communicator, whatever the function: its call's number,
+                           or in launch order where calls are not told; ~0 unknown */
   uint64_t count;
   uint64_t enqueued_ns;     /* NCCL's stopEvent: the kernel is launched */
   uint64_t kernel_start_ns; /* first kernel channel's start as the host heard of it */
@@ -331,7 +332,8 @@ struct st_box_api {
   uint32_t padding_2;
   uint64_t start_returned_ns; /* group API: ncclGroupStart returned */
   uint64_t end_entered_ns;    /* group API: ncclGroupEnd was called */
-  uint64_t reserved[3];
+  uint64_t call_ordinal;      /* coll API: 1 + its number among the communicator's collectives; 0 not counted */
+  uint64_t reserved[2];
 };
 
 /* ST_BOX_CE_COLL, _CE_SYNC, _CE_BATCH */
@@ -349,7 +351,8 @@ struct st_box_ce {
   uint8_t intra_sync;
   uint8_t is_complete; /* sync */
   uint8_t padding[3];
-  uint64_t reserved[3];
+  uint64_t call_ordinal; /* coll: as the API call's */
+  uint64_t reserved[2];
 };
 
 /* ST_BOX_NET: what a network plugin told of a request; of NCCL's own transports, and only where NCCL was built so. */
@@ -396,6 +399,12 @@ struct st_box_event {
     uint8_t bytes[72];
   } u;
 };
+
+/* A Send or Recv of a rank with itself. NCCL gives it neither a proxy operation nor a kernel channel: nobody tells its
+ * end, and it waits for nobody, whatever its flags say (files of earlier plugins expect a kernel). */
+static inline int st_box_is_own_transfer(const struct st_box_event* event) {
+  return event->type == ST_BOX_P2P && event->rank == event->u.coll.root_or_peer;
+}
 
 ST_BOX_ASSERT(sizeof(struct st_box_header) == 4096, "wire layout");
 ST_BOX_ASSERT(sizeof(struct st_box_communicator) == 256, "wire layout");
