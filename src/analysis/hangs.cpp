@@ -19,6 +19,9 @@ std::optional<int64_t> oldest_open(const Lane& lane) {
     if (!call->present || call->end_ns() != kOpenEnd) {
       break;
     }
+    if (!call->is_open()) {
+      continue;
+    }
     oldest = lane.end_column() - 1 - (call - lane.calls.rbegin());
   }
   return lane.destroyed || lane.ends_unseen() || lane.continued ? std::nullopt : oldest;

@@ -251,7 +251,8 @@ Inspection Inspector::describe(const Scene& scene, const std::vector<Decision>& 
   for (const Seen& seen : instance_.seen) {
     inspection.calls.push_back({.who = scene.cluster.describe(timeline_->lanes()[seen.lane].member),
                                 .arrival_ns = seen.arrival_ns,
-                                .end_ns = seen.end_ns == kOpenEnd ? std::nullopt : std::optional(seen.end_ns)});
+                                .end_ns = seen.end_ns == kOpenEnd ? std::nullopt : std::optional(seen.end_ns),
+                                .untold = seen.end_ns == kOpenEnd && !seen.open});
   }
   for (const uint32_t lane : instance_.absent) {
     inspection.absent.push_back(scene.cluster.describe(timeline_->lanes()[lane].member));

@@ -69,10 +69,10 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
     out.uneven = out.uneven || (!out.seen.empty() && call->shape != out.shape);
     out.shape = call->shape;
     const int64_t end_ns = call->end_ns();
-    out.seen.push_back({begin_ns(lane, column, *call), end_ns, index});
+    out.seen.push_back({begin_ns(lane, column, *call), end_ns, index, call->is_open()});
     if (end_ns == kOpenEnd) {
       open = true;
-      if (inside(timeline.groups()[group], lane, column)) {
+      if (call->is_open() && inside(timeline.groups()[group], lane, column)) {
         out.hung = true;
         out.hung_to_ns = std::max(out.hung_to_ns, lane.observed_to_ns());
       }

@@ -12,8 +12,9 @@ namespace stalltrace::analysis {
 
 struct Seen {
   int64_t arrival_ns = 0;
-  int64_t end_ns = kOpenEnd;
+  int64_t end_ns = kOpenEnd;  // also of one whose end is not told
   uint32_t lane = 0;
+  bool open = false;
 };
 
 struct Instance {

@@ -36,6 +36,7 @@ void Lane::move(int64_t by_ns) {
   }
   first_arrival_ns += by_ns;
   last_arrival_ns += by_ns;
+  first_open_ns += first_open_ns == kOpenEnd ? 0 : by_ns;
   abort_ns += abort_ns == kOpenEnd ? 0 : by_ns;
 }
 
@@ -114,6 +115,7 @@ Lane* LaneTable::piece_for(Lane& newest, int64_t seq, int64_t rows) {
   piece.first_seq = seq;
   piece.first_arrival_ns = std::numeric_limits<int64_t>::max();
   piece.last_arrival_ns = std::numeric_limits<int64_t>::min();
+  piece.first_open_ns = kOpenEnd;
   piece.last_ended_seq = -1;
   const LaneKey key = keys_[first];
   pieces_[first].push_back(static_cast<uint32_t>(lanes_.size()));
@@ -137,6 +139,9 @@ void LaneTable::place(Lane& lane, const Call& call, std::optional<int64_t> seq) 
   }
   lane.first_arrival_ns = std::min(lane.first_arrival_ns, call.arrival_ns);
   lane.last_arrival_ns = std::max(lane.last_arrival_ns, call.arrival_ns);
+  if (call.is_open()) {
+    lane.first_open_ns = std::min(lane.first_open_ns, call.arrival_ns);
+  }
   if (call.duration_us != kOpenDuration) {
     lane.last_ended_seq = std::max(lane.last_ended_seq, lane.first_seq + std::max<int64_t>(position, 0));
   }

@@ -17,7 +17,7 @@ constexpr int64_t kSweepNs = 2 * kNsPerSecond;
 template <typename T>
 int64_t last_word_ns(const T& row) {
   if constexpr (std::is_same_v<T, Collective>) {
-    return row.end_ns().value_or(row.timestamp_ns);
+    return row.settled_ns().value_or(row.timestamp_ns);
   } else if constexpr (std::is_same_v<T, WaitSpan>) {
     return row.timestamp_ns + row.window_ns;
   } else if constexpr (std::is_same_v<T, ProxyStep>) {
@@ -30,7 +30,7 @@ int64_t last_word_ns(const T& row) {
 template <typename T>
 int64_t end_ns(const T& row) {
   if constexpr (std::is_same_v<T, Collective>) {
-    return row.end_ns().value_or(kForever);
+    return row.settled_ns().value_or(kForever);
   } else if constexpr (std::is_same_v<T, WaitSpan>) {
     return row.open ? kForever : last_word_ns(row);
   } else if constexpr (std::is_same_v<T, ProxyStep>) {

@@ -119,9 +119,9 @@ class OneSided {
         gaps.push_back({.time = {busy_to_ns, arrival_ns}, .lane = place.first, .column = column});
       }
       const int64_t end_ns = lane.calls[place.second].end_ns();
-      busy_to_ns = busy_to_ns == kNever ? end_ns : std::max(busy_to_ns, end_ns);
-      if (end_ns == kOpenEnd) {
-        return gaps;  // inside until further notice; kOpenEnd is kNever
+      busy_to_ns = busy_to_ns == kNever ? end_ns : std::max(busy_to_ns, end_ns);  // kOpenEnd is kNever
+      if (lane.calls[place.second].is_open()) {
+        return gaps;  // inside until further notice
       }
       last_lane = lane.point_to_point ? last_lane : place.first;
       push(place.first, place.second + 1);

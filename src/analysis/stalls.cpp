@@ -315,7 +315,7 @@ class Search {
       int64_t to_ns = std::numeric_limits<int64_t>::min();
       for (const Seen& seen : instance_.seen) {
         const Lane& lane = timeline_.lanes()[seen.lane];
-        if (!lane.calls.empty() && lane.calls.back().end_ns() == kOpenEnd) {
+        if (!lane.calls.empty() && lane.calls.back().is_open()) {
           to_ns = std::max(to_ns, std::min(lane.observed_to_ns(), timeline_.span().to_ns));
         }
       }
@@ -343,7 +343,7 @@ class Search {
   [[nodiscard]] int64_t open_to_ns(const Instance& instance) const {
     int64_t to_ns = instance.last_arrival_ns;
     for (const Seen& seen : instance.seen) {
-      if (seen.end_ns == kOpenEnd) {
+      if (seen.open) {
         to_ns = std::max(to_ns, std::min(timeline_.lanes()[seen.lane].observed_to_ns(), timeline_.span().to_ns));
       }
     }

@@ -205,6 +205,7 @@ class TimelineBuilder {
     lane.destroyed = false;
     for (size_t i = lane.calls.size(); i-- > 0 && lane.calls[i].end_ns() >= lane.abort_ns;) {
       lane.calls[i].duration_us = kOpenDuration;
+      lane.first_open_ns = std::min(lane.first_open_ns, lane.calls[i].is_open() ? lane.calls[i].arrival_ns : kOpenEnd);
       lane.last_ended_seq = std::min(lane.last_ended_seq, lane.first_seq + static_cast<int64_t>(i) - 1);
     }
   }
@@ -252,6 +253,13 @@ Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
   return timeline;
 }
 
+/// A rank's Sends to itself and their Recvs wait for nobody.
+bool Timeline::is_with_itself(const Group& group) const {
+  return group.point_to_point && std::all_of(group.lanes.begin(), group.lanes.end(), [&](uint32_t lane) {
+           return lanes_[lane].member == lanes_[group.lanes[0]].member;
+         });
+}
+
 /// Until when each rank was observed, what each group is known to have completed, whose ends are never seen.
 void Timeline::bound_observation(const Cluster& cluster) {
   std::unordered_map<NodeId, int64_t> node_ends;
@@ -261,6 +269,7 @@ void Timeline::bound_observation(const Cluster& cluster) {
     }
   }
   std::set<MemberIndex> unseen;
+  std::set<MemberIndex> left_untold;
   for (Lane& lane : lanes_) {
     const Member& member = cluster.member(lane.member);
     lane.exit_ns = member.exit_ns.value_or(kOpenEnd);
@@ -271,8 +280,14 @@ void Timeline::bound_observation(const Cluster& cluster) {
       int64_t& newest = groups_[lane.group].last_ended_column;
       newest = std::max(newest, lane.last_ended_seq + lane.column_offset);
     }
-    if (lane.ends_unseen()) {
+    if (is_with_itself(groups_[lane.group])) {
+      continue;
+    }
+    if (lane.ends_unseen() || lane.ends_untold()) {
       unseen.insert(lane.member);
+    } else if (!lane.calls.empty() && lane.calls.back().completion == Completion::kUntold && !lane.destroyed &&
+               std::min(lane.observed_to_ns(), span_.to_ns) - lane.last_arrival_ns >= kHangNs) {
+      left_untold.insert(lane.member);
     }
   }
   if (!unseen.empty()) {
@@ -280,6 +295,12 @@ void Timeline::bound_observation(const Cluster& cluster) {
         fmt::format("of {} rank{} no end of a collective was ever seen on some communicator: whether those hang or are "
                     "slow cannot be judged",
                     unseen.size(), unseen.size() == 1 ? "" : "s"));
+  }
+  if (!left_untold.empty()) {
+    notes_.push_back(
+        fmt::format("the last call of {} rank{} on some communicator is one whose end nobody tells: whether it hangs "
+                    "cannot be judged",
+                    left_untold.size(), left_untold.size() == 1 ? "" : "s"));
   }
 }
 

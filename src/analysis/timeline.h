@@ -32,6 +32,8 @@ struct Call {
   [[nodiscard]] int64_t end_ns() const {
     return duration_us == kOpenDuration ? kOpenEnd : arrival_ns + static_cast<int64_t>(duration_us) * kNsPerUs;
   }
+  /// Not ended, as far as was seen. One whose end nobody tells is not: it has no end here, and says nothing of a hang.
+  [[nodiscard]] bool is_open() const { return duration_us == kOpenDuration && completion != Completion::kUntold; }
 };
 static_assert(sizeof(Call) == 16);
 
@@ -84,9 +86,10 @@ struct Lane {
   int64_t column_offset = 0;  // column = seq + column_offset
   int64_t first_arrival_ns = std::numeric_limits<int64_t>::max();
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();
-  int64_t last_ended_seq = -1;     // newest call whose end is known
-  int64_t exit_ns = kOpenEnd;      // of its process
-  int64_t abort_ns = kOpenEnd;     // of its communicator, or when a call on it failed
+  int64_t first_open_ns = std::numeric_limits<int64_t>::max();  // arrival of the first call that is open
+  int64_t last_ended_seq = -1;                                  // newest call whose end is known
+  int64_t exit_ns = kOpenEnd;                                   // of its process
+  int64_t abort_ns = kOpenEnd;                                  // of its communicator, or when a call on it failed
   int64_t node_end_ns = kOpenEnd;  // when its node's agent ended: later, nothing of this rank was observed
   std::vector<Call> calls;
 
@@ -99,8 +102,10 @@ struct Lane {
   }
   /// Calls went on though none is known to have ended: ends are not observable here, so an open call says nothing.
   [[nodiscard]] bool ends_unseen() const {
-    return last_ended_seq < 0 && !calls.empty() && last_arrival_ns - first_arrival_ns >= kHangNs;
+    return last_ended_seq < 0 && !calls.empty() && last_arrival_ns - first_open_ns >= kHangNs;
   }
+  /// Calls were made, and nobody tells when any of them ended.
+  [[nodiscard]] bool ends_untold() const { return last_ended_seq < 0 && !calls.empty() && first_open_ns == kOpenEnd; }
   /// How long its being inside an open call was observed.
   [[nodiscard]] int64_t observed_to_ns() const { return std::min({exit_ns, abort_ns, node_end_ns}); }
   /// Adds to all times it holds.
@@ -136,6 +141,7 @@ class Timeline {
  private:
   friend class TimelineBuilder;
   void bound_observation(const Cluster& cluster);
+  [[nodiscard]] bool is_with_itself(const Group& group) const;
   std::vector<Lane> lanes_;
   std::vector<Group> groups_;
   std::vector<Shape> shapes_;

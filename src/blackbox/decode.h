@@ -3,15 +3,21 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "blackbox/event_table.h"
 #include "blackbox/reader.h"
 #include "model/events.h"
 
 namespace stalltrace::blackbox {
+
+/// Times of a box from here on are no times: 73 years after its host came up.
+inline constexpr uint64_t kLatestTime = 1ULL << 61;
+
+/// A rank as a box gives it; none for a number that can't be one.
+std::optional<int32_t> rank_of(int32_t rank);
 
 /// What stands behind a node's times: UTC minus CLOCK_MONOTONIC by the box's newest clock anchor; none where no anchor
 /// makes sense.
@@ -19,25 +25,6 @@ std::optional<int64_t> clock_offset_of(const st_box_header& header);
 
 /// A CLOCK_MONOTONIC time of a box in UTC; none for 0 and for what no clock has shown yet.
 std::optional<int64_t> to_utc(uint64_t monotonic_ns, int64_t clock_offset_ns);
-
-/// The newest state of every event of a box, by id.
-class EventTable {
- public:
-  struct Entry {
-    st_box_event event{};
-    bool open = false;
-  };
-  void add(const Contents& contents);
-  void add(const st_box_event& event, bool open) { entries_[event.id] = {event, open}; }
-  void erase(uint64_t id) { entries_.erase(id); }
-  [[nodiscard]] const std::map<uint64_t, Entry>& entries() const { return entries_; }
-  [[nodiscard]] const Entry* find(uint64_t id) const;
-  /// The newest time that any of them bears, CLOCK_MONOTONIC; what lies after `now_ns` does not count.
-  [[nodiscard]] uint64_t last_sign_of_life(uint64_t now_ns) const;
-
- private:
-  std::map<uint64_t, Entry> entries_;
-};
 
 /// Whose rows are made.
 struct Owner {
@@ -49,7 +36,9 @@ struct Owner {
 Process decode_process(const st_box_header& header, const Owner& owner);
 std::optional<Communicator> decode_communicator(const st_box_communicator& entry, const Owner& owner);
 
-/// The row of a COLL or P2P entry, without event_id; none for other types and for entries that make no sense.
+/// The row of a COLL, P2P or CE_COLL entry, without event_id, or of a COLL_API or P2P_API that the table knows nothing
+/// launched by: launched, its end not told; open while its group's end has not returned. None for other types, for
+/// calls whose row is another entry's, that are only noted or captured, and for entries that make no sense.
 /// `communicator` is the one it names, or null.
 std::optional<Collective> decode_collective(const EventTable::Entry& entry, const EventTable& table,
                                             const st_box_communicator* communicator, const Owner& owner);
@@ -59,6 +48,7 @@ struct BoxCall {
   Collective row;      // without event_id
   uint64_t id = 0;     // in the box
   uint64_t group = 0;  // of its API call, in the box; 0 unknown
+  uint64_t api = 0;    // its API call, in the box; 0 unknown. Its own id where nothing else is told of it
 };
 std::optional<BoxCall> decode_call(const EventTable::Entry& entry, const EventTable& table,
                                    const st_box_communicator* communicator, const Owner& owner);

@@ -8,13 +8,8 @@ namespace stalltrace::blackbox {
 namespace {
 
 constexpr size_t kMostOperations = 4096;
-constexpr int32_t kMostRanks = 1 << 24;
 constexpr uint64_t kLongestWaitNs = 1ULL << 50;  // 13 days, over all steps of an operation
 constexpr uint64_t kMostBytes = 1ULL << 50;
-
-std::optional<int32_t> rank_of(int32_t rank) {
-  return rank >= 0 && rank < kMostRanks ? std::optional(rank) : std::nullopt;
-}
 
 int64_t wait_of(uint64_t wait_ns) { return wait_ns > kLongestWaitNs ? 0 : static_cast<int64_t>(wait_ns); }
 

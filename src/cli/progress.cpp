@@ -18,7 +18,7 @@ void ProgressSink::accept(Event event) {
         by_age_.emplace(collective->timestamp_ns, id);
       }
     } else {
-      completed_++;
+      completed_ += collective->completion == Completion::kUntold ? 0 : 1;
       told_by_boxes_ |= collective->completion == Completion::kProfiler;
       if (open != entered_.end()) {
         by_age_.erase({open->second, id});

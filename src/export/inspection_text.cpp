@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/text.h"
 #include "export/inspection.h"
@@ -34,9 +36,16 @@ std::string like_text(const InspectedLike& like) {
       format_duration(like.limit_ns), like.enough ? "" : " (too few to say what is usual)");
 }
 
+constexpr const char* kUntold = "its end is not told";
+
+bool is_open(const InspectedCall& call) { return !call.end_ns && !call.untold; }
+
 std::string split_text(const Inspection& inspection) {
-  const std::string transfer =
-      inspection.transfer_ns ? fmt::format("transfer {}", format_duration(*inspection.transfer_ns)) : "not ended";
+  const bool open = std::ranges::any_of(inspection.calls, [](const InspectedCall& call) { return is_open(call); });
+  const std::string transfer = inspection.transfer_ns
+                                   ? fmt::format("transfer {}", format_duration(*inspection.transfer_ns))
+                               : open ? "not ended"
+                                      : kUntold;
   const std::string p =
       inspection.split ? fmt::format("; P = {:.2f} (1: one late rank, 0: a slow transfer)", *inspection.split) : "";
   return fmt::format(
@@ -48,7 +57,9 @@ void write_calls(Page& page, const Inspection& inspection) {
   const int64_t first_ns = inspection.calls.empty() ? 0 : inspection.calls.front().arrival_ns;
   for (size_t i = 0; i < inspection.calls.size(); ++i) {
     const InspectedCall& call = inspection.calls[i];
-    const std::string end = call.end_ns ? "ended +" + format_duration(*call.end_ns - first_ns) : "has not ended";
+    const std::string end = call.end_ns     ? "ended +" + format_duration(*call.end_ns - first_ns)
+                            : is_open(call) ? "has not ended"
+                                            : kUntold;
     page.field(i == 0 ? "ranks" : "",
                printable(fmt::format("{} came +{}, {}", call.who, format_duration(call.arrival_ns - first_ns), end)));
   }

@@ -120,9 +120,13 @@ struct Collective {
   int64_t stack_id = 0;
   int64_t called_ns = 0;  // entry of the call itself; differs from timestamp_ns inside a group
 
-  /// Completion time; none while open.
+  /// Completion time; none while open, or where it is not told.
   [[nodiscard]] std::optional<int64_t> end_ns() const {
     return duration_ns ? std::optional(timestamp_ns + *duration_ns) : std::nullopt;
+  }
+  /// The newest time that is known of it; none while it is open. Of one whose end is not told, the launch's end.
+  [[nodiscard]] std::optional<int64_t> settled_ns() const {
+    return completion == Completion::kUntold ? std::optional(timestamp_ns + launch_ns.value_or(0)) : end_ns();
   }
 };
 

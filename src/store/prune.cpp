@@ -61,7 +61,7 @@ Result<uint64_t> Pruner::remove(Database& db, const Candidate& candidate, const 
     }
   }
   if (table.name == "collective") {
-    sql += " AND duration_ns IS NOT NULL";  // a hang is the last thing to forget
+    sql += " AND (duration_ns IS NOT NULL OR completion = 'untold')";  // a hang is the last thing to forget
   }
   ST_TRY(db.execute(sql));
   return static_cast<uint64_t>(sqlite3_changes64(db.get()));

@@ -37,7 +37,7 @@ std::string insert_sql() {
 }
 
 /// End of an event: where it reaches to in time. kForever while open.
-inline int64_t end_of(const Collective& row) { return row.end_ns().value_or(kForever); }
+inline int64_t end_of(const Collective& row) { return row.settled_ns().value_or(kForever); }
 inline int64_t end_of(const NetSpan& row) { return row.timestamp_ns + row.duration_ns; }
 inline int64_t end_of(const WaitSpan& row) { return row.open ? kForever : row.timestamp_ns + row.window_ns; }
 inline int64_t end_of(const ProxyStep& row) { return row.duration_ns ? row.timestamp_ns + *row.duration_ns : kForever; }
@@ -51,7 +51,8 @@ inline int64_t end_of(const PortCounter& row) { return row.timestamp_ns; }
 template <typename T>
 inline constexpr std::string_view kEndSql = "timestamp_ns";
 template <>
-inline constexpr std::string_view kEndSql<Collective> = "timestamp_ns + duration_ns";
+inline constexpr std::string_view kEndSql<Collective> =
+    "timestamp_ns + iif(completion = 'untold', ifnull(launch_ns, 0), duration_ns)";
 template <>
 inline constexpr std::string_view kEndSql<NetSpan> = "timestamp_ns + duration_ns";
 template <>
