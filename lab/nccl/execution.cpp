@@ -120,10 +120,10 @@ Execution::Stage Execution::point_to_point_stage() {
     }
     const size_t bytes = operation.count * element_bytes(operation.type);
     Exchange& exchange = by_peer[operation.root];
-    exchange.tasks.all.push_back(operation.profile);
     if (operation.root == rank_) {
-      continue;
+      continue;  // of these NCCL tells nothing but that they are enqueued
     }
+    exchange.tasks.all.push_back(operation.profile);
     if (operation.function == Function::kSend) {
       add_send(exchange, operation, bytes);
     } else {

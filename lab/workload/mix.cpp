@@ -39,6 +39,7 @@ void Mix::run(long step, cudaStream_t stream) {
   gather_and_scatter(step, stream);
   rooted(step, stream);
   exchange(step, stream);
+  all_to_all(step, stream);
   if (!swapped) {
     half(step, stream);
   }
@@ -108,6 +109,21 @@ void Mix::exchange(long step, cudaStream_t stream) {
   CHECK_CALL(ncclRecv(recv_.get(), count_, type_, previous, job_.comm(), stream));
   CHECK_CALL(ncclGroupEnd());
   expect("Send/Recv", count_, stream, [&](size_t i) { return pattern(previous, i, step + 4); });
+}
+
+void Mix::all_to_all(long step, cudaStream_t stream) {
+  const size_t part_bytes = count_ * type_bytes(type_);
+  fill(step + 6, stream);
+  CHECK_CALL(ncclGroupStart());
+  for (int peer = 0; peer < job_.nranks(); ++peer) {
+    const size_t offset = static_cast<size_t>(peer) * part_bytes;
+    CHECK_CALL(ncclSend(send_.at(offset), count_, type_, peer, job_.comm(), stream));
+    CHECK_CALL(ncclRecv(recv_.at(offset), count_, type_, peer, job_.comm(), stream));
+  }
+  CHECK_CALL(ncclGroupEnd());
+  const auto own_offset = count_ * static_cast<size_t>(job_.rank());
+  expect("all-to-all by Send/Recv", count_ * static_cast<size_t>(job_.nranks()), stream,
+         [&](size_t i) { return pattern(static_cast<int>(i / count_), own_offset + i % count_, step + 6); });
 }
 
 void Mix::half(long step, cudaStream_t stream) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives that plain data-parallel training doesn't use: AllGather, ReduceScatter, Broadcast, Reduce, an
-// exchange with the neighbours by Send and Recv in a group, and an AllReduce of a split communicator (even and odd
-// ranks).
+// exchange with the neighbours by Send and Recv in a group, one of all with all, themselves among them, and an
+// AllReduce of a split communicator (even and odd ranks).
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,7 @@ class Mix {
   void gather_and_scatter(long step, cudaStream_t stream);
   void rooted(long step, cudaStream_t stream);
   void exchange(long step, cudaStream_t stream);
+  void all_to_all(long step, cudaStream_t stream);
   void half(long step, cudaStream_t stream);
 
   Job& job_;

@@ -191,6 +191,30 @@ TEST(Profiler, OperationsOfAGroupShareOneAndAreCountedByFunction) {
   }
 }
 
+TEST(Profiler, OfWhatARankSendsToItselfNothingIsToldButThatItIsEnqueued) {
+  const Plugin plugin(5);
+  with_ranks(2, [&](const Rank& rank) {
+    Floats send(200, 1);
+    Floats receive(200);
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    for (int peer = 0; peer < 2; ++peer) {
+      ASSERT_EQ(ncclSend(send.data() + 100 * peer, 100, ncclFloat32, peer, rank.comm(), rank.stream()), ncclSuccess);
+      ASSERT_EQ(ncclRecv(receive.data() + 100 * peer, 100, ncclFloat32, peer, rank.comm(), rank.stream()), ncclSuccess);
+    }
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+    rank.synchronize();
+  });
+  const History history = plugin.history();
+  const auto p2ps = history.of(abi::kEventP2p, 0);
+  ASSERT_EQ(p2ps.size(), 4U);
+  for (const Event& p2p : p2ps) {
+    const size_t parts = p2p.start.peer == 0 ? 0 : 1;
+    EXPECT_EQ(p2p.stops.size(), 1U);
+    EXPECT_EQ(history.children(p2p, abi::kEventProxyOp).size(), parts);
+    EXPECT_EQ(history.children(p2p, abi::kEventKernelCh).size(), parts);
+  }
+}
+
 TEST(Profiler, Version4HearsNoApiEventsAndTasksAreChildrenOfTheGroup) {
   const Plugin plugin(4, kV4Events);
   pthread_t caller{};
