@@ -45,6 +45,17 @@ bool contains(const Collective& probe, int64_t start_ns) {
 
 bool same_thread(const Collective& probe, const Collective& box) { return box.tid == 0 || box.tid == probe.tid; }
 
+/// Rank and size as the box knows them, where the probes do not: a split tells them no size.
+template <typename Row>
+void complete(Row& row, const Communicator& box) {
+  if (!row.rank || row.rank_source == RankSource::kEnvironment) {
+    row.rank = box.rank;
+    row.nranks = box.nranks;
+    row.rank_source = box.rank_source;
+  }
+  row.nranks = row.nranks ? row.nranks : box.nranks;
+}
+
 }  // namespace
 
 template <typename Value>
@@ -96,11 +107,7 @@ void BoxMerge::accept_communicator(Communicator row) {
   known.seen = true;
   known.row = row;
   if (const auto box = process.by_serial.find(known.serial); box != process.by_serial.end()) {
-    if (!row.rank || row.rank_source == RankSource::kEnvironment) {
-      row.rank = box->second.rank;
-      row.nranks = box->second.nranks;
-      row.rank_source = box->second.rank_source;
-    }
+    complete(row, box->second);
     row.nccl_comm_hash = row.nccl_comm_hash != 0 ? row.nccl_comm_hash : box->second.nccl_comm_hash;
     row.comm_id_hash = row.comm_id_hash != 0 ? row.comm_id_hash : box->second.nccl_comm_hash;
   }
@@ -122,11 +129,7 @@ void BoxMerge::describe(ProcessState& process, Collective& row) {
       *row.seq += first->second;
     }
   }
-  if (!row.rank || row.rank_source == RankSource::kEnvironment) {
-    row.rank = box->second.rank;
-    row.nranks = box->second.nranks;
-    row.rank_source = box->second.rank_source;
-  }
+  complete(row, box->second);
 }
 
 void BoxMerge::communicator(const Communicator& row) {

@@ -181,6 +181,22 @@ TEST_F(Merge, ACommunicatorMadeBeforeTracingIsNamedByTheBox) {
   EXPECT_TRUE(named);
 }
 
+TEST_F(Merge, ASplitCommunicatorHasItsSizeFromTheBox) {
+  begin(true);
+  Communicator split{.node_id = 5, .pid = kPid, .comm_ptr = kPointer, .created_ns = kBegin};
+  split.comm_id_hash = kIdHash;
+  split.rank = 3;
+  split.rank_source = RankSource::kInit;
+  merge_.accept(split);
+  merge_.accept(probe(0));
+  merge_.call(box(0));
+  ASSERT_EQ(rows().size(), 1);
+  EXPECT_EQ(rows()[0].nranks, 4);
+  const std::vector<Communicator> told = *rows_.communicators();
+  EXPECT_EQ(told.back().nranks, 4);
+  EXPECT_EQ(told.back().rank_source, RankSource::kInit) << "the probes knew the rank";
+}
+
 TEST_F(Merge, MembersOfAGroupAreToldApartByWhatTheyAre) {
   begin(true);
   for (int64_t number = 0; number < 3; ++number) {
