@@ -17,7 +17,8 @@ const char* function_name(Function function);
 /// The API calls of one outermost group. Belongs to the calling thread.
 class GroupCalls {
  public:
-  /// A call that was noted in the group, `depth` groups deep; returns what goes with the operation.
+  /// A call that was noted in the group, `depth` groups deep; returns what goes with the operation: nothing with one
+  /// that is not followed further.
   TaskProfile call(const Operation& operation, int depth);
   /// ncclGroupEnd was called.
   void begin_end();

@@ -142,6 +142,41 @@ class BlackBox(Case):
             self.assertGreater(told, 100)
             self.assertLess(launched - told, 10)
 
+    def test_what_ranks_send_to_themselves_is_no_hang(self):
+        job = BoxedJob(self, "--steps", 100000, "--elements", 20000, "--mix", 1)
+        job.wait_for_boxes()
+        time.sleep(4)
+        self.import_boxes(job)
+        own = "op IN ('SEND', 'RECV') AND peer = rank"
+        calls, untold, longest = self.rows(f"SELECT count(*), sum(completion = 'untold'), max(duration_ns) FROM collective WHERE {own}")[0]
+        self.assertGreater(calls, 20)
+        self.assertGreaterEqual(untold, calls - 4, "those being launched at this moment aside")
+        self.assertIsNone(longest)
+        self.assertEqual(self.rows("SELECT count(*) FROM loss WHERE source IN ('box:evicted', 'box:no_slot', 'box:late_part')"), [(0,)])
+        gaps = self.rows("SELECT op, rank, peer FROM collective WHERE op IN ('SEND', 'RECV') GROUP BY op, rank, peer "
+                         "HAVING count(*) <> max(seq) - min(seq) + 1")
+        self.assertEqual(gaps, [], "each peer's are counted by themselves")
+        self.assertEqual(self.explain()["findings"], [])
+
+    def test_calls_of_which_nccl_tells_nothing_more_are_there_with_their_number(self):
+        os.environ["NCCL_ALLGATHERV_ENABLE"] = "1"  # Broadcasts as from NCCL 2.29 on
+        self.addCleanup(os.environ.pop, "NCCL_ALLGATHERV_ENABLE")
+        job = BoxedJob(self, "--steps", 30, "--elements", 20000, "--mix", 1)
+        job.wait()
+        self.import_boxes(job)
+        for process in job.ranks:
+            rows = self.rows("SELECT completion, duration_ns, launch_ns, bytes, root FROM collective WHERE op = 'BROADCAST' "
+                             f"AND pid = {process.pid} ORDER BY seq")
+            self.assertEqual(len(rows), 30)
+            self.assertEqual({row[:2] for row in rows}, {("untold", None)})
+            self.assertGreater(min(row[2] for row in rows), 0)
+            self.assertEqual([row[3:] for row in rows], [(40000, step % 2) for step in range(30)])
+        numbers = [self.rows("SELECT comm_id_hash, seq, op FROM collective WHERE op NOT IN ('SEND', 'RECV') AND rank = "
+                             f"{rank} AND nranks = 2 ORDER BY seq") for rank in range(2)]
+        self.assertEqual(numbers[0], numbers[1], "the ranks agree on the numbers")
+        self.assertEqual([row[1] for row in numbers[0]], list(range(len(numbers[0]))))
+        self.assertEqual(self.explain()["findings"], [])
+
     def lab_boxes(self, fault):
         """A run of the practice cluster without an agent; what its boxes alone explain."""
         out = self.folder / "lab"
