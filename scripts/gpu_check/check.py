@@ -127,6 +127,7 @@ class Check:
         self.table.add(f"{name}: communicator hash", *compare.check_hashes(recording, owns))
         self.table.add(f"{name}: sequence numbers", *compare.check_sequences(recording, owns))
         self.table.add(f"{name}: true durations", *compare.check_durations(recording, owns, completions))
+        self.table.add(f"{name}: Broadcasts' durations", *compare.check_broadcasts(recording, owns, self.nccl_version))
         lines = list(compare.size_table(recording, owns, completions))
         (path.parent / f"{path.stem}.sizes.txt").write_text("\n".join(lines) + "\n")
         print("\n".join("    " + line for line in lines), flush=True)

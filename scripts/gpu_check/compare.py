@@ -7,6 +7,10 @@ import statistics
 
 TOLERANCE_NS = 50_000
 TOLERANCE_SHARE = 0.01
+# Called on the communicator of all ranks alone.
+WORLD_OPS = ("ALL_GATHER", "REDUCE_SCATTER", "BROADCAST", "REDUCE")
+# Of a Broadcast NCCL tells the plugin from here on only that it was called, unless NCCL_ALLGATHERV_ENABLE=0.
+ONLY_CALLS_TOLD_SINCE = (2, 29, 2)
 
 
 class Own:
@@ -62,7 +66,7 @@ def check_ranks(recording, owns, sizes_told):
     """Whether each call bears its rank, and its communicator's size where NCCL tells it."""
     wrong = []
     for own in owns:
-        seen = set(recording.rows("SELECT DISTINCT rank, nranks FROM nccl_events WHERE pid = ? AND op = 'BROADCAST'", own.who["pid"]))
+        seen = set(recording.rows(f"SELECT DISTINCT rank, nranks FROM nccl_events WHERE pid = ? AND op IN {WORLD_OPS}", own.who["pid"]))
         if seen != {(own.who["rank"], own.who["ranks"] if sizes_told else None)}:
             wrong.append(f"rank {own.who['rank']} of {own.who['ranks']} is {sorted(seen, key=str)}")
     return not wrong, "; ".join(wrong) or f"{len(owns)} ranks" + ("" if sizes_told else ", sizes not told by this NCCL")
@@ -76,12 +80,27 @@ def check_hashes(recording, owns):
 
 
 def check_sequences(recording, owns):
-    """The n-th AllReduce of the communicator of all ranks has a number above the one before."""
+    """Each call on the communicator of all ranks has a number above the one before, and all ranks agree on them."""
+    told = []
     for own in owns:
-        numbers = [row[6] for row in recording.calls(own.who["pid"], "BROADCAST")]
-        if None in numbers or numbers != sorted(set(numbers)):
+        calls = recording.rows(f"SELECT op, seq FROM nccl_events WHERE pid = ? AND op IN {WORLD_OPS} ORDER BY timestamp_ns, seq", own.who["pid"])
+        numbers = [number for _, number in calls]
+        if not numbers or None in numbers or numbers != sorted(set(numbers)):
             return False, f"rank {own.who['rank']}: {numbers[:8]}"
-    return True, "rising by call"
+        told.append(calls)
+        if calls != told[0]:
+            return False, f"rank {own.who['rank']} has others than rank {owns[0].who['rank']}: {sorted(set(calls) ^ set(told[0]))[:4]}"
+    return True, f"rising by call, {len(told[0])} alike on all ranks"
+
+
+def check_broadcasts(recording, owns, nccl_version):
+    """Whether their ends are known, where NCCL tells them."""
+    ends = [row[2] for own in owns for row in recording.calls(own.who["pid"], "BROADCAST")]
+    untold = ends.count("untold")
+    if untold and nccl_version >= ONLY_CALLS_TOLD_SINCE:
+        return None, (f"{untold} of {len(ends)} have no duration: since {'.'.join(map(str, ONLY_CALLS_TOLD_SINCE))} NCCL tells the "
+                      "plugin only that a Broadcast was called (NCCL_ALLGATHERV_ENABLE, 1 by default)")
+    return bool(ends) and not untold, f"{untold} of {len(ends)} have no duration"
 
 
 def check_places(recording, address_of):
