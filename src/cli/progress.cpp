@@ -19,7 +19,9 @@ void ProgressSink::accept(Event event) {
       }
     } else {
       completed_ += collective->completion == Completion::kUntold ? 0 : 1;
-      told_by_boxes_ |= collective->completion == Completion::kProfiler;
+      // Of calls whose end nobody tells only a box says so.
+      told_by_boxes_ |=
+          collective->completion == Completion::kProfiler || collective->completion == Completion::kUntold;
       if (open != entered_.end()) {
         by_age_.erase({open->second, id});
         entered_.erase(open);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -40,6 +41,19 @@ TEST(Progress, CountsWhatCompletesAndKnowsTheOldestOpen) {
   EXPECT_EQ(sink.progress().completed, 3U);
   EXPECT_EQ(sink.progress().oldest_open_ns, std::nullopt);
   EXPECT_EQ(kept.events.size(), 6U);
+}
+
+TEST(Progress, KnowsWhetherABlackBoxHasSpoken) {
+  for (const auto& [completion, told] : {std::pair(Completion::kOpen, false), std::pair(Completion::kSync, false),
+                                         std::pair(Completion::kNetwork, false), std::pair(Completion::kProfiler, true),
+                                         std::pair(Completion::kUntold, true)}) {
+    Kept kept;
+    ProgressSink sink(kept);
+    Collective one = all_reduce(1, 100, true);
+    one.completion = completion;
+    sink.accept(one);
+    EXPECT_EQ(sink.told_by_boxes(), told) << to_text(completion);
+  }
 }
 
 TEST(Progress, AGroupIsNoCollective) {

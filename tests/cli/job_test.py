@@ -160,6 +160,19 @@ class Signals(Fares):
         self.assertEqual(process.wait(timeout=40), 9)
         self.assertEqual(self.output.read_text(), "ready\nsaved\n")
 
+    def test_one_that_came_before_the_job_began_keeps_it_from_beginning(self):
+        def have_one():
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        for name, verb in self.verbs():
+            with self.subTest(verb=name):
+                process = self.start(verb, "touch", self.folder / "began", preexec_fn=have_one)
+                self.assertEqual(process.wait(timeout=20), FAILED)
+                self.assertIn("Terminated came before touch was started", self.errors.read_text())
+                self.assertFalse((self.folder / "began").exists())
+                self.assertFalse((self.folder / "run").exists() or (self.folder / "t.db").exists())
+
     def test_one_that_kills_the_job_is_its_exit_code(self):
         for name, verb in self.verbs():
             with self.subTest(verb=name):

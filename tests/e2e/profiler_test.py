@@ -137,10 +137,6 @@ class Run(Case):
         self.assertEqual(result.stdout, "inspector WARN\n")
         self.assertIn("NCCL_PROFILER_PLUGIN is inspector already", result.stderr)
 
-    def test_an_earlier_run_is_not_overwritten(self):
-        self.done(run("run", "--out", self.out, "--no-trace", "--", "true"))
-        self.refused(run("run", "--out", self.out, "--no-trace", "--", "true"), 1, "holds an earlier run", "--out")
-
 
 class Lab(Case):
     def test_every_rank_of_the_practice_cluster_writes_a_black_box(self):

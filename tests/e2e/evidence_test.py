@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where `stalltrace run` puts black boxes and the plugin, and what it says when there are none."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+
+from job import LIBRARIES, wait_until
+from launcher import Launcher
+from stalltrace import BUILD, DONE, PROGRAM, Case, run
+
+PLUGIN = BUILD / "libnccl-profiler-stalltrace.so"
+SHARED = pathlib.Path("/dev/shm")
+
+
+class Evidence(Case):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "run"
+        self.errors = self.folder / "errors"
+        self.process = None
+        before = set(SHARED.iterdir())
+        self.addCleanup(lambda: [shutil.rmtree(path, ignore_errors=True) for path in set(SHARED.iterdir()) - before
+                                 if path.name.startswith("stalltrace-run-")])
+
+    def start(self, *words, environment=None):
+        with open(self.errors, "w") as stream:
+            self.process = subprocess.Popen([PROGRAM, "run", "--out", self.out, *map(str, words)], stdin=subprocess.DEVNULL,
+                                            stdout=subprocess.DEVNULL, stderr=stream, env={**os.environ, **(environment or {})},
+                                            start_new_session=True)
+        self.addCleanup(self.end)
+
+    def end(self):
+        for stop in (self.process.kill, lambda: os.killpg(self.process.pid, signal.SIGKILL)):
+            try:
+                stop()
+            except ProcessLookupError:
+                pass
+        self.process.wait(timeout=20)
+
+    def memory(self):
+        """The folder that was told."""
+        return pathlib.Path(re.search(r"black boxes to (\S+)", self.errors.read_text())[1])
+
+    @staticmethod
+    def rings(folder):
+        return sorted(path.name for path in folder.iterdir() if path.suffix == ".ring") if folder.exists() else []
+
+    def collectives(self, recording, condition="1"):
+        database = sqlite3.connect(f"file:{self.out / recording}?mode=ro", uri=True)
+        try:
+            return database.execute(f"SELECT COUNT(*) FROM nccl_events WHERE op = 'ALL_REDUCE' AND {condition}").fetchone()[0]
+        finally:
+            database.close()
+
+    def run_job(self, *words, steps=20, environment=None, prefix=(), wrap=()):
+        job = Launcher(self.folder, "--steps", steps)
+        result = run("run", "--out", self.out, *words, "--", *wrap, *job.words, environment=environment, prefix=prefix)
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        return result.stderr
+
+
+class Memory(Evidence):
+    def test_boxes_are_in_memory_while_the_job_runs_and_in_the_folder_after(self):
+        ways = [("--no-trace",)] + ([()] if os.geteuid() == 0 else [])
+        for words in ways:
+            with self.subTest(words=words):
+                self.out = self.folder / f"run{len(words)}"
+                job = Launcher(self.folder, "--steps", 100, "--step-ms", 20)
+                self.start(*words, "--", *job.words)
+                wait_until(lambda: "black boxes to" in self.errors.read_text(), "the place")
+                memory = self.memory()
+                self.assertEqual((memory.parent, memory.stat().st_mode & 0o777), (SHARED, 0o700))
+                wait_until(lambda: len(self.rings(memory)) == 2, "the boxes")
+                names = self.rings(memory)
+                self.assertEqual(self.rings(self.out / "rings"), [])
+                self.assertEqual(self.process.wait(timeout=60), DONE, self.errors.read_text())
+                self.assertEqual(self.rings(self.out / "rings"), names)
+                self.assertFalse(memory.exists())
+                self.assertEqual(self.collectives("trace.db", "completion = 'profiler'"), self.collectives("trace.db"))
+                self.assertFalse((self.out / "boxes.db").exists())
+
+    def test_boxes_of_a_job_that_is_killed_are_moved_too(self):
+        job = Launcher(self.folder, "--steps", 100000)
+        self.start("--no-trace", "--", *job.words)
+        wait_until(job.pids, "the ranks")
+        wait_until(lambda: len(self.rings(self.memory())) == 2, "the boxes")
+        time.sleep(1)
+        for pid in job.pids():
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual(self.process.wait(timeout=60), 128 + signal.SIGKILL)
+        self.assertEqual(len(self.rings(self.out / "rings")), 2)
+        self.assertFalse(self.memory().exists())
+        self.assertGreater(self.collectives("trace.db"), 0)
+
+    def test_told_to_end_the_boxes_are_saved_before_the_job_is_done(self):
+        """And when the launcher is killed then, they are where it said, whole."""
+        job = Launcher(self.folder, "--steps", 100000)
+        self.start("--no-trace", "--", "bash", "-c", "trap 'echo told' TERM; \"$@\" & wait; wait", "-", *job.words)
+        wait_until(job.pids, "the ranks")
+        wait_until(lambda: len(self.rings(self.memory())) == 2, "the boxes")
+        self.process.terminate()
+        wait_until(lambda: len(self.rings(self.out / "rings")) == 2, "the copies", 10)
+        self.assertIsNone(self.process.poll(), "the job goes on")
+        self.process.kill()
+        self.process.wait(timeout=10)
+        for place in (self.memory(), self.out / "rings"):
+            recording = self.folder / f"{place.name}.db"
+            self.done(run("import", *(place / name for name in self.rings(place)), "--out", recording))
+            self.assertIn("2 ranks", self.done(run("explain", recording)))
+        result = run("run", "--no-trace", "--out", self.folder / "next", "--", "true")
+        self.assertNotIn(str(self.memory()), result.stderr, "its job lives")
+        for pid in job.pids():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not any(pathlib.Path(f"/proc/{pid}/exe").exists() for pid in job.pids()), "the ranks' end")
+        result = run("run", "--no-trace", "--out", self.folder / "next", "--", "true")
+        self.assertRegex(result.stderr, f"black boxes of earlier runs are still in .*{self.memory()}")
+
+    def test_a_ctrl_c_still_has_the_run_explained(self):
+        job = Launcher(self.folder, "--steps", 100000)
+        self.start("--no-trace", "--", *job.words)
+        wait_until(job.pids, "the ranks")
+        wait_until(lambda: len(self.rings(self.memory())) == 2, "the boxes")
+        time.sleep(1)
+        os.killpg(self.process.pid, signal.SIGINT)
+        self.assertEqual(self.process.wait(timeout=60), 128 + signal.SIGINT, self.errors.read_text())
+        self.assertTrue((self.out / "findings.json").exists(), self.errors.read_text())
+
+    def in_a_small_memory(self, size):
+        return ("unshare", "-m", "bash", "-c", f'mount -t tmpfs -o size={size} none /dev/shm && exec "$@"', "-")
+
+    def test_without_room_in_memory_they_are_in_the_folder_from_the_start(self):
+        self.need_root()
+        words = self.run_job("--no-trace", prefix=self.in_a_small_memory("64m"))
+        self.assertRegex(words, r"/dev/shm has 64(\.0)? MiB left")
+        self.assertEqual(len(self.rings(self.out / "rings")), 2)
+        self.assertEqual(self.collectives("trace.db"), 160)
+
+    def test_what_killed_launchers_leave_in_memory_is_bounded(self):
+        """The oldest goes beyond an eighth of the file system."""
+        self.need_root()
+        script = ("cd /dev/shm; for n in 1 2 3; do mkdir stalltrace-run-00000$n; head -c 60M /dev/zero >stalltrace-run-00000$n/stalltrace-$n-$n.ring; "
+                  "touch -d 2026-01-0$n stalltrace-run-00000$n/*; done; mkdir stalltrace-run-lives; "
+                  "head -c 60M /dev/zero >stalltrace-run-lives/stalltrace-4-4.ring; touch -d 2025-01-01 stalltrace-run-lives/*; "
+                  "flock stalltrace-run-lives \"$@\"; ls -d stalltrace-run-*")
+        result = run("run", "--no-trace", "--out", self.out, "--", "true",
+                     prefix=(*self.in_a_small_memory("1g"), "bash", "-c", script, "-"))
+        self.assertEqual(result.stdout.split(), ["stalltrace-run-000002", "stalltrace-run-000003", "stalltrace-run-lives"], result.stderr)
+
+
+class Chosen(Evidence):
+    def test_our_plugin_that_is_chosen_already_is_known_and_watched(self):
+        for name, environment in (("path", {"NCCL_PROFILER_PLUGIN": str(PLUGIN)}),
+                                  ("name", {"NCCL_PROFILER_PLUGIN": "stalltrace", "LD_LIBRARY_PATH": str(PLUGIN.parent)})):
+            with self.subTest(name):
+                self.out = self.folder / name
+                wrap = ("bash", "-c", f'"${{@/#LD_LIBRARY_PATH=*/LD_LIBRARY_PATH={LIBRARIES}:{PLUGIN.parent}}}"', "-")
+                words = self.run_job("--no-trace", environment=environment, wrap=wrap)
+                self.assertNotIn("no black box", words)
+                self.assertEqual(len(self.rings(self.out / "rings")), 2)
+                self.assertEqual(self.collectives("trace.db"), 160)
+
+    def test_a_folder_that_is_chosen_already_stays_and_only_this_jobs_boxes_count(self):
+        chosen = self.folder / "chosen"
+        chosen.mkdir()
+        environment = {"NCCL_PROFILER_PLUGIN": str(PLUGIN), "STALLTRACE_DIR": str(chosen)}
+        self.run_job("--no-trace", environment=environment)
+        earlier = self.rings(chosen)
+        self.out = self.folder / "again"
+        words = self.run_job("--no-trace", environment=environment, steps=30)
+        self.assertEqual(len(self.rings(chosen)), 4)
+        self.assertEqual(len(earlier), 2)
+        self.assertEqual(self.rings(self.out / "rings"), [])
+        self.assertIn(f"the black boxes of this run are in {chosen}", words)
+        self.assertEqual(self.collectives("trace.db"), 240)
+
+    def test_a_hang_is_seen_in_a_folder_that_is_chosen_already(self):
+        chosen = self.folder / "chosen"
+        chosen.mkdir()
+        job = Launcher(self.folder, "--steps", 100000, "--watchdog-seconds", 30)
+        self.start("--no-trace", "--", *job.words,
+                   environment={"NCCL_PROFILER_PLUGIN": str(PLUGIN), "STALLTRACE_DIR": str(chosen)})
+        wait_until(job.pids, "the ranks")
+        wait_until(lambda: len(self.rings(chosen)) == 2, "the boxes")
+        time.sleep(1)
+        os.kill(job.pids()[1], signal.SIGKILL)
+        wait_until(lambda: "dead_rank" in self.errors.read_text(), "the finding")
+        self.assertIsNone(self.process.poll())
+
+    def test_boxes_that_the_tracer_does_not_read_are_not_thrown_away(self):
+        """The tracer looks where the environment says; here it says something that leads nowhere."""
+        self.need_root()
+        words = self.run_job(wrap=("bash", "-c", 'cd "$STALLTRACE_DIR"; export STALLTRACE_DIR=.; exec "$@"', "-"))
+        self.assertEqual(self.collectives("trace.db", "completion = 'profiler'"), 0)
+        self.assertEqual(self.collectives("boxes.db", "completion = 'profiler'"), 160)
+        self.assertIn(f"what they tell is in {self.out}/boxes.db", words)
+
+
+class Loading(Evidence):
+    def mounted(self, *mounts):
+        return ("unshare", "-m", "bash", "-c", " && ".join([*mounts, 'exec "$@"']), "-")
+
+    def test_a_folder_that_no_code_is_loaded_from(self):
+        self.need_root()
+        disk = self.folder / "disk"
+        disk.mkdir()
+        self.out = disk / "run"
+        kept = self.folder / "kept"
+        words = self.run_job("--no-trace", prefix=(*self.mounted(f"mount -t tmpfs -o noexec none {disk}"), "bash", "-c",
+                                                   f'"$@"; code=$?; cp -r {disk}/run {kept}; exit $code', "-"))
+        self.assertNotIn("no black box", words)
+        self.assertEqual(len(self.rings(kept / "rings")), 2)
+
+    def test_nowhere_to_load_code_from_is_said_and_the_job_runs(self):
+        self.need_root()
+        disk = self.folder / "disk"
+        disk.mkdir()
+        self.out = disk / "run"
+        prefix = self.mounted(f"mount -t tmpfs -o noexec none {disk}", f"mount --bind {BUILD} {BUILD}",
+                              *(f"mount --rbind {place} {place} && mount -o remount,bind,noexec {place}"
+                                for place in ("/tmp", "/var/tmp", "/dev/shm")), f"export TMPDIR={disk}")
+        words = self.run_job("--no-trace", prefix=prefix)
+        self.assertRegex(words, "no black box will be written: no code can be loaded from .*not permitted")
+        self.assertNotIn("no black box appeared", words)
+
+    def test_a_path_that_nccl_would_cut(self):
+        deep = self.folder / ("d" * 200)
+        deep.mkdir()
+        self.out = deep / "run-in-a-folder-far-down"
+        words = self.run_job("--no-trace")
+        self.assertNotIn("no black box", words)
+        self.assertEqual(len(self.rings(self.out / "rings")), 2)
+
+    def test_an_nccl_that_loads_no_plugin_is_said_to_be_looked_at(self):
+        words = self.run_job("--no-trace", wrap=("env", "NCCL_PROFILER_PLUGIN=none"))
+        self.assertIn("no black box appeared", words)
+        self.assertIn(f"{self.out}/nccl.*.log say which", words)
+        self.assertNotIn("the black boxes of this run are in", words)
+        self.assertTrue(list(self.out.glob("nccl.*.log")))
