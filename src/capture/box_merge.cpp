@@ -242,8 +242,7 @@ bool BoxMerge::add_part(Told& parent, const blackbox::BoxCall& call) {
   if (const auto end_ns = call.row.end_ns()) {
     parent.open_parts.erase(call.id);
     parent.end_ns = std::max(parent.end_ns.value_or(0), *end_ns);
-  } else if (const bool to_itself = call.row.rank && call.row.peer == call.row.rank;
-             !to_itself && parent.open_parts.size() < kMostCalls) {  // nobody tells the end of a rank's own copy
+  } else if (call.row.completion == Completion::kOpen && parent.open_parts.size() < kMostCalls) {
     parent.open_parts.insert(call.id);
   }
   return before != std::pair(parent.ended(), parent.end_ns);
