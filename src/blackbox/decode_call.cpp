@@ -151,7 +151,7 @@ class CallDecoder {
     if (ended && event.end_ns < kLatestTime) {
       row->duration_ns = static_cast<int64_t>(event.end_ns - arrival_ns);
       row->completion = Completion::kProfiler;
-    } else if (waits_for_nothing_told(event)) {
+    } else if (end_untold(event)) {
       row->completion = Completion::kUntold;
     }
     return row;
@@ -208,14 +208,6 @@ class CallDecoder {
   }
 
  private:
-  /// Enqueued, and nobody tells of anything that it still waits for.
-  static bool waits_for_nothing_told(const st_box_event& event) {
-    const st_box_coll& coll = event.u.coll;
-    const bool open_part = coll.ops_started != coll.ops_ended || coll.kernels_started != coll.kernels_ended;
-    const bool expects = (event.flags & ST_BOX_KERNEL_EXPECTED) != 0 && st_box_is_own_transfer(&event) == 0;
-    return coll.enqueued_ns != 0 && !open_part && !expects;
-  }
-
   static void name_root(uint8_t operation, int32_t root, Collective& row) {
     if (operation_of(operation)->rooted) {
       row.root = rank_of(root);

@@ -163,6 +163,16 @@ TEST(DecodeCall, AnOwnTransferWaitsForNobody) {
   EXPECT_EQ(call.row(kTask)->row.completion, Completion::kOpen) << "it is still being launched";
 }
 
+TEST(DecodeCall, LeftBehindByItsCommunicatorIsOpenOnlyIfItWas) {
+  for (const uint8_t expected : {uint8_t{0}, uint8_t{ST_BOX_KERNEL_EXPECTED}}) {
+    Call call;
+    st_box_event coll = Call::task(ST_BOX_COLL, ST_BOX_OP_ALL_REDUCE, 0);
+    coll.flags = ST_BOX_UNFINISHED | expected;
+    call.table.add(coll, false);
+    EXPECT_EQ(call.row(kTask)->row.completion, expected == 0 ? Completion::kUntold : Completion::kOpen);
+  }
+}
+
 TEST(DecodeCall, ATransferWithAnotherIsOpenUntilItsKernelHasRun) {
   Call call;
   st_box_event send = Call::task(ST_BOX_P2P, ST_BOX_OP_SEND, 0);

@@ -180,8 +180,8 @@ std::string text_of(std::span<const char> field) {
 bool end_untold(const st_box_event& event) {
   const st_box_coll& coll = event.u.coll;
   const bool open_part = coll.ops_started != coll.ops_ended || coll.kernels_started != coll.kernels_ended;
-  return (event.flags & ST_BOX_UNFINISHED) != 0 ||
-         (coll.enqueued_ns != 0 && !open_part && (event.flags & ST_BOX_KERNEL_EXPECTED) == 0);
+  const bool expects = (event.flags & ST_BOX_KERNEL_EXPECTED) != 0 && st_box_is_own_transfer(&event) == 0;
+  return coll.enqueued_ns != 0 && !open_part && !expects;
 }
 
 }  // namespace stalltrace::blackbox

@@ -81,7 +81,8 @@ class BoxReader {
 /// A text field: up to its NUL, at most the field; printable.
 std::string text_of(std::span<const char> field);
 
-/// True for a collective or Send/Recv that has not hung though its end is unknown: nobody tells its end.
+/// True for a COLL or P2P without an end that has not hung: it is enqueued, and nobody tells of anything that it waits
+/// for.
 bool end_untold(const st_box_event& event);
 
 }  // namespace stalltrace::blackbox
