@@ -36,6 +36,7 @@ RunEvidence::RunEvidence(RunFolder folder, const std::string& node, Console& con
     environment_.push_back("STALLTRACE_NODE=" + node);
   }
   add_plugin();
+  add_thread_names();
   add_log();
   note(fmt::format("the evidence goes to {}{}", folder_.path,
                    !boxes_expected_     ? ""
@@ -60,6 +61,14 @@ void RunEvidence::add_plugin() {
   }
   boxes_expected_ = true;
   environment_.push_back(fmt::format("{}={}", kFolderVariable, rings_.folder()));
+}
+
+/// NCCL names its threads only where it is asked to. By their names the connections that carry its data are told from a
+/// rank's others, also where NCCL hands them to helper threads.
+void RunEvidence::add_thread_names() {
+  if (text_of_variable("NCCL_SET_THREAD_NAME").empty()) {
+    environment_.emplace_back("NCCL_SET_THREAD_NAME=1");
+  }
 }
 
 void RunEvidence::add_log() {

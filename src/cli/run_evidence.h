@@ -41,6 +41,7 @@ class RunEvidence {
 
  private:
   void add_plugin();
+  void add_thread_names();
   void add_log();
   bool import_boxes(const std::vector<std::string>& boxes, const std::string& out);
   bool explain(const std::string& recording, bool final);

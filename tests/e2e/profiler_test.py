@@ -131,6 +131,12 @@ class Run(Case):
             except ProcessLookupError:
                 pass
 
+    def test_nccl_names_its_threads_unless_told_otherwise(self):
+        for chosen, told in ((None, "1"), ("0", "0")):
+            result = run("run", "--out", self.folder / f"names{told}", "--no-trace", "--", "bash", "-c", "echo $NCCL_SET_THREAD_NAME",
+                         environment={"NCCL_SET_THREAD_NAME": chosen} if chosen else None)
+            self.assertEqual(result.stdout, f"{told}\n", result.stderr)
+
     def test_a_profiler_and_a_log_that_are_chosen_already_stay(self):
         words = ("run", "--out", self.out, "--no-trace", "--", "bash", "-c", "echo $NCCL_PROFILER_PLUGIN $NCCL_DEBUG $NCCL_DEBUG_FILE")
         result = run(*words, environment={"NCCL_PROFILER_PLUGIN": "inspector", "NCCL_DEBUG": "WARN"})
