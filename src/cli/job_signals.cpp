@@ -27,19 +27,16 @@ bool sent_by_a_process(const signalfd_siginfo& info) { return info.ssi_code <= 0
 }  // namespace
 
 JobSignals::JobSignals() : at_start_(SignalState::current()) {
-  ::sigemptyset(&held_);
-  const auto hold = [&](int number) {
-    if (::sigismember(&at_start_.ignored, number) == 0) {
-      ::sigaddset(&held_, number);
-    }
-  };
+  sigset_t held;
+  ::sigemptyset(&held);
+  const auto hold = [&](int number) { ::sigaddset(&held, number); };
   std::ranges::for_each(kAskForAnEnd, hold);
   std::ranges::for_each(kNotices, hold);
-  ::pthread_sigmask(SIG_BLOCK, &held_, nullptr);
+  ::pthread_sigmask(SIG_BLOCK, &held, nullptr);
   struct sigaction by_default {};
   by_default.sa_handler = SIG_DFL;
   ::sigaction(SIGCHLD, &by_default, &child_at_start_);
-  signals_ = UniqueFd(::signalfd(-1, &held_, SFD_CLOEXEC | SFD_NONBLOCK));
+  signals_ = UniqueFd(::signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK));
   wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   thread_ = std::jthread([this](const std::stop_token& stop) { pass_on(stop); });
 }
@@ -52,11 +49,15 @@ JobSignals::~JobSignals() {
 
 std::optional<int> JobSignals::take_early() {
   signalfd_siginfo info;
-  if (::read(signals_.get(), &info, sizeof info) != sizeof info) {
-    return std::nullopt;
+  while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+    if (const int number = static_cast<int>(info.ssi_signo); !ignored_at_start(number)) {
+      return number;
+    }
   }
-  return static_cast<int>(info.ssi_signo);
+  return std::nullopt;
 }
+
+bool JobSignals::ignored_at_start(int number) const { return ::sigismember(&at_start_.ignored, number) == 1; }
 
 void JobSignals::pass_to(const Subprocess& command) {
   command_pid_ = command.pid();
@@ -93,7 +94,7 @@ void JobSignals::pass_on(const std::stop_token& stop) {
 
 void JobSignals::pass(const signalfd_siginfo& info) {
   const int number = static_cast<int>(info.ssi_signo);
-  if (std::ranges::find(kAskForAnEnd, number) != kAskForAnEnd.end()) {
+  if (std::ranges::find(kAskForAnEnd, number) != kAskForAnEnd.end() && !ignored_at_start(number)) {
     told_to_end_ = true;
   }
   if (witness_.got(number, kOneAfterTheOther)) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signals of a program that stands where the user's own command would stand: they are the command's. What shells, batch
 // systems and people send to us reaches it at once; what reached it anyway is not sent twice; what we were started to
-// ignore is ignored. From the constructor on, the signals are held, so that they end no work half done.
+// ignore (nohup, a script's background) it ignores unless it wants it. From the constructor on, the signals are held,
+// so that they end no work half done.
 #pragma once
 
 #include <sys/signalfd.h>
@@ -38,13 +39,13 @@ class JobSignals {
   void release();
 
  private:
+  [[nodiscard]] bool ignored_at_start(int number) const;
   void wake();
   void pass_on(const std::stop_token& stop);
   void pass(const signalfd_siginfo& info);
 
   SignalState at_start_;
   struct sigaction child_at_start_ {};
-  sigset_t held_{};
   UniqueFd signals_;
   UniqueFd wake_;  // there is a command now, or the thread is to end
   SignalWitness witness_;

@@ -144,6 +144,15 @@ class Signals(Fares):
                 self.assertEqual(process.wait(timeout=20), 5, self.errors.read_text())
                 self.assertEqual(self.got(), [])
 
+    def test_one_ignored_at_the_start_is_for_the_job_to_want(self):
+        """Launchers of jobs handle SIGINT and SIGTERM whatever they began with."""
+        process = self.start(("run", "--no-trace"), sys.executable, "-c", LISTENER.replace("!= signal.SIG_IGN", "is not None"),
+                             1, "2", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+        wait_until(lambda: "ready" in self.output.read_text(), "the job")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=20), 5)
+        self.assertEqual([number for number, _ in self.got()], [signal.SIGINT])
+
     def test_by_default_the_job_ignores_nothing(self):
         plain = subprocess.run(["grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"], capture_output=True, text=True, check=True)
         for name, verb in self.verbs():
