@@ -99,6 +99,39 @@ TEST(Untold, ARankThatNeverCameIsMissedOnlyWhereOthersAreOpen) {
   EXPECT_TRUE(report.findings.empty()) << told(report);
 }
 
+TEST(Untold, ARankInAnotherCallIsThereThoughItMadeOthersSince) {
+  const auto job = [](bool inside, bool others_since) {
+    constexpr CommHash kOther = 99;
+    MemorySource source;
+    Ending ending;
+    ending.call = [](int rank, int64_t step, Collective& call) {
+      if (step == kLast) {
+        leave_open(call);
+      }
+      return rank != 2 || step < kLast;
+    };
+    fill(source, ending);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      source.accept(call_of(rank, 0, kOther));
+    }
+    Collective call = call_of(2, kLast, kOther);
+    call.seq = 1;
+    leave_open(call);
+    if (inside) {
+      source.accept(call);
+    }
+    call.event_id += 1;
+    call.seq = 2;
+    leave_untold(call);
+    if (others_since) {
+      source.accept(call);
+    }
+    return told(report_of(source));
+  };
+  EXPECT_EQ(job(true, true), job(true, false));
+  EXPECT_NE(job(true, true), job(false, false));
+}
+
 TEST(Untold, ADisagreementWithARankInAnUntoldCallIsFound) {
   const Report report = report_of(from_step(kLast, kLast, [](int rank, Collective& call) {
     leave_open(call);

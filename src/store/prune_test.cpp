@@ -53,6 +53,26 @@ int64_t record_long_run(const std::string& path, int64_t max_size_bytes) {
   return largest;
 }
 
+TEST(MaxSize, CallsWhoseEndNobodyTellsGoAsOthersDo) {
+  constexpr int64_t kMaxSize = 6 << 20;
+  const TemporaryFolder folder;
+  auto writer = must(RecordingWriter::create(folder / "r.db", {.max_size_bytes = kMaxSize}));
+  writer->accept(node_row(1, "n"));
+  for (uint64_t number = 1; number <= 60'000; ++number) {
+    Collective row = collective_row(1, number, static_cast<int64_t>(number) * 10 * kNsPerMs, std::nullopt);
+    row.completion = Completion::kUntold;
+    row.launch_ns = 20 * kNsPerUs;
+    writer->accept(row);
+    if (number % 100 == 0) {
+      must(writer->flush());
+      ASSERT_LE(total_size(folder / "r.db"), kMaxSize);
+    }
+  }
+  EXPECT_EQ(writer->stats().lost, 0U);
+  EXPECT_GT(writer->stats().pruned, 0U);
+  must(writer->close());
+}
+
 TEST(MaxSize, KeepsTheStallAndCountsWhatWent) {
   const TemporaryFolder folder;
   const std::string path = folder / "r.db";
