@@ -235,7 +235,7 @@ class RingImport {
       call.row.event_id = make_event_id(owner.node_id, ++numbers_[owner.node_id]);
       events[call.id] = call.row.event_id;
       ++summary_.collectives;
-      summary_.open += call.row.duration_ns ? 0 : 1;
+      summary_.open += call.row.completion == Completion::kOpen ? 1 : 0;
       sink_.accept(std::move(call.row));
     }
     deliver_steps(box, owner, communicators, events);
