@@ -62,6 +62,7 @@ TEST_F(Claim, WhatHasEvidenceStays) {
     folder.remove_if_empty();
     EXPECT_TRUE(fs::exists(folder.path + "/" + file)) << file;
     EXPECT_TRUE(fs::exists(folder.rings())) << file;
+    EXPECT_TRUE(fs::exists(folder.path + "/" + std::string(kProfilerPluginFile))) << file;
     fs::remove_all(folder.path);
   }
 }

@@ -182,6 +182,16 @@ class Signals(Fares):
                 self.assertFalse((self.folder / "began").exists())
                 self.assertFalse((self.folder / "run").exists() or (self.folder / "t.db").exists())
 
+    def test_one_that_came_before_and_is_ignored_keeps_nothing_from_beginning(self):
+        def have_one():
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            os.kill(os.getpid(), signal.SIGHUP)
+
+        process = self.start(("run", "--no-trace"), "touch", self.folder / "began", preexec_fn=have_one)
+        self.assertEqual(process.wait(timeout=20), 0, self.errors.read_text())
+        self.assertTrue((self.folder / "began").exists())
+
     def test_one_that_kills_the_job_is_its_exit_code(self):
         for name, verb in self.verbs():
             with self.subTest(verb=name):

@@ -232,9 +232,12 @@ class Loading(Evidence):
         deep = self.folder / ("d" * 200)
         deep.mkdir()
         self.out = deep / "run-in-a-folder-far-down"
-        words = self.run_job("--no-trace")
+        words = self.run_job("--no-trace", wrap=("bash", "-c", 'echo "plugin at $NCCL_PROFILER_PLUGIN" >&2; exec "$@"', "-"))
         self.assertNotIn("no black box", words)
         self.assertEqual(len(self.rings(self.out / "rings")), 2)
+        plugin = pathlib.Path(re.search(r"plugin at (.*)", words)[1])
+        self.assertLessEqual(len(str(plugin)), 254)
+        self.assertFalse(plugin.parent.exists(), "it goes with the run")
 
     def test_an_nccl_that_loads_no_plugin_is_said_to_be_looked_at(self):
         words = self.run_job("--no-trace", wrap=("env", "NCCL_PROFILER_PLUGIN=none"))
