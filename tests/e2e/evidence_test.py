@@ -182,14 +182,15 @@ class Chosen(Evidence):
     def test_a_hang_is_seen_in_a_folder_that_is_chosen_already(self):
         chosen = self.folder / "chosen"
         chosen.mkdir()
-        job = Launcher(self.folder, "--steps", 100000, "--watchdog-seconds", 30)
+        steps = self.folder / "steps"
+        job = Launcher(self.folder, "--steps", 100000, "--watchdog-seconds", 30, "--log", steps)
         self.start("--no-trace", "--", *job.words,
                    environment={"NCCL_PROFILER_PLUGIN": str(PLUGIN), "STALLTRACE_DIR": str(chosen)})
         wait_until(job.pids, "the ranks")
-        wait_until(lambda: len(self.rings(chosen)) == 2, "the boxes")
-        time.sleep(1)
-        os.kill(job.pids()[1], signal.SIGKILL)
-        wait_until(lambda: "dead_rank" in self.errors.read_text(), "the finding")
+        wait_until(lambda: steps.exists() and steps.read_bytes().count(b"\n") > 50, "some steps")
+        os.kill(job.pids()[1], signal.SIGSTOP)
+        wait_until(lambda: "finding in" in self.errors.read_text(), "the finding")
+        self.assertRegex(self.errors.read_text(), r"\[1\] process_stopped .*\n +what .*Rank 1\b")
         self.assertIsNone(self.process.poll())
 
     def test_boxes_that_the_tracer_does_not_read_are_not_thrown_away(self):
