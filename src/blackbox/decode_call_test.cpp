@@ -212,6 +212,19 @@ TEST(DecodeCall, ByTheCopyEnginesIsLaunchedToo) {
   EXPECT_FALSE(call.row(kTask)) << "captured, or of an earlier plugin";
 }
 
+TEST(DecodeCall, ASizeThatNothingHasIsUnknown) {
+  Call call;
+  st_box_event gather = Call::task(ST_BOX_COLL, ST_BOX_OP_ALL_GATHER, 0);
+  gather.u.coll.count = (1ULL << 50) - 1;
+  gather.u.coll.datatype = 8;
+  call.table.add(gather, false);
+  st_box_communicator large = kCommunicator;
+  large.ranks = (1 << 24) - 1;
+  const auto row = decode_collective(*call.table.find(kTask), call.table, &large, {.node_id = 1, .pid = 4711});
+  ASSERT_TRUE(row);
+  EXPECT_EQ(row->bytes, 0);
+}
+
 TEST(DecodeCall, LiesAreLeftOut) {
   Call call;
   call.group(3000, 1ULL << 62);

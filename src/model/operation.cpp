@@ -110,14 +110,18 @@ std::string_view nccl_result_name(int result) {
 }
 
 int64_t payload_bytes(Operation op, int64_t count, int element_bytes, int nranks) {
-  const int64_t own = count * element_bytes;
+  int64_t own = 0;
+  int64_t whole = 0;
+  if (__builtin_mul_overflow(count, element_bytes, &own)) {
+    return 0;
+  }
   switch (op) {
     case Operation::kAllGather:
     case Operation::kReduceScatter:
     case Operation::kAllToAll:
     case Operation::kGather:
     case Operation::kScatter:
-      return own * nranks;
+      return __builtin_mul_overflow(own, nranks, &whole) ? 0 : whole;
     default:
       return moves_data(op) ? own : 0;
   }

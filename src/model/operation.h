@@ -83,7 +83,7 @@ std::string_view nccl_result_name(int result);
 
 /// Bytes of user data a rank contributes or receives, whichever is larger, in one call, the size that
 /// nccl-tests prints: count × element size, times nranks for AllGather, ReduceScatter, AllToAll, Gather
-/// and Scatter. 0 where a needed number is unknown.
+/// and Scatter. 0 where a needed number is unknown, or no size has so many bytes.
 int64_t payload_bytes(Operation op, int64_t count, int element_bytes, int nranks);
 
 }  // namespace stalltrace
