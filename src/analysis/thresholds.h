@@ -35,6 +35,9 @@ inline constexpr int64_t kNoBaselineFloorNs = 150 * kNsPerMs;
 inline constexpr int64_t kWarmUpInstances = 3;
 /// ... which takes tens to hundreds of milliseconds in good health.
 inline constexpr int64_t kWarmUpFloorNs = 500 * kNsPerMs;
+/// NCCL connects ranks in their first collective (NCCL_RUNTIME_CONNECT, on by default since 2.22), which takes seconds
+/// where hosts are busy or ranks are many: without evidence of a cause such a first instance is not told before this.
+inline constexpr int64_t kConnectingNs = 10 * kNsPerSecond;
 /// An instance that has not ended is a hang after this: longer than any timeout that TCP recovers from quietly.
 inline constexpr int64_t kHangNs = kNsPerSecond;
 

@@ -31,6 +31,19 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   out.push_back(std::move(opinion));
 }
 
+/// All ranks are in one of the first instances of their communicator, and have not been for long.
+bool is_connecting(const Scene& scene, const Stall& stall) {
+  return scene.timeline.groups()[stall.group].hash != 0 && stall.column < kWarmUpInstances &&
+         stall.part == StallPart::kTransfer && !stall.fatal && stall.lost_ns < kConnectingNs;
+}
+
+void refine(const Scene& scene, std::vector<Folded>& groups) {
+  std::erase_if(groups, [&](const Folded& group) {
+    return group.place.flow == kNoFlow &&
+           std::ranges::all_of(group.stalls, [&](const Stall* stall) { return is_connecting(scene, *stall); });
+  });
+}
+
 std::vector<std::string> missing_evidence(const Scene& scene, MemberIndex culprit) {
   const EvidencePresence& presence = scene.evidence.presence();
   std::vector<std::string> missing;
@@ -174,6 +187,6 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
 
 }  // namespace
 
-const CauseRule kUnknownRule{Cause::kUnknown, kUnknownGate, judge, nullptr, tell};
+const CauseRule kUnknownRule{Cause::kUnknown, kUnknownGate, judge, refine, tell};
 
 }  // namespace stalltrace::analysis

@@ -32,5 +32,43 @@ TEST(Silence, OfTheWireIsToldWhereAllRanksAreInside) {
   EXPECT_EQ(hang_with_traffic(5'000).summary.find("silent"), std::string::npos);
 }
 
+/// Step `slow` takes all ranks so much longer, and nothing shows why.
+Report report_of_slow_step(int64_t slow, int64_t longer_ns) {
+  Ending ending;
+  ending.call = [=](int, int64_t step, Collective& call) {
+    if (step == slow) {
+      *call.duration_ns += longer_ns;
+    } else if (step > slow) {
+      call.timestamp_ns += longer_ns;
+    }
+    return true;
+  };
+  return report_of(ending);
+}
+
+TEST(Unknown, AFirstCollectiveThatConnectsForSecondsIsNotTold) {
+  EXPECT_TRUE(report_of_slow_step(0, 6 * kNsPerSecond).findings.empty());
+  for (const Report& report : {report_of_slow_step(0, 12 * kNsPerSecond), report_of_slow_step(40, 6 * kNsPerSecond)}) {
+    ASSERT_EQ(report.findings.size(), 1U) << told(report);
+    EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
+  }
+}
+
+TEST(Unknown, AFirstCollectiveThatNeverEndsIsToldWhenConnectingWouldHaveEnded) {
+  const auto report_after = [](int64_t observed_ns) {
+    Ending ending;
+    ending.call = [](int, int64_t step, Collective& call) {
+      leave_open(call);
+      return step == 0;
+    };
+    ending.node = [=](int, Node& node) { node.ended_ns = kOriginNs + observed_ns; };
+    return report_of(ending);
+  };
+  EXPECT_TRUE(report_after(7 * kNsPerSecond).findings.empty());
+  const Report report = report_after(15 * kNsPerSecond);
+  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
+}
+
 }  // namespace
 }  // namespace stalltrace::analysis
