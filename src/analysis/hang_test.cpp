@@ -77,6 +77,20 @@ TEST(Hang, ADeathIsToldHoweverSoonTheOthersFollow) {
   }
 }
 
+/// As black boxes tell it: a process is gone, nobody knows how, and the others, whose NCCL told them, aborted.
+TEST(Hang, ADeathOfWhichOnlyTheTimeIsKnownEndsAJob) {
+  Ending ending = hang();
+  ending.process = [](int rank, Process& process) {
+    if (rank == 2) {
+      process.exit_ns = kLastArrivalNs + 10 * kNsPerMs;
+    }
+  };
+  ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 500 * kNsPerMs; };
+  const Report report = report_of(ending);
+  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  expect_culprit(report.findings[0], Cause::kDeadRank, 2);
+}
+
 TEST(Hang, ADisagreementThatEndsTheJobIsTheCauseOfItsDeaths) {
   Ending ending = broken_off(6);
   ending.call = [inner = ending.call](int rank, int64_t step, Collective& call) {

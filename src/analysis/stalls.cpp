@@ -208,12 +208,16 @@ class Search {
     return instance.hung && hung_to_ns(instance) - instance.last_arrival_ns >= kHangNs;
   }
   /// The job ended in it: a rank failed, and the others, told by the launcher or their own calls, soon followed. A job
-  /// whose ranks were all killed was killed as a whole.
+  /// whose ranks were all killed was killed as a whole. Black boxes do not tell how a process ended, only that others
+  /// outlived it.
   [[nodiscard]] bool broke_off(const Instance& instance) const {
     const std::vector<uint32_t>& lanes = timeline_.groups()[instance.group].lanes;
     const auto member = [&](uint32_t lane) -> const Member& { return cluster_.member(timeline_.lanes()[lane].member); };
+    const auto failed = [](const Member& one) {
+      return one.ended_badly() || (one.exit_ns && !one.exit_code && !one.exit_signal);
+    };
     return instance.hung &&
-           std::any_of(lanes.begin(), lanes.end(), [&](uint32_t lane) { return member(lane).ended_badly(); }) &&
+           std::any_of(lanes.begin(), lanes.end(), [&](uint32_t lane) { return failed(member(lane)); }) &&
            !std::all_of(lanes.begin(), lanes.end(), [&](uint32_t lane) { return member(lane).exit_signal == SIGKILL; });
   }
   /// Of a job that ended too soon for a hang, only what ended it is told.

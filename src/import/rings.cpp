@@ -181,11 +181,24 @@ class RingImport {
     }
   }
 
+  /// Whether another ended a communicator in order that `box` left open, and after anything was heard of that: NCCL
+  /// tells the other ranks of a death within milliseconds, and they abort.
+  static bool ended_without(const Box& box, const Box& other) {
+    return std::ranges::any_of(other.contents.communicators, [&](const st_box_communicator& ended) {
+      const auto ended_ns = to_utc(ended.destroyed_ns, other.offset_ns);
+      return ended.hash != 0 && ended_ns && *ended_ns > box.last_heard_ns &&
+             std::ranges::any_of(box.contents.communicators, [&](const st_box_communicator& left) {
+               return left.hash == ended.hash && left.destroyed_ns == 0;
+             });
+    });
+  }
+
   /// A process that is gone without having ended its communicators has died. When is known only as far as others
   /// outlived it: where all fell silent at once, which went first is not known.
   [[nodiscard]] bool outlived(const Box& box) const {
     return std::ranges::any_of(boxes_, [&](const Box& other) {
-      return &other != &box && (other.contents.has_writer || other.last_heard_ns - box.last_heard_ns > kOutlivedNs);
+      return &other != &box && (other.contents.has_writer || other.last_heard_ns - box.last_heard_ns > kOutlivedNs ||
+                                ended_without(box, other));
     });
   }
 

@@ -310,6 +310,27 @@ st_box_event hanging() {
   return hung;
 }
 
+/// The others' NCCL tells them of it at once, and they abort.
+TEST_F(Rings, WhoeverLeftACommunicatorOpenThatOthersEndedAfterwardsHasDied) {
+  for (const int64_t ended_after_ns : {400'000'000, -1}) {
+    MadeBox dead = box_of(11, 0);
+    dead.put(1, hanging(), ST_BOX_ENDED);
+    dead.header.pulse_ns = 3 * kSecond;
+    MadeBox aborted = box_of(12, 1);
+    st_box_event unfinished = hanging();
+    unfinished.flags |= ST_BOX_UNFINISHED;
+    aborted.append(unfinished);
+    aborted.header.pulse_ns = 3 * kSecond;
+    aborted.communicators[0].destroyed_ns = 3 * kSecond + static_cast<uint64_t>(ended_after_ns);
+    rows_ = {};
+    ASSERT_TRUE(import({save(dead, "a"), save(aborted, "b")}));
+    const auto processes = *rows_.processes();
+    for (const Process& process : processes) {
+      EXPECT_EQ(process.exit_ns.has_value(), process.pid == 11 && ended_after_ns > 0) << process.pid;
+    }
+  }
+}
+
 TEST_F(Rings, AHangOfAJobThatDiedWholeEndsWithTheJob) {
   std::vector<std::string> paths;
   for (const int32_t rank : {0, 1}) {
