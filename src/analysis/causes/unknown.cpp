@@ -14,9 +14,18 @@
 namespace stalltrace::analysis {
 namespace {
 
+/// All ranks are in one of the first instances of their communicator, and have not been for long.
+bool is_connecting(const Scene& scene, const Stall& stall) {
+  return scene.timeline.groups()[stall.group].hash != 0 && stall.column < kWarmUpInstances &&
+         stall.part == StallPart::kTransfer && !stall.fatal && stall.lost_ns < kConnectingNs;
+}
+
 void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
   Explanation opinion{.cause = Cause::kUnknown, .applies = true};
-  if (stall.part != StallPart::kTransfer && stall.suspects.size() == 1) {
+  if (is_connecting(scene, stall)) {
+    opinion.dismissed = true;
+    opinion.why = "ranks connect in the first calls of a communicator";
+  } else if (stall.part != StallPart::kTransfer && stall.suspects.size() == 1) {
     opinion.place.culprit = stall.suspects[0];
     opinion.why = fmt::format("{} is the last rank, why is not seen", short_name(scene.cluster, stall.suspects[0]));
   } else if (stall.part == StallPart::kTransfer) {
@@ -29,19 +38,6 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
     }
   }
   out.push_back(std::move(opinion));
-}
-
-/// All ranks are in one of the first instances of their communicator, and have not been for long.
-bool is_connecting(const Scene& scene, const Stall& stall) {
-  return scene.timeline.groups()[stall.group].hash != 0 && stall.column < kWarmUpInstances &&
-         stall.part == StallPart::kTransfer && !stall.fatal && stall.lost_ns < kConnectingNs;
-}
-
-void refine(const Scene& scene, std::vector<Folded>& groups) {
-  std::erase_if(groups, [&](const Folded& group) {
-    return group.place.flow == kNoFlow &&
-           std::ranges::all_of(group.stalls, [&](const Stall* stall) { return is_connecting(scene, *stall); });
-  });
 }
 
 std::vector<std::string> missing_evidence(const Scene& scene, MemberIndex culprit) {
@@ -187,6 +183,6 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
 
 }  // namespace
 
-const CauseRule kUnknownRule{Cause::kUnknown, kUnknownGate, judge, refine, tell};
+const CauseRule kUnknownRule{Cause::kUnknown, kUnknownGate, judge, nullptr, tell};
 
 }  // namespace stalltrace::analysis

@@ -54,6 +54,18 @@ TEST(Unknown, AFirstCollectiveThatConnectsForSecondsIsNotTold) {
   }
 }
 
+TEST(Unknown, ALaterStallIsToldWithoutTheFirst) {
+  Ending ending;
+  ending.call = [](int, int64_t step, Collective& call) {
+    *call.duration_ns += step == 0 ? 6 * kNsPerSecond : step == 40 ? 3 * kNsPerSecond : 0;
+    call.timestamp_ns += (step > 0 ? 6 * kNsPerSecond : 0) + (step > 40 ? 3 * kNsPerSecond : 0);
+    return true;
+  };
+  const Report report = report_of(ending);
+  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  EXPECT_NEAR(report.findings[0].stall_ms, 3000, 100);
+}
+
 TEST(Unknown, AFirstCollectiveThatNeverEndsIsToldWhenConnectingWouldHaveEnded) {
   const auto report_after = [](int64_t observed_ns) {
     Ending ending;
