@@ -13,6 +13,7 @@ constexpr int kOwnRank = 1;  // of Job
 template <typename V>
 class OwnTransfers : public LibraryTest {};
 using Versions = ::testing::Types<V1, V2, V3, V4, V5, V6>;
+using VersionsWithKernels = ::testing::Types<V3, V4, V5, V6>;
 TYPED_TEST_SUITE(OwnTransfers, Versions);
 
 TYPED_TEST(OwnTransfers, AreOverWhenTheyAreEnqueued) {
@@ -74,6 +75,52 @@ TYPED_TEST(OwnTransfers, APartThatComesAfterAllIsCountedAndHoldsNothing) {
   const BoxView view = this->folder_.read();
   EXPECT_TRUE(view.open.empty());
   EXPECT_EQ(view.header.lost[ST_BOX_LOST_LATE_PART], 1U);
+}
+
+template <typename V>
+class KernelsAfterOwnTransfers : public LibraryTest {};
+TYPED_TEST_SUITE(KernelsAfterOwnTransfers, VersionsWithKernels);
+
+/// Kernels that NCCL tells of too early end nothing: what has no other part has no end that anybody tells.
+TYPED_TEST(KernelsAfterOwnTransfers, EndNoCollective) {
+  Job<TypeParam> job(this->library_);
+  const auto run = [&] {
+    void* coll = job.coll(nullptr, {});
+    job.stop(coll);
+    void* kernel = job.kernel(coll, 0, 1000);
+    job.kernel_stop(kernel, 2000);
+    job.stop(kernel);
+    const BoxView view = this->folder_.read();
+    return view.open.empty() ? view.of_type(ST_BOX_COLL).back() : view.open.back();
+  };
+  const st_box_event before = run();
+  EXPECT_EQ(before.flags & (ST_BOX_KERNEL_EXPECTED | ST_BOX_KERNELS_UNTRUE), ST_BOX_KERNEL_EXPECTED);
+  EXPECT_NE(before.end_ns, 0U);
+  EXPECT_EQ(before.u.coll.kernels_ended, 1U);
+  job.stop(job.p2p(nullptr, true, kOwnRank, 1024));
+  const st_box_event alone = run();
+  EXPECT_EQ(alone.flags & (ST_BOX_KERNEL_EXPECTED | ST_BOX_KERNELS_UNTRUE), ST_BOX_KERNELS_UNTRUE);
+  EXPECT_EQ(alone.end_ns, 0U);
+  EXPECT_EQ(alone.u.coll.kernels_started, 0U);
+  EXPECT_EQ(alone.u.coll.gpu_stop_ns, 0U);
+}
+
+TYPED_TEST(KernelsAfterOwnTransfers, LeaveTheEndToTheNetwork) {
+  Job<TypeParam> job(this->library_);
+  job.stop(job.p2p(nullptr, true, kOwnRank, 1024));
+  void* coll = job.coll(nullptr, {});
+  job.stop(coll);
+  void* operation = job.op(coll, true, 2);
+  void* kernel = job.kernel(coll, 0, 1000);
+  job.kernel_stop(kernel, 2000);
+  job.stop(kernel);
+  EXPECT_TRUE(this->folder_.read().of_type(ST_BOX_COLL).empty()) << "its transfer goes on";
+  job.stop(operation);
+  const auto colls = this->folder_.read().of_type(ST_BOX_COLL);
+  ASSERT_EQ(colls.size(), 1U);
+  EXPECT_NE(colls[0].end_ns, 0U);
+  EXPECT_EQ(colls[0].u.coll.ops_ended, 1U);
+  EXPECT_EQ(colls[0].u.coll.kernels_started, 0U);
 }
 
 }  // namespace

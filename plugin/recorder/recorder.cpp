@@ -52,10 +52,24 @@ uint64_t number_of_collective(Communicator* communicator, const Event& event) {
   return number != ST_BOX_NUMBER_UNKNOWN ? number : count_collective(communicator);
 }
 
+/// NCCL's kernel counts a rank's transfer to itself among a channel's works, its host does not (addP2pToPlan in NCCL's
+/// src/enqueue.cc, 2.26 to 2.30): from the first on, the host reads the times of earlier works.
+bool tells_kernels_too_early(const Communicator* communicator) {
+  return communicator != nullptr && load(communicator->own_transfers) != 0;
+}
+
+void expect_kernel(Event& event, const Communicator* communicator) {
+  if (tells_kernels_too_early(communicator)) {
+    event.flags |= ST_BOX_KERNELS_UNTRUE;
+  } else {
+    event.flags |= ST_BOX_KERNEL_EXPECTED;
+  }
+}
+
 void number_collective(Box& box, Communicator* communicator, Event& event) {
   const bool alone = communicator != nullptr && communicator->ranks == 1;
   if (box.kernels_told && !alone) {
-    event.flags |= ST_BOX_KERNEL_EXPECTED;
+    expect_kernel(event, communicator);
   }
   event.u.coll.call_number = number_of_collective(communicator, event);
 }
@@ -68,8 +82,11 @@ void number_copy(Communicator* communicator, Event& event) {
 }
 
 void number_transfer(Box& box, uint64_t context, Communicator* communicator, Event& event) {
-  if (box.kernels_told && st_box_is_own_transfer(&event) == 0) {
-    event.flags |= ST_BOX_KERNEL_EXPECTED;
+  const bool own = st_box_is_own_transfer(&event) != 0;
+  if (box.kernels_told && !own) {
+    expect_kernel(event, communicator);
+  } else if (own && communicator != nullptr) {
+    store<uint32_t>(communicator->own_transfers, 1);
   }
   event.u.coll.call_number = ST_BOX_NUMBER_UNKNOWN;
   event.flags |= ST_BOX_OWN_SEQUENCE;
@@ -108,6 +125,17 @@ void join_collective(Box& box, Event& part) {
   lower_to(coll.kernel_start_ns, part.start_ns);
   if (part.u.kernel_channel.gpu_start_ns != 0) {
     lower_to(coll.gpu_start_ns, part.u.kernel_channel.gpu_start_ns);
+  }
+}
+
+void join_as_kernel(Box& box, const Communicator* communicator, Event& kernel) {
+  Event* whole = tells_kernels_too_early(communicator) ? hold(box, kernel.parent) : nullptr;
+  const bool untrue = whole != nullptr && (whole->flags & ST_BOX_KERNELS_UNTRUE) != 0;
+  if (whole != nullptr) {
+    release(box, *whole);
+  }
+  if (!untrue) {
+    join_collective(box, kernel);
   }
 }
 
@@ -238,7 +266,7 @@ uint64_t start_event(Box& box, uint64_t context, const Event& draft) {
       join_collective(box, *slot);
       break;
     case ST_BOX_KERNEL_CHANNEL:
-      join_collective(box, *slot);
+      join_as_kernel(box, communicator, *slot);
       break;
     case ST_BOX_PROXY_STEP:
       join_operation(box, *slot);

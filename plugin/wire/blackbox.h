@@ -120,6 +120,7 @@ enum st_box_event_flags {
   ST_BOX_FOREIGN_PARENT = 16, /* proxy op: its collective is in another process's file */
   ST_BOX_OWN_SEQUENCE = 32,   /* p2p: sequence is the plugin's own count */
   ST_BOX_SEND_SIDE = 64,      /* proxy op and step: this rank sends */
+  ST_BOX_KERNELS_UNTRUE = 64, /* coll: its kernel channels are no parts of it: NCCL tells of them too early */
   ST_BOX_COUNTED = 128,       /* proxy op, kernel channel: its collective counts it among its parts */
   ST_BOX_LONG_STEP = 1,       /* proxy step: it waited long, the first of a run of its operation */
   ST_BOX_OF_P2P = 2,          /* proxy op and step: of a Send or Recv */
@@ -251,7 +252,7 @@ struct st_box_communicator {
   int32_t rank;    /* -1 unknown */
   int32_t ranks;   /* 0 unknown: interface v1 to v3 does not tell */
   int32_t nodes;
-  uint32_t padding;
+  uint32_t own_transfers; /* 1: this rank has sent to itself; what NCCL tells of kernels is untrue since */
   uint64_t created_ns;
   uint64_t destroyed_ns; /* 0: lives */
   uint64_t collectives;  /* started so far */
