@@ -65,9 +65,14 @@ class Check:
         self.table.add("stalltrace", version.returncode == 0, (version.stdout or version.stderr).strip()[-200:])
         nccl, cudart = libraries.find_nccl(), libraries.find_cudart()
         devices = libraries.device_count(cudart) if cudart else 0
-        self.nccl_version = libraries.nccl_version(nccl) if nccl else (0, 0)
-        self.table.add("NCCL", bool(nccl),
-                       f"{'.'.join(map(str, self.nccl_version))} in {nccl}" if nccl else "libnccl.so.2 was not found")
+        found = "libnccl.so.2 was not found"
+        if nccl:
+            try:
+                self.nccl_version = libraries.nccl_version(nccl)
+                found = f"{'.'.join(map(str, self.nccl_version))} in {nccl}"
+            except OSError as error:  # of another machine, or without what it needs
+                nccl, found = None, f"{nccl} can't be loaded: {error}"
+        self.table.add("NCCL", bool(nccl), found)
         self.table.add("CUDA runtime", bool(cudart), cudart or "libcudart.so was not found")
         self.table.add("device", devices > 0 or None, f"{devices} found" if devices else "none that the driver offers")
         self.table.add("virtual nodes", not self.nodes_missing or None,

@@ -39,16 +39,19 @@ def find_cudart():
 
 
 def nccl_version(path):
-    """2.28.9 as (2, 28, 9)."""
+    """2.28.9 as (2, 28, 9). OSError where it can't be loaded."""
     version = ctypes.c_int()
     ctypes.CDLL(path).ncclGetVersion(ctypes.byref(version))
     return version.value // 10000, version.value // 100 % 100, version.value % 100
 
 
 def device_count(cudart):
-    """0 where the driver is missing or refuses."""
+    """0 where the driver is missing or refuses, or the library can't be loaded."""
     count = ctypes.c_int()
-    return count.value if ctypes.CDLL(cudart).cudaGetDeviceCount(ctypes.byref(count)) == 0 else 0
+    try:
+        return count.value if ctypes.CDLL(cudart).cudaGetDeviceCount(ctypes.byref(count)) == 0 else 0
+    except OSError:
+        return 0
 
 
 def has_torch():
