@@ -13,6 +13,8 @@
 #include <map>
 #include <set>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -125,6 +127,7 @@ class HostTracer final : public Tracer {
   Status list_descendants();
   void begin_process(pid_t pid, Library library);
   void end_process(const st_exit& record);
+  void end_processes(const std::vector<st_exit>& records);
   void note_stack(const st_call_stack& record);
   void dispatch(std::span<const std::byte> record);
   void collect();
@@ -151,6 +154,7 @@ class HostTracer final : public Tracer {
   Discovery discovery_;
   std::unique_ptr<MappingWatch> mappings_;
   std::set<pid_t> alive_;
+  std::vector<st_exit> exits_;               // of processes whose last records may be in another ring yet
   std::map<uint32_t, uint64_t> told_waits_;  // by thread: the start of the wait that was told while it lasted
   std::set<std::string> told_;
   uint64_t lost_mappings_ = 0;
@@ -246,6 +250,12 @@ void HostTracer::end_process(const st_exit& record) {
   alive_.erase(pid);
 }
 
+void HostTracer::end_processes(const std::vector<st_exit>& records) {
+  for (const st_exit& record : records) {
+    end_process(record);
+  }
+}
+
 /// Not of a process whose end came first, by another ring: nothing would ever forget it.
 void HostTracer::note_stack(const st_call_stack& record) {
   const Process* known = processes_.find(static_cast<pid_t>(record.header.tgid));
@@ -296,7 +306,7 @@ void HostTracer::dispatch(std::span<const std::byte> bytes) {
     case ST_RECORD_WAIT:
       return with(st_wait{}, [&](const auto& r) { sink_.accept(decode_wait(r, node_.node_id, offset)); });
     case ST_RECORD_EXIT:
-      return with(st_exit{}, [&](const auto& record) { end_process(record); });
+      return with(st_exit{}, [&](const auto& record) { exits_.push_back(record); });
     case ST_RECORD_OOM_KILL:
       return processes_.oom_killed(static_cast<pid_t>(header.tgid));
     default:
@@ -307,6 +317,11 @@ void HostTracer::dispatch(std::span<const std::byte> bytes) {
 void HostTracer::collect() {
   const auto consume = [this] { kernel_->consume([this](std::span<const std::byte> record) { dispatch(record); }); };
   consume();
+  if (!exits_.empty()) {
+    const std::vector<st_exit> ended = std::exchange(exits_, {});
+    consume();  // all that they did before is in the rings by now
+    end_processes(ended);
+  }
   if (mappings_) {
     lost_mappings_ += mappings_->drain([&](pid_t pid, const MappedFile& file) {
       discovery_.on_mapping(pid, file);
@@ -381,6 +396,7 @@ void HostTracer::deliver_rest() {
   }
   deliver_open_waits(kOpenWaitNs);
   collect();
+  end_processes(std::exchange(exits_, {}));
   collectives_.deliver_open();
   boxes_.finish(monotonic_now_ns());
   network_.settle_rest();

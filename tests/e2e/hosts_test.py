@@ -39,14 +39,14 @@ class Hosts(Case):
 
     def test_a_firewalls_drops_are_told_with_their_side(self):
         self.need_root()
-        lab = LabRun(self.folder / "lab", "packet_loss:rank=2,percent=2", steps=100)
+        lab = LabRun(self.folder / "lab", "packet_loss:rank=2,percent=2", steps=200)
         text = str(lab.findings[0]["evidence"])
         self.assertIn("inside the host of rank 2, on the way in", text)
         self.assertIn("NETFILTER_DROP", text)
 
     def test_what_is_lost_between_the_hosts_is_told_so(self):
         self.need_root()
-        lab = LabRun(self.folder / "lab", "packet_loss:rank=2,percent=3,direction=egress", steps=100)
+        lab = LabRun(self.folder / "lab", "packet_loss:rank=2,percent=3,direction=egress", steps=200)
         self.assertIn("on the network between", str(lab.findings[0]["evidence"]))
 
     def test_a_port_that_counts_errors(self):
