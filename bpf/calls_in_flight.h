@@ -30,54 +30,36 @@ struct call_in_flight {
   u64 places[ST_PLACES];  // by hash: those whose stacks were sent
 };
 
-struct {
-  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-  __uint(map_flags, BPF_F_NO_PREALLOC);
-  __type(key, int);
-  __type(value, struct call_in_flight);
-} calls_in_flight SEC(".maps");
+ST_TASK_STATE(calls_in_flight, struct call_in_flight);
+ST_STATE_BY_NUMBER(calls_in_flight_by_tid, struct call_in_flight,
+                   ST_TRACED_THREADS);  // a spare, like processes_by_tgid
 
-// Where storage at the task cannot be made: the kernel refuses where it interrupted another that is making some on this
-// CPU, and keeps only a handful of pieces of memory ready. A first call is not to be lost for that.
-struct {
-  __uint(type, BPF_MAP_TYPE_LRU_HASH);
-  __uint(max_entries, 1024);
-  __type(key, u32);  // tid
-  __type(value, struct call_in_flight);
-} spare_calls_in_flight SEC(".maps");
-struct {
-  __uint(type, BPF_MAP_TYPE_LRU_HASH);
-  __uint(max_entries, 1024);
-  __type(key, u32);  // tgid
-  __type(value, struct st_process);
-} spare_processes SEC(".maps");
-
-static __always_inline struct call_in_flight* flight_of(struct task_struct* task, u64 flags) {
-  struct call_in_flight* flight = bpf_task_storage_get(&calls_in_flight, task, 0, flags);
-  if (flight) {
-    return flight;
+static __always_inline struct call_in_flight* flight_of(struct task_struct* task, u32 tid, bool make) {
+  if (config.task_storage) {
+    struct call_in_flight* flight =
+        bpf_task_storage_get(&calls_in_flight, task, 0, make ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+    if (flight) {
+      return flight;
+    }
   }
-  const u32 tid = task->pid;
-  flight = bpf_map_lookup_elem(&spare_calls_in_flight, &tid);
-  if (!flight && flags == BPF_LOCAL_STORAGE_GET_F_CREATE) {
-    const struct call_in_flight fresh = {};
-    bpf_map_update_elem(&spare_calls_in_flight, &tid, &fresh, BPF_NOEXIST);
-    flight = bpf_map_lookup_elem(&spare_calls_in_flight, &tid);
-  }
-  return flight;
+  return state_by_number(&calls_in_flight_by_tid, tid, make);
 }
 
 static __always_inline struct st_process* calling_process(struct task_struct* task, u32 tgid) {
-  struct st_process* process = process_of(task);
-  return process ?: bpf_map_lookup_elem(&spare_processes, &tgid);
+  struct st_process* process = process_of(task, tgid);
+  if (process || !config.task_storage) {
+    return process;
+  }
+  return state_by_number(&processes_by_tgid, tgid, false);
 }
 
 static __always_inline struct st_process* new_process(struct task_struct* task, u32 tgid) {
-  struct st_process* process = bpf_task_storage_get(&processes, task->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  struct st_process* process = NULL;
+  if (config.task_storage) {
+    process = bpf_task_storage_get(&processes, task->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  }
   if (!process) {
-    const struct st_process fresh = {};
-    bpf_map_update_elem(&spare_processes, &tgid, &fresh, BPF_NOEXIST);
-    process = bpf_map_lookup_elem(&spare_processes, &tgid);
+    process = state_by_number(&processes_by_tgid, tgid, true);
   }
   if (process) {
     process->cgroup_id = bpf_get_current_cgroup_id();
@@ -85,7 +67,8 @@ static __always_inline struct st_process* new_process(struct task_struct* task, 
   return process;
 }
 
-static __always_inline struct st_process* traced_process(struct task_struct* task, u32 tgid) {
+static __always_inline struct st_process* traced_process(struct task_struct* task, u64 id) {
+  const u32 tgid = id >> 32;
   struct st_process* process = calling_process(task, tgid);
   if (process) {
     return process;
@@ -98,11 +81,10 @@ static __always_inline struct st_process* traced_process(struct task_struct* tas
     count_loss(ST_LOSS_THREAD_STATE);
     return NULL;
   }
-  watch_thread(task, bpf_ktime_get_ns());  // user space finds the others
+  watch_thread(task, (u32)id, tgid, bpf_ktime_get_ns());  // user space finds the others
   // User space has not found this process by its maps yet (a fork, or a very early call): tell it.
   struct st_header* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (record) {
-    const u64 id = bpf_get_current_pid_tgid();
     fill_header(record, ST_RECORD_PROCESS, sizeof(*record), bpf_ktime_get_ns(), tgid, (u32)id);
     bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
   } else {
@@ -124,11 +106,18 @@ struct {
   __type(value, u64);
 } sequences SEC(".maps");
 
-static __always_inline u64 take_sequence(u32 tgid, u64 comm, u64 peer) {
+// Before Linux 5.12 the kernel refuses programs with an atomic operation that also returns the value, so that there two
+// threads that call at the same instant may get one number. Callers that need `atomic` false are programs of their own.
+static __always_inline u64 take_sequence(u32 tgid, u64 comm, u64 peer, bool atomic) {
   struct st_sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid};
   u64* next = bpf_map_lookup_elem(&sequences, &key);
-  if (next) {
+  if (next && atomic) {
     return __sync_fetch_and_add(next, 1);
+  }
+  if (next) {
+    const u64 taken = *(volatile u64*)next;
+    __sync_fetch_and_add(next, 1);
+    return taken;
   }
   const u64 one = 1;
   if (bpf_map_update_elem(&sequences, &key, &one, BPF_ANY)) {

@@ -101,21 +101,47 @@ static __always_inline void finish_call(struct call_in_flight* flight, s32 retur
   }
 }
 
-SEC("uprobe")
-int call_entry(struct pt_regs* ctx) {
+// Where probes have no cookies, user space puts a small program of its own before ours at each probe: it leaves the
+// cookie here and goes on by a tail call. Nothing else runs on this CPU in between: the kernel calls both with
+// preemption off, and lets no other program of this kind interrupt them.
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, u32);
+  __type(value, u64);
+} call_cookie SEC(".maps");
+
+// The programs that those go on to.
+struct {
+  __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+  __uint(max_entries, ST_CALL_PROGRAMS);
+  __type(key, u32);
+  __type(value, u32);
+} call_programs SEC(".maps");
+
+static __always_inline u64 cookie_of(struct pt_regs* ctx) {
+  if (config.attach_cookie) {
+    return bpf_get_attach_cookie(ctx);
+  }
+  const u32 zero = 0;
+  const u64* cookie = bpf_map_lookup_elem(&call_cookie, &zero);
+  return cookie ? *cookie : 0;
+}
+
+static __always_inline int enter_call(struct pt_regs* ctx, bool atomic_fetch) {
   const struct st_registers* registers = (const struct st_registers*)ctx;
-  const u64 cookie = bpf_get_attach_cookie(ctx);
+  const u64 cookie = cookie_of(ctx);
   const u32 row = cookie & (ST_MAX_CALLS - 1);
   const volatile struct st_call_spec* spec = &calls[row];
   const u64 id = bpf_get_current_pid_tgid();
   const u32 tgid = id >> 32;
-  struct task_struct* task = bpf_get_current_task_btf();
+  struct task_struct* task = current_task();
 
-  struct st_process* process = traced_process(task, tgid);
+  struct st_process* process = traced_process(task, id);
   if (!process) {
     return 0;
   }
-  struct call_in_flight* flight = flight_of(task, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  struct call_in_flight* flight = flight_of(task, (u32)id, true);
   if (!flight) {
     count_loss(ST_LOSS_THREAD_STATE);
     return 0;
@@ -160,7 +186,8 @@ int call_entry(struct pt_regs* ctx) {
           spec->peer ? ((u64)spec->operation << 32 | (u32)argument(&arguments, spec->peer)) : ST_SEQUENCE_COLLECTIVE;
       flight->sequence_peer = peer;
       const u64 place = note_place(ctx, registers, flight, now, id);
-      emit_entry(&arguments, spec, flight, process, take_sequence(tgid, flight->comm, peer), id, place);
+      const u64 sequence = take_sequence(tgid, flight->comm, peer, atomic_fetch);
+      emit_entry(&arguments, spec, flight, process, sequence, id, place);
       break;
     }
     case ST_CALL_GROUP_START:
@@ -194,11 +221,17 @@ int call_entry(struct pt_regs* ctx) {
     case ST_CALL_WAIT_ALL_REQUESTS:
     case ST_CALL_WAIT_ANY_REQUEST:
     case ST_CALL_WAIT_SOME_REQUESTS:
-      note_requests(&arguments, spec, flight, task);
+      note_requests(&arguments, spec, flight, task, (u32)id);
       break;
   }
   return 0;
 }
+
+SEC("uprobe")
+int call_entry(struct pt_regs* ctx) { return enter_call(ctx, true); }
+
+SEC("uprobe")
+int call_entry_without_atomic_fetch(struct pt_regs* ctx) { return enter_call(ctx, false); }
 
 // ncclCommInitAll: one record for each communicator it made; `comm` carries the index, which is the rank.
 static __always_inline void emit_members(const struct call_in_flight* flight, s32 return_code, u64 now, u64 id) {
@@ -234,13 +267,13 @@ static __always_inline void end_call(const volatile struct st_call_spec* spec, c
 SEC("uretprobe")
 int call_return(struct pt_regs* ctx) {
   const struct st_registers* registers = (const struct st_registers*)ctx;
-  const u32 row = bpf_get_attach_cookie(ctx) & (ST_MAX_CALLS - 1);
+  const u32 row = cookie_of(ctx) & (ST_MAX_CALLS - 1);
   const volatile struct st_call_spec* spec = &calls[row];
   const u64 id = bpf_get_current_pid_tgid();
   const u32 tgid = id >> 32;
-  struct task_struct* task = bpf_get_current_task_btf();
+  struct task_struct* task = current_task();
 
-  struct call_in_flight* flight = flight_of(task, 0);
+  struct call_in_flight* flight = flight_of(task, (u32)id, false);
   if (!flight || !flight->stack_pointer || flight->row != row ||
       ST_ENTRY_STACK_POINTER_AT_RETURN(registers) < flight->stack_pointer) {
     return 0;  // a nested call's return, or one entered before tracing began

@@ -41,6 +41,13 @@ typedef __s64 s64;
 #define TCP_CLOSE 7
 #define TCP_LISTEN 10
 
+// `value`, or `limit` where it is larger: a bound that the compiler can't take for known and leave out, so that the
+// verifier sees it, too.
+static __always_inline u64 at_most(u64 value, u64 limit) {
+  asm volatile("" : "+r"(value));
+  return value > limit ? limit : value;
+}
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct ns_common {
@@ -149,10 +156,18 @@ struct sk_buff {
   unsigned char* head;
   unsigned char* data;
 };
+struct file;
 struct socket {
+  struct file* file;
   struct sock* sk;
 };
-struct file;
+struct inode {
+  u16 i_mode;
+};
+struct file {
+  struct inode* f_inode;
+  void* private_data;
+};
 struct seq_file;
 struct bpf_iter_meta {
   struct seq_file* seq;

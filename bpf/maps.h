@@ -7,6 +7,7 @@
 #include "wire/config.h"
 #include "wire/header.h"
 
+// Constant once the programs are loaded.
 const volatile struct st_config config = {};
 
 #define ST_RING(name, bytes)            \
@@ -19,19 +20,6 @@ const volatile struct st_config config = {};
 ST_RING(collective_ring, 8 << 20);
 ST_RING(network_ring, 4 << 20);
 ST_RING(scheduler_ring, 2 << 20);
-
-// What is known of a traced process, with its first task: it goes when the process does. Storage at the task costs
-// less than half of a hash table's look-up, and next to nothing for tasks that have none.
-struct {
-  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-  __uint(map_flags, BPF_F_NO_PREALLOC);
-  __type(key, int);
-  __type(value, struct st_process);
-} processes SEC(".maps");
-
-static __always_inline struct st_process* process_of(struct task_struct* task) {
-  return bpf_task_storage_get(&processes, task->group_leader, 0, 0);
-}
 
 // With config.only_listed: the processes named on the command line and their descendants.
 struct {
@@ -75,6 +63,15 @@ static __always_inline u64 wake_flags(void* ring) {
                                                                                       : BPF_RB_NO_WAKEUP;
 }
 #define ST_WAKE_FLAGS(ring) wake_flags(ring)
+
+// The task that runs now: only with config.task_storage a pointer that the verifier knows, so that its fields can be
+// read without BPF_CORE_READ.
+static __always_inline struct task_struct* current_task(void) {
+  if (config.task_storage) {
+    return bpf_get_current_task_btf();
+  }
+  return (struct task_struct*)bpf_get_current_task();
+}
 
 static __always_inline u32 netns_of(struct task_struct* task) { return BPF_CORE_READ(task, nsproxy, net_ns, ns.inum); }
 

@@ -6,7 +6,7 @@
 #define STALLTRACE_MARKER_H
 
 #include "collective.h"  // the calling convention
-#include "maps.h"
+#include "state.h"
 #include "wire/marker.h"
 #include "wire/tcp.h"
 
@@ -16,20 +16,23 @@ __u64 markers_probed = 0;
 struct thread_transfers {
   struct st_last_transfer last[2];  // 0 receive, 1 send
 };
-struct {
-  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-  __uint(map_flags, BPF_F_NO_PREALLOC);
-  __type(key, int);
-  __type(value, struct thread_transfers);
-} last_transfers SEC(".maps");
+ST_TASK_STATE(last_transfers, struct thread_transfers);
+ST_STATE_BY_NUMBER(last_transfers_by_tid, struct thread_transfers, ST_TRACED_THREADS);
 
-static __always_inline void note_transfer(struct task_struct* task, struct st_socket* socket, u32 bytes, bool is_send,
-                                          u64 now) {
+static __always_inline struct thread_transfers* transfers_of(struct task_struct* task, u32 tid, bool make) {
+  if (config.task_storage) {
+    return bpf_task_storage_get(&last_transfers, task, 0, make ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+  }
+  return state_by_number(&last_transfers_by_tid, tid, make);
+}
+
+static __always_inline void note_transfer(struct task_struct* task, u32 tid, struct st_socket* socket, u32 bytes,
+                                          bool is_send, u64 now) {
   if (!markers_probed) {
     return;
   }
   __sync_fetch_and_add(&socket->moved[is_send ? 1 : 0], bytes);
-  struct thread_transfers* transfers = bpf_task_storage_get(&last_transfers, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  struct thread_transfers* transfers = transfers_of(task, tid, true);
   if (transfers) {
     struct st_last_transfer* last = &transfers->last[is_send ? 1 : 0];
     last->cookie = socket->cookie;
@@ -40,9 +43,9 @@ static __always_inline void note_transfer(struct task_struct* task, struct st_so
 
 SEC("uprobe")
 int step_moved(struct pt_regs* ctx) {
-  struct task_struct* task = bpf_get_current_task_btf();
-  const struct thread_transfers* transfers =
-      process_of(task) ? bpf_task_storage_get(&last_transfers, task, 0, 0) : NULL;
+  struct task_struct* task = current_task();
+  const u64 id = bpf_get_current_pid_tgid();
+  const struct thread_transfers* transfers = process_of(task, id >> 32) ? transfers_of(task, (u32)id, false) : NULL;
   if (!transfers) {
     return 0;
   }
@@ -56,7 +59,6 @@ int step_moved(struct pt_regs* ctx) {
     bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
     return 0;
   }
-  const u64 id = bpf_get_current_pid_tgid();
   record->last = transfers->last[record->step.is_send ? 1 : 0];
   fill_header(&record->header, ST_RECORD_STEP_MARK, sizeof(*record), bpf_ktime_get_ns(), id >> 32, (u32)id);
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&network_ring));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// What threads of traced processes wait for, and who ran instead; ends of processes. Every context switch of the host
-// passes through here: a task that is not traced has no storage, and that is all that is asked.
+// What threads of traced processes wait for, and who ran instead. Every context switch of the host
+// passes through here: a task that is not traced has no state, and that is all that is asked.
 #ifndef STALLTRACE_SCHEDULER_H
 #define STALLTRACE_SCHEDULER_H
 
@@ -163,8 +163,11 @@ static __always_inline void add_time(struct st_thread_time* thread, struct task_
   }
 }
 
-// Most tasks of a host have no storage at all: to see that costs no call.
+// Most tasks of a host have no storage at all: to see that needs no call of a helper.
 static __always_inline struct st_thread_time* thread_of(struct task_struct* task) {
+  if (!config.task_storage) {
+    return state_by_number(&threads_by_tid, task->pid, false);
+  }
   if (bpf_core_field_exists(task->bpf_storage) && !task->bpf_storage) {
     return NULL;
   }
@@ -186,6 +189,10 @@ static __always_inline void leaves_cpu(struct st_thread_time* thread, struct tas
   }
   thread->off_ns = now;
   thread->off_kind = wait_kind_of(task, state, preempted);
+  if (!config.task_storage && (state & TASK_DEAD_BIT)) {
+    const u32 tid = task->pid;
+    bpf_map_delete_elem(&threads_by_tid, &tid);
+  }
 }
 
 static __always_inline void gets_cpu(struct st_thread_time* thread, struct task_struct* task,
@@ -216,59 +223,20 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct* prev, struct task_s
   return 0;
 }
 
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(sched_process_fork, struct task_struct* parent, struct task_struct* child) {
-  const u32 parent_tgid = parent->tgid;
-  const u32 child_tgid = child->tgid;
-  if (child_tgid == parent_tgid) {
-    if (process_of(parent) && !watch_thread(child, bpf_ktime_get_ns())) {
-      count_loss(ST_LOSS_THREAD_STATE);
-    }
-  } else if (config.only_listed && bpf_map_lookup_elem(&scope, &parent_tgid)) {
-    const u8 one = 1;
-    bpf_map_update_elem(&scope, &child_tgid, &one, BPF_ANY);  // a listed process's children are listed too
-  }
-  return 0;
-}
-
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(sched_process_exit, struct task_struct* task) {
-  const u32 tgid = task->tgid;
-  if (task->signal->live.counter != 0) {
-    return 0;  // other threads live on
-  }
-  if (config.only_listed) {
-    bpf_map_delete_elem(&scope, &tgid);
-  }
-  if (!process_of(task)) {
-    return 0;
-  }
-  struct st_exit* record = bpf_ringbuf_reserve(&scheduler_ring, sizeof(*record), 0);
-  if (record) {
-    fill_header(&record->header, ST_RECORD_EXIT, sizeof(*record), bpf_ktime_get_ns(), tgid, task->pid);
-    record->exit_code = task->exit_code;
-    record->padding = 0;
-    bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
-  } else {
-    count_loss(ST_LOSS_SCHEDULER);
-  }
-  return 0;
-}
-
 // Walks the threads of traced processes: begins to watch those that were there before the process was known, and lists
 // those that wait.
 SEC("iter/task")
 int list_threads(struct bpf_iter__task* ctx) {
   struct task_struct* task = ctx->task;
-  if (!task || !process_of(task)) {
+  if (!task || !process_of(task, task->tgid)) {
     return 0;
   }
   const u64 now = bpf_ktime_get_ns();
   struct st_thread_listing listing = {};
   fill_header(&listing.header, ST_RECORD_WAIT, sizeof(listing), now, task->tgid, task->pid);
-  struct st_thread_time* thread = bpf_task_storage_get(&threads, task, 0, 0);
+  struct st_thread_time* thread = thread_of(task);
   if (!thread) {
-    thread = watch_thread(task, now);
+    thread = watch_thread(task, task->pid, task->tgid, now);
     const u64 state = state_of(task);
     if (!thread) {
       listing.off_kind = ST_THREAD_UNWATCHED;

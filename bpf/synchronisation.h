@@ -9,48 +9,62 @@
 // Later than this after a process's last collective call, its synchronisation calls are nobody's completion.
 #define SYNC_INTEREST_NS (60ULL * 1000000000ULL)
 
-// The requests that a thread's wait is for: a copy, since the library overwrites those that are done. With the thread,
-// not in a hash table: programs poll MPI_Testall. A single request needs no copy, it is noted with the call.
-struct waited_requests {
-  union {
-    u64 pointers[ST_MAX_REQUESTS];
-    u32 ints[ST_MAX_REQUESTS];
-  } handle;
-  u32 index[ST_MAX_REQUESTS];  // of those that are done, as the call says
-  u32 count;
-  u32 padding;
+// The requests that a thread waits for: a copy, since the library overwrites those that are done. With the thread, not
+// in a table by request: programs poll MPI_Testall. A single request needs no copy, it is noted with the call.
+union request_handles {
+  u64 pointers[ST_MAX_REQUESTS];
+  u32 ints[ST_MAX_REQUESTS];
 };
-struct {
-  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-  __uint(map_flags, BPF_F_NO_PREALLOC);
-  __type(key, int);
-  __type(value, struct waited_requests);
-} waits SEC(".maps");
+struct waited_requests {
+  struct st_requests_done record;  // its handles as they were at entry
+  union request_handles after;     // ... and at return
+  u32 index[ST_MAX_REQUESTS];      // of those that are done, as the call says
+};
+ST_STATIC_ASSERT(sizeof(struct waited_requests) <= ST_LARGEST_STATE, "first value");
+ST_STATIC_ASSERT(sizeof(union request_handles) == sizeof(((struct st_requests_done*)0)->handles), "same handles");
+ST_TASK_STATE(waits, struct waited_requests);
+ST_STATE_BY_NUMBER(waits_by_tid, struct waited_requests, 4096);
+
+static __always_inline struct waited_requests* waits_of(struct task_struct* task, u32 tid, bool make) {
+  if (config.task_storage) {
+    return bpf_task_storage_get(&waits, task, 0, make ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+  }
+  return state_by_number(&waits_by_tid, tid, make);
+}
+
+static __always_inline u64 bytes_of_handles(u64 count, bool ints) {
+  return at_most(count * (ints ? sizeof(u32) : sizeof(u64)), sizeof(union request_handles));
+}
 
 static __always_inline void note_requests(const struct st_arguments* arguments,
                                           const volatile struct st_call_spec* spec, struct call_in_flight* flight,
-                                          struct task_struct* task) {
+                                          struct task_struct* task, u32 tid) {
   if (spec->kind == ST_CALL_WAIT_REQUEST) {
     flight->event = handle_at(flight->requests, flight->int_handles);
     return;
   }
-  struct waited_requests* waited = bpf_task_storage_get(&waits, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+  struct waited_requests* waited = waits_of(task, tid, true);
   if (!waited) {
     count_loss(ST_LOSS_THREAD_STATE);
     return;
   }
   u32 count = (u32)argument(arguments, spec->count);
   count = count < ST_MAX_REQUESTS ? count : ST_MAX_REQUESTS;
-  waited->count = count;
-  const u32 bytes = flight->int_handles ? count * sizeof(u32) : count * sizeof(u64);
-  bpf_probe_read_user(&waited->handle, bytes & (2 * sizeof(waited->handle) - 1), (const void*)flight->requests);
+  waited->record.count = count;
+  bpf_probe_read_user(waited->record.handles, bytes_of_handles(count, flight->int_handles),
+                      (const void*)flight->requests);
+}
+
+// By its entry: the longest stall is the one whose synchronisation returns late.
+static __always_inline bool ends_a_collective(const struct st_process* process, const struct call_in_flight* flight) {
+  const u64 last_call_ns = process->last_call_ns;
+  return last_call_ns && (flight->entry_ns <= last_call_ns || flight->entry_ns - last_call_ns <= SYNC_INTEREST_NS);
 }
 
 static __always_inline void emit_sync(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
                                       const struct st_process* process, u64 event, s32 return_code, u64 now, u64 id) {
-  const u64 last_call_ns = process->last_call_ns;
-  if (!last_call_ns || (flight->entry_ns > last_call_ns && flight->entry_ns - last_call_ns > SYNC_INTEREST_NS)) {
-    return;  // by its entry: the longest stall is the one whose synchronisation returns late
+  if (!ends_a_collective(process, flight)) {
+    return;
   }
   struct st_sync* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (!record) {
@@ -74,56 +88,97 @@ static __always_inline bool found_nothing(const struct call_in_flight* flight) {
   return flight->done_address && !user_u32(flight->done_address, 0);
 }
 
-// Those of the requests waited for that the call says are done, a bit for each.
-static __always_inline u64 done_requests(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
-                                         struct waited_requests* waited) {
+// Two things keep the verifier from walking these loops once for every combination: the bits of `done` are kept in
+// memory, whose content it does not follow, and no iteration depends on the number of requests.
+
+// Sets the bits of those requests that the call says are done.
+static __always_inline void note_done(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
+                                      struct waited_requests* waited) {
+  volatile u64* done = &waited->record.done;
+  if (spec->kind == ST_CALL_WAIT_ALL_REQUESTS) {
+    *done = ~0ULL;
+    return;
+  }
+  *done = 0;
   if (spec->kind == ST_CALL_WAIT_ANY_REQUEST) {
     const u32 index = user_u32(flight->out_address, ST_MAX_REQUESTS);
-    return index < ST_MAX_REQUESTS ? 1ULL << index : 0;  // beyond: MPI_UNDEFINED, there was nothing to wait for
+    if (index < ST_MAX_REQUESTS) {  // beyond: MPI_UNDEFINED, there was nothing to wait for
+      *done = 1ULL << index;
+    }
+    return;
   }
-  if (spec->kind != ST_CALL_WAIT_SOME_REQUESTS) {
-    return ~0ULL;
-  }
-  u32 count = user_u32(flight->done_address, 0);
+  const u32 count = user_u32(flight->done_address, 0);
   if ((s32)count < 0) {  // MPI_UNDEFINED
-    return 0;
+    return;
   }
-  count = count < ST_MAX_REQUESTS ? count : ST_MAX_REQUESTS;
-  bpf_probe_read_user(waited->index, count * sizeof(u32) & (2 * sizeof(waited->index) - 1),
+  __builtin_memset(waited->index, 0xff, sizeof(waited->index));  // beyond `count`: no request
+  bpf_probe_read_user(waited->index, at_most((u64)count * sizeof(u32), sizeof(waited->index)),
                       (const void*)flight->indices_address);
-  u64 done = 0;
-  for (u32 i = 0; i < ST_MAX_REQUESTS && i < count; i++) {
+  for (u32 i = 0; i < ST_MAX_REQUESTS; i++) {
     const u32 index = waited->index[i];
-    done |= index < ST_MAX_REQUESTS ? 1ULL << (index & (ST_MAX_REQUESTS - 1)) : 0;
+    if (index < ST_MAX_REQUESTS) {
+      *done |= 1ULL << (index & (ST_MAX_REQUESTS - 1));
+    }
   }
-  return done;
 }
 
-// A request that was done before is MPI_REQUEST_NULL before and after: nobody's end, however often it is polled.
-static __always_inline bool still_the_same(const struct call_in_flight* flight, u32 i, u64 request) {
-  const u64 size = flight->int_handles ? sizeof(u32) : sizeof(u64);
-  return handle_at(flight->requests + i * size, flight->int_handles) == request;
+// Clears the bits of requests that are the same as at entry. One that was done before is MPI_REQUEST_NULL before and
+// after: it ended nothing, however often it is polled.
+static __always_inline void drop_unchanged(struct waited_requests* waited, bool ints) {
+  volatile u64* done = &waited->record.done;
+  const u32* before = (const u32*)waited->record.handles;
+  const u32* after = waited->after.ints;
+  for (u32 i = 0; i < ST_MAX_REQUESTS; i++) {
+    const bool same = ints ? before[i] == after[i] : waited->record.handles[i] == waited->after.pointers[i];
+    if (same) {
+      *done &= ~(1ULL << i);
+    }
+  }
+  const u32 count = waited->record.count;
+  if (count < ST_MAX_REQUESTS) {
+    *done &= (1ULL << (count & (ST_MAX_REQUESTS - 1))) - 1;
+  }
+}
+
+static __always_inline void emit_requests_done(const volatile struct st_call_spec* spec,
+                                               const struct call_in_flight* flight, const struct st_process* process,
+                                               struct waited_requests* waited, s32 return_code, u64 now, u64 id) {
+  const u64 bytes = bytes_of_handles(waited->record.count, flight->int_handles);
+  if (!ends_a_collective(process, flight) ||
+      bpf_probe_read_user(&waited->after, bytes, (const void*)flight->requests)) {
+    return;
+  }
+  note_done(spec, flight, waited);
+  drop_unchanged(waited, flight->int_handles);
+  struct st_requests_done* record = &waited->record;
+  if (!*(volatile u64*)&record->done) {
+    return;
+  }
+  fill_header(&record->header, ST_RECORD_REQUESTS_DONE, sizeof(*record), now, id >> 32, (u32)id);
+  record->entry_ns = flight->entry_ns;
+  record->last_net_ns = last_collective_byte(process);
+  record->net_bytes = process->net_bytes;
+  record->return_code = return_code;
+  record->row = flight->row;
+  record->kind = spec->kind;
+  record->int_handles = flight->int_handles;
+  if (bpf_ringbuf_output(&collective_ring, record, sizeof(*record), ST_WAKE_FLAGS(&collective_ring))) {
+    count_loss(ST_LOSS_COLLECTIVE);
+  }
 }
 
 static __always_inline void emit_waits(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
                                        const struct st_process* process, struct task_struct* task, s32 return_code,
                                        u64 now, u64 id) {
   if (spec->kind == ST_CALL_WAIT_REQUEST) {
-    if (!still_the_same(flight, 0, flight->event)) {
+    if (handle_at(flight->requests, flight->int_handles) != flight->event) {
       emit_sync(spec, flight, process, flight->event, return_code, now, id);
     }
     return;
   }
-  struct waited_requests* waited = bpf_task_storage_get(&waits, task, 0, 0);
-  if (!waited) {
-    return;
-  }
-  const u64 done = done_requests(spec, flight, waited);
-  for (u32 i = 0; i < ST_MAX_REQUESTS && i < waited->count; i++) {
-    const u64 request = flight->int_handles ? waited->handle.ints[i] : waited->handle.pointers[i];
-    if (done >> i & 1 && !still_the_same(flight, i, request)) {
-      emit_sync(spec, flight, process, request, return_code, now, id);
-    }
+  struct waited_requests* waited = waits_of(task, (u32)id, false);
+  if (waited) {
+    emit_requests_done(spec, flight, process, waited, return_code, now, id);
   }
 }
 

@@ -3,20 +3,18 @@
 #ifndef STALLTRACE_THREADS_H
 #define STALLTRACE_THREADS_H
 
-#include "maps.h"
+#include "state.h"
 #include "wire/scheduler.h"
 
-struct {
-  __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-  __uint(map_flags, BPF_F_NO_PREALLOC);
-  __type(key, int);
-  __type(value, struct st_thread_time);
-} threads SEC(".maps");
+ST_TASK_STATE(threads, struct st_thread_time);
+ST_STATE_BY_NUMBER(threads_by_tid, struct st_thread_time, ST_TRACED_THREADS);
 
-static __always_inline struct st_thread_time* watch_thread(struct task_struct* task, u64 now) {
-  struct st_thread_time* thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+static __always_inline struct st_thread_time* watch_thread(struct task_struct* task, u32 tid, u32 tgid, u64 now) {
+  struct st_thread_time* thread = config.task_storage
+                                      ? bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE)
+                                      : state_by_number(&threads_by_tid, tid, true);
   if (thread) {
-    thread->tgid = task->tgid;
+    thread->tgid = tgid;
     thread->window_ns = now;
   }
   return thread;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "capture/elf_symbols.h"
-#include "capture/uprobe_multi.h"
+#include "capture/kernel/uprobe_multi.h"
 
 namespace stalltrace {
 namespace {

@@ -156,18 +156,32 @@ struct st_comm_init {
   __u8 id[ST_UNIQUE_ID_BYTES];
 };
 
-/* A synchronisation call, written when it returned; one for each request waited for, in `event`. header.time_ns is the
- * return. */
+/* A synchronisation call, written when it returned: header.time_ns. */
 struct st_sync {
   struct st_header header;
   __u64 entry_ns;
   __u64 stream;
-  __u64 event;
+  __u64 event; /* or the one request that was waited for */
   __u64 last_net_ns;
   __u64 net_bytes;
   __s32 return_code;
   __u16 row;
   __u16 kind;
+};
+
+/* A call that waits for several requests, written when it returned with some of them done. */
+struct st_requests_done {
+  struct st_header header;
+  __u64 entry_ns;
+  __u64 last_net_ns;
+  __u64 net_bytes;
+  __s32 return_code;
+  __u16 row;
+  __u16 kind;
+  __u64 done; /* a bit for each request that this call ended */
+  __u32 count;
+  __u32 int_handles;              /* 1: `handles` is an array of 32-bit handles */
+  __u64 handles[ST_MAX_REQUESTS]; /* as they were at entry */
 };
 
 /* Key of the map `sequences`. */
@@ -185,5 +199,6 @@ ST_STATIC_ASSERT(sizeof(struct st_call_entry) == 144, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_return) == 64, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_comm_init) == 200, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_sync) == 72, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_requests_done) == 72 + 8 * ST_MAX_REQUESTS, "wire layout");
 
 #endif

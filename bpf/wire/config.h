@@ -5,6 +5,13 @@
 
 #include "wire/header.h"
 
+/* Slots of the map `call_programs`. */
+enum st_call_program {
+  ST_CALL_PROGRAM_ENTRY = 0,
+  ST_CALL_PROGRAM_RETURN,
+  ST_CALL_PROGRAMS,
+};
+
 struct st_config {
   __u32 only_netns;    /* trace only processes in this network namespace (its inode number); 0: all */
   __u32 only_listed;   /* trace only processes in the map `scope` and their descendants */
@@ -16,6 +23,13 @@ struct st_config {
   __u64 window_min_ns; /* ... and told when a sum reaches this */
   __u32 wake_bytes;    /* wake user space when a ring holds this much */
   __u32 self_tgid;     /* never trace ourselves */
+  /* What this kernel has, tried by user space. The verifier leaves out what is behind a 0. */
+  __u32 task_storage;   /* storage at tasks for tracing programs (Linux 5.12); 0: hash tables by number */
+  __u32 socket_storage; /* storage at sockets, and their cookies (5.12); 0: a hash table by address */
+  __u32 attach_cookie;  /* bpf_get_attach_cookie (5.15); 0: a program before ours leaves the cookie in `call_cookie` */
+  __u32 congestion_by_ack; /* tcp_cong_state_set (5.16) is missing: states are compared at every incoming segment */
+  __u32 recvmsg_arguments; /* of tcp_recvmsg: 6 before Linux 5.19, 5 since; only where sock_recv_length is missing */
+  __u32 padding;
 };
 
 #endif

@@ -35,6 +35,7 @@ enum st_record_type {
   ST_RECORD_STEP_MARK,
   ST_RECORD_OOM_KILL,
   ST_RECORD_CALL_STACK,
+  ST_RECORD_REQUESTS_DONE,
 };
 
 struct st_header {

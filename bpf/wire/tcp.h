@@ -117,8 +117,10 @@ struct st_socket {
   __u32 tid;
   __u64 cgroup_id;
   __u64 last_sample_ns;
-  __u32 thread_known;            /* whether by_nccl is of thread `tid` */
-  __u32 by_nccl;                 /* its name begins with "NCCL" */
+  __u32 thread_known;     /* whether by_nccl is of thread `tid` */
+  __u32 by_nccl;          /* its name begins with "NCCL" */
+  __u32 congestion_state; /* latest seen; only with config.congestion_by_ack */
+  __u32 padding;
   struct st_span_state spans[2]; /* 0 receive, 1 send */
   __u64 moved[2];                /* bytes by direction, while a plugin's marker is probed */
 };
@@ -130,6 +132,6 @@ ST_STATIC_ASSERT(sizeof(struct st_tcp_sample) == 120, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_net_span) == 56, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_socket_seen) == 104, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_socket_listing) == 168, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_socket) == 120, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_socket) == 128, "wire layout");
 
 #endif

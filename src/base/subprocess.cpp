@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/resource_limits.h"
 #include "base/text.h"
 
 namespace stalltrace {
@@ -202,6 +203,7 @@ Step become_program(const SpawnOptions& options, const ChildPlan& plan) {
     return kDescriptors;
   }
   set_signals(options);
+  restore_limits();
   ::execve(plan.program.c_str(), plan.argv.data(), plan.envp.data());
   if (errno == ENOEXEC) {
     ::execve(kShell, plan.shell_argv.data(), plan.envp.data());

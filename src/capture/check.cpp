@@ -13,40 +13,40 @@
 #include <span>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/resource_limits.h"
 #include "base/text.h"
 #include "capture/elf_symbols.h"
-#include "capture/kernel.h"
-#include "capture/kernel_types.h"
+#include "capture/kernel/kernel.h"
+#include "capture/kernel/kernel_types.h"
 #include "capture/mapping_watch.h"
 #include "capture/procfs.h"
 
 namespace stalltrace::capture {
 namespace {
 
-CheckLine passed(std::string what, std::string detail, bool required) {
-  return {.ok = true, .required = required, .what = std::move(what), .detail = std::move(detail)};
+CheckLine passed(std::string key, std::string what, std::string detail) {
+  return {.key = std::move(key), .what = std::move(what), .detail = std::move(detail)};
 }
 
-CheckLine refused(std::string what, const Error& error, bool required) {
-  return {.required = required, .what = std::move(what), .detail = error.what, .remedy = error.remedy};
+CheckLine failed(CheckState state, std::string key, std::string what, const Error& error) {
+  return {.state = state, .key = std::move(key), .what = std::move(what), .detail = error.what, .remedy = error.remedy};
 }
 
 CheckLine check_kernel() {
   utsname system{};
   ::uname(&system);
-  return passed("kernel", fmt::format("{} {}", system.release, system.machine), true);
+  return passed("kernel", "kernel", fmt::format("{} {}", system.release, system.machine));
 }
 
 CheckLine check_btf() {
   const std::string path = kernel_btf_path();
   if (::access(path.c_str(), R_OK) == 0) {
-    return passed("type information (BTF)", path, true);
+    return passed("btf", "type information (BTF)", path);
   }
-  return {.required = true,
-          .what = "type information (BTF)",
-          .detail = path + " can't be read",
-          .remedy = std::string(kBtfRemedy)};
+  return failed(CheckState::kRefused, "btf", "type information (BTF)",
+                {.what = path + " can't be read", .remedy = std::string(kBtfRemedy)});
 }
 
 /// Effective capabilities by number (linux/capability.h); the sets are in /proc/self/status.
@@ -71,22 +71,21 @@ CheckLine check_capabilities() {
     }
   }
   if (missing.empty()) {
-    return passed("privilege to trace", "CAP_BPF and CAP_PERFMON", true);
+    return passed("privilege", "privilege to trace", "CAP_BPF and CAP_PERFMON");
   }
-  return {.required = true,
-          .what = "privilege to trace",
-          .detail = "lacking " + missing,
-          .remedy = "run as root, or grant it: setcap cap_bpf,cap_perfmon,cap_sys_ptrace=ep stalltrace"};
+  return failed(CheckState::kRefused, "privilege", "privilege to trace",
+                {.what = "lacking " + missing,
+                 .remedy = "run as root, or grant it: setcap cap_bpf,cap_perfmon,cap_sys_ptrace=ep stalltrace"});
 }
 
 CheckLine check_ptrace() {
   constexpr int kSysPtrace = 19;
   if (has_capability(kSysPtrace)) {
-    return passed("other users' processes", "CAP_SYS_PTRACE", false);
+    return passed("other_users", "other users' processes", "CAP_SYS_PTRACE");
   }
-  return {.what = "other users' processes",
-          .detail = "lacking CAP_SYS_PTRACE: only your own jobs can be traced",
-          .remedy = "run as root, or grant CAP_SYS_PTRACE"};
+  return failed(CheckState::kMissing, "other_users", "other users' processes",
+                {.what = "lacking CAP_SYS_PTRACE: only your own jobs can be traced",
+                 .remedy = "run as root, or grant CAP_SYS_PTRACE"});
 }
 
 /// Never called: something of our own to probe.
@@ -109,27 +108,67 @@ Status probe_ourselves(Kernel& kernel) {
   return fail("this program's own code was not found in /proc/self/maps");
 }
 
-void check_programs(std::vector<CheckLine>& lines) {
+constexpr std::string_view kNewerKernel = "a newer kernel records it: docs/kernels.md says from which version on";
+
+/// How the calls' probes are attached.
+CheckLine check_probes(Kernel& kernel) {
+  const KernelFeatures& features = kernel.features();
+  if (const Status probed = probe_ourselves(kernel); !probed) {
+    return failed(CheckState::kRefused, "probes", "probes", probed.error());
+  }
+  if (features.uprobe_multi) {
+    return passed("probes", "probes", "uprobe-multi links");
+  }
+  CheckLine line = passed("probes", "probes",
+                          fmt::format("perf events, a file descriptor for every probe (uprobe-multi links need Linux "
+                                      "6.6); {} are allowed",
+                                      descriptor_limit()));
+  line.state = CheckState::kFallback;
+  if (!features.attach_cookie) {
+    line.detail += "; a small program of its own at every probe (cookies need Linux 5.15)";
+  }
+  return line;
+}
+
+CheckLine check_storage(const KernelFeatures& features) {
+  if (features.task_storage && features.socket_storage) {
+    return passed("storage", "state of threads and sockets", "kept at the task and the socket");
+  }
+  CheckLine line =
+      passed("storage", "state of threads and sockets",
+             "kept in hash tables: at most 16384 threads of traced processes and 32768 sockets (storage at "
+             "tasks needs Linux 5.12)");
+  line.state = CheckState::kFallback;
+  return line;
+}
+
+void check_kernel_side(std::vector<CheckLine>& lines) {
   const auto kernel = Kernel::load({});
   if (!kernel) {
-    lines.push_back(refused("BPF programs", kernel.error(), true));
+    lines.push_back(failed(CheckState::kRefused, "programs", "BPF programs", kernel.error()));
     return;
   }
-  lines.push_back(passed("BPF programs", "loaded, tracepoints attached", true));
-  for (const std::string& missing : (*kernel)->missing()) {
-    lines.push_back({.what = "tracepoints", .detail = missing, .remedy = "a newer kernel has it"});
+  lines.push_back(passed("programs", "BPF programs", "loaded and attached"));
+  lines.push_back(check_probes(**kernel));
+  lines.push_back(check_storage((*kernel)->features()));
+  for (const EvidenceChoice& choice : (*kernel)->evidence()) {
+    const EvidenceKindInfo& info = info_of(choice.kind);
+    CheckLine line = passed(std::string(info.key), std::string(info.title), choice.detail);
+    if (choice.state == EvidenceState::kFallback) {
+      line.state = CheckState::kFallback;
+    } else if (choice.state == EvidenceState::kMissing) {
+      line.state = CheckState::kMissing;
+      line.remedy = kNewerKernel;
+    }
+    lines.push_back(std::move(line));
   }
-  const std::string kind = (*kernel)->probe_link() == ProbeLink::kUprobeMulti
-                               ? "uprobe-multi links"
-                               : "perf uprobes (uprobe-multi links need Linux 6.6)";
-  const Status probed = probe_ourselves(**kernel);
-  lines.push_back(probed ? passed("probes", kind, true) : refused("probes", probed.error(), true));
 }
 
 CheckLine check_mapping_watch() {
   const auto watch = MappingWatch::open();
-  return watch ? passed("new libraries seen at once", "perf mmap records", false)
-               : refused("new libraries seen at once", watch.error(), false);
+  const std::string what = "new libraries seen at once";
+  return watch ? passed("mapping_watch", what, "perf mmap records")
+               : failed(CheckState::kMissing, "mapping_watch", what, watch.error());
 }
 
 CheckLine check_jobs() {
@@ -168,17 +207,23 @@ CheckLine check_jobs() {
   if (unreadable > 0) {
     detail += fmt::format("; {} processes could not be looked into", unreadable);
   }
-  return passed("processes", std::move(detail), false);
+  return passed("processes", "processes", std::move(detail));
 }
 
 }  // namespace
 
 std::vector<CheckLine> check_host() {
   std::vector<CheckLine> lines{check_kernel(), check_btf(), check_capabilities(), check_ptrace()};
-  check_programs(lines);
+  check_kernel_side(lines);
   lines.push_back(check_mapping_watch());
   lines.push_back(check_jobs());
   return lines;
+}
+
+Result<CheckedPrograms> check_programs() {
+  const int64_t before_ns = monotonic_now_ns();
+  ST_ASSIGN(const auto kernel, Kernel::load({.report_programs = true}));
+  return CheckedPrograms{.programs = kernel->program_reports(), .load_us = (monotonic_now_ns() - before_ns) / kNsPerUs};
 }
 
 }  // namespace stalltrace::capture

@@ -5,16 +5,34 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+#include "capture/kernel/program_report.h"
+
 namespace stalltrace::capture {
 
+enum class CheckState {
+  kOk,
+  kFallback,  // the same evidence by a way that costs more, or is less exact
+  kMissing,   // something is missing from the recording
+  kRefused,   // tracing is impossible without it
+};
+
 struct CheckLine {
-  bool ok = false;
-  bool required = false;  // tracing is impossible without it; otherwise something is missing from the recording
+  CheckState state = CheckState::kOk;
+  std::string key;  // stable, for programs: docs/kernels.md lists them
   std::string what;
   std::string detail;
   std::string remedy;  // empty when ok
 };
 
 std::vector<CheckLine> check_host();
+
+struct CheckedPrograms {
+  std::vector<ProgramReport> programs;
+  int64_t load_us = 0;  // until everything is loaded and attached, the choice of programs included
+};
+
+/// Loads all programs that a trace would load, with the verifier's figures.
+Result<CheckedPrograms> check_programs();
 
 }  // namespace stalltrace::capture

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "capture/elf_symbols.h"
-#include "capture/kernel.h"
+#include "capture/kernel/kernel.h"
 #include "capture/procfs.h"
 
 namespace stalltrace::capture {

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <optional>
 
-#include "capture/drop_reasons.h"
 #include "capture/host_files.h"
+#include "capture/kernel/drop_reasons.h"
 #include "model/source.h"
 
 namespace stalltrace::capture {

@@ -27,9 +27,10 @@
 #include "capture/host_sampler.h"
 #include "capture/identity.h"
 #include "capture/job_place.h"
-#include "capture/kernel.h"
+#include "capture/kernel/kernel.h"
 #include "capture/mapping_watch.h"
 #include "capture/network_tracker.h"
+#include "capture/requests_done.h"
 #include "capture/wait_decoder.h"
 
 namespace stalltrace::capture {
@@ -54,7 +55,7 @@ uint64_t own_netns() {
   return ::stat("/proc/self/ns/net", &info) == 0 ? info.st_ino : 0;
 }
 
-Node describe_node(const TracerOptions& options) {
+Node describe_node(const TracerOptions& options, std::span<const EvidenceChoice> evidence) {
   Node node;
   node.name = node_name(options.node_name);
   utsname system{};
@@ -67,6 +68,13 @@ Node describe_node(const TracerOptions& options) {
   node.started_ns = monotonic_now_ns() + node.clock_offset_ns;
   node.agent_version = "0.1.0";
   node.node_id = make_node_id(node.name, node.boot_id, node.started_ns);
+  std::vector<EvidenceKind> missing;
+  for (const EvidenceChoice& choice : evidence) {
+    if (choice.state == EvidenceState::kMissing) {
+      missing.push_back(choice.kind);
+    }
+  }
+  node.missing_evidence = keys_of(missing);
   return node;
 }
 
@@ -86,8 +94,8 @@ class HostTracer final : public Tracer {
       : options_(options),
         sink_(sink),
         note_(std::move(note)),
-        node_(describe_node(options)),
         kernel_(std::move(kernel)),
+        node_(describe_node(options, kernel_->evidence())),
         ids_(node_.node_id),
         processes_(sink),
         merge_(ids_, sink),
@@ -108,7 +116,7 @@ class HostTracer final : public Tracer {
   Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) override;
   [[nodiscard]] TracerStats stats() const override;
   [[nodiscard]] const Node& node() const override { return node_; }
-  [[nodiscard]] const std::vector<std::string>& missing() const override { return kernel_->missing(); }
+  [[nodiscard]] std::vector<std::string> missing_evidence() const override;
 
   static BoxFinder::Scope box_scope_of(const TracerOptions& options) {
     return {.only_living = !options.pids.empty(), .only_netns = options.own_netns ? own_netns() : 0};
@@ -140,9 +148,9 @@ class HostTracer final : public Tracer {
   TracerOptions options_;
   EventSink& sink_;
   Note note_;
+  std::unique_ptr<Kernel> kernel_;
   Node node_;
   Procfs procfs_;
-  std::unique_ptr<Kernel> kernel_;
   EventIds ids_;
   ProcessRegistry processes_;
   BoxMerge merge_;
@@ -246,7 +254,7 @@ void HostTracer::end_process(const st_exit& record) {
   processes_.exited(pid, static_cast<int64_t>(record.header.time_ns) + node_.clock_offset_ns, record.exit_code);
   discovery_.on_exit(pid);
   stacks_.on_exit(pid);
-  kernel_->forget_sequences(pid);
+  kernel_->forget_process(pid);
   alive_.erase(pid);
 }
 
@@ -291,6 +299,10 @@ void HostTracer::dispatch(std::span<const std::byte> bytes) {
       return with(st_comm_init{}, [&](const auto& record) { collectives_.on_comm_init(record); });
     case ST_RECORD_SYNC:
       return with(st_sync{}, [&](const auto& record) { collectives_.on_sync(record); });
+    case ST_RECORD_REQUESTS_DONE:
+      return with(st_requests_done{}, [&](const auto& record) {
+        for_each_request(record, [&](const st_sync& sync) { collectives_.on_sync(sync); });
+      });
     case ST_RECORD_PROCESS:
       return discovery_.on_call(static_cast<pid_t>(header.tgid));
     case ST_RECORD_TCP_EVENT:
@@ -481,6 +493,16 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
   return flush();
 }
 
+std::vector<std::string> HostTracer::missing_evidence() const {
+  std::vector<std::string> lines;
+  for (const EvidenceChoice& choice : kernel_->evidence()) {
+    if (choice.state == EvidenceState::kMissing) {
+      lines.push_back(std::string(info_of(choice.kind).title) + ": " + choice.detail);
+    }
+  }
+  return lines;
+}
+
 TracerStats HostTracer::stats() const {
   TracerStats stats;
   stats.processes = processes_.size();
@@ -495,8 +517,10 @@ TracerStats HostTracer::stats() const {
 
 Result<std::unique_ptr<Tracer>> Tracer::create(const TracerOptions& options, EventSink& sink, Note note) {
   const Discovery::Scope scope = HostTracer::scope_of(options);
-  ST_ASSIGN(std::unique_ptr<Kernel> kernel,
-            Kernel::load({.only_netns = static_cast<uint32_t>(scope.only_netns), .only_listed = scope.only_listed}));
+  KernelOptions kernel_options = options.kernel;
+  kernel_options.only_netns = static_cast<uint32_t>(scope.only_netns);
+  kernel_options.only_listed = scope.only_listed;
+  ST_ASSIGN(std::unique_ptr<Kernel> kernel, Kernel::load(kernel_options));
   auto tracer = std::make_unique<HostTracer>(options, sink, std::move(note), std::move(kernel));
   ST_TRY(tracer->begin());
   return tracer;

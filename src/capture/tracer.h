@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "capture/kernel/kernel_options.h"
 #include "model/events.h"
 
 namespace stalltrace::capture {
@@ -21,6 +22,7 @@ struct TracerOptions {
   bool own_netns = false;              // only processes in our own network namespace
   std::string sysfs_root = "/sys";     // where port counters are read
   std::optional<int64_t> duration_ns;  // none: until stopped
+  KernelOptions kernel;                // its scope is set from the above
 };
 
 struct TracerStats {
@@ -53,8 +55,8 @@ class Tracer {
 
   [[nodiscard]] virtual TracerStats stats() const = 0;
   [[nodiscard]] virtual const Node& node() const = 0;
-  /// What this kernel does not offer, in words.
-  [[nodiscard]] virtual const std::vector<std::string>& missing() const = 0;
+  /// The evidence that this kernel does not give, one line each: what it is, and why.
+  [[nodiscard]] virtual std::vector<std::string> missing_evidence() const = 0;
 };
 
 }  // namespace stalltrace::capture

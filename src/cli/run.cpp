@@ -144,8 +144,8 @@ class RunVerb final : public Verb {
                                error.remedy.empty() ? "" : "; ", error.remedy));
       return std::nullopt;
     }
-    for (const std::string& missing : trace->tracer->missing()) {
-      console.note("not on this kernel: " + missing);
+    for (const std::string& missing : trace->tracer->missing_evidence()) {
+      console.note("not recorded on this kernel: " + missing);
     }
     return std::move(*trace);
   }

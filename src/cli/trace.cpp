@@ -89,8 +89,8 @@ class TraceVerb final : public Verb {
       return std::unexpected(std::move(created.error()));
     }
     capture::Tracer& tracer = **created;
-    for (const std::string& missing : tracer.missing()) {
-      console.note("not on this kernel: " + missing);
+    for (const std::string& missing : tracer.missing_evidence()) {
+      console.note("not recorded on this kernel: " + missing);
     }
     if (job) {
       if (Status started = job->start(command_, {}); !started) {

@@ -48,6 +48,7 @@ struct Node {
   /// UTC minus CLOCK_MONOTONIC as used for every time of this node. Two nodes with one boot_id share a
   /// clock: their times differ by the difference of these offsets, exactly.
   int64_t clock_offset_ns = 0;
+  std::string missing_evidence;  // keys_of() the EvidenceKinds that this node can't record; empty: none, or unknown
 };
 
 /// A traced process. Upserted by (node_id, pid, start_ns).

@@ -49,6 +49,7 @@ void each_column(Row& r, F&& f) {
   f("started_ns", r.started_ns);
   f("ended_ns", r.ended_ns);
   f("clock_offset_ns", r.clock_offset_ns);
+  f("missing_evidence", or_null(r.missing_evidence));
 }
 
 template <RowOf<Process> Row, typename F>

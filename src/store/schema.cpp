@@ -16,7 +16,7 @@ CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 
 CREATE TABLE node(
   node_id INTEGER PRIMARY KEY, name TEXT, hostname TEXT, boot_id TEXT, kernel TEXT, agent_version TEXT,
-  started_ns INTEGER NOT NULL, ended_ns INTEGER, clock_offset_ns INTEGER NOT NULL);
+  started_ns INTEGER NOT NULL, ended_ns INTEGER, clock_offset_ns INTEGER NOT NULL, missing_evidence TEXT);
 
 CREATE TABLE process(
   node_id INTEGER NOT NULL, pid INTEGER NOT NULL, start_ns INTEGER NOT NULL, exe TEXT, cmdline TEXT, rank INTEGER,

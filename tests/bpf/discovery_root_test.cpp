@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "capture/kernel.h"
+#include "capture/kernel/kernel.h"
 #include "capture/unique_id.h"
 #include "support.h"
 #include "wire/collective.h"
@@ -124,9 +124,9 @@ TEST_F(DiscoveryRoot, OnlyTheNamedProcessIsTraced) {
 }
 
 TEST_F(DiscoveryRoot, PerfEventsDoWhereUprobeMultiLinksAreLacking) {
-  auto kernel = Kernel::load({.force_perf_events = true});
+  auto kernel = Kernel::load({.without_uprobe_multi = true});
   ASSERT_TRUE(kernel) << kernel.error().what;
-  EXPECT_EQ((*kernel)->probe_link(), ProbeLink::kPerfEvent);
+  EXPECT_FALSE((*kernel)->features().uprobe_multi);
   const auto symbols = find_probe_points(standin_library());
   ASSERT_TRUE(symbols);
   const Status attached = (*kernel)->attach_file(standin_library(), symbols->points);

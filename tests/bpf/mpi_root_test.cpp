@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "capture/elf_symbols.h"
-#include "capture/kernel.h"
+#include "capture/kernel/kernel.h"
 #include "support.h"
 #include "wire/collective.h"
 

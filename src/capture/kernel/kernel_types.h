@@ -29,7 +29,12 @@ class KernelTypes {
   static Result<KernelTypes> read();
 
   /// A BTF-typed tracepoint, as programs of the section tp_btf need it.
-  [[nodiscard]] bool has_tracepoint(const std::string& name) const;
+  [[nodiscard]] bool has_tracepoint(const std::string& name) const { return tracepoint_id(name) > 0; }
+  /// The number of its type, of a function's; not positive where there is none.
+  [[nodiscard]] int32_t tracepoint_id(const std::string& name) const;
+  [[nodiscard]] int32_t function_id(const char* name) const;
+  /// How many parameters a function has; 0 where there is no such function.
+  [[nodiscard]] uint32_t parameters_of(const char* function) const;
   [[nodiscard]] bool has_enum(const char* name) const;
   /// Whether the kernel notes since when a task waits for a CPU: without, struct sched_info is empty.
   [[nodiscard]] bool has_sched_info() const;

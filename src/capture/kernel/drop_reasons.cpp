@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/drop_reasons.h"
+#include "capture/kernel/drop_reasons.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/jiffies.h"
+#include "capture/kernel/jiffies.h"
 
 #include <bpf/bpf.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/uprobe_multi.h"
+#include "capture/kernel/uprobe_multi.h"
 
 #include <bpf/bpf.h>
 #include <sys/syscall.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/kernel_types.h"
+#include "capture/kernel/kernel_types.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -22,8 +22,21 @@ Result<KernelTypes> KernelTypes::read() {
   return types;
 }
 
-bool KernelTypes::has_tracepoint(const std::string& name) const {
-  return btf__find_by_name_kind(types_.get(), ("btf_trace_" + name).c_str(), BTF_KIND_TYPEDEF) > 0;
+int32_t KernelTypes::tracepoint_id(const std::string& name) const {
+  return btf__find_by_name_kind(types_.get(), ("btf_trace_" + name).c_str(), BTF_KIND_TYPEDEF);
+}
+
+int32_t KernelTypes::function_id(const char* name) const {
+  return btf__find_by_name_kind(types_.get(), name, BTF_KIND_FUNC);
+}
+
+uint32_t KernelTypes::parameters_of(const char* function) const {
+  const int32_t id = function_id(function);
+  if (id <= 0) {
+    return 0;
+  }
+  const btf_type* type = btf__type_by_id(types_.get(), static_cast<uint32_t>(id));
+  return btf_vlen(btf__type_by_id(types_.get(), type->type));
 }
 
 bool KernelTypes::has_enum(const char* name) const {

@@ -11,31 +11,25 @@
 #include <string>
 #include <vector>
 
+#include "base/handle.h"
 #include "base/result.h"
 #include "capture/elf_symbols.h"
+#include "capture/kernel/kernel_options.h"
+#include "capture/kernel/program_report.h"
+#include "capture/kernel/programs.h"
 #include "wire/host_drops.h"
 #include "wire/scheduler.h"
 #include "wire/tcp.h"
 
 namespace stalltrace::capture {
 
-class KernelTypes;
-
-struct KernelOptions {
-  uint32_t only_netns = 0;         // inode number of the network namespace to trace in; 0: all
-  bool only_listed = false;        // only processes given to list_process, and their descendants
-  bool force_perf_events = false;  // attach probes as kernels before 6.6 have to
-};
-
-/// How probes are attached here.
-enum class ProbeLink { kUprobeMulti, kPerfEvent };
-
 class Kernel {
  public:
   using RecordVisitor = std::function<void(std::span<const std::byte> record)>;
 
-  /// Loads the programs and attaches the tracepoints. A tracepoint that this kernel lacks is left out and told in
-  /// `missing()`. Errors name what is lacking (BTF, privilege) and the remedy.
+  /// Loads the programs and attaches all but the probes. What this kernel lacks or refuses is left out, see
+  /// `evidence()`. Errors name what is lacking (BTF, privilege, a program without which nothing can be traced) and the
+  /// remedy.
   static Result<std::unique_ptr<Kernel>> load(const KernelOptions& options);
   ~Kernel();
   Kernel(const Kernel&) = delete;
@@ -50,8 +44,8 @@ class Kernel {
 
   /// Begins to trace a process's network and scheduling; that ends with the process. One that is gone is no error.
   Status add_process(pid_t pid, uint64_t cgroup_id);
-  /// Frees what was counted of the calls of a process that has ended.
-  void forget_sequences(pid_t pid);
+  /// Frees what is kept of a process that has ended: the counts of its calls, and its place among the traced ones.
+  void forget_process(pid_t pid);
   /// With only_listed: puts a process in scope.
   Status list_process(pid_t pid);
   [[nodiscard]] bool is_listed(pid_t pid) const;
@@ -77,27 +71,32 @@ class Kernel {
 
   /// Records that found no room, by st_loss_source, since load.
   [[nodiscard]] std::vector<uint64_t> losses() const;
-  [[nodiscard]] const std::vector<std::string>& missing() const { return missing_; }
-  [[nodiscard]] ProbeLink probe_link() const { return probe_link_; }
+  /// Every kind of evidence, and how this kernel gives it.
+  [[nodiscard]] const std::vector<EvidenceChoice>& evidence() const { return evidence_; }
+  [[nodiscard]] const KernelFeatures& features() const { return features_; }
+  /// With KernelOptions::report_programs: what the verifier said of each program.
+  [[nodiscard]] const std::vector<ProgramReport>& program_reports() const;
+  /// File descriptors that the probes hold.
+  [[nodiscard]] size_t probe_descriptors() const;
   /// Ticks per second of the kernel's jiffies, measured.
   [[nodiscard]] int64_t ticks_per_second() const { return ticks_per_second_; }
 
  private:
   Kernel();
-  Status open_object(const KernelOptions& options);
-  Status attach_tracepoints(const KernelOptions& options);
+  void attach_hooks();
   Status open_rings();
+  Status fill_call_programs();
   Status watch_threads(pid_t pid);
-  void choose_drop_reasons(const KernelTypes& types);
+  Result<UniqueFd> probe(const std::string& path, const ProbePoint& point, bool at_return);
 
   struct Object;
   std::unique_ptr<Object> object_;
   RecordVisitor const* visitor_ = nullptr;  // during consume()
   size_t budget_ = 0;                       // records of the ring that is being consumed
-  std::vector<std::string> missing_;
-  std::vector<std::string> drop_reasons_;  // by number; empty: not told, or none of that number
-  ProbeLink probe_link_ = ProbeLink::kUprobeMulti;
-  int64_t ticks_per_second_ = 250;  // the usual, where it can't be measured
+  std::vector<EvidenceChoice> evidence_;
+  KernelFeatures features_;
+  std::vector<std::string> drop_reasons_;  // by number; empty: not recorded, or none of that number
+  int64_t ticks_per_second_ = 250;         // the usual, where it can't be measured
 };
 
 }  // namespace stalltrace::capture

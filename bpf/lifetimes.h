@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// Beginnings and ends of threads and processes: who is watched from birth, and what is forgotten at the end.
+#ifndef STALLTRACE_LIFETIMES_H
+#define STALLTRACE_LIFETIMES_H
+
+#include "marker.h"
+#include "synchronisation.h"
+#include "threads.h"
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct* parent, struct task_struct* child) {
+  const u32 parent_tgid = parent->tgid;
+  const u32 child_tgid = child->tgid;
+  if (child_tgid == parent_tgid) {
+    if (process_of(parent, parent_tgid) && !watch_thread(child, child->pid, child_tgid, bpf_ktime_get_ns())) {
+      count_loss(ST_LOSS_THREAD_STATE);
+    }
+  } else if (config.only_listed && bpf_map_lookup_elem(&scope, &parent_tgid)) {
+    const u8 one = 1;
+    bpf_map_update_elem(&scope, &child_tgid, &one, BPF_ANY);  // a listed process's children are listed too
+  }
+  return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct* task) {
+  const u32 tgid = task->tgid;
+  const u32 tid = task->pid;
+  bpf_map_delete_elem(&calls_in_flight_by_tid, &tid);
+  if (!config.task_storage) {
+    bpf_map_delete_elem(&waits_by_tid, &tid);
+    bpf_map_delete_elem(&last_transfers_by_tid, &tid);
+  }
+  if (task->signal->live.counter != 0) {
+    return 0;  // other threads live on
+  }
+  if (config.only_listed) {
+    bpf_map_delete_elem(&scope, &tgid);
+  }
+  const bool traced = calling_process(task, tgid) != NULL;
+  bpf_map_delete_elem(&processes_by_tgid, &tgid);
+  if (!traced) {
+    return 0;
+  }
+  struct st_exit* record = bpf_ringbuf_reserve(&scheduler_ring, sizeof(*record), 0);
+  if (record) {
+    fill_header(&record->header, ST_RECORD_EXIT, sizeof(*record), bpf_ktime_get_ns(), tgid, task->pid);
+    record->exit_code = task->exit_code;
+    record->padding = 0;
+    bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+  } else {
+    count_loss(ST_LOSS_SCHEDULER);
+  }
+  return 0;
+}
+
+#endif

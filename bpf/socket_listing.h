@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#ifndef STALLTRACE_SOCKET_LISTING_H
+#define STALLTRACE_SOCKET_LISTING_H
+
+#include "sockets.h"
+
+/* include/uapi/linux/stat.h */
+#define S_IFMT 0170000
+#define S_IFSOCK 0140000
+
+static __always_inline bool is_tcp_by_address(struct sock* sk) {
+  const u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+  return BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP && (family == AF_INET || family == AF_INET6);
+}
+
+// bpf_sock_from_file is as old as storage at sockets is for tracing programs. Before: a socket's file leads to it, and
+// it leads back.
+static __always_inline struct sock* sock_of_file(struct file* file) {
+  if (config.socket_storage) {
+    struct socket* socket = bpf_sock_from_file(file);
+    return socket ? socket->sk : NULL;
+  }
+  if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK) {
+    return NULL;
+  }
+  struct socket* socket = BPF_CORE_READ(file, private_data);
+  return socket && BPF_CORE_READ(socket, file) == file ? BPF_CORE_READ(socket, sk) : NULL;
+}
+
+// Walks the TCP sockets of a process through its open files: the only way to those opened before tracing, in whatever
+// network namespace, and the sample of those that are silent.
+SEC("iter/task_file")
+int list_sockets(struct bpf_iter__task_file* ctx) {
+  struct task_struct* task = ctx->task;
+  struct file* file = ctx->file;
+  if (!task || !file) {
+    return 0;
+  }
+  const struct st_process* process = process_of(task, task->tgid);
+  if (!process) {
+    return 0;
+  }
+  struct sock* sk = sock_of_file(file);
+  if (!sk || !is_tcp_by_address(sk)) {
+    return 0;
+  }
+  const u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
+  if (state == TCP_LISTEN || state == TCP_CLOSE) {
+    return 0;
+  }
+  struct st_socket* socket = owned_socket(sk);
+  if (!socket) {
+    socket = new_socket(sk);
+    if (!socket) {
+      count_loss(ST_LOSS_SOCKET_STATE);
+      return 0;
+    }
+    socket->cookie = socket_cookie(sk);
+    socket->tgid = task->tgid;
+    socket->tid = task->tgid;
+    socket->cgroup_id = process->cgroup_id;
+    note_socket(sk, socket);
+    emit_accept(sk, socket);
+  }
+  end_spans(socket, idle_before_ns);
+  struct st_socket_listing listing = {};
+  fill_header(&listing.header, ST_RECORD_SOCKET, sizeof(listing), bpf_ktime_get_ns(), task->tgid, task->pid);
+  listing.cookie = socket->cookie;
+  listing.fd = ctx->fd;
+  read_tuple(&listing.tuple, sk);
+  read_metrics(&listing.metrics, sk);
+  bpf_seq_write(ctx->meta->seq, &listing, sizeof(listing));
+  return 0;
+}
+
+#endif

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/kernel/kernel.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+
+#include "base/file.h"
+#include "base/handle.h"
+#include "base/resource_limits.h"
+#include "capture/kernel/jiffies.h"
+#include "capture/kernel/kernel_types.h"
+#include "capture/kernel/loader.h"
+#include "capture/kernel/perf_uprobe.h"
+#include "capture/kernel/task_iterator.h"
+#include "capture/kernel/uprobe_multi.h"
+#include "capture/procfs.h"
+#include "wire/config.h"
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr size_t kRecordsARound = 100'000;
+constexpr int kWatchRounds = 50;
+constexpr useconds_t kRefillUs = 500;
+
+using RingHandle = std::unique_ptr<ring_buffer, Free<ring_buffer__free>>;
+/// What the programs learn of the probe that called them.
+uint64_t cookie_of(const ProbePoint& point) { return point.row | (point.int_handles ? ST_COOKIE_INT_HANDLES : 0); }
+
+/// Whether a process can still do something: not gone, not a zombie.
+bool is_running(pid_t pid) {
+  const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
+  const size_t name_end = stat ? stat->rfind(')') : std::string::npos;
+  if (name_end == std::string::npos || name_end + 2 >= stat->size()) {
+    return false;
+  }
+  const char state = (*stat)[name_end + 2];
+  return state != 'Z' && state != 'X';
+}
+
+}  // namespace
+
+struct Kernel::Object {
+  SkeletonHandle skeleton;
+  std::vector<ProgramReport> reports;
+  std::vector<LinkHandle> hooks;
+  std::vector<UniqueFd> probes;
+  std::vector<RingHandle> rings;
+
+  [[nodiscard]] bpf_program* program(const char* name) const {
+    return bpf_object__find_program_by_name(skeleton->obj, name);
+  }
+  /// The one of the two entry programs that this kernel took.
+  [[nodiscard]] const bpf_program* call_entry() const {
+    const auto& programs = skeleton->progs;
+    return bpf_program__fd(programs.call_entry) >= 0 ? programs.call_entry : programs.call_entry_without_atomic_fetch;
+  }
+};
+
+Kernel::Kernel() : object_(std::make_unique<Object>()) {}
+Kernel::~Kernel() = default;
+
+Result<std::unique_ptr<Kernel>> Kernel::load(const KernelOptions& options) {
+  if (!Procfs().in_first_pid_namespace()) {
+    return fail("processes have other numbers here than the kernel tells: this is a pid namespace of its own",
+                "trace from the host, or give the container the host's processes (--pid=host; hostPID: true)",
+                ErrorKind::kUnsupported);
+  }
+  raise_limits();  // of files: each perf event is one
+  ST_ASSIGN(const KernelTypes types, KernelTypes::read());
+  ST_ASSIGN(LoadedPrograms loaded, load_programs(types, options));
+  std::unique_ptr<Kernel> kernel(new Kernel());
+  kernel->object_->skeleton = std::move(loaded.skeleton);
+  kernel->object_->reports = std::move(loaded.reports);
+  kernel->features_ = loaded.features;
+  kernel->evidence_ = std::move(loaded.evidence);
+  kernel->drop_reasons_ = std::move(loaded.drop_reasons);
+  ST_TRY(kernel->fill_call_programs());
+  kernel->attach_hooks();
+  ST_TRY(kernel->open_rings());
+  const int read_jiffies = bpf_program__fd(kernel->object_->skeleton->progs.read_jiffies);
+  if (read_jiffies >= 0) {
+    kernel->ticks_per_second_ = measure_ticks_per_second(read_jiffies).value_or(kernel->ticks_per_second_);
+  }
+  return kernel;
+}
+
+/// Attaches what is no probe of a file and no iterator. What can't be attached is missing.
+void Kernel::attach_hooks() {
+  constexpr std::array kNotAttachedHere{EvidenceKind::kCalls, EvidenceKind::kTransferMarks,
+                                        EvidenceKind::kOpenConnections, EvidenceKind::kThreadListing};
+  for (EvidenceChoice& choice : evidence_) {
+    if (std::find(kNotAttachedHere.begin(), kNotAttachedHere.end(), choice.kind) != kNotAttachedHere.end()) {
+      continue;
+    }
+    std::vector<LinkHandle> links;
+    for (const char* name : choice.programs) {
+      LinkHandle link(bpf_program__attach(object_->program(name)));
+      if (!link) {
+        choice.state = EvidenceState::kMissing;
+        choice.detail = "attach the program " + std::string(name) + ": " + strerror(errno);
+        links.clear();
+        break;
+      }
+      links.push_back(std::move(link));
+    }
+    std::move(links.begin(), links.end(), std::back_inserter(object_->hooks));
+  }
+}
+
+/// Where probes have no cookies, the programs that their own small programs go on to.
+Status Kernel::fill_call_programs() {
+  if (features_.attach_cookie) {
+    return {};
+  }
+  const int map = bpf_map__fd(object_->skeleton->maps.call_programs);
+  for (const auto& [slot, program] :
+       {std::pair<uint32_t, const bpf_program*>(ST_CALL_PROGRAM_ENTRY, object_->call_entry()),
+        std::pair<uint32_t, const bpf_program*>(ST_CALL_PROGRAM_RETURN, object_->skeleton->progs.call_return)}) {
+    const int fd = bpf_program__fd(program);
+    if (bpf_map_update_elem(map, &slot, &fd, BPF_ANY) != 0) {
+      return fail_errno("link the programs of calls", errno);
+    }
+  }
+  return {};
+}
+
+const std::vector<ProgramReport>& Kernel::program_reports() const { return object_->reports; }
+size_t Kernel::probe_descriptors() const { return object_->probes.size(); }
+
+Status Kernel::open_rings() {
+  const auto deliver = [](void* context, void* data, size_t size) {
+    auto* kernel = static_cast<Kernel*>(context);
+    (*kernel->visitor_)({static_cast<const std::byte*>(data), size});
+    return --kernel->budget_ > 0 ? 0 : -ENOBUFS;  // an error ends the round behind this record
+  };
+  const auto& maps = object_->skeleton->maps;
+  for (const bpf_map* map : {maps.collective_ring, maps.network_ring, maps.scheduler_ring}) {
+    RingHandle ring(ring_buffer__new(bpf_map__fd(map), deliver, this, nullptr));
+    if (!ring) {
+      return fail_errno("open the rings", errno);
+    }
+    object_->rings.push_back(std::move(ring));
+  }
+  return {};
+}
+
+/// One probe as a perf event.
+Result<UniqueFd> Kernel::probe(const std::string& path, const ProbePoint& point, bool at_return) {
+  const auto& skeleton = *object_->skeleton;
+  const UprobePlace place{.offset = point.offset, .at_return = at_return};
+  if (features_.attach_cookie) {
+    const bpf_program* program = at_return ? skeleton.progs.call_return : object_->call_entry();
+    return open_perf_uprobe(bpf_program__fd(program), path, place, cookie_of(point));
+  }
+  const uint32_t slot = at_return ? ST_CALL_PROGRAM_RETURN : ST_CALL_PROGRAM_ENTRY;
+  ST_ASSIGN(const UniqueFd program,
+            load_cookie_program(bpf_map__fd(skeleton.maps.call_cookie), bpf_map__fd(skeleton.maps.call_programs), slot,
+                                cookie_of(point)));
+  return open_perf_uprobe(program.get(), path, place, std::nullopt);
+}
+
+Status Kernel::attach_file(const std::string& path, std::span<const ProbePoint> points) {
+  std::vector<ProbePoint> returning(points.begin(), points.end());
+  std::erase_if(returning, [](const ProbePoint& point) { return call_table()[point.row].spec.entry_only != 0; });
+  std::vector<UniqueFd> probes;  // all or none: half a file's probes would fire twice when it is tried again
+  for (const bool at_return : {true, false}) {
+    const std::span<const ProbePoint> at = at_return ? std::span<const ProbePoint>(returning) : points;
+    if (at.empty()) {
+      continue;
+    }
+    if (features_.uprobe_multi) {
+      std::vector<uint64_t> offsets;
+      std::vector<uint64_t> cookies;
+      for (const ProbePoint& point : at) {
+        offsets.push_back(point.offset);
+        cookies.push_back(cookie_of(point));
+      }
+      const bpf_program* program = at_return ? object_->skeleton->progs.call_return : object_->call_entry();
+      ST_ASSIGN(UniqueFd link, link_uprobe_multi(bpf_program__fd(program), path, offsets, cookies, at_return));
+      probes.push_back(std::move(link));
+      continue;
+    }
+    for (const ProbePoint& point : at) {
+      ST_ASSIGN(UniqueFd link, probe(path, point, at_return));
+      probes.push_back(std::move(link));
+    }
+  }
+  std::move(probes.begin(), probes.end(), std::back_inserter(object_->probes));
+  return {};
+}
+
+Status Kernel::attach_marker(const std::string& path, const MarkerPoint& marker) {
+  const int program = bpf_program__fd(object_->skeleton->progs.step_moved);
+  if (program < 0) {
+    return {};
+  }
+  UniqueFd link;
+  if (features_.uprobe_multi) {
+    const uint64_t cookie = 0;
+    ST_ASSIGN(link, link_uprobe_multi(program, path, std::span(&marker.function_offset, 1), std::span(&cookie, 1),
+                                      false, std::span(&marker.semaphore_offset, 1)));
+  } else {
+    const UprobePlace place{.offset = marker.function_offset, .semaphore_offset = marker.semaphore_offset};
+    ST_ASSIGN(link, open_perf_uprobe(program, path, place, std::nullopt));
+  }
+  object_->probes.push_back(std::move(link));
+  object_->skeleton->bss->markers_probed = 1;
+  return {};
+}
+
+Status Kernel::add_process(pid_t pid, uint64_t cgroup_id) {
+  st_process process{};
+  process.cgroup_id = cgroup_id;
+  const auto& maps = object_->skeleton->maps;
+  const auto failed = [&](int error) { return fail_errno("trace process " + std::to_string(pid), error); };
+  if (!features_.task_storage) {
+    const int map = bpf_map__fd(maps.processes_by_tgid);
+    const auto number = static_cast<uint32_t>(pid);
+    if (bpf_map_update_elem(map, &number, &process, BPF_NOEXIST) != 0 && errno != EEXIST) {
+      return failed(errno);
+    }
+    if (!is_running(pid)) {  // its end has been dealt with: the entry would be the next process's of that number
+      bpf_map_delete_elem(map, &number);
+      return {};
+    }
+    return watch_threads(pid);
+  }
+  const UniqueFd process_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process_fd) {
+    return errno == ESRCH ? Status{} : failed(errno);
+  }
+  const int key = process_fd.get();
+  const int map = bpf_map__fd(maps.processes);
+  int error = EAGAIN;  // as the kernel says where a probe makes the same storage this moment
+  for (int round = 0; round < kWatchRounds && (error == EAGAIN || error == EBUSY || error == ENOMEM); ++round) {
+    if (round > 0) {
+      ::usleep(kRefillUs);
+    }
+    error = bpf_map_update_elem(map, &key, &process, BPF_NOEXIST) == 0 ? 0 : errno;
+  }
+  if (error != 0 && error != EEXIST && error != ESRCH) {
+    return failed(error);
+  }
+  return watch_threads(pid);
+}
+
+/// Begins to watch the threads that a process has. Memory for their states comes in small portions, refilled at once.
+Status Kernel::watch_threads(pid_t pid) {
+  if (bpf_program__fd(object_->skeleton->progs.list_threads) < 0) {
+    return {};
+  }
+  for (int round = 0; round < kWatchRounds; ++round) {
+    size_t unwatched = 0;
+    ST_TRY(visit_task(
+        object_->skeleton->progs.list_threads, "watch threads", pid,
+        std::function([&](const st_thread_listing& thread) { unwatched += thread.off_kind == ST_THREAD_UNWATCHED; })));
+    if (unwatched == 0) {
+      return {};
+    }
+    ::usleep(kRefillUs);
+  }
+  return fail("watch the threads of process " + std::to_string(pid) + ": no kernel memory for their states");
+}
+
+Status Kernel::list_process(pid_t pid) {
+  const auto key = static_cast<uint32_t>(pid);
+  const uint8_t one = 1;
+  if (bpf_map_update_elem(bpf_map__fd(object_->skeleton->maps.scope), &key, &one, BPF_ANY) != 0) {
+    return fail_errno("list process " + std::to_string(pid), errno);
+  }
+  return {};
+}
+
+bool Kernel::is_listed(pid_t pid) const {
+  const auto key = static_cast<uint32_t>(pid);
+  uint8_t value = 0;
+  return bpf_map_lookup_elem(bpf_map__fd(object_->skeleton->maps.scope), &key, &value) == 0;
+}
+
+void Kernel::consume(const RecordVisitor& visit) {
+  visitor_ = &visit;
+  for (const RingHandle& ring : object_->rings) {
+    budget_ = kRecordsARound;
+    ring_buffer__consume(ring.get());
+  }
+  visitor_ = nullptr;
+}
+
+std::vector<int> Kernel::descriptors() const {
+  std::vector<int> descriptors;
+  for (const RingHandle& ring : object_->rings) {
+    descriptors.push_back(ring_buffer__epoll_fd(ring.get()));
+  }
+  return descriptors;
+}
+
+void Kernel::forget_process(pid_t pid) {
+  const auto number = static_cast<uint32_t>(pid);
+  bpf_map_delete_elem(bpf_map__fd(object_->skeleton->maps.processes_by_tgid), &number);
+  const int map = bpf_map__fd(object_->skeleton->maps.sequences);
+  std::vector<st_sequence_key> gone;
+  st_sequence_key key{};
+  for (bool more = bpf_map_get_next_key(map, nullptr, &key) == 0; more;
+       more = bpf_map_get_next_key(map, &key, &key) == 0) {
+    if (key.tgid == static_cast<uint32_t>(pid)) {
+      gone.push_back(key);
+    }
+  }
+  for (const st_sequence_key& old : gone) {
+    bpf_map_delete_elem(map, &old);
+  }
+}
+
+Status Kernel::list_sockets(pid_t pid, uint64_t idle_before_ns,
+                            const std::function<void(const st_socket_listing&)>& visit) {
+  if (bpf_program__fd(object_->skeleton->progs.list_sockets) < 0) {
+    return {};
+  }
+  object_->skeleton->bss->idle_before_ns = idle_before_ns;
+  return visit_task(object_->skeleton->progs.list_sockets, "list sockets", pid, visit);
+}
+
+Status Kernel::list_threads(pid_t pid, const std::function<void(const st_thread_listing&)>& visit) {
+  if (bpf_program__fd(object_->skeleton->progs.list_threads) < 0) {
+    return {};
+  }
+  return visit_task(object_->skeleton->progs.list_threads, "list threads", pid,
+                    std::function([&](const st_thread_listing& thread) {
+                      if (thread.off_kind != ST_THREAD_UNWATCHED) {
+                        visit(thread);
+                      }
+                    }));
+}
+
+void Kernel::take_drops(
+    const std::function<void(const st_drop_key& key, const st_drops& sum, const std::string& reason)>& visit) {
+  const int map = bpf_map__fd(object_->skeleton->maps.drops);
+  std::vector<st_drop_key> keys;
+  st_drop_key key{};
+  for (bool more = bpf_map_get_next_key(map, nullptr, &key) == 0; more;
+       more = bpf_map_get_next_key(map, &key, &key) == 0) {
+    keys.push_back(key);
+  }
+  for (const st_drop_key& counted : keys) {
+    st_drops sum{};
+    if (counted.reason < drop_reasons_.size() && bpf_map_lookup_and_delete_elem(map, &counted, &sum) == 0) {
+      visit(counted, sum, drop_reasons_[counted.reason]);
+    }
+  }
+}
+
+std::vector<uint64_t> Kernel::losses() const {
+  const int map = bpf_map__fd(object_->skeleton->maps.losses);
+  const int cpus = libbpf_num_possible_cpus();
+  std::vector<uint64_t> per_cpu(cpus > 0 ? static_cast<size_t>(cpus) : 1);
+  std::vector<uint64_t> result(ST_LOSS_COUNT);
+  for (uint32_t source = 0; source < ST_LOSS_COUNT; ++source) {
+    if (bpf_map_lookup_elem(map, &source, per_cpu.data()) == 0) {
+      for (const uint64_t count : per_cpu) {
+        result[source] += count;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stalltrace::capture {
+
+struct KernelOptions {
+  uint32_t only_netns = 0;   // inode number of the network namespace to trace in; 0: all
+  bool only_listed = false;  // only processes given to Kernel::list_process, and their descendants
+  // For tests: do as on a kernel that lacks these.
+  bool without_uprobe_multi = false;
+  bool without_attach_cookie = false;
+  bool without_storage = false;
+  std::vector<std::string> without_programs;  // as if the kernel had refused them
+  bool report_programs = false;               // ask the verifier for its figures of each program
+};
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kinds of evidence that a node can record. A kernel may lack one; the recording then says so, and no verdict takes
+// its absence for the absence of the event.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stalltrace {
+
+enum class EvidenceKind : uint8_t {
+  kCalls,
+  kTransferMarks,
+  kThreadWaits,
+  kRunQueue,
+  kThreadStarts,
+  kProcessExits,
+  kThreadListing,
+  kOpenConnections,
+  kTransfers,
+  kRetransmits,
+  kCongestionStates,
+  kResetsSent,
+  kResetsReceived,
+  kSocketErrors,
+  kConnects,
+  kHostDrops,
+  kOutOfMemoryKills,
+};
+
+struct EvidenceKindInfo {
+  EvidenceKind kind;
+  std::string_view key;    // in the recording and in JSON
+  std::string_view title;  // for people
+};
+
+/// All kinds, in the order of the enumeration.
+std::span<const EvidenceKindInfo> evidence_kinds();
+const EvidenceKindInfo& info_of(EvidenceKind kind);
+
+/// "socket_errors host_drops": how a recording lists kinds. Keys that this version does not know are skipped.
+std::string keys_of(std::span<const EvidenceKind> kinds);
+std::vector<EvidenceKind> kinds_of_keys(std::string_view keys);
+
+}  // namespace stalltrace
