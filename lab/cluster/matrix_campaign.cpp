@@ -165,7 +165,7 @@ class Campaign {
       if (monotonic_now_ns() > deadline_ns) {
         return fail(fmt::format("lab run did not end within {}", format_duration(kLimitNs)));
       }
-      std::array<pollfd, 2> fds = {{{interrupt_.fd(), POLLIN, 0}, {process.pidfd(), POLLIN, 0}}};
+      std::array<pollfd, 2> fds = {{{interrupt_.fd(), POLLIN, 0}, {process.end_descriptor(), POLLIN, 0}}};
       ::poll(fds.data(), fds.size(), 1000);
     }
   }

@@ -178,9 +178,9 @@ Status Ranks::stop(std::span<VirtualNode> nodes) {
 }
 
 void Ranks::add_poll_fds(std::vector<pollfd>& fds) const {
-  fds.push_back({command_.pidfd(), POLLIN, 0});  // poll ignores what is not there
+  fds.push_back({command_.end_descriptor(), POLLIN, 0});  // poll ignores what is not there
   for (const Member& member : members_) {
-    fds.push_back({member.process.pidfd(), POLLIN, 0});
+    fds.push_back({member.process.end_descriptor(), POLLIN, 0});
   }
 }
 

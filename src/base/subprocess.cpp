@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +18,8 @@
 #include <cstring>
 
 #include "base/resource_limits.h"
+#include "base/descriptors.h"
+#include "base/handle.h"
 #include "base/text.h"
 
 namespace stalltrace {
@@ -147,9 +148,7 @@ bool keep_descriptors(const std::vector<int>& kept) {
 bool arrange_descriptors(const SpawnOptions& options, const ChildPlan& plan) {
   constexpr int kAbove = 512;
   const auto place = [](int source, int target) { return ::dup2(source, target) == target; };
-  if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
-    return false;
-  }
+  close_from_on_exec(3);
   for (int i = 0; i < 3; ++i) {
     if (plan.standard_fds[static_cast<size_t>(i)] >= 0 && !place(plan.standard_fds[static_cast<size_t>(i)], i)) {
       return false;
@@ -317,9 +316,7 @@ Result<Subprocess> Subprocess::spawn(const SpawnOptions& options) {
     run_child(options, *plan, report.write_end.get());
   }
   report.write_end.reset();
-  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  const int pidfd_error = errno;
-  Subprocess child(pid, std::move(pidfd));
+  Subprocess child(pid);
   ChildFailure failure;
   ssize_t got = 0;
   do {
@@ -328,14 +325,16 @@ Result<Subprocess> Subprocess::spawn(const SpawnOptions& options) {
   if (got == sizeof failure) {
     return fail_errno("start " + name + ": " + kSteps[static_cast<size_t>(failure.step)], failure.error_number);
   }
-  if (child.pidfd() < 0) {
-    return fail_errno("start " + name + ": pidfd_open", pidfd_error);
+  auto end = EndWatch::start(pid);
+  if (!end) {
+    return with_context("start " + name, end.error());
   }
+  child.end_ = std::move(*end);
   return child;
 }
 
 Subprocess::Subprocess(Subprocess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)), status_(other.status_) {}
+    : pid_(std::exchange(other.pid_, -1)), end_(std::move(other.end_)), status_(other.status_) {}
 
 Subprocess& Subprocess::operator=(Subprocess&& other) noexcept {
   if (this != &other) {
@@ -360,7 +359,7 @@ Result<std::optional<ExitStatus>> Subprocess::wait_for(milliseconds limit) {
   if (!running()) {
     return status_;
   }
-  std::vector<pollfd> fds = {{pidfd_.get(), POLLIN, 0}};
+  std::vector<pollfd> fds = {{end_.descriptor(), POLLIN, 0}};
   if (!poll_until(fds, Clock::now() + limit)) {
     return std::nullopt;
   }
@@ -372,7 +371,7 @@ Result<std::optional<ExitStatus>> Subprocess::wait_for(milliseconds limit) {
     return std::nullopt;
   }
   status_ = exit_status(info);
-  pidfd_.reset();
+  end_.reset();
   return status_;
 }
 
@@ -398,7 +397,7 @@ Result<ExitStatus> Subprocess::terminate(int polite_signal, milliseconds grace) 
 }
 
 pid_t Subprocess::detach() {
-  pidfd_.reset();
+  end_.reset();
   status_.reset();
   return std::exchange(pid_, -1);
 }

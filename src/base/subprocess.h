@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/end_watch.h"
 #include "base/result.h"
 
 namespace stalltrace {
@@ -75,7 +75,7 @@ class Subprocess {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   /// Readable (poll) once the process has ended; -1 after it was reaped or detached.
-  [[nodiscard]] int pidfd() const { return pidfd_.get(); }
+  [[nodiscard]] int end_descriptor() const { return end_.descriptor(); }
   /// The end, if it was seen by try_wait or wait_for.
   [[nodiscard]] const std::optional<ExitStatus>& status() const { return status_; }
   [[nodiscard]] bool running() const { return pid_ > 0 && !status_; }
@@ -92,10 +92,10 @@ class Subprocess {
   pid_t detach();
 
  private:
-  Subprocess(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
+  explicit Subprocess(pid_t pid) : pid_(pid) {}
 
   pid_t pid_ = -1;
-  UniqueFd pidfd_;
+  EndWatch end_;
   std::optional<ExitStatus> status_;
 };
 

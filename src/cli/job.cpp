@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -64,6 +65,10 @@ Status Job::start(const std::vector<std::string>& argv, const std::vector<std::s
 }
 
 Result<int> Job::wait() {
+  pollfd end{.fd = descriptor(), .events = POLLIN, .revents = 0};
+  while (command_.running() && ::poll(&end, 1, -1) < 0 && errno == EINTR) {
+  }
+  signals_.stop_passing();  // before it is reaped: then its number may become another process's
   std::optional<ExitStatus> ended;
   while (!ended) {
     ST_ASSIGN(ended, command_.wait_for(std::chrono::hours(1)));

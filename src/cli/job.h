@@ -28,7 +28,7 @@ class Job {
   /// `environment` joins ours. An error when a signal asked for an end meanwhile: then nothing was started.
   Status start(const std::vector<std::string>& argv, const std::vector<std::string>& environment);
   /// Readable (poll) once it has ended.
-  [[nodiscard]] int descriptor() const { return command_.pidfd(); }
+  [[nodiscard]] int descriptor() const { return command_.end_descriptor(); }
   [[nodiscard]] bool told_to_end() const { return signals_.told_to_end(); }
   /// Waits for its end, however long; the exit code as a shell has it. It had all signals until then; from then on
   /// they are held until release().

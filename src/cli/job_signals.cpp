@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/job_signals.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,7 +59,6 @@ bool JobSignals::ignored_at_start(int number) const { return ::sigismember(&at_s
 
 void JobSignals::pass_to(const Subprocess& command) {
   command_pid_ = command.pid();
-  command_ = UniqueFd(::fcntl(command.pidfd(), F_DUPFD_CLOEXEC, 3));
   wake();
 }
 
@@ -102,17 +99,21 @@ void JobSignals::pass(const signalfd_siginfo& info) {
   }
   const bool from_command = sent_by_a_process(info) && static_cast<pid_t>(info.ssi_pid) == command_pid_;
   const bool our_limit = number == SIGXCPU && !sent_by_a_process(info);
-  if (!from_command && !our_limit) {
-    ::syscall(SYS_pidfd_send_signal, command_.get(), number, nullptr, 0);  // of one that has ended: nothing
+  if (!from_command && !our_limit && command_pid_ > 0) {
+    ::kill(command_pid_, number);  // one that has ended and is not reaped: no effect
   }
 }
 
-void JobSignals::release() {
+void JobSignals::stop_passing() {
   if (thread_.joinable()) {
     thread_.request_stop();
     wake();
     thread_.join();
   }
+}
+
+void JobSignals::release() {
+  stop_passing();
   while (take_early()) {
   }
   sigset_t ends;

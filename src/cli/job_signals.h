@@ -31,8 +31,11 @@ class JobSignals {
   [[nodiscard]] const SignalState& at_start() const { return at_start_; }
   /// One that came before there was a command to have it. Before pass_to().
   std::optional<int> take_early();
-  /// From here on, on a thread of its own. `command` has just been started.
+  /// From here on, on a thread of its own. `command` has just been started, and is not reaped before stop_passing():
+  /// until then no other process has its number.
   void pass_to(const Subprocess& command);
+  /// They are held again.
+  void stop_passing();
   /// One came that asks for an end.
   [[nodiscard]] bool told_to_end() const { return told_to_end_; }
   /// The command has ended. Those that ask for an end act on this process again, others on nobody.
@@ -50,7 +53,6 @@ class JobSignals {
   UniqueFd wake_;  // there is a command now, or the thread is to end
   SignalWitness witness_;
   pid_t command_pid_ = -1;
-  UniqueFd command_;
   std::atomic<bool> told_to_end_ = false;
   std::jthread thread_;
 };

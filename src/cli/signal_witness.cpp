@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 
+#include "base/descriptors.h"
 #include "base/file.h"
 
 namespace stalltrace::cli {
@@ -45,10 +46,7 @@ void take_own_name() {
   }
   take_own_name();
   (void)!::chdir("/");
-  if (channel > 0) {
-    ::close_range(0, static_cast<unsigned>(channel) - 1, 0);
-  }
-  ::close_range(static_cast<unsigned>(channel) + 1, ~0U, 0);
+  close_all_but(channel);
   unsigned char number = 0;
   while (::read(channel, &number, 1) == 1) {
     sigset_t one;

@@ -250,6 +250,11 @@ Status publish(const std::string& temporary, const std::string& output) {
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, output.c_str(), RENAME_NOREPLACE) == 0) {
     return {};
   }
+  // File systems of a server (NFS, Lustre) lack such a rename, with any kernel. They have links, which replace nothing.
+  if (errno == EINVAL && ::link(temporary.c_str(), output.c_str()) == 0) {
+    ::unlink(temporary.c_str());
+    return {};
+  }
   return errno == EEXIST ? exists_already(output) : Status(fail_errno(output, errno));
 }
 

@@ -32,6 +32,8 @@ PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signa
 class Fares(Case):
     """The verbs differ in what they record."""
 
+    prefix = ()  # the words that start the program elsewhere (old_kernel_test.py)
+
     def setUp(self):
         super().setUp()
         self.output = self.folder / "output"
@@ -45,7 +47,7 @@ class Fares(Case):
 
     def start(self, verb, *command, **options):
         with open(self.output, "w") as out, open(self.errors, "w") as errors:
-            process = subprocess.Popen([PROGRAM, *map(str, verb), "--", *map(str, command)], stdin=subprocess.DEVNULL,
+            process = subprocess.Popen([*self.prefix, PROGRAM, *map(str, verb), "--", *map(str, command)], stdin=subprocess.DEVNULL,
                                        stdout=out, stderr=errors, cwd=self.folder, **options)
         self.addCleanup(self.end, process)
         return process
@@ -157,7 +159,7 @@ class Signals(Fares):
         plain = subprocess.run(["grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"], capture_output=True, text=True, check=True)
         for name, verb in self.verbs():
             with self.subTest(verb=name):
-                result = run(*verb, "--", "grep", "-E", "Sig(Ign|Blk)", "/proc/self/status")
+                result = run(*verb, "--", "grep", "-E", "Sig(Ign|Blk)", "/proc/self/status", prefix=self.prefix)
                 self.assertEqual(result.stdout, plain.stdout)
 
     def test_a_job_has_the_time_it_takes_to_end(self):
@@ -304,10 +306,10 @@ class Surroundings(Fares):
     def test_limits_priority_and_group_are_the_shells(self):
         words = ["bash", "-c", "ulimit -a; nice; umask; cat /proc/self/oom_score_adj; taskset -p $$ | cut -d: -f2; chrt -p $$ | cut -d: -f2"
                  "; ps -o pgid=,sid= -p $$ | tr -s ' '; grep -E 'Sig(Blk|Ign|Cgt)|NoNewPrivs' /proc/self/status"]
-        plain = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        plain = subprocess.run([*self.prefix, *words], capture_output=True, text=True, check=True).stdout
         for name, verb in self.verbs():
             with self.subTest(verb=name):
-                self.assertEqual(run(*verb, "--", *words).stdout, plain)
+                self.assertEqual(run(*verb, "--", *words, prefix=self.prefix).stdout, plain)
 
     def test_the_exit_code_is_the_jobs_also_when_the_disk_is_full(self):
         self.need_root()
@@ -325,13 +327,13 @@ class Surroundings(Fares):
         script = self.folder / "script"
         script.write_text("echo from $0\n")
         script.chmod(0o755)
-        result = run("run", "--no-trace", "--out", self.folder / "run", "--", script)
+        result = run("run", "--no-trace", "--out", self.folder / "run", "--", script, prefix=self.prefix)
         self.assertEqual((result.returncode, result.stdout), (0, f"from {script}\n"))
 
     def test_a_job_that_goes_to_the_background_is_not_waited_for(self):
         began = time.monotonic()
         result = run("run", "--no-trace", "--out", self.folder / "run", "--", "bash", "-c",
-                     "sleep 30 </dev/null >/dev/null 2>&1 & echo $!; exit 4")
+                     "sleep 30 </dev/null >/dev/null 2>&1 & echo $!; exit 4", prefix=self.prefix)
         self.addCleanup(self.kill, int(result.stdout))
         self.assertEqual(result.returncode, 4, result.stderr)
         self.assertLess(time.monotonic() - began, 10)
