@@ -14,6 +14,7 @@
 #include "analysis/fold.h"
 #include "analysis/inspect.h"
 #include "analysis/one_sided.h"
+#include "analysis/recorded_kinds.h"
 #include "base/text.h"
 
 namespace stalltrace {
@@ -95,6 +96,7 @@ void describe_recording(const Cluster& cluster, const Timeline& timeline, Report
   };
   add(cluster.clock().notes());
   add(timeline.notes());
+  add(notes_on_unrecorded(cluster.nodes()));
   note_missing_ranks(timeline, report);
   if (timeline.rows() == 0 && timeline.communicator_calls().empty()) {
     report.notes.emplace_back("the recording holds no collectives: nothing could be judged");

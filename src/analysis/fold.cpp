@@ -10,6 +10,7 @@
 #include <set>
 
 #include "analysis/causes/meanwhile.h"
+#include "analysis/recorded_kinds.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -241,6 +242,7 @@ Decision decide(const Scene& scene, const Stall& stall) {
     }
     const size_t first = decision.opinions.size();
     rule.judge(scene, stall, decision.opinions);
+    distrust_absence(scene, stall, rule.needs_absence_of, std::span(decision.opinions).subspan(first));
     for (size_t i = first; i < decision.opinions.size(); ++i) {
       const Explanation& opinion = decision.opinions[i];
       if (!opinion.applies) {

@@ -17,9 +17,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/resource_limits.h"
 #include "base/descriptors.h"
 #include "base/handle.h"
+#include "base/resource_limits.h"
 #include "base/text.h"
 
 namespace stalltrace {

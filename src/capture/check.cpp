@@ -121,7 +121,7 @@ CheckLine check_probes(Kernel& kernel) {
   }
   CheckLine line = passed("probes", "probes",
                           fmt::format("perf events, a file descriptor for every probe (uprobe-multi links need Linux "
-                                      "6.6); {} are allowed",
+                                      "6.6), removed one by one at the end, some 20 ms each; {} are allowed",
                                       descriptor_limit()));
   line.state = CheckState::kFallback;
   if (!features.attach_cookie) {

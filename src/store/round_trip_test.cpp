@@ -15,7 +15,7 @@ namespace {
     const auto& [__VA_ARGS__] = row;     \
     return std::make_tuple(__VA_ARGS__); \
   }
-ST_FIELDS(Node, a, b, c, d, e, f, g, h, i)
+ST_FIELDS(Node, a, b, c, d, e, f, g, h, i, j)
 ST_FIELDS(Process, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
 ST_FIELDS(Communicator, a, b, c, d, e, f, g, h, i, j, k, l, m)
 ST_FIELDS(Collective, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, bb)

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -19,6 +20,7 @@ namespace stalltrace::capture {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
 using testing::Optional;
 using testing::SizeIs;
 
@@ -123,8 +125,9 @@ TEST_F(DiscoveryRoot, OnlyTheNamedProcessIsTraced) {
   EXPECT_THAT(trace.calls(other.pid()), SizeIs(0));
 }
 
-TEST_F(DiscoveryRoot, PerfEventsDoWhereUprobeMultiLinksAreLacking) {
-  auto kernel = Kernel::load({.without_uprobe_multi = true});
+/// `options` say what is lacking; all calls and their rows must arrive all the same.
+void expect_perf_events_do(const KernelOptions& options) {
+  auto kernel = Kernel::load(options);
   ASSERT_TRUE(kernel) << kernel.error().what;
   EXPECT_FALSE((*kernel)->features().uprobe_multi);
   const auto symbols = find_probe_points(standin_library());
@@ -133,19 +136,50 @@ TEST_F(DiscoveryRoot, PerfEventsDoWhereUprobeMultiLinksAreLacking) {
   ASSERT_TRUE(attached) << attached.error().what;
   Job job;
   job.must("all_calls");
-  size_t entries = 0;
-  size_t returns = 0;
+  std::multiset<uint16_t> entries;  // rows of the call table
+  std::multiset<uint16_t> returns;
   (*kernel)->consume([&](std::span<const std::byte> bytes) {
     st_header header;
     ASSERT_GE(bytes.size(), sizeof header);
     std::memcpy(&header, bytes.data(), sizeof header);
-    if (header.tgid == static_cast<uint32_t>(job.pid())) {
-      entries += header.type == ST_RECORD_CALL_ENTRY;
-      returns += header.type == ST_RECORD_CALL_RETURN;
+    if (header.tgid != static_cast<uint32_t>(job.pid())) {
+      return;
+    }
+    if (header.type == ST_RECORD_CALL_ENTRY) {
+      st_call_entry record;
+      std::memcpy(&record, bytes.data(), sizeof record);
+      entries.insert(record.row);
+    } else if (header.type == ST_RECORD_CALL_RETURN) {
+      st_call_return record;
+      std::memcpy(&record, bytes.data(), sizeof record);
+      returns.insert(record.row);
     }
   });
-  EXPECT_EQ(entries, 11U);
-  EXPECT_EQ(returns, 11U);
+  EXPECT_EQ(entries.size(), 11U);
+  EXPECT_EQ(std::set(entries.begin(), entries.end()).size(), 11U) << "each call has a row of its own";
+  EXPECT_EQ(entries, returns);
+}
+
+TEST_F(DiscoveryRoot, PerfEventsDoWhereUprobeMultiLinksAreLacking) {
+  expect_perf_events_do({.without_uprobe_multi = true});
+}
+
+TEST_F(DiscoveryRoot, SmallProgramsDoWhereProbesHaveNoCookies) {
+  expect_perf_events_do({.without_attach_cookie = true});
+}
+
+TEST_F(DiscoveryRoot, ARefusedProgramCostsItsEvidenceOnly) {
+  const auto kernel = Kernel::load({.without_programs = {"tcp_retransmit_skb", "sock_send_length"}});
+  ASSERT_TRUE(kernel) << kernel.error().what;
+  for (const EvidenceChoice& choice : (*kernel)->evidence()) {
+    const bool is_lost = choice.kind == EvidenceKind::kRetransmits;
+    if (choice.kind != EvidenceKind::kTransfers) {  // another way may do on this kernel
+      EXPECT_EQ(choice.state == EvidenceState::kMissing, is_lost) << info_of(choice.kind).key << ": " << choice.detail;
+    }
+  }
+  const auto none = Kernel::load({.without_programs = {"call_return"}});
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().what, HasSubstr("call_return"));
 }
 
 std::string published_library() {

@@ -11,6 +11,7 @@
 
 #include "capture/elf_symbols.h"
 #include "capture/kernel/kernel.h"
+#include "capture/requests_done.h"
 #include "support.h"
 #include "wire/collective.h"
 
@@ -168,10 +169,10 @@ std::string library_of(const Mpi& library) {
   return {};
 }
 
-/// Polls in vain, and of what was done before, send nothing: each request is told once, when it is done.
-TEST_P(MpiRoot, ARequestIsToldOnceHoweverOftenItIsPolled) {
+/// Polls in vain, and of what was done before, send nothing: each request is reported once, when it is done.
+TEST_P(MpiRoot, ARequestIsReportedOnceHoweverOftenItIsPolled) {
   constexpr size_t kRequests = 14;
-  auto kernel = Kernel::load({});
+  auto kernel = Kernel::load(kernel_options());
   ASSERT_TRUE(kernel) << kernel.error().what;
   const std::string path = library_of(GetParam());
   const auto symbols = find_probe_points(path);
@@ -179,16 +180,23 @@ TEST_P(MpiRoot, ARequestIsToldOnceHoweverOftenItIsPolled) {
   const Status attached = (*kernel)->attach_file(path, symbols->points);
   ASSERT_TRUE(attached) << attached.error().what;
   const auto pids = run_job(GetParam());
-  std::map<int32_t, size_t> told;
+  std::map<int32_t, size_t> reported;
   (*kernel)->consume([&](std::span<const std::byte> bytes) {
     st_header header;
     ASSERT_GE(bytes.size(), sizeof header);
     std::memcpy(&header, bytes.data(), sizeof header);
-    told[static_cast<int32_t>(header.tgid)] += header.type == ST_RECORD_SYNC ? 1 : 0;
+    size_t& of_process = reported[static_cast<int32_t>(header.tgid)];
+    of_process += header.type == ST_RECORD_SYNC ? 1 : 0;
+    if (header.type == ST_RECORD_REQUESTS_DONE) {
+      st_requests_done record;
+      ASSERT_EQ(bytes.size(), sizeof record);
+      std::memcpy(&record, bytes.data(), sizeof record);
+      for_each_request(record, [&](const st_sync&) { ++of_process; });
+    }
   });
   ASSERT_EQ(pids.size(), 2U);
   for (const auto& [rank, pid] : pids) {
-    EXPECT_EQ(told[pid], kRequests) << rank;
+    EXPECT_EQ(reported[pid], kRequests) << rank;
   }
 }
 

@@ -40,10 +40,16 @@ inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::millisec
     }                                                                    \
   } while (false)
 
+/// With STALLTRACE_WITHOUT_STORAGE set: as on a kernel without storage at tasks and sockets.
+inline KernelOptions kernel_options() {
+  return {.without_storage = std::getenv("STALLTRACE_WITHOUT_STORAGE") != nullptr};
+}
+
 /// A tracer of this host on a thread of its own. Its rows may be read after stop().
 class Trace {
  public:
   explicit Trace(TracerOptions options = {.libraries = {standin_library()}}) {
+    options.kernel = kernel_options();
     auto created = Tracer::create(options, sink_, [this](const std::string& text) { notes_ += text + "\n"; });
     if (!created) {
       ADD_FAILURE() << created.error().what << "; " << created.error().remedy;

@@ -8,6 +8,7 @@
 
 #include "analysis/decision.h"
 #include "analysis/thresholds.h"
+#include "model/evidence_kind.h"
 
 namespace stalltrace::analysis {
 
@@ -38,6 +39,9 @@ struct CauseRule {
   void (*tell)(const Scene& scene, const Folded& group, Finding& finding);
   /// A job may end of it at once: it is told whatever it cost then.
   bool ends_jobs = false;
+  /// Kinds of evidence from whose absence the rule concludes something: where a node can't record one, it does not
+  /// apply.
+  std::vector<EvidenceKind> needs_absence_of = {};
 };
 
 /// In order of directness: of two rules that cover a stall equally, the earlier one is said.

@@ -109,6 +109,12 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
 
 }  // namespace
 
-const CauseRule kMissingCollectiveRule{Cause::kMissingCollective, kHangGate, judge, nullptr, tell};
+// A rank that does not come may be dead, or stopped: that it is neither is known from what is not recorded of it.
+const CauseRule kMissingCollectiveRule{.cause = Cause::kMissingCollective,
+                                       .gate = kHangGate,
+                                       .judge = judge,
+                                       .refine = nullptr,
+                                       .tell = tell,
+                                       .needs_absence_of = {EvidenceKind::kProcessExits, EvidenceKind::kThreadWaits}};
 
 }  // namespace stalltrace::analysis

@@ -130,6 +130,11 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
 
 }  // namespace
 
-const CauseRule kSlowLinkRule{Cause::kSlowLink, kSlowLinkGate, judge, refine, tell};
+const CauseRule kSlowLinkRule{.cause = Cause::kSlowLink,
+                              .gate = kSlowLinkGate,
+                              .judge = judge,
+                              .refine = refine,
+                              .tell = tell,
+                              .needs_absence_of = {EvidenceKind::kRetransmits}};
 
 }  // namespace stalltrace::analysis

@@ -8,6 +8,7 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/links.h"
 #include "analysis/causes/silence.h"
+#include "analysis/recorded_kinds.h"
 #include "analysis/wait_graph.h"
 #include "base/text.h"
 
@@ -40,7 +41,7 @@ void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out
   out.push_back(std::move(opinion));
 }
 
-std::vector<std::string> missing_evidence(const Scene& scene, MemberIndex culprit) {
+std::vector<std::string> missing_evidence(const Scene& scene, const Stall& stall, MemberIndex culprit) {
   const EvidencePresence& presence = scene.evidence.presence();
   std::vector<std::string> missing;
   if (!presence.wait_spans || (culprit != kNoMember && !scene.evidence.has_waits(culprit))) {
@@ -54,6 +55,9 @@ std::vector<std::string> missing_evidence(const Scene& scene, MemberIndex culpri
   }
   if (!presence.tcp_samples) {
     missing.emplace_back("connection samples (tcp_sample)");
+  }
+  for (const UnrecordedKind& kind : unrecorded_kinds(scene, stall)) {
+    missing.push_back(unrecorded_text(scene, kind));
   }
   return missing;
 }
@@ -147,7 +151,7 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
   const std::string where = culprit == kNoMember
                                 ? "Collectives were slow"
                                 : fmt::format("The others waited for {}", scene.cluster.describe(culprit));
-  const std::vector<std::string> missing = missing_evidence(scene, culprit);
+  const std::vector<std::string> missing = missing_evidence(scene, *group.stalls.front(), culprit);
   const auto failed = [&](const Member& member) {
     return member.exit_ns && *member.exit_ns <= finding.window.to_ns &&
            (member.exit_signal || member.exit_code.value_or(0) != 0);
