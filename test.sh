@@ -34,8 +34,9 @@ run() {
 }
 # A practice cluster that an interrupted test left standing would fail every later one.
 [[ $EUID -ne 0 ]] || build/stalltrace lab down | sed 's/^/removed, left by an earlier run: /'
-run unit -LE '^(root|e2e)$' -j 2 --timeout 300
+run unit -LE '^(root|e2e|kernels)$' -j 2 --timeout 300
 run root -L '^root$' -j 1 --timeout 300
 run e2e -L '^e2e$' -j 1 --timeout 1800
+run kernels -L '^kernels$' -j 1 --timeout 900
 
 scripts/totals.py "$results" "${reports[@]}"

@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Other kernels: boots each in an emulated machine, tries there what stalltrace does, and prints a table.
+#
+#   scripts/kernel_matrix.sh [--short] [--out DIR] [--kept FILE.json] [VERSION...]
+#
+# VERSION is 5.10, 6.1, 6.12 or newest, Debian's cloud kernels; without one all four. --short leaves out the BPF tests and the run without
+# a fault. --out keeps DIR/kernel-matrix.md and DIR/kernel-matrix.json; scripts/kernel_matrix/table.py makes the one of the other.
+# --kept demands that `check` says what it says in FILE.json. Exit code 0: every step passed on every kernel.
+#
+# Needs what scripts/packages.txt lists, the build, and no root. Kernels are downloaded once, into build/kernels. What the guests left
+# behind is in build/kernel-matrix/ARCH/results. scripts/kernel_matrix/boot.sh runs any one command under a kernel.
+set -euo pipefail
+. "$(dirname "$0")/kernel_matrix/settings.sh"
+usage() {
+  sed -n '3,12s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
+
+steps=(check programs calls root_tests lab healthy)
+out=
+kept=()
+while (($# > 0)); do
+  case $1 in
+    --short) steps=(check programs calls lab) ;;
+    --out) out=${2:?}; shift ;;
+    --kept) kept=(--kept "${2:?}"); shift ;;
+    -*) usage ;;
+    *) break ;;
+  esac
+  shift
+done
+names=("$@")
+((${#names[@]})) || names=("${all_kernels[@]}")
+for name in "${names[@]}"; do
+  suite_of "$name" >/dev/null || usage
+done
+
+for name in "${names[@]}"; do
+  "$here/fetch_kernel.sh" "$name"
+done
+limit=90 # to boot
+for step in "${steps[@]}"; do
+  limit=$((limit + $(sed -n 's/^# Limit: \([0-9]*\) s.*/\1/p' "$here/guest/steps/$step") + 10))
+done
+
+results=$work/results
+for name in "${names[@]}"; do
+  echo "kernel $name" >&2
+  rm -rf "${results:?}/$name"
+  mkdir -p "$results/$name"
+  SECONDS=0
+  # How it ends is read from what it leaves: a step without an exit code is one that hung, or was not come to.
+  "$here/boot.sh" --limit "$limit" --results "$results/$name" "$name" -- /km/run_steps "${steps[@]}" >&2 || true
+  echo "$SECONDS" >"$results/$name/seconds"
+done
+
+code=0
+"$here/judge.py" "${kept[@]}" "$arch" "$results" "$kernels" "$(IFS=,; echo "${steps[*]}")" "${names[@]}" \
+  >"$work/kernel-matrix.json" || code=$?
+"$here/table.py" "$work/kernel-matrix.json" | tee "$work/kernel-matrix.md"
+if [[ -n $out ]]; then
+  mkdir -p "$out"
+  cp "$work"/kernel-matrix.{md,json} "$out/"
+fi
+exit "$code"

@@ -1,0 +1,50 @@
+# shellcheck shell=bash disable=SC2034
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by the scripts here: kernels, architecture, places. It sets variables and changes nothing.
+# Environment: MATRIX_ARCH, another architecture; MATRIX_BUILD, another build folder to take the programs from.
+
+PATH+=:/usr/sbin:/sbin # depmod and modprobe
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+here=$root/scripts/kernel_matrix
+arch=${MATRIX_ARCH:-amd64}
+programs=${MATRIX_BUILD:-$root/build}
+guest_build=$root/build # the programs' place in the guest: the tests have it compiled in
+kernels=$root/build/kernels/$arch
+work=$root/build/kernel-matrix/$arch
+
+all_kernels=(5.10 6.1 6.12 newest)
+suite_of() { # the Debian suite that has this kernel
+  case $1 in
+    5.10) echo bullseye ;;
+    6.1) echo bookworm ;;
+    6.12) echo bookworm-backports ;;
+    newest) echo sid ;;
+    *) return 1 ;;
+  esac
+}
+
+# More words for the kernel's command line.
+append_for() {
+  # Without cmpxchg16b (below) BPF's storage of tasks can be allocated, from 6.18 on, only where slabs are checked.
+  case $arch/$1 in
+    amd64/newest) echo "slab_debug=F,kmalloc-*" ;;
+  esac
+}
+
+# What differs between architectures. `sysroot` holds busybox, ip, nft and the libraries for the guest.
+# Software emulation: `-accel kvm` hangs in many virtual machines, and is absent in most.
+case $arch in
+  amd64)
+    # Without cmpxchg16b: QEMU 7.2 leaves wrong flags behind that instruction, and Linux 6.12 panics.
+    qemu=(qemu-system-x86_64 -accel "tcg,thread=multi" -cpu "max,cx16=off")
+    console=ttyS0
+    library_folders=(lib/x86_64-linux-gnu usr/lib/x86_64-linux-gnu)
+    strip="strip"
+    sysroot=
+    ;;
+  *)
+    echo "kernel_matrix: no settings for the architecture $arch in ${BASH_SOURCE[0]}" >&2
+    exit 2
+    ;;
+esac
+qemu+=(-smp 2 -m 3g -nographic -no-reboot -net none)

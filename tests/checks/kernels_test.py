@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/kernels.md knows every kind of evidence, and its figures are those of the kept run of scripts/kernel_matrix.sh."""
+
+import json
+import re
+import subprocess
+import sys
+
+from stalltrace import ROOT, Case, run
+
+PAGE = (ROOT / "docs" / "kernels.md").read_text()
+KEPT = sorted((ROOT / "docs" / "evidence").glob("kernel-matrix*.json"))
+INSTRUCTIONS_BUDGET = 100_000  # of each program, on every kernel
+
+
+class Kernels(Case):
+    def test_every_kind_of_evidence_is_documented(self):
+        said = json.loads(run("check", "--json").stdout)
+        source = (ROOT / "src" / "model" / "evidence_kind.cpp").read_text()
+        kinds = re.findall(r'EvidenceKindInfo\{\w+, "(\w+)"', source)
+        self.assertGreater(len(kinds), 15)
+        self.assertIn("kernel", [line["key"] for line in said["lines"]])
+        for key in [*kinds, "probes", "storage"]:
+            self.assertIn(f"`{key}`", PAGE)
+
+    def test_the_tables_are_those_of_the_kept_runs(self):
+        self.assertTrue(KEPT)
+        for path in KEPT:
+            made = subprocess.run([sys.executable, ROOT / "scripts" / "kernel_matrix" / "table.py", path],
+                                  capture_output=True, text=True, check=True).stdout
+            self.assertIn(made.strip(), PAGE, path.name)
+
+    def test_no_program_takes_the_verifier_beyond_its_budget(self):
+        for path in KEPT:
+            for kernel in json.loads(path.read_text())["kernels"]:
+                programs = [step["data"]["programs"] for step in kernel["steps"] if step["step"] == "programs"]
+                self.assertEqual(len(programs), 1)
+                self.assertGreater(len(programs[0]), 10)
+                for program in programs[0]:
+                    self.assertLess(program["instructions"], INSTRUCTIONS_BUDGET,
+                                    f"{program['program']} on {kernel['kernel']}")
