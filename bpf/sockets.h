@@ -63,15 +63,12 @@ static __always_inline u64 socket_cookie(struct sock* sk) {
   return (bpf_ktime_get_ns() * 0x9e3779b97f4a7c15 ^ bpf_get_prandom_u32()) >> 1;
 }
 
-// The state of a socket, made where there is none. Closed ones get none: nothing would delete it.
+// The state of a socket, made where there is none. Not for closed ones: nothing would delete it.
 static __always_inline struct st_socket* new_socket(struct sock* sk) {
   if (config.socket_storage) {
     return bpf_sk_storage_get(&sockets, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
   }
   const u64 address = (u64)sk;
-  if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_CLOSE) {
-    return NULL;
-  }
   bpf_map_update_elem(&sockets_by_address, &address, (const void*)no_state, BPF_NOEXIST);
   return bpf_map_lookup_elem(&sockets_by_address, &address);
 }

@@ -26,6 +26,9 @@ static __always_inline void transferred(struct sock* sk, u32 bytes, bool is_send
   }
   struct st_socket* socket = owned_socket(sk);
   if (!socket) {
+    if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_CLOSE) {
+      return;  // what had arrived before its end
+    }
     socket = adopt_socket(sk, id, process->cgroup_id);
     if (!socket) {
       return;
