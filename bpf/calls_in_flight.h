@@ -81,7 +81,9 @@ static __always_inline struct st_process* traced_process(struct task_struct* tas
     count_loss(ST_LOSS_THREAD_STATE);
     return NULL;
   }
-  watch_thread(task, (u32)id, tgid, bpf_ktime_get_ns());  // user space finds the others
+  if (!watch_thread(task, (u32)id, tgid, bpf_ktime_get_ns()) && !config.task_storage) {
+    count_loss(ST_LOSS_THREAD_STATE);  // user space finds the others, and finds no room for this one, either
+  }
   // User space has not found this process by its maps yet (a fork, or a very early call): tell it.
   struct st_header* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (record) {

@@ -102,8 +102,9 @@ static __always_inline void finish_call(struct call_in_flight* flight, s32 retur
 }
 
 // Where probes have no cookies, user space puts a small program of its own before ours at each probe: it leaves the
-// cookie here and goes on by a tail call. Nothing else runs on this CPU in between: the kernel calls both with
-// preemption off, and lets no other program of this kind interrupt them.
+// cookie here and goes on by a tail call. Nothing else runs on this CPU in
+// between: kernels without cookies (before 5.15) call both with preemption off, and let no other program of this kind
+// interrupt them.
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, 1);
@@ -290,7 +291,7 @@ int call_return(struct pt_regs* ctx) {
   const s32 return_code = (s32)ST_RETURN_VALUE(registers);
   switch (spec->kind) {
     case ST_CALL_DATA:
-      if (return_code != 0 && return_code != 7 /* ncclInProgress */) {
+      if (return_code != 0 && !(spec->library <= ST_LIBRARY_RCCL && return_code == ST_NCCL_IN_PROGRESS)) {
         give_back_sequence(tgid, flight->comm, flight->sequence_peer);  // refused: the library did not count it either
       }
       end_call(spec, flight, return_code, now, id);

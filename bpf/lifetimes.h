@@ -6,6 +6,7 @@
 #include "marker.h"
 #include "synchronisation.h"
 #include "threads.h"
+#include "transfers.h"
 
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct* parent, struct task_struct* child) {
@@ -22,15 +23,36 @@ int BPF_PROG(sched_process_fork, struct task_struct* parent, struct task_struct*
   return 0;
 }
 
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(sched_process_exit, struct task_struct* task) {
-  const u32 tgid = task->tgid;
-  const u32 tid = task->pid;
+// What lies in tables by the number of a thread, except for its times: it is switched away from once more.
+static __always_inline void forget_thread(u32 tid) {
   bpf_map_delete_elem(&calls_in_flight_by_tid, &tid);
+  if (!config.socket_storage) {
+    bpf_map_delete_elem(&socket_calls, &tid);
+  }
   if (!config.task_storage) {
     bpf_map_delete_elem(&waits_by_tid, &tid);
     bpf_map_delete_elem(&last_transfers_by_tid, &tid);
   }
+}
+
+// A thread that replaces its process's program takes the number of the first thread: nothing ends under its old one.
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct* task, int old_tid) {
+  const u32 tid = old_tid;
+  if (tid != (u32)task->pid) {
+    forget_thread(tid);
+    if (!config.task_storage) {
+      bpf_map_delete_elem(&threads_by_tid, &tid);
+    }
+  }
+  return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct* task) {
+  const u32 tgid = task->tgid;
+  const u32 tid = task->pid;
+  forget_thread(tid);
   if (task->signal->live.counter != 0) {
     return 0;  // other threads live on
   }

@@ -233,15 +233,22 @@ int list_threads(struct bpf_iter__task* ctx) {
   }
   const u64 now = bpf_ktime_get_ns();
   struct st_thread_listing listing = {};
-  fill_header(&listing.header, ST_RECORD_WAIT, sizeof(listing), now, task->tgid, task->pid);
+  fill_header(&listing.header, ST_RECORD_THREAD_LISTING, sizeof(listing), now, task->tgid, task->pid);
   struct st_thread_time* thread = thread_of(task);
   if (!thread) {
-    thread = watch_thread(task, task->pid, task->tgid, now);
     const u64 state = state_of(task);
+    if (state & TASK_DEAD_BIT) {
+      return 0;  // nothing would forget it
+    }
+    thread = watch_thread(task, task->pid, task->tgid, now);
+    if (!thread && !config.task_storage) {
+      count_loss(ST_LOSS_THREAD_STATE);  // the table is full: another look would find it so again
+      return 0;
+    }
     if (!thread) {
       listing.off_kind = ST_THREAD_UNWATCHED;
       bpf_seq_write(ctx->meta->seq, &listing, sizeof(listing));
-    } else if (state && !(state & TASK_DEAD_BIT)) {  // it waits, at least since now
+    } else if (state) {  // it waits, at least since now
       thread->off_kind = wait_kind_of(task, state, false);
       thread->off_ns = now;
     }

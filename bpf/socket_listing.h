@@ -36,6 +36,9 @@ int list_sockets(struct bpf_iter__task_file* ctx) {
   if (!task || !file) {
     return 0;
   }
+  if (config.walks_all_tasks && task->pid != task->tgid) {
+    return 0;  // threads share their process's files: one visit does
+  }
   const struct st_process* process = process_of(task, task->tgid);
   if (!process) {
     return 0;
@@ -62,9 +65,10 @@ int list_sockets(struct bpf_iter__task_file* ctx) {
     note_socket(sk, socket);
     emit_accept(sk, socket);
   }
+  note_congestion_state(sk, socket, congestion_state(sk));
   end_spans(socket, idle_before_ns);
   struct st_socket_listing listing = {};
-  fill_header(&listing.header, ST_RECORD_SOCKET, sizeof(listing), bpf_ktime_get_ns(), task->tgid, task->pid);
+  fill_header(&listing.header, ST_RECORD_SOCKET_LISTING, sizeof(listing), bpf_ktime_get_ns(), task->tgid, task->pid);
   listing.cookie = socket->cookie;
   listing.fd = ctx->fd;
   read_tuple(&listing.tuple, sk);

@@ -155,6 +155,18 @@ static __always_inline void emit_event(struct sock* sk, const struct st_socket* 
   emit_event_at(bpf_ktime_get_ns(), sk, socket, kind, state, sequence, length);
 }
 
+static __always_inline u8 congestion_state(struct sock* sk) {
+  return BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock*)sk, inet_conn.icsk_ca_state);
+}
+
+// With config.congestion_by_ack: emits a state that differs from the one seen last.
+static __always_inline void note_congestion_state(struct sock* sk, struct st_socket* socket, u8 state) {
+  if (config.congestion_by_ack && socket->congestion_state != state) {
+    socket->congestion_state = state;
+    emit_event(sk, socket, ST_TCP_CONGESTION_STATE, state, 0, 0);
+  }
+}
+
 // The owner of a connection is now known: reports when its peer established it, if it did.
 static __always_inline void emit_accept(struct sock* sk, const struct st_socket* socket) {
   const u64 key = socket_key(sk);

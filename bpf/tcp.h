@@ -7,17 +7,6 @@
 #include "sockets.h"
 #include "transfers.h"
 
-static __always_inline u8 congestion_state(struct sock* sk) {
-  return BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock*)sk, inet_conn.icsk_ca_state);
-}
-
-static __always_inline void note_congestion_state(struct sock* sk, struct st_socket* socket, u8 state) {
-  if (socket->congestion_state != state) {
-    socket->congestion_state = state;
-    emit_event(sk, socket, ST_TCP_CONGESTION_STATE, state, 0, 0);
-  }
-}
-
 SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(tcp_retransmit_skb, struct sock* sk, struct sk_buff* skb) {
   struct st_socket* socket = owned_socket(sk);
@@ -25,9 +14,7 @@ int BPF_PROG(tcp_retransmit_skb, struct sock* sk, struct sk_buff* skb) {
     return 0;
   }
   const u8 state = congestion_state(sk);
-  if (config.congestion_by_ack) {
-    note_congestion_state(sk, socket, state);
-  }
+  note_congestion_state(sk, socket, state);
   struct tcp_skb_cb cb = {};
   bpf_core_read(&cb.seq, sizeof(cb.seq), &((struct tcp_skb_cb*)&skb->cb[0])->seq);
   emit_event(sk, socket, ST_TCP_RETRANSMIT, state, cb.seq, skb->len);
@@ -51,8 +38,8 @@ int BPF_PROG(tcp_cong_state_set, struct sock* sk, u8 state) {
 }
 
 // At every segment that an established connection receives, before it is dealt with. Where tcp_cong_state_set is
-// missing (before Linux 5.16), a state that an acknowledgement ended is seen at the next one; one that began is seen at
-// the retransmission that follows it at once.
+// missing (before Linux 5.19), a state that began is seen at the retransmission that follows it at once, and one that
+// an acknowledgement ended at the next segment, transfer or listing, whichever comes first.
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(tcp_probe, struct sock* sk) {
   struct st_socket* socket = owned_socket(sk);
@@ -104,8 +91,13 @@ int BPF_PROG(inet_sock_set_state, struct sock* sk, int before, int after) {
     const u64 id = bpf_get_current_pid_tgid();
     const struct st_process* process = process_of(current_task(), id >> 32);
     if (process) {
+      forget_socket(sk);  // of an earlier one at this address
       adopt_socket(sk, id, process->cgroup_id);
     }
+    return 0;
+  }
+  if (before == TCP_LISTEN && after == TCP_SYN_RECV) {
+    forget_socket(sk);  // the same: this one is a new connection's
     return 0;
   }
   struct st_socket* socket = owned_socket(sk);

@@ -50,6 +50,9 @@ static __always_inline void transferred(struct sock* sk, u32 bytes, bool is_send
   if (socket->by_nccl) {
     process->last_nccl_net_ns = now;
   }
+  if (config.congestion_by_ack) {
+    note_congestion_state(sk, socket, congestion_state(sk));
+  }
   struct st_span_state* span = &socket->spans[is_send ? 1 : 0];
   if (span->calls && (now - span->last_ns > config.span_gap_ns || now - span->start_ns > config.span_max_ns)) {
     emit_span(socket, span, is_send);
@@ -127,7 +130,9 @@ static __always_inline int enter_socket_call(u64 sk, bool peeks) {
   const u32 tid = (u32)id;
   if (process_of(current_task(), id >> 32)) {
     const struct socket_call call = {.sk = sk, .peeks = peeks};
-    bpf_map_update_elem(&socket_calls, &tid, &call, BPF_ANY);
+    if (bpf_map_update_elem(&socket_calls, &tid, &call, BPF_ANY)) {
+      count_loss(ST_LOSS_THREAD_STATE);
+    }
   }
   return 0;
 }

@@ -50,8 +50,9 @@ for name in "${names[@]}"; do
   rm -rf "${results:?}/$name"
   mkdir -p "$results/$name"
   SECONDS=0
-  # How it ends is read from what it leaves: a step without an exit code is one that hung, or was not come to.
-  "$here/boot.sh" --limit "$limit" --results "$results/$name" "$name" -- /km/run_steps "${steps[@]}" >&2 || true
+  # How that ended is read from what it left: a step without an exit code hung, or was not come to.
+  "$here/boot.sh" --limit "$limit" --results "$results/$name" "$name" -- /km/run_steps "${steps[@]}" 2>&1 |
+    tee "$results/$name/console" >&2 || true
   echo "$SECONDS" >"$results/$name/seconds"
 done
 

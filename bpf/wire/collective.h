@@ -43,6 +43,11 @@ enum st_call_kind {
   ST_CALL_SET_UP,             /* entered when the communicators that the process was making are made */
 };
 
+/* Values of st_call_spec.library that the programs know: stalltrace::Library. */
+#define ST_LIBRARY_NCCL 0
+#define ST_LIBRARY_RCCL 1
+#define ST_NCCL_IN_PROGRESS 7 /* ncclInProgress: the call was accepted, and goes on in the background */
+
 /* Which argument is what: 1-based slots, 0 where the call has none. One row of the call table. */
 struct st_call_spec {
   __u8 kind;      /* enum st_call_kind */

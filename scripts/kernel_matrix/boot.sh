@@ -84,7 +84,7 @@ if [[ -z $up ]]; then
   echo "kernel_matrix: kernel $kernel ($arch) did not come up within $limit s" >&2
   exit 125
 elif [[ -z $code ]]; then
-  echo "kernel_matrix: kernel $kernel ($arch): the command did not end (limit $limit s, qemu's exit code $ended)" >&2
+  echo "kernel_matrix: kernel $kernel ($arch): the command did not end ($([[ $ended == 124 ]] && echo "within $limit s" || echo "the machine died"))" >&2
   exit 124
 fi
 exit "$code"

@@ -9,16 +9,18 @@ where docs/kernels.md comes from.
 
     {"schema": 1, "made": "2026-01-31", "arch": "amd64", "kernels": [
       {"kernel": "6.1", "release": "6.1.0-50-cloud-amd64", "package": "6.1.176-1", "boot_seconds": 9.1, "seconds": 61,
-       "steps": [{"step", "passed", "code", "seconds", "words", "data", "output"}]}]}
+       "complaints": [], "steps": [{"step", "passed", "code", "seconds", "words", "data", "output"}]}]}
 
 `boot_seconds` is from power on to the first command by the guest's clock, null if it did not boot; `seconds` by the host's from
-first to last. A step's `data` is what it found (of `check` and `programs` what they printed), `output` the end of its output.
+first to last. `complaints` are the kernel log's lines of kernel bugs. A step's `data` is what it found (of `check` and `programs`
+what they printed), `output` the end of its output.
 """
 
 import argparse
 import datetime
 import json
 import pathlib
+import re
 import sys
 
 from judge_steps import judge
@@ -29,6 +31,14 @@ def number(path):
     return float(text) if text else None
 
 
+def complaints(path):
+    """Lines of the kernel's log about a bug, each with the one before, which says more. A CPU that was stuck for some
+    time is a busy host's, not the kernel's."""
+    lines = [re.sub(r"^\[ *[\d.]+\] ", "", line) for line in path.read_text(errors="replace").splitlines()] if path.exists() else []
+    return [f"{before}: {line}" for before, line in zip(lines, lines[1:])
+            if re.search(r"WARNING: |BUG: |Oops|general protection fault", line) and "soft lockup" not in line]
+
+
 def record_of(name, results, kernels, steps):
     folder = results / name
     return {
@@ -37,6 +47,7 @@ def record_of(name, results, kernels, steps):
         "package": (kernels / name / "package").read_text().strip(),
         "boot_seconds": number(folder / "boot_seconds"),
         "seconds": number(folder / "seconds"),
+        "complaints": complaints(folder / "kernel.log"),
         "steps": [judge(step, folder / step, name) for step in steps],
     }
 
@@ -71,6 +82,7 @@ def main():
     print()
     problems = [f"kernel {kernel['kernel']}: {step['step']}: {step['words']}"
                 for kernel in kernels for step in kernel["steps"] if not step["passed"]]
+    problems += [f"kernel {kernel['kernel']}: its log: {line}" for kernel in kernels for line in kernel["complaints"]]
     if words.kept:
         problems += differences(kernels, json.loads(words.kept.read_text()))
     for problem in problems:

@@ -128,7 +128,7 @@ def lab(folder, _kernel):
     finding = findings[0]
     places = [(finding["link"] or {}).get("src_rank"), (finding["link"] or {}).get("dst_rank"),
               (finding["culprit"] or {}).get("rank")]
-    if FAULTY_RANK not in places:
+    if FAULTY_RANK not in places[1:]:  # what is lost is on its way to that rank
         return False, f"another place: {finding['summary']}", data
     if not retransmits or ownerless:
         return False, f"retransmissions without their owner on node {ownerless or 0} of {retransmits}", data
@@ -146,11 +146,19 @@ def healthy(folder, _kernel):
 STEPS = {"check": check, "programs": programs, "calls": calls, "root_tests": root_tests, "lab": lab, "healthy": healthy}
 
 
+def why_it_did_not_end(name, folder):
+    console = folder.parent / "console"
+    lines = console.read_text(errors="replace").splitlines() if console.exists() else []
+    if f"  {name} ..." not in lines:
+        return f"the machine did not come to it: {lines[-1] if lines else 'it said nothing'}"
+    return f"the machine hung or died in it: {lines[-1]}"
+
+
 def judge(name, folder, kernel):
     """The record of one step."""
     record = {"step": name, "passed": False, "code": None, "seconds": None, "words": "", "data": None, "output": ""}
     if not (folder / "code").exists():
-        record["words"] = "the machine did not get so far, or hung in it"
+        record["words"] = why_it_did_not_end(name, folder)
         return record
     record["code"] = int((folder / "code").read_text())
     record["seconds"] = float((folder / "seconds").read_text())

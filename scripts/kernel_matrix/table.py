@@ -86,6 +86,8 @@ def features(kernels):
     rows = [[titles[key]] + [state_cell(lines_of(kernel).get(key)) for kernel in kernels] for key in keys]
     names = in_order(kernels, lambda kernel: [step["step"] for step in kernel["steps"]])
     rows += [[STEP_TITLES[name]] + [step_cell(step_of(kernel, name)) for kernel in kernels] for name in names]
+    rows.append(["no bug in the kernel's log"] + [f"no: {kernel['complaints'][0]}" if kernel["complaints"] else "yes"
+                                                 for kernel in kernels])
     return rows
 
 

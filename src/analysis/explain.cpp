@@ -74,6 +74,9 @@ void note_missing_ranks(const Timeline& timeline, Report& report) {
                                          fmt::join(ranks, ", "), missing > ranks.size() ? ", ..." : "");
     if (seen.insert(text).second) {
       report.notes.push_back(text);
+      if (report.unrecorded_ranks.empty()) {
+        report.unrecorded_ranks = text;
+      }
     }
   }
 }

@@ -28,15 +28,13 @@ int64_t union_ns(const std::vector<TimeRange>& lost) {
 
 /// A few looks miss ranks for want of evidence; none can blame one that it does not see.
 void own_up(Report& report) {
-  const auto missing = std::find_if(report.notes.begin(), report.notes.end(),
-                                    [](const std::string& note) { return note.find("not recorded:") != note.npos; });
-  if (missing == report.notes.end()) {
+  if (report.unrecorded_ranks.empty()) {
     return;
   }
   for (Finding& finding : report.findings) {
     if (finding.cause == Cause::kUnknown && !finding.link) {
       finding.evidence.push_back(
-          {"missing", 1, "seen from this node alone, the cause may be elsewhere: " + *missing, {}});
+          {"missing", 1, "seen from this node alone, the cause may be elsewhere: " + report.unrecorded_ranks, {}});
       finding.remedy = "look at what the other nodes' agents tell, or explain all nodes' recordings together";
     }
   }

@@ -17,11 +17,8 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr int64_t kMaxSeq = 1LL << 40;  // more is a corrupt row
-constexpr int32_t kInProgress = 7;      // ncclInProgress
 
-bool failed(const Collective& row) {
-  return row.return_code.value_or(0) != 0 && (row.library == Library::kMpi || *row.return_code != kInProgress);
-}
+bool failed(const Collective& row) { return call_failed(row.library, row.return_code.value_or(0)); }
 
 uint32_t pack_duration(std::optional<int64_t> duration_ns) {
   if (!duration_ns) {
@@ -132,7 +129,8 @@ class TimelineBuilder {
     if (!is_communicator_call(row.op)) {
       return;
     }
-    CommunicatorCall call{.member = cluster_.join(row.node_id, row.pid), .op = row.op, .hash = row.comm_id_hash};
+    CommunicatorCall call{
+        .member = cluster_.join(row.node_id, row.pid), .library = row.library, .op = row.op, .hash = row.comm_id_hash};
     if (call.member == kNoMember) {
       return;
     }

@@ -58,6 +58,7 @@ bool agree(const Shape& a, const Shape& b);
 /// A call that makes or ends a communicator, as far as verdicts need it.
 struct CommunicatorCall {
   MemberIndex member = kNoMember;
+  Library library = Library::kNccl;
   Operation op = Operation::kCommInitRank;
   int64_t arrival_ns = 0;
   int64_t end_ns = std::numeric_limits<int64_t>::max();  // open: never returned

@@ -9,20 +9,29 @@
 namespace stalltrace {
 namespace {
 
-rlimit g_files{};
-rlimit g_locked_memory{};
-std::atomic<bool> g_raised{false};
+/// What the limits were, once they are raised.
+struct Original {
+  rlimit files{};
+  rlimit locked_memory{};
+  std::atomic<bool> known{false};
+};
+
+Original& original() {
+  static constinit Original limits;
+  return limits;
+}
 
 }  // namespace
 
 void raise_limits() {
   static std::once_flag once;
   std::call_once(once, [] {
-    if (::getrlimit(RLIMIT_NOFILE, &g_files) != 0 || ::getrlimit(RLIMIT_MEMLOCK, &g_locked_memory) != 0) {
+    Original& found = original();
+    if (::getrlimit(RLIMIT_NOFILE, &found.files) != 0 || ::getrlimit(RLIMIT_MEMLOCK, &found.locked_memory) != 0) {
       return;
     }
-    g_raised = true;
-    const rlimit raised{.rlim_cur = g_files.rlim_max, .rlim_max = g_files.rlim_max};
+    found.known = true;
+    const rlimit raised{.rlim_cur = found.files.rlim_max, .rlim_max = found.files.rlim_max};
     ::setrlimit(RLIMIT_NOFILE, &raised);
   });
 }
@@ -33,9 +42,10 @@ uint64_t descriptor_limit() {
 }
 
 void restore_limits() noexcept {
-  if (g_raised) {
-    ::setrlimit(RLIMIT_NOFILE, &g_files);
-    ::setrlimit(RLIMIT_MEMLOCK, &g_locked_memory);
+  const Original& found = original();
+  if (found.known) {
+    ::setrlimit(RLIMIT_NOFILE, &found.files);
+    ::setrlimit(RLIMIT_MEMLOCK, &found.locked_memory);
   }
 }
 

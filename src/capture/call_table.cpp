@@ -296,6 +296,9 @@ static_assert(kCalls.size() <= ST_MAX_CALLS);
 
 }  // namespace
 
+static_assert(static_cast<int>(Library::kNccl) == ST_LIBRARY_NCCL &&
+              static_cast<int>(Library::kRccl) == ST_LIBRARY_RCCL);
+
 std::span<const Call> call_table() { return kCalls; }
 
 }  // namespace stalltrace::capture

@@ -108,6 +108,8 @@ Status probe_ourselves(Kernel& kernel) {
   return fail("this program's own code was not found in /proc/self/maps");
 }
 
+constexpr std::string_view kReport =
+    "all else is recorded; report this kernel with the output of 'stalltrace check --programs'";
 constexpr std::string_view kNewerKernel = "a newer kernel records it: docs/kernels.md says from which version on";
 
 /// How the calls' probes are attached.
@@ -134,10 +136,12 @@ CheckLine check_storage(const KernelFeatures& features) {
   if (features.task_storage && features.socket_storage) {
     return passed("storage", "state of threads and sockets", "kept at the task and the socket");
   }
-  CheckLine line =
-      passed("storage", "state of threads and sockets",
-             "kept in hash tables: at most 16384 threads of traced processes and 32768 sockets (storage at "
-             "tasks needs Linux 5.12)");
+  CheckLine line = passed("storage", "state of threads and sockets", "");
+  if (!features.task_storage) {
+    line.detail = "kept in hash tables: at most 16384 threads of traced processes and 32768 sockets (Linux 5.12)";
+  } else {
+    line.detail = "of sockets in a hash table, at most 32768 (programs at kprobes can't keep it at the socket)";
+  }
   line.state = CheckState::kFallback;
   return line;
 }
@@ -158,7 +162,9 @@ void check_kernel_side(std::vector<CheckLine>& lines) {
       line.state = CheckState::kFallback;
     } else if (choice.state == EvidenceState::kMissing) {
       line.state = CheckState::kMissing;
-      line.remedy = kNewerKernel;
+      line.remedy = choice.refused                           ? kReport
+                    : choice.kind == EvidenceKind::kRunQueue ? "a kernel built with CONFIG_SCHED_INFO records it"
+                                                             : kNewerKernel;
     }
     lines.push_back(std::move(line));
   }

@@ -8,8 +8,6 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr int32_t kNcclSuccess = 0;
-constexpr int32_t kNcclInProgress = 7;
 constexpr int32_t kNcclSplitNoColor = -1;
 
 // Launched calls of a process whose end is awaited. A GPU's launch queue holds about a thousand: what lies further back
@@ -17,7 +15,9 @@ constexpr int32_t kNcclSplitNoColor = -1;
 constexpr size_t kMostLive = 4096;
 constexpr size_t kRecentTags = 64;  // in which a tag is looked for
 
-bool accepted(int32_t return_code) { return return_code == kNcclSuccess || return_code == kNcclInProgress; }
+bool accepted(const st_call_return& record) {
+  return !call_failed(static_cast<Library>(call_table()[record.row].spec.library), record.return_code);
+}
 
 std::optional<int32_t> unless_negative(int32_t value) { return value < 0 ? std::nullopt : std::optional(value); }
 
@@ -224,7 +224,7 @@ void CollectiveTracker::on_return(const st_call_return& record) {
   const st_call_spec& spec = call_table()[record.row].spec;
   ProcessState& process = state_of(record.header);
   if (spec.kind == ST_CALL_COMM_QUERY_RANK || spec.kind == ST_CALL_COMM_QUERY_COUNT) {
-    if (record.return_code == kNcclSuccess) {
+    if (record.return_code == 0) {
       Comm& comm = comm_of(process, record.header, record.comm);
       const auto value = static_cast<int32_t>(record.value);
       if (spec.kind == ST_CALL_COMM_QUERY_RANK) {
@@ -251,14 +251,14 @@ void CollectiveTracker::on_return(const st_call_return& record) {
   }
   Live& live = found->second;
   const auto launch_ns = static_cast<int64_t>(record.header.time_ns - record.entry_ns);
-  if (spec.kind != ST_CALL_DATA || !(record.flags & ST_CALL_IN_GROUP) || !accepted(record.return_code)) {
+  if (spec.kind != ST_CALL_DATA || !(record.flags & ST_CALL_IN_GROUP) || !accepted(record)) {
     live.row.launch_ns = launch_ns;  // a group's member is launched by ncclGroupEnd
   }
   live.row.return_code = record.return_code;
   live.delivered = false;
   switch (spec.kind) {
     case ST_CALL_DATA:
-      if (!accepted(record.return_code) || spec.blocking) {
+      if (!accepted(record) || spec.blocking) {
         finish(process, live.row.event_id, Completion::kCall, record.header.time_ns);
       } else if (!(record.flags & ST_CALL_IN_GROUP)) {
         live.launched = true;
@@ -278,11 +278,11 @@ void CollectiveTracker::on_return(const st_call_return& record) {
           spec.kind == ST_CALL_COMM_SPLIT && flight->second.new_comm->split_color == kNcclSplitNoColor && spec.color;
       const bool no_member = spec.kind == ST_CALL_COMM_INIT_ALL && flight->second.new_comm->nranks.value_or(0) <= 0;
       const uint64_t made = spec.kind == ST_CALL_WORLD_INIT ? process.job.mpi_world : record.value;
-      if (accepted(record.return_code) && made != 0 && !left_out && !no_member) {
+      if (accepted(record) && made != 0 && !left_out && !no_member) {
         live.row.comm_ptr = made;
         comm_made(process, record, flight->second);
       }
-      if (spec.kind == ST_CALL_COMM_INIT_ALL && accepted(record.return_code)) {
+      if (spec.kind == ST_CALL_COMM_INIT_ALL && accepted(record)) {
         const int32_t told = std::min(flight->second.new_comm->nranks.value_or(0), ST_MAX_LOCAL_RANKS);
         if (static_cast<int32_t>(record.comm) + 1 < told) {
           return;  // one record a member; the call ends with the last
@@ -323,7 +323,7 @@ void CollectiveTracker::end_group(ProcessState& process, const st_call_return& r
     Live& member = found->second;
     member.row.timestamp_ns = utc(record.entry_ns);
     member.row.launch_ns = launch_ns;
-    if (accepted(record.return_code)) {
+    if (accepted(record)) {
       member.launched = true;
       member.launched_ns = static_cast<int64_t>(record.header.time_ns);
       member.delivered = false;

@@ -83,6 +83,16 @@ void NetworkTracker::on_listing(const st_socket_listing& record) {
   deliver_sample(record.header, record.cookie, record.metrics);
 }
 
+static_assert(static_cast<int>(TcpEventKind::kRetransmit) == ST_TCP_RETRANSMIT);
+static_assert(static_cast<int>(TcpEventKind::kCongestionState) == ST_TCP_CONGESTION_STATE);
+static_assert(static_cast<int>(TcpEventKind::kResetSent) == ST_TCP_RESET_SENT);
+static_assert(static_cast<int>(TcpEventKind::kResetReceived) == ST_TCP_RESET_RECEIVED);
+static_assert(static_cast<int>(TcpEventKind::kConnect) == ST_TCP_CONNECT);
+static_assert(static_cast<int>(TcpEventKind::kAccept) == ST_TCP_ACCEPT);
+static_assert(static_cast<int>(TcpEventKind::kClose) == ST_TCP_CLOSE);
+static_assert(static_cast<int>(TcpEventKind::kSocketError) == ST_TCP_SOCKET_ERROR);
+static_assert(static_cast<int>(TcpEventKind::kConnectFailed) == ST_TCP_CONNECT_FAILED);
+
 void NetworkTracker::on_event(const st_tcp_event& record) {
   const auto kind = static_cast<TcpEventKind>(record.kind);
   Connection& connection = connection_of(record.cookie, record.header, record.tuple);

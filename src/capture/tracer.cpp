@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "capture/box_merge.h"
 #include "capture/box_tracker.h"
 #include "capture/call_stacks.h"
@@ -66,7 +67,7 @@ Node describe_node(const TracerOptions& options, std::span<const EvidenceChoice>
   node.boot_id = trim(read_file("/proc/sys/kernel/random/boot_id", 64).value_or(""));
   node.clock_offset_ns = measure_utc_offset_ns();
   node.started_ns = monotonic_now_ns() + node.clock_offset_ns;
-  node.agent_version = "0.1.0";
+  node.agent_version = program_version();
   node.node_id = make_node_id(node.name, node.boot_id, node.started_ns);
   std::vector<EvidenceKind> missing;
   for (const EvidenceChoice& choice : evidence) {
@@ -139,7 +140,7 @@ class HostTracer final : public Tracer {
   void note_stack(const st_call_stack& record);
   void dispatch(std::span<const std::byte> record);
   void collect();
-  void sample_sockets(pid_t pid, int64_t idle_before_ns);
+  void sample_sockets(const std::set<pid_t>& pids, int64_t idle_before_ns);
   void deliver_open_waits(uint64_t at_least_ns);
   void deliver_drops();
   void deliver_losses();
@@ -240,7 +241,7 @@ void HostTracer::begin_process(pid_t pid, Library library) {
   boxes_.add_process(pid);
   collectives_.set_job(pid, {key, mpi_world_handle(procfs_, pid)});
   alive_.insert(pid);
-  sample_sockets(pid, 0);
+  sample_sockets({pid}, 0);
 }
 
 void HostTracer::end_process(const st_exit& record) {
@@ -254,7 +255,7 @@ void HostTracer::end_process(const st_exit& record) {
   processes_.exited(pid, static_cast<int64_t>(record.header.time_ns) + node_.clock_offset_ns, record.exit_code);
   discovery_.on_exit(pid);
   stacks_.on_exit(pid);
-  kernel_->forget_process(pid);
+  kernel_->forget_sequences(pid);
   alive_.erase(pid);
 }
 
@@ -342,8 +343,8 @@ void HostTracer::collect() {
   }
 }
 
-void HostTracer::sample_sockets(pid_t pid, int64_t idle_before_ns) {
-  const Status listed = kernel_->list_sockets(pid, static_cast<uint64_t>(idle_before_ns),
+void HostTracer::sample_sockets(const std::set<pid_t>& pids, int64_t idle_before_ns) {
+  const Status listed = kernel_->list_sockets(pids, static_cast<uint64_t>(idle_before_ns),
                                               [this](const st_socket_listing& l) { network_.on_listing(l); });
   if (!listed) {
     tell("connections from before tracing are unknown, silent ones are not sampled: " + listed.error().what);
@@ -353,20 +354,18 @@ void HostTracer::sample_sockets(pid_t pid, int64_t idle_before_ns) {
 /// A rank that hangs says nothing more: what its threads wait for is told while they do.
 void HostTracer::deliver_open_waits(uint64_t at_least_ns) {
   std::map<uint32_t, uint64_t> waiting;
-  for (const pid_t pid : alive_) {
-    const Status listed = kernel_->list_threads(pid, [&](const st_thread_listing& thread) {
-      if (thread.header.time_ns - thread.off_ns < at_least_ns) {
-        return;
-      }
-      const auto told = told_waits_.find(thread.header.tid);
-      if (told == told_waits_.end() || told->second != thread.off_ns) {
-        sink_.accept(decode_open_wait(thread, node_.node_id, node_.clock_offset_ns));
-      }
-      waiting[thread.header.tid] = thread.off_ns;
-    });
-    if (!listed) {
-      tell("waits that have not ended are unknown: " + listed.error().what);
+  const Status listed = kernel_->list_threads(alive_, [&](const st_thread_listing& thread) {
+    if (thread.header.time_ns - thread.off_ns < at_least_ns) {
+      return;
     }
+    const auto told = told_waits_.find(thread.header.tid);
+    if (told == told_waits_.end() || told->second != thread.off_ns) {
+      sink_.accept(decode_open_wait(thread, node_.node_id, node_.clock_offset_ns));
+    }
+    waiting[thread.header.tid] = thread.off_ns;
+  });
+  if (!listed) {
+    tell("waits that have not ended are unknown: " + listed.error().what);
   }
   told_waits_ = std::move(waiting);
 }
@@ -403,9 +402,7 @@ void HostTracer::deliver_losses() {
 }
 
 void HostTracer::deliver_rest() {
-  for (const pid_t pid : alive_) {
-    sample_sockets(pid, monotonic_now_ns());
-  }
+  sample_sockets(alive_, monotonic_now_ns());
   deliver_open_waits(kOpenWaitNs);
   collect();
   end_processes(std::exchange(exits_, {}));
@@ -464,9 +461,7 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
     }
     if (now_ns - sampled_ns >= kSampleNs) {
       sampled_ns = now_ns;
-      for (const pid_t pid : alive_) {
-        sample_sockets(pid, now_ns - kIdleSpanNs);
-      }
+      sample_sockets(alive_, now_ns - kIdleSpanNs);
     }
     if (now_ns - flushed_ns >= kFlushNs) {
       flushed_ns = now_ns;

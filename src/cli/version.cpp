@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace version`: what a bug report needs to say.
+#include "base/version.h"
+
 #include <fmt/format.h>
 
 #include "cli/exit_code.h"
@@ -15,7 +17,7 @@ class VersionVerb final : public Verb {
   }
   std::vector<Flag> flags() override { return {}; }
   Result<int> run(Console& console) override {
-    console.out(fmt::format("stalltrace {}\n", STALLTRACE_VERSION));
+    console.out(fmt::format("stalltrace {}\n", program_version()));
     return kExitDone;
   }
 };

@@ -93,6 +93,7 @@ struct Report {
   std::vector<Loss> losses;
   std::vector<Finding> findings;   // dearest first
   std::vector<std::string> notes;  // what a reader must know to trust the above: clock error, missing ranks, ...
+  std::string unrecorded_ranks;    // of these, the one on the first communicator that lacks ranks; empty: none does
 };
 
 }  // namespace stalltrace

@@ -81,6 +81,14 @@ std::string_view nccl_reduce_op_name(int reduce_op);
 /// "success", "unhandled CUDA error", ... for ncclResult_t; "unknown result" outside the table.
 std::string_view nccl_result_name(int result);
 
+/// Whether a call's return code means that it was refused. NCCL's and RCCL's ncclInProgress (7) is not a refusal: the
+/// work goes on in the background. Any other library's only success is 0.
+constexpr bool call_failed(Library library, int32_t return_code) {
+  constexpr int32_t kNcclInProgress = 7;
+  const bool has_in_progress = library == Library::kNccl || library == Library::kRccl;
+  return return_code != 0 && !(has_in_progress && return_code == kNcclInProgress);
+}
+
 /// Bytes of user data a rank contributes or receives, whichever is larger, in one call, the size that
 /// nccl-tests prints: count × element size, times nranks for AllGather, ReduceScatter, AllToAll, Gather
 /// and Scatter. 0 where a needed number is unknown, or no size has so many bytes.

@@ -41,8 +41,14 @@ inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::millisec
   } while (false)
 
 /// With STALLTRACE_WITHOUT_STORAGE set: as on a kernel without storage at tasks and sockets.
+/// STALLTRACE_WITHOUT_PROGRAMS lists programs that are left out as if they were refused.
 inline KernelOptions kernel_options() {
-  return {.without_storage = std::getenv("STALLTRACE_WITHOUT_STORAGE") != nullptr};
+  KernelOptions options{.without_storage = std::getenv("STALLTRACE_WITHOUT_STORAGE") != nullptr};
+  const char* programs = std::getenv("STALLTRACE_WITHOUT_PROGRAMS");
+  for (const std::string_view program : split(programs ? programs : "", ' ')) {
+    options.without_programs.emplace_back(program);
+  }
+  return options;
 }
 
 /// A tracer of this host on a thread of its own. Its rows may be read after stop().

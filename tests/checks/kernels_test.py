@@ -37,5 +37,6 @@ class Kernels(Case):
                 self.assertEqual(len(programs), 1)
                 self.assertGreater(len(programs[0]), 10)
                 for program in programs[0]:
+                    self.assertEqual(program["state"], "ok", program)
                     self.assertLess(program["instructions"], INSTRUCTIONS_BUDGET,
                                     f"{program['program']} on {kernel['kernel']}")

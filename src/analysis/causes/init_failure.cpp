@@ -16,7 +16,6 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int32_t kInProgress = 7;  // ncclInProgress
 constexpr double kProven = 0.95;
 constexpr size_t kSampleEvents = 5;
 
@@ -63,12 +62,19 @@ std::vector<Stuck> stuck_calls(const Cluster& cluster, const Timeline& timeline)
         std::min(member.exit_ns.value_or(kOpenEnd),
                  end == ends.end() ? std::max(timeline.span().to_ns, call.arrival_ns) : end->second);
     const Interval time{call.arrival_ns, std::min(call.end_ns, seen_to_ns)};
-    const bool failed = call.return_code.value_or(0) != 0 && *call.return_code != kInProgress;
+    const bool failed = call_failed(call.library, call.return_code.value_or(0));
     if (failed || time.length() >= (call.end_ns == kOpenEnd ? kOpenInitNs : kInitHangNs)) {
       stuck.push_back({&call, time, failed});
     }
   }
   return stuck;
+}
+
+/// NCCL's codes have names; any other library's are printed as numbers.
+std::string result_text(const CommunicatorCall& call) {
+  const int32_t code = call.return_code.value_or(0);
+  return call.library == Library::kNccl || call.library == Library::kRccl ? std::string(nccl_result_name(code))
+                                                                          : fmt::format("return code {}", code);
 }
 
 using Sockets = std::set<std::pair<NodeId, uint64_t>>;
@@ -228,14 +234,14 @@ void tell(const Cluster& cluster, const std::vector<Stuck>& stuck, MemberIndex c
                               attempts.events});
   for (size_t i = 0; i < stuck.size() && i < kStepsTold; ++i) {
     const std::string name = cluster.describe(stuck[i].call->member);
-    finding.evidence.push_back({"collective",
-                                1,
-                                stuck[i].failed ? fmt::format("{}: communicator set-up failed with '{}' after {}", name,
-                                                              nccl_result_name(stuck[i].call->return_code.value_or(0)),
-                                                              format_duration(stuck[i].time.length()))
-                                                : fmt::format("{} was setting up its communicator for {}", name,
-                                                              format_duration(stuck[i].time.length())),
-                                {}});
+    finding.evidence.push_back(
+        {"collective",
+         1,
+         stuck[i].failed
+             ? fmt::format("{}: communicator set-up failed with '{}' after {}", name, result_text(*stuck[i].call),
+                           format_duration(stuck[i].time.length()))
+             : fmt::format("{} was setting up its communicator for {}", name, format_duration(stuck[i].time.length())),
+         {}});
   }
   finding.remedy =
       where.loopback || where.announcer != kNoMember

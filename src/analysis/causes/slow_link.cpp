@@ -135,6 +135,6 @@ const CauseRule kSlowLinkRule{.cause = Cause::kSlowLink,
                               .judge = judge,
                               .refine = refine,
                               .tell = tell,
-                              .needs_absence_of = {EvidenceKind::kRetransmits}};
+                              .needs_absence_of = {EvidenceKind::kRetransmits, EvidenceKind::kCongestionStates}};
 
 }  // namespace stalltrace::analysis

@@ -76,15 +76,22 @@ Result<std::unique_ptr<Kernel>> Kernel::load(const KernelOptions& options) {
   }
   raise_limits();  // of files: each perf event is one
   ST_ASSIGN(const KernelTypes types, KernelTypes::read());
-  ST_ASSIGN(LoadedPrograms loaded, load_programs(types, options));
-  std::unique_ptr<Kernel> kernel(new Kernel());
-  kernel->object_->skeleton = std::move(loaded.skeleton);
-  kernel->object_->reports = std::move(loaded.reports);
-  kernel->features_ = loaded.features;
-  kernel->evidence_ = std::move(loaded.evidence);
-  kernel->drop_reasons_ = std::move(loaded.drop_reasons);
+  std::unique_ptr<Kernel> kernel;
+  for (Refusals refused;;) {
+    kernel.reset(new Kernel());
+    ST_ASSIGN(LoadedPrograms loaded, load_programs(types, options, refused));
+    kernel->object_->skeleton = std::move(loaded.skeleton);
+    kernel->object_->reports = std::move(loaded.reports);
+    kernel->features_ = loaded.features;
+    kernel->evidence_ = std::move(loaded.evidence);
+    kernel->drop_reasons_ = std::move(loaded.drop_reasons);
+    Refusals not_attached = kernel->attach_hooks();
+    if (not_attached.empty()) {
+      break;
+    }
+    refused.merge(not_attached);  // another round, in which other programs may give that evidence
+  }
   ST_TRY(kernel->fill_call_programs());
-  kernel->attach_hooks();
   ST_TRY(kernel->open_rings());
   const int read_jiffies = bpf_program__fd(kernel->object_->skeleton->progs.read_jiffies);
   if (read_jiffies >= 0) {
@@ -93,27 +100,25 @@ Result<std::unique_ptr<Kernel>> Kernel::load(const KernelOptions& options) {
   return kernel;
 }
 
-/// Attaches what is no probe of a file and no iterator. What can't be attached is missing.
-void Kernel::attach_hooks() {
+/// Attaches what is no probe of a file and no iterator. Returns what can't be attached.
+Refusals Kernel::attach_hooks() {
   constexpr std::array kNotAttachedHere{EvidenceKind::kCalls, EvidenceKind::kTransferMarks,
                                         EvidenceKind::kOpenConnections, EvidenceKind::kThreadListing};
-  for (EvidenceChoice& choice : evidence_) {
+  Refusals refused;
+  for (const EvidenceChoice& choice : evidence_) {
     if (std::find(kNotAttachedHere.begin(), kNotAttachedHere.end(), choice.kind) != kNotAttachedHere.end()) {
       continue;
     }
-    std::vector<LinkHandle> links;
     for (const char* name : choice.programs) {
       LinkHandle link(bpf_program__attach(object_->program(name)));
       if (!link) {
-        choice.state = EvidenceState::kMissing;
-        choice.detail = "attach the program " + std::string(name) + ": " + strerror(errno);
-        links.clear();
-        break;
+        refused[name] = std::string("attach: ") + strerror(errno);
+        continue;
       }
-      links.push_back(std::move(link));
+      object_->hooks.push_back(std::move(link));
     }
-    std::move(links.begin(), links.end(), std::back_inserter(object_->hooks));
   }
+  return refused;
 }
 
 /// Where probes have no cookies, the programs that their own small programs go on to.
@@ -260,8 +265,8 @@ Status Kernel::watch_threads(pid_t pid) {
   }
   for (int round = 0; round < kWatchRounds; ++round) {
     size_t unwatched = 0;
-    ST_TRY(visit_task(
-        object_->skeleton->progs.list_threads, "watch threads", pid,
+    ST_TRY(visit_tasks(
+        object_->skeleton->progs.list_threads, "watch threads", {pid},
         std::function([&](const st_thread_listing& thread) { unwatched += thread.off_kind == ST_THREAD_UNWATCHED; })));
     if (unwatched == 0) {
       return {};
@@ -303,9 +308,7 @@ std::vector<int> Kernel::descriptors() const {
   return descriptors;
 }
 
-void Kernel::forget_process(pid_t pid) {
-  const auto number = static_cast<uint32_t>(pid);
-  bpf_map_delete_elem(bpf_map__fd(object_->skeleton->maps.processes_by_tgid), &number);
+void Kernel::forget_sequences(pid_t pid) {
   const int map = bpf_map__fd(object_->skeleton->maps.sequences);
   std::vector<st_sequence_key> gone;
   st_sequence_key key{};
@@ -320,25 +323,25 @@ void Kernel::forget_process(pid_t pid) {
   }
 }
 
-Status Kernel::list_sockets(pid_t pid, uint64_t idle_before_ns,
+Status Kernel::list_sockets(const std::set<pid_t>& pids, uint64_t idle_before_ns,
                             const std::function<void(const st_socket_listing&)>& visit) {
   if (bpf_program__fd(object_->skeleton->progs.list_sockets) < 0) {
     return {};
   }
   object_->skeleton->bss->idle_before_ns = idle_before_ns;
-  return visit_task(object_->skeleton->progs.list_sockets, "list sockets", pid, visit);
+  return visit_tasks(object_->skeleton->progs.list_sockets, "list sockets", pids, visit);
 }
 
-Status Kernel::list_threads(pid_t pid, const std::function<void(const st_thread_listing&)>& visit) {
+Status Kernel::list_threads(const std::set<pid_t>& pids, const std::function<void(const st_thread_listing&)>& visit) {
   if (bpf_program__fd(object_->skeleton->progs.list_threads) < 0) {
     return {};
   }
-  return visit_task(object_->skeleton->progs.list_threads, "list threads", pid,
-                    std::function([&](const st_thread_listing& thread) {
-                      if (thread.off_kind != ST_THREAD_UNWATCHED) {
-                        visit(thread);
-                      }
-                    }));
+  return visit_tasks(object_->skeleton->progs.list_threads, "list threads", pids,
+                     std::function([&](const st_thread_listing& thread) {
+                       if (thread.off_kind != ST_THREAD_UNWATCHED) {
+                         visit(thread);
+                       }
+                     }));
 }
 
 void Kernel::take_drops(

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,8 +45,8 @@ class Kernel {
 
   /// Begins to trace a process's network and scheduling; that ends with the process. One that is gone is no error.
   Status add_process(pid_t pid, uint64_t cgroup_id);
-  /// Frees what is kept of a process that has ended: the counts of its calls, and its place among the traced ones.
-  void forget_process(pid_t pid);
+  /// Frees what was counted of the calls of a process that has ended.
+  void forget_sequences(pid_t pid);
   /// With only_listed: puts a process in scope.
   Status list_process(pid_t pid);
   [[nodiscard]] bool is_listed(pid_t pid) const;
@@ -56,11 +57,12 @@ class Kernel {
   /// Readable when a ring wants to be consumed early.
   [[nodiscard]] std::vector<int> descriptors() const;
 
-  /// Visits every TCP socket of a process, wherever its network namespace is, and ends its spans that have been silent
+  /// Visits every TCP socket of processes, wherever their network namespaces are, and ends spans that have been silent
   /// since before `idle_before_ns` (CLOCK_MONOTONIC): their records are then in the ring.
-  Status list_sockets(pid_t pid, uint64_t idle_before_ns, const std::function<void(const st_socket_listing&)>& visit);
-  /// Visits the threads of a process that are off the CPU now.
-  Status list_threads(pid_t pid, const std::function<void(const st_thread_listing&)>& visit);
+  Status list_sockets(const std::set<pid_t>& pids, uint64_t idle_before_ns,
+                      const std::function<void(const st_socket_listing&)>& visit);
+  /// Visits the threads of processes that are off the CPU now.
+  Status list_threads(const std::set<pid_t>& pids, const std::function<void(const st_thread_listing&)>& visit);
 
   /// Visits what was counted of dropped packets since the last call, and forgets it. `reason` is the kernel's name
   /// without its prefix.
@@ -83,7 +85,7 @@ class Kernel {
 
  private:
   Kernel();
-  void attach_hooks();
+  Refusals attach_hooks();
   Status open_rings();
   Status fill_call_programs();
   Status watch_threads(pid_t pid);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/kernel/kernel_types.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -46,6 +47,18 @@ bool KernelTypes::has_enum(const char* name) const {
 bool KernelTypes::has_sched_info() const {
   const int id = btf__find_by_name_kind(types_.get(), "sched_info", BTF_KIND_STRUCT);
   return id > 0 && btf_vlen(btf__type_by_id(types_.get(), static_cast<uint32_t>(id))) > 0;
+}
+
+bool KernelTypes::has_member(const char* type, std::string_view member) const {
+  int32_t id = btf__find_by_name_kind(types_.get(), type, BTF_KIND_STRUCT);
+  id = id > 0 ? id : btf__find_by_name_kind(types_.get(), type, BTF_KIND_UNION);
+  if (id <= 0) {
+    return false;
+  }
+  const btf_type* found = btf__type_by_id(types_.get(), static_cast<uint32_t>(id));
+  const btf_member* members = btf_members(found);
+  return std::any_of(members, members + btf_vlen(found),
+                     [&](const btf_member& m) { return member == btf__name_by_offset(types_.get(), m.name_off); });
 }
 
 std::vector<std::pair<uint32_t, std::string_view>> KernelTypes::values_of_enum(const char* name) const {

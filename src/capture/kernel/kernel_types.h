@@ -36,6 +36,8 @@ class KernelTypes {
   /// How many parameters a function has; 0 where there is no such function.
   [[nodiscard]] uint32_t parameters_of(const char* function) const;
   [[nodiscard]] bool has_enum(const char* name) const;
+  /// Whether a struct or union has a member of that name.
+  [[nodiscard]] bool has_member(const char* type, std::string_view member) const;
   /// Whether the kernel notes since when a task waits for a CPU: without, struct sched_info is empty.
   [[nodiscard]] bool has_sched_info() const;
   /// The values of an enumeration and their names; none where there is no such enumeration.

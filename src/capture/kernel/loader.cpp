@@ -3,6 +3,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,8 +23,12 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr std::string_view kPrivilegeRemedy = "run as root, or grant CAP_BPF and CAP_PERFMON";
+constexpr std::string_view kLockedMemoryRemedy =
+    "before Linux 5.11 BPF maps count as locked memory, some 60 MiB: raise its limit (ulimit -l unlimited; for a "
+    "container "
+    "--ulimit memlock=-1, or CAP_SYS_RESOURCE)";
 constexpr std::string_view kMapsRemedy =
-    "the programs need some 40 MiB of kernel memory: raise the memory limit of this cgroup or container";
+    "the programs need some 60 MiB of kernel memory: raise the memory limit of this cgroup or container";
 constexpr std::string_view kRefusedRemedy =
     "tracing needs this program: use a kernel that docs/kernels.md lists, or record without tracing "
     "(stalltrace run --no-trace), and report the output of 'stalltrace check --programs'";
@@ -58,9 +63,15 @@ uint64_t number_behind(std::string_view log, std::string_view words) {
   return number;
 }
 
+bool locked_memory_is_limited() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
 class Loader {
  public:
-  Loader(const KernelTypes& types, const KernelOptions& options) : types_(types), options_(options) {
+  Loader(const KernelTypes& types, const KernelOptions& options, const Refusals& refused)
+      : types_(types), options_(options), refused_(refused) {
     features_ = probe_kernel_features(types);
     features_.uprobe_multi = features_.uprobe_multi && !options.without_uprobe_multi && !options.without_attach_cookie;
     features_.attach_cookie = features_.attach_cookie && !options.without_attach_cookie;
@@ -90,7 +101,7 @@ class Loader {
     }
     read_figures();
     return LoadedPrograms{.skeleton = std::move(skeleton),
-                          .features = features_,
+                          .features = used_features(),
                           .evidence = std::move(choices_),
                           .drop_reasons = std::move(drop_reasons_),
                           .reports = std::move(reports_)};
@@ -100,9 +111,17 @@ class Loader {
   static std::unexpected<Error> load_failure(int error) {
     const std::string what = "load the BPF programs: " + std::string(strerror(-error));
     if (error == -EPERM || error == -EACCES) {
-      return fail(what, std::string(kPrivilegeRemedy), ErrorKind::kNoPrivilege);
+      const bool is_root = ::geteuid() == 0;
+      return fail(what, std::string(is_root && locked_memory_is_limited() ? kLockedMemoryRemedy : kPrivilegeRemedy),
+                  ErrorKind::kNoPrivilege);
     }
     return fail(what, std::string(kMapsRemedy), ErrorKind::kUnsupported);
+  }
+
+  [[nodiscard]] KernelFeatures used_features() const {
+    KernelFeatures used = features_;
+    used.socket_storage = socket_storage_;
+    return used;
   }
 
   void choose() {
@@ -162,8 +181,15 @@ class Loader {
     }
     bpf_map__set_autocreate(maps.sockets, socket_storage_);
     bpf_map__set_autocreate(maps.sockets_by_address, !socket_storage_);
-    bpf_map__set_autocreate(maps.socket_calls, uses_kernel_probes(choices_));
+    bpf_map__set_autocreate(maps.socket_calls, !socket_storage_);
     bpf_map__set_autocreate(maps.call_programs, !features_.attach_cookie);
+    if (!features_.uprobe_multi) {
+      // Before Linux 6.1 a probe's program with a table that takes its memory at run time makes the kernel log a
+      // warning, and is refused where the kernel is PREEMPT_RT.
+      constexpr uint32_t kSequences = 65536;
+      bpf_map__set_map_flags(maps.sequences, 0);
+      bpf_map__set_max_entries(maps.sequences, kSequences);
+    }
     if (features_.task_storage) {  // spares only
       constexpr uint32_t kSpares = 1024;
       bpf_map__set_max_entries(maps.processes_by_tgid, kSpares);
@@ -189,6 +215,7 @@ class Loader {
     config.congestion_by_ack = std::any_of(choices_.begin(), choices_.end(), [](const EvidenceChoice& choice) {
       return choice.kind == EvidenceKind::kCongestionStates && choice.state == EvidenceState::kFallback;
     });
+    config.walks_all_tasks = !types_.has_member("bpf_iter_link_info", "task");
     config.recvmsg_arguments = types_.parameters_of("tcp_recvmsg");
     std::memcpy(const_cast<st_config*>(reinterpret_cast<const volatile st_config*>(&skeleton.rodata->config)), &config,
                 sizeof config);
@@ -274,9 +301,9 @@ class Loader {
 
 }  // namespace
 
-Result<LoadedPrograms> load_programs(const KernelTypes& types, const KernelOptions& options) {
+Result<LoadedPrograms> load_programs(const KernelTypes& types, const KernelOptions& options, const Refusals& refused) {
   libbpf_set_print(silent);
-  return Loader(types, options).load();
+  return Loader(types, options, refused).load();
 }
 
 }  // namespace stalltrace::capture

@@ -37,7 +37,8 @@ struct LoadedPrograms {
   std::vector<ProgramReport> reports;     // with KernelOptions::report_programs
 };
 
-/// kNoPrivilege or kUnsupported where the kernel lets us load nothing, or refuses a program that is needed.
-Result<LoadedPrograms> load_programs(const KernelTypes& types, const KernelOptions& options);
+/// Loads what is not in `refused`. kNoPrivilege or kUnsupported where the kernel lets us load nothing, or refuses a
+/// program that is needed.
+Result<LoadedPrograms> load_programs(const KernelTypes& types, const KernelOptions& options, const Refusals& refused);
 
 }  // namespace stalltrace::capture

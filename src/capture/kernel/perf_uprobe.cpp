@@ -23,8 +23,13 @@ constexpr std::string_view kDescriptorRemedy =
 
 /// The number of the perf event source "uprobe"; it is given out at boot.
 Result<uint32_t> uprobe_source() {
-  ST_ASSIGN(const std::string text, read_file("/sys/bus/event_source/devices/uprobe/type", 64));
-  return static_cast<uint32_t>(std::strtoul(text.c_str(), nullptr, 10));
+  const auto text = read_file("/sys/bus/event_source/devices/uprobe/type", 64);
+  if (!text) {
+    return fail("this kernel has no perf uprobes (CONFIG_UPROBE_EVENTS)",
+                "use a kernel built with them, or Linux 6.6, or record without tracing (stalltrace run --no-trace)",
+                ErrorKind::kUnsupported);
+  }
+  return static_cast<uint32_t>(std::strtoul(text->c_str(), nullptr, 10));
 }
 
 std::unexpected<Error> refuse(const std::string& path, int error) {

@@ -65,7 +65,7 @@ const std::vector<EvidenceRow>& rows() {
       {kTransferMarks, {{{"step_moved"}, lacks_nothing, ""}}},
       at_tracepoint(kThreadWaits, "sched_switch"),
       {kRunQueue, {{{}, lacks_sched_info, ""}}},
-      at_tracepoint(kThreadStarts, "sched_process_fork"),
+      {kThreadStarts, {{{"sched_process_fork", "sched_process_exec"}, lacks_nothing, ""}}},
       at_tracepoint(kProcessExits, "sched_process_exit"),
       {kThreadListing, {{{"list_threads"}, lacks_nothing, ""}}},
       {kOpenConnections, {{{"list_sockets"}, lacks_nothing, ""}}},
@@ -78,11 +78,11 @@ const std::vector<EvidenceRow>& rows() {
          "by kprobes at tcp_sendmsg and tcp_recvmsg"}}},
       at_tracepoint(kRetransmits, "tcp_retransmit_skb"),
       {kCongestionStates,
-       {{{"tcp_cong_state_set"}, tracepoint("tcp_cong_state_set", "5.16"), ""},
+       {{{"tcp_cong_state_set"}, tracepoint("tcp_cong_state_set", "5.19"), ""},
         {{"tcp_probe"}, tracepoint("tcp_probe"), "compared at every incoming segment and at retransmissions"}}},
       at_tracepoint(kResetsSent, "tcp_send_reset"),
       at_tracepoint(kResetsReceived, "tcp_receive_reset"),
-      at_tracepoint(kSocketErrors, "inet_sk_error_report", "5.15"),
+      at_tracepoint(kSocketErrors, "inet_sk_error_report", "5.14"),
       at_tracepoint(kConnects, "inet_sock_set_state"),
       {kHostDrops, {{{"kfree_skb"}, lacks_drop_reasons, ""}}},
       {kOutOfMemoryKills, {{{"mark_victim"}, tracepoint("mark_victim"), ""}}},
@@ -115,6 +115,7 @@ std::vector<EvidenceChoice> choose_programs(const KernelTypes& types, const Kern
         break;
       }
       // What the best set lacks is the reason, unless a program was refused that should have loaded.
+      choice.refused = choice.refused || is_refused;
       if (choice.detail.empty() || is_refused) {
         choice.detail = std::move(lacking);
       }

@@ -43,6 +43,7 @@ struct EvidenceChoice {
   EvidenceState state = EvidenceState::kMissing;
   std::vector<const char*> programs;  // to load; none when missing
   std::string detail;                 // how it is got, or why it is missing
+  bool refused = false;               // missing because the kernel refused a program that it should take
 };
 
 /// For every row the first set whose programs were not refused.

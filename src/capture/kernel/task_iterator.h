@@ -13,34 +13,30 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <set>
 
 #include "base/handle.h"
 #include "base/result.h"
+#include "wire/scheduler.h"
+#include "wire/tcp.h"
 
 namespace stalltrace::capture {
 
 using LinkHandle = std::unique_ptr<bpf_link, Free<bpf_link__destroy>>;
 
-/// Runs an iterator program over a process and visits what it writes, `Listing`s that begin with an st_header. A
-/// process that has ended is no error; another error begins with `what`.
 template <typename Listing>
-Status visit_task(const bpf_program* program, const char* what, pid_t pid,
-                  const std::function<void(const Listing&)>& visit) {
+inline constexpr uint16_t kListingType = ST_RECORD_NONE;
+template <>
+inline constexpr uint16_t kListingType<st_socket_listing> = ST_RECORD_SOCKET_LISTING;
+template <>
+inline constexpr uint16_t kListingType<st_thread_listing> = ST_RECORD_THREAD_LISTING;
+
+/// Reads to its end what an iterator's link writes, and visits the `Listing`s of `pids`.
+template <typename Listing>
+Status read_iterator(const bpf_link* link, const char* what, const std::set<pid_t>& pids,
+                     const std::function<void(const Listing&)>& visit) {
   constexpr size_t kListingsAtOnce = 64;
-  bpf_iter_link_info target{};
-  target.task.pid = static_cast<uint32_t>(pid);
-  LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &target, .link_info_len = sizeof target);
-  LinkHandle link(bpf_program__attach_iter(program, &options));
-  if (!link && errno == ESRCH) {
-    return {};  // it has ended
-  }
-  if (!link) {  // before Linux 6.1 the iterator can't be narrowed to a process: it visits all
-    link.reset(bpf_program__attach_iter(program, nullptr));
-  }
-  if (!link) {
-    return fail_errno(what, errno);
-  }
-  const UniqueFd iterator(bpf_iter_create(bpf_link__fd(link.get())));
+  const UniqueFd iterator(bpf_iter_create(bpf_link__fd(link)));
   if (!iterator) {
     return fail_errno(what, errno);
   }
@@ -59,13 +55,37 @@ Status visit_task(const bpf_program* program, const char* what, pid_t pid,
     for (; held - at >= sizeof(Listing); at += sizeof(Listing)) {
       Listing listing;
       std::memcpy(&listing, buffer.data() + at, sizeof listing);
-      if (listing.header.tgid == static_cast<uint32_t>(pid)) {
+      const st_header& header = listing.header;
+      if (header.type != kListingType<Listing> || header.version != ST_WIRE_VERSION || header.size != sizeof listing) {
+        return fail(std::string(what) + ": the iterator wrote something else than its listings");
+      }
+      if (pids.contains(static_cast<pid_t>(header.tgid))) {
         visit(listing);
       }
     }
     held -= at;
     std::memmove(buffer.data(), buffer.data() + at, held);
   }
+}
+
+/// Runs an iterator program over processes. One that has ended is no error; another error begins with `what`. Before
+/// Linux 6.1 an iterator can't be narrowed to a process: then one walk over all processes of the host serves for all.
+template <typename Listing>
+Status visit_tasks(const bpf_program* program, const char* what, const std::set<pid_t>& pids,
+                   const std::function<void(const Listing&)>& visit) {
+  for (const pid_t pid : pids) {
+    bpf_iter_link_info target{};
+    target.task.pid = static_cast<uint32_t>(pid);
+    LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &target, .link_info_len = sizeof target);
+    LinkHandle link(bpf_program__attach_iter(program, &options));
+    if (link) {
+      ST_TRY(read_iterator(link.get(), what, std::set<pid_t>{pid}, visit));
+    } else if (errno != ESRCH) {
+      link.reset(bpf_program__attach_iter(program, nullptr));
+      return link ? read_iterator(link.get(), what, pids, visit) : fail_errno(what, errno);
+    }
+  }
+  return {};
 }
 
 }  // namespace stalltrace::capture
