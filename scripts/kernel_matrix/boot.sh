@@ -49,6 +49,7 @@ mkdir -p "$work"
   flock 9 # boots side by side share what is made here
   "$here/fetch_kernel.sh" "$kernel"
   "$here/make_modules.sh" "$kernel"
+  "$here/make_sysroot.sh"
   "$here/make_root.sh"
   cat "$work/root.cpio.gz" "$kernels/$kernel/modules.cpio.gz" "$scratch/extra.cpio.gz" >"$scratch/initrd"
 ) 9>"$work/lock"

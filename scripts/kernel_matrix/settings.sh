@@ -7,8 +7,9 @@ PATH+=:/usr/sbin:/sbin # depmod and modprobe
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 here=$root/scripts/kernel_matrix
 arch=${MATRIX_ARCH:-amd64}
-programs=${MATRIX_BUILD:-$root/build}
 guest_build=$root/build # the programs' place in the guest: the tests have it compiled in
+[[ $arch == amd64 ]] || guest_build=$root/build-$arch
+programs=${MATRIX_BUILD:-$guest_build}
 kernels=$root/build/kernels/$arch
 work=$root/build/kernel-matrix/$arch
 
@@ -31,6 +32,9 @@ append_for() {
   esac
 }
 
+# What make_root.sh takes from a sysroot.
+tool_packages=(busybox-static dash iproute2 nftables util-linux libstdc++6)
+
 # What differs between architectures. `sysroot` holds busybox, ip, nft and the libraries for the guest.
 # Software emulation: `-accel kvm` hangs in many virtual machines, and is absent in most.
 case $arch in
@@ -41,6 +45,14 @@ case $arch in
     library_folders=(lib/x86_64-linux-gnu usr/lib/x86_64-linux-gnu)
     strip="strip"
     sysroot=
+    ;;
+  arm64)
+    # The emulation of the architecture's own cipher for pointers is slow.
+    qemu=(qemu-system-aarch64 -M virt -accel "tcg,thread=multi" -cpu "max,pauth-impdef=on")
+    console=ttyAMA0
+    library_folders=(lib/aarch64-linux-gnu usr/lib/aarch64-linux-gnu)
+    strip=aarch64-linux-gnu-strip
+    sysroot=$kernels/sysroot # make_sysroot.sh makes it
     ;;
   *)
     echo "kernel_matrix: no settings for the architecture $arch in ${BASH_SOURCE[0]}" >&2
