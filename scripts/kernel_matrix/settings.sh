@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2034
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the scripts here: kernels, architecture, places. It sets variables and changes nothing.
-# Environment: MATRIX_ARCH, another architecture; MATRIX_BUILD, another build folder to take the programs from.
+# Environment: MATRIX_ARCH, another architecture; MATRIX_BUILD, another build folder to take the programs from;
+# MATRIX_PROGRAMS, more files of the build folder for the guest, such as src/base/test_base.
 
 PATH+=:/usr/sbin:/sbin # depmod and modprobe
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
