@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# scripts/kernel_matrix/fetch_kernel.sh NAME: Debian's cloud kernel NAME (5.10 6.1 6.12 newest) into
+# scripts/kernel_matrix/fetch_kernel.sh NAME: Debian's kernel NAME (5.10 6.1 6.12 newest newest-16k) into
 # build/kernels/ARCH/NAME: `vmlinuz`, `release` (uname -r), `package` (its version) and lib/modules/RELEASE with
 # modules.dep. One that is there is kept; remove the folder for a newer one.
 set -euo pipefail
@@ -21,8 +21,9 @@ apt=$(mktemp -d "$kernels/fetch-XXXXXX")
 trap 'rm -rf "$apt"' EXIT
 mkdir "$apt"/{packages,tree}
 own_apt "$apt" "$suite"
-image=$(apt-cache pkgnames linux-image- | grep -E -- "^linux-image-[0-9].*-cloud-$arch\$" | sort -V | tail -n 1) ||
-  fail "$suite has no linux-image-*-cloud-$arch"
+flavour=$(flavour_of "$name")
+image=$(apt-cache pkgnames linux-image- | grep -E -- "^linux-image-[0-9][^-]*(-[0-9]+)?-$flavour\$" | sort -V | tail -n 1) ||
+  fail "$suite has no linux-image-*-$flavour"
 release=${image#linux-image-}
 # Newer suites keep the kernel and its modules in packages of their own.
 packages=("$image")

@@ -15,12 +15,17 @@ kernels=$root/build/kernels/$arch
 work=$root/build/kernel-matrix/$arch
 
 all_kernels=(5.10 6.1 6.12 newest)
+[[ $arch != arm64 ]] || all_kernels+=(newest-16k) # pages of 16 KiB
+flavour_of() { # the kernel package's flavour
+  if [[ $1 == *-16k ]]; then echo "$arch-16k"; else echo "cloud-$arch"; fi
+}
 suite_of() { # the Debian suite that has this kernel
   case $1 in
     5.10) echo bullseye ;;
     6.1) echo bookworm ;;
     6.12) echo bookworm-backports ;;
     newest) echo sid ;;
+    newest-16k) [[ $arch == arm64 ]] && echo sid ;;
     *) return 1 ;;
   esac
 }
