@@ -1,14 +1,33 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what scripts/packages.txt lists and this host lacks. Needs root only when something is missing.
+# scripts/install_packages.sh [PRESET]: installs what scripts/packages.txt lists and this host lacks, and what
+# scripts/packages_PRESET.txt lists beyond that. Needs root only when something is missing.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+lists=("$here/packages.txt")
+if (($#)); then
+  lists+=("$here/packages_$1.txt")
+  [[ -r ${lists[1]} ]] || {
+    echo "install_packages: there is no list scripts/packages_$1.txt" >&2
+    exit 1
+  }
+fi
+
+# installed NAME[:ARCHITECTURE]: without one the host's. One name may be installed for several architectures.
+native=$(dpkg --print-architecture)
+installed() {
+  local architecture=$native
+  [[ $1 != *:* ]] || architecture=${1#*:}
+  dpkg-query -W -f '${Architecture} ${db:Status-Status}\n' "$1" 2>/dev/null | grep -qxE "(all|$architecture) installed"
+}
 
 missing=()
+foreign=()
 while read -r name _; do
   [[ -z $name || $name == \#* ]] && continue
-  [[ $(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null) == installed ]] || missing+=("$name")
-done <"$here/packages.txt"
+  installed "$name" || missing+=("$name")
+  [[ $name != *:* || ${name#*:} == "$native" ]] || foreign+=("${name#*:}")
+done < <(cat "${lists[@]}")
 if ((${#missing[@]} == 0)); then
   exit 0
 fi
@@ -20,6 +39,9 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+for architecture in $(printf '%s\n' "${foreign[@]}" | sort -u); do
+  dpkg --add-architecture "$architecture"
+done
 install() { apt-get install -y -q --no-install-recommends "${missing[@]}" >"$log" 2>&1; }
 
 echo "installing ${#missing[@]} packages: ${missing[*]}" >&2

@@ -2,18 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Other kernels: boots each in an emulated machine, tries there what stalltrace does, and prints a table.
 #
-#   scripts/kernel_matrix.sh [--short] [--out DIR] [--kept FILE.json] [VERSION...]
+#   [MATRIX_ARCH=arm64] scripts/kernel_matrix.sh [--short] [--out DIR] [--kept FILE.json] [VERSION...]
 #
-# VERSION is 5.10, 6.1, 6.12 or newest, Debian's cloud kernels; without one all four. --short leaves out the BPF tests and the run without
-# a fault. --out keeps DIR/kernel-matrix.md and DIR/kernel-matrix.json; scripts/kernel_matrix/table.py makes the one of the other.
-# --kept demands that `check` says what it says in FILE.json. Exit code 0: every step passed on every kernel.
+# VERSION is 5.10, 6.1, 6.12 or newest, Debian's cloud kernels, and for arm64 newest-16k, with pages of 16 KiB; without one all of
+# them. --short leaves out the BPF tests and the run without a fault. --out keeps DIR/kernel-matrix.md and DIR/kernel-matrix.json (kernel-matrix-arm64 of that architecture);
+# scripts/kernel_matrix/table.py makes the one of the other. --kept demands that `check` says what it says in FILE.json.
+# Exit code 0: every step passed on every kernel.
 #
-# Needs what scripts/packages.txt lists, the build, and no root. Kernels are downloaded once, into build/kernels. What the guests left
-# behind is in build/kernel-matrix/ARCH/results. scripts/kernel_matrix/boot.sh runs any one command under a kernel.
+# Needs what scripts/packages.txt lists, the build, and no root; for arm64 what scripts/packages_arm64.txt lists, and the build of
+# `scripts/build.sh arm64`. Kernels are downloaded once, into build/kernels. What the guests left behind is in
+# build/kernel-matrix/ARCH/results. scripts/kernel_matrix/boot.sh runs any one command under a kernel.
 set -euo pipefail
 . "$(dirname "$0")/kernel_matrix/settings.sh"
 usage() {
-  sed -n '3,12s/^# \{0,1\}//p' "$0" >&2
+  sed -n '3,14s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 
@@ -62,6 +64,10 @@ code=0
 "$here/table.py" "$work/kernel-matrix.json" | tee "$work/kernel-matrix.md"
 if [[ -n $out ]]; then
   mkdir -p "$out"
-  cp "$work"/kernel-matrix.{md,json} "$out/"
+  name=kernel-matrix
+  [[ $arch == amd64 ]] || name+=-$arch
+  for suffix in md json; do
+    cp "$work/kernel-matrix.$suffix" "$out/$name.$suffix"
+  done
 fi
 exit "$code"

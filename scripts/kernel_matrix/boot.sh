@@ -7,11 +7,12 @@
 # KERNEL is 5.10, 6.1, 6.12 or newest; it is fetched if it isn't there. One word of COMMAND is a shell line; several are a
 # command with arguments. What the command prints comes out on standard output; what it leaves in /results (see
 # guest/keep and guest/save) goes to DIR. `stalltrace` is on the PATH; the tests' programs lie where they lie here.
-# MATRIX_BUILD=DIR takes the programs from another build folder. Exit code 124: the time limit passed; 125: it did not boot.
+# MATRIX_BUILD=DIR takes the programs from another build folder; MATRIX_PROGRAMS="FILE..." takes more of its files.
+# Exit code 124: the time limit passed; 125: it did not boot.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 usage() {
-  sed -n '3,10s/^# \{0,1\}//p' "$0" >&2
+  sed -n '3,11s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 
@@ -49,6 +50,7 @@ mkdir -p "$work"
   flock 9 # boots side by side share what is made here
   "$here/fetch_kernel.sh" "$kernel"
   "$here/make_modules.sh" "$kernel"
+  "$here/make_sysroot.sh"
   "$here/make_root.sh"
   cat "$work/root.cpio.gz" "$kernels/$kernel/modules.cpio.gz" "$scratch/extra.cpio.gz" >"$scratch/initrd"
 ) 9>"$work/lock"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# scripts/kernel_matrix/fetch_kernel.sh NAME: Debian's cloud kernel NAME (5.10 6.1 6.12 newest) into
+# scripts/kernel_matrix/fetch_kernel.sh NAME: Debian's kernel NAME (5.10 6.1 6.12 newest newest-16k) into
 # build/kernels/ARCH/NAME: `vmlinuz`, `release` (uname -r), `package` (its version) and lib/modules/RELEASE with
 # modules.dep. One that is there is kept; remove the folder for a newer one.
 set -euo pipefail
@@ -15,36 +15,15 @@ fail() {
 }
 suite=$(suite_of "$name") || fail "unknown name; known are ${all_kernels[*]}"
 
-# The archive that this machine's own packages come from: the one that has its release.
-. /etc/os-release
-release_file=/dists/$VERSION_CODENAME/InRelease
-archive=$(apt-get --print-uris update 2>/dev/null | sed -n "s|^'\(.*\)$release_file' .*|\1|p" | head -n 1)
-[[ -n $archive ]] || fail "apt's sources have no archive with the release $VERSION_CODENAME"
-
-# apt with lists, cache and sources of its own: the machine's are not touched.
+. "$here/own_apt.sh"
 mkdir -p "$kernels"
 apt=$(mktemp -d "$kernels/fetch-XXXXXX")
 trap 'rm -rf "$apt"' EXIT
-mkdir -p "$apt"/{lists,archives}/partial "$apt"/{packages,tree}
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive $suite main" >"$apt/sources.list"
-: >"$apt/status"
-cat >"$apt/apt.conf" <<END
-APT::Architecture "$arch";
-APT::Architectures { "$arch"; };
-APT::Sandbox::User "root";
-Dir::State::lists "$apt/lists";
-Dir::State::status "$apt/status";
-Dir::Cache "$apt";
-Dir::Etc::sourcelist "$apt/sources.list";
-Dir::Etc::sourceparts "-";
-Dir::Etc::preferencesparts "-";
-END
-export APT_CONFIG=$apt/apt.conf
-step() { "$@" >"$apt/log" 2>&1 || fail "'$*': $(grep -E '^(E|Err)' "$apt/log" | tail -n 1 || tail -n 1 "$apt/log")"; }
-
-step apt-get -q update
-image=$(apt-cache pkgnames linux-image- | grep -E -- "^linux-image-[0-9].*-cloud-$arch\$" | sort -V | tail -n 1) ||
-  fail "$suite has no linux-image-*-cloud-$arch"
+mkdir "$apt"/{packages,tree}
+own_apt "$apt" "$suite"
+flavour=$(flavour_of "$name")
+image=$(apt-cache pkgnames linux-image- | grep -E -- "^linux-image-[0-9][^-]*(-[0-9]+)?-$flavour\$" | sort -V | tail -n 1) ||
+  fail "$suite has no linux-image-*-$flavour"
 release=${image#linux-image-}
 # Newer suites keep the kernel and its modules in packages of their own.
 packages=("$image")

@@ -10,6 +10,8 @@ set -euo pipefail
 tools=(usr/bin/dash usr/bin/ip usr/sbin/tc usr/sbin/nft usr/bin/unshare)
 built=(stalltrace libnccl-profiler-stalltrace.so tests/bpf/test_capture_root
   tests/bpf/programs/{standin_job,standin_progress,libstandin_nccl.so,libstandin_inside.so})
+read -ra asked_for <<<"${MATRIX_PROGRAMS:-}"
+built+=("${asked_for[@]}")
 # The lab's programs travel inside stalltrace: only the libraries that they need are to be in the root.
 carried=(lab/cluster/artefacts/{nccl-train,stress-cpu,libnccl.so.2,libcudart.so.12})
 

@@ -1,24 +1,31 @@
 # shellcheck shell=bash disable=SC2034
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the scripts here: kernels, architecture, places. It sets variables and changes nothing.
-# Environment: MATRIX_ARCH, another architecture; MATRIX_BUILD, another build folder to take the programs from.
+# Environment: MATRIX_ARCH, another architecture; MATRIX_BUILD, another build folder to take the programs from;
+# MATRIX_PROGRAMS, more files of the build folder for the guest, such as src/base/test_base.
 
 PATH+=:/usr/sbin:/sbin # depmod and modprobe
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 here=$root/scripts/kernel_matrix
 arch=${MATRIX_ARCH:-amd64}
-programs=${MATRIX_BUILD:-$root/build}
 guest_build=$root/build # the programs' place in the guest: the tests have it compiled in
+[[ $arch == amd64 ]] || guest_build=$root/build-$arch
+programs=${MATRIX_BUILD:-$guest_build}
 kernels=$root/build/kernels/$arch
 work=$root/build/kernel-matrix/$arch
 
 all_kernels=(5.10 6.1 6.12 newest)
+[[ $arch != arm64 ]] || all_kernels+=(newest-16k) # pages of 16 KiB
+flavour_of() { # the kernel package's flavour
+  if [[ $1 == *-16k ]]; then echo "$arch-16k"; else echo "cloud-$arch"; fi
+}
 suite_of() { # the Debian suite that has this kernel
   case $1 in
     5.10) echo bullseye ;;
     6.1) echo bookworm ;;
     6.12) echo bookworm-backports ;;
     newest) echo sid ;;
+    newest-16k) [[ $arch == arm64 ]] && echo sid ;;
     *) return 1 ;;
   esac
 }
@@ -31,6 +38,9 @@ append_for() {
   esac
 }
 
+# What make_root.sh takes from a sysroot.
+tool_packages=(busybox-static dash iproute2 nftables util-linux libstdc++6)
+
 # What differs between architectures. `sysroot` holds busybox, ip, nft and the libraries for the guest.
 # Software emulation: `-accel kvm` hangs in many virtual machines, and is absent in most.
 case $arch in
@@ -41,6 +51,14 @@ case $arch in
     library_folders=(lib/x86_64-linux-gnu usr/lib/x86_64-linux-gnu)
     strip="strip"
     sysroot=
+    ;;
+  arm64)
+    # The emulation of the architecture's own cipher for pointers is slow.
+    qemu=(qemu-system-aarch64 -M virt -accel "tcg,thread=multi" -cpu "max,pauth-impdef=on")
+    console=ttyAMA0
+    library_folders=(lib/aarch64-linux-gnu usr/lib/aarch64-linux-gnu)
+    strip=aarch64-linux-gnu-strip
+    sysroot=$kernels/sysroot # make_sysroot.sh makes it
     ;;
   *)
     echo "kernel_matrix: no settings for the architecture $arch in ${BASH_SOURCE[0]}" >&2

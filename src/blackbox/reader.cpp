@@ -59,7 +59,7 @@ Status BoxReader::read_communicators(Contents& contents) const {
   ST_TRY(file_.copy<st_box_communicator>(layout.communicator_offset, 0, after));
   for (size_t i = 0; i < before.size(); ++i) {
     if (before[i].serial != 0 && before[i].serial == after[i].serial) {
-      contents.communicators.push_back(before[i]);
+      contents.communicators.push_back(after[i]);
     }
   }
   return {};
@@ -91,17 +91,20 @@ Status BoxReader::read_ring(Contents& contents, uint64_t most_records) {
 }
 
 /// Copies records [first, first + count), which do not wrap. A record that its writer's successor could reach while
-/// it was copied counts as overwritten.
+/// it was copied counts as overwritten. Within one copy a processor may take a record's words in any order (arm64
+/// does): a record is whole that was so before the copy that is kept.
 Status BoxReader::read_records(uint64_t first, uint64_t count, Contents& contents) {
   const st_box_header& layout = file_.layout();
+  std::vector<st_box_event> before(count);
   std::vector<st_box_event> records(count);
+  ST_TRY(file_.copy<st_box_event>(layout.ring_offset, first % layout.ring_capacity, before));
   ST_TRY(file_.copy<st_box_event>(layout.ring_offset, first % layout.ring_capacity, records));
   ST_ASSIGN(const st_box_header now, file_.header());
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t number = first + i;
     if (now.ring_head > layout.ring_capacity && number < now.ring_head - layout.ring_capacity) {
       ++overwritten_;
-    } else if (records[i].commit == ST_BOX_RING_WHOLE(number)) {
+    } else if (before[i].commit == ST_BOX_RING_WHOLE(number) && records[i].commit == before[i].commit) {
       contents.ended.push_back(records[i]);
     } else if (contents.has_writer && unfinished_.size() < kMostUnfinished) {
       unfinished_.insert(number);
@@ -127,7 +130,7 @@ Status BoxReader::read_slots(Contents& contents) const {
   return {};
 }
 
-/// Most slots are free: only a block with an event in it is copied again to see what stayed.
+/// Most slots are free: only a block with an event in it is copied again, to keep, and once more to see what stayed.
 Status BoxReader::read_slot_block(uint64_t first, uint64_t count, Contents& contents) const {
   const st_box_header& layout = file_.layout();
   const auto counts = [&](const st_box_event& slot, uint64_t index) {
@@ -136,17 +139,22 @@ Status BoxReader::read_slot_block(uint64_t first, uint64_t count, Contents& cont
   };
   std::vector<st_box_event> before(count);
   ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, before));
+  std::vector<st_box_event> slots;
   std::vector<st_box_event> after;
   for (uint64_t i = 0; i < count; ++i) {
-    const st_box_event& slot = before[i];
-    if (!counts(slot, first + i)) {
+    if (!counts(before[i], first + i)) {
       continue;
     }
     if (after.empty()) {
+      slots.resize(count);
       after.resize(count);
+      ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, slots));
       ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, after));
     }
-    if ((slot.commit & kSameEvent) != (after[i].commit & kSameEvent)) {
+    const st_box_event& slot = slots[i];
+    const uint64_t event = slot.commit & kSameEvent;
+    if ((before[i].commit & kSameEvent) != event || (after[i].commit & kSameEvent) != event ||
+        !counts(slot, first + i)) {
       continue;
     }
     const uint64_t phase = slot.commit & ST_BOX_PHASE_MASK;

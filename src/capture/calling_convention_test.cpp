@@ -342,51 +342,5 @@ TEST(CallingConvention, ReadingTheIdAsAThirdRegisterIsWrongOnX86) {
   }
 }
 
-struct UniqueId {
-  char internal[ST_UNIQUE_ID_BYTES];
-};
-
-#if defined(__x86_64__)
-struct SeenCall {
-  uint64_t di, si, dx, sp;
-  UniqueId id;
-};
-
-/// The compiler's own layout: what the model above says, of a real call. Notes the registers and the stack at entry.
-extern "C" void stalltrace_test_init(void**, int, UniqueId, int, SeenCall*);
-
-asm(R"(
-  .pushsection .text
-  .type stalltrace_test_init, @function
-stalltrace_test_init:
-  mov %rcx, %rax
-  mov %rdi, (%rax)
-  mov %rsi, 8(%rax)
-  mov %rdx, 16(%rax)
-  mov %rsp, 24(%rax)
-  lea 8(%rsp), %rsi
-  lea 32(%rax), %rdi
-  mov $16, %ecx
-  rep movsq
-  ret
-  .size stalltrace_test_init, . - stalltrace_test_init
-  .popsection
-)");
-
-TEST(CallingConvention, TheCompilerPassesTheIdOnTheStack) {
-  SeenCall seen{};
-  UniqueId id;
-  for (size_t i = 0; i < sizeof id.internal; ++i) {
-    id.internal[i] = static_cast<char>(i + 1);
-  }
-  void* comm = nullptr;
-  stalltrace_test_init(&comm, 8, id, 5, &seen);
-  EXPECT_EQ(seen.di, address_of(&comm));
-  EXPECT_EQ(static_cast<int>(seen.si), 8);
-  EXPECT_EQ(static_cast<int>(seen.dx), 5);
-  EXPECT_EQ(std::memcmp(seen.id.internal, id.internal, sizeof id.internal), 0);
-}
-#endif
-
 }  // namespace
 }  // namespace stalltrace::capture
