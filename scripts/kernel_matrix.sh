@@ -19,12 +19,17 @@ usage() {
   exit 2
 }
 
-steps=(check programs calls root_tests lab healthy)
+# What many CPUs may change, on two; what has to do with time, where time is steady.
+steady_steps=(check programs calls lab healthy)
+parallel_steps=(root_tests)
 out=
 kept=()
 while (($# > 0)); do
   case $1 in
-    --short) steps=(check programs calls lab) ;;
+    --short)
+      steady_steps=(check programs calls lab)
+      parallel_steps=()
+      ;;
     --out) out=${2:?}; shift ;;
     --kept) kept=(--kept "${2:?}"); shift ;;
     -*) usage ;;
@@ -41,25 +46,35 @@ done
 for name in "${names[@]}"; do
   "$here/fetch_kernel.sh" "$name"
 done
-limit=90 # to boot
-for step in "${steps[@]}"; do
-  limit=$((limit + $(sed -n 's/^# Limit: \([0-9]*\) s.*/\1/p' "$here/guest/steps/$step") + 10))
-done
 
+# run MACHINE KERNEL STEP...: on the one or the other machine (settings.sh). A second of the steady one may take the host several.
+run() {
+  local machine=$1 name=$2 steps=("${@:3}") folder=$results/$2/$1 limit=90 options=() step
+  for step in "${steps[@]}"; do
+    limit=$((limit + $(sed -n 's/^# Limit: \([0-9]*\) s.*/\1/p' "$here/guest/steps/$step") + 10))
+  done
+  if [[ $machine == steady ]]; then
+    options+=(--steady)
+    limit=$((limit * 4))
+  fi
+  mkdir -p "$folder"
+  # How that ended is read from what it left: a step without an exit code hung, or was not come to.
+  "$here/boot.sh" "${options[@]}" --limit "$limit" --results "$folder" "$name" -- /km/run_steps "${steps[@]}" 2>&1 |
+    tee "$folder/console" >&2 || true
+}
 results=$work/results
 for name in "${names[@]}"; do
   echo "kernel $name" >&2
   rm -rf "${results:?}/$name"
-  mkdir -p "$results/$name"
   SECONDS=0
-  # How that ended is read from what it left: a step without an exit code hung, or was not come to.
-  "$here/boot.sh" --limit "$limit" --results "$results/$name" "$name" -- /km/run_steps "${steps[@]}" 2>&1 |
-    tee "$results/$name/console" >&2 || true
+  run steady "$name" "${steady_steps[@]}"
+  ((${#parallel_steps[@]} == 0)) || run parallel "$name" "${parallel_steps[@]}"
   echo "$SECONDS" >"$results/$name/seconds"
 done
 
 code=0
-"$here/judge.py" "${kept[@]}" "$arch" "$results" "$kernels" "$(IFS=,; echo "${steps[*]}")" "${names[@]}" \
+"$here/judge.py" "${kept[@]}" "$arch" "$results" "$kernels" \
+  "$(IFS=,; echo "${steady_steps[*]}")" "$(IFS=,; echo "${parallel_steps[*]}")" "${names[@]}" \
   >"$work/kernel-matrix.json" || code=$?
 "$here/table.py" "$work/kernel-matrix.json" | tee "$work/kernel-matrix.md"
 if [[ -n $out ]]; then

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Boots a kernel in an emulated machine, runs one command line as root there and ends with its exit code:
 #
-#   scripts/kernel_matrix/boot.sh [--limit SECONDS] [--results DIR] KERNEL -- COMMAND...
+#   scripts/kernel_matrix/boot.sh [--steady] [--limit SECONDS] [--results DIR] KERNEL -- COMMAND...
 #
-# KERNEL is 5.10, 6.1, 6.12 or newest; it is fetched if it isn't there. One word of COMMAND is a shell line; several are a
+# KERNEL is 5.10, 6.1, 6.12 or newest; it is fetched if it isn't there. The machine has two CPUs; with --steady one, whose time
+# does not depend on the host (settings.sh). One word of COMMAND is a shell line; several are a
 # command with arguments. What the command prints comes out on standard output; what it leaves in /results (see
 # guest/keep and guest/save) goes to DIR. `stalltrace` is on the PATH; the tests' programs lie where they lie here.
 # MATRIX_BUILD=DIR takes the programs from another build folder; MATRIX_PROGRAMS="FILE..." takes more of its files.
@@ -18,8 +19,10 @@ usage() {
 
 limit=600
 results=
+machine=("${parallel[@]}")
 while (($# > 0)); do
   case $1 in
+    --steady) machine=("${steady[@]}"); shift ;;
     --limit) limit=${2:?}; shift 2 ;;
     --results) results=${2:?}; shift 2 ;;
     *) break ;;
@@ -57,7 +60,7 @@ mkdir -p "$work"
 truncate -s 256M "$scratch/disk"
 
 mkfifo "$scratch/console"
-timeout -k 5 "$limit" "${qemu[@]}" -kernel "$kernels/$kernel/vmlinuz" -initrd "$scratch/initrd" \
+timeout -k 5 "$limit" "${qemu[@]}" "${machine[@]}" -kernel "$kernels/$kernel/vmlinuz" -initrd "$scratch/initrd" \
   -append "console=$console panic=-1 quiet $(append_for "$kernel")" -drive "file=$scratch/disk,if=virtio,format=raw,cache=unsafe" \
   </dev/null >"$scratch/console" 2>"$scratch/qemu.log" &
 qemu_pid=$!

@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the guests left behind, as one JSON object on standard output. Exit code 1 if a step did not pass.
 
-    scripts/kernel_matrix/judge.py [--kept FILE.json] ARCH RESULTS_FOLDER KERNELS_FOLDER STEPS KERNEL...
+    scripts/kernel_matrix/judge.py [--kept FILE.json] ARCH RESULTS_FOLDER KERNELS_FOLDER STEADY PARALLEL KERNEL...
 
-STEPS is a list with commas. With --kept each kernel's `check` must say of every line what it says in that file, which is
+STEADY and PARALLEL are the steps that ran on the one and the other machine (settings.sh), with commas. With --kept each kernel's `check` must say of every line what it says in that file, which is
 where docs/kernels.md comes from.
 
     {"schema": 1, "made": "2026-01-31", "arch": "amd64", "kernels": [
-      {"kernel": "6.1", "release": "6.1.0-50-cloud-amd64", "package": "6.1.176-1", "boot_seconds": 9.1, "seconds": 61,
-       "complaints": [], "steps": [{"step", "passed", "code", "seconds", "words", "data", "output"}]}]}
+      {"kernel": "6.1", "release": "6.1.0-50-cloud-amd64", "package": "6.1.176-1", "boot_seconds": 2.9, "seconds": 61,
+       "complaints": [], "steps": [{"step", "machine", "passed", "code", "seconds", "words", "data", "output"}]}]}
 
-`boot_seconds` is from power on to the first command by the guest's clock, null if it did not boot; `seconds` by the host's from
-first to last. `complaints` are the kernel log's lines of kernel bugs. A step's `data` is what it found (of `check` and `programs`
+`boot_seconds` is from power on to the first command on the steady machine by its clock, null if it did not boot; `seconds`
+by the host's from first to last. `complaints` are the kernel log's lines of kernel bugs. A step's `data` is what it found (of `check` and `programs`
 what they printed), `output` the end of its output.
 """
 
@@ -39,16 +39,17 @@ def complaints(path):
             if re.search(r"WARNING: |BUG: |Oops|general protection fault", line) and "soft lockup" not in line]
 
 
-def record_of(name, results, kernels, steps):
+def record_of(name, results, kernels, machines):
     folder = results / name
     return {
         "kernel": name,
         "release": (kernels / name / "release").read_text().strip(),
         "package": (kernels / name / "package").read_text().strip(),
-        "boot_seconds": number(folder / "boot_seconds"),
+        "boot_seconds": number(folder / "steady" / "boot_seconds"),
         "seconds": number(folder / "seconds"),
-        "complaints": complaints(folder / "kernel.log"),
-        "steps": [judge(step, folder / step, name) for step in steps],
+        "complaints": [line for machine in machines for line in complaints(folder / machine / "kernel.log")],
+        "steps": [{"machine": machine} | judge(step, folder / machine / step, name)
+                  for machine, steps in machines.items() for step in steps],
     }
 
 
@@ -73,10 +74,13 @@ def main():
     parser.add_argument("arch")
     parser.add_argument("results", type=pathlib.Path)
     parser.add_argument("kernels", type=pathlib.Path)
-    parser.add_argument("steps")
+    parser.add_argument("steady")
+    parser.add_argument("parallel")
     parser.add_argument("names", nargs="+")
     words = parser.parse_args()
-    kernels = [record_of(name, words.results, words.kernels, words.steps.split(",")) for name in words.names]
+    machines = {machine: [step for step in steps.split(",") if step]
+                for machine, steps in (("steady", words.steady), ("parallel", words.parallel))}
+    kernels = [record_of(name, words.results, words.kernels, machines) for name in words.names]
     made = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     json.dump({"schema": 1, "made": made, "arch": words.arch, "kernels": kernels}, sys.stdout, indent=1)
     print()

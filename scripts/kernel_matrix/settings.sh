@@ -41,12 +41,17 @@ append_for() {
 # What make_root.sh takes from a sysroot.
 tool_packages=(busybox-static dash iproute2 nftables util-linux libstdc++6)
 
+# Two kinds of emulated machine; `-accel kvm` hangs in many virtual machines, and is absent in most. `parallel` has two
+# CPUs, each as fast as the host lets it be. `steady` has one, whose clock counts a nanosecond for each instruction: the same
+# times on every host, however busy, and idle time costs nothing; hence for whatever is judged by its time.
+parallel=(-accel "tcg,thread=multi" -smp 2)
+steady=(-accel "tcg,thread=single" -icount "shift=0,sleep=off" -rtc clock=vm -smp 1)
+
 # What differs between architectures. `sysroot` holds busybox, ip, nft and the libraries for the guest.
-# Software emulation: `-accel kvm` hangs in many virtual machines, and is absent in most.
 case $arch in
   amd64)
     # Without cmpxchg16b: QEMU 7.2 leaves wrong flags behind that instruction, and Linux 6.12 panics.
-    qemu=(qemu-system-x86_64 -accel "tcg,thread=multi" -cpu "max,cx16=off")
+    qemu=(qemu-system-x86_64 -cpu "max,cx16=off")
     console=ttyS0
     library_folders=(lib/x86_64-linux-gnu usr/lib/x86_64-linux-gnu)
     strip="strip"
@@ -54,7 +59,7 @@ case $arch in
     ;;
   arm64)
     # The emulation of the architecture's own cipher for pointers is slow.
-    qemu=(qemu-system-aarch64 -M virt -accel "tcg,thread=multi" -cpu "max,pauth-impdef=on")
+    qemu=(qemu-system-aarch64 -M virt -cpu "max,pauth-impdef=on")
     console=ttyAMA0
     library_folders=(lib/aarch64-linux-gnu usr/lib/aarch64-linux-gnu)
     strip=aarch64-linux-gnu-strip
@@ -65,4 +70,4 @@ case $arch in
     exit 2
     ;;
 esac
-qemu+=(-smp 2 -m 3g -nographic -no-reboot -net none)
+qemu+=(-m 3g -nographic -no-reboot -net none)
