@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Other kernels: boots each in an emulated machine, tries there what stalltrace does, and prints a table.
 #
-#   [MATRIX_ARCH=arm64] scripts/kernel_matrix.sh [--short] [--out DIR] [--kept FILE.json] [VERSION...]
+#   [MATRIX_ARCH=arm64] scripts/kernel_matrix.sh [--short | --without-tests] [--out DIR] [--kept FILE.json] [VERSION...]
 #
 # VERSION is 5.10, 6.1, 6.12 or newest, Debian's cloud kernels, and for arm64 newest-16k, with pages of 16 KiB; without one all of
-# them. --short leaves out the BPF tests and the run without a fault. --out keeps DIR/kernel-matrix.md and DIR/kernel-matrix.json (kernel-matrix-arm64 of that architecture);
+# them. --without-tests leaves out the BPF tests, --short the run without a fault, too. --out keeps DIR/kernel-matrix.md and DIR/kernel-matrix.json (kernel-matrix-arm64 of that architecture);
 # scripts/kernel_matrix/table.py makes the one of the other. --kept demands that `check` says what it says in FILE.json.
 # Exit code 0: every step passed on every kernel.
 #
@@ -26,6 +26,7 @@ out=
 kept=()
 while (($# > 0)); do
   case $1 in
+    --without-tests) parallel_steps=() ;;
     --short)
       steady_steps=(check programs calls lab)
       parallel_steps=()

@@ -66,13 +66,17 @@ timeout -k 5 "$limit" "${qemu[@]}" "${machine[@]}" -kernel "$kernels/$kernel/vml
 qemu_pid=$!
 
 # Before "up" the console has the firmware's and the kernel's words: shown only if the guest does not come up.
+: >"$scratch/boot.log"
 code=
 up=
 while IFS= read -r line; do
   line=${line%$'\r'}
   case $line in
     *'@@KM up '*) up=${line##* } ;;
-    '@@KM exit '*) code=${line##* } ;;
+    *'@@KM exit '*) # behind output that ends without a new line
+      code=${line##* }
+      printf '%s' "${line%@@KM exit *}"
+      ;;
     *) if [[ -n $up && -z $code ]]; then printf '%s\n' "$line"; else printf '%s\n' "$line" >>"$scratch/boot.log"; fi ;;
   esac
 done <"$scratch/console"

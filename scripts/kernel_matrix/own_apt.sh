@@ -29,5 +29,5 @@ Dir::Etc::sourceparts "-";
 Dir::Etc::preferencesparts "-";
 END
   export APT_CONFIG=$apt/apt.conf
-  step apt-get -q update
+  step apt-get -q --error-on=any update
 }

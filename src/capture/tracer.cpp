@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/resource_limits.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "capture/box_merge.h"
@@ -144,6 +145,7 @@ class HostTracer final : public Tracer {
   void deliver_open_waits(uint64_t at_least_ns);
   void deliver_drops();
   void deliver_losses();
+  void watch_descriptors();
   void deliver_rest();
 
   TracerOptions options_;
@@ -401,6 +403,15 @@ void HostTracer::deliver_losses() {
   }
 }
 
+/// Before Linux 6.6 each probe is a file descriptor: says so before they run out.
+void HostTracer::watch_descriptors() {
+  const uint64_t held = kernel_->features().uprobe_multi ? 0 : kernel_->probe_descriptors();
+  if (held > descriptor_limit() / 10 * 8) {
+    tell("the probes hold " + std::to_string(held) + " of " + std::to_string(descriptor_limit()) +
+         " file descriptors: libraries that appear later may not be traced; raise the hard limit (ulimit -Hn)");
+  }
+}
+
 void HostTracer::deliver_rest() {
   sample_sockets(alive_, monotonic_now_ns());
   deliver_open_waits(kOpenWaitNs);
@@ -476,6 +487,7 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
       deliver_open_waits(kLongWaitNs);
       host_.sample(now_ns + node_.clock_offset_ns, alive_);
       deliver_losses();
+      watch_descriptors();
       TracerStats now = stats();
       now.elapsed_ns = now_ns - started_ns;
       if (options_.duration_ns) {
