@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from lab import LOUD, LabRun, place_of
+from lab import LOUD, LabRun, led_by, place_of
 from stalltrace import DONE, FINDINGS, ROOT, Case, run
 from unprivileged import run_as_nobody
 
@@ -24,10 +24,7 @@ class Faults(Case):
         return lab
 
     def assert_cause(self, lab, cause):
-        """Exactly this cause; the place of the dearest finding."""
-        said = [place_of(finding) for finding in lab.findings]
-        self.assertEqual({finding["cause"] for finding in lab.findings}, {cause}, said)
-        return lab.findings[0]
+        return led_by(lab.findings, cause)
 
     def assert_rank(self, lab, cause):
         fault = lab.truth["faults"][0]
@@ -80,8 +77,7 @@ class PacketLoss(Case):
 
     def test_cause_and_place(self):
         said = [place_of(finding) for finding in self.lab.findings]
-        self.assertEqual({finding["cause"] for finding in self.lab.findings}, {"packet_loss"}, said)
-        finding = self.lab.findings[0]
+        finding = led_by(self.lab.findings, "packet_loss")
         culprit, link = finding["culprit"], finding["link"]
         if culprit is not None:
             self.assertEqual((culprit["node"], culprit["rank"]), ("node2", 2), said)
