@@ -14,14 +14,14 @@ if(STALLTRACE_SANITIZE)
   target_link_options(stalltrace_flags INTERFACE -fsanitize=${STALLTRACE_SANITIZE})
 endif()
 
-# stalltrace_room(NAME [DEPENDS room ...] [SYSTEM static libraries ...]): every *.cpp beside the caller but
-# *_test.cpp becomes the library stalltrace_NAME; the *_test.cpp become the test program test_NAME.
+# stalltrace_room(NAME [DEPENDS room ...] [SYSTEM static libraries ...]): every *.cpp in the caller's folder and below
+# becomes the library stalltrace_NAME, except *_test.cpp and testing/*.cpp: these become the test program test_NAME.
 function(stalltrace_room name)
   cmake_parse_arguments(ROOM "" "" "DEPENDS;SYSTEM" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   set(tests ${sources})
-  list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
-  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "(_test\\.cpp|/testing/[^/]*\\.cpp)$")
+  list(FILTER tests INCLUDE REGEX "(_test\\.cpp|/testing/[^/]*\\.cpp)$")
   add_library(stalltrace_${name} STATIC ${sources})
   list(TRANSFORM ROOM_DEPENDS PREPEND stalltrace_)
   target_link_libraries(stalltrace_${name} PUBLIC stalltrace_flags ${ROOM_DEPENDS} PRIVATE ${ROOM_SYSTEM} Threads::Threads)

@@ -104,7 +104,7 @@ void report_failure(const InitRequest& request, const char* path, const BoxError
   }
 }
 
-bool open_box(const InitRequest& request, const EventChoice& choice) {
+bool open_box(const InitRequest& request, const EventMask& choice) {
   BoxOptions options;
   if (const char* folder = getenv("STALLTRACE_DIR"); folder != nullptr && *folder != '\0') {
     options.folder = folder;
@@ -138,7 +138,7 @@ bool ensure_recording(const InitRequest& request) {
   if (plugin.active.load(std::memory_order_relaxed) != nullptr) {
     return true;
   }
-  const EventChoice choice = parse_events(getenv("STALLTRACE_EVENTS"));
+  const EventMask choice = parse_events(getenv("STALLTRACE_EVENTS"));
   if (plugin.failed || choice.nccl_mask == 0) {
     return false;
   }

@@ -12,9 +12,9 @@ build=build-fuzz
 flags=(-std=c++2b -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -isystem tests/fuzz/clang -Isrc -I.
   -DFMT_HEADER_ONLY)
 declare -A sources=(
-  [ring]="src/import/rings.cpp"
-  [agent]="src/capture/box_finder.cpp src/capture/box_merge.cpp src/capture/box_tracker.cpp src/capture/process_registry.cpp
-    src/capture/procfs.cpp")
+  [ring]="src/blackbox/import.cpp"
+  [agent]="src/blackbox/follow/finder.cpp src/blackbox/pairing/call_pairing.cpp src/blackbox/follow/follower.cpp src/model/process_registry.cpp
+    src/base/process/procfs.cpp")
 
 mkdir -p "$build/seeds"
 clang++ "${flags[@]}" tests/fuzz/seeds.cpp -fsanitize=address,undefined -o "$build/make_seeds"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/dispatch.h"
-#include "cli/verbs.h"
+#include "cli/framework/dispatch.h"
+#include "cli/verbs/verbs.h"
 
 namespace {
 

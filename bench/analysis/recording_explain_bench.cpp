@@ -23,10 +23,10 @@
 #include "analysis/explain.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/subprocess.h"
+#include "base/process/subprocess.h"
 #include "store/merge.h"
-#include "store/reader.h"
-#include "store/writer.h"
+#include "store/read/reader.h"
+#include "store/write/writer.h"
 
 namespace stalltrace {
 namespace {

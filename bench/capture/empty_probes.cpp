@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "capture/elf_symbols.h"
+#include "capture/discover/elf_symbols.h"
 #include "capture/kernel/uprobe_multi.h"
 
 namespace stalltrace {

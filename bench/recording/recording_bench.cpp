@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "store/bind.h"
 #include "store/merge.h"
-#include "store/open.h"
-#include "store/reader.h"
-#include "store/schema.h"
-#include "store/table.h"
-#include "store/writer.h"
+#include "store/read/reader.h"
+#include "store/schema/bind.h"
+#include "store/schema/schema.h"
+#include "store/schema/table.h"
+#include "store/sqlite/open.h"
+#include "store/write/writer.h"
 
 namespace stalltrace {
 namespace {

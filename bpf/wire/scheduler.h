@@ -5,7 +5,7 @@
 
 #include "wire/header.h"
 
-/* stalltrace::WaitKind; src/capture/wait_decoder_test.cpp checks that the values agree. */
+/* stalltrace::WaitKind; src/capture/decode/wait_decoder_test.cpp checks that the values agree. */
 enum st_wait_kind {
   ST_WAIT_RUNNABLE = 0,
   ST_WAIT_BLOCKED,

@@ -15,7 +15,7 @@ struct st_tuple {
   __u32 netns;
 };
 
-/* stalltrace::TcpEventKind; src/capture/network_tracker.cpp asserts that the values agree. */
+/* stalltrace::TcpEventKind; src/capture/decode/tcp/network_tracker.cpp asserts that the values agree. */
 enum st_tcp_event_kind {
   ST_TCP_RETRANSMIT = 0,
   ST_TCP_CONGESTION_STATE,

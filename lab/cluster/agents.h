@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/handle.h"
+#include "base/process/subprocess.h"
 #include "base/result.h"
-#include "base/subprocess.h"
-#include "lab/cluster/interrupt.h"
-#include "lab/cluster/node.h"
+#include "lab/cluster/host/interrupt.h"
+#include "lab/cluster/host/node.h"
 
 namespace stalltrace::lab {
 

@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/subprocess.h"
-#include "lab/cluster/artefacts.h"
-#include "lab/cluster/network.h"
-#include "lab/cluster/process.h"
+#include "base/process/subprocess.h"
+#include "lab/cluster/artefacts/artefacts.h"
+#include "lab/cluster/host/network.h"
+#include "lab/cluster/host/process.h"
 #include "lab/cluster/run.h"
 #include "lab/cluster/state.h"
 #include "lab/cluster/workload.h"

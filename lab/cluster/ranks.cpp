@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include "embedded/profiler_plugin.h"
-#include "lab/cluster/network.h"
-#include "lab/cluster/process.h"
+#include "lab/cluster/host/network.h"
+#include "lab/cluster/host/process.h"
+#include "plugin/embedded/profiler_plugin.h"
 
 namespace stalltrace::lab {
 namespace {

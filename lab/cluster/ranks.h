@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "base/process/subprocess.h"
 #include "base/result.h"
-#include "base/subprocess.h"
-#include "lab/cluster/node.h"
+#include "lab/cluster/host/node.h"
 #include "lab/cluster/run.h"
 #include "lab/cluster/workload.h"
 

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/process/subprocess.h"
 #include "base/result.h"
-#include "base/subprocess.h"
-#include "lab/cluster/fault_spec.h"
+#include "lab/cluster/injection/fault_spec.h"
 
 namespace stalltrace::lab {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "lab/cluster/lock.h"
+#include "lab/cluster/host/lock.h"
 
 namespace stalltrace::lab {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "lab/cluster/fault_table.h"
+#include "lab/cluster/injection/fault_table.h"
 
 namespace stalltrace::lab {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "lab/cluster/fault_table.h"
-#include "lab/cluster/node.h"
+#include "lab/cluster/host/node.h"
+#include "lab/cluster/injection/fault_table.h"
 #include "lab/cluster/run.h"
 
 namespace stalltrace::lab {

@@ -10,10 +10,10 @@
 
 #include "base/file.h"
 #include "base/handle.h"
-#include "base/subprocess.h"
+#include "base/process/subprocess.h"
 #include "base/text.h"
-#include "lab/cluster/artefacts.h"
-#include "lab/cluster/network.h"
+#include "lab/cluster/artefacts/artefacts.h"
+#include "lab/cluster/host/network.h"
 
 namespace stalltrace::lab {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "lab/cluster/fault_spec.h"
-#include "lab/cluster/node.h"
+#include "lab/cluster/host/node.h"
+#include "lab/cluster/injection/fault_spec.h"
 
 namespace stalltrace::lab {
 

@@ -8,11 +8,11 @@
 #include <memory>
 #include <string>
 
-#include "bootstrap.h"
 #include "nccl.h"
-#include "profiler.h"
-#include "proxy.h"
+#include "profiler/profiler.h"
 #include "ras.h"
+#include "transport/bootstrap.h"
+#include "transport/proxy.h"
 
 /// The opaque type of the API. Fields are set before the pointer is given to the user and don't change afterwards,
 /// except for the atomics and `split_count`, which belongs to the thread that splits.

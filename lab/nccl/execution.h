@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plan.h"
-#include "transfer.h"
+#include "transport/transfer.h"
 
 namespace lab::nccl {
 

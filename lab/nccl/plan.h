@@ -15,7 +15,7 @@
 
 #include "nccl.h"
 #include "operation.h"
-#include "socket.h"
+#include "transport/socket.h"
 
 namespace lab::nccl {
 

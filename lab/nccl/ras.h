@@ -8,10 +8,10 @@
 #include <memory>
 #include <thread>
 
-#include "address.h"
-#include "bootstrap.h"
 #include "nccl.h"
-#include "socket.h"
+#include "transport/address.h"
+#include "transport/bootstrap.h"
+#include "transport/socket.h"
 
 namespace lab::nccl {
 

@@ -17,11 +17,11 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "lab/cluster/command.h"
-#include "lab/cluster/lock.h"
-#include "lab/cluster/manual.h"
-#include "lab/cluster/network.h"
-#include "lab/cluster/process.h"
+#include "lab/cluster/host/command.h"
+#include "lab/cluster/host/lock.h"
+#include "lab/cluster/host/network.h"
+#include "lab/cluster/host/process.h"
+#include "lab/cluster/injection/manual.h"
 #include "lab/cluster/run.h"
 
 namespace stalltrace::lab {

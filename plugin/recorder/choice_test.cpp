@@ -9,8 +9,8 @@
 namespace stalltrace::plugin {
 namespace {
 
-TEST(EventChoice, TheDefaultIsCheap) {
-  const EventChoice choice = parse_events(nullptr);
+TEST(EventMask, TheDefaultIsCheap) {
+  const EventMask choice = parse_events(nullptr);
   EXPECT_TRUE(choice.understood);
   EXPECT_EQ(choice.nccl_mask & (nccl::kEventProxyCtrl | nccl::kEventNetPlugin | nccl::kEventGroup), 0U);
   EXPECT_NE(choice.nccl_mask & nccl::kEventProxyStep, 0U);
@@ -19,8 +19,8 @@ TEST(EventChoice, TheDefaultIsCheap) {
   EXPECT_EQ(parse_events("default").kept_mask, choice.kept_mask);
 }
 
-TEST(EventChoice, Names) {
-  const EventChoice choice = parse_events("Coll,ProxyStep");
+TEST(EventMask, Names) {
+  const EventMask choice = parse_events("Coll,ProxyStep");
   EXPECT_EQ(choice.nccl_mask, nccl::kEventColl | nccl::kEventProxyStep);
   EXPECT_EQ(choice.kept_mask, 1U << ST_BOX_COLL | 1U << ST_BOX_P2P | 1U << ST_BOX_PROXY_STEP);
   EXPECT_EQ(parse_events("all").nccl_mask, 0x7fffU);
@@ -29,7 +29,7 @@ TEST(EventChoice, Names) {
   EXPECT_NE(parse_events("default,net").nccl_mask & nccl::kEventNetPlugin, 0U);
 }
 
-TEST(EventChoice, UnknownNamesAreSaid) {
+TEST(EventMask, UnknownNamesAreSaid) {
   EXPECT_FALSE(parse_events("coll,colls").understood);
   EXPECT_EQ(parse_events("coll,colls").nccl_mask, nccl::kEventColl);
   EXPECT_TRUE(parse_events("coll,,p2p,").understood);

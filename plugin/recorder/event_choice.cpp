@@ -45,11 +45,11 @@ bool is_name(const char* text, size_t length, const char* name) {
 }
 
 /// Adds what a name stands for; false for an unknown one.
-bool choose(const char* text, size_t length, EventChoice* choice) {
+bool choose(const char* text, size_t length, EventMask* choice) {
   const bool all = is_name(text, length, "all");
   bool known = all || length == 0 || is_name(text, length, "none");
   if (is_name(text, length, "default")) {
-    const EventChoice usual = parse_events(kDefault);
+    const EventMask usual = parse_events(kDefault);
     choice->nccl_mask |= usual.nccl_mask;
     choice->kept_mask |= usual.kept_mask;
     return true;
@@ -66,11 +66,11 @@ bool choose(const char* text, size_t length, EventChoice* choice) {
 
 }  // namespace
 
-EventChoice parse_events(const char* text) {
+EventMask parse_events(const char* text) {
   if (text == nullptr || *text == '\0') {
     text = kDefault;
   }
-  EventChoice choice;
+  EventMask choice;
   while (true) {
     const size_t length = strcspn(text, ",");
     choice.understood &= choose(text, length, &choice);

@@ -6,13 +6,13 @@
 
 namespace stalltrace::plugin {
 
-struct EventChoice {
+struct EventMask {
   uint32_t nccl_mask = 0;  // event bits
   uint32_t kept_mask = 0;  // 1 << st_box_type
   bool understood = true;  // false: an unknown name was left out
 };
 
 /// Names separated by commas, in any case; null or empty is "default". "none" asks for nothing.
-EventChoice parse_events(const char* text);
+EventMask parse_events(const char* text);
 
 }  // namespace stalltrace::plugin

@@ -8,13 +8,13 @@
 #include <iterator>
 #include <set>
 
-#include "analysis/call_sites.h"
-#include "analysis/causes/init_failure.h"
-#include "analysis/communicator_names.h"
-#include "analysis/fold.h"
-#include "analysis/inspect.h"
-#include "analysis/one_sided.h"
-#include "analysis/recorded_kinds.h"
+#include "analysis/causes/rank/init_failure.h"
+#include "analysis/evidence/call_sites.h"
+#include "analysis/evidence/recorded_kinds.h"
+#include "analysis/findings/cause_groups.h"
+#include "analysis/findings/inspect.h"
+#include "analysis/stalls/single_node.h"
+#include "analysis/timeline/communicator_names.h"
 #include "base/text.h"
 
 namespace stalltrace {
@@ -44,9 +44,9 @@ constexpr size_t kRanksListed = 16;
 /// The first few of them.
 std::vector<int32_t> missing_ranks(const Timeline& timeline, const Group& group) {
   std::set<int32_t> present;
-  for (const uint32_t lane : group.lanes) {
-    if (timeline.lanes()[lane].comm_rank) {
-      present.insert(*timeline.lanes()[lane].comm_rank);
+  for (const uint32_t sequence : group.sequences) {
+    if (timeline.sequences()[sequence].comm_rank) {
+      present.insert(*timeline.sequences()[sequence].comm_rank);
     }
   }
   std::vector<int32_t> missing;
@@ -61,8 +61,10 @@ std::vector<int32_t> missing_ranks(const Timeline& timeline, const Group& group)
 void note_missing_ranks(const Timeline& timeline, Report& report) {
   std::set<std::string> seen;
   for (const Group& group : timeline.groups()) {
-    const auto recorded = static_cast<size_t>(std::count_if(
-        group.lanes.begin(), group.lanes.end(), [&](uint32_t lane) { return !timeline.lanes()[lane].continued; }));
+    const auto recorded =
+        static_cast<size_t>(std::count_if(group.sequences.begin(), group.sequences.end(), [&](uint32_t sequence) {
+          return !timeline.sequences()[sequence].continued;
+        }));
     if (group.hash == 0 || group.point_to_point || group.nranks.value_or(0) <= 0 ||
         recorded >= static_cast<size_t>(*group.nranks)) {
       continue;
@@ -83,8 +85,8 @@ void note_missing_ranks(const Timeline& timeline, Report& report) {
 
 void describe_recording(const Cluster& cluster, const Timeline& timeline, Report& report) {
   std::set<MemberIndex> ranks;
-  for (const Lane& lane : timeline.lanes()) {
-    ranks.insert(lane.member);
+  for (const CallSequence& sequence : timeline.sequences()) {
+    ranks.insert(sequence.member);
   }
   report.nodes = static_cast<int64_t>(cluster.nodes().size());
   report.ranks = static_cast<int64_t>(ranks.size());
@@ -135,8 +137,8 @@ Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
   const TimeRange range = options.range.value_or(TimeRange{});
   StallSearch search = find_stalls(timeline, cluster, range);
   ST_ASSIGN(const Flows flows, Flows::load(source, cluster));
-  ST_ASSIGN(std::vector<Stall> one_sided, find_one_sided(source, cluster, timeline, flows, range));
-  add_stalls(std::move(one_sided), search);
+  ST_ASSIGN(std::vector<Stall> single_node, find_one_sided(source, cluster, timeline, flows, range));
+  add_stalls(std::move(single_node), search);
   std::optional<Inspector> inspector;
   if (options.instance) {
     ST_ASSIGN(inspector, Inspector::find(source, cluster, timeline, *options.instance));
@@ -150,19 +152,19 @@ Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
                     "a shorter time range shows all",
                     search.dropped, evidence.dropped_rows()));
   }
-  const Scene scene{cluster, timeline, flows, evidence};
+  const AnalysisContext context{cluster, timeline, flows, evidence};
   std::vector<Decision> decisions;
   decisions.reserve(search.stalls.size());
   for (const Stall& stall : search.stalls) {
-    decisions.push_back(decide(scene, stall));
+    decisions.push_back(decide(context, stall));
   }
-  report.findings = fold(scene, decisions);
+  report.findings = fold(context, decisions);
   ST_TRY(tell_call_sites(source, cluster, report.findings));
   ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range));
   report.findings.insert(report.findings.begin(), failures.begin(), failures.end());
   report.healthy = report.findings.empty();
   if (inspector) {
-    *options.inspection = inspector->describe(scene, decisions, report.findings);
+    *options.inspection = inspector->describe(context, decisions, report.findings);
   }
   if (options.decisions != nullptr) {
     *options.decisions = std::move(decisions);

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "analysis/decision.h"
+#include "analysis/findings/decision.h"
 #include "base/result.h"
 #include "model/finding.h"
 #include "model/inspection.h"

@@ -353,11 +353,13 @@ TEST(Explain, ARankThatSharesItsCoreAllTheTimeDoesNotHideLoss) {
   ASSERT_TRUE(explain(shared, {.decisions = &decisions}).has_value());
   int contested = 0;
   for (const Decision& decision : decisions) {
-    const auto any = [&](auto rule) { return std::any_of(decision.opinions.begin(), decision.opinions.end(), rule); };
-    if (any([](const Explanation& o) { return o.applies && o.cause == Cause::kPacketLoss; }) &&
-        any([](const Explanation& o) { return o.applies && o.dismissed; })) {
+    const auto any = [&](auto rule) {
+      return std::any_of(decision.hypotheses.begin(), decision.hypotheses.end(), rule);
+    };
+    if (any([](const Hypothesis& o) { return o.applies && o.cause == Cause::kPacketLoss; }) &&
+        any([](const Hypothesis& o) { return o.applies && o.dismissed; })) {
       ++contested;
-      EXPECT_FALSE(decision.opinions[decision.chosen].dismissed);
+      EXPECT_FALSE(decision.hypotheses[decision.chosen].dismissed);
     }
   }
   EXPECT_GT(contested, 0);
@@ -369,7 +371,7 @@ TEST(Explain, TheRangeLimitsWhatIsJudged) {
   const Result<Report> all = explain(job.source(), {.decisions = &decisions});
   ASSERT_TRUE(all.has_value());
   EXPECT_FALSE(decisions.empty());
-  EXPECT_FALSE(decisions[0].opinions.empty());
+  EXPECT_FALSE(decisions[0].hypotheses.empty());
   const Result<Report> before =
       explain(job.source(), {.range = TimeRange{all->range.from_ns, all->range.from_ns + 1900 * kNsPerMs}});
   ASSERT_TRUE(before.has_value());

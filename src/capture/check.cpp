@@ -15,13 +15,13 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/resource_limits.h"
+#include "base/process/procfs.h"
+#include "base/process/resource_limits.h"
 #include "base/text.h"
-#include "capture/elf_symbols.h"
+#include "capture/discover/elf_symbols.h"
+#include "capture/discover/mapping_watch.h"
 #include "capture/kernel/kernel.h"
 #include "capture/kernel/kernel_types.h"
-#include "capture/mapping_watch.h"
-#include "capture/procfs.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -92,7 +92,7 @@ CheckLine check_ptrace() {
 [[gnu::noinline, gnu::used]] void probed_by_check() { asm volatile(""); }
 
 /// Probes a function of this program, as a library's are probed. The kernel side removes it with itself.
-Status probe_ourselves(Kernel& kernel) {
+Status probe_ourselves(BpfPrograms& kernel) {
   const auto address = reinterpret_cast<uint64_t>(&probed_by_check);
   ST_ASSIGN(const std::string maps, read_file("/proc/self/maps"));
   for (const std::string_view line : split(maps, '\n')) {
@@ -113,7 +113,7 @@ constexpr std::string_view kReport =
 constexpr std::string_view kNewerKernel = "a newer kernel records it: docs/kernels.md says from which version on";
 
 /// How the calls' probes are attached.
-CheckLine check_probes(Kernel& kernel) {
+CheckLine check_probes(BpfPrograms& kernel) {
   const KernelFeatures& features = kernel.features();
   if (const Status probed = probe_ourselves(kernel); !probed) {
     return failed(CheckState::kRefused, "probes", "probes", probed.error());
@@ -147,7 +147,7 @@ CheckLine check_storage(const KernelFeatures& features) {
 }
 
 void check_kernel_side(std::vector<CheckLine>& lines) {
-  const auto kernel = Kernel::load({});
+  const auto kernel = BpfPrograms::load({});
   if (!kernel) {
     lines.push_back(failed(CheckState::kRefused, "programs", "BPF programs", kernel.error()));
     return;
@@ -228,7 +228,7 @@ std::vector<CheckLine> check_host() {
 
 Result<CheckedPrograms> check_programs() {
   const int64_t before_ns = monotonic_now_ns();
-  ST_ASSIGN(const auto kernel, Kernel::load({.report_programs = true}));
+  ST_ASSIGN(const auto kernel, BpfPrograms::load({.report_programs = true}));
   return CheckedPrograms{.programs = kernel->program_reports(), .load_us = (monotonic_now_ns() - before_ns) / kNsPerUs};
 }
 

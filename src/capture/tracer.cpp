@@ -18,22 +18,22 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/resource_limits.h"
+#include "base/process/resource_limits.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "capture/box_merge.h"
-#include "capture/box_tracker.h"
-#include "capture/call_stacks.h"
-#include "capture/collective_tracker.h"
-#include "capture/discovery.h"
-#include "capture/host_sampler.h"
-#include "capture/identity.h"
-#include "capture/job_place.h"
+#include "blackbox/follow/follower.h"
+#include "blackbox/pairing/call_pairing.h"
+#include "capture/decode/call_stacks.h"
+#include "capture/decode/collective/collective_tracker.h"
+#include "capture/decode/collective/requests_done.h"
+#include "capture/decode/tcp/network_tracker.h"
+#include "capture/decode/wait_decoder.h"
+#include "capture/discover/identity.h"
+#include "capture/discover/job_discovery.h"
+#include "capture/discover/mapping_watch.h"
+#include "capture/discover/mpi_world.h"
+#include "capture/host/host_sampler.h"
 #include "capture/kernel/kernel.h"
-#include "capture/mapping_watch.h"
-#include "capture/network_tracker.h"
-#include "capture/requests_done.h"
-#include "capture/wait_decoder.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -92,7 +92,7 @@ bool take(std::span<const std::byte> bytes, Record& record) {
 
 class HostTracer final : public Tracer {
  public:
-  HostTracer(const TracerOptions& options, EventSink& sink, Note note, std::unique_ptr<Kernel> kernel)
+  HostTracer(const TracerOptions& options, EventSink& sink, Note note, std::unique_ptr<BpfPrograms> kernel)
       : options_(options),
         sink_(sink),
         note_(std::move(note)),
@@ -120,10 +120,10 @@ class HostTracer final : public Tracer {
   [[nodiscard]] const Node& node() const override { return node_; }
   [[nodiscard]] std::vector<std::string> missing_evidence() const override;
 
-  static BoxFinder::Scope box_scope_of(const TracerOptions& options) {
+  static blackbox::ProfilerFileFinder::Scope box_scope_of(const TracerOptions& options) {
     return {.only_living = !options.pids.empty(), .only_netns = options.own_netns ? own_netns() : 0};
   }
-  static Discovery::Scope scope_of(const TracerOptions& options) {
+  static JobDiscovery::Scope scope_of(const TracerOptions& options) {
     return {.only_netns = options.own_netns ? own_netns() : 0, .only_listed = !options.pids.empty()};
   }
 
@@ -133,7 +133,7 @@ class HostTracer final : public Tracer {
       note_(text);
     }
   }
-  [[nodiscard]] CommFacts communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const;
+  [[nodiscard]] CommunicatorInfo communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const;
   Status list_descendants();
   void begin_process(pid_t pid, Library library);
   void end_process(const st_exit& record);
@@ -151,18 +151,18 @@ class HostTracer final : public Tracer {
   TracerOptions options_;
   EventSink& sink_;
   Note note_;
-  std::unique_ptr<Kernel> kernel_;
+  std::unique_ptr<BpfPrograms> kernel_;
   Node node_;
   Procfs procfs_;
   EventIds ids_;
   ProcessRegistry processes_;
-  BoxMerge merge_;
+  blackbox::CallPairing merge_;
   CollectiveTracker collectives_;
-  BoxTracker boxes_;
+  blackbox::ProfilerFollower boxes_;
   NetworkTracker network_;
   CallStacks stacks_;
   HostSampler host_;
-  Discovery discovery_;
+  JobDiscovery discovery_;
   std::unique_ptr<MappingWatch> mappings_;
   std::set<pid_t> alive_;
   std::vector<st_exit> exits_;               // of processes whose last records may be in another ring yet
@@ -200,9 +200,9 @@ Status HostTracer::begin() {
 }
 
 /// A communicator of whose id the probes saw nothing is known from where its calls and its box's have met.
-CommFacts HostTracer::communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const {
-  CommFacts facts{.hash = collectives_.comm_of_nccl_hash(pid, nccl_comm_hash),
-                  .nodes = boxes_.nodes_of(pid, nccl_comm_hash)};
+CommunicatorInfo HostTracer::communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const {
+  CommunicatorInfo facts{.hash = collectives_.comm_of_nccl_hash(pid, nccl_comm_hash),
+                         .nodes = boxes_.nodes_of(pid, nccl_comm_hash)};
   if (const Communicator* known = merge_.find(pid, nccl_comm_hash)) {
     facts.hash = facts.hash != 0 ? facts.hash : known->comm_id_hash;
     facts.is_part = known->parent_hash != 0 || known->split_color;
@@ -523,11 +523,11 @@ TracerStats HostTracer::stats() const {
 }  // namespace
 
 Result<std::unique_ptr<Tracer>> Tracer::create(const TracerOptions& options, EventSink& sink, Note note) {
-  const Discovery::Scope scope = HostTracer::scope_of(options);
+  const JobDiscovery::Scope scope = HostTracer::scope_of(options);
   KernelOptions kernel_options = options.kernel;
   kernel_options.only_netns = static_cast<uint32_t>(scope.only_netns);
   kernel_options.only_listed = scope.only_listed;
-  ST_ASSIGN(std::unique_ptr<Kernel> kernel, Kernel::load(kernel_options));
+  ST_ASSIGN(std::unique_ptr<BpfPrograms> kernel, BpfPrograms::load(kernel_options));
   auto tracer = std::make_unique<HostTracer>(options, sink, std::move(note), std::move(kernel));
   ST_TRY(tracer->begin());
   return tracer;

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "analysis/live.h"
+#include "analysis/live/live_findings.h"
 #include "model/events.h"
 
 namespace stalltrace::cli {

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "import/rings.h"
-#include "store/writer.h"
+#include "blackbox/import.h"
+#include "store/write/writer.h"
 
 namespace stalltrace::cli {
 

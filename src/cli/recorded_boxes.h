@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "cli/console.h"
+#include "cli/framework/console.h"
 
 namespace stalltrace::cli {
 

@@ -7,8 +7,8 @@
 #include <charconv>
 
 #include "analysis/explain.h"
-#include "export/report_text.h"
-#include "store/reader.h"
+#include "report/report_text.h"
+#include "store/read/reader.h"
 
 namespace stalltrace::cli {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "cli/console.h"
-#include "cli/time_point.h"
+#include "cli/framework/console.h"
+#include "cli/framework/time_point.h"
 #include "model/finding.h"
 #include "model/inspection.h"
 

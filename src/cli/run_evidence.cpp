@@ -12,8 +12,8 @@
 #include "base/text.h"
 #include "cli/recorded_boxes.h"
 #include "cli/reporting.h"
-#include "export/report_json.h"
-#include "export/report_text.h"
+#include "report/report_json.h"
+#include "report/report_text.h"
 
 namespace stalltrace::cli {
 namespace {
@@ -28,7 +28,7 @@ std::string text_of_variable(const char* name) {
 
 }  // namespace
 
-RunEvidence::RunEvidence(RunFolder folder, const std::string& node, Console& console)
+RunEvidence::RunEvidence(launch::RunFolder folder, const std::string& node, Console& console)
     : console_(console),
       folder_(std::move(folder)),
       rings_(folder_.rings(), text_of_variable(kFolderVariable), [&](const std::string& line) { console.note(line); }) {
@@ -47,7 +47,7 @@ RunEvidence::RunEvidence(RunFolder folder, const std::string& node, Console& con
 
 void RunEvidence::add_plugin() {
   if (const std::string chosen = text_of_variable(kPluginVariable); chosen.empty()) {
-    auto placed = RunPlugin::place(folder_.path);
+    auto placed = launch::PluginFile::place(folder_.path);
     if (!placed) {
       why_no_plugin_ = placed.error().what;
       note("no black box will be written: " + why_no_plugin_);
@@ -55,7 +55,7 @@ void RunEvidence::add_plugin() {
     }
     plugin_.emplace(std::move(*placed));
     environment_.push_back(fmt::format("{}={}", kPluginVariable, plugin_->path()));
-  } else if (!is_our_plugin(chosen)) {
+  } else if (!launch::is_our_plugin(chosen)) {
     note(fmt::format("{} is {} already: it stays, and no black box is written", kPluginVariable, chosen));
     return;
   }
@@ -78,7 +78,7 @@ void RunEvidence::add_log() {
   }
 }
 
-void RunEvidence::explain_hang(const Progress& progress, int64_t limit_ns,
+void RunEvidence::explain_hang(const launch::Progress& progress, int64_t limit_ns,
                                const std::optional<std::string>& recording) {
   if (!recording) {
     std::error_code ignored;

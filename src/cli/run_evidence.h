@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/console.h"
-#include "cli/progress.h"
-#include "cli/run_folder.h"
-#include "cli/run_plugin.h"
-#include "cli/run_rings.h"
+#include "cli/framework/console.h"
+#include "launch/hang_watch.h"
+#include "launch/plugin_file.h"
+#include "launch/profiler_files.h"
+#include "launch/run_folder.h"
 #include "model/finding.h"
 
 namespace stalltrace::cli {
@@ -19,10 +19,10 @@ namespace stalltrace::cli {
 class RunEvidence {
  public:
   /// Makes the places; says where they are. `node` is the name that was asked for; empty: none was.
-  RunEvidence(RunFolder folder, const std::string& node, Console& console);
+  RunEvidence(launch::RunFolder folder, const std::string& node, Console& console);
 
-  [[nodiscard]] const RunFolder& folder() const { return folder_; }
-  [[nodiscard]] const RunRings& rings() const { return rings_; }
+  [[nodiscard]] const launch::RunFolder& folder() const { return folder_; }
+  [[nodiscard]] const launch::ProfilerFiles& rings() const { return rings_; }
   /// What the job gets besides its own environment. A profiler, a log and a place that the user has chosen stay.
   [[nodiscard]] const std::vector<std::string>& environment() const { return environment_; }
 
@@ -31,7 +31,7 @@ class RunEvidence {
   /// We were told to end: what comes next may be a SIGKILL.
   void save_soon() { rings_.save_soon(); }
   /// The job hangs. Of a recording, or where there is none, of the black boxes as they are now.
-  void explain_hang(const Progress& progress, int64_t limit_ns, const std::optional<std::string>& recording);
+  void explain_hang(const launch::Progress& progress, int64_t limit_ns, const std::optional<std::string>& recording);
   /// The job has ended: puts the black boxes where they belong.
   void settle();
   /// Explains the run. `traced`: there is a recording; `told_by_boxes`: it has the word of the black boxes too.
@@ -50,9 +50,9 @@ class RunEvidence {
   void note(const std::string& line) const { console_.note(line); }
 
   Console& console_;
-  RunFolder folder_;
-  RunRings rings_;
-  std::optional<RunPlugin> plugin_;
+  launch::RunFolder folder_;
+  launch::ProfilerFiles rings_;
+  std::optional<launch::PluginFile> plugin_;
   bool boxes_expected_ = false;
   std::string why_no_plugin_;
   std::vector<std::string> environment_;

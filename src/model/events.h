@@ -127,7 +127,7 @@ struct Collective {
   }
   /// The newest time that is known of it; none while it is open. Of one whose end is not told, the launch's end.
   [[nodiscard]] std::optional<int64_t> settled_ns() const {
-    return completion == Completion::kUntold ? std::optional(timestamp_ns + launch_ns.value_or(0)) : end_ns();
+    return completion == Completion::kUnobserved ? std::optional(timestamp_ns + launch_ns.value_or(0)) : end_ns();
   }
 };
 

@@ -16,7 +16,7 @@ struct InspectedCall {
   std::string who;  // "rank 2 (node2, pid 4711)"
   int64_t arrival_ns = 0;
   std::optional<int64_t> end_ns;  // none: never ended, or untold
-  bool untold = false;            // nobody tells its end
+  bool unobserved = false;        // nobody tells its end
 };
 
 /// One cause's opinion about one part.

@@ -34,12 +34,12 @@ inline constexpr int kOperationCount = static_cast<int>(Operation::kGroup) + 1;
 
 /// How the end of a collective is known. A launch is never passed off as a duration.
 enum class Completion : uint8_t {
-  kOpen,      // not ended, or the end was not seen: duration unknown
-  kCall,      // a blocking call returned
-  kProfiler,  // the NCCL profiler plugin said so
-  kSync,      // a later stream, event or device synchronisation returned
-  kNetwork,   // the last byte on the rank's sockets
-  kUntold,    // launched, and nobody tells its end: it may have ended long ago
+  kOpen,        // not ended, or the end was not seen: duration unknown
+  kCall,        // a blocking call returned
+  kProfiler,    // the NCCL profiler plugin said so
+  kSync,        // a later stream, event or device synchronisation returned
+  kNetwork,     // the last byte on the rank's sockets
+  kUnobserved,  // launched, and nobody tells its end: it may have ended long ago
 };
 
 /// Where a rank number comes from; `kUnknown` means there is none.

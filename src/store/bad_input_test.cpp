@@ -3,9 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "store/open.h"
-#include "store/schema.h"
-#include "store/test_support.h"
+#include "store/schema/schema.h"
+#include "store/sqlite/open.h"
+#include "store/testing/test_support.h"
 
 namespace stalltrace {
 namespace {

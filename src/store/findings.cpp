@@ -6,11 +6,11 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "store/bind.h"
-#include "store/finding_table.h"
-#include "store/open.h"
-#include "store/schema.h"
-#include "store/select.h"
+#include "store/schema/bind.h"
+#include "store/schema/finding_table.h"
+#include "store/schema/schema.h"
+#include "store/schema/select.h"
+#include "store/sqlite/open.h"
 
 namespace stalltrace {
 namespace {

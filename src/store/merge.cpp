@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "store/node_plan.h"
-#include "store/open.h"
-#include "store/schema.h"
-#include "store/table.h"
+#include "store/read/node_runs.h"
+#include "store/schema/schema.h"
+#include "store/schema/table.h"
+#include "store/sqlite/open.h"
 
 namespace stalltrace {
 namespace {
@@ -27,13 +27,13 @@ struct ColumnLists {
 };
 
 /// Ids hold the node in their upper bits, so that another node is a constant difference.
-std::string renumbered(std::string_view column, const NodePart& part) {
+std::string renumbered(std::string_view column, const NodeRun& part) {
   const int64_t shift = make_event_id(part.shown, 0) - make_event_id(part.stored, 0);
   return shift == 0 ? std::string(column) : fmt::format("{} + {}", column, shift);
 }
 
 template <typename T>
-ColumnLists column_lists(const NodePart& part, const std::set<std::string>& present) {
+ColumnLists column_lists(const NodeRun& part, const std::set<std::string>& present) {
   ColumnLists lists;
   const auto add = [&](const std::string& name, const std::string& expression) {
     lists.insert += (lists.insert.empty() ? "" : ", ") + name;
@@ -97,7 +97,7 @@ class Merger {
     summary_.nodes = parts_.size();
     summary_.duplicate_nodes = nodes_given_ > parts_.size() ? nodes_given_ - parts_.size() : 0;
     summary_.renumbered_nodes = static_cast<size_t>(
-        std::count_if(parts_.begin(), parts_.end(), [](const NodePart& part) { return part.shown != part.stored; }));
+        std::count_if(parts_.begin(), parts_.end(), [](const NodeRun& part) { return part.shown != part.stored; }));
     return {};
   }
 
@@ -123,7 +123,7 @@ class Merger {
     if (as_it_is) {
       ST_TRY(copy_tables());
     } else {
-      for (const NodePart& part : parts_) {
+      for (const NodeRun& part : parts_) {
         if (part.file == file) {
           ST_TRY(copy_part(part));
         }
@@ -137,7 +137,7 @@ class Merger {
   Result<bool> can_copy_as_it_is(size_t file) {
     size_t unchanged = 0;
     size_t runs = 0;
-    for (const NodePart& part : parts_) {
+    for (const NodeRun& part : parts_) {
       if (part.file == file) {
         unchanged += part.shown == part.stored ? 1 : 0;
         runs = part.runs_in_file;
@@ -161,7 +161,7 @@ class Merger {
     return {};
   }
 
-  Status copy_part(const NodePart& part) {
+  Status copy_part(const NodeRun& part) {
     ST_TRY(copy_small<Node>(part));
     ST_TRY(copy_small<Process>(part));
     ST_TRY(copy_small<Communicator>(part));
@@ -180,18 +180,18 @@ class Merger {
   }
 
   template <typename T>
-  Status copy_small(const NodePart& part) {
+  Status copy_small(const NodeRun& part) {
     return copy<T>(part, fmt::format("node_id = {}", part.stored));
   }
 
   template <typename T>
-  Status copy_streamed(const NodePart& part) {
+  Status copy_streamed(const NodeRun& part) {
     return copy<T>(part,
                    fmt::format("{0} >= {1} AND {0} < {2} ORDER BY {0}", kIdColumn<T>, part.first_id, part.end_id));
   }
 
   template <typename T>
-  Status copy(const NodePart& part, const std::string& condition) {
+  Status copy(const NodeRun& part, const std::string& condition) {
     ST_ASSIGN(const std::set<std::string> present, input_columns(TableOf<T>::kName));
     if (present.empty()) {
       return {};  // a table that the input's older schema lacks
@@ -201,7 +201,7 @@ class Merger {
                               lists.insert, lists.select, condition));
   }
 
-  Status copy_segments(const NodePart& part) {
+  Status copy_segments(const NodeRun& part) {
     return insert(
         fmt::format("INSERT INTO main.segment(source, first_id, node_id, min_ns, end_ns, rows) "
                     "SELECT source, {}, {}, min_ns, end_ns, rows FROM input.segment WHERE node_id = {}",
@@ -229,7 +229,7 @@ class Merger {
   std::string temporary_;
   const MergeOptions& options_;
   Database db_;
-  std::vector<NodePart> parts_;
+  std::vector<NodeRun> parts_;
   size_t nodes_given_ = 0;
   MergeSummary summary_;
 };

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "store/findings.h"
-#include "store/open.h"
-#include "store/schema.h"
-#include "store/test_support.h"
+#include "store/schema/schema.h"
+#include "store/sqlite/open.h"
+#include "store/testing/test_support.h"
 
 namespace stalltrace {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "store/open.h"
+#include "store/sqlite/open.h"
 
 namespace stalltrace {
 namespace {

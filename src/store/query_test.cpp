@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "store/query_format.h"
-#include "store/test_support.h"
+#include "store/testing/test_support.h"
 
 namespace stalltrace {
 namespace {

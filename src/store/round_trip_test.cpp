@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "store/table.h"
-#include "store/test_support.h"
+#include "store/schema/table.h"
+#include "store/testing/test_support.h"
 
 namespace stalltrace {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 #include <span>
 
-#include "capture/unique_id.h"
+#include "capture/decode/collective/unique_id.h"
 #include "support.h"
 
 namespace stalltrace::capture {

@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <string>
 
-#include "capture/procfs.h"
-#include "capture/unique_id.h"
+#include "base/process/procfs.h"
+#include "capture/decode/collective/unique_id.h"
 #include "support.h"
 
 namespace stalltrace::capture {

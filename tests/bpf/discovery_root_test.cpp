@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "capture/decode/collective/unique_id.h"
 #include "capture/kernel/kernel.h"
-#include "capture/unique_id.h"
 #include "support.h"
 #include "wire/collective.h"
 
@@ -127,7 +127,7 @@ TEST_F(DiscoveryRoot, OnlyTheNamedProcessIsTraced) {
 
 /// `options` say what is lacking; all calls and their rows must arrive all the same.
 void expect_perf_events_do(const KernelOptions& options) {
-  auto kernel = Kernel::load(options);
+  auto kernel = BpfPrograms::load(options);
   ASSERT_TRUE(kernel) << kernel.error().what;
   EXPECT_FALSE((*kernel)->features().uprobe_multi);
   const auto symbols = find_probe_points(standin_library());
@@ -169,7 +169,7 @@ TEST_F(DiscoveryRoot, SmallProgramsDoWhereProbesHaveNoCookies) {
 }
 
 std::set<EvidenceKind> missing_on(const KernelOptions& options) {
-  const auto kernel = Kernel::load(options);
+  const auto kernel = BpfPrograms::load(options);
   EXPECT_TRUE(kernel) << kernel.error().what;
   std::set<EvidenceKind> missing;
   for (const EvidenceChoice& choice : (*kernel)->evidence()) {
@@ -185,7 +185,7 @@ TEST_F(DiscoveryRoot, ARefusedProgramCostsItsEvidenceOnly) {
   EXPECT_FALSE(expected.contains(EvidenceKind::kRetransmits));
   expected.insert(EvidenceKind::kRetransmits);
   EXPECT_EQ(missing_on({.without_programs = {"tcp_retransmit_skb"}}), expected);
-  const auto none = Kernel::load({.without_programs = {"call_return"}});
+  const auto none = BpfPrograms::load({.without_programs = {"call_return"}});
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().what, HasSubstr("call_return"));
 }

@@ -9,9 +9,9 @@
 #include <set>
 #include <sstream>
 
-#include "capture/elf_symbols.h"
+#include "capture/decode/collective/requests_done.h"
+#include "capture/discover/elf_symbols.h"
 #include "capture/kernel/kernel.h"
-#include "capture/requests_done.h"
 #include "support.h"
 #include "wire/collective.h"
 
@@ -172,7 +172,7 @@ std::string library_of(const Mpi& library) {
 /// Polls in vain, and of what was done before, send nothing: each request is reported once, when it is done.
 TEST_P(MpiRoot, ARequestIsReportedOnceHoweverOftenItIsPolled) {
   constexpr size_t kRequests = 14;
-  auto kernel = Kernel::load(kernel_options());
+  auto kernel = BpfPrograms::load(kernel_options());
   ASSERT_TRUE(kernel) << kernel.error().what;
   const std::string path = library_of(GetParam());
   const auto symbols = find_probe_points(path);

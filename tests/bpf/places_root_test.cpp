@@ -9,7 +9,7 @@
 #include <sstream>
 #include <vector>
 
-#include "capture/unique_id.h"
+#include "capture/decode/collective/unique_id.h"
 #include "support.h"
 
 namespace stalltrace::capture {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/handle.h"
-#include "base/subprocess.h"
+#include "base/process/subprocess.h"
 #include "base/text.h"
 #include "capture/tracer.h"
 #include "model/source.h"

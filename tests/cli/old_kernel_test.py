@@ -62,7 +62,7 @@ class UnitTests(Case):
     def test_child_processes_descriptors_and_signals(self):
         for prefix in (LINUX_4_18, LINUX_5_10):
             for program, cases in ((BUILD / "src" / "base" / "test_base", "Subprocess.*:Descriptors.*:EndWatch.*"),
-                                   (BUILD / "src" / "cli" / "test_cli", "SignalWitness.*")):
+                                   (BUILD / "src" / "launch" / "test_launch", "GroupSignalProbe.*")):
                 with self.subTest(prefix=prefix, program=program.name):
                     result = run(f"--gtest_filter={cases}", program=program, prefix=prefix, environment={"GTEST_OUTPUT": ""})
                     self.assertEqual(result.returncode, 0, result.stdout[-3000:])

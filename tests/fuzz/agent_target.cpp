@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "capture/box_tracker.h"
+#include "blackbox/follow/follower.h"
 #include "model/source.h"
 #include "plugin/wire/blackbox.h"
 #include "tests/fuzz/rows.h"
 
 using namespace stalltrace;
-using namespace stalltrace::capture;
+using namespace stalltrace::blackbox;
 using fuzz::require;
 
 namespace {
@@ -98,8 +98,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   MemorySource rows;
   EventIds ids(5);
   ProcessRegistry processes(rows);
-  BoxMerge merge(ids, rows);
-  BoxTracker tracker(node, procfs, {.only_living = true}, processes, merge, rows, [](const std::string&) {});
+  CallPairing merge(ids, rows);
+  ProfilerFollower tracker(node, procfs, {.only_living = true}, processes, merge, rows, [](const std::string&) {});
   Process process;
   process.pid = kPid;
   processes.add(process);

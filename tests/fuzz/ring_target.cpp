@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/handle.h"
-#include "blackbox/reader.h"
-#include "import/rings.h"
+#include "blackbox/format/reader.h"
+#include "blackbox/import.h"
 #include "tests/fuzz/rows.h"
 
 using namespace stalltrace;

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "model/events.h"
-#include "store/writer.h"
+#include "store/write/writer.h"
 
 namespace {
 

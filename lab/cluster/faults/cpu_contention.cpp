@@ -9,10 +9,10 @@
 #include <array>
 #include <csignal>
 
-#include "base/subprocess.h"
-#include "lab/cluster/cgroup.h"
+#include "base/process/subprocess.h"
 #include "lab/cluster/faults/faults.h"
-#include "lab/cluster/process.h"
+#include "lab/cluster/host/cgroup.h"
+#include "lab/cluster/host/process.h"
 
 namespace stalltrace::lab {
 namespace {

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <csignal>
 
-#include "lab/cluster/cgroup.h"
 #include "lab/cluster/faults/faults.h"
+#include "lab/cluster/host/cgroup.h"
 
 namespace stalltrace::lab {
 namespace {

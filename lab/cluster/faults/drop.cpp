@@ -7,8 +7,8 @@
 
 #include <vector>
 
-#include "lab/cluster/command.h"
-#include "lab/cluster/network.h"
+#include "lab/cluster/host/command.h"
+#include "lab/cluster/host/network.h"
 
 namespace stalltrace::lab {
 namespace {

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "base/subprocess.h"
-#include "lab/cluster/command.h"
+#include "base/process/subprocess.h"
 #include "lab/cluster/faults/faults.h"
-#include "lab/cluster/network.h"
+#include "lab/cluster/host/command.h"
+#include "lab/cluster/host/network.h"
 
 namespace stalltrace::lab {
 namespace {

@@ -2,7 +2,7 @@
 // One function per fault; fault_table.cpp lists them.
 #pragma once
 
-#include "lab/cluster/fault_table.h"
+#include "lab/cluster/injection/fault_table.h"
 
 namespace stalltrace::lab {
 

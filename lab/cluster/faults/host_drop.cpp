@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "lab/cluster/command.h"
 #include "lab/cluster/faults/faults.h"
-#include "lab/cluster/network.h"
+#include "lab/cluster/host/command.h"
+#include "lab/cluster/host/network.h"
 
 namespace stalltrace::lab {
 namespace {

@@ -3,9 +3,9 @@
 // What the hosts hand over in batches is cut into packets first, as an interface does before the path can drop any.
 #include <array>
 
-#include "lab/cluster/command.h"
 #include "lab/cluster/faults/drop.h"
-#include "lab/cluster/network.h"
+#include "lab/cluster/host/command.h"
+#include "lab/cluster/host/network.h"
 
 namespace stalltrace::lab {
 namespace {

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <vector>
 
-#include "lab/cluster/command.h"
 #include "lab/cluster/faults/faults.h"
-#include "lab/cluster/network.h"
+#include "lab/cluster/host/command.h"
+#include "lab/cluster/host/network.h"
 
 namespace stalltrace::lab {
 namespace {

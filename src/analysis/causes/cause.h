@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "analysis/decision.h"
+#include "analysis/findings/decision.h"
 #include "analysis/thresholds.h"
 #include "model/evidence_kind.h"
 
 namespace stalltrace::analysis {
 
 /// Stalls with one cause and one place.
-struct Folded {
+struct CauseGroup {
   Cause cause = Cause::kUnknown;
   Place place;
   std::vector<const Stall*> stalls;
@@ -21,22 +21,22 @@ struct Folded {
   int64_t longest_ns = 0;
   int64_t instances = 0;
   bool hung = false;
-  bool fatal = false;      // the job ended in one of them
+  bool ended_job = false;  // the job ended in one of them
   int64_t wrong_data = 0;  // so many of them were ended by ranks that disagreed
   double coverage = 0;     // of the lost time, weighted
   double share = 0;        // of the time it spans
-  Tallies tallies;
+  EvidenceCounters counters;
 };
 
 struct CauseRule {
   Cause cause;
   Gate gate;
   /// Adds an opinion per place that could be to blame, also when it does not apply.
-  void (*judge)(const Scene& scene, const Stall& stall, std::vector<Explanation>& out);
+  void (*judge)(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out);
   /// Null, or: merges or drops groups of this cause, knowing all of them.
-  void (*refine)(const Scene& scene, std::vector<Folded>& groups);
+  void (*refine)(const AnalysisContext& context, std::vector<CauseGroup>& groups);
   /// Fills summary, evidence and remedy; cost and place are there already.
-  void (*tell)(const Scene& scene, const Folded& group, Finding& finding);
+  void (*tell)(const AnalysisContext& context, const CauseGroup& group, Finding& finding);
   /// A job may end of it at once: it is told whatever it cost then.
   bool ends_jobs = false;
   /// Kinds of evidence from whose absence the rule concludes something: where a node can't record one, it does not
@@ -71,30 +71,30 @@ double share_of(int64_t part_ns, int64_t whole_ns);
 std::string count_of(int64_t n, std::string_view thing);
 /// "rank 2", or "pid 4711 on node2" where the rank is unknown.
 std::string short_name(const Cluster& cluster, MemberIndex member);
-Tally tally_of(const Tallies& tallies, const std::string& what);
+EvidenceCounter tally_of(const EvidenceCounters& counters, const std::string& what);
 /// The detail ("stress-cpu") with the most time under `what`.
-std::string dearest_detail(const Tallies& tallies, const std::string& what);
+std::string dearest_detail(const EvidenceCounters& counters, const std::string& what);
 /// "the job lost 5.12 s in 37 collectives (31 % of the time)": the common middle of a summary.
-std::string cost_text(const Folded& group);
+std::string cost_text(const CauseGroup& group);
 /// The Evidence that every finding carries: how long the stalls were against their like.
-Evidence stall_evidence(const Scene& scene, const Folded& group);
+Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group);
 /// With a capital first letter.
 std::string capitalised(std::string text);
 /// "AllReduce of 1 MiB float32 sum"
-std::string shape_text(const Shape& shape);
+std::string signature_text(const CallSignature& signature);
 /// "rank 2 (node2, pid 4711)", or "rank 1, rank 2" for several.
-std::string names_of(const Scene& scene, const std::vector<MemberIndex>& members);
+std::string names_of(const AnalysisContext& context, const std::vector<MemberIndex>& members);
 /// "AllReduce number 37 on communicator 0x..."
-std::string call_text(const Scene& scene, const Stall& stall);
+std::string call_text(const AnalysisContext& context, const Stall& stall);
 /// False where the recordings lack ranks of the communicator: what those did, and whether they live, is not known.
-bool all_ranks_recorded(const Scene& scene, uint32_t group);
+bool all_ranks_recorded(const AnalysisContext& context, uint32_t group);
 /// "rank 1 (...) is inside Send number 3 on communicator 0x..., waiting for rank 2"
-std::string step_text(const Scene& scene, const HangStep& step);
+std::string step_text(const AnalysisContext& context, const HangStep& step);
 inline constexpr size_t kStepsTold = 8;
 /// Who is in the stalled call, and who is not.
-Evidence waiting_evidence(const Scene& scene, const Stall& stall);
+Evidence waiting_evidence(const AnalysisContext& context, const Stall& stall);
 Culprit culprit_of(const Cluster& cluster, MemberIndex member);
-void merge(Tallies& into, const Tallies& from);
-void merge(Folded& into, Folded&& from);
+void merge(EvidenceCounters& into, const EvidenceCounters& from);
+void merge(CauseGroup& into, CauseGroup&& from);
 
 }  // namespace stalltrace::analysis

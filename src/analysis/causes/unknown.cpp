@@ -6,45 +6,46 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
-#include "analysis/causes/links.h"
-#include "analysis/causes/silence.h"
-#include "analysis/recorded_kinds.h"
-#include "analysis/wait_graph.h"
+#include "analysis/causes/network/ack_gap.h"
+#include "analysis/causes/network/links.h"
+#include "analysis/evidence/recorded_kinds.h"
+#include "analysis/evidence/wait_graph.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {
 
 /// All ranks are in one of the first instances of their communicator, and have not been for long.
-bool is_connecting(const Scene& scene, const Stall& stall) {
-  return scene.timeline.groups()[stall.group].hash != 0 && stall.column < kWarmUpInstances &&
-         stall.part == StallPart::kTransfer && !stall.fatal && stall.lost_ns < kConnectingNs;
+bool is_connecting(const AnalysisContext& context, const Stall& stall) {
+  return context.timeline.groups()[stall.group].hash != 0 && stall.column < kWarmUpInstances &&
+         stall.part == StallPart::kTransfer && !stall.ended_job && stall.lost_ns < kConnectingNs;
 }
 
-void judge(const Scene& scene, const Stall& stall, std::vector<Explanation>& out) {
-  Explanation opinion{.cause = Cause::kUnknown, .applies = true};
-  if (is_connecting(scene, stall)) {
-    opinion.dismissed = true;
-    opinion.why = "ranks connect in the first calls of a communicator";
+void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
+  Hypothesis hypothesis{.cause = Cause::kUnknown, .applies = true};
+  if (is_connecting(context, stall)) {
+    hypothesis.dismissed = true;
+    hypothesis.why = "ranks connect in the first calls of a communicator";
   } else if (stall.part != StallPart::kTransfer && stall.suspects.size() == 1) {
-    opinion.place.culprit = stall.suspects[0];
-    opinion.why = fmt::format("{} is the last rank, why is not seen", short_name(scene.cluster, stall.suspects[0]));
+    hypothesis.place.culprit = stall.suspects[0];
+    hypothesis.why =
+        fmt::format("{} is the last rank, why is not seen", short_name(context.cluster, stall.suspects[0]));
   } else if (stall.part == StallPart::kTransfer) {
     const WaitGraph graph =
-        build_wait_graph(scene.cluster, scene.flows, scene.evidence, stall.members, stall.examined());
+        build_wait_graph(context.cluster, context.flows, context.evidence, stall.members, stall.examined());
     if (graph.sinks.size() == 1) {
-      opinion.place.culprit = graph.sinks[0];
-      opinion.why = fmt::format("the others wait for {} by their connections and transfers",
-                                short_name(scene.cluster, graph.sinks[0]));
+      hypothesis.place.culprit = graph.sinks[0];
+      hypothesis.why = fmt::format("the others wait for {} by their connections and transfers",
+                                   short_name(context.cluster, graph.sinks[0]));
     }
   }
-  out.push_back(std::move(opinion));
+  out.push_back(std::move(hypothesis));
 }
 
-std::vector<std::string> missing_evidence(const Scene& scene, const Stall& stall, MemberIndex culprit) {
-  const EvidencePresence& presence = scene.evidence.presence();
+std::vector<std::string> missing_evidence(const AnalysisContext& context, const Stall& stall, MemberIndex culprit) {
+  const EvidencePresence& presence = context.evidence.presence();
   std::vector<std::string> missing;
-  if (!presence.wait_spans || (culprit != kNoMember && !scene.evidence.has_waits(culprit))) {
+  if (!presence.wait_spans || (culprit != kNoMember && !context.evidence.has_waits(culprit))) {
     missing.emplace_back("scheduler states of the rank (wait_span)");
   }
   if (!presence.connections) {
@@ -56,8 +57,8 @@ std::vector<std::string> missing_evidence(const Scene& scene, const Stall& stall
   if (!presence.tcp_samples) {
     missing.emplace_back("connection samples (tcp_sample)");
   }
-  for (const UnrecordedKind& kind : unrecorded_kinds(scene, stall)) {
-    missing.push_back(unrecorded_text(scene, kind));
+  for (const UnrecordedKind& kind : unrecorded_kinds(context, stall)) {
+    missing.push_back(unrecorded_text(context, kind));
   }
   return missing;
 }
@@ -72,11 +73,11 @@ struct Wire {
   [[nodiscard]] bool silent() const { return connections > 0 && acked_bytes == 0; }
 };
 
-Wire wire_of(const Scene& scene, const Stall& stall) {
+Wire wire_of(const AnalysisContext& context, const Stall& stall) {
   Wire wire;
   const Interval settled{stall.window.from_ns + kWireSettlesNs, stall.examined().to_ns};
-  for (const FlowIndex flow : flows_of(scene, stall)) {
-    const std::vector<SampleRecord>& samples = scene.evidence.samples(flow);
+  for (const FlowIndex flow : flows_of(context, stall)) {
+    const std::vector<SampleRecord>& samples = context.evidence.samples(flow);
     const auto last = std::partition_point(samples.begin(), samples.end(),
                                            [&](const SampleRecord& s) { return s.time_ns < settled.to_ns; });
     if (last == samples.begin()) {
@@ -96,19 +97,19 @@ Wire wire_of(const Scene& scene, const Stall& stall) {
 }
 
 /// All are there, and the wire is silent: what they wait for is inside the hosts.
-bool tell_silence(const Scene& scene, const Folded& group, Finding& finding) {
+bool tell_silence(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const Stall& stall = *group.stalls.front();
   const bool all_inside =
-      stall.hung && stall.hang.kind == HangKind::kTransfer && all_ranks_recorded(scene, stall.group);
-  const Wire wire = all_inside ? wire_of(scene, stall) : Wire{};
+      stall.hung && stall.hang.kind == HangKind::kTransfer && all_ranks_recorded(context, stall.group);
+  const Wire wire = all_inside ? wire_of(context, stall) : Wire{};
   if (!wire.silent()) {
     return false;
   }
   finding.summary =
-      fmt::format("All ranks are inside {}, and the wire is silent{}: {}.", call_text(scene, stall),
+      fmt::format("All ranks are inside {}, and the wire is silent{}: {}.", call_text(context, stall),
                   group.place.culprit == kNoMember
                       ? ""
-                      : fmt::format(", the others waiting for {}", scene.cluster.describe(group.place.culprit)),
+                      : fmt::format(", the others waiting for {}", context.cluster.describe(group.place.culprit)),
                   cost_text(group));
   finding.evidence.push_back(
       {"tcp_sample",
@@ -120,7 +121,7 @@ bool tell_silence(const Scene& scene, const Folded& group, Finding& finding) {
            format_size(static_cast<int64_t>(wire.under_way_bytes)),
            format_size(static_cast<int64_t>(wire.unread_bytes))),
        {}});
-  finding.evidence.push_back(waiting_evidence(scene, stall));
+  finding.evidence.push_back(waiting_evidence(context, stall));
   finding.remedy =
       "look inside the processes: the device (GPU kernel, NVLink, Xid errors in dmesg), the library's network threads "
       "(gdb, py-spy dump --native), and whether traffic uses another transport than TCP";
@@ -128,35 +129,35 @@ bool tell_silence(const Scene& scene, const Folded& group, Finding& finding) {
 }
 
 /// Connections to processes that were not recorded, which may have ended.
-void tell_resets(const Scene& scene, Finding& finding) {
-  for (const Trouble& trouble : scene.evidence.troubles()) {
-    const Flow& flow = scene.flows.flow(trouble.flow);
+void tell_resets(const AnalysisContext& context, Finding& finding) {
+  for (const ConnectionError& trouble : context.evidence.troubles()) {
+    const Flow& flow = context.flows.flow(trouble.flow);
     if (trouble.kind == TcpEventKind::kResetReceived && flow.peer == kNoMember && flow.carries_collectives &&
         trouble.time_ns >= finding.window.from_ns - kResetBeforeNs && trouble.time_ns < finding.window.to_ns) {
       finding.evidence.push_back({"tcp_receive_reset",
                                   1,
                                   fmt::format("{} reset its connection to {}: the process there may have ended",
-                                              format_endpoint(flow.dst), scene.cluster.describe(flow.owner)),
+                                              format_endpoint(flow.dst), context.cluster.describe(flow.owner)),
                                   {trouble.id}});
       return;
     }
   }
 }
 
-void tell(const Scene& scene, const Folded& group, Finding& finding) {
-  if (tell_undecided(scene, group, finding) || tell_silence(scene, group, finding)) {
+void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  if (tell_undecided(context, group, finding) || tell_silence(context, group, finding)) {
     return;
   }
   const MemberIndex culprit = group.place.culprit;
   const std::string where = culprit == kNoMember
                                 ? "Collectives were slow"
-                                : fmt::format("The others waited for {}", scene.cluster.describe(culprit));
-  const std::vector<std::string> missing = missing_evidence(scene, *group.stalls.front(), culprit);
+                                : fmt::format("The others waited for {}", context.cluster.describe(culprit));
+  const std::vector<std::string> missing = missing_evidence(context, *group.stalls.front(), culprit);
   const auto failed = [&](const Member& member) {
     return member.exit_ns && *member.exit_ns <= finding.window.to_ns &&
            (member.exit_signal || member.exit_code.value_or(0) != 0);
   };
-  const bool exited = culprit != kNoMember && failed(scene.cluster.member(culprit));
+  const bool exited = culprit != kNoMember && failed(context.cluster.member(culprit));
   finding.summary = fmt::format("{}, and the recording does not show why: {}.", where, cost_text(group));
   if (missing.empty()) {
     finding.evidence.push_back(
@@ -165,19 +166,19 @@ void tell(const Scene& scene, const Folded& group, Finding& finding) {
     finding.evidence.push_back(
         {"missing", static_cast<int64_t>(missing.size()), fmt::format("missing: {}", fmt::join(missing, ", ")), {}});
   }
-  for (size_t i = 0; i < scene.cluster.members().size(); ++i) {
-    const Member& member = scene.cluster.members()[i];
+  for (size_t i = 0; i < context.cluster.members().size(); ++i) {
+    const Member& member = context.cluster.members()[i];
     if (failed(member)) {
       finding.evidence.push_back(
           {"process_exit",
            1,
            member.exit_signal ? fmt::format("{} was ended by signal {}",
-                                            scene.cluster.describe(static_cast<MemberIndex>(i)), *member.exit_signal)
-                              : fmt::format("{} ended", scene.cluster.describe(static_cast<MemberIndex>(i))),
+                                            context.cluster.describe(static_cast<MemberIndex>(i)), *member.exit_signal)
+                              : fmt::format("{} ended", context.cluster.describe(static_cast<MemberIndex>(i))),
            {}});
     }
   }
-  tell_resets(scene, finding);
+  tell_resets(context, finding);
   finding.remedy = exited ? "see why that process ended (its log, dmesg for the OOM killer) before anything else"
                    : missing.empty()
                        ? "look at the device side (GPU clocks, ECC, NVLink) and at stalltrace query for this window"

@@ -24,7 +24,7 @@ Finding hang_with_traffic(uint64_t moving) {
   return only(source);
 }
 
-TEST(Silence, OfTheWireIsToldWhereAllRanksAreInside) {
+TEST(AckGap, OfTheWireIsToldWhereAllRanksAreInside) {
   const Finding finding = hang_with_traffic(0);
   EXPECT_EQ(finding.cause, Cause::kUnknown);
   EXPECT_NE(finding.summary.find("All ranks are inside AllReduce number 99"), std::string::npos) << finding.summary;

@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "analysis/live.h"
+#include "analysis/live/live_findings.h"
 #include "base/clock.h"
 
 namespace stalltrace::analysis {

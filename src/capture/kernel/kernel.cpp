@@ -14,14 +14,14 @@
 
 #include "base/file.h"
 #include "base/handle.h"
-#include "base/resource_limits.h"
+#include "base/process/procfs.h"
+#include "base/process/resource_limits.h"
 #include "capture/kernel/jiffies.h"
 #include "capture/kernel/kernel_types.h"
 #include "capture/kernel/loader.h"
 #include "capture/kernel/perf_uprobe.h"
 #include "capture/kernel/task_iterator.h"
 #include "capture/kernel/uprobe_multi.h"
-#include "capture/procfs.h"
 #include "wire/config.h"
 
 namespace stalltrace::capture {
@@ -48,7 +48,7 @@ bool is_running(pid_t pid) {
 
 }  // namespace
 
-struct Kernel::Object {
+struct BpfPrograms::Object {
   SkeletonHandle skeleton;
   std::vector<ProgramReport> reports;
   std::vector<LinkHandle> hooks;
@@ -65,10 +65,10 @@ struct Kernel::Object {
   }
 };
 
-Kernel::Kernel() : object_(std::make_unique<Object>()) {}
-Kernel::~Kernel() = default;
+BpfPrograms::BpfPrograms() : object_(std::make_unique<Object>()) {}
+BpfPrograms::~BpfPrograms() = default;
 
-Result<std::unique_ptr<Kernel>> Kernel::load(const KernelOptions& options) {
+Result<std::unique_ptr<BpfPrograms>> BpfPrograms::load(const KernelOptions& options) {
   if (!Procfs().in_first_pid_namespace()) {
     return fail("processes have other numbers here than the kernel tells: this is a pid namespace of its own",
                 "trace from the host, or give the container the host's processes (--pid=host; hostPID: true)",
@@ -76,9 +76,9 @@ Result<std::unique_ptr<Kernel>> Kernel::load(const KernelOptions& options) {
   }
   raise_limits();  // of files: each perf event is one
   ST_ASSIGN(const KernelTypes types, KernelTypes::read());
-  std::unique_ptr<Kernel> kernel;
+  std::unique_ptr<BpfPrograms> kernel;
   for (Refusals refused;;) {
-    kernel.reset(new Kernel());
+    kernel.reset(new BpfPrograms());
     ST_ASSIGN(LoadedPrograms loaded, load_programs(types, options, refused));
     kernel->object_->skeleton = std::move(loaded.skeleton);
     kernel->object_->reports = std::move(loaded.reports);
@@ -101,7 +101,7 @@ Result<std::unique_ptr<Kernel>> Kernel::load(const KernelOptions& options) {
 }
 
 /// Attaches what is no probe of a file and no iterator. Returns what can't be attached.
-Refusals Kernel::attach_hooks() {
+Refusals BpfPrograms::attach_hooks() {
   constexpr std::array kNotAttachedHere{EvidenceKind::kCalls, EvidenceKind::kTransferMarks,
                                         EvidenceKind::kOpenConnections, EvidenceKind::kThreadListing};
   Refusals refused;
@@ -122,7 +122,7 @@ Refusals Kernel::attach_hooks() {
 }
 
 /// Where probes have no cookies, the programs that their own small programs go on to.
-Status Kernel::fill_call_programs() {
+Status BpfPrograms::fill_call_programs() {
   if (features_.attach_cookie) {
     return {};
   }
@@ -138,12 +138,12 @@ Status Kernel::fill_call_programs() {
   return {};
 }
 
-const std::vector<ProgramReport>& Kernel::program_reports() const { return object_->reports; }
-size_t Kernel::probe_descriptors() const { return object_->probes.size(); }
+const std::vector<ProgramReport>& BpfPrograms::program_reports() const { return object_->reports; }
+size_t BpfPrograms::probe_descriptors() const { return object_->probes.size(); }
 
-Status Kernel::open_rings() {
+Status BpfPrograms::open_rings() {
   const auto deliver = [](void* context, void* data, size_t size) {
-    auto* kernel = static_cast<Kernel*>(context);
+    auto* kernel = static_cast<BpfPrograms*>(context);
     (*kernel->visitor_)({static_cast<const std::byte*>(data), size});
     return --kernel->budget_ > 0 ? 0 : -ENOBUFS;  // an error ends the round behind this record
   };
@@ -159,7 +159,7 @@ Status Kernel::open_rings() {
 }
 
 /// One probe as a perf event.
-Result<UniqueFd> Kernel::probe(const std::string& path, const ProbePoint& point, bool at_return) {
+Result<UniqueFd> BpfPrograms::probe(const std::string& path, const ProbePoint& point, bool at_return) {
   const auto& skeleton = *object_->skeleton;
   const UprobePlace place{.offset = point.offset, .at_return = at_return};
   if (features_.attach_cookie) {
@@ -173,7 +173,7 @@ Result<UniqueFd> Kernel::probe(const std::string& path, const ProbePoint& point,
   return open_perf_uprobe(program.get(), path, place, std::nullopt);
 }
 
-Status Kernel::attach_file(const std::string& path, std::span<const ProbePoint> points) {
+Status BpfPrograms::attach_file(const std::string& path, std::span<const ProbePoint> points) {
   std::vector<ProbePoint> returning(points.begin(), points.end());
   std::erase_if(returning, [](const ProbePoint& point) { return call_table()[point.row].spec.entry_only != 0; });
   std::vector<UniqueFd> probes;  // all or none: half a file's probes would fire twice when it is tried again
@@ -203,7 +203,7 @@ Status Kernel::attach_file(const std::string& path, std::span<const ProbePoint> 
   return {};
 }
 
-Status Kernel::attach_marker(const std::string& path, const MarkerPoint& marker) {
+Status BpfPrograms::attach_marker(const std::string& path, const MarkerPoint& marker) {
   const int program = bpf_program__fd(object_->skeleton->progs.step_moved);
   if (program < 0) {
     return {};
@@ -222,7 +222,7 @@ Status Kernel::attach_marker(const std::string& path, const MarkerPoint& marker)
   return {};
 }
 
-Status Kernel::add_process(pid_t pid, uint64_t cgroup_id) {
+Status BpfPrograms::add_process(pid_t pid, uint64_t cgroup_id) {
   st_process process{};
   process.cgroup_id = cgroup_id;
   const auto& maps = object_->skeleton->maps;
@@ -259,7 +259,7 @@ Status Kernel::add_process(pid_t pid, uint64_t cgroup_id) {
 }
 
 /// Begins to watch the threads that a process has. Memory for their states comes in small portions, refilled at once.
-Status Kernel::watch_threads(pid_t pid) {
+Status BpfPrograms::watch_threads(pid_t pid) {
   if (bpf_program__fd(object_->skeleton->progs.list_threads) < 0) {
     return {};
   }
@@ -276,7 +276,7 @@ Status Kernel::watch_threads(pid_t pid) {
   return fail("watch the threads of process " + std::to_string(pid) + ": no kernel memory for their states");
 }
 
-Status Kernel::list_process(pid_t pid) {
+Status BpfPrograms::list_process(pid_t pid) {
   const auto key = static_cast<uint32_t>(pid);
   const uint8_t one = 1;
   if (bpf_map_update_elem(bpf_map__fd(object_->skeleton->maps.scope), &key, &one, BPF_ANY) != 0) {
@@ -285,13 +285,13 @@ Status Kernel::list_process(pid_t pid) {
   return {};
 }
 
-bool Kernel::is_listed(pid_t pid) const {
+bool BpfPrograms::is_listed(pid_t pid) const {
   const auto key = static_cast<uint32_t>(pid);
   uint8_t value = 0;
   return bpf_map_lookup_elem(bpf_map__fd(object_->skeleton->maps.scope), &key, &value) == 0;
 }
 
-void Kernel::consume(const RecordVisitor& visit) {
+void BpfPrograms::consume(const RecordVisitor& visit) {
   visitor_ = &visit;
   for (const RingHandle& ring : object_->rings) {
     budget_ = kRecordsARound;
@@ -300,7 +300,7 @@ void Kernel::consume(const RecordVisitor& visit) {
   visitor_ = nullptr;
 }
 
-std::vector<int> Kernel::descriptors() const {
+std::vector<int> BpfPrograms::descriptors() const {
   std::vector<int> descriptors;
   for (const RingHandle& ring : object_->rings) {
     descriptors.push_back(ring_buffer__epoll_fd(ring.get()));
@@ -308,7 +308,7 @@ std::vector<int> Kernel::descriptors() const {
   return descriptors;
 }
 
-void Kernel::forget_sequences(pid_t pid) {
+void BpfPrograms::forget_sequences(pid_t pid) {
   const int map = bpf_map__fd(object_->skeleton->maps.sequences);
   std::vector<st_sequence_key> gone;
   st_sequence_key key{};
@@ -323,8 +323,8 @@ void Kernel::forget_sequences(pid_t pid) {
   }
 }
 
-Status Kernel::list_sockets(const std::set<pid_t>& pids, uint64_t idle_before_ns,
-                            const std::function<void(const st_socket_listing&)>& visit) {
+Status BpfPrograms::list_sockets(const std::set<pid_t>& pids, uint64_t idle_before_ns,
+                                 const std::function<void(const st_socket_listing&)>& visit) {
   if (bpf_program__fd(object_->skeleton->progs.list_sockets) < 0) {
     return {};
   }
@@ -332,7 +332,8 @@ Status Kernel::list_sockets(const std::set<pid_t>& pids, uint64_t idle_before_ns
   return visit_tasks(object_->skeleton->progs.list_sockets, "list sockets", pids, visit);
 }
 
-Status Kernel::list_threads(const std::set<pid_t>& pids, const std::function<void(const st_thread_listing&)>& visit) {
+Status BpfPrograms::list_threads(const std::set<pid_t>& pids,
+                                 const std::function<void(const st_thread_listing&)>& visit) {
   if (bpf_program__fd(object_->skeleton->progs.list_threads) < 0) {
     return {};
   }
@@ -344,7 +345,7 @@ Status Kernel::list_threads(const std::set<pid_t>& pids, const std::function<voi
                      }));
 }
 
-void Kernel::take_drops(
+void BpfPrograms::take_drops(
     const std::function<void(const st_drop_key& key, const st_drops& sum, const std::string& reason)>& visit) {
   const int map = bpf_map__fd(object_->skeleton->maps.drops);
   std::vector<st_drop_key> keys;
@@ -361,7 +362,7 @@ void Kernel::take_drops(
   }
 }
 
-std::vector<uint64_t> Kernel::losses() const {
+std::vector<uint64_t> BpfPrograms::losses() const {
   const int map = bpf_map__fd(object_->skeleton->maps.losses);
   const int cpus = libbpf_num_possible_cpus();
   std::vector<uint64_t> per_cpu(cpus > 0 ? static_cast<size_t>(cpus) : 1);

@@ -14,7 +14,7 @@
 
 #include "base/handle.h"
 #include "base/result.h"
-#include "capture/elf_symbols.h"
+#include "capture/discover/elf_symbols.h"
 #include "capture/kernel/kernel_options.h"
 #include "capture/kernel/program_report.h"
 #include "capture/kernel/programs.h"
@@ -24,17 +24,17 @@
 
 namespace stalltrace::capture {
 
-class Kernel {
+class BpfPrograms {
  public:
   using RecordVisitor = std::function<void(std::span<const std::byte> record)>;
 
   /// Loads the programs and attaches all but the probes. What this kernel lacks or refuses is left out, see
   /// `evidence()`. Errors name what is lacking (BTF, privilege, a program without which nothing can be traced) and the
   /// remedy.
-  static Result<std::unique_ptr<Kernel>> load(const KernelOptions& options);
-  ~Kernel();
-  Kernel(const Kernel&) = delete;
-  Kernel& operator=(const Kernel&) = delete;
+  static Result<std::unique_ptr<BpfPrograms>> load(const KernelOptions& options);
+  ~BpfPrograms();
+  BpfPrograms(const BpfPrograms&) = delete;
+  BpfPrograms& operator=(const BpfPrograms&) = delete;
 
   /// Probes a file's functions, in every process that maps it now or later. The return probes come first; C++ functions
   /// that may throw have none, since an exception that meets one ends the process.
@@ -84,7 +84,7 @@ class Kernel {
   [[nodiscard]] int64_t ticks_per_second() const { return ticks_per_second_; }
 
  private:
-  Kernel();
+  BpfPrograms();
   Refusals attach_hooks();
   Status open_rings();
   Status fill_call_programs();

@@ -9,7 +9,7 @@ namespace stalltrace::capture {
 
 struct KernelOptions {
   uint32_t only_netns = 0;   // inode number of the network namespace to trace in; 0: all
-  bool only_listed = false;  // only processes given to Kernel::list_process, and their descendants
+  bool only_listed = false;  // only processes given to BpfPrograms::list_process, and their descendants
   // For tests: do as on a kernel that lacks these.
   bool without_uprobe_multi = false;
   bool without_attach_cookie = false;

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/cluster/campaign/campaign.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <map>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/handle.h"
+#include "base/process/subprocess.h"
+#include "base/text.h"
+#include "lab/cluster/campaign/cost.h"
+
+namespace stalltrace::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run has its own time limit well below this; beyond, it hangs itself.
+constexpr int64_t kLimitNs = 120 * kNsPerSecond;
+/// To end in order after a signal: agents write their last rows, the network is removed.
+constexpr std::chrono::seconds kGrace{30};
+constexpr std::chrono::seconds kCleanUp{60};
+
+class Campaign {
+ public:
+  explicit Campaign(const CampaignOptions& options) : options_(options) {}
+
+  Result<std::vector<DrawResult>> perform() {
+    std::error_code error;
+    fs::create_directories(options_.out_dir, error);
+    if (error) {
+      return fail_errno("create " + options_.out_dir, error.value());
+    }
+    ST_TRY(read_earlier());
+    log_ = UniqueFd(::open(log_path().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!log_) {
+      return fail_errno("write " + log_path(), errno);
+    }
+    for (int64_t number = 0; number < options_.runs; ++number) {
+      ST_ASSIGN(Draw next, draw(options_.seed, number, options_.workloads, options_.only));
+      if (const auto earlier = results_.find(number); earlier != results_.end()) {
+        ST_TRY(check_same(earlier->second.draw, next));
+        continue;
+      }
+      ST_TRY(interrupt_.check());
+      ST_ASSIGN(DrawResult result, run_draw(std::move(next)));
+      ST_TRY(keep(std::move(result)));
+    }
+    std::vector<DrawResult> all;
+    for (auto& [number, result] : results_) {
+      if (number < options_.runs) {
+        all.push_back(std::move(result));
+      }
+    }
+    return all;
+  }
+
+ private:
+  [[nodiscard]] std::string log_path() const { return options_.out_dir + "/draws.jsonl"; }
+  [[nodiscard]] std::string folder_of(const Draw& draw) const {
+    return fmt::format("{}/draw{:04}", options_.out_dir, draw.number);
+  }
+
+  /// A line that an interruption cut short is run again.
+  Status read_earlier() {
+    if (!fs::exists(log_path())) {
+      return {};
+    }
+    ST_ASSIGN(const std::string text, read_file(log_path()));
+    std::string whole;
+    for (const std::string_view line : split(text, '\n')) {
+      if (auto result = draw_result_from_json(line)) {
+        whole += std::string(line) + "\n";
+        results_.insert_or_assign(result->draw.number, std::move(*result));
+      }
+    }
+    return write_file(log_path(), whole);
+  }
+
+  Status check_same(const Draw& earlier, const Draw& now) const {
+    if (earlier.arguments != now.arguments || earlier.setting != now.setting) {
+      return fail(fmt::format("{} holds another campaign (draw {} differs)", options_.out_dir, now.number),
+                  "give another --out, or the --seed, --workload and --only that it was begun with");
+    }
+    return {};
+  }
+
+  Status keep(DrawResult result) {
+    const std::string line = to_json_line(result) + "\n";
+    if (::write(log_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+      return fail_errno("write " + log_path(), errno);
+    }
+    if (options_.done) {
+      options_.done(result);
+    }
+    results_.insert_or_assign(result.draw.number, std::move(result));
+    return {};
+  }
+
+  /// Whatever goes wrong with it is its result; only an interruption is an error.
+  Result<DrawResult> run_draw(Draw next) {
+    DrawResult result;
+    result.draw = std::move(next);
+    const std::string folder = folder_of(result.draw);
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+    const int64_t start_ns = monotonic_now_ns();
+    Status status = run_lab(result.draw, folder);
+    if (!status && status.error().kind == ErrorKind::kInterrupted) {
+      return std::unexpected(std::move(status.error()));
+    }
+    if (status) {
+      status = judge(folder, result);
+    }
+    if (!status) {
+      result.problem = status.error().what;
+      result.score = {};
+    } else if (result.score.verdict == DrawVerdict::kRight && !options_.keep) {
+      remove_recordings(folder);
+    }
+    result.seconds = static_cast<double>(monotonic_now_ns() - start_ns) / static_cast<double>(kNsPerSecond);
+    return result;
+  }
+
+  Status run_lab(const Draw& next, const std::string& folder) {
+    SpawnOptions spawn;
+    spawn.argv = {options_.program, "lab", "run", "--out", folder};
+    if (options_.live) {
+      spawn.argv.emplace_back("--live");
+    }
+    spawn.argv.insert(spawn.argv.end(), next.arguments.begin(), next.arguments.end());
+    spawn.stdin_path = "/dev/null";
+    spawn.stdout_path = spawn.stderr_path = folder + ".log";
+    spawn.own_process_group = true;       // Ctrl-C reaches it through this process, once
+    spawn.parent_death_signal = SIGTERM;  // it then removes its network
+    ST_ASSIGN(Subprocess process, Subprocess::spawn(spawn));
+    const Status waited = wait_for_end(process);
+    if (!waited) {
+      return clean_up(process, waited);
+    }
+    if (!process.status()->success()) {
+      return fail(fmt::format("lab run ended with {}: {}", format_exit(*process.status()), last_line(folder + ".log")));
+    }
+    return {};
+  }
+
+  Status wait_for_end(Subprocess& process) {
+    const int64_t deadline_ns = monotonic_now_ns() + kLimitNs;
+    for (;;) {
+      ST_TRY(interrupt_.check());
+      ST_ASSIGN(const auto status, process.try_wait());
+      if (status) {
+        return {};
+      }
+      if (monotonic_now_ns() > deadline_ns) {
+        return fail(fmt::format("lab run did not end within {}", format_duration(kLimitNs)));
+      }
+      std::array<pollfd, 2> fds = {{{interrupt_.fd(), POLLIN, 0}, {process.end_descriptor(), POLLIN, 0}}};
+      ::poll(fds.data(), fds.size(), 1000);
+    }
+  }
+
+  /// A run that was killed could not remove what it made.
+  Status clean_up(Subprocess& process, const Status& why) const {
+    ST_ASSIGN(const ExitStatus ended, process.terminate(SIGINT, kGrace));
+    if (ended.signal == SIGKILL) {
+      SpawnOptions down;
+      down.argv = {options_.program, "lab", "down"};
+      (void)run_and_capture(down, kCleanUp);
+    }
+    return why;
+  }
+
+  static std::string last_line(const std::string& path) {
+    const std::string text = read_file(path).value_or("");
+    std::string last;
+    for (const std::string_view line : split(text, '\n')) {
+      last = trim(line).empty() ? last : std::string(trim(line));
+    }
+    return last;
+  }
+
+  Status judge(const std::string& folder, DrawResult& result) const {
+    ST_ASSIGN(const std::string truth_text, read_file(folder + "/truth.json"));
+    ST_ASSIGN(const TruthRead truth, read_truth(truth_text));
+    ST_ASSIGN(const std::string findings_text, read_file(folder + "/findings.json"));
+    ST_ASSIGN(const std::vector<SaidFault> said, read_findings(findings_text));
+    const bool wants_fault = result.draw.kind != DrawKind::kHealthy && result.draw.kind != DrawKind::kNotFault;
+    if (wants_fault && truth.faults.empty()) {
+      return fail("the run ended before its fault");
+    }
+    if (!wants_fault && !truth.completed) {
+      return fail("the job did not complete: " + last_line(folder + ".log"));
+    }
+    std::optional<double> cost_ms;
+    if (truth.faults.size() == 1) {
+      const std::vector<StepTime> steps = read_steps(read_file(folder + "/rank0.steps.jsonl").value_or(""));
+      cost_ms = true_cost_ms(steps, truth.faults[0].intervals, truth.completed, truth.ended_ns);
+    }
+    result.score = score(truth.faults, said, cost_ms);
+    if (options_.live) {
+      ST_ASSIGN(const std::string live_text, read_file(folder + "/live.json"));
+      ST_ASSIGN(const std::vector<SaidFault> told, read_findings(live_text));
+      add_live(truth.faults, told, result.score);
+    }
+    return {};
+  }
+
+  static void remove_recordings(const std::string& folder) {
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+      if (entry->path().filename().string().contains(".db")) {
+        std::error_code ignored;
+        fs::remove(entry->path(), ignored);
+      }
+    }
+  }
+
+  const CampaignOptions& options_;
+  InterruptGuard interrupt_;
+  UniqueFd log_;
+  std::map<int64_t, DrawResult> results_;
+};
+
+}  // namespace
+
+Result<std::vector<DrawResult>> run_campaign(const CampaignOptions& options) { return Campaign(options).perform(); }
+
+}  // namespace stalltrace::lab

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// A campaign whose `lab run` is a script: what is written, what is run again, and what failure does.
+#include "lab/cluster/campaign/campaign.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.h"
+
+namespace stalltrace::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class Campaigns : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// A program that notes that it ran and then does `body`; $OUT is the draw's folder.
+  void be(const std::string& body) {
+    const std::string path = folder_ + "/program";
+    std::ofstream(path) << "#!/bin/sh\nOUT=$4\nmkdir -p $OUT\necho ran >> " << folder_ << "/runs\n" << body << "\n";
+    ::chmod(path.c_str(), 0755);
+  }
+  /// A healthy run with no findings, its recording there.
+  void be_healthy() {
+    be(R"(echo '{"run":{"ended_ns":9,"completed":true},"faults":[]}' > $OUT/truth.json
+echo '{"findings":[]}' > $OUT/findings.json
+touch $OUT/node0.db)");
+  }
+  [[nodiscard]] CampaignOptions options(int64_t runs) const {
+    CampaignOptions made;
+    made.runs = runs;
+    made.workloads = {"nccl"};
+    made.only = "healthy";
+    made.out_dir = folder_ + "/out";
+    made.program = folder_ + "/program";
+    return made;
+  }
+  [[nodiscard]] int64_t runs() const {
+    const std::string text = read_file(folder_ + "/runs").value_or("");
+    return std::ranges::count(text, '\n');
+  }
+
+  const std::string folder_ = testing::TempDir() + "matrix_campaign_test";
+};
+
+TEST_F(Campaigns, EachDrawIsWrittenAndRecordingsOfRightOnesGo) {
+  be_healthy();
+  const auto results = run_campaign(options(2));
+  ASSERT_TRUE(results) << results.error().what;
+  ASSERT_EQ(results->size(), 2U);
+  EXPECT_EQ(results->at(0).score.verdict, DrawVerdict::kRight) << results->at(0).problem;
+  EXPECT_TRUE(fs::exists(folder_ + "/out/draw0001/truth.json"));
+  EXPECT_FALSE(fs::exists(folder_ + "/out/draw0001/node0.db"));
+  const std::string log = read_file(folder_ + "/out/draws.jsonl").value();
+  EXPECT_EQ(std::ranges::count(log, '\n'), 2);
+}
+
+TEST_F(Campaigns, GoOnWhereTheyWereEnded) {
+  be_healthy();
+  ASSERT_TRUE(run_campaign(options(2)));
+  std::ofstream(folder_ + "/out/draws.jsonl", std::ios::app) << R"({"draw":2,"sett)";  // cut short
+  const auto results = run_campaign(options(3));
+  ASSERT_TRUE(results) << results.error().what;
+  EXPECT_EQ(results->size(), 3U);
+  EXPECT_EQ(runs(), 3) << "two before, one now";
+  const std::string log = read_file(folder_ + "/out/draws.jsonl").value();
+  EXPECT_EQ(std::ranges::count(log, '\n'), 3);
+}
+
+TEST_F(Campaigns, ADrawThatFailsIsAResult) {
+  be("echo one >&2; echo 'stalltrace: no room; make some' >&2; exit 1");
+  const auto results = run_campaign(options(2));
+  ASSERT_TRUE(results) << results.error().what;
+  EXPECT_EQ(results->at(1).score.verdict, DrawVerdict::kFailed);
+  EXPECT_THAT(results->at(1).problem, HasSubstr("exit code 1: stalltrace: no room; make some"));
+  be("exit 0");
+  CampaignOptions more = options(3);
+  EXPECT_THAT(run_campaign(more)->at(2).problem, HasSubstr("truth.json"));
+}
+
+TEST_F(Campaigns, AnotherCampaignsFolderIsRefused) {
+  be_healthy();
+  ASSERT_TRUE(run_campaign(options(1)));
+  CampaignOptions other = options(1);
+  other.seed = 99;
+  const auto results = run_campaign(other);
+  ASSERT_FALSE(results);
+  EXPECT_THAT(results.error().what, HasSubstr("holds another campaign"));
+  EXPECT_EQ(runs(), 1);
+}
+
+}  // namespace
+}  // namespace stalltrace::lab

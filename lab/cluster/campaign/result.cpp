@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/cluster/campaign/result.h"
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace stalltrace::lab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+std::optional<double> read_number(const Json& json) {
+  return json.is_null() ? std::nullopt : std::optional(json.get<double>());
+}
+
+Json fault_json(const FaultScore& fault) {
+  return {{"cause", fault.cause},
+          {"said", fault.said},
+          {"latency_ms", number(fault.latency_ms)},
+          {"cost_ms", number(fault.cost_ms)},
+          {"said_ms", number(fault.said_ms)}};
+}
+
+FaultScore read_fault(const Json& json) {
+  return {json.at("cause").get<std::string>(), json.at("said").get<std::string>(), read_number(json.at("latency_ms")),
+          read_number(json.at("cost_ms")), read_number(json.at("said_ms"))};
+}
+
+DrawKind read_kind(const std::string& text) {
+  const auto found = std::ranges::find_if(kDrawKinds, [&](DrawKind kind) { return to_text(kind) == text; });
+  return found == std::end(kDrawKinds) ? DrawKind::kHealthy : *found;
+}
+
+DrawResult read_result(const Json& json) {
+  DrawResult result;
+  result.draw.number = json.at("draw").get<int64_t>();
+  result.draw.setting = json.at("setting").get<std::string>();
+  result.draw.kind = read_kind(json.at("kind").get<std::string>());
+  result.draw.workload = json.at("workload").get<std::string>();
+  result.draw.arguments = json.at("arguments").get<std::vector<std::string>>();
+  result.score.verdict = verdict_from_text(json.at("verdict").get<std::string>()).value_or(DrawVerdict::kFailed);
+  for (const Json& fault : json.at("faults")) {
+    result.score.faults.push_back(read_fault(fault));
+  }
+  result.score.false_causes = json.at("false").get<std::vector<std::string>>();
+  result.score.live_false = json.at("live_false").get<std::vector<std::string>>();
+  result.problem = json.at("problem").get<std::string>();
+  result.seconds = json.at("seconds").get<double>();
+  return result;
+}
+
+}  // namespace
+
+std::string to_json_line(const DrawResult& result) {
+  Json faults = Json::array();
+  for (const FaultScore& fault : result.score.faults) {
+    faults.push_back(fault_json(fault));
+  }
+  const Json json = {{"draw", result.draw.number},
+                     {"setting", result.draw.setting},
+                     {"kind", to_text(result.draw.kind)},
+                     {"workload", result.draw.workload},
+                     {"verdict", to_text(result.score.verdict)},
+                     {"faults", faults},
+                     {"false", result.score.false_causes},
+                     {"live_false", result.score.live_false},
+                     {"problem", result.problem},
+                     {"seconds", result.seconds},
+                     {"arguments", result.draw.arguments}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<DrawResult> draw_result_from_json(std::string_view line) {
+  try {
+    return read_result(Json::parse(line));
+  } catch (const Json::exception& error) {
+    return fail(std::string("a line of draws.jsonl: ") + error.what(), {}, ErrorKind::kCorrupt);
+  }
+}
+
+}  // namespace stalltrace::lab

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// One draw and what came of it, as a line of draws.jsonl: a campaign that was interrupted goes on from those lines.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "lab/cluster/campaign/draw.h"
+#include "lab/cluster/campaign/score.h"
+
+namespace stalltrace::lab {
+
+struct DrawResult {
+  Draw draw;
+  DrawScore score;
+  std::string problem;  // why it failed; empty if it did not
+  double seconds = 0;   // that the run and its explanation took
+};
+
+/// One line, without its end. docs/lab.md.
+std::string to_json_line(const DrawResult& result);
+/// ErrorKind::kCorrupt when it is not such a line.
+Result<DrawResult> draw_result_from_json(std::string_view line);
+
+}  // namespace stalltrace::lab

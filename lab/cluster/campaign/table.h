@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of a campaign: how often it was right, what it said instead, how soon, and how well it knew the cost.
+// Pure; any thread.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "lab/cluster/campaign/result.h"
+
+namespace stalltrace::lab {
+
+/// Tables in Markdown, for docs/accuracy.md and for reading: by kind against the target, by setting, and the
+/// confusion matrix. Failed draws are counted, and part of no rate.
+std::string matrix_to_markdown(std::span<const DrawResult> results);
+
+/// The same figures for programs. docs/lab.md.
+std::string matrix_to_json(std::span<const DrawResult> results);
+
+}  // namespace stalltrace::lab

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one schedule over its two connections, as far as the sockets and the schedule's own order allow at a time.
+// Used by the proxy thread alone; never blocks.
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <vector>
+
+#include "links.h"
+#include "profiler/profile_proxy.h"
+#include "reduce.h"
+#include "schedule.h"
+
+namespace lab::nccl {
+
+class Transfer {
+ public:
+  Transfer(Schedule schedule, Reducer reducer, Lane lane, int send_peer, int recv_peer);
+
+  /// Has a profiler follow it; before anything else.
+  void follow(std::unique_ptr<TransferEvents> events) { events_ = std::move(events); }
+  [[nodiscard]] TransferEvents* events() const { return events_.get(); }
+  [[nodiscard]] const Schedule& schedule() const { return schedule_; }
+
+  /// Moves what can be moved now; *done when nothing is left. Sets *moved if anything was.
+  ncclResult_t advance(Links& links, bool* done, bool* moved);
+
+  /// Adds the sockets that stand in the way of going on; connections still being made are the links' to watch.
+  void add_polls(const Links& links, std::vector<pollfd>* polls) const;
+
+ private:
+  [[nodiscard]] bool may_send() const {
+    return sent_ < schedule_.sends.size() && schedule_.sends[sent_].after_recvs <= received_;
+  }
+  [[nodiscard]] bool may_recv() const {
+    return received_ < schedule_.recvs.size() && schedule_.recvs[received_].after_sends <= sent_;
+  }
+  void tell_events() {
+    if (events_ != nullptr) {
+      events_->follow(schedule_, {.sent = sent_, .received = received_, .connected = send_fd_ >= 0});
+    }
+  }
+  ncclResult_t send_more(Links& links, bool* moved_any);
+  ncclResult_t recv_more(const Links& links, bool* moved_any);
+
+  Schedule schedule_;
+  Reducer reducer_;
+  Lane lane_;
+  int send_peer_;
+  int recv_peer_;
+  bool copied_ = false;
+  size_t sent_ = 0;         // steps complete
+  size_t send_offset_ = 0;  // bytes of the step under way
+  size_t received_ = 0;
+  size_t recv_offset_ = 0;
+  int send_fd_ = -1;
+  std::unique_ptr<TransferEvents> events_;  // null without a profiler
+};
+
+}  // namespace lab::nccl

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/causes/network/ack_gap.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/causes/network/links.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr uint64_t kFin = 1;        // the end of a connection counts as a byte
+constexpr uint64_t kArrived = 100;  // bytes the receiver has beyond the acknowledged ones: more than SYN and FIN
+
+/// Data arrived at the other end, as its own count says, and were not acknowledged by the end of `proven`: it is the
+/// acknowledgements that do not come back. An unchanged sample is not written, so that the arrival may lie before the
+/// first repeat.
+bool data_arrives(const AnalysisContext& context, FlowIndex index, const AckGap& silence, Interval proven) {
+  const FlowIndex reverse = context.flows.flow(index).reverse;
+  if (reverse == kNoFlow || context.evidence.samples(reverse).empty()) {
+    return false;
+  }
+  const std::vector<SampleRecord>& samples = context.evidence.samples(reverse);
+  return std::any_of(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
+    return sample.time_ns >= silence.time.from_ns && sample.time_ns < proven.to_ns &&
+           sample.bytes_received > silence.acked_bytes + kArrived;
+  });
+}
+
+bool silent_small(const AnalysisContext& context, FlowIndex index, Interval window) {
+  const std::vector<SampleRecord>& samples = context.evidence.samples(index);
+  return context.evidence.silence(index, window).backoff >= kSilentBackoff &&
+         std::any_of(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
+           return sample.time_ns >= window.from_ns && sample.time_ns < window.to_ns && sample.unacked_bytes > 0 &&
+                  sample.unacked_bytes < kSmallSegmentBytes;
+         });
+}
+
+/// The receiver has small segments that were sent behind the one that repeats. When the timer has doubled, the sender
+/// counts everything as lost but what the receiver has reported out of order (net/ipv4/tcp_input.c,
+/// tcp_timeout_mark_lost). Full-size ones among that would speak against a black hole: what is under way must be short
+/// of full segments by as much as the reported ones are small.
+bool overtaken(const AnalysisContext& context, FlowIndex index, const AckGap& silence) {
+  const std::vector<SampleRecord>& samples = context.evidence.samples(index);
+  return std::any_of(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
+    const uint64_t reported = sample.packets_out > sample.lost_out ? sample.packets_out - sample.lost_out : 0;
+    const uint64_t full = uint64_t{sample.packets_out} * sample.mss;
+    return sample.time_ns >= silence.time.from_ns && sample.time_ns <= silence.last_seen_ns &&
+           sample.backoff >= kSilentBackoff && reported > 0 && sample.mss > kSmallSegmentBytes &&
+           full >= sample.unacked_bytes + reported * (sample.mss - kSmallSegmentBytes);
+  });
+}
+
+/// Small segments of the connection have been acknowledged, as those of a handshake, and never a large one: it has
+/// repeated its first since.
+bool never_carried_large(const AnalysisContext& context, FlowIndex index, const AckGap& silence) {
+  const std::vector<SampleRecord>& samples = context.evidence.samples(index);
+  const auto last = std::find_if(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
+    return sample.time_ns >= silence.time.from_ns && sample.mss > 0;
+  });
+  return last != samples.end() && silence.acked_bytes > kFin && silence.acked_bytes < last->mss;
+}
+
+/// What happened to small segments from the flow's owner to its peer, on any other of their connections: what the owner
+/// sent there, and its acknowledgements of what the peer sent.
+SmallSegments small_segments(const AnalysisContext& context, FlowIndex index, Interval window) {
+  const Flow& flow = context.flows.flow(index);
+  SmallSegments seen = SmallSegments::kNone;
+  for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
+    const Flow& other = context.flows.flow(i);
+    const bool forwards = other.owner == flow.owner && other.peer == flow.peer;
+    const bool backwards = other.owner == flow.peer && other.peer == flow.owner;
+    if (i == index || i == flow.reverse || flow.peer == kNoMember || (!forwards && !backwards)) {
+      continue;
+    }
+    const std::vector<SampleRecord>& samples = context.evidence.samples(i);
+    const auto inside = [&](const SampleRecord& sample) {
+      return sample.time_ns >= window.from_ns && sample.time_ns < window.to_ns;
+    };
+    const auto first = std::find_if(samples.begin(), samples.end(), inside);
+    const auto last = std::find_if(samples.rbegin(), samples.rend(), inside);
+    if (first != samples.end() && last->bytes_acked > first->bytes_acked + kFin) {
+      return SmallSegments::kPassed;
+    }
+    if (forwards && silent_small(context, i, window)) {
+      seen = SmallSegments::kLost;
+    }
+  }
+  return seen;
+}
+
+/// Between two repeats that failed the path was no better: what passed after the last may have passed a healed one. A
+/// repeat failed when a sample shows the silence a timeout later.
+Interval proven_bad(const AnalysisContext& context, FlowIndex index, const AckGap& silence) {
+  Interval proven;
+  for (const Retransmit& repeat : context.evidence.retransmits(index, silence.time)) {
+    if (repeat.time_ns + kMinimumRtoNs <= silence.last_seen_ns) {
+      proven = {proven.from_ns == 0 ? repeat.time_ns : proven.from_ns, repeat.time_ns};
+    }
+  }
+  return proven;
+}
+
+/// To when TCP has repaired what the silence left: until then its timer, which has doubled, paces it.
+Interval until_repaired(const AnalysisContext& context, FlowIndex index, Interval silence) {
+  for (const Interval& recovery : context.evidence.loss_intervals(index).intervals()) {
+    if (recovery.from_ns < silence.to_ns && recovery.to_ns > silence.to_ns) {
+      silence.to_ns = recovery.to_ns;
+    }
+  }
+  return silence;
+}
+
+}  // namespace
+
+bool merely_lossy(const AnalysisContext& context, FlowIndex flow, const AckGap& silence) {
+  const Interval before{silence.time.from_ns - kLossyAroundNs, silence.time.from_ns};
+  const Interval after{silence.time.to_ns, silence.time.to_ns + kLossyAroundNs};
+  return context.evidence.loss(flow, before).timeouts + context.evidence.loss(flow, after).timeouts >= kLossyTimeouts;
+}
+
+std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall& stall) {
+  std::vector<SilentLink> links;
+  for (FlowIndex index = 0; index < context.flows.all().size(); ++index) {
+    const Flow& flow = context.flows.flow(index);
+    if (!takes_part(stall, flow.owner) ||
+        (flow.peer == kNoMember ? !flow.carries_collectives : !takes_part(stall, flow.peer))) {
+      continue;
+    }
+    const AckGap silence = context.evidence.silence(index, stall.examined());
+    if (silence.backoff < kSilentBackoff || merely_lossy(context, index, silence)) {
+      continue;
+    }
+    const Interval proven = proven_bad(context, index, silence);
+    const bool arrives = data_arrives(context, index, silence, proven);
+    SilentLink link{.place = link_of(context.flows, index, arrives),
+                    .time = until_repaired(context, index, silence.time),
+                    .backoff = silence.backoff};
+    link.witness = !flow.carries_collectives;
+    for (const Retransmit& segment : context.evidence.retransmits(index, silence.time)) {
+      ++link.retransmits;
+      link.small_retransmits += segment.len > 0 && segment.len < kSmallSegmentBytes ? 1 : 0;
+      link.events.push_back(segment.id);
+    }
+    link.passed_behind = !arrives && overtaken(context, index, silence);
+    link.small = arrives              ? SmallSegments::kLost
+                 : link.passed_behind ? SmallSegments::kPassed
+                                      : small_segments(context, index, proven);
+    if (link.small == SmallSegments::kNone && link.small_retransmits > 0) {
+      link.small = SmallSegments::kLost;
+    }
+    link.passed_before = link.small == SmallSegments::kNone && never_carried_large(context, index, silence);
+    links.push_back(std::move(link));
+  }
+  if (std::all_of(links.begin(), links.end(), [](const SilentLink& link) { return link.witness; })) {
+    links.clear();
+  }
+  const bool any_lost = std::any_of(links.begin(), links.end(),
+                                    [](const SilentLink& link) { return link.small == SmallSegments::kLost; });
+  for (SilentLink& link : links) {
+    link.passed_before = link.passed_before && !any_lost;
+    link.small = link.passed_before ? SmallSegments::kPassed : link.small;
+  }
+  return links;
+}
+
+Hypothesis opinion_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links) {
+  Hypothesis hypothesis{.cause = cause};
+  std::vector<Place> places;
+  int64_t longest_ns = -1;
+  for (const SilentLink& link : links) {
+    places.push_back(link.place);
+    if (link.witness) {
+      continue;
+    }
+    const int64_t covered_ns = intersect(link.time, stall.examined()).length();
+    if (covered_ns > longest_ns) {
+      longest_ns = covered_ns;
+      hypothesis.place = link.place;
+    }
+    EvidenceCounter& repeated = hypothesis.counters[{kRepeated, ""}];
+    repeated.count += link.retransmits;
+    repeated.events.insert(repeated.events.end(), link.events.begin(), link.events.end());
+    hypothesis.counters[{kSmallLost, ""}].count += link.small == SmallSegments::kLost ? 1 : 0;
+    hypothesis.counters[{kOvertaken, ""}].count += link.passed_behind ? 1 : 0;
+    hypothesis.counters[{kOnlySmallBefore, ""}].count += link.passed_before ? 1 : 0;
+  }
+  hypothesis.counters[{kSilent, ""}] = {1, longest_ns, {}};
+  hypothesis.place.culprit = common_end(places);
+  hypothesis.coverage = share_of(longest_ns, stall.to_explain_ns());
+  hypothesis.why = fmt::format("nothing was acknowledged on {} for up to {} of {}",
+                               count_of(static_cast<int64_t>(links.size()), "link"), format_duration(longest_ns),
+                               format_duration(stall.to_explain_ns()));
+  return hypothesis;
+}
+
+bool tell_undecided(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter silent = tally_of(group.counters, kSilent);
+  if (silent.count == 0) {
+    return false;
+  }
+  const EvidenceCounter repeated = tally_of(group.counters, kRepeated);
+  finding.summary = fmt::format("Large packets do not get through {}, and whether small ones do is not seen: {}.",
+                                link_text(context, group.place), cost_text(group));
+  finding.link = link_place(context, group.place);
+  finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
+                              fmt::format("{}, none of a small segment, and nothing acknowledged for {}",
+                                          count_of(repeated.count, "retransmission"), format_duration(silent.time_ns)),
+                              repeated.events});
+  finding.evidence.push_back(
+      {"missing", 1, "no small segment was sent there meanwhile: a partition and an MTU black hole look alike", {}});
+  finding.remedy = fmt::format(
+      "ping from {0} to {1} with small packets and with full ones (ping -M do -s 100, -s 1472): if only small ones "
+      "arrive, compare the MTU of interfaces and switch ports; if none does, look at routes, cables, firewalls",
+      finding.link->src->address, finding.link->dst->address);
+  return true;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// connection_reset: a reset or an error ended a connection of the job, and no process had ended or given up before:
+// those close their connections themselves.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/network/links.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr const char* kResets = "resets";
+constexpr const char* kErrors = "errors";
+constexpr int64_t kTogetherNs = kNsPerSecond;  // resets of one event come within this time
+
+constexpr std::array kBroken{ECONNRESET, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, ECONNABORTED, EPIPE};
+
+bool breaks(const ConnectionError& trouble) {
+  return trouble.kind == TcpEventKind::kResetReceived || trouble.kind == TcpEventKind::kResetSent ||
+         (trouble.kind == TcpEventKind::kSocketError &&
+          std::find(kBroken.begin(), kBroken.end(), trouble.error) != kBroken.end());
+}
+
+/// When ranks of the job ended or gave up their communicators: the first of each host.
+class Ends {
+ public:
+  explicit Ends(const AnalysisContext& context) : clock_(context.cluster.clock()) {
+    for (const Member& member : context.cluster.members()) {
+      if (member.exit_ns) {
+        add(member.node_id, *member.exit_ns);
+      }
+    }
+    for (const CommunicatorCall& call : context.timeline.communicator_calls()) {
+      if (call.op == Operation::kCommAbort || call.op == Operation::kCommDestroy) {
+        add(context.cluster.member(call.member).node_id, call.arrival_ns);
+      }
+    }
+  }
+
+  /// What happened on `node` before this time happened before any of them, whatever clocks say.
+  [[nodiscard]] int64_t first_ns(NodeId node) const {
+    int64_t first_ns = std::numeric_limits<int64_t>::max();
+    for (const auto& [host, end_ns] : first_) {
+      first_ns = std::min(first_ns, host == clock_.host(node) ? end_ns : end_ns - kDeathToResetNs);
+    }
+    return first_ns;
+  }
+
+ private:
+  void add(NodeId node, int64_t time_ns) {
+    const auto [found, fresh] = first_.try_emplace(clock_.host(node), time_ns);
+    found->second = std::min(found->second, time_ns);
+  }
+
+  const Clock& clock_;
+  std::map<size_t, int64_t> first_;
+};
+
+/// Connections that never came about: a refusal is a reset, too.
+std::set<FlowIndex> refused_flows(const EvidenceStore& evidence) {
+  std::set<FlowIndex> refused;
+  for (const ConnectionError& trouble : evidence.troubles()) {
+    if (trouble.kind == TcpEventKind::kConnectFailed) {
+      refused.insert(trouble.flow);
+    }
+  }
+  return refused;
+}
+
+/// Whether the process at an end of the connection closed it itself before the reset, as one does that is about to end:
+/// its closing, where data lie unread, is told to the peer by a reset. What ends a connection from outside resets
+/// first.
+bool closed_before(const AnalysisContext& context, const ConnectionError& trouble) {
+  const Flow& flow = context.flows.flow(trouble.flow);
+  if (trouble.kind == TcpEventKind::kResetSent) {
+    return flow.closed_ns <= trouble.time_ns;
+  }
+  if (flow.reverse == kNoFlow || context.flows.flow(flow.reverse).closed_ns >= trouble.time_ns) {
+    return false;
+  }
+  const Flow& other = context.flows.flow(flow.reverse);
+  const auto& troubles = context.evidence.troubles();
+  return context.cluster.member(other.owner).exit_ns &&
+         std::none_of(troubles.begin(), troubles.end(), [&](const ConnectionError& earlier) {
+           return earlier.flow == flow.reverse && earlier.kind == TcpEventKind::kResetSent &&
+                  earlier.time_ns <= other.closed_ns;
+         });
+}
+
+/// Too close to a rank's end to be its cause for certain: what ends closes its connections first or at once.
+bool too_close(const AnalysisContext& context, const Ends& ends, const ConnectionError& trouble) {
+  const int64_t end_ns = ends.first_ns(context.flows.flow(trouble.flow).node_id);
+  return trouble.time_ns >= end_ns || closed_before(context, trouble);
+}
+
+void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
+  if (!stall.hung && stall.part != StallPart::kAbsent) {
+    return;
+  }
+  const std::vector<FlowIndex> flows = flows_of(context, stall);
+  const std::set<FlowIndex> refused = refused_flows(context.evidence);
+  const Ends ends(context);
+  const bool all_recorded = all_ranks_recorded(context, stall.group);
+  Hypothesis hypothesis{.cause = Cause::kConnectionReset};
+  std::vector<Place> places;
+  int64_t first_ns = 0;
+  for (const ConnectionError& trouble : context.evidence.troubles()) {
+    if (!breaks(trouble) || trouble.time_ns < stall.window.from_ns - kResetBeforeNs ||
+        trouble.time_ns >= stall.window.to_ns || too_close(context, ends, trouble) || refused.contains(trouble.flow) ||
+        !all_recorded ||  // the process at the other end may have ended
+        std::find(flows.begin(), flows.end(), trouble.flow) == flows.end()) {
+      continue;
+    }
+    first_ns = places.empty() ? trouble.time_ns : first_ns;
+    if (trouble.time_ns - first_ns > kTogetherNs) {
+      break;
+    }
+    places.push_back(link_of(context.flows, trouble.flow, trouble.kind == TcpEventKind::kResetSent));
+    EvidenceCounter& counter =
+        hypothesis.counters[{trouble.kind == TcpEventKind::kSocketError ? kErrors : kResets, ""}];
+    ++counter.count;
+    counter.events.push_back(trouble.id);
+  }
+  if (places.empty()) {
+    return;
+  }
+  hypothesis.place = places.front();
+  hypothesis.place.culprit = common_end(places);
+  const int64_t after_ns = stall.window.to_ns - std::max(first_ns, stall.window.from_ns);
+  hypothesis.coverage = stall.ended_job && stall.hang.kind == HangKind::kTransfer
+                            ? 1
+                            : share_of(after_ns, stall.window.length());  // the job ended of it, however soon
+  hypothesis.applies = hypothesis.coverage >= kCoverage;
+  hypothesis.why = fmt::format("a connection was reset {} before the end of {}", format_duration(after_ns),
+                               format_duration(stall.window.length()));
+  out.push_back(std::move(hypothesis));
+}
+
+void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter resets = tally_of(group.counters, kResets);
+  const EvidenceCounter errors = tally_of(group.counters, kErrors);
+  const Flow& flow = context.flows.flow(group.place.flow);
+  const std::string where = group.place.culprit == kNoMember
+                                ? link_text(context, group.place)
+                                : fmt::format("of {}", context.cluster.describe(group.place.culprit));
+  finding.summary = fmt::format("A connection {} was reset though no process had ended: {}.", where, cost_text(group));
+  finding.link = link_place(context, group.place);
+  finding.evidence.push_back(
+      {"tcp_receive_reset", resets.count,
+       fmt::format("{} and {} on {} -> {}, before any rank ended or gave up", count_of(resets.count, "reset"),
+                   count_of(errors.count, "socket error"), format_endpoint(flow.src), format_endpoint(flow.dst)),
+       resets.events});
+  finding.evidence.push_back(waiting_evidence(context, *group.stalls.front()));
+  finding.remedy = fmt::format(
+      "look for what ends connections between {} and {}: a firewall or load balancer that rejects or forgets them, an "
+      "address used twice, somebody's ss -K",
+      flow.src.address, flow.dst.address);
+}
+
+}  // namespace
+
+const CauseRule kConnectionResetRule{Cause::kConnectionReset, kHangGate, judge, nullptr, tell, true};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/causes/network/drops.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "analysis/causes/network/links.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr std::string_view kBacklogRemedy =
+    "raise net.core.netdev_max_backlog, spread the interrupts of the network card over more CPUs (RPS, irqbalance), "
+    "and "
+    "keep other work off those CPUs";
+constexpr std::string_view kMemoryRemedy =
+    "raise the memory that TCP may use (net.ipv4.tcp_mem, tcp_rmem, the memory limit of the cgroup)";
+constexpr std::string_view kQueueRemedy =
+    "see the queue's limit and rate (tc -s qdisc): it is shorter than what the job sends in one burst";
+constexpr std::string_view kCardRemedy = "see ethtool -S and dmesg for the network card and its driver";
+
+constexpr std::array kReasons = {
+    DropReason{"NETFILTER_DROP", true, "its firewall (netfilter)", ""},
+    DropReason{"SOCKET_FILTER", true, "a filter on the socket", ""},
+    DropReason{"BPF_CGROUP_EGRESS", true, "a filter of the cgroup (BPF)", ""},
+    DropReason{"TC_EGRESS", true, "a filter of its traffic control", ""},
+    DropReason{"TC_INGRESS", true, "a filter of its traffic control", ""},
+    DropReason{"XDP", true, "an XDP program", ""},
+    DropReason{"XFRM_POLICY", true, "an IPsec policy", ""},
+    DropReason{"SECURITY_HOOK", true, "a security module", ""},
+    DropReason{"IP_RPFILTER", true, "the reverse path filter", ""},
+    DropReason{"CPU_BACKLOG", false, "a CPU's queue of incoming packets was full", kBacklogRemedy},
+    DropReason{"SOCKET_BACKLOG", false, "the socket's queue was full while its process held it", kMemoryRemedy},
+    DropReason{"SOCKET_RCVBUFF", false, "the socket's receive buffer was full", kMemoryRemedy},
+    DropReason{"PROTO_MEM", false, "TCP had no memory left", kMemoryRemedy},
+    DropReason{"NOMEM", false, "there was no memory for the packet", kMemoryRemedy},
+    DropReason{"PFMEMALLOC", false, "there was no memory for the packet", kMemoryRemedy},
+    DropReason{"TCP_OFO_DROP", false, "TCP had no memory left for segments out of order", kMemoryRemedy},
+    DropReason{"TCP_OFO_QUEUE_PRUNE", false, "TCP had no memory left for segments out of order", kMemoryRemedy},
+    DropReason{"QDISC_DROP", false, "the queue of its network interface (qdisc) was full", kQueueRemedy},
+    DropReason{"QDISC_OVERLIMIT", false, "the queue of its network interface (qdisc) was full", kQueueRemedy},
+    DropReason{"QDISC_CONGESTED", false, "the queue of its network interface (qdisc) was congested", kQueueRemedy},
+    DropReason{"FULL_RING", false, "the ring of its network device was full", kCardRemedy},
+    DropReason{"DEV_READY", false, "its network device was not ready", kCardRemedy},
+    DropReason{"TCP_CSUM", false, "the packet's checksum was wrong", kCardRemedy},
+    DropReason{"IP_CSUM", false, "the packet's checksum was wrong", kCardRemedy},
+    DropReason{"SKB_CSUM", false, "the packet's checksum was wrong", kCardRemedy},
+    DropReason{"", false, "the kernel's reason names a fault of this host", kCardRemedy},
+};
+
+}  // namespace
+
+const DropReason& drop_reason(std::string_view name) {
+  const auto found = std::ranges::find(kReasons, name, &DropReason::name);
+  return found == kReasons.end() ? kReasons.back() : *found;
+}
+
+std::vector<LinkDrop> link_drops(const AnalysisContext& context, FlowIndex index, const IntervalSet& times) {
+  std::vector<LinkDrop> found;
+  const Flow& flow = context.flows.flow(index);
+  const auto add = [&](FlowIndex end, bool incoming) {
+    for (DropSum& sum : end == kNoFlow ? std::vector<DropSum>() : context.evidence.host().drops(end, times)) {
+      if (sum.incoming == incoming) {
+        found.push_back({context.flows.flow(end).owner, incoming, std::move(sum)});
+      }
+    }
+  };
+  add(index, false);
+  add(flow.reverse, true);
+  std::sort(found.begin(), found.end(),
+            [](const LinkDrop& a, const LinkDrop& b) { return a.sum.packets > b.sum.packets; });
+  return found;
+}
+
+IntervalSet time_of(const CauseGroup& group) {
+  std::vector<Interval> times;
+  for (const Stall* stall : group.stalls) {
+    times.push_back(stall->examined());
+  }
+  return IntervalSet(std::move(times));
+}
+
+int64_t repeated_bytes(const AnalysisContext& context, FlowIndex flow, Interval window) {
+  int64_t bytes = 0;
+  for (const Retransmit& segment : context.evidence.retransmits(flow, window)) {
+    bytes += segment.len;
+  }
+  return bytes;
+}
+
+std::vector<Evidence> side_evidence(const AnalysisContext& context, const CauseGroup& group) {
+  const Flow& sample = context.flows.flow(group.place.flow);
+  const MemberIndex culprit = group.place.culprit;
+  const IntervalSet times = time_of(group);
+  std::map<std::tuple<MemberIndex, bool, std::string>, int64_t> packets;
+  std::set<NodeId> hosts;
+  bool all_ends = true;
+  for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
+    const Flow& flow = context.flows.flow(i);
+    const bool same = culprit == kNoMember      ? flow.owner == sample.owner && flow.peer == sample.peer
+                      : culprit == sample.owner ? flow.owner == culprit
+                                                : flow.peer == culprit;
+    if (!flow.carries_collectives || !same) {
+      continue;
+    }
+    hosts.insert(flow.node_id);
+    all_ends = all_ends && flow.reverse != kNoFlow;
+    if (flow.reverse != kNoFlow) {
+      hosts.insert(context.flows.flow(flow.reverse).node_id);
+    }
+    for (const LinkDrop& drop : link_drops(context, i, times)) {
+      packets[{drop.host, drop.incoming, drop.sum.reason}] += drop.sum.packets;
+    }
+  }
+  std::vector<Evidence> told;
+  for (const auto& [key, count] : packets) {
+    const auto& [host, incoming, reason] = key;
+    told.push_back(
+        {"packet_drop",
+         count,
+         fmt::format("{} vanished inside the host of {}, on the way {} ({}, {})", count_of(count, "packet"),
+                     short_name(context.cluster, host), incoming ? "in" : "out", drop_reason(reason).what, reason),
+         {}});
+  }
+  const bool counted = !hosts.empty() && std::all_of(hosts.begin(), hosts.end(), [&](NodeId node) {
+    return context.evidence.host().counts_drops(node);
+  });
+  if (told.empty() && counted) {
+    told.push_back({"packet_drop",
+                    0,
+                    all_ends ? "neither end's host dropped any: they vanished on the network between the two"
+                             : "the sender's host dropped none: they left it; the receiver's host was not recorded",
+                    {}});
+  }
+  return told;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// fabric_errors: while all ranks waited for a transfer, the error counters of a node's InfiniBand or RoCE port rose, on
+// a port that carried data. A port that is idle may count errors as it likes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/network/drops.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr const char* kErrors = "errors";
+
+/// Counters of what went wrong, by the names in sysfs. Congestion (port_xmit_wait, CNPs) is not an error.
+constexpr std::array<std::string_view, 25> kErrorCounters = {"symbol_error",
+                                                             "link_error_recovery",
+                                                             "link_downed",
+                                                             "port_rcv_errors",
+                                                             "port_rcv_remote_physical_errors",
+                                                             "port_rcv_switch_relay_errors",
+                                                             "port_rcv_constraint_errors",
+                                                             "port_xmit_constraint_errors",
+                                                             "local_link_integrity_errors",
+                                                             "excessive_buffer_overrun_errors",
+                                                             "rx_icrc_encapsulated",
+                                                             "port_xmit_discards",
+                                                             "VL15_dropped",
+                                                             "out_of_buffer",
+                                                             "out_of_sequence",
+                                                             "packet_seq_err",
+                                                             "implied_nak_seq_err",
+                                                             "local_ack_timeout_err",
+                                                             "rnr_nak_retry_err",
+                                                             "req_transport_retries_exceeded",
+                                                             "req_rnr_retries_exceeded",
+                                                             "req_cqe_error",
+                                                             "resp_cqe_error",
+                                                             "roce_adp_retrans",
+                                                             "roce_slow_restart"};
+constexpr std::array<std::string_view, 2> kDataCounters = {"port_xmit_data", "port_rcv_data"};
+
+template <size_t n>
+bool contains(const std::array<std::string_view, n>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+struct Port {
+  bool carries = false;
+  double errors = 0;
+  int64_t rose_ns = 0;
+  std::map<std::string, double> by_name;
+};
+
+void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
+  if (stall.part != StallPart::kTransfer) {
+    return;
+  }
+  for (const MemberIndex member : stall.members) {
+    std::map<std::pair<std::string, int32_t>, Port> ports;
+    for (const PortRise& rise :
+         context.evidence.host().port_rises(context.cluster.member(member).node_id, stall.examined())) {
+      Port& port = ports[{rise.device, rise.port}];
+      port.carries = port.carries || contains(kDataCounters, rise.name);
+      if (contains(kErrorCounters, rise.name)) {
+        port.errors += rise.value;
+        port.rose_ns = std::max(port.rose_ns, rise.rose_ns);
+        port.by_name[rise.name] += rise.value;
+      }
+    }
+    for (const auto& [key, port] : ports) {
+      if (port.errors == 0) {
+        continue;
+      }
+      const std::string name = fmt::format("{} port {}", key.first, key.second);
+      const double per_second =
+          port.errors * static_cast<double>(kNsPerSecond) / static_cast<double>(stall.examined().length());
+      Hypothesis hypothesis{.cause = Cause::kFabricErrors, .place = {.culprit = member}};
+      hypothesis.coverage = share_of(port.rose_ns, stall.examined().length());
+      hypothesis.applies = port.carries && per_second >= kFabricErrorsPerSecond && hypothesis.coverage >= kCoverage;
+      hypothesis.why =
+          fmt::format("{} of {} counted {:.0f} errors a second{}", name, short_name(context.cluster, member),
+                      per_second, port.carries ? "" : ", and carried no data");
+      for (const auto& [counter, value] : port.by_name) {
+        const auto count = static_cast<int64_t>(value + 0.5);
+        hypothesis.counters[{kErrors, fmt::format("{} {}", name, counter)}] = {count, count, {}};
+      }
+      out.push_back(std::move(hypothesis));
+    }
+  }
+}
+
+void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const std::string most = dearest_detail(group.counters, kErrors);
+  finding.summary = fmt::format("The network port of {} counts errors while transfers stall ({}): {}.",
+                                context.cluster.describe(group.place.culprit), most, cost_text(group));
+  std::map<std::string, double> rises;  // each once, however many stalls overlap
+  const IntervalSet time = time_of(group);
+  for (const Interval& lost : time.intervals()) {
+    const NodeId node = context.cluster.member(group.place.culprit).node_id;
+    for (const PortRise& rise : context.evidence.host().port_rises(node, lost)) {
+      if (contains(kErrorCounters, rise.name)) {
+        rises[fmt::format("{} port {} {}", rise.device, rise.port, rise.name)] += rise.value;
+      }
+    }
+  }
+  for (const auto& [counter, value] : rises) {
+    finding.evidence.push_back(
+        {"port_counter", std::llround(value), fmt::format("{} rose by {:.0f} during the stalls", counter, value), {}});
+  }
+  finding.remedy = fmt::format(
+      "check cable, optics and switch port of {} (perfquery, ibdiagnet, mlxlink, ethtool -S); take the node out of the "
+      "job until its counters stay still",
+      finding.culprit->node);
+}
+
+}  // namespace
+
+const CauseRule kFabricErrorsRule{Cause::kFabricErrors, kSlowLinkGate, judge, nullptr, tell};
+
+}  // namespace stalltrace::analysis

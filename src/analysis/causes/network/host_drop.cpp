@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// host_drop: a link recovers from loss, and the packets were dropped inside the host at one of its ends, for a reason
+// that is that host's own: a queue, memory, a broken card. What a rule of the host drops (a firewall) is packet_loss,
+// with the rule as evidence.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/network/drops.h"
+#include "analysis/causes/network/links.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr const char* kDropped = "dropped";
+constexpr const char* kIncoming = "incoming";
+constexpr const char* kRetransmits = "retransmits";
+
+/// What one host dropped of what comes in, or goes out, and the time that links took to recover from it.
+struct Dropper {
+  FlowIndex flow = kNoFlow;  // that lost most
+  int64_t most_packets = 0;
+  int64_t retransmits = 0;
+  std::vector<Interval> recovery;
+  std::map<std::string, int64_t> packets;  // by reason
+};
+
+void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
+  if (stall.part != StallPart::kTransfer) {
+    return;
+  }
+  std::map<std::pair<MemberIndex, bool>, Dropper> droppers;
+  for (const FlowIndex index : flows_of(context, stall)) {
+    const FlowLoss loss = context.evidence.loss(index, stall.examined());
+    if (loss.covered_ns == 0) {
+      continue;
+    }
+    const int64_t repeated = repeated_bytes(context, index, stall.examined());
+    for (const LinkDrop& drop : link_drops(context, index, IntervalSet({stall.examined()}))) {
+      if (drop_reason(drop.sum.reason).rule ||
+          share_of(static_cast<int64_t>(drop.sum.bytes), repeated) < kDroppedShare) {
+        continue;
+      }
+      Dropper& dropper = droppers[{drop.host, drop.incoming}];
+      if (drop.sum.packets > dropper.most_packets) {
+        dropper.most_packets = drop.sum.packets;
+        dropper.flow = index;
+      }
+      dropper.packets[drop.sum.reason] += drop.sum.packets;
+      dropper.retransmits += loss.retransmits;
+      context.evidence.loss_intervals(index).clip(stall.examined(), dropper.recovery);
+    }
+  }
+  for (auto& [key, dropper] : droppers) {
+    const auto& [host, incoming] = key;
+    const int64_t covered_ns = IntervalSet(std::move(dropper.recovery)).total_ns();
+    Hypothesis hypothesis{.cause = Cause::kHostDrop, .place = {.culprit = host, .flow = dropper.flow}};
+    hypothesis.coverage = share_of(covered_ns, stall.to_explain_ns());
+    hypothesis.applies = hypothesis.coverage >= kCoverage;
+    for (const auto& [reason, packets] : dropper.packets) {
+      hypothesis.counters[{kDropped, reason}] = {packets, packets, {}};
+      hypothesis.why += fmt::format("{}{} dropped {} ({})", hypothesis.why.empty() ? "" : ", ",
+                                    short_name(context.cluster, host), count_of(packets, "packet"), reason);
+    }
+    hypothesis.counters[{kIncoming, ""}].count = incoming ? 1 : 0;
+    hypothesis.counters[{kRetransmits, ""}].count = dropper.retransmits;
+    out.push_back(std::move(hypothesis));
+  }
+}
+
+void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const std::string reason = dearest_detail(group.counters, kDropped);
+  const DropReason& known = drop_reason(reason);
+  const bool incoming = tally_of(group.counters, kIncoming).count > 0;
+  const IntervalSet times = time_of(group);
+  int64_t dropped = 0;  // each once, however many stalls it cost
+  for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
+    for (const LinkDrop& drop : link_drops(context, i, times)) {
+      const bool ours = drop.host == group.place.culprit && drop.incoming == incoming;
+      dropped += ours && !drop_reason(drop.sum.reason).rule ? drop.sum.packets : 0;
+    }
+  }
+  const EvidenceCounter repeated = tally_of(group.counters, kRetransmits);
+  finding.summary =
+      fmt::format("The host of {} drops packets on their way {}, {}: {}.",
+                  context.cluster.describe(group.place.culprit), incoming ? "in" : "out", known.what, cost_text(group));
+  finding.link = link_place(context, link_of(context.flows, group.place.flow));
+  finding.evidence.push_back(
+      {"packet_drop",
+       dropped,
+       fmt::format("{} of the job dropped inside the host during the stalls, most for the kernel's reason {}",
+                   count_of(dropped, "packet"), reason),
+       {}});
+  finding.evidence.push_back({"tcp_retransmit_skb",
+                              repeated.count,
+                              fmt::format("{}; recovering from loss covers {:.0f} % of the stalled time",
+                                          count_of(repeated.count, "retransmission"), 100 * group.coverage),
+                              {}});
+  finding.remedy = fmt::format("on {}: {}", finding.culprit->node, known.remedy);
+}
+
+}  // namespace
+
+const CauseRule kHostDropRule{Cause::kHostDrop, kPacketLossGate, judge, nullptr, tell};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slow links and slow receivers, from the samples of a small job whose calls are slow.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "analysis/testing/ring_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+
+/// Every call from the middle on takes 400 ms; `shape` writes what the flow of each rank does meanwhile.
+void fill_slow(MemorySource& source,
+               const std::function<void(int rank, int64_t step, TcpSample& sender, TcpSample& receiver)>& signature) {
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    call.timestamp_ns = kOriginNs + step * kNsPerSecond + rank * 100 * kNsPerUs;
+    call.duration_ns = step < kSteps / 2 ? 50 * kNsPerMs : 400 * kNsPerMs;
+    return true;
+  };
+  fill(source, ending);
+  connect(source);
+  for (int64_t at = 0; at < kSteps * 20; ++at) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const int64_t time_ns = kOriginNs + at * 50 * kNsPerMs;
+      TcpSample sender = sample_of(rank, kOut, time_ns);
+      TcpSample receiver = sample_of(rank, kIn, time_ns);
+      sender.bytes_acked = static_cast<uint64_t>(at + 1) * 100'000;
+      sender.busy_ns = static_cast<uint64_t>(at) * 2 * kNsPerMs;
+      signature(rank, at, sender, receiver);
+      source.accept(sender);
+      source.accept(receiver);
+    }
+  }
+}
+
+TEST(SlowLink, TheBusyLinkFarBelowTheOthersIsNamed) {
+  MemorySource source;
+  fill_slow(source, [](int rank, int64_t at, TcpSample& sender, TcpSample&) {
+    sender.busy_ns = rank == 2 ? static_cast<uint64_t>(at) * 50 * kNsPerMs : sender.busy_ns;
+  });
+  const Finding finding = only(source);
+  expect_link(finding, Cause::kSlowLink, 2, 3);
+  EXPECT_FALSE(finding.culprit.has_value());
+}
+
+/// Its acknowledgements wait behind what it sends: now and then the link into the rank is the slowest.
+TEST(SlowLink, TheLinkIntoARankThatSendsSlowlyIsItsEcho) {
+  constexpr int64_t kTurn = (kSteps - 8) * 20;
+  for (const int other : {1, 0}) {  // rank 1 sends to rank 2
+    MemorySource source;
+    fill_slow(source, [&](int rank, int64_t at, TcpSample& sender, TcpSample&) {
+      const int64_t busy = rank == 2 ? std::min(at, kTurn) : rank == other ? std::max<int64_t>(0, at - kTurn) : 0;
+      sender.busy_ns = static_cast<uint64_t>((at - busy) * 2 + busy * 50) * kNsPerMs;
+    });
+    const Report report = report_of(source);
+    ASSERT_EQ(report.findings.size(), other == 1 ? 1U : 2U) << told(report);
+    EXPECT_EQ(report.findings[0].cause, Cause::kSlowLink);
+    EXPECT_EQ(report.findings[0].link->src_rank, 2);
+  }
+}
+
+/// After losses a link sends by a small congestion window.
+TEST(SlowLink, BetweenLossesIsToldWithThem) {
+  constexpr int64_t kTurn = 80;
+  for (const int slow : {1, 3}) {
+    MemorySource source;
+    fill_slow(source, [&](int rank, int64_t at, TcpSample& sender, TcpSample&) {
+      const int64_t busy = rank == slow ? std::max<int64_t>(0, at - kTurn * 20) : 0;
+      sender.busy_ns = static_cast<uint64_t>((at - busy) * 2 + busy * 50) * kNsPerMs;
+    });
+    for (int64_t step = kSteps / 2; step < kTurn; ++step) {
+      for (const int state : {4, 0}) {
+        TcpEvent event = event_of(1, TcpEventKind::kCongestionState,
+                                  kOriginNs + step * kNsPerSecond + (state == 0 ? 390 : 1) * kNsPerMs);
+        event.state = state;
+        source.accept(event);
+      }
+    }
+    const Report report = report_of(source);
+    ASSERT_EQ(report.findings.size(), slow == 1 ? 1U : 2U) << told(report);
+    EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss) << told(report);
+    const auto& evidence = report.findings[0].evidence;
+    EXPECT_EQ(
+        std::any_of(evidence.begin(), evidence.end(),
+                    [](const Evidence& one) { return one.text.find("was slow between losses") != one.text.npos; }),
+        slow == 1);
+  }
+}
+
+TEST(SlowLink, WhatCarriesNextToNothingIsNotComparedWith) {
+  MemorySource source;
+  fill_slow(source, [](int rank, int64_t at, TcpSample& sender, TcpSample&) {
+    sender.busy_ns = rank >= 2 ? static_cast<uint64_t>(at) * 50 * kNsPerMs : sender.busy_ns;
+    sender.bytes_acked = rank == 3 ? static_cast<uint64_t>(at + 1) * 64 : sender.bytes_acked;
+  });
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kSlowLink) << finding.summary;
+  ASSERT_TRUE(finding.link.has_value());
+  EXPECT_EQ(finding.link->src_rank, 2);
+}
+
+TEST(SlowLink, WhenAllAreEquallyBusyNoneIs) {
+  MemorySource source;
+  fill_slow(source, [](int, int64_t at, TcpSample& sender, TcpSample&) {
+    sender.busy_ns = static_cast<uint64_t>(at) * 50 * kNsPerMs;
+  });
+  EXPECT_EQ(only(source).cause, Cause::kUnknown);
+}
+
+/// NCCL's calls to its own proxy thread go over such a connection.
+TEST(SlowLink, AConnectionOfARankWithItselfIsNone) {
+  MemorySource source;
+  fill_slow(source, [](int, int64_t, TcpSample&, TcpSample&) {});
+  for (const uint64_t cookie : {7, 8}) {
+    Connection row{.node_id = node_of_rank(2), .cookie = cookie, .pid = 12, .family = 2};
+    const Endpoint dials{"10.77.0.3", 40'001};
+    const Endpoint accepts{"10.77.0.3", 40'002};
+    row.source = cookie == 7 ? dials : accepts;
+    row.destination = cookie == 7 ? accepts : dials;
+    row.opened_ns = kOriginNs;
+    row.thread_name = "NCCL Progress 0";
+    source.accept(row);
+  }
+  for (int64_t at = 0; at < kSteps * 20; ++at) {
+    TcpSample sample = sample_of(2, 7, kOriginNs + at * 50 * kNsPerMs);
+    sample.bytes_acked = static_cast<uint64_t>(at + 1) * 10'000;
+    sample.busy_ns = static_cast<uint64_t>(at) * 50 * kNsPerMs;
+    source.accept(sample);
+  }
+  EXPECT_EQ(only(source).cause, Cause::kUnknown);
+}
+
+TEST(SlowReceiver, UnreadDataAreEnough) {
+  for (const bool held_up : {false, true}) {
+    MemorySource source;
+    fill_slow(source, [&](int rank, int64_t at, TcpSample& sender, TcpSample& receiver) {
+      receiver.unread_bytes = rank == 2 || at % 3 == 0 ? 60'000 : 0;
+      if (held_up && rank == 2) {  // it cannot send on, so that it need not read
+        sender.busy_ns = static_cast<uint64_t>(at) * 50 * kNsPerMs;
+      }
+    });
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, held_up ? Cause::kSlowLink : Cause::kSlowReceiver) << finding.summary;
+    EXPECT_EQ(finding.culprit.has_value(), !held_up);
+  }
+}
+
+/// Samples catch the others in the bursts that the slow one lets through: at all of them data lie unread in most, at
+/// the slow one more of them.
+TEST(SlowReceiver, StandsOutByWhatLiesUnreadToo) {
+  for (const uint32_t backlog : {200'000U, 70'000U}) {
+    MemorySource source;
+    fill_slow(source, [&](int rank, int64_t at, TcpSample&, TcpSample& receiver) {
+      receiver.unread_bytes = rank == 2 ? backlog : at % 4 != 0 ? 60'000 : 0;
+    });
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, backlog > 100'000 ? Cause::kSlowReceiver : Cause::kUnknown) << finding.summary;
+    EXPECT_EQ(finding.culprit.has_value(), backlog > 100'000) << finding.summary;
+  }
+}
+
+TEST(SlowReceiver, WhoSeemsSlowNowAndThenBesideASlowOneIsNot) {
+  MemorySource source;
+  fill_slow(source, [&](int rank, int64_t at, TcpSample&, TcpSample& receiver) {
+    const int slow = at >= (kSteps - 8) * 20 ? 3 : 2;
+    receiver.unread_bytes = rank == slow || at % 3 == 0 ? 60'000 : 0;
+  });
+  expect_culprit(only(source), Cause::kSlowReceiver, 2);
+}
+
+TEST(SlowReceiver, WhoeverCouldNotRunIsNotSaidToReadSlowly) {
+  MemorySource source;
+  fill_slow(source, [&](int rank, int64_t at, TcpSample&, TcpSample& receiver) {
+    receiver.unread_bytes = rank == 2 || at % 3 == 0 ? 60'000 : 0;
+  });
+  for (int64_t step = 0; step < kSteps; ++step) {
+    WaitSpan ready{.node_id = 3, .timestamp_ns = kOriginNs + step * kNsPerSecond, .window_ns = 400 * kNsPerMs};
+    ready.waited_ns = 150 * kNsPerMs;
+    ready.kind = WaitKind::kRunnable;
+    ready.pid = ready.tid = 12;
+    source.accept(ready);
+  }
+  EXPECT_NE(only(source).cause, Cause::kSlowReceiver);
+}
+
+TEST(SlowReceiver, TheLastOfAChainOfClosedWindowsIsNamed) {
+  MemorySource source;
+  fill_slow(source, [](int rank, int64_t at, TcpSample& sender, TcpSample& receiver) {
+    if (rank == 0 || rank == 1) {  // 0 waits for 1, which waits for 2
+      sender.busy_ns = sender.receiver_limited_ns = static_cast<uint64_t>(at) * 50 * kNsPerMs;
+    }
+    receiver.unread_bytes = rank == 1 || rank == 2 ? 60'000 : 0;
+  });
+  const Finding finding = only(source);
+  expect_culprit(finding, Cause::kSlowReceiver, 2);
+  EXPECT_EQ(finding.link->src_rank, 1);
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

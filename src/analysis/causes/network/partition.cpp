@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// partition: data are under way, the sender's timer doubles, and nothing is acknowledged: nothing gets through. Where
+// nothing tells it from an MTU black hole, the link is told and the cause is unknown.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/network/ack_gap.h"
+#include "analysis/causes/network/links.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
+  if (!network_may_be_slow(stall)) {
+    return;
+  }
+  std::vector<SilentLink> links = silent_links(context, stall);
+  std::erase_if(links, [](const SilentLink& link) { return link.mtu(); });
+  if (std::all_of(links.begin(), links.end(), [](const SilentLink& link) { return link.witness; })) {
+    return;
+  }
+  const bool undecided = std::all_of(links.begin(), links.end(), [](const SilentLink& link) {
+    return link.witness || link.small == SmallSegments::kNone;
+  });
+  Hypothesis hypothesis = opinion_of(stall, undecided ? Cause::kUnknown : Cause::kPartition, links);
+  hypothesis.applies = hypothesis.coverage >= kCoverage;
+  out.push_back(std::move(hypothesis));
+}
+
+void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter silent = tally_of(group.counters, kSilent);
+  const EvidenceCounter repeated = tally_of(group.counters, kRepeated);
+  const bool node = group.place.culprit != kNoMember;
+  const std::string where = node ? fmt::format("from or to {}", context.cluster.describe(group.place.culprit))
+                                 : link_text(context, group.place);
+  finding.summary = fmt::format("Nothing gets through {}: {}.", where, cost_text(group));
+  finding.link = link_place(context, group.place);
+  finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
+                              fmt::format("{} and nothing acknowledged for {}",
+                                          count_of(repeated.count, "retransmission"), format_duration(silent.time_ns)),
+                              repeated.events});
+  finding.evidence.push_back({"tcp_sample", 1, "small segments and acknowledgements are lost, too", {}});
+  finding.remedy =
+      node ? fmt::format("check that {} is reachable: link state of its port, cable, switch, firewall",
+                         finding.culprit->node)
+           : fmt::format(
+                 "check that {} reaches {} (ping between exactly these addresses): routes, switches between "
+                 "them, firewalls on either end",
+                 finding.link->src->address, finding.link->dst->address);
+}
+
+}  // namespace
+
+const CauseRule kPartitionRule{Cause::kPartition, kPartitionGate, judge, nullptr, tell};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// slow_link: a link is busy all through the stall, without loss and with room at the receiver, and delivers far less
+// than the other links do while they are busy.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/network/links.h"
+#include "analysis/causes/profiler_only.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr const char* kBytes = "bytes";
+constexpr const char* kBusy = "busy";
+constexpr const char* kOtherBytes = "other bytes";
+constexpr const char* kOtherBusy = "other busy";
+constexpr double kBitsPerByte = 8;
+
+/// Bytes a second of busy time. A flow whose busy time is too short to be measured is as fast as can be.
+double rate_of(const FlowDelta& delta) {
+  return delta.busy_ns <= 0
+             ? std::numeric_limits<double>::max()
+             : static_cast<double>(delta.acked_bytes) * kNsPerSecond / static_cast<double>(delta.busy_ns);
+}
+
+struct Measured {
+  FlowIndex flow = kNoFlow;
+  FlowDelta delta;
+  double rate = 0;
+};
+
+/// Leaves out what carried next to nothing (a store's heartbeats): a rate says nothing there.
+void drop_idle(std::vector<Measured>& measured) {
+  uint64_t most = 0;
+  for (const Measured& one : measured) {
+    most = std::max(most, one.delta.acked_bytes);
+  }
+  std::erase_if(measured, [&](const Measured& one) {
+    return static_cast<double>(one.delta.acked_bytes) < kCarriesShare * static_cast<double>(most);
+  });
+}
+
+void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
+  judge_link_by_steps(context, stall, out);
+  if (!network_may_be_slow(stall)) {
+    return;
+  }
+  std::vector<Measured> measured;
+  for (const FlowIndex index : flows_of(context, stall)) {
+    const FlowDelta delta = context.evidence.delta(index, stall.examined());
+    if (delta.span_ns > 0 && delta.acked_bytes > 0) {
+      measured.push_back({index, delta, rate_of(delta)});
+    }
+  }
+  drop_idle(measured);
+  if (measured.size() < 2) {
+    return;
+  }
+  std::sort(measured.begin(), measured.end(), [](const Measured& a, const Measured& b) { return a.rate < b.rate; });
+  const Measured& slowest = measured.front();
+  const Measured& middle = measured[1 + (measured.size() - 2) / 2];
+  const FlowDelta& delta = slowest.delta;
+  const double busy = share_of(delta.busy_ns, delta.span_ns);
+  const double limited = share_of(delta.receiver_limited_ns, delta.busy_ns);
+  const bool needless = context.evidence.repeats_needlessly(slowest.flow, stall.examined());
+  const double lossy =
+      needless ? 0 : share_of(context.evidence.loss(slowest.flow, stall.examined()).covered_ns, stall.to_explain_ns());
+  Hypothesis hypothesis{.cause = Cause::kSlowLink, .place = link_of(context.flows, slowest.flow)};
+  hypothesis.coverage = busy;
+  hypothesis.applies = busy >= kBusyShare && limited < kReceiverLimitedShare && lossy < kCoverage &&
+                       middle.rate >= kSlowLinkContrast * slowest.rate;
+  hypothesis.why = fmt::format(
+      "the slowest link was busy {:.0f} % of the time and delivered {:.0f} Mbit/s, the middle one {}", 100 * busy,
+      slowest.rate * kBitsPerByte / 1e6,
+      middle.delta.busy_ns <= 0 ? "was never busy" : fmt::format("{:.0f}", middle.rate * kBitsPerByte / 1e6));
+  hypothesis.counters[{kBytes, ""}].count = static_cast<int64_t>(delta.acked_bytes);
+  hypothesis.counters[{kBusy, ""}].time_ns = delta.busy_ns;
+  hypothesis.counters[{kOtherBytes, ""}].count = static_cast<int64_t>(middle.delta.acked_bytes);
+  hypothesis.counters[{kOtherBusy, ""}].time_ns = middle.delta.busy_ns;
+  out.push_back(std::move(hypothesis));
+}
+
+std::string rate_text(const EvidenceCounter& bytes, const EvidenceCounter& busy) {
+  const FlowDelta delta{.busy_ns = busy.time_ns, .acked_bytes = static_cast<uint64_t>(bytes.count)};
+  return busy.time_ns <= 0 ? "too fast to be measured"
+                           : fmt::format("{:.0f} Mbit/s", rate_of(delta) * kBitsPerByte / 1e6);
+}
+
+/// What a rank acknowledges waits behind what it sends: where its sending is slow, the links into it seem slow, too,
+/// for less. Their cost is that of the dearer one.
+void refine(const AnalysisContext&, std::vector<CauseGroup>& groups) {
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const CauseGroup& a, const CauseGroup& b) { return a.lost.total_ns() > b.lost.total_ns(); });
+  for (size_t dearer = 0; dearer < groups.size(); ++dearer) {
+    for (size_t i = groups.size() - 1; i > dearer; --i) {
+      if (groups[i].place.dst != kNoMember && groups[i].place.dst == groups[dearer].place.src) {
+        const EvidenceCounters own = groups[dearer].counters;
+        merge(groups[dearer], std::move(groups[i]));
+        groups[dearer].counters = own;
+        groups.erase(groups.begin() + static_cast<int64_t>(i));
+      }
+    }
+  }
+}
+
+void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  if (tell_link_by_steps(context, group, finding)) {
+    return;
+  }
+  const std::string rate = rate_text(tally_of(group.counters, kBytes), tally_of(group.counters, kBusy));
+  finding.summary =
+      fmt::format("The link {} is slow, {} without loss: {}.", link_text(context, group.place), rate, cost_text(group));
+  finding.link = link_place(context, group.place);
+  finding.evidence.push_back(
+      {"tcp_sample",
+       static_cast<int64_t>(group.stalls.size()),
+       fmt::format("it carried data for {:.0f} % of the stalls, {} while busy; the middle one of the others {}",
+                   100 * group.coverage, rate,
+                   rate_text(tally_of(group.counters, kOtherBytes), tally_of(group.counters, kOtherBusy))),
+       {}});
+  finding.remedy = fmt::format(
+      "check the negotiated speed of the ports on the way {} -> {} (ethtool), traffic shaping (tc qdisc), other "
+      "traffic on the same link, and the route",
+      finding.link->src->address, finding.link->dst->address);
+}
+
+}  // namespace
+
+const CauseRule kSlowLinkRule{.cause = Cause::kSlowLink,
+                              .gate = kSlowLinkGate,
+                              .judge = judge,
+                              .refine = refine,
+                              .tell = tell,
+                              .needs_absence_of = {EvidenceKind::kRetransmits, EvidenceKind::kCongestionStates}};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// slow_receiver: data that have arrived lie unread at the receiver, or its window is closed: its process does not read
+// as fast as the network delivers. A rank that cannot send on stops reading, too, and is not to blame.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/network/links.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr const char* kLimited = "limited";
+constexpr const char* kUnread = "unread";
+
+/// How a rank reads what one link brings, and how it sends on.
+struct Reader {
+  FlowIndex flow = kNoFlow;  // of the sender
+  double limited = 0;        // share of the stall that its sender waited for room in the receiver's window
+  double unread = 0;         // share of the receiver's samples with data that had arrived and were not read
+  double backlog = 0;        // bytes that lay unread, of all samples in the middle
+  bool sends_on = true;      // its own sending is not held up
+  int64_t limited_ns = 0;
+  int64_t unread_samples = 0;
+
+  [[nodiscard]] double share() const { return std::max(limited, unread); }
+};
+
+std::vector<Reader> readers_of(const AnalysisContext& context, const Stall& stall) {
+  std::vector<Reader> readers;
+  std::set<MemberIndex> held_up;
+  for (const FlowIndex index : flows_of(context, stall)) {
+    const Flow& flow = context.flows.flow(index);
+    const FlowDelta delta = context.evidence.delta(index, stall.examined());
+    const FlowDelta other =
+        flow.reverse == kNoFlow ? FlowDelta{} : context.evidence.delta(flow.reverse, stall.examined());
+    if (share_of(delta.busy_ns, delta.span_ns) >= kBusyShare) {
+      held_up.insert(flow.owner);
+    }
+    if (delta.acked_bytes == 0) {
+      continue;  // nothing was sent this way
+    }
+    Reader reader{.flow = index, .limited = share_of(delta.receiver_limited_ns, delta.span_ns)};
+    reader.unread = other.samples < kUnreadSamples ? 0 : share_of(other.unread, other.samples);
+    reader.backlog = static_cast<double>(other.unread_bytes) / static_cast<double>(std::max<int64_t>(other.samples, 1));
+    reader.limited_ns = delta.receiver_limited_ns;
+    reader.unread_samples = other.unread;
+    readers.push_back(reader);
+  }
+  for (Reader& reader : readers) {
+    reader.sends_on = !held_up.contains(context.flows.flow(reader.flow).peer);
+  }
+  return readers;
+}
+
+/// It could not run: whatever had its CPU is to blame, not how it reads.
+bool is_starved(const AnalysisContext& context, const Stall& stall, const Reader& reader) {
+  const MemberIndex member = context.flows.flow(reader.flow).peer;
+  return member != kNoMember &&
+         share_of(context.evidence.share(member, WaitKind::kRunnable, stall.examined()).covered_ns,
+                  stall.to_explain_ns()) >= kStarvedReaderShare;
+}
+
+double middle_of(const std::vector<Reader>& readers, double Reader::*value) {
+  std::vector<double> values;
+  for (const Reader& reader : readers) {
+    values.push_back(reader.*value);
+  }
+  std::sort(values.begin(), values.end());
+  return values[(values.size() - 1) / 2];
+}
+
+void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
+  if (!network_may_be_slow(stall)) {
+    return;
+  }
+  const std::vector<Reader> readers = readers_of(context, stall);
+  if (readers.size() < 2) {
+    return;
+  }
+  const double middle = middle_of(readers, &Reader::unread);
+  const double middle_backlog = middle_of(readers, &Reader::backlog);
+  for (const Reader& reader : readers) {
+    const bool piles_up =
+        reader.unread >= kUnreadShare && (reader.unread >= kUnreadContrast * middle ||
+                                          (readers.size() > 2 && reader.backlog >= kBacklogContrast * middle_backlog));
+    if (!reader.sends_on || (reader.limited < kReceiverLimitedShare && !piles_up) ||
+        is_starved(context, stall, reader)) {
+      continue;
+    }
+    Hypothesis hypothesis{.cause = Cause::kSlowReceiver, .place = link_of(context.flows, reader.flow)};
+    hypothesis.place.culprit = hypothesis.place.dst;
+    hypothesis.coverage = reader.share();
+    hypothesis.applies = hypothesis.coverage >= kCoverage;
+    hypothesis.why = fmt::format("data lay unread in {:.0f} % of the samples, the sender waited for room for {:.0f} %",
+                                 100 * reader.unread, 100 * reader.limited);
+    hypothesis.counters[{kLimited, ""}] = {1, reader.limited_ns, {}};
+    hypothesis.counters[{kUnread, ""}].count = reader.unread_samples;
+    out.push_back(std::move(hypothesis));
+  }
+}
+
+/// The others read in bursts what a slow reader lets through: by the luck of samples one of them seems slow now and
+/// then.
+void refine(const AnalysisContext&, std::vector<CauseGroup>& groups) {
+  int64_t most_ns = 0;
+  for (const CauseGroup& group : groups) {
+    most_ns = std::max(most_ns, group.lost.total_ns());
+  }
+  std::erase_if(groups,
+                [&](const CauseGroup& group) { return share_of(group.lost.total_ns(), most_ns) < kResidueShare; });
+}
+
+void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const bool known = group.place.culprit != kNoMember;
+  finding.summary = known ? fmt::format("{} does not read what it receives fast enough: {}.",
+                                        capitalised(context.cluster.describe(group.place.culprit)), cost_text(group))
+                          : fmt::format("The receiver {} does not read fast enough: {}.",
+                                        link_text(context, group.place), cost_text(group));
+  finding.link = link_place(context, group.place);
+  finding.evidence.push_back(
+      {"tcp_sample",
+       tally_of(group.counters, kUnread).count,
+       fmt::format("data that had arrived lay unread in {}, and the sender waited {} for room in "
+                   "the receiver's window, while the receiver itself could send",
+                   count_of(tally_of(group.counters, kUnread).count, "sample"),
+                   format_duration(tally_of(group.counters, kLimited).time_ns)),
+       {}});
+  finding.remedy =
+      "see what slows the receiving process down: its network threads' cores, copies to the device (PCIe width), and "
+      "socket buffers that are too small for the path (net.ipv4.tcp_rmem)";
+}
+
+}  // namespace
+
+const CauseRule kSlowReceiverRule{Cause::kSlowReceiver, kSlowReceiverGate, judge, refine, tell};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/causes/profiler_only.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/causes/network/links.h"
+#include "analysis/evidence/wait_graph.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr const char* kHeld = "held by the link";
+constexpr const char* kArrival = "arrival alone";
+
+/// The kernel's own account of this link, in either direction, is better evidence than the steps.
+bool has_flow(const AnalysisContext& context, MemberIndex src, MemberIndex dst) {
+  return std::any_of(context.flows.all().begin(), context.flows.all().end(), [&](const Flow& flow) {
+    return flow.carries_collectives &&
+           ((flow.owner == src && flow.peer == dst) || (flow.owner == dst && flow.peer == src));
+  });
+}
+
+/// A rank that the plugin told of, on a node of which the scheduler told nothing.
+bool known_by_box_alone(const AnalysisContext& context, MemberIndex index) {
+  const Member& member = context.cluster.member(index);
+  const auto& communicators = context.cluster.communicators();
+  const bool by_box = std::any_of(communicators.begin(), communicators.end(), [&](const Communicator& row) {
+    return row.node_id == member.node_id && row.pid == member.pid && row.rank_source == RankSource::kPlugin;
+  });
+  const auto& members = context.cluster.members();
+  for (size_t i = 0; by_box && i < members.size(); ++i) {
+    if (members[i].node_id == member.node_id && context.evidence.has_waits(static_cast<MemberIndex>(i))) {
+      return false;
+    }
+  }
+  return by_box;
+}
+
+}  // namespace
+
+void judge_link_by_steps(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
+  if (context.evidence.steps().empty() || !network_may_be_slow(stall)) {
+    return;
+  }
+  const LinkWait* held = nullptr;
+  int64_t next_ns = 0;
+  const std::vector<LinkWait> waits = context.evidence.steps().waits(context.cluster, stall.members, stall.examined());
+  for (const LinkWait& wait : waits) {
+    if (wait.kind != LinkWaitKind::kInFlight) {
+      continue;
+    }
+    if (held == nullptr || wait.covered_ns > held->covered_ns) {
+      next_ns = held == nullptr ? 0 : held->covered_ns;
+      held = &wait;
+    } else {
+      next_ns = std::max(next_ns, wait.covered_ns);
+    }
+  }
+  if (held == nullptr || has_flow(context, held->src, held->dst)) {
+    return;
+  }
+  Hypothesis hypothesis{.cause = Cause::kSlowLink, .place = {.src = held->src, .dst = held->dst}};
+  const double share = share_of(held->covered_ns, stall.to_explain_ns());
+  const bool alone = static_cast<double>(held->covered_ns) >= kLinkHeldContrast * static_cast<double>(next_ns);
+  hypothesis.coverage = std::min(share, kBoxesAloneConfidence);
+  hypothesis.applies = share >= kCoverage && alone;
+  hypothesis.why = fmt::format("chunks from {} were under way to {} for {:.0f} % of the stall, on the next link for {}",
+                               short_name(context.cluster, held->src), short_name(context.cluster, held->dst),
+                               100 * share, format_duration(next_ns));
+  hypothesis.counters[{kHeld, ""}] = {held->waits, held->covered_ns, {}};
+  out.push_back(std::move(hypothesis));
+}
+
+bool tell_link_by_steps(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter held = tally_of(group.counters, kHeld);
+  if (held.count == 0) {
+    return false;
+  }
+  const Cluster& cluster = context.cluster;
+  finding.link = LinkPlace{cluster.member(group.place.src).rank, cluster.member(group.place.dst).rank, {}, {}};
+  finding.summary = fmt::format("Data that {} had sent reached {} late: {}.", cluster.describe(group.place.src),
+                                cluster.describe(group.place.dst), cost_text(group));
+  finding.evidence.push_back(
+      {"proxy_step",
+       held.count,
+       fmt::format(
+           "by NCCL's steps the receiver waited {} for chunks that the sender had handed over already; no other "
+           "link held any for half as long",
+           format_duration(held.time_ns)),
+       {}});
+  finding.evidence.push_back({"missing",
+                              1,
+                              "this link's own counters were not recorded: whether it lost packets, was slow, or the "
+                              "receiving process did not "
+                              "read cannot be said",
+                              {}});
+  finding.remedy = fmt::format(
+      "look at the path from {} to {}: port errors and drops, negotiated speed, traffic on it; trace both nodes "
+      "(stalltrace trace) to learn which",
+      cluster.member(group.place.src).node, cluster.member(group.place.dst).node);
+  return true;
+}
+
+void judge_late_by_arrival(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
+  if (stall.part != StallPart::kLate || stall.hung || stall.suspects.size() != 1 ||
+      !known_by_box_alone(context, stall.suspects[0])) {
+    return;
+  }
+  Hypothesis hypothesis{.cause = Cause::kLateRank, .place = {.culprit = stall.suspects[0]}, .applies = true};
+  hypothesis.coverage = kBoxesAloneConfidence;
+  hypothesis.why = fmt::format("{} arrived {} after the others", short_name(context.cluster, stall.suspects[0]),
+                               format_duration(stall.lost_ns));
+  hypothesis.counters[{kArrival, ""}] = {1, stall.lost_ns, {}};
+  out.push_back(std::move(hypothesis));
+}
+
+bool tell_late_by_arrival(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter late = tally_of(group.counters, kArrival);
+  if (late.count == 0) {
+    return false;
+  }
+  finding.summary = capitalised(fmt::format("{} arrives late, while the others wait: {}.",
+                                            context.cluster.describe(group.place.culprit), cost_text(group)));
+  finding.evidence.push_back(
+      {"missing",
+       1,
+       "what it did meanwhile was not recorded: it may have computed, waited for something else, "
+       "been stopped or been short of a CPU",
+       {}});
+  finding.remedy =
+      fmt::format("see what this rank does before it calls; trace {} (stalltrace trace) to learn what kept it",
+                  finding.culprit->node);
+  return true;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/causes/rank/activity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+
+int32_t working_tid(const AnalysisContext& context, MemberIndex member, Interval window, int32_t calling_tid) {
+  const int32_t first = context.cluster.member(member).pid;
+  if (calling_tid == 0 || calling_tid == first) {
+    return calling_tid;
+  }
+  const auto spent_ns = [&](WaitKind kind, int32_t tid) {
+    return context.evidence.share(member, kind, window, false, tid).covered_ns;
+  };
+  const bool idle = share_of(spent_ns(WaitKind::kBlocked, calling_tid), window.length()) >= kCoverage;
+  const bool seen = spent_ns(WaitKind::kOnCpu, first) + spent_ns(WaitKind::kRunnable, first) +
+                        spent_ns(WaitKind::kDisk, first) + spent_ns(WaitKind::kBlocked, first) >
+                    0;
+  return idle && seen ? first : calling_tid;
+}
+
+Activity activity_of(const AnalysisContext& context, MemberIndex member, Interval window, int32_t calling_tid) {
+  const int32_t tid = working_tid(context, member, window, calling_tid);
+  Activity activity{.known = context.evidence.has_waits(member), .window_ns = window.length()};
+  activity.on_cpu_ns = context.evidence.share(member, WaitKind::kOnCpu, window).covered_ns;
+  activity.disk_ns = context.evidence.share(member, WaitKind::kDisk, window, false, tid).covered_ns;
+  activity.blocked_ns = context.evidence.share(member, WaitKind::kBlocked, window, false, tid).covered_ns;
+  return activity;
+}
+
+std::string_view doing(const Activity& activity) {
+  const int64_t most = std::max({activity.on_cpu_ns, activity.disk_ns, activity.blocked_ns});
+  if (!activity.known || most == 0) {
+    return "doing something that was not recorded";
+  }
+  return activity.on_cpu_ns == most ? "computing"
+         : activity.disk_ns == most ? "waiting for disk"
+                                    : "sleeping or waiting for something else";
+}
+
+Evidence activity_evidence(const AnalysisContext& context, MemberIndex member, const Activity& activity) {
+  return {"wait_span",
+          1,
+          fmt::format("{} was {} meanwhile: {} of {} on the CPU, {} blocked, {} waiting for disk",
+                      short_name(context.cluster, member), doing(activity), format_duration(activity.on_cpu_ns),
+                      format_duration(activity.window_ns), format_duration(activity.blocked_ns),
+                      format_duration(activity.disk_ns)),
+          {}};
+}
+
+bool is_settling(const AnalysisContext& context, const CauseGroup& group, const Gate& gate) {
+  int64_t later_ns = 0;
+  int64_t longest_ns = 0;
+  for (const Stall* stall : group.stalls) {
+    const bool first = context.timeline.groups()[stall->group].hash != 0 && stall->column < kSettlingInstances;
+    if (!first || stall->lost_ns >= kSettlingNs) {
+      later_ns += stall->lost_ns;
+      longest_ns = std::max(longest_ns, stall->lost_ns);
+    }
+  }
+  return longest_ns < gate.single_ns && later_ns < gate.total_ns;
+}
+
+}  // namespace stalltrace::analysis

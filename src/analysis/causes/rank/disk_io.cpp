@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// disk_io: a rank arrived late, or not yet, and the thread that calls collectives was waiting for disk meanwhile: in
+// uninterruptible sleep.
+#include <fmt/format.h>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/rank/activity.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr const char* kDisk = "disk";
+
+void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
+  const bool outside =
+      stall.part == StallPart::kAbsent && stall.hang.kind == HangKind::kOutside && !stall.majority_absent;
+  if ((stall.part != StallPart::kLate && !outside) || stall.suspects.size() != 1) {
+    return;
+  }
+  const MemberIndex member = stall.suspects[0];
+  const Activity activity = activity_of(context, member, stall.examined(), stall.calling_tid);
+  if (activity.disk_ns == 0) {
+    return;
+  }
+  Hypothesis hypothesis{.cause = Cause::kDiskIo, .place = {.culprit = member}};
+  hypothesis.coverage = share_of(activity.disk_ns, stall.to_explain_ns());
+  hypothesis.applies = hypothesis.coverage >= kCoverage;
+  hypothesis.why = fmt::format("{} waited for disk for {} of {}", short_name(context.cluster, member),
+                               format_duration(activity.disk_ns), format_duration(stall.to_explain_ns()));
+  hypothesis.counters[{kDisk, ""}] = {1, activity.disk_ns, {}};
+  out.push_back(std::move(hypothesis));
+}
+
+void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter disk = tally_of(group.counters, kDisk);
+  finding.summary = fmt::format("{} waits for its disk while the others wait for it: {}.",
+                                capitalised(context.cluster.describe(group.place.culprit)), cost_text(group));
+  finding.evidence.push_back(
+      {"wait_span",
+       disk.count,
+       fmt::format("the thread that calls collectives was in uninterruptible sleep for {:.0f} % of "
+                   "the time the others waited, {} in all",
+                   100 * group.coverage, format_duration(disk.time_ns)),
+       {}});
+  finding.remedy = fmt::format(
+      "see what the rank reads or writes on {} (a checkpoint, a data set on a slow or full file system, swap): iostat "
+      "-x, NFS statistics; write checkpoints from another thread, stage data on local disks",
+      finding.culprit->node);
+}
+
+}  // namespace
+
+const CauseRule kDiskIoRule{Cause::kDiskIo, kLateRankGate, judge, nullptr, tell};
+
+}  // namespace stalltrace::analysis

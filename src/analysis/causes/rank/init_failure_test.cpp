@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators that could not be set up, and set-ups that only take their time.
+#include "analysis/causes/rank/init_failure.h"
+
+#include <gtest/gtest.h>
+
+#include "analysis/testing/ring_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+
+/// All ranks but `elsewhere` are inside the set-up of their communicator until the end of the recording.
+void add_ranks(MemorySource& source, std::optional<int> elsewhere, int64_t seen_ns = 20 * kNsPerSecond) {
+  Ending ending;
+  ending.node = [=](int, Node& node) { node.ended_ns = kOriginNs + seen_ns; };
+  describe(source, ending);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank != elsewhere) {
+      Collective call = call_of(rank, 0);
+      call.op = Operation::kCommInitRank;
+      call.seq.reset();
+      leave_open(call);
+      source.accept(call);
+    }
+  }
+}
+
+/// What a rank meets when it connects to `destination`, once a second.
+TcpEvent attempt_of(int rank, TcpEventKind kind, int attempt, const Endpoint& destination) {
+  TcpEvent event = event_of(rank, kind, kOriginNs + (attempt + 1) * kNsPerSecond);
+  event.destination = destination;
+  event.cookie = static_cast<uint64_t>(rank);
+  event.state = kind == TcpEventKind::kConnectFailed ? 111 : 0;
+  return event;
+}
+
+/// Three ranks set their communicator up for 20 s; rank 2 is somewhere else.
+void fill_setup(MemorySource& source, TcpEventKind kind, int attempts, const std::string& target) {
+  add_ranks(source, 2);
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    source.accept(attempt_of(2, kind, attempt, {target, 29500}));
+  }
+}
+
+TEST(InitFailure, TheRankThatDoesNotReachTheRendezvousIsNamed) {
+  for (const TcpEventKind kind : {TcpEventKind::kConnectFailed, TcpEventKind::kRetransmit}) {
+    MemorySource source;
+    fill_setup(source, kind, 8, "10.77.0.1");
+    const Report report = report_of(source);
+    expect(report, Cause::kInitFailure, 2);
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_NE(report.findings[0].summary.find(kind == TcpEventKind::kRetransmit
+                                                  ? "did not reach 10.77.0.1:29500 (not answered) while 3 ranks"
+                                                  : "did not reach 10.77.0.1:29500 (refused) while 3 ranks"),
+              std::string::npos)
+        << report.findings[0].summary;
+    EXPECT_EQ(report.findings[0].op, Operation::kCommInitRank);
+  }
+}
+
+/// All ranks are in the set-up of their communicator; each of `tries` meets `kind` at one address, `attempts` times.
+Report report_of_tries(const std::vector<int>& tries, TcpEventKind kind, const std::string& address, int attempts = 5,
+                       int64_t seen_ns = 20 * kNsPerSecond, bool owned = false, bool connects = false) {
+  MemorySource source;
+  add_ranks(source, std::nullopt, seen_ns);
+  if (owned) {
+    Connection row{.node_id = 1, .cookie = 9, .pid = 10, .family = 2, .source = {address, 29500}};
+    row.destination = {"10.77.0.4", 40000};
+    source.accept(row);
+  }
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    for (const int rank : tries) {
+      const TcpEvent event = attempt_of(rank, kind, attempt, {address, 40123});
+      source.accept(event);
+      if (connects) {
+        TcpEvent connected = event_of(rank, TcpEventKind::kConnect, event.timestamp_ns + 100 * kNsPerMs);
+        connected.destination = event.destination;
+        connected.cookie = event.cookie;
+        source.accept(connected);
+      }
+    }
+  }
+  return report_of(source);
+}
+
+Report loopback_report(const std::vector<int>& tries) {
+  return report_of_tries(tries, TcpEventKind::kConnectFailed, "127.0.0.1");
+}
+
+TEST(InitFailure, WhoAnnouncedALoopbackAddressIsNamed) {
+  expect(loopback_report({1}), Cause::kInitFailure, 2);  // the next in the ring
+  expect(loopback_report({3}), Cause::kInitFailure, 0);
+  expect(loopback_report({1, 2, 3}), Cause::kInitFailure, 0);  // the unique id's
+}
+
+TEST(InitFailure, ALoopbackAddressMeansAWrongInterface) {
+  MemorySource source;
+  fill_setup(source, TcpEventKind::kConnectFailed, 8, "127.0.0.1");
+  const Report report = report_of(source);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_NE(report.findings[0].summary.find("loopback"), std::string::npos);
+  EXPECT_NE(report.findings[0].remedy.find("NCCL_SOCKET_IFNAME"), std::string::npos);
+}
+
+/// In a mesh of all, each of the others tries what one rank announced: three SYNs that are not answered, one of each.
+TEST(InitFailure, AnAddressOfNoNetworkOfTheJobMeansAWrongInterface) {
+  const auto report = [](bool owned) {
+    return report_of_tries({0, 1, 3}, TcpEventKind::kRetransmit, "10.66.0.3", 1, 2500 * kNsPerMs, owned);
+  };
+  expect(report(false), Cause::kInitFailure, 2);
+  EXPECT_NE(told(report(false)).find("rank 2 (node2, pid 12) announced that address"), std::string::npos)
+      << told(report(false));
+  EXPECT_EQ(told(report(true)).find("announced"), std::string::npos) << told(report(true));
+}
+
+TEST(InitFailure, IsToldBeforeTheUsualTimeOnlyWhereConnectionsComeToNothing) {
+  for (const int64_t seen_ns : {1500 * kNsPerMs, 2500 * kNsPerMs}) {
+    const Report report = report_of_tries({0, 1, 3}, TcpEventKind::kRetransmit, "10.66.0.3", 1, seen_ns);
+    EXPECT_EQ(report.healthy, seen_ns < 2 * kNsPerSecond) << told(report);
+  }
+  // Connections that came about after a repeat were only late.
+  const Report late =
+      report_of_tries({0, 1, 3}, TcpEventKind::kRetransmit, "10.66.0.3", 1, 2500 * kNsPerMs, false, true);
+  EXPECT_TRUE(late.healthy) << told(late);
+  // Refusals of one attempt each are usual while ranks start.
+  const Report refused = report_of_tries({0, 1, 3}, TcpEventKind::kConnectFailed, "10.77.0.3", 1, 2500 * kNsPerMs);
+  EXPECT_TRUE(refused.healthy) << told(refused);
+}
+
+TEST(InitFailure, SlowStartsWithoutRefusalsAreHealthy) {
+  for (const int attempts : {0, 2}) {
+    MemorySource source;
+    fill_setup(source, TcpEventKind::kConnectFailed, attempts, "10.77.0.1");
+    const Report report = report_of(source);
+    EXPECT_TRUE(report.healthy) << told(report);
+  }
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// mismatched_collective: under one sequence number ranks entered different operations, sizes, datatypes, reduce-ops or
+// roots, and do not come out, or do with wrong data. The majority is right; without one nobody is named.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/causes/cause.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
+  if (stall.hang.kind != HangKind::kMismatch || !stall.vote) {
+    return;
+  }
+  Hypothesis hypothesis{.cause = Cause::kMismatchedCollective, .place = {.culprit = stall.hang.member}};
+  hypothesis.coverage = 1;
+  hypothesis.applies = true;
+  hypothesis.why = fmt::format("number {} is {} at most ranks and {} at others", stall.vote->column,
+                               signature_text(context.timeline.signature(stall.vote->usual)),
+                               signature_text(context.timeline.signature(stall.vote->odd)));
+  out.push_back(std::move(hypothesis));
+}
+
+/// What came of it: wrong data cost what they are worth, a hang its time.
+std::string outcome_text(const CauseGroup& group) {
+  if (group.wrong_data == 0) {
+    return cost_text(group);
+  }
+  const std::string wrong = fmt::format("{} ended with wrong data", count_of(group.wrong_data, "collective"));
+  return group.hung ? fmt::format("{}, and {}", wrong, cost_text(group)) : wrong;
+}
+
+void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const SignatureVote& vote = *group.stalls.front()->vote;
+  const std::string usual = signature_text(context.timeline.signature(vote.usual));
+  const std::string odd = signature_text(context.timeline.signature(vote.odd));
+  const std::string where =
+      fmt::format("number {} on communicator {}", vote.column, format_hash(context.timeline.groups()[vote.group].hash));
+  finding.op = context.timeline.signature(vote.usual).op;
+  if (vote.odd_ones.empty()) {
+    finding.summary = fmt::format("The ranks do not agree on collective {}: some entered {}, others {}: {}.", where,
+                                  usual, odd, outcome_text(group));
+  } else {
+    finding.summary =
+        fmt::format("{} entered {} as collective {} where the others entered {}: {}.",
+                    capitalised(names_of(context, vote.odd_ones)), odd, where, usual, outcome_text(group));
+  }
+  finding.evidence.push_back(
+      {"collective",
+       static_cast<int64_t>(vote.odd_ones.size()),
+       fmt::format("{}: {} at {}, {} at the others", where, odd,
+                   vote.odd_ones.empty() ? "some ranks" : names_of(context, vote.odd_ones), usual),
+       {}});
+  const auto told = std::find_if(group.stalls.begin(), group.stalls.end(), [&](const Stall* stall) {
+    return stall->group == vote.group && stall->column == vote.column;
+  });
+  if (told != group.stalls.end() && (*told)->hung) {
+    finding.evidence.push_back(waiting_evidence(context, **told));
+  }
+  if (group.wrong_data > 0) {
+    finding.evidence.push_back(
+        {"collective",
+         group.wrong_data,
+         "all ranks ended such collectives: their results, and what was computed from them since, "
+         "are wrong",
+         {}});
+  }
+  finding.remedy =
+      "make all ranks call the same collectives in the same order with equal counts, datatypes, reduce-ops and roots: "
+      "look for shapes that depend on the rank or its data (a last, smaller batch), and for a call that only some make";
+}
+
+}  // namespace
+
+const CauseRule kMismatchedCollectiveRule{Cause::kMismatchedCollective, kHangGate, judge, nullptr, tell, true};
+
+}  // namespace stalltrace::analysis

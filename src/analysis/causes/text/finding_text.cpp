@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all causes say alike: names, counts, cost.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/causes/cause.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr size_t kSampleEvents = 5;
+
+std::string one_sided_text(const Stall& longest, const std::string& length) {
+  if (longest.hang.kind == HangKind::kDead) {
+    return fmt::format(
+        "its communicator was in use; the other ranks were not recorded, they have been without it for {}", length);
+  }
+  return fmt::format("data of a rank that was not recorded {} {} for this rank, which was in no collective",
+                     longest.hung ? "have waited" : "waited up to", length);
+}
+
+}  // namespace
+
+double share_of(int64_t part_ns, int64_t whole_ns) {
+  return whole_ns <= 0 ? 0 : std::clamp(static_cast<double>(part_ns) / static_cast<double>(whole_ns), 0.0, 1.0);
+}
+
+std::string count_of(int64_t n, std::string_view thing) { return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s"); }
+
+std::string short_name(const Cluster& cluster, MemberIndex index) {
+  const Member& member = cluster.member(index);
+  return member.rank ? fmt::format("rank {}", *member.rank) : fmt::format("pid {} on {}", member.pid, member.node);
+}
+
+EvidenceCounter tally_of(const EvidenceCounters& counters, const std::string& what) {
+  EvidenceCounter sum;
+  for (auto it = counters.lower_bound({what, ""}); it != counters.end() && it->first.first == what; ++it) {
+    sum.count += it->second.count;
+    sum.time_ns += it->second.time_ns;
+    sum.events.insert(sum.events.end(), it->second.events.begin(), it->second.events.end());
+  }
+  sum.events.resize(std::min(sum.events.size(), kSampleEvents));
+  return sum;
+}
+
+std::string dearest_detail(const EvidenceCounters& counters, const std::string& what) {
+  std::string best;
+  int64_t best_ns = -1;
+  for (auto it = counters.lower_bound({what, ""}); it != counters.end() && it->first.first == what; ++it) {
+    if (it->second.time_ns > best_ns && !it->first.second.empty()) {
+      best = it->first.second;
+      best_ns = it->second.time_ns;
+    }
+  }
+  return best;
+}
+
+std::string cost_text(const CauseGroup& group) {
+  if (group.hung) {
+    return fmt::format("the job has hung for {}", format_duration(group.longest_ns));
+  }
+  return fmt::format("the job lost {} in {} ({:.0f} % of that time)", format_duration(group.lost.total_ns()),
+                     count_of(group.instances, "collective"), 100 * group.share);
+}
+
+Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group) {
+  const Stall* longest = *std::max_element(group.stalls.begin(), group.stalls.end(),
+                                           [](const Stall* a, const Stall* b) { return a->lost_ns < b->lost_ns; });
+  const std::string_view op = display_name(context.timeline.signature(longest->signature).op);
+  const std::string length = format_duration(longest->window.length());
+  const std::string_view more = longest->hung ? " and have not ended" : "";
+  Evidence evidence{"collective", group.instances, "", {}};
+  if (longest->single_node) {
+    evidence.kind = "tcp_sample";
+    evidence.text = one_sided_text(*longest, length);
+    return evidence;
+  }
+  switch (longest->part) {
+    case StallPart::kLate:
+      evidence.text = fmt::format("the others waited up to {} for the last rank to arrive ({})", length, op);
+      break;
+    case StallPart::kAbsent:
+      evidence.text = fmt::format("the others are inside {} for {}; this rank has not entered it", op, length);
+      break;
+    case StallPart::kTransfer:
+      evidence.text = longest->has_baseline
+                          ? fmt::format("{} transfers took up to {}{}; usual here is {}", op, length, more,
+                                        format_duration(longest->baseline_ns))
+                          : fmt::format("{} transfers took up to {}{}; too few of their like to say what is usual", op,
+                                        length, more);
+      break;
+  }
+  return evidence;
+}
+
+Culprit culprit_of(const Cluster& cluster, MemberIndex index) {
+  const Member& member = cluster.member(index);
+  return {member.node, member.rank, member.pid};
+}
+
+void merge(EvidenceCounters& into, const EvidenceCounters& from) {
+  for (const auto& [key, counter] : from) {
+    EvidenceCounter& sum = into[key];
+    sum.count += counter.count;
+    sum.time_ns += counter.time_ns;
+    for (const EventId id : counter.events) {
+      if (sum.events.size() < kSampleEvents) {
+        sum.events.push_back(id);
+      }
+    }
+  }
+}
+
+void merge(CauseGroup& into, CauseGroup&& from) {
+  const auto a = static_cast<double>(into.lost.total_ns());
+  const auto b = static_cast<double>(from.lost.total_ns());
+  into.coverage = a + b > 0 ? (into.coverage * a + from.coverage * b) / (a + b) : into.coverage;
+  into.stalls.insert(into.stalls.end(), from.stalls.begin(), from.stalls.end());
+  std::vector<Interval> lost = into.lost.intervals();
+  lost.insert(lost.end(), from.lost.intervals().begin(), from.lost.intervals().end());
+  into.lost = IntervalSet(std::move(lost));
+  into.longest_ns = std::max(into.longest_ns, from.longest_ns);
+  into.instances += from.instances;
+  into.hung = into.hung || from.hung;
+  into.ended_job = into.ended_job || from.ended_job;
+  into.wrong_data += from.wrong_data;
+  merge(into.counters, from.counters);
+}
+
+}  // namespace stalltrace::analysis

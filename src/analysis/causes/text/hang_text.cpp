@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the causes of hangs say alike: which call, who waits in it, and for whom.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "analysis/causes/cause.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr size_t kNamesTold = 8;
+
+std::string where_text(const AnalysisContext& context, uint32_t group, int64_t column) {
+  const CommHash hash = context.timeline.groups()[group].hash;
+  return hash == 0 ? "on a communicator made before tracing"
+                   : fmt::format("number {} on communicator {}", column, format_hash(hash));
+}
+
+}  // namespace
+
+std::string capitalised(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') {
+    text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  }
+  return text;
+}
+
+std::string signature_text(const CallSignature& signature) {
+  std::string text = fmt::format("{} of {}", display_name(signature.op), format_size(signature.bytes));
+  if (signature.datatype != CallSignature::kNoArgument) {
+    text += fmt::format(" {}", nccl_datatype_name(signature.datatype));
+  }
+  if (signature.reduce_op != CallSignature::kNoArgument) {
+    text += fmt::format(" {}", nccl_reduce_op_name(signature.reduce_op));
+  }
+  return signature.root == CallSignature::kNoArgument ? text : fmt::format("{} root {}", text, signature.root);
+}
+
+std::string names_of(const AnalysisContext& context, const std::vector<MemberIndex>& members) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < members.size() && i < kNamesTold; ++i) {
+    names.push_back(members.size() == 1 ? context.cluster.describe(members[i])
+                                        : short_name(context.cluster, members[i]));
+  }
+  return fmt::format("{}{}", fmt::join(names, ", "), members.size() > kNamesTold ? ", ..." : "");
+}
+
+std::string call_text(const AnalysisContext& context, const Stall& stall) {
+  if (stall.single_node) {  // what the others entered is not known
+    return fmt::format("a collective {}", where_text(context, stall.group, stall.column));
+  }
+  return fmt::format("{} {}", display_name(context.timeline.signature(stall.signature).op),
+                     where_text(context, stall.group, stall.column));
+}
+
+bool all_ranks_recorded(const AnalysisContext& context, uint32_t group_index) {
+  const Group& group = context.timeline.groups()[group_index];
+  const CallSequence& sequence = context.timeline.sequences()[group.sequences.front()];
+  const int32_t nranks = group.nranks.value_or(context.cluster.member(sequence.member).world_size.value_or(0));
+  return static_cast<int64_t>(group.sequences.size()) >= nranks;
+}
+
+std::string step_text(const AnalysisContext& context, const HangStep& step) {
+  const CallSequence& sequence = context.timeline.sequences()[step.sequence];
+  const Group& group = context.timeline.groups()[sequence.group];
+  std::string call(display_name(context.timeline.signature(sequence.at_column(step.column)->signature).op));
+  std::vector<MemberIndex> missing;
+  for (const uint32_t index : group.sequences) {
+    const CallSequence& other = context.timeline.sequences()[index];
+    if (other.at_column(step.column) == nullptr) {
+      missing.push_back(other.member);
+    }
+  }
+  if (sequence.point_to_point) {
+    call = sequence.receives ? "Recv" : "Send";
+  }
+  return fmt::format("{} is inside {} {}{}", context.cluster.describe(step.member), call,
+                     where_text(context, sequence.group, step.column),
+                     missing.empty() ? std::string() : ", waiting for " + names_of(context, missing));
+}
+
+Evidence waiting_evidence(const AnalysisContext& context, const Stall& stall) {
+  std::vector<MemberIndex> inside;
+  std::vector<MemberIndex> absent;
+  for (const uint32_t index : context.timeline.groups()[stall.group].sequences) {
+    const CallSequence& sequence = context.timeline.sequences()[index];
+    if (sequence.at_column(stall.column) != nullptr) {
+      inside.push_back(sequence.member);
+    } else if (!sequence.continued) {
+      absent.push_back(sequence.member);
+    }
+  }
+  const auto by_rank = [&](MemberIndex a, MemberIndex b) {
+    return context.cluster.member(a).rank.value_or(-1) < context.cluster.member(b).rank.value_or(-1);
+  };
+  std::sort(inside.begin(), inside.end(), by_rank);
+  std::sort(absent.begin(), absent.end(), by_rank);
+  if (inside.empty()) {
+    return {"collective", 0, fmt::format("not in {}: {}", call_text(context, stall), names_of(context, absent)), {}};
+  }
+  return {"collective",
+          static_cast<int64_t>(inside.size()),
+          fmt::format("in {}: {}{}", call_text(context, stall), names_of(context, inside),
+                      absent.empty() ? std::string() : "; not in it: " + names_of(context, absent)),
+          {}};
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where in the program the calls of a hang were made.
+#pragma once
+
+#include <vector>
+
+#include "analysis/timeline/cluster.h"
+#include "model/finding.h"
+#include "model/source.h"
+
+namespace stalltrace::analysis {
+
+/// Adds to each finding about a hang from where its ranks made the calls they are inside of: what `stack` holds of
+/// them, without the library's own function. Reads the calls about the hang's begin again.
+Status tell_call_sites(EventSource& source, const Cluster& cluster, std::vector<Finding>& findings);
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/evidence/evidence.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "analysis/thresholds.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int kStateRecovery = 3;
+constexpr int kStateLoss = 4;
+constexpr int64_t kForever = std::numeric_limits<int64_t>::max() / 2;
+
+bool is_trouble(TcpEventKind kind) {
+  return kind == TcpEventKind::kResetReceived || kind == TcpEventKind::kResetSent ||
+         kind == TcpEventKind::kSocketError || kind == TcpEventKind::kConnectFailed;
+}
+
+bool is_recovering(int state) { return state == kStateRecovery || state == kStateLoss; }
+
+/// The time around the stalls.
+IntervalSet windows_of(const std::vector<Stall>& stalls) {
+  std::vector<Interval> windows;
+  windows.reserve(stalls.size());
+  for (const Stall& stall : stalls) {
+    windows.push_back({stall.window.from_ns - kEvidenceMarginNs,
+                       std::min(stall.window.to_ns, stall.window.from_ns + kLongestStallNs) + kEvidenceMarginNs});
+  }
+  return IntervalSet(std::move(windows));
+}
+
+/// Adds the retransmissions that are tail loss probes of a single packet: outside of recovery, with nothing else under
+/// way. The kernel sends such a probe no sooner than the smallest timeout after the packet
+/// (net/ipv4/tcp_output.c, tcp_schedule_loss_probe). The sample that a retransmission causes follows it at once.
+void add_late_probes(const std::vector<SampleRecord>& samples, const std::vector<Retransmit>& retransmits,
+                     std::vector<int64_t>& timeouts) {
+  constexpr int64_t kAtOnceNs = kNsPerMs;
+  for (const Retransmit& repeat : retransmits) {
+    const auto sample = std::partition_point(samples.begin(), samples.end(),
+                                             [&](const SampleRecord& s) { return s.time_ns < repeat.time_ns; });
+    if (sample != samples.end() && sample->time_ns - repeat.time_ns <= kAtOnceNs && sample->packets_out == 1 &&
+        !is_recovering(sample->ca_state)) {
+      timeouts.push_back(repeat.time_ns);
+    }
+  }
+}
+
+/// A sender with data and room for them at the receiver that has nothing under way, and sends nothing.
+bool holds_back(const SampleRecord& sample) {
+  return sample.unacked_bytes == 0 && sample.notsent_bytes > 0 && sample.snd_wnd > 0;
+}
+
+/// Times in which a sender held back right after a timeout: it then waits for its timer, which the timeout has doubled.
+/// An unchanged sample is not written: the last one holds until the next. `timeouts` are in time order.
+void held_back(const std::vector<SampleRecord>& samples, const std::vector<int64_t>& timeouts,
+               std::vector<Interval>& into) {
+  for (size_t i = 0; i + 1 < samples.size();) {
+    size_t next = i;
+    while (next + 1 < samples.size() && holds_back(samples[next]) &&
+           samples[next].bytes_acked == samples[i].bytes_acked) {
+      ++next;
+    }
+    const auto later = std::upper_bound(timeouts.begin(), timeouts.end(), samples[i].time_ns);
+    if (next > i && later != timeouts.begin() && samples[i].time_ns - *std::prev(later) <= kHeldAfterTimeoutNs) {
+      into.push_back({samples[i].time_ns, samples[next].time_ns});
+    }
+    i = std::max(next, i + 1);
+  }
+}
+
+}  // namespace
+
+class EvidenceLoader {
+ public:
+  EvidenceLoader(EvidenceStore& store, Cluster& cluster, const Flows& flows, IntervalSet windows)
+      : store_(store), cluster_(cluster), flows_(flows), windows_(std::move(windows)), states_(flows.all().size()) {
+    store_.flow_events_.resize(flows.all().size());
+    store_.samples_.resize(flows.all().size());
+    store_.waits_.resize(cluster.members().size());
+    store_.longest_wait_ns_.resize(cluster.members().size());
+    store_.names_.emplace_back();
+  }
+
+  Status load(EventSource& source) {
+    if (windows_.empty()) {
+      return {};
+    }
+    const int64_t slack_ns = cluster_.clock().largest_shift_ns();
+    const TimeRange bounds{windows_.intervals().front().from_ns - slack_ns,
+                           windows_.intervals().back().to_ns + slack_ns};
+    ST_TRY(source.tcp_events(bounds, [&](const TcpEvent& event) { add(event); }));
+    ST_TRY(source.tcp_samples(bounds, [&](const TcpSample& sample) { add(sample); }));
+    ST_TRY(source.wait_spans(bounds, [&](const WaitSpan& span) { add(span); }));
+    ST_ASSIGN(store_.steps_, StepEvidence::load(source, cluster_, windows_));
+    ST_ASSIGN(store_.host_, HostEvidence::load(source, cluster_, flows_, windows_));
+    finish();
+    return {};
+  }
+
+ private:
+  bool room(int64_t& rows) {
+    if (rows >= kMaxEvidenceRows) {
+      ++store_.dropped_;
+      return false;
+    }
+    ++rows;
+    return true;
+  }
+
+  /// Not limited to the windows: a state holds until the next event.
+  void add(const TcpEvent& event) {
+    store_.presence_.tcp_events = true;
+    const FlowIndex index = flows_.find(event.node_id, event.cookie);
+    if (index == kNoFlow || !room(tcp_rows_)) {
+      return;
+    }
+    const int64_t time_ns = cluster_.clock().to_common(event.node_id, event.timestamp_ns);
+    EvidenceStore::FlowEvents& events = store_.flow_events_[index];
+    if (event.event == TcpEventKind::kRetransmit) {
+      events.retransmits.push_back({time_ns, event.event_id, event.len});
+    } else if (event.event == TcpEventKind::kCongestionState) {
+      State& state = states_[index];
+      if (event.state == kStateLoss && state.value != kStateLoss) {
+        events.timeouts.push_back(time_ns);
+      }
+      if (is_recovering(state.value)) {
+        events.recoveries.push_back({state.since_ns, time_ns});
+      }
+      state = {event.state, time_ns};
+    } else if (is_trouble(event.event)) {
+      store_.troubles_.push_back({time_ns, event.event, event.state, index, event.event_id});
+    }
+  }
+
+  void add(const TcpSample& sample) {
+    store_.presence_.tcp_samples = true;
+    const FlowIndex index = flows_.find(sample.node_id, sample.cookie);
+    const int64_t time_ns = cluster_.clock().to_common(sample.node_id, sample.timestamp_ns);
+    if (index == kNoFlow || windows_.covered_ns({time_ns, time_ns + 1}) == 0 || !room(sample_rows_)) {
+      return;
+    }
+    store_.samples_[index].push_back({time_ns, sample.bytes_acked, sample.bytes_received, sample.receiver_limited_ns,
+                                      sample.busy_ns, sample.unacked_bytes, sample.notsent_bytes, sample.unread_bytes,
+                                      sample.snd_wnd, sample.total_retrans, sample.dsack_dups, sample.mss,
+                                      sample.packets_out, sample.lost_out, sample.ca_state, sample.backoff});
+  }
+
+  void add(const WaitSpan& span) {
+    store_.presence_.wait_spans = true;
+    cluster_.add_thread(span.node_id, span.tid);
+    const MemberIndex member = cluster_.find(span.node_id, span.pid);
+    if (member == kNoMember) {
+      return;
+    }
+    const int64_t from_ns = cluster_.clock().to_common(span.node_id, span.timestamp_ns);
+    const Interval window{from_ns, span.open ? kForever : from_ns + std::max<int64_t>(span.window_ns, 1)};
+    if (windows_.covered_ns(window) == 0 || !room(wait_rows_)) {
+      return;
+    }
+    WaitRecord record{.window = window, .waited_ns = span.open ? window.length() : span.waited_ns, .tid = span.tid};
+    record.kind = span.kind;
+    record.open = span.open;
+    if (span.kind == WaitKind::kRunnable && !span.by_name.empty()) {
+      record.competitor = name_index(span.by_name);
+      record.competitor_pid = span.by_pid;
+      record.competitor_ns = span.by_waited_ns;
+      record.competitor_belongs = cluster_.belongs(span.node_id, span.by_pid, span.by_name);
+    }
+    store_.waits_[member].push_back(record);
+  }
+
+  uint32_t name_index(const std::string& name) {
+    const auto [found, fresh] = name_index_.try_emplace(name, static_cast<uint32_t>(store_.names_.size()));
+    if (fresh) {
+      store_.names_.push_back(name);
+    }
+    return found->second;
+  }
+
+  void finish() {
+    for (FlowIndex i = 0; i < states_.size(); ++i) {
+      EvidenceStore::FlowEvents& events = store_.flow_events_[i];
+      if (is_recovering(states_[i].value)) {
+        events.recoveries.push_back({states_[i].since_ns, kForever});
+      }
+      std::sort(events.retransmits.begin(), events.retransmits.end(),
+                [](const Retransmit& a, const Retransmit& b) { return a.time_ns < b.time_ns; });
+      add_late_probes(store_.samples_[i], events.retransmits, events.timeouts);
+      std::sort(events.timeouts.begin(), events.timeouts.end());
+      std::vector<Interval> all = events.recoveries;
+      held_back(store_.samples_[i], events.timeouts, all);
+      for (const int64_t time_ns : events.timeouts) {
+        all.push_back({time_ns - kMinimumRtoNs, time_ns});
+      }
+      for (const Retransmit& segment : events.retransmits) {
+        all.push_back({segment.time_ns - kRetransmitNs, segment.time_ns + kRetransmitNs});
+      }
+      store_.recovery_sets_.emplace_back(std::move(events.recoveries));
+      store_.loss_sets_.emplace_back(std::move(all));
+    }
+    std::sort(store_.troubles_.begin(), store_.troubles_.end(),
+              [](const ConnectionError& a, const ConnectionError& b) { return a.time_ns < b.time_ns; });
+    for (size_t member = 0; member < store_.waits_.size(); ++member) {
+      std::vector<WaitRecord>& records = store_.waits_[member];
+      // A wait told while it lasted comes before the record of its end: it then has no length of its own.
+      std::sort(records.begin(), records.end(), [](const WaitRecord& a, const WaitRecord& b) {
+        return std::pair(a.window.from_ns, !a.open) < std::pair(b.window.from_ns, !b.open);
+      });
+      end_open_waits(records);
+      for (const WaitRecord& record : records) {
+        store_.longest_wait_ns_[member] = std::max(store_.longest_wait_ns_[member], record.window.length());
+      }
+    }
+  }
+
+  /// A wait that was open when written lasts until its thread is heard of again, or to the end.
+  void end_open_waits(std::vector<WaitRecord>& records) const {
+    const int64_t end_ns = windows_.intervals().back().to_ns;
+    std::map<int32_t, int64_t> next_start;
+    for (auto record = records.rbegin(); record != records.rend(); ++record) {
+      const auto next = next_start.find(record->tid);
+      if (record->open) {
+        record->open = next == next_start.end();
+        record->window.to_ns = record->open ? end_ns : next->second;
+        record->waited_ns = record->window.length();
+      }
+      next_start[record->tid] = record->window.from_ns;
+    }
+  }
+
+  struct State {
+    int value = 0;
+    int64_t since_ns = 0;
+  };
+
+  EvidenceStore& store_;
+  Cluster& cluster_;
+  const Flows& flows_;
+  IntervalSet windows_;
+  std::vector<State> states_;
+  std::map<std::string, uint32_t> name_index_;
+  int64_t tcp_rows_ = 0;
+  int64_t sample_rows_ = 0;
+  int64_t wait_rows_ = 0;
+};
+
+Result<EvidenceStore> EvidenceStore::load(EventSource& source, Cluster& cluster, const Flows& flows,
+                                          const std::vector<Stall>& stalls) {
+  EvidenceStore store;
+  store.presence_.connections = !flows.all().empty();
+  EvidenceLoader loader(store, cluster, flows, windows_of(stalls));
+  ST_TRY(loader.load(source));
+  return store;
+}
+
+FlowLoss EvidenceStore::loss(FlowIndex flow, Interval window) const {
+  FlowLoss loss{.window = window};
+  if (flow >= loss_sets_.size()) {
+    return loss;
+  }
+  const FlowEvents& events = flow_events_[flow];
+  loss.covered_ns = loss_sets_[flow].covered_ns(window);
+  loss.recovery_ns = recovery_sets_[flow].covered_ns(window);
+  loss.timeouts = std::upper_bound(events.timeouts.begin(), events.timeouts.end(), window.to_ns) -
+                  std::lower_bound(events.timeouts.begin(), events.timeouts.end(), window.from_ns);
+  const std::span<const Retransmit> repeated = retransmits(flow, window);
+  loss.retransmits = static_cast<int64_t>(repeated.size());
+  loss.first_event = repeated.empty() ? 0 : repeated.front().id;
+  return loss;
+}
+
+std::span<const Retransmit> EvidenceStore::retransmits(FlowIndex flow, Interval window) const {
+  if (flow >= flow_events_.size()) {
+    return {};
+  }
+  const auto before = [](const Retransmit& segment, int64_t time_ns) { return segment.time_ns < time_ns; };
+  const std::vector<Retransmit>& all = flow_events_[flow].retransmits;
+  const auto begin = std::lower_bound(all.begin(), all.end(), window.from_ns, before);
+  return {begin, std::lower_bound(begin, all.end(), window.to_ns, before)};
+}
+
+FlowDelta EvidenceStore::delta(FlowIndex flow, Interval window) const {
+  FlowDelta delta;
+  if (flow >= samples_.size() || samples_[flow].empty()) {
+    return delta;
+  }
+  const std::vector<SampleRecord>& samples = samples_[flow];
+  const auto before = [](int64_t time_ns) { return [=](const SampleRecord& s) { return s.time_ns < time_ns; }; };
+  auto first = std::partition_point(samples.begin(), samples.end(), before(window.from_ns));
+  const auto last = std::partition_point(first, samples.end(), before(window.to_ns));
+  delta.samples = last - first;
+  for (auto sample = first; sample != last; ++sample) {
+    delta.unread += sample->unread_bytes > 0 ? 1 : 0;
+    delta.unread_bytes += sample->unread_bytes;
+  }
+  first = first == samples.begin() ? first : first - 1;
+  const SampleRecord& begin = *first;
+  const SampleRecord& end = last == samples.end() ? samples.back() : *last;
+  delta.span_ns = end.time_ns - begin.time_ns;
+  delta.busy_ns = static_cast<int64_t>(end.busy_ns - begin.busy_ns);
+  delta.receiver_limited_ns = static_cast<int64_t>(end.receiver_limited_ns - begin.receiver_limited_ns);
+  delta.acked_bytes = end.bytes_acked - begin.bytes_acked;
+  delta.repeated = end.total_retrans - begin.total_retrans;
+  delta.needless = end.dsack_dups - begin.dsack_dups;
+  return delta;
+}
+
+bool EvidenceStore::repeats_needlessly(FlowIndex flow, Interval window) const {
+  const FlowDelta seen = delta(flow, {window.from_ns, window.to_ns + kNeedlessReportedNs});
+  return seen.needless > 0 && static_cast<double>(seen.needless) >= kNeedlessShare * static_cast<double>(seen.repeated);
+}
+
+AckGap EvidenceStore::silence(FlowIndex flow, Interval window) const {
+  AckGap longest;
+  if (flow >= samples_.size()) {
+    return longest;
+  }
+  const std::vector<SampleRecord>& samples = samples_[flow];
+  for (size_t i = 0; i < samples.size();) {
+    size_t next = i;
+    AckGap silence{.acked_bytes = samples[i].bytes_acked};
+    while (next < samples.size() && samples[next].bytes_acked == samples[i].bytes_acked &&
+           samples[next].unacked_bytes > 0) {
+      silence.backoff = std::max(silence.backoff, samples[next].backoff);
+      silence.last_seen_ns = samples[next].time_ns;
+      ++next;
+    }
+    if (next > i) {  // an unchanged sample is not written: the last one holds until the next
+      silence.time = {samples[i].time_ns, next < samples.size() ? samples[next].time_ns : window.to_ns};
+      const auto rank = [&](const AckGap& one) {
+        return std::pair(one.backoff >= kSilentBackoff, intersect(one.time, window).length());
+      };
+      if (rank(silence) > rank(longest)) {
+        longest = silence;
+      }
+    }
+    i = std::max(next, i + 1);
+  }
+  return longest;
+}
+
+bool EvidenceStore::has_waits(MemberIndex member) const { return member < waits_.size() && !waits_[member].empty(); }
+
+WaitShare EvidenceStore::share(MemberIndex member, WaitKind kind, Interval window, bool outsiders_only,
+                               int32_t tid) const {
+  std::map<int32_t, WaitShare> threads;
+  if (member >= waits_.size()) {
+    return {};
+  }
+  const std::vector<WaitRecord>& records = waits_[member];
+  auto record = std::partition_point(records.begin(), records.end(), [&](const WaitRecord& r) {
+    return r.window.from_ns < window.from_ns - longest_wait_ns_[member];
+  });
+  std::map<int32_t, int64_t> competitor_best;
+  for (; record != records.end() && record->window.from_ns < window.to_ns; ++record) {
+    const int64_t overlap_ns = intersect(record->window, window).length();
+    if (record->kind != kind || overlap_ns == 0 || (tid != 0 && record->tid != tid)) {
+      continue;
+    }
+    // A summary says how much, not when: its time counts towards the stall it overlaps, up to the overlap.
+    int64_t waited_ns = std::min(record->waited_ns, overlap_ns);
+    if (outsiders_only) {
+      const bool mostly = 3 * record->competitor_ns >= record->waited_ns;
+      waited_ns = record->competitor == 0 || record->competitor_belongs ? 0
+                  : mostly                                              ? waited_ns
+                                                                        : std::min(waited_ns, record->competitor_ns);
+    }
+    WaitShare& thread = threads[record->tid];
+    thread.tid = record->tid;
+    thread.covered_ns += waited_ns;
+    thread.open = thread.open || record->open;
+    ++thread.occasions;
+    if (record->competitor != 0 && waited_ns > competitor_best[record->tid]) {
+      competitor_best[record->tid] = waited_ns;
+      thread.competitor = names_[record->competitor];
+      thread.competitor_pid = record->competitor_pid;
+    }
+  }
+  WaitShare best;
+  for (auto& [id, thread] : threads) {
+    thread.covered_ns = std::min(thread.covered_ns, window.length());
+    if (thread.covered_ns > best.covered_ns) {
+      best = thread;
+    }
+  }
+  return best;
+}
+
+}  // namespace stalltrace::analysis

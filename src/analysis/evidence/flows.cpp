@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/evidence/flows.h"
+
+#include <limits>
+#include <set>
+
+namespace stalltrace::analysis {
+namespace {
+
+bool overlap(const Flow& a, const Flow& b) {
+  constexpr int64_t kSlackNs = 5 * 1'000'000'000LL;  // ends are first seen at different moments
+  return a.opened_ns - kSlackNs < b.closed_ns && b.opened_ns - kSlackNs < a.closed_ns;
+}
+
+bool collective_thread(const std::string& name) {
+  return name.starts_with("NCCL Progress") || name.starts_with("NCCL Sock") || name.starts_with("gloo") ||
+         name.starts_with("pt_gloo");
+}
+
+}  // namespace
+
+Result<Flows> Flows::load(EventSource& source, const Cluster& cluster) {
+  Flows flows;
+  ST_ASSIGN(const std::vector<Connection> rows, source.connections());
+  for (const Connection& row : rows) {
+    const MemberIndex owner = cluster.find(row.node_id, row.pid);
+    if (owner == kNoMember) {
+      continue;
+    }
+    Flow flow{.node_id = row.node_id, .cookie = row.cookie, .owner = owner};
+    flow.src_rank = cluster.member(owner).rank ? cluster.member(owner).rank : row.rank;
+    flow.dst_rank = row.peer_rank;
+    flow.src = row.source;
+    flow.dst = row.destination;
+    flow.opened_ns = cluster.clock().to_common(row.node_id, row.opened_ns);
+    flow.closed_ns =
+        row.closed_ns ? cluster.clock().to_common(row.node_id, *row.closed_ns) : std::numeric_limits<int64_t>::max();
+    flow.thread_name = row.thread_name;
+    flows.index_[{row.node_id, row.cookie}] = static_cast<FlowIndex>(flows.flows_.size());
+    flows.flows_.push_back(std::move(flow));
+  }
+  flows.join_ends(cluster);
+  flows.mark_collective_traffic(cluster);
+  return flows;
+}
+
+void Flows::join_ends(const Cluster& cluster) {
+  std::multimap<std::pair<Endpoint, Endpoint>, FlowIndex> by_ends;
+  std::map<std::string, std::set<MemberIndex>> by_address;
+  for (FlowIndex i = 0; i < flows_.size(); ++i) {
+    by_ends.insert({{flows_[i].src, flows_[i].dst}, i});
+    by_address[flows_[i].src.address].insert(flows_[i].owner);
+  }
+  for (FlowIndex i = 0; i < flows_.size(); ++i) {
+    Flow& flow = flows_[i];
+    const auto [begin, end] = by_ends.equal_range({flow.dst, flow.src});
+    for (auto other = begin; other != end; ++other) {
+      if (other->second != i && overlap(flow, flows_[other->second])) {
+        flow.reverse = other->second;
+        flow.peer = flows_[other->second].owner;
+      }
+    }
+    // The other end may not be recorded as a connection, but its address may belong to one rank only.
+    if (const auto found = by_address.find(flow.dst.address); flow.peer == kNoMember && found != by_address.end() &&
+                                                              found->second.size() == 1 &&
+                                                              *found->second.begin() != flow.owner) {
+      flow.peer = *found->second.begin();
+    }
+    if (flow.peer != kNoMember && cluster.member(flow.peer).rank) {
+      flow.dst_rank = cluster.member(flow.peer).rank;
+    }
+  }
+}
+
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
+/// Where a process has connections of the library's network threads, its others (store, log, data) don't count.
+/// An end that was only seen by another thread counts when the other end does. What is on the same host and no rank (a
+/// launcher's daemon, a display) moves no data of collectives, nor does what a process has with itself (NCCL's calls to
+/// its own proxy thread).
+void Flows::mark_collective_traffic(const Cluster& cluster) {
+  std::vector<bool> has_named(cluster.members().size(), false);
+  for (Flow& flow : flows_) {
+    flow.dedicated = collective_thread(flow.thread_name);
+    has_named[flow.owner] = has_named[flow.owner] || flow.dedicated;
+  }
+  for (Flow& flow : flows_) {
+    const bool peer_named = flow.reverse != kNoFlow && collective_thread(flows_[flow.reverse].thread_name);
+    const bool local_stranger = flow.peer == kNoMember && !flow.dedicated && is_loopback(flow.dst.address);
+    const bool with_itself = flow.peer == flow.owner;
+    flow.carries_collectives = !local_stranger && !with_itself &&
+                               (collective_thread(flow.thread_name) || peer_named || !has_named[flow.owner]);
+  }
+}
+
+FlowIndex Flows::find(NodeId node, uint64_t cookie) const {
+  const auto found = index_.find({node, cookie});
+  return found == index_.end() ? kNoFlow : found->second;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Directed flows: the sending half of each connection end, with the rank it sends to. The two ends of one TCP
+// connection are two rows with swapped endpoints, usually from two nodes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/timeline/cluster.h"
+
+namespace stalltrace::analysis {
+
+using FlowIndex = uint32_t;
+inline constexpr FlowIndex kNoFlow = 0xffff'ffff;
+
+struct Flow {
+  NodeId node_id = 0;
+  uint64_t cookie = 0;
+  MemberIndex owner = kNoMember;
+  MemberIndex peer = kNoMember;
+  FlowIndex reverse = kNoFlow;  // the other end's row
+  std::optional<int32_t> src_rank;
+  std::optional<int32_t> dst_rank;
+  Endpoint src;
+  Endpoint dst;
+  int64_t opened_ns = 0;
+  int64_t closed_ns = 0;
+  std::string thread_name;
+  bool carries_collectives = false;
+  bool dedicated = false;  // its thread does nothing else, by name
+};
+
+/// "127.0.0.1", "::1"
+bool is_loopback(const std::string& address);
+
+class Flows {
+ public:
+  static Result<Flows> load(EventSource& source, const Cluster& cluster);
+
+  [[nodiscard]] const std::vector<Flow>& all() const { return flows_; }
+  [[nodiscard]] const Flow& flow(FlowIndex index) const { return flows_[index]; }
+  [[nodiscard]] FlowIndex find(NodeId node, uint64_t cookie) const;
+
+ private:
+  void join_ends(const Cluster& cluster);
+  void mark_collective_traffic(const Cluster& cluster);
+
+  std::vector<Flow> flows_;
+  std::map<std::pair<NodeId, uint64_t>, FlowIndex> index_;
+};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/evidence/host_evidence.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/thresholds.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr std::string_view kDropReasons = "drop_reasons_now";
+constexpr std::string_view kThrottled = "throttled_us";
+
+}  // namespace
+
+class HostEvidenceLoader {
+ public:
+  HostEvidenceLoader(HostEvidence& evidence, const Cluster& cluster, const Flows& flows)
+      : evidence_(evidence), cluster_(cluster), flows_(flows) {}
+
+  Status load(EventSource& source, TimeRange range) {
+    ST_TRY(source.packet_drops(range, [&](const PacketDrop& row) { add(row); }));
+    ST_TRY(source.host_samples(range, [&](const HostSample& row) {
+      if (row.name == kDropReasons) {
+        evidence_.drop_counters_.insert(row.node_id);
+      } else if (room()) {
+        const int64_t time_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
+        evidence_.numbers_[{row.node_id, row.name, row.detail}].points.emplace_back(time_ns, row.value);
+      }
+    }));
+    return source.port_counters(range, [&](const PortCounter& row) {
+      if (room()) {
+        const int64_t time_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
+        evidence_.ports_[{row.node_id, row.device, row.port, row.name}].points.emplace_back(
+            time_ns, static_cast<double>(row.value));
+      }
+    });
+  }
+
+ private:
+  bool room() { return ++rows_ <= kMaxEvidenceRows; }
+
+  void add(const PacketDrop& row) {
+    const FlowIndex flow = flows_.find(row.node_id, row.cookie);
+    if (flow == kNoFlow || !room()) {
+      return;
+    }
+    const int64_t from_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
+    evidence_.drops_[flow].push_back(
+        {{from_ns, from_ns + row.duration_ns + 1}, {row.reason, row.incoming, row.packets, row.bytes}});
+  }
+
+  HostEvidence& evidence_;
+  const Cluster& cluster_;
+  const Flows& flows_;
+  int64_t rows_ = 0;
+};
+
+Result<HostEvidence> HostEvidence::load(EventSource& source, const Cluster& cluster, const Flows& flows,
+                                        const IntervalSet& windows) {
+  HostEvidence evidence;
+  const int64_t around_ns = kHostSampleNs + cluster.clock().largest_shift_ns();
+  const TimeRange range{windows.intervals().front().from_ns - around_ns, windows.intervals().back().to_ns + around_ns};
+  evidence.read_ = {range.from_ns, range.to_ns};
+  HostEvidenceLoader loader(evidence, cluster, flows);
+  ST_TRY(loader.load(source, range));
+  return evidence;
+}
+
+std::vector<DropSum> HostEvidence::drops(FlowIndex flow, const IntervalSet& times) const {
+  std::vector<DropSum> sums;
+  const auto found = drops_.find(flow);
+  if (found == drops_.end()) {
+    return sums;
+  }
+  for (const Drop& drop : found->second) {
+    if (times.covered_ns(drop.time) == 0) {
+      continue;
+    }
+    auto sum = std::find_if(sums.begin(), sums.end(), [&](const DropSum& other) {
+      return other.reason == drop.sum.reason && other.incoming == drop.sum.incoming;
+    });
+    if (sum == sums.end()) {
+      sums.push_back({drop.sum.reason, drop.sum.incoming});
+      sum = sums.end() - 1;
+    }
+    sum->packets += drop.sum.packets;
+    sum->bytes += drop.sum.bytes;
+  }
+  std::sort(sums.begin(), sums.end(), [](const DropSum& a, const DropSum& b) { return a.packets > b.packets; });
+  return sums;
+}
+
+double HostEvidence::Series::rise(Interval window, int64_t* rose_ns) const {
+  double sum = 0;
+  auto point = std::partition_point(points.begin(), points.end(),
+                                    [&](const auto& other) { return other.first <= window.from_ns; });
+  for (point = point == points.begin() ? point : point - 1; point != points.end(); ++point) {
+    const auto next = point + 1;
+    if (next == points.end() || point->first >= window.to_ns) {
+      break;
+    }
+    const Interval between{point->first, next->first};
+    const int64_t common_ns = intersect(between, window).length();
+    if (next->second > point->second && common_ns > 0) {  // a counter that was reset says nothing
+      sum += (next->second - point->second) * static_cast<double>(common_ns) / static_cast<double>(between.length());
+      if (rose_ns != nullptr) {
+        *rose_ns += common_ns;
+      }
+    }
+  }
+  return sum;
+}
+
+std::vector<HostRise> HostEvidence::rises(NodeId node, std::string_view name, const IntervalSet& times) const {
+  std::vector<HostRise> rises;
+  const std::string key(name);
+  for (auto it = numbers_.lower_bound({node, key, ""}); it != numbers_.end(); ++it) {
+    if (std::get<0>(it->first) != node || std::get<1>(it->first) != key) {
+      break;
+    }
+    HostRise rise{std::get<2>(it->first)};
+    for (const Interval& time : times.intervals()) {
+      rise.inside += it->second.rise(time);
+    }
+    if (rise.inside > 0) {
+      rise.outside = std::max(0.0, it->second.rise(read_) - rise.inside);
+      rises.push_back(std::move(rise));
+    }
+  }
+  return rises;
+}
+
+HostEvidence::Throttling HostEvidence::throttling(NodeId node, int32_t pid, Interval window) const {
+  Throttling most;
+  const std::string key(kThrottled);
+  const std::string process = std::to_string(pid) + ":";
+  for (auto it = numbers_.lower_bound({node, key, process}); it != numbers_.end(); ++it) {
+    const auto& [of, name, detail] = it->first;
+    if (of != node || name != key || !detail.starts_with(process)) {
+      break;
+    }
+    const auto throttled_ns = std::llround(it->second.rise(window) * kNsPerUs);
+    if (throttled_ns > most.throttled_ns) {
+      most = {throttled_ns, detail.substr(process.size())};
+    }
+  }
+  most.throttled_ns = std::min(most.throttled_ns, window.length());  // summed over CPUs
+  return most;
+}
+
+std::vector<PortRise> HostEvidence::port_rises(NodeId node, Interval window) const {
+  std::vector<PortRise> rises;
+  for (auto it = ports_.lower_bound({node, "", 0, ""}); it != ports_.end() && std::get<0>(it->first) == node; ++it) {
+    const auto& [of, device, port, name] = it->first;
+    PortRise rise{device, port, name};
+    rise.value = it->second.rise(window, &rise.rose_ns);
+    if (rise.value > 0) {
+      rises.push_back(std::move(rise));
+    }
+  }
+  return rises;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/live/live_findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/explain.h"
+#include "analysis/intervals.h"
+#include "analysis/thresholds.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+std::string end_of_link(const std::optional<int32_t>& rank, const std::optional<Endpoint>& endpoint) {
+  return rank ? fmt::format("rank {}", *rank) : endpoint ? endpoint->address : "";
+}
+
+int64_t union_ns(const std::vector<TimeRange>& lost) {
+  std::vector<Interval> intervals;
+  intervals.reserve(lost.size());
+  for (const TimeRange& range : lost) {
+    intervals.push_back({range.from_ns, range.to_ns});
+  }
+  return IntervalSet(std::move(intervals)).total_ns();
+}
+
+/// A few looks miss ranks for want of evidence; none can blame one that it does not see.
+void own_up(Report& report) {
+  if (report.unrecorded_ranks.empty()) {
+    return;
+  }
+  for (Finding& finding : report.findings) {
+    if (finding.cause == Cause::kUnknown && !finding.link) {
+      finding.evidence.push_back(
+          {"missing", 1, "seen from this node alone, the cause may be elsewhere: " + report.unrecorded_ranks, {}});
+      finding.remedy = "look at what the other nodes' agents tell, or explain all nodes' recordings together";
+    }
+  }
+}
+
+}  // namespace
+
+LiveFindings::Key LiveFindings::key_of(const Finding& finding) {
+  Key key{finding.cause, "", 0, "", ""};
+  if (finding.culprit) {
+    std::get<1>(key) = finding.culprit->node;
+    std::get<2>(key) = finding.culprit->pid;
+  }
+  if (finding.link) {
+    std::get<3>(key) = end_of_link(finding.link->src_rank, finding.link->src);
+    std::get<4>(key) = end_of_link(finding.link->dst_rank, finding.link->dst);
+  }
+  return key;
+}
+
+/// What has slid out of the window is counted for good.
+void LiveFindings::settle(Entry& entry, int64_t horizon_ns) {
+  std::vector<TimeRange>& lost = entry.newest.lost;  // by their ends
+  const auto first =
+      std::partition_point(lost.begin(), lost.end(), [&](const TimeRange& range) { return range.to_ns < horizon_ns; });
+  entry.settled_ns += union_ns({lost.begin(), first});
+  entry.settled_stalls += first - lost.begin();
+  lost.erase(lost.begin(), first);
+}
+
+void LiveFindings::see(const Finding& finding, TimeRange window) {
+  const Key key = key_of(finding);
+  auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& known) { return known.key == key; });
+  if (entry == entries_.end()) {
+    entries_.push_back({.key = key, .newest = finding, .total = finding});
+    entry = entries_.end() - 1;
+  }
+  settle(*entry, window.from_ns);
+  ++entry->looks;
+  entry->newest = finding;
+  std::erase_if(entry->newest.lost, [&](const TimeRange& range) { return range.to_ns < window.from_ns; });
+  refresh(*entry);
+}
+
+/// The whole of it until now, told in the newest words.
+void LiveFindings::refresh(Entry& entry) const {
+  const Finding before = std::move(entry.total);
+  entry.total = entry.newest;
+  entry.total.window.from_ns = std::min(before.window.from_ns, entry.newest.window.from_ns);
+  entry.total.window.to_ns = std::max(before.window.to_ns, entry.newest.window.to_ns);
+  entry.total.severity = std::max(before.severity, entry.newest.severity);
+  const int64_t lost_ns = entry.settled_ns + union_ns(entry.newest.lost);
+  entry.total.stall_ms = std::max(entry.newest.stall_ms, static_cast<double>(lost_ns) / static_cast<double>(kNsPerMs));
+  entry.total.collectives_affected = entry.settled_stalls == 0
+                                         ? entry.newest.collectives_affected
+                                         : entry.settled_stalls + static_cast<int64_t>(entry.newest.lost.size());
+  entry.total.detected_ns = before.detected_ns;
+  entry.total.ended_ns = before.ended_ns;
+  entry.total.lost.clear();
+}
+
+/// The newest other finding that covers half of what this one was last seen with.
+int64_t LiveFindings::explained_by(const Entry& entry) const {
+  std::vector<Interval> own;
+  for (const TimeRange& range : entry.newest.lost) {
+    own.push_back({range.from_ns, range.to_ns});
+  }
+  const IntervalSet lost(std::move(own));
+  for (auto other = entries_.rbegin(); other != entries_.rend(); ++other) {
+    if (&*other == &entry || other->looks == 0 || other->number == 0) {
+      continue;
+    }
+    int64_t covered_ns = 0;
+    for (const TimeRange& range : other->newest.lost) {
+      covered_ns += lost.covered_ns({range.from_ns, range.to_ns});
+    }
+    if (static_cast<double>(covered_ns) >= kCoverage * static_cast<double>(lost.total_ns())) {
+      return other->number;
+    }
+  }
+  return 0;
+}
+
+void LiveFindings::judge(Entry& entry, TimeRange window, std::vector<LiveChange>& changes) {
+  const int64_t now_ns = window.to_ns;
+  const bool fresh = now_ns - entry.total.window.to_ns < kLiveQuietNs;
+  const auto give = [&](LiveNews news, int64_t other = 0) {
+    entry.told_ms = static_cast<int64_t>(entry.total.stall_ms);
+    changes.push_back({news, now_ns, entry.number, entry.total, other});
+  };
+  if (entry.number == 0) {
+    if (entry.looks >= kLooksToTell) {
+      entry.number = ++told_;
+      entry.total.detected_ns = now_ns;
+      give(LiveNews::kBegan);
+    }
+  } else if (entry.ended) {
+    if (fresh && entry.looks >= kLooksToTell && entry.total.window.to_ns > *entry.total.ended_ns) {
+      entry.ended = false;
+      entry.total.ended_ns.reset();
+      give(LiveNews::kCameBack);
+    }
+  } else if (const int64_t other = entry.looks == 0 ? explained_by(entry) : 0; !fresh || other != 0) {
+    entry.ended = true;
+    entry.total.ended_ns = now_ns;
+    give(LiveNews::kEnded, other);
+  } else if (entry.total.stall_ms >= kLiveGrowth * static_cast<double>(entry.told_ms)) {
+    give(LiveNews::kGrew);
+  }
+}
+
+std::vector<LiveChange> LiveFindings::update(const Report& report, TimeRange window) {
+  std::set<Key> seen;
+  for (const Finding& finding : report.findings) {
+    see(finding, window);
+    seen.insert(key_of(finding));
+  }
+  std::vector<LiveChange> changes;
+  for (Entry& entry : entries_) {
+    if (!seen.contains(entry.key)) {
+      entry.looks = 0;
+      settle(entry, window.from_ns);
+    }
+  }
+  for (Entry& entry : entries_) {
+    judge(entry, window, changes);
+  }
+  std::erase_if(entries_, [&](const Entry& entry) {
+    const bool unobserved = entry.number == 0 && entry.looks == 0;
+    return unobserved || (entry.ended && entry.looks == 0 && window.to_ns - *entry.total.ended_ns >= kLiveReturnNs);
+  });
+  std::sort(changes.begin(), changes.end(),
+            [](const LiveChange& a, const LiveChange& b) { return a.number < b.number; });
+  return changes;
+}
+
+std::vector<TimeRange> LiveFindings::needed() const {
+  std::optional<int64_t> oldest_ns;
+  std::optional<int64_t> oldest_hang_ns;
+  for (const Entry& entry : entries_) {
+    const int64_t from_ns = entry.total.window.from_ns;
+    if (!entry.ended) {
+      oldest_ns = std::min(oldest_ns.value_or(from_ns), from_ns);
+    }
+    if (!entry.ended && entry.newest.severity == Severity::kCritical) {
+      oldest_hang_ns = std::min(oldest_hang_ns.value_or(from_ns), from_ns);
+    }
+  }
+  std::vector<TimeRange> ranges;
+  if (oldest_ns) {
+    ranges.push_back({*oldest_ns - kHeldBeforeNs, *oldest_ns});
+  }
+  if (oldest_hang_ns) {
+    ranges.push_back({*oldest_hang_ns - kHeldBeforeHangNs, *oldest_hang_ns + kHeldIntoHangNs});
+  }
+  return ranges;
+}
+
+Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
+  window_.advance(now_ns);
+  if (!window_.has_collectives()) {
+    return findings_.update({}, {window_.from_ns(), now_ns});
+  }
+  ST_ASSIGN(Report report, stalltrace::explain(window_));
+  own_up(report);
+  std::vector<LiveChange> changes = findings_.update(report, {window_.from_ns(), now_ns});
+  window_.hold(findings_.needed());
+  return changes;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/stalls/baseline.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace stalltrace::analysis {
+
+void BaselineSample::add(int64_t duration_ns) {
+  if (seen_++ % stride_ != 0) {
+    return;
+  }
+  if (values_us_.size() == kCapacity) {  // keep every second one from here on
+    for (size_t i = 0; i < kCapacity / 2; ++i) {
+      values_us_[i] = values_us_[2 * i];
+    }
+    values_us_.resize(kCapacity / 2);
+    stride_ *= 2;
+  }
+  values_us_.push_back(
+      static_cast<uint32_t>(std::clamp<int64_t>(duration_ns / kNsPerUs, 0, std::numeric_limits<uint32_t>::max())));
+}
+
+Baseline Baseline::of(BaselineSample& sample) {
+  Baseline baseline;
+  if (sample.count() < kBaselineInstances) {
+    return baseline;
+  }
+  std::vector<uint32_t>& values = sample.values_us_;
+  const auto quantile_ns = [&](double q) {
+    const auto at = values.begin() + static_cast<int64_t>(q * static_cast<double>(values.size() - 1));
+    std::nth_element(values.begin(), at, values.end());
+    return static_cast<int64_t>(*at) * kNsPerUs;
+  };
+  baseline.usual_ns = quantile_ns(kBaselineQuantile);
+  const auto scatter_ns = static_cast<double>(baseline.usual_ns - quantile_ns(kScatterQuantile));
+  const double usual = static_cast<double>(baseline.usual_ns);
+  const double margin =
+      std::max({static_cast<double>(kStallFloorNs), kScatterFactor * scatter_ns, kBaselineFactor * usual});
+  baseline.limit_ns = baseline.usual_ns + static_cast<int64_t>(margin);
+  baseline.known = true;
+  return baseline;
+}
+
+}  // namespace stalltrace::analysis

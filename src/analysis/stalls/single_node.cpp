@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/stalls/single_node.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <queue>
+#include <utility>
+
+#include "analysis/thresholds.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+/// A time in which a rank was in no collective, and the call that ended it.
+struct Gap {
+  Interval time;
+  uint32_t sequence = 0;
+  int64_t column = 0;
+  bool trailing = false;       // nothing followed while the rank was observed
+  int64_t unread_ns = kNever;  // first sample with data of a rank elsewhere that this one had not read
+  int64_t last_sample_ns = 0;  // of such a connection, in the gap
+  [[nodiscard]] bool seen() const { return unread_ns != kNever; }
+};
+
+/// Every rank needs every other: data that wait for a rank are a rank that waits.
+bool synchronises(Operation op) {
+  return op == Operation::kAllReduce || op == Operation::kAllGather || op == Operation::kReduceScatter ||
+         op == Operation::kAllToAll || op == Operation::kBarrier;
+}
+
+class SingleNode {
+ public:
+  SingleNode(const Cluster& cluster, const Timeline& timeline, const Flows& flows, TimeRange range)
+      : cluster_(cluster), timeline_(timeline), flows_(flows), range_(range) {
+    for (uint32_t i = 0; i < timeline.sequences().size(); ++i) {
+      sequences_of_[timeline.sequences()[i].member].push_back(i);
+    }
+    for (const Flow& flow : flows.all()) {
+      if (leads_elsewhere(flow) && !gaps_.contains(flow.owner) && sequences_of_.contains(flow.owner)) {
+        gaps_[flow.owner] = gaps_of(sequences_of_[flow.owner]);
+      }
+    }
+  }
+
+  Status look_at_samples(EventSource& source) {
+    Interval bounds{kNever, std::numeric_limits<int64_t>::min()};
+    for (const auto& [member, gaps] : gaps_) {
+      if (!gaps.empty()) {
+        bounds = {std::min(bounds.from_ns, gaps.front().time.from_ns), std::max(bounds.to_ns, gaps.back().time.to_ns)};
+      }
+    }
+    if (bounds.length() == 0) {
+      return {};
+    }
+    const int64_t slack_ns = cluster_.clock().largest_shift_ns();
+    return source.tcp_samples({bounds.from_ns - slack_ns, bounds.to_ns + slack_ns},
+                              [&](const TcpSample& sample) { note(sample); });
+  }
+
+  std::vector<Stall> judge() {
+    for (const auto& [member, gaps] : gaps_) {
+      judge_gaps(gaps);
+    }
+    for (const auto& [member, sequences] : sequences_of_) {
+      judge_death(member, sequences);
+    }
+    return std::move(stalls_);
+  }
+
+ private:
+  /// Connections whose thread does nothing but collectives, to a process that was not recorded.
+  [[nodiscard]] static bool leads_elsewhere(const Flow& flow) { return flow.dedicated && flow.peer == kNoMember; }
+
+  /// Some of its ranks were not recorded.
+  [[nodiscard]] bool incomplete(const CallSequence& sequence) const {
+    const Group& group = timeline_.groups()[sequence.group];
+    const int32_t nranks = group.nranks.value_or(cluster_.member(sequence.member).world_size.value_or(0));
+    return !group.point_to_point && static_cast<int64_t>(group.sequences.size()) < nranks;
+  }
+
+  /// Could the others be waiting for this rank to make the call of `lane` at `column`?
+  [[nodiscard]] bool is_awaited(const CallSequence& sequence, int64_t column) const {
+    const Call* call = sequence.at_column(column);
+    call = call != nullptr ? call : &sequence.calls.back();
+    const bool warming_up = column < kWarmUpInstances && sequence.hash != 0;
+    return incomplete(sequence) && synchronises(timeline_.signature(call->signature).op) && !warming_up &&
+           !sequence.ends_unseen();
+  }
+
+  /// Walks all calls of a rank by arrival.
+  [[nodiscard]] std::vector<Gap> gaps_of(const std::vector<uint32_t>& sequences) const {
+    using Next = std::pair<int64_t, std::pair<uint32_t, size_t>>;  // arrival, lane, index
+    std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+    const auto push = [&](uint32_t sequence, size_t index) {
+      const std::vector<Call>& calls = timeline_.sequences()[sequence].calls;
+      while (index < calls.size() && !calls[index].present) {
+        ++index;
+      }
+      if (index < calls.size()) {
+        next.push({calls[index].arrival_ns, {sequence, index}});
+      }
+    };
+    int64_t observed_ns = timeline_.span().to_ns;
+    for (const uint32_t sequence : sequences) {
+      push(sequence, 0);
+      observed_ns = std::min(observed_ns, timeline_.sequences()[sequence].observed_to_ns());
+    }
+    std::vector<Gap> gaps;
+    int64_t busy_to_ns = kNever;  // nothing is known before the first call
+    uint32_t last_sequence = sequences.front();
+    while (!next.empty()) {
+      const auto [arrival_ns, place] = next.top();
+      next.pop();
+      const CallSequence& sequence = timeline_.sequences()[place.first];
+      const int64_t column = sequence.first_column() + static_cast<int64_t>(place.second);
+      if (arrival_ns - kStallFloorNs > busy_to_ns && busy_to_ns != kNever && is_awaited(sequence, column)) {
+        gaps.push_back({.time = {busy_to_ns, arrival_ns}, .sequence = place.first, .column = column});
+      }
+      const int64_t end_ns = sequence.calls[place.second].end_ns();
+      busy_to_ns = busy_to_ns == kNever ? end_ns : std::max(busy_to_ns, end_ns);  // kOpenEnd is kNever
+      if (sequence.calls[place.second].is_open()) {
+        return gaps;  // inside until further notice
+      }
+      last_sequence = sequence.point_to_point ? last_sequence : place.first;
+      push(place.first, place.second + 1);
+    }
+    const CallSequence& sequence = timeline_.sequences()[last_sequence];
+    if (!sequence.calls.empty() && !sequence.destroyed && !sequence.continued && busy_to_ns < observed_ns &&
+        is_awaited(sequence, sequence.end_column())) {
+      gaps.push_back({.time = {busy_to_ns, observed_ns},
+                      .sequence = last_sequence,
+                      .column = sequence.end_column(),
+                      .trailing = true});
+    }
+    return gaps;
+  }
+
+  void note(const TcpSample& sample) {
+    const FlowIndex index = flows_.find(sample.node_id, sample.cookie);
+    if (index == kNoFlow || !leads_elsewhere(flows_.flow(index)) || sample.bytes_received == 0) {
+      return;
+    }
+    const auto found = gaps_.find(flows_.flow(index).owner);
+    if (found == gaps_.end()) {
+      return;
+    }
+    const int64_t time_ns = cluster_.clock().to_common(sample.node_id, sample.timestamp_ns);
+    std::vector<Gap>& gaps = found->second;
+    const auto gap =
+        std::partition_point(gaps.begin(), gaps.end(), [&](const Gap& g) { return g.time.to_ns <= time_ns; });
+    if (gap == gaps.end() || gap->time.from_ns > time_ns) {
+      return;
+    }
+    gap->last_sample_ns = std::max(gap->last_sample_ns, time_ns);
+    if (sample.unread_bytes > 0) {
+      gap->unread_ns = std::min(gap->unread_ns, time_ns);
+    }
+  }
+
+  /// Connections at rest are sampled a few times a second, gaps may be shorter: how long after a gap's begin the others
+  /// usually wait is taken from those that were seen. kNever where too few were, or others speak against it.
+  [[nodiscard]] static int64_t usual_wait_ns(const std::vector<Gap>& gaps) {
+    std::vector<int64_t> elapsed;
+    for (const Gap& gap : gaps) {
+      if (gap.seen()) {
+        elapsed.push_back(gap.unread_ns - gap.time.from_ns);
+      }
+    }
+    if (static_cast<int64_t>(elapsed.size()) < kOneSidedSightings) {
+      return kNever;
+    }
+    const auto quartile = elapsed.begin() + static_cast<int64_t>(elapsed.size() / 4);
+    std::nth_element(elapsed.begin(), quartile, elapsed.end());
+    const auto against = std::count_if(gaps.begin(), gaps.end(), [&](const Gap& gap) {
+      return !gap.seen() && gap.last_sample_ns - gap.time.from_ns >= *quartile;
+    });
+    return static_cast<size_t>(against) > elapsed.size() ? kNever : *quartile;
+  }
+
+  void judge_gaps(const std::vector<Gap>& gaps) {
+    const int64_t usual_ns = usual_wait_ns(gaps);
+    for (const Gap& gap : gaps) {
+      const int64_t inferred_ns = usual_ns == kNever ? kNever : gap.time.from_ns + usual_ns;
+      const bool against = !gap.seen() && gap.last_sample_ns >= inferred_ns;
+      const int64_t from_ns = gap.seen() ? std::min(gap.unread_ns, inferred_ns) : against ? kNever : inferred_ns;
+      if (from_ns >= gap.time.to_ns || (gap.trailing && (!gap.seen() || gap.time.to_ns - from_ns < kHangNs))) {
+        continue;
+      }
+      const CallSequence& sequence = timeline_.sequences()[gap.sequence];
+      Stall stall = begin(sequence, gap.column);
+      stall.part = gap.trailing ? StallPart::kAbsent : StallPart::kLate;
+      stall.window = {from_ns, gap.time.to_ns};
+      stall.lost_ns = stall.window.length();
+      stall.hung = gap.trailing;
+      stall.hang.kind = gap.trailing ? HangKind::kOutside : HangKind::kNone;
+      stall.hang.member = gap.trailing ? sequence.member : kNoMember;
+      if (stall.lost_ns > kStallFloorNs) {
+        keep(std::move(stall));
+      }
+    }
+  }
+
+  [[nodiscard]] Stall begin(const CallSequence& sequence, int64_t column) const {
+    const Call* call = sequence.at_column(column);
+    Stall stall{.group = sequence.group,
+                .column = column,
+                .signature = (call != nullptr ? call : &sequence.calls.back())->signature};
+    stall.has_baseline = true;
+    stall.single_node = true;
+    stall.calling_tid = sequence.tid;
+    stall.suspects = {sequence.member};
+    stall.members = {sequence.member};
+    return stall;
+  }
+
+  /// One that hung before it died is a victim; one that was asked to end did. How long the others hang is not seen:
+  /// until their watchdogs end them.
+  void judge_death(MemberIndex member, const std::vector<uint32_t>& sequences) {
+    const Member& process = cluster_.member(member);
+    if (!process.exit_ns || !process.ended_badly() || timeline_.span().to_ns - *process.exit_ns < kHangNs) {
+      return;
+    }
+    const CallSequence* used = nullptr;
+    for (const uint32_t index : sequences) {
+      const CallSequence& sequence = timeline_.sequences()[index];
+      if (sequence.calls.empty() || sequence.destroyed || sequence.aborted || sequence.continued ||
+          !incomplete(sequence)) {
+        continue;
+      }
+      const Call& last = sequence.calls.back();
+      if (last.end_ns() == kOpenEnd && *process.exit_ns - last.arrival_ns >= kHangNs) {
+        return;
+      }
+      used = used == nullptr || sequence.last_arrival_ns > used->last_arrival_ns ? &sequence : used;
+    }
+    if (used == nullptr || used->ends_unseen()) {
+      return;
+    }
+    Stall stall = begin(*used, used->end_column());
+    stall.part = StallPart::kAbsent;
+    stall.window = {*process.exit_ns, std::min(timeline_.span().to_ns, *process.exit_ns + kDeathsApartNs)};
+    stall.lost_ns = stall.window.length();
+    stall.hung = true;
+    stall.hang = {HangKind::kDead, member, {}};
+    keep(std::move(stall));
+  }
+
+  void keep(Stall stall) {
+    if (range_.from_ns <= stall.window.to_ns && range_.to_ns > stall.window.from_ns &&
+        static_cast<int64_t>(stalls_.size()) < kMaxStalls) {
+      stalls_.push_back(std::move(stall));
+    }
+  }
+
+  const Cluster& cluster_;
+  const Timeline& timeline_;
+  const Flows& flows_;
+  TimeRange range_;
+  std::map<MemberIndex, std::vector<uint32_t>> sequences_of_;
+  std::map<MemberIndex, std::vector<Gap>> gaps_;
+  std::vector<Stall> stalls_;
+};
+
+}  // namespace
+
+Result<std::vector<Stall>> find_one_sided(EventSource& source, const Cluster& cluster, const Timeline& timeline,
+                                          const Flows& flows, TimeRange range) {
+  SingleNode search(cluster, timeline, flows, range);
+  ST_TRY(search.look_at_samples(source));
+  return search.judge();
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline/clock.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/thresholds.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+
+void OffsetBounds::add(const std::vector<HostEdge>& edges) {
+  constexpr HostEdge kNone;
+  const HostEdge& reference = edges[reference_];
+  for (size_t host = 0; host < edges.size(); ++host) {
+    const HostEdge& other = edges[host];
+    if (other.last_arrival_ns == kNone.last_arrival_ns) {
+      continue;
+    }
+    Bounds& bounds = bounds_[host];
+    bounds.took_part = true;
+    if (reference.first_end_ns != kNone.first_end_ns) {
+      bounds.high_ns = std::min(bounds.high_ns, reference.first_end_ns - other.last_arrival_ns);
+    }
+    if (reference.last_arrival_ns != kNone.last_arrival_ns && other.first_end_ns != kNone.first_end_ns) {
+      bounds.low_ns = std::max(bounds.low_ns, reference.last_arrival_ns - other.first_end_ns);
+    }
+  }
+}
+
+Clock Clock::of(const std::vector<Node>& nodes) {
+  Clock clock;
+  std::map<std::string, size_t> hosts;  // boot id to host
+  std::vector<const Node*> references;
+  for (const Node& node : nodes) {
+    const std::string boot = node.boot_id.empty() ? fmt::format("node {}", node.node_id) : node.boot_id;
+    const auto [found, fresh] = hosts.try_emplace(boot, references.size());
+    if (fresh) {
+      references.push_back(&node);
+    }
+    clock.hosts_[node.node_id] = {.index = found->second};
+    clock.shifts_[node.node_id] = references[found->second]->clock_offset_ns - node.clock_offset_ns;
+  }
+  clock.host_count_ = references.size();
+  return clock;
+}
+
+void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
+  std::vector<const Node*> references(host_count_);
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    references[host(node->node_id)] = &*node;
+  }
+  const Node& reference = *references[offsets.reference()];
+  for (size_t at = 0; at < host_count_; ++at) {
+    const OffsetBounds::Bounds& bounds = offsets.bounds(at);
+    if (at == offsets.reference() || !bounds.took_part) {
+      continue;  // a host without collectives, such as a head node, has nobody to be late
+    }
+    if (!bounds.known()) {
+      distrust(at);
+      notes_.push_back(fmt::format(
+          "the clock of {} could not be compared with that of {} (no collective that both took part in): who arrived "
+          "late across them is not judged reliably",
+          references[at]->name, reference.name));
+      continue;
+    }
+    const int64_t offset_ns = bounds.low_ns + (bounds.high_ns - bounds.low_ns) / 2;
+    const int64_t error_ns = std::abs(bounds.high_ns - bounds.low_ns) / 2;
+    for (const Node& node : nodes) {
+      if (host(node.node_id) == at) {
+        shifts_[node.node_id] += offset_ns;
+      }
+    }
+    if (error_ns > kStallFloorNs) {
+      distrust(at);
+    }
+    notes_.push_back(fmt::format("the clock of {} was moved by {} to that of {}, known to within {}",
+                                 references[at]->name, format_duration(offset_ns), reference.name,
+                                 format_duration(error_ns)));
+  }
+}
+
+size_t Clock::host(NodeId node) const {
+  const auto found = hosts_.find(node);
+  return found == hosts_.end() ? 0 : found->second.index;
+}
+
+void Clock::distrust(size_t host) {
+  for (auto& [node, known] : hosts_) {
+    known.reliable = known.reliable && known.index != host;
+  }
+}
+
+bool Clock::comparable(NodeId a, NodeId b) const {
+  const auto x = hosts_.find(a);
+  const auto y = hosts_.find(b);
+  if (x == hosts_.end() || y == hosts_.end() || x->second.index == y->second.index) {
+    return true;
+  }
+  return x->second.reliable && y->second.reliable;
+}
+
+int64_t Clock::shift_ns(NodeId node) const {
+  const auto found = shifts_.find(node);
+  return found == shifts_.end() ? 0 : found->second;
+}
+
+int64_t Clock::largest_shift_ns() const {
+  int64_t largest = 0;
+  for (const auto& [node, shift] : shifts_) {
+    largest = std::max(largest, std::abs(shift));
+  }
+  return largest;
+}
+
+}  // namespace stalltrace::analysis

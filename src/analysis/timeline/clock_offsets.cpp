@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline/clock_offsets.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace stalltrace::analysis {
+namespace {
+
+/// Operations in which every rank needs every other: no completion before the last arrival.
+bool synchronises(Operation op) {
+  return op == Operation::kAllReduce || op == Operation::kAllGather || op == Operation::kReduceScatter ||
+         op == Operation::kAllToAll || op == Operation::kBarrier;
+}
+
+struct HostLane {
+  const CallSequence* sequence;
+  size_t host;
+};
+
+/// The sequence numbers that any of the lanes holds, as intervals: lanes may lie far apart.
+IntervalSet sequence_numbers(const std::vector<HostLane>& sequences) {
+  std::vector<Interval> ranges;
+  for (const HostLane& entry : sequences) {
+    const int64_t first = entry.sequence->first_seq;
+    ranges.push_back({first, first + static_cast<int64_t>(entry.sequence->calls.size())});
+  }
+  return IntervalSet(std::move(ranges));
+}
+
+HostEdge& operator+=(HostEdge& edge, const Call& call) {
+  edge.last_arrival_ns = std::max(edge.last_arrival_ns, call.arrival_ns);
+  edge.first_end_ns = std::min(edge.first_end_ns, call.end_ns());
+  return edge;
+}
+
+/// One communicator's lanes, instance after instance.
+void add_communicator(const std::vector<HostLane>& sequences, const std::vector<CallSignature>& signatures,
+                      OffsetBounds& bounds) {
+  std::vector<HostEdge> edges;
+  const IntervalSet numbers = sequence_numbers(sequences);
+  for (const Interval& range : numbers.intervals()) {
+    for (int64_t seq = range.from_ns; seq < range.to_ns; ++seq) {
+      edges.assign(bounds.hosts(), HostEdge{});
+      for (const HostLane& entry : sequences) {
+        const Call* call = entry.sequence->at_column(seq + entry.sequence->column_offset);
+        if (call != nullptr && synchronises(signatures[call->signature].op)) {
+          edges[entry.host] += *call;
+        }
+      }
+      bounds.add(edges);
+    }
+  }
+}
+
+}  // namespace
+
+OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std::vector<CallSignature>& signatures,
+                           const Cluster& cluster) {
+  std::map<CommHash, std::vector<HostLane>> communicators;
+  std::optional<size_t> reference;
+  for (const CallSequence& sequence : sequences) {
+    if (sequence.hash == 0 || sequence.point_to_point) {
+      continue;
+    }
+    const size_t host = cluster.clock().host(cluster.member(sequence.member).node_id);
+    reference = reference.value_or(host);
+    communicators[sequence.hash].push_back({&sequence, host});
+  }
+  OffsetBounds bounds(cluster.clock().hosts(), reference.value_or(0));
+  for (const auto& [hash, members] : communicators) {
+    add_communicator(members, signatures, bounds);
+  }
+  return bounds;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline/cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr size_t kThreadNameBytes = 15;  // what the kernel keeps of a name
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+/// Threads of the job's libraries, the kernel's own work on its behalf, and this tracer.
+constexpr std::array<std::string_view, 9> kOwnNames{"NCCL ",      "stalltrace", "ksoftirqd/", "kworker/", "swapper/",
+                                                    "migration/", "rcu_",       "cuda",       "irq/"};
+
+}  // namespace
+
+bool Member::ended_badly() const {
+  return exit_signal ? *exit_signal != SIGINT && *exit_signal != SIGTERM && *exit_signal != SIGHUP
+                     : exit_code.value_or(0) != 0;
+}
+
+Result<Cluster> Cluster::load(EventSource& source) {
+  Cluster cluster;
+  ST_ASSIGN(cluster.nodes_, source.nodes());
+  cluster.clock_ = Clock::of(cluster.nodes_);
+  ST_ASSIGN(cluster.processes_, source.processes());
+  ST_ASSIGN(cluster.communicators_, source.communicators());
+  for (size_t i = 0; i < cluster.processes_.size(); ++i) {
+    cluster.process_index_[{cluster.processes_[i].node_id, cluster.processes_[i].pid}] = i;
+  }
+  for (size_t i = 0; i < cluster.communicators_.size(); ++i) {
+    const Communicator& row = cluster.communicators_[i];
+    cluster.communicator_index_[{row.node_id, row.pid, row.comm_ptr}].push_back(i);
+  }
+  cluster.derive_split_ranks();
+  for (const Communicator& row : cluster.communicators_) {
+    cluster.join(row.node_id, row.pid);
+  }
+  cluster.take_ranks_from_communicators();
+  return cluster;
+}
+
+void Cluster::align(const OffsetBounds& bounds) {
+  const Clock before = clock_;
+  clock_.align(nodes_, bounds);
+  for (Member& member : members_) {
+    if (member.exit_ns) {
+      *member.exit_ns += clock_.shift_ns(member.node_id) - before.shift_ns(member.node_id);
+    }
+  }
+}
+
+/// A child of ncclCommSplit orders its members by key, then by rank in the parent.
+void Cluster::derive_split_ranks() {
+  std::map<CommHash, std::vector<size_t>> children;
+  for (size_t i = 0; i < communicators_.size(); ++i) {
+    if (communicators_[i].parent_hash != 0 && communicators_[i].comm_id_hash != 0) {
+      children[communicators_[i].comm_id_hash].push_back(i);
+    }
+  }
+  for (auto& [hash, rows] : children) {
+    const bool complete = std::all_of(rows.begin(), rows.end(), [&](size_t row) {
+      return !communicators_[row].nranks || static_cast<size_t>(*communicators_[row].nranks) == rows.size();
+    });
+    const bool needed =
+        std::any_of(rows.begin(), rows.end(), [&](size_t row) { return !communicators_[row].rank.has_value(); });
+    if (!complete || !needed) {
+      continue;
+    }
+    const auto parent_rank = [&](size_t row) {
+      const Communicator& child = communicators_[row];
+      for (const Communicator& parent : communicators_) {
+        if (parent.node_id == child.node_id && parent.pid == child.pid && parent.comm_id_hash == child.parent_hash) {
+          return parent.rank.value_or(0);
+        }
+      }
+      return 0;
+    };
+    std::sort(rows.begin(), rows.end(), [&](size_t a, size_t b) {
+      return std::tuple(communicators_[a].split_key.value_or(0), parent_rank(a)) <
+             std::tuple(communicators_[b].split_key.value_or(0), parent_rank(b));
+    });
+    for (size_t i = 0; i < rows.size(); ++i) {
+      communicators_[rows[i]].rank = static_cast<int32_t>(i);
+      communicators_[rows[i]].nranks = static_cast<int32_t>(rows.size());
+      communicators_[rows[i]].rank_source = RankSource::kDerived;
+    }
+  }
+}
+
+/// Without a rank in the environment, the rank in the process's largest communicator is the job's.
+void Cluster::take_ranks_from_communicators() {
+  for (Member& member : members_) {
+    int32_t largest = 0;
+    if (member.rank) {
+      continue;
+    }
+    for (const Communicator& row : communicators_) {
+      if (row.node_id == member.node_id && row.pid == member.pid && row.rank && row.nranks.value_or(0) > largest) {
+        largest = *row.nranks;
+        member.rank = row.rank;
+      }
+    }
+  }
+}
+
+MemberIndex Cluster::join(NodeId node, int32_t pid) {
+  if (const MemberIndex known = find(node, pid); known != kNoMember) {
+    return known;
+  }
+  if (members_.size() >= kNoMember) {
+    return kNoMember;
+  }
+  Member member{.node_id = node, .node = node_name(node), .pid = pid};
+  if (const auto found = process_index_.find({node, pid}); found != process_index_.end()) {
+    const Process& process = processes_[found->second];
+    member.rank = process.rank;
+    member.world_size = process.world_size;
+    member.job_id = process.job_id;
+    member.program = base_name(process.exe);
+    member.exit_ns = process.exit_ns;
+    member.exit_code = process.exit_code;
+    member.exit_signal = process.exit_signal;
+    member.oom_killed = process.oom_killed;
+    if (member.exit_ns) {
+      member.exit_ns = clock_.to_common(node, *member.exit_ns);
+    }
+  }
+  members_.push_back(std::move(member));
+  return index_[{node, pid}] = static_cast<MemberIndex>(members_.size() - 1);
+}
+
+MemberIndex Cluster::find(NodeId node, int32_t pid) const {
+  const auto found = index_.find({node, pid});
+  return found == index_.end() ? kNoMember : found->second;
+}
+
+MemberIndex Cluster::find_rank(int32_t rank) const {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (members_[i].rank == rank) {
+      return static_cast<MemberIndex>(i);
+    }
+  }
+  return kNoMember;
+}
+
+const Communicator* Cluster::communicator(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash hash) const {
+  const auto found = communicator_index_.find({node, pid, comm_ptr});
+  if (found == communicator_index_.end()) {
+    return nullptr;
+  }
+  for (auto row = found->second.rbegin(); row != found->second.rend(); ++row) {
+    if (communicators_[*row].comm_id_hash == hash) {
+      return &communicators_[*row];
+    }
+  }
+  return nullptr;
+}
+
+bool Cluster::destroyed(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash hash) const {
+  const Communicator* row = communicator(node, pid, comm_ptr, hash);
+  return row != nullptr && row->destroyed_ns.has_value();
+}
+
+bool Cluster::belongs(NodeId node, int32_t pid, const std::string& name) const {
+  if (process_index_.contains({node, pid}) || index_.contains({node, pid}) || threads_.contains({node, pid})) {
+    return true;
+  }
+  if (std::any_of(kOwnNames.begin(), kOwnNames.end(), [&](std::string_view own) { return name.starts_with(own); })) {
+    return true;
+  }
+  return std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+    return !member.program.empty() && member.program.substr(0, kThreadNameBytes) == name;
+  });
+}
+
+std::string Cluster::node_name(NodeId node) const {
+  for (const Node& row : nodes_) {
+    if (row.node_id == node) {
+      return row.name.empty() ? row.hostname : row.name;
+    }
+  }
+  return fmt::format("node {}", node);
+}
+
+std::string Cluster::describe(MemberIndex index) const {
+  const Member& member = members_[index];
+  return member.rank ? fmt::format("rank {} ({}, pid {})", *member.rank, member.node, member.pid)
+                     : fmt::format("pid {} on {} (rank unknown)", member.pid, member.node);
+}
+
+}  // namespace stalltrace::analysis

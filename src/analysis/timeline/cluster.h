@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who takes part: the ranks of the recording, their communicators, and one common clock.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "analysis/timeline/clock.h"
+#include "model/source.h"
+
+namespace stalltrace::analysis {
+
+/// Index of a process that takes part in collectives.
+using MemberIndex = uint16_t;
+inline constexpr MemberIndex kNoMember = 0xffff;
+
+struct Member {
+  NodeId node_id = 0;
+  std::string node;
+  int32_t pid = 0;
+  std::optional<int32_t> rank;  // in the whole job
+  std::optional<int32_t> world_size;
+  std::string job_id;
+  std::string program;  // base name of the executable
+  std::optional<int64_t> exit_ns;
+  std::optional<int32_t> exit_code;
+  std::optional<int32_t> exit_signal;
+  bool oom_killed = false;
+
+  /// It failed or was killed; nobody asked it to end.
+  [[nodiscard]] bool ended_badly() const;
+};
+
+class Cluster {
+ public:
+  static Result<Cluster> load(EventSource& source);
+
+  [[nodiscard]] const std::vector<Member>& members() const { return members_; }
+  [[nodiscard]] const Member& member(MemberIndex index) const { return members_[index]; }
+  /// The member for a process, made on first sight; kNoMember when the index space is full.
+  MemberIndex join(NodeId node, int32_t pid);
+  [[nodiscard]] MemberIndex find(NodeId node, int32_t pid) const;
+  [[nodiscard]] MemberIndex find_rank(int32_t rank) const;
+
+  [[nodiscard]] const std::vector<Communicator>& communicators() const { return communicators_; }
+  /// The communicator a call names, or null: by its pointer, the newest created before `time_ns`.
+  [[nodiscard]] const Communicator* communicator(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash hash) const;
+  [[nodiscard]] bool destroyed(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash hash) const;
+
+  /// True for a process of the job or one that traces it, by pid (or thread id) or by name.
+  [[nodiscard]] bool belongs(NodeId node, int32_t pid, const std::string& name) const;
+  void add_thread(NodeId node, int32_t tid) { threads_[{node, tid}] = true; }
+
+  [[nodiscard]] const Clock& clock() const { return clock_; }
+  /// Moves what it holds to the clock that all hosts have in common by `bounds`.
+  void align(const OffsetBounds& bounds);
+  [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
+  [[nodiscard]] std::string node_name(NodeId node) const;
+  /// "rank 2 (node2, pid 4711)", with what is known.
+  [[nodiscard]] std::string describe(MemberIndex index) const;
+
+ private:
+  using Key = std::pair<NodeId, int32_t>;
+  void derive_split_ranks();
+  void take_ranks_from_communicators();
+
+  std::vector<Node> nodes_;
+  Clock clock_;
+  std::vector<Process> processes_;
+  std::vector<Member> members_;
+  std::map<Key, MemberIndex> index_;
+  std::map<Key, size_t> process_index_;
+  std::map<Key, bool> threads_;
+  std::vector<Communicator> communicators_;
+  std::map<std::tuple<NodeId, int32_t, uint64_t>, std::vector<size_t>> communicator_index_;
+};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline/instance.h"
+
+#include <algorithm>
+
+namespace stalltrace::analysis {
+namespace {
+
+/// An open call means a hang only if no rank ended anything later on that communicator, its rank did not leave it,
+/// and ends are observable at all.
+bool inside(const Group& group, const CallSequence& sequence, int64_t column) {
+  return !sequence.destroyed && !sequence.ends_unseen() && group.last_ended_column < column;
+}
+
+/// Its absence was observed for long enough: its node's agent was there to see it arrive, or its process end.
+bool observed_absent(const CallSequence& sequence, int64_t since_ns) {
+  return sequence.exit_ns != kOpenEnd || sequence.node_end_ns == kOpenEnd || sequence.node_end_ns - since_ns >= kHangNs;
+}
+
+/// When the call could begin. Where true ends are known, one that was queued behind its predecessor on the communicator
+/// began when that had ended: the time in the queue is the predecessor's.
+int64_t begin_ns(const CallSequence& sequence, int64_t column, const Call& call) {
+  const Call* previous = sequence.at_column(column - 1);
+  if (call.completion != Completion::kProfiler || previous == nullptr ||
+      previous->completion != Completion::kProfiler) {
+    return call.arrival_ns;
+  }
+  return std::clamp(previous->end_ns(), call.arrival_ns, std::max(call.arrival_ns, call.end_ns()));
+}
+
+}  // namespace
+
+std::vector<ColumnRange> columns_of(const Timeline& timeline, const Group& group) {
+  std::vector<ColumnRange> ranges;
+  for (const uint32_t sequence : group.sequences) {
+    ranges.push_back({timeline.sequences()[sequence].first_column(), timeline.sequences()[sequence].end_column()});
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const ColumnRange& a, const ColumnRange& b) { return a.begin < b.begin; });
+  std::vector<ColumnRange> joined;
+  for (const ColumnRange& range : ranges) {
+    if (joined.empty() || range.begin > joined.back().end) {
+      joined.push_back(range);
+    } else {
+      joined.back().end = std::max(joined.back().end, range.end);
+    }
+  }
+  return joined;
+}
+
+bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Instance& out) {
+  out.group = group;
+  out.column = column;
+  out.seen.clear();
+  out.absent.clear();
+  out.signatures_differ = false;
+  out.hung = false;
+  out.hung_to_ns = std::numeric_limits<int64_t>::min();
+  out.completion_ns = std::numeric_limits<int64_t>::min();
+  bool open = false;
+  for (const uint32_t index : timeline.groups()[group].sequences) {
+    const CallSequence& sequence = timeline.sequences()[index];
+    const Call* call = sequence.at_column(column);
+    if (call == nullptr) {
+      if (column >= sequence.end_column() && !sequence.continued) {
+        out.absent.push_back(index);
+      }
+      continue;
+    }
+    out.signatures_differ = out.signatures_differ || (!out.seen.empty() && call->signature != out.signature);
+    out.signature = call->signature;
+    const int64_t end_ns = call->end_ns();
+    out.seen.push_back({begin_ns(sequence, column, *call), end_ns, index, call->is_open()});
+    if (end_ns == kOpenEnd) {
+      open = true;
+      if (call->is_open() && inside(timeline.groups()[group], sequence, column)) {
+        out.hung = true;
+        out.hung_to_ns = std::max(out.hung_to_ns, sequence.observed_to_ns());
+      }
+    } else {
+      out.completion_ns = std::max(out.completion_ns, end_ns);
+    }
+  }
+  if (out.seen.empty()) {
+    return false;
+  }
+  const auto earlier = [](const Arrival& a, const Arrival& b) { return a.arrival_ns < b.arrival_ns; };
+  if (out.seen.size() > 2) {
+    std::sort(out.seen.begin(), out.seen.end(), earlier);
+  } else if (out.seen.size() == 2 && earlier(out.seen[1], out.seen[0])) {
+    std::swap(out.seen[0], out.seen[1]);
+  }
+  if (open) {
+    out.completion_ns = kOpenEnd;
+  }
+  if (!out.hung) {
+    out.absent.clear();
+  }
+  const size_t n = out.seen.size();
+  out.last_arrival_ns = out.seen.back().arrival_ns;
+  out.waits_from_ns = n == 1 ? out.last_arrival_ns : out.seen[(n - 2) / 2].arrival_ns;
+  out.completion_ns = std::max(out.completion_ns, out.last_arrival_ns);
+  std::erase_if(out.absent, [&](uint32_t sequence) {
+    return !observed_absent(timeline.sequences()[sequence], out.last_arrival_ns);
+  });
+  return true;
+}
+
+}  // namespace stalltrace::analysis

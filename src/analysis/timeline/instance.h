@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// One instance: what every rank did under one sequence number, and how its time splits into waiting for the
+// last rank and transfer.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/timeline/timeline.h"
+
+namespace stalltrace::analysis {
+
+struct Arrival {
+  int64_t arrival_ns = 0;
+  int64_t end_ns = kOpenEnd;  // also of one whose end is not told
+  uint32_t sequence = 0;
+  bool open = false;
+};
+
+struct Instance {
+  uint32_t group = 0;
+  int64_t column = 0;
+  uint16_t signature = 0;
+  bool signatures_differ = false;  // the ranks' calls are not all of one shape
+  bool hung = false;               // some rank is inside and nothing after it ended
+  int64_t hung_to_ns = 0;          // hung: until when some rank was observed inside; kOpenEnd: to the end
+  std::vector<Arrival> seen;       // by arrival
+  std::vector<uint32_t> absent;    // lanes that did not enter it though others wait (hung only)
+  int64_t waits_from_ns = 0;       // the middle arrival of the others: from here on the job waits for the last rank
+  int64_t last_arrival_ns = 0;
+  int64_t completion_ns = kOpenEnd;
+
+  [[nodiscard]] int64_t late_ns() const { return last_arrival_ns - waits_from_ns; }
+  [[nodiscard]] bool completed() const { return completion_ns != kOpenEnd; }
+  [[nodiscard]] int64_t transfer_ns() const { return completed() ? completion_ns - last_arrival_ns : 0; }
+};
+
+struct ColumnRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+/// Where the group's lanes have calls: disjoint, ascending.
+std::vector<ColumnRange> columns_of(const Timeline& timeline, const Group& group);
+
+/// Fills `out` (reused between calls); false when no rank took part.
+bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Instance& out);
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline/sequence_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/hash.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int64_t kMaxGap = 1 << 16;       // behind a larger jump of sequence numbers a new lane begins
+constexpr int64_t kMaxBack = 1024;         // rows of several threads are so much out of order; only at a lane's start
+constexpr int64_t kFreePadding = 1 << 20;  // calls held for lost rows, beside one per row
+constexpr size_t kMaxPieces = 64;          // lanes of one rank on one communicator
+
+/// How many empty calls `seq` would need in the lane; none when it does not belong there.
+std::optional<int64_t> padding_for(const CallSequence& sequence, int64_t seq) {
+  const auto size = static_cast<int64_t>(sequence.calls.size());
+  const int64_t position = seq - sequence.first_seq;
+  if (position < 0) {
+    return position >= -kMaxBack && size <= kMaxBack ? std::optional(-position - 1) : std::nullopt;
+  }
+  return position <= size + kMaxGap ? std::optional(std::max<int64_t>(0, position - size)) : std::nullopt;
+}
+
+}  // namespace
+
+void CallSequence::move(int64_t by_ns) {
+  shift_ns += by_ns;
+  if (by_ns == 0 || calls.empty()) {
+    return;
+  }
+  for (Call& call : calls) {
+    call.arrival_ns += call.present ? by_ns : 0;
+  }
+  first_arrival_ns += by_ns;
+  last_arrival_ns += by_ns;
+  first_open_ns += first_open_ns == kOpenEnd ? 0 : by_ns;
+  abort_ns += abort_ns == kOpenEnd ? 0 : by_ns;
+}
+
+size_t SequenceTable::KeyHash::operator()(const LaneKey& key) const {
+  uint64_t hash =
+      splitmix64_fold(kSplitmixSeed, (static_cast<uint64_t>(key.node) << 32) | static_cast<uint32_t>(key.pid));
+  hash = splitmix64_fold(hash, key.comm_ptr ^ (key.hash * 31));
+  return splitmix64_fold(hash,
+                         (static_cast<uint64_t>(static_cast<uint32_t>(key.peer)) << 1) | (key.receives ? 1U : 0U));
+}
+
+CallSequence* SequenceTable::find(const Collective& row, int64_t rows) {
+  CallSequence* sequence = first_piece(row);
+  return sequence == nullptr || !row.seq ? sequence : piece_for(*sequence, *row.seq, rows);
+}
+
+CallSequence* SequenceTable::first_piece(const Collective& row) {
+  const bool pair = is_point_to_point(row.op);
+  const LaneKey key{row.node_id,
+                    row.pid,
+                    row.comm_ptr,
+                    row.comm_id_hash,
+                    pair ? row.peer.value_or(kNoPeer) : kNoPeer,
+                    pair && row.op == Operation::kRecv};
+  // Rows of a few ranks take turns: a small cache before the table saves most of the look-ups.
+  Recent& recent = recent_[(static_cast<uint32_t>(row.pid) ^ static_cast<uint32_t>(row.comm_ptr >> 6)) % kRecentLanes];
+  if (recent.sequence < sequences_.size() && recent.key == key) {
+    return &sequences_[recent.sequence];
+  }
+  const auto [found, fresh] = index_.try_emplace(key, static_cast<uint32_t>(sequences_.size()));
+  recent = {key, found->second};
+  if (!fresh) {
+    return &sequences_[found->second];
+  }
+  CallSequence sequence{
+      .hash = row.comm_id_hash, .comm_ptr = row.comm_ptr, .comm_rank = row.rank, .nranks = row.nranks};
+  sequence.member = cluster_.join(row.node_id, row.pid);
+  sequence.point_to_point = pair;
+  sequence.receives = key.receives;
+  sequence.shift_ns = cluster_.clock().shift_ns(row.node_id);
+  sequence.first_seq = row.seq.value_or(0);
+  sequence.destroyed = cluster_.destroyed(row.node_id, row.pid, row.comm_ptr, row.comm_id_hash);
+  if (const Communicator* known = cluster_.communicator(row.node_id, row.pid, row.comm_ptr, row.comm_id_hash)) {
+    sequence.comm_rank = known->rank ? known->rank : sequence.comm_rank;
+    sequence.nranks = known->nranks ? known->nranks : sequence.nranks;
+  }
+  if (sequence.member == kNoMember) {
+    index_.erase(found);
+    recent = {};
+    return nullptr;
+  }
+  sequences_.push_back(std::move(sequence));
+  keys_.push_back(key);
+  return &sequences_.back();
+}
+
+/// The lane of the same rank and communicator that `seq` continues: the newest that it fits, or a new one.
+CallSequence* SequenceTable::piece_for(CallSequence& newest, int64_t seq, int64_t rows) {
+  const auto first = static_cast<uint32_t>(&newest - sequences_.data());
+  const auto known = pieces_.find(first);
+  const size_t count = known == pieces_.end() ? 0 : known->second.size();
+  for (size_t i = count + 1; i-- > 0;) {
+    CallSequence& sequence = i == 0 ? newest : sequences_[known->second[i - 1]];
+    const std::optional<int64_t> padding = padding_for(sequence, seq);
+    if (padding && padded_ + *padding <= rows + kFreePadding) {
+      padded_ += *padding;
+      return &sequence;
+    }
+  }
+  if (count + 1 >= kMaxPieces) {
+    ++skipped_;
+    return nullptr;
+  }
+  std::vector<Call> calls = std::exchange(newest.calls, {});
+  CallSequence piece = newest;
+  newest.calls = std::move(calls);
+  piece.first_seq = seq;
+  piece.first_arrival_ns = std::numeric_limits<int64_t>::max();
+  piece.last_arrival_ns = std::numeric_limits<int64_t>::min();
+  piece.first_open_ns = kOpenEnd;
+  piece.last_ended_seq = -1;
+  const LaneKey key = keys_[first];
+  pieces_[first].push_back(static_cast<uint32_t>(sequences_.size()));
+  sequences_.push_back(std::move(piece));
+  keys_.push_back(key);
+  return &sequences_.back();
+}
+
+void SequenceTable::place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq) {
+  const int64_t position = seq ? *seq - sequence.first_seq : static_cast<int64_t>(sequence.calls.size());
+  const auto size = static_cast<int64_t>(sequence.calls.size());
+  if (position < 0) {  // rows out of order: an earlier one turns up
+    sequence.calls.insert(sequence.calls.begin(), static_cast<size_t>(-position), Call{});
+    sequence.first_seq += position;
+    sequence.calls.front() = call;
+  } else if (position < size) {
+    sequence.calls[static_cast<size_t>(position)] = call;
+  } else {
+    sequence.calls.resize(static_cast<size_t>(position));
+    sequence.calls.push_back(call);
+  }
+  sequence.first_arrival_ns = std::min(sequence.first_arrival_ns, call.arrival_ns);
+  sequence.last_arrival_ns = std::max(sequence.last_arrival_ns, call.arrival_ns);
+  if (call.is_open()) {
+    sequence.first_open_ns = std::min(sequence.first_open_ns, call.arrival_ns);
+  }
+  if (call.duration_us != kOpenDuration) {
+    sequence.last_ended_seq = std::max(sequence.last_ended_seq, sequence.first_seq + std::max<int64_t>(position, 0));
+  }
+}
+
+void SequenceTable::add_silent(const Communicator& row, MemberIndex member, const LaneKey& key) {
+  CallSequence sequence{.member = member, .hash = row.comm_id_hash, .comm_ptr = row.comm_ptr, .comm_rank = row.rank};
+  sequence.nranks = row.nranks;
+  sequence.point_to_point = key.peer != kNoPeer;
+  sequence.receives = key.receives;
+  sequence.shift_ns = cluster_.clock().shift_ns(row.node_id);
+  sequence.destroyed = row.destroyed_ns.has_value();
+  sequences_.push_back(std::move(sequence));
+  keys_.push_back(key);
+}
+
+void SequenceTable::mark_continued() {
+  for (const auto& [first, more] : pieces_) {
+    uint32_t last = first;
+    for (const uint32_t piece : more) {
+      last = sequences_[piece].last_arrival_ns > sequences_[last].last_arrival_ns ? piece : last;
+    }
+    sequences_[first].continued = first != last;
+    for (const uint32_t piece : more) {
+      sequences_[piece].continued = piece != last;
+    }
+  }
+}
+
+uint64_t SequenceTable::group_key(uint32_t sequence_index) const {
+  const CallSequence& sequence = sequences_[sequence_index];
+  const LaneKey& key = keys_[sequence_index];
+  if (!sequence.point_to_point) {
+    return sequence.hash;
+  }
+  const auto self = static_cast<uint64_t>(static_cast<uint32_t>(sequence.comm_rank.value_or(kNoPeer)));
+  const auto peer = static_cast<uint64_t>(static_cast<uint32_t>(key.peer));
+  return splitmix64_fold(sequence.hash, key.receives ? (peer << 32) | self : (self << 32) | peer);
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which lane a call belongs to, and its place there: rows come out of order, some were lost, and sequence numbers may
+// jump. Internal to the timeline.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "analysis/timeline/cluster.h"
+#include "analysis/timeline/timeline.h"
+
+namespace stalltrace::analysis {
+
+inline constexpr int32_t kNoPeer = -1;
+
+struct LaneKey {
+  NodeId node = 0;
+  int32_t pid = 0;
+  uint64_t comm_ptr = 0;
+  CommHash hash = 0;
+  int32_t peer = kNoPeer;
+  bool receives = false;
+  bool operator==(const LaneKey&) const = default;
+};
+
+class SequenceTable {
+ public:
+  /// Fills `lanes`; both outlive the table.
+  SequenceTable(std::vector<CallSequence>& sequences, Cluster& cluster) : sequences_(sequences), cluster_(cluster) {}
+
+  /// The lane of a row, new if need be. Null for a row of a process that nothing is known of, and for one whose
+  /// sequence number fits nowhere. `rows`: how many there were so far; so much padding for lost rows they are worth.
+  CallSequence* find(const Collective& row, int64_t rows);
+  /// Puts a call into the lane that find() gave for its row.
+  static void place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq);
+  /// A lane without calls.
+  void add_silent(const Communicator& row, MemberIndex member, const LaneKey& key);
+  /// Only the lane with a rank's newest calls can tell that the rank is absent, or that it went on.
+  void mark_continued();
+
+  [[nodiscard]] const LaneKey& key(uint32_t sequence) const { return keys_[sequence]; }
+  /// Sequences with equal ones are a group. Send/Recv pair up by communicator, sender and receiver; all other calls by
+  /// communicator.
+  [[nodiscard]] uint64_t group_key(uint32_t sequence) const;
+  /// Rows whose sequence numbers fit nowhere.
+  [[nodiscard]] int64_t skipped() const { return skipped_; }
+
+ private:
+  struct KeyHash {
+    size_t operator()(const LaneKey& key) const;
+  };
+  struct Recent {
+    LaneKey key;
+    uint32_t sequence = 0xffff'ffff;
+  };
+  static constexpr size_t kRecentLanes = 256;
+
+  CallSequence* first_piece(const Collective& row);
+  CallSequence* piece_for(CallSequence& newest, int64_t seq, int64_t rows);
+
+  std::vector<CallSequence>& sequences_;
+  Cluster& cluster_;
+  std::vector<LaneKey> keys_;  // of each lane
+  std::unordered_map<LaneKey, uint32_t, KeyHash> index_;
+  std::unordered_map<uint32_t, std::vector<uint32_t>> pieces_;  // of a rank's first lane: those behind gaps
+  std::array<Recent, kRecentLanes> recent_;
+  int64_t padded_ = 0;
+  int64_t skipped_ = 0;
+};
+
+}  // namespace stalltrace::analysis

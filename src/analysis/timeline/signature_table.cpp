@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline/signature_table.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr uint16_t kOtherShape = 0xffff;  // shapes beyond the index space share the last one
+
+/// Sums over processes whose counts may differ by rank, as MPI's "v" variants do.
+bool sized_alike(Operation op) {
+  return op == Operation::kAllReduce || op == Operation::kBroadcast || op == Operation::kReduce;
+}
+
+constexpr int32_t kNcclReduceOps = 5;  // ncclNumOps; what a program makes itself has a number that each process gives
+
+/// Datatypes and reduce-ops of NCCL are numbers; those of others may be addresses.
+CallSignature signature_from(const Collective& row) {
+  const bool numbers = row.library == Library::kNccl || row.library == Library::kRccl;
+  CallSignature signature{.op = row.op == Operation::kRecv ? Operation::kSend : row.op, .bytes = row.bytes};
+  signature.root = row.root.value_or(CallSignature::kNoArgument);
+  signature.exact = numbers;
+  if (numbers && !is_point_to_point(row.op)) {
+    signature.datatype = row.datatype.value_or(CallSignature::kNoArgument);
+    const int32_t reduce_op = row.reduce_op.value_or(CallSignature::kNoArgument);
+    signature.reduce_op = reduce_op < kNcclReduceOps ? reduce_op : CallSignature::kNoArgument;
+  }
+  return signature;
+}
+
+uint64_t hash_of(const CallSignature& signature) {
+  const auto pair = [](int32_t a, int32_t b) {
+    return (static_cast<uint64_t>(static_cast<uint32_t>(a)) << 32) | static_cast<uint32_t>(b);
+  };
+  const uint64_t hash =
+      splitmix64_fold(kSplitmixSeed, (static_cast<uint64_t>(signature.op) << 1) | (signature.exact ? 1U : 0U));
+  return splitmix64_fold(splitmix64_fold(splitmix64_fold(hash, static_cast<uint64_t>(signature.bytes)),
+                                         pair(signature.datatype, signature.reduce_op)),
+                         static_cast<uint32_t>(signature.root));
+}
+
+}  // namespace
+
+bool agree(const CallSignature& a, const CallSignature& b) {
+  const auto alike = [](int32_t x, int32_t y) {
+    return x == y || x == CallSignature::kNoArgument || y == CallSignature::kNoArgument;
+  };
+  if (a.op != b.op || !alike(a.root, b.root)) {
+    return false;
+  }
+  if (a.exact && b.exact) {
+    return a.bytes == b.bytes && alike(a.datatype, b.datatype) && alike(a.reduce_op, b.reduce_op);
+  }
+  return !sized_alike(a.op) || a.bytes == b.bytes;
+}
+
+uint16_t SignatureTable::index_of(const Collective& row) {
+  CallSignature signature = signature_from(row);
+  if (signature == last_) {
+    return last_index_;
+  }
+  last_ = signature;
+  const auto next = static_cast<uint16_t>(std::min<size_t>(signatures_.size(), kOtherShape));
+  const auto [found, fresh] = index_.try_emplace(hash_of(signature), next);
+  if (fresh && signatures_.size() <= kOtherShape) {
+    const uint64_t kind = splitmix64_fold(splitmix64_fold(kSplitmixSeed, static_cast<uint64_t>(signature.op)),
+                                          static_cast<uint64_t>(signature.bytes));
+    signature.like = like_index_.try_emplace(kind, next).first->second;
+    signatures_.push_back(signature);
+  }
+  return last_index_ = found->second;
+}
+
+}  // namespace stalltrace::analysis

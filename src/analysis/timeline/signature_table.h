@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The different shapes of a recording's calls, numbered as they turn up. Internal to the timeline.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "analysis/timeline/timeline.h"
+
+namespace stalltrace::analysis {
+
+class SignatureTable {
+ public:
+  /// Fills `shapes`, which outlives the table.
+  explicit SignatureTable(std::vector<CallSignature>& signatures) : signatures_(signatures) {}
+
+  uint16_t index_of(const Collective& row);
+
+ private:
+  std::vector<CallSignature>& signatures_;
+  std::unordered_map<uint64_t, uint16_t> index_;
+  std::unordered_map<uint64_t, uint16_t> like_index_;  // by operation and size alone
+  CallSignature last_{.bytes = -1};
+  uint16_t last_index_ = 0;
+};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline/timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include "analysis/timeline/clock_offsets.h"
+#include "analysis/timeline/sequence_table.h"
+#include "analysis/timeline/signature_table.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int64_t kMaxSeq = 1LL << 40;  // more is a corrupt row
+
+bool failed(const Collective& row) { return call_failed(row.library, row.return_code.value_or(0)); }
+
+uint32_t pack_duration(std::optional<int64_t> duration_ns) {
+  if (!duration_ns) {
+    return kOpenDuration;
+  }
+  return static_cast<uint32_t>(std::clamp<int64_t>(*duration_ns / kNsPerUs, 0, kOpenDuration - 1));
+}
+
+}  // namespace
+
+class TimelineBuilder {
+ public:
+  TimelineBuilder(Timeline& timeline, Cluster& cluster)
+      : timeline_(timeline),
+        cluster_(cluster),
+        sequence_table_(timeline.sequences_, cluster),
+        signature_table_(timeline.signatures_) {}
+
+  void add(const Collective& row) {
+    if (!moves_data(row.op)) {
+      note_communicator_call(row);
+      return;
+    }
+    ++timeline_.rows_;
+    if (row.seq && (*row.seq < 0 || *row.seq > kMaxSeq)) {
+      ++skipped_;
+      return;
+    }
+    CallSequence* sequence = sequence_table_.find(row, timeline_.rows_);
+    if (sequence == nullptr) {
+      return;
+    }
+    const int64_t arrival_ns = row.timestamp_ns + sequence->shift_ns;
+    Call call{arrival_ns, pack_duration(row.duration_ns), signature_table_.index_of(row), row.completion, true};
+    if (failed(row)) {  // it never ended: the rank left it with an error
+      sequence->abort_ns = row.duration_ns ? call.end_ns() : arrival_ns;
+      call.duration_us = kOpenDuration;
+    }
+    timeline_.span_.from_ns = std::min(timeline_.span_.from_ns, arrival_ns);
+    timeline_.span_.to_ns = std::max(timeline_.span_.to_ns, call.end_ns() != kOpenEnd ? call.end_ns() : arrival_ns);
+    sequence->tid = row.tid;
+    SequenceTable::place(*sequence, call, row.seq);
+  }
+
+  void finish() {
+    align_hosts();
+    add_silent_members();
+    sequence_table_.mark_continued();
+    std::unordered_map<uint64_t, uint32_t> known;
+    std::vector<uint32_t> unknown;
+    for (uint32_t i = 0; i < timeline_.sequences_.size(); ++i) {
+      CallSequence& sequence = timeline_.sequences_[i];
+      if (sequence.hash == 0) {
+        unknown.push_back(i);
+        timeline_.unknown_rows_ += static_cast<int64_t>(sequence.calls.size());
+        continue;
+      }
+      const auto [found, fresh] =
+          known.try_emplace(sequence_table_.group_key(i), static_cast<uint32_t>(timeline_.groups_.size()));
+      if (fresh) {
+        timeline_.groups_.push_back({.hash = sequence.hash, .point_to_point = sequence.point_to_point});
+      }
+      put(found->second, i);
+    }
+    for (const std::vector<uint32_t>& sequences : match_unknown_sequences(timeline_.sequences_, unknown, cluster_)) {
+      timeline_.groups_.push_back({.point_to_point = timeline_.sequences_[sequences[0]].point_to_point});
+      for (const uint32_t sequence : sequences) {
+        put(static_cast<uint32_t>(timeline_.groups_.size() - 1), sequence);
+      }
+    }
+    if (const int64_t skipped = skipped_ + sequence_table_.skipped(); skipped > 0) {
+      timeline_.notes_.push_back(
+          fmt::format("{} collectives carry an impossible sequence number and were left out", skipped));
+    }
+  }
+
+ private:
+  /// Until here each host's times are its own.
+  void align_hosts() {
+    if (cluster_.clock().hosts() < 2) {
+      return;
+    }
+    std::unordered_map<NodeId, int64_t> before;
+    for (const Node& node : cluster_.nodes()) {
+      before[node.node_id] = cluster_.clock().shift_ns(node.node_id);
+    }
+    cluster_.align(bound_offsets(timeline_.sequences_, timeline_.signatures_, cluster_));
+    const auto moved_ns = [&](NodeId node) { return cluster_.clock().shift_ns(node) - before[node]; };
+    Interval span{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+    for (CallSequence& sequence : timeline_.sequences_) {
+      sequence.move(moved_ns(cluster_.member(sequence.member).node_id));
+      for (const Call& call : sequence.calls) {
+        if (call.present) {
+          span.from_ns = std::min(span.from_ns, call.arrival_ns);
+          span.to_ns = std::max(span.to_ns, call.end_ns() != kOpenEnd ? call.end_ns() : call.arrival_ns);
+        }
+      }
+    }
+    timeline_.span_ = span;
+    for (CommunicatorCall& call : timeline_.communicator_calls_) {
+      const int64_t shift_ns = moved_ns(cluster_.member(call.member).node_id);
+      call.arrival_ns += shift_ns;
+      call.end_ns += call.end_ns == kOpenEnd ? 0 : shift_ns;
+    }
+    for (auto& [call, time_ns] : aborts_) {
+      time_ns += moved_ns(std::get<NodeId>(call));
+    }
+  }
+
+  void note_communicator_call(const Collective& row) {
+    if (!is_communicator_call(row.op)) {
+      return;
+    }
+    CommunicatorCall call{
+        .member = cluster_.join(row.node_id, row.pid), .library = row.library, .op = row.op, .hash = row.comm_id_hash};
+    if (call.member == kNoMember) {
+      return;
+    }
+    const int64_t shift_ns = cluster_.clock().shift_ns(row.node_id);
+    call.arrival_ns = row.timestamp_ns + shift_ns;
+    call.end_ns = row.duration_ns ? call.arrival_ns + *row.duration_ns : kOpenEnd;
+    call.rank = row.rank;
+    call.nranks = row.nranks;
+    call.return_code = row.return_code;
+    if (row.op == Operation::kCommAbort) {
+      aborts_[{row.node_id, row.pid, row.comm_ptr, row.comm_id_hash}] = call.arrival_ns;
+    }
+    timeline_.communicator_calls_.push_back(call);
+  }
+
+  /// A rank that made a communicator but never called anything on it gets a lane, too: its absence can be told.
+  void add_silent_members() {
+    std::map<std::pair<CommHash, int32_t>, MemberIndex> members;
+    std::set<std::tuple<MemberIndex, CommHash, uint64_t>> heard;
+    const size_t sequences = timeline_.sequences_.size();
+    for (size_t i = 0; i < sequences; ++i) {
+      const CallSequence& sequence = timeline_.sequences_[i];
+      if (!sequence.point_to_point) {
+        heard.insert({sequence.member, sequence.hash, sequence.comm_ptr});
+      }
+    }
+    for (const Communicator& row : cluster_.communicators()) {
+      const MemberIndex member = cluster_.find(row.node_id, row.pid);
+      if (row.comm_id_hash == 0 || !row.rank || member == kNoMember) {
+        continue;
+      }
+      members[{row.comm_id_hash, *row.rank}] = member;
+      if (!heard.contains({member, row.comm_id_hash, row.comm_ptr})) {
+        sequence_table_.add_silent(row, member, {row.node_id, row.pid, row.comm_ptr, row.comm_id_hash});
+      }
+    }
+    std::set<uint64_t> pairs[2];  // by whether the receiver has a lane
+    for (uint32_t i = 0; i < sequences; ++i) {
+      if (timeline_.sequences_[i].point_to_point) {
+        pairs[sequence_table_.key(i).receives ? 1 : 0].insert(sequence_table_.group_key(i));
+      }
+    }
+    for (uint32_t i = 0; i < sequences; ++i) {
+      const LaneKey key = sequence_table_.key(i);
+      if (!timeline_.sequences_[i].point_to_point || key.hash == 0 ||
+          pairs[key.receives ? 0 : 1].contains(sequence_table_.group_key(i))) {
+        continue;
+      }
+      const auto peer = members.find({key.hash, key.peer});
+      if (peer != members.end() && timeline_.sequences_[i].comm_rank) {
+        const Member& process = cluster_.member(peer->second);
+        sequence_table_.add_silent(
+            {.node_id = process.node_id, .pid = process.pid, .comm_id_hash = key.hash, .rank = key.peer}, peer->second,
+            {process.node_id, process.pid, 0, key.hash, *timeline_.sequences_[i].comm_rank, !key.receives});
+      }
+    }
+  }
+
+  /// Only a failure or abort that the rank made no more calls after is one. What seems to end behind it did not.
+  void note_abort(CallSequence& sequence, const LaneKey& key) const {
+    const auto abort = aborts_.find({key.node, key.pid, key.comm_ptr, key.hash});
+    if (abort != aborts_.end()) {
+      sequence.abort_ns = std::min(sequence.abort_ns, abort->second);
+    }
+    sequence.aborted = sequence.abort_ns != kOpenEnd && sequence.abort_ns >= sequence.last_arrival_ns;
+    if (!sequence.aborted) {
+      sequence.abort_ns = kOpenEnd;
+      return;
+    }
+    sequence.destroyed = false;
+    for (size_t i = sequence.calls.size(); i-- > 0 && sequence.calls[i].end_ns() >= sequence.abort_ns;) {
+      sequence.calls[i].duration_us = kOpenDuration;
+      sequence.first_open_ns =
+          std::min(sequence.first_open_ns, sequence.calls[i].is_open() ? sequence.calls[i].arrival_ns : kOpenEnd);
+      sequence.last_ended_seq = std::min(sequence.last_ended_seq, sequence.first_seq + static_cast<int64_t>(i) - 1);
+    }
+  }
+
+  void put(uint32_t group_index, uint32_t sequence_index) {
+    Group& group = timeline_.groups_[group_index];
+    CallSequence& sequence = timeline_.sequences_[sequence_index];
+    note_abort(sequence, sequence_table_.key(sequence_index));
+    sequence.group = group_index;
+    group.sequences.push_back(sequence_index);
+    if (group.point_to_point) {
+      group.nranks = 2;
+    } else if (sequence.nranks) {
+      group.nranks = std::max(group.nranks.value_or(0), *sequence.nranks);
+    }
+  }
+
+  Timeline& timeline_;
+  Cluster& cluster_;
+  SequenceTable sequence_table_;
+  SignatureTable signature_table_;
+  std::map<std::tuple<NodeId, int32_t, uint64_t, CommHash>, int64_t> aborts_;
+  int64_t skipped_ = 0;
+};
+
+Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
+  Timeline timeline;
+  TimelineBuilder builder(timeline, cluster);
+  ST_TRY(source.collectives({}, [&](const Collective& row) { builder.add(row); }));
+  builder.finish();
+  if (timeline.rows_ == 0) {
+    timeline.span_ = {};
+    for (const CommunicatorCall& call : timeline.communicator_calls_) {
+      timeline.span_.from_ns =
+          timeline.span_.from_ns == 0 ? call.arrival_ns : std::min(timeline.span_.from_ns, call.arrival_ns);
+      timeline.extend(call.end_ns == kOpenEnd ? call.arrival_ns : call.end_ns);
+    }
+  }
+  for (const Node& node : cluster.nodes()) {
+    if (node.ended_ns) {
+      timeline.extend(cluster.clock().to_common(node.node_id, *node.ended_ns));
+    }
+  }
+  timeline.bound_observation(cluster);
+  return timeline;
+}
+
+/// A rank's Sends to itself and their Recvs wait for nobody.
+bool Timeline::is_with_itself(const Group& group) const {
+  return group.point_to_point && std::all_of(group.sequences.begin(), group.sequences.end(), [&](uint32_t sequence) {
+           return sequences_[sequence].member == sequences_[group.sequences[0]].member;
+         });
+}
+
+/// Until when each rank was observed, what each group is known to have completed, whose ends are never seen.
+void Timeline::bound_observation(const Cluster& cluster) {
+  std::unordered_map<NodeId, int64_t> node_ends;
+  for (const Node& node : cluster.nodes()) {
+    if (node.ended_ns) {
+      node_ends[node.node_id] = cluster.clock().to_common(node.node_id, *node.ended_ns);
+    }
+  }
+  std::set<MemberIndex> unseen;
+  std::set<MemberIndex> left_unobserved;
+  for (CallSequence& sequence : sequences_) {
+    const Member& member = cluster.member(sequence.member);
+    sequence.exit_ns = member.exit_ns.value_or(kOpenEnd);
+    if (const auto end = node_ends.find(member.node_id); end != node_ends.end()) {
+      sequence.node_end_ns = end->second;
+    }
+    if (sequence.last_ended_seq >= 0 && !sequence.continued) {
+      int64_t& newest = groups_[sequence.group].last_ended_column;
+      newest = std::max(newest, sequence.last_ended_seq + sequence.column_offset);
+    }
+    if (is_with_itself(groups_[sequence.group])) {
+      continue;
+    }
+    if (sequence.ends_unseen() || sequence.ends_unobserved()) {
+      unseen.insert(sequence.member);
+    } else if (!sequence.calls.empty() && sequence.calls.back().completion == Completion::kUnobserved &&
+               !sequence.destroyed &&
+               std::min(sequence.observed_to_ns(), span_.to_ns) - sequence.last_arrival_ns >= kHangNs) {
+      left_unobserved.insert(sequence.member);
+    }
+  }
+  if (!unseen.empty()) {
+    notes_.push_back(
+        fmt::format("of {} rank{} no end of a collective was ever seen on some communicator: whether those hang or are "
+                    "slow cannot be judged",
+                    unseen.size(), unseen.size() == 1 ? "" : "s"));
+  }
+  if (!left_unobserved.empty()) {
+    notes_.push_back(
+        fmt::format("the last call of {} rank{} on some communicator is one whose end nobody tells: whether it hangs "
+                    "cannot be judged",
+                    left_unobserved.size(), left_unobserved.size() == 1 ? "" : "s"));
+  }
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pass 1: every collective of every rank, 16 bytes each, in lanes; lanes of one communicator form a group, and
+// the n-th column of a group is an instance.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/intervals.h"
+#include "analysis/thresholds.h"
+#include "analysis/timeline/cluster.h"
+#include "base/clock.h"
+#include "model/source.h"
+
+namespace stalltrace::analysis {
+
+inline constexpr uint32_t kOpenDuration = 0xffff'ffff;
+inline constexpr int64_t kOpenEnd = std::numeric_limits<int64_t>::max();
+
+/// One call of one rank. Durations are kept in microseconds (up to 71 minutes).
+struct Call {
+  int64_t arrival_ns = 0;
+  uint32_t duration_us = kOpenDuration;
+  uint16_t signature = 0;
+  Completion completion = Completion::kOpen;
+  bool present = false;  // false: the row was lost or lies before tracing began
+
+  [[nodiscard]] int64_t end_ns() const {
+    return duration_us == kOpenDuration ? kOpenEnd : arrival_ns + static_cast<int64_t>(duration_us) * kNsPerUs;
+  }
+  /// Not ended, as far as was seen. One whose end nobody tells is not: it has no end here, and says nothing of a hang.
+  [[nodiscard]] bool is_open() const { return duration_us == kOpenDuration && completion != Completion::kUnobserved; }
+};
+static_assert(sizeof(Call) == 16);
+
+/// What was called, with all arguments that ranks must agree on. Both ends of a transfer are one shape.
+struct CallSignature {
+  Operation op = Operation::kAllReduce;
+  int64_t bytes = 0;
+  int32_t datatype = kNoArgument;  // the library's own number; only where that means the same in every process
+  int32_t reduce_op = kNoArgument;
+  int32_t root = kNoArgument;
+  bool exact = false;  // the library asks all ranks for equal counts; others only for operations of one size
+  uint16_t like = 0;   // the first shape with this operation and size: their instances are compared
+
+  static constexpr int32_t kNoArgument = -1;
+  bool operator==(const CallSignature&) const = default;
+};
+
+/// False when ranks that call these under one sequence number will never finish it, or with wrong data. An argument
+/// that is not known of one disagrees with none.
+bool agree(const CallSignature& a, const CallSignature& b);
+
+/// A call that makes or ends a communicator, as far as verdicts need it.
+struct CommunicatorCall {
+  MemberIndex member = kNoMember;
+  Library library = Library::kNccl;
+  Operation op = Operation::kCommInitRank;
+  int64_t arrival_ns = 0;
+  int64_t end_ns = std::numeric_limits<int64_t>::max();  // open: never returned
+  CommHash hash = 0;
+  std::optional<int32_t> rank;
+  std::optional<int32_t> nranks;
+  std::optional<int32_t> return_code;
+};
+
+/// The calls of one process on one communicator (for Send/Recv: on one pair of ranks), by sequence number.
+struct CallSequence {
+  MemberIndex member = kNoMember;
+  uint32_t group = 0;
+  CommHash hash = 0;
+  uint64_t comm_ptr = 0;
+  std::optional<int32_t> comm_rank;
+  std::optional<int32_t> nranks;
+  int32_t tid = 0;  // the thread that called last
+  bool point_to_point = false;
+  bool receives = false;      // point-to-point: the receiving end
+  bool continued = false;     // behind a gap of sequence numbers the rank's calls go on in another lane
+  bool destroyed = false;     // its communicator was, in order
+  bool aborted = false;       // its communicator was given up or failed: open calls were inside until then
+  int64_t shift_ns = 0;       // of its node's clock
+  int64_t first_seq = 0;      // of calls[0]
+  int64_t column_offset = 0;  // column = seq + column_offset
+  int64_t first_arrival_ns = std::numeric_limits<int64_t>::max();
+  int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();
+  int64_t first_open_ns = std::numeric_limits<int64_t>::max();  // arrival of the first call that is open
+  int64_t last_ended_seq = -1;                                  // newest call whose end is known
+  int64_t exit_ns = kOpenEnd;                                   // of its process
+  int64_t abort_ns = kOpenEnd;                                  // of its communicator, or when a call on it failed
+  int64_t node_end_ns = kOpenEnd;  // when its node's agent ended: later, nothing of this rank was observed
+  std::vector<Call> calls;
+
+  [[nodiscard]] const Call* at_column(int64_t column) const {
+    const int64_t index = column - column_offset - first_seq;
+    if (index < 0 || index >= static_cast<int64_t>(calls.size()) || !calls[static_cast<size_t>(index)].present) {
+      return nullptr;
+    }
+    return &calls[static_cast<size_t>(index)];
+  }
+  /// Calls went on though none is known to have ended: ends are not observable here, so an open call says nothing.
+  [[nodiscard]] bool ends_unseen() const {
+    return last_ended_seq < 0 && !calls.empty() && last_arrival_ns - first_open_ns >= kHangNs;
+  }
+  /// Calls were made, and nobody tells when any of them ended.
+  [[nodiscard]] bool ends_unobserved() const {
+    return last_ended_seq < 0 && !calls.empty() && first_open_ns == kOpenEnd;
+  }
+  /// How long its being inside an open call was observed.
+  [[nodiscard]] int64_t observed_to_ns() const { return std::min({exit_ns, abort_ns, node_end_ns}); }
+  /// Adds to all times it holds.
+  void move(int64_t by_ns);
+  [[nodiscard]] int64_t first_column() const { return first_seq + column_offset; }
+  [[nodiscard]] int64_t end_column() const { return first_column() + static_cast<int64_t>(calls.size()); }
+};
+
+struct Group {
+  CommHash hash = 0;  // 0: a communicator made before tracing began, put together by order and time
+  bool point_to_point = false;
+  std::optional<int32_t> nranks;
+  int64_t last_ended_column = std::numeric_limits<int64_t>::min();  // newest that any of its ranks completed
+  std::vector<uint32_t> sequences;
+};
+
+class Timeline {
+ public:
+  static Result<Timeline> load(EventSource& source, Cluster& cluster);
+
+  [[nodiscard]] const std::vector<CallSequence>& sequences() const { return sequences_; }
+  [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
+  [[nodiscard]] const CallSignature& signature(uint16_t index) const { return signatures_[index]; }
+  [[nodiscard]] const std::vector<CommunicatorCall>& communicator_calls() const { return communicator_calls_; }
+  /// Rows that move data.
+  [[nodiscard]] int64_t rows() const { return rows_; }
+  /// From the first arrival to the end of the recording, as far as it is known.
+  [[nodiscard]] Interval span() const { return span_; }
+  void extend(int64_t time_ns) { span_.to_ns = std::max(span_.to_ns, time_ns); }
+  [[nodiscard]] int64_t unknown_rows() const { return unknown_rows_; }
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  friend class TimelineBuilder;
+  void bound_observation(const Cluster& cluster);
+  [[nodiscard]] bool is_with_itself(const Group& group) const;
+  std::vector<CallSequence> sequences_;
+  std::vector<Group> groups_;
+  std::vector<CallSignature> signatures_;
+  std::vector<CommunicatorCall> communicator_calls_;
+  std::vector<std::string> notes_;
+  Interval span_{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  int64_t rows_ = 0;
+  int64_t unknown_rows_ = 0;
+};
+
+/// Puts lanes of communicators made before tracing began into groups: same job, same operations and sizes,
+/// nearest arrivals; sets their column offsets. `lanes` are indices into `all`; returns groups of such indices.
+std::vector<std::vector<uint32_t>> match_unknown_sequences(std::vector<CallSequence>& all,
+                                                           const std::vector<uint32_t>& sequences,
+                                                           const Cluster& cluster);
+
+}  // namespace stalltrace::analysis

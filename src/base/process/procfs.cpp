@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/process/procfs.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+
+#include "base/file.h"
+#include "base/handle.h"
+#include "base/text.h"
+
+namespace stalltrace {
+namespace {
+
+constexpr size_t kCommandLineBytes = 4096;
+
+/// Reads a number in `base` up to `stop`, and moves past the stop.
+bool take_number(std::string_view& text, char stop, int base, uint64_t& value) {
+  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (code != std::errc{} || rest == text.data() + text.size() || *rest != stop) {
+    return false;
+  }
+  text.remove_prefix(static_cast<size_t>(rest - text.data()) + 1);
+  return true;
+}
+
+constexpr size_t kMostThreads = 4096;
+
+/// Inode of the namespace that the kernel starts with: PROC_PID_INIT_INO of include/linux/proc_ns.h, since Linux 3.8.
+constexpr ino_t kFirstPidNamespace = 0xeffffffc;
+
+/// The last number of the line NSpid of a status file; 0 when it is gone.
+pid_t inner_number(const std::string& status_path) {
+  const std::string status = read_file(status_path, 8192).value_or("");
+  for (const std::string_view line : split(status, '\n')) {
+    if (line.starts_with("NSpid:")) {
+      const auto numbers = split(line, '\t');
+      return static_cast<pid_t>(parse_integer(trim(numbers.back())).value_or(0));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::optional<MappedFile> parse_maps_line(std::string_view line) {
+  // start-end perms offset major:minor inode   path
+  MappedFile file;
+  uint64_t major = 0;
+  uint64_t minor = 0;
+  if (!take_number(line, '-', 16, file.start) || !take_number(line, ' ', 16, file.end) || line.size() < 5 ||
+      line[2] != 'x') {
+    return std::nullopt;
+  }
+  line.remove_prefix(5);
+  if (!take_number(line, ' ', 16, file.offset) || !take_number(line, ':', 16, major) ||
+      !take_number(line, ' ', 16, minor) || !take_number(line, ' ', 10, file.inode) || file.inode == 0) {
+    return std::nullopt;
+  }
+  file.device_major = static_cast<uint32_t>(major);
+  file.device_minor = static_cast<uint32_t>(minor);
+  file.path = trim(line);
+  return file.path.starts_with('/') ? std::optional(std::move(file)) : std::nullopt;
+}
+
+std::string Procfs::path(pid_t pid, std::string_view name) const { return fmt::format("{}/{}/{}", root_, pid, name); }
+
+std::vector<pid_t> Procfs::pids() const {
+  std::vector<pid_t> result;
+  const std::unique_ptr<DIR, Free<closedir>> folder(opendir(root_.c_str()));
+  if (!folder) {
+    return result;
+  }
+  while (const dirent* entry = readdir(folder.get())) {
+    if (const auto number = parse_integer(entry->d_name); number && *number > 0) {
+      result.push_back(static_cast<pid_t>(*number));
+    }
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+Result<std::vector<MappedFile>> Procfs::code_mappings(pid_t pid) const {
+  ST_ASSIGN(const std::string maps, read_file(path(pid, "maps")));
+  std::vector<MappedFile> result;
+  for (const std::string_view line : split(maps, '\n')) {
+    if (auto file = parse_maps_line(line)) {
+      result.push_back(std::move(*file));
+    }
+  }
+  return result;
+}
+
+Result<std::vector<MappedFile>> Procfs::executable_mappings(pid_t pid) const {
+  ST_ASSIGN(std::vector<MappedFile> mappings, code_mappings(pid));
+  std::vector<MappedFile> result;
+  for (MappedFile& file : mappings) {
+    const bool known = std::any_of(result.begin(), result.end(), [&](const MappedFile& other) {
+      return other.inode == file.inode && other.device_major == file.device_major &&
+             other.device_minor == file.device_minor;
+    });
+    if (!known) {
+      result.push_back(std::move(file));
+    }
+  }
+  return result;
+}
+
+Result<Environment> Procfs::environment(pid_t pid) const {
+  ST_ASSIGN(const std::string text, read_file(path(pid, "environ")));
+  Environment result;
+  for (const std::string_view entry : split(text, '\0')) {
+    const size_t equals = entry.find('=');
+    if (equals != std::string_view::npos) {
+      result.emplace(entry.substr(0, equals), entry.substr(equals + 1));
+    }
+  }
+  return result;
+}
+
+std::string Procfs::command_line(pid_t pid) const {
+  std::string text = read_file(path(pid, "cmdline"), kCommandLineBytes).value_or("");
+  while (!text.empty() && text.back() == '\0') {
+    text.pop_back();
+  }
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text;
+}
+
+std::string Procfs::executable(pid_t pid) const {
+  char target[PATH_MAX];
+  const ssize_t length = ::readlink(path(pid, "exe").c_str(), target, sizeof target);
+  return length > 0 ? std::string(target, static_cast<size_t>(length)) : std::string();
+}
+
+std::string Procfs::thread_name(pid_t pid, pid_t tid) const {
+  return std::string(trim(read_file(path(pid, fmt::format("task/{}/comm", tid)), 64).value_or("")));
+}
+
+int64_t Procfs::stat_number(pid_t pid, size_t field) const {
+  const std::string stat = read_file(path(pid, "stat"), 4096).value_or("");
+  // The name, field 2, is in parentheses and may hold blanks and parentheses: fields are counted from the last ')'.
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos || stat.size() < name_end + 2) {
+    return 0;
+  }
+  const auto fields = split(std::string_view(stat).substr(name_end + 2), ' ');
+  constexpr size_t kFirstField = 3;
+  return fields.size() > field - kFirstField ? parse_integer(fields[field - kFirstField]).value_or(0) : 0;
+}
+
+uint64_t Procfs::start_ticks(pid_t pid) const {
+  constexpr size_t kStartTime = 22;
+  return static_cast<uint64_t>(stat_number(pid, kStartTime));
+}
+
+pid_t Procfs::parent(pid_t pid) const {
+  constexpr size_t kParent = 4;
+  return static_cast<pid_t>(stat_number(pid, kParent));
+}
+
+bool Procfs::is_fork(pid_t pid) const {
+  constexpr size_t kFlags = 9;
+  constexpr int64_t kForkNoExec = 0x40;  // PF_FORKNOEXEC of linux/sched.h
+  return (stat_number(pid, kFlags) & kForkNoExec) != 0;
+}
+
+uint64_t Procfs::netns(pid_t pid) const {
+  struct stat info {};
+  return ::stat(path(pid, "ns/net").c_str(), &info) == 0 ? info.st_ino : 0;
+}
+
+bool Procfs::in_first_pid_namespace() const {
+  struct stat info {};
+  return ::stat((root_ + "/self/ns/pid").c_str(), &info) != 0 || info.st_ino == kFirstPidNamespace;
+}
+
+std::optional<uid_t> Procfs::owner(pid_t pid) const {
+  struct stat info {};
+  return ::stat(path(pid, "stat").c_str(), &info) == 0 ? std::optional(info.st_uid) : std::nullopt;
+}
+
+pid_t Procfs::inner_pid(pid_t pid) const { return inner_number(path(pid, "status")); }
+
+std::map<pid_t, pid_t> Procfs::inner_threads(pid_t pid) const {
+  std::map<pid_t, pid_t> threads;
+  const std::unique_ptr<DIR, Free<closedir>> folder(opendir(path(pid, "task").c_str()));
+  while (const dirent* entry = folder ? readdir(folder.get()) : nullptr) {
+    if (threads.size() > kMostThreads) {
+      return {};
+    }
+    if (const auto tid = parse_integer(entry->d_name); tid && *tid > 0) {
+      threads[inner_number(path(pid, fmt::format("task/{}/status", *tid)))] = static_cast<pid_t>(*tid);
+    }
+  }
+  return threads;
+}
+
+bool Procfs::exists(pid_t pid) const { return ::access(path(pid, "stat").c_str(), F_OK) == 0; }
+
+std::vector<std::string> Procfs::host_paths(pid_t pid, const MappedFile& file) const {
+  std::vector<std::string> result;
+  if (file.end != 0) {
+    result.push_back(path(pid, fmt::format("map_files/{:x}-{:x}", file.start, file.end)));
+  }
+  result.push_back(path(pid, "root") + file.path);
+  return result;
+}
+
+}  // namespace stalltrace

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// A host that is a folder; and lines that no kernel should write.
+#include "base/process/procfs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace stalltrace {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::SizeIs;
+
+class ProcfsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::path(testing::TempDir()) / ("procfs_test_" + std::to_string(::getpid()));
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  void TearDown() override { fs::remove_all(root_); }
+  void put(const std::string& name, const std::string& content) {
+    fs::create_directories((root_ / name).parent_path());
+    std::ofstream(root_ / name, std::ios::binary) << content;
+  }
+  [[nodiscard]] Procfs procfs() const { return Procfs(root_.string()); }
+  fs::path root_;
+};
+
+TEST_F(ProcfsTest, ProcessesAreTheNumberedFolders) {
+  for (const char* name : {"12", "7", "self", "sys", "103", "12x", "-3", "0"}) {
+    fs::create_directories(root_ / name);
+  }
+  EXPECT_THAT(procfs().pids(), ElementsAre(7, 12, 103));
+  EXPECT_THAT(Procfs((root_ / "none").string()).pids(), SizeIs(0));
+}
+
+TEST_F(ProcfsTest, EachMappedFileOnce) {
+  put("7/maps",
+      "55d0c0000000-55d0c0001000 r--p 00000000 fe:01 100 /usr/bin/python3\n"
+      "55d0c0001000-55d0c0002000 r-xp 00001000 fe:01 100 /usr/bin/python3\n"
+      "7f0000000000-7f0000001000 r-xp 00001000 fe:01 200 /opt/lib with blank/libnccl.so.2\n"
+      "7f0000002000-7f0000003000 r-xp 00005000 fe:01 200 /opt/lib with blank/libnccl.so.2\n"
+      "7f0000004000-7f0000005000 r-xp 00000000 fe:02 200 /other/device.so\n"
+      "7f0000006000-7f0000007000 rw-p 00000000 00:00 0 \n"
+      "7ffc00000000-7ffc00001000 r-xp 00000000 00:00 0 [vdso]\n");
+  const auto files = procfs().executable_mappings(7);
+  ASSERT_TRUE(files);
+  ASSERT_THAT(*files, SizeIs(3));
+  EXPECT_EQ((*files)[0].path, "/usr/bin/python3");
+  EXPECT_EQ((*files)[0].start, 0x55d0c0001000U);
+  EXPECT_EQ((*files)[1].path, "/opt/lib with blank/libnccl.so.2");
+  EXPECT_EQ((*files)[1].inode, 200U);
+  EXPECT_EQ((*files)[1].device_major, 0xfeU);
+  EXPECT_EQ((*files)[2].device_minor, 2U);
+  EXPECT_FALSE(procfs().executable_mappings(8));
+}
+
+TEST_F(ProcfsTest, TheEnvironmentIsSplitAtZerosAndTheFirstEqualsSign) {
+  put("7/environ", std::string("RANK=3\0OPTIONS=a=b\0EMPTY=\0noise\0=odd\0", 38));
+  const auto environment = procfs().environment(7);
+  ASSERT_TRUE(environment);
+  EXPECT_EQ(environment->at("RANK"), "3");
+  EXPECT_EQ(environment->at("OPTIONS"), "a=b");
+  EXPECT_EQ(environment->at("EMPTY"), "");
+  EXPECT_FALSE(environment->contains("noise"));
+}
+
+TEST_F(ProcfsTest, TheCommandLineIsJoinedAndBounded) {
+  put("7/cmdline", std::string("python3\0-m\0train\0", 17));
+  EXPECT_EQ(procfs().command_line(7), "python3 -m train");
+  put("8/cmdline", std::string(100'000, 'x'));
+  EXPECT_EQ(procfs().command_line(8).size(), 4096U);
+  EXPECT_EQ(procfs().command_line(9), "");
+}
+
+TEST_F(ProcfsTest, TheStartSurvivesANameWithParentheses) {
+  put("7/stat", "7 (a) b) (c) S 1 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 424242 0 0\n");
+  EXPECT_EQ(procfs().start_ticks(7), 424242U);
+  EXPECT_EQ(procfs().parent(7), 1);
+}
+
+TEST_F(ProcfsTest, ATruncatedStatIsAProcessThatIsGone) {
+  for (const char* stat : {"", "7", "7 (name", "7 (name)", "7 (name) ", "7 (name) S 1 2 3", ")"}) {
+    put("7/stat", stat);
+    EXPECT_EQ(procfs().start_ticks(7), 0U) << stat;
+  }
+  EXPECT_EQ(procfs().parent(8), 0);
+  EXPECT_EQ(procfs().start_ticks(8), 0U);
+}
+
+TEST_F(ProcfsTest, ThreadNamesAndNetworkNamespaces) {
+  put("7/task/9/comm", "NCCL Progress 0\n");
+  put("7/ns/net", "");
+  EXPECT_EQ(procfs().thread_name(7, 9), "NCCL Progress 0");
+  EXPECT_EQ(procfs().thread_name(7, 10), "");
+  EXPECT_NE(procfs().netns(7), 0U);
+  EXPECT_EQ(procfs().netns(8), 0U);
+}
+
+TEST_F(ProcfsTest, AMappedFileIsOpenedThroughTheProcess) {
+  const MappedFile file{.start = 0x1000, .end = 0x2000, .inode = 5, .path = "/lib/x.so"};
+  EXPECT_THAT(procfs().host_paths(7, file),
+              ElementsAre(root_.string() + "/7/map_files/1000-2000", root_.string() + "/7/root/lib/x.so"));
+}
+
+TEST(ParseMapsLine, KeepsWhatTheKernelAppends) {
+  const auto file = parse_maps_line("7f00-7f10 r-xp 00000000 fe:01 200    /tmp/libnccl.so.2 (deleted)");
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->path, "/tmp/libnccl.so.2 (deleted)");
+}
+
+class HostileMapsLine : public testing::TestWithParam<const char*> {};
+
+TEST_P(HostileMapsLine, IsNoMapping) { EXPECT_FALSE(parse_maps_line(GetParam())); }
+
+INSTANTIATE_TEST_SUITE_P(Lines, HostileMapsLine,
+                         testing::Values("", " ", "-", "1000", "1000-", "1000-2000", "1000-2000 ", "1000-2000 r",
+                                         "1000-2000 r-x", "1000-2000 r-xp", "1000-2000 r-xp ", "1000-2000 r-xp 0",
+                                         "1000-2000 r-xp 0 fe", "1000-2000 r-xp 0 fe:01", "1000-2000 r-xp 0 fe:01 5",
+                                         "1000-2000 r-xp 0 fe:01 5 relative/path", "1000-2000 r-xp 0 fe:01 0 /no/inode",
+                                         "1000-2000 r-xp 0 fe:01 5 [vdso]", "1000-2000 rw-p 0 fe:01 5 /not/executable",
+                                         "zz00-2000 r-xp 0 fe:01 5 /x",
+                                         "10000000000000000-20000000000000000 r-xp 0 fe:01 5 /too/long",
+                                         "1000-2000 r-xp 0 fe:01 99999999999999999999999 /inode",
+                                         "1000-2000 r-xp 0 fe:01 -5 /inode", "-1000-2000 r-xp 0 fe:01 5 /x",
+                                         "1000-2000 r-xp 0 fe:01 5 "));
+
+}  // namespace
+}  // namespace stalltrace

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Child processes: started from an argument vector (never a shell), awaited with a time limit, never left
+// behind. A Subprocess owns its child: destruction kills and reaps it, unless it was detached. Any thread
+// may use one, one at a time; `parent_death_signal` follows the *thread* that called spawn.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/process/end_watch.h"
+#include "base/result.h"
+
+namespace stalltrace {
+
+/// What exec hands on of a process's signals: those it ignores (as nohup has a job ignore SIGHUP), and its mask.
+struct SignalState {
+  sigset_t ignored{};
+  sigset_t mask{};
+
+  /// Of this process, and the calling thread's mask.
+  static SignalState current();
+};
+
+/// What to start and in which surroundings. The child begins with default signal handlers, an empty signal
+/// mask and no descriptors but 0, 1, 2, `inherited_fds` and `kept_fds`. A file without a format of its own is the
+/// shell's, as for execvp.
+struct SpawnOptions {
+  /// argv[0] is looked up by find_program unless it holds a slash.
+  std::vector<std::string> argv;
+  /// "KEY=value" lines that replace or join this process's environment.
+  std::vector<std::string> environment;
+  std::string working_directory;  // empty: inherited
+  std::string netns_path;         // a namespace file such as /run/netns/NAME to enter; empty: stay
+  std::vector<int> cpus;          // may run on these only; empty: inherited
+  int nice = 0;                   // 0: inherited
+  std::string stdin_path;         // empty: inherited
+  std::string stdout_path;        // truncated and written; empty: inherited
+  std::string stderr_path;        // may equal stdout_path: then both share one description; empty: inherited
+  /// (descriptor here, number in the child), applied after the files above.
+  std::vector<std::pair<int, int>> inherited_fds;
+  std::vector<int> kept_fds;           // open in the child too, under the same number
+  std::optional<SignalState> signals;  // instead of default handlers and an empty mask
+  bool own_process_group = false;      // out of reach of the terminal's Ctrl-C
+  int parent_death_signal = 0;         // sent to the child when this thread ends, however it ends; 0: none
+};
+
+/// How a process ended: one of the two is set.
+struct ExitStatus {
+  std::optional<int> code;
+  std::optional<int> signal;
+
+  [[nodiscard]] bool success() const { return code == 0; }
+  /// As a shell has it: the code, or 128 + signal.
+  [[nodiscard]] int shell_code() const { return code ? *code : 128 + signal.value_or(0); }
+};
+/// "exit code 1", "signal 9 (Killed)"
+std::string format_exit(const ExitStatus& status);
+
+class Subprocess {
+ public:
+  /// Starts the program. A failure anywhere up to and including exec is the error of this call.
+  static Result<Subprocess> spawn(const SpawnOptions& options);
+
+  Subprocess() = default;
+  Subprocess(Subprocess&& other) noexcept;
+  Subprocess& operator=(Subprocess&& other) noexcept;
+  ~Subprocess();
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  /// Readable (poll) once the process has ended; -1 after it was reaped or detached.
+  [[nodiscard]] int end_descriptor() const { return end_.descriptor(); }
+  /// The end, if it was seen by try_wait or wait_for.
+  [[nodiscard]] const std::optional<ExitStatus>& status() const { return status_; }
+  [[nodiscard]] bool running() const { return pid_ > 0 && !status_; }
+
+  /// Reaps the process if it has ended; none while it runs.
+  Result<std::optional<ExitStatus>> try_wait();
+  /// Waits at most `limit`; none if it still runs then.
+  Result<std::optional<ExitStatus>> wait_for(std::chrono::milliseconds limit);
+  /// Sends a signal; does nothing once the process was reaped.
+  Status send_signal(int signal_number);
+  /// `polite_signal`, up to `grace`, then SIGKILL; returns how it ended.
+  Result<ExitStatus> terminate(int polite_signal, std::chrono::milliseconds grace);
+  /// Gives the process up: it outlives this object, and the caller (or init) reaps it.
+  pid_t detach();
+
+ private:
+  explicit Subprocess(pid_t pid) : pid_(pid) {}
+
+  pid_t pid_ = -1;
+  EndWatch end_;
+  std::optional<ExitStatus> status_;
+};
+
+struct CommandOutput {
+  ExitStatus status;
+  std::string out;
+  std::string err;
+};
+
+/// Runs to the end and returns both outputs (at most 16 MiB each). An unsuccessful exit is a value; not being
+/// able to start, or running past `limit` (it is killed then), is an error. stdout_path, stderr_path are ignored.
+Result<CommandOutput> run_and_capture(SpawnOptions options, std::chrono::milliseconds limit);
+
+/// The program's file in PATH or, since a plain user's PATH lacks them, /usr/sbin and /sbin.
+Result<std::string> find_program(std::string_view name);
+
+/// An argument vector as a person would type it, quoted for a shell where needed.
+std::string format_command(const std::vector<std::string>& argv);
+
+}  // namespace stalltrace

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "blackbox/follow/finder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <map>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace stalltrace::blackbox {
+namespace {
+
+constexpr const char* kUsualFolder = "/dev/shm";
+constexpr size_t kMostFolders = 64;
+constexpr size_t kMostTargets = 1024;
+constexpr size_t kMostKnown = 16384;  // of one folder, that are no boxes of interest
+constexpr int kNamesAtOnce = 4096;    // of one folder, each look
+constexpr int kFilesAtOnce = 64;      // of one user that are opened
+constexpr int kNumbersTried = 4;      // of one process's possible names
+constexpr int64_t kBeingMadeNs = 10 * kNsPerSecond;
+/// Of processes that are gone, those count that were heard of this long before we looked: they may be why a job hangs.
+constexpr int64_t kStillOfInterestNs = 600 * kNsPerSecond;
+
+/// File systems of this host, which answer: one over the network or of a user's own could hold us up for ever.
+bool answers(int folder) {
+  constexpr std::array<int64_t, 7> kLocal{TMPFS_MAGIC,       RAMFS_MAGIC,           EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,
+                                          BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, F2FS_SUPER_MAGIC};
+  struct statfs info {};
+  return ::fstatfs(folder, &info) == 0 && std::ranges::find(kLocal, static_cast<int64_t>(info.f_type)) != kLocal.end();
+}
+
+UniqueFd open_file(int folder, const char* name) {
+  return UniqueFd(::openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW));
+}
+
+/// A folder as a process with this root sees it: links on the way lead where they lead it, not us.
+UniqueFd open_below(const std::string& root, const std::string& path) {
+  const UniqueFd base(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const open_how how{.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .mode = 0, .resolve = RESOLVE_IN_ROOT};
+  return base ? UniqueFd(static_cast<int>(::syscall(SYS_openat2, base.get(), path.c_str(), &how, sizeof how)))
+              : UniqueFd();
+}
+
+bool is_box_name(std::string_view name) { return name.starts_with("stalltrace-") && name.ends_with(".ring"); }
+
+}  // namespace
+
+ProfilerFileFinder::ProfilerFileFinder(const Procfs& procfs, Scope scope)
+    : procfs_(procfs), scope_(scope), boot_id_(trim(read_file("/proc/sys/kernel/random/boot_id", 64).value_or(""))) {
+  if (!scope_.only_living) {
+    add_folder("/", kUsualFolder, true);
+  }
+}
+
+std::optional<ProfilerFileFinder::FileId> ProfilerFileFinder::add_folder(const std::string& root,
+                                                                         const std::string& path, bool keep) {
+  UniqueFd folder = open_below(root, path);
+  struct stat info {};
+  if (!folder || !answers(folder.get()) || ::fstat(folder.get(), &info) != 0) {
+    return std::nullopt;
+  }
+  const FileId id{info.st_dev, info.st_ino};
+  if (std::ranges::find(folders_, id, &Folder::id) == folders_.end()) {
+    if (folders_.size() >= kMostFolders) {
+      return std::nullopt;
+    }
+    folders_.push_back({.fd = std::move(folder), .id = id, .keep = keep, .names = nullptr, .known = {}, .seen = {}});
+  }
+  return id;
+}
+
+void ProfilerFileFinder::add_process(pid_t pid) {
+  const auto owner = procfs_.owner(pid);
+  if (!owner || targets_.size() >= kMostTargets) {
+    return;
+  }
+  std::string folder = kUsualFolder;
+  if (const auto environment = procfs_.environment(pid)) {
+    const auto chosen = environment->find("STALLTRACE_DIR");
+    if (chosen != environment->end() && chosen->second.starts_with('/')) {
+      folder = chosen->second;
+    }
+  }
+  targets_.push_back({.pid = pid,
+                      .inner_pid = static_cast<uint32_t>(procfs_.inner_pid(pid)),
+                      .start_ticks = procfs_.start_ticks(pid),
+                      .owner = *owner,
+                      .folder = add_folder(procfs_.in_root(pid, ""), folder, false)});
+}
+
+void ProfilerFileFinder::end_process(pid_t pid, const std::function<void(FoundBox)>& found) {
+  for (Target& target : targets_) {
+    if (target.pid == pid && !target.taken) {
+      target.ended = true;
+      look_for(target, found);
+    }
+  }
+  std::erase_if(targets_, [pid](const Target& target) { return target.pid == pid; });
+  std::erase_if(folders_, [&](const Folder& folder) {
+    return !folder.keep && std::ranges::find(targets_, folder.id, &Target::folder) == targets_.end();
+  });
+}
+
+void ProfilerFileFinder::look(int64_t now_ns, const std::function<void(FoundBox)>& found) {
+  for (Target& target : targets_) {
+    if (!target.taken) {
+      look_for(target, found);
+    }
+  }
+  if (!scope_.only_living) {
+    for (Folder& folder : folders_) {
+      look_for_gone(folder, now_ns, found);
+    }
+  }
+}
+
+/// By name, so that no number of other files in a folder hides it.
+void ProfilerFileFinder::look_for(Target& target, const std::function<void(FoundBox)>& found) {
+  for (Folder& folder : folders_) {
+    for (int number = 0; number < kNumbersTried; ++number) {
+      const std::string name = fmt::format("stalltrace-{}-{}{}.ring", target.inner_pid, target.start_ticks,
+                                           number == 0 ? "" : fmt::format("-{}", number));
+      UniqueFd file = open_file(folder.fd.get(), name.c_str());
+      struct stat info {};
+      if (!file || ::fstat(file.get(), &info) != 0) {
+        break;  // a later number is taken only when this one is
+      }
+      if (!S_ISREG(info.st_mode) || info.st_uid != target.owner) {
+        continue;
+      }
+      auto reader = blackbox::BoxReader::adopt(std::move(file), name);
+      if (reader && reader->layout().pid == target.inner_pid &&
+          reader->layout().process_start_ticks == target.start_ticks && (target.ended || reader->has_writer())) {
+        target.taken = true;
+        folder.known.insert({info.st_dev, info.st_ino});  // also when its process is gone
+        folder.seen.insert({info.st_dev, info.st_ino});
+        return found({std::move(*reader), target.pid, true});
+      }
+    }
+  }
+}
+
+/// Goes on with the names where the last look ended: however many there are, each has its turn.
+void ProfilerFileFinder::look_for_gone(Folder& folder, int64_t now_ns, const std::function<void(FoundBox)>& found) {
+  if (!folder.names) {
+    const int listed = ::openat(folder.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    folder.names.reset(listed < 0 ? nullptr : ::fdopendir(listed));
+    if (!folder.names) {
+      return;
+    }
+  }
+  std::map<uid_t, int> opened;
+  for (int name = 0; name < kNamesAtOnce; ++name) {
+    const dirent* entry = ::readdir(folder.names.get());
+    if (entry == nullptr) {
+      ::rewinddir(folder.names.get());
+      std::erase_if(folder.known, [&](const FileId& file) { return !folder.seen.contains(file); });
+      folder.seen.clear();
+      return;
+    }
+    struct stat info {};
+    if (!is_box_name(entry->d_name) || ::fstatat(folder.fd.get(), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(info.st_mode)) {
+      continue;
+    }
+    const FileId file{info.st_dev, info.st_ino};
+    folder.seen.insert(file);
+    if (folder.known.contains(file) || ++opened[info.st_uid] > kFilesAtOnce) {
+      continue;
+    }
+    const Verdict verdict = examine(folder.fd.get(), entry->d_name, now_ns, found);
+    if (verdict == Verdict::kTaken || (verdict == Verdict::kNever && folder.known.size() < kMostKnown)) {
+      folder.known.insert(file);
+    }
+  }
+}
+
+bool ProfilerFileFinder::is_recent(const blackbox::BoxReader& reader, int64_t now_ns) const {
+  const st_box_header& header = reader.layout();
+  const auto heard_ns = static_cast<int64_t>(std::min(header.anchored_ns, uint64_t{1} << 61));
+  return blackbox::text_of(header.boot_id) == boot_id_ && heard_ns <= now_ns &&
+         now_ns - heard_ns < kStillOfInterestNs &&
+         (scope_.only_netns == 0 || header.network_namespace == scope_.only_netns);
+}
+
+bool ProfilerFileFinder::belongs_to_target(const st_box_header& header) const {
+  return std::ranges::any_of(targets_, [&](const Target& target) {
+    return target.inner_pid == header.pid && target.start_ticks == header.process_start_ticks;
+  });
+}
+
+ProfilerFileFinder::Verdict ProfilerFileFinder::examine(int folder, const char* name, int64_t now_ns,
+                                                        const std::function<void(FoundBox)>& found) {
+  UniqueFd file = open_file(folder, name);
+  struct stat info {};
+  if (!file || ::fstat(file.get(), &info) != 0) {
+    return Verdict::kNever;
+  }
+  auto reader = blackbox::BoxReader::adopt(std::move(file), name);
+  if (!reader) {  // or one that is just being made
+    const int64_t age_ns = utc_now_ns() - info.st_mtim.tv_sec * kNsPerSecond;
+    return age_ns >= 0 && age_ns < kBeingMadeNs ? Verdict::kLater : Verdict::kNever;
+  }
+  if (belongs_to_target(reader->layout()) || reader->has_writer()) {
+    return Verdict::kLater;  // of a process that lives, traced or not
+  }
+  if (!is_recent(*reader, now_ns)) {
+    return Verdict::kNever;
+  }
+  found({.reader = std::move(*reader)});
+  return Verdict::kTaken;
+}
+
+}  // namespace stalltrace::blackbox

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "blackbox/format/reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace stalltrace::blackbox {
+namespace {
+
+constexpr uint64_t kRecordsAtOnce = 4096;
+constexpr uint64_t kSlotsAtOnce = 2048;
+constexpr size_t kMostUnfinished = 4096;
+// What makes a slot's commit that of one event in one state: the open parts may change while it is copied.
+constexpr uint64_t kSameEvent = ST_BOX_SLOT_GENERATION_MASK << ST_BOX_SLOT_GENERATION_SHIFT | ST_BOX_PHASE_MASK;
+
+bool is_collective(const st_box_event& event) { return event.type == ST_BOX_COLL || event.type == ST_BOX_P2P; }
+
+uint64_t slot_id(const st_box_header& layout, const st_box_event& slot, uint64_t index) {
+  const uint64_t generation = slot.commit >> ST_BOX_SLOT_GENERATION_SHIFT & ST_BOX_SLOT_GENERATION_MASK;
+  return uint64_t{layout.process_tag} << ST_BOX_ID_TAG_SHIFT | generation << ST_BOX_ID_GENERATION_SHIFT | index;
+}
+
+}  // namespace
+
+Result<BoxReader> BoxReader::open(const std::string& path) {
+  ST_ASSIGN(BoxFile file, BoxFile::open(path));
+  return BoxReader(std::move(file));
+}
+
+Result<BoxReader> BoxReader::adopt(UniqueFd fd, const std::string& path) {
+  ST_ASSIGN(BoxFile file, BoxFile::adopt(std::move(fd), path));
+  return BoxReader(std::move(file));
+}
+
+/// The ring before the slots: an event that ends in between is in one of both, or comes with the next read.
+Result<Contents> BoxReader::read(const ReadBounds& bounds) {
+  Contents contents;
+  contents.has_writer = file_.has_writer();  // before the bytes: a writer that is gone by now has written its last
+  ST_TRY(read_ring(contents, bounds.most_records));
+  count_completed(contents);
+  if (bounds.open_parts) {
+    ST_TRY(read_slots(contents));
+    ST_TRY(read_communicators(contents));
+    count_open(contents);
+  }
+  ST_ASSIGN(contents.header, file_.header());
+  contents.overwritten = overwritten_;
+  contents.torn = torn_;
+  return contents;
+}
+
+Status BoxReader::read_communicators(Contents& contents) const {
+  const st_box_header& layout = file_.layout();
+  std::vector<st_box_communicator> before(layout.communicator_capacity);
+  std::vector<st_box_communicator> after(layout.communicator_capacity);
+  ST_TRY(file_.copy<st_box_communicator>(layout.communicator_offset, 0, before));
+  ST_TRY(file_.copy<st_box_communicator>(layout.communicator_offset, 0, after));
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i].serial != 0 && before[i].serial == after[i].serial) {
+      contents.communicators.push_back(after[i]);
+    }
+  }
+  return {};
+}
+
+Status BoxReader::read_ring(Contents& contents, uint64_t most_records) {
+  const uint64_t capacity = file_.layout().ring_capacity;
+  ST_ASSIGN(const st_box_header now, file_.header());
+  ST_TRY(retry_unfinished(contents));
+  const uint64_t head = now.ring_head;
+  const uint64_t oldest = head > capacity ? head - capacity : 0;
+  if (next_ > head) {  // the head went backwards: it lies, or the file is another one
+    return fail(file_.path() + ": its ring went backwards", "give a file that the profiler plugin wrote",
+                ErrorKind::kCorrupt);
+  }
+  if (next_ < oldest) {
+    overwritten_ += oldest - next_;
+    next_ = oldest;
+  }
+  const uint64_t last = head - next_ > most_records ? next_ + most_records : head;
+  contents.drained = last == head;
+  while (next_ < last) {
+    const uint64_t until_wrap = capacity - next_ % capacity;
+    const uint64_t count = std::min({last - next_, until_wrap, kRecordsAtOnce});
+    ST_TRY(read_records(next_, count, contents));
+    next_ += count;
+  }
+  return {};
+}
+
+/// Copies records [first, first + count), which do not wrap. A record that its writer's successor could reach while
+/// it was copied counts as overwritten. Within one copy a processor may take a record's words in any order (arm64
+/// does): a record is whole that was so before the copy that is kept.
+Status BoxReader::read_records(uint64_t first, uint64_t count, Contents& contents) {
+  const st_box_header& layout = file_.layout();
+  std::vector<st_box_event> before(count);
+  std::vector<st_box_event> records(count);
+  ST_TRY(file_.copy<st_box_event>(layout.ring_offset, first % layout.ring_capacity, before));
+  ST_TRY(file_.copy<st_box_event>(layout.ring_offset, first % layout.ring_capacity, records));
+  ST_ASSIGN(const st_box_header now, file_.header());
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t number = first + i;
+    if (now.ring_head > layout.ring_capacity && number < now.ring_head - layout.ring_capacity) {
+      ++overwritten_;
+    } else if (before[i].commit == ST_BOX_RING_WHOLE(number) && records[i].commit == before[i].commit) {
+      contents.ended.push_back(records[i]);
+    } else if (contents.has_writer && unfinished_.size() < kMostUnfinished) {
+      unfinished_.insert(number);
+    } else {
+      ++torn_;
+    }
+  }
+  return {};
+}
+
+Status BoxReader::retry_unfinished(Contents& contents) {
+  for (const uint64_t number : std::exchange(unfinished_, {})) {
+    ST_TRY(read_records(number, 1, contents));
+  }
+  return {};
+}
+
+Status BoxReader::read_slots(Contents& contents) const {
+  const uint64_t capacity = file_.layout().slot_capacity;
+  for (uint64_t first = 0; first < capacity; first += kSlotsAtOnce) {
+    ST_TRY(read_slot_block(first, std::min(kSlotsAtOnce, capacity - first), contents));
+  }
+  return {};
+}
+
+/// Most slots are free: only a block with an event in it is copied again, to keep, and once more to see what stayed.
+Status BoxReader::read_slot_block(uint64_t first, uint64_t count, Contents& contents) const {
+  const st_box_header& layout = file_.layout();
+  const auto counts = [&](const st_box_event& slot, uint64_t index) {
+    const uint64_t phase = slot.commit & ST_BOX_PHASE_MASK;
+    return phase >= ST_BOX_OPEN && phase <= ST_BOX_CLOSING && slot.id == slot_id(layout, slot, index);
+  };
+  std::vector<st_box_event> before(count);
+  ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, before));
+  std::vector<st_box_event> slots;
+  std::vector<st_box_event> after;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (!counts(before[i], first + i)) {
+      continue;
+    }
+    if (after.empty()) {
+      slots.resize(count);
+      after.resize(count);
+      ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, slots));
+      ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, after));
+    }
+    const st_box_event& slot = slots[i];
+    const uint64_t event = slot.commit & kSameEvent;
+    if ((before[i].commit & kSameEvent) != event || (after[i].commit & kSameEvent) != event ||
+        !counts(slot, first + i)) {
+      continue;
+    }
+    const uint64_t phase = slot.commit & ST_BOX_PHASE_MASK;
+    // QUIET and CLOSING: the writer may have been killed before the ring had it.
+    (phase == ST_BOX_OPEN || phase == ST_BOX_ENDED ? contents.open : contents.ended).push_back(slot);
+  }
+  return {};
+}
+
+void BoxReader::count_completed(const Contents& contents) {
+  for (const st_box_event& event : contents.ended) {
+    progress_.completed += is_collective(event) && event.end_ns != 0 ? 1 : 0;
+  }
+}
+
+void BoxReader::count_open(const Contents& contents) {
+  progress_.open = 0;
+  progress_.oldest_open_ns.reset();
+  for (const st_box_event& event : contents.open) {
+    if (is_collective(event) && !end_unobserved(event)) {
+      ++progress_.open;
+      progress_.oldest_open_ns = std::min(progress_.oldest_open_ns.value_or(event.start_ns), event.start_ns);
+    }
+  }
+}
+
+std::string text_of(std::span<const char> field) {
+  return printable({field.data(), static_cast<size_t>(std::find(field.begin(), field.end(), '\0') - field.begin())});
+}
+
+bool end_unobserved(const st_box_event& event) {
+  const st_box_coll& coll = event.u.coll;
+  const bool open_part = coll.ops_started != coll.ops_ended || coll.kernels_started != coll.kernels_ended;
+  const bool expects = (event.flags & ST_BOX_KERNEL_EXPECTED) != 0 && st_box_is_own_transfer(&event) == 0;
+  return coll.enqueued_ns != 0 && !open_part && !expects;
+}
+
+}  // namespace stalltrace::blackbox

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+// Boxes in, rows out: what a recording of black boxes alone holds.
+#include "blackbox/import.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "blackbox/testing/made_box.h"
+#include "model/source.h"
+
+namespace stalltrace {
+namespace {
+
+using blackbox::MadeBox;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+class Rings : public ::testing::Test {
+ protected:
+  Rings() {
+    char name[] = "/tmp/stalltrace-rings-XXXXXX";
+    folder_ = ::mkdtemp(name);
+  }
+  ~Rings() override { std::filesystem::remove_all(folder_); }
+
+  std::string save(const MadeBox& box, const std::string& name) {
+    box.write(folder_ + "/" + name);
+    return folder_ + "/" + name;
+  }
+  Result<RingSummary> import(const std::vector<std::string>& paths) {
+    return import_rings(paths, rows_, [&](const Error& error) { notes_.push_back(error.what); });
+  }
+  std::vector<Collective> collectives() {
+    std::vector<Collective> rows;
+    EXPECT_TRUE(rows_.collectives({}, [&](const Collective& row) { rows.push_back(row); }));
+    return rows;
+  }
+
+  std::string folder_;
+  MemorySource rows_;
+  std::vector<std::string> notes_;
+};
+
+MadeBox box_of(uint32_t pid, int32_t rank) {
+  MadeBox box;
+  box.header.pid = pid;
+  box.header.env_rank = rank;
+  box.header.created_ns += pid;
+  box.communicators[0].rank = rank;
+  return box;
+}
+
+TEST_F(Rings, LaunchAndTrueDurationSideBySide) {
+  MadeBox box;
+  box.append(MadeBox::collective(3, 2 * kSecond, 2 * kSecond + 7'454'000));
+  ASSERT_TRUE(import({save(box, "a")}));
+  const auto rows = collectives();
+  ASSERT_EQ(rows.size(), 1);
+  EXPECT_EQ(rows[0].op, Operation::kAllReduce);
+  EXPECT_EQ(rows[0].timestamp_ns, 1'769'827'621'000'000'000);
+  EXPECT_EQ(rows[0].duration_ns, 7'454'000);
+  EXPECT_EQ(rows[0].launch_ns, 5000);
+  EXPECT_EQ(rows[0].completion, Completion::kProfiler);
+  EXPECT_EQ(rows[0].seq, 3);
+  EXPECT_EQ(rows[0].rank, 1);
+  EXPECT_EQ(rows[0].rank_source, RankSource::kPlugin);
+  EXPECT_EQ(rows[0].nranks, 2);
+  EXPECT_EQ(rows[0].comm_id_hash, 0xabc);
+  EXPECT_EQ(rows[0].bytes, 4096);
+  EXPECT_EQ(rows[0].tid, 4712);
+  const auto communicators = *rows_.communicators();
+  ASSERT_EQ(communicators.size(), 1);
+  EXPECT_EQ(communicators[0].nccl_comm_hash, 0xabc);
+  const auto processes = *rows_.processes();
+  ASSERT_EQ(processes.size(), 1);
+  EXPECT_EQ(processes[0].cmdline, "train --fast");
+  EXPECT_EQ(processes[0].rank, 1);
+  EXPECT_FALSE(processes[0].exit_ns) << "nobody outlived it: when it died is not known";
+}
+
+TEST_F(Rings, WhatHadNotEndedIsOpen) {
+  MadeBox box;
+  st_box_event hung = MadeBox::collective(0, 2 * kSecond, 0);
+  hung.u.coll.ops_started = 2;
+  hung.u.coll.ops_ended = 1;
+  box.put(1, hung, ST_BOX_ENDED);
+  const auto summary = import({save(box, "a")});
+  ASSERT_TRUE(summary);
+  EXPECT_EQ(summary->open, 1);
+  EXPECT_EQ(collectives()[0].completion, Completion::kOpen);
+  EXPECT_FALSE(collectives()[0].duration_ns);
+}
+
+TEST_F(Rings, TimesWithoutAPulseAreWaits) {
+  MadeBox box;
+  box.header.pulse_ns = 90 * kSecond;
+  box.header.pauses_filled = 2;
+  box.header.pauses[0] = {.from_ns = 10 * kSecond, .to_ns = 15 * kSecond, .runnable_ns = kSecond};
+  box.header.pauses[1] = {.from_ns = 20 * kSecond, .to_ns = 22 * kSecond, .runnable_ns = kSecond + 1};
+  box.header.pauses[2] = {.from_ns = 30 * kSecond, .to_ns = 35 * kSecond, .runnable_ns = ~uint64_t{0}};  // not known
+  box.header.pauses[3] = {.from_ns = 45 * kSecond, .to_ns = 40 * kSecond};
+  box.header.pauses[4] = {.from_ns = 40 * kSecond, .to_ns = ~uint64_t{0}};
+  box.header.pauses[5] = {.from_ns = 1, .to_ns = 40 * kSecond};  // before there was the process
+  ASSERT_TRUE(import({save(box, "a")}));
+  std::vector<WaitSpan> spans;
+  ASSERT_TRUE(rows_.wait_spans({}, [&](const WaitSpan& row) { spans.push_back(row); }));
+  ASSERT_EQ(spans.size(), 2);
+  EXPECT_EQ(spans[0].kind, WaitKind::kStopped);
+  EXPECT_EQ(spans[0].timestamp_ns, 1'769'827'629'000'000'000);
+  EXPECT_EQ(spans[0].window_ns, 5 * kSecond);
+  EXPECT_EQ(spans[0].waited_ns, 4 * kSecond);
+  EXPECT_EQ(spans[0].pid, 4711);
+  EXPECT_FALSE(spans[0].open) << "its process is gone, not stopped";
+  EXPECT_EQ(spans[1].kind, WaitKind::kRunnable) << "it wanted to run";
+  EXPECT_EQ(spans[1].waited_ns, kSecond + 1);
+}
+
+TEST_F(Rings, OfProcessesThatFellSilentTogetherThePulseTellsWhichDied) {
+  std::vector<std::string> paths;
+  for (const int32_t rank : {0, 1}) {
+    MadeBox box = box_of(100 + static_cast<uint32_t>(rank), rank);
+    st_box_event hung = MadeBox::collective(0, 2 * kSecond, 0);
+    hung.u.coll.ops_started = 1;
+    box.put(1, hung, ST_BOX_ENDED);
+    box.header.pulse_ns = rank == 1 ? 2 * kSecond + 100 : 30 * kSecond;  // the other waited for it until it was killed
+    paths.push_back(save(box, std::to_string(rank)));
+  }
+  ASSERT_TRUE(import(paths));
+  const auto processes = *rows_.processes();
+  ASSERT_EQ(processes.size(), 2);
+  for (const Process& row : processes) {
+    EXPECT_EQ(row.exit_ns.has_value(), row.rank == 1);
+  }
+}
+
+TEST_F(Rings, TheLastEntryOfAnIdCountsAndAnOpenSlotBeforeAll) {
+  MadeBox box;
+  box.append(MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 100));
+  st_box_event again = box.ring[0];
+  again.end_ns += 50;
+  again.commit = ST_BOX_RING_WHOLE(1);
+  box.ring[1] = again;
+  box.header.ring_head = 2;
+  ASSERT_TRUE(import({save(box, "a")}));
+  ASSERT_EQ(collectives().size(), 1);
+  EXPECT_EQ(collectives()[0].duration_ns, 150);
+}
+
+TEST_F(Rings, TheCallersOwnSizeComesFromTheApiCall) {
+  MadeBox box;
+  st_box_event api{};
+  api.type = ST_BOX_COLL_API;
+  api.start_ns = 2 * kSecond - 300;
+  api.end_ns = 2 * kSecond + 100;
+  api.u.api.count = 10;
+  api.u.api.datatype = 7;
+  box.append(api);
+  st_box_event gather = MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 900);
+  gather.parent = box.ring[0].id;
+  gather.u.coll.operation = ST_BOX_OP_ALL_GATHER;
+  gather.u.coll.count = 40;  // NCCL's task counts bytes
+  gather.u.coll.datatype = 0;
+  box.append(gather);
+  ASSERT_TRUE(import({save(box, "a")}));
+  const auto rows = collectives();
+  ASSERT_EQ(rows.size(), 1);
+  EXPECT_EQ(rows[0].count, 10);
+  EXPECT_EQ(rows[0].datatype, 7);
+  EXPECT_EQ(rows[0].bytes, 80);
+}
+
+/// NCCL tells of the collective itself when it has launched it.
+TEST_F(Rings, ACollectiveBeginsWithItsCallOrTheEndOfItsGroup) {
+  struct Case {
+    const char* what;
+    bool in_group;
+    uint64_t group_ended_ns;
+    uint8_t api_flags;
+    int64_t begins_ns;
+  };
+  const auto start = static_cast<int64_t>(2 * kSecond);
+  for (const Case& given :
+       {Case{"alone", false, 0, 0, start - 300}, Case{"in a group", true, 2 * kSecond - 100, 0, start - 100},
+        Case{"in a group of its own", true, 0, 0, start - 300},
+        Case{"captured before", false, 0, ST_BOX_GRAPH_CAPTURED, start}}) {
+    SCOPED_TRACE(given.what);
+    MadeBox box;
+    st_box_event group{};
+    group.type = ST_BOX_GROUP_API;
+    group.start_ns = 2 * kSecond - 500;
+    group.u.api.end_entered_ns = given.group_ended_ns;
+    box.append(group);
+    st_box_event api{};
+    api.type = ST_BOX_COLL_API;
+    api.parent = given.in_group ? box.ring[0].id : 0;
+    api.flags = given.api_flags;
+    api.start_ns = 2 * kSecond - 300;
+    box.append(api);
+    st_box_event event = MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 9000);
+    event.parent = box.ring[1].id;
+    box.append(event);
+    rows_ = {};
+    ASSERT_TRUE(import({save(box, "a")}));
+    const auto rows = collectives();
+    ASSERT_EQ(rows.size(), 1);
+    EXPECT_EQ(rows[0].timestamp_ns, 1'769'827'619'000'000'000 + given.begins_ns);
+    EXPECT_EQ(rows[0].duration_ns, start + 9000 - given.begins_ns);
+    EXPECT_EQ(rows[0].launch_ns, start + 5000 - given.begins_ns);
+    EXPECT_EQ(rows[0].called_ns, 1'769'827'619'000'000'000 + start - 300);
+  }
+}
+
+st_box_event operation(uint64_t parent, uint32_t steps, uint64_t network_ns) {
+  st_box_event event{};
+  event.parent = parent;
+  event.start_ns = 2 * kSecond;
+  event.end_ns = 2 * kSecond + 800;
+  event.communicator = 1;
+  event.tid = 4799;
+  event.type = ST_BOX_PROXY_OP;
+  event.channels = 3;
+  event.u.proxy_op.peer = 0;
+  event.u.proxy_op.steps_ended = steps;
+  event.u.proxy_op.transferred_bytes = uint64_t{1000} * steps;
+  event.u.proxy_op.wait_ns[ST_BOX_WAIT_NETWORK] = network_ns;
+  return event;
+}
+
+TEST_F(Rings, StepsAddUpAndNameTheirCollective) {
+  MadeBox box;
+  box.append(MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 900));
+  const uint64_t collective = box.ring[0].id;
+  st_box_event step{};
+  step.start_ns = 2 * kSecond + 100;
+  step.end_ns = 2 * kSecond + 400;
+  step.communicator = 1;
+  step.type = ST_BOX_PROXY_STEP;
+  step.flags = ST_BOX_LONG_STEP;
+  step.channels = 3;
+  step.u.proxy_step.step = 5;
+  step.u.proxy_step.peer = 0;
+  step.u.proxy_step.coll = collective;
+  step.u.proxy_step.transferred_bytes = 1000;
+  step.u.proxy_step.wait_ns[ST_BOX_WAIT_NETWORK] = 300;
+  box.append(step);
+  box.append(operation(collective, 8, 500));
+  box.ring[1].parent = box.ring[2].id;
+  ASSERT_TRUE(import({save(box, "a")}));
+  std::vector<ProxyStep> rows;
+  ASSERT_TRUE(rows_.proxy_steps({}, [&](const ProxyStep& row) { rows.push_back(row); }));
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_EQ(rows[0].steps, 7);
+  EXPECT_EQ(rows[0].bytes, 7000);
+  EXPECT_EQ(rows[0].network_wait_ns, 200);
+  EXPECT_EQ(rows[1].steps, 1);
+  EXPECT_EQ(rows[1].step, 5);
+  EXPECT_EQ(rows[1].network_wait_ns, 300);
+  for (const ProxyStep& row : rows) {
+    EXPECT_EQ(row.collective_id, collectives()[0].event_id);
+    EXPECT_EQ(row.rank, 1);
+    EXPECT_EQ(row.peer, 0);
+    EXPECT_EQ(row.channel, 3);
+    EXPECT_EQ(row.comm_id_hash, 0xabc);
+  }
+}
+
+TEST_F(Rings, AnOpenOperationSaysWhatItsForemostStepWaitsFor) {
+  MadeBox box;
+  st_box_event hung = operation(0, 4, 0);
+  hung.end_ns = 0;
+  box.put(1, hung, ST_BOX_OPEN);
+  const uint64_t id = box.slots[1].id;
+  for (uint64_t number = 0; number < 2; ++number) {
+    st_box_event step{};
+    step.parent = id;
+    step.start_ns = 2 * kSecond;
+    step.communicator = 1;
+    step.type = ST_BOX_PROXY_STEP;
+    step.u.proxy_step.step = static_cast<int32_t>(5 - number);
+    step.u.proxy_step.state = number == 0 ? ST_BOX_WAIT_GPU : ST_BOX_WAIT_NETWORK;
+    step.u.proxy_step.state_since_ns = 2 * kSecond + 50;
+    box.put(2 + number, step, ST_BOX_OPEN);
+  }
+  ASSERT_TRUE(import({save(box, "a")}));
+  std::vector<ProxyStep> rows;
+  ASSERT_TRUE(rows_.proxy_steps({}, [&](const ProxyStep& row) { rows.push_back(row); }));
+  ASSERT_EQ(rows.size(), 1);
+  EXPECT_FALSE(rows[0].duration_ns);
+  EXPECT_EQ(rows[0].waits_for, ProxyWait::kNetwork);
+  EXPECT_EQ(rows[0].step, 4);
+}
+
+TEST_F(Rings, AProcessThatOthersOutlivedHasEnded) {
+  MadeBox dead = box_of(11, 0);
+  dead.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));
+  MadeBox later = box_of(12, 1);
+  later.append(MadeBox::collective(0, 2 * kSecond, 9 * kSecond));
+  ASSERT_TRUE(import({save(dead, "a"), save(later, "b")}));
+  const auto processes = *rows_.processes();
+  for (const Process& process : processes) {
+    EXPECT_EQ(process.exit_ns.has_value(), process.pid == 11) << process.pid;
+  }
+}
+
+st_box_event hanging() {
+  st_box_event hung = MadeBox::collective(0, 2 * kSecond, 0);
+  hung.u.coll.ops_started = 1;
+  return hung;
+}
+
+/// The others' NCCL tells them of it at once, and they abort.
+TEST_F(Rings, WhoeverLeftACommunicatorOpenThatOthersEndedAfterwardsHasDied) {
+  for (const int64_t ended_after_ns : {400'000'000, -1}) {
+    MadeBox dead = box_of(11, 0);
+    dead.put(1, hanging(), ST_BOX_ENDED);
+    dead.header.pulse_ns = 3 * kSecond;
+    MadeBox aborted = box_of(12, 1);
+    st_box_event unfinished = hanging();
+    unfinished.flags |= ST_BOX_UNFINISHED;
+    aborted.append(unfinished);
+    aborted.header.pulse_ns = 3 * kSecond;
+    aborted.communicators[0].destroyed_ns = 3 * kSecond + static_cast<uint64_t>(ended_after_ns);
+    rows_ = {};
+    ASSERT_TRUE(import({save(dead, "a"), save(aborted, "b")}));
+    const auto processes = *rows_.processes();
+    for (const Process& process : processes) {
+      EXPECT_EQ(process.exit_ns.has_value(), process.pid == 11 && ended_after_ns > 0) << process.pid;
+    }
+  }
+}
+
+TEST_F(Rings, AHangOfAJobThatDiedWholeEndsWithTheJob) {
+  std::vector<std::string> paths;
+  for (const int32_t rank : {0, 1}) {
+    MadeBox box = box_of(100 + static_cast<uint32_t>(rank), rank);
+    box.header.node[0] = static_cast<char>('a' + rank);  // a node each
+    box.header.node[1] = 0;
+    box.put(1, hanging(), ST_BOX_ENDED);
+    box.header.pulse_ns = (rank == 0 ? 20 : 30) * kSecond;
+    paths.push_back(save(box, std::to_string(rank)));
+  }
+  MadeBox other = box_of(200, 0);  // of another job, much later
+  other.header.node[0] = 'c';
+  other.header.node[1] = 0;
+  other.communicators[0].hash = 0xdef;
+  other.header.pulse_ns = 9000 * kSecond;
+  paths.push_back(save(other, "other"));
+  ASSERT_TRUE(import(paths));
+  std::map<std::string, int64_t> ended;
+  const auto nodes = *rows_.nodes();
+  for (const Node& node : nodes) {
+    ended[node.name] = (*node.ended_ns - 1'769'827'619'000'000'000) / static_cast<int64_t>(kSecond);
+  }
+  EXPECT_EQ(ended, (std::map<std::string, int64_t>{{"a", 30}, {"b", 30}, {"c", 9000}}))
+      << "not with today, and a rank's with the last of those that waited with it";
+}
+
+TEST_F(Rings, ABoxThatLiesAboutTheTimeMovesNoOther) {
+  std::vector<std::string> paths;
+  for (const int32_t rank : {0, 1, 2}) {
+    MadeBox box = box_of(100 + static_cast<uint32_t>(rank), rank);
+    box.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));
+    if (rank == 1) {
+      box.header.anchors[0].realtime_ns -= 40ULL * 365 * 86400 * kSecond;
+      box.header.anchored_ns = uint64_t{1} << 60;
+    }
+    paths.push_back(save(box, std::to_string(rank)));
+  }
+  ASSERT_TRUE(import(paths));
+  for (const Collective& row : collectives()) {
+    EXPECT_EQ(row.timestamp_ns == 1'769'827'621'000'000'000, row.rank != 1);
+  }
+  const auto nodes = *rows_.nodes();
+  ASSERT_EQ(nodes.size(), 2) << "the times of its own are no part of the others' recording";
+  EXPECT_EQ(std::ranges::count_if(nodes, [](const Node& node) { return node.started_ns > 1'769'000'000'000'000'000; }),
+            1);
+}
+
+TEST_F(Rings, BoxesOfOneKernelShareOneNodeAndClock) {
+  MadeBox one = box_of(11, 0);
+  MadeBox two = box_of(12, 1);
+  two.header.anchors[0].realtime_ns += 500;  // the wall clock was set meanwhile
+  two.header.anchored_ns += 1;
+  one.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));
+  two.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));
+  const auto summary = import({save(one, "a"), save(two, "b"), save(two, "again")});
+  ASSERT_TRUE(summary);
+  EXPECT_EQ(summary->nodes, 1);
+  EXPECT_EQ(summary->processes, 2);
+  const auto rows = collectives();
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_EQ(rows[0].timestamp_ns, rows[1].timestamp_ns);
+}
+
+TEST_F(Rings, WhatCannotBeReadIsNamedAndLeftOut) {
+  MadeBox bad;
+  bad.header.version = 3;
+  MadeBox good;
+  ASSERT_TRUE(import({save(bad, "bad"), save(good, "good")}));
+  ASSERT_EQ(notes_.size(), 1);
+  EXPECT_NE(notes_[0].find("version 3"), std::string::npos);
+  EXPECT_FALSE(import({save(bad, "bad")})) << "nothing is left";
+}
+
+TEST_F(Rings, ImpossibleNumbersAreUnknown) {
+  MadeBox box;
+  box.communicators[0].rank = -7;
+  box.communicators[0].ranks = -1;
+  st_box_event odd = MadeBox::collective(ST_BOX_NUMBER_UNKNOWN, 2 * kSecond, kSecond);  // ended before it began
+  odd.u.coll.count = ~0ULL;
+  odd.u.coll.datatype = 200;
+  odd.u.coll.enqueued_ns = 7;
+  box.append(odd);
+  odd.u.coll.operation = 250;
+  box.append(odd);
+  odd = MadeBox::collective(1, ~0ULL, ~0ULL);
+  box.append(odd);
+  ASSERT_TRUE(import({save(box, "a")}));
+  const auto rows = collectives();
+  ASSERT_EQ(rows.size(), 1);
+  EXPECT_FALSE(rows[0].seq || rows[0].rank || rows[0].nranks || rows[0].count || rows[0].datatype ||
+               rows[0].launch_ns || rows[0].duration_ns);
+}
+
+}  // namespace
+}  // namespace stalltrace

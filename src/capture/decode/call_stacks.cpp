@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/decode/call_stacks.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr size_t kPlacesOfAProcess = 256;
+constexpr size_t kDelivered = 65'536;  // remembered; after that a row may be delivered again, which changes nothing
+
+}  // namespace
+
+void CallStacks::note(const st_call_stack& record) {
+  const auto pid = static_cast<pid_t>(record.header.tgid);
+  auto& places = processes_[pid];
+  if (places.size() >= kPlacesOfAProcess || places.contains(record.place)) {
+    return;
+  }
+  const size_t frames = std::min<size_t>(record.frames, ST_STACK_FRAMES);
+  std::vector<uint64_t> addresses(record.addresses, record.addresses + frames);
+  // The kernel walks frame pointers, which miss the caller of a function that has not set up its frame yet.
+  if (!addresses.empty() && (addresses.size() == 1 || addresses[1] != record.return_address)) {
+    addresses.insert(addresses.begin() + 1, record.return_address);
+  }
+  Stack stack{.frames = names_.describe(pid, addresses)};
+  if (stack.frames.empty()) {
+    places[record.place] = 0;
+    return;
+  }
+  stack.stack_id = static_cast<int64_t>(splitmix64_text(stack.frames) >> 1);  // positive, as ids are
+  places[record.place] = stack.stack_id;
+  if (delivered_.size() >= kDelivered) {
+    delivered_.clear();
+  }
+  if (delivered_.insert(stack.stack_id).second) {
+    sink_.accept(stack);
+  }
+}
+
+int64_t CallStacks::id_of(pid_t pid, uint64_t place) const {
+  const auto process = processes_.find(pid);
+  if (process == processes_.end()) {
+    return 0;
+  }
+  const auto found = process->second.find(place);
+  return found == process->second.end() ? 0 : found->second;
+}
+
+}  // namespace stalltrace::capture

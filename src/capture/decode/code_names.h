@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Code addresses of a process → names, by the symbol tables of the files it maps: files of other users, of which every
+// byte is doubted. They are read in small pieces, never mapped, within a bound on their symbols and on the time that
+// all of them take; what is not found in time keeps its offset for a name. One thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/process/procfs.h"
+
+namespace stalltrace::capture {
+
+/// A function and how far into it an address lies.
+struct CodePlace {
+  std::string function;  // demangled where that is short work
+  uint64_t into = 0;     // bytes
+};
+
+/// The functions of an open ELF file of this machine's kind at these offsets in it, one result for each; nothing where
+/// no symbol with a size covers it, nor for a file that is none.
+std::vector<std::optional<CodePlace>> functions_at(int fd, std::span<const uint64_t> file_offsets);
+
+class CodeNames {
+ public:
+  /// `procfs` outlives it.
+  explicit CodeNames(const Procfs& procfs) : procfs_(procfs) {}
+
+  /// One line a frame: "train_step+0x4f (train)", or "+0x1f40 (libstripped.so)" with the offset in the file.
+  /// `addresses` are those of a stack, innermost first: all but the first are return addresses. It ends before the
+  /// first that is in no file: whoever keeps no frame pointers leads there. Empty when the process is gone.
+  std::string describe(pid_t pid, std::span<const uint64_t> addresses);
+
+ private:
+  using Key = std::tuple<uint32_t, uint32_t, uint64_t, uint64_t>;  // device (two), inode, offset in the file
+  void look_up(pid_t pid, const MappedFile& file, std::span<const uint64_t> offsets);
+  [[nodiscard]] bool in_time();
+
+  const Procfs& procfs_;
+  std::map<Key, std::string> known_;
+  int64_t second_ns_ = 0;  // CLOCK_MONOTONIC: of the second that spent_ns_ is about
+  int64_t spent_ns_ = 0;
+};
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/decode/code_names.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "base/clock.h"
+#include "base/handle.h"
+#include "base/text.h"
+#include "capture/decode/call_stacks.h"
+#include "model/source.h"
+
+// Not in the anonymous namespace: symbols to be found.
+namespace stalltrace::capture::code_names_test {
+
+__attribute__((noipa)) uint64_t a_place_to_call_from() {
+  return reinterpret_cast<uint64_t>(__builtin_return_address(0));
+}
+
+volatile int calls;
+__attribute__((noipa)) uint64_t a_caller() {
+  const uint64_t place = a_place_to_call_from();
+  calls = calls + 1;  // no tail call
+  return place;
+}
+
+}  // namespace stalltrace::capture::code_names_test
+
+namespace stalltrace::capture {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::MatchesRegex;
+using testing::SizeIs;
+using testing::StartsWith;
+
+uint64_t entry_of(uint64_t (*function)()) { return reinterpret_cast<uint64_t>(function); }
+uint64_t place_entry() { return entry_of(code_names_test::a_place_to_call_from); }
+
+TEST(CodeNames, AFunctionAndWhoCalledIt) {
+  const Procfs procfs;
+  CodeNames names(procfs);
+  const std::vector<uint64_t> stack = {place_entry(), code_names_test::a_caller(), 8, place_entry()};
+  const std::string text = names.describe(::getpid(), stack);
+  EXPECT_EQ(names.describe(::getpid(), stack), text) << "from memory";
+  const auto frames = split(text, '\n');
+  ASSERT_THAT(frames, SizeIs(2)) << "8 is in no file: garbage from there on";
+  EXPECT_EQ(frames[0], "stalltrace::capture::code_names_test::a_place_to_call_from() (test_capture)");
+  EXPECT_THAT(std::string(frames[1]),
+              MatchesRegex("stalltrace::capture::code_names_test::a_caller\\(\\)\\+0x[0-9a-f]+ \\(test_capture\\)"));
+}
+
+TEST(CodeNames, WhatIsGoneHasNone) {
+  const Procfs nowhere("/nowhere");
+  EXPECT_THAT(CodeNames(nowhere).describe(1, std::vector<uint64_t>{1}), IsEmpty());
+  const Procfs procfs;
+  EXPECT_THAT(CodeNames(procfs).describe(::getpid(), {}), IsEmpty());
+}
+
+/// A file with one executable segment and one symbol, to be damaged.
+struct SmallElf {
+  Elf64_Ehdr header{};
+  Elf64_Phdr segment{};
+  std::array<Elf64_Shdr, 2> sections{};
+  Elf64_Sym symbol{};
+  std::array<char, 400> strings{};
+
+  explicit SmallElf(const std::string& name) {
+    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+    header.e_ident[EI_CLASS] = ELFCLASS64;
+    header.e_ident[EI_DATA] = ELFDATA2LSB;
+    header.e_phentsize = sizeof segment;
+    header.e_shentsize = sizeof sections[0];
+    header.e_phoff = offsetof(SmallElf, segment);
+    header.e_shoff = offsetof(SmallElf, sections);
+    header.e_phnum = 1;
+    header.e_shnum = 2;
+    segment = {.p_type = PT_LOAD, .p_flags = PF_X, .p_offset = 0, .p_vaddr = 0x4000, .p_filesz = 0x1000};
+    sections[0].sh_type = SHT_SYMTAB;
+    sections[0].sh_offset = offsetof(SmallElf, symbol);
+    sections[0].sh_size = sizeof symbol;
+    sections[0].sh_entsize = sizeof symbol;
+    sections[0].sh_link = 1;
+    sections[1].sh_type = SHT_STRTAB;
+    sections[1].sh_offset = offsetof(SmallElf, strings);
+    sections[1].sh_size = sizeof strings;
+    symbol = {.st_info = STT_FUNC, .st_shndx = 1, .st_value = 0x4100, .st_size = 0x10};
+    name.copy(strings.data(), strings.size());
+  }
+
+  [[nodiscard]] std::vector<std::optional<CodePlace>> look(std::vector<uint64_t> offsets, size_t bytes = 0) const {
+    const std::string path = testing::TempDir() + "/small.elf";
+    std::ofstream(path).write(reinterpret_cast<const char*>(this),
+                              static_cast<std::streamsize>(bytes == 0 ? sizeof *this : bytes));
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY));
+    ::unlink(path.c_str());
+    return functions_at(fd.get(), offsets);
+  }
+};
+
+TEST(CodeNames, OnlyWhatASymbolCovers) {
+  const auto places = SmallElf("train").look({0xff, 0x100, 0x10f, 0x110, 0x2000});
+  EXPECT_FALSE(places[0]);
+  ASSERT_TRUE(places[1] && places[2]);
+  EXPECT_EQ(places[1]->function, "train");
+  EXPECT_EQ(places[2]->into, 0xfU);
+  EXPECT_FALSE(places[3]);
+  EXPECT_FALSE(places[4]);
+  SmallElf sizeless("train");
+  sizeless.symbol.st_size = 0;
+  EXPECT_FALSE(sizeless.look({0x100})[0]) << "it would cover all that follows";
+}
+
+TEST(CodeNames, HostileFilesCostLittleAndNothingBreaks) {
+  const SmallElf whole("train");
+  for (size_t bytes = 1; bytes < sizeof whole; ++bytes) {
+    EXPECT_THAT(whole.look({0x100}, bytes), SizeIs(1));
+  }
+  const int64_t begun_ns = monotonic_now_ns();
+  SmallElf endless("train");
+  endless.sections[0].sh_size = UINT64_MAX;
+  endless.sections[1].sh_offset = UINT64_MAX - 3;
+  endless.symbol.st_name = UINT32_MAX;
+  EXPECT_THAT(endless.look({0x100}), SizeIs(1));
+  SmallElf tiny("train");
+  tiny.sections[0].sh_entsize = 1;
+  EXPECT_FALSE(tiny.look({0x100})[0]);
+  SmallElf crowded("train");
+  crowded.header.e_shnum = crowded.header.e_phnum = UINT16_MAX;
+  EXPECT_FALSE(crowded.look({0x100})[0]);
+  // Each parameter is twice as long as the one before when written out.
+  std::string doubling = "_Z1f1aIiiE";
+  for (int i = 0; i < 60; ++i) {
+    doubling += "S_IS" + std::to_string(i) + "_S" + std::to_string(i) + "_E";
+  }
+  EXPECT_THAT(SmallElf(doubling).look({0x100})[0]->function, StartsWith("_Z1f1aIiiES_IS0_S0_E"));
+  EXPECT_LE(SmallElf(std::string(399, 'x')).look({0x100})[0]->function.size(), 170U);
+  EXPECT_EQ(SmallElf("a\x1b[31m").look({0x100})[0]->function, "a?[31m");
+  EXPECT_LT(monotonic_now_ns() - begun_ns, 5 * kNsPerSecond);
+}
+
+st_call_stack stack_of(uint64_t place, std::vector<uint64_t> addresses, uint64_t return_address) {
+  st_call_stack record{};
+  record.header.tgid = static_cast<uint32_t>(::getpid());
+  record.place = place;
+  record.return_address = return_address;
+  record.frames = static_cast<uint32_t>(addresses.size());
+  std::ranges::copy(addresses, record.addresses);
+  return record;
+}
+
+TEST(CallStacks, EachContentIsOneRow) {
+  MemorySource source;
+  const Procfs procfs;
+  CallStacks stacks(procfs, source);
+  const uint64_t caller = code_names_test::a_caller();
+  stacks.note(stack_of(1, {place_entry(), 8}, caller));
+  stacks.note(stack_of(2, {place_entry(), caller}, caller));
+  stacks.note(stack_of(3, {place_entry(), 8}, 8));
+  stacks.note(stack_of(4, {}, caller));
+  const int64_t first = stacks.id_of(::getpid(), 1);
+  EXPECT_GT(first, 0);
+  EXPECT_EQ(stacks.id_of(::getpid(), 2), first) << "another place, the same text";
+  EXPECT_NE(stacks.id_of(::getpid(), 3), first) << "called from elsewhere";
+  EXPECT_EQ(stacks.id_of(::getpid(), 4), 0);
+  EXPECT_EQ(stacks.id_of(::getpid(), 5), 0) << "never noted";
+  const auto rows = source.stacks();
+  ASSERT_TRUE(rows);
+  ASSERT_THAT(*rows, SizeIs(2));
+  const Stack& row = (*rows)[0].stack_id == first ? (*rows)[0] : (*rows)[1];
+  EXPECT_THAT(row.frames, StartsWith("stalltrace::capture::code_names_test::a_place_to_call_from()"));
+  EXPECT_THAT(row.frames, HasSubstr("a_caller()"));
+  stacks.on_exit(::getpid());
+  EXPECT_EQ(stacks.id_of(::getpid(), 1), 0);
+}
+
+TEST(CallStacks, AProcessHasSoManyAndNoMore) {
+  MemorySource source;
+  const Procfs procfs;
+  CallStacks stacks(procfs, source);
+  for (uint64_t place = 1; place <= 300; ++place) {
+    stacks.note(stack_of(place, {place_entry()}, code_names_test::a_caller()));
+    EXPECT_EQ(stacks.id_of(::getpid(), place) != 0, place <= 256) << place;
+  }
+  st_call_stack lying = stack_of(1, {place_entry()}, 8);
+  lying.frames = UINT32_MAX;
+  lying.header.tgid = 1;
+  stacks.note(lying);
+}
+
+}  // namespace
+}  // namespace stalltrace::capture

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The communicators of a process: how they were made, who they are across ranks.
+#include <algorithm>
+
+#include "base/hash.h"
+#include "capture/decode/collective/collective_tracker.h"
+#include "capture/decode/collective/unique_id.h"
+#include "capture/discover/call_table.h"
+
+namespace stalltrace::capture {
+namespace {
+
+std::optional<int32_t> unless_negative(int32_t value) { return value < 0 ? std::nullopt : std::optional(value); }
+
+}  // namespace
+
+CollectiveTracker::Comm& CollectiveTracker::comm_of(ProcessState& process, const st_header& header, uint64_t pointer) {
+  const auto [found, fresh] = process.comms.try_emplace(pointer);
+  if (fresh) {  // made before tracing began: its hash is unknown, its rank at best the launcher's word
+    Communicator& row = found->second.row;
+    row.node_id = ids_.node();
+    row.pid = static_cast<int32_t>(header.tgid);
+    row.comm_ptr = pointer;
+    row.created_ns = utc(header.time_ns);
+    const Process* known = processes_.find(row.pid);
+    if (known && known->rank_source == RankSource::kEnvironment) {
+      row.rank = known->rank;
+      row.nranks = known->world_size;
+      row.rank_source = RankSource::kEnvironment;
+    }
+    sink_.accept(row);
+  }
+  return found->second;
+}
+
+void CollectiveTracker::on_comm_init(const st_comm_init& record) {
+  if (record.row >= call_table().size()) {
+    return;
+  }
+  const st_call_spec& spec = call_table()[record.row].spec;
+  ProcessState& process = state_of(record.header);
+  Live live;
+  live.row = make_row(process, record.header, record.row);
+  live.row.cgroup_id = record.cgroup_id;
+  Communicator comm;
+  comm.node_id = ids_.node();
+  comm.pid = live.row.pid;
+  comm.created_ns = live.row.timestamp_ns;
+  comm.rank = unless_negative(record.rank);
+  comm.rank_source = comm.rank ? RankSource::kInit : RankSource::kUnknown;
+  comm.nranks = unless_negative(record.nranks);
+  if (record.has_id) {
+    const auto id = std::as_bytes(std::span(record.id));
+    comm.comm_id_hash = comm_id_hash(id);
+    comm.nccl_comm_hash = nccl_comm_hash(id);
+  }
+  if (record.parent_comm) {
+    Comm& parent = comm_of(process, record.header, record.parent_comm);
+    comm.parent_hash = parent.row.comm_id_hash;
+    if (spec.kind == ST_CALL_COMM_SPLIT) {
+      comm.split_color = record.color;
+      comm.split_key = record.key;
+      comm.comm_id_hash = split_comm_hash(parent.row.comm_id_hash, parent.splits++, record.color);
+    } else if (!comm.rank && parent.row.rank) {  // ncclCommGrow: an old member keeps its rank
+      comm.rank = parent.row.rank;
+      comm.rank_source = parent.row.rank_source;
+    }
+  }
+  if (spec.kind == ST_CALL_WORLD_INIT || record.comm) {
+    describe_world(process, comm);
+  }
+  live.row.rank = comm.rank;
+  live.row.rank_source = comm.rank_source;
+  live.row.nranks = comm.nranks;
+  live.row.comm_id_hash = comm.comm_id_hash;
+  const EventId event = live.row.event_id;
+  if (record.comm) {  // no return will tell of it: it is made when its set-up is known to be over
+    live.row.comm_ptr = comm.comm_ptr = record.comm;
+    process.connecting.push_back(event);
+    process.live.emplace(event, std::move(live));
+    adopt(process, std::move(comm));
+    return;
+  }
+  process.in_flight[record.header.tid] = {
+      .event = event, .entry_ns = record.header.time_ns, .new_comm = std::move(comm), .parent = record.parent_comm};
+  process.live.emplace(event, std::move(live));
+}
+
+void CollectiveTracker::comm_made(ProcessState& process, const st_call_return& record, const InFlight& call) {
+  const st_call_spec& spec = call_table()[record.row].spec;
+  Comm comm;
+  comm.row = *call.new_comm;
+  comm.row.comm_ptr = spec.kind == ST_CALL_WORLD_INIT ? process.job.mpi_world : record.value;
+  if (spec.kind == ST_CALL_COMM_INIT_ALL) {
+    comm.row.rank = static_cast<int32_t>(record.comm);
+    comm.row.rank_source = RankSource::kInit;
+  }
+  adopt(process, std::move(comm.row));
+}
+
+void CollectiveTracker::adopt(ProcessState& process, Communicator&& made) {
+  sink_.accept(made);
+  if (made.rank && made.nranks && !made.parent_hash) {
+    processes_.learn_rank(made.pid, *made.rank, *made.nranks);
+  }
+  const uint64_t pointer = made.comm_ptr;
+  Comm comm;
+  comm.row = std::move(made);
+  process.comms.insert_or_assign(pointer, std::move(comm));
+}
+
+/// A communicator of all ranks has no id of its own that could be read. Every rank makes them in the same order: the
+/// job and the place in that order are as good.
+void CollectiveTracker::describe_world(ProcessState& process, Communicator& comm) {
+  const Process* known = processes_.find(comm.pid);
+  if (!known || !known->rank || !known->world_size) {
+    return;
+  }
+  if (!comm.rank) {
+    comm.rank = known->rank;
+    comm.rank_source = known->rank_source;
+    comm.nranks = known->world_size;
+  }
+  if (process.job.key != 0 && comm.nranks == known->world_size) {
+    comm.comm_id_hash = splitmix64_fold(splitmix64_fold(kSplitmixSeed, process.job.key), process.worlds++);
+  }
+}
+
+/// The set-ups under way are over: all of them, or that of one communicator, at the latest when it is first used.
+void CollectiveTracker::end_set_up(ProcessState& process, std::optional<uint64_t> comm, Completion completion,
+                                   uint64_t end_ns) {
+  std::erase_if(process.connecting, [&](EventId event) {
+    const auto found = process.live.find(event);
+    const bool over = found == process.live.end() || !comm || found->second.row.comm_ptr == *comm;
+    if (over) {
+      finish(process, event, completion, end_ns);
+    }
+    return over;
+  });
+}
+
+}  // namespace stalltrace::capture

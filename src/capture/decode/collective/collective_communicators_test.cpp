@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators, from the calls that make, ask for and destroy them; ranks where there is none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <span>
+
+#include "capture/decode/collective/unique_id.h"
+#include "capture/testing/tracked_calls.h"
+
+namespace stalltrace::capture {
+namespace {
+
+using testing::Optional;
+using testing::SizeIs;
+
+TEST_F(CollectiveTrackerTest, ACommunicatorIsKnownByItsIdAndNumbersItsRank) {
+  make_comm(500, 8, 3);
+  ASSERT_THAT(communicators(), SizeIs(1));
+  const Communicator comm = last_comm();
+  const st_comm_init record = init("ncclCommInitRank", 0, 0, 0);
+  const auto id = std::as_bytes(std::span(record.id));
+  EXPECT_EQ(comm.comm_id_hash, comm_id_hash(id));
+  EXPECT_EQ(comm.nccl_comm_hash, nccl_comm_hash(id));
+  EXPECT_EQ(comm.comm_ptr, kComm);
+  EXPECT_THAT(comm.rank, Optional(3));
+  EXPECT_THAT(comm.nranks, Optional(8));
+  EXPECT_EQ(comm.rank_source, RankSource::kInit);
+  EXPECT_EQ(comm.created_ns, utc(500));
+  const Collective call = only(Operation::kCommInitRank);
+  EXPECT_EQ(call.comm_ptr, kComm);
+  EXPECT_EQ(call.comm_id_hash, comm.comm_id_hash);
+  EXPECT_EQ(call.completion, Completion::kCall);
+  EXPECT_THAT(call.duration_ns, Optional(10));
+}
+
+TEST_F(CollectiveTrackerTest, AnInitialisationThatHangsIsOpenWithItsRank) {
+  tracker_.on_comm_init(init("ncclCommInitRankConfig", 500, 8, 3));
+  tracker_.deliver_open();
+  const Collective call = only(Operation::kCommInitRank);
+  EXPECT_EQ(call.completion, Completion::kOpen);
+  EXPECT_THAT(call.rank, Optional(3));
+  EXPECT_NE(call.comm_id_hash, 0U);
+  EXPECT_THAT(communicators(), SizeIs(0));
+}
+
+TEST_F(CollectiveTrackerTest, AFailedInitialisationMakesNoCommunicator) {
+  tracker_.on_comm_init(init("ncclCommInitRank", 500, 8, 3));
+  st_call_return failed = returned("ncclCommInitRank", 500, 900, 2);
+  failed.value = kComm;
+  tracker_.on_return(failed);
+  EXPECT_THAT(communicators(), SizeIs(0));
+  EXPECT_THAT(only(Operation::kCommInitRank).return_code, Optional(2));
+  EXPECT_EQ(only(Operation::kCommInitRank).completion, Completion::kCall);
+}
+
+TEST_F(CollectiveTrackerTest, ADestroyedCommunicatorSaysWhen) {
+  make_comm(500, 8, 3);
+  tracker_.on_entry(entry("ncclCommDestroy", 2000));
+  tracker_.on_return(returned("ncclCommDestroy", 2000, 2400));
+  EXPECT_THAT(last_comm().destroyed_ns, Optional(utc(2400)));
+  const Collective call = only(Operation::kCommDestroy);
+  EXPECT_THAT(call.rank, Optional(3));
+  EXPECT_EQ(call.comm_id_hash, last_comm().comm_id_hash);
+  EXPECT_EQ(call.seq, std::nullopt);
+}
+
+TEST_F(CollectiveTrackerTest, ASplitHasItsParentAndAHashThatItsMembersShare) {
+  make_comm(500, 8, 3);
+  const CommHash parent = last_comm().comm_id_hash;
+  st_comm_init split = init("ncclCommSplit", 1000, -1, -1);
+  split.has_id = 0;
+  split.parent_comm = kComm;
+  split.color = 1;
+  split.key = 9;
+  tracker_.on_comm_init(split);
+  st_call_return done = returned("ncclCommSplit", 1000, 1500);
+  done.value = 0x5917;
+  tracker_.on_return(done);
+  const Communicator comm = last_comm();
+  EXPECT_EQ(comm.parent_hash, parent);
+  EXPECT_EQ(comm.comm_id_hash, split_comm_hash(parent, 0, 1));
+  EXPECT_THAT(comm.split_color, Optional(1));
+  EXPECT_THAT(comm.split_key, Optional(9));
+  EXPECT_EQ(comm.rank, std::nullopt);
+  EXPECT_EQ(comm.rank_source, RankSource::kUnknown);
+}
+
+TEST_F(CollectiveTrackerTest, ARankLeftOutOfASplitHasNoCommunicatorButCountsIt) {
+  make_comm(500, 8, 3);
+  const CommHash parent = last_comm().comm_id_hash;
+  for (const int color : {-1, 4}) {
+    st_comm_init split = init("ncclCommSplit", 1000, -1, -1);
+    split.has_id = 0;
+    split.parent_comm = kComm;
+    split.color = color;
+    tracker_.on_comm_init(split);
+    st_call_return done = returned("ncclCommSplit", 1000, 1500);
+    done.value = color < 0 ? 0 : 0x5917;
+    tracker_.on_return(done);
+  }
+  ASSERT_THAT(communicators(), SizeIs(2));
+  EXPECT_EQ(last_comm().comm_id_hash, split_comm_hash(parent, 1, 4));
+}
+
+TEST_F(CollectiveTrackerTest, AQueryNamesTheRankOfASplit) {
+  st_call_return query = returned("ncclCommUserRank", 1000, 1010);
+  query.value = 5;
+  tracker_.on_return(query);
+  query = returned("ncclCommCount", 1020, 1030);
+  query.value = 16;
+  tracker_.on_return(query);
+  EXPECT_THAT(last_comm().rank, Optional(5));
+  EXPECT_THAT(last_comm().nranks, Optional(16));
+}
+
+TEST_F(CollectiveTrackerTest, InitAllMakesACommunicatorForEachDevice) {
+  st_comm_init all = init("ncclCommInitAll", 1000, 3, -1);
+  all.has_id = 0;
+  tracker_.on_comm_init(all);
+  for (uint64_t i = 0; i < 3; ++i) {
+    st_call_return member = returned("ncclCommInitAll", 1000, 2000);
+    member.comm = i;
+    member.value = 0x100 + i;
+    tracker_.on_return(member);
+  }
+  const auto comms = communicators();
+  ASSERT_THAT(comms, SizeIs(3));
+  for (int32_t i = 0; i < 3; ++i) {
+    EXPECT_THAT(comms[static_cast<size_t>(i)].rank, Optional(i));
+    EXPECT_EQ(comms[static_cast<size_t>(i)].comm_ptr, 0x100U + static_cast<uint64_t>(i));
+  }
+  EXPECT_EQ(only(Operation::kCommInitAll).completion, Completion::kCall);
+}
+
+/// One record of a member is all that comes of a call that made none.
+TEST_F(CollectiveTrackerTest, AFailedInitAllEnds) {
+  st_comm_init all = init("ncclCommInitAll", 1000, 100, -1);
+  all.has_id = 0;
+  tracker_.on_comm_init(all);
+  tracker_.on_return(returned("ncclCommInitAll", 1000, 2000, 4));
+  EXPECT_EQ(only(Operation::kCommInitAll).completion, Completion::kCall);
+  EXPECT_THAT(only(Operation::kCommInitAll).return_code, Optional(4));
+  EXPECT_THAT(communicators(), SizeIs(0));
+}
+
+TEST_F(CollectiveTrackerTest, InitAllOfNoDevicesEndsAndMakesNone) {
+  st_comm_init all = init("ncclCommInitAll", 1000, 0, -1);
+  all.has_id = 0;
+  tracker_.on_comm_init(all);
+  st_call_return done = returned("ncclCommInitAll", 1000, 2000);
+  done.comm = 0;
+  done.value = 0x6a4ba6e;  // what happened to lie at the caller's array
+  tracker_.on_return(done);
+  EXPECT_EQ(only(Operation::kCommInitAll).completion, Completion::kCall);
+  EXPECT_THAT(communicators(), SizeIs(0));
+}
+
+TEST_F(CollectiveTrackerTest, InitAllOfMoreDevicesThanAreToldEndsWithTheLastTold) {
+  st_comm_init all = init("ncclCommInitAll", 1000, ST_MAX_LOCAL_RANKS + 8, -1);
+  all.has_id = 0;
+  tracker_.on_comm_init(all);
+  for (uint64_t i = 0; i < ST_MAX_LOCAL_RANKS; ++i) {
+    st_call_return member = returned("ncclCommInitAll", 1000, 2000);
+    member.comm = i;
+    member.value = 0x100 + i;
+    tracker_.on_return(member);
+  }
+  EXPECT_EQ(only(Operation::kCommInitAll).completion, Completion::kCall);
+}
+
+TEST_F(CollectiveTrackerTest, AnUnknownCommunicatorHasTheEnvironmentsRankAndNoHash) {
+  processes_.add(Process{.node_id = kNode,
+                         .pid = kPid,
+                         .start_ns = 1,
+                         .rank = 6,
+                         .rank_source = RankSource::kEnvironment,
+                         .world_size = 16});
+  launch("ncclAllReduce", 1000);
+  tracker_.deliver_open();
+  const Collective row = only(Operation::kAllReduce);
+  EXPECT_THAT(row.rank, Optional(6));
+  EXPECT_EQ(row.rank_source, RankSource::kEnvironment);
+  EXPECT_THAT(row.nranks, Optional(16));
+  EXPECT_EQ(row.comm_id_hash, 0U);
+}
+
+TEST_F(CollectiveTrackerTest, AnUnknownCommunicatorIsNeverRankZero) {
+  launch("ncclAllReduce", 1000);
+  tracker_.deliver_open();
+  EXPECT_EQ(only(Operation::kAllReduce).rank, std::nullopt);
+  EXPECT_EQ(only(Operation::kAllReduce).rank_source, RankSource::kUnknown);
+}
+
+}  // namespace
+}  // namespace stalltrace::capture

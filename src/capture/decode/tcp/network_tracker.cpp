@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/decode/tcp/network_tracker.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <cstring>
+
+#include "base/clock.h"
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr uint64_t kKnownAfterCloseNs = 5ULL * kNsPerSecond;
+/// A connection that does nothing at all is sampled this often.
+constexpr uint64_t kUnchangedNs = 5ULL * kNsPerSecond;
+/// NCCL's "NCCL SockS..." and "NCCL SockR..."
+constexpr std::string_view kHelperThreads = "NCCL Sock";
+
+}  // namespace
+
+std::string address_text(const uint8_t (&bytes)[16], uint16_t family) {
+  static constexpr uint8_t kMappedPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  char text[INET6_ADDRSTRLEN] = {};
+  if (family == AF_INET6 && std::memcmp(bytes, kMappedPrefix, sizeof kMappedPrefix) == 0) {
+    inet_ntop(AF_INET, bytes + sizeof kMappedPrefix, text, sizeof text);
+  } else {
+    inet_ntop(family, bytes, text, sizeof text);
+  }
+  return text;
+}
+
+NetworkTracker::NetworkTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns,
+                               int64_t ticks_per_second, ThreadName thread_name, FactsOfHash facts_of_hash)
+    : ids_(ids),
+      processes_(processes),
+      sink_(sink),
+      utc_offset_ns_(utc_offset_ns),
+      ns_per_tick_(kNsPerSecond / ticks_per_second),
+      thread_name_(std::move(thread_name)),
+      facts_of_hash_(std::move(facts_of_hash)) {}
+
+Connection& NetworkTracker::connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple) {
+  const auto [found, fresh] = connections_.try_emplace(cookie);
+  Connection& connection = found->second;
+  if (fresh) {
+    connection.node_id = ids_.node();
+    connection.cookie = cookie;
+    connection.opened_ns = utc(header.time_ns);
+  }
+  connection.pid = static_cast<int32_t>(header.tgid);
+  connection.rank = processes_.rank_of(connection.pid);
+  connection.netns = tuple.netns;
+  connection.family = tuple.family;
+  if (fresh || tuple.source_port != 0) {  // a socket has no local port before it is bound and after it has closed
+    connection.source = {address_text(tuple.source, tuple.family), tuple.source_port};
+  }
+  connection.destination = {address_text(tuple.destination, tuple.family), tuple.destination_port};
+  return connection;
+}
+
+void NetworkTracker::on_socket(const st_socket_seen& record) {
+  Connection& connection = connection_of(record.cookie, record.header, record.tuple);
+  connection.thread_name.assign(record.thread_name, strnlen(record.thread_name, sizeof record.thread_name));
+  last_thread_[record.cookie] = static_cast<int32_t>(record.header.tid);
+  sink_.accept(connection);
+}
+
+void NetworkTracker::on_listing(const st_socket_listing& record) {
+  const auto known = connections_.find(record.cookie);
+  if (known == connections_.end()) {
+    sink_.accept(connection_of(record.cookie, record.header, record.tuple));
+  } else {
+    settle(known->second);
+  }
+  // Silent connections are many, and each is listed four times a second: only what has changed is worth a row.
+  Listing& last = last_listing_[record.cookie];
+  const bool same = last.time_ns != 0 && std::memcmp(&last.metrics, &record.metrics, sizeof last.metrics) == 0;
+  if (same && record.header.time_ns < last.time_ns + kUnchangedNs) {
+    return;
+  }
+  last = {record.header.time_ns, record.metrics};
+  deliver_sample(record.header, record.cookie, record.metrics);
+}
+
+static_assert(static_cast<int>(TcpEventKind::kRetransmit) == ST_TCP_RETRANSMIT);
+static_assert(static_cast<int>(TcpEventKind::kCongestionState) == ST_TCP_CONGESTION_STATE);
+static_assert(static_cast<int>(TcpEventKind::kResetSent) == ST_TCP_RESET_SENT);
+static_assert(static_cast<int>(TcpEventKind::kResetReceived) == ST_TCP_RESET_RECEIVED);
+static_assert(static_cast<int>(TcpEventKind::kConnect) == ST_TCP_CONNECT);
+static_assert(static_cast<int>(TcpEventKind::kAccept) == ST_TCP_ACCEPT);
+static_assert(static_cast<int>(TcpEventKind::kClose) == ST_TCP_CLOSE);
+static_assert(static_cast<int>(TcpEventKind::kSocketError) == ST_TCP_SOCKET_ERROR);
+static_assert(static_cast<int>(TcpEventKind::kConnectFailed) == ST_TCP_CONNECT_FAILED);
+
+void NetworkTracker::on_event(const st_tcp_event& record) {
+  const auto kind = static_cast<TcpEventKind>(record.kind);
+  Connection& connection = connection_of(record.cookie, record.header, record.tuple);
+  TcpEvent event;
+  event.event_id = ids_.next();
+  event.node_id = ids_.node();
+  event.timestamp_ns = utc(record.header.time_ns);
+  event.event = kind;
+  event.pid = connection.pid;
+  event.rank = connection.rank;
+  event.cookie = record.cookie;
+  event.source = connection.source;
+  event.destination = connection.destination;
+  event.seq = record.sequence;
+  event.len = record.length;
+  event.state = record.state;
+  event.cgroup_id = record.cgroup_id;
+  sink_.accept(std::move(event));
+  retransmits_ += kind == TcpEventKind::kRetransmit;
+  if (kind == TcpEventKind::kConnect || kind == TcpEventKind::kAccept) {
+    sink_.accept(connection);  // now with the local address and port the kernel chose
+  } else if (kind == TcpEventKind::kClose || kind == TcpEventKind::kConnectFailed) {
+    settle(connection);
+    connection.closed_ns = utc(record.header.time_ns);
+    sink_.accept(connection);
+    closed_.emplace_back(record.header.time_ns, record.cookie);
+  }
+  // A socket's error or reset may be told after its close: it stays known for a while.
+  while (!closed_.empty() && closed_.front().first + kKnownAfterCloseNs < record.header.time_ns) {
+    forget(closed_.front().second);
+    closed_.pop_front();
+  }
+}
+
+void NetworkTracker::forget(uint64_t cookie) {
+  connections_.erase(cookie);
+  last_thread_.erase(cookie);
+  last_listing_.erase(cookie);
+  said_.erase(cookie);
+  places_.forget_connection(cookie);
+}
+
+void NetworkTracker::deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics) {
+  TcpSample sample;
+  sample.node_id = ids_.node();
+  sample.timestamp_ns = utc(header.time_ns);
+  sample.cookie = cookie;
+  sample.pid = static_cast<int32_t>(header.tgid);
+  sample.srtt_us = metrics.srtt_us;
+  sample.cwnd = metrics.cwnd;
+  sample.packets_out = metrics.packets_out;
+  sample.retrans_out = metrics.retrans_out;
+  sample.lost_out = metrics.lost_out;
+  sample.total_retrans = metrics.total_retrans;
+  sample.dsack_dups = metrics.dsack_dups;
+  sample.mss = metrics.mss;
+  sample.bytes_acked = metrics.bytes_acked;
+  sample.bytes_received = metrics.bytes_received;
+  sample.unacked_bytes = metrics.unacked_bytes;
+  sample.notsent_bytes = metrics.notsent_bytes;
+  sample.unread_bytes = metrics.unread_bytes;
+  sample.snd_wnd = metrics.snd_wnd;
+  sample.rcv_wnd = metrics.rcv_wnd;
+  const auto ticks = [this](uint32_t count) { return count * static_cast<uint64_t>(ns_per_tick_); };
+  sample.busy_ns = ticks(metrics.busy_jiffies);
+  sample.receiver_limited_ns = ticks(metrics.receiver_limited_jiffies);
+  sample.sndbuf_limited_ns = ticks(metrics.sndbuf_limited_jiffies);
+  sample.ca_state = metrics.ca_state;
+  sample.retransmits = metrics.retransmits;
+  sample.backoff = metrics.backoff;
+  sample.tcp_state = metrics.tcp_state;
+  sink_.accept(std::move(sample));
+}
+
+void NetworkTracker::on_sample(const st_tcp_sample& record) {
+  deliver_sample(record.header, record.cookie, record.metrics);
+}
+
+void NetworkTracker::on_step_mark(const st_step_mark& record) {
+  if (record.step.size != sizeof record.step || record.step.version != ST_MARKER_VERSION) {
+    return;
+  }
+  ranks_.member(record.step.comm_hash, record.step.rank, static_cast<int32_t>(record.header.tgid));
+  if (!places_.on_mark(record)) {
+    return;
+  }
+  if (const auto place = places_.place_of(record.last.cookie)) {
+    processes_.learn_rank(place->pid, place->rank, place->ranks, RankSource::kPlugin);
+  }
+  if (const auto connection = connections_.find(record.last.cookie); connection != connections_.end()) {
+    settle(connection->second);
+  }
+}
+
+void NetworkTracker::on_exit(int32_t pid) {
+  places_.forget_process(pid);
+  ranks_.forget_process(pid);
+}
+
+/// Its own place; that of its group where NCCL's helper threads move its data. All sockets of one of NCCL's connections
+/// have the receiver's end in common, a listener of its own.
+std::optional<CommSocket> NetworkTracker::place_of(const Connection& connection) const {
+  if (auto own = places_.place_of(connection.cookie); own || !connection.thread_name.starts_with(kHelperThreads)) {
+    return own;
+  }
+  std::optional<CommSocket> shared;
+  for (const auto& [cookie, other] : connections_) {
+    const auto place = other.pid == connection.pid ? places_.place_of(cookie) : std::nullopt;
+    if (!place || other.netns != connection.netns ||
+        (place->is_send ? other.destination != connection.destination : other.source != connection.source)) {
+      continue;
+    }
+    if (shared && *shared != *place) {
+      return std::nullopt;
+    }
+    shared = place;
+  }
+  return shared;
+}
+
+/// Brings what the row says of the connection's place up to date.
+void NetworkTracker::settle(Connection& connection) {
+  const auto place = place_of(connection);
+  const auto said = said_.find(connection.cookie);
+  if (place) {
+    if (said != said_.end() && said->second != *place) {
+      connection.peer_rank.reset();
+      connection.comm_id_hash = 0;
+    }
+    said_.insert_or_assign(connection.cookie, *place);
+    fill_in(connection, *place);
+  } else if (said != said_.end()) {
+    said_.erase(said);
+    connection.peer_rank.reset();
+    connection.channel.reset();
+    connection.comm_id_hash = 0;
+    sink_.accept(connection);
+  }
+}
+
+/// What was known once stays, though those who knew it may have forgotten.
+void NetworkTracker::fill_in(Connection& connection, const CommSocket& place) {
+  const CommunicatorInfo facts = facts_of_hash_(place.pid, place.nccl_comm_hash);
+  Connection now = connection;
+  now.channel = place.channel;
+  if (facts.hash != 0 || now.comm_id_hash == 0) {
+    now.comm_id_hash = facts.hash != 0 ? facts.hash : place.nccl_comm_hash;
+  }
+  if (const auto peer = peer_rank(connection, place, facts)) {
+    now.peer_rank = peer;
+  }
+  if (now.peer_rank != connection.peer_rank || now.channel != connection.channel ||
+      now.comm_id_hash != connection.comm_id_hash) {
+    connection = std::move(now);
+    sink_.accept(connection);
+  }
+}
+
+/// A rank of a part of the job is no rank of the job: it is translated where this host knows how.
+std::optional<int32_t> NetworkTracker::peer_rank(const Connection& connection, const CommSocket& place,
+                                                 const CommunicatorInfo& facts) {
+  const Process* process = processes_.find(place.pid);
+  if (!process) {
+    return std::nullopt;
+  }
+  const std::string& address = connection.destination.address;
+  if (!facts.is_part && process->rank == place.rank && process->world_size == place.ranks) {
+    ranks_.world(place.pid, place.nccl_comm_hash);
+    if (facts.nodes == place.ranks) {
+      ranks_.host(place.nccl_comm_hash, address, place.peer);
+    }
+    return place.peer;
+  }
+  const auto member = ranks_.process_of(place.nccl_comm_hash, place.peer);
+  const Process* peer = member ? processes_.find(*member) : nullptr;
+  if (peer && peer->rank && peer->world_size == process->world_size) {
+    return peer->rank;
+  }
+  const auto world = ranks_.world_of(place.pid);
+  return world ? ranks_.rank_at(*world, address) : std::nullopt;
+}
+
+void NetworkTracker::settle_rest() {
+  for (const auto& [cookie, place] : said_) {
+    const auto found = connections_.find(cookie);
+    if (found != connections_.end() &&
+        (!found->second.peer_rank || found->second.comm_id_hash == place.nccl_comm_hash)) {
+      fill_in(found->second, place);
+    }
+  }
+}
+
+void NetworkTracker::on_span(const st_net_span& record) {
+  NetSpan span;
+  span.node_id = ids_.node();
+  span.timestamp_ns = utc(record.header.time_ns);
+  span.duration_ns = static_cast<int64_t>(record.end_ns - record.header.time_ns);
+  span.cookie = record.cookie;
+  span.pid = static_cast<int32_t>(record.header.tgid);
+  span.tid = static_cast<int32_t>(record.header.tid);
+  span.is_send = record.is_send != 0;
+  span.bytes = record.bytes;
+  span.calls = record.calls;
+  const int32_t tid = span.tid;
+  const auto connection = connections_.find(record.cookie);
+  if (connection != connections_.end()) {
+    int32_t& last = last_thread_[record.cookie];
+    if (last != tid || connection->second.thread_name.empty()) {
+      last = tid;
+      std::string name = thread_name_(span.pid, tid);
+      if (!name.empty() && name != connection->second.thread_name) {
+        connection->second.thread_name = std::move(name);
+        sink_.accept(connection->second);
+      }
+    }
+  }
+  sink_.accept(std::move(span));
+}
+
+}  // namespace stalltrace::capture

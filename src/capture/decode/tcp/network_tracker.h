@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of TCP → rows of `connection`, `tcp_events`, `tcp_sample` and `net_span`. Pure but for the names of threads
+// and the communicators of a process, which it asks its owner for. One thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "capture/decode/tcp/comm_ranks.h"
+#include "capture/decode/tcp/socket_attribution.h"
+#include "model/event_ids.h"
+#include "model/events.h"
+#include "model/process_registry.h"
+#include "wire/tcp.h"
+
+namespace stalltrace::capture {
+
+/// What is known of a communicator besides NCCL's own hash of it.
+struct CommunicatorInfo {
+  CommHash hash = 0;     // ours; 0 where it is not known
+  bool is_part = false;  // made of another one
+  int32_t nodes = 0;     // hosts of its ranks, as NCCL counts them; 0 where it is not known
+};
+
+class NetworkTracker {
+ public:
+  using ThreadName = std::function<std::string(int32_t pid, int32_t tid)>;
+  /// Of a process's communicator, by NCCL's own hash.
+  using FactsOfHash = std::function<CommunicatorInfo(int32_t pid, uint64_t nccl_comm_hash)>;
+
+  /// References outlive the tracker. `ticks_per_second`: of the kernel's jiffies, in which connections keep their
+  /// clocks.
+  NetworkTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns,
+                 int64_t ticks_per_second, ThreadName thread_name, FactsOfHash facts_of_hash);
+
+  void on_socket(const st_socket_seen& record);
+  void on_listing(const st_socket_listing& record);
+  void on_event(const st_tcp_event& record);
+  void on_sample(const st_tcp_sample& record);
+  void on_span(const st_net_span& record);
+  void on_step_mark(const st_step_mark& record);
+  void on_exit(int32_t pid);
+  /// Says of connections what was not known when they were proven to be a communicator's.
+  void settle_rest();
+
+  [[nodiscard]] uint64_t retransmits() const { return retransmits_; }
+
+ private:
+  [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const { return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_; }
+  Connection& connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple);
+  void forget(uint64_t cookie);
+  void settle(Connection& connection);
+  void fill_in(Connection& connection, const CommSocket& place);
+  std::optional<int32_t> peer_rank(const Connection& connection, const CommSocket& place,
+                                   const CommunicatorInfo& facts);
+  [[nodiscard]] std::optional<CommSocket> place_of(const Connection& connection) const;
+  void deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics);
+
+  EventIds& ids_;
+  ProcessRegistry& processes_;
+  EventSink& sink_;
+  int64_t utc_offset_ns_;
+  int64_t ns_per_tick_;
+  ThreadName thread_name_;
+  FactsOfHash facts_of_hash_;
+  SocketAttribution places_;
+  CommRankMap ranks_;
+  uint64_t retransmits_ = 0;
+  std::unordered_map<uint64_t, Connection> connections_;
+  std::unordered_map<uint64_t, int32_t> last_thread_;  // cookie → tid
+  std::unordered_map<uint64_t, CommSocket> said_;      // the places that rows say, by cookie
+  struct Listing {
+    uint64_t time_ns = 0;
+    st_tcp_metrics metrics{};
+  };
+  std::unordered_map<uint64_t, Listing> last_listing_;  // the last one that became a sample, by cookie
+  std::deque<std::pair<uint64_t, uint64_t>> closed_;    // time of the close, cookie
+};
+
+/// An address as text: dotted, or RFC 5952's form for IPv6; an IPv4 address mapped into IPv6 is dotted.
+std::string address_text(const uint8_t (&bytes)[16], uint16_t family);
+
+}  // namespace stalltrace::capture

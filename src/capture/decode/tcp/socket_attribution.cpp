@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/decode/tcp/socket_attribution.h"
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr int kProofs = 2;
+/// So many bytes that headers alone can't be taken for them.
+constexpr uint64_t kTellingBytes = 1024;
+/// NCCL's header: four bytes, or with a small message inside (NCCL_SOCKET_INLINE, 128 bytes).
+constexpr uint64_t kHeaderBytes = 4 + 128;
+
+/// Whatever was moved then was of this connection.
+bool was_alone(const st_step_mark& mark) {
+  return mark.step.alone_since_ns != 0 && mark.last.time_ns >= mark.step.alone_since_ns;
+}
+
+/// Whether the steps between two counts explain what a socket moved meanwhile.
+bool explains(const st_step_count& before, const st_step_count& now, uint64_t moved) {
+  if (before.steps >= now.steps) {
+    return false;
+  }
+  const uint64_t steps = now.steps - before.steps;
+  const uint64_t expected = now.bytes - before.bytes;
+  return expected >= kTellingBytes * steps && moved >= expected && moved - expected <= kHeaderBytes * steps;
+}
+
+bool bytes_fit(const st_step_mark& before, const st_step_mark& now) {
+  if (before.last.cookie != now.last.cookie) {
+    return false;
+  }
+  const uint64_t moved = now.last.moved - before.last.moved;
+  return explains(before.step.own, now.step.own, moved) || explains(before.step.all, now.step.all, moved);
+}
+
+}  // namespace
+
+bool SocketAttribution::on_mark(const st_step_mark& mark) {
+  if (mark.last.cookie == 0 || mark.step.comm_hash == 0 || mark.step.kind >= ST_STEP_KINDS) {
+    return false;
+  }
+  const CommSocket place{.pid = static_cast<int32_t>(mark.header.tgid),
+                         .nccl_comm_hash = mark.step.comm_hash,
+                         .rank = mark.step.rank,
+                         .ranks = mark.step.ranks,
+                         .peer = mark.step.peer,
+                         .channel = mark.step.channel,
+                         .is_send = mark.step.is_send != 0};
+  const auto [last, first] = last_marks_.try_emplace({place, mark.step.kind}, mark);
+  const bool proven = was_alone(mark) || (!first && bytes_fit(last->second, mark));
+  last->second = mark;
+  if (!proven) {
+    return false;
+  }
+  Evidence& evidence = evidence_.try_emplace(mark.last.cookie, Evidence{.place = place}).first->second;
+  if (evidence.contradicted) {
+    return false;
+  }
+  if (evidence.place != place) {
+    evidence.contradicted = true;
+    return evidence.proofs >= kProofs;
+  }
+  return ++evidence.proofs == kProofs;
+}
+
+std::optional<CommSocket> SocketAttribution::place_of(uint64_t cookie) const {
+  const auto found = evidence_.find(cookie);
+  if (found == evidence_.end() || found->second.contradicted || found->second.proofs < kProofs) {
+    return std::nullopt;
+  }
+  return found->second.place;
+}
+
+void SocketAttribution::forget_process(int32_t pid) {
+  std::erase_if(last_marks_, [pid](const auto& entry) { return entry.first.first.pid == pid; });
+}
+
+}  // namespace stalltrace::capture

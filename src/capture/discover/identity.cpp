@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/discover/identity.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <ctime>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace stalltrace::capture {
+namespace {
+
+struct Launcher {
+  std::string_view rank;
+  std::string_view local_rank;
+  std::string_view world_size;
+};
+
+constexpr std::array kLaunchers{
+    Launcher{"RANK", "LOCAL_RANK", "WORLD_SIZE"},
+    Launcher{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"},
+    Launcher{"PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"},
+    Launcher{"PMIX_RANK", "", ""},
+    Launcher{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"},
+};
+constexpr std::array<std::string_view, 4> kJobIds{"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE",
+                                                  "OMPI_MCA_ess_base_jobid"};
+
+std::string_view value_of(const Environment& environment, std::string_view name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? std::string_view() : std::string_view(found->second);
+}
+
+std::optional<int32_t> number_of_variable(const Environment& environment, std::string_view name) {
+  const auto number = parse_integer(value_of(environment, name));
+  constexpr int64_t kMaxRanks = 1 << 24;
+  return number && *number >= 0 && *number < kMaxRanks ? std::optional(static_cast<int32_t>(*number)) : std::nullopt;
+}
+
+/// The id of the process's version 2 control group: its folder's inode number, which is what
+/// bpf_get_current_cgroup_id answers.
+uint64_t cgroup_id(pid_t pid) {
+  const std::string text = read_file("/proc/" + std::to_string(pid) + "/cgroup", 65536).value_or("");
+  for (const std::string_view line : split(text, '\n')) {
+    if (!line.starts_with("0::")) {
+      continue;
+    }
+    for (const std::string_view mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
+      struct stat info {};
+      if (::stat((std::string(mount) + std::string(line.substr(3))).c_str(), &info) == 0) {
+        return info.st_ino;
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+JobIdentity job_identity(const Environment& environment) {
+  JobIdentity identity;
+  for (const Launcher& launcher : kLaunchers) {
+    identity.rank = number_of_variable(environment, launcher.rank);
+    if (identity.rank) {
+      identity.local_rank = number_of_variable(environment, launcher.local_rank);
+      identity.world_size = number_of_variable(environment, launcher.world_size);
+      break;
+    }
+  }
+  for (const std::string_view name : kJobIds) {
+    if (const std::string_view id = value_of(environment, name); !id.empty()) {
+      identity.job_id = id;
+      break;
+    }
+  }
+  return identity;
+}
+
+std::string hydra_job(const Procfs& procfs, pid_t pid) {
+  constexpr int kGenerations = 8;  // shells and wrappers between the proxy and the rank
+  pid_t parent = procfs.parent(pid);
+  for (int i = 0; i < kGenerations && parent > 1; ++i, parent = procfs.parent(parent)) {
+    const std::string line = procfs.command_line(parent);
+    const std::vector<std::string_view> words = split(line, ' ');
+    const auto value_after = [&](std::string_view option) {
+      const auto found = std::ranges::find(words, option);
+      return found == words.end() || found + 1 == words.end() ? std::string_view() : *(found + 1);
+    };
+    if (const std::string_view launcher = value_after("--control-port"); !launcher.empty()) {
+      return std::string(launcher) + "/" + std::string(value_after("--pgid"));
+    }
+  }
+  return {};
+}
+
+Process describe_process(const Procfs& procfs, pid_t pid, NodeId node, int64_t utc_offset_ns) {
+  Process process;
+  process.node_id = node;
+  process.pid = pid;
+  process.exe = procfs.executable(pid);
+  process.cmdline = procfs.command_line(pid);
+  process.netns = procfs.netns(pid);
+  process.cgroup_id = cgroup_id(pid);
+  // Ticks count from boot, suspended time included: CLOCK_BOOTTIME.
+  timespec boot{};
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  const int64_t boot_now_ns = boot.tv_sec * kNsPerSecond + boot.tv_nsec;
+  const auto start_ticks = static_cast<int64_t>(procfs.start_ticks(pid));
+  const int64_t age_ns =  // 0 for a process that is gone: first seen now
+      start_ticks == 0 ? 0 : boot_now_ns - start_ticks * (kNsPerSecond / sysconf(_SC_CLK_TCK));
+  process.start_ns = monotonic_now_ns() + utc_offset_ns - age_ns;
+  if (const auto environment = procfs.environment(pid)) {
+    JobIdentity identity = job_identity(*environment);
+    process.rank = identity.rank;
+    process.rank_source = identity.rank ? RankSource::kEnvironment : RankSource::kUnknown;
+    process.local_rank = identity.local_rank;
+    process.world_size = identity.world_size;
+    process.job_id = std::move(identity.job_id);
+    if (process.job_id.empty() && environment->contains("PMI_RANK")) {
+      process.job_id = hydra_job(procfs, pid);
+    }
+  }
+  return process;
+}
+
+std::string node_name(const std::string& flag) {
+  if (!flag.empty()) {
+    return flag;
+  }
+  for (const char* variable : {"STALLTRACE_NODE", "SLURMD_NODENAME"}) {
+    if (const char* value = std::getenv(variable); value && *value) {
+      return value;
+    }
+  }
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 && name[0] ? name : "node";
+}
+
+}  // namespace stalltrace::capture

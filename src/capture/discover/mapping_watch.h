@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells, the moment it happens, that a process mapped an executable file: the kernel's own MMAP2 records (what
+// `perf record` learns libraries from), one ring per CPU. So a library is known before its first call, without polling.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/handle.h"
+#include "base/process/procfs.h"
+#include "base/result.h"
+
+namespace stalltrace::capture {
+
+class MappingWatch {
+ public:
+  using Visitor = std::function<void(pid_t pid, const MappedFile& file)>;
+
+  /// Watches all processes of the host. Errors: perf_event_open refused (needs CAP_PERFMON).
+  static Result<std::unique_ptr<MappingWatch>> open();
+
+  /// Visits what was mapped since the last call. Returns how many records the kernel had to drop.
+  uint64_t drain(const Visitor& visit);
+
+  /// One pollable descriptor per CPU: readable when there is something to drain.
+  [[nodiscard]] std::vector<int> descriptors() const;
+
+ private:
+  struct Ring;
+  explicit MappingWatch(std::vector<Ring> rings);
+
+ public:
+  ~MappingWatch();
+
+ private:
+  std::vector<Ring> rings_;
+};
+
+}  // namespace stalltrace::capture

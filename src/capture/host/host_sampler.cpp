@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/host/host_sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "capture/host/host_files.h"
+#include "capture/host/port_counters.h"
+
+namespace stalltrace::capture {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kFileLimit = 256 << 10;
+constexpr double kNsPerUs = 1000;
+
+std::string text_of(const std::string& path) { return read_file(path, kFileLimit).value_or(""); }
+
+/// The mounted folder of a version 1 hierarchy: "cpu,cpuacct" and "cpu" are both usual.
+std::string hierarchy(const std::string& root, std::string_view controllers, std::string_view controller) {
+  std::error_code error;
+  const std::string joined = root + "/" + std::string(controllers);
+  return fs::exists(joined, error) ? joined : root + "/" + std::string(controller);
+}
+
+bool lists(std::string_view controllers, std::string_view controller) {
+  const auto all = split(controllers, ',');
+  return std::find(all.begin(), all.end(), controller) != all.end();
+}
+
+/// The folders below `root` from the process's cgroup up, without the root's own: a limit may stand at each.
+void add_levels(const std::string& root, std::string path, std::string_view file,
+                std::vector<std::pair<std::string, std::string>>& files) {
+  std::error_code error;
+  for (; path.size() > 1; path.resize(path.rfind('/'))) {
+    if (const std::string name = root + path + "/" + std::string(file); fs::exists(name, error)) {
+      files.emplace_back(name, path);
+    }
+  }
+}
+
+/// The files of a process's cgroups that tell of throttling and of kills for want of memory, by either version.
+std::vector<std::pair<std::string, std::string>> cgroup_files(const HostRoots& roots, pid_t pid) {
+  std::vector<std::pair<std::string, std::string>> files;
+  std::error_code error;
+  for (const CgroupPath& cgroup : parse_cgroups(text_of(roots.proc + "/" + std::to_string(pid) + "/cgroup"))) {
+    if (cgroup.controllers.empty()) {
+      const bool hybrid = fs::exists(roots.cgroup + "/unified", error);
+      const std::string root = roots.cgroup + (hybrid ? "/unified" : "");
+      add_levels(root, cgroup.path, "cpu.stat", files);
+      add_levels(root, cgroup.path, "memory.events", files);
+    } else if (lists(cgroup.controllers, "cpu")) {
+      add_levels(hierarchy(roots.cgroup, cgroup.controllers, "cpu"), cgroup.path, "cpu.stat", files);
+    } else if (lists(cgroup.controllers, "memory")) {
+      add_levels(hierarchy(roots.cgroup, cgroup.controllers, "memory"), cgroup.path, "memory.oom_control", files);
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+template <typename Write>
+void HostSampler::note(std::string key, double value, const Write& write) {
+  const auto [found, fresh] = numbers_.try_emplace(std::move(key), Number{value, now_ns_, now_ns_, now_pid_});
+  Number& number = found->second;
+  if (fresh) {
+    write(value, now_ns_);
+    return;
+  }
+  if (value != number.value) {
+    if (number.written_ns != number.read_ns) {
+      write(number.value, number.read_ns);
+    }
+    write(value, now_ns_);
+    number.value = value;
+    number.written_ns = now_ns_;
+  }
+  number.read_ns = now_ns_;
+}
+
+void HostSampler::note_host(std::string_view name, const std::string& detail, double value) {
+  note(std::string(name) + " " + detail, value, [&](double told, int64_t time_ns) {
+    sink_.accept(HostSample{node_, time_ns, std::string(name), detail, told});
+  });
+}
+
+void HostSampler::sample_network() {
+  const auto cpus = parse_softnet(text_of(roots_.proc + "/self/net/softnet_stat"));
+  for (size_t cpu = 0; cpu < cpus.size(); ++cpu) {
+    const std::string name = "cpu" + std::to_string(cpu);
+    note_host("softnet_drops", name, static_cast<double>(cpus[cpu].dropped));
+    note_host("softnet_squeezes", name, static_cast<double>(cpus[cpu].squeezed));
+  }
+  for (const InterfaceCounters& interface : parse_net_dev(text_of(roots_.proc + "/self/net/dev"))) {
+    note_host("net_rx_errors", interface.name, static_cast<double>(interface.rx_errors));
+    note_host("net_rx_drops", interface.name, static_cast<double>(interface.rx_dropped));
+    note_host("net_tx_errors", interface.name, static_cast<double>(interface.tx_errors));
+    note_host("net_tx_drops", interface.name, static_cast<double>(interface.tx_dropped));
+  }
+}
+
+void HostSampler::sample_pressure() {
+  struct Pressure {
+    const char* file;
+    const char* kind;
+    const char* name;
+  };
+  static constexpr std::array kPressures = {
+      Pressure{"cpu", "some", "pressure_cpu_some_us"}, Pressure{"memory", "some", "pressure_memory_some_us"},
+      Pressure{"memory", "full", "pressure_memory_full_us"}, Pressure{"io", "full", "pressure_io_full_us"}};
+  for (const Pressure& pressure : kPressures) {
+    if (const auto total = parse_pressure(text_of(roots_.proc + "/pressure/" + pressure.file), pressure.kind)) {
+      note_host(pressure.name, "", static_cast<double>(*total));
+    }
+  }
+}
+
+void HostSampler::sample_process(pid_t pid) {
+  for (const auto& [file, path] : cgroup_files(roots_, pid)) {  // each time anew: a process may be moved
+    const std::string text = text_of(file);
+    const std::string detail = std::to_string(pid) + ":" + path;
+    if (const auto periods = parse_keyed(text, "nr_throttled")) {
+      const auto ns = parse_keyed(text, "throttled_time");
+      note_host("throttled_periods", detail, static_cast<double>(*periods));
+      note_host("throttled_us", detail,
+                ns ? static_cast<double>(*ns) / kNsPerUs
+                   : static_cast<double>(parse_keyed(text, "throttled_usec").value_or(0)));
+    } else if (const auto kills = parse_keyed(text, "oom_kill")) {
+      note_host("oom_kills", detail, static_cast<double>(*kills));
+    }
+  }
+  const std::string io = text_of(roots_.proc + "/" + std::to_string(pid) + "/io");
+  for (const auto& [key, name] :
+       {std::pair{"read_bytes:", "io_read_bytes"}, std::pair{"write_bytes:", "io_write_bytes"}}) {
+    if (const auto bytes = parse_keyed(io, key)) {
+      note_host(name, std::to_string(pid), static_cast<double>(*bytes));
+    }
+  }
+}
+
+void HostSampler::sample_ports() {
+  std::error_code error;
+  for (fs::directory_iterator device(roots_.sys + "/class/infiniband", error), end; !error && device != end;
+       device.increment(error)) {
+    const std::string name = device->path().filename();
+    std::error_code port_error;
+    for (fs::directory_iterator port(device->path() / "ports", port_error); !port_error && port != end;
+         port.increment(port_error)) {
+      const auto number = parse_integer(port->path().filename().string());
+      if (!number) {
+        continue;
+      }
+      for (const char* folder : {"counters", "hw_counters"}) {
+        for (const std::string_view counter : told_port_counters()) {
+          const auto text = read_file(port->path() / folder / counter, kFileLimit);
+          const auto value = text ? parse_integer(trim(*text)) : Result<int64_t>(0);
+          if (text && value) {
+            note(name + "/" + std::to_string(*number) + "/" + std::string(counter), static_cast<double>(*value),
+                 [&](double told, int64_t time_ns) {
+                   sink_.accept(PortCounter{node_, time_ns, name, static_cast<int32_t>(*number), std::string(counter),
+                                            static_cast<uint64_t>(told)});
+                 });
+          }
+        }
+      }
+    }
+  }
+}
+
+void HostSampler::sample(int64_t utc_ns, const std::set<pid_t>& pids) {
+  now_ns_ = utc_ns;
+  if (counts_drops_) {
+    sink_.accept(HostSample{node_, now_ns_, "drop_reasons_now", "", 1});
+  }
+  sample_network();
+  sample_pressure();
+  for (const pid_t pid : pids) {
+    now_pid_ = pid;
+    sample_process(pid);
+  }
+  now_pid_ = 0;
+  std::erase_if(numbers_, [&](const auto& known) { return known.second.pid != 0 && !pids.contains(known.second.pid); });
+  sample_ports();
+}
+
+}  // namespace stalltrace::capture

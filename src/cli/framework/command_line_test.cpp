@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/framework/command_line.h"
+
+#include <gtest/gtest.h>
+
+namespace stalltrace::cli {
+namespace {
+
+/// A verb's members and rows, all kinds of them.
+struct Sample {
+  bool json = false;
+  std::string out = "x.db";
+  std::vector<std::string> faults;
+  std::vector<int32_t> pids;
+  std::optional<int64_t> duration_ns;
+  std::optional<int64_t> size_bytes;
+  int64_t ranks = 4;
+  std::string format = "table";
+  std::string file;
+  std::vector<std::string> command;
+
+  std::vector<Flag> flags() {
+    return {argument("FILE", "", &file),
+            switch_flag("--json", "", &json),
+            text_flag("--out", "FILE", "", &out),
+            texts_flag("--fault", "SPEC", "", &faults),
+            pids_flag("--pid", "", &pids),
+            duration_flag("--duration", "", &duration_ns),
+            size_flag("--max-size", "", &size_bytes),
+            integer_flag("--ranks", "N", "", 2, 16, &ranks),
+            choice_flag("--format", "", {"table", "json"}, &format),
+            command_argument("", &command)};
+  }
+  Result<Parsed> parse(std::vector<std::string> words) { return parse_args(words, flags()); }
+};
+
+TEST(CommandLine, FillsMembers) {
+  Sample sample;
+  ASSERT_TRUE(sample.parse({"a.db",  "--json",   "--out", "b.db", "--fault",    "one",   "--fault",       "two",
+                            "--pid", "7,8",      "--pid", "9",    "--duration", "500ms", "--max-size=2k", "--ranks",
+                            "8",     "--format", "json",  "--",   "train",      "--json"}));
+  EXPECT_EQ(sample.file, "a.db");
+  EXPECT_TRUE(sample.json);
+  EXPECT_EQ(sample.out, "b.db");
+  EXPECT_EQ(sample.faults, (std::vector<std::string>{"one", "two"}));
+  EXPECT_EQ(sample.pids, (std::vector<int32_t>{7, 8, 9}));
+  EXPECT_EQ(sample.duration_ns, 500'000'000);
+  EXPECT_EQ(sample.size_bytes, 2048);
+  EXPECT_EQ(sample.ranks, 8);
+  EXPECT_EQ(sample.format, "json");
+  EXPECT_EQ(sample.command, (std::vector<std::string>{"train", "--json"}));
+}
+
+TEST(CommandLine, KeepsDefaults) {
+  Sample sample;
+  ASSERT_TRUE(sample.parse({"a.db"}));
+  EXPECT_FALSE(sample.json);
+  EXPECT_EQ(sample.out, "x.db");
+  EXPECT_FALSE(sample.duration_ns);
+  EXPECT_EQ(sample.ranks, 4);
+}
+
+TEST(CommandLine, HelpWinsOverWhatIsMissing) {
+  Sample sample;
+  EXPECT_EQ(*sample.parse({"--help"}), Parsed::kHelpWanted);
+  EXPECT_EQ(*sample.parse({"--json", "-h"}), Parsed::kHelpWanted);
+}
+
+TEST(CommandLine, HelpAfterTheDoubleDashIsTheCommands) {
+  Sample sample;
+  EXPECT_EQ(*sample.parse({"a.db", "--", "train", "--help"}), Parsed::kRun);
+}
+
+TEST(CommandLine, RefusesWithTheWord) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{}, "FILE is missing"},
+      {{"a.db", "b.db"}, "b.db"},
+      {{"a.db", "--frob"}, "--frob"},
+      {{"a.db", "--out"}, "--out"},
+      {{"a.db", "--out", "1", "--out", "2"}, "--out"},
+      {{"a.db", "--duration", "10"}, "--duration: '10'"},
+      {{"a.db", "--ranks", "1"}, "--ranks: 1"},
+      {{"a.db", "--ranks", "x"}, "--ranks: 'x'"},
+      {{"a.db", "--pid", "0"}, "--pid: '0'"},
+      {{"a.db", "--format", "xml"}, "--format: 'xml'"},
+      {{"a.db", "--json=maybe"}, "--json"},
+  };
+  for (const auto& [words, part] : cases) {
+    Sample sample;
+    const auto parsed = sample.parse(words);
+    ASSERT_FALSE(parsed.has_value()) << part;
+    EXPECT_EQ(parsed.error().kind, ErrorKind::kUsage) << part;
+    EXPECT_NE(parsed.error().what.find(part), std::string::npos) << parsed.error().what;
+  }
+}
+
+TEST(CommandLine, ARequiredFlagIsNamedWhenMissing) {
+  std::string out;
+  const auto parsed = parse_args({}, std::vector{required(text_flag("--out", "FILE", "", &out))});
+  ASSERT_FALSE(parsed.has_value());
+  EXPECT_EQ(parsed.error().what, "--out FILE is missing");
+}
+
+TEST(CommandLine, TakesWordsAsTheyAre) {
+  Sample sample;
+  ASSERT_TRUE(sample.parse({"[a,b].db", "--out", "with space, and comma"}));
+  EXPECT_EQ(sample.file, "[a,b].db");
+  EXPECT_EQ(sample.out, "with space, and comma");
+}
+
+}  // namespace
+}  // namespace stalltrace::cli

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the command line to an exit code: finds the verb, parses, runs, turns an Error into one line.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "cli/framework/subcommand.h"
+
+namespace stalltrace::cli {
+
+/// `words` is argv without the program's name.
+int dispatch(std::span<const std::string> words, std::span<const std::unique_ptr<Subcommand>> verbs, Console& console);
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/framework/flag.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/text.h"
+
+namespace stalltrace::cli {
+namespace {
+
+template <typename T>
+auto store_parsed(Result<int64_t> (*parse)(std::string_view), T* target) {
+  return [parse, target](std::string_view text) -> Status {
+    ST_ASSIGN(*target, parse(text));
+    return {};
+  };
+}
+
+auto store_text(std::string* target) {
+  return [target](std::string_view text) -> Status {
+    *target = text;
+    return {};
+  };
+}
+
+auto append_text(std::vector<std::string>* target) {
+  return [target](std::string_view text) -> Status {
+    target->emplace_back(text);
+    return {};
+  };
+}
+
+Status append_pid(std::string_view text, std::vector<int32_t>* target) {
+  ST_ASSIGN(const int64_t pid, parse_integer(text));
+  if (pid < 1 || pid > std::numeric_limits<int32_t>::max()) {
+    return fail(fmt::format("'{}' is not a process id", text), {}, ErrorKind::kUsage);
+  }
+  target->push_back(static_cast<int32_t>(pid));
+  return {};
+}
+
+}  // namespace
+
+Flag switch_flag(std::string name, std::string help, bool* target) {
+  return {.kind = Flag::Kind::kSwitch,
+          .name = std::move(name),
+          .value_name = {},
+          .help = std::move(help),
+          .default_text = {},
+          .assign = [target](std::string_view) -> Status {
+            *target = true;
+            return {};
+          }};
+}
+
+Flag text_flag(std::string name, std::string value_name, std::string help, std::string* target) {
+  return {.kind = Flag::Kind::kValue,
+          .name = std::move(name),
+          .value_name = std::move(value_name),
+          .help = std::move(help),
+          .default_text = *target,
+          .assign = store_text(target)};
+}
+
+Flag texts_flag(std::string name, std::string value_name, std::string help, std::vector<std::string>* target) {
+  return {.kind = Flag::Kind::kRepeated,
+          .name = std::move(name),
+          .value_name = std::move(value_name),
+          .help = std::move(help),
+          .default_text = {},
+          .assign = append_text(target)};
+}
+
+Flag choice_flag(std::string name, std::string help, std::vector<std::string> choices, std::string* target) {
+  std::string value_name = fmt::format("{}", fmt::join(choices, "|"));
+  auto assign = [choices = std::move(choices), target](std::string_view text) -> Status {
+    if (std::ranges::find(choices, text) == choices.end()) {
+      return fail(fmt::format("'{}' is not known", text), fmt::format("say {}", fmt::join(choices, ", ")),
+                  ErrorKind::kUsage);
+    }
+    *target = text;
+    return {};
+  };
+  return {.kind = Flag::Kind::kValue,
+          .name = std::move(name),
+          .value_name = std::move(value_name),
+          .help = std::move(help),
+          .default_text = *target,
+          .assign = std::move(assign)};
+}
+
+Flag integer_flag(std::string name, std::string value_name, std::string help, int64_t low, int64_t high,
+                  int64_t* target) {
+  auto assign = [low, high, target](std::string_view text) -> Status {
+    ST_ASSIGN(const int64_t value, parse_integer(text));
+    if (value < low || value > high) {
+      return fail(fmt::format("{} is out of range", value), fmt::format("say {} to {}", low, high), ErrorKind::kUsage);
+    }
+    *target = value;
+    return {};
+  };
+  return {.kind = Flag::Kind::kValue,
+          .name = std::move(name),
+          .value_name = std::move(value_name),
+          .help = std::move(help),
+          .default_text = std::to_string(*target),
+          .assign = std::move(assign)};
+}
+
+Flag pids_flag(std::string name, std::string help, std::vector<int32_t>* target) {
+  auto assign = [target](std::string_view text) -> Status {
+    for (const std::string_view part : split(text, ',')) {
+      ST_TRY(append_pid(part, target));
+    }
+    return {};
+  };
+  return {.kind = Flag::Kind::kRepeated,
+          .name = std::move(name),
+          .value_name = "PID",
+          .help = std::move(help),
+          .default_text = {},
+          .assign = std::move(assign)};
+}
+
+Flag duration_flag(std::string name, std::string help, int64_t* target_ns) {
+  return {.kind = Flag::Kind::kValue,
+          .name = std::move(name),
+          .value_name = "TIME",
+          .help = std::move(help),
+          .default_text = format_duration(*target_ns),
+          .assign = store_parsed(parse_duration_ns, target_ns)};
+}
+
+Flag duration_flag(std::string name, std::string help, std::optional<int64_t>* target_ns) {
+  return {.kind = Flag::Kind::kValue,
+          .name = std::move(name),
+          .value_name = "TIME",
+          .help = std::move(help),
+          .default_text = {},
+          .assign = store_parsed(parse_duration_ns, target_ns)};
+}
+
+Flag size_flag(std::string name, std::string help, std::optional<int64_t>* target_bytes) {
+  return {.kind = Flag::Kind::kValue,
+          .name = std::move(name),
+          .value_name = "SIZE",
+          .help = std::move(help),
+          .default_text = {},
+          .assign = store_parsed(parse_size_bytes, target_bytes)};
+}
+
+Flag argument(std::string name, std::string help, std::string* target) {
+  return {.kind = Flag::Kind::kArgument,
+          .name = std::move(name),
+          .value_name = {},
+          .help = std::move(help),
+          .default_text = {},
+          .assign = store_text(target)};
+}
+
+Flag arguments(std::string name, std::string help, std::vector<std::string>* target) {
+  return {.kind = Flag::Kind::kArguments,
+          .name = std::move(name),
+          .value_name = {},
+          .help = std::move(help),
+          .default_text = {},
+          .assign = append_text(target)};
+}
+
+Flag command_argument(std::string help, std::vector<std::string>* target) {
+  return {.kind = Flag::Kind::kCommand,
+          .name = "COMMAND",
+          .value_name = {},
+          .help = std::move(help),
+          .default_text = {},
+          .assign = append_text(target)};
+}
+
+Flag required(Flag flag) {
+  flag.required = true;
+  return flag;
+}
+
+Flag hidden(Flag flag) {
+  flag.hidden = true;
+  return flag;
+}
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags and arguments are data: a row names one, says what it is for and binds it to a member of its verb.
+// The parser (command_line.cpp) and the help page (help.cpp) both read the same rows. A row borrows its target:
+// it must not outlive the verb. Defaults shown in the help page are the targets' values when the row is made.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace stalltrace::cli {
+
+struct Flag {
+  enum class Kind : uint8_t {
+    kSwitch,     // --json
+    kValue,      // --out FILE, at most once
+    kRepeated,   // --fault SPEC, any number of times
+    kArgument,   // FILE, required
+    kArguments,  // FILE..., one at least
+    kCommand,    // -- COMMAND ..., everything after the double dash
+  };
+  Kind kind = Kind::kSwitch;
+  std::string name;        // "--out"; of an argument what the help page calls it: "FILE"
+  std::string value_name;  // "FILE"; empty for switches and arguments
+  std::string help;
+  std::string default_text;  // empty: none
+  /// Takes one value as typed; an error is the user's (exit code 2).
+  std::function<Status(std::string_view)> assign;
+  bool required = false;  // arguments are in any case
+  /// Part of the program's own machinery: works, but is not on the help page.
+  bool hidden = false;
+
+  [[nodiscard]] bool is_argument() const { return kind >= Kind::kArgument; }
+};
+
+Flag switch_flag(std::string name, std::string help, bool* target);
+Flag text_flag(std::string name, std::string value_name, std::string help, std::string* target);
+Flag texts_flag(std::string name, std::string value_name, std::string help, std::vector<std::string>* target);
+/// One of `choices`; the target's value is the default.
+Flag choice_flag(std::string name, std::string help, std::vector<std::string> choices, std::string* target);
+/// A whole number within [low, high].
+Flag integer_flag(std::string name, std::string value_name, std::string help, int64_t low, int64_t high,
+                  int64_t* target);
+/// --pid 12 --pid 34, also --pid 12,34
+Flag pids_flag(std::string name, std::string help, std::vector<int32_t>* target);
+/// "500ms", "20s", "2m"
+Flag duration_flag(std::string name, std::string help, int64_t* target_ns);
+Flag duration_flag(std::string name, std::string help, std::optional<int64_t>* target_ns);
+/// "500m", "2g"
+Flag size_flag(std::string name, std::string help, std::optional<int64_t>* target_bytes);
+
+Flag argument(std::string name, std::string help, std::string* target);
+Flag arguments(std::string name, std::string help, std::vector<std::string>* target);
+Flag command_argument(std::string help, std::vector<std::string>* target);
+
+Flag required(Flag flag);
+Flag hidden(Flag flag);
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Help pages, written from the verbs' own rows.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "cli/framework/subcommand.h"
+
+namespace stalltrace::cli {
+
+/// "stalltrace query FILE SQL [flags]"
+std::string usage_line(const VerbInfo& info, std::span<const Flag> flags);
+std::string verb_help(Subcommand& verb);
+/// The verbs whose name begins with `prefix` ("" all, "lab" those of the lab).
+std::string overview(std::span<const std::unique_ptr<Subcommand>> verbs, std::string_view prefix);
+
+}  // namespace stalltrace::cli

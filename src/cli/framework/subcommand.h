@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A verb of the command line: one class, one file, one row in verbs.cpp. Made anew for each run; flags() binds to
+// its members, the parser fills them, then run() is called once. Errors are returned, never printed by the verb.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/framework/console.h"
+#include "cli/framework/flag.h"
+
+namespace stalltrace::cli {
+
+struct VerbInfo {
+  std::string name;     // "query", "lab run"
+  std::string summary;  // one line, for the list of verbs and the head of the help page
+  std::string example;  // one command line that works, without the prompt
+  std::string details;  // more for the help page; may be empty
+};
+
+class Subcommand {
+ public:
+  virtual ~Subcommand() = default;
+
+  [[nodiscard]] virtual VerbInfo info() const = 0;
+  /// Bound to this object's members.
+  virtual std::vector<Flag> flags() = 0;
+  /// The exit code, or what went wrong.
+  virtual Result<int> run(Console& console) = 0;
+};
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/framework/time_point.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <regex>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/text.h"
+
+namespace stalltrace::cli {
+namespace {
+
+/// Digits after the point, as nanoseconds: "5" is 500,000,000.
+int64_t fraction_ns(std::string digits) {
+  digits.resize(9, '0');
+  return std::stoll(digits);
+}
+
+std::optional<int64_t> parse_utc(const std::string& text) {
+  static const std::regex kForm(R"((\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?Z?)");
+  std::smatch part;
+  if (!std::regex_match(text, part, kForm)) {
+    return std::nullopt;
+  }
+  const auto number = [&](size_t index) { return std::stoi(part[index].str()); };
+  const std::chrono::year_month_day day{std::chrono::year(number(1)),
+                                        std::chrono::month(static_cast<unsigned>(number(2))),
+                                        std::chrono::day(static_cast<unsigned>(number(3)))};
+  if (!day.ok() || number(4) > 23 || number(5) > 59 || number(6) > 60) {
+    return std::nullopt;
+  }
+  const auto seconds = std::chrono::sys_days(day).time_since_epoch() + std::chrono::hours(number(4)) +
+                       std::chrono::minutes(number(5)) + std::chrono::seconds(number(6));
+  return std::chrono::duration_cast<std::chrono::seconds>(seconds).count() * kNsPerSecond + fraction_ns(part[7].str());
+}
+
+}  // namespace
+
+Result<TimePoint> parse_time_point(std::string_view text) {
+  if (text.starts_with('+')) {
+    ST_ASSIGN(const int64_t distance, parse_duration_ns(text.substr(1)));
+    return TimePoint{.ns = distance, .from_start = true};
+  }
+  if (const auto utc = parse_utc(std::string(text))) {
+    return TimePoint{.ns = *utc, .from_start = false};
+  }
+  return fail(fmt::format("'{}' is not a time", text),
+              "write it like 2026-01-31T02:47:00Z (UTC), or +2s from the start", ErrorKind::kUsage);
+}
+
+Flag time_point_flag(std::string name, std::string help, std::optional<TimePoint>* target) {
+  return {.kind = Flag::Kind::kValue,
+          .name = std::move(name),
+          .value_name = "TIME",
+          .help = std::move(help),
+          .default_text = {},
+          .assign = [target](std::string_view text) -> Status {
+            ST_ASSIGN(*target, parse_time_point(text));
+            return {};
+          }};
+}
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace explain`: what stalled, where and why.
+#include "cli/framework/exit_code.h"
+#include "cli/reporting.h"
+#include "cli/verbs/verbs.h"
+#include "report/inspection.h"
+#include "report/report_json.h"
+
+namespace stalltrace::cli {
+namespace {
+
+class ExplainVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "explain",
+            .summary = "name the rank, the link and the cause of each stall",
+            .example = "stalltrace explain node0.db node1.db node2.db node3.db",
+            .details =
+                "Give the recordings of all nodes of the job: what no "
+                "recording shows can't be blamed.\n"
+                "Times are UTC (2026-01-31T02:47:00Z) or count from the "
+                "start of the recording (+2s)."};
+  }
+  std::vector<Flag> flags() override {
+    return {arguments("FILE", "recordings of the same job, or one merged", &files_),
+            switch_flag("--json", "the report as one JSON object (docs/findings.md)", &json_),
+            time_point_flag("--from", "judge only collectives from here on", &window_.from),
+            time_point_flag("--to", "judge only collectives before this", &window_.to),
+            text_flag("--instance", "ID",
+                      "why was, or was not, the instance of this call a stall? ID as query shows it", &instance_),
+            switch_flag("--exit-code", "exit with 3 when there are findings", &exit_code_)};
+  }
+  Result<int> run(Console& console) override {
+    if (!instance_.empty()) {
+      ST_ASSIGN(const InspectedReport inspected, inspect_recordings(files_, window_, instance_));
+      console.out(json_ ? inspection_to_json(inspected.inspection)
+                        : inspection_to_text(inspected.inspection, {.colour = console.colour_out()}));
+      return code_of(inspected.report);
+    }
+    ST_ASSIGN(const Report report, explain_recordings(files_, window_));
+    if (json_) {
+      console.out(report_to_json(report));
+    } else {
+      print_report(console, report);
+    }
+    return code_of(report);
+  }
+
+ private:
+  [[nodiscard]] int code_of(const Report& report) const {
+    return exit_code_ && !report.findings.empty() ? kExitFindings : kExitDone;
+  }
+
+  std::vector<std::string> files_;
+  TimeWindow window_;
+  std::string instance_;
+  bool json_ = false;
+  bool exit_code_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_explain_verb() { return std::make_unique<ExplainVerb>(); }
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace import`: a recording made of black boxes alone.
+#include "cli/framework/exit_code.h"
+#include "cli/recorded_boxes.h"
+#include "cli/verbs/verbs.h"
+
+namespace stalltrace::cli {
+namespace {
+
+class ImportVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "import",
+            .summary = "make a recording of the profiler plugin's black boxes",
+            .example = "stalltrace import /dev/shm/stalltrace-*.ring --out job.db",
+            .details =
+                "For jobs that loaded the NCCL profiler plugin, with or without an agent, while they run, while they "
+                "hang or after they died. Give the boxes of all processes of the job, then `stalltrace explain` the "
+                "recording. Needs no privilege."};
+  }
+  std::vector<Flag> flags() override {
+    return {arguments("RING", "black boxes (docs/blackbox.md)", &rings_),
+            text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_)};
+  }
+  Result<int> run(Console& console) override {
+    ST_TRY(record_boxes(rings_, out_, console));
+    return kExitDone;
+  }
+
+ private:
+  std::vector<std::string> rings_;
+  std::string out_ = "stalltrace.db";
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_import_verb() { return std::make_unique<ImportVerb>(); }
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace lab matrix`: how often is the finding right? Many practice runs, drawn from a seed and scored.
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "cli/framework/exit_code.h"
+#include "cli/verbs/verbs.h"
+#include "lab/cluster/campaign/campaign.h"
+#include "lab/cluster/campaign/table.h"
+#include "lab/cluster/host/command.h"
+#include "lab/cluster/workload.h"
+
+namespace stalltrace::cli {
+namespace {
+
+/// "late_rank 80 ms: right (late_rank)", "... wrong (late_rank, packet_loss)"
+std::string outcome_text(const lab::DrawResult& result) {
+  std::string said;
+  for (const lab::FaultScore& fault : result.score.faults) {
+    said += (said.empty() ? "" : ", ") + fault.said;
+  }
+  for (const std::string& cause : result.score.false_causes) {
+    said += (said.empty() ? "false " : ", false ") + cause;
+  }
+  if (!result.problem.empty()) {
+    said = result.problem;
+  }
+  return fmt::format("{}{}", to_text(result.score.verdict), said.empty() ? "" : " (" + said + ")");
+}
+
+std::string setting_list() {
+  std::string list;
+  for (const lab::DrawSetting& setting : lab::draw_settings()) {
+    list += fmt::format("{:<12} {}\n", to_text(setting.kind), setting.name);
+  }
+  return list;
+}
+
+class LabMatrixVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "lab matrix",
+            .summary = "measure how often the finding is right: many practice runs, drawn from a seed and scored",
+            .example = "stalltrace lab matrix --seed 7 --runs 40 --out matrix",
+            .details =
+                "Each draw is a `lab run` of 5 to 8 s in DIR/drawNNNN, scored against its truth.json and written to\n"
+                "DIR/draws.jsonl before the next begins; called again with the same words it goes on where it was\n"
+                "ended. DIR/matrix.md and DIR/matrix.json hold the figures. Recordings of draws that went right are\n"
+                "removed. Needs root. Settings:\n" +
+                setting_list()};
+  }
+  std::vector<Flag> flags() override {
+    return {
+        integer_flag("--seed", "N", "draws faults, places and moments", 0, INT64_MAX, &seed_),
+        texts_flag("--workload", "NAME", "what the ranks run, may be repeated (default: nccl)", &options_.workloads),
+        integer_flag("--runs", "N", "draws", 1, 100'000, &options_.runs),
+        text_flag("--only", "TEXT", "only settings whose name contains it", &options_.only),
+        text_flag("--out", "DIR", "folder of the results", &options_.out_dir),
+        switch_flag("--live", "agents look while the jobs run: how soon is a fault named?", &options_.live),
+        switch_flag("--keep", "keep the recordings of all draws", &options_.keep)};
+  }
+  Result<int> run(Console& console) override {
+    ST_TRY(complete_options(console));
+    ST_TRY(lab::check_privilege_and_tools());
+    ST_ASSIGN(const std::vector<lab::DrawResult> results, lab::run_campaign(options_));
+    const std::string tables = lab::matrix_to_markdown(results);
+    console.out(tables);
+    ST_TRY(write_file(options_.out_dir + "/matrix.md", tables));
+    ST_TRY(write_file(options_.out_dir + "/matrix.json", lab::matrix_to_json(results)));
+    return kExitDone;
+  }
+
+ private:
+  Status complete_options(Console& console) {
+    options_.seed = static_cast<uint64_t>(seed_);
+    if (options_.workloads.empty()) {
+      options_.workloads = {"nccl"};
+    }
+    for (const std::string& name : options_.workloads) {
+      if (lab::find_workload(name) == nullptr) {
+        return fail(fmt::format("workload '{}': no such workload", name), "`stalltrace lab run` takes the same ones",
+                    ErrorKind::kUsage);
+      }
+    }
+    ST_TRY(lab::draw(options_.seed, 0, options_.workloads, options_.only));
+    options_.done = [this, &console](const lab::DrawResult& result) {
+      console.note(fmt::format("draw {} of {}, {:.1f} s: {}, {}: {}", result.draw.number + 1, options_.runs,
+                               result.seconds, result.draw.workload, result.draw.setting, outcome_text(result)));
+    };
+    return {};
+  }
+
+  lab::CampaignOptions options_ = {.runs = 50, .out_dir = "stalltrace-matrix"};
+  int64_t seed_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_lab_matrix_verb() { return std::make_unique<LabMatrixVerb>(); }
+
+}  // namespace stalltrace::cli

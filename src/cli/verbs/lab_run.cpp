@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace lab run`: one practice run, explained.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "cli/framework/exit_code.h"
+#include "cli/reporting.h"
+#include "cli/verbs/verbs.h"
+#include "lab/cluster/run.h"
+#include "report/report_json.h"
+#include "store/findings.h"
+
+namespace stalltrace::cli {
+namespace {
+
+class LabRunVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "lab run",
+            .summary = "run a real job with a real fault on virtual nodes, and explain it",
+            .example = "stalltrace lab run --fault packet_loss:rank=2,percent=2 --out lab",
+            .details =
+                "Leaves DIR/node0.db ... (the recordings), truth.json (what "
+                "was injected, where, when),\n"
+                "findings.json (what stalltrace found) and the logs of "
+                "ranks and agents. Needs root.\n"
+                "Words after -- are handed to the workload.\n"
+                "Faults:\n" +
+                lab::fault_help()};
+  }
+  std::vector<Flag> flags() override {
+    return {integer_flag("--ranks", "N", "virtual nodes, one rank each", 2, 64, &ranks_),
+            text_flag("--workload", "NAME", "what the ranks run", &options_.workload),
+            integer_flag("--steps", "N", "training steps", 1, 1'000'000, &steps_),
+            texts_flag("--fault", "FAULT", "what to break, as listed below", &faults_),
+            text_flag("--out", "DIR", "folder for what the run leaves; holds no earlier run", &options_.out_dir),
+            integer_flag("--seed", "N", "draws what is random about the faults", 0, INT64_MAX, &seed_),
+            duration_flag("--timeout", "end a job that takes longer (default: 60 s and 1 s per step)",
+                          &options_.timeout_ns),
+            integer_flag("--link-mbit", "N", "rate of every node's link; 0: as fast as the machine", 0, 100'000,
+                         &link_mbit_),
+            switch_flag("--plugin", "have every rank load the profiler plugin; its black boxes go to DIR/rings",
+                        &options_.plugin),
+            switch_flag("--live", "have every agent tell findings while the job runs; they go to DIR/live.json",
+                        &options_.live),
+            switch_flag("--no-trace", "run the job without agents, for comparison", &no_trace_),
+            command_argument("more words for the workload", &options_.workload_args)};
+  }
+  Result<int> run(Console& console) override {
+    ST_TRY(complete_options(console));
+    ST_ASSIGN(const lab::RunOutcome outcome, lab::run(options_));
+    for (const std::string& warning : outcome.warnings) {
+      console.note("warning: " + warning);
+    }
+    if (!outcome.completed) {
+      console.note("the job did not complete: " + outcome.problem);
+    }
+    if (options_.trace) {
+      ST_TRY(explain(console, outcome));
+    }
+    return outcome.completed || !options_.faults.empty() ? kExitDone : kExitFailed;
+  }
+
+ private:
+  Status complete_options(Console& console) {
+    options_.ranks = static_cast<int>(ranks_);
+    options_.steps = static_cast<int>(steps_);
+    options_.seed = static_cast<uint64_t>(seed_);
+    options_.trace = !no_trace_;
+    if (link_mbit_ > 0) {
+      options_.link_mbit = link_mbit_;
+    }
+    options_.progress = [&console](std::string_view line) { console.note(line); };
+    for (const std::string& text : faults_) {
+      ST_ASSIGN(lab::FaultSpec spec, lab::parse_fault(text));
+      if (spec.cause != "none") {
+        options_.faults.push_back(std::move(spec));
+      }
+    }
+    return {};
+  }
+
+  Status explain(Console& console, const lab::RunOutcome& outcome) {
+    ST_ASSIGN(const Report report, explain_recordings(outcome.recordings));
+    print_report(console, report);
+    ST_TRY(write_file(options_.out_dir + "/findings.json", report_to_json(report)));
+    return options_.live ? write_live(outcome) : Status();
+  }
+
+  /// What each agent told, and when.
+  Status write_live(const lab::RunOutcome& outcome) const {
+    std::vector<ToldFinding> all;
+    for (const std::string& recording : outcome.recordings) {
+      ST_ASSIGN(std::vector<Finding> findings, read_findings(recording));
+      for (Finding& finding : findings) {
+        all.push_back({std::filesystem::path(recording).stem().string(), std::move(finding)});
+      }
+    }
+    return write_file(options_.out_dir + "/live.json", told_findings_to_json(all));
+  }
+
+  lab::RunOptions options_ = {.out_dir = "stalltrace-lab"};
+  int64_t ranks_ = 4;
+  int64_t steps_ = 200;
+  int64_t seed_ = 1;
+  std::vector<std::string> faults_;
+  int64_t link_mbit_ = 0;
+  bool no_trace_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_lab_run_verb() { return std::make_unique<LabRunVerb>(); }
+
+}  // namespace stalltrace::cli

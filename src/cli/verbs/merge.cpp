@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace merge`: one recording out of many nodes'.
+#include "store/merge.h"
+
+#include <fmt/format.h>
+
+#include "cli/framework/exit_code.h"
+#include "cli/verbs/verbs.h"
+
+namespace stalltrace::cli {
+namespace {
+
+class MergeVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "merge",
+            .summary = "make one recording of many nodes'",
+            .example = "stalltrace merge node0.db node1.db --out job.db",
+            .details = "The inputs are only read. A node run given twice is kept once."};
+  }
+  std::vector<Flag> flags() override {
+    return {arguments("FILE", "recordings", &files_),
+            required(text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_))};
+  }
+  Result<int> run(Console& console) override {
+    MergeOptions options;
+    if (console.shows_progress()) {
+      options.progress = [&console](size_t done, size_t total) {
+        console.live(fmt::format("merged {} of {} recordings", done, total));
+      };
+    }
+    const Result<MergeSummary> summary = merge_recordings(files_, out_, options);
+    if (!summary) {
+      return with_context("merge into " + out_, summary.error());
+    }
+    console.note(fmt::format("{}: {} nodes, {} rows", out_, summary->nodes, summary->rows));
+    return kExitDone;
+  }
+
+ private:
+  std::vector<std::string> files_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_merge_verb() { return std::make_unique<MergeVerb>(); }
+
+}  // namespace stalltrace::cli

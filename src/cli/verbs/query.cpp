@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace query`: SQL on a recording, read-only.
+#include "store/query.h"
+
+#include "cli/framework/exit_code.h"
+#include "cli/verbs/verbs.h"
+#include "store/query_format.h"
+
+namespace stalltrace::cli {
+namespace {
+
+/// Hands rows on for as long as somebody reads them.
+class WhileRead final : public QuerySink {
+ public:
+  WhileRead(QuerySink& next, const Console& console) : next_(next), console_(console) {}
+
+  Status columns(const std::vector<std::string>& names) override { return next_.columns(names); }
+  Result<bool> row(std::span<const Value> values) override {
+    return console_.reader_gone() ? Result<bool>(false) : next_.row(values);
+  }
+
+ private:
+  QuerySink& next_;
+  const Console& console_;
+};
+
+class QueryVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {
+        .name = "query",
+        .summary = "ask a recording in SQL, read-only",
+        .example =
+            "stalltrace query stall.db "
+            "'SELECT op, rank, duration_ns/1e6 AS ms FROM nccl_events ORDER BY ms DESC LIMIT 5'",
+        .details = "The tables and columns are in docs/recording.md. Only one SELECT is run; nothing can be changed."};
+  }
+  std::vector<Flag> flags() override {
+    return {argument("FILE", "a recording", &file_), argument("SQL", "one statement", &sql_),
+            choice_flag("--format", "how rows are printed", {"table", "json", "csv"}, &format_),
+            duration_flag("--timeout", "give up after this long", &options_.time_limit_ns)};
+  }
+  Result<int> run(Console& console) override {
+    const auto formatter = make_query_formatter(*query_format_from_text(format_),
+                                                [&console](std::string_view text) { console.out(text); });
+    WhileRead sink(*formatter, console);
+    ST_TRY(query_recording(file_, sql_, options_, sink));
+    ST_TRY(formatter->finish());
+    return kExitDone;
+  }
+
+ private:
+  std::string file_;
+  std::string sql_;
+  std::string format_ = "table";
+  QueryOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_query_verb() { return std::make_unique<QueryVerb>(); }
+
+}  // namespace stalltrace::cli

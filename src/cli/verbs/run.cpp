@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace run`: starts a job with all evidence switched on, and explains when it hangs and when it ends.
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "capture/discover/identity.h"
+#include "capture/tracer.h"
+#include "cli/run_evidence.h"
+#include "cli/verbs/verbs.h"
+#include "launch/hang_watch.h"
+#include "launch/job.h"
+#include "launch/profiler_progress.h"
+#include "store/write/writer.h"
+
+namespace stalltrace::cli {
+namespace {
+
+constexpr int64_t kBoxRoundNs = 500 * kNsPerMs;  // black boxes are looked at this often
+
+/// The tracer of a privileged run and what it writes to. Members go in reverse.
+struct Trace {
+  std::unique_ptr<RecordingWriter> writer;
+  std::unique_ptr<launch::ProgressSink> sink;
+  std::unique_ptr<capture::Tracer> tracer;
+};
+
+/// The NCCL that the job's own library path leads to: probed before the job maps it, so that no first call is missed.
+std::vector<std::string> libraries_of_path() {
+  std::vector<std::string> found;
+  const char* path = std::getenv("LD_LIBRARY_PATH");
+  for (const std::string_view folder : split(path == nullptr ? "" : path, ':')) {
+    std::string file = std::string(folder) + "/libnccl.so.2";
+    if (std::error_code ignored; !folder.empty() && std::filesystem::exists(file, ignored)) {
+      found.push_back(std::move(file));
+    }
+  }
+  return found;
+}
+
+Result<Trace> start_trace(const launch::RunFolder& folder, const std::string& node, Console& console) {
+  Trace trace;
+  ST_ASSIGN(trace.writer, RecordingWriter::create(folder.recording()));
+  trace.sink = std::make_unique<launch::ProgressSink>(*trace.writer);
+  capture::TracerOptions options;
+  options.node_name = node;
+  options.libraries = libraries_of_path();
+  options.pids = {::getpid()};  // the command will be our child, in scope from its first instruction
+  auto tracer = capture::Tracer::create(options, *trace.sink, [&](const std::string& text) { console.note(text); });
+  if (!tracer) {
+    if (trace.writer->close()) {
+      ::unlink(folder.recording().c_str());
+    }
+    return std::unexpected(std::move(tracer.error()));
+  }
+  trace.tracer = std::move(*tracer);
+  return trace;
+}
+
+/// Where the folder that was asked for can't be had, the job starts all the same.
+Result<launch::RunFolder> claim_some_folder(const std::string& wanted, Console& console) {
+  Result<launch::RunFolder> folder = launch::claim_run_folder(wanted);
+  if (folder) {
+    return folder;
+  }
+  console.error(folder.error());
+  std::error_code error;
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
+  const std::filesystem::path other = (error ? "/tmp" : temporary) / std::filesystem::path(wanted).filename();
+  return launch::claim_run_folder(other.string());
+}
+
+class RunVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "run",
+            .summary = "start a job with all evidence switched on; explain when it hangs and when it ends",
+            .example = "stalltrace run --out run7 -- torchrun --nproc-per-node 8 train.py",
+            .details =
+                "Has NCCL load the profiler plugin (a black box for each process, in DIR/rings at the end) and log to "
+                "DIR; where this user may trace, records the node as `trace -- COMMAND` does. When no collective "
+                "completes for --hang-after while some are open, the explanation is printed at once, and the job goes "
+                "on. At the end the run is explained, and the job's exit code returned. Signals are the job's. On "
+                "several nodes start each node's launcher so, and explain the recordings together."};
+  }
+
+  std::vector<Flag> flags() override {
+    return {text_flag("--out", "DIR", "folder for what the run leaves; else stalltrace-run-NODE, numbered when taken",
+                      &out_),
+            duration_flag("--hang-after", "explain when nothing completed for this long", &hang_after_ns_),
+            text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, the host's name", &node_),
+            switch_flag("--no-trace", "leave the kernel alone: the profiler plugin only", &no_trace_),
+            required(command_argument("the job's command", &command_))};
+  }
+
+  Result<int> run(Console& console) override {
+    launch::Job job;  // first: it takes note of how we were started
+    ST_TRY(launch::Job::check(command_));
+    auto folder =
+        claim_some_folder(out_.empty() ? launch::default_run_folder(capture::node_name(node_)) : out_, console);
+    if (!folder) {
+      console.error(folder.error());
+      console.note("the job runs without any evidence");
+      ST_TRY(job.start(command_, {}));
+      return job.wait();
+    }
+    RunEvidence evidence(std::move(*folder), node_, console);
+    std::optional<Trace> trace = try_trace(console, evidence.folder());
+    if (Status started = job.start(command_, evidence.environment()); !started) {
+      trace.reset();
+      evidence.discard();
+      return std::unexpected(std::move(started.error()));
+    }
+    const Status watched = trace ? watch_traced(console, *trace, job, evidence) : watch_boxes(job, evidence);
+    Result<int> code = job.wait();
+    const bool told_by_boxes = trace && trace->sink->told_by_boxes();
+    const bool recorded = trace && close_trace(console, *trace);
+    evidence.settle();
+    job.release();  // from here on a signal costs the explanation at most
+    if (!watched) {
+      console.error(watched.error());
+    }
+    evidence.conclude(recorded, told_by_boxes);
+    return code;
+  }
+
+ private:
+  /// Without the privilege the job runs all the same.
+  std::optional<Trace> try_trace(Console& console, const launch::RunFolder& folder) const {
+    if (no_trace_) {
+      return std::nullopt;
+    }
+    Result<Trace> trace = start_trace(folder, node_, console);
+    if (!trace) {
+      const Error& error = trace.error();
+      console.note(fmt::format("the kernel is not traced, the profiler plugin is all there is: {}{}{}", error.what,
+                               error.remedy.empty() ? "" : "; ", error.remedy));
+      return std::nullopt;
+    }
+    for (const std::string& missing : trace->tracer->missing_evidence()) {
+      console.note("not recorded on this kernel: " + missing);
+    }
+    return std::move(*trace);
+  }
+
+  static bool close_trace(Console& console, Trace& trace) {
+    trace.tracer.reset();
+    const Status closed = trace.writer->close();
+    if (!closed) {
+      console.error(closed.error());
+    }
+    return closed.has_value();
+  }
+
+  Status watch_traced(Console& console, Trace& trace, const launch::Job& job, RunEvidence& evidence) const {
+    launch::HangWatch hang(hang_after_ns_);
+    const auto flush = [&] {
+      const Status flushed = trace.writer->flush();
+      if (!flushed) {
+        console.error(flushed.error());  // a full disk is told, and the job goes on
+      }
+      if (job.told_to_end()) {
+        evidence.save_soon();
+      }
+      return Status{};
+    };
+    return trace.tracer->run({job.descriptor()}, flush, [&](const capture::TracerStats&) {
+      evidence.look();
+      const launch::Progress progress = trace.sink->progress();
+      if (hang.stands_still(progress, utc_now_ns())) {
+        flush();
+        evidence.explain_hang(progress, hang_after_ns_, evidence.folder().recording());
+      }
+    });
+  }
+
+  /// Without a tracer the black boxes show whether the job gets on.
+  Status watch_boxes(const launch::Job& job, RunEvidence& evidence) const {
+    pollfd wait{.fd = job.descriptor(), .events = POLLIN, .revents = 0};
+    launch::ProfilerProgress boxes(evidence.rings().folder(), [&](const st_box_header& header) {
+      return evidence.rings().is_of_this_run(header);
+    });
+    launch::HangWatch hang(hang_after_ns_);
+    while (true) {
+      const int ready = ::poll(&wait, 1, kBoxRoundNs / kNsPerMs);
+      if (ready < 0 && errno != EINTR) {
+        return fail_errno("wait for the command", errno);
+      }
+      if (ready > 0) {
+        return {};
+      }
+      evidence.look();
+      if (job.told_to_end()) {
+        evidence.save_soon();
+      }
+      const launch::Progress progress = boxes.read();
+      if (hang.stands_still(progress, utc_now_ns())) {
+        evidence.explain_hang(progress, hang_after_ns_, std::nullopt);
+      }
+    }
+  }
+
+  std::string out_;
+  std::string node_;
+  int64_t hang_after_ns_ = 3 * kNsPerSecond;
+  bool no_trace_ = false;
+  std::vector<std::string> command_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_run_verb() { return std::make_unique<RunVerb>(); }
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace trace`: records this node into one file.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "capture/tracer.h"
+#include "cli/config.h"
+#include "cli/framework/exit_code.h"
+#include "cli/live_watch.h"
+#include "cli/stop_signals.h"
+#include "cli/verbs/verbs.h"
+#include "launch/job.h"
+#include "report/live_text.h"
+#include "store/write/writer.h"
+
+namespace stalltrace::cli {
+namespace {
+
+std::string progress_line(const capture::TracerStats& stats) {
+  std::string line = fmt::format("{} processes, {} calls, {} retransmits, {} lost", stats.processes, stats.calls,
+                                 stats.retransmits, stats.lost);
+  if (stats.left_ns) {
+    line += ", " + format_duration(*stats.left_ns) + " left";
+  } else {
+    line += ", " + format_duration(stats.elapsed_ns);
+  }
+  return line;
+}
+
+class TraceVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "trace",
+            .summary = "record the collectives, connections and waits of this node's jobs",
+            .example = "sudo stalltrace trace --duration 2m --out node7.db",
+            .details =
+                "Jobs that run already and jobs that start later are found by the collective library they map; nothing "
+                "is restarted. Ctrl-C ends the trace: everything seen is in the file. With -- COMMAND the command is "
+                "started, it and its descendants are traced, and its exit code is returned."};
+  }
+
+  std::vector<Flag> flags() override {
+    return {
+        duration_flag("--duration", "stop after this long; without it, Ctrl-C stops", &options_.duration_ns),
+        text_flag("--out", "FILE", "the recording; an existing file is never overwritten", &out_),
+        pids_flag("--pid", "trace only this process and its descendants", &options_.pids),
+        texts_flag("--library", "FILE", "probe this library before a job maps it, besides those in the usual places",
+                   &options_.libraries),
+        text_flag("--node", "NAME", "this node's name; else the configuration's, STALLTRACE_NODE, the host's name",
+                  &options_.node_name),
+        size_flag("--max-size", "keep the file below this: the oldest normal data goes first", &max_size_),
+        text_flag("--config", "FILE", "this node's configuration; else /etc/stalltrace/stalltrace.toml if there is one",
+                  &config_),
+        switch_flag("--live", "tell each stall's cause while the job runs, and its end", &live_),
+        switch_flag("--own-netns", "trace only processes in this program's own network namespace", &options_.own_netns),
+        text_flag("--sysfs-root", "DIR", "read InfiniBand and RoCE port counters below this instead of /sys",
+                  &options_.sysfs_root),
+        hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
+        command_argument("start this, trace it, and return its exit code", &command_)};
+  }
+
+  Result<int> run(Console& console) override {
+    // First: what asks us to stop finds no file half made and no thread that it could end. With a command, it is asked.
+    std::optional<StopSignals> signals;
+    std::optional<launch::Job> job;
+    if (command_.empty()) {
+      signals.emplace();
+    } else {
+      job.emplace(static_cast<int>(ready_fd_));
+      ST_TRY(launch::Job::check(command_));
+    }
+    ST_TRY(apply_config());
+    ST_ASSIGN(const auto writer, RecordingWriter::create(out_, {.max_size_bytes = max_size_.value_or(0)}));
+    if (!command_.empty()) {
+      options_.pids.push_back(::getpid());  // our children are in scope from their first instruction
+    }
+    std::optional<LiveWatch> live;
+    if (live_) {
+      live.emplace(*writer);
+    }
+    EventSink& sink = live ? static_cast<EventSink&>(*live) : *writer;
+    auto created = capture::Tracer::create(options_, sink, [&](const std::string& text) { console.note(text); });
+    if (!created) {
+      discard(*writer);
+      return std::unexpected(std::move(created.error()));
+    }
+    capture::Tracer& tracer = **created;
+    for (const std::string& missing : tracer.missing_evidence()) {
+      console.note("not recorded on this kernel: " + missing);
+    }
+    if (job) {
+      if (Status started = job->start(command_, {}); !started) {
+        discard(*writer);
+        return std::unexpected(std::move(started.error()));
+      }
+    }
+    announce(console, tracer);
+    const Status traced = tracer.run(
+        {job ? job->descriptor() : signals->descriptor()},
+        [&] {
+          if (live) {
+            live->advance(monotonic_now_ns() + tracer.node().clock_offset_ns);
+            tell_live(console, *live, *writer);
+          }
+          return keep_going(console, writer->flush());
+        },
+        [&](const capture::TracerStats& stats) { show_progress(console, stats); });
+    end_progress(console);
+    if (live) {
+      end_live(console, *live, *writer);
+    }
+    const Status closed = writer->close();
+    if (closed && traced) {
+      summarize(console, tracer.stats(), writer->stats());
+    }
+    if (!job) {
+      ST_TRY(closed);
+      ST_TRY(traced);
+      return kExitDone;
+    }
+    // Whatever became of the recording, the command is the user's: it is awaited, and its exit code is ours.
+    for (const Status& status : {closed, traced}) {
+      if (!status) {
+        console.error(status.error());
+      }
+    }
+    return job->wait();
+  }
+
+ private:
+  /// Nothing was recorded: leaves no empty recording behind.
+  void discard(RecordingWriter& writer) const {
+    if (writer.close()) {
+      ::unlink(out_.c_str());
+    }
+  }
+
+  Status apply_config() {
+    ST_ASSIGN(const Config config, load_config(config_));
+    if (options_.node_name.empty()) {
+      options_.node_name = config.node;
+    }
+    options_.libraries.insert(options_.libraries.end(), config.libraries.begin(), config.libraries.end());
+    return {};
+  }
+
+  /// A full disk is told, and tracing goes on: what could not be stored is counted.
+  static Status keep_going(Console& console, Status flushed) {
+    if (!flushed) {
+      console.error(flushed.error());
+    }
+    return {};
+  }
+
+  /// Findings go to the output when they come and go, and into the recording whenever they change.
+  void tell_live(Console& console, LiveWatch& live, RecordingWriter& writer) {
+    const std::vector<analysis::LiveChange> changes = live.take();
+    for (const analysis::LiveChange& change : changes) {
+      if (const auto headline = headline_of(change.news)) {
+        end_progress(console);
+        console.out(live_finding_to_text(*headline, change.time_ns, change.number, change.finding, change.explained_by,
+                                         {.colour = console.colour_out()}));
+      }
+      writer.accept_finding(change.number, change.finding);
+    }
+    if (!changes.empty() && !console.reader_gone()) {
+      (void)console.finish();  // whoever watches wants it now; what fails is told at the end
+    }
+  }
+
+  void end_live(Console& console, LiveWatch& live, RecordingWriter& writer) {
+    tell_live(console, live, writer);
+    if (const Status looked = live.status(); !looked) {
+      console.error(looked.error());
+    }
+    if (live.skipped() > 0) {
+      console.note(fmt::format("{} events came too fast for --live; the recording has them", live.skipped()));
+    }
+  }
+
+  static std::optional<LiveHeadline> headline_of(analysis::LiveNews news) {
+    switch (news) {
+      case analysis::LiveNews::kBegan:
+        return LiveHeadline::kBegan;
+      case analysis::LiveNews::kCameBack:
+        return LiveHeadline::kCameBack;
+      case analysis::LiveNews::kEnded:
+        return LiveHeadline::kEnded;
+      case analysis::LiveNews::kGrew:
+        break;
+    }
+    return std::nullopt;
+  }
+
+  void announce(Console& console, const capture::Tracer& tracer) const {
+    const capture::TracerStats stats = tracer.stats();
+    console.note(fmt::format("tracing node {} into {}: {}", tracer.node().name, out_,
+                             stats.processes == 0 ? "no job yet, one that starts is picked up"
+                                                  : fmt::format("{} processes", stats.processes)));
+    if (ready_fd_ >= 0) {
+      const char byte = '\n';
+      const ssize_t written = ::write(static_cast<int>(ready_fd_), &byte, 1);
+      ::close(static_cast<int>(ready_fd_));
+      if (written != 1) {
+        console.note("nobody reads --ready-fd");
+      }
+    }
+  }
+
+  void show_progress(Console& console, const capture::TracerStats& stats) {
+    if (console.shows_progress()) {
+      console.live(progress_line(stats));
+    }
+  }
+  void end_progress(Console& console) {
+    if (console.shows_progress()) {
+      console.live("");
+    }
+  }
+
+  void summarize(Console& console, const capture::TracerStats& traced, const WriterStats& written) const {
+    console.note(fmt::format("{}: {} calls of {} processes, {} rows, {}{}", out_, traced.calls, traced.processes,
+                             written.rows, format_size(static_cast<int64_t>(written.bytes)),
+                             traced.lost + written.lost > 0
+                                 ? fmt::format("; {} events lost (table loss)", traced.lost + written.lost)
+                                 : ""));
+  }
+
+  capture::TracerOptions options_;
+  std::string out_ = "stalltrace.db";
+  std::string config_;
+  std::optional<int64_t> max_size_;
+  int64_t ready_fd_ = -1;
+  bool live_ = false;
+  std::vector<std::string> command_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_trace_verb() { return std::make_unique<TraceVerb>(); }
+
+}  // namespace stalltrace::cli

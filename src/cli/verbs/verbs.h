@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verbs of stalltrace, in the order of the help page. Each factory is defined in the file of its verb.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cli/framework/subcommand.h"
+
+namespace stalltrace::cli {
+
+std::unique_ptr<Subcommand> make_check_verb();
+std::unique_ptr<Subcommand> make_trace_verb();
+std::unique_ptr<Subcommand> make_run_verb();
+std::unique_ptr<Subcommand> make_query_verb();
+std::unique_ptr<Subcommand> make_explain_verb();
+std::unique_ptr<Subcommand> make_merge_verb();
+std::unique_ptr<Subcommand> make_import_verb();
+std::unique_ptr<Subcommand> make_lab_run_verb();
+std::unique_ptr<Subcommand> make_lab_matrix_verb();
+std::unique_ptr<Subcommand> make_lab_up_verb();
+std::unique_ptr<Subcommand> make_lab_fault_verb();
+std::unique_ptr<Subcommand> make_lab_down_verb();
+std::unique_ptr<Subcommand> make_version_verb();
+
+std::vector<std::unique_ptr<Subcommand>> all_verbs();
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace version`: what a bug report needs to say.
+#include "base/version.h"
+
+#include <fmt/format.h>
+
+#include "cli/framework/exit_code.h"
+#include "cli/verbs/verbs.h"
+
+namespace stalltrace::cli {
+namespace {
+
+class VersionVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "version", .summary = "print the version", .example = "stalltrace version", .details = {}};
+  }
+  std::vector<Flag> flags() override { return {}; }
+  Result<int> run(Console& console) override {
+    console.out(fmt::format("stalltrace {}\n", program_version()));
+    return kExitDone;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_version_verb() { return std::make_unique<VersionVerb>(); }
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/hang_watch.h"
+
+#include <variant>
+
+#include "model/operation.h"
+
+namespace stalltrace::launch {
+
+void ProgressSink::accept(Event event) {
+  if (const auto* collective = std::get_if<Collective>(&event);
+      collective != nullptr && (moves_data(collective->op) || is_communicator_call(collective->op))) {
+    const EventId id = collective->event_id;
+    const auto open = entered_.find(id);
+    if (collective->completion == Completion::kOpen) {
+      if (open == entered_.end()) {
+        entered_.emplace(id, collective->timestamp_ns);
+        by_age_.emplace(collective->timestamp_ns, id);
+      }
+    } else {
+      completed_ += collective->completion == Completion::kUnobserved ? 0 : 1;
+      // Of calls whose end nobody tells only a box says so.
+      told_by_boxes_ |=
+          collective->completion == Completion::kProfiler || collective->completion == Completion::kUnobserved;
+      if (open != entered_.end()) {
+        by_age_.erase({open->second, id});
+        entered_.erase(open);
+      }
+    }
+  }
+  next_.accept(std::move(event));
+}
+
+Progress ProgressSink::progress() const {
+  Progress now{.completed = completed_, .open = entered_.size(), .oldest_open_ns = {}};
+  if (!by_age_.empty()) {
+    now.oldest_open_ns = by_age_.begin()->first;
+  }
+  return now;
+}
+
+bool HangWatch::stands_still(const Progress& progress, int64_t now_ns) {
+  if (completed_ != progress.completed) {
+    completed_ = progress.completed;
+    unchanged_since_ns_ = now_ns;
+    said_ = false;
+  }
+  const bool still = progress.oldest_open_ns && now_ns - *progress.oldest_open_ns >= limit_ns_ &&
+                     now_ns - unchanged_since_ns_ >= limit_ns_;
+  return still && !std::exchange(said_, true);
+}
+
+}  // namespace stalltrace::launch

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/hang_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace stalltrace::launch {
+namespace {
+
+class Kept final : public EventSink {
+ public:
+  void accept(Event event) override { events.push_back(std::move(event)); }
+  std::vector<Event> events;
+};
+
+Collective all_reduce(EventId id, int64_t at_ns, bool complete) {
+  Collective one;
+  one.event_id = id;
+  one.timestamp_ns = at_ns;
+  one.completion = complete ? Completion::kSync : Completion::kOpen;
+  return one;
+}
+
+TEST(Progress, CountsWhatCompletesAndKnowsTheOldestOpen) {
+  Kept kept;
+  ProgressSink sink(kept);
+  sink.accept(all_reduce(1, 100, false));
+  sink.accept(all_reduce(2, 50, false));
+  sink.accept(all_reduce(1, 100, false));  // again: its call has returned
+  EXPECT_EQ(sink.progress().open, 2U);
+  EXPECT_EQ(sink.progress().oldest_open_ns, 50);
+  sink.accept(all_reduce(2, 50, true));
+  EXPECT_EQ(sink.progress().completed, 1U);
+  EXPECT_EQ(sink.progress().oldest_open_ns, 100);
+  sink.accept(all_reduce(1, 100, true));
+  sink.accept(all_reduce(3, 150, true));  // one that was never seen open
+  EXPECT_EQ(sink.progress().completed, 3U);
+  EXPECT_EQ(sink.progress().oldest_open_ns, std::nullopt);
+  EXPECT_EQ(kept.events.size(), 6U);
+}
+
+TEST(Progress, KnowsWhetherABlackBoxHasSpoken) {
+  for (const auto& [completion, told] : {std::pair(Completion::kOpen, false), std::pair(Completion::kSync, false),
+                                         std::pair(Completion::kNetwork, false), std::pair(Completion::kProfiler, true),
+                                         std::pair(Completion::kUnobserved, true)}) {
+    Kept kept;
+    ProgressSink sink(kept);
+    Collective one = all_reduce(1, 100, true);
+    one.completion = completion;
+    sink.accept(one);
+    EXPECT_EQ(sink.told_by_boxes(), told) << to_text(completion);
+  }
+}
+
+TEST(Progress, AGroupIsNoCollective) {
+  Kept kept;
+  ProgressSink sink(kept);
+  Collective group = all_reduce(1, 100, false);
+  group.op = Operation::kGroup;
+  sink.accept(group);
+  EXPECT_EQ(sink.progress().open, 0U);
+  EXPECT_EQ(kept.events.size(), 1U);
+}
+
+constexpr int64_t kLimit = 10 * kNsPerSecond;
+
+TEST(HangWatch, SpeaksOnceWhenNothingCompletesWhileSomethingIsOpen) {
+  HangWatch watch(kLimit);
+  const Progress open{.completed = 5, .open = 1, .oldest_open_ns = 0};
+  EXPECT_FALSE(watch.stands_still(open, kNsPerSecond));
+  EXPECT_FALSE(watch.stands_still(open, kLimit));
+  EXPECT_TRUE(watch.stands_still(open, kLimit + kNsPerSecond));
+  EXPECT_FALSE(watch.stands_still(open, 2 * kLimit + kNsPerSecond)) << "said already";
+}
+
+TEST(HangWatch, SpeaksAgainOfTheNextHang) {
+  HangWatch watch(kLimit);
+  Progress open{.completed = 5, .open = 1, .oldest_open_ns = 0};
+  watch.stands_still(open, 0);
+  ASSERT_TRUE(watch.stands_still(open, kLimit));
+  open = {.completed = 6, .open = 1, .oldest_open_ns = kLimit};
+  EXPECT_FALSE(watch.stands_still(open, kLimit + kNsPerSecond)) << "it went on";
+  EXPECT_TRUE(watch.stands_still(open, 2 * kLimit + kNsPerSecond));
+}
+
+TEST(HangWatch, AJobThatComputesOrGetsOnDoesNotHang) {
+  HangWatch watch(kLimit);
+  EXPECT_FALSE(watch.stands_still({.completed = 5, .open = 0, .oldest_open_ns = {}}, 0));
+  EXPECT_FALSE(watch.stands_still({.completed = 5, .open = 0, .oldest_open_ns = {}}, 9 * kLimit)) << "nothing is open";
+  EXPECT_FALSE(watch.stands_still({.completed = 6, .open = 1, .oldest_open_ns = 0}, 10 * kLimit)) << "others complete";
+}
+
+}  // namespace
+}  // namespace stalltrace::launch

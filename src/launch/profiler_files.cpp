@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/profiler_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/file.h"
+#include "base/process/procfs.h"
+#include "base/text.h"
+#include "blackbox/format/reader.h"
+#include "launch/memory_folders.h"
+
+namespace stalltrace::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kBlockBytes = 1U << 20;
+
+std::vector<std::string> ring_names(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().extension() == ".ring") {
+      names.push_back(entry->path().filename().string());
+    }
+  }
+  return names;
+}
+
+UniqueFd open_box(const std::string& path) {
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat info {};
+  const bool plain = file && ::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode);
+  return plain ? std::move(file) : UniqueFd();
+}
+
+bool is_zero(const char* bytes, size_t count) {
+  return count == 0 || (bytes[0] == 0 && std::memcmp(bytes, bytes + 1, count - 1) == 0);
+}
+
+Status write_at(int file, const char* bytes, size_t count, off_t offset) {
+  while (count > 0) {
+    const ssize_t put = ::pwrite(file, bytes, count, offset);
+    if (put < 0 && errno != EINTR) {
+      return fail_errno("write", errno);
+    }
+    const auto done = static_cast<size_t>(std::max<ssize_t>(put, 0));
+    bytes += done;
+    count -= done;
+    offset += static_cast<off_t>(done);
+  }
+  return {};
+}
+
+Status copy_bytes(int from, int to, const std::stop_token& stop) {
+  std::vector<char> block(kBlockBytes);
+  off_t offset = 0;
+  while (!stop.stop_requested()) {
+    const ssize_t got = ::pread(from, block.data(), block.size(), offset);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      return fail_errno("read", errno);
+    }
+    if (got == 0) {
+      return ::ftruncate(to, offset) == 0 ? Status() : fail_errno("write", errno);
+    }
+    if (!is_zero(block.data(), static_cast<size_t>(got))) {
+      ST_TRY(write_at(to, block.data(), static_cast<size_t>(got), offset));
+    }
+    offset += got;
+  }
+  return fail("interrupted", {}, ErrorKind::kInterrupted);
+}
+
+}  // namespace
+
+Status copy_sparse(int from, const std::string& to, const std::stop_token& stop) {
+  const std::string part = to + ".part";
+  const UniqueFd file(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) {
+    return fail_errno("create " + part, errno);
+  }
+  Status copied = copy_bytes(from, file.get(), stop);
+  if (copied && ::rename(part.c_str(), to.c_str()) != 0) {
+    copied = fail_errno("rename", errno);
+  }
+  if (!copied) {
+    ::unlink(part.c_str());
+    return with_context("copy a black box to " + to, std::move(copied.error()));
+  }
+  return {};
+}
+
+ProfilerFiles::ProfilerFiles(std::string kept, const std::string& chosen, const Note& note, std::string memory)
+    : kept_(std::move(kept)), boot_id_(trim(read_file("/proc/sys/kernel/random/boot_id", 64).value_or(""))) {
+  if (!chosen.empty()) {
+    std::error_code error;
+    folder_ = fs::absolute(chosen, error).string();
+    chosen_ = true;
+    began_ticks_ = Procfs().start_ticks(::getpid());
+    return;
+  }
+  tell_of_earlier_folders(memory, note);
+  Result<MemoryFolder> made = make_memory_folder(memory);
+  if (made) {
+    folder_ = std::move(made->path);
+    lock_ = std::move(made->lock);
+    temporary_ = true;
+  } else {
+    folder_ = kept_;
+    note(fmt::format("the black boxes are written to {} at once, where a slow file system may hold up the job: {}",
+                     kept_, made.error().what));
+  }
+}
+
+ProfilerFiles::~ProfilerFiles() = default;
+
+bool ProfilerFiles::is_of_this_run(const st_box_header& header) const {
+  return !chosen_ || (header.process_start_ticks >= began_ticks_ && blackbox::text_of(header.boot_id) == boot_id_);
+}
+
+bool ProfilerFiles::is_wanted(const std::string& path) const {
+  if (!chosen_) {
+    return true;
+  }
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || (info.st_uid != ::geteuid() && ::geteuid() != 0)) {
+    return false;
+  }
+  const auto reader = blackbox::BoxReader::open(path);
+  return reader && is_of_this_run(reader->layout());
+}
+
+void ProfilerFiles::look() {
+  for (const std::string& name : ring_names(folder_)) {
+    if (boxes_.contains(name)) {
+      continue;
+    }
+    const std::string path = folder_ + "/" + name;
+    if (UniqueFd file = open_box(path); file && is_wanted(path)) {
+      boxes_.emplace(name, Box{std::move(file), path});
+    }
+  }
+}
+
+std::vector<std::string> ProfilerFiles::boxes() {
+  look();
+  std::vector<std::string> paths;
+  for (const auto& [name, box] : boxes_) {
+    paths.push_back(box.path);
+  }
+  return paths;
+}
+
+void ProfilerFiles::save_soon() {
+  if (!temporary_ || copier_.joinable()) {
+    return;
+  }
+  look();
+  std::vector<std::pair<int, std::string>> copies;  // none is closed before the copier has ended
+  for (const auto& [name, box] : boxes_) {
+    copies.emplace_back(box.file.get(), kept_ + "/" + name);
+  }
+  copier_ = std::jthread([copies = std::move(copies)](const std::stop_token& stop) {
+    for (const auto& [file, copy] : copies) {
+      (void)copy_sparse(file, copy, stop);  // what fails is tried again, and told, at the end
+    }
+  });
+}
+
+std::vector<std::string> ProfilerFiles::settle(const Note& note) {
+  if (copier_.joinable()) {
+    copier_.request_stop();
+    copier_.join();
+  }
+  look();
+  if (!temporary_) {
+    return boxes();
+  }
+  std::vector<std::string> settled;
+  size_t living = 0;
+  size_t stuck = 0;
+  Error reason;
+  for (auto& [name, box] : boxes_) {
+    const auto reader = blackbox::BoxReader::open(box.path);
+    const bool lives = reader && reader->has_writer();
+    std::string copy = kept_ + "/" + name;
+    if (const Status copied = copy_sparse(box.file.get(), copy, {}); !copied) {
+      stuck++;
+      reason = copied.error();
+      settled.push_back(box.path);
+      continue;
+    }
+    if (lives) {
+      living++;
+    } else {
+      ::unlink(box.path.c_str());
+    }
+    settled.push_back(lives ? box.path : std::move(copy));
+  }
+  if (stuck > 0) {
+    note(fmt::format("{} black boxes stay in {}, in memory: {}", stuck, folder_, reason.what));
+  }
+  if (living > 0) {
+    note(fmt::format("{} processes of the job go on: their black boxes go on in {}", living, folder_));
+  }
+  if (living + stuck == 0) {
+    ::rmdir(folder_.c_str());
+  }
+  return settled;
+}
+
+void ProfilerFiles::discard() {
+  if (temporary_) {
+    ::rmdir(folder_.c_str());
+  }
+}
+
+}  // namespace stalltrace::launch

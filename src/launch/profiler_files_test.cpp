@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/profiler_files.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <optional>
+
+#include "base/file.h"
+#include "base/process/procfs.h"
+#include "base/process/subprocess.h"
+#include "base/text.h"
+#include "blackbox/testing/made_box.h"
+
+namespace stalltrace::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Rings : public testing::Test {
+ protected:
+  Rings() : place_("/dev/shm/run_rings_test." + std::to_string(::getpid())) {
+    fs::create_directories(memory());
+    fs::create_directories(kept());
+  }
+  ~Rings() override { fs::remove_all(place_); }
+
+  [[nodiscard]] std::string memory() const { return place_ + "/memory"; }
+  [[nodiscard]] std::string kept() const { return place_ + "/kept"; }
+  [[nodiscard]] std::string said() const { return said_; }
+  ProfilerFiles make(const std::string& chosen = "") {
+    return ProfilerFiles(
+        kept(), chosen, [this](const std::string& line) { said_ += line + "\n"; }, memory());
+  }
+  std::vector<std::string> settle(ProfilerFiles& rings) {
+    return rings.settle([this](const std::string& line) { said_ += line + "\n"; });
+  }
+
+  std::string place_;
+  std::string said_;
+};
+
+blackbox::MadeBox box_of(uint64_t start_ticks) {
+  blackbox::MadeBox box;
+  box.append(blackbox::MadeBox::collective(0, 1'000'000'200, 1'000'000'900));
+  box.header.process_start_ticks = start_ticks;
+  const std::string boot(trim(read_file("/proc/sys/kernel/random/boot_id").value_or("")));
+  boot.copy(box.header.boot_id, sizeof box.header.boot_id - 1);
+  return box;
+}
+
+/// A process that holds the lock of a box's writer until it is ended.
+Result<Subprocess> writer_of(const std::string& path) {
+  return Subprocess::spawn({.argv = {"python3", "-c",
+                                     "import fcntl, sys, time\n"
+                                     "f = open(sys.argv[1], 'r+b')\n"
+                                     "fcntl.lockf(f, fcntl.LOCK_EX, 1, 0)\n"
+                                     "open(sys.argv[1] + '.locked', 'w').close()\n"
+                                     "time.sleep(60)\n",
+                                     path}});
+}
+
+bool wait_for(const std::string& path) {
+  for (int i = 0; i < 1000 && !fs::exists(path); ++i) {
+    ::usleep(10'000);
+  }
+  return fs::exists(path);
+}
+
+TEST_F(Rings, LieInMemoryOfThisUserAloneAndAreMovedAtTheEnd) {
+  ProfilerFiles rings = make();
+  ASSERT_TRUE(rings.in_memory()) << said();
+  EXPECT_TRUE(rings.folder().starts_with(memory() + "/stalltrace-run-"));
+  struct stat info {};
+  ASSERT_EQ(::stat(rings.folder().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0700U);
+  const blackbox::MadeBox box = box_of(1);
+  box.write(rings.folder() + "/stalltrace-1-1.ring");
+  EXPECT_EQ(settle(rings), std::vector<std::string>{kept() + "/stalltrace-1-1.ring"});
+  EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.ring").value_or(""), box.bytes());
+  ASSERT_EQ(::stat((kept() + "/stalltrace-1-1.ring").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0600U);
+  EXPECT_TRUE(fs::is_empty(memory()));
+}
+
+TEST_F(Rings, WithoutMemoryTheyLieInTheRunsFolderAndThatIsSaid) {
+  ProfilerFiles rings(
+      kept(), "", [this](const std::string& line) { said_ += line; }, "/proc");
+  EXPECT_FALSE(rings.in_memory());
+  EXPECT_EQ(rings.folder(), kept());
+  EXPECT_NE(said().find("/proc is no file system in memory"), std::string::npos) << said();
+  box_of(1).write(kept() + "/stalltrace-1-1.ring");
+  EXPECT_EQ(settle(rings), std::vector<std::string>{kept() + "/stalltrace-1-1.ring"});
+}
+
+TEST_F(Rings, OneWhoseNameIsTakenAwayIsKept) {
+  ProfilerFiles rings = make();
+  box_of(1).write(rings.folder() + "/stalltrace-1-1.ring");
+  rings.look();
+  fs::remove_all(rings.folder());
+  settle(rings);
+  EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.ring").value_or(""), box_of(1).bytes());
+}
+
+TEST_F(Rings, OneOfAProcessThatGoesOnStaysInMemoryToo) {
+  ProfilerFiles rings = make();
+  const std::string path = rings.folder() + "/stalltrace-1-1.ring";
+  box_of(1).write(path);
+  box_of(2).write(rings.folder() + "/stalltrace-2-2.ring");
+  auto writer = writer_of(path);
+  ASSERT_TRUE(writer) << writer.error().what;
+  ASSERT_TRUE(wait_for(path + ".locked"));
+  const auto settled = settle(rings);
+  EXPECT_EQ(settled, (std::vector<std::string>{path, kept() + "/stalltrace-2-2.ring"}));
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_TRUE(fs::exists(kept() + "/stalltrace-1-1.ring"));
+  EXPECT_NE(said().find("1 processes of the job go on"), std::string::npos) << said();
+}
+
+TEST_F(Rings, WhatCantBeCopiedStaysWhereItIs) {
+  ProfilerFiles rings = make();
+  const std::string path = rings.folder() + "/stalltrace-1-1.ring";
+  box_of(1).write(path);
+  fs::remove_all(kept());
+  EXPECT_EQ(settle(rings), std::vector<std::string>{path});
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_NE(said().find("1 black boxes stay in " + rings.folder()), std::string::npos) << said();
+}
+
+TEST_F(Rings, AreSavedWhileTheJobStillRuns) {
+  ProfilerFiles rings = make();
+  box_of(1).write(rings.folder() + "/stalltrace-1-1.ring");
+  rings.save_soon();
+  rings.save_soon();
+  EXPECT_TRUE(wait_for(kept() + "/stalltrace-1-1.ring"));
+  EXPECT_TRUE(fs::exists(rings.folder() + "/stalltrace-1-1.ring"));
+}
+
+TEST_F(Rings, InAPlaceThatWasChosenOnlyTheJobsCountAndTheyStay) {
+  const std::string chosen = place_ + "/chosen";
+  fs::create_directory(chosen);
+  ProfilerFiles rings = make(chosen);
+  EXPECT_EQ(rings.folder(), chosen);
+  EXPECT_TRUE(fs::is_empty(memory()));
+  const uint64_t now = Procfs().start_ticks(::getpid());
+  box_of(now + 10).write(chosen + "/stalltrace-2-2.ring");
+  box_of(now - 10).write(chosen + "/stalltrace-1-1.ring");
+  blackbox::MadeBox of_another_boot = box_of(now + 10);
+  of_another_boot.header.boot_id[0] ^= 1;
+  of_another_boot.write(chosen + "/stalltrace-3-3.ring");
+  EXPECT_EQ(settle(rings), std::vector<std::string>{chosen + "/stalltrace-2-2.ring"});
+  EXPECT_TRUE(fs::is_empty(kept()));
+  EXPECT_TRUE(fs::exists(chosen + "/stalltrace-2-2.ring"));
+}
+
+TEST_F(Rings, ThoseOfAKilledLauncherAreTold) {
+  std::string left;
+  {
+    ProfilerFiles rings = make();
+    left = rings.folder();
+    box_of(1).write(left + "/stalltrace-1-1.ring");
+    make();  // beside a launcher that lives
+    EXPECT_EQ(said(), "");
+  }
+  make();
+  EXPECT_NE(said().find(left), std::string::npos) << said();
+  EXPECT_TRUE(fs::exists(left + "/stalltrace-1-1.ring"));
+}
+
+TEST(CopySparse, CopiesEveryByteAndNoZeros) {
+  const std::string place = testing::TempDir() + "copy_sparse." + std::to_string(::getpid());
+  fs::create_directory(place);
+  std::string content(5U << 20, '\0');
+  content.replace((2U << 20) + 7, 3, "abc");
+  ASSERT_TRUE(write_file(place + "/from", content));
+  const UniqueFd from(::open((place + "/from").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(copy_sparse(from.get(), place + "/to", {}));
+  EXPECT_TRUE(read_file(place + "/to").value_or("") == content);
+  struct stat info {};
+  ASSERT_EQ(::stat((place + "/to").c_str(), &info), 0);
+  EXPECT_LE(info.st_blocks * 512, 1 << 20);
+  std::stop_source stopped;
+  stopped.request_stop();
+  EXPECT_FALSE(copy_sparse(from.get(), place + "/other", stopped.get_token()));
+  EXPECT_FALSE(fs::exists(place + "/other"));
+  EXPECT_FALSE(fs::exists(place + "/other.part"));
+  fs::remove_all(place);
+}
+
+}  // namespace
+}  // namespace stalltrace::launch

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/profiler_progress.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "base/clock.h"
+#include "blackbox/testing/made_box.h"
+
+namespace stalltrace::launch {
+namespace {
+
+constexpr uint64_t kOpenNs = 2'000'000'000;
+
+class BoxFolder : public testing::Test {
+ protected:
+  BoxFolder() {
+    char name[] = "/tmp/stalltrace-boxes-XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~BoxFolder() override { std::filesystem::remove_all(path_); }
+
+  /// A process with one collective that has ended and, where `open`, one that has not.
+  void put(const std::string& name, bool open) const {
+    blackbox::MadeBox box;
+    box.append(blackbox::MadeBox::collective(0, 1'000'000'200, 1'000'000'900));
+    if (open) {
+      st_box_event event = blackbox::MadeBox::collective(1, kOpenNs, 0);
+      event.flags = ST_BOX_KERNEL_EXPECTED;
+      box.put(2, event, ST_BOX_ENDED);
+    }
+    box.write(path_ + "/" + name);
+  }
+  std::string path_;
+};
+
+TEST_F(BoxFolder, ProgressIsTheSumOfWhatProcessesShow) {
+  put("a.ring", true);
+  put("b.ring", false);
+  put("b.other", true);
+  ProfilerProgress boxes(path_);
+  const Progress progress = boxes.read();
+  EXPECT_EQ(progress.completed, 2U);
+  EXPECT_EQ(progress.open, 1U);
+  ASSERT_TRUE(progress.oldest_open_ns);
+  EXPECT_NEAR(static_cast<double>(*progress.oldest_open_ns - measure_utc_offset_ns()), static_cast<double>(kOpenNs),
+              1e6);
+}
+
+TEST_F(BoxFolder, BoxesThatAppearLaterCount) {
+  ProfilerProgress boxes(path_);
+  EXPECT_EQ(boxes.read().completed, 0U);
+  put("a.ring", false);
+  EXPECT_EQ(boxes.read().completed, 1U);
+}
+
+TEST_F(BoxFolder, ABoxThatIsCutShortIsLeftOut) {
+  put("a.ring", false);
+  put("b.ring", false);
+  ProfilerProgress boxes(path_);
+  ASSERT_EQ(boxes.read().completed, 2U);
+  std::filesystem::resize_file(path_ + "/b.ring", 100);
+  EXPECT_EQ(boxes.read().completed, 1U);
+}
+
+TEST(NoFolder, IsNoProgress) { EXPECT_EQ(ProfilerProgress("/nowhere/at/all").read().open, 0U); }
+
+}  // namespace
+}  // namespace stalltrace::launch

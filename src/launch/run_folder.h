@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder of a run: claimed so that launchers which share a working folder never meet, and given back where nothing
+// came of the run.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace stalltrace::launch {
+
+struct RunFolder {
+  std::string path;      // absolute
+  bool created = false;  // by us, so that we may remove it
+
+  [[nodiscard]] std::string recording() const { return path + "/trace.db"; }
+  /// Of the black boxes at the latest hang.
+  [[nodiscard]] std::string hang_recording() const { return path + "/hang.db"; }
+  /// Of the black boxes at the end, where the tracer has not read them.
+  [[nodiscard]] std::string box_recording() const { return path + "/boxes.db"; }
+  [[nodiscard]] std::string rings() const { return path + "/rings"; }
+  [[nodiscard]] std::string findings() const { return path + "/findings.json"; }
+  /// As NCCL_DEBUG_FILE has it: %h and %p are the host and the process.
+  [[nodiscard]] std::string log_pattern() const;
+  /// Whether any process of the job wrote NCCL's log there.
+  [[nodiscard]] bool has_logs() const;
+  /// Takes away an empty rings folder, the plugin's copy, and the folder itself if nothing else is in it.
+  void remove_if_empty() const;
+  /// The same with what was recorded: the job was never started.
+  void discard() const;
+};
+
+/// What the folder is called by default: it tells nodes apart.
+std::string default_run_folder(const std::string& node);
+
+/// Makes `wanted`, or where that holds an earlier run `wanted`-2, -3 ... Of several launchers that want one folder at a
+/// time each gets its own, also on a file system over the network.
+Result<RunFolder> claim_run_folder(const std::string& wanted);
+
+}  // namespace stalltrace::launch

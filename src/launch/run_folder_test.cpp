@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/run_folder.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "plugin/embedded/profiler_plugin.h"
+
+namespace stalltrace::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Claim : public testing::Test {
+ protected:
+  Claim() : place_(testing::TempDir() + "run_folder." + std::to_string(::getpid())) { fs::create_directory(place_); }
+  ~Claim() override { fs::remove_all(place_); }
+
+  [[nodiscard]] RunFolder claim(const std::string& name) const {
+    const auto folder = claim_run_folder(place_ + "/" + name);
+    EXPECT_TRUE(folder) << folder.error().what;
+    return folder.value_or(RunFolder{});
+  }
+  std::string place_;
+};
+
+TEST_F(Claim, OneThatIsTakenGetsANumber) {
+  EXPECT_EQ(claim("run").path, place_ + "/run");
+  EXPECT_EQ(claim("run").path, place_ + "/run-2");
+  EXPECT_EQ(claim("run/").path, place_ + "/run-3");
+}
+
+TEST_F(Claim, ARecordingMakesItTakenToo) {
+  fs::create_directory(place_ + "/run");
+  ASSERT_TRUE(write_file(place_ + "/run/trace.db", "x"));
+  EXPECT_EQ(claim("run").path, place_ + "/run-2");
+  EXPECT_EQ(read_file(place_ + "/run/trace.db").value_or(""), "x");
+}
+
+TEST_F(Claim, ParentsAreMadeAndAFileInTheWayIsAnError) {
+  EXPECT_EQ(claim("a/b/run").path, place_ + "/a/b/run");
+  ASSERT_TRUE(write_file(place_ + "/file", ""));
+  EXPECT_FALSE(claim_run_folder(place_ + "/file"));
+  EXPECT_FALSE(claim_run_folder(place_ + "/file/run"));
+}
+
+TEST_F(Claim, WhatCameToNothingIsRemoved) {
+  const RunFolder folder = claim("run");
+  ASSERT_TRUE(write_profiler_plugin(folder.path));
+  folder.remove_if_empty();
+  EXPECT_FALSE(fs::exists(folder.path));
+}
+
+TEST_F(Claim, WhatHasEvidenceStays) {
+  for (const char* file : {"nccl.host.1.log", "trace.db", "rings/stalltrace-1-1.ring"}) {
+    const RunFolder folder = claim("run");
+    ASSERT_TRUE(write_profiler_plugin(folder.path));
+    ASSERT_TRUE(write_file(folder.path + "/" + file, "x"));
+    folder.remove_if_empty();
+    EXPECT_TRUE(fs::exists(folder.path + "/" + file)) << file;
+    EXPECT_TRUE(fs::exists(folder.rings())) << file;
+    EXPECT_TRUE(fs::exists(folder.path + "/" + std::string(kProfilerPluginFile))) << file;
+    fs::remove_all(folder.path);
+  }
+}
+
+TEST_F(Claim, AJobThatNeverStartedLeavesNoRecordingButWhatWasThereBefore) {
+  fs::create_directory(place_ + "/mine");
+  const RunFolder folder = claim("mine");
+  ASSERT_TRUE(write_file(folder.recording(), "x"));
+  ASSERT_TRUE(write_file(folder.recording() + "-wal", "x"));
+  folder.discard();
+  EXPECT_TRUE(fs::is_empty(place_ + "/mine")) << "the folder is the user's, what was in it is ours";
+}
+
+TEST_F(Claim, NcclsLogHasNoOtherPatternsThanOurs) {
+  EXPECT_TRUE(claim("100%h").log_pattern().ends_with("/100%%h/nccl.%h.%p.log"));
+}
+
+TEST(DefaultRunFolder, NamesTheNodeInOneWord) {
+  EXPECT_EQ(default_run_folder("rack7-node3"), "stalltrace-run-rack7-node3");
+  EXPECT_EQ(default_run_folder("../my node"), "stalltrace-run-.._my_node");
+}
+
+}  // namespace
+}  // namespace stalltrace::launch

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people and programs read, byte for byte. STALLTRACE_UPDATE_GOLDEN=1 rewrites the files; review the diff.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "report/inspection.h"
+#include "report/live_text.h"
+#include "report/report_json.h"
+#include "report/report_text.h"
+
+namespace stalltrace {
+namespace {
+
+constexpr int64_t kStart = 1'800'000'000LL * kNsPerSecond;
+
+void expect_golden(const std::string& name, const std::string& actual) {
+  const std::string path = std::string(STALLTRACE_SOURCE_DIR) + "/src/report/testdata/" + name;
+  if (std::getenv("STALLTRACE_UPDATE_GOLDEN") != nullptr) {
+    ASSERT_TRUE(write_file(path, actual).has_value());
+  }
+  const Result<std::string> expected = read_file(path);
+  ASSERT_TRUE(expected.has_value()) << path;
+  EXPECT_EQ(actual, *expected) << "rewrite with STALLTRACE_UPDATE_GOLDEN=1 if this is meant";
+}
+
+Report healthy_report() {
+  Report report;
+  report.nodes = 4;
+  report.ranks = 4;
+  report.range = {kStart, kStart + 8 * kNsPerSecond};
+  report.collectives = 3200;
+  return report;
+}
+
+Finding loss_finding() {
+  Finding finding{.cause = Cause::kPacketLoss, .severity = Severity::kHigh, .confidence = 0.97};
+  finding.link = LinkPlace{1, 2, Endpoint{"10.77.0.2", 40112}, Endpoint{"10.77.0.3", 50001}};
+  finding.comm_id_hash = 0x123456789abcdef0ULL;
+  finding.collectives_affected = 37;
+  finding.stall_ms = 5120.4;
+  finding.window = {kStart + 2 * kNsPerSecond, kStart + 7 * kNsPerSecond};
+  finding.summary =
+      "Packets are lost on the way from rank 1 (node1, pid 4711) to rank 2 (node2, pid 4712): the job lost 5.12 s in "
+      "37 "
+      "collectives (64 % of that time) while TCP repeated them.";
+  finding.evidence = {{"collective", 37, "AllReduce transfers took up to 412 ms; usual here is 9.1 ms", {}},
+                      {"tcp_retransmit_skb", 120, "120 retransmissions by the sender", {make_event_id(7, 42)}}};
+  finding.remedy = "check the path 10.77.0.2 -> 10.77.0.3";
+  return finding;
+}
+
+Report sick_report() {
+  Report report = healthy_report();
+  report.healthy = false;
+  report.findings.push_back(loss_finding());
+  Finding stopped{.cause = Cause::kProcessStopped, .severity = Severity::kCritical, .confidence = 0.99};
+  stopped.culprit = Culprit{"node3", 3, 4713};
+  stopped.op = Operation::kReduceScatter;
+  stopped.collectives_affected = 1;
+  stopped.stall_ms = 1003.2;
+  stopped.window = {kStart + kNsPerSecond, kStart + 2 * kNsPerSecond};
+  stopped.summary = "Rank 3 (node3, pid 4713) was stopped: the job lost 1 s in 1 collective (12 % of that time).";
+  stopped.evidence = {{"wait_span", 1, "its threads were stopped for 99 % of the stalled time", {}}};
+  stopped.remedy = "find out who stopped pid 4713 on node3";
+  report.findings.push_back(stopped);
+  report.losses = {{7, "ring:collective", 12}};
+  report.lost_events = 12;
+  report.notes = {"communicator 0x123456789abcdef0 has 5 ranks, 4 recorded; not recorded: rank 4"};
+  return report;
+}
+
+Report unknown_report() {
+  Report report = healthy_report();
+  report.healthy = false;
+  Finding finding{.cause = Cause::kUnknown, .severity = Severity::kLow, .confidence = 0.3};
+  finding.culprit = Culprit{"node1", std::nullopt, 99};
+  finding.collectives_affected = 12;
+  finding.stall_ms = 1204.5;
+  finding.window = {kStart + kNsPerSecond, kStart + 3 * kNsPerSecond};
+  finding.summary = "The others waited for pid 99 on node1 (rank unknown), and the recording does not show why.";
+  finding.evidence = {{"missing", 1, "missing: scheduler states of the rank (wait_span)", {}}};
+  finding.remedy = "record again with scheduler tracing on";
+  report.findings.push_back(finding);
+  return report;
+}
+
+TEST(ReportGolden, Text) {
+  expect_golden("healthy.txt", report_to_text(healthy_report()));
+  expect_golden("sick.txt", report_to_text(sick_report()));
+  expect_golden("sick_colour.txt", report_to_text(sick_report(), {.colour = true}));
+  expect_golden("unknown.txt", report_to_text(unknown_report()));
+  expect_golden("nothing.txt", report_to_text(Report{}));
+}
+
+TEST(ReportGolden, Json) {
+  expect_golden("healthy.json", report_to_json(healthy_report()));
+  expect_golden("sick.json", report_to_json(sick_report()));
+  expect_golden("unknown.json", report_to_json(unknown_report()));
+}
+
+TEST(LiveGolden, Text) {
+  Finding finding = loss_finding();
+  finding.detected_ns = kStart + 4 * kNsPerSecond;
+  const auto at = [&](int64_t seconds, LiveHeadline headline, int64_t explained_by = 0) {
+    return live_finding_to_text(headline, kStart + seconds * kNsPerSecond, 1, finding, explained_by, {});
+  };
+  const std::string text = at(4, LiveHeadline::kBegan) + at(12, LiveHeadline::kEnded) +
+                           at(20, LiveHeadline::kCameBack) + at(25, LiveHeadline::kEnded, 2);
+  expect_golden("live.txt", text);
+  expect_golden("live.json", told_findings_to_json({{"node1", finding}}));
+}
+
+Inspection slow_instance() {
+  Inspection inspection{.event_id = make_event_id(7, 42), .bytes = 1 << 20, .comm_id_hash = 0x123456789abcdef0ULL};
+  inspection.number = 37;
+  inspection.calls = {{"rank 0 (node0, pid 4710)", kStart, kStart + 230 * kNsPerMs},
+                      {"rank 1 (node1, pid 4711)", kStart + 2 * kNsPerMs, std::nullopt}};
+  inspection.absent = {"rank 2 (node2, pid 4712)"};
+  inspection.late_ns = 2 * kNsPerMs;
+  inspection.transfer_ns = 228 * kNsPerMs;
+  inspection.split = 0.01;
+  inspection.like = {199, true, 9 * kNsPerMs, 10 * kNsPerMs, kNsPerMs, 19 * kNsPerMs, 10 * kNsPerMs};
+  InspectedPart late{.name = "late", .time = {kStart, kStart + 2 * kNsPerMs}, .why = "over 10 ms only"};
+  late.causes = {{.cause = Cause::kPacketLoss, .text = "no recovery"}};
+  InspectedPart transfer{.name = "transfer", .time = {kStart + 2 * kNsPerMs, kStart + 230 * kNsPerMs}};
+  transfer.stall = true;
+  transfer.lost_ns = 219 * kNsPerMs;
+  transfer.why = "the transfer took 228 ms; over 19 ms is a stall";
+  transfer.finding = 1;
+  transfer.causes = {
+      {.cause = Cause::kPacketLoss, .chosen = true, .applies = true, .share = 0.98, .text = "in recovery for 215 ms"},
+      {.cause = Cause::kCpuContention, .share = 0.04, .text = "ready, not running for 9 ms"},
+      {.cause = Cause::kDiskIo, .text = "nobody waited for disk"}};
+  inspection.parts = {late, transfer};
+  return inspection;
+}
+
+TEST(InspectionGolden, TextAndJson) {
+  expect_golden("instance.txt", inspection_to_text(slow_instance()));
+  expect_golden("instance.json", inspection_to_json(slow_instance()));
+}
+
+TEST(ReportText, NamesCannotDriveTheTerminal) {
+  Report report = sick_report();
+  report.findings[0].summary = "by '\x1b[2J\n\x07'";
+  report.notes = {"\x1b]0;owned"};
+  const std::string text = report_to_text(report);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(text.find('\x07'), std::string::npos);
+}
+
+TEST(ReportJson, NamesThatAreNotUtf8DoNotBreakIt) {
+  Report report = sick_report();
+  report.findings[0].summary = "by '\xff\xfe'";
+  const nlohmann::json parsed = nlohmann::json::parse(report_to_json(report));
+  EXPECT_EQ(parsed["schema"], 1);
+  EXPECT_EQ(parsed["findings"].size(), 2U);
+}
+
+TEST(ReportJson, HasTheFieldsOfSchemaOne) {
+  const nlohmann::json parsed = nlohmann::json::parse(report_to_json(sick_report()));
+  const nlohmann::json& loss = parsed["findings"][0];
+  EXPECT_TRUE(loss["culprit"].is_null());
+  EXPECT_EQ(loss["link"]["src"], "10.77.0.2:40112");
+  EXPECT_EQ(loss["comm_id_hash"], "0x123456789abcdef0");
+  EXPECT_EQ(loss["stall_ms"], 5120.4);
+  EXPECT_TRUE(parsed["findings"][1]["link"].is_null());
+  EXPECT_TRUE(parsed["findings"][1]["comm_id_hash"].is_null());
+  EXPECT_EQ(parsed["recording"]["lost_events"], 12);
+}
+
+}  // namespace
+}  // namespace stalltrace

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// One instance under the lens (`explain --instance`), for people and for programs.
+#pragma once
+
+#include <string>
+
+#include "model/inspection.h"
+#include "report/report_text.h"
+
+namespace stalltrace {
+
+std::string inspection_to_text(const Inspection& inspection, const TextOptions& options = {});
+/// {"schema": 1, "instance": {...}}, docs/findings.md
+std::string inspection_to_json(const Inspection& inspection);
+
+}  // namespace stalltrace

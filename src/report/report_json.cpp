@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/report_json.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace stalltrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const std::optional<int32_t>& number) { return number ? Json(*number) : Json(nullptr); }
+Json to_json(const std::optional<Endpoint>& endpoint) {
+  return endpoint ? Json(format_endpoint(*endpoint)) : Json(nullptr);
+}
+
+double rounded(double value, double steps) { return std::round(value * steps) / steps; }
+
+Json to_json(const Evidence& evidence) {
+  Json json{{"kind", evidence.kind}, {"count", evidence.count}, {"text", evidence.text}};
+  if (!evidence.events.empty()) {
+    Json events = Json::array();
+    for (const EventId id : evidence.events) {
+      events.push_back(std::to_string(node_of(id)) + ":" + std::to_string(number_of(id)));
+    }
+    json["events"] = std::move(events);
+  }
+  return json;
+}
+
+Json to_json(const Finding& finding) {
+  Json json{{"cause", to_text(finding.cause)},
+            {"severity", to_text(finding.severity)},
+            {"confidence", rounded(finding.confidence, 100)}};
+  json["culprit"] = nullptr;
+  if (finding.culprit) {
+    json["culprit"] = {
+        {"node", finding.culprit->node}, {"rank", to_json(finding.culprit->rank)}, {"pid", finding.culprit->pid}};
+  }
+  json["link"] = nullptr;
+  if (finding.link) {
+    json["link"] = {{"src_rank", to_json(finding.link->src_rank)},
+                    {"dst_rank", to_json(finding.link->dst_rank)},
+                    {"src", to_json(finding.link->src)},
+                    {"dst", to_json(finding.link->dst)}};
+  }
+  json["comm_id_hash"] = finding.comm_id_hash == 0 ? Json(nullptr) : Json(format_hash(finding.comm_id_hash));
+  json["op"] = to_text(finding.op);
+  json["collectives_affected"] = finding.collectives_affected;
+  json["stall_ms"] = rounded(finding.stall_ms, 1000);
+  json["window"] = {{"from_ns", finding.window.from_ns}, {"to_ns", finding.window.to_ns}};
+  json["summary"] = finding.summary;
+  json["evidence"] = Json::array();
+  for (const Evidence& evidence : finding.evidence) {
+    json["evidence"].push_back(to_json(evidence));
+  }
+  json["remedy"] = finding.remedy;
+  if (finding.detected_ns) {
+    json["detected_ns"] = *finding.detected_ns;
+    json["ended_ns"] = finding.ended_ns ? Json(*finding.ended_ns) : Json(nullptr);
+  }
+  return json;
+}
+
+/// Names come from the kernel and the command line: bytes that are not UTF-8 are replaced, never thrown at.
+std::string text_of(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+}  // namespace
+
+std::string told_findings_to_json(const std::vector<ToldFinding>& findings) {
+  Json json{{"schema", Report::kSchema}, {"findings", Json::array()}};
+  for (const ToldFinding& told : findings) {
+    Json one{{"told_by", told.node}};
+    one.update(to_json(told.finding));
+    json["findings"].push_back(std::move(one));
+  }
+  return text_of(json);
+}
+
+std::string report_to_json(const Report& report) {
+  Json json{{"schema", Report::kSchema}, {"healthy", report.healthy}};
+  json["recording"] = {{"nodes", report.nodes},
+                       {"ranks", report.ranks},
+                       {"from_ns", report.range.from_ns},
+                       {"to_ns", report.range.to_ns},
+                       {"collectives", report.collectives},
+                       {"lost_events", report.lost_events}};
+  json["findings"] = Json::array();
+  for (const Finding& finding : report.findings) {
+    json["findings"].push_back(to_json(finding));
+  }
+  json["losses"] = Json::array();
+  for (const Loss& loss : report.losses) {
+    json["losses"].push_back({{"node_id", loss.node_id}, {"source", loss.source}, {"count", loss.count}});
+  }
+  json["notes"] = report.notes;
+  return text_of(json);
+}
+
+}  // namespace stalltrace

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goes through a table's rows, page by page down its tree (SQLite's documented file format, section 1.5).
+// Internal to store/.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "store/btree/btree_table.h"
+#include "store/btree/record.h"
+
+namespace stalltrace {
+
+/// For one thread at a time.
+class BtreeScan {
+ public:
+  explicit BtreeScan(std::shared_ptr<const BtreeTable> table) : table_(std::move(table)), record_(*table_) {}
+
+  /// Calls visit(RecordColumns&) for each row with an id in [first_id, end_id), ascending. False when SQLite has to be
+  /// asked instead; rows may have been visited until then.
+  template <typename Visit>
+  bool read(int64_t first_id, int64_t end_id, Visit&& visit) {
+    return each_leaf(first_id, end_id, [&](std::span<const Cell> cells) {
+      for (const Cell& cell : cells) {
+        if (!record_.take(cell.id, cell.begin, cell.end)) {
+          return false;
+        }
+        RecordColumns columns = record_.columns();
+        visit(columns);
+        if (columns.type_mismatch()) {
+          return false;
+        }
+      }
+      return true;
+    });
+  }
+
+ private:
+  /// A row's record in the page at hand.
+  struct Cell {
+    int64_t id;
+    const uint8_t* begin;
+    const uint8_t* end;
+  };
+  using VisitLeaf = std::function<bool(std::span<const Cell>)>;
+
+  bool each_leaf(int64_t first_id, int64_t end_id, const VisitLeaf& visit);
+  bool load(size_t level, uint32_t page, uint32_t count);
+  bool interior(size_t level);
+  bool leaf(const uint8_t* page);
+
+  static constexpr size_t kMostLevels = 20;  // as SQLite's own limit
+  static constexpr uint32_t kMostAtOnce = 16;
+
+  std::shared_ptr<const BtreeTable> table_;
+  RecordReader record_;
+  std::array<std::vector<uint8_t>, kMostLevels + 1> levels_;  // the pages on the way down; at a leaf some neighbours
+  std::vector<Cell> cells_;
+  int64_t first_id_ = 0;
+  int64_t end_id_ = 0;
+  int64_t last_id_ = 0;     // ids ascend, or the file is damaged
+  int64_t pages_left_ = 0;  // none is visited twice, or the file is damaged
+  const VisitLeaf* visit_ = nullptr;
+};
+
+}  // namespace stalltrace

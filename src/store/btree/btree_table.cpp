@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/btree/btree_table.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+
+#include "store/btree/file_numbers.h"
+
+namespace stalltrace {
+namespace {
+
+/// The file's own numbers; false when it is not the plain kind.
+bool read_header(BtreeTable& table) {
+  std::array<uint8_t, 100> header{};
+  struct stat status {};
+  if (::pread(table.fd.get(), header.data(), header.size(), 0) != static_cast<ssize_t>(header.size()) ||
+      ::fstat(table.fd.get(), &status) != 0) {
+    return false;
+  }
+  constexpr uint32_t kUtf8 = 1;
+  const uint32_t stored_size = big_endian(&header[16], 2);
+  table.page_size = stored_size == 1 ? 65'536 : stored_size;
+  if (!std::has_single_bit(table.page_size) || table.page_size < 512 || big_endian(&header[56], 4) != kUtf8) {
+    return false;
+  }
+  table.usable = table.page_size - header[20];
+  const int64_t pages = status.st_size / table.page_size;
+  table.pages = static_cast<uint32_t>(std::min<int64_t>(pages, std::numeric_limits<uint32_t>::max() - 1));
+  return table.usable >= 480;
+}
+
+/// Places of the columns in a row, by the table's own declaration. False for a table that stores them otherwise.
+Result<bool> place_columns(Database& db, std::string_view name, std::string_view id_column,
+                           const std::vector<std::string>& columns, BtreeTable& table) {
+  ST_ASSIGN(Statement select, db.prepare("SELECT name, type, dflt_value IS NOT NULL, pk, hidden"
+                                         " FROM pragma_table_xinfo(?) ORDER BY cid"));
+  select.bind(1, name);
+  std::vector<std::string> stored;
+  bool plain = true;
+  bool has_id = false;
+  int code = SQLITE_DONE;
+  while ((code = select.step()) == SQLITE_ROW) {
+    const bool is_id = select.text(0) == id_column;
+    plain = plain && select.integer(2) == 0 && select.integer(4) == 0 && is_id == (select.integer(3) != 0) &&
+            (!is_id || select.text(1) == "INTEGER");
+    if (is_id) {
+      has_id = true;
+      table.id_column = stored.size();
+    }
+    stored.emplace_back(select.text(0));
+  }
+  if (code != SQLITE_DONE) {
+    return fail_sqlite(db.get(), fmt::format("{}: {}", db.path(), name));
+  }
+  table.stored_columns = stored.size();
+  for (const std::string& column : columns) {
+    const auto found = std::find(stored.begin(), stored.end(), column);
+    table.stored.push_back(found == stored.end() ? kMissingColumn : static_cast<uint8_t>(found - stored.begin()));
+  }
+  return plain && has_id && stored.size() < kMostColumns;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const BtreeTable>> find_paged_table(Database& db, std::string_view name,
+                                                           std::string_view id_column,
+                                                           const std::vector<std::string>& columns) {
+  const char* file = sqlite3_db_filename(db.get(), "main");
+  if (file == nullptr || sqlite3_uri_boolean(file, "immutable", 0) == 0) {
+    return nullptr;
+  }
+  auto table = std::make_shared<BtreeTable>();
+  ST_ASSIGN(Statement select, db.prepare("SELECT rootpage FROM sqlite_schema WHERE type = 'table' AND name = ?"));
+  select.bind(1, name);
+  if (select.step() != SQLITE_ROW) {
+    return nullptr;
+  }
+  table->root = static_cast<uint32_t>(select.integer(0));
+  ST_ASSIGN(const bool plain, place_columns(db, name, id_column, columns, *table));
+  table->fd = UniqueFd(::open(file, O_RDONLY | O_CLOEXEC));
+  return plain && table->fd && read_header(*table) ? table : nullptr;
+}
+
+}  // namespace stalltrace

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows read from a file's pages are those that SQLite reads; whatever is not plain is left to SQLite.
+#include <fmt/ranges.h>
+
+#include "store/btree/btree_scan.h"
+#include "store/schema/select.h"
+#include "store/schema/table.h"
+#include "store/sqlite/open.h"
+#include "store/testing/test_support.h"
+
+namespace stalltrace {
+namespace {
+
+constexpr int kRows = 20'000;
+
+class Paged : public ::testing::Test {
+ protected:
+  /// Rows out of time order, of many sizes, by two nodes.
+  void record() {
+    auto writer = must(RecordingWriter::create(path_));
+    for (int i = 1; i <= kRows; ++i) {
+      const auto number = static_cast<uint64_t>(i);
+      Collective row =
+          collective_row(i % 2 == 0 ? 3 : 5, number, 1'000 * i - i % 7 * 1'500, i % 5 == 0 ? 0 : i * 77'777);
+      row.seq = i % 3 == 0 ? std::nullopt : std::optional<int64_t>(i * i % 70'000 - 300);
+      row.bytes = (1LL << (i % 62)) + (i % 2);
+      row.op = static_cast<Operation>(i % kOperationCount);
+      writer->accept(row);
+      if (i % 1'000 == 0) {
+        must(writer->flush());
+      }
+    }
+    must(writer->close());
+  }
+  void alter(const std::string& sql) { must(must(Database::open(path_, SQLITE_OPEN_READWRITE)).execute(sql)); }
+
+  std::shared_ptr<const BtreeTable> find(Database& db) {
+    return must(find_paged_table(db, "collective", "event_id", column_names<Collective>()));
+  }
+  /// How many rows of the whole table the pages give; none when SQLite has to be asked.
+  std::optional<int> count() {
+    Database db = must(open_for_reading(path_));
+    const auto table = find(db);
+    int rows = 0;
+    const auto take = [&](RecordColumns& columns) {
+      Collective row;
+      each_column(row, Extractor(columns));
+      ++rows;
+    };
+    return table != nullptr && BtreeScan(table).read(0, kForever, take) ? std::optional(rows) : std::nullopt;
+  }
+  /// What the reader gives, and SQLite's own answer, as text.
+  std::pair<std::string, std::string> sums() {
+    auto source = must(open_recording(path_));
+    int64_t bytes = 0;
+    int64_t seqs = 0;
+    int64_t pids = 0;
+    int64_t count = 0;
+    int64_t last_ns = std::numeric_limits<int64_t>::min();
+    for (const Collective& row : collectives_of(*source)) {
+      EXPECT_GE(row.timestamp_ns, std::exchange(last_ns, row.timestamp_ns));
+      bytes ^= row.bytes ^ row.event_id ^ *row.duration_ns;
+      seqs += row.seq.value_or(7);
+      pids += row.pid;
+      ++count;
+    }
+    Database db = must(Database::open(path_, SQLITE_OPEN_READWRITE));
+    Statement select =
+        must(db.prepare("SELECT ifnull(bytes, 0), event_id, duration_ns, ifnull(seq, 7), pid FROM collective"));
+    int64_t expected[4] = {};
+    while (select.step() == SQLITE_ROW) {
+      expected[0] ^= select.integer(0) ^ select.integer(1) ^ select.integer(2);
+      expected[1] += select.integer(3);
+      expected[2] += select.integer(4);
+      ++expected[3];
+    }
+    return {fmt::format("{} {} {} {}", bytes, seqs, pids, count), fmt::format("{}", fmt::join(expected, " "))};
+  }
+
+  TemporaryFolder folder_;
+  std::string path_ = folder_ / "r.db";
+};
+
+TEST_F(Paged, ReadsWhatSqliteReads) {
+  record();
+  EXPECT_EQ(count(), kRows);
+  const auto [ours, expected] = sums();
+  EXPECT_EQ(ours, expected);
+}
+
+TEST_F(Paged, ReadsRangesOfIds) {
+  record();
+  Database db = must(open_for_reading(path_));
+  BtreeScan scan(find(db));
+  for (const int first : {1, 2, 777, 19'990}) {
+    std::vector<int64_t> ids;
+    const auto take = [&](RecordColumns& columns) {
+      Collective row;
+      each_column(row, Extractor(columns));
+      ids.push_back(row.event_id);
+    };
+    ASSERT_TRUE(scan.read(make_event_id(5, static_cast<uint64_t>(first)), make_event_id(5, first + 100), take));
+    ASSERT_EQ(ids.size(), first == 19'990 ? 5 : 50);
+    EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+    EXPECT_GE(ids.front(), make_event_id(5, static_cast<uint64_t>(first)));
+  }
+}
+
+TEST_F(Paged, RowsSpilledOverPagesAreLeftToSqlite) {
+  auto writer = must(RecordingWriter::create(path_));
+  for (int i = 0; i < 3'000; ++i) {
+    WaitSpan span{.node_id = 1, .timestamp_ns = i, .window_ns = 1};
+    span.thread_name = std::string(i == 1'500 ? 20'000 : 3, 'x');
+    writer->accept(span);
+  }
+  must(writer->close());
+  size_t longest = 0;
+  int rows = 0;
+  must(must(open_recording(path_))->wait_spans({}, [&](const WaitSpan& span) {
+    longest = std::max(longest, span.thread_name.size());
+    ++rows;
+  }));
+  EXPECT_EQ(rows, 3'000);
+  EXPECT_EQ(longest, 20'000U);
+}
+
+TEST_F(Paged, ValuesOfOtherTypesAreLeftToSqlite) {
+  record();
+  alter(
+      "UPDATE collective SET seq = 12.5 WHERE event_id & 1023 = 77; UPDATE collective SET pid = '8x' WHERE"
+      " event_id & 1023 = 78");
+  EXPECT_EQ(count(), std::nullopt);
+  const auto [ours, expected] = sums();
+  EXPECT_EQ(ours, expected);
+}
+
+TEST_F(Paged, TablesOfOtherSchemas) {
+  record();
+  alter("ALTER TABLE collective ADD COLUMN later INTEGER");
+  EXPECT_EQ(count(), kRows);
+  alter("ALTER TABLE collective DROP COLUMN called_ns");
+  EXPECT_EQ(count(), kRows);
+  alter("ALTER TABLE collective ADD COLUMN known INTEGER DEFAULT 5");
+  EXPECT_EQ(count(), std::nullopt);
+  const auto [ours, expected] = sums();
+  EXPECT_EQ(ours, expected);
+}
+
+TEST_F(Paged, HeadersOfManyKinds) {
+  auto writer = must(RecordingWriter::create(path_));
+  for (int i = 1; i <= kRows; ++i) {  // each value's length turns at its own pace
+    Collective row = collective_row(5, static_cast<uint64_t>(i), 1'000 * i, 1LL << (i % 61));
+    row.launch_ns = 1LL << (i % 37);
+    row.seq = 1LL << (i % 31);
+    row.count = 1LL << (i % 29);
+    row.bytes = i % 23;
+    row.pid = 1 << (i % 19);
+    writer->accept(row);
+  }
+  must(writer->close());
+  EXPECT_EQ(count(), kRows);
+  const auto [ours, expected] = sums();
+  EXPECT_EQ(ours, expected);
+}
+
+TEST_F(Paged, HeadersTooLongToKeep) {
+  record();
+  std::string values;
+  for (int i = 0; i < 30; ++i) {
+    alter(fmt::format("ALTER TABLE collective ADD COLUMN later{} TEXT", i));
+    values += fmt::format("{}later{} = '{}'", i == 0 ? "" : ", ", i, std::string(70, 'x'));
+  }
+  alter(fmt::format("UPDATE collective SET {} WHERE event_id % 3 = 0", values));
+  EXPECT_EQ(count(), kRows);
+  const auto [ours, expected] = sums();
+  EXPECT_EQ(ours, expected);
+}
+
+TEST_F(Paged, ARecordingBeingWrittenIsLeftToSqlite) {
+  auto writer = must(RecordingWriter::create(path_));
+  writer->accept(collective_row(1, 1, 10, 5));
+  must(writer->flush());
+  EXPECT_EQ(count(), std::nullopt);
+  EXPECT_EQ(collectives_of(*must(open_recording(path_))).size(), 1U);
+}
+
+}  // namespace
+}  // namespace stalltrace

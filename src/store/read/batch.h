@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of a few neighbouring stretches of one streamed table, read from the file's pages, or with SQL where those
+// are not plain, and put in the order of time. Internal to store/.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/source.h"
+#include "store/btree/btree_scan.h"
+#include "store/read/node_runs.h"
+#include "store/read/row_group.h"
+#include "store/schema/select.h"
+
+namespace stalltrace {
+
+/// One table of one file, shared by all that read it.
+struct TableHandle {
+  std::string path;  // for errors
+  Database* db = nullptr;
+  std::shared_ptr<const BtreeTable> pages;  // null: read with SQL
+  Statement select;                         // reads the ids [?, ?)
+  std::mutex mutex;                         // whoever uses db and select holds it
+};
+
+/// A row beside its time, which is what is sorted.
+template <typename T>
+struct Timed {
+  int64_t time_ns;
+  T* row;
+};
+
+/// For one thread at a time; several batches of one table may be read at once.
+template <typename T>
+class Batch {
+ public:
+  Batch(TableHandle& access, const NodeRun& part, TimeRange range)
+      : access_(&access),
+        part_(part),
+        range_(range),
+        scan_(access.pages != nullptr ? std::make_unique<BtreeScan>(access.pages) : nullptr) {}
+
+  /// Replaces what it holds by the rows of `stretches` that lie in the range.
+  Status read(std::span<const RowGroup> stretches) {
+    used_ = 0;
+    for (size_t i = 0; i < stretches.size();) {
+      const int64_t first_id = stretches[i].first_id;
+      int64_t end_id = stretches[i].end_id;
+      for (++i; i < stretches.size() && stretches[i].first_id == end_id; ++i) {
+        end_id = stretches[i].end_id;
+      }
+      ST_TRY(read_ids(first_id, end_id));
+    }
+    sort();
+    return {};
+  }
+
+  /// Ascending; equal times in the order of their ids. Whoever takes a row may exchange it for another, to be reused.
+  [[nodiscard]] std::span<const Timed<T>> rows() const { return order_; }
+
+ private:
+  Status read_ids(int64_t first_id, int64_t end_id) {
+    const size_t before = used_;
+    const auto take = [this](RecordColumns& columns) {
+      T& row = slot();
+      decode(columns, row);
+      keep(row);
+    };
+    if (scan_ != nullptr && scan_->read(first_id, end_id, take)) {
+      return {};
+    }
+    used_ = before;
+    return read_with_sql(first_id, end_id);
+  }
+
+  /// Flattened: a call for each value would take as long as the rest of it.
+  [[gnu::flatten]] static void decode(RecordColumns& columns, T& row) { each_column(row, Extractor(columns)); }
+
+  Status read_with_sql(int64_t first_id, int64_t end_id) {
+    const std::lock_guard lock(access_->mutex);
+    access_->select.bind(1, first_id);
+    access_->select.bind(2, end_id);
+    int code = SQLITE_DONE;
+    while ((code = access_->select.step()) == SQLITE_ROW) {
+      T& row = slot();
+      extract(access_->select, row);
+      keep(row);
+    }
+    Status status = code == SQLITE_DONE
+                        ? Status()
+                        : fail_sqlite(access_->db->get(), fmt::format("{}: {}", access_->path, TableOf<T>::kName));
+    access_->select.reset();
+    return status;
+  }
+
+  /// Slots are reused, for the sake of their texts.
+  T& slot() {
+    if (used_ == rows_.size()) {
+      rows_.resize(rows_.size() + ZoneMap::kRows);
+    }
+    return rows_[used_];
+  }
+
+  void keep(T& row) {
+    if (row.timestamp_ns < range_.to_ns && end_of(row) >= range_.from_ns) {
+      show(row);
+      ++used_;
+    }
+  }
+
+  void show(T& row) const {
+    if (part_.shown != part_.stored) {
+      row.node_id = part_.shown;
+      if constexpr (TableOf<T>::kKind == TableKind::kEvents) {
+        row.event_id = shown_id(part_, row.event_id);
+      }
+      if constexpr (std::is_same_v<T, ProxyStep>) {
+        row.collective_id = row.collective_id == 0 ? 0 : shown_id(part_, row.collective_id);
+      }
+    }
+  }
+
+  void sort() {
+    order_.resize(used_);
+    for (size_t i = 0; i < used_; ++i) {
+      order_[i] = {rows_[i].timestamp_ns, &rows_[i]};
+    }
+    const auto before = [](const Timed<T>& a, const Timed<T>& b) {
+      return a.time_ns != b.time_ns ? a.time_ns < b.time_ns : a.row < b.row;
+    };
+    if (!std::is_sorted(order_.begin(), order_.end(), before)) {
+      std::sort(order_.begin(), order_.end(), before);
+    }
+  }
+
+  TableHandle* access_;
+  NodeRun part_;
+  TimeRange range_;
+  std::unique_ptr<BtreeScan> scan_;  // null: read with SQL
+  std::vector<T> rows_;              // [0, used_) are read
+  size_t used_ = 0;
+  std::vector<Timed<T>> order_;
+};
+
+}  // namespace stalltrace

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of one node run of one streamed table, in exact time order, a block at a time. Stretches (stretch.h) say
+// how far ahead an earlier row can hide: rows up to the earliest start of all later stretches are final. While one
+// block is taken the next batches are read by workers, several at once. Internal to store/.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <future>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "store/read/batch.h"
+#include "store/read/thread_pool.h"
+
+namespace stalltrace {
+
+template <typename T>
+class Cursor {
+ public:
+  struct PrefetchPolicy {
+    size_t stretches;  // of a batch
+    size_t batches;    // in memory: one is taken, the others are made ahead; at least 1
+  };
+
+  Cursor(TableHandle& access, const NodeRun& part, std::vector<RowGroup> stretches, TimeRange range,
+         PrefetchPolicy pace)
+      : stretches_(std::move(stretches)), batch_stretches_(pace.stretches) {
+    for (size_t i = 0; i < pace.batches; ++i) {
+      slots_.emplace_back(Batch<T>(access, part, range));
+    }
+  }
+
+  /// Makes the first block the current one. Neither the cursor nor `workers` moves until it is done; `workers` goes
+  /// first.
+  Status start(ThreadPool& workers) {
+    workers_ = &workers;
+    for (Slot& slot : slots_) {
+      order(slot);
+    }
+    return fill();
+  }
+
+  /// Makes the next block the current one; an empty block is the end.
+  Status fill() {
+    do {
+      set_rest_aside();
+      if (taken_ != nullptr) {
+        order(*std::exchange(taken_, nullptr));
+      }
+      if (ordered_.empty()) {
+        return {};
+      }
+      taken_ = ordered_.front();
+      ordered_.pop_front();
+      ST_TRY(workers_->finish(taken_->made));
+      make_block();
+    } while (block_done());
+    return {};
+  }
+
+  [[nodiscard]] bool block_done() const { return next_ == final_; }
+  [[nodiscard]] const T& row() const { return *merged_[next_].row; }
+  void next() { ++next_; }
+  [[nodiscard]] std::span<const Timed<T>> block() const { return std::span(merged_.data() + next_, final_ - next_); }
+  void skip_block() { next_ = final_; }
+
+ private:
+  struct Slot {
+    explicit Slot(Batch<T> empty) : batch(std::move(empty)) {}
+    Batch<T> batch;
+    std::span<const RowGroup> stretches;
+    std::future<Status> made;
+  };
+
+  /// Has the next stretches read into `slot`, if any are left.
+  void order(Slot& slot) {
+    const size_t count = std::min(batch_stretches_, stretches_.size() - ordered_stretches_);
+    if (count == 0) {
+      return;
+    }
+    slot.stretches = std::span(stretches_).subspan(ordered_stretches_, count);
+    ordered_stretches_ += count;
+    slot.made = workers_->submit(ThreadPool::Job([&slot] { return slot.batch.read(slot.stretches); }));
+    ordered_.push_back(&slot);
+  }
+
+  /// Rows set aside come before those of the batch at equal times: their ids are lower.
+  void make_block() {
+    const std::span<const Timed<T>> read = taken_->batch.rows();
+    merged_.resize(aside_order_.size() + read.size());
+    std::merge(aside_order_.begin(), aside_order_.end(), read.begin(), read.end(), merged_.begin(),
+               [](const Timed<T>& a, const Timed<T>& b) { return a.time_ns < b.time_ns; });
+    const auto end = std::upper_bound(merged_.begin(), merged_.end(), taken_->stretches.back().later_min_ns,
+                                      [](int64_t time_ns, const Timed<T>& row) { return time_ns < row.time_ns; });
+    next_ = 0;
+    final_ = static_cast<size_t>(end - merged_.begin());
+  }
+
+  /// Moves the rows that were not final to where they outlive their batch.
+  void set_rest_aside() {
+    const size_t count = merged_.size() - final_;
+    if (spare_.size() < count) {
+      spare_.resize(count);
+    }
+    aside_order_.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      const Timed<T>& rest = merged_[final_ + i];
+      std::swap(spare_[i], *rest.row);
+      aside_order_[i] = {rest.time_ns, &spare_[i]};
+    }
+    std::swap(aside_, spare_);
+    merged_.clear();
+    next_ = final_ = 0;
+  }
+
+  std::vector<RowGroup> stretches_;
+  size_t batch_stretches_;
+  size_t ordered_stretches_ = 0;
+  std::deque<Slot> slots_;  // they don't move
+  std::deque<Slot*> ordered_;
+  Slot* taken_ = nullptr;
+  std::vector<T> aside_;
+  std::vector<T> spare_;  // becomes aside_ by turns
+  std::vector<Timed<T>> aside_order_;
+  std::vector<Timed<T>> merged_;  // [next_, final_) is the block
+  size_t next_ = 0;
+  size_t final_ = 0;
+  ThreadPool* workers_ = nullptr;
+};
+
+}  // namespace stalltrace

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/read/reader.h"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <queue>
+#include <thread>
+
+#include "store/read/cursor.h"
+#include "store/sqlite/open.h"
+
+namespace stalltrace {
+namespace {
+
+class RecordingSource final : public EventSource {
+ public:
+  static Result<std::unique_ptr<EventSource>> open(std::span<const std::string> paths) {
+    auto source = std::unique_ptr<RecordingSource>(new RecordingSource);
+    for (const std::string& path : paths) {
+      ST_ASSIGN(Database db, open_for_reading(path));
+      source->files_.push_back(std::move(db));
+      source->paths_.push_back(path);
+    }
+    ST_ASSIGN(source->parts_, plan_nodes(source->files_));
+    return source;
+  }
+
+  Result<std::vector<Node>> nodes() override { return whole<Node>(); }
+  Result<std::vector<Process>> processes() override { return whole<Process>(); }
+  Result<std::vector<Communicator>> communicators() override { return whole<Communicator>(); }
+  Result<std::vector<Connection>> connections() override { return whole<Connection>(); }
+  Result<std::vector<Stack>> stacks() override;
+  Result<std::vector<Loss>> losses() override { return whole<Loss>(); }
+
+  Status collectives(TimeRange range, const Visitor<Collective>& visit) override { return stream(range, visit); }
+  Status tcp_events(TimeRange range, const Visitor<TcpEvent>& visit) override { return stream(range, visit); }
+  Status tcp_samples(TimeRange range, const Visitor<TcpSample>& visit) override { return stream(range, visit); }
+  Status net_spans(TimeRange range, const Visitor<NetSpan>& visit) override { return stream(range, visit); }
+  Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) override { return stream(range, visit); }
+  Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) override { return stream(range, visit); }
+  Status packet_drops(TimeRange range, const Visitor<PacketDrop>& visit) override { return stream(range, visit); }
+  Status host_samples(TimeRange range, const Visitor<HostSample>& visit) override { return stream(range, visit); }
+  Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) override { return stream(range, visit); }
+
+ private:
+  RecordingSource() = default;
+
+  /// A small table: the rows of every part, file after file.
+  template <typename T>
+  Result<std::vector<T>> whole() {
+    std::vector<T> rows;
+    for (const NodeRun& part : parts_) {
+      Database& db = files_[part.file];
+      ST_ASSIGN(const std::string sql, select_sql(db, TableOf<T>::kName, column_names<T>()));
+      ST_ASSIGN(Statement select, db.prepare(sql + " AND node_id = ?"));
+      select.bind(1, static_cast<int64_t>(part.stored));
+      int code = SQLITE_DONE;
+      while ((code = select.step()) == SQLITE_ROW) {
+        extract(select, rows.emplace_back());
+        rows.back().node_id = part.shown;
+      }
+      if (code != SQLITE_DONE) {
+        return with_context(paths_[part.file], fail_sqlite(db.get(), TableOf<T>::kName).error());
+      }
+    }
+    return rows;
+  }
+
+  /// A streamed table. Each file is read in a transaction, so that its segments fit its rows while a tracer writes.
+  template <typename T>
+  Status stream(TimeRange range, const Visitor<T>& visit) {
+    std::vector<Transaction> snapshots;
+    std::deque<TableHandle> tables;  // they don't move
+    for (size_t file = 0; file < files_.size(); ++file) {
+      ST_ASSIGN(Transaction snapshot, Transaction::begin(files_[file]));
+      snapshots.push_back(std::move(snapshot));
+      ST_TRY(access<T>(file, tables.emplace_back()));
+    }
+    std::vector<std::vector<RowGroup>> stretches;
+    size_t stretch_count = 0;
+    for (const NodeRun& part : parts_) {
+      ST_ASSIGN(stretches.emplace_back(), stretches_of(files_[part.file], TableOf<T>::kName, part, range));
+      stretch_count += stretches.back().size();
+    }
+    const bool ahead = stretch_count > kFewStretches && parts_.size() <= kMostAhead;
+    const size_t threads = ahead ? helpers() : 0;
+    const typename Cursor<T>::PrefetchPolicy pace{
+        ahead ? kBatchStretches : 1, threads == 0 ? 1 : 1 + std::max<size_t>(1, 2 * (threads + 1) / parts_.size())};
+    std::deque<Cursor<T>> cursors;  // they don't move
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      cursors.emplace_back(tables[parts_[i].file], parts_[i], std::move(stretches[i]), range, pace);
+    }
+    ThreadPool workers(threads);
+    for (Cursor<T>& cursor : cursors) {
+      ST_TRY(cursor.start(workers));
+    }
+    return cursors.size() == 1 ? visit_one(cursors.front(), visit) : visit_merged(cursors, visit);
+  }
+
+  template <typename T>
+  Status access(size_t file, TableHandle& table) {
+    const std::vector<std::string> columns = column_names<T>();
+    table.path = paths_[file];
+    table.db = &files_[file];
+    ST_ASSIGN(table.pages, find_paged_table(files_[file], TableOf<T>::kName, kIdColumn<T>, columns));
+    ST_ASSIGN(const std::string sql, select_sql(files_[file], TableOf<T>::kName, columns));
+    ST_ASSIGN(table.select, files_[file].prepare(fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, kIdColumn<T>)));
+    return {};
+  }
+
+  template <typename T>
+  static Status visit_one(Cursor<T>& cursor, const Visitor<T>& visit) {
+    while (!cursor.block_done()) {
+      for (const Timed<T>& timed : cursor.block()) {
+        visit(*timed.row);
+      }
+      cursor.skip_block();
+      ST_TRY(cursor.fill());
+    }
+    return {};
+  }
+
+  /// A heap of the cursors by the time of their next row; equal times in the order of the files.
+  template <typename T>
+  static Status visit_merged(std::deque<Cursor<T>>& cursors, const Visitor<T>& visit) {
+    struct Head {
+      int64_t time_ns;
+      size_t cursor;
+      auto operator<=>(const Head&) const = default;
+    };
+    std::priority_queue<Head, std::vector<Head>, std::greater<>> heap;
+    for (size_t i = 0; i < cursors.size(); ++i) {
+      if (!cursors[i].block_done()) {
+        heap.push({cursors[i].row().timestamp_ns, i});
+      }
+    }
+    while (!heap.empty()) {
+      const size_t index = heap.top().cursor;
+      heap.pop();
+      Cursor<T>& cursor = cursors[index];
+      bool first = true;
+      while (!cursor.block_done()) {
+        const Head head{cursor.row().timestamp_ns, index};
+        if (!first && !heap.empty() && head > heap.top()) {
+          heap.push(head);
+          break;
+        }
+        visit(cursor.row());
+        first = false;
+        cursor.next();
+        if (cursor.block_done()) {
+          ST_TRY(cursor.fill());
+        }
+      }
+    }
+    return {};
+  }
+
+  /// Threads beside the caller's. More would wait for the analysis.
+  static size_t helpers() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMostHelpers + 1) - 1; }
+
+  static constexpr size_t kBatchStretches = 2;  // some 2,000 rows: worth waking a thread for
+  static constexpr size_t kMostHelpers = 3;
+  static constexpr size_t kMostAhead = 64;     // of more node runs the batches made ahead would cost too much memory
+  static constexpr size_t kFewStretches = 16;  // not worth a thread
+
+  std::vector<std::string> paths_;
+  std::vector<Database> files_;
+  std::vector<NodeRun> parts_;
+};
+
+/// A stack's id is its content's hash, so that nodes share theirs.
+Result<std::vector<Stack>> RecordingSource::stacks() {
+  std::map<int64_t, Stack> found;
+  for (size_t file = 0; file < files_.size(); ++file) {
+    ST_ASSIGN(const std::string sql, select_sql(files_[file], TableOf<Stack>::kName, column_names<Stack>()));
+    ST_ASSIGN(Statement select, files_[file].prepare(sql));
+    int code = SQLITE_DONE;
+    while ((code = select.step()) == SQLITE_ROW) {
+      Stack stack;
+      extract(select, stack);
+      found.emplace(stack.stack_id, std::move(stack));
+    }
+    if (code != SQLITE_DONE) {
+      return with_context(paths_[file], fail_sqlite(files_[file].get(), TableOf<Stack>::kName).error());
+    }
+  }
+  std::vector<Stack> stacks;
+  stacks.reserve(found.size());
+  for (auto& [id, stack] : found) {
+    stacks.push_back(std::move(stack));
+  }
+  return stacks;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string> paths) {
+  return RecordingSource::open(paths);
+}
+
+Result<std::unique_ptr<EventSource>> open_recording(const std::string& path) {
+  return open_recordings(std::span(&path, 1));
+}
+
+}  // namespace stalltrace

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/read/row_group.h"
+
+#include <algorithm>
+
+#include "store/write/zone_map.h"
+
+namespace stalltrace {
+namespace {
+
+struct Zone {
+  int64_t first_id;
+  int64_t end_id;
+  int64_t min_ns;
+  int64_t end_ns;
+};
+
+/// They cover every id of the part.
+Result<std::vector<Zone>> zones_of(Database& db, std::string_view table, const NodeRun& part) {
+  ST_ASSIGN(Statement select, db.prepare("SELECT first_id, min_ns, ifnull(end_ns, 9223372036854775807) FROM segment"
+                                         " WHERE source = ? AND node_id = ? ORDER BY first_id"));
+  select.bind(1, table);
+  select.bind(2, static_cast<int64_t>(part.stored));
+  std::vector<Zone> zones;
+  int code = SQLITE_DONE;
+  while ((code = select.step()) == SQLITE_ROW) {
+    zones.push_back({select.integer(0), part.end_id, select.integer(1), select.integer(2)});
+  }
+  if (code != SQLITE_DONE) {
+    return fail_sqlite(db.get(), db.path() + ": segments");
+  }
+  if (zones.empty()) {  // rows that no writer of ours made: one zone about which nothing is known
+    return std::vector<Zone>{{part.first_id, part.end_id, std::numeric_limits<int64_t>::min(), kForever}};
+  }
+  zones.front().first_id = part.first_id;
+  for (size_t i = 1; i < zones.size(); ++i) {
+    zones[i - 1].end_id = zones[i].first_id;
+  }
+  return zones;
+}
+
+}  // namespace
+
+Result<std::vector<RowGroup>> stretches_of(Database& db, std::string_view table, const NodeRun& part, TimeRange range) {
+  ST_ASSIGN(std::vector<Zone> zones, zones_of(db, table, part));
+  std::erase_if(zones, [&](const Zone& zone) { return zone.min_ns >= range.to_ns || zone.end_ns < range.from_ns; });
+  std::vector<RowGroup> stretches;
+  stretches.reserve(zones.size());
+  for (const Zone& zone : zones) {
+    stretches.push_back({zone.first_id, zone.end_id, kForever});
+  }
+  for (size_t i = zones.size(); i-- > 1;) {
+    stretches[i - 1].later_min_ns = std::min(zones[i].min_ns, stretches[i].later_min_ns);
+  }
+  return stretches;
+}
+
+}  // namespace stalltrace

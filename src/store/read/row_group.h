@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a recording's segments (segment.h) say of the order of its rows. Internal to store/.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "model/source.h"
+#include "store/read/node_runs.h"
+#include "store/sqlite/sqlite.h"
+
+namespace stalltrace {
+
+/// A run of ids [first_id, end_id) of a streamed table.
+struct RowGroup {
+  int64_t first_id;
+  int64_t end_id;
+  int64_t later_min_ns;  // no row of a later stretch starts before; kForever for the last
+};
+
+/// The stretches of `part` in `table` that can hold rows of `range`, ascending.
+Result<std::vector<RowGroup>> stretches_of(Database& db, std::string_view table, const NodeRun& part, TimeRange range);
+
+}  // namespace stalltrace

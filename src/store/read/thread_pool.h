@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// A few threads that do jobs in the order given. Whoever waits for a job does others meanwhile instead of sleeping:
+// threads that wake each other for every small job get in each other's way, on one core even. Internal to store/.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+
+namespace stalltrace {
+
+class ThreadPool {
+ public:
+  using Job = std::packaged_task<Status()>;
+
+  /// With 0 threads all is done by finish().
+  explicit ThreadPool(size_t threads) {
+    for (size_t i = 0; i < threads; ++i) {
+      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    }
+  }
+
+  /// One thread submits and finishes. A job not begun when the ThreadPool go is dropped; one begun is waited for.
+  std::future<Status> submit(Job job) {
+    std::future<Status> result = job.get_future();
+    {
+      const std::lock_guard lock(mutex_);
+      jobs_.push_back(std::move(job));
+    }
+    ready_.notify_one();
+    return result;
+  }
+
+  /// What the job came to. The caller does jobs, this one or others, until it is done.
+  Status finish(std::future<Status>& made) {
+    std::unique_lock lock(mutex_, std::defer_lock);
+    while (made.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      lock.lock();
+      const bool done = do_one(lock);
+      lock.unlock();
+      if (!done) {
+        break;
+      }
+    }
+    return made.get();
+  }
+
+ private:
+  void work(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (ready_.wait(lock, stop, [this] { return !jobs_.empty(); }) && !stop.stop_requested()) {
+      do_one(lock);
+    }
+  }
+
+  /// The oldest job, without the lock; false when there is none.
+  bool do_one(std::unique_lock<std::mutex>& lock) {
+    if (jobs_.empty()) {
+      return false;
+    }
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    job();
+    lock.lock();
+    return true;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any ready_;
+  std::deque<Job> jobs_;
+  std::vector<std::jthread> threads_;  // last: they stop before what they use goes
+};
+
+}  // namespace stalltrace

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of event structs to and from SQLite: what each C++ type is in a column. Internal to store/.
+#pragma once
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "store/schema/columns.h"
+#include "store/sqlite/sqlite.h"
+
+namespace stalltrace {
+
+/// Binds one field after the other, from parameter `first` on. Texts stay owned by the row until the step.
+class Binder {
+ public:
+  Binder(sqlite3_stmt* statement, int first) : statement_(statement), index_(first) {}
+
+  template <typename Field>
+  void operator()(const char* /*name*/, const Field& field) {
+    put(field);
+    ++index_;
+  }
+
+ private:
+  void null() { sqlite3_bind_null(statement_, index_); }
+  void text(std::string_view value) {
+    sqlite3_bind_text(statement_, index_, value.data(), static_cast<int>(value.size()), SQLITE_STATIC);
+  }
+
+  void put(const std::string& value) { text(value); }
+  void put(double value) { sqlite3_bind_double(statement_, index_, value); }
+  template <typename T>
+  requires std::is_integral_v<T>
+  void put(T value) { sqlite3_bind_int64(statement_, index_, static_cast<int64_t>(value)); }
+  template <typename T>
+  requires std::is_enum_v<T>
+  void put(T value) {
+    const std::string_view name = to_text(value);
+    name.empty() ? null() : text(name);
+  }
+  template <typename T>
+  void put(const std::optional<T>& value) {
+    value ? put(*value) : null();
+  }
+  template <typename T>
+  void put(const OrNull<T>& field) {
+    field.value == std::remove_const_t<T>{} ? null() : put(field.value);
+  }
+  template <typename T>
+  void put(const OrNullUnless<T>& field) {
+    field.value == std::remove_const_t<T>{} && !field.zero_is_known ? null() : put(field.value);
+  }
+
+  sqlite3_stmt* statement_;
+  int index_;
+};
+
+/// The columns of a statement's current row, one after the other.
+class StatementColumns {
+ public:
+  StatementColumns(sqlite3_stmt* statement, int first) : statement_(statement), index_(first) {}
+
+  void next() { ++index_; }
+  [[nodiscard]] bool is_null() const { return sqlite3_column_type(statement_, index_) == SQLITE_NULL; }
+  [[nodiscard]] int64_t integer() const { return sqlite3_column_int64(statement_, index_); }
+  [[nodiscard]] double real() const { return sqlite3_column_double(statement_, index_); }
+  [[nodiscard]] std::string_view text() const {
+    const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, index_));
+    return bytes == nullptr ? std::string_view()
+                            : std::string_view(bytes, static_cast<size_t>(sqlite3_column_bytes(statement_, index_)));
+  }
+
+ private:
+  sqlite3_stmt* statement_;
+  int index_;
+};
+
+/// Equality of short texts, without a call.
+inline bool same_text(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) {
+    return false;
+  }
+  const auto same = [&]<typename Word>(size_t at, Word) {
+    Word left = 0;
+    Word right = 0;
+    std::memcpy(&left, a.data() + at, sizeof(Word));
+    std::memcpy(&right, b.data() + at, sizeof(Word));
+    return left == right;
+  };
+  if (a.size() >= 8 && a.size() <= 16) {  // the two words overlap
+    return same(0, uint64_t{}) && same(a.size() - 8, uint64_t{});
+  }
+  if (a.size() >= 4 && a.size() <= 8) {
+    return same(0, uint32_t{}) && same(a.size() - 4, uint32_t{});
+  }
+  return a == b;
+}
+
+/// Reads one field after the other from `columns`. A text that is no value of its enum reads as the enum's first
+/// value; NULL reads as zero, empty or none.
+template <typename Columns>
+class Extractor {
+ public:
+  explicit Extractor(Columns& columns) : columns_(columns) {}
+
+  template <typename Field>
+  void operator()(const char* /*name*/, Field&& field) {
+    get(field);
+    columns_.next();
+  }
+
+ private:
+  void get(std::string& value) const { value = columns_.text(); }
+  void get(double& value) const { value = columns_.real(); }
+  void get(bool& value) const { value = columns_.integer() != 0; }
+  template <typename T>
+  requires std::is_integral_v<T>
+  void get(T& value) const { value = static_cast<T>(columns_.integer()); }
+  template <typename T>
+  requires std::is_enum_v<T>
+  void get(T& value) const {
+    const std::string_view name = columns_.text();
+    if (!same_text(name, to_text(value))) {  // a reused row mostly holds its predecessor's value already
+      value = parse(name, value);
+    }
+  }
+  static Operation parse(std::string_view name, Operation) { return operation_from_text(name).value_or(Operation{}); }
+  static Library parse(std::string_view name, Library) { return library_from_text(name).value_or(Library{}); }
+  static Completion parse(std::string_view name, Completion) {
+    return completion_from_text(name).value_or(Completion{});
+  }
+  static RankSource parse(std::string_view name, RankSource) { return rank_source_from_text(name); }
+  static TcpEventKind parse(std::string_view name, TcpEventKind) {
+    return tcp_event_kind_from_text(name).value_or(TcpEventKind{});
+  }
+  static ProxyWait parse(std::string_view name, ProxyWait) { return proxy_wait_from_text(name).value_or(ProxyWait{}); }
+  static WaitKind parse(std::string_view name, WaitKind) { return wait_kind_from_text(name).value_or(WaitKind{}); }
+  template <typename T>
+  requires std::is_integral_v<T>
+  void get(std::optional<T>& value) const {
+    const int64_t number = columns_.integer();  // NULL reads as 0
+    if (number == 0 && columns_.is_null()) {
+      value.reset();
+    } else {
+      value = static_cast<T>(number);
+    }
+  }
+  template <typename T>
+  void get(std::optional<T>& value) const {
+    if (columns_.is_null()) {
+      value.reset();
+    } else {
+      get(value.emplace());
+    }
+  }
+  template <typename T>
+  void get(OrNull<T>& field) const {
+    get(field.value);
+  }
+  template <typename T>
+  void get(OrNullUnless<T>& field) const {
+    get(field.value);
+  }
+
+  Columns& columns_;
+};
+
+}  // namespace stalltrace

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The schema, the column lists and docs/recording.md name the same tables and columns.
+#include "store/schema/schema.h"
+
+#include <map>
+#include <regex>
+#include <set>
+
+#include "store/schema/table.h"
+#include "store/testing/test_support.h"
+
+namespace stalltrace {
+namespace {
+
+using Columns = std::map<std::string, std::set<std::string>>;
+
+Database empty_recording() {
+  Database db = must(Database::open(":memory:", SQLITE_OPEN_READWRITE));
+  must(migrate(db));
+  return db;
+}
+
+Columns columns_of_schema() {
+  Database db = empty_recording();
+  Statement select = must(
+      db.prepare("SELECT m.name, t.name FROM sqlite_schema m, pragma_table_info(m.name) t WHERE m.type IN ('table', "
+                 "'view') AND m.name NOT LIKE 'sqlite_%' AND m.name <> 'nccl_events'"));
+  Columns columns;
+  while (select.step() == SQLITE_ROW) {
+    columns[std::string(select.text(0))].emplace(select.text(1));
+  }
+  return columns;
+}
+
+/// "### `table`" headings and the "| `column` |" rows below them.
+Columns columns_of_page() {
+  std::ifstream page(STALLTRACE_SOURCE_DIR "/docs/recording.md");
+  const std::regex heading("### `(\\w+)`");
+  const std::regex row("\\| `(\\w+)` \\|.*");
+  Columns columns;
+  std::string table;
+  std::smatch match;
+  for (std::string line; std::getline(page, line);) {
+    if (std::regex_match(line, match, heading)) {
+      table = match[1];
+    } else if (std::regex_match(line, match, row)) {
+      EXPECT_TRUE(columns[table].insert(match[1]).second) << table << "." << match[1] << " is there twice";
+    }
+  }
+  return columns;
+}
+
+TEST(Schema, PageSpecifiesEveryColumnAndNoOther) { EXPECT_EQ(columns_of_page(), columns_of_schema()); }
+
+template <typename T>
+void expect_same_columns(const Columns& schema) {
+  const std::vector<std::string> names = column_names<T>();
+  std::set<std::string> listed(names.begin(), names.end());
+  if (TableOf<T>::kKind == TableKind::kNumbered) {
+    listed.insert("id");
+  }
+  EXPECT_EQ(listed, schema.at(std::string(TableOf<T>::kName))) << TableOf<T>::kName;
+}
+
+TEST(Schema, ColumnListsMatchTheSql) {
+  const Columns schema = columns_of_schema();
+  expect_same_columns<Node>(schema);
+  expect_same_columns<Process>(schema);
+  expect_same_columns<Communicator>(schema);
+  expect_same_columns<Collective>(schema);
+  expect_same_columns<Connection>(schema);
+  expect_same_columns<TcpEvent>(schema);
+  expect_same_columns<TcpSample>(schema);
+  expect_same_columns<NetSpan>(schema);
+  expect_same_columns<WaitSpan>(schema);
+  expect_same_columns<ProxyStep>(schema);
+  expect_same_columns<PacketDrop>(schema);
+  expect_same_columns<HostSample>(schema);
+  expect_same_columns<PortCounter>(schema);
+  expect_same_columns<Stack>(schema);
+  expect_same_columns<Loss>(schema);
+}
+
+TEST(Schema, NcclEventsHasTheColumnsOfCollective) {
+  Database db = empty_recording();
+  EXPECT_EQ(must(db.text("SELECT group_concat(name) FROM pragma_table_info('nccl_events')")),
+            must(db.text("SELECT group_concat(name) FROM pragma_table_info('collective')")));
+}
+
+TEST(Schema, PageNamesTheVersion) {
+  const std::string page = bytes_of(STALLTRACE_SOURCE_DIR "/docs/recording.md");
+  EXPECT_NE(page.find("the version of the schema, now " + std::to_string(schema_version()) + "."), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stalltrace

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/sqlite/open.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "store/btree/file_numbers.h"
+#include "store/schema/schema.h"
+
+namespace stalltrace {
+namespace {
+
+constexpr std::string_view kMagic{"SQLite format 3\0", 16};
+constexpr const char* kGiveRecording = "give a file made by 'stalltrace trace'";
+
+int64_t file_size(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
+}
+
+bool has_log(const std::string& path) { return file_size(path + "-wal") > 0; }
+
+/// SQLite's header (its file format document, section 1.3) against the size of the file.
+Status check_header(const std::string& path, int64_t size) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) {
+    return fail_errno(path, errno, "run as a user who may read it");
+  }
+  std::array<uint8_t, 100> header{};
+  const ssize_t got = ::pread(fd.get(), header.data(), header.size(), 0);
+  if (got < static_cast<ssize_t>(kMagic.size()) || std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) {
+    return fail(path + ": not a recording (not an SQLite database)", kGiveRecording, ErrorKind::kCorrupt);
+  }
+  const uint32_t page_field = big_endian(&header[16], 2);
+  const int64_t page_bytes = page_field == 1 ? 65536 : page_field;
+  const int64_t expected = page_bytes * big_endian(&header[28], 4);
+  if (got < static_cast<ssize_t>(header.size()) || (size < expected && !has_log(path))) {
+    return fail(fmt::format("{}: cut short: {} of {} bytes are there", path, size, expected),
+                "copy it again from where it was made", ErrorKind::kCorrupt);
+  }
+  return {};
+}
+
+Result<Database> open_once(const std::string& path) {
+  ST_ASSIGN(const ReadingTarget target, reading_target(path));
+  auto opened = Database::open(target.uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+  if (!opened) {
+    return opened;
+  }
+  Database db = std::move(*opened);
+  // A recording may come from anyone: no functions from its schema, no surprises from damaged pages.
+  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  if (target.exclusive) {
+    ST_TRY(db.execute("PRAGMA locking_mode = EXCLUSIVE"));
+  }
+  ST_TRY(db.execute("PRAGMA cell_size_check = ON; PRAGMA cache_size = -8192"));
+  ST_TRY(check_schema(db));
+  return db;
+}
+
+}  // namespace
+
+Status check_file(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    return errno == ENOENT ? Status(fail(path + ": no such file", kGiveRecording, ErrorKind::kNotFound))
+                           : Status(fail_errno(path, errno, kGiveRecording));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return fail(fmt::format("{}: {}, not a recording", path, S_ISDIR(status.st_mode) ? "a folder" : "not a file"),
+                kGiveRecording, ErrorKind::kCorrupt);
+  }
+  if (status.st_size == 0) {
+    return fail(path + ": empty, not a recording", kGiveRecording, ErrorKind::kCorrupt);
+  }
+  // A file that this very process is writing must not be opened and closed here: that would drop SQLite's locks on it.
+  return is_being_written(path) ? Status() : check_header(path, status.st_size);
+}
+
+UniqueFd lock_writer(const std::string& path) {
+  UniqueFd fd(::open((path + "-wal").c_str(), O_RDONLY | O_CLOEXEC));
+  constexpr int kAttempts = 10;  // a reader probing the lock holds it for microseconds
+  for (int attempt = 0; fd && attempt < kAttempts; ++attempt) {
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
+      return fd;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return UniqueFd();
+}
+
+bool is_being_written(const std::string& path) {
+  const UniqueFd fd(::open((path + "-wal").c_str(), O_RDONLY | O_CLOEXEC));
+  return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+Result<ReadingTarget> reading_target(const std::string& path) {
+  ST_TRY(check_file(path));
+  if (is_being_written(path)) {
+    return ReadingTarget{file_uri(path, "mode=ro"), false};
+  }
+  // Nobody writes: without locks the log needs no shared memory file beside it. A rollback journal can only be left
+  // from before the first row or after the last one, and is ignored.
+  return has_log(path) ? ReadingTarget{file_uri(path, "mode=ro&vfs=unix-none"), true}
+                       : ReadingTarget{file_uri(path, "mode=ro&immutable=1"), false};
+}
+
+Result<Database> open_for_reading(const std::string& path) {
+  // A writer may start a log or remove it between our look and SQLite's: look again.
+  constexpr int kAttempts = 3;
+  for (int attempt = 1;; ++attempt) {
+    auto opened = open_once(path);
+    if (opened) {
+      return opened;
+    }
+    if (attempt == kAttempts) {
+      const bool named = opened.error().what.starts_with(path);
+      return named ? std::unexpected(std::move(opened.error())) : with_context(path, std::move(opened.error()));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+}  // namespace stalltrace

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps a recording within its size: removes normal rows, oldest first over all streamed tables, then, if that was not
+// enough, what lies around stalls too. Works on whole segments by ranges of ids. Internal to store/.
+#pragma once
+
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/write/stall_window.h"
+#include "store/write/zone_map.h"
+
+namespace stalltrace {
+
+/// A streamed table of the node being recorded.
+struct PrunableTable {
+  std::string_view name;
+  std::string_view id_column;
+  std::string_view end_sql;
+  const ZoneMap* segments = nullptr;
+};
+
+class Pruner {
+ public:
+  /// Removes rows until at most `target_bytes` of the database are in use, or nothing old is left.
+  /// Returns the number of rows removed, by table. One transaction per some segments.
+  Result<std::map<std::string, uint64_t>> prune(Database& db, const std::vector<PrunableTable>& tables,
+                                                const std::vector<Window>& keep, int64_t target_bytes);
+
+ private:
+  /// A segment whose normal rows (or all rows) are still there.
+  struct Candidate {
+    int64_t min_ns;
+    const PrunableTable* table;
+    size_t index;
+  };
+  enum class Depth { kNormal, kEverything };
+
+  [[nodiscard]] std::vector<Candidate> candidates(const std::vector<PrunableTable>& tables, Depth depth) const;
+  static Result<uint64_t> remove(Database& db, const Candidate& candidate, const std::vector<Window>& keep);
+  static Status remove_all(Database& db, std::span<const Candidate> batch, const std::vector<Window>& keep,
+                           std::map<std::string, uint64_t>& removed);
+  std::set<int64_t>& done(Depth depth, std::string_view table);
+
+  std::map<std::string, std::set<int64_t>, std::less<>> done_[2];  // first ids by table, for each depth
+};
+
+/// Bytes of the database file that hold data.
+Result<int64_t> used_bytes(Database& db);
+
+}  // namespace stalltrace

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// A size limit: normal data goes first, a stall and its surroundings stay, and what went is counted.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+
+#include "base/clock.h"
+#include "store/testing/test_support.h"
+
+namespace stalltrace {
+namespace {
+
+constexpr int64_t kStallAt = 100;    // seconds
+constexpr int64_t kOpenAt = 50;      // seconds
+constexpr int64_t kSeconds = 1'200;  // 100 collectives and samples a second
+
+int64_t total_size(const std::string& path) {
+  std::error_code none;
+  const auto size = [&](const std::string& name) {
+    const auto bytes = std::filesystem::file_size(name, none);
+    return none ? int64_t{0} : static_cast<int64_t>(bytes);
+  };
+  return size(path) + size(path + "-wal");
+}
+
+/// Twenty minutes with one stall at kStallAt and one call that never ended; returns the largest size seen.
+int64_t record_long_run(const std::string& path, int64_t max_size_bytes) {
+  auto writer = must(RecordingWriter::create(path, {.max_size_bytes = max_size_bytes}));
+  writer->accept(node_row(1, "n"));
+  int64_t largest = 0;
+  uint64_t number = 0;
+  for (int64_t second = 0; second < kSeconds; ++second) {
+    for (int64_t i = 0; i < 100; ++i) {
+      const int64_t at_ns = second * kNsPerSecond + i * 10 * kNsPerMs;
+      const bool stall = second == kStallAt && i == 50;
+      const bool open = second == kOpenAt && i == 50;
+      const std::optional<int64_t> duration = open ? std::nullopt : std::optional((stall ? 400 : 2) * kNsPerMs);
+      writer->accept(collective_row(1, ++number, at_ns, duration));
+      writer->accept(sample_row(1, at_ns));
+    }
+    if (second == kStallAt) {
+      writer->accept(retransmit_row(1, ++number, second * kNsPerSecond + 600 * kNsPerMs));
+    }
+    must(writer->flush());
+    largest = std::max(largest, total_size(path));
+  }
+  EXPECT_EQ(writer->stats().lost, 0U);
+  EXPECT_GT(writer->stats().pruned, 0U);
+  must(writer->close());
+  return largest;
+}
+
+TEST(MaxSize, CallsWhoseEndNobodyTellsGoAsOthersDo) {
+  constexpr int64_t kMaxSize = 6 << 20;
+  const TemporaryFolder folder;
+  auto writer = must(RecordingWriter::create(folder / "r.db", {.max_size_bytes = kMaxSize}));
+  writer->accept(node_row(1, "n"));
+  for (uint64_t number = 1; number <= 60'000; ++number) {
+    Collective row = collective_row(1, number, static_cast<int64_t>(number) * 10 * kNsPerMs, std::nullopt);
+    row.completion = Completion::kUnobserved;
+    row.launch_ns = 20 * kNsPerUs;
+    writer->accept(row);
+    if (number % 100 == 0) {
+      must(writer->flush());
+      ASSERT_LE(total_size(folder / "r.db"), kMaxSize);
+    }
+  }
+  EXPECT_EQ(writer->stats().lost, 0U);
+  EXPECT_GT(writer->stats().pruned, 0U);
+  must(writer->close());
+}
+
+TEST(MaxSize, KeepsTheStallAndCountsWhatWent) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "r.db";
+  constexpr int64_t kMaxSize = 6 << 20;
+  EXPECT_LE(record_long_run(path, kMaxSize), kMaxSize);
+  EXPECT_LE(total_size(path), kMaxSize);
+  EXPECT_EQ(ask(path, "PRAGMA integrity_check"), "ok");
+  EXPECT_EQ(ask(path, "SELECT count(*) FROM collective WHERE duration_ns = 400000000"), "1");
+  EXPECT_EQ(ask(path, "SELECT count(*) FROM collective WHERE duration_ns IS NULL"), "1");
+  EXPECT_EQ(ask(path, "SELECT count(*) FROM tcp_events"), "1");
+  // A second before and after the stall nothing is missing, of either table.
+  for (const char* table : {"collective", "tcp_sample"}) {
+    EXPECT_EQ(ask(path, std::string("SELECT count(*) FROM ") + table +
+                            " WHERE timestamp_ns BETWEEN 99500000000 AND 101490000000"),
+              "200");
+    // Of the time long before it, hardly anything is there; the last seconds are.
+    EXPECT_LE(std::stoi(ask(path, std::string("SELECT count(*) FROM ") + table + " WHERE timestamp_ns < 90000000000")),
+              1);
+    EXPECT_EQ(ask(path, std::string("SELECT count(*) FROM ") + table + " WHERE timestamp_ns >= 1190000000000"), "1000");
+    // Every row is either there or counted.
+    EXPECT_EQ(ask(path, std::string("SELECT (SELECT count(*) FROM ") + table +
+                            ") + (SELECT count FROM loss WHERE source = 'pruned:" + table + "')"),
+              "120000");
+  }
+  int64_t last_ns = 0;
+  for (const Collective& row : collectives_of(*must(open_recording(path)))) {
+    ASSERT_LE(last_ns, row.timestamp_ns);
+    last_ns = row.timestamp_ns;
+  }
+}
+
+TEST(MaxSize, TooSmallIsRefused) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(RecordingWriter::create(folder / "r.db", {.max_size_bytes = 4096}));
+  EXPECT_TRUE(folder.names().empty());
+}
+
+/// Runs in a child whose files may not grow beyond `limit_bytes`, as on a disk that fills up.
+bool in_child_with_file_limit(rlim_t limit_bytes, const std::function<bool()>& run) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{limit_bytes, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ::_exit(run() ? 0 : 1);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(DiskFull, IsSaidOnceCountedAndRecoveredFrom) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "r.db";
+  constexpr uint64_t kRows = 100'000;
+  EXPECT_TRUE(in_child_with_file_limit(4 << 20, [&] {
+    auto writer = must(RecordingWriter::create(path));
+    writer->accept(node_row(1, "n"));
+    int errors = 0;
+    for (uint64_t number = 1; number <= kRows; ++number) {
+      if (number == kRows - 100) {  // room again
+        const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
+        ::setrlimit(RLIMIT_FSIZE, &unlimited);
+      }
+      writer->accept(collective_row(1, number, static_cast<int64_t>(number), 1));
+      if (number % 500 == 0) {
+        errors += writer->flush() ? 0 : 1;
+      }
+    }
+    return errors == 1 && writer->stats().lost > 0 && writer->close();
+  }));
+  EXPECT_EQ(ask(path, "PRAGMA integrity_check"), "ok");
+  EXPECT_EQ(ask(path,
+                "SELECT (SELECT count(*) FROM collective) + (SELECT count FROM loss WHERE source = "
+                "'store:disk_full')"),
+            std::to_string(kRows));
+  EXPECT_EQ(ask(path, "SELECT max(timestamp_ns) FROM collective"), std::to_string(kRows));
+}
+
+}  // namespace
+}  // namespace stalltrace

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The writing side of one table: its buffer, its statement and, where it is streamed, its segments. Internal to store/.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "store/schema/bind.h"
+#include "store/schema/table.h"
+
+namespace stalltrace {
+
+template <typename T>
+class TableWriter {
+ public:
+  Status prepare(Database& db) {
+    ST_ASSIGN(insert_, db.prepare(insert_sql<T>()));
+    return {};
+  }
+
+  void accept(T row) {
+    if constexpr (std::is_same_v<T, Collective>) {
+      // A call's end mostly follows its entry within the same flush: keep one row of the two.
+      size_t& slot = recent_[static_cast<uint64_t>(row.event_id) % recent_.size()];
+      if (slot < rows_.size() && rows_[slot].event_id == row.event_id) {
+        rows_[slot] = std::move(row);
+        return;
+      }
+      slot = rows_.size();
+    }
+    rows_.push_back(std::move(row));
+  }
+
+  /// Writes the buffer inside the caller's transaction; keeps it. SQLITE_DONE, or the error's code.
+  int write(Statement& upsert_segment) {
+    int code = SQLITE_DONE;
+    for (const T& row : rows_) {
+      if constexpr (kStreamed<T>) {
+        code = write_streamed(row);
+      } else {
+        code = step(row, 1);
+      }
+      if (code != SQLITE_DONE) {
+        return code;
+      }
+    }
+    for (ZoneMap& list : segments_) {
+      code = list.store(upsert_segment, TableOf<T>::kName);
+      if (code != SQLITE_DONE) {
+        return code;
+      }
+    }
+    return code;
+  }
+
+  void rolled_back() {
+    for (ZoneMap& list : segments_) {
+      list.mark_all_changed();
+    }
+  }
+  void clear() { rows_.clear(); }
+  /// Forgets the oldest rows beyond `keep`; their number.
+  size_t drop_oldest(size_t keep) {
+    const size_t excess = rows_.size() > keep ? rows_.size() - keep : 0;
+    rows_.erase(rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(excess));
+    return excess;
+  }
+
+  [[nodiscard]] const std::vector<T>& rows() const { return rows_; }
+  [[nodiscard]] const std::vector<ZoneMap>& segments() const { return segments_; }
+
+ private:
+  static constexpr size_t kRecent = std::is_same_v<T, Collective> ? 4096 : 0;
+
+  int write_streamed(const T& row) {
+    ZoneMap& list = segments_of(row.node_id);
+    if constexpr (TableOf<T>::kKind == TableKind::kEvents) {
+      list.add(row.event_id, row.timestamp_ns, end_of(row));
+      return step(row, 1);
+    } else {
+      const EventId id = make_event_id(row.node_id, ++last_number_);
+      list.add(id, row.timestamp_ns, end_of(row));
+      insert_.bind(1, id);
+      return step(row, 2);
+    }
+  }
+
+  int step(const T& row, int first_parameter) {
+    each_column(row, Binder(insert_.get(), first_parameter));
+    const int code = insert_.step();
+    insert_.reset();
+    return code;
+  }
+
+  ZoneMap& segments_of(NodeId node) {
+    const auto found =
+        std::find_if(segments_.begin(), segments_.end(), [&](const ZoneMap& list) { return list.node() == node; });
+    return found != segments_.end() ? *found : segments_.emplace_back(node);
+  }
+
+  Statement insert_;
+  std::vector<T> rows_;
+  std::vector<ZoneMap> segments_;  // one per node; a tracer writes one
+  uint64_t last_number_ = 0;
+  std::array<size_t, kRecent> recent_{};
+};
+
+}  // namespace stalltrace

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/write/writer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <tuple>
+
+#include "base/clock.h"
+#include "store/schema/finding_table.h"
+#include "store/schema/schema.h"
+#include "store/sqlite/open.h"
+#include "store/write/prune.h"
+#include "store/write/stall_window.h"
+#include "store/write/table_writer.h"
+
+namespace stalltrace {
+namespace {
+
+constexpr size_t kKeptWhileFull = 20'000;  // rows of each table held in memory for a disk that has room again
+
+int64_t size_of(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
+}
+
+/// Who writes `path`, for the refusal.
+std::string holder(const std::string& path) {
+  auto db = open_for_reading(path);
+  auto pid = db ? db->text("SELECT value FROM meta WHERE key = 'writer_pid'") : Result<std::string>("");
+  return pid && !pid->empty() ? " " + *pid : "";
+}
+
+Status make_room(const std::string& path, bool overwrite) {
+  if (::access(path.c_str(), F_OK) != 0) {
+    return {};
+  }
+  if (is_being_written(path)) {
+    return fail(fmt::format("{}: process{} is recording into it", path, holder(path)),
+                "give this run a file of its own with --out");
+  }
+  if (!overwrite) {
+    return fail(path + ": exists already; a recording is never overwritten silently",
+                "choose another file with --out, or remove this one");
+  }
+  if (size_of(path) > 0) {
+    auto db = open_for_reading(path);
+    if (!db) {
+      return fail(path + ": not overwritten: it is not a recording", "choose another file with --out");
+    }
+  }
+  for (const char* suffix : {"-wal", "-shm", "-journal", ""}) {
+    ::unlink((path + suffix).c_str());
+  }
+  return {};
+}
+
+Status create_empty(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  return fd ? Status() : fail_errno(path, errno, "choose a folder you may write to with --out");
+}
+
+}  // namespace
+
+struct RecordingWriter::State {
+  using Tables =
+      std::tuple<TableWriter<Node>, TableWriter<Process>, TableWriter<Communicator>, TableWriter<Collective>,
+                 TableWriter<Connection>, TableWriter<TcpEvent>, TableWriter<TcpSample>, TableWriter<NetSpan>,
+                 TableWriter<WaitSpan>, TableWriter<HostSample>, TableWriter<ProxyStep>, TableWriter<PacketDrop>,
+                 TableWriter<PortCounter>, TableWriter<Stack>, TableWriter<Loss>>;
+
+  std::string path;
+  WriterOptions options;
+  UniqueFd lock;  // outlives the database
+  Database db;
+  Tables tables;
+  FindingTable findings;
+  Statement upsert_segment;
+  StallWindows windows;
+  Pruner pruner;
+  NodeId node_id = 0;
+  size_t buffered = 0;
+  WriterStats stats;
+  bool disk_full = false;  // the last flush failed, and its caller knows
+  int last_code = SQLITE_OK;
+  bool closed = false;
+
+  template <typename F>
+  void each_table(F&& f) {
+    std::apply([&](auto&... table) { (f(table), ...); }, tables);
+  }
+
+  Status open();
+  Status open_log();
+  Status prepare();
+  int write_rows();
+  Status write_transaction();
+  Status disk_refused(Error error);
+  void give_up_buffered();
+  Status keep_within_size();
+  std::vector<PrunableTable> prunable();
+  /// The part of max_size_bytes that the log may take.
+  [[nodiscard]] int64_t log_bytes() const {
+    return std::clamp<int64_t>(options.max_size_bytes / 4, 256 << 10, 8 << 20);
+  }
+  [[nodiscard]] int64_t file_bytes() const { return options.max_size_bytes - log_bytes(); }
+};
+
+Status RecordingWriter::State::open() {
+  ST_ASSIGN(db, Database::open(path, SQLITE_OPEN_READWRITE));
+  // The schema is made before the log is, so that from here on the file alone is a recording.
+  ST_TRY(db.execute("PRAGMA page_size = 4096; PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY"));
+  ST_TRY(migrate(db));
+  ST_TRY(open_log());
+  return prepare();
+}
+
+Status RecordingWriter::State::open_log() {
+  ST_TRY(db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -8192"));
+  if (options.max_size_bytes > 0) {
+    ST_TRY(
+        db.execute(fmt::format("PRAGMA max_page_count = {}; PRAGMA wal_autocheckpoint = {}; "
+                               "PRAGMA journal_size_limit = {}",
+                               file_bytes() / 4096, log_bytes() / 2 / 4096, log_bytes() / 2)));
+  }
+  ST_TRY(
+      db.execute(fmt::format("INSERT OR REPLACE INTO meta VALUES('writer_pid', '{}'), ('created_ns', '{}'), "
+                             "('creator', 'stalltrace'), ('clock', 'UTC nanoseconds: CLOCK_MONOTONIC plus "
+                             "node.clock_offset_ns')",
+                             ::getpid(), utc_now_ns())));
+  lock = lock_writer(path);
+  return lock ? Status() : fail(path + ": another process is recording into it", "give this run a file of its own");
+}
+
+Status RecordingWriter::State::prepare() {
+  ST_ASSIGN(upsert_segment, db.prepare(kUpsertSegment));
+  Status status;
+  each_table([&](auto& table) {
+    if (status) {
+      status = table.prepare(db);
+    }
+  });
+  return status ? findings.prepare(db) : status;
+}
+
+int RecordingWriter::State::write_rows() {
+  int code = SQLITE_DONE;
+  each_table([&](auto& table) {
+    if (code == SQLITE_DONE) {
+      code = table.write(upsert_segment);
+    }
+  });
+  return code == SQLITE_DONE ? findings.write() : code;
+}
+
+Status RecordingWriter::State::write_transaction() {
+  ST_ASSIGN(Transaction transaction, Transaction::begin(db, "BEGIN IMMEDIATE"));
+  Status status = write_rows() == SQLITE_DONE ? Status() : fail_sqlite(db.get(), path);
+  if (status && stats.lost > 0) {
+    status =
+        db.execute(fmt::format("INSERT OR REPLACE INTO loss VALUES({}, 'store:disk_full', {})", node_id, stats.lost));
+  }
+  if (status) {
+    status = transaction.commit();
+  }
+  if (!status) {
+    last_code = sqlite3_errcode(db.get());
+    each_table([](auto& table) { table.rolled_back(); });
+  }
+  return status;
+}
+
+/// The rows stay buffered for the next attempt, up to a limit; what is known of the job (processes, communicators,
+/// connections) is kept whole.
+Status RecordingWriter::State::disk_refused(Error error) {
+  each_table([&]<typename T>(TableWriter<T>& table) {
+    if constexpr (kStreamed<T>) {
+      const size_t dropped = table.drop_oldest(kKeptWhileFull);
+      stats.lost += dropped;
+      buffered -= dropped;
+    }
+  });
+  if (std::exchange(disk_full, true)) {
+    return {};
+  }
+  error.remedy = "free some space: recording goes on by itself, what is lost meanwhile is counted as store:disk_full";
+  return with_context("cannot write", std::move(error));
+}
+
+/// What a full disk still refuses when the recording ends is lost, and counted if so much as that fits.
+void RecordingWriter::State::give_up_buffered() {
+  if (buffered == 0) {
+    return;
+  }
+  stats.lost += std::exchange(buffered, 0);
+  each_table([](auto& table) { table.clear(); });
+  findings.clear();
+  (void)write_transaction();
+}
+
+std::vector<PrunableTable> RecordingWriter::State::prunable() {
+  std::vector<PrunableTable> found;
+  each_table([&]<typename T>(TableWriter<T>& table) {
+    if constexpr (kStreamed<T>) {
+      for (const ZoneMap& list : table.segments()) {
+        found.push_back({TableOf<T>::kName, kIdColumn<T>, kEndSql<T>, &list});
+      }
+    }
+  });
+  return found;
+}
+
+Status RecordingWriter::State::keep_within_size() {
+  ST_ASSIGN(const int64_t used, used_bytes(db));
+  if (used <= file_bytes() / 10 * 8) {
+    return {};
+  }
+  ST_ASSIGN(const auto removed, pruner.prune(db, prunable(), windows.windows(), file_bytes() / 10 * 6));
+  for (const auto& [table, count] : removed) {
+    stats.pruned += count;
+  }
+  return {};
+}
+
+RecordingWriter::RecordingWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+RecordingWriter::~RecordingWriter() { (void)close(); }
+
+Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::string& path, WriterOptions options) {
+  if (options.max_size_bytes != 0 && options.max_size_bytes < kSmallestMaxSize) {
+    return fail("--max-size: too small for a recording", "give at least 1m", ErrorKind::kUsage);
+  }
+  ST_TRY(make_room(path, options.overwrite));
+  ST_TRY(create_empty(path));
+  auto state = std::make_unique<State>();
+  state->path = path;
+  state->options = options;
+  if (auto opened = state->open(); !opened) {
+    ::unlink(path.c_str());
+    return with_context(path, std::move(opened.error()));
+  }
+  return std::unique_ptr<RecordingWriter>(new RecordingWriter(std::move(state)));
+}
+
+void RecordingWriter::accept(Event event) {
+  std::visit(
+      [this]<typename T>(T&& row) {
+        using Row = std::remove_cvref_t<T>;
+        if constexpr (std::is_same_v<Row, Node>) {
+          state_->node_id = row.node_id;
+        } else if constexpr (std::is_same_v<Row, Collective>) {
+          if (state_->options.max_size_bytes > 0) {
+            state_->windows.note(row);
+          }
+        }
+        std::get<TableWriter<Row>>(state_->tables).accept(std::forward<T>(row));
+      },
+      std::move(event));
+  ++state_->buffered;
+}
+
+void RecordingWriter::accept_finding(int64_t finding_id, Finding finding) {
+  state_->findings.accept(finding_id, std::move(finding));
+}
+
+Status RecordingWriter::flush() {
+  State& state = *state_;
+  if (state.buffered + state.findings.buffered() == 0 || state.closed) {
+    return {};
+  }
+  Status written = state.write_transaction();
+  const bool limited = state.options.max_size_bytes > 0;
+  if (!written && limited && state.last_code == SQLITE_FULL) {
+    ST_TRY(state.keep_within_size());
+    written = state.write_transaction();
+  }
+  if (!written) {
+    return state.disk_refused(std::move(written.error()));
+  }
+  state.disk_full = false;
+  state.stats.rows += std::exchange(state.buffered, 0);
+  state.each_table([](auto& table) { table.clear(); });
+  state.findings.clear();
+  return limited ? state.keep_within_size() : Status();
+}
+
+size_t RecordingWriter::buffered() const { return state_->buffered; }
+
+Status RecordingWriter::close() {
+  State& state = *state_;
+  if (state.closed) {
+    return {};
+  }
+  Status status = flush();
+  state.give_up_buffered();
+  state.closed = true;
+  const auto attempt = [&](const std::string& sql) {
+    if (auto done = state.db.execute(sql); !done && status) {
+      status = with_context(state.path, std::move(done.error()));
+    }
+  };
+  attempt(
+      fmt::format("UPDATE node SET ended_ns = {} WHERE ended_ns IS NULL;"
+                  "INSERT OR REPLACE INTO meta VALUES('ended_ns', '{}');"
+                  "DELETE FROM meta WHERE key = 'writer_pid'",
+                  utc_now_ns(), utc_now_ns()));
+  state.each_table([]<typename T>(TableWriter<T>& table) { table = TableWriter<T>(); });
+  state.findings = FindingTable();
+  state.upsert_segment = Statement();
+  // A reader that has the file open keeps the log; it goes with the last reader.
+  sqlite3_busy_timeout(state.db.get(), 200);
+  (void)state.db.execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE");
+  state.db = Database();
+  state.lock.reset();
+  return status;
+}
+
+WriterStats RecordingWriter::stats() const {
+  WriterStats stats = state_->stats;
+  stats.bytes = static_cast<uint64_t>(size_of(state_->path) + size_of(state_->path + "-wal"));
+  return stats;
+}
+
+const std::string& RecordingWriter::path() const { return state_->path; }
+
+}  // namespace stalltrace
