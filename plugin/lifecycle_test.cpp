@@ -319,11 +319,11 @@ TEST_F(Lifecycle, FilesOfTheDeadMakeRoomOldestFirst) {
     utimensat(AT_FDCWD, path.c_str(), times, 0);
     return path;
   };
-  const std::string oldest = put("stalltrace-1-1.ring", 30);
-  const std::string old = put("stalltrace-2-1.ring", 20);
-  const std::string newest = put("stalltrace-3-1.ring", 10);
-  const std::string another = put("somebody-elses.ring", 99);
-  const std::string alive = put("stalltrace-4-1.ring", 99);
+  const std::string oldest = put("stalltrace-1-1.profiler", 30);
+  const std::string old = put("stalltrace-2-1.profiler", 20);
+  const std::string newest = put("stalltrace-3-1.profiler", 10);
+  const std::string another = put("somebody-elses.profiler", 99);
+  const std::string alive = put("stalltrace-4-1.profiler", 99);
   int ready[2];
   int done[2];
   ASSERT_EQ(pipe(ready) + pipe(done), 0);

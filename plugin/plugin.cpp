@@ -44,7 +44,7 @@ class Lock {
   Lock& operator=(const Lock&) = delete;
 };
 
-/// The child of a fork writes nothing into its parent's black box; should it use NCCL, it gets its own. Only the
+/// The child of a fork writes nothing into its parent's profiler file; should it use NCCL, it gets its own. Only the
 /// forking thread lives here, and whoever held the mutex does not.
 void forget_parent() {
   plugin.active.store(nullptr, std::memory_order_relaxed);
@@ -133,7 +133,7 @@ bool open_box(const InitRequest& request, const EventMask& choice) {
   return true;
 }
 
-/// True with a black box that records.
+/// True with a profiler file that records.
 bool ensure_recording(const InitRequest& request) {
   if (plugin.active.load(std::memory_order_relaxed) != nullptr) {
     return true;

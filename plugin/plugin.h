@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin in one process: which communicators live, and the black box they share. The one thing here that is global,
-// since NCCL hands out no pointer of ours on every call.
+// The plugin in one process: which communicators live, and the profiler file they share. The one thing here that is
+// global, since NCCL hands out no pointer of ours on every call.
 //
 // Everything answers success whatever happens: a failure of ours turns recording off and is one line of NCCL's log.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace stalltrace::plugin {
 
-/// The black box while recording, else nullptr. Any thread, every event.
+/// The profiler file while recording, else nullptr. Any thread, every event.
 Box* active_box();
 
 struct InitRequest {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzes what reads black boxes from the kept corpora: scripts/fuzz.sh [SECONDS [TARGET]]. Targets: ring (reader and
+# Fuzzes what reads profiler files from the kept corpora: scripts/fuzz.sh [SECONDS [TARGET]]. Targets: ring (reader and
 # import) and agent (what a tracer does with a process's box); both without one, SECONDS each. Needs clang and
 # libclang-rt. What it learns goes into the target's corpus, as few files as cover it; a finding is left beside the
 # program and fails the run.

@@ -97,7 +97,7 @@ def main():
 
         print(f"the job beside the plugin, {arguments.ranks} ranks, {arguments.rounds} rounds")
         print_results(rounds_of(list(plugins), arguments.rounds, measure_with))
-        sizes = [path.stat().st_size / 2**20 for path in pathlib.Path(rings).glob("*.ring")]
+        sizes = [path.stat().st_size / 2**20 for path in pathlib.Path(rings).glob("*.profiler")]
         if len(sizes) != JOBS_A_ROUND * arguments.rounds * arguments.ranks:
             raise SystemExit("bench: the plugin did not record; NCCL_DEBUG=INFO says why")
         print(f"  file: {max(sizes):.1f} MiB a process, goal {FILE_GOAL_MIB}: {'met' if max(sizes) <= FILE_GOAL_MIB else 'missed'}")

@@ -76,7 +76,8 @@ Result<std::string> prepare_folder(const std::string& out_dir) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     const bool node_folder = name.starts_with("node") && entry->is_directory(error);  // made and removed by a run
-    if (name == "truth.json" || name == "rings" || (name.starts_with("node") && name.ends_with(".db")) || node_folder) {
+    if (name == "truth.json" || name == "profiler" || (name.starts_with("node") && name.ends_with(".db")) ||
+        node_folder) {
       return fail(fmt::format("{} holds an earlier run or something else ({})", folder.string(), name),
                   "give another --out, or remove that folder");
     }
@@ -273,7 +274,7 @@ class Run {
 
 }  // namespace
 
-std::string ring_folder(const RunOptions& options) { return options.out_dir + "/rings"; }
+std::string ring_folder(const RunOptions& options) { return options.out_dir + "/profiler"; }
 
 Result<RunOutcome> run(const RunOptions& options) {
   Run practice(options);

@@ -26,7 +26,7 @@ struct RunOptions {
   std::optional<int64_t> link_mbit;         // rate of every node's link; none: as fast as the machine
   uint64_t seed = 1;                        // draws the rank of `rank=random`; part of the job's id
   bool trace = true;                        // false: no agents, for a baseline
-  bool plugin = false;                      // every rank loads the profiler plugin; black boxes go to OUT/rings
+  bool plugin = false;                      // every rank loads the profiler plugin; profiler files go to OUT/profiler
   bool live = false;                        // the agents tell findings while the job runs, into their recordings
   std::string agent = "/proc/self/exe";     // started as `AGENT trace ...`
   int64_t agent_ready_ns = 20'000'000'000;  // how long an agent may take to be ready
@@ -54,7 +54,7 @@ struct RunOutcome {
   std::vector<std::string> warnings;  // what did not, but a reader should know: an agent that ended early, ...
 };
 
-/// Where the ranks' black boxes go with `plugin`.
+/// Where the ranks' profiler files go with `plugin`.
 std::string ring_folder(const RunOptions& options);
 
 /// Single-threaded; call it from the main thread. Meanwhile SIGINT, SIGTERM and SIGHUP of the calling thread are

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mapped black box (plugin/wire/blackbox.h), as everybody here passes it around. box_file makes and ends it; any
-// thread may use it in between.
+// The mapped profiler file (plugin/wire/blackbox.h), as everybody here passes it around. box_file makes and ends it;
+// any thread may use it in between.
 #pragma once
 
 #include "plugin/box/field.h"

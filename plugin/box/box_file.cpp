@@ -83,7 +83,7 @@ bool name_file(const char* folder, int number, char* path) {
   if (number > 0) {
     snprintf(suffix, sizeof(suffix), "-%d", number);
   }
-  const int length = snprintf(path, kPathBytes, "%s/stalltrace-%d-%" PRIu64 "%s.ring", folder, getpid(),
+  const int length = snprintf(path, kPathBytes, "%s/stalltrace-%d-%" PRIu64 "%s.profiler", folder, getpid(),
                               process_start_ticks(), suffix);
   return length >= 0 && static_cast<size_t>(length) < kPathBytes;
 }

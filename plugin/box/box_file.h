@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The black box's file: made when NCCL first asks, ended when the last communicator is gone. Called under the plugin's
-// lock; system calls are fine here.
+// The profiler file's file: made when NCCL first asks, ended when the last communicator is gone. Called under the
+// plugin's lock; system calls are fine here.
 #pragma once
 
 #include <cstddef>

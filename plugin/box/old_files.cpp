@@ -27,7 +27,7 @@ struct OldFiles {
 
 bool is_black_box(const char* name) {
   const char* end = strrchr(name, '.');
-  return strncmp(name, "stalltrace-", 11) == 0 && end != nullptr && strcmp(end, ".ring") == 0;
+  return strncmp(name, "stalltrace-", 11) == 0 && end != nullptr && strcmp(end, ".profiler") == 0;
 }
 
 /// One of this very process, by another copy of the library: opening and closing it would drop its lock.

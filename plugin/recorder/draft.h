@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an event descriptor of any version of NCCL's interface to the start of an event in the black box. One template:
-// what a version lacks is asked for at compile time.
+// From an event descriptor of any version of NCCL's interface to the start of an event in the profiler file. One
+// template: what a version lacks is asked for at compile time.
 #pragma once
 
 #include "plugin/abi/profiler.h"

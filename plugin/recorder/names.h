@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's names and numbers, as the black box writes them. Any thread; unknown or missing text is "unknown".
+// NCCL's names and numbers, as the profiler file writes them. Any thread; unknown or missing text is "unknown".
 #pragma once
 
 #include <cstdint>

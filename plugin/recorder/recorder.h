@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL tells, in the words of no version of its interface, goes into the black box. Any thread; no allocation, no
-// lock, and no system call but one gettid per thread.
+// What NCCL tells, in the words of no version of its interface, goes into the profiler file. Any thread; no allocation,
+// no lock, and no system call but one gettid per thread.
 #pragma once
 
 #include "plugin/box/box.h"

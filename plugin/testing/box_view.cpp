@@ -80,7 +80,7 @@ BoxView read_box(const std::string& path) {
   BoxView view;
   view.header = at<st_box_header>(bytes, 0);
   if (std::memcmp(view.header.magic, ST_BOX_MAGIC, sizeof(view.header.magic)) != 0) {
-    throw std::runtime_error("not a black box: " + path);
+    throw std::runtime_error("not a profiler file: " + path);
   }
   for (uint64_t index = 0; index < view.header.communicator_capacity; ++index) {
     const auto entry =
@@ -97,7 +97,7 @@ BoxView read_box(const std::string& path) {
 std::vector<std::string> find_boxes(const std::string& folder) {
   std::vector<std::string> result;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".ring") {
+    if (entry.path().extension() == ".profiler") {
       result.push_back(entry.path().string());
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A black box as a reader sees it, by the rules of docs/blackbox.md; for tests, which trust the file's layout.
+// A profiler file as a reader sees it, by the rules of docs/profiler_file.md; for tests, which trust the file's layout.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct BoxView {
 /// Reads the file once.
 BoxView read_box(const std::string& path);
 
-/// The .ring files of a folder, sorted.
+/// The .profiler files of a folder, sorted.
 std::vector<std::string> find_boxes(const std::string& folder);
 
 }  // namespace stalltrace::plugin::testing

@@ -29,7 +29,7 @@ using V4 = Version<4, nccl::v4::Descriptor, nccl::v4::StateArguments, nccl::v4::
 using V5 = Version<5, nccl::v5::Descriptor, nccl::v5::StateArguments, nccl::v5::Profiler>;
 using V6 = Version<6, nccl::v6::Descriptor, nccl::v6::StateArguments, nccl::v6::Profiler>;
 
-/// A folder for black boxes and the environment that names it; both go away with the object.
+/// A folder for profiler files and the environment that names it; both go away with the object.
 class BoxFolder {
  public:
   BoxFolder() {
@@ -80,7 +80,7 @@ class Library {
   void* handle_;
 };
 
-/// A test of the loaded library, with a folder for its black boxes.
+/// A test of the loaded library, with a folder for its profiler files.
 class LibraryTest : public ::testing::Test {
  protected:
   BoxFolder folder_;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The black box: the bytes of the file a process with the profiler plugin writes about itself. docs/blackbox.md
- * describes it, with the rules for a reader. Plain C, fixed width, explicit padding, the host's byte order.
+ * The profiler file: the bytes of the file a process with the profiler plugin writes about itself.
+ * docs/profiler_file.md describes it, with the rules for a reader. Plain C, fixed width, explicit padding, the host's
+ * byte order.
  *
  * A file is: header | communicators | open events (slots) | ring of ended events. Offsets and counts are in the header;
  * a reader takes them from there after checking them against the file's size. All times are CLOCK_MONOTONIC nanoseconds

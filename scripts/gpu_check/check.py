@@ -106,19 +106,19 @@ class Check:
         (folder / "ranks.txt").write_text(result.stdout)
         self.table.add(f"{name}: {self.options.ranks} ranks, {place}", result.returncode == 0,
                        "ran to their end" if result.returncode == 0 else (result.stderr + result.stdout)[-300:].replace("\n", " | "))
-        # Without a tracer the recording is there all the same, made of the black boxes.
+        # Without a tracer the recording is there all the same, made of the profiler files.
         untraced = next((line for line in result.stderr.splitlines() if "the kernel is not traced" in line), None)
         self.traced = untraced is None and (folder / "run" / "trace.db").exists()
         self.table.add(f"{name}: kernel traced", self.traced or None, "yes" if self.traced else untraced or "no recording")
         return folder if result.returncode == 0 else None
 
     def import_rings(self, name, folder):
-        """The recording of the black boxes alone; None if it can't be made."""
+        """The recording of the profiler files alone; None if it can't be made."""
         if self.nccl_version < PROFILER_SINCE:
-            self.table.add(f"{name}: black boxes", None, f"NCCL has a profiler interface since {'.'.join(map(str, PROFILER_SINCE))}")
+            self.table.add(f"{name}: profiler files", None, f"NCCL has a profiler interface since {'.'.join(map(str, PROFILER_SINCE))}")
             return None
-        rings = sorted((folder / "run" / "rings").glob("*.ring"))
-        self.table.add(f"{name}: black boxes", len(rings) >= self.options.ranks, f"{len(rings)} files")
+        rings = sorted((folder / "run" / "profiler").glob("*.profiler"))
+        self.table.add(f"{name}: profiler files", len(rings) >= self.options.ranks, f"{len(rings)} files")
         out = folder / "rings.db"
         result = self.stalltrace("import", *rings, "--out", out)
         self.table.add(f"{name}: import", result.returncode == 0, "done" if result.returncode == 0 else result.stderr.strip()[-300:])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Black boxes → events: a recording of what the profiler plugin alone has seen. No privilege, no kernel, no agent; the
-// processes may live, hang or be dead.
+// Profiler files → events: a recording of what the profiler plugin alone has seen. No privilege, no kernel, no agent;
+// the processes may live, hang or be dead.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes in, rows out: what a recording of black boxes alone holds.
+// Boxes in, rows out: what a recording of profiler files alone holds.
 #include "blackbox/import.h"
 
 #include <gtest/gtest.h>

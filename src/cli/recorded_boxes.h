@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Black boxes → a recording in a file: what `import` does, and `run` where it may not trace.
+// Profiler files → a recording in a file: what `import` does, and `run` where it may not trace.
 #pragma once
 
 #include <span>

@@ -40,9 +40,9 @@ RunEvidence::RunEvidence(launch::RunFolder folder, const std::string& node, Cons
   add_log();
   note(fmt::format("the evidence goes to {}{}", folder_.path,
                    !boxes_expected_     ? ""
-                   : rings_.in_memory() ? fmt::format(", black boxes to {} until the job has ended", rings_.folder())
+                   : rings_.in_memory() ? fmt::format(", profiler files to {} until the job has ended", rings_.folder())
                    : text_of_variable(kFolderVariable).empty() ? ""
-                                                               : ", black boxes to " + rings_.folder()));
+                                                               : ", profiler files to " + rings_.folder()));
 }
 
 void RunEvidence::add_plugin() {
@@ -50,13 +50,13 @@ void RunEvidence::add_plugin() {
     auto placed = launch::PluginFile::place(folder_.path);
     if (!placed) {
       why_no_plugin_ = placed.error().what;
-      note("no black box will be written: " + why_no_plugin_);
+      note("no profiler file will be written: " + why_no_plugin_);
       return;
     }
     plugin_.emplace(std::move(*placed));
     environment_.push_back(fmt::format("{}={}", kPluginVariable, plugin_->path()));
   } else if (!launch::is_our_plugin(chosen)) {
-    note(fmt::format("{} is {} already: it stays, and no black box is written", kPluginVariable, chosen));
+    note(fmt::format("{} is {} already: it stays, and no profiler file is written", kPluginVariable, chosen));
     return;
   }
   boxes_expected_ = true;
@@ -101,13 +101,14 @@ void RunEvidence::conclude(bool traced, bool told_by_boxes) {
   if (boxes_expected_ && boxes_.empty()) {
     tell_that_there_is_no_box();
   } else if (!boxes_.empty()) {
-    note(fmt::format("the black boxes of this run are in {}",
+    note(fmt::format("the profiler files of this run are in {}",
                      std::filesystem::path(boxes_.front()).parent_path().string()));
     if (!traced) {
       recorded = import_boxes(boxes_, folder_.recording());
     } else if (!told_by_boxes && import_boxes(boxes_, folder_.box_recording())) {
       // The tracer reads no boxes on a file system of a server or of a user's own.
-      note(fmt::format("the trace has nothing of the black boxes: what they tell is in {}", folder_.box_recording()));
+      note(fmt::format("the trace has nothing of the profiler files: what they recorded is in {}",
+                       folder_.box_recording()));
     }
   }
   if (recorded && explain(folder_.recording(), true)) {
@@ -151,7 +152,7 @@ bool RunEvidence::explain(const std::string& recording, bool final) {
 }
 
 void RunEvidence::tell_that_there_is_no_box() const {
-  note(fmt::format("no black box appeared in {}: no process of the job had NCCL load the profiler plugin",
+  note(fmt::format("no profiler file appeared in {}: no process of the job had NCCL load the profiler plugin",
                    rings_.folder()));
   if (!folder_.has_logs()) {
     note(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `run` knows of the job: where its evidence lies, whether black boxes are written at all, and the words about it.
-// Single-threaded. Nothing here may keep the job from starting or going on: what fails is said.
+// What `run` knows of the job: where its evidence lies, whether profiler files are written at all, and the words about
+// it. Single-threaded. Nothing here may keep the job from starting or going on: what fails is said.
 #pragma once
 
 #include <optional>
@@ -30,11 +30,11 @@ class RunEvidence {
   void look() { rings_.look(); }
   /// We were told to end: what comes next may be a SIGKILL.
   void save_soon() { rings_.save_soon(); }
-  /// The job hangs. Of a recording, or where there is none, of the black boxes as they are now.
+  /// The job hangs. Of a recording, or where there is none, of the profiler files as they are now.
   void explain_hang(const launch::Progress& progress, int64_t limit_ns, const std::optional<std::string>& recording);
-  /// The job has ended: puts the black boxes where they belong.
+  /// The job has ended: puts the profiler files where they belong.
   void settle();
-  /// Explains the run. `traced`: there is a recording; `told_by_boxes`: it has the word of the black boxes too.
+  /// Explains the run. `traced`: there is a recording; `told_by_boxes`: it has the word of the profiler files too.
   void conclude(bool traced, bool told_by_boxes);
   /// The job was never started.
   void discard();

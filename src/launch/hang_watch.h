@@ -26,7 +26,7 @@ class ProgressSink final : public EventSink {
   explicit ProgressSink(EventSink& next) : next_(next) {}
   void accept(Event event) override;
   [[nodiscard]] Progress progress() const;
-  /// Whether any collective has the word of a black box.
+  /// Whether any collective has the word of a profiler file.
   [[nodiscard]] bool told_by_boxes() const { return told_by_boxes_; }
 
  private:

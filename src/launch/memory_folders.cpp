@@ -126,7 +126,7 @@ void tell_of_earlier_folders(const std::string& memory, const std::function<void
     }
   }
   if (!places.empty()) {
-    note(fmt::format("black boxes of earlier runs are still in {}: import or remove them", places));
+    note(fmt::format("profiler files of earlier runs are still in {}: import or remove them", places));
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders in memory for the black boxes of runs: one for each launcher, of its user alone. Those whose launcher was
+// Folders in memory for the profiler files of runs: one for each launcher, of its user alone. Those whose launcher was
 // killed stay, as their boxes say why the job ended, but not for ever: they take memory.
 #pragma once
 
@@ -16,7 +16,7 @@ struct MemoryFolder {
   UniqueFd lock;  // held while its launcher lives
 };
 
-/// Makes `memory`/stalltrace-run-XXXXXX, mode 0700. An error says why the black boxes should not go there: it is no
+/// Makes `memory`/stalltrace-run-XXXXXX, mode 0700. An error says why the profiler files should not go there: it is no
 /// file system in memory, or has less room than they and NCCL need.
 Result<MemoryFolder> make_memory_folder(const std::string& memory);
 

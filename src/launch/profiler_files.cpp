@@ -30,7 +30,7 @@ std::vector<std::string> ring_names(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() == ".ring") {
+    if (entry->path().extension() == ".profiler") {
       names.push_back(entry->path().filename().string());
     }
   }
@@ -98,7 +98,7 @@ Status copy_sparse(int from, const std::string& to, const std::stop_token& stop)
   }
   if (!copied) {
     ::unlink(part.c_str());
-    return with_context("copy a black box to " + to, std::move(copied.error()));
+    return with_context("copy a profiler file to " + to, std::move(copied.error()));
   }
   return {};
 }
@@ -120,7 +120,7 @@ ProfilerFiles::ProfilerFiles(std::string kept, const std::string& chosen, const 
     temporary_ = true;
   } else {
     folder_ = kept_;
-    note(fmt::format("the black boxes are written to {} at once, where a slow file system may hold up the job: {}",
+    note(fmt::format("the profiler files are written to {} at once, where a slow file system may hold up the job: {}",
                      kept_, made.error().what));
   }
 }
@@ -211,10 +211,10 @@ std::vector<std::string> ProfilerFiles::settle(const Note& note) {
     settled.push_back(lives ? box.path : std::move(copy));
   }
   if (stuck > 0) {
-    note(fmt::format("{} black boxes stay in {}, in memory: {}", stuck, folder_, reason.what));
+    note(fmt::format("{} profiler files stay in {}, in memory: {}", stuck, folder_, reason.what));
   }
   if (living > 0) {
-    note(fmt::format("{} processes of the job go on: their black boxes go on in {}", living, folder_));
+    note(fmt::format("{} processes of the job go on: their profiler files go on in {}", living, folder_));
   }
   if (living + stuck == 0) {
     ::rmdir(folder_.c_str());

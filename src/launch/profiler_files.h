@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the black boxes of a run are. While the job runs they lie in memory, as writing them must never wait for a disk
-// or a file server; when it ends, or the launcher is told to end, they are copied into the run's folder. One thread,
-// beside a copier of its own.
+// Where the profiler files of a run are. While the job runs they lie in memory, as writing them must never wait for a
+// disk or a file server; when it ends, or the launcher is told to end, they are copied into the run's folder. One
+// thread, beside a copier of its own.
 #pragma once
 
 #include <sys/types.h>
@@ -23,8 +23,9 @@ class ProfilerFiles {
  public:
   using Note = std::function<void(const std::string&)>;
 
-  /// `kept` is the run's own folder for them. `chosen`: the environment says where black boxes go, and there they stay;
-  /// empty: a new folder in `memory`, of this user alone, if that is a file system in memory with room, else `kept`.
+  /// `kept` is the run's own folder for them. `chosen`: the environment says where profiler files go, and there they
+  /// stay; empty: a new folder in `memory`, of this user alone, if that is a file system in memory with room, else
+  /// `kept`.
   ProfilerFiles(std::string kept, const std::string& chosen, const Note& note, std::string memory = "/dev/shm");
   ~ProfilerFiles();
   ProfilerFiles(const ProfilerFiles&) = delete;

@@ -80,10 +80,10 @@ TEST_F(Rings, LieInMemoryOfThisUserAloneAndAreMovedAtTheEnd) {
   ASSERT_EQ(::stat(rings.folder().c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0700U);
   const blackbox::MadeBox box = box_of(1);
-  box.write(rings.folder() + "/stalltrace-1-1.ring");
-  EXPECT_EQ(settle(rings), std::vector<std::string>{kept() + "/stalltrace-1-1.ring"});
-  EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.ring").value_or(""), box.bytes());
-  ASSERT_EQ(::stat((kept() + "/stalltrace-1-1.ring").c_str(), &info), 0);
+  box.write(rings.folder() + "/stalltrace-1-1.profiler");
+  EXPECT_EQ(settle(rings), std::vector<std::string>{kept() + "/stalltrace-1-1.profiler"});
+  EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.profiler").value_or(""), box.bytes());
+  ASSERT_EQ(::stat((kept() + "/stalltrace-1-1.profiler").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
   EXPECT_TRUE(fs::is_empty(memory()));
 }
@@ -94,51 +94,51 @@ TEST_F(Rings, WithoutMemoryTheyLieInTheRunsFolderAndThatIsSaid) {
   EXPECT_FALSE(rings.in_memory());
   EXPECT_EQ(rings.folder(), kept());
   EXPECT_NE(said().find("/proc is no file system in memory"), std::string::npos) << said();
-  box_of(1).write(kept() + "/stalltrace-1-1.ring");
-  EXPECT_EQ(settle(rings), std::vector<std::string>{kept() + "/stalltrace-1-1.ring"});
+  box_of(1).write(kept() + "/stalltrace-1-1.profiler");
+  EXPECT_EQ(settle(rings), std::vector<std::string>{kept() + "/stalltrace-1-1.profiler"});
 }
 
 TEST_F(Rings, OneWhoseNameIsTakenAwayIsKept) {
   ProfilerFiles rings = make();
-  box_of(1).write(rings.folder() + "/stalltrace-1-1.ring");
+  box_of(1).write(rings.folder() + "/stalltrace-1-1.profiler");
   rings.look();
   fs::remove_all(rings.folder());
   settle(rings);
-  EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.ring").value_or(""), box_of(1).bytes());
+  EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.profiler").value_or(""), box_of(1).bytes());
 }
 
 TEST_F(Rings, OneOfAProcessThatGoesOnStaysInMemoryToo) {
   ProfilerFiles rings = make();
-  const std::string path = rings.folder() + "/stalltrace-1-1.ring";
+  const std::string path = rings.folder() + "/stalltrace-1-1.profiler";
   box_of(1).write(path);
-  box_of(2).write(rings.folder() + "/stalltrace-2-2.ring");
+  box_of(2).write(rings.folder() + "/stalltrace-2-2.profiler");
   auto writer = writer_of(path);
   ASSERT_TRUE(writer) << writer.error().what;
   ASSERT_TRUE(wait_for(path + ".locked"));
   const auto settled = settle(rings);
-  EXPECT_EQ(settled, (std::vector<std::string>{path, kept() + "/stalltrace-2-2.ring"}));
+  EXPECT_EQ(settled, (std::vector<std::string>{path, kept() + "/stalltrace-2-2.profiler"}));
   EXPECT_TRUE(fs::exists(path));
-  EXPECT_TRUE(fs::exists(kept() + "/stalltrace-1-1.ring"));
+  EXPECT_TRUE(fs::exists(kept() + "/stalltrace-1-1.profiler"));
   EXPECT_NE(said().find("1 processes of the job go on"), std::string::npos) << said();
 }
 
 TEST_F(Rings, WhatCantBeCopiedStaysWhereItIs) {
   ProfilerFiles rings = make();
-  const std::string path = rings.folder() + "/stalltrace-1-1.ring";
+  const std::string path = rings.folder() + "/stalltrace-1-1.profiler";
   box_of(1).write(path);
   fs::remove_all(kept());
   EXPECT_EQ(settle(rings), std::vector<std::string>{path});
   EXPECT_TRUE(fs::exists(path));
-  EXPECT_NE(said().find("1 black boxes stay in " + rings.folder()), std::string::npos) << said();
+  EXPECT_NE(said().find("1 profiler files stay in " + rings.folder()), std::string::npos) << said();
 }
 
 TEST_F(Rings, AreSavedWhileTheJobStillRuns) {
   ProfilerFiles rings = make();
-  box_of(1).write(rings.folder() + "/stalltrace-1-1.ring");
+  box_of(1).write(rings.folder() + "/stalltrace-1-1.profiler");
   rings.save_soon();
   rings.save_soon();
-  EXPECT_TRUE(wait_for(kept() + "/stalltrace-1-1.ring"));
-  EXPECT_TRUE(fs::exists(rings.folder() + "/stalltrace-1-1.ring"));
+  EXPECT_TRUE(wait_for(kept() + "/stalltrace-1-1.profiler"));
+  EXPECT_TRUE(fs::exists(rings.folder() + "/stalltrace-1-1.profiler"));
 }
 
 TEST_F(Rings, InAPlaceThatWasChosenOnlyTheJobsCountAndTheyStay) {
@@ -148,14 +148,14 @@ TEST_F(Rings, InAPlaceThatWasChosenOnlyTheJobsCountAndTheyStay) {
   EXPECT_EQ(rings.folder(), chosen);
   EXPECT_TRUE(fs::is_empty(memory()));
   const uint64_t now = Procfs().start_ticks(::getpid());
-  box_of(now + 10).write(chosen + "/stalltrace-2-2.ring");
-  box_of(now - 10).write(chosen + "/stalltrace-1-1.ring");
+  box_of(now + 10).write(chosen + "/stalltrace-2-2.profiler");
+  box_of(now - 10).write(chosen + "/stalltrace-1-1.profiler");
   blackbox::MadeBox of_another_boot = box_of(now + 10);
   of_another_boot.header.boot_id[0] ^= 1;
-  of_another_boot.write(chosen + "/stalltrace-3-3.ring");
-  EXPECT_EQ(settle(rings), std::vector<std::string>{chosen + "/stalltrace-2-2.ring"});
+  of_another_boot.write(chosen + "/stalltrace-3-3.profiler");
+  EXPECT_EQ(settle(rings), std::vector<std::string>{chosen + "/stalltrace-2-2.profiler"});
   EXPECT_TRUE(fs::is_empty(kept()));
-  EXPECT_TRUE(fs::exists(chosen + "/stalltrace-2-2.ring"));
+  EXPECT_TRUE(fs::exists(chosen + "/stalltrace-2-2.profiler"));
 }
 
 TEST_F(Rings, ThoseOfAKilledLauncherAreTold) {
@@ -163,13 +163,13 @@ TEST_F(Rings, ThoseOfAKilledLauncherAreTold) {
   {
     ProfilerFiles rings = make();
     left = rings.folder();
-    box_of(1).write(left + "/stalltrace-1-1.ring");
+    box_of(1).write(left + "/stalltrace-1-1.profiler");
     make();  // beside a launcher that lives
     EXPECT_EQ(said(), "");
   }
   make();
   EXPECT_NE(said().find(left), std::string::npos) << said();
-  EXPECT_TRUE(fs::exists(left + "/stalltrace-1-1.ring"));
+  EXPECT_TRUE(fs::exists(left + "/stalltrace-1-1.profiler"));
 }
 
 TEST(CopySparse, CopiesEveryByteAndNoZeros) {

@@ -13,7 +13,7 @@ void ProfilerProgress::find_boxes() {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
     std::string path = entry.path().string();
-    if (entry.path().extension() != ".ring" || boxes_.contains(path) || left_out_.contains(path)) {
+    if (entry.path().extension() != ".profiler" || boxes_.contains(path) || left_out_.contains(path)) {
       continue;
     }
     if (auto box = blackbox::BoxReader::open(path)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does a job still get on? By its black boxes: what a job shows that may not be traced. One thread.
+// Does a job still get on? By its profiler files: what a job shows that may not be traced. One thread.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace stalltrace::launch {
 
-/// The black boxes in a folder, those that are still to appear included.
+/// The profiler files in a folder, those that are still to appear included.
 class ProfilerProgress {
  public:
   using Wanted = std::function<bool(const st_box_header&)>;

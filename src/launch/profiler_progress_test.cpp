@@ -37,8 +37,8 @@ class BoxFolder : public testing::Test {
 };
 
 TEST_F(BoxFolder, ProgressIsTheSumOfWhatProcessesShow) {
-  put("a.ring", true);
-  put("b.ring", false);
+  put("a.profiler", true);
+  put("b.profiler", false);
   put("b.other", true);
   ProfilerProgress boxes(path_);
   const Progress progress = boxes.read();
@@ -52,16 +52,16 @@ TEST_F(BoxFolder, ProgressIsTheSumOfWhatProcessesShow) {
 TEST_F(BoxFolder, BoxesThatAppearLaterCount) {
   ProfilerProgress boxes(path_);
   EXPECT_EQ(boxes.read().completed, 0U);
-  put("a.ring", false);
+  put("a.profiler", false);
   EXPECT_EQ(boxes.read().completed, 1U);
 }
 
 TEST_F(BoxFolder, ABoxThatIsCutShortIsLeftOut) {
-  put("a.ring", false);
-  put("b.ring", false);
+  put("a.profiler", false);
+  put("b.profiler", false);
   ProfilerProgress boxes(path_);
   ASSERT_EQ(boxes.read().completed, 2U);
-  std::filesystem::resize_file(path_ + "/b.ring", 100);
+  std::filesystem::resize_file(path_ + "/b.profiler", 100);
   EXPECT_EQ(boxes.read().completed, 1U);
 }
 

@@ -14,11 +14,11 @@ struct RunFolder {
   bool created = false;  // by us, so that we may remove it
 
   [[nodiscard]] std::string recording() const { return path + "/trace.db"; }
-  /// Of the black boxes at the latest hang.
+  /// Of the profiler files at the latest hang.
   [[nodiscard]] std::string hang_recording() const { return path + "/hang.db"; }
-  /// Of the black boxes at the end, where the tracer has not read them.
-  [[nodiscard]] std::string box_recording() const { return path + "/boxes.db"; }
-  [[nodiscard]] std::string rings() const { return path + "/rings"; }
+  /// Of the profiler files at the end, where the tracer has not read them.
+  [[nodiscard]] std::string box_recording() const { return path + "/profiler.db"; }
+  [[nodiscard]] std::string rings() const { return path + "/profiler"; }
   [[nodiscard]] std::string findings() const { return path + "/findings.json"; }
   /// As NCCL_DEBUG_FILE has it: %h and %p are the host and the process.
   [[nodiscard]] std::string log_pattern() const;

@@ -55,7 +55,7 @@ TEST_F(Claim, WhatCameToNothingIsRemoved) {
 }
 
 TEST_F(Claim, WhatHasEvidenceStays) {
-  for (const char* file : {"nccl.host.1.log", "trace.db", "rings/stalltrace-1-1.ring"}) {
+  for (const char* file : {"nccl.host.1.log", "trace.db", "profiler/stalltrace-1-1.profiler"}) {
     const RunFolder folder = claim("run");
     ASSERT_TRUE(write_profiler_plugin(folder.path));
     ASSERT_TRUE(write_file(folder.path + "/" + file, "x"));

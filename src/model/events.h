@@ -274,7 +274,7 @@ std::string_view to_text(ProxyWait wait);
 std::optional<ProxyWait> proxy_wait_from_text(std::string_view text);
 
 /// Steps of one proxy operation of NCCL: chunks to or from one peer on one channel, as the profiler plugin tells them
-/// (docs/blackbox.md). A row sums `steps` steps in a row, 1 where each was kept by itself.
+/// (docs/profiler_file.md). A row sums `steps` steps in a row, 1 where each was kept by itself.
 struct ProxyStep {
   NodeId node_id = 0;
   int64_t timestamp_ns = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank in a container, as far as that concerns its black box: a mount namespace with a shared-memory folder of its
-// own, and a pid namespace in which it has another number. Followed live from outside.
+// A rank in a container, as far as that concerns its profiler file: a mount namespace with a shared-memory folder of
+// its own, and a pid namespace in which it has another number. Followed live from outside.
 #include <gtest/gtest.h>
 
 #include <algorithm>

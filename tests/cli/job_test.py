@@ -209,7 +209,7 @@ class Signals(Fares):
         process.kill()
         process.wait(timeout=10)
         wait_until(lambda: [pid for pid in map(int, helpers) if self.runs(pid)] == [self.job], "the helper's end", 5)
-        for folder in re.findall(r"black boxes to (\S+)", self.errors.read_text()):
+        for folder in re.findall(r"profiler files to (\S+)", self.errors.read_text()):
             pathlib.Path(folder).rmdir()
 
 
@@ -398,7 +398,7 @@ class Folder(Fares):
 
     def test_no_box_is_said_with_the_likely_reasons(self):
         result = self.launch("--out", "run7", "--", "true")
-        self.assertRegex(result.stderr, "no black box appeared in .*\nlikely: the job made no NCCL communicator")
+        self.assertRegex(result.stderr, "no profiler file appeared in .*\nlikely: the job made no NCCL communicator")
         self.assertEqual(self.folders(), [], "nothing came of it")
         result = self.launch("--out", "run7", "--", "touch", "run7/nccl.host.1.log")
-        self.assertRegex(result.stderr, r"no black box appeared in .*\nlikely: its NCCL is older than 2\.23, .*noexec.*run7/nccl\.\*\.log")
+        self.assertRegex(result.stderr, r"no profiler file appeared in .*\nlikely: its NCCL is older than 2\.23, .*noexec.*run7/nccl\.\*\.log")

@@ -89,7 +89,7 @@ class Run(Case):
                 self.assertIn("rank 1: 30 steps", result.stdout)
                 self.assertIn("Healthy", result.stderr)
                 self.assertEqual(result.stderr.count("the kernel is not traced"), 0 if words else 1, result.stderr)
-                self.assertEqual(len(list((folder / "run" / "rings").glob("*.ring"))), 2)
+                self.assertEqual(len(list((folder / "run" / "profiler").glob("*.profiler"))), 2)
 
     def test_a_job_without_any_evidence_runs(self):
         """No folder can be had."""
@@ -138,7 +138,7 @@ class Reading(Case):
     def test_import(self):
         """Boxes that `run` left; a recording holds when it was made, so what is compared is what it says."""
         self.done(run("run", "--no-trace", "--out", self.folder / "run", "--", *Launcher(self.folder, "--steps", 30).words))
-        boxes = sorted((self.folder / "run" / "rings").glob("*.ring"))
+        boxes = sorted((self.folder / "run" / "profiler").glob("*.profiler"))
         self.assertEqual(len(boxes), 2)
         for name, prefix in (("plain", ()), ("old", LINUX_4_18)):
             self.done(run("import", *boxes, "--out", self.folder / f"{name}.db", prefix=prefix))

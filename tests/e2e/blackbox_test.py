@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Black boxes, alone and with an agent beside: durations against the job's own clock, a killed rank, a late one, a lossy link."""
+"""Profiler files, alone and with an agent beside: durations against the job's own clock, a killed rank, a late one, a lossy link."""
 
 import json
 import os
@@ -22,7 +22,7 @@ class BoxedJob:
 
     def __init__(self, case, *arguments, ranks=2):
         self.case = case
-        self.boxes = case.folder / "rings"
+        self.boxes = case.folder / "profiler"
         self.boxes.mkdir()
         port = free_port()
         self.ranks = [self.start(rank, ranks, port, arguments) for rank in range(ranks)]
@@ -50,10 +50,10 @@ class BoxedJob:
                 process.wait()
 
     def files(self):
-        return sorted(self.boxes.glob("*.ring"))
+        return sorted(self.boxes.glob("*.profiler"))
 
     def wait_for_boxes(self):
-        wait_until(lambda: len(self.files()) == len(self.ranks), "the black boxes")
+        wait_until(lambda: len(self.files()) == len(self.ranks), "the profiler files")
 
 
 class BlackBox(Case):
@@ -182,7 +182,7 @@ class BlackBox(Case):
         out = self.folder / "lab"
         self.done(run("lab", "run", "--ranks", 4, "--steps", 150, "--plugin", "--no-trace", "--fault", fault, "--out", out,
                       timeout=300))
-        self.done(run("import", *(out / "rings").glob("*.ring"), "--out", self.recording))
+        self.done(run("import", *(out / "profiler").glob("*.profiler"), "--out", self.recording))
         return self.explain()["findings"]
 
     def test_a_late_rank_is_named_by_boxes_alone(self):
@@ -269,7 +269,7 @@ class BlackBox(Case):
         self.assertIn("Healthy", self.done(run_as_nobody(place, "explain", place / "rings.db")).stdout)
 
     def test_what_is_no_black_box_is_refused_in_one_line(self):
-        odd = self.folder / "odd.ring"
+        odd = self.folder / "odd.profiler"
         odd.write_bytes(b"x" * 9000)
-        self.refused(run("import", odd, "--out", self.recording), 1, "not a black box")
+        self.refused(run("import", odd, "--out", self.recording), 1, "not a profiler file")
         self.assertFalse(self.recording.exists())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where `stalltrace run` puts black boxes and the plugin, and what it says when there are none."""
+"""Where `stalltrace run` puts profiler files and the plugin, and what it says when there are none."""
 
 import os
 import pathlib
@@ -45,11 +45,11 @@ class Evidence(Case):
 
     def memory(self):
         """The folder that was told."""
-        return pathlib.Path(re.search(r"black boxes to (\S+)", self.errors.read_text())[1])
+        return pathlib.Path(re.search(r"profiler files to (\S+)", self.errors.read_text())[1])
 
     @staticmethod
     def rings(folder):
-        return sorted(path.name for path in folder.iterdir() if path.suffix == ".ring") if folder.exists() else []
+        return sorted(path.name for path in folder.iterdir() if path.suffix == ".profiler") if folder.exists() else []
 
     def collectives(self, recording, condition="1"):
         database = sqlite3.connect(f"file:{self.out / recording}?mode=ro", uri=True)
@@ -73,17 +73,17 @@ class Memory(Evidence):
                 self.out = self.folder / f"run{len(words)}"
                 job = Launcher(self.folder, "--steps", 100, "--step-ms", 20)
                 self.start(*words, "--", *job.words)
-                wait_until(lambda: "black boxes to" in self.errors.read_text(), "the place")
+                wait_until(lambda: "profiler files to" in self.errors.read_text(), "the place")
                 memory = self.memory()
                 self.assertEqual((memory.parent, memory.stat().st_mode & 0o777), (SHARED, 0o700))
                 wait_until(lambda: len(self.rings(memory)) == 2, "the boxes")
                 names = self.rings(memory)
-                self.assertEqual(self.rings(self.out / "rings"), [])
+                self.assertEqual(self.rings(self.out / "profiler"), [])
                 self.assertEqual(self.process.wait(timeout=60), DONE, self.errors.read_text())
-                self.assertEqual(self.rings(self.out / "rings"), names)
+                self.assertEqual(self.rings(self.out / "profiler"), names)
                 self.assertFalse(memory.exists())
                 self.assertEqual(self.collectives("trace.db", "completion = 'profiler'"), self.collectives("trace.db"))
-                self.assertFalse((self.out / "boxes.db").exists())
+                self.assertFalse((self.out / "profiler.db").exists())
 
     def test_boxes_of_a_job_that_is_killed_are_moved_too(self):
         job = Launcher(self.folder, "--steps", 100000)
@@ -94,7 +94,7 @@ class Memory(Evidence):
         for pid in job.pids():
             os.kill(pid, signal.SIGKILL)
         self.assertEqual(self.process.wait(timeout=60), 128 + signal.SIGKILL)
-        self.assertEqual(len(self.rings(self.out / "rings")), 2)
+        self.assertEqual(len(self.rings(self.out / "profiler")), 2)
         self.assertFalse(self.memory().exists())
         self.assertGreater(self.collectives("trace.db"), 0)
 
@@ -105,11 +105,11 @@ class Memory(Evidence):
         wait_until(job.pids, "the ranks")
         wait_until(lambda: len(self.rings(self.memory())) == 2, "the boxes")
         self.process.terminate()
-        wait_until(lambda: len(self.rings(self.out / "rings")) == 2, "the copies", 10)
+        wait_until(lambda: len(self.rings(self.out / "profiler")) == 2, "the copies", 10)
         self.assertIsNone(self.process.poll(), "the job goes on")
         self.process.kill()
         self.process.wait(timeout=10)
-        for place in (self.memory(), self.out / "rings"):
+        for place in (self.memory(), self.out / "profiler"):
             recording = self.folder / f"{place.name}.db"
             self.done(run("import", *(place / name for name in self.rings(place)), "--out", recording))
             self.assertIn("2 ranks", self.done(run("explain", recording)))
@@ -119,7 +119,7 @@ class Memory(Evidence):
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not any(pathlib.Path(f"/proc/{pid}/exe").exists() for pid in job.pids()), "the ranks' end")
         result = run("run", "--no-trace", "--out", self.folder / "next", "--", "true")
-        self.assertRegex(result.stderr, f"black boxes of earlier runs are still in .*{self.memory()}")
+        self.assertRegex(result.stderr, f"profiler files of earlier runs are still in .*{self.memory()}")
 
     def test_a_ctrl_c_still_has_the_run_explained(self):
         job = Launcher(self.folder, "--steps", 100000)
@@ -138,15 +138,15 @@ class Memory(Evidence):
         self.need_root()
         words = self.run_job("--no-trace", prefix=self.in_a_small_memory("64m"))
         self.assertRegex(words, r"/dev/shm has 64(\.0)? MiB left")
-        self.assertEqual(len(self.rings(self.out / "rings")), 2)
+        self.assertEqual(len(self.rings(self.out / "profiler")), 2)
         self.assertEqual(self.collectives("trace.db"), 160)
 
     def test_what_killed_launchers_leave_in_memory_is_bounded(self):
         """The oldest goes beyond an eighth of the file system."""
         self.need_root()
-        script = ("cd /dev/shm; for n in 1 2 3; do mkdir stalltrace-run-00000$n; head -c 60M /dev/zero >stalltrace-run-00000$n/stalltrace-$n-$n.ring; "
+        script = ("cd /dev/shm; for n in 1 2 3; do mkdir stalltrace-run-00000$n; head -c 60M /dev/zero >stalltrace-run-00000$n/stalltrace-$n-$n.profiler; "
                   "touch -d 2026-01-0$n stalltrace-run-00000$n/*; done; mkdir stalltrace-run-lives; "
-                  "head -c 60M /dev/zero >stalltrace-run-lives/stalltrace-4-4.ring; touch -d 2025-01-01 stalltrace-run-lives/*; "
+                  "head -c 60M /dev/zero >stalltrace-run-lives/stalltrace-4-4.profiler; touch -d 2025-01-01 stalltrace-run-lives/*; "
                   "flock stalltrace-run-lives \"$@\"; ls -d stalltrace-run-*")
         result = run("run", "--no-trace", "--out", self.out, "--", "true",
                      prefix=(*self.in_a_small_memory("1g"), "bash", "-c", script, "-"))
@@ -161,8 +161,8 @@ class Chosen(Evidence):
                 self.out = self.folder / name
                 wrap = ("bash", "-c", f'"${{@/#LD_LIBRARY_PATH=*/LD_LIBRARY_PATH={LIBRARIES}:{PLUGIN.parent}}}"', "-")
                 words = self.run_job("--no-trace", environment=environment, wrap=wrap)
-                self.assertNotIn("no black box", words)
-                self.assertEqual(len(self.rings(self.out / "rings")), 2)
+                self.assertNotIn("no profiler file", words)
+                self.assertEqual(len(self.rings(self.out / "profiler")), 2)
                 self.assertEqual(self.collectives("trace.db"), 160)
 
     def test_a_folder_that_is_chosen_already_stays_and_only_this_jobs_boxes_count(self):
@@ -175,8 +175,8 @@ class Chosen(Evidence):
         words = self.run_job("--no-trace", environment=environment, steps=30)
         self.assertEqual(len(self.rings(chosen)), 4)
         self.assertEqual(len(earlier), 2)
-        self.assertEqual(self.rings(self.out / "rings"), [])
-        self.assertIn(f"the black boxes of this run are in {chosen}", words)
+        self.assertEqual(self.rings(self.out / "profiler"), [])
+        self.assertIn(f"the profiler files of this run are in {chosen}", words)
         self.assertEqual(self.collectives("trace.db"), 240)
 
     def test_a_hang_is_seen_in_a_folder_that_is_chosen_already(self):
@@ -198,8 +198,8 @@ class Chosen(Evidence):
         self.need_root()
         words = self.run_job(wrap=("bash", "-c", 'cd "$STALLTRACE_DIR"; export STALLTRACE_DIR=.; exec "$@"', "-"))
         self.assertEqual(self.collectives("trace.db", "completion = 'profiler'"), 0)
-        self.assertEqual(self.collectives("boxes.db", "completion = 'profiler'"), 160)
-        self.assertIn(f"what they tell is in {self.out}/boxes.db", words)
+        self.assertEqual(self.collectives("profiler.db", "completion = 'profiler'"), 160)
+        self.assertIn(f"what they recorded is in {self.out}/profiler.db", words)
 
 
 class Loading(Evidence):
@@ -214,8 +214,8 @@ class Loading(Evidence):
         kept = self.folder / "kept"
         words = self.run_job("--no-trace", prefix=(*self.mounted(f"mount -t tmpfs -o noexec none {disk}"), "bash", "-c",
                                                    f'"$@"; code=$?; cp -r {disk}/run {kept}; exit $code', "-"))
-        self.assertNotIn("no black box", words)
-        self.assertEqual(len(self.rings(kept / "rings")), 2)
+        self.assertNotIn("no profiler file", words)
+        self.assertEqual(len(self.rings(kept / "profiler")), 2)
 
     def test_nowhere_to_load_code_from_is_said_and_the_job_runs(self):
         self.need_root()
@@ -226,23 +226,23 @@ class Loading(Evidence):
                               *(f"mount --rbind {place} {place} && mount -o remount,bind,noexec {place}"
                                 for place in ("/tmp", "/var/tmp", "/dev/shm")), f"export TMPDIR={disk}")
         words = self.run_job("--no-trace", prefix=prefix)
-        self.assertRegex(words, "no black box will be written: no code can be loaded from .*not permitted")
-        self.assertNotIn("no black box appeared", words)
+        self.assertRegex(words, "no profiler file will be written: no code can be loaded from .*not permitted")
+        self.assertNotIn("no profiler file appeared", words)
 
     def test_a_path_that_nccl_would_cut(self):
         deep = self.folder / ("d" * 200)
         deep.mkdir()
         self.out = deep / "run-in-a-folder-far-down"
         words = self.run_job("--no-trace", wrap=("bash", "-c", 'echo "plugin at $NCCL_PROFILER_PLUGIN" >&2; exec "$@"', "-"))
-        self.assertNotIn("no black box", words)
-        self.assertEqual(len(self.rings(self.out / "rings")), 2)
+        self.assertNotIn("no profiler file", words)
+        self.assertEqual(len(self.rings(self.out / "profiler")), 2)
         plugin = pathlib.Path(re.search(r"plugin at (.*)", words)[1])
         self.assertLessEqual(len(str(plugin)), 254)
         self.assertFalse(plugin.parent.exists(), "it goes with the run")
 
     def test_an_nccl_that_loads_no_plugin_is_said_to_be_looked_at(self):
         words = self.run_job("--no-trace", wrap=("env", "NCCL_PROFILER_PLUGIN=none"))
-        self.assertIn("no black box appeared", words)
+        self.assertIn("no profiler file appeared", words)
         self.assertIn(f"{self.out}/nccl.*.log say which", words)
-        self.assertNotIn("the black boxes of this run are in", words)
+        self.assertNotIn("the profiler files of this run are in", words)
         self.assertTrue(list(self.out.glob("nccl.*.log")))

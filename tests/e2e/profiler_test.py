@@ -21,7 +21,7 @@ class Run(Case):
         self.out = self.folder / "run"
 
     def rings(self):
-        return sorted(path for path in (self.out / "rings").iterdir() if path.suffix == ".ring")
+        return sorted(path for path in (self.out / "profiler").iterdir() if path.suffix == ".profiler")
 
     def rows(self, sql):
         database = sqlite3.connect(f"file:{self.out / 'trace.db'}?mode=ro", uri=True)
@@ -151,7 +151,7 @@ class Lab(Case):
         self.done(run("lab", "run", "--ranks", 3, "--steps", 20, "--plugin", "--no-trace", "--out", out, timeout=120))
         truth = json.loads((out / "truth.json").read_text())
         self.assertTrue(truth["run"]["plugin"])
-        rings = [path.name for path in (out / "rings").iterdir() if path.suffix == ".ring"]
+        rings = [path.name for path in (out / "profiler").iterdir() if path.suffix == ".profiler"]
         for node in truth["nodes"]:
             self.assertEqual(sum(f"-{node['pid']}-" in name for name in rings), 1, rings)
 
@@ -164,7 +164,7 @@ class GpuCheck(Case):
                                 capture_output=True, text=True, timeout=200, check=False,
                                 env={**os.environ, "STALLTRACE": str(PROGRAM)})
         verdicts = {what: verdict for what, verdict, _ in json.loads((out / "results.json").read_text())}
-        self.assertEqual(verdicts.get("nccl: black boxes"), "ok", result.stdout)
+        self.assertEqual(verdicts.get("nccl: profiler files"), "ok", result.stdout)
         for what in ("every call once", "ranks", "communicator hash", "sequence numbers"):
             for evidence in ("plugin", "tracer"):
                 self.assertEqual(verdicts.get(f"{evidence}: {what}"), "ok", result.stdout + result.stderr)
@@ -174,7 +174,7 @@ class GpuCheck(Case):
                 self.assertEqual(verdicts.get(what), "ok", result.stdout + result.stderr)
         failed = {what for what, verdict in verdicts.items() if verdict == "FAILED"}
         self.assertEqual(result.returncode, 1 if failed else 0, result.stdout + result.stderr)
-        # A busy machine wakes the ranks late, and their own clocks with them; and black boxes do not show what a late rank did.
+        # A busy machine wakes the ranks late, and their own clocks with them; and profiler files do not show what a late rank did.
         busy = {"plugin: true durations", "tracer: true durations", "plugin: the late rank is found"}
         self.assertLessEqual(failed, busy, result.stdout)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzzer's way into what an agent, which is root, does with a process's black box: any bytes as its file, found,
-// followed, and merged with rows of the probes.
+// The fuzzer's way into what an agent, which is root, does with a process's profiler file: any bytes as its file,
+// found, followed, and merged with rows of the probes.
 #include <unistd.h>
 
 #include <cstddef>
@@ -42,7 +42,7 @@ class Host {
     std::ofstream(process + "/stat") << kPid << " (rank) S" << zeros << " " << kStart << " 0 0\n";
     std::ofstream(process + "/status") << "Name:\trank\nNSpid:\t" << kPid << "\n";
     std::ofstream(process + "/environ", std::ios::binary) << "STALLTRACE_DIR=/boxes" << '\0';
-    box_ = process + "/root/boxes/stalltrace-" + std::to_string(kPid) + "-" + std::to_string(kStart) + ".ring";
+    box_ = process + "/root/boxes/stalltrace-" + std::to_string(kPid) + "-" + std::to_string(kStart) + ".profiler";
   }
   ~Host() { std::filesystem::remove_all(root_); }
   Host(const Host&) = delete;

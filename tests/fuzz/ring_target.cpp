@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzzer's way into the black boxes' reader: any bytes as a file, read twice as a follower does, then imported.
+// The fuzzer's way into the profiler files' reader: any bytes as a file, read twice as a follower does, then imported.
 // What comes out may be wrong, but never out of range, and never a crash.
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What black boxes alone can say: a link that held what was sent (slow_link), a rank that arrived last (late_rank).
+// What profiler files alone can say: a link that held what was sent (slow_link), a rank that arrived last (late_rank).
 // They show where the time went; where the kernel was recorded, its evidence decides instead.
 #pragma once
 

@@ -16,7 +16,7 @@ using Link = StepEvidence::Link;
 
 constexpr int64_t kForever = std::numeric_limits<int64_t>::max() / 2;
 /// Steps of a connection that are under way at a time (NCCL_STEPS): of so many in a row that wait long only the first
-/// has a row of its own (docs/blackbox.md).
+/// has a row of its own (docs/profiler_file.md).
 constexpr int32_t kStepsUnderWay = 8;
 /// A step without a row of its own waited less than this for each of three things.
 constexpr int64_t kMostUntoldNs = 3 * kLongStepNs;

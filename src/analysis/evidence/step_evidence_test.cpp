@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of both ends of a link: who waited for whom, what a link held; and what explain makes of black boxes alone.
+// Steps of both ends of a link: who waited for whom, what a link held; and what explain makes of profiler files alone.
 #include "analysis/evidence/step_evidence.h"
 
 #include <gtest/gtest.h>
@@ -232,7 +232,7 @@ TEST_F(Steps, ARankThatMayWaitForItsLinkIsNoSink) {
   EXPECT_FALSE(graph.deadlock);
 }
 
-/// The small job of other tests as its black boxes tell it: a ring, no kernel's evidence at all.
+/// The small job of other tests as its profiler files tell it: a ring, no kernel's evidence at all.
 struct BoxedJob {
   std::function<void(int64_t step, int rank, Collective& call)> change = [](int64_t, int, Collective&) {};
   std::function<void(int64_t step, int rank, std::vector<ProxyStep>& rows)> steps = [](int64_t, int,

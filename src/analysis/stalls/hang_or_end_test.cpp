@@ -77,7 +77,7 @@ TEST(Hang, ADeathIsToldHoweverSoonTheOthersFollow) {
   }
 }
 
-/// As black boxes tell it: a process is gone, nobody knows how, and the others, whose NCCL told them, aborted.
+/// As profiler files tell it: a process is gone, nobody knows how, and the others, whose NCCL told them, aborted.
 TEST(Hang, ADeathOfWhichOnlyTheTimeIsKnownEndsAJob) {
   Ending ending = hang();
   ending.process = [](int rank, Process& process) {

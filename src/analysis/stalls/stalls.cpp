@@ -209,8 +209,8 @@ class Search {
     return instance.hung && hung_to_ns(instance) - instance.last_arrival_ns >= kHangNs;
   }
   /// The job ended in it: a rank failed, and the others, told by the launcher or their own calls, soon followed. A job
-  /// whose ranks were all killed was killed as a whole. Black boxes do not tell how a process ended, only that others
-  /// outlived it.
+  /// whose ranks were all killed was killed as a whole. Profiler files do not tell how a process ended, only that
+  /// others outlived it.
   [[nodiscard]] bool broke_off(const Instance& instance) const {
     const std::vector<uint32_t>& sequences = timeline_.groups()[instance.group].sequences;
     const auto member = [&](uint32_t sequence) -> const Member& {

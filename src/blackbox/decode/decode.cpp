@@ -15,9 +15,10 @@ constexpr int32_t kMostRanks = 1 << 24;
 /// A living process without a pulse for this long is stopped, and not only late: nobody can ask it what it waits for.
 constexpr uint64_t kNoPulseNs = 2 * ST_BOX_PAUSE_NS;
 
-constexpr std::array<const char*, 9> kLossNames{"box:no_slot",       "box:lapped",         "box:no_communicator",
-                                                "box:stale_handle",  "box:foreign_handle", "box:unknown_type",
-                                                "box:unknown_state", "box:late_part",      "box:evicted"};
+constexpr std::array<const char*, 9> kLossNames{
+    "profiler:no_slot",       "profiler:lapped",         "profiler:no_communicator",
+    "profiler:stale_handle",  "profiler:foreign_handle", "profiler:unknown_type",
+    "profiler:unknown_state", "profiler:late_part",      "profiler:evicted"};
 
 }  // namespace
 
@@ -131,8 +132,8 @@ std::vector<Loss> decode_losses(const Contents& contents, NodeId node) {
   for (size_t reason = 0; reason < kLossNames.size(); ++reason) {
     add(kLossNames[reason], contents.header.lost[reason]);
   }
-  add("box:overwritten", contents.overwritten);
-  add("box:torn", contents.torn);
+  add("profiler:overwritten", contents.overwritten);
+  add("profiler:torn", contents.torn);
   return losses;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries of a black box → events of the model. Every number is checked here, once: what cannot be is unknown. Pure.
+// Entries of a profiler file → events of the model. Every number is checked here, once: what cannot be is unknown.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +63,7 @@ std::vector<WaitSpan> decode_pauses(const Contents& contents, const Owner& owner
 /// The last beat of its pulse, CLOCK_MONOTONIC; 0 where there was none, or it is of another time.
 uint64_t last_beat(const st_box_header& header, uint64_t now_ns);
 
-/// What the writer counted as lost, as rows "box:..."; zero counts are left out.
+/// What the writer counted as lost, as rows "profiler:..."; zero counts are left out.
 std::vector<Loss> decode_losses(const Contents& contents, NodeId node);
 
 }  // namespace stalltrace::blackbox

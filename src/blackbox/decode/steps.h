@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proxy operations and steps of a black box → rows of `proxy_step`. A step that is a record of its own becomes a row of
-// its own; its operation's row sums the rest, so that rows add up. Every number is checked here. Pure; one thread.
+// Proxy operations and steps of a profiler file → rows of `proxy_step`. A step that is a record of its own becomes a
+// row of its own; its operation's row sums the rest, so that rows add up. Every number is checked here. Pure; one
+// thread.
 #pragma once
 
 #include <array>

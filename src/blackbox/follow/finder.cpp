@@ -54,7 +54,7 @@ UniqueFd open_below(const std::string& root, const std::string& path) {
               : UniqueFd();
 }
 
-bool is_box_name(std::string_view name) { return name.starts_with("stalltrace-") && name.ends_with(".ring"); }
+bool is_box_name(std::string_view name) { return name.starts_with("stalltrace-") && name.ends_with(".profiler"); }
 
 }  // namespace
 
@@ -131,7 +131,7 @@ void ProfilerFileFinder::look(int64_t now_ns, const std::function<void(FoundBox)
 void ProfilerFileFinder::look_for(Target& target, const std::function<void(FoundBox)>& found) {
   for (Folder& folder : folders_) {
     for (int number = 0; number < kNumbersTried; ++number) {
-      const std::string name = fmt::format("stalltrace-{}-{}{}.ring", target.inner_pid, target.start_ticks,
+      const std::string name = fmt::format("stalltrace-{}-{}{}.profiler", target.inner_pid, target.start_ticks,
                                            number == 0 ? "" : fmt::format("-{}", number));
       UniqueFd file = open_file(folder.fd.get(), name.c_str());
       struct stat info {};

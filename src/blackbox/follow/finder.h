@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds black boxes (docs/blackbox.md): those of traced processes, in the folder each of them would use, seen through
-// its own mount namespace, and those that processes which are gone have left there. Nothing there is trusted: folders
-// on file systems of this host only, no link is followed, pipes don't hold us up, so many names a look and no more, and
-// no user's files keep another's from being found. One thread.
+// Finds profiler files (docs/profiler_file.md): those of traced processes, in the folder each of them would use, seen
+// through its own mount namespace, and those that processes which are gone have left there. Nothing there is trusted:
+// folders on file systems of this host only, no link is followed, pipes don't hold us up, so many names a look and no
+// more, and no user's files keep another's from being found. One thread.
 #pragma once
 
 #include <dirent.h>

@@ -255,7 +255,7 @@ TEST_F(Finder, RubbishDatedInTheFutureHidesNoBox) {
   begin();
   constexpr int kRubbish = 300;  // more than are opened in a look
   for (int n = 0; n < kRubbish; ++n) {
-    const std::string path = folder_of(kPid) + "/stalltrace-x" + std::to_string(n) + ".ring";
+    const std::string path = folder_of(kPid) + "/stalltrace-x" + std::to_string(n) + ".profiler";
     { const std::ofstream empty(path); }
     fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::years(10));
   }
@@ -296,7 +296,7 @@ TEST_F(Finder, AFileThatTakesThePlaceOfAnotherIsLookedAt) {
 TEST_F(Finder, ManyNamesHideNoTarget) {
   begin();
   for (int n = 0; n < 5000; ++n) {
-    const std::ofstream empty(folder_of(kPid) + "/stalltrace-1-" + std::to_string(n) + ".ring");
+    const std::ofstream empty(folder_of(kPid) + "/stalltrace-1-" + std::to_string(n) + ".profiler");
   }
   box_of(kPid).write(path_of(kPid));
   const BoxWriter writer(path_of(kPid));

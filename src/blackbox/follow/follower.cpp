@@ -27,7 +27,7 @@ constexpr int64_t kThreadsNs = 5 * kNsPerSecond;
 constexpr int64_t kOutlivedNs = kNsPerSecond;
 constexpr int64_t kFinishNs = kNsPerSecond;
 constexpr uint32_t kMostPid = 1U << 22;  // PID_MAX_LIMIT of linux/threads.h: the kernel gives no number above it
-constexpr const char* kShortSteps = "box:short_steps";
+constexpr const char* kShortSteps = "profiler:short_steps";
 
 bool is_call(const st_box_event& event) { return event.type == ST_BOX_COLL_API || event.type == ST_BOX_P2P_API; }
 bool is_collective_event(const st_box_event& event) { return event.type == ST_BOX_COLL || event.type == ST_BOX_P2P; }
@@ -141,7 +141,7 @@ void ProfilerFollower::follow(Box& box, int64_t probes_read_ns) {
     }
   }
   if (!contents) {
-    note_("a black box is left out: " + contents.error().what);
+    note_("a profiler file is left out: " + contents.error().what);
     box.alive = false;  // nothing more will come of it
     box.drained = true;
     box.held.clear();

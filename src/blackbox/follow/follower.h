@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The black boxes of this host, live: finds them, reads what is new in bounded rounds, and gives it to the merge. Boxes
-// of processes that are gone become rows too, with their process. One thread.
+// The profiler files of this host, live: finds them, reads what is new in bounded rounds, and gives it to the merge.
+// Boxes of processes that are gone become rows too, with their process. One thread.
 #pragma once
 
 #include <cstdint>

@@ -122,7 +122,7 @@ TEST_F(Tracker, ABoxThatIsCutShortMeanwhileIsLeftOutAndSaid) {
   round();
   round();
   ASSERT_EQ(notes_.size(), 1);
-  EXPECT_NE(notes_[0].find("a black box is left out"), std::string::npos) << notes_[0];
+  EXPECT_NE(notes_[0].find("a profiler file is left out"), std::string::npos) << notes_[0];
   EXPECT_EQ(calls().size(), 1);
 }
 
@@ -160,7 +160,7 @@ TEST_F(Tracker, ALyingBoxMakesNoRowOfAnothersTime) {
   box.header.ring_head = uint64_t{1} << 62;
   box.write(path_of(kPid));
   round();  // and comes to an end
-  EXPECT_GT(losses()["box:overwritten"], 1U << 30);
+  EXPECT_GT(losses()["profiler:overwritten"], 1U << 30);
 }
 
 TEST_F(Tracker, WhatAProcessLeftThatWasGoneBeforeIsRowsWithItsProcess) {
@@ -253,8 +253,8 @@ TEST_F(Tracker, WhatABoxLostIsCountedOnce) {
   const BoxWriter writer(path_of(kPid));
   round();
   round();
-  EXPECT_EQ(losses()["box:no_slot"], 3);
-  EXPECT_EQ(losses()["box:overwritten"], 5);
+  EXPECT_EQ(losses()["profiler:no_slot"], 3);
+  EXPECT_EQ(losses()["profiler:overwritten"], 5);
 }
 
 }  // namespace

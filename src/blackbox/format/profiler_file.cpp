@@ -37,7 +37,7 @@ Result<BoxFile> BoxFile::open(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) {
     const int error = errno;
-    return fail_errno(path, error, error == EACCES ? "a black box is readable by its job's user and by root" : "");
+    return fail_errno(path, error, error == EACCES ? "a profiler file is readable by its job's user and by root" : "");
   }
   return adopt(std::move(fd), path);
 }
@@ -48,13 +48,13 @@ Result<BoxFile> BoxFile::adopt(UniqueFd fd, const std::string& path) {
     return fail_errno(path, errno);
   }
   if (!S_ISREG(status.st_mode)) {
-    return corrupt(path, "not a plain file, no black box");
+    return corrupt(path, "not a plain file, no profiler file");
   }
   BoxFile file(path, std::move(fd));
   file.file_bytes_ = static_cast<uint64_t>(status.st_size);
   file.owner_ = status.st_uid;
   if (file.file_bytes_ < sizeof(st_box_header)) {
-    return corrupt(path, fmt::format("{} bytes are too few for a black box", file.file_bytes_));
+    return corrupt(path, fmt::format("{} bytes are too few for a profiler file", file.file_bytes_));
   }
   ST_TRY(file.copy<st_box_header>(0, 0, std::span(&file.layout_, 1)));
   ST_TRY(file.check());
@@ -64,30 +64,30 @@ Result<BoxFile> BoxFile::adopt(UniqueFd fd, const std::string& path) {
 Status BoxFile::check() const {
   const st_box_header& h = layout_;
   if (std::memcmp(h.magic, ST_BOX_MAGIC, sizeof h.magic) != 0) {
-    return corrupt(path_, "not a black box");
+    return corrupt(path_, "not a profiler file");
   }
   if (h.byte_order != ST_BOX_BYTE_ORDER) {
-    return corrupt(path_, "a black box of a machine with another byte order");
+    return corrupt(path_, "a profiler file of a machine with another byte order");
   }
   if (h.version != ST_BOX_VERSION) {
-    return fail(
-        fmt::format("{}: a black box of version {}; this program reads version {}", path_, h.version, ST_BOX_VERSION),
-        "read it with the stalltrace that its plugin came with", ErrorKind::kUnsupported);
+    return fail(fmt::format("{}: a profiler file of version {}; this program reads version {}", path_, h.version,
+                            ST_BOX_VERSION),
+                "read it with the stalltrace that its plugin came with", ErrorKind::kUnsupported);
   }
   if (h.header_bytes != sizeof(st_box_header) || h.communicator_bytes != sizeof(st_box_communicator) ||
       h.event_bytes != sizeof(st_box_event)) {
-    return corrupt(path_, "a black box whose entries have other sizes than its version has");
+    return corrupt(path_, "a profiler file whose entries have other sizes than its version has");
   }
   if (h.file_bytes > kMostFileBytes || h.communicator_capacity > kMostCommunicators || h.slot_capacity > kMostSlots ||
       !std::has_single_bit(h.ring_capacity)) {
-    return corrupt(path_, "a black box whose header claims impossible sizes");
+    return corrupt(path_, "a profiler file whose header claims impossible sizes");
   }
   const uint64_t communicators_end = h.communicator_offset + h.communicator_capacity * sizeof(st_box_communicator);
   const uint64_t slots_end = h.slot_offset + h.slot_capacity * sizeof(st_box_event);
   if (!fits(h.communicator_offset, h.communicator_capacity, sizeof(st_box_communicator), sizeof h, h.file_bytes) ||
       !fits(h.slot_offset, h.slot_capacity, sizeof(st_box_event), communicators_end, h.file_bytes) ||
       !fits(h.ring_offset, h.ring_capacity, sizeof(st_box_event), slots_end, h.file_bytes)) {
-    return corrupt(path_, "a black box whose parts overlap or lie outside of it");
+    return corrupt(path_, "a profiler file whose parts overlap or lie outside of it");
   }
   if (h.file_bytes > file_bytes_) {
     return corrupt(path_, fmt::format("cut short: {} of {} bytes are there", file_bytes_, h.file_bytes));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One black box on disk (docs/blackbox.md), checked: where its parts lie, and bytes copied out of them. The file
-// belongs to somebody else and may change, lie or shrink at any moment, so that it is never mapped, only copied with
-// pread, and no number in it is used before it is checked against the file's size. Internal to blackbox/.
+// One profiler file on disk (docs/profiler_file.md), checked: where its parts lie, and bytes copied out of them. The
+// file belongs to somebody else and may change, lie or shrink at any moment, so that it is never mapped, only copied
+// with pread, and no number in it is used before it is checked against the file's size. Internal to blackbox/.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@ namespace stalltrace::blackbox {
 
 class BoxFile {
  public:
-  /// Errors: not a plain file, not a black box, another version or byte order, shorter than its header says.
+  /// Errors: not a plain file, not a profiler file, another version or byte order, shorter than its header says.
   static Result<BoxFile> open(const std::string& path);
   /// The same of an open file; `path` is what errors call it.
   static Result<BoxFile> adopt(UniqueFd fd, const std::string& path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a black box holds, while its process lives or after it died. Each read() returns what is new since the last
+// What a profiler file holds, while its process lives or after it died. Each read() returns what is new since the last
 // one; the first returns all there is. One thread; a reader owns its file.
 //
 // The bytes are somebody else's: entries come as they lie, checked only for being whole and in their place. Every

@@ -17,7 +17,7 @@ class Reader : public ::testing::Test {
   Reader() {
     char name[] = "/tmp/stalltrace-box-XXXXXX";
     folder_ = ::mkdtemp(name);
-    path_ = folder_ + "/a.ring";
+    path_ = folder_ + "/a.profiler";
   }
   ~Reader() override { std::filesystem::remove_all(folder_); }
 
@@ -135,8 +135,8 @@ TEST_F(Reader, WhatIsQuietOrClosingHasEnded) {
 
 TEST_F(Reader, RefusesWhatIsNoBlackBox) {
   EXPECT_NE(refusal("").find("0 bytes are too few"), std::string::npos);
-  EXPECT_NE(refusal(std::string(8192, 'x')).find("not a black box"), std::string::npos);
-  EXPECT_FALSE(BoxReader::open(folder_ + "/none.ring"));
+  EXPECT_NE(refusal(std::string(8192, 'x')).find("not a profiler file"), std::string::npos);
+  EXPECT_FALSE(BoxReader::open(folder_ + "/none.profiler"));
   EXPECT_FALSE(BoxReader::open(folder_)) << "a folder";
   ASSERT_EQ(::mkfifo((folder_ + "/pipe").c_str(), 0600), 0);
   const auto pipe = BoxReader::open(folder_ + "/pipe");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What probes and black boxes tell of the same calls becomes one row: arrival and launch from the probe, the true end
-// from the profiler plugin. Rows of the probes pass through; the box's word is put into them, whichever comes first. A
-// call that only a box tells has a row of its own, one that only a probe tells stays as it is.
+// What probes and profiler files tell of the same calls becomes one row: arrival and launch from the probe, the true
+// end from the profiler plugin. Rows of the probes pass through; the box's word is put into them, whichever comes
+// first. A call that only a box tells has a row of its own, one that only a probe tells stays as it is.
 //
 // A box's bytes are its user's: rows come checked (blackbox/decode/decode.h), and they change rows of their own process
 // only. Pure: no kernel, no clock. One thread.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A made-up host for tests of black boxes: processes in a /proc of folders, each with a root of its own, files where
+// A made-up host for tests of profiler files: processes in a /proc of folders, each with a root of its own, files where
 // the plugin would put them, and writers that hold them as a living process does.
 #pragma once
 
@@ -90,7 +90,7 @@ class BoxHost : public testing::Test {
   }
   static std::string name_of(pid_t inner, int number = 0) {
     return "stalltrace-" + std::to_string(inner) + "-" + std::to_string(kStart) +
-           (number ? "-" + std::to_string(number) : "") + ".ring";
+           (number ? "-" + std::to_string(number) : "") + ".profiler";
   }
   /// What the plugin in a process of this number would have written.
   static blackbox::MadeBox box_of(pid_t inner) {

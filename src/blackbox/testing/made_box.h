@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Black boxes made up byte by byte, for tests.
+// Profiler files made up byte by byte, for tests.
 #pragma once
 
 #include <cstring>

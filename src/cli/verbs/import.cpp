@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace import`: a recording made of black boxes alone.
+// `stalltrace import`: a recording made of profiler files alone.
 #include "cli/framework/exit_code.h"
 #include "cli/recorded_boxes.h"
 #include "cli/verbs/verbs.h"
@@ -11,15 +11,15 @@ class ImportVerb final : public Subcommand {
  public:
   [[nodiscard]] VerbInfo info() const override {
     return {.name = "import",
-            .summary = "make a recording of the profiler plugin's black boxes",
-            .example = "stalltrace import /dev/shm/stalltrace-*.ring --out job.db",
+            .summary = "make a recording of the profiler plugin's profiler files",
+            .example = "stalltrace import /dev/shm/stalltrace-*.profiler --out job.db",
             .details =
                 "For jobs that loaded the NCCL profiler plugin, with or without an agent, while they run, while they "
                 "hang or after they died. Give the boxes of all processes of the job, then `stalltrace explain` the "
                 "recording. Needs no privilege."};
   }
   std::vector<Flag> flags() override {
-    return {arguments("RING", "black boxes (docs/blackbox.md)", &rings_),
+    return {arguments("FILE", "profiler files (docs/profiler_file.md)", &rings_),
             text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_)};
   }
   Result<int> run(Console& console) override {

@@ -41,7 +41,7 @@ class LabRunVerb final : public Subcommand {
                           &options_.timeout_ns),
             integer_flag("--link-mbit", "N", "rate of every node's link; 0: as fast as the machine", 0, 100'000,
                          &link_mbit_),
-            switch_flag("--plugin", "have every rank load the profiler plugin; its black boxes go to DIR/rings",
+            switch_flag("--plugin", "have every rank load the profiler plugin; its profiler files go to DIR/profiler",
                         &options_.plugin),
             switch_flag("--live", "have every agent tell findings while the job runs; they go to DIR/live.json",
                         &options_.live),

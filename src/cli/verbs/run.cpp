@@ -24,7 +24,7 @@
 namespace stalltrace::cli {
 namespace {
 
-constexpr int64_t kBoxRoundNs = 500 * kNsPerMs;  // black boxes are looked at this often
+constexpr int64_t kBoxRoundNs = 500 * kNsPerMs;  // profiler files are looked at this often
 
 /// The tracer of a privileged run and what it writes to. Members go in reverse.
 struct Trace {
@@ -85,7 +85,8 @@ class RunVerb final : public Subcommand {
             .summary = "start a job with all evidence switched on; explain when it hangs and when it ends",
             .example = "stalltrace run --out run7 -- torchrun --nproc-per-node 8 train.py",
             .details =
-                "Has NCCL load the profiler plugin (a black box for each process, in DIR/rings at the end) and log to "
+                "Has NCCL load the profiler plugin (a profiler file for each process, in DIR/profiler at the end) and "
+                "log to "
                 "DIR; where this user may trace, records the node as `trace -- COMMAND` does. When no collective "
                 "completes for --hang-after while some are open, the explanation is printed at once, and the job goes "
                 "on. At the end the run is explained, and the job's exit code returned. Signals are the job's. On "
@@ -182,7 +183,7 @@ class RunVerb final : public Subcommand {
     });
   }
 
-  /// Without a tracer the black boxes show whether the job gets on.
+  /// Without a tracer the profiler files show whether the job gets on.
   Status watch_boxes(const launch::Job& job, RunEvidence& evidence) const {
     pollfd wait{.fd = job.descriptor(), .events = POLLIN, .revents = 0};
     launch::ProfilerProgress boxes(evidence.rings().folder(), [&](const st_box_header& header) {
