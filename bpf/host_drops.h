@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // Packets of traced connections that the host drops, with the kernel's reason. Every freed packet of the host passes
-// through here: all but those dropped for a reason that tells of a fault leave at once, and what is left is counted,
+// through here: all but those dropped for a reason that points to a fault leave at once, and what is left is counted,
 // never sent.
 #ifndef STALLTRACE_HOST_DROPS_H
 #define STALLTRACE_HOST_DROPS_H
@@ -10,8 +10,8 @@
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 
-// Set by user space before loading, which knows this kernel's numbers: 1 for a reason that is told.
-const volatile __u8 told_drop_reasons[ST_DROP_REASONS] = {};
+// Set by user space before loading, which knows this kernel's numbers: 1 for a reason that is reported.
+const volatile __u8 recorded_drop_reasons[ST_DROP_REASONS] = {};
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
@@ -100,7 +100,7 @@ int BPF_PROG(kfree_skb, struct sk_buff* skb, void* location, u32 reason) {
   }
   u64 index = reason;
   asm volatile("%0 &= %1" : "+r"(index) : "i"(ST_DROP_REASONS - 1));  // a bound that the verifier sees
-  if (!told_drop_reasons[index]) {
+  if (!recorded_drop_reasons[index]) {
     return 0;
   }
   const u16 protocol = __builtin_bswap16(skb->protocol);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library as NCCL sees it, through every version of its interface; what it was told must be in the file.
+// The library as NCCL sees it, through every version of its interface; what NCCL reported must be in the file.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -107,7 +107,7 @@ TYPED_TEST(EveryVersion, AGroupThatIsNotKeptIsAnsweredAllTheSame) {
   }
 }
 
-TYPED_TEST(EveryVersion, TheHeaderTellsWhoWrites) {
+TYPED_TEST(EveryVersion, TheHeaderReportsWhoWrites) {
   using V = TypeParam;
   setenv("RANK", "5", 1);
   setenv("WORLD_SIZE", "8", 1);
@@ -370,15 +370,15 @@ TYPED_TEST(EveryVersion, AStepThatWaitsLongIsARecordOnceARun) {
   };
   steps(0, false);
   steps(3, true);
-  steps(6, true);  // behind the one told already
+  steps(6, true);  // behind the one reported already
   steps(20, true);
   job.stop(op);
   job.stop(coll);
-  const std::vector<st_box_event> told = this->folder_.read().of_type(ST_BOX_PROXY_STEP);
-  ASSERT_EQ(told.size(), 2U);
-  EXPECT_EQ(told[0].u.proxy_step.step, 3);
-  EXPECT_EQ(told[1].u.proxy_step.step, 20);
-  EXPECT_GE(told[0].u.proxy_step.wait_ns[ST_BOX_WAIT_NETWORK], ST_BOX_LONG_WAIT_NS);
+  const std::vector<st_box_event> reported = this->folder_.read().of_type(ST_BOX_PROXY_STEP);
+  ASSERT_EQ(reported.size(), 2U);
+  EXPECT_EQ(reported[0].u.proxy_step.step, 3);
+  EXPECT_EQ(reported[1].u.proxy_step.step, 20);
+  EXPECT_GE(reported[0].u.proxy_step.wait_ns[ST_BOX_WAIT_NETWORK], ST_BOX_LONG_WAIT_NS);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ void collective(const Side& side) { side.stop(side.coll()); }
 
 void api_call(const Side& side) { side.stop(side.api()); }
 
-/// A collective of one channel, as one rank of a ring tells it: an operation each way, four steps each, a kernel
+/// A collective of one channel, as one rank of a ring reports it: an operation each way, four steps each, a kernel
 /// channel.
 void whole_collective(const Side& side) {
   void* api = side.api();

@@ -34,7 +34,7 @@ std::vector<std::string> with_options(std::vector<std::string> program, const Ra
   return program;
 }
 
-/// The interface that a rank is told to use: the wrong one where a fault says so.
+/// The interface that a rank is configured to use: the wrong one where a fault demands it.
 std::string interface_of(const VirtualNode& node) {
   const std::string wrong = read_file(node.bug_prefix + "interface").value_or("");
   return wrong.empty() ? std::string(kInterface) : std::string(trim(wrong));

@@ -127,8 +127,8 @@ class Check:
     def hold_against(self, name, path, owns, *completions):
         recording = compare.Recording(path)
         self.table.add(f"{name}: every call once", *compare.check_counts(recording, owns))
-        sizes_told = self.nccl_version >= SIZES_TOLD_SINCE or name == "tracer"
-        self.table.add(f"{name}: ranks", *compare.check_ranks(recording, owns, sizes_told))
+        sizes_reported = self.nccl_version >= SIZES_TOLD_SINCE or name == "tracer"
+        self.table.add(f"{name}: ranks", *compare.check_ranks(recording, owns, sizes_reported))
         self.table.add(f"{name}: communicator hash", *compare.check_hashes(recording, owns))
         self.table.add(f"{name}: sequence numbers", *compare.check_sequences(recording, owns))
         self.table.add(f"{name}: true durations", *compare.check_durations(recording, owns, completions))
@@ -138,7 +138,7 @@ class Check:
         print("\n".join("    " + line for line in lines), flush=True)
 
     def explain(self, name, recording):
-        """The findings' causes and places; None if there is no telling."""
+        """The findings' causes and places; None if they are unknown."""
         result = self.stalltrace("explain", "--json", recording)
         if result.returncode != 0:
             self.table.add(f"{name}: explain", False, result.stderr.strip()[-300:])

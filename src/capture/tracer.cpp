@@ -45,7 +45,7 @@ constexpr int64_t kProgressNs = kNsPerSecond;
 constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a safety net under the mapping watch ...
 constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or all there is where perf events are refused
 constexpr int64_t kIdleSpanNs = 5 * kNsPerMs;
-constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;    // a wait that has not ended is told at the end of the trace ...
+constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;    // a wait that has not ended is reported at the end of the trace ...
 constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;  // ... or, once, while it lasts
 
 constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{"ring:collective", "ring:network", "ring:scheduler",
@@ -103,7 +103,7 @@ class HostTracer final : public Tracer {
         merge_(ids_, sink),
         collectives_(ids_, processes_, merge_, node_.clock_offset_ns),
         boxes_(node_, procfs_, box_scope_of(options), processes_, merge_, sink,
-               [this](const std::string& text) { tell(text); }),
+               [this](const std::string& text) { log_once(text); }),
         network_(
             ids_, processes_, sink, node_.clock_offset_ns, kernel_->ticks_per_second(),
             [this](int32_t pid, int32_t tid) { return procfs_.thread_name(pid, tid); },
@@ -112,7 +112,7 @@ class HostTracer final : public Tracer {
         host_({.sys = options.sysfs_root}, node_.node_id, sink_),
         discovery_(
             *kernel_, procfs_, scope_of(options), [this](pid_t pid, Library library) { begin_process(pid, library); },
-            [this](const std::string& text) { tell(text); }) {}
+            [this](const std::string& text) { log_once(text); }) {}
 
   Status begin();
   Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) override;
@@ -128,8 +128,8 @@ class HostTracer final : public Tracer {
   }
 
  private:
-  void tell(const std::string& text) {
-    if (told_.insert(text).second) {
+  void log_once(const std::string& text) {
+    if (reported_.insert(text).second) {
       note_(text);
     }
   }
@@ -165,9 +165,9 @@ class HostTracer final : public Tracer {
   JobDiscovery discovery_;
   std::unique_ptr<MappingWatch> mappings_;
   std::set<pid_t> alive_;
-  std::vector<st_exit> exits_;               // of processes whose last records may be in another ring yet
-  std::map<uint32_t, uint64_t> told_waits_;  // by thread: the start of the wait that was told while it lasted
-  std::set<std::string> told_;
+  std::vector<st_exit> exits_;                   // of processes whose last records may be in another ring yet
+  std::map<uint32_t, uint64_t> reported_waits_;  // by thread: the start of the wait that was reported while it lasted
+  std::set<std::string> reported_;
   uint64_t lost_mappings_ = 0;
   uint64_t scanned_lost_ = 0;  // lost_mappings_ at the last scan
   uint64_t malformed_ = 0;
@@ -189,7 +189,7 @@ Status HostTracer::begin() {
   if (auto watch = MappingWatch::open()) {
     mappings_ = std::move(*watch);
   } else {
-    tell("new libraries are found by polling, a job's first calls may be missed: " + watch.error().what);
+    log_once("new libraries are found by polling, a job's first calls may be missed: " + watch.error().what);
   }
   discovery_.scan(false);
   discovery_.attach_usual_libraries();
@@ -234,7 +234,7 @@ void HostTracer::begin_process(pid_t pid, Library library) {
   }
   Process process = describe_process(procfs_, pid, node_.node_id, node_.clock_offset_ns);
   if (const Status status = kernel_->add_process(pid, process.cgroup_id); !status) {
-    tell(status.error().what);
+    log_once(status.error().what);
   }
   const auto environment = procfs_.environment(pid);
   const uint64_t key = environment ? job_key(process.job_id, *environment) : 0;
@@ -349,27 +349,27 @@ void HostTracer::sample_sockets(const std::set<pid_t>& pids, int64_t idle_before
   const Status listed = kernel_->list_sockets(pids, static_cast<uint64_t>(idle_before_ns),
                                               [this](const st_socket_listing& l) { network_.on_listing(l); });
   if (!listed) {
-    tell("connections from before tracing are unknown, silent ones are not sampled: " + listed.error().what);
+    log_once("connections from before tracing are unknown, silent ones are not sampled: " + listed.error().what);
   }
 }
 
-/// A rank that hangs says nothing more: what its threads wait for is told while they do.
+/// A rank that hangs makes no more calls: what its threads wait for is recorded while the wait lasts.
 void HostTracer::deliver_open_waits(uint64_t at_least_ns) {
   std::map<uint32_t, uint64_t> waiting;
   const Status listed = kernel_->list_threads(alive_, [&](const st_thread_listing& thread) {
     if (thread.header.time_ns - thread.off_ns < at_least_ns) {
       return;
     }
-    const auto told = told_waits_.find(thread.header.tid);
-    if (told == told_waits_.end() || told->second != thread.off_ns) {
+    const auto reported = reported_waits_.find(thread.header.tid);
+    if (reported == reported_waits_.end() || reported->second != thread.off_ns) {
       sink_.accept(decode_open_wait(thread, node_.node_id, node_.clock_offset_ns));
     }
     waiting[thread.header.tid] = thread.off_ns;
   });
   if (!listed) {
-    tell("waits that have not ended are unknown: " + listed.error().what);
+    log_once("waits that have not ended are unknown: " + listed.error().what);
   }
-  told_waits_ = std::move(waiting);
+  reported_waits_ = std::move(waiting);
 }
 
 void HostTracer::deliver_drops() {
@@ -407,8 +407,8 @@ void HostTracer::deliver_losses() {
 void HostTracer::watch_descriptors() {
   const uint64_t held = kernel_->features().uprobe_multi ? 0 : kernel_->probe_descriptors();
   if (held > descriptor_limit() / 10 * 8) {
-    tell("the probes hold " + std::to_string(held) + " of " + std::to_string(descriptor_limit()) +
-         " file descriptors: libraries that appear later may not be traced; raise the hard limit (ulimit -Hn)");
+    log_once("the probes hold " + std::to_string(held) + " of " + std::to_string(descriptor_limit()) +
+             " file descriptors: libraries that appear later may not be traced; raise the hard limit (ulimit -Hn)");
   }
 }
 
@@ -427,8 +427,8 @@ void HostTracer::deliver_rest() {
   sink_.accept(node_);
 }
 
-/// A wake-up of ours must not take the CPU from a rank: the rings hold what comes meanwhile. Where it is refused, we go
-/// on.
+/// A wake-up of ours must not take the CPU from a rank: the rings hold what comes in the meantime. Where it is refused,
+/// we go on.
 void yield_to_the_job() {
   const sched_param none{};
   (void)::sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &none);
@@ -452,7 +452,7 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
   const int64_t started_ns = monotonic_now_ns();
   int64_t sampled_ns = started_ns;
   int64_t flushed_ns = started_ns;
-  int64_t told_ns = started_ns;
+  int64_t reported_ns = started_ns;
   int64_t scanned_ns = started_ns;
   bool stopping = false;
   while (!stopping) {
@@ -482,8 +482,8 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
       deliver_drops();
       ST_TRY(flush());
     }
-    if (now_ns - told_ns >= kProgressNs) {
-      told_ns = now_ns;
+    if (now_ns - reported_ns >= kProgressNs) {
+      reported_ns = now_ns;
       deliver_open_waits(kLongWaitNs);
       host_.sample(now_ns + node_.clock_offset_ns, alive_);
       deliver_losses();

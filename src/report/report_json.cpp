@@ -70,7 +70,7 @@ std::string text_of(const Json& json) { return json.dump(2, ' ', false, Json::er
 std::string told_findings_to_json(const std::vector<ToldFinding>& findings) {
   Json json{{"schema", Report::kSchema}, {"findings", Json::array()}};
   for (const ToldFinding& told : findings) {
-    Json one{{"told_by", told.node}};
+    Json one{{"reported_by", told.node}};
     one.update(to_json(told.finding));
     json["findings"].push_back(std::move(one));
   }

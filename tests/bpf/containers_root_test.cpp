@@ -52,7 +52,7 @@ class ContainersRoot : public testing::Test {
     ASSERT_EQ(Procfs().inner_pid(pid), 1) << "it is the first of its pid namespace";
     job.must("init 3 0");
     sleep_ms(300);
-    job.tell("run 1 0");
+    job.send_command("run 1 0");
     ASSERT_NE(job.answer(), "");
     sleep_ms(1500);
     job.signal(SIGKILL);

@@ -83,15 +83,15 @@ class BlackBox(Case):
         """Each call once, numbered without a gap, with launch and true duration, inside the job's own time from the call to the end of
         its wait, and as long as between the CUDA events around it; `rows_of` answers a query."""
         for rank, process in enumerate(job.ranks):
-            told = [json.loads(line) for line in job.log(rank).read_text().splitlines()]
+            reported = [json.loads(line) for line in job.log(rank).read_text().splitlines()]
             rows = rows_of("SELECT timestamp_ns, duration_ns, launch_ns, completion, seq FROM nccl_events "
                            f"WHERE op = 'ALL_REDUCE' AND pid = {process.pid} ORDER BY seq")
-            seen = [row for row in rows if told[0]["start_ns"] - 100_000 <= row[0] <= told[-1]["end_ns"]]
+            seen = [row for row in rows if reported[0]["start_ns"] - 100_000 <= row[0] <= reported[-1]["end_ns"]]
             self.assertEqual(len(seen), calls)
             self.assertEqual([row[4] for row in rows], list(range(len(rows))))
             self.assertEqual({row[3] for row in rows}, {"profiler"})
             same = 0
-            for call, (start_ns, duration_ns, launch_ns, _, _) in zip(told, seen):
+            for call, (start_ns, duration_ns, launch_ns, _, _) in zip(reported, seen):
                 self.assertLess(launch_ns, duration_ns)
                 self.assertGreaterEqual(start_ns, call["start_ns"] - SAME_NS, "not before the call")
                 self.assertLessEqual(start_ns + duration_ns, call["end_ns"] + SAME_NS, "not after the job saw its end")
@@ -137,10 +137,10 @@ class BlackBox(Case):
                                          f"FROM communicator WHERE pid = {process.pid}"), [(rank, "plugin", 2, 1)])
             twice = f"SELECT seq FROM collective WHERE op = 'ALL_REDUCE' AND pid = {process.pid} GROUP BY seq HAVING count(*) > 1"
             self.assertEqual(tracer.rows(twice), [])
-            launched, told = tracer.rows("SELECT count(*), sum(completion = 'profiler') FROM collective WHERE op = 'ALL_REDUCE' "
+            launched, reported = tracer.rows("SELECT count(*), sum(completion = 'profiler') FROM collective WHERE op = 'ALL_REDUCE' "
                                          f"AND pid = {process.pid}")[0]
-            self.assertGreater(told, 100)
-            self.assertLess(launched - told, 10)
+            self.assertGreater(reported, 100)
+            self.assertLess(launched - reported, 10)
 
     def test_what_ranks_send_to_themselves_is_no_hang(self):
         job = BoxedJob(self, "--steps", 100000, "--elements", 20000, "--mix", 1)
@@ -148,9 +148,9 @@ class BlackBox(Case):
         time.sleep(4)
         self.import_boxes(job)
         own = "op IN ('SEND', 'RECV') AND peer = rank"
-        calls, untold, longest = self.rows(f"SELECT count(*), sum(completion = 'untold'), max(duration_ns) FROM collective WHERE {own}")[0]
+        calls, unobserved, longest = self.rows(f"SELECT count(*), sum(completion = 'unobserved'), max(duration_ns) FROM collective WHERE {own}")[0]
         self.assertGreater(calls, 20)
-        self.assertGreaterEqual(untold, calls - 4, "those being launched at this moment aside")
+        self.assertGreaterEqual(unobserved, calls - 4, "those being launched at this moment aside")
         self.assertIsNone(longest)
         self.assertEqual(self.rows("SELECT count(*) FROM loss WHERE source IN ('box:evicted', 'box:no_slot', 'box:late_part')"), [(0,)])
         gaps = self.rows("SELECT op, rank, peer FROM collective WHERE op IN ('SEND', 'RECV') GROUP BY op, rank, peer "
@@ -158,7 +158,7 @@ class BlackBox(Case):
         self.assertEqual(gaps, [], "each peer's are counted by themselves")
         self.assertEqual(self.explain()["findings"], [])
 
-    def test_calls_of_which_nccl_tells_nothing_more_are_there_with_their_number(self):
+    def test_calls_of_which_nccl_reports_nothing_more_are_there_with_their_number(self):
         os.environ["NCCL_ALLGATHERV_ENABLE"] = "1"  # Broadcasts as from NCCL 2.29 on
         self.addCleanup(os.environ.pop, "NCCL_ALLGATHERV_ENABLE")
         job = BoxedJob(self, "--steps", 30, "--elements", 20000, "--mix", 1)
@@ -168,7 +168,7 @@ class BlackBox(Case):
             rows = self.rows("SELECT completion, duration_ns, launch_ns, bytes, root FROM collective WHERE op = 'BROADCAST' "
                              f"AND pid = {process.pid} ORDER BY seq")
             self.assertEqual(len(rows), 30)
-            self.assertEqual({row[:2] for row in rows}, {("untold", None)})
+            self.assertEqual({row[:2] for row in rows}, {("unobserved", None)})
             self.assertGreater(min(row[2] for row in rows), 0)
             self.assertEqual([row[3:] for row in rows], [(40000, step % 2) for step in range(30)])
         numbers = [self.rows("SELECT comm_id_hash, seq, op FROM collective WHERE op NOT IN ('SEND', 'RECV') AND rank = "

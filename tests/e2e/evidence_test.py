@@ -44,7 +44,7 @@ class Evidence(Case):
         self.process.wait(timeout=20)
 
     def memory(self):
-        """The folder that was told."""
+        """The folder that was reported."""
         return pathlib.Path(re.search(r"profiler files to (\S+)", self.errors.read_text())[1])
 
     @staticmethod
@@ -98,10 +98,10 @@ class Memory(Evidence):
         self.assertFalse(self.memory().exists())
         self.assertGreater(self.collectives("trace.db"), 0)
 
-    def test_told_to_end_the_boxes_are_saved_before_the_job_is_done(self):
+    def test_asked_to_end_the_boxes_are_saved_before_the_job_is_done(self):
         """And when the launcher is killed then, they are where it said, whole."""
         job = Launcher(self.folder, "--steps", 100000)
-        self.start("--no-trace", "--", "bash", "-c", "trap 'echo told' TERM; \"$@\" & wait; wait", "-", *job.words)
+        self.start("--no-trace", "--", "bash", "-c", "trap 'echo reported' TERM; \"$@\" & wait; wait", "-", *job.words)
         wait_until(job.pids, "the ranks")
         wait_until(lambda: len(self.rings(self.memory())) == 2, "the boxes")
         self.process.terminate()

@@ -131,11 +131,11 @@ class Run(Case):
             except ProcessLookupError:
                 pass
 
-    def test_nccl_names_its_threads_unless_told_otherwise(self):
-        for chosen, told in ((None, "1"), ("0", "0")):
-            result = run("run", "--out", self.folder / f"names{told}", "--no-trace", "--", "bash", "-c", "echo $NCCL_SET_THREAD_NAME",
+    def test_nccl_names_its_threads_unless_set_otherwise(self):
+        for chosen, reported in ((None, "1"), ("0", "0")):
+            result = run("run", "--out", self.folder / f"names{reported}", "--no-trace", "--", "bash", "-c", "echo $NCCL_SET_THREAD_NAME",
                          environment={"NCCL_SET_THREAD_NAME": chosen} if chosen else None)
-            self.assertEqual(result.stdout, f"{told}\n", result.stderr)
+            self.assertEqual(result.stdout, f"{reported}\n", result.stderr)
 
     def test_a_profiler_and_a_log_that_are_chosen_already_stay(self):
         words = ("run", "--out", self.out, "--no-trace", "--", "bash", "-c", "echo $NCCL_PROFILER_PLUGIN $NCCL_DEBUG $NCCL_DEBUG_FILE")
@@ -178,7 +178,7 @@ class GpuCheck(Case):
         busy = {"plugin: true durations", "tracer: true durations", "plugin: the late rank is found"}
         self.assertLessEqual(failed, busy, result.stdout)
 
-    def test_a_machine_without_a_card_is_told_so(self):
+    def test_a_machine_without_a_card_is_recognised(self):
         package = self.folder / "package.tar.gz"
         subprocess.run([ROOT / "scripts" / "gpu_check.sh", "--pack", package], check=True, timeout=60, capture_output=True,
                        env={**os.environ, "STALLTRACE": str(PROGRAM)})

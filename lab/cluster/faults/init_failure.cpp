@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A failing set-up: a firewall on rank 0's node does not let one rank in, at the port of the rendezvous or at NCCL's
-// own, which rank 0 opens anew for each communicator; or the rank is told to use an interface that leads nowhere. In
-// effect before the ranks start.
+// own, which rank 0 opens anew for each communicator; or the rank is configured to use an interface that leads nowhere.
+// In effect before the ranks start.
 #include <fmt/format.h>
 
 #include <array>

@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 constexpr size_t kCaptureLimitBytes = 16U << 20;
 constexpr const char* kShell = "/bin/sh";
 
-/// What the child tells the parent through a close-on-exec pipe when it can't get as far as exec.
+/// What the child reports to the parent through a close-on-exec pipe when it can't get as far as exec.
 struct ChildFailure {
   int step = 0;
   int error_number = 0;

@@ -17,7 +17,7 @@ constexpr int kEverything = 0xfff;
 constexpr int kV4Events = 0xff;
 constexpr size_t kSlice = 128U << 10U;
 
-/// One of the recorder libraries, chosen as the plugin of the communicators made meanwhile.
+/// One of the recorder libraries, chosen as the plugin of the communicators made in the meantime.
 class Plugin {
  public:
   explicit Plugin(int version, int mask = kEverything, int result = 0)
@@ -51,7 +51,7 @@ int64_t steady_ns() { return std::chrono::steady_clock::now().time_since_epoch()
 
 std::vector<std::string> lines(std::initializer_list<std::string> list) { return list; }
 
-TEST(Profiler, TheCallingThreadTellsInNcclsOrder) {
+TEST(Profiler, TheCallingThreadReportsInNcclsOrder) {
   const Plugin plugin(5);
   pthread_t caller{};
   with_ranks(2, [&](const Rank& rank) {
@@ -191,7 +191,7 @@ TEST(Profiler, OperationsOfAGroupShareOneAndAreCountedByFunction) {
   }
 }
 
-TEST(Profiler, OfWhatARankSendsToItselfNothingIsToldButThatItIsEnqueued) {
+TEST(Profiler, OfWhatARankSendsToItselfNothingIsReportedButThatItIsEnqueued) {
   const Plugin plugin(5);
   with_ranks(2, [&](const Rank& rank) {
     Floats send(200, 1);
@@ -311,7 +311,7 @@ TEST(Profiler, AReceiveWaitsForALateRank) {
   EXPECT_GE(recv.entered_ns(abi::kStateRecvFlushWait), arrived_ns);
 }
 
-TEST(Profiler, TheProxyTellsOfItself) {
+TEST(Profiler, TheProxyReportsOfItself) {
   const Plugin plugin(5, abi::kEventProxyCtrl | abi::kEventProxyOp);
   with_ranks(2, [&](const Rank& rank) {
     Floats data(1000, 1);
