@@ -16,7 +16,7 @@ class Lifecycle(Case):
 
     def test_a_job_that_starts_later_is_seen_from_its_first_call(self):
         tracer = Tracer(self, "--library", str(LIBRARIES / "libnccl.so.2"))
-        job = Job(self, steps=20)
+        job = Job(self, "--steps", 20)
         job.wait()
         self.assertEqual(tracer.stop(), DONE)
         for rank, process in enumerate(job.ranks):
