@@ -92,6 +92,12 @@ class PacketLoss(Case):
         self.assertTrue(finding["summary"] and finding["remedy"])
         self.assertIn("packet", self.lab.text)
 
+    def test_the_drops_have_their_side(self):
+        """The firewall that drops is the host's own."""
+        text = str(self.lab.findings[0]["evidence"])
+        self.assertIn("inside the host of rank 2, on the way in", text)
+        self.assertIn("NETFILTER_DROP", text)
+
     def test_every_network_event_belongs_to_the_sockets_owner(self):
         owners = {node["node"]: (node["pid"], node["rank"]) for node in self.lab.truth["nodes"]}
         seen = 0
