@@ -142,24 +142,24 @@ class BlackBox(Case):
         self.assertEqual([row[1] for row in numbers[0]], list(range(len(numbers[0]))))
         self.assertEqual(self.explain()["findings"], [])
 
-    def lab_boxes(self, fault):
+    def lab_boxes(self, fault, steps):
         """A run of the practice cluster without an agent; what its boxes alone explain."""
         out = self.folder / "lab"
-        self.done(run("lab", "run", "--ranks", 4, "--steps", 150, "--plugin", "--no-trace", "--fault", fault, "--out", out,
+        self.done(run("lab", "run", "--ranks", 4, "--steps", steps, "--plugin", "--no-trace", "--fault", fault, "--out", out,
                       timeout=300))
         self.done(run("import", *(out / "profiler").glob("*.profiler"), "--out", self.recording))
         return self.explain()["findings"]
 
     def test_a_late_rank_is_named_by_boxes_alone(self):
         self.need_root()
-        first = self.lab_boxes("late_rank:rank=1,ms=80")[0]
+        first = self.lab_boxes("late_rank:rank=1,ms=80", 100)[0]
         self.assertEqual((first["cause"], first["culprit"]["rank"]), ("late_rank", 1))
         self.assertLessEqual(first["confidence"], 0.7)
         self.assertIn("was not recorded", json.dumps(first["evidence"]))
 
     def test_of_a_lossy_link_boxes_alone_say_where_and_no_more(self):
         self.need_root()
-        findings = self.lab_boxes("packet_loss:rank=2,percent=4")
+        findings = self.lab_boxes("packet_loss:rank=2,percent=4", 150)
         self.assertTrue(findings)
         for finding in findings:
             self.assertIn(finding["cause"], ("slow_link", "unknown"), "steps do not show loss")

@@ -17,9 +17,9 @@ from unprivileged import run_as_nobody
 
 
 class Faults(Case):
-    def explain(self, name):
+    def explain(self, name, steps=120):
         self.need_root()
-        lab = LabRun(self.folder / name, LOUD[name])
+        lab = LabRun(self.folder / name, LOUD[name], steps=steps)
         self.assertTrue(lab.truth["run"]["completed"], lab.truth["run"]["problem"])
         return lab
 
@@ -38,7 +38,7 @@ class Faults(Case):
         return finding
 
     def test_a_healthy_run_has_no_findings(self):
-        lab = self.explain("none")
+        lab = self.explain("none", steps=200)
         self.assertEqual([place_of(finding) for finding in lab.findings], [])
         self.assertTrue(lab.report["healthy"])
         self.assertEqual(lab.report["recording"]["ranks"], 4)
