@@ -10,15 +10,19 @@ seconds=${1:-600}
 targets=${2:-ring agent}
 build=build-fuzz
 flags=(-std=c++2b -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -isystem tests/fuzz/clang -Isrc -I.
-  -DFMT_HEADER_ONLY)
-declare -A sources=(
-  [ring]="src/blackbox/import.cpp"
-  [agent]="src/blackbox/follow/finder.cpp src/blackbox/pairing/call_pairing.cpp src/blackbox/follow/follower.cpp src/model/process_registry.cpp
-    src/base/process/procfs.cpp")
+  -DFMT_HEADER_ONLY -DSTALLTRACE_VERSION='"fuzzed"')
 
 mkdir -p "$build/seeds"
 clang++ "${flags[@]}" tests/fuzz/seeds.cpp -fsanitize=address,undefined -o "$build/make_seeds"
 "$build/make_seeds" "$build/seeds"
+# What both targets run, and all that it needs: whole folders, so that a file may move inside them.
+objects=()
+mapfile -t sources < <(find src/base src/model src/blackbox -name '*.cpp' ! -name '*_test.cpp' ! -name fmt_library.cpp ! -path '*/testing/*')
+for source in "${sources[@]}"; do
+  object=$build/$(echo "$source" | tr / _).o
+  clang++ "${flags[@]}" -c "$source" -o "$object"
+  objects+=("$object")
+done
 for target in $targets; do
   pack=tests/fuzz/corpus/$target.pack
   kept=$build/kept-$target
@@ -26,14 +30,7 @@ for target in $targets; do
   rm -rf "$kept" "$merged"
   mkdir -p "$build/$target" "$kept" "$merged"
   [[ ! -e $pack ]] || scripts/fuzz_corpus.py unpack "$pack" "$kept"
-  objects=()
-  for source in $(find src/blackbox -maxdepth 1 -name '*.cpp' ! -name '*_test.cpp') src/model/{events,operation}.cpp \
-    src/base/{clock,file,hash,result,text}.cpp ${sources[$target]} tests/fuzz/"$target"_target.cpp; do
-    object=$build/$(echo "$source" | tr / _).o
-    clang++ "${flags[@]}" -c "$source" -o "$object"
-    objects+=("$object")
-  done
-  clang++ -fsanitize=fuzzer,address,undefined "${objects[@]}" -o "$build/fuzz_$target"
+  clang++ "${flags[@]}" "tests/fuzz/${target}_target.cpp" "${objects[@]}" -fsanitize=fuzzer,address,undefined -o "$build/fuzz_$target"
   "$build/fuzz_$target" -max_total_time="$seconds" -max_len=16384 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
     -artifact_prefix="$build/finding-" "$build/$target" "$kept" "$build/seeds"
   "$build/fuzz_$target" -set_cover_merge=1 -max_len=16384 "$merged" "$kept" "$build/$target" "$build/seeds"
