@@ -54,7 +54,9 @@ def main():
         reported = report.exists()
         counts = count_cases(report) if reported else {"passed": 0, "failed": 0, "skipped": 0}
         if not ended_well and counts["failed"] == 0:
-            print(f"failed: {name} ended without naming a failed case (a crash, a time limit)")
+            chosen = os.environ.get("GTEST_FILTER") if reported and not any(counts.values()) else None
+            print(f"failed: {name} has no case with a name like {chosen}" if chosen else
+                  f"failed: {name} ended without naming a failed case (a crash, a time limit)")
             counts["failed"] += 1
         elif ended_well and not reported:
             counts["passed"] += 1  # a program that reports by its exit status alone
