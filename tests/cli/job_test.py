@@ -275,7 +275,7 @@ class Terminal(Fares):
         self.expect("had words")
 
     def test_a_terminal_that_goes_away_is_the_jobs_to_hear(self):
-        """`run` leads the session, as under ssh -t: the kernel tells nobody else."""
+        """`run` leads the session, as under ssh -t: the kernel reports nobody else."""
         log = self.folder / "log"
         self.type(f"exec {PROGRAM} run --no-trace --out run -- bash -c "
                   f"'trap \"echo hup >>{log}; exit\" HUP; echo rea\"\"dy; while :; do sleep 0.05; done'\n")

@@ -2,52 +2,26 @@
 """Profiler files, alone and with an agent beside: durations against the job's own clock, a killed rank, a late one, a lossy link."""
 
 import json
-import os
 import signal
-import sqlite3
-import subprocess
 import time
 
-from job import LIBRARIES, WORKLOAD, Tracer, free_port, wait_until
-from stalltrace import BUILD, DONE, Case, run
+import recordings
+from job import LIBRARIES, PLUGIN, Job, Tracer, wait_until
+from stalltrace import DONE, Case, run
 from unprivileged import run_as_nobody
 
-PLUGIN = BUILD / "libnccl-profiler-stalltrace.so"
 SAME_NS = 50_000
 SAME_SHARE = 0.01
 
 
-class BoxedJob:
-    """Ranks with the profiler plugin, on loopback. Everything is ended by the test's clean-up."""
+class BoxedJob(Job):
+    """Ranks with the profiler plugin."""
 
-    def __init__(self, case, *arguments, ranks=2):
-        self.case = case
+    def __init__(self, case, *arguments, ranks=2, environment=None):
         self.boxes = case.folder / "profiler"
         self.boxes.mkdir()
-        port = free_port()
-        self.ranks = [self.start(rank, ranks, port, arguments) for rank in range(ranks)]
-        case.addCleanup(self.kill)
-
-    def start(self, rank, ranks, port, arguments):
-        environment = {**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks),
-                       "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NCCL_SOCKET_IFNAME": "lo",
-                       "LD_LIBRARY_PATH": str(LIBRARIES), "NCCL_PROFILER_PLUGIN": str(PLUGIN), "STALLTRACE_DIR": str(self.boxes)}
-        with open(self.case.folder / f"rank{rank}.log", "w") as log:
-            words = [WORKLOAD, "--log", self.log(rank), *map(str, arguments)]
-            return subprocess.Popen(words, stdout=log, stderr=log, env=environment)
-
-    def log(self, rank):
-        return self.case.folder / f"calls{rank}.jsonl"
-
-    def wait(self):
-        for process in self.ranks:
-            self.case.assertEqual(process.wait(timeout=60), 0)
-
-    def kill(self):
-        for process in self.ranks:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+        plugin = {"NCCL_PROFILER_PLUGIN": str(PLUGIN), "STALLTRACE_DIR": str(self.boxes)}
+        super().__init__(case, *arguments, ranks=ranks, environment={**plugin, **(environment or {})})
 
     def files(self):
         return sorted(self.boxes.glob("*.profiler"))
@@ -66,24 +40,16 @@ class BlackBox(Case):
         self.assertEqual(result.returncode, DONE, result.stderr)
 
     def rows(self, sql):
-        database = sqlite3.connect(f"file:{self.recording}?mode=ro", uri=True)
-        try:
-            return database.execute(sql).fetchall()
-        finally:
-            database.close()
+        return recordings.rows(self.recording, sql)
 
     def explain(self):
-        return json.loads(self.done(run("explain", self.recording, "--json")).stdout)
-
-    def done(self, result):
-        self.assertEqual(result.returncode, DONE, result.stderr)
-        return result
+        return json.loads(self.done(run("explain", self.recording, "--json")))
 
     def check_calls(self, job, calls, rows_of):
         """Each call once, numbered without a gap, with launch and true duration, inside the job's own time from the call to the end of
         its wait, and as long as between the CUDA events around it; `rows_of` answers a query."""
         for rank, process in enumerate(job.ranks):
-            reported = [json.loads(line) for line in job.log(rank).read_text().splitlines()]
+            reported = [json.loads(line) for line in job.logs[rank].read_text().splitlines()]
             rows = rows_of("SELECT timestamp_ns, duration_ns, launch_ns, completion, seq FROM nccl_events "
                            f"WHERE op = 'ALL_REDUCE' AND pid = {process.pid} ORDER BY seq")
             seen = [row for row in rows if reported[0]["start_ns"] - 100_000 <= row[0] <= reported[-1]["end_ns"]]
@@ -159,9 +125,8 @@ class BlackBox(Case):
         self.assertEqual(self.explain()["findings"], [])
 
     def test_calls_of_which_nccl_reports_nothing_more_are_there_with_their_number(self):
-        os.environ["NCCL_ALLGATHERV_ENABLE"] = "1"  # Broadcasts as from NCCL 2.29 on
-        self.addCleanup(os.environ.pop, "NCCL_ALLGATHERV_ENABLE")
-        job = BoxedJob(self, "--steps", 30, "--elements", 20000, "--mix", 1)
+        job = BoxedJob(self, "--steps", 30, "--elements", 20000, "--mix", 1,
+                       environment={"NCCL_ALLGATHERV_ENABLE": "1"})  # Broadcasts as from NCCL 2.29 on
         job.wait()
         self.import_boxes(job)
         for process in job.ranks:
@@ -177,24 +142,24 @@ class BlackBox(Case):
         self.assertEqual([row[1] for row in numbers[0]], list(range(len(numbers[0]))))
         self.assertEqual(self.explain()["findings"], [])
 
-    def lab_boxes(self, fault):
+    def lab_boxes(self, fault, steps):
         """A run of the practice cluster without an agent; what its boxes alone explain."""
         out = self.folder / "lab"
-        self.done(run("lab", "run", "--ranks", 4, "--steps", 150, "--plugin", "--no-trace", "--fault", fault, "--out", out,
+        self.done(run("lab", "run", "--ranks", 4, "--steps", steps, "--plugin", "--no-trace", "--fault", fault, "--out", out,
                       timeout=300))
         self.done(run("import", *(out / "profiler").glob("*.profiler"), "--out", self.recording))
         return self.explain()["findings"]
 
     def test_a_late_rank_is_named_by_boxes_alone(self):
         self.need_root()
-        first = self.lab_boxes("late_rank:rank=1,ms=80")[0]
+        first = self.lab_boxes("late_rank:rank=1,ms=80", 100)[0]
         self.assertEqual((first["cause"], first["culprit"]["rank"]), ("late_rank", 1))
         self.assertLessEqual(first["confidence"], 0.7)
         self.assertIn("was not recorded", json.dumps(first["evidence"]))
 
     def test_of_a_lossy_link_boxes_alone_say_where_and_no_more(self):
         self.need_root()
-        findings = self.lab_boxes("packet_loss:rank=2,percent=4")
+        findings = self.lab_boxes("packet_loss:rank=2,percent=4", 150)
         self.assertTrue(findings)
         for finding in findings:
             self.assertIn(finding["cause"], ("slow_link", "unknown"), "steps do not show loss")
@@ -266,7 +231,7 @@ class BlackBox(Case):
             copy.chmod(0o644)
             copies.append(copy)
         self.done(run_as_nobody(place, "import", *copies, "--out", place / "rings.db"))
-        self.assertIn("Healthy", self.done(run_as_nobody(place, "explain", place / "rings.db")).stdout)
+        self.assertIn("Healthy", self.done(run_as_nobody(place, "explain", place / "rings.db")))
 
     def test_what_is_no_black_box_is_refused_in_one_line(self):
         odd = self.folder / "odd.profiler"

@@ -6,15 +6,14 @@ import pathlib
 import re
 import shutil
 import signal
-import sqlite3
 import subprocess
 import time
 
-from job import LIBRARIES, wait_until
+import recordings
+from job import LIBRARIES, PLUGIN, wait_until
 from launcher import Launcher
 from stalltrace import BUILD, DONE, PROGRAM, Case, run
 
-PLUGIN = BUILD / "libnccl-profiler-stalltrace.so"
 SHARED = pathlib.Path("/dev/shm")
 
 
@@ -52,11 +51,8 @@ class Evidence(Case):
         return sorted(path.name for path in folder.iterdir() if path.suffix == ".profiler") if folder.exists() else []
 
     def collectives(self, recording, condition="1"):
-        database = sqlite3.connect(f"file:{self.out / recording}?mode=ro", uri=True)
-        try:
-            return database.execute(f"SELECT COUNT(*) FROM nccl_events WHERE op = 'ALL_REDUCE' AND {condition}").fetchone()[0]
-        finally:
-            database.close()
+        sql = f"SELECT COUNT(*) FROM nccl_events WHERE op = 'ALL_REDUCE' AND {condition}"
+        return recordings.rows(self.out / recording, sql)[0][0]
 
     def run_job(self, *words, steps=20, environment=None, prefix=(), wrap=()):
         job = Launcher(self.folder, "--steps", steps)

@@ -39,7 +39,8 @@ class Live(Case):
         return first
 
     def test_a_late_rank_by_its_own_agent(self):
-        self.expect("late_rank:rank=1,ms=80", place=lambda finding: finding["culprit"]["rank"] == 1, reported_by="node1")
+        self.expect("late_rank:rank=1,ms=80", steps=120, reported_by="node1",
+                    place=lambda finding: finding["culprit"]["rank"] == 1)
 
     def test_a_lossy_link_by_the_senders_agent(self):
         finding = self.expect("packet_loss:rank=2,peer=1,direction=link,percent=2", place=lambda finding: finding["link"]["src_rank"] == 1,

@@ -5,10 +5,10 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import time
 
+import recordings
 from job import LIBRARIES, WORKLOAD, wait_until
 from launcher import Launcher
 from stalltrace import DONE, PROGRAM, ROOT, Case, run
@@ -24,11 +24,7 @@ class Run(Case):
         return sorted(path for path in (self.out / "profiler").iterdir() if path.suffix == ".profiler")
 
     def rows(self, sql):
-        database = sqlite3.connect(f"file:{self.out / 'trace.db'}?mode=ro", uri=True)
-        try:
-            return database.execute(sql).fetchall()
-        finally:
-            database.close()
+        return recordings.rows(self.out / "trace.db", sql)
 
     def test_the_job_gets_the_plugin_and_a_log_and_is_recorded(self):
         self.need_root()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // seeds FOLDER: the boxes a fuzzer starts from: empty, busy, wrapped, one with every kind of event, one whose process
-// was paused, and one of calls of which NCCL told no end.
+// was paused, and one of calls of which NCCL reported no end.
 #include <string>
 
 #include "blackbox/testing/made_box.h"
