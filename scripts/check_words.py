@@ -13,10 +13,10 @@ import sys
 
 # word (each of its forms) -> the term to use
 REPLACED = {
-    ("report", "reports", "reporting", "reported", "unobserved"): "report, reported; distinguish; unobserved",
-    ("expensive", "more expensive", "costliest"): "expensive, costly",
-    ("in the meantime",): "in the meantime, during",
-    ("received",): "received, learned",
+    ("tell", "tells", "telling", "told", "untold"): "report, reported; distinguish; unobserved",
+    ("dear", "dearer", "dearest"): "expensive, costly",
+    ("meanwhile",): "in the meantime, during",
+    ("heard",): "received, learned",
     ("lane", "lanes"): "call sequence",
     ("stretch", "stretches"): "row group, interval",
     ("box", "boxes", "blackbox"): "profiler file, profiler session",

@@ -63,9 +63,10 @@ Collective collective(int64_t i) {
   row.pid = 4711;
   row.tid = 4712;
   row.cgroup_id = 1234;
-  row.count = 1 << (10 + i % 10);
+  const int64_t count = 1 << (10 + i % 10);
+  row.count = count;
   row.datatype = 7;
-  row.bytes = row.count * 4;
+  row.bytes = count * 4;
   row.reduce_op = 0;
   row.stream = 0x55d0c0ffee;
   row.return_code = 0;
