@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page reader (store/btree/) gains over SQLite on the same file: N threads read ranges of the same collectives,
-// through the pages, or each through a read-only connection of its own, with all columns or with those alone that
-// `explain` uses. In rounds within one run, each case once a round in turn.
+// What the page reader (store/btree/) gains over SQLite on the same file: N threads read ranges of the same
+// collectives, through the pages, or each through a read-only connection of its own, with all columns or with those
+// alone that `explain` uses. In rounds within one run, each case once a round in turn.
 //
 //   bench_readers [ROWS] [ROUNDS] [FOLDER]      default: 1,000,000 rows, 7 rounds, the temporary folder
 #include <fmt/format.h>
@@ -76,9 +76,9 @@ Collective collective(int64_t i) {
 
 /// What `explain` reads of a collective; the others are read as NULL by the narrow case.
 const std::set<std::string, std::less<>> kUsed{
-    "event_id", "node_id",      "timestamp_ns", "duration_ns", "launch_ns", "library", "op",    "completion", "seq",
-    "rank",     "nranks",       "comm_id_hash", "comm_ptr",    "pid",       "tid",     "count", "datatype",   "bytes",
-    "root",     "peer",         "return_code",  "stack_id",    "group_id"};
+    "event_id", "node_id", "timestamp_ns", "duration_ns",  "launch_ns",   "library",  "op",      "completion",
+    "seq",      "rank",    "nranks",       "comm_id_hash", "comm_ptr",    "pid",      "tid",     "count",
+    "datatype", "bytes",   "root",         "peer",         "return_code", "stack_id", "group_id"};
 
 enum class Way { kPages, kSql, kSqlNarrow };
 
@@ -90,7 +90,7 @@ int64_t read_range(const std::string& path, Way way, int64_t first, int64_t end)
   table.db = &db;
   std::vector<std::string> columns = column_names<Collective>();
   if (way == Way::kPages) {
-    table.pages = must(find_paged_table(db, TableOf<Collective>::kName, kIdColumn<Collective>, columns));
+    table.pages = must(find_btree_table(db, TableOf<Collective>::kName, kIdColumn<Collective>, columns)).table;
     if (table.pages == nullptr) {
       die(Error{.what = "the file is not plain enough for the page reader"});
     }

@@ -79,10 +79,13 @@ Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, c
 }
 
 Result<Report> explain_recordings(std::span<const std::string> paths, const TimeWindow& window) {
-  ST_ASSIGN(const std::unique_ptr<EventSource> source, open_recordings(paths));
+  FallbackCounts fallbacks{};
+  ST_ASSIGN(const std::unique_ptr<EventSource> source, open_recordings(paths, &fallbacks));
   ExplainOptions options;
   ST_ASSIGN(options.range, resolve(window, *source));
-  return stalltrace::explain(*source, options);
+  ST_ASSIGN(Report report, stalltrace::explain(*source, options));
+  std::ranges::move(notes_of(fallbacks), std::back_inserter(report.notes));
+  return report;
 }
 
 void print_report(Console& console, const Report& report) {

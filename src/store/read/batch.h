@@ -25,6 +25,13 @@ struct TableHandle {
   std::shared_ptr<const BtreeTable> pages;  // null: read with SQL
   Statement select;                         // reads the ids [?, ?)
   std::mutex mutex;                         // whoever uses db and select holds it
+  FallbackCounts* fallbacks = nullptr;      // null: not counted
+
+  void count(Fallback reason) const {
+    if (fallbacks != nullptr) {
+      ++(*fallbacks)[static_cast<size_t>(reason)];
+    }
+  }
 };
 
 /// A row beside its time, which is what is sorted.
@@ -70,8 +77,12 @@ class Batch {
       decode(columns, row);
       keep(row);
     };
-    if (scan_ != nullptr && scan_->read(first_id, end_id, take)) {
-      return {};
+    if (scan_ != nullptr) {
+      const Fallback met = scan_->read(first_id, end_id, take);
+      if (met == Fallback::kNone) {
+        return {};
+      }
+      access_->count(met);
     }
     used_ = before;
     return read_with_sql(first_id, end_id);

@@ -16,8 +16,9 @@ namespace {
 
 class RecordingSource final : public EventSource {
  public:
-  static Result<std::unique_ptr<EventSource>> open(std::span<const std::string> paths) {
+  static Result<std::unique_ptr<EventSource>> open(std::span<const std::string> paths, FallbackCounts* fallbacks) {
     auto source = std::unique_ptr<RecordingSource>(new RecordingSource);
+    source->fallbacks_ = fallbacks;
     for (const std::string& path : paths) {
       ST_ASSIGN(Database db, open_for_reading(path));
       source->files_.push_back(std::move(db));
@@ -104,7 +105,12 @@ class RecordingSource final : public EventSource {
     const std::vector<std::string> columns = column_names<T>();
     table.path = paths_[file];
     table.db = &files_[file];
-    ST_ASSIGN(table.pages, find_paged_table(files_[file], TableOf<T>::kName, kIdColumn<T>, columns));
+    ST_ASSIGN(FoundTable found, find_btree_table(files_[file], TableOf<T>::kName, kIdColumn<T>, columns));
+    table.pages = std::move(found.table);
+    table.fallbacks = fallbacks_;
+    if (table.pages == nullptr) {
+      table.count(found.reason);
+    }
     ST_ASSIGN(const std::string sql, select_sql(files_[file], TableOf<T>::kName, columns));
     ST_ASSIGN(table.select, files_[file].prepare(fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, kIdColumn<T>)));
     return {};
@@ -169,6 +175,7 @@ class RecordingSource final : public EventSource {
   std::vector<std::string> paths_;
   std::vector<Database> files_;
   std::vector<NodeRun> parts_;
+  FallbackCounts* fallbacks_ = nullptr;
 };
 
 /// A stack's id is its content's hash, so that nodes share theirs.
@@ -197,8 +204,21 @@ Result<std::vector<Stack>> RecordingSource::stacks() {
 
 }  // namespace
 
-Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string> paths) {
-  return RecordingSource::open(paths);
+Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string> paths, FallbackCounts* fallbacks) {
+  return RecordingSource::open(paths, fallbacks);
+}
+
+std::vector<std::string> notes_of(const FallbackCounts& fallbacks) {
+  std::vector<std::string> notes;
+  for (size_t i = 0; i < fallbacks.size(); ++i) {
+    const auto reason = static_cast<Fallback>(i);
+    if (fallbacks[i] > 0 && reason != Fallback::kOpenFile) {
+      notes.push_back(
+          fmt::format("rows were read with SQL instead of from the file's pages, which is slower: {} ({} times)",
+                      to_text(reason), fallbacks[i].load()));
+    }
+  }
+  return notes;
 }
 
 Result<std::unique_ptr<EventSource>> open_recording(const std::string& path) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stand-in for NCCL's progress thread and its socket transport, with the profiler plugin loaded: several connections
-// in turn, each step posted, handed on and then tested until its bytes have moved, and the plugin reported as NCCL reports it
-// (sendProxyProgress, recvProxyProgress and ncclNetSocketTest of NCCL 2.28). With helpers, the thread itself sends a
-// header a step, and a thread of each connection the data over two further sockets. Collectives and Send/Recv may be
-// under way at once, over connections of their own as in NCCL, or over the same ones.
+// in turn, each step posted, handed on and then tested until its bytes have moved, and the plugin reported as NCCL
+// reports it (sendProxyProgress, recvProxyProgress and ncclNetSocketTest of NCCL 2.28). With helpers, the thread itself
+// sends a header a step, and a thread of each connection the data over two further sockets. Collectives and Send/Recv
+// may be under way at once, over connections of their own as in NCCL, or over the same ones.
 //
 //   progress LIBRARY PLUGIN HASH; then commands on standard input: "init RANKS RANK",
 //   "run CHANNELS HELPERS TRANSFERS", TRANSFERS being 0 none, 1 over connections of their own, 2 over those of the
