@@ -28,7 +28,7 @@ TYPED_TEST(OwnTransfers, AreOverWhenTheyAreEnqueued) {
   ASSERT_EQ(transfers.size(), 2U);
   for (const st_box_event& event : transfers) {
     EXPECT_EQ(event.flags & (ST_BOX_KERNEL_EXPECTED | ST_BOX_UNFINISHED), 0);
-    EXPECT_EQ(event.end_ns, 0U) << "nobody tells when the data was copied";
+    EXPECT_EQ(event.end_ns, 0U) << "nothing reports when the data was copied";
     EXPECT_NE(event.u.coll.enqueued_ns, 0U);
     EXPECT_EQ(event.u.coll.sequence, 0U);
   }

@@ -80,7 +80,7 @@ TYPED_TEST(EveryVersion, ACollectiveEndsWithItsLastPart) {
   EXPECT_EQ(operation.steps, 4);
   EXPECT_EQ(operation.steps_ended, 2U);
   EXPECT_NE(operation.in_progress_ns, 0U);
-  EXPECT_EQ(operation.transferred_bytes, V::kNumber >= 4 ? 1500U : 0U) << "before v4 the operation's states tell";
+  EXPECT_EQ(operation.transferred_bytes, V::kNumber >= 4 ? 1500U : 0U) << "before v4 the operation's states report it";
   EXPECT_EQ(view.of_type(ST_BOX_PROXY_STEP).size(), 0U) << "summed up in the operation";
   EXPECT_TRUE(view.open.empty());
   EXPECT_EQ(view.unreadable, 0U);
@@ -93,7 +93,7 @@ TYPED_TEST(EveryVersion, AGroupThatIsNotKeptIsAnsweredAllTheSame) {
   using V = TypeParam;
   Job<V> job(this->library_);
   void* group = job.group();
-  ASSERT_NE(group, nullptr) << "NCCL up to 2.27 tells of no collective without";
+  ASSERT_NE(group, nullptr) << "NCCL up to 2.27 reports no collective without";
   void* coll = job.coll(group, {});
   job.stop(coll);
   job.stop(group);
@@ -246,7 +246,7 @@ TYPED_TEST(EveryVersion, ALatePartMovesTheEnd) {
   job.stop(late);
   const BoxView view = this->folder_.read();
   const auto second = view.of_type(ST_BOX_COLL);
-  ASSERT_EQ(second.size(), 1U) << "one id, told twice";
+  ASSERT_EQ(second.size(), 1U) << "one id, reported twice";
   EXPECT_EQ(view.ended.size(), 4U);
   EXPECT_GT(second[0].end_ns, first[0].end_ns);
   EXPECT_EQ(second[0].u.coll.ops_ended, 2);

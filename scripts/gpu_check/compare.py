@@ -10,7 +10,7 @@ TOLERANCE_SHARE = 0.01
 # Called on the communicator of all ranks alone.
 WORLD_OPS = ("ALL_GATHER", "REDUCE_SCATTER", "BROADCAST", "REDUCE")
 # From here on, NCCL reports a Broadcast to the plugin only as a call, unless NCCL_ALLGATHERV_ENABLE=0.
-ONLY_CALLS_TOLD_SINCE = (2, 29, 2)
+ONLY_CALLS_REPORTED_SINCE = (2, 29, 2)
 
 
 class Own:
@@ -97,8 +97,8 @@ def check_broadcasts(recording, owns, nccl_version):
     """Whether their ends are known, where NCCL reports them."""
     ends = [row[2] for own in owns for row in recording.calls(own.who["pid"], "BROADCAST")]
     unobserved = ends.count("unobserved")
-    if unobserved and nccl_version >= ONLY_CALLS_TOLD_SINCE:
-        return None, (f"{unobserved} of {len(ends)} have no duration: since {'.'.join(map(str, ONLY_CALLS_TOLD_SINCE))} NCCL reports the "
+    if unobserved and nccl_version >= ONLY_CALLS_REPORTED_SINCE:
+        return None, (f"{unobserved} of {len(ends)} have no duration: since {'.'.join(map(str, ONLY_CALLS_REPORTED_SINCE))} NCCL reports the "
                       "plugin only that a Broadcast was called (NCCL_ALLGATHERV_ENABLE, 1 by default)")
     return bool(ends) and not unobserved, f"{unobserved} of {len(ends)} have no duration"
 

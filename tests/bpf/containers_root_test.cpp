@@ -73,7 +73,7 @@ class ContainersRoot : public testing::Test {
     ASSERT_TRUE(trace.sink().proxy_steps({}, [&](const ProxyStep& row) { steps.push_back(row); }));
     EXPECT_FALSE(steps.empty());
     EXPECT_TRUE(std::ranges::all_of(steps, [&](const ProxyStep& row) { return row.pid == pid; }));
-    // Its box is no other process's, though in its namespace it has a number that is init's here.
+    // Its profiler file is no other process's, though in its namespace it has a number that is init's here.
     const auto processes = trace.sink().processes();
     EXPECT_EQ(std::ranges::count(*processes, 1, &Process::pid), 0);
     EXPECT_TRUE(std::ranges::none_of(*processes, [](const Process& row) { return row.pid > 1 << 22; }));

@@ -396,7 +396,7 @@ class Folder(Fares):
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assertIn("without any evidence", result.stderr)
 
-    def test_no_box_is_said_with_the_likely_reasons(self):
+    def test_no_profiler_file_is_said_with_the_likely_reasons(self):
         result = self.launch("--out", "run7", "--", "true")
         self.assertRegex(result.stderr, "no profiler file appeared in .*\nlikely: the job made no NCCL communicator")
         self.assertEqual(self.folders(), [], "nothing came of it")

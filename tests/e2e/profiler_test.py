@@ -76,7 +76,7 @@ class Run(Case):
         except ProcessLookupError:
             pass
 
-    def test_without_privilege_the_job_runs_and_keeps_black_boxes(self):
+    def test_without_privilege_the_job_runs_and_keeps_profiler_files(self):
         self.need_root()
         place = self.folder / "nobody"
         place.mkdir()
@@ -141,7 +141,7 @@ class Run(Case):
 
 
 class Lab(Case):
-    def test_every_rank_of_the_practice_cluster_writes_a_black_box(self):
+    def test_every_rank_of_the_practice_cluster_writes_a_profiler_file(self):
         self.need_root()
         out = self.folder / "lab"
         self.done(run("lab", "run", "--ranks", 3, "--steps", 20, "--plugin", "--no-trace", "--out", out, timeout=120))

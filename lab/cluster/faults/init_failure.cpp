@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 4> kHow = {"reject", "drop", "interface",
 constexpr std::array kParameters = {
     FaultParameter{"port", "rendezvous", 0, 0, kPorts, "MASTER_PORT, or all others"},
     FaultParameter{"how", "reject", 0, 0, kHow,
-                   "the firewall treats connections; interface: the rank is told to use lo instead; network: one on "
+                   "the firewall treats connections; interface: the rank is configured to use lo instead; network: one on "
                    "a network that others don't reach"},
 };
 

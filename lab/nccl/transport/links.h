@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's data connections: one TCP connection for each direction, peer and lane, made when first used. The sender
+// A rank's data connections: one TCP connection for each direction, peer and use, made when first used. The sender
 // connects to the receiver's listener and says who it is. Owned and used by the proxy thread alone; nothing blocks.
 #pragma once
 

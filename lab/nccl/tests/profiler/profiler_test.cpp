@@ -102,7 +102,7 @@ TEST(Profiler, ACollectiveIsAGroupACallATaskAndItsTransfers) {
     ASSERT_EQ(kernel.states.size(), 1U);
     EXPECT_GT(kernel.states[0].timer_ns, kernel.start.timer_ns);
     for (const Event& operation : operations) {
-      EXPECT_FALSE(pthread_equal(operation.start.thread, coll.start.thread)) << "told by the proxy thread";
+      EXPECT_FALSE(pthread_equal(operation.start.thread, coll.start.thread)) << "reported by the proxy thread";
       EXPECT_EQ(operation.state_numbers(), std::vector<int>{abi::kStateOpInProgress});
       EXPECT_GE(kernel.end_ns(), operation.end_ns());
     }
