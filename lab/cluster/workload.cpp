@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/handle.h"
+#include "base/process/command.h"
 #include "base/process/subprocess.h"
 #include "base/text.h"
 #include "lab/cluster/artefacts/artefacts.h"

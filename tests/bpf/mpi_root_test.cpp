@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/process/command.h"
 #include "capture/decode/collective/requests_done.h"
 #include "capture/discover/elf_symbols.h"
 #include "capture/kernel/kernel.h"

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/handle.h"
+#include "base/process/command.h"
 #include "base/process/subprocess.h"
 #include "base/text.h"
 #include "capture/tracer.h"

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/handle.h"
+#include "base/process/command.h"
 #include "base/process/subprocess.h"
 #include "base/text.h"
 #include "lab/cluster/campaign/cost.h"

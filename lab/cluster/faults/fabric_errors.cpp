@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/process/command.h"
 #include "base/process/subprocess.h"
 #include "lab/cluster/faults/faults.h"
 #include "lab/cluster/host/command.h"
