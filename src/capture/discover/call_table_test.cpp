@@ -134,10 +134,10 @@ TEST(CallTable, EachKindHasTheSlotsItNeeds) {
         ADD_FAILURE() << "kind " << int{spec.kind};
     }
     const bool is_sync = spec.kind >= ST_CALL_SYNC_STREAM && spec.kind <= ST_CALL_STREAM_WAIT_EVENT;
-    const bool reports_of_others = spec.kind >= ST_CALL_FINISHED && spec.kind <= ST_CALL_SET_UP;
-    EXPECT_EQ(call.family, is_sync             ? CallFamily::kGpuRuntime
-                           : reports_of_others ? CallFamily::kFramework
-                                               : CallFamily::kCollectiveLibrary);
+    const bool is_framework = spec.kind >= ST_CALL_FINISHED && spec.kind <= ST_CALL_SET_UP;
+    EXPECT_EQ(call.family, is_sync        ? CallFamily::kGpuRuntime
+                           : is_framework ? CallFamily::kFramework
+                                          : CallFamily::kCollectiveLibrary);
   }
 }
 
