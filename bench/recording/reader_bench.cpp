@@ -90,7 +90,7 @@ int64_t read_range(const std::string& path, Way way, int64_t first, int64_t end)
   table.db = &db;
   std::vector<std::string> columns = column_names<Collective>();
   if (way == Way::kPages) {
-    table.pages = must(find_btree_table(db, TableOf<Collective>::kName, kIdColumn<Collective>, columns)).table;
+    table.pages = must(find_btree_table(db, EventTraits<Collective>::kTable, kIdColumn<Collective>, columns)).table;
     if (table.pages == nullptr) {
       die(Error{.what = "the file is not plain enough for the page reader"});
     }
@@ -100,7 +100,7 @@ int64_t read_range(const std::string& path, Way way, int64_t first, int64_t end)
       column = kUsed.contains(column) ? column : "no_such_column";  // select_sql makes NULL of it
     }
   }
-  const std::string sql = must(select_sql(db, TableOf<Collective>::kName, columns));
+  const std::string sql = must(select_sql(db, EventTraits<Collective>::kTable, columns));
   table.select = must(db.prepare(fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, kIdColumn<Collective>)));
   Batch<Collective> batch(table, NodeRun{.stored = 1, .shown = 1}, TimeRange{});
   int64_t sum = 0;

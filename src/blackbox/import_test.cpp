@@ -8,7 +8,7 @@
 #include <map>
 
 #include "blackbox/testing/made_box.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace {
 namespace {

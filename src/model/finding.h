@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/events.h"
-#include "model/source.h"
+#include "model/time_range.h"
 
 namespace stalltrace {
 
@@ -40,6 +40,7 @@ std::optional<Cause> cause_from_text(std::string_view text);
 enum class Severity : uint8_t { kLow, kMedium, kHigh, kCritical };
 /// "low", "medium", "high", "critical"
 std::string_view to_text(Severity severity);
+std::optional<Severity> severity_from_text(std::string_view text);
 
 struct Culprit {
   std::string node;

@@ -21,7 +21,7 @@ Json to_json(const Evidence& evidence) {
   if (!evidence.events.empty()) {
     Json events = Json::array();
     for (const EventId id : evidence.events) {
-      events.push_back(std::to_string(node_of(id)) + ":" + std::to_string(number_of(id)));
+      events.push_back(format_event_id(id));
     }
     json["events"] = std::move(events);
   }

@@ -21,7 +21,7 @@
 #include "base/process/subprocess.h"
 #include "base/text.h"
 #include "capture/tracer.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::capture {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "blackbox/follow/follower.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 #include "plugin/wire/blackbox.h"
 #include "tests/fuzz/rows.h"
 

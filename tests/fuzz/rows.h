@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::fuzz {
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kStateRecovery = 3;
 constexpr int kStateLoss = 4;
-constexpr int64_t kForever = std::numeric_limits<int64_t>::max() / 2;
+constexpr int64_t kFarFutureNs = kForever / 2;  // margins can be added to it
 
 bool is_trouble(TcpEventKind kind) {
   return kind == TcpEventKind::kResetReceived || kind == TcpEventKind::kResetSent ||
@@ -155,7 +155,7 @@ class EvidenceLoader {
       return;
     }
     const int64_t from_ns = cluster_.clock().to_common(span.node_id, span.timestamp_ns);
-    const Interval window{from_ns, span.open ? kForever : from_ns + std::max<int64_t>(span.window_ns, 1)};
+    const Interval window{from_ns, span.open ? kFarFutureNs : from_ns + std::max<int64_t>(span.window_ns, 1)};
     if (windows_.covered_ns(window) == 0 || !room(wait_rows_)) {
       return;
     }
@@ -183,7 +183,7 @@ class EvidenceLoader {
     for (FlowIndex i = 0; i < states_.size(); ++i) {
       EvidenceStore::FlowEvents& events = store_.flow_events_[i];
       if (is_recovering(states_[i].value)) {
-        events.recoveries.push_back({states_[i].since_ns, kForever});
+        events.recoveries.push_back({states_[i].since_ns, kFarFutureNs});
       }
       std::sort(events.retransmits.begin(), events.retransmits.end(),
                 [](const Retransmit& a, const Retransmit& b) { return a.time_ns < b.time_ns; });

@@ -24,7 +24,7 @@ inline constexpr size_t kWaitKindCount = 5;
 
 /// What one thread did, in one kind of state.
 struct WaitRecord {
-  Interval window;
+  Interval window{0, 0};
   int64_t waited_ns = 0;
   int32_t tid = 0;
   WaitKind kind = WaitKind::kBlocked;
@@ -47,7 +47,7 @@ struct WaitShare {
 
 /// What a flow went through in an interval.
 struct FlowLoss {
-  Interval window;
+  Interval window{0, 0};
   int64_t covered_ns = 0;  // union of recovery, timeouts and the silence before them
   int64_t recovery_ns = 0;
   int64_t timeouts = 0;
@@ -86,7 +86,7 @@ struct FlowDelta {
 
 /// A time in which a flow's sender sent again and again and nothing was acknowledged.
 struct AckGap {
-  Interval time;
+  Interval time{0, 0};
   int64_t last_seen_ns = 0;  // the last sample that shows it
   uint8_t backoff = 0;       // how often the timer doubled
   uint64_t acked_bytes = 0;  // until then, by the sender's count

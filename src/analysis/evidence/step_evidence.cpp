@@ -14,7 +14,7 @@ namespace {
 using Record = StepEvidence::Record;
 using Link = StepEvidence::Link;
 
-constexpr int64_t kForever = std::numeric_limits<int64_t>::max() / 2;
+constexpr int64_t kFarFutureNs = kForever / 2;  // margins can be added to it
 /// Steps of a connection that are under way at a time (NCCL_STEPS): of so many in a row that wait long only the first
 /// has a row of its own (docs/profiler_file.md).
 constexpr int32_t kStepsUnderWay = 8;
@@ -61,7 +61,7 @@ const Record* nearest(std::span<const Record> records, Interval time, const Want
 
 struct Verdict {
   LinkWaitKind kind;
-  Interval time;
+  Interval time{0, 0};
 };
 
 /// By the sender's own long step: is it behind the chunk that is awaited, or beyond it?
@@ -207,7 +207,7 @@ Result<StepEvidence> StepEvidence::load(EventSource& source, const Cluster& clus
       return;
     }
     const int64_t from_ns = cluster.clock().to_common(row.node_id, row.timestamp_ns);
-    Record record{.time = {from_ns, row.duration_ns ? from_ns + *row.duration_ns : kForever}};
+    Record record{.time = {from_ns, row.duration_ns ? from_ns + *row.duration_ns : kFarFutureNs}};
     if (windows.covered_ns(record.time) == 0) {
       return;
     }

@@ -24,7 +24,7 @@ struct Stall {
   int64_t column = 0;
   uint16_t signature = 0;
   StallPart part = StallPart::kTransfer;
-  Interval window;          // when the job waited; for a transfer, all of it
+  Interval window{0, 0};    // when the job waited; for a transfer, all of it
   int64_t lost_ns = 0;      // the part of the window that its like does not need
   int64_t baseline_ns = 0;  // what its like needs; 0 where that is unknown
   bool has_baseline = false;

@@ -11,6 +11,7 @@
 
 #include "analysis/explain.h"
 #include "base/clock.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::analysis::small_job {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "blackbox/testing/box_host.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::blackbox {
 namespace {

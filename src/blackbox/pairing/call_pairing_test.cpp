@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::blackbox {
 namespace {

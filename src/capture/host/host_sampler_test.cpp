@@ -9,7 +9,7 @@
 
 #include "capture/host/host_files.h"
 #include "capture/kernel/drop_reasons.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::capture {
 namespace {

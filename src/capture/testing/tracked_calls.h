@@ -9,7 +9,7 @@
 
 #include "capture/decode/collective/collective_tracker.h"
 #include "capture/discover/call_table.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::capture {
 

@@ -15,6 +15,7 @@
 #include "store/read/node_runs.h"
 #include "store/read/row_group.h"
 #include "store/schema/select.h"
+#include "store/write/zone_map.h"
 
 namespace stalltrace {
 
@@ -103,7 +104,7 @@ class Batch {
     }
     Status status = code == SQLITE_DONE
                         ? Status()
-                        : fail_sqlite(access_->db->get(), fmt::format("{}: {}", access_->path, TableOf<T>::kName));
+                        : fail_sqlite(access_->db->get(), fmt::format("{}: {}", access_->path, EventTraits<T>::kTable));
     access_->select.reset();
     return status;
   }
@@ -117,7 +118,7 @@ class Batch {
   }
 
   void keep(T& row) {
-    if (row.timestamp_ns < range_.to_ns && end_of(row) >= range_.from_ns) {
+    if (belongs_to(row, range_)) {
       show(row);
       ++used_;
     }
@@ -126,10 +127,10 @@ class Batch {
   void show(T& row) const {
     if (part_.shown != part_.stored) {
       row.node_id = part_.shown;
-      if constexpr (TableOf<T>::kKind == TableKind::kEvents) {
+      if constexpr (EventTraits<T>::kKind == TableKind::kEvents) {
         row.event_id = shown_id(part_, row.event_id);
       }
-      if constexpr (std::is_same_v<T, ProxyStep>) {
+      if constexpr (requires { row.collective_id; }) {
         row.collective_id = row.collective_id == 0 ? 0 : shown_id(part_, row.collective_id);
       }
     }

@@ -94,7 +94,7 @@ SmallSegments small_segments(const AnalysisContext& context, FlowIndex index, In
 /// Between two repeats that failed the path was no better: what passed after the last may have passed a healed one. A
 /// repeat failed when a sample shows the silence a timeout later.
 Interval proven_bad(const AnalysisContext& context, FlowIndex index, const AckGap& silence) {
-  Interval proven;
+  Interval proven{0, 0};
   for (const Retransmit& repeat : context.evidence.retransmits(index, silence.time)) {
     if (repeat.time_ns + kMinimumRtoNs <= silence.last_seen_ns) {
       proven = {proven.from_ns == 0 ? repeat.time_ns : proven.from_ns, repeat.time_ns};

@@ -17,7 +17,7 @@ enum class SmallSegments : uint8_t {
 
 struct SilentLink {
   Place place;  // as the packets go that do not arrive: backwards where data arrive and acknowledgements do not
-  Interval time;
+  Interval time{0, 0};
   uint8_t backoff = 0;
   SmallSegments small = SmallSegments::kNone;
   int64_t retransmits = 0;

@@ -22,7 +22,7 @@ constexpr size_t kSampleEvents = 5;
 /// A set-up call that failed, or that took long, whether it ended or not.
 struct Stuck {
   const CommunicatorCall* call = nullptr;
-  Interval time;
+  Interval time{0, 0};
   bool failed = false;
 };
 
