@@ -13,7 +13,7 @@ namespace stalltrace::cli {
 /// "stalltrace query FILE SQL [flags]"
 std::string usage_line(const VerbInfo& info, std::span<const Flag> flags);
 std::string verb_help(Subcommand& verb);
-/// The verbs whose name begins with `prefix` ("" all, "lab" those of the lab).
-std::string overview(std::span<const std::unique_ptr<Subcommand>> verbs, std::string_view prefix);
+/// The verbs of one group: "" all, "lab" those of the lab.
+std::string overview(std::span<const std::unique_ptr<Subcommand>> verbs, std::string_view group);
 
 }  // namespace stalltrace::cli
