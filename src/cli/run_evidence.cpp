@@ -63,7 +63,7 @@ void RunEvidence::add_plugin() {
   environment_.push_back(fmt::format("{}={}", kFolderVariable, rings_.folder()));
 }
 
-/// NCCL names its threads only where it is asked to. By their names the connections that carry its data are told from a
+/// NCCL names its threads only where it is asked to. Their names separate the connections that carry its data from a
 /// rank's others, also where NCCL hands them to helper threads.
 void RunEvidence::add_thread_names() {
   if (text_of_variable("NCCL_SET_THREAD_NAME").empty()) {

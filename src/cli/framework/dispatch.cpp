@@ -45,7 +45,8 @@ Error unknown_verb(Verbs verbs, const std::string& typed, std::string remedy) {
   if (const auto meant = similar_name(typed, names)) {
     remedy = fmt::format("did you mean '{}'?", *meant);
   }
-  return {.kind = ErrorKind::kUsage, .what = fmt::format("'{}' is not a verb", typed), .remedy = std::move(remedy)};
+  return {
+      .kind = ErrorKind::kUsage, .what = fmt::format("'{}' is not a subcommand", typed), .remedy = std::move(remedy)};
 }
 
 /// A flag where the verb should be.
@@ -53,8 +54,8 @@ Error misplaced_flag(const std::string& typed) {
   constexpr std::string_view kVersion = "--version";
   const bool version = typed == "-v" || typed == "-V" || similar_name(typed, std::span(&kVersion, 1));
   return {.kind = ErrorKind::kUsage,
-          .what = fmt::format("'{}' is not a verb", typed),
-          .remedy = version ? "did you mean '--version'?" : "flags come after the verb; see stalltrace --help"};
+          .what = fmt::format("'{}' is not a subcommand", typed),
+          .remedy = version ? "did you mean '--version'?" : "flags come after the subcommand; see stalltrace --help"};
 }
 
 struct Match {
@@ -113,7 +114,7 @@ Result<int> run_group(std::span<const std::string> words, Verbs verbs, Console& 
 
 Result<int> run_words(std::span<const std::string> words, Verbs verbs, Console& console) {
   if (words.empty()) {
-    return fail("no verb given", "see stalltrace --help", ErrorKind::kUsage);
+    return fail("no subcommand given", "see stalltrace --help", ErrorKind::kUsage);
   }
   if (wants_help(words[0])) {
     if (words.size() == 1 || wants_help(words[1])) {

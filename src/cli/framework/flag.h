@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags and arguments are data: a row names one, says what it is for and binds it to a member of its verb.
+// Flags and arguments are data: a row names one, says what it is for and binds it to a member of its subcommand.
 // The parser (command_line.cpp) and the help page (help.cpp) both read the same rows, and so can what completes words
-// in a shell. A row borrows its target: it must not outlive the verb. Defaults shown in the help page are the targets'
-// values when the row is made.
+// in a shell. A row borrows its target: it must not outlive the subcommand. Defaults shown in the help page are the
+// targets' values when the row is made.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Flag {
   std::string name;        // "--out"; of an argument what the help page calls it: "FILE"
   std::string value_name;  // "FILE"; empty for switches and arguments
   std::string help;
-  std::string value_form;    // how a TIME or a SIZE is written: "500ms, 20s or 2m"; empty: as anyone would
+  std::string value_form;    // how a TIME or a SIZE is written: "500ms, 20s or 2m"; empty: needs no explanation
   std::string default_text;  // empty: none
   /// Takes one value as typed; an error is the user's (exit code 2).
   std::function<Status(std::string_view)> assign;

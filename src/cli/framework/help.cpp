@@ -126,11 +126,11 @@ std::string overview(std::span<const std::unique_ptr<Subcommand>> verbs, std::st
       rows.emplace_back(info.name, info.summary);
     }
   }
-  return fmt::format("{}\n\nUsage:\n  stalltrace {}VERB [flags]\n\nVerbs:\n{}\nExample:\n{}\n\n", page.headline, prefix,
-                     table(rows), page.example) +
+  return fmt::format("{}\n\nUsage:\n  stalltrace {}SUBCOMMAND [flags]\n\nSubcommands:\n{}\nExample:\n{}\n\n",
+                     page.headline, prefix, table(rows), page.example) +
          "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 findings exist (explain --exit-code);\n"
          "of run and trace -- COMMAND: the command's, 127 where it does not exist, 126 where it can't be started.\n" +
-         fmt::format("Each verb has a page of its own: stalltrace help {}VERB\n", prefix);
+         fmt::format("Each subcommand has a page of its own: stalltrace help {}SUBCOMMAND\n", prefix);
 }
 
 }  // namespace stalltrace::cli

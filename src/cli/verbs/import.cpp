@@ -33,7 +33,12 @@ class ImportVerb final : public Subcommand {
   }
   Result<int> run(Console& console) override {
     ST_TRY(check_files());
-    ST_TRY(record_boxes(rings_, out_, console));
+    if (Status recorded = record_boxes(rings_, out_, console); !recorded) {
+      if (recorded.error().remedy.empty()) {
+        recorded.error().remedy = "give profiler files: after `stalltrace run` they are in DIR/profiler";
+      }
+      return std::unexpected(std::move(recorded.error()));
+    }
     return kExitDone;
   }
 

@@ -10,15 +10,15 @@
 #include "base/process/subprocess.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
-#include "store/query_format.h"
+#include "report/query_format.h"
 
 namespace stalltrace::cli {
 namespace {
 
 /// Hands rows on for as long as somebody reads them.
-class WhileRead final : public QuerySink {
+class WhileRead final : public RowSink {
  public:
-  WhileRead(QuerySink& next, const Console& console) : next_(next), console_(console) {}
+  WhileRead(RowSink& next, const Console& console) : next_(next), console_(console) {}
 
   Status columns(const std::vector<std::string>& names) override { return next_.columns(names); }
   Result<bool> row(std::span<const Value> values) override {
@@ -26,7 +26,7 @@ class WhileRead final : public QuerySink {
   }
 
  private:
-  QuerySink& next_;
+  RowSink& next_;
   const Console& console_;
 };
 

@@ -57,7 +57,7 @@ class TraceVerb final : public Subcommand {
         duration_flag("--duration", "stop after this long; without it, Ctrl-C stops", &options_.duration_ns),
         text_flag("--out", "FILE", "the recording; an existing file is never overwritten", &out_),
         pids_flag("--pid", "trace only this process and its descendants", &options_.pids),
-        texts_flag("--library", "FILE", "probe this library before a job maps it, besides those in the usual places",
+        texts_flag("--library", "FILE", "probe this library before a job maps it, besides those in the usual folders",
                    &options_.libraries),
         text_flag("--node", "NAME", "this node's name; else the configuration's, STALLTRACE_NODE, the host's name",
                   &options_.node_name),
@@ -65,7 +65,7 @@ class TraceVerb final : public Subcommand {
                         &max_size_),
         text_flag("--config", "FILE", "this node's configuration; else /etc/stalltrace/stalltrace.toml if there is one",
                   &config_),
-        switch_flag("--live", "tell each stall's cause while the job runs, and its end", &live_),
+        switch_flag("--live", "print each stall's cause while the job runs, and its end", &live_),
         switch_flag("--own-netns", "trace only processes in this program's own network namespace", &options_.own_netns),
         text_flag("--sysfs-root", "DIR", "read InfiniBand and RoCE port counters below this instead of /sys",
                   &options_.sysfs_root),
@@ -74,7 +74,7 @@ class TraceVerb final : public Subcommand {
   }
 
   Result<int> run(Console& console) override {
-    // First: what asks us to stop finds no file half made and no thread that it could end. With a command, it is asked.
+    // Before any file or thread is made: a signal must not leave one half made. With a command, signals are its own.
     std::optional<StopSignals> signals;
     std::optional<launch::Job> job;
     if (command_.empty()) {
@@ -183,7 +183,7 @@ class TraceVerb final : public Subcommand {
     return begin->starts_with(kElf) ? Status() : Status(fail(path + ": not a library", remedy, ErrorKind::kCorrupt));
   }
 
-  /// A full disk is told, and tracing goes on: what could not be stored is counted.
+  /// A full disk is reported, and tracing goes on: what could not be stored is counted.
   static Status keep_going(Console& console, Status flushed) {
     if (!flushed) {
       console.error(flushed.error());
@@ -203,7 +203,7 @@ class TraceVerb final : public Subcommand {
       writer.accept_finding(change.number, change.finding);
     }
     if (!changes.empty() && !console.reader_gone()) {
-      (void)console.finish();  // whoever watches wants it now; what fails is told at the end
+      (void)console.finish();  // whoever watches wants it now; what fails is reported at the end
     }
   }
 
