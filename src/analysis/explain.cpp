@@ -15,6 +15,7 @@
 #include "analysis/findings/inspect.h"
 #include "analysis/stalls/single_node.h"
 #include "analysis/timeline/communicator_names.h"
+#include "base/clock.h"
 #include "base/text.h"
 
 namespace stalltrace {
@@ -83,6 +84,48 @@ void note_missing_ranks(const Timeline& timeline, Report& report) {
   }
 }
 
+/// From the first arrival to the end; without any, nothing from the start of the first agent on.
+TimeRange range_of(const Cluster& cluster, const Timeline& timeline) {
+  if (timeline.rows() > 0) {
+    return {timeline.span().from_ns, timeline.span().to_ns};
+  }
+  const auto first = std::ranges::min_element(cluster.nodes(), {}, &Node::started_ns);
+  const int64_t start_ns = first == cluster.nodes().end() ? 0 : first->started_ns;
+  return {start_ns, start_ns};
+}
+
+/// What was asked for, in UTC.
+Result<TimeRange> resolve(const TimeWindow& window, const Report& report) {
+  const TimeRange range = window.at(report.range.from_ns);
+  if (range.from_ns >= range.to_ns) {
+    return fail("--from is not before --to", "give the earlier time to --from", ErrorKind::kUsage);
+  }
+  const char* outside = nullptr;
+  if (report.collectives > 0 && range.from_ns >= report.range.to_ns) {
+    outside = "--from is after the end";
+  } else if (report.collectives > 0 && range.to_ns <= report.range.from_ns) {
+    outside = "--to is before the start";
+  }
+  if (outside != nullptr) {
+    return fail(fmt::format("{} of the recording: nothing was judged", outside),
+                fmt::format("it lasts {} from {}", format_duration(report.range.to_ns - report.range.from_ns),
+                            format_utc(report.range.from_ns)),
+                ErrorKind::kNotFound);
+  }
+  return range;
+}
+
+/// Collectives that touch `range`.
+int64_t collectives_in(const Timeline& timeline, TimeRange range) {
+  int64_t count = 0;
+  for (const CallSequence& sequence : timeline.sequences()) {
+    count += std::ranges::count_if(sequence.calls, [&](const Call& call) {
+      return call.present && call.arrival_ns < range.to_ns && call.end_ns() >= range.from_ns;
+    });
+  }
+  return count;
+}
+
 void describe_recording(const Cluster& cluster, const Timeline& timeline, Report& report) {
   std::set<MemberIndex> ranks;
   for (const CallSequence& sequence : timeline.sequences()) {
@@ -90,7 +133,7 @@ void describe_recording(const Cluster& cluster, const Timeline& timeline, Report
   }
   report.nodes = static_cast<int64_t>(cluster.nodes().size());
   report.ranks = static_cast<int64_t>(ranks.size());
-  report.range = {timeline.span().from_ns, timeline.span().to_ns};
+  report.range = range_of(cluster, timeline);
   report.collectives = timeline.rows();
   for (const Loss& loss : report.losses) {
     report.lost_events += loss.count;
@@ -134,7 +177,9 @@ Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
   ST_ASSIGN(Timeline timeline, Timeline::load(source, cluster));
   ST_TRY(find_end(source, cluster, timeline));
   describe_recording(cluster, timeline, report);
-  const TimeRange range = options.range.value_or(TimeRange{});
+  ST_ASSIGN(const TimeRange range, resolve(options.window, report));
+  report.judged_range = {std::max(range.from_ns, report.range.from_ns), std::min(range.to_ns, report.range.to_ns)};
+  report.judged = options.window.empty() ? report.collectives : collectives_in(timeline, range);
   StallSearch search = find_stalls(timeline, cluster, range);
   ST_ASSIGN(const Flows flows, Flows::load(source, cluster));
   ST_ASSIGN(std::vector<Stall> single_node, find_one_sided(source, cluster, timeline, flows, range));
@@ -152,7 +197,10 @@ Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
                     "a shorter time range shows all",
                     search.dropped, evidence.dropped_rows()));
   }
-  const AnalysisContext context{cluster, timeline, flows, evidence};
+  AnalysisContext context{cluster, timeline, flows, evidence};
+  if (!options.window.empty()) {
+    context.judged = {report.judged_range.from_ns, report.judged_range.to_ns};
+  }
   std::vector<Decision> decisions;
   decisions.reserve(search.stalls.size());
   for (const Stall& stall : search.stalls) {

@@ -11,12 +11,13 @@
 #include "model/finding.h"
 #include "model/inspection.h"
 #include "model/source.h"
+#include "model/time_window.h"
 
 namespace stalltrace {
 
 struct ExplainOptions {
-  /// Only collectives that touch this time are judged. UTC of the first node.
-  std::optional<TimeRange> range;
+  /// Only collectives that touch this time are judged, and only lost time in it is counted. UTC of the first node.
+  TimeWindow window;
   /// When given, receives what was decided about every examined stall, with the numbers of each rule.
   std::vector<analysis::Decision>* decisions = nullptr;
   /// A call whose instance is to be looked at closely, and where to put what is seen. Both or none.
@@ -25,7 +26,8 @@ struct ExplainOptions {
 };
 
 /// Reads `source` a few times, in time order; memory is about 16 bytes a collective plus bounded evidence.
-/// Fails only where the source does. A recording without collectives gives a healthy report with a note.
+/// Fails where the source does, and where the window is empty (kUsage) or outside of the recording (kNotFound). A
+/// recording without collectives gives a report with a note, in which nothing was judged.
 Result<Report> explain(EventSource& source, const ExplainOptions& options = {});
 
 }  // namespace stalltrace

@@ -372,10 +372,57 @@ TEST(Explain, TheRangeLimitsWhatIsJudged) {
   ASSERT_TRUE(all.has_value());
   EXPECT_FALSE(decisions.empty());
   EXPECT_FALSE(decisions[0].hypotheses.empty());
-  const Result<Report> before =
-      explain(job.source(), {.range = TimeRange{all->range.from_ns, all->range.from_ns + 1900 * kNsPerMs}});
+  const Result<Report> before = explain(job.source(), {.window = {.to = TimePoint{1900 * kNsPerMs, true}}});
   ASSERT_TRUE(before.has_value());
   EXPECT_TRUE(before->healthy) << told(*before);
+}
+
+/// A rank is late by 300 ms in some steps; the window holds a part of the job.
+TEST(Explain, CountsAndSharesAreOfTheWindow) {
+  SyntheticJob job(with_fault(FaultKind::kLateRank, 2, 15));
+  const Report all = *explain(job.source());
+  EXPECT_EQ(all.judged, all.collectives);
+  EXPECT_EQ(all.judged_range.from_ns, all.range.from_ns);
+  ASSERT_EQ(all.findings.size(), 1U);
+  const Finding& whole = all.findings[0];
+  const int64_t middle_ns = (whole.window.from_ns + whole.window.to_ns) / 2;
+  const TimeWindow half{.from = TimePoint{whole.window.from_ns - all.range.from_ns, true}, .to = TimePoint{middle_ns}};
+  const Report part = *explain(job.source(), {.window = half});
+  EXPECT_EQ(part.range.from_ns, all.range.from_ns);
+  EXPECT_EQ(part.collectives, all.collectives);
+  EXPECT_EQ(part.judged_range.from_ns, whole.window.from_ns);
+  EXPECT_EQ(part.judged_range.to_ns, middle_ns);
+  EXPECT_GT(part.judged, 0);
+  EXPECT_LT(part.judged, all.judged);
+  ASSERT_EQ(part.findings.size(), 1U) << told(part);
+  EXPECT_LT(part.findings[0].stall_ms, whole.stall_ms);
+  EXPECT_GT(part.findings[0].stall_ms, 0);
+  EXPECT_LE(part.findings[0].window.to_ns, middle_ns);
+  EXPECT_LE(part.findings[0].stall_ms, static_cast<double>(middle_ns - whole.window.from_ns) / kNsPerMs);
+}
+
+TEST(Explain, AWindowOutsideOfTheRecordingIsRefused) {
+  SyntheticJob job(with_fault(FaultKind::kLateRank, 2, 15));
+  const auto error_of = [&](const TimeWindow& window) {
+    const Result<Report> report = explain(job.source(), {.window = window});
+    return report ? Error{} : report.error();
+  };
+  EXPECT_NE(error_of({.from = TimePoint{3600 * kNsPerSecond, true}}).what.find("--from"), std::string::npos);
+  EXPECT_EQ(error_of({.from = TimePoint{3600 * kNsPerSecond, true}}).kind, ErrorKind::kNotFound);
+  EXPECT_NE(error_of({.to = TimePoint{0}}).what.find("--to"), std::string::npos);
+  const Error reversed = error_of({.from = TimePoint{kNsPerSecond, true}, .to = TimePoint{kNsPerMs, true}});
+  EXPECT_EQ(reversed.kind, ErrorKind::kUsage);
+  EXPECT_NE(reversed.what.find("not before"), std::string::npos);
+}
+
+TEST(Explain, NothingIsJudgedWhereThereIsNothing) {
+  MemorySource nothing;
+  nothing.accept(Node{.node_id = 1, .name = "node0", .started_ns = 5 * kNsPerSecond});
+  const Result<Report> report = explain(nothing);
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->judged, 0);
+  EXPECT_EQ(report->range.from_ns, 5 * kNsPerSecond);
+  EXPECT_TRUE(explain(nothing, {.window = {.from = TimePoint{kNsPerSecond, true}}}).has_value());
 }
 
 TEST(Explain, TheSameSourceGivesTheSameReport) {

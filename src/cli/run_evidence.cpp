@@ -63,7 +63,7 @@ void RunEvidence::add_plugin() {
   environment_.push_back(fmt::format("{}={}", kFolderVariable, rings_.folder()));
 }
 
-/// NCCL names its threads only where it is asked to. By their names the connections that carry its data are told from a
+/// NCCL names its threads only where it is asked to. Their names separate the connections that carry its data from a
 /// rank's others, also where NCCL hands them to helper threads.
 void RunEvidence::add_thread_names() {
   if (text_of_variable("NCCL_SET_THREAD_NAME").empty()) {
@@ -156,13 +156,18 @@ void RunEvidence::tell_that_there_is_no_box() const {
                    rings_.folder()));
   if (!folder_.has_logs()) {
     note(
-        "likely: the job made no NCCL communicator, or on hosts or in containers that do not see this folder; or its "
-        "NCCL is older than 2.23 and logs elsewhere");
+        fmt::format("possible reasons:\n"
+                    "  1. the job made no NCCL communicator\n"
+                    "  2. its ranks ran on a host or in a container that does not see {}\n"
+                    "  3. its NCCL is older than 2.23, and logs elsewhere",
+                    rings_.folder()));
   } else {
-    note(fmt::format(
-        "likely: its NCCL is older than 2.23, could not load the plugin (a noexec mount, a path of more than "
-        "254 characters), or may not write there; {}/nccl.*.log say which (PROFILER/Plugin, stalltrace)",
-        folder_.path));
+    note(
+        fmt::format("possible reasons; {}/nccl.*.log show which (lines with PROFILER/Plugin or stalltrace):\n"
+                    "  1. its NCCL is older than 2.23\n"
+                    "  2. NCCL could not load the plugin (a noexec mount, a path of more than 254 characters)\n"
+                    "  3. its processes may not write there",
+                    folder_.path));
   }
 }
 

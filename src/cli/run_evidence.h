@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `run` knows of the job: where its evidence lies, whether profiler files are written at all, and the words about
-// it. Single-threaded. Nothing here may keep the job from starting or going on: what fails is said.
+// What `run` knows of the job: where its evidence lies, whether profiler files are written at all, and what it prints
+// about them. Single-threaded. Nothing here may keep the job from starting or going on: a failure is printed.
 #pragma once
 
 #include <optional>

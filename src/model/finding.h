@@ -85,11 +85,13 @@ struct Finding {
 /// What explain says of a recording.
 struct Report {
   static constexpr int kSchema = 1;
-  bool healthy = true;
+  bool healthy = true;  // no findings; means nothing where nothing was judged
   int64_t nodes = 0;
   int64_t ranks = 0;
-  TimeRange range;
+  TimeRange range;  // of the recordings, from the first arrival: the zero of times written with "+"
   int64_t collectives = 0;
+  TimeRange judged_range;  // the part of `range` that was asked for
+  int64_t judged = 0;      // collectives in it
   uint64_t lost_events = 0;
   std::vector<Loss> losses;
   std::vector<Finding> findings;   // dearest first

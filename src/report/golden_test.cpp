@@ -33,6 +33,21 @@ Report healthy_report() {
   report.ranks = 4;
   report.range = {kStart, kStart + 8 * kNsPerSecond};
   report.collectives = 3200;
+  report.judged_range = report.range;
+  report.judged = 3200;
+  return report;
+}
+
+/// With --from +2s --to +4s.
+void judge_two_seconds(Report& report) {
+  report.judged_range = {kStart + 2 * kNsPerSecond, kStart + 4 * kNsPerSecond};
+  report.judged = 800;
+}
+
+Report empty_window_report() {
+  Report report = healthy_report();
+  judge_two_seconds(report);
+  report.judged = 0;
   return report;
 }
 
@@ -73,6 +88,14 @@ Report sick_report() {
   return report;
 }
 
+Report part_of_sick_report() {
+  Report report = sick_report();
+  report.findings.resize(1);
+  report.findings[0].stall_ms = 1800;
+  judge_two_seconds(report);
+  return report;
+}
+
 Report unknown_report() {
   Report report = healthy_report();
   report.healthy = false;
@@ -94,12 +117,15 @@ TEST(ReportGolden, Text) {
   expect_golden("sick_colour.txt", report_to_text(sick_report(), {.colour = true}));
   expect_golden("unknown.txt", report_to_text(unknown_report()));
   expect_golden("nothing.txt", report_to_text(Report{}));
+  expect_golden("window.txt", report_to_text(part_of_sick_report()));
+  expect_golden("empty_window.txt", report_to_text(empty_window_report()));
 }
 
 TEST(ReportGolden, Json) {
   expect_golden("healthy.json", report_to_json(healthy_report()));
   expect_golden("sick.json", report_to_json(sick_report()));
   expect_golden("unknown.json", report_to_json(unknown_report()));
+  expect_golden("window.json", report_to_json(part_of_sick_report()));
 }
 
 TEST(LiveGolden, Text) {
@@ -159,6 +185,17 @@ TEST(ReportJson, NamesThatAreNotUtf8DoNotBreakIt) {
   const nlohmann::json parsed = nlohmann::json::parse(report_to_json(report));
   EXPECT_EQ(parsed["schema"], 1);
   EXPECT_EQ(parsed["findings"].size(), 2U);
+}
+
+TEST(ReportJson, WhereNothingWasJudgedHealthIsUnknown) {
+  for (const Report& report : {Report{}, empty_window_report()}) {
+    const nlohmann::json parsed = nlohmann::json::parse(report_to_json(report));
+    EXPECT_TRUE(parsed["healthy"].is_null());
+    EXPECT_EQ(parsed["judged"]["collectives"], 0);
+  }
+  Report failed_init = sick_report();  // a finding about a job that made no collective
+  failed_init.judged = 0;
+  EXPECT_EQ(nlohmann::json::parse(report_to_json(failed_init))["healthy"], false);
 }
 
 TEST(ReportJson, HasTheFieldsOfSchemaOne) {

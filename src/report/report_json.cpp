@@ -78,13 +78,16 @@ std::string told_findings_to_json(const std::vector<ToldFinding>& findings) {
 }
 
 std::string report_to_json(const Report& report) {
-  Json json{{"schema", Report::kSchema}, {"healthy", report.healthy}};
+  const bool nothing_judged = report.judged == 0 && report.findings.empty();
+  Json json{{"schema", Report::kSchema}, {"healthy", nothing_judged ? Json(nullptr) : Json(report.healthy)}};
   json["recording"] = {{"nodes", report.nodes},
                        {"ranks", report.ranks},
                        {"from_ns", report.range.from_ns},
                        {"to_ns", report.range.to_ns},
                        {"collectives", report.collectives},
                        {"lost_events", report.lost_events}};
+  json["judged"] = {
+      {"from_ns", report.judged_range.from_ns}, {"to_ns", report.judged_range.to_ns}, {"collectives", report.judged}};
   json["findings"] = Json::array();
   for (const Finding& finding : report.findings) {
     json["findings"].push_back(to_json(finding));

@@ -37,7 +37,8 @@ Severity severity_of(const CauseGroup& group) {
 int64_t span_ns(const AnalysisContext& context, const CauseGroup& group) {
   const std::vector<Interval>& lost = group.lost.intervals();
   const int64_t own_ns = lost.empty() ? 0 : lost.back().to_ns - lost.front().from_ns;
-  return std::max({own_ns, std::min(context.timeline.span().length(), kShareSpanNs), int64_t{1}});
+  const int64_t judged_ns = context.judged.value_or(context.timeline.span()).length();
+  return std::max({own_ns, std::min(judged_ns, kShareSpanNs), int64_t{1}});
 }
 
 bool dear_enough(const CauseGroup& group, const Gate& gate) {
@@ -94,6 +95,7 @@ class Folding {
       for (CauseGroup& group : groups) {
         close(group);
       }
+      std::erase_if(groups, [](const CauseGroup& group) { return group.lost.empty(); });
       if (rule.refine != nullptr) {
         rule.refine(context_, groups);
       }
@@ -112,12 +114,12 @@ class Folding {
   }
 
  private:
-  static void close(CauseGroup& group) {
+  void close(CauseGroup& group) const {
     std::vector<Interval> lost;
     std::set<std::pair<uint32_t, int64_t>> instances;
     double weight = 0;
     for (const Stall* stall : group.stalls) {
-      lost.push_back(stall->lost());
+      lost.push_back(context_.judged ? intersect(stall->lost(), *context_.judged) : stall->lost());
       instances.insert({stall->group, stall->column});
       weight += static_cast<double>(stall->lost_ns);
     }

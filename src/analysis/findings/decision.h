@@ -61,6 +61,7 @@ struct AnalysisContext {
   const Timeline& timeline;
   const Flows& flows;
   const EvidenceStore& evidence;
+  std::optional<Interval> judged = std::nullopt;  // only lost time in it counts; none: all
 };
 
 }  // namespace stalltrace::analysis

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "capture/discover/identity.h"
 #include "capture/tracer.h"
+#include "cli/command_start.h"
 #include "cli/run_evidence.h"
 #include "cli/verbs/verbs.h"
 #include "launch/hang_watch.h"
@@ -85,12 +86,14 @@ class RunVerb final : public Subcommand {
             .summary = "start a job with all evidence switched on; explain when it hangs and when it ends",
             .example = "stalltrace run --out run7 -- torchrun --nproc-per-node 8 train.py",
             .details =
-                "Has NCCL load the profiler plugin (a profiler file for each process, in DIR/profiler at the end) and "
-                "log to "
-                "DIR; where this user may trace, records the node as `trace -- COMMAND` does. When no collective "
-                "completes for --hang-after while some are open, the explanation is printed at once, and the job goes "
-                "on. At the end the run is explained, and the job's exit code returned. Signals are the job's. On "
-                "several nodes start each node's launcher so, and explain the recordings together."};
+                "- NCCL loads the profiler plugin, which keeps a profiler file for each process (DIR/profiler at the\n"
+                "  end), and logs to DIR.\n"
+                "- Where this user may trace, the node is recorded as by `trace -- COMMAND`.\n"
+                "- When no collective completes for --hang-after while some are open, the explanation is printed at\n"
+                "  once, and the job goes on.\n"
+                "- At the end the run is explained, and the job's exit code returned.\n"
+                "Signals and standard output are the job's. On several nodes start each node's launcher this way, and\n"
+                "explain the recordings together."};
   }
 
   std::vector<Flag> flags() override {
@@ -104,13 +107,17 @@ class RunVerb final : public Subcommand {
 
   Result<int> run(Console& console) override {
     launch::Job job;  // first: it takes note of how we were started
-    ST_TRY(launch::Job::check(command_));
+    if (const auto refused = refuse_command(command_, console)) {
+      return *refused;
+    }
     auto folder =
         claim_some_folder(out_.empty() ? launch::default_run_folder(capture::node_name(node_)) : out_, console);
     if (!folder) {
       console.error(folder.error());
       console.note("the job runs without any evidence");
-      ST_TRY(job.start(command_, {}));
+      if (Status started = job.start(command_, {}); !started) {
+        return code_of_failed_start(std::move(started.error()), console);
+      }
       return job.wait();
     }
     RunEvidence evidence(std::move(*folder), node_, console);
@@ -118,7 +125,7 @@ class RunVerb final : public Subcommand {
     if (Status started = job.start(command_, evidence.environment()); !started) {
       trace.reset();
       evidence.discard();
-      return std::unexpected(std::move(started.error()));
+      return code_of_failed_start(std::move(started.error()), console);
     }
     const Status watched = trace ? watch_traced(console, *trace, job, evidence) : watch_boxes(job, evidence);
     Result<int> code = job.wait();

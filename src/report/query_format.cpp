@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/query_format.h"
+#include "report/query_format.h"
 
 #include <fmt/format.h>
 
@@ -201,7 +201,7 @@ class CsvFormatter final : public QueryFormatter {
     for (const std::string& name : names) {
       line += (line.empty() ? "" : ",") + field(name);
     }
-    write_(line + "\r\n");
+    write_(line + "\n");
     return {};
   }
 
@@ -211,7 +211,7 @@ class CsvFormatter final : public QueryFormatter {
       line += i > 0 ? "," : "";
       line += csv(values[i]);
     }
-    write_(line + "\r\n");
+    write_(line + "\n");
     return true;
   }
 
