@@ -57,8 +57,10 @@ void write_reservations(Page& page, const Report& report) {
     page.line();
   }
   for (const Loss& loss : report.losses) {
-    page.field("lost", printable(fmt::format("{} event{} from {} (node {})", loss.count, loss.count == 1 ? "" : "s",
-                                             loss.source, loss.node_id)));
+    const auto name = report.node_names.find(loss.node_id);
+    page.field("lost", printable(fmt::format(
+                           "{} event{} from {} ({})", loss.count, loss.count == 1 ? "" : "s", loss.source,
+                           name == report.node_names.end() ? fmt::format("node {}", loss.node_id) : name->second)));
   }
   for (const std::string& note : report.notes) {
     page.field("note", printable(note));
@@ -75,8 +77,8 @@ std::string report_to_text(const Report& report, const TextOptions& options) {
             ? fmt::format("{} the recording holds no collectives.", page.paint("Nothing to judge:", kBold))
             : fmt::format("{} no stall worth a finding in {}.", page.paint("Healthy:", kGreen), looked_at(report)));
   } else {
-    const Finding& dearest = report.findings.front();
-    page.line(page.paint(printable(dearest.summary), kBold));
+    const Finding& first = report.findings.front();
+    page.line(page.paint(printable(first.summary), kBold));
     page.line(fmt::format("{} finding{} in {}.", report.findings.size(), report.findings.size() == 1 ? "" : "s",
                           looked_at(report)));
     for (size_t i = 0; i < report.findings.size(); ++i) {
