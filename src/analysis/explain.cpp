@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <ranges>
 #include <set>
 
 #include "analysis/causes/rank/init_failure.h"
 #include "analysis/evidence/call_sites.h"
 #include "analysis/evidence/recorded_kinds.h"
 #include "analysis/findings/cause_groups.h"
+#include "analysis/findings/expensive_calls.h"
 #include "analysis/findings/inspect.h"
 #include "analysis/stalls/single_node.h"
 #include "analysis/timeline/communicator_names.h"
@@ -132,6 +134,9 @@ void describe_recording(const Cluster& cluster, const Timeline& timeline, Report
     ranks.insert(sequence.member);
   }
   report.nodes = static_cast<int64_t>(cluster.nodes().size());
+  for (const Loss& loss : report.losses) {
+    report.node_names.emplace(loss.node_id, cluster.node_name(loss.node_id));
+  }
   report.ranks = static_cast<int64_t>(ranks.size());
   report.range = range_of(cluster, timeline);
   report.collectives = timeline.rows();
@@ -206,7 +211,9 @@ Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
   for (const Stall& stall : search.stalls) {
     decisions.push_back(decide(context, stall));
   }
-  report.findings = fold(context, decisions);
+  std::vector<StallFinding> findings = group_by_cause(context, decisions);
+  ST_TRY(add_expensive_calls(source, cluster, timeline, findings));
+  std::ranges::move(findings | std::views::transform(&StallFinding::finding), std::back_inserter(report.findings));
   ST_TRY(tell_call_sites(source, cluster, report.findings));
   ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range));
   report.findings.insert(report.findings.begin(), failures.begin(), failures.end());

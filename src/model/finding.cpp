@@ -8,11 +8,11 @@
 namespace stalltrace {
 namespace {
 
-constexpr std::array<std::string_view, kCauseCount> kCauses{
-    "packet_loss",   "slow_link",       "partition",     "mtu_blackhole",      "connection_reset",
-    "slow_receiver", "host_drop",       "fabric_errors", "late_rank",          "cpu_contention",
-    "disk_io",       "process_stopped", "dead_rank",     "missing_collective", "mismatched_collective",
-    "init_failure",  "unknown"};
+constexpr std::array kCauses{
+#define STALLTRACE_NAME(enumerator, name) std::string_view(name),
+    STALLTRACE_CAUSES(STALLTRACE_NAME)
+#undef STALLTRACE_NAME
+};
 constexpr std::array<std::string_view, 4> kSeverities{"low", "medium", "high", "critical"};
 
 }  // namespace

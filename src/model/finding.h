@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,28 +14,35 @@
 
 namespace stalltrace {
 
+/// The causes and their names in recordings, JSON and text. A row here, one in analysis/causes/registry.cpp and the
+/// cause's own file make a cause.
+#define STALLTRACE_CAUSES(CAUSE)                        \
+  CAUSE(kPacketLoss, "packet_loss")                     \
+  CAUSE(kSlowLink, "slow_link")                         \
+  CAUSE(kPartition, "partition")                        \
+  CAUSE(kMtuBlackhole, "mtu_blackhole")                 \
+  CAUSE(kConnectionReset, "connection_reset")           \
+  CAUSE(kSlowReceiver, "slow_receiver")                 \
+  CAUSE(kHostDrop, "host_drop")                         \
+  CAUSE(kFabricErrors, "fabric_errors")                 \
+  CAUSE(kLateRank, "late_rank")                         \
+  CAUSE(kCpuContention, "cpu_contention")               \
+  CAUSE(kDiskIo, "disk_io")                             \
+  CAUSE(kProcessStopped, "process_stopped")             \
+  CAUSE(kDeadRank, "dead_rank")                         \
+  CAUSE(kMissingCollective, "missing_collective")       \
+  CAUSE(kMismatchedCollective, "mismatched_collective") \
+  CAUSE(kInitFailure, "init_failure")                   \
+  CAUSE(kUnknown, "unknown")
+
 enum class Cause : uint8_t {
-  kPacketLoss,
-  kSlowLink,
-  kPartition,
-  kMtuBlackhole,
-  kConnectionReset,
-  kSlowReceiver,
-  kHostDrop,
-  kFabricErrors,
-  kLateRank,
-  kCpuContention,
-  kDiskIo,
-  kProcessStopped,
-  kDeadRank,
-  kMissingCollective,
-  kMismatchedCollective,
-  kInitFailure,
-  kUnknown,
+#define STALLTRACE_ENUMERATOR(enumerator, name) enumerator,
+  STALLTRACE_CAUSES(STALLTRACE_ENUMERATOR)
+#undef STALLTRACE_ENUMERATOR
 };
-inline constexpr int kCauseCount = static_cast<int>(Cause::kUnknown) + 1;
 /// "packet_loss", ...
 std::string_view to_text(Cause cause);
+/// None for a name of no cause.
 std::optional<Cause> cause_from_text(std::string_view text);
 
 enum class Severity : uint8_t { kLow, kMedium, kHigh, kCritical };
@@ -78,11 +86,11 @@ struct Finding {
   std::vector<Evidence> evidence;
   std::string remedy;
   std::vector<TimeRange> lost;         // the stalled time of each stall, by its end; neither printed nor stored
-  std::optional<int64_t> detected_ns;  // live: when it was first told
-  std::optional<int64_t> ended_ns;     // live: when it was told to be over
+  std::optional<int64_t> detected_ns;  // live: when it was first reported
+  std::optional<int64_t> ended_ns;     // live: when it was reported to be over
 };
 
-/// What explain says of a recording.
+/// What explain finds in a recording.
 struct Report {
   static constexpr int kSchema = 1;
   bool healthy = true;  // no findings; means nothing where nothing was judged
@@ -94,7 +102,8 @@ struct Report {
   int64_t judged = 0;      // collectives in it
   uint64_t lost_events = 0;
   std::vector<Loss> losses;
-  std::vector<Finding> findings;   // dearest first
+  std::map<NodeId, std::string> node_names;  // of the nodes in `losses`
+  std::vector<Finding> findings;             // most expensive first
   std::vector<std::string> notes;  // what a reader must know to trust the above: clock error, missing ranks, ...
   std::string unrecorded_ranks;    // of these, the one on the first communicator that lacks ranks; empty: none does
 };

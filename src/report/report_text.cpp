@@ -74,8 +74,10 @@ void write_reservations(Page& page, const Report& report) {
     page.line();
   }
   for (const Loss& loss : report.losses) {
-    page.field("lost", printable(fmt::format("{} event{} from {} (node {})", loss.count, loss.count == 1 ? "" : "s",
-                                             loss.source, loss.node_id)));
+    const auto name = report.node_names.find(loss.node_id);
+    page.field("lost", printable(fmt::format(
+                           "{} event{} from {} ({})", loss.count, loss.count == 1 ? "" : "s", loss.source,
+                           name == report.node_names.end() ? fmt::format("node {}", loss.node_id) : name->second)));
   }
   for (const std::string& note : report.notes) {
     page.field("note", printable(note));

@@ -70,7 +70,7 @@ class OneHost(Case):
     def test_an_interface_that_others_do_not_reach(self):
         summary = self.reported("torch", "init_failure:rank=2,how=network")
         self.assertIn("10.66.0.3", summary)
-        self.assertIn("its interface is chosen wrongly", summary)
+        self.assertIn("the wrong interface was chosen", summary)
 
     def test_an_mtu_black_hole_from_the_start(self):
         """The usual one: small messages of the set-up pass, the first large one never does."""

@@ -36,12 +36,11 @@ IntervalSet windows_of(const std::vector<Stall>& stalls) {
 /// (net/ipv4/tcp_output.c, tcp_schedule_loss_probe). The sample that a retransmission causes follows it at once.
 void add_late_probes(const std::vector<SampleRecord>& samples, const std::vector<Retransmit>& retransmits,
                      std::vector<int64_t>& timeouts) {
-  constexpr int64_t kAtOnceNs = kNsPerMs;
   for (const Retransmit& repeat : retransmits) {
     const auto sample = std::partition_point(samples.begin(), samples.end(),
                                              [&](const SampleRecord& s) { return s.time_ns < repeat.time_ns; });
-    if (sample != samples.end() && sample->time_ns - repeat.time_ns <= kAtOnceNs && sample->packets_out == 1 &&
-        !is_recovering(sample->ca_state)) {
+    if (sample != samples.end() && sample->time_ns - repeat.time_ns <= kSampleAfterRepeatNs &&
+        sample->packets_out == 1 && !is_recovering(sample->ca_state)) {
       timeouts.push_back(repeat.time_ns);
     }
   }
@@ -362,7 +361,8 @@ WaitShare EvidenceStore::share(MemberIndex member, WaitKind kind, Interval windo
     // A summary says how much, not when: its time counts towards the stall it overlaps, up to the overlap.
     int64_t waited_ns = std::min(record->waited_ns, overlap_ns);
     if (outsiders_only) {
-      const bool mostly = 3 * record->competitor_ns >= record->waited_ns;
+      const bool mostly =
+          static_cast<double>(record->competitor_ns) >= kMainCompetitorShare * static_cast<double>(record->waited_ns);
       waited_ns = record->competitor == 0 || record->competitor_belongs ? 0
                   : mostly                                              ? waited_ns
                                                                         : std::min(waited_ns, record->competitor_ns);

@@ -129,6 +129,8 @@ class EvidenceStore {
   [[nodiscard]] FlowLoss loss(FlowIndex flow, Interval window) const;
   /// Intervals in which the flow recovered from loss, for unions over several flows.
   [[nodiscard]] const IntervalSet& loss_intervals(FlowIndex flow) const { return loss_sets_[flow]; }
+  /// Those in which it was in congestion state recovery or loss.
+  [[nodiscard]] const IntervalSet& recovery_intervals(FlowIndex flow) const { return recovery_sets_[flow]; }
   /// The flow's retransmissions in `window`.
   [[nodiscard]] std::span<const Retransmit> retransmits(FlowIndex flow, Interval window) const;
   /// Resets, errors and refusals of all flows, by time.

@@ -13,9 +13,6 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Where the last rank's previous collectives ended, so that its lateness begins no earlier.
-constexpr int64_t kCallsLookedBack = 256;
-
 class Search {
  public:
   Search(const Timeline& timeline, const Cluster& cluster, TimeRange range)
@@ -115,7 +112,7 @@ class Search {
       const std::vector<Call>& calls = timeline_.sequences()[other].calls;
       auto call =
           std::partition_point(calls.begin(), calls.end(), [&](const Call& c) { return c.arrival_ns < time_ns; });
-      for (int64_t n = 0; call != calls.begin() && n < kCallsLookedBack; ++n) {
+      for (int64_t n = 0; call != calls.begin() && n < kPreviousCalls; ++n) {
         --call;
         const bool waited = call->completion == Completion::kSync || call->completion == Completion::kCall;
         const int64_t end_ns = call->end_ns();
