@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/recorded_boxes.h"
+#include "cli/recorded_profiler_files.h"
 #include "cli/reporting.h"
 #include "report/report_json.h"
 #include "report/report_text.h"
@@ -96,7 +96,7 @@ void RunEvidence::settle() {
   boxes_ = rings_.settle([this](const std::string& line) { note(line); });
 }
 
-void RunEvidence::conclude(bool traced, bool told_by_boxes) {
+void RunEvidence::conclude(bool traced, bool has_profiler_rows) {
   bool recorded = traced;
   if (boxes_expected_ && boxes_.empty()) {
     tell_that_there_is_no_box();
@@ -105,7 +105,7 @@ void RunEvidence::conclude(bool traced, bool told_by_boxes) {
                      std::filesystem::path(boxes_.front()).parent_path().string()));
     if (!traced) {
       recorded = import_boxes(boxes_, folder_.recording());
-    } else if (!told_by_boxes && import_boxes(boxes_, folder_.box_recording())) {
+    } else if (!has_profiler_rows && import_boxes(boxes_, folder_.box_recording())) {
       // The tracer reads no boxes on a file system of a server or of a user's own.
       note(fmt::format("the trace has nothing of the profiler files: what they recorded is in {}",
                        folder_.box_recording()));
@@ -128,7 +128,7 @@ bool RunEvidence::import_boxes(const std::vector<std::string>& boxes, const std:
   if (boxes.empty()) {
     return false;
   }
-  const Status imported = record_boxes(boxes, out, console_);
+  const Status imported = record_profiler_files(boxes, out, console_);
   if (!imported) {
     console_.error(imported.error());
   }

@@ -34,8 +34,8 @@ class RunEvidence {
   void explain_hang(const launch::Progress& progress, int64_t limit_ns, const std::optional<std::string>& recording);
   /// The job has ended: puts the profiler files where they belong.
   void settle();
-  /// Explains the run. `traced`: there is a recording; `told_by_boxes`: it has the word of the profiler files too.
-  void conclude(bool traced, bool told_by_boxes);
+  /// Explains the run. `traced`: there is a recording; `has_profiler_rows`: it has the word of the profiler files too.
+  void conclude(bool traced, bool has_profiler_rows);
   /// The job was never started.
   void discard();
 

@@ -139,7 +139,7 @@ bool ProfilerFiles::is_wanted(const std::string& path) const {
   if (::stat(path.c_str(), &info) != 0 || (info.st_uid != ::geteuid() && ::geteuid() != 0)) {
     return false;
   }
-  const auto reader = blackbox::BoxReader::open(path);
+  const auto reader = blackbox::ProfilerFileReader::open(path);
   return reader && is_of_this_run(reader->layout());
 }
 
@@ -194,7 +194,7 @@ std::vector<std::string> ProfilerFiles::settle(const Note& note) {
   size_t stuck = 0;
   Error reason;
   for (auto& [name, box] : boxes_) {
-    const auto reader = blackbox::BoxReader::open(box.path);
+    const auto reader = blackbox::ProfilerFileReader::open(box.path);
     const bool lives = reader && reader->has_writer();
     std::string copy = kept_ + "/" + name;
     if (const Status copied = copy_sparse(box.file.get(), copy, {}); !copied) {

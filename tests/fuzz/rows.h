@@ -14,7 +14,7 @@ inline void require(bool holds) {
   }
 }
 
-/// Of rows that only boxes tell of, `completion` says whether there is an end; the probes have other ends, too.
+/// Of rows that only files tell of, `completion` says whether there is an end; the probes have other ends, too.
 inline void check_rows(MemorySource& rows, bool only_boxes) {
   const Status visited = rows.collectives({}, [only_boxes](const Collective& row) {
     require(row.timestamp_ns > 0 && row.duration_ns.value_or(0) >= 0 && row.launch_ns.value_or(0) >= 0);

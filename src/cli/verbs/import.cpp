@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace import`: a recording made of profiler files alone.
 #include "cli/framework/exit_code.h"
-#include "cli/recorded_boxes.h"
+#include "cli/recorded_profiler_files.h"
 #include "cli/verbs/verbs.h"
 
 namespace stalltrace::cli {
@@ -23,7 +23,7 @@ class ImportVerb final : public Subcommand {
             text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_)};
   }
   Result<int> run(Console& console) override {
-    ST_TRY(record_boxes(rings_, out_, console));
+    ST_TRY(record_profiler_files(rings_, out_, console));
     return kExitDone;
   }
 

@@ -122,14 +122,14 @@ class RunVerb final : public Subcommand {
     }
     const Status watched = trace ? watch_traced(console, *trace, job, evidence) : watch_boxes(job, evidence);
     Result<int> code = job.wait();
-    const bool told_by_boxes = trace && trace->sink->told_by_boxes();
+    const bool has_profiler_rows = trace && trace->sink->has_profiler_rows();
     const bool recorded = trace && close_trace(console, *trace);
     evidence.settle();
     job.release();  // from here on a signal costs the explanation at most
     if (!watched) {
       console.error(watched.error());
     }
-    evidence.conclude(recorded, told_by_boxes);
+    evidence.conclude(recorded, has_profiler_rows);
     return code;
   }
 

@@ -12,14 +12,14 @@
 
 namespace stalltrace::blackbox {
 
-/// A whole, small, honest box; tests then spoil it.
-struct MadeBox {
+/// A whole, small, honest file; tests then spoil it.
+struct MadeProfilerFile {
   static constexpr uint64_t kCommunicators = 4;
   static constexpr uint64_t kSlots = 8;
   static constexpr uint64_t kRing = 16;
   static constexpr uint16_t kTag = 0x77;
 
-  MadeBox() {
+  MadeProfilerFile() {
     std::memcpy(header.magic, ST_BOX_MAGIC, sizeof header.magic);
     header.version = ST_BOX_VERSION;
     header.byte_order = ST_BOX_BYTE_ORDER;
