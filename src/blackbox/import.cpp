@@ -24,8 +24,8 @@ constexpr int64_t kOneClockNs = kNsPerSecond;
 
 struct ImportedFile {
   ProfilerSession session;
-  int64_t offset_ns = 0;         // UTC minus CLOCK_MONOTONIC
-  ProcessActivity activity{};    // by that clock
+  int64_t offset_ns = 0;          // UTC minus CLOCK_MONOTONIC
+  ProcessActivity activity{};     // by that clock
   int64_t observed_until_ns = 0;  // UTC; until when its open calls are known to be open
   size_t node = 0;
 };

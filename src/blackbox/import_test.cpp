@@ -406,7 +406,8 @@ TEST_F(Rings, ImpossibleNumbersAreUnknown) {
   MadeProfilerFile file;
   file.communicators[0].rank = -7;
   file.communicators[0].ranks = -1;
-  st_box_event odd = MadeProfilerFile::collective(ST_BOX_NUMBER_UNKNOWN, 2 * kSecond, kSecond);  // ended before it began
+  st_box_event odd =
+      MadeProfilerFile::collective(ST_BOX_NUMBER_UNKNOWN, 2 * kSecond, kSecond);  // ended before it began
   odd.u.coll.count = ~0ULL;
   odd.u.coll.datatype = 200;
   odd.u.coll.enqueued_ns = 7;

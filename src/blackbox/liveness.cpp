@@ -45,7 +45,8 @@ std::optional<int64_t> Liveness::death_ns(size_t number) const {
   const auto others_ns = last_active_.of_others(number);
   const bool ended_without_it = std::ranges::any_of(process.open, [&](uint64_t hash) {
     const auto ends = ended_.find(hash);
-    return ends != ended_.end() && ends->second.of_others(number).value_or(process.last_active_ns) > process.last_active_ns;
+    return ends != ended_.end() &&
+           ends->second.of_others(number).value_or(process.last_active_ns) > process.last_active_ns;
   });
   const bool outlived =
       any_alive_ || (others_ns && *others_ns - process.last_active_ns > kOutlivedNs) || ended_without_it;

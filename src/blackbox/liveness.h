@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes died, and when, by the profiler files of all of them. A process that vanished with an open communicator
-// has died at its last sign of life if another one outlived it:
+// Which processes died, and when, by the profiler files of all of them. A process that vanished with an open
+// communicator has died at its last sign of life if another one outlived it:
 // - another process is alive, or its last sign of life is more than 1 s later; or
 // - another process ended one of those communicators in order after that last sign of life: NCCL reports a death to the
 //   other ranks within milliseconds, and they abort.
@@ -25,7 +25,7 @@ struct ProcessActivity {
   bool alive = false;
   int64_t last_active_ns = 0;
   bool has_open_communicator = false;
-  std::vector<uint64_t> open;                      // NCCL's hashes of open communicators
+  std::vector<uint64_t> open;                       // NCCL's hashes of open communicators
   std::vector<std::pair<uint64_t, int64_t>> ended;  // those that ended in order, and when
 };
 

@@ -25,8 +25,8 @@ constexpr uint64_t kHash = 0xabc;
 
 /// One process. Times are ms before the files are read.
 struct Given {
-  int64_t silent_ms = 0;                    // since its last sign of life
-  std::optional<int64_t> ended_ms{};        // since it ended its communicator in order; none: left open
+  int64_t silent_ms = 0;              // since its last sign of life
+  std::optional<int64_t> ended_ms{};  // since it ended its communicator in order; none: left open
   bool alive = false;
   uint64_t communicator = kHash;
 };
@@ -46,9 +46,7 @@ const Scenario kScenarios[]{
     {"Another was active much later", {{.silent_ms = 9000}, {.silent_ms = 4000}}, {0}},
     {"All became silent at once", {{.silent_ms = 4300}, {.silent_ms = 4000}}, {}},
     {"Of three, one later", {{.silent_ms = 9000}, {.silent_ms = 8900}, {.silent_ms = 4000}}, {0, 1}},
-    {"A peer ended the communicator afterwards",
-     {{.silent_ms = 4300}, {.silent_ms = 4000, .ended_ms = 4000}},
-     {0}},
+    {"A peer ended the communicator afterwards", {{.silent_ms = 4300}, {.silent_ms = 4000, .ended_ms = 4000}}, {0}},
     {"A peer ended it before", {{.silent_ms = 4000}, {.silent_ms = 4300, .ended_ms = 4300}}, {}},
     {"Another communicator ended afterwards",
      {{.silent_ms = 4300}, {.silent_ms = 4000, .ended_ms = 4000, .communicator = 7}},
@@ -118,8 +116,7 @@ TEST_P(LivenessScenario, ByTheRule) {
   for (size_t i = 0; i < GetParam().processes.size(); ++i) {
     const auto death_ns = liveness.death_ns(i);
     EXPECT_EQ(death_ns.has_value(), GetParam().dead.contains(i)) << i;
-    EXPECT_EQ(death_ns.value_or(0),
-              death_ns ? static_cast<int64_t>(before_ns(GetParam().processes[i].silent_ms)) : 0);
+    EXPECT_EQ(death_ns.value_or(0), death_ns ? static_cast<int64_t>(before_ns(GetParam().processes[i].silent_ms)) : 0);
   }
 }
 

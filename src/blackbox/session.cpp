@@ -15,9 +15,7 @@ constexpr size_t kMostHeldCalls = 65536;
 
 bool is_api_call(const st_box_event& event) { return event.type == ST_BOX_COLL_API || event.type == ST_BOX_P2P_API; }
 bool is_launch(const st_box_event& event) { return event.type == ST_BOX_COLL || event.type == ST_BOX_P2P; }
-bool is_step(const st_box_event& event) {
-  return event.type == ST_BOX_PROXY_STEP || event.type == ST_BOX_PROXY_OP;
-}
+bool is_step(const st_box_event& event) { return event.type == ST_BOX_PROXY_STEP || event.type == ST_BOX_PROXY_OP; }
 
 }  // namespace
 

@@ -41,8 +41,8 @@ class ProfilerSession {
   ProfilerSession(ProfilerFileReader reader, Keep keep) : reader_(std::move(reader)), keep_(keep) {}
   static Result<ProfilerSession> open(const std::string& path, Keep keep);
 
-  /// Reads what is new. `now_ns` is the time on the file's CLOCK_MONOTONIC: later times in the file are invalid. An error
-  /// means that the file has become unusable.
+  /// Reads what is new. `now_ns` is the time on the file's CLOCK_MONOTONIC: later times in the file are invalid. An
+  /// error means that the file has become unusable.
   Status read(uint64_t now_ns, const ReadBounds& bounds = {});
 
   [[nodiscard]] const ProfilerFileReader& file() const { return reader_; }
@@ -63,16 +63,15 @@ class ProfilerSession {
   std::vector<Communicator> take_communicators(const Owner& owner);
 
   /// Ended calls that were not taken before, and the open ones of the last read, numbered in the order of the calls and
-  /// sorted by time. Calls that began at `before_ns` (CLOCK_MONOTONIC) or later are kept back. With kNewCalls only those
-  /// that NCCL launched as COLL or P2P, with kAll every call.
-  std::vector<ProfilerCall> take_calls(const Owner& owner,
-                                       uint64_t before_ns = std::numeric_limits<uint64_t>::max());
+  /// sorted by time. Calls that began at `before_ns` (CLOCK_MONOTONIC) or later are kept back. With kNewCalls only
+  /// those that NCCL launched as COLL or P2P, with kAll every call.
+  std::vector<ProfilerCall> take_calls(const Owner& owner, uint64_t before_ns = std::numeric_limits<uint64_t>::max());
   /// True where ended calls are kept back.
   [[nodiscard]] bool holds_calls() const { return !ended_calls_.empty(); }
   /// Steps and operations that have ended and were not taken before, steps first.
   std::vector<StepRow> take_steps(const Owner& owner);
-  /// Operations that had not ended at the last read, and what they wait for at `now_ns` (CLOCK_MONOTONIC). None where that
-  /// read left out open parts.
+  /// Operations that had not ended at the last read, and what they wait for at `now_ns` (CLOCK_MONOTONIC). None where
+  /// that read left out open parts.
   [[nodiscard]] std::vector<StepRow> open_steps(const Owner& owner, uint64_t now_ns) const;
   /// Whether the last read included communicators and open events.
   [[nodiscard]] bool read_open_parts() const { return read_open_parts_; }

@@ -271,7 +271,7 @@ std::optional<Collective> decode_row(const EventTable::Entry& entry, const Event
 }  // namespace
 
 std::optional<ProfilerCall> decode_call(const EventTable::Entry& entry, const EventTable& table,
-                                   const st_box_communicator* communicator, const Owner& owner) {
+                                        const st_box_communicator* communicator, const Owner& owner) {
   auto row = decode_row(entry, table, communicator, owner);
   if (!row) {
     return std::nullopt;

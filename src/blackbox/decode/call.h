@@ -15,7 +15,7 @@ namespace stalltrace::blackbox {
 
 /// A collective, Send or Recv. Ids are those of the file's events.
 struct ProfilerCall {
-  Collective row;      // without event_id; comm_ptr is the communicator's serial number in the file
+  Collective row;  // without event_id; comm_ptr is the communicator's serial number in the file
   uint64_t id = 0;
   uint64_t group = 0;  // of its API call; 0 unknown
   uint64_t api = 0;    // its API call; 0 unknown. Its own id where it is known by its API call only

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row for each call, whatever NCCL tells of it; an end that nobody tells is never taken for a call that goes on.
-#include <gtest/gtest.h>
-
 #include "blackbox/decode/call.h"
+
+#include <gtest/gtest.h>
 
 namespace stalltrace::blackbox {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proxy operations and steps of a profiler file → rows of `proxy_step`. A step with a record of its own becomes a row of
-// its own; its operation's row is the sum of the others, so that rows add up. Pure; one thread.
+// Proxy operations and steps of a profiler file → rows of `proxy_step`. A step with a record of its own becomes a row
+// of its own; its operation's row is the sum of the others, so that rows add up. Pure; one thread.
 #pragma once
 
 #include <array>
@@ -22,8 +22,9 @@ struct StepRow {
 
 class StepDecoder {
  public:
-  /// A step that has ended. What it sums to is remembered until its operation ends. Beyond 4,096 operations the steps of
-  /// a new operation are not remembered: its row then holds them a second time, and each is counted in doubled_steps().
+  /// A step that has ended. What it sums to is remembered until its operation ends. Beyond 4,096 operations the steps
+  /// of a new operation are not remembered: its row then holds them a second time, and each is counted in
+  /// doubled_steps().
   std::optional<StepRow> ended_step(const st_box_event& step, const st_box_communicator* communicator,
                                     const Owner& owner);
   /// An operation that has ended; none where every step of it had a row.
@@ -51,7 +52,7 @@ class StepDecoder {
     return rows;
   }
 
- /// Steps with a row of their own that are in their operation's row too.
+  /// Steps with a row of their own that are in their operation's row too.
   [[nodiscard]] uint64_t doubled_steps() const { return doubled_steps_; }
 
  private:

@@ -54,7 +54,9 @@ UniqueFd open_below(const std::string& root, const std::string& path) {
               : UniqueFd();
 }
 
-bool is_profiler_file_name(std::string_view name) { return name.starts_with("stalltrace-") && name.ends_with(".profiler"); }
+bool is_profiler_file_name(std::string_view name) {
+  return name.starts_with("stalltrace-") && name.ends_with(".profiler");
+}
 
 }  // namespace
 
@@ -176,8 +178,8 @@ void ProfilerFileFinder::search_gone(Folder& folder, int64_t now_ns, const std::
       return;
     }
     struct stat info {};
-    if (!is_profiler_file_name(entry->d_name) || ::fstatat(folder.fd.get(), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !S_ISREG(info.st_mode)) {
+    if (!is_profiler_file_name(entry->d_name) ||
+        ::fstatat(folder.fd.get(), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) {
       continue;
     }
     const FileId file{info.st_dev, info.st_ino};
@@ -195,8 +197,7 @@ void ProfilerFileFinder::search_gone(Folder& folder, int64_t now_ns, const std::
 bool ProfilerFileFinder::is_recent(const ProfilerFileReader& reader, int64_t now_ns) const {
   const st_box_header& header = reader.layout();
   const auto anchored_ns = static_cast<int64_t>(std::min(header.anchored_ns, uint64_t{1} << 61));
-  return text_of(header.boot_id) == boot_id_ && anchored_ns <= now_ns &&
-         now_ns - anchored_ns < kStillOfInterestNs &&
+  return text_of(header.boot_id) == boot_id_ && anchored_ns <= now_ns && now_ns - anchored_ns < kStillOfInterestNs &&
          (scope_.only_netns == 0 || header.network_namespace == scope_.only_netns);
 }
 

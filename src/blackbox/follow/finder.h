@@ -40,8 +40,8 @@ class ProfilerFileFinder {
 
   /// A traced process, whose file is or will be in its folder.
   void add_process(pid_t pid);
-  /// It has ended: its file is found now or not at all. A folder that only it used is closed, since it would keep the file
-  /// system of a container mounted.
+  /// It has ended: its file is found now or not at all. A folder that only it used is closed, since it would keep the
+  /// file system of a container mounted.
   void end_process(pid_t pid, const std::function<void(FoundFile)>& found);
   /// Calls `found` for files not found before. `now_ns` is CLOCK_MONOTONIC.
   void search(int64_t now_ns, const std::function<void(FoundFile)>& found);

@@ -127,8 +127,8 @@ void ProfilerFollower::finish(int64_t probes_read_ns) {
 void ProfilerFollower::follow(FollowedFile& file, int64_t probes_read_ns) {
   const int64_t now_ns = monotonic_now_ns();
   const bool open_parts = now_ns - file.open_read_ns >= kReadOpenNs || !file.is_alive();
-  const Status read = file.session.read(static_cast<uint64_t>(now_ns),
-                                        {.most_records = kRecordsARound, .open_parts = open_parts});
+  const Status read =
+      file.session.read(static_cast<uint64_t>(now_ns), {.most_records = kRecordsARound, .open_parts = open_parts});
   if (!read) {
     note_("a profiler file is left out: " + read.error().what);
     file.state = State::kUnreadable;

@@ -32,8 +32,8 @@ class ProfilerFollower {
   /// The process has ended: its file is read to the end.
   void end_process(pid_t pid);
   /// One round, to be called twice a second: at most 8,192 records of each file; open events once a second. Probe rows
-  /// from before `probes_read_ns` (CLOCK_MONOTONIC) must have been given to the pairing; calls that began later wait for
-  /// the next round.
+  /// from before `probes_read_ns` (CLOCK_MONOTONIC) must have been given to the pairing; calls that began later wait
+  /// for the next round.
   void round(int64_t probes_read_ns);
   /// Reads all that is left, for at most a second, and delivers what was waiting.
   void finish(int64_t probes_read_ns);

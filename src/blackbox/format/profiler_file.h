@@ -30,8 +30,8 @@ class ProfilerFile {
   [[nodiscard]] Result<st_box_header> header() const;
   /// True while the process that writes it lives on this host.
   [[nodiscard]] bool has_writer() const;
-  /// True for a process that is exiting or a zombie. It keeps its locks until the kernel has freed its memory, which takes
-  /// seconds where much of it is pinned.
+  /// True for a process that is exiting or a zombie. It keeps its locks until the kernel has freed its memory, which
+  /// takes seconds where much of it is pinned.
   static bool is_ending(pid_t pid);
   [[nodiscard]] const std::string& path() const { return path_; }
   /// The file's user.

@@ -172,7 +172,7 @@ TEST_F(Reader, RefusesALyingHeader) {
       [](st_box_header& h) { h.ring_capacity = 0; },
       [](st_box_header& h) { h.slot_capacity = 1ULL << 40; },
       [](st_box_header& h) { h.slot_capacity = MadeProfilerFile::kSlots + 1; },  // overlaps the ring
-      [](st_box_header& h) { h.slot_offset = 0; },                      // overlaps the header
+      [](st_box_header& h) { h.slot_offset = 0; },                               // overlaps the header
       [](st_box_header& h) { h.slot_offset = ~0ULL - 64; },
       [](st_box_header& h) { h.communicator_capacity = 1ULL << 50; },
       [](st_box_header& h) { h.communicator_offset = ~0ULL; },

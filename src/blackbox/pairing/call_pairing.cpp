@@ -115,9 +115,8 @@ CallPairing::PairedCall& CallPairing::pair(ProcessState& process, EventId event)
 
 /// The oldest that is not open, since the file will report the end of an open one; else the oldest.
 void CallPairing::forget_oldest_pair(ProcessState& process) {
-  auto oldest = std::ranges::find_if(process.paired, [](const auto& entry) {
-    return !entry.second.open && entry.second.open_parts.empty();
-  });
+  auto oldest = std::ranges::find_if(
+      process.paired, [](const auto& entry) { return !entry.second.open && entry.second.open_parts.empty(); });
   oldest = oldest == process.paired.end() ? process.paired.begin() : oldest;
   if (is_made_of_transfers(oldest->second.row.op)) {
     process.paired_parents.remove(oldest->second.row);

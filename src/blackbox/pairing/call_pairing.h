@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one row of a call that both the probes and a profiler file report: arrival and launch from the probe, completion
-// from the file. Probe rows are forwarded at once and, when the file's record of the same call arrives (before or after
-// the probe's last update), delivered again with its completion. A call that only one side reports is delivered as it
-// is.
+// Makes one row of a call that both the probes and a profiler file report: arrival and launch from the probe,
+// completion from the file. Probe rows are forwarded at once and, when the file's record of the same call arrives
+// (before or after the probe's last update), delivered again with its completion. A call that only one side reports is
+// delivered as it is.
 //
 // Rows of a file come checked (blackbox/decode/) and change rows of their own process only. All state is bounded; what
 // exceeds a bound counts in losses(). Pure: no kernel, no clock. One thread.

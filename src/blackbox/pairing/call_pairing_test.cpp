@@ -427,7 +427,8 @@ TEST_F(Pairing, ACallWhoseRowWasGivenUpIsALossAndNoSecondRow) {
   }
   const std::vector<Collective> delivered = rows();
   EXPECT_EQ(delivered.size(), kAll);
-  const auto unpaired = static_cast<uint64_t>(std::ranges::count(delivered, Completion::kOpen, &Collective::completion));
+  const auto unpaired =
+      static_cast<uint64_t>(std::ranges::count(delivered, Completion::kOpen, &Collective::completion));
   EXPECT_GT(unpaired, 0);
   EXPECT_EQ(pairing_.losses().of(kLostUnpaired), unpaired);
 }

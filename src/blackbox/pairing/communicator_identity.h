@@ -32,8 +32,9 @@ class CommunicatorIdentity {
   /// were attached.
   [[nodiscard]] std::optional<int64_t> file_number(const Collective& probed) const;
 
-  /// Calls `visit(pointer, number, sure)` for the numbers under which the probes may have the file's call, and ends when
-  /// it returns true. `sure`: the communicators are connected or have the same hash. The connected one comes first.
+  /// Calls `visit(pointer, number, sure)` for the numbers under which the probes may have the file's call, and ends
+  /// when it returns true. `sure`: the communicators are connected or have the same hash. The connected one comes
+  /// first.
   template <typename Visit>
   void for_each_probed_number(const Collective& profiled, const Visit& visit) const {
     if (!profiled.seq) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of one process that the probes have reported and its profiler file has not, and which of them a call of the file
-// is. Lookups take logarithmic time: by number on the communicator, and by launch time. Pure; one thread.
+// Calls of one process that the probes have reported and its profiler file has not, and which of them a call of the
+// file is. Lookups take logarithmic time: by number on the communicator, and by launch time. Pure; one thread.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,8 +17,8 @@
 
 namespace stalltrace::blackbox {
 
-/// How long and how many rows are kept of a process: those of the last 2 s up to 32,768, and at least 1,024. The file is
-/// read twice a second, so that the rows of a process that makes 16,000 calls a second still meet theirs.
+/// How long and how many rows are kept of a process: those of the last 2 s up to 32,768, and at least 1,024. The file
+/// is read twice a second, so that the rows of a process that makes 16,000 calls a second still meet theirs.
 inline constexpr size_t kFewestRows = 1024;
 inline constexpr size_t kMostRows = 32768;
 inline constexpr int64_t kRowsKeptNs = 2'000'000'000;
@@ -27,7 +28,8 @@ bool is_made_of_transfers(Operation op);
 
 /// How well a call of the probes and one of the file agree: the file's began during the probe's launch, on the same
 /// thread, and has the same number. None where they can't be the same, or too little agrees.
-std::optional<int> agreement(const Collective& probed, const Collective& profiled, const CommunicatorIdentity& identity);
+std::optional<int> agreement(const Collective& probed, const Collective& profiled,
+                             const CommunicatorIdentity& identity);
 
 /// Whether `start_ns` lies within the launch, and the thread is the same or unknown.
 bool launched_by(const Collective& probed, const Collective& profiled);
@@ -42,7 +44,7 @@ class LaunchIndex {
   template <typename Visit>
   void for_each_at(Operation op, int64_t start_ns, const Visit& visit) const {
     for (auto rows = by_length_.lower_bound({op, 0}); rows != by_length_.end() && rows->first.first == op; ++rows) {
-      const auto end = rows->second.upper_bound({latest_start(start_ns), ~EventId{0}});
+      const auto end = rows->second.upper_bound({latest_start(start_ns), std::numeric_limits<EventId>::max()});
       for (auto row = rows->second.lower_bound({earliest_start(start_ns, rows->first.second), 0}); row != end; ++row) {
         if (visit(row->second)) {
           return;
@@ -56,8 +58,8 @@ class LaunchIndex {
   static int64_t earliest_start(int64_t start_ns, int length_class);
   static int64_t latest_start(int64_t start_ns);
 
-  // By operation and bit width of the launch's length: within one class, launches that contain a time began within twice
-  // that length before it.
+  // By operation and bit width of the launch's length: within one class, launches that contain a time began within
+  // twice that length before it.
   std::map<std::pair<Operation, int>, std::set<std::pair<int64_t, EventId>>> by_length_;
 };
 

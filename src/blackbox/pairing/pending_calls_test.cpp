@@ -68,7 +68,8 @@ TEST(PendingCalls, FindsWhatASearchThroughAllRowsFinds) {
     PendingCalls pending;
     std::vector<Collective> rows;
     for (int64_t n = 0; n < 400; ++n) {
-      Collective row = call(static_cast<EventId>(n + 1), kBegin + n * 30 * kNsPerUs + one_of(60) * kNsPerUs, one_of(60));
+      Collective row =
+          call(static_cast<EventId>(n + 1), kBegin + n * 30 * kNsPerUs + one_of(60) * kNsPerUs, one_of(60));
       row.op = kOperations[static_cast<size_t>(one_of(kOperations.size()))];
       row.peer = is_point_to_point(row.op) ? std::optional(static_cast<int32_t>(one_of(3))) : std::nullopt;
       row.comm_ptr = kPointer + static_cast<uint64_t>(one_of(3));

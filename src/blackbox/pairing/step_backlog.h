@@ -14,8 +14,8 @@ namespace stalltrace::blackbox {
 
 class StepBacklog {
  public:
-  /// `collective`: its id in the file. Returns the steps that have to go without it: those of the collectives waited for
-  /// longest, where more than 8,192 steps or collectives are waiting.
+  /// `collective`: its id in the file. Returns the steps that have to go without it: those of the collectives waited
+  /// for longest, where more than 8,192 steps or collectives are waiting.
   std::vector<ProxyStep> hold(uint64_t collective, ProxyStep row);
   /// The steps that wait for the collective, in the order they came.
   std::vector<ProxyStep> take(uint64_t collective);

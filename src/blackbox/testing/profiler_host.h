@@ -65,7 +65,8 @@ class ProfilerFileWriter {
 class ProfilerHost : public testing::Test {
  protected:
   static constexpr pid_t kPid = 5000;
-  static constexpr uint64_t kStart = 987'654'321;  // of the made-up processes, so that no real file is taken for one of theirs
+  static constexpr uint64_t kStart =
+      987'654'321;  // of the made-up processes, so that no real file is taken for one of theirs
 
   ProfilerHost() {
     char name[] = "/dev/shm/stalltrace-host-XXXXXX";
