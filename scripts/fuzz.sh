@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Fuzzes what reads profiler files from the kept corpora: scripts/fuzz.sh [SECONDS [TARGET]]. Targets: ring (reader and
-# import) and agent (what a tracer does with a process's box); both without one, SECONDS each. Needs clang and
-# libclang-rt. What it learns goes into the target's corpus, as few files as cover it; a finding is left beside the
-# program and fails the run.
+# import) and agent (what a tracer does with a process's file); both without one, SECONDS each. Needs clang and
+# libclang-rt. New inputs go into the target's corpus, as few files as cover it; a finding is left beside the program and
+# fails the run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
@@ -11,11 +11,6 @@ targets=${2:-ring agent}
 build=build-fuzz
 flags=(-std=c++2b -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -isystem tests/fuzz/clang -Isrc -I.
   -DFMT_HEADER_ONLY)
-declare -A sources=(
-  [ring]="src/blackbox/import.cpp"
-  [agent]="src/blackbox/follow/finder.cpp src/blackbox/pairing/call_pairing.cpp src/blackbox/follow/follower.cpp src/model/process_registry.cpp
-    src/base/process/procfs.cpp")
-
 mkdir -p "$build/seeds"
 clang++ "${flags[@]}" tests/fuzz/seeds.cpp -fsanitize=address,undefined -o "$build/make_seeds"
 "$build/make_seeds" "$build/seeds"
@@ -23,8 +18,8 @@ for target in $targets; do
   corpus=tests/fuzz/corpus/$target
   mkdir -p "$corpus" "$build/$target"
   objects=()
-  for source in $(find src/blackbox -maxdepth 1 -name '*.cpp' ! -name '*_test.cpp') src/model/{events,operation}.cpp \
-    src/base/{clock,file,hash,result,text}.cpp ${sources[$target]} tests/fuzz/"$target"_target.cpp; do
+  for source in $(find src/blackbox -name '*.cpp' ! -name '*_test.cpp') src/model/{events,operation,process_registry}.cpp \
+    src/base/{clock,file,hash,result,text}.cpp src/base/process/procfs.cpp tests/fuzz/"$target"_target.cpp; do
     object=$build/$(echo "$source" | tr / _).o
     clang++ "${flags[@]}" -c "$source" -o "$object"
     objects+=("$object")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files in, rows out: what a recording of profiler files alone holds.
+// What a recording of profiler files alone holds.
 #include "blackbox/import.h"
 
 #include <gtest/gtest.h>
@@ -15,13 +15,13 @@ namespace {
 
 constexpr uint64_t kSecond = 1'000'000'000;
 
-class Rings : public ::testing::Test {
+class ImportFiles : public ::testing::Test {
  protected:
-  Rings() {
-    char name[] = "/tmp/stalltrace-rings-XXXXXX";
+  ImportFiles() {
+    char name[] = "/tmp/stalltrace-import-XXXXXX";
     folder_ = ::mkdtemp(name);
   }
-  ~Rings() override { std::filesystem::remove_all(folder_); }
+  ~ImportFiles() override { std::filesystem::remove_all(folder_); }
 
   std::string save(const MadeProfilerFile& file, const std::string& name) {
     file.write(folder_ + "/" + name);
@@ -50,7 +50,7 @@ MadeProfilerFile file_of(uint32_t pid, int32_t rank) {
   return file;
 }
 
-TEST_F(Rings, LaunchAndTrueDurationSideBySide) {
+TEST_F(ImportFiles, LaunchAndTrueDurationSideBySide) {
   MadeProfilerFile file;
   file.append(MadeProfilerFile::collective(3, 2 * kSecond, 2 * kSecond + 7'454'000));
   ASSERT_TRUE(import({save(file, "a")}));
@@ -78,7 +78,7 @@ TEST_F(Rings, LaunchAndTrueDurationSideBySide) {
   EXPECT_FALSE(processes[0].exit_ns) << "nobody outlived it: when it died is not known";
 }
 
-TEST_F(Rings, WhatHadNotEndedIsOpen) {
+TEST_F(ImportFiles, WhatHadNotEndedIsOpen) {
   MadeProfilerFile file;
   st_box_event hung = MadeProfilerFile::collective(0, 2 * kSecond, 0);
   hung.u.coll.ops_started = 2;
@@ -91,7 +91,7 @@ TEST_F(Rings, WhatHadNotEndedIsOpen) {
   EXPECT_FALSE(collectives()[0].duration_ns);
 }
 
-TEST_F(Rings, TimesWithoutAPulseAreWaits) {
+TEST_F(ImportFiles, TimesWithoutAPulseAreWaits) {
   MadeProfilerFile file;
   file.header.pulse_ns = 90 * kSecond;
   file.header.pauses_filled = 2;
@@ -115,7 +115,7 @@ TEST_F(Rings, TimesWithoutAPulseAreWaits) {
   EXPECT_EQ(spans[1].waited_ns, kSecond + 1);
 }
 
-TEST_F(Rings, OfProcessesThatFellSilentTogetherThePulseTellsWhichDied) {
+TEST_F(ImportFiles, OfProcessesWithoutEventsTheHeartbeatShowsWhichDied) {
   std::vector<std::string> paths;
   for (const int32_t rank : {0, 1}) {
     MadeProfilerFile file = file_of(100 + static_cast<uint32_t>(rank), rank);
@@ -133,7 +133,7 @@ TEST_F(Rings, OfProcessesThatFellSilentTogetherThePulseTellsWhichDied) {
   }
 }
 
-TEST_F(Rings, TheLastEntryOfAnIdCountsAndAnOpenSlotBeforeAll) {
+TEST_F(ImportFiles, TheLastEntryOfAnIdCountsAndAnOpenSlotBeforeAll) {
   MadeProfilerFile file;
   file.append(MadeProfilerFile::collective(0, 2 * kSecond, 2 * kSecond + 100));
   st_box_event again = file.ring[0];
@@ -146,7 +146,7 @@ TEST_F(Rings, TheLastEntryOfAnIdCountsAndAnOpenSlotBeforeAll) {
   EXPECT_EQ(collectives()[0].duration_ns, 150);
 }
 
-TEST_F(Rings, TheCallersOwnSizeComesFromTheApiCall) {
+TEST_F(ImportFiles, TheCallersOwnSizeComesFromTheApiCall) {
   MadeProfilerFile file;
   st_box_event api{};
   api.type = ST_BOX_COLL_API;
@@ -169,8 +169,8 @@ TEST_F(Rings, TheCallersOwnSizeComesFromTheApiCall) {
   EXPECT_EQ(rows[0].bytes, 80);
 }
 
-/// NCCL tells of the collective itself when it has launched it.
-TEST_F(Rings, ACollectiveBeginsWithItsCallOrTheEndOfItsGroup) {
+/// NCCL reports the collective itself only after its launch.
+TEST_F(ImportFiles, ACollectiveBeginsWithItsCallOrTheEndOfItsGroup) {
   struct Case {
     const char* what;
     bool in_group;
@@ -226,7 +226,7 @@ st_box_event operation(uint64_t parent, uint32_t steps, uint64_t network_ns) {
   return event;
 }
 
-TEST_F(Rings, StepsAddUpAndNameTheirCollective) {
+TEST_F(ImportFiles, StepsAddUpAndNameTheirCollective) {
   MadeProfilerFile file;
   file.append(MadeProfilerFile::collective(0, 2 * kSecond, 2 * kSecond + 900));
   const uint64_t collective = file.ring[0].id;
@@ -264,7 +264,7 @@ TEST_F(Rings, StepsAddUpAndNameTheirCollective) {
   }
 }
 
-TEST_F(Rings, AnOpenOperationSaysWhatItsForemostStepWaitsFor) {
+TEST_F(ImportFiles, AnOpenOperationSaysWhatItsForemostStepWaitsFor) {
   MadeProfilerFile file;
   st_box_event hung = operation(0, 4, 0);
   hung.end_ns = 0;
@@ -290,7 +290,7 @@ TEST_F(Rings, AnOpenOperationSaysWhatItsForemostStepWaitsFor) {
   EXPECT_EQ(rows[0].step, 4);
 }
 
-TEST_F(Rings, AProcessThatOthersOutlivedHasEnded) {
+TEST_F(ImportFiles, AProcessThatOthersOutlivedHasEnded) {
   MadeProfilerFile dead = file_of(11, 0);
   dead.append(MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond));
   MadeProfilerFile later = file_of(12, 1);
@@ -308,8 +308,8 @@ st_box_event hanging() {
   return hung;
 }
 
-/// The others' NCCL tells them of it at once, and they abort.
-TEST_F(Rings, WhoeverLeftACommunicatorOpenThatOthersEndedAfterwardsHasDied) {
+/// NCCL reports a death to the other ranks at once, and they abort.
+TEST_F(ImportFiles, WhoeverLeftACommunicatorOpenThatOthersEndedAfterwardsHasDied) {
   for (const int64_t ended_after_ns : {400'000'000, -1}) {
     MadeProfilerFile dead = file_of(11, 0);
     dead.put(1, hanging(), ST_BOX_ENDED);
@@ -329,7 +329,7 @@ TEST_F(Rings, WhoeverLeftACommunicatorOpenThatOthersEndedAfterwardsHasDied) {
   }
 }
 
-TEST_F(Rings, AHangOfAJobThatDiedWholeEndsWithTheJob) {
+TEST_F(ImportFiles, AHangOfAJobThatDiedWholeEndsWithTheJob) {
   std::vector<std::string> paths;
   for (const int32_t rank : {0, 1}) {
     MadeProfilerFile file = file_of(100 + static_cast<uint32_t>(rank), rank);
@@ -355,7 +355,7 @@ TEST_F(Rings, AHangOfAJobThatDiedWholeEndsWithTheJob) {
       << "not with today, and a rank's with the last of those that waited with it";
 }
 
-TEST_F(Rings, AFileThatLiesAboutTheTimeMovesNoOther) {
+TEST_F(ImportFiles, AWrongClockInOneFileMovesNoOther) {
   std::vector<std::string> paths;
   for (const int32_t rank : {0, 1, 2}) {
     MadeProfilerFile file = file_of(100 + static_cast<uint32_t>(rank), rank);
@@ -376,10 +376,10 @@ TEST_F(Rings, AFileThatLiesAboutTheTimeMovesNoOther) {
             1);
 }
 
-TEST_F(Rings, FilesOfOneKernelShareOneNodeAndClock) {
+TEST_F(ImportFiles, FilesOfOneKernelShareOneNodeAndClock) {
   MadeProfilerFile one = file_of(11, 0);
   MadeProfilerFile two = file_of(12, 1);
-  two.header.anchors[0].realtime_ns += 500;  // the wall clock was set meanwhile
+  two.header.anchors[0].realtime_ns += 500;  // the wall clock was set in between
   two.header.anchored_ns += 1;
   one.append(MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond));
   two.append(MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond));
@@ -392,7 +392,7 @@ TEST_F(Rings, FilesOfOneKernelShareOneNodeAndClock) {
   EXPECT_EQ(rows[0].timestamp_ns, rows[1].timestamp_ns);
 }
 
-TEST_F(Rings, WhatCannotBeReadIsNamedAndLeftOut) {
+TEST_F(ImportFiles, WhatCannotBeReadIsNamedAndLeftOut) {
   MadeProfilerFile bad;
   bad.header.version = 3;
   MadeProfilerFile good;
@@ -402,7 +402,7 @@ TEST_F(Rings, WhatCannotBeReadIsNamedAndLeftOut) {
   EXPECT_FALSE(import({save(bad, "bad")})) << "nothing is left";
 }
 
-TEST_F(Rings, ImpossibleNumbersAreUnknown) {
+TEST_F(ImportFiles, ImpossibleNumbersAreUnknown) {
   MadeProfilerFile file;
   file.communicators[0].rank = -7;
   file.communicators[0].ranks = -1;

@@ -26,7 +26,7 @@ class ProgressSink final : public EventSink {
   explicit ProgressSink(EventSink& next) : next_(next) {}
   void accept(Event event) override;
   [[nodiscard]] Progress progress() const;
-  /// Whether any collective has the word of a profiler file.
+  /// Whether any collective has its end from a profiler file.
   [[nodiscard]] bool has_profiler_rows() const { return has_profiler_rows_; }
 
  private:

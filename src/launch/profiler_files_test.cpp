@@ -101,7 +101,7 @@ TEST_F(Rings, WithoutMemoryTheyLieInTheRunsFolderAndThatIsSaid) {
 TEST_F(Rings, OneWhoseNameIsTakenAwayIsKept) {
   ProfilerFiles rings = make();
   file_of(1).write(rings.folder() + "/stalltrace-1-1.profiler");
-  rings.look();
+  rings.update();
   fs::remove_all(rings.folder());
   settle(rings);
   EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.profiler").value_or(""), file_of(1).bytes());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzzer's way into what an agent, which is root, does with a process's profiler file: any bytes as its file,
-// found, followed, and merged with rows of the probes.
+// Fuzzes what an agent, which is root, does with a process's profiler file: any bytes are found, followed, and paired
+// with rows of the probes.
 #include <unistd.h>
 
 #include <cstddef>

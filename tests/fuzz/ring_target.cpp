@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzzer's way into the profiler files' reader: any bytes as a file, read twice as a follower does, then imported.
-// What comes out may be wrong, but never out of range, and never a crash.
+// Fuzzes the reader of profiler files: any bytes are read as a file, twice as a follower does, then imported. Rows may
+// be wrong, but never out of range, and nothing crashes.
 #include <sys/mman.h>
 #include <unistd.h>
 

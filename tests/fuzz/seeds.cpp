@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // seeds FOLDER: the files a fuzzer starts from: empty, busy, wrapped, one with every kind of event, one whose process
-// was paused, and one of calls of which NCCL told no end.
+// was paused, and one of calls whose ends NCCL does not report.
 #include <string>
 
 #include "blackbox/testing/made_profiler_file.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row for each call, whatever NCCL tells of it; an end that nobody tells is never taken for a call that goes on.
+// One row for each call, whichever events NCCL reports of it; a call whose end NCCL does not report is not one that
+// goes on.
 #include "blackbox/decode/call.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ constexpr uint64_t kTask = 9;
 constexpr int32_t kOwnRank = 1;
 constexpr st_box_communicator kCommunicator{.serial = 3, .hash = 0xabc, .rank = kOwnRank, .ranks = 2};
 
-/// A file of one call, and what NCCL told of it.
+/// A file with the events of one call.
 struct Call {
   EventTable table;
 
@@ -225,7 +226,7 @@ TEST(DecodeCall, ASizeThatNothingHasIsUnknown) {
   EXPECT_EQ(row->row.bytes, 0);
 }
 
-TEST(DecodeCall, LiesAreLeftOut) {
+TEST(DecodeCall, ImpossibleNumbersAreLeftOut) {
   Call call;
   call.group(3000, 1ULL << 62);
   call.broadcast(0, 1ULL << 60);

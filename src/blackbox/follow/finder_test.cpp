@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of a made-up host: whose they are, when they come and go, and what else somebody may put into such a folder.
+// Files of a made-up host: whose they are, when they appear and disappear, and what else a user may put into the
+// folder.
 #include "blackbox/follow/finder.h"
 
 #include <gtest/gtest.h>

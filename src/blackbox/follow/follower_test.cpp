@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files followed from a made-up host to rows: live ones, those that are spoilt meanwhile, and what the dead left.
+// Files of a made-up host become rows: of live processes, of files that are damaged while they are read, and of
+// processes that are gone.
 #include "blackbox/follow/follower.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +85,7 @@ TEST_F(Follower, ALiveFileIsRowsAsItGrows) {
   ASSERT_EQ(calls().size(), 1);
   EXPECT_EQ(calls()[0].seq, 0);
   EXPECT_EQ(calls()[0].completion, Completion::kProfiler);
-  EXPECT_EQ(process(kPid)->rank, 1) << "learnt from the box";
+  EXPECT_EQ(process(kPid)->rank, 1) << "learnt from the file";
   file.append(MadeProfilerFile::collective(1, ago_ns(800), ago_ns(790)));
   st_box_event open = MadeProfilerFile::collective(2, ago_ns(700), 0);
   open.u.coll.ops_started = 1;
@@ -97,7 +98,7 @@ TEST_F(Follower, ALiveFileIsRowsAsItGrows) {
   EXPECT_EQ(notes_, std::vector<std::string>{});
 }
 
-TEST_F(Follower, WhatTheProbesMayNotHaveToldYetWaits) {
+TEST_F(Follower, CallsWhoseProbeRowMayBeMissingWait) {
   begin();
   MadeProfilerFile file = file_of(kPid);
   const uint64_t start_ns = ago_ns(100);
@@ -110,7 +111,7 @@ TEST_F(Follower, WhatTheProbesMayNotHaveToldYetWaits) {
   EXPECT_EQ(calls().size(), 1);
 }
 
-TEST_F(Follower, AFileThatIsCutShortMeanwhileIsLeftOutAndSaid) {
+TEST_F(Follower, AFileThatBecomesShorterIsLeftOutWithANote) {
   begin();
   MadeProfilerFile file = file_of(kPid);
   file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
@@ -238,7 +239,97 @@ TEST_F(Follower, AProcessThatEndsIsReadToItsEndAndNotFoundAgain) {
   round();
   round();
   EXPECT_EQ(calls().size(), 2);
-  EXPECT_FALSE(process(kPid)->exit_ns) << "the kernel tells that, not the box";
+  EXPECT_FALSE(process(kPid)->exit_ns) << "the kernel reports that, not the file";
+}
+
+st_box_event waiting_operation(uint64_t start_ns) {
+  st_box_event operation{};
+  operation.type = ST_BOX_PROXY_OP;
+  operation.start_ns = start_ns;
+  operation.communicator = 1;
+  return operation;
+}
+
+TEST_F(Follower, AWaitOfAnOpenOperationIsOneRowHoweverLongItLasts) {
+  begin();
+  MadeProfilerFile file = file_of(kPid);
+  file.put(0, waiting_operation(ago_ns(900)), ST_BOX_OPEN);
+  st_box_event step = waiting_operation(ago_ns(900));
+  step.type = ST_BOX_PROXY_STEP;
+  step.parent = file.slots[0].id;
+  step.u.proxy_step.state = ST_BOX_WAIT_NETWORK;
+  step.u.proxy_step.state_since_ns = ago_ns(800);
+  file.put(1, step, ST_BOX_OPEN);
+  file.write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
+  const auto steps = [&] {
+    size_t rows = 0;
+    EXPECT_TRUE(sink_.proxy_steps({}, [&](const ProxyStep&) { ++rows; }));
+    return rows;
+  };
+  round();
+  EXPECT_EQ(steps(), 1);
+  for (int n = 0; n < 3; ++n) {
+    follower_.round(monotonic_now_ns());  // between two reads of open events
+    round();
+  }
+  EXPECT_EQ(steps(), 1);
+  file.slots[1].u.proxy_step.step = 1;
+  file.write(path_of(kPid));
+  round();
+  EXPECT_EQ(steps(), 2) << "the next step's wait";
+}
+
+TEST_F(Follower, FoldersAndDeathsBeyondTheBoundsAreLosses) {
+  begin();
+  constexpr pid_t kMoreFolders = 70;
+  constexpr pid_t kMostClosed = 1024;
+  const auto leave = [&](pid_t first, pid_t count) {
+    for (pid_t pid = first; pid < first + count; ++pid) {
+      MadeProfilerFile file = file_of(pid);
+      file.header.pulse_ns = ago_ns(500);
+      file.write(left(pid));
+    }
+  };
+  const auto round_over_all_names = [&] {
+    for (int n = 0; n < 40; ++n) {
+      round();  // a search opens 64 files of one user
+    }
+  };
+  leave(kGone, kMostClosed + 3);
+  round_over_all_names();
+  EXPECT_EQ(losses()[kLostExits], 3);
+  for (pid_t pid = kPid + 1; pid <= kPid + kMoreFolders; ++pid) {
+    add_process(pid);
+    follower_.add_process(pid);
+  }
+  EXPECT_EQ(losses()[kLostFolders], kMoreFolders + 2 - 64) << "one for each process, and the host's own";
+}
+
+TEST_F(Follower, FilesBeyondTheBoundAreALossAndOthersAreRead) {
+  constexpr pid_t kMostFiles = 512;
+  MadeProfilerFile file;
+  for (pid_t pid = kPid; pid < kPid + kMostFiles + 2; ++pid) {
+    add_process(pid);
+    file = file_of(pid);
+    file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
+    file.write(path_of(pid));
+    follower_.add_process(pid);
+    follower_.end_process(pid);
+  }
+  round();
+  EXPECT_EQ(losses()[kLostFiles], 2);
+  EXPECT_EQ(calls(kPid).size(), 1);
+  EXPECT_EQ(calls(kPid + kMostFiles - 1).size(), 1);
+  EXPECT_EQ(calls(kPid + kMostFiles).size(), 0);
+}
+
+TEST_F(Follower, ProcessesBeyondTheBoundAreALoss) {
+  begin();
+  for (int n = 0; n < 1023 + 2; ++n) {
+    follower_.add_process(kPid);
+  }
+  EXPECT_EQ(losses()[kLostProcesses], 2);
 }
 
 TEST_F(Follower, WhatAFileLostIsCountedOnce) {

@@ -164,7 +164,7 @@ TEST_F(Reader, RefusesATruncatedFile) {
   EXPECT_NE(refusal(whole.substr(0, whole.size() - 1)).find("cut short"), std::string::npos);
 }
 
-TEST_F(Reader, RefusesALyingHeader) {
+TEST_F(Reader, RefusesImpossibleSizes) {
   using Spoil = void (*)(st_box_header&);
   const Spoil spoils[] = {
       [](st_box_header& h) { h.ring_capacity = 1ULL << 60; },
@@ -198,7 +198,7 @@ TEST_F(Reader, AFileThatShrinksUnderUsIsAnError) {
   EXPECT_NE(contents.error().what.find("became shorter"), std::string::npos);
 }
 
-TEST_F(Reader, AHeadThatLiesYieldsNoRecords) {
+TEST_F(Reader, AnImpossibleHeadYieldsNoRecords) {
   MadeProfilerFile file;
   file.append(MadeProfilerFile::collective(0, 2000, 9000));
   file.header.ring_head = ~0ULL - 5;

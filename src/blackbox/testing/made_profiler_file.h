@@ -12,7 +12,7 @@
 
 namespace stalltrace::blackbox {
 
-/// A whole, small, honest file; tests then spoil it.
+/// A small valid file, which tests then change.
 struct MadeProfilerFile {
   static constexpr uint64_t kCommunicators = 4;
   static constexpr uint64_t kSlots = 8;
@@ -62,7 +62,7 @@ struct MadeProfilerFile {
     return event;
   }
 
-  /// Puts the event into the ring as the next record.
+  /// Appends the event to the ring as the next record.
   void append(st_box_event event) {
     event.id = uint64_t{kTag} << ST_BOX_ID_TAG_SHIFT | (100 + header.ring_head) << ST_BOX_ID_GENERATION_SHIFT;
     event.commit = ST_BOX_RING_WHOLE(header.ring_head);

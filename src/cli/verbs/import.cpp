@@ -15,20 +15,20 @@ class ImportVerb final : public Subcommand {
             .example = "stalltrace import /dev/shm/stalltrace-*.profiler --out job.db",
             .details =
                 "For jobs that loaded the NCCL profiler plugin, with or without an agent, while they run, while they "
-                "hang or after they died. Give the boxes of all processes of the job, then `stalltrace explain` the "
+                "hang or after they died. Give the files of all processes of the job, then `stalltrace explain` the "
                 "recording. Needs no privilege."};
   }
   std::vector<Flag> flags() override {
-    return {arguments("FILE", "profiler files (docs/profiler_file.md)", &rings_),
+    return {arguments("FILE", "profiler files (docs/profiler_file.md)", &files_),
             text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_)};
   }
   Result<int> run(Console& console) override {
-    ST_TRY(record_profiler_files(rings_, out_, console));
+    ST_TRY(record_profiler_files(files_, out_, console));
     return kExitDone;
   }
 
  private:
-  std::vector<std::string> rings_;
+  std::vector<std::string> files_;
   std::string out_ = "stalltrace.db";
 };
 
