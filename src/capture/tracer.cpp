@@ -100,10 +100,10 @@ class HostTracer final : public Tracer {
         node_(describe_node(options, kernel_->evidence())),
         ids_(node_.node_id),
         processes_(sink),
-        merge_(ids_, sink),
-        collectives_(ids_, processes_, merge_, node_.clock_offset_ns),
-        boxes_(node_, procfs_, box_scope_of(options), processes_, merge_, sink,
-               [this](const std::string& text) { log_once(text); }),
+        pairing_(ids_, sink),
+        collectives_(ids_, processes_, pairing_, node_.clock_offset_ns),
+        profiler_files_(node_, procfs_, file_scope_of(options), processes_, pairing_, sink,
+                        [this](const std::string& text) { log_once(text); }),
         network_(
             ids_, processes_, sink, node_.clock_offset_ns, kernel_->ticks_per_second(),
             [this](int32_t pid, int32_t tid) { return procfs_.thread_name(pid, tid); },
@@ -120,7 +120,7 @@ class HostTracer final : public Tracer {
   [[nodiscard]] const Node& node() const override { return node_; }
   [[nodiscard]] std::vector<std::string> missing_evidence() const override;
 
-  static blackbox::ProfilerFileFinder::Scope box_scope_of(const TracerOptions& options) {
+  static blackbox::ProfilerFileFinder::Scope file_scope_of(const TracerOptions& options) {
     return {.only_living = !options.pids.empty(), .only_netns = options.own_netns ? own_netns() : 0};
   }
   static JobDiscovery::Scope scope_of(const TracerOptions& options) {
@@ -156,9 +156,9 @@ class HostTracer final : public Tracer {
   Procfs procfs_;
   EventIds ids_;
   ProcessRegistry processes_;
-  blackbox::CallPairing merge_;
+  blackbox::CallPairing pairing_;
   CollectiveTracker collectives_;
-  blackbox::ProfilerFollower boxes_;
+  blackbox::ProfilerFollower profiler_files_;
   NetworkTracker network_;
   CallStacks stacks_;
   HostSampler host_;
@@ -199,11 +199,12 @@ Status HostTracer::begin() {
   return {};
 }
 
-/// A communicator of whose id the probes saw nothing is known from where its calls and its box's have met.
+/// The hash of a communicator whose unique id the probes did not see comes from calls that were paired with the
+/// profiler file's.
 CommunicatorInfo HostTracer::communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const {
   CommunicatorInfo facts{.hash = collectives_.comm_of_nccl_hash(pid, nccl_comm_hash),
-                         .nodes = boxes_.nodes_of(pid, nccl_comm_hash)};
-  if (const Communicator* known = merge_.find(pid, nccl_comm_hash)) {
+                         .nodes = profiler_files_.nodes_of(pid, nccl_comm_hash)};
+  if (const Communicator* known = pairing_.find(pid, nccl_comm_hash)) {
     facts.hash = facts.hash != 0 ? facts.hash : known->comm_id_hash;
     facts.is_part = known->parent_hash != 0 || known->split_color;
   }
@@ -240,7 +241,7 @@ void HostTracer::begin_process(pid_t pid, Library library) {
   const uint64_t key = environment ? job_key(process.job_id, *environment) : 0;
   processes_.add(std::move(process));
   collectives_.set_library(pid, library);
-  boxes_.add_process(pid);
+  profiler_files_.add_process(pid);
   collectives_.set_job(pid, {key, mpi_world_handle(procfs_, pid)});
   alive_.insert(pid);
   sample_sockets({pid}, 0);
@@ -253,7 +254,7 @@ void HostTracer::end_process(const st_exit& record) {
   }
   collectives_.on_exit(pid);
   network_.on_exit(pid);
-  boxes_.end_process(pid);
+  profiler_files_.end_process(pid);
   processes_.exited(pid, static_cast<int64_t>(record.header.time_ns) + node_.clock_offset_ns, record.exit_code);
   discovery_.on_exit(pid);
   stacks_.on_exit(pid);
@@ -394,7 +395,7 @@ void HostTracer::deliver_losses() {
       sink_.accept(Loss{node_.node_id, kLossNames[source], counts[source]});
     }
   }
-  boxes_.deliver_losses();
+  profiler_files_.deliver_losses();
   if (lost_mappings_ > 0) {
     sink_.accept(Loss{node_.node_id, "perf:mappings", lost_mappings_});
   }
@@ -418,7 +419,7 @@ void HostTracer::deliver_rest() {
   collect();
   end_processes(std::exchange(exits_, {}));
   collectives_.deliver_open();
-  boxes_.finish(monotonic_now_ns());
+  profiler_files_.finish(monotonic_now_ns());
   network_.settle_rest();
   deliver_drops();
   host_.sample(utc_now_ns(), alive_);
@@ -477,7 +478,7 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
     if (now_ns - flushed_ns >= kFlushNs) {
       flushed_ns = now_ns;
       collectives_.deliver_open();
-      boxes_.round(now_ns);
+      profiler_files_.round(now_ns);
       network_.settle_rest();
       deliver_drops();
       ST_TRY(flush());

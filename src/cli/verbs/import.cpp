@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/process/subprocess.h"
 #include "cli/framework/exit_code.h"
-#include "cli/recorded_boxes.h"
+#include "cli/recorded_profiler_files.h"
 #include "cli/verbs/verbs.h"
 
 namespace stalltrace::cli {
@@ -28,12 +28,12 @@ class ImportVerb final : public Subcommand {
             "the recording. Needs no privilege."};
   }
   std::vector<Flag> flags() override {
-    return {arguments("FILE", "profiler files (docs/profiler_file.md)", &rings_),
+    return {arguments("FILE", "profiler files (docs/profiler_file.md)", &files_),
             text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_)};
   }
   Result<int> run(Console& console) override {
     ST_TRY(check_files());
-    if (Status recorded = record_boxes(rings_, out_, console); !recorded) {
+    if (Status recorded = record_profiler_files(files_, out_, console); !recorded) {
       if (recorded.error().remedy.empty()) {
         recorded.error().remedy = "give profiler files: after `stalltrace run` they are in DIR/profiler";
       }
@@ -45,7 +45,7 @@ class ImportVerb final : public Subcommand {
  private:
   /// Refuses what is never a profiler file. A single file that can't be read among others is left out later.
   [[nodiscard]] Status check_files() const {
-    for (const std::string& path : rings_) {
+    for (const std::string& path : files_) {
       const auto begin = read_file(path, kRecordingBegin.size());
       if (begin && *begin == kRecordingBegin) {
         return fail(path + ": this is a recording already",
@@ -61,7 +61,7 @@ class ImportVerb final : public Subcommand {
     return {};
   }
 
-  std::vector<std::string> rings_;
+  std::vector<std::string> files_;
   std::string out_ = "stalltrace.db";
 };
 

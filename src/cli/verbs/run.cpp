@@ -25,7 +25,7 @@
 namespace stalltrace::cli {
 namespace {
 
-constexpr int64_t kBoxRoundNs = 500 * kNsPerMs;  // profiler files are looked at this often
+constexpr int64_t kFileRoundNs = 500 * kNsPerMs;  // profiler files are looked at this often
 
 /// The tracer of a privileged run and what it writes to. Members go in reverse.
 struct Trace {
@@ -127,16 +127,16 @@ class RunVerb final : public Subcommand {
       evidence.discard();
       return code_of_failed_start(std::move(started.error()), console);
     }
-    const Status watched = trace ? watch_traced(console, *trace, job, evidence) : watch_boxes(job, evidence);
+    const Status watched = trace ? watch_traced(console, *trace, job, evidence) : watch_profiler_files(job, evidence);
     Result<int> code = job.wait();
-    const bool told_by_boxes = trace && trace->sink->told_by_boxes();
+    const bool has_profiler_rows = trace && trace->sink->has_profiler_rows();
     const bool recorded = trace && close_trace(console, *trace);
     evidence.settle();
     job.release();  // from here on a signal costs the explanation at most
     if (!watched) {
       console.error(watched.error());
     }
-    evidence.conclude(recorded, told_by_boxes);
+    evidence.conclude(recorded, has_profiler_rows);
     return code;
   }
 
@@ -191,14 +191,14 @@ class RunVerb final : public Subcommand {
   }
 
   /// Without a tracer the profiler files show whether the job gets on.
-  Status watch_boxes(const launch::Job& job, RunEvidence& evidence) const {
+  Status watch_profiler_files(const launch::Job& job, RunEvidence& evidence) const {
     pollfd wait{.fd = job.descriptor(), .events = POLLIN, .revents = 0};
-    launch::ProfilerProgress boxes(evidence.rings().folder(), [&](const st_box_header& header) {
-      return evidence.rings().is_of_this_run(header);
+    launch::ProfilerProgress files(evidence.profiler_files().folder(), [&](const st_box_header& header) {
+      return evidence.profiler_files().is_of_this_run(header);
     });
     launch::HangWatch hang(hang_after_ns_);
     while (true) {
-      const int ready = ::poll(&wait, 1, kBoxRoundNs / kNsPerMs);
+      const int ready = ::poll(&wait, 1, kFileRoundNs / kNsPerMs);
       if (ready < 0 && errno != EINTR) {
         return fail_errno("wait for the command", errno);
       }
@@ -209,7 +209,7 @@ class RunVerb final : public Subcommand {
       if (job.told_to_end()) {
         evidence.save_soon();
       }
-      const launch::Progress progress = boxes.read();
+      const launch::Progress progress = files.read();
       if (hang.stands_still(progress, utc_now_ns())) {
         evidence.explain_hang(progress, hang_after_ns_, std::nullopt);
       }

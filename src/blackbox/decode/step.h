@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proxy operations and steps of a profiler file → rows of `proxy_step`. A step that is a record of its own becomes a
-// row of its own; its operation's row sums the rest, so that rows add up. Every number is checked here. Pure; one
-// thread.
+// Proxy operations and steps of a profiler file → rows of `proxy_step`. A step with a record of its own becomes a row
+// of its own; its operation's row is the sum of the others, so that rows add up. Pure; one thread.
 #pragma once
 
 #include <array>
@@ -10,31 +9,32 @@
 #include <unordered_map>
 #include <vector>
 
-#include "blackbox/decode/decode.h"
+#include "blackbox/decode/values.h"
 #include "model/events.h"
 
 namespace stalltrace::blackbox {
 
 struct StepRow {
   ProxyStep row;            // without collective_id
-  uint64_t operation = 0;   // open: the operation's id in the box
-  uint64_t collective = 0;  // its collective's id in the box; 0 none, or in another process's box
+  uint64_t operation = 0;   // of one that is open: the operation's id in the file
+  uint64_t collective = 0;  // its collective's id in the file; 0 none, or in another process's file
 };
 
 class StepDecoder {
  public:
-  /// A step that has ended. Of those of one operation a few thousand operations are remembered until the
-  /// operation comes.
+  /// A step that has ended. What it sums to is remembered until its operation ends. Beyond 4,096 operations the steps
+  /// of a new operation are not remembered: its row then holds them a second time, and each is counted in
+  /// doubled_steps().
   std::optional<StepRow> ended_step(const st_box_event& step, const st_box_communicator* communicator,
                                     const Owner& owner);
   /// An operation that has ended; none where every step of it had a row.
   std::optional<StepRow> ended_operation(const st_box_event& operation, const st_box_communicator* communicator,
                                          const Owner& owner);
-  /// Operations that have not ended, with what the foremost of their steps waits for; `open` holds both.
-  /// `communicator_of` finds an event's communicator or null.
+  /// Operations that have not ended, with what the first of their steps waits for; `open` holds operations and steps.
+  /// `communicator_of` returns an event's communicator or null. `now_ns`: CLOCK_MONOTONIC.
   template <typename Find>
   std::vector<StepRow> open_operations(const std::vector<st_box_event>& open, uint64_t now_ns,
-                                       const Find& communicator_of, const Owner& owner) {
+                                       const Find& communicator_of, const Owner& owner) const {
     std::vector<StepRow> rows;
     const auto foremost = foremost_steps(open);
     for (const st_box_event& event : open) {
@@ -52,6 +52,9 @@ class StepDecoder {
     return rows;
   }
 
+  /// Steps with a row of their own that are in their operation's row too.
+  [[nodiscard]] uint64_t doubled_steps() const { return doubled_steps_; }
+
  private:
   struct Sums {
     uint32_t steps = 0;
@@ -62,7 +65,8 @@ class StepDecoder {
   std::optional<StepRow> open_operation(const st_box_event& operation, const st_box_event* step, uint64_t now_ns,
                                         const st_box_communicator* communicator, const Owner& owner) const;
 
-  std::unordered_map<uint64_t, Sums> told_;  // by operation: what its steps' own rows hold
+  std::unordered_map<uint64_t, Sums> separate_;  // by operation: the sum of its steps' own rows
+  uint64_t doubled_steps_ = 0;
 };
 
 }  // namespace stalltrace::blackbox

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of calls. NCCL tells a call as the COLL or P2P that it launches, as a CE_COLL, or, where it launches
-// neither, as nothing but the COLL_API or P2P_API of the call itself.
+#include "blackbox/decode/call.h"
+
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <utility>
 
-#include "blackbox/decode/decode.h"
+#include "blackbox/format/reader.h"
 
 namespace stalltrace::blackbox {
 namespace {
@@ -44,7 +46,7 @@ std::optional<OperationRow> operation_of(uint8_t operation) {
   }
 }
 
-/// The caller's own words are in the API call; NCCL's task counts bytes for these two.
+/// For these two, NCCL's launch gives the count in bytes; the API call gives it in the caller's datatype.
 bool counts_bytes(Operation op) { return op == Operation::kAllGather || op == Operation::kBroadcast; }
 
 struct Size {
@@ -96,9 +98,9 @@ const EventTable::Entry* group_of(const st_box_event& api, const EventTable& tab
   return group != nullptr && group->event.type == ST_BOX_GROUP_API ? group : nullptr;
 }
 
-/// When the rank entered a collective with this API call: then, or when it ended the group that launches it. NCCL
-/// starts the collective's own event after the launch. One of a CUDA graph was called when that was captured, which
-/// says nothing.
+/// When the rank entered the collective: at its API call, or at the end of the group that launches it. NCCL starts the
+/// collective's own event only after the launch. The API call of a CUDA graph's collective is its capture, so that the
+/// event's own start counts.
 uint64_t arrival_of(const st_box_event& event, const st_box_event& api, const EventTable& table) {
   const EventTable::Entry* group = group_of(api, table);
   if ((api.flags & ST_BOX_GRAPH_CAPTURED) != 0 || api.start_ns == 0 || api.start_ns > event.start_ns ||
@@ -113,17 +115,17 @@ std::optional<int64_t> number_of(uint64_t number) {
   return number <= static_cast<uint64_t>(kMostSequence) ? std::optional(static_cast<int64_t>(number)) : std::nullopt;
 }
 
-/// 0: not counted.
+/// Ordinals count from 1; 0 is none.
 std::optional<int64_t> number_of_ordinal(uint64_t ordinal) {
   return ordinal == 0 ? std::nullopt : number_of(ordinal - 1);
 }
 
-/// From `from_ns` to `to_ns`; none where that is not known.
+/// From `from_ns` to `to_ns`; none where one of them is unknown or invalid.
 std::optional<int64_t> time_between(uint64_t from_ns, uint64_t to_ns) {
   return to_ns >= from_ns && to_ns < kLatestTime ? std::optional(static_cast<int64_t>(to_ns - from_ns)) : std::nullopt;
 }
 
-/// What the events of one box share.
+/// Decodes calls of one file on one communicator.
 class CallDecoder {
  public:
   CallDecoder(const EventTable& table, const st_box_communicator* communicator, const Owner& owner)
@@ -157,7 +159,7 @@ class CallDecoder {
     return row;
   }
 
-  /// A CE_COLL. Its own end is that of the launch.
+  /// A CE_COLL. The end of its event is that of the launch.
   [[nodiscard]] std::optional<Collective> copy(const EventTable::Entry& entry) const {
     const st_box_event& event = entry.event;
     const st_box_ce& ce = event.u.ce;
@@ -178,15 +180,15 @@ class CallDecoder {
     return row;
   }
 
-  /// A COLL_API or P2P_API of which nothing else is told. Until its group's end is called it is only noted, and one
-  /// that is captured into a CUDA graph is not run.
+  /// A COLL_API or P2P_API without any other event. It is not launched before its group's end is called, and never
+  /// where it is captured into a CUDA graph.
   [[nodiscard]] std::optional<Collective> call(const EventTable::Entry& entry) const {
     const st_box_event& api = entry.event;
     const EventTable::Entry* group = group_of(api, table_);
     const uint64_t launch_ns = group != nullptr ? group->event.u.api.end_entered_ns : 0;
-    const bool noted = group != nullptr ? group->open && launch_ns == 0 : entry.open;
+    const bool not_launched = group != nullptr ? group->open && launch_ns == 0 : entry.open;
     const auto number = number_of_ordinal(api.u.api.call_ordinal);
-    if (noted || table_.has_launched(api.id) || (api.flags & ST_BOX_GRAPH_CAPTURED) != 0 ||
+    if (not_launched || table_.has_launched(api.id) || (api.flags & ST_BOX_GRAPH_CAPTURED) != 0 ||
         (api.type == ST_BOX_COLL_API && !number)) {
       return std::nullopt;
     }
@@ -214,7 +216,7 @@ class CallDecoder {
     }
   }
 
-  /// Who called what, and when; none where that makes no sense.
+  /// Caller, operation and time; none where one of them is invalid.
   [[nodiscard]] std::optional<Collective> begin(const st_box_event& event, uint8_t code, uint64_t arrival_ns,
                                                 const st_box_event* api) const {
     const auto operation = operation_of(code);
@@ -249,10 +251,8 @@ class CallDecoder {
   const Owner& owner_;
 };
 
-}  // namespace
-
-std::optional<Collective> decode_collective(const EventTable::Entry& entry, const EventTable& table,
-                                            const st_box_communicator* communicator, const Owner& owner) {
+std::optional<Collective> decode_row(const EventTable::Entry& entry, const EventTable& table,
+                                     const st_box_communicator* communicator, const Owner& owner) {
   const CallDecoder decoder(table, communicator, owner);
   switch (entry.event.type) {
     case ST_BOX_COLL:
@@ -268,30 +268,32 @@ std::optional<Collective> decode_collective(const EventTable::Entry& entry, cons
   }
 }
 
-std::optional<BoxCall> decode_call(const EventTable::Entry& entry, const EventTable& table,
-                                   const st_box_communicator* communicator, const Owner& owner) {
-  auto row = decode_collective(entry, table, communicator, owner);
+}  // namespace
+
+std::optional<ProfilerCall> decode_call(const EventTable::Entry& entry, const EventTable& table,
+                                        const st_box_communicator* communicator, const Owner& owner) {
+  auto row = decode_row(entry, table, communicator, owner);
   if (!row) {
     return std::nullopt;
   }
   const st_box_event* api = is_api(entry.event) ? &entry.event : api_of(entry.event, table);
-  return BoxCall{std::move(*row), entry.event.id, api != nullptr ? api->parent : 0, api != nullptr ? api->id : 0};
+  return ProfilerCall{std::move(*row), entry.event.id, api != nullptr ? api->parent : 0, api != nullptr ? api->id : 0};
 }
 
-void number_in_call_order(std::vector<BoxCall>& calls) {
-  std::map<std::pair<uint64_t, uint64_t>, std::vector<BoxCall*>> groups;  // by communicator and group
-  for (BoxCall& call : calls) {
+void number_in_call_order(std::vector<ProfilerCall>& calls) {
+  std::map<std::pair<uint64_t, uint64_t>, std::vector<ProfilerCall*>> groups;  // by communicator and group
+  for (ProfilerCall& call : calls) {
     if (call.group != 0 && call.row.seq && is_collective(call.row.op)) {
       groups[{call.row.comm_ptr, call.group}].push_back(&call);
     }
   }
   for (auto& [key, members] : groups) {
     std::vector<int64_t> numbers;
-    for (const BoxCall* call : members) {
+    for (const ProfilerCall* call : members) {
       numbers.push_back(*call->row.seq);
     }
     std::ranges::sort(numbers);
-    std::ranges::stable_sort(members, {}, [](const BoxCall* call) { return call->row.called_ns; });
+    std::ranges::stable_sort(members, {}, [](const ProfilerCall* call) { return call->row.called_ns; });
     for (size_t i = 0; i < members.size(); ++i) {
       members[i]->row.seq = numbers[i];
     }

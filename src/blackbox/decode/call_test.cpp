@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row for each call, whatever NCCL tells of it; an end that nobody tells is never taken for a call that goes on.
-#include <gtest/gtest.h>
+// One row for each call, whichever events NCCL reports of it; a call whose end NCCL does not report is not one that
+// goes on.
+#include "blackbox/decode/call.h"
 
-#include "blackbox/decode/decode.h"
+#include <gtest/gtest.h>
 
 namespace stalltrace::blackbox {
 namespace {
@@ -13,7 +14,7 @@ constexpr uint64_t kTask = 9;
 constexpr int32_t kOwnRank = 1;
 constexpr st_box_communicator kCommunicator{.serial = 3, .hash = 0xabc, .rank = kOwnRank, .ranks = 2};
 
-/// A box of one call, and what NCCL told of it.
+/// A file with the events of one call.
 struct Call {
   EventTable table;
 
@@ -55,12 +56,12 @@ struct Call {
     task.u.coll.enqueued_ns = 5000;
     return task;
   }
-  [[nodiscard]] std::optional<BoxCall> row(uint64_t id) const {
+  [[nodiscard]] std::optional<ProfilerCall> row(uint64_t id) const {
     return decode_call(*table.find(id), table, &kCommunicator, {.node_id = 1, .pid = 4711});
   }
 };
 
-void expect_unobserved(const std::optional<BoxCall>& call) {
+void expect_unobserved(const std::optional<ProfilerCall>& call) {
   ASSERT_TRUE(call);
   EXPECT_EQ(call->row.completion, Completion::kUnobserved);
   EXPECT_EQ(call->row.duration_ns, std::nullopt);
@@ -220,12 +221,12 @@ TEST(DecodeCall, ASizeThatNothingHasIsUnknown) {
   call.table.add(gather, false);
   st_box_communicator large = kCommunicator;
   large.ranks = (1 << 24) - 1;
-  const auto row = decode_collective(*call.table.find(kTask), call.table, &large, {.node_id = 1, .pid = 4711});
+  const auto row = decode_call(*call.table.find(kTask), call.table, &large, {.node_id = 1, .pid = 4711});
   ASSERT_TRUE(row);
-  EXPECT_EQ(row->bytes, 0);
+  EXPECT_EQ(row->row.bytes, 0);
 }
 
-TEST(DecodeCall, LiesAreLeftOut) {
+TEST(DecodeCall, ImpossibleNumbersAreLeftOut) {
   Call call;
   call.group(3000, 1ULL << 62);
   call.broadcast(0, 1ULL << 60);

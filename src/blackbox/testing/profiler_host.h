@@ -20,14 +20,14 @@
 #include "base/file.h"
 #include "base/process/procfs.h"
 #include "base/text.h"
-#include "blackbox/testing/made_box.h"
+#include "blackbox/testing/made_profiler_file.h"
 
 namespace stalltrace::blackbox {
 
-/// Holds the lock of a file from a process of its own, until it is killed with the object.
-class BoxWriter {
+/// A process that holds the lock of a file, until it is killed with the object.
+class ProfilerFileWriter {
  public:
-  explicit BoxWriter(const std::string& path) {
+  explicit ProfilerFileWriter(const std::string& path) {
     int ready[2];
     EXPECT_EQ(::pipe2(ready, O_CLOEXEC), 0);
     child_ = ::fork();
@@ -49,42 +49,43 @@ class BoxWriter {
     EXPECT_EQ(held, '1') << path;
     ::close(ready[0]);
   }
-  ~BoxWriter() {
+  ~ProfilerFileWriter() {
     if (child_ > 0) {
       ::kill(child_, SIGKILL);
       ::waitpid(child_, nullptr, 0);
     }
   }
-  BoxWriter(const BoxWriter&) = delete;
-  BoxWriter& operator=(const BoxWriter&) = delete;
+  ProfilerFileWriter(const ProfilerFileWriter&) = delete;
+  ProfilerFileWriter& operator=(const ProfilerFileWriter&) = delete;
 
  private:
   pid_t child_ = -1;
 };
 
-class BoxHost : public testing::Test {
+class ProfilerHost : public testing::Test {
  protected:
   static constexpr pid_t kPid = 5000;
-  static constexpr uint64_t kStart = 987'654'321;  // of the made-up processes, so that no real box is taken for one
+  static constexpr uint64_t kStart =
+      987'654'321;  // of the made-up processes, so that no real file is taken for one of theirs
 
-  BoxHost() {
+  ProfilerHost() {
     char name[] = "/dev/shm/stalltrace-host-XXXXXX";
     root_ = ::mkdtemp(name);
   }
-  ~BoxHost() override { std::filesystem::remove_all(root_); }
+  ~ProfilerHost() override { std::filesystem::remove_all(root_); }
 
   /// `inner`: its number in a pid namespace of its own.
-  void add_process(pid_t pid, pid_t inner = 0, const std::string& folder = "/boxes") {
+  void add_process(pid_t pid, pid_t inner = 0, const std::string& folder = "/profiler") {
     put(pid, "stat", std::to_string(pid) + " (rank) S" + repeat(" 0", 18) + " " + std::to_string(kStart) + " 0 0\n");
     put(pid, "status",
         "Name:\trank\nNSpid:\t" + std::to_string(pid) + (inner ? "\t" + std::to_string(inner) : "") + "\n");
     put(pid, "environ", "STALLTRACE_DIR=" + folder + std::string(1, '\0'));
     std::filesystem::create_directories(folder_of(pid, folder));
   }
-  [[nodiscard]] std::string folder_of(pid_t pid, const std::string& folder = "/boxes") const {
+  [[nodiscard]] std::string folder_of(pid_t pid, const std::string& folder = "/profiler") const {
     return root_ + "/" + std::to_string(pid) + "/root" + folder;
   }
-  /// Where the process's box is; `number` as where the name before was taken.
+  /// Where the process's file is; `number` as where the name before it was taken.
   [[nodiscard]] std::string path_of(pid_t pid, pid_t inner = 0, int number = 0) const {
     return folder_of(pid) + "/" + name_of(inner ? inner : pid, number);
   }
@@ -93,21 +94,21 @@ class BoxHost : public testing::Test {
            (number ? "-" + std::to_string(number) : "") + ".profiler";
   }
   /// What the plugin in a process of this number would have written.
-  static blackbox::MadeBox box_of(pid_t inner) {
-    blackbox::MadeBox box;
-    box.header.pid = static_cast<uint32_t>(inner);
-    box.header.process_start_ticks = kStart;
-    box.header.ticks_per_second = 100;
-    box.header.network_namespace = 77;
+  static MadeProfilerFile file_of(pid_t inner) {
+    MadeProfilerFile file;
+    file.header.pid = static_cast<uint32_t>(inner);
+    file.header.process_start_ticks = kStart;
+    file.header.ticks_per_second = 100;
+    file.header.network_namespace = 77;
     struct stat info {};
-    box.header.pid_namespace = ::stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+    file.header.pid_namespace = ::stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
     const auto now_ns = static_cast<uint64_t>(monotonic_now_ns());
-    box.header.created_ns = now_ns - 1'000'000'000;
-    box.header.anchored_ns = now_ns;
-    box.header.anchors[0] = {now_ns, static_cast<uint64_t>(utc_now_ns())};
+    file.header.created_ns = now_ns - 1'000'000'000;
+    file.header.anchored_ns = now_ns;
+    file.header.anchors[0] = {now_ns, static_cast<uint64_t>(utc_now_ns())};
     const std::string boot_id(trim(read_file("/proc/sys/kernel/random/boot_id", 64).value_or("")));
-    std::strncpy(box.header.boot_id, boot_id.c_str(), sizeof box.header.boot_id - 1);
-    return box;
+    std::strncpy(file.header.boot_id, boot_id.c_str(), sizeof file.header.boot_id - 1);
+    return file;
   }
   [[nodiscard]] Procfs procfs() const { return Procfs(root_); }
 

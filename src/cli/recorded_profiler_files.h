@@ -10,8 +10,8 @@
 
 namespace stalltrace::cli {
 
-/// Makes the recording `out`, which must not exist; leaves none behind on failure. Says what it holds and what was left
-/// out.
-Status record_boxes(std::span<const std::string> boxes, const std::string& out, Console& console);
+/// Makes the recording `out`, which must not exist; leaves none behind on failure. Prints what it holds and which files
+/// were left out.
+Status record_profiler_files(std::span<const std::string> files, const std::string& out, Console& console);
 
 }  // namespace stalltrace::cli

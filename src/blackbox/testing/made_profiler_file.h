@@ -12,14 +12,14 @@
 
 namespace stalltrace::blackbox {
 
-/// A whole, small, honest box; tests then spoil it.
-struct MadeBox {
+/// A small valid file, which tests then change.
+struct MadeProfilerFile {
   static constexpr uint64_t kCommunicators = 4;
   static constexpr uint64_t kSlots = 8;
   static constexpr uint64_t kRing = 16;
   static constexpr uint16_t kTag = 0x77;
 
-  MadeBox() {
+  MadeProfilerFile() {
     std::memcpy(header.magic, ST_BOX_MAGIC, sizeof header.magic);
     header.version = ST_BOX_VERSION;
     header.byte_order = ST_BOX_BYTE_ORDER;
@@ -62,7 +62,7 @@ struct MadeBox {
     return event;
   }
 
-  /// Puts the event into the ring as the next record.
+  /// Appends the event to the ring as the next record.
   void append(st_box_event event) {
     event.id = uint64_t{kTag} << ST_BOX_ID_TAG_SHIFT | (100 + header.ring_head) << ST_BOX_ID_GENERATION_SHIFT;
     event.commit = ST_BOX_RING_WHOLE(header.ring_head);

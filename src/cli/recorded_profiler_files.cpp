@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/recorded_boxes.h"
+#include "cli/recorded_profiler_files.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,9 +9,9 @@
 
 namespace stalltrace::cli {
 
-Status record_boxes(std::span<const std::string> boxes, const std::string& out, Console& console) {
+Status record_profiler_files(std::span<const std::string> files, const std::string& out, Console& console) {
   ST_ASSIGN(const auto writer, RecordingWriter::create(out));
-  const auto summary = import_rings(boxes, *writer, [&](const Error& error) {
+  const auto summary = blackbox::import_profiler_files(files, *writer, [&](const Error& error) {
     console.note(fmt::format("left out: {}{}{}", error.what, error.remedy.empty() ? "" : "; ", error.remedy));
   });
   const Status closed = writer->close();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "blackbox/decode/steps.h"
+#include "blackbox/decode/step.h"
 
 #include <algorithm>
 #include <limits>
@@ -26,7 +26,7 @@ ProxyWait wait_for(uint8_t state) {
   }
 }
 
-/// What both have in common; none for an event that makes no sense.
+/// What steps and operations have in common; none for an event without a valid start.
 std::optional<StepRow> begin_row(const st_box_event& event, int32_t peer, uint64_t collective,
                                  const st_box_communicator* communicator, const Owner& owner) {
   const auto start_ns = to_utc(event.start_ns, owner.clock_offset_ns);
@@ -78,13 +78,15 @@ std::optional<StepRow> StepDecoder::ended_step(const st_box_event& event, const 
   row->row.step = std::max(step.step, 0);
   row->row.bytes = std::min(step.transferred_bytes, kMostBytes);
   set_waits(row->row, copy_waits(step.wait_ns));
-  if (told_.size() < kMostOperations || told_.contains(event.parent)) {
-    Sums& sums = told_[event.parent];
+  if (separate_.size() < kMostOperations || separate_.contains(event.parent)) {
+    Sums& sums = separate_[event.parent];
     ++sums.steps;
     sums.bytes += row->row.bytes;
     for (size_t wait = 0; wait < ST_BOX_WAITS; ++wait) {
       sums.wait_ns[wait] += static_cast<uint64_t>(wait_of(step.wait_ns[wait]));
     }
+  } else {
+    ++doubled_steps_;
   }
   return row;
 }
@@ -92,30 +94,30 @@ std::optional<StepRow> StepDecoder::ended_step(const st_box_event& event, const 
 std::optional<StepRow> StepDecoder::ended_operation(const st_box_event& event, const st_box_communicator* communicator,
                                                     const Owner& owner) {
   const st_box_proxy_op& operation = event.u.proxy_op;
-  Sums told;
-  if (const auto found = told_.find(event.id); found != told_.end()) {
-    told = found->second;
-    told_.erase(found);
+  Sums separate;
+  if (const auto found = separate_.find(event.id); found != separate_.end()) {
+    separate = found->second;
+    separate_.erase(found);
   }
   auto row = begin_row(event, operation.peer, event.parent, communicator, owner);
-  if (!row || (told.steps > 0 && told.steps >= operation.steps_ended)) {
+  if (!row || (separate.steps > 0 && separate.steps >= operation.steps_ended)) {
     return std::nullopt;
   }
   set_end(event, owner, row->row);
-  // Before interface v4 steps are not told one by one: the operation still has as many as it says.
+  // Before version 4 of the profiler interface NCCL reports no single steps: the operation's own number counts.
   const uint32_t steps =
       operation.steps_ended > 0 ? operation.steps_ended : static_cast<uint32_t>(std::max(operation.steps, 0));
-  row->row.steps = std::max<uint32_t>(steps - std::min(steps, told.steps), 1);
-  row->row.bytes = rest(std::min(operation.transferred_bytes, kMostBytes), told.bytes);
+  row->row.steps = std::max<uint32_t>(steps - std::min(steps, separate.steps), 1);
+  row->row.bytes = rest(std::min(operation.transferred_bytes, kMostBytes), separate.bytes);
   std::array<uint64_t, ST_BOX_WAITS> waits = copy_waits(operation.wait_ns);
   for (size_t wait = 0; wait < ST_BOX_WAITS; ++wait) {
-    waits[wait] = rest(waits[wait], told.wait_ns[wait]);
+    waits[wait] = rest(waits[wait], separate.wait_ns[wait]);
   }
   set_waits(row->row, waits);
   return row;
 }
 
-/// By operation, the first in line of its steps: the ones behind it wait for it, whatever else they wait for.
+/// By operation, the step with the lowest number: later ones wait for it, whatever else they wait for.
 std::unordered_map<uint64_t, const st_box_event*> StepDecoder::foremost_steps(const std::vector<st_box_event>& open) {
   std::unordered_map<uint64_t, const st_box_event*> foremost;
   for (const st_box_event& event : open) {
@@ -146,7 +148,7 @@ std::optional<StepRow> StepDecoder::open_operation(const st_box_event& event, co
     row->row.waits_for = wait_for(at.state);
     const auto since_ns = to_utc(at.state_since_ns, owner.clock_offset_ns);
     if (since_ns && *since_ns >= row->row.timestamp_ns) {
-      row->row.timestamp_ns = *since_ns;  // since then it waits so
+      row->row.timestamp_ns = *since_ns;  // the start of the wait
     }
     if (at.state < ST_BOX_WAITS && at.state_since_ns < now_ns) {
       waits = {};
