@@ -15,7 +15,7 @@
 #include "blackbox/follow/follower.h"
 #include "blackbox/import.h"
 #include "blackbox/testing/profiler_host.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::blackbox {
 namespace {
