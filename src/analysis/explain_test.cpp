@@ -150,6 +150,7 @@ TEST(Explain, AnEmptyRecordingIsHealthyWithANote) {
   EXPECT_TRUE(report->healthy);
   ASSERT_EQ(report->notes.size(), 1U);
   EXPECT_NE(report->notes[0].find("no collectives"), std::string::npos);
+  EXPECT_EQ(report->range, (TimeRange{0, 0}));
 }
 
 TEST(Explain, TwoFaultsGiveTwoFindings) {
