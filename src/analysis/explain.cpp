@@ -99,7 +99,7 @@ TimeRange range_of(const Cluster& cluster, const Timeline& timeline) {
 /// What was asked for, in UTC.
 Result<TimeRange> resolve(const TimeWindow& window, const Report& report) {
   const TimeRange range = window.at(report.range.from_ns);
-  if (range.from_ns >= range.to_ns) {
+  if (window.from && window.to && range.from_ns >= range.to_ns) {
     return fail("--from is not before --to", "give the earlier time to --from", ErrorKind::kUsage);
   }
   const char* outside = nullptr;
