@@ -38,6 +38,7 @@ bool launched_by(const Collective& probed, const Collective& profiled);
 class LaunchIndex {
  public:
   void add(const Collective& row);
+  /// Does nothing for a row that is not there.
   void remove(const Collective& row);
   /// Visits the rows with operation `op` whose launch may contain `start_ns` (UTC), and few others. Ends when `visit`
   /// returns true.
