@@ -9,10 +9,11 @@
 #include <set>
 
 #include "analysis/causes/rank/init_failure.h"
-#include "analysis/evidence/call_sites.h"
-#include "analysis/evidence/recorded_kinds.h"
+#include "analysis/causes/recorded_kinds.h"
+#include "analysis/findings/call_sites.h"
 #include "analysis/findings/cause_groups.h"
 #include "analysis/findings/inspect.h"
+#include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
 #include "analysis/timeline/communicator_names.h"
 #include "base/text.h"
@@ -123,29 +124,43 @@ void add_stalls(std::vector<Stall> more, StallSearch& search) {
                    [](const Stall& a, const Stall& b) { return a.window.from_ns < b.window.from_ns; });
 }
 
+/// What evidence is read for.
+std::vector<Interval> examined(const StallSearch& search) {
+  std::vector<Interval> windows;
+  windows.reserve(search.stalls.size());
+  const auto add = [&](const std::vector<Stall>& stalls) {
+    for (const Stall& stall : stalls) {
+      windows.push_back(stall.examined());
+    }
+  };
+  add(search.stalls);
+  if (search.watched) {
+    add(search.watched->declined);
+  }
+  return windows;
+}
+
 }  // namespace
 
-Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
+Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& options) {
   ST_ASSIGN(CommonNames names, CommonNames::read(recorded));
   EventSource& source = names.source();
-  Report report;
+  ExplainResult result;
+  Report& report = result.report;
   ST_ASSIGN(report.losses, source.losses());
   ST_ASSIGN(Cluster cluster, Cluster::load(source));
   ST_ASSIGN(Timeline timeline, Timeline::load(source, cluster));
   ST_TRY(find_end(source, cluster, timeline));
   describe_recording(cluster, timeline, report);
-  const TimeRange range = options.range.value_or(TimeRange{});
-  StallSearch search = find_stalls(timeline, cluster, range);
-  ST_ASSIGN(const Flows flows, Flows::load(source, cluster));
-  ST_ASSIGN(std::vector<Stall> single_node, find_one_sided(source, cluster, timeline, flows, range));
-  add_stalls(std::move(single_node), search);
-  std::optional<Inspector> inspector;
+  StallSearchOptions with{.range = options.range.value_or(TimeRange{})};
   if (options.instance) {
-    ST_ASSIGN(inspector, Inspector::find(source, cluster, timeline, *options.instance));
+    ST_ASSIGN(with.watched, find_instance(source, cluster, timeline, *options.instance));
   }
-  ST_ASSIGN(
-      const EvidenceStore evidence,
-      EvidenceStore::load(source, cluster, flows, inspector ? inspector->with_parts(search.stalls) : search.stalls));
+  StallSearch search = find_stalls(timeline, cluster, with);
+  ST_ASSIGN(const Flows flows, Flows::load(source, cluster));
+  ST_ASSIGN(std::vector<Stall> single_node, find_single_node_stalls(source, cluster, timeline, flows, with.range));
+  add_stalls(std::move(single_node), search);
+  ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(source, cluster, flows, examined(search)));
   if (search.dropped + evidence.dropped_rows() > 0) {
     report.notes.push_back(
         fmt::format("too much evidence to hold: the {} cheapest stalls and {} rows of evidence were left out; "
@@ -153,23 +168,21 @@ Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
                     search.dropped, evidence.dropped_rows()));
   }
   const AnalysisContext context{cluster, timeline, flows, evidence};
-  std::vector<Decision> decisions;
+  std::vector<Decision>& decisions = result.decisions;
   decisions.reserve(search.stalls.size());
   for (const Stall& stall : search.stalls) {
     decisions.push_back(decide(context, stall));
   }
   report.findings = fold(context, decisions);
   ST_TRY(tell_call_sites(source, cluster, report.findings));
-  ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range));
+  ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, with.range));
   report.findings.insert(report.findings.begin(), failures.begin(), failures.end());
   report.healthy = report.findings.empty();
-  if (inspector) {
-    *options.inspection = inspector->describe(context, decisions, report.findings);
+  if (search.watched) {
+    const InspectionQuery query{*options.instance, *with.watched, with.range};
+    result.inspection = inspect(context, query, *search.watched, decisions, report.findings);
   }
-  if (options.decisions != nullptr) {
-    *options.decisions = std::move(decisions);
-  }
-  return report;
+  return result;
 }
 
 }  // namespace stalltrace

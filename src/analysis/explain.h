@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "analysis/findings/decision.h"
+#include "analysis/causes/decision.h"
 #include "base/result.h"
 #include "model/finding.h"
 #include "model/inspection.h"
@@ -17,15 +17,21 @@ namespace stalltrace {
 struct ExplainOptions {
   /// Only collectives that touch this time are judged. UTC of the first node.
   std::optional<TimeRange> range;
-  /// When given, receives what was decided about every examined stall, with the numbers of each rule.
-  std::vector<analysis::Decision>* decisions = nullptr;
-  /// A call whose instance is to be looked at closely, and where to put what is seen. Both or none.
+  /// A call whose instance is inspected, too.
   std::optional<EventId> instance;
-  Inspection* inspection = nullptr;
+};
+
+struct ExplainResult {
+  Report report;
+  /// What was decided about every examined stall, with the numbers of each rule.
+  std::vector<analysis::Decision> decisions;
+  /// Of ExplainOptions::instance, where it was given.
+  std::optional<Inspection> inspection;
 };
 
 /// Reads `source` a few times, in time order; memory is about 16 bytes a collective plus bounded evidence.
-/// Fails only where the source does. A recording without collectives gives a healthy report with a note.
-Result<Report> explain(EventSource& source, const ExplainOptions& options = {});
+/// Fails where the source does, and for an instance that is not there. A recording without collectives gives a healthy
+/// report with a note.
+Result<ExplainResult> explain(EventSource& source, const ExplainOptions& options = {});
 
 }  // namespace stalltrace

@@ -16,9 +16,9 @@ constexpr int kRanks = 4;
 
 Report report_of(JobOptions options) {
   SyntheticJob job(std::move(options));
-  Result<Report> report = explain(job.source());
-  EXPECT_TRUE(report.has_value());
-  return report ? *report : Report{};
+  Result<ExplainResult> result = explain(job.source());
+  EXPECT_TRUE(result.has_value());
+  return result ? result->report : Report{};
 }
 
 std::string told(const Report& report) {
@@ -144,11 +144,12 @@ TEST(Explain, AHealthyJobGivesNothing) {
 
 TEST(Explain, AnEmptyRecordingIsHealthyWithANote) {
   MemorySource source;
-  const Result<Report> report = explain(source);
-  ASSERT_TRUE(report.has_value());
-  EXPECT_TRUE(report->healthy);
-  ASSERT_EQ(report->notes.size(), 1U);
-  EXPECT_NE(report->notes[0].find("no collectives"), std::string::npos);
+  const Result<ExplainResult> result = explain(source);
+  ASSERT_TRUE(result.has_value());
+  const Report& report = result->report;
+  EXPECT_TRUE(report.healthy);
+  ASSERT_EQ(report.notes.size(), 1U);
+  EXPECT_NE(report.notes[0].find("no collectives"), std::string::npos);
 }
 
 TEST(Explain, TwoFaultsGiveTwoFindings) {
@@ -330,10 +331,10 @@ TEST(Explain, AHeadNodeWithoutCollectivesDoesNotHideALateRank) {
     if (head != 1) {
       whole.accept(node);
     }
-    const Result<Report> report = explain(whole);
-    ASSERT_TRUE(report.has_value());
-    expect_fault(*report, FaultKind::kLateRank, 2);
-    EXPECT_EQ(report->notes.size(), 3U);
+    const Result<ExplainResult> result = explain(whole);
+    ASSERT_TRUE(result.has_value());
+    expect_fault(result->report, FaultKind::kLateRank, 2);
+    EXPECT_EQ(result->report.notes.size(), 3U);
   }
 }
 
@@ -341,18 +342,18 @@ TEST(Explain, ARankThatSharesItsCoreAllTheTimeDoesNotHideLoss) {
   SyntheticJob job(with_fault(FaultKind::kPacketLoss, 1, 17));
   MemorySource shared;
   copy(job.source(), shared);
-  const Result<Report> plain = explain(job.source());
+  const Result<ExplainResult> plain = explain(job.source());
   ASSERT_TRUE(plain.has_value());
-  WaitSpan ready{.node_id = 103, .timestamp_ns = plain->range.from_ns};
-  ready.window_ns = ready.waited_ns = ready.by_waited_ns = plain->range.to_ns - plain->range.from_ns;
+  WaitSpan ready{.node_id = 103, .timestamp_ns = plain->report.range.from_ns};
+  ready.window_ns = ready.waited_ns = ready.by_waited_ns = plain->report.range.to_ns - plain->report.range.from_ns;
   ready.kind = WaitKind::kRunnable;
   ready.pid = ready.tid = ready.by_pid = SyntheticJob::pid_of(3);
   ready.by_name = "nccl-train";
   shared.accept(ready);
-  std::vector<Decision> decisions;
-  ASSERT_TRUE(explain(shared, {.decisions = &decisions}).has_value());
+  const Result<ExplainResult> result = explain(shared);
+  ASSERT_TRUE(result.has_value());
   int contested = 0;
-  for (const Decision& decision : decisions) {
+  for (const Decision& decision : result->decisions) {
     const auto any = [&](auto rule) {
       return std::any_of(decision.hypotheses.begin(), decision.hypotheses.end(), rule);
     };
@@ -367,23 +368,22 @@ TEST(Explain, ARankThatSharesItsCoreAllTheTimeDoesNotHideLoss) {
 
 TEST(Explain, TheRangeLimitsWhatIsJudged) {
   SyntheticJob job(with_fault(FaultKind::kLateRank, 2, 15));
-  std::vector<Decision> decisions;
-  const Result<Report> all = explain(job.source(), {.decisions = &decisions});
+  const Result<ExplainResult> all = explain(job.source());
   ASSERT_TRUE(all.has_value());
-  EXPECT_FALSE(decisions.empty());
-  EXPECT_FALSE(decisions[0].hypotheses.empty());
-  const Result<Report> before =
-      explain(job.source(), {.range = TimeRange{all->range.from_ns, all->range.from_ns + 1900 * kNsPerMs}});
+  ASSERT_FALSE(all->decisions.empty());
+  EXPECT_FALSE(all->decisions[0].hypotheses.empty());
+  const int64_t from_ns = all->report.range.from_ns;
+  const Result<ExplainResult> before = explain(job.source(), {.range = TimeRange{from_ns, from_ns + 1900 * kNsPerMs}});
   ASSERT_TRUE(before.has_value());
-  EXPECT_TRUE(before->healthy) << told(*before);
+  EXPECT_TRUE(before->report.healthy) << told(before->report);
 }
 
 TEST(Explain, TheSameSourceGivesTheSameReport) {
   SyntheticJob job(with_fault(FaultKind::kPacketLoss, 0, 16));
-  const Result<Report> first = explain(job.source());
-  const Result<Report> second = explain(job.source());
+  const Result<ExplainResult> first = explain(job.source());
+  const Result<ExplainResult> second = explain(job.source());
   ASSERT_TRUE(first && second);
-  EXPECT_EQ(told(*first), told(*second));
+  EXPECT_EQ(told(first->report), told(second->report));
 }
 
 }  // namespace

@@ -70,19 +70,19 @@ Result<EventId> event_called(std::string_view text, EventSource& source) {
 Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, const TimeWindow& window,
                                            std::string_view event) {
   ST_ASSIGN(const std::unique_ptr<EventSource> source, open_recordings(paths));
-  InspectedReport inspected;
-  ExplainOptions options{.inspection = &inspected.inspection};
+  ExplainOptions options;
   ST_ASSIGN(options.range, resolve(window, *source));
   ST_ASSIGN(options.instance, event_called(event, *source));
-  ST_ASSIGN(inspected.report, stalltrace::explain(*source, options));
-  return inspected;
+  ST_ASSIGN(ExplainResult result, stalltrace::explain(*source, options));
+  return InspectedReport{std::move(result.report), std::move(result.inspection).value_or(Inspection{})};
 }
 
 Result<Report> explain_recordings(std::span<const std::string> paths, const TimeWindow& window) {
   ST_ASSIGN(const std::unique_ptr<EventSource> source, open_recordings(paths));
   ExplainOptions options;
   ST_ASSIGN(options.range, resolve(window, *source));
-  return stalltrace::explain(*source, options);
+  ST_ASSIGN(ExplainResult result, stalltrace::explain(*source, options));
+  return std::move(result.report);
 }
 
 void print_report(Console& console, const Report& report) {

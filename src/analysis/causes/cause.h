@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "analysis/findings/decision.h"
+#include "analysis/causes/decision.h"
 #include "analysis/thresholds.h"
 #include "model/evidence_kind.h"
 

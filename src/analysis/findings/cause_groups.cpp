@@ -10,7 +10,7 @@
 #include <set>
 
 #include "analysis/causes/host_counter_hints.h"
-#include "analysis/evidence/recorded_kinds.h"
+#include "analysis/causes/recorded_kinds.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -64,7 +64,7 @@ class Folding {
 
   void add(const Decision& decision) {
     const Hypothesis& chosen = decision.hypotheses[decision.chosen];
-    const bool breaks = decision.stall.ended_job && decision.stall.hang.kind == HangKind::kTransfer;
+    const bool breaks = decision.stall.ended_job() && decision.stall.root().kind == HangKind::kTransfer;
     if (chosen.dismissed || (breaks && !rule_of(chosen.cause).ends_jobs)) {
       return;
     }
@@ -75,12 +75,12 @@ class Folding {
       groups.push_back({.cause = chosen.cause, .place = chosen.place});
       group = groups.end() - 1;
     }
-    const bool again = decision.stall.hung && group->hung;  // the calls of one hang: one evidence
+    const bool again = decision.stall.hung() && group->hung;  // the calls of one hang: one evidence
     group->stalls.push_back(&decision.stall);
     group->longest_ns = std::max(group->longest_ns, decision.stall.lost_ns);
-    group->hung = group->hung || decision.stall.hung || decision.stall.part == StallPart::kAbsent;
-    group->ended_job = group->ended_job || (decision.stall.ended_job && chosen.cause != Cause::kUnknown);
-    group->wrong_data += chosen.cause == Cause::kMismatchedCollective ? decision.stall.wrong_data : 0;
+    group->hung = group->hung || decision.stall.hung() || decision.stall.part() == StallPart::kAbsent;
+    group->ended_job = group->ended_job || (decision.stall.ended_job() && chosen.cause != Cause::kUnknown);
+    group->wrong_data += chosen.cause == Cause::kMismatchedCollective ? decision.stall.wrong_data() : 0;
     group->coverage += chosen.coverage * static_cast<double>(decision.stall.lost_ns);
     if (!again) {
       merge(group->counters, chosen.counters);
@@ -234,7 +234,7 @@ Decision decide(const AnalysisContext& context, const Stall& stall) {
   Decision decision{.stall = stall};
   bool found = false;
   for (const CauseRule& rule : cause_rules()) {
-    if (stall.wrong_data > 0 && rule.cause != Cause::kMismatchedCollective) {
+    if (stall.wrong_data() > 0 && rule.cause != Cause::kMismatchedCollective) {
       continue;  // whatever else slowed it down
     }
     if (found && rule.cause == Cause::kUnknown) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline/match_unknown.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
-
-#include "analysis/timeline/timeline.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -12,7 +12,7 @@ constexpr int64_t kOffsetReach = 64;  // tracers on different nodes start within
 constexpr int64_t kSamples = 256;     // calls compared for one offset
 constexpr double kAgreement = 0.95;   // of the compared calls must have the same operation and size
 
-/// Index of the call of `lane` that is nearest to `time_ns`.
+/// Index of the call of `sequence` that is nearest to `time_ns`.
 int64_t nearest(const CallSequence& sequence, int64_t time_ns) {
   const auto after = std::partition_point(sequence.calls.begin(), sequence.calls.end(),
                                           [&](const Call& call) { return call.arrival_ns < time_ns; });

@@ -21,7 +21,7 @@ constexpr const char* kTimeouts = "timeouts";
 constexpr const char* kRecovery = "recovery";
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  if (stall.part != StallPart::kTransfer) {
+  if (stall.part() != StallPart::kTransfer) {
     return;
   }
   struct Link {

@@ -50,7 +50,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     const WaitShare* told = &outside;
     if (!hypothesis.applies && all_share >= kCoverage) {
       const bool short_stall =
-          !stall.hung && stall.part != StallPart::kAbsent && stall.lost_ns < kCpuContentionGate.single_ns;
+          !stall.hung() && stall.part() != StallPart::kAbsent && stall.lost_ns < kCpuContentionGate.single_ns;
       told = &all;
       hypothesis.coverage = all_share;
       hypothesis.applies = short_stall || all_share >= kInternalContentionCoverage;

@@ -17,20 +17,20 @@ constexpr const char* kCycle = "cycle";
 constexpr const char* kLonely = "lonely";
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  if (stall.hang.kind != HangKind::kOutside && stall.hang.kind != HangKind::kCycle) {
+  if (stall.root().kind != HangKind::kOutside && stall.root().kind != HangKind::kCycle) {
     return;
   }
-  Hypothesis hypothesis{.cause = Cause::kMissingCollective, .place = {.culprit = stall.hang.member}};
+  Hypothesis hypothesis{.cause = Cause::kMissingCollective, .place = {.culprit = stall.root().member}};
   hypothesis.coverage = 1;
   hypothesis.applies = true;
-  if (stall.hang.kind == HangKind::kCycle) {
+  if (stall.root().kind == HangKind::kCycle) {
     hypothesis.counters[{kCycle, ""}].count = 1;
     hypothesis.why = "ranks wait for each other in different calls";
   } else {
-    hypothesis.counters[{stall.majority_absent ? kLonely : "absent", ""}].count = 1;
-    hypothesis.why = stall.majority_absent
+    hypothesis.counters[{stall.majority_absent() ? kLonely : "absent", ""}].count = 1;
+    hypothesis.why = stall.majority_absent()
                          ? "more ranks stayed away than came"
-                         : fmt::format("{} is in no call", short_name(context.cluster, stall.hang.member));
+                         : fmt::format("{} is in no call", short_name(context.cluster, stall.root().member));
   }
   out.push_back(std::move(hypothesis));
 }
@@ -39,8 +39,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 const Stall& nearest(const CauseGroup& group) {
   const Stall* best = group.stalls.front();
   for (const Stall* stall : group.stalls) {
-    if (stall->hang.path.size() < best->hang.path.size() ||
-        (stall->hang.path.size() == best->hang.path.size() && stall->window.from_ns < best->window.from_ns)) {
+    if (stall->root().path.size() < best->root().path.size() ||
+        (stall->root().path.size() == best->root().path.size() && stall->window.from_ns < best->window.from_ns)) {
       best = stall;
     }
   }
@@ -50,7 +50,7 @@ const Stall& nearest(const CauseGroup& group) {
 void tell_steps(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   std::set<std::string> said;
   for (const Stall* stall : group.stalls) {
-    for (const HangStep& step : stall->hang.path) {
+    for (const HangStep& step : stall->root().path) {
       if (std::string text = step_text(context, step); said.size() < kStepsTold && said.insert(text).second) {
         finding.evidence.push_back({"collective", 1, std::move(text), {}});
       }
@@ -85,11 +85,11 @@ void tell_lonely(const AnalysisContext& context, const CauseGroup& group, const 
 
 void tell_absent(const AnalysisContext& context, const CauseGroup& group, const Stall& stall, Finding& finding) {
   const MemberIndex member = group.place.culprit;
-  const Activity activity = activity_of(context, member, stall.examined(), stall.calling_tid);
+  const Activity activity = activity_of(context, member, stall.examined(), stall.calling_tid());
   finding.summary = fmt::format(
       "{} is alive but did not enter {}, {}: {}.", capitalised(context.cluster.describe(member)),
       call_text(context, stall),
-      stall.hang.path.empty() ? "the others wait for it" : "where a chain of waiting ranks begins", cost_text(group));
+      stall.root().path.empty() ? "the others wait for it" : "where a chain of waiting ranks begins", cost_text(group));
   finding.evidence.push_back(activity_evidence(context, member, activity));
   finding.remedy = fmt::format(
       "see where pid {} on {} is (py-spy dump, gdb): it is {}; look for a collective that only some ranks call, uneven "
@@ -101,7 +101,7 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
   const Stall& stall = nearest(group);
   if (tally_of(group.counters, kCycle).count > 0) {
     tell_cycle(context, group, finding);
-  } else if (stall.majority_absent) {
+  } else if (stall.majority_absent()) {
     tell_lonely(context, group, stall, finding);
   } else {
     tell_absent(context, group, stall, finding);

@@ -12,7 +12,8 @@
 
 #include "analysis/evidence/evidence.h"
 #include "analysis/evidence/flows.h"
-#include "analysis/stalls/stalls.h"
+#include "analysis/stalls/stall.h"
+#include "analysis/timeline/timeline.h"
 #include "model/finding.h"
 
 namespace stalltrace::analysis {
