@@ -84,7 +84,7 @@ static __always_inline struct st_process* traced_process(struct task_struct* tas
   if (!watch_thread(task, (u32)id, tgid, bpf_ktime_get_ns()) && !config.task_storage) {
     count_loss(ST_LOSS_THREAD_STATE);  // user space finds the others, and finds no room for this one, either
   }
-  // User space has not found this process by its maps yet (a fork, or a very early call): tell it.
+  // User space has not found this process by its maps yet (a fork, or a very early call): report it.
   struct st_header* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (record) {
     fill_header(record, ST_RECORD_PROCESS, sizeof(*record), bpf_ktime_get_ns(), tgid, (u32)id);

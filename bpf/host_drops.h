@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 // Packets of traced connections that the host drops, with the kernel's reason. Every freed packet of the host passes
-// through here: all but those dropped for a reason that tells of a fault leave at once, and what is left is counted,
+// through here: all but those dropped for a reason that points to a fault leave at once, and what is left is counted,
 // never sent.
 #ifndef STALLTRACE_HOST_DROPS_H
 #define STALLTRACE_HOST_DROPS_H
@@ -10,8 +10,8 @@
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 
-// Set by user space before loading, which knows this kernel's numbers: 1 for a reason that is told.
-const volatile __u8 told_drop_reasons[ST_DROP_REASONS] = {};
+// Set by user space before loading, which knows this kernel's numbers: 1 for a reason that is reported.
+const volatile __u8 recorded_drop_reasons[ST_DROP_REASONS] = {};
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
@@ -100,7 +100,7 @@ int BPF_PROG(kfree_skb, struct sk_buff* skb, void* location, u32 reason) {
   }
   u64 index = reason;
   asm volatile("%0 &= %1" : "+r"(index) : "i"(ST_DROP_REASONS - 1));  // a bound that the verifier sees
-  if (!told_drop_reasons[index]) {
+  if (!recorded_drop_reasons[index]) {
     return 0;
   }
   const u16 protocol = __builtin_bswap16(skb->protocol);
@@ -117,22 +117,6 @@ int BPF_PROG(kfree_skb, struct sk_buff* skb, void* location, u32 reason) {
   count_drop(&tuple, netns, reason, 0, skb->len);
   turn_round(&tuple);
   count_drop(&tuple, netns, reason, 1, skb->len);
-  return 0;
-}
-
-// The victim is an argument since Linux 6.8; before, its number is.
-SEC("raw_tp/mark_victim")
-int mark_victim(struct bpf_raw_tracepoint_args* ctx) {
-  const u64 victim = ctx->args[0];
-  const bool is_number = victim < 1 << 22;  // PID_MAX_LIMIT
-  const u32 tgid = is_number ? victim : BPF_CORE_READ((struct task_struct*)victim, tgid);
-  struct st_oom_kill* record = bpf_ringbuf_reserve(&scheduler_ring, sizeof(*record), 0);
-  if (!record) {
-    count_loss(ST_LOSS_SCHEDULER);
-    return 0;
-  }
-  fill_header(&record->header, ST_RECORD_OOM_KILL, sizeof(*record), bpf_ktime_get_ns(), tgid, tgid);
-  bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
   return 0;
 }
 

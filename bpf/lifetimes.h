@@ -76,4 +76,20 @@ int BPF_PROG(sched_process_exit, struct task_struct* task) {
   return 0;
 }
 
+// The victim is an argument since Linux 6.8; before, its number is.
+SEC("raw_tp/mark_victim")
+int mark_victim(struct bpf_raw_tracepoint_args* ctx) {
+  const u64 victim = ctx->args[0];
+  const bool is_number = victim < 1 << 22;  // PID_MAX_LIMIT
+  const u32 tgid = is_number ? victim : BPF_CORE_READ((struct task_struct*)victim, tgid);
+  struct st_oom_kill* record = bpf_ringbuf_reserve(&scheduler_ring, sizeof(*record), 0);
+  if (!record) {
+    count_loss(ST_LOSS_SCHEDULER);
+    return 0;
+  }
+  fill_header(&record->header, ST_RECORD_OOM_KILL, sizeof(*record), bpf_ktime_get_ns(), tgid, tgid);
+  bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+  return 0;
+}
+
 #endif

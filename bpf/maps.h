@@ -53,7 +53,7 @@ static __always_inline void fill_header(struct st_header* header, u16 type, u32 
 }
 
 // User space reads on a timer; it is woken early only when a ring fills, so that an event costs no wake-up. A wake-up
-// is an interrupt of this CPU, dear in a virtual machine: records that find the ring beyond wake_bytes while the
+// is an interrupt of this CPU, expensive in a virtual machine: records that find the ring beyond wake_bytes while the
 // reader is on its way give only a few (those that lie in the first ST_WAKE_WINDOW_BYTES after each wake_bytes).
 #define ST_WAKE_WINDOW_BYTES 2048
 

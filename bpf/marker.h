@@ -5,7 +5,7 @@
 #ifndef STALLTRACE_MARKER_H
 #define STALLTRACE_MARKER_H
 
-#include "collective.h"  // the calling convention
+#include "calling_convention.h"
 #include "state.h"
 #include "wire/marker.h"
 #include "wire/tcp.h"

@@ -58,7 +58,7 @@ static __always_inline u64 ready_since(const struct st_thread_time* thread, stru
 #define ST_NAMED_WAIT_NS 20000
 
 // What a thread did in [from_ns, to_ns), or the sum of what it did so there.
-struct stretch {
+struct wait_interval {
   u64 from_ns;
   u64 to_ns;
   u64 waited_ns;
@@ -70,7 +70,7 @@ struct stretch {
   char by_name[ST_COMM_LEN];
 };
 
-static __noinline int emit_wait(const struct st_thread_time* thread, u32 tid, const struct stretch* wait) {
+static __noinline int emit_wait(const struct st_thread_time* thread, u32 tid, const struct wait_interval* wait) {
   struct st_wait* record = bpf_ringbuf_reserve(&scheduler_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_SCHEDULER);
@@ -91,12 +91,12 @@ static __noinline int emit_wait(const struct st_thread_time* thread, u32 tid, co
   return 0;
 }
 
-// Tells the sums of the window that ends at `to`, and begins another.
+// Reports the sums of the window that ends at `to`, and begins another.
 static __noinline int flush_window(struct st_thread_time* thread, u32 tid, u64 to) {
   for (u32 kind = 0; kind < ST_WAIT_KINDS; kind++) {
     struct st_wait_sum* sum = &thread->sums[kind];
     if (sum->waited_ns >= config.window_min_ns) {
-      struct stretch wait = {.from_ns = thread->window_ns, .to_ns = to, .waited_ns = sum->waited_ns};
+      struct wait_interval wait = {.from_ns = thread->window_ns, .to_ns = to, .waited_ns = sum->waited_ns};
       wait.kind = kind;
       wait.count = sum->count;
       if (kind == ST_WAIT_RUNNABLE) {
@@ -133,9 +133,9 @@ static __always_inline void vote(struct st_thread_time* thread, u64 waited, stru
   }
 }
 
-static __always_inline void tell_long_wait(struct st_thread_time* thread, u32 tid, u32 kind, u64 from, u64 to,
-                                           struct task_struct* by) {
-  struct stretch wait = {.from_ns = from, .to_ns = to, .waited_ns = to - from, .kind = kind, .count = 1};
+static __always_inline void report_long_wait(struct st_thread_time* thread, u32 tid, u32 kind, u64 from, u64 to,
+                                             struct task_struct* by) {
+  struct wait_interval wait = {.from_ns = from, .to_ns = to, .waited_ns = to - from, .kind = kind, .count = 1};
   if (by && by->tgid) {
     wait.by_tgid = by->tgid;
     wait.by_waited_ns = wait.waited_ns;
@@ -153,7 +153,7 @@ static __always_inline void add_time(struct st_thread_time* thread, struct task_
   }
   const u64 waited = to - from;
   if (waited >= config.long_wait_ns) {
-    tell_long_wait(thread, task->pid, kind, from, to, by);
+    report_long_wait(thread, task->pid, kind, from, to, by);
     return;
   }
   thread->sums[kind].waited_ns += waited;

@@ -49,13 +49,13 @@ static __always_inline void forget_socket(struct sock* sk) {
   }
 }
 
-// What tells a socket from all others that are open now.
+// What distinguishes a socket from all others that are open now.
 static __always_inline u64 socket_key(struct sock* sk) {
   return config.socket_storage ? bpf_get_socket_cookie(sk) : (u64)sk;
 }
 
-// What tells a socket from all others that ever were: the kernel's cookie, else the time when it was first seen, mixed
-// with a random number; 63 bits, as SQLite's integers.
+// What distinguishes a socket from all others that ever were: the kernel's cookie, else the time when it was first
+// seen, mixed with a random number; 63 bits, as SQLite's integers.
 static __always_inline u64 socket_cookie(struct sock* sk) {
   if (config.socket_storage) {
     return bpf_get_socket_cookie(sk);

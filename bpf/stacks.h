@@ -6,7 +6,7 @@
 #include "arguments.h"
 #include "calls_in_flight.h"
 
-#define ST_FRAMES_TOLD_APART 3
+#define ST_FRAMES_OF_KEY 3
 #define ST_LARGEST_FRAME (1 << 20)
 
 // A place: the height of the stack, the caller, and the callers above it as far as frame pointers lead. Without frame
@@ -15,7 +15,7 @@ static __always_inline u64 calling_place(const struct st_registers* registers, u
   u64 place = ST_STACK_POINTER(registers) * 0x9e3779b97f4a7c15 ^ return_address;
   u64 last = ST_STACK_POINTER(registers);
   u64 frame = ST_FRAME_POINTER(registers);
-  for (int i = 0; i < ST_FRAMES_TOLD_APART; i++) {
+  for (int i = 0; i < ST_FRAMES_OF_KEY; i++) {
     u64 pair[2];  // the caller's frame pointer, its return address
     if (frame <= last || frame - last > ST_LARGEST_FRAME ||
         bpf_probe_read_user(pair, sizeof(pair), (const void*)frame)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives are numbered where they are called: NCCL does not launch all of them as a collective that it tells of
+// Collectives are numbered where they are called: NCCL does not launch all of them as a collective that it reports
 // (from 2.29 a Broadcast is none), and ranks must agree on the numbers of the others.
 #include <gtest/gtest.h>
 
@@ -118,7 +118,7 @@ TYPED_TEST(CallNumbers, EachCommunicatorHasItsOwn) {
   EXPECT_EQ(view.communicators[1].collectives, 1U);
 }
 
-TYPED_TEST(CallNumbers, WhereCallsAreNotToldLaunchesCount) {
+TYPED_TEST(CallNumbers, WhereCallsAreNotReportedLaunchesCount) {
   Job<TypeParam> job(this->library_);
   this->launch(job, nullptr);
   this->launch(job, nullptr);

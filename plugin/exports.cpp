@@ -44,7 +44,7 @@ int init_v5(void** context, uint64_t comm_hash, int* mask, const char* comm_name
                context, mask);
 }
 
-/// Before v4 the collectives themselves tell whose they are.
+/// Before v4 the collectives themselves report whose they are.
 template <typename Descriptor>
 void learn(Box& box, uint64_t context, const Descriptor& descriptor) {
   if constexpr (requires { descriptor.coll.comm_hash; }) {

@@ -65,7 +65,7 @@ TEST_F(Load, ManyThreadsWithCommunicatorsOfTheirOwn) {
   std::set<std::pair<uint32_t, uint64_t>> seen;
   for (const st_box_event& event : view.of_type(ST_BOX_COLL)) {
     const st_box_coll& coll = event.u.coll;
-    EXPECT_TRUE(seen.emplace(event.communicator, coll.sequence).second) << "told twice";
+    EXPECT_TRUE(seen.emplace(event.communicator, coll.sequence).second) << "reported twice";
     EXPECT_EQ(coll.count, coll.sequence * 3 + 1);
     EXPECT_EQ(coll.call_number, coll.sequence);
     EXPECT_EQ(coll.ops_ended, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only later versions of NCCL's interface tell: kernels and network plugins (v3), calls (v5), copy engines (v6).
+// What only later versions of NCCL's interface report: kernels and network plugins (v3), calls (v5), copy engines (v6).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -45,7 +45,7 @@ TYPED_TEST(KernelVersions, ACommunicatorOfOneRankExpectsNoKernel) {
   job.stop(job.coll(nullptr, {}));
   const BoxView view = this->folder_.read();
   ASSERT_EQ(view.open.size(), 1U);
-  const uint8_t expected = V::kNumber >= 4 ? 0 : ST_BOX_KERNEL_EXPECTED;  // v3 does not tell how many ranks
+  const uint8_t expected = V::kNumber >= 4 ? 0 : ST_BOX_KERNEL_EXPECTED;  // v3 does not report how many ranks
   EXPECT_EQ(view.open[0].flags, expected);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's Send to itself and the Recv of it: NCCL starts and stops their events and tells no part of them
+// A rank's Send to itself and the Recv of it: NCCL starts and stops their events and reports no part of them
 // (`nProxyOps = selfSend ? 0 : 2` in addP2pToPlan of its enqueue.cc, 2.26 to 2.30).
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ TYPED_TEST(OwnTransfers, AreOverWhenTheyAreEnqueued) {
   ASSERT_EQ(transfers.size(), 2U);
   for (const st_box_event& event : transfers) {
     EXPECT_EQ(event.flags & (ST_BOX_KERNEL_EXPECTED | ST_BOX_UNFINISHED), 0);
-    EXPECT_EQ(event.end_ns, 0U) << "nobody tells when the data was copied";
+    EXPECT_EQ(event.end_ns, 0U) << "nothing reports when the data was copied";
     EXPECT_NE(event.u.coll.enqueued_ns, 0U);
     EXPECT_EQ(event.u.coll.sequence, 0U);
   }
@@ -81,7 +81,7 @@ template <typename V>
 class KernelsAfterOwnTransfers : public LibraryTest {};
 TYPED_TEST_SUITE(KernelsAfterOwnTransfers, VersionsWithKernels);
 
-/// Kernels that NCCL tells of too early end nothing: what has no other part has no end that anybody tells.
+/// Kernels that NCCL reports too early end nothing: a call without another part has no reported end.
 TYPED_TEST(KernelsAfterOwnTransfers, EndNoCollective) {
   Job<TypeParam> job(this->library_);
   const auto run = [&] {

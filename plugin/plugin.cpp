@@ -123,7 +123,7 @@ bool open_box(const InitRequest& request, const EventMask& choice) {
   header.event_mask = choice.nccl_mask;
   header.kept_mask = choice.kept_mask;
   plugin.box.kept_mask = choice.kept_mask;
-  plugin.box.kernels_told = request.interface_version >= 3 && (choice.nccl_mask & nccl::kEventKernelCh) != 0;
+  plugin.box.kernels_reported = request.interface_version >= 3 && (choice.nccl_mask & nccl::kEventKernelCh) != 0;
   if (!plugin.fork_watched) {
     plugin.fork_watched = pthread_atfork(nullptr, nullptr, forget_parent) == 0;
   }
@@ -156,8 +156,8 @@ bool ensure_recording(const InitRequest& request) {
 }
 
 /// At dlclose. While communicators live it is the end of the process instead, and NCCL's threads may still be writing.
-/// Whoever holds the mutex meanwhile (another thread in ncclCommDestroy while main returns) needs what there is: all
-/// stays then, for the process's end to take.
+/// Whoever holds the mutex in the meantime (another thread in ncclCommDestroy while main returns) needs what there is:
+/// all stays then, for the process's end to take.
 [[gnu::destructor]] void unload() {
   if (pthread_mutex_trylock(&plugin.mutex) != 0) {
     return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library as NCCL sees it, through every version of its interface; what it was told must be in the file.
+// The library as NCCL sees it, through every version of its interface; what NCCL reported must be in the file.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,7 +80,7 @@ TYPED_TEST(EveryVersion, ACollectiveEndsWithItsLastPart) {
   EXPECT_EQ(operation.steps, 4);
   EXPECT_EQ(operation.steps_ended, 2U);
   EXPECT_NE(operation.in_progress_ns, 0U);
-  EXPECT_EQ(operation.transferred_bytes, V::kNumber >= 4 ? 1500U : 0U) << "before v4 the operation's states tell";
+  EXPECT_EQ(operation.transferred_bytes, V::kNumber >= 4 ? 1500U : 0U) << "before v4 the operation's states report it";
   EXPECT_EQ(view.of_type(ST_BOX_PROXY_STEP).size(), 0U) << "summed up in the operation";
   EXPECT_TRUE(view.open.empty());
   EXPECT_EQ(view.unreadable, 0U);
@@ -93,7 +93,7 @@ TYPED_TEST(EveryVersion, AGroupThatIsNotKeptIsAnsweredAllTheSame) {
   using V = TypeParam;
   Job<V> job(this->library_);
   void* group = job.group();
-  ASSERT_NE(group, nullptr) << "NCCL up to 2.27 tells of no collective without";
+  ASSERT_NE(group, nullptr) << "NCCL up to 2.27 reports no collective without";
   void* coll = job.coll(group, {});
   job.stop(coll);
   job.stop(group);
@@ -107,7 +107,7 @@ TYPED_TEST(EveryVersion, AGroupThatIsNotKeptIsAnsweredAllTheSame) {
   }
 }
 
-TYPED_TEST(EveryVersion, TheHeaderTellsWhoWrites) {
+TYPED_TEST(EveryVersion, TheHeaderReportsWhoWrites) {
   using V = TypeParam;
   setenv("RANK", "5", 1);
   setenv("WORLD_SIZE", "8", 1);
@@ -246,7 +246,7 @@ TYPED_TEST(EveryVersion, ALatePartMovesTheEnd) {
   job.stop(late);
   const BoxView view = this->folder_.read();
   const auto second = view.of_type(ST_BOX_COLL);
-  ASSERT_EQ(second.size(), 1U) << "one id, told twice";
+  ASSERT_EQ(second.size(), 1U) << "one id, reported twice";
   EXPECT_EQ(view.ended.size(), 4U);
   EXPECT_GT(second[0].end_ns, first[0].end_ns);
   EXPECT_EQ(second[0].u.coll.ops_ended, 2);
@@ -370,15 +370,15 @@ TYPED_TEST(EveryVersion, AStepThatWaitsLongIsARecordOnceARun) {
   };
   steps(0, false);
   steps(3, true);
-  steps(6, true);  // behind the one told already
+  steps(6, true);  // behind the one reported already
   steps(20, true);
   job.stop(op);
   job.stop(coll);
-  const std::vector<st_box_event> told = this->folder_.read().of_type(ST_BOX_PROXY_STEP);
-  ASSERT_EQ(told.size(), 2U);
-  EXPECT_EQ(told[0].u.proxy_step.step, 3);
-  EXPECT_EQ(told[1].u.proxy_step.step, 20);
-  EXPECT_GE(told[0].u.proxy_step.wait_ns[ST_BOX_WAIT_NETWORK], ST_BOX_LONG_WAIT_NS);
+  const std::vector<st_box_event> reported = this->folder_.read().of_type(ST_BOX_PROXY_STEP);
+  ASSERT_EQ(reported.size(), 2U);
+  EXPECT_EQ(reported[0].u.proxy_step.step, 3);
+  EXPECT_EQ(reported[1].u.proxy_step.step, 20);
+  EXPECT_GE(reported[0].u.proxy_step.wait_ns[ST_BOX_WAIT_NETWORK], ST_BOX_LONG_WAIT_NS);
 }
 
 }  // namespace

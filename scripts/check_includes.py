@@ -55,7 +55,6 @@ PRIVATE = [
     (re.compile(r"^bpf/(libbpf|bpf|btf|libbpf_\w+)\.h$"), {"capture"}),
     (re.compile(r"\.skel\.h$"), {"capture"}),
     (re.compile(r"^bpf/bpf_\w+\.h$"), {"bpf"}),
-    (re.compile(r"^CLI/"), {"cli"}),
 ]
 JOB_FOLDERS = {"nccl", "cuda", "workload", "mpi", "torch"}
 TOPS = ("src", "lab", "bpf", "plugin")

@@ -1,40 +1,38 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzes what reads profiler files from the kept corpora: scripts/fuzz.sh [SECONDS [TARGET]]. Targets: ring (reader and
-# import) and agent (what a tracer does with a process's box); both without one, SECONDS each. Needs clang and
-# libclang-rt. What it learns goes into the target's corpus, as few files as cover it; a finding is left beside the
-# program and fails the run.
+# scripts/fuzz.sh [SECONDS [TARGET]]: fuzzes the code that reads profiler files, starting from the kept corpora.
+# Targets: ring (reader and import) and agent (what a tracer does with a process's file); without one both, SECONDS each.
+# Needs clang and libclang-rt. Afterwards the target's corpus (tests/fuzz/corpus/TARGET.pack) holds few inputs that
+# cover all code reached so far. An input that fails is left in build-fuzz/finding-* and fails the run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
 targets=${2:-ring agent}
 build=build-fuzz
 flags=(-std=c++2b -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -isystem tests/fuzz/clang -Isrc -I.
-  -DFMT_HEADER_ONLY)
-declare -A sources=(
-  [ring]="src/blackbox/import.cpp"
-  [agent]="src/blackbox/follow/finder.cpp src/blackbox/pairing/call_pairing.cpp src/blackbox/follow/follower.cpp src/model/process_registry.cpp
-    src/base/process/procfs.cpp")
+  -DFMT_HEADER_ONLY -DSTALLTRACE_VERSION='"fuzzed"')
 
 mkdir -p "$build/seeds"
 clang++ "${flags[@]}" tests/fuzz/seeds.cpp -fsanitize=address,undefined -o "$build/make_seeds"
 "$build/make_seeds" "$build/seeds"
+# What both targets run, and all that it needs: whole folders, so that a file may move inside them.
+objects=()
+mapfile -t sources < <(find src/base src/model src/blackbox -name '*.cpp' ! -name '*_test.cpp' ! -name fmt_library.cpp ! -path '*/testing/*')
+for source in "${sources[@]}"; do
+  object=$build/$(echo "$source" | tr / _).o
+  clang++ "${flags[@]}" -c "$source" -o "$object"
+  objects+=("$object")
+done
 for target in $targets; do
-  corpus=tests/fuzz/corpus/$target
-  mkdir -p "$corpus" "$build/$target"
-  objects=()
-  for source in $(find src/blackbox -maxdepth 1 -name '*.cpp' ! -name '*_test.cpp') src/model/{events,operation}.cpp \
-    src/base/{clock,file,hash,result,text}.cpp ${sources[$target]} tests/fuzz/"$target"_target.cpp; do
-    object=$build/$(echo "$source" | tr / _).o
-    clang++ "${flags[@]}" -c "$source" -o "$object"
-    objects+=("$object")
-  done
-  clang++ -fsanitize=fuzzer,address,undefined "${objects[@]}" -o "$build/fuzz_$target"
+  pack=tests/fuzz/corpus/$target.pack
+  kept=$build/kept-$target
+  merged=$build/merged-$target
+  rm -rf "$kept" "$merged"
+  mkdir -p "$build/$target" "$kept" "$merged"
+  [[ ! -e $pack ]] || scripts/fuzz_corpus.py unpack "$pack" "$kept"
+  clang++ "${flags[@]}" "tests/fuzz/${target}_target.cpp" "${objects[@]}" -fsanitize=fuzzer,address,undefined -o "$build/fuzz_$target"
   "$build/fuzz_$target" -max_total_time="$seconds" -max_len=16384 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-    -artifact_prefix="$build/finding-" "$build/$target" "$corpus" "$build/seeds"
-  mkdir -p "$build/kept" && rm -f "$build/kept"/*
-  "$build/fuzz_$target" -merge=1 "$build/kept" "$corpus" "$build/$target" "$build/seeds"
-  find "$corpus" -type f -delete
-  cp "$build/kept"/* "$corpus/"
-  echo "$target: no finding in $seconds s; $(ls "$corpus" | wc -l) files are kept"
+    -artifact_prefix="$build/finding-" "$build/$target" "$kept" "$build/seeds"
+  "$build/fuzz_$target" -set_cover_merge=1 -max_len=16384 "$merged" "$kept" "$build/$target" "$build/seeds"
+  echo "$target: no failure in $seconds s; kept $(scripts/fuzz_corpus.py pack "$merged" "$pack")"
 done

@@ -5,8 +5,8 @@
     scripts/totals.py RESULTS_FOLDER CTEST_XML...
 
 A line per suite, then a line alone: "N passed, N failed, N skipped". A program that ended badly without a failed
-case of its own (a crash, a time limit) counts as one failure. With CI=true a test that was skipped for want of
-root is a failure: CI has root.
+case of its own (a crash, a time limit) counts as one failure; so does one that ran no case, unless GTEST_FILTER chose
+the cases. With CI=true a test that was skipped for want of root is a failure: CI has root.
 """
 
 import os
@@ -51,12 +51,20 @@ def main():
     total = {"passed": 0, "failed": 0, "skipped": 0}
     for name, ended_well in (suite for path in sys.argv[2:] for suite in suites_of(path)):
         report = results / f"{name}.xml"
-        counts = count_cases(report) if report.exists() else {"passed": 0, "failed": 0, "skipped": 0}
+        reported = report.exists()
+        counts = count_cases(report) if reported else {"passed": 0, "failed": 0, "skipped": 0}
         if not ended_well and counts["failed"] == 0:
-            print(f"failed: {name} ended without naming a failed case (a crash, a time limit)")
+            chosen = os.environ.get("GTEST_FILTER") if reported and not any(counts.values()) else None
+            print(f"failed: {name} has no case with a name like {chosen}" if chosen else
+                  f"failed: {name} ended without naming a failed case (a crash, a time limit)")
             counts["failed"] += 1
-        elif ended_well and not any(counts.values()):
+        elif ended_well and not reported:
             counts["passed"] += 1  # a program that reports by its exit status alone
+        elif not any(counts.values()):
+            if "GTEST_FILTER" in os.environ:
+                continue  # no case of this program has the chosen name
+            print(f"failed: {name} ran no case")
+            counts["failed"] += 1
         print(f"  {name:<24} {counts['passed']:>5} passed {counts['failed']:>3} failed {counts['skipped']:>3} skipped")
         for key, value in counts.items():
             total[key] += value

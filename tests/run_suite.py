@@ -3,9 +3,10 @@
 """Runs the unittest cases of a folder (*_test.py) and reports them as GoogleTest programs do: a line per case,
 and JUnit XML in the folder that GTEST_OUTPUT names ("xml:FOLDER/").
 
-    tests/run_suite.py FOLDER [NAME_FILTER]
+    tests/run_suite.py FOLDER [PART_OF_A_NAME]
 
-A case that needs what this host lacks skips with the reason; scripts/totals.py decides whether that is allowed.
+Without a second word GTEST_FILTER chooses the cases, as for GoogleTest programs: patterns such as "*late_rank*", separated
+by colons. A case that needs what this host lacks skips with the reason; scripts/totals.py decides whether that is allowed.
 """
 
 import os
@@ -77,6 +78,8 @@ def main():
     loader = unittest.TestLoader()
     if len(sys.argv) > 2:
         loader.testNamePatterns = [f"*{sys.argv[2]}*"]
+    elif os.environ.get("GTEST_FILTER"):
+        loader.testNamePatterns = os.environ["GTEST_FILTER"].split(":")
     suite = loader.discover(str(folder), pattern="*_test.py", top_level_dir=str(folder))
     reporter = Reporter()
     suite.run(reporter)
@@ -84,6 +87,8 @@ def main():
     if output.startswith("xml:"):
         write_xml(output[len("xml:"):], f"suite_{folder.name}", reporter.cases)
     failed = sum(outcome == "FAILED" for _, outcome, _, _ in reporter.cases)
+    if not reporter.cases:
+        print(f"{folder.name}: no case has a name like {loader.testNamePatterns}")
     print(f"{folder.name}: {len(reporter.cases)} cases, {failed} failed, {len(reporter.skipped)} skipped")
     return 1 if failed or not reporter.cases else 0
 

@@ -25,27 +25,43 @@ class Source final : public EventSource {
  public:
   Source(int64_t rows, int32_t ranks) : steps_(rows / ranks), ranks_(ranks) {}
 
-  Result<std::vector<Node>> nodes() override {
-    std::vector<Node> rows;
+  Status read_state(AnyRows rows) override {
+    std::visit(
+        [this](auto* all) {
+          if constexpr (requires { make(*all); }) {
+            make(*all);
+          }
+        },
+        rows);
+    return {};
+  }
+  Status read_stream(TimeRange range, AnyVisitor visitor) override {
+    std::visit(
+        [&](const auto* visit) {
+          if constexpr (requires { make(range, *visit); }) {
+            make(range, *visit);
+          }
+        },
+        visitor);
+    return {};
+  }
+
+ private:
+  void make(std::vector<Node>& rows) const {
     for (int32_t rank = 0; rank < ranks_; ++rank) {
       Node node{.node_id = node_of_rank(rank), .name = fmt::format("node{}", rank), .boot_id = "boot"};
       node.ended_ns = kStart + steps_ * kStepNs + kNsPerSecond;
       rows.push_back(node);
     }
-    return rows;
   }
-  Result<std::vector<Process>> processes() override {
-    std::vector<Process> rows;
+  void make(std::vector<Process>& rows) const {
     for (int32_t rank = 0; rank < ranks_; ++rank) {
       Process process{.node_id = node_of_rank(rank), .pid = 1000 + rank, .exe = "/opt/train"};
       process.rank = rank;
       rows.push_back(process);
     }
-    return rows;
   }
-  Result<std::vector<Communicator>> communicators() override { return std::vector<Communicator>{}; }
-  Result<std::vector<Connection>> connections() override {
-    std::vector<Connection> rows;
+  void make(std::vector<Connection>& rows) const {
     for (int32_t rank = 0; rank < ranks_; ++rank) {
       const int32_t peer = (rank + 1) % ranks_;
       Connection row{.node_id = node_of_rank(rank), .cookie = 1, .pid = 1000 + rank, .family = 2};
@@ -53,12 +69,9 @@ class Source final : public EventSource {
       row.destination = {fmt::format("10.0.0.{}", peer + 1), 50000};
       rows.push_back(row);
     }
-    return rows;
   }
-  Result<std::vector<Stack>> stacks() override { return std::vector<Stack>{}; }
-  Result<std::vector<Loss>> losses() override { return std::vector<Loss>{}; }
 
-  Status collectives(TimeRange, const Visitor<Collective>& visit) override {
+  void make(TimeRange /*all*/, const Visitor<Collective>& visit) const {
     Collective row{.library = Library::kNccl, .comm_id_hash = 0x77};
     row.completion = Completion::kSync;
     row.nranks = ranks_;
@@ -76,9 +89,8 @@ class Source final : public EventSource {
         visit(row);
       }
     }
-    return {};
   }
-  Status tcp_events(TimeRange range, const Visitor<TcpEvent>& visit) override {
+  void make(TimeRange range, const Visitor<TcpEvent>& visit) const {
     TcpEvent row{.node_id = node_of_rank(0), .event = TcpEventKind::kCongestionState, .pid = 1000, .cookie = 1};
     for (int64_t step = kSlowEvery; step < steps_; step += kSlowEvery) {
       for (const auto& [offset_ns, state] : {std::pair{kNsPerMs, 3}, std::pair{kSlowNs + kNsPerMs, 0}}) {
@@ -89,17 +101,8 @@ class Source final : public EventSource {
         }
       }
     }
-    return {};
   }
-  Status tcp_samples(TimeRange, const Visitor<TcpSample>&) override { return {}; }
-  Status net_spans(TimeRange, const Visitor<NetSpan>&) override { return {}; }
-  Status wait_spans(TimeRange, const Visitor<WaitSpan>&) override { return {}; }
-  Status host_samples(TimeRange, const Visitor<HostSample>&) override { return {}; }
-  Status proxy_steps(TimeRange, const Visitor<ProxyStep>&) override { return {}; }
-  Status packet_drops(TimeRange, const Visitor<PacketDrop>&) override { return {}; }
-  Status port_counters(TimeRange, const Visitor<PortCounter>&) override { return {}; }
 
- private:
   static constexpr int64_t kSlowEvery = 300;
   static constexpr int64_t kSlowNs = 60 * kNsPerMs;
   static NodeId node_of_rank(int32_t rank) { return static_cast<NodeId>(rank + 1); }

@@ -23,6 +23,7 @@
 #include "analysis/explain.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/process/command.h"
 #include "base/process/subprocess.h"
 #include "store/merge.h"
 #include "store/read/reader.h"

@@ -3,15 +3,19 @@
 yields once calls are seen."""
 
 import contextlib
-import os
 import pathlib
 import select
 import signal
-import sqlite3
 import subprocess
+import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent.parent / "tests" / "support"))
+
+import recordings  # noqa: E402
+from processes import start_tracer  # noqa: E402
+
 START_SECONDS = 60
 STOP_SECONDS = 60
 
@@ -23,15 +27,18 @@ def wait_readable(descriptor, what):
 
 
 @contextlib.contextmanager
-def running(*words, **options):
-    """A process that is ended, by the hand of whoever entered or at the latest here."""
-    process = subprocess.Popen(list(map(str, words)), **options)
+def ending(process):
+    """Ends the process, unless whoever entered did."""
     try:
         yield process
     finally:
         if process.poll() is None:
             process.kill()
         process.wait(timeout=STOP_SECONDS)
+
+
+def running(*words, **options):
+    return ending(subprocess.Popen(list(map(str, words)), **options))
 
 
 @contextlib.contextmanager
@@ -72,8 +79,7 @@ class Agent:
 
     def count(self, sql):
         """Of the finished recording."""
-        with contextlib.closing(sqlite3.connect(f"file:{self.recording}?mode=ro", uri=True)) as database:
-            return database.execute(sql).fetchone()[0] or 0
+        return recordings.rows(self.recording, sql)[0][0] or 0
 
     def lost(self):
         return self.count("SELECT sum(count) FROM loss")
@@ -83,17 +89,14 @@ class Agent:
 def stalltrace(build, libraries, folder):
     """Everything on: collectives, network, scheduler. The recording stays for questions until `folder` goes."""
     recording = folder / f"{time.monotonic_ns()}.db"
-    words = [build / "stalltrace", "trace", "--own-netns", "--out", recording]
+    words = ["--own-netns", "--out", recording]
     for library in libraries:
         words += ["--library", library]
-    read_end, write_end = os.pipe()
-    with open(folder / "agent.log", "wb") as log, running(*words, "--ready-fd", write_end, pass_fds=[write_end],
-                                                           stdout=log, stderr=log) as process:
-        os.close(write_end)
-        with open(read_end, "rb") as ready:
-            wait_readable(ready, "stalltrace")
-            if not ready.read(1):
-                raise SystemExit("bench: " + (folder / "agent.log").read_text())
+    try:
+        agent = start_tracer(build / "stalltrace", *words, log=folder / "agent.log", seconds=START_SECONDS)
+    except RuntimeError as error:
+        raise SystemExit(f"bench: {error}") from error
+    with ending(agent) as process:
         yield Agent(process.pid, recording)
         process.send_signal(signal.SIGINT)
         process.wait(timeout=STOP_SECONDS)

@@ -2,14 +2,16 @@
 """A job of the lab's training program over loopback: its ranks, their printed figures and their CPU time."""
 
 import json
-import os
+import pathlib
 import re
 import resource
 import shutil
-import socket
 import subprocess
-import time
-from contextlib import closing
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "support"))
+
+from processes import free_port, rank_environment  # noqa: E402
 
 JOB_SECONDS = 120
 
@@ -33,9 +35,7 @@ class Job:
     def run(self, ranks, words, during=None):
         """Runs to the end, calls `during` once all ranks were started. Returns (what each rank printed, CPU seconds of
         all of them)."""
-        with closing(socket.socket()) as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         before = children_cpu()
         processes = [self._start(rank, ranks, port, words) for rank in range(ranks)]
         try:
@@ -52,9 +52,8 @@ class Job:
         return outputs, children_cpu() - before
 
     def _start(self, rank, ranks, port, words):
-        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        environment = {**os.environ, **{name: str(value) for name, value in place.items()}, "NCCL_SOCKET_IFNAME": "lo"}
-        return subprocess.Popen([self.program, *map(str, words)], stdout=subprocess.PIPE, text=True, env=environment)
+        return subprocess.Popen([self.program, *map(str, words)], stdout=subprocess.PIPE, text=True,
+                                env=rank_environment(rank, ranks, port))
 
 
 def paced(job, ranks, calls_per_second, seconds, during=None):

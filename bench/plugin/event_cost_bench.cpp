@@ -111,7 +111,7 @@ void collective(const Side& side) { side.stop(side.coll()); }
 
 void api_call(const Side& side) { side.stop(side.api()); }
 
-/// A collective of one channel, as one rank of a ring tells it: an operation each way, four steps each, a kernel
+/// A collective of one channel, as one rank of a ring reports it: an operation each way, four steps each, a kernel
 /// channel.
 void whole_collective(const Side& side) {
   void* api = side.api();
@@ -208,7 +208,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-uint64_t size_of_boxes(const std::string& folder) {
+uint64_t size_of_files(const std::string& folder) {
   uint64_t bytes = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     bytes += entry.file_size();
@@ -240,7 +240,7 @@ int main(int argc, char** argv) {
       std::printf("%-34s %8.1f  %8.1f   %10.1f   %s\n", kind.name, median(with), median(without), difference,
                   difference <= kGoal_ns ? "met" : "missed");
     }
-    std::printf("file: %.1f MiB (goal 64)\n", static_cast<double>(size_of_boxes(folder)) / (1 << 20));
+    std::printf("file: %.1f MiB (goal 64)\n", static_cast<double>(size_of_files(folder)) / (1 << 20));
     ours.finish();
     nothing.finish();
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profiler plugin that asks for what ours asks for and does nothing with it: what NCCL's own telling costs.
+// A profiler plugin that asks for what ours asks for and does nothing with it: what it costs NCCL to report.
 #include "plugin/abi/profiler.h"
 
 namespace {

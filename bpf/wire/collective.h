@@ -6,11 +6,11 @@
 #include "wire/header.h"
 
 #define ST_MAX_CALLS 128
-#define ST_MAX_LOCAL_RANKS 64  /* communicators of one ncclCommInitAll that are told */
+#define ST_MAX_LOCAL_RANKS 64  /* communicators of one ncclCommInitAll that are reported */
 #define ST_UNIQUE_ID_BYTES 128 /* sizeof(ncclUniqueId) */
 #define ST_ARGUMENT_SLOTS 16   /* a power of two, so that a mask bounds an index */
 #define ST_MAX_STACK_ARGUMENTS 5
-#define ST_MAX_REQUESTS 64 /* of one MPI_Waitall that are told; a power of two, as many as a word has bits */
+#define ST_MAX_REQUESTS 64 /* of one MPI_Waitall that are reported; a power of two, as many as a word has bits */
 
 /* An attach cookie: the row of the call table, below ST_MAX_CALLS, and what holds for the file that is probed. */
 #define ST_COOKIE_INT_HANDLES (1 << 16) /* MPICH's: an MPI handle is an int, not a pointer */

@@ -20,7 +20,7 @@ struct st_config {
   __u64 sample_gap_ns; /* at most one connection sample per this time, but for loss */
   __u64 long_wait_ns;  /* a wait at least this long is a record of its own */
   __u64 window_ns;     /* shorter waits are summed over this time ... */
-  __u64 window_min_ns; /* ... and told when a sum reaches this */
+  __u64 window_min_ns; /* ... and reported when a sum reaches this */
   __u32 wake_bytes;    /* wake user space when a ring holds this much */
   __u32 self_tgid;     /* never trace ourselves */
   /* What this kernel has, tried by user space. The verifier leaves out what is behind a 0. */

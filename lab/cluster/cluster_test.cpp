@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/process/command.h"
 #include "base/process/subprocess.h"
 #include "lab/cluster/artefacts/artefacts.h"
 #include "lab/cluster/host/network.h"

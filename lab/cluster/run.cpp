@@ -93,9 +93,15 @@ class Run {
   Result<RunOutcome> perform() {
     ST_TRY(check_options(options_));
     ST_TRY(check_privilege_and_tools());
+    std::error_code ignored;
+    const bool folder_is_new = !std::filesystem::exists(options_.out_dir, ignored);
     const Status started = set_up();
     if (!started) {
       agents_.discard_recordings();
+      if (folder_is_new) {
+        std::filesystem::remove(ring_folder(options_), ignored);  // both only while they are empty
+        std::filesystem::remove(options_.out_dir, ignored);
+      }
       return std::unexpected(started.error());
     }
     const Status watched = watch();

@@ -27,7 +27,7 @@ struct RunOptions {
   uint64_t seed = 1;                        // draws the rank of `rank=random`; part of the job's id
   bool trace = true;                        // false: no agents, for a baseline
   bool plugin = false;                      // every rank loads the profiler plugin; profiler files go to OUT/profiler
-  bool live = false;                        // the agents tell findings while the job runs, into their recordings
+  bool live = false;                        // the agents report findings while the job runs, into their recordings
   std::string agent = "/proc/self/exe";     // started as `AGENT trace ...`
   int64_t agent_ready_ns = 20'000'000'000;  // how long an agent may take to be ready
   std::vector<std::string> workload_args;   // appended to the workload's own
@@ -57,7 +57,7 @@ struct RunOutcome {
 /// Where the ranks' profiler files go with `plugin`.
 std::string ring_folder(const RunOptions& options);
 
-/// Single-threaded; call it from the main thread. Meanwhile SIGINT, SIGTERM and SIGHUP of the calling thread are
+/// Single-threaded; call it from the main thread. In the meantime SIGINT, SIGTERM and SIGHUP of the calling thread are
 /// handled here: they end the run in order (ErrorKind::kInterrupted, recordings and truth.json kept).
 /// A workload that fails or hangs is an outcome, not an error: its recordings are what one wants to look at.
 Result<RunOutcome> run(const RunOptions& options);

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/handle.h"
+#include "base/process/command.h"
 #include "base/process/subprocess.h"
 #include "base/text.h"
 #include "lab/cluster/artefacts/artefacts.h"
@@ -34,7 +35,7 @@ std::vector<std::string> with_options(std::vector<std::string> program, const Ra
   return program;
 }
 
-/// The interface that a rank is told to use: the wrong one where a fault says so.
+/// The interface that a rank is configured to use: the wrong one where a fault demands it.
 std::string interface_of(const VirtualNode& node) {
   const std::string wrong = read_file(node.bug_prefix + "interface").value_or("");
   return wrong.empty() ? std::string(kInterface) : std::string(trim(wrong));

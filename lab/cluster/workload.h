@@ -32,7 +32,7 @@ struct WorkloadRow {
   std::string_view summary;
   std::vector<std::string> (*argv)(const RankContext&);
   std::vector<std::string> (*environment)(const RankContext&);
-  std::span<const std::string_view> bugs;  // the mistakes it makes when told to, by the name of the file that says so
+  std::span<const std::string_view> bugs;  // the mistakes it makes on demand, by the name of the file that demands it
   /// What it needs is on this host; nullptr: nothing.
   Status (*ready)() = nullptr;
   /// One command that starts all ranks, from the namespace that joins the nodes; nullptr: each is started by itself.

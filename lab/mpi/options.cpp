@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <functional>
 #include <string_view>
+#include <utility>
+
+#include "../workload/flags.h"
 
 namespace lab::mpi {
 
@@ -29,24 +30,6 @@ const char* const kUsage =
     "\n"
     "example: mpirun -n 2 mpi-train --steps 20\n";
 
-namespace {
-
-template <typename T>
-std::function<bool(std::string_view)> number(T* value) {
-  return [value](std::string_view text) {
-    const auto [end, error] = std::from_chars(text.begin(), text.end(), *value);
-    return error == std::errc() && end == text.end() && *value >= 0;
-  };
-}
-
-struct Flag {
-  std::string_view name;
-  std::function<bool(std::string_view)> set;
-  bool takes_value = true;
-};
-
-}  // namespace
-
 std::expected<Options, std::string> parse_options(int argc, char** argv) {
   Options options;
   const std::array flags{
@@ -63,25 +46,8 @@ std::expected<Options, std::string> parse_options(int argc, char** argv) {
            }},
       Flag{"--log", [&](std::string_view text) { return !(options.log = text).empty(); }},
   };
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view name = argv[i];
-    if (name == "--help" || name == "-h") {
-      return std::unexpected(std::string());
-    }
-    const Flag* found = nullptr;
-    for (const Flag& flag : flags) {
-      found = flag.name == name ? &flag : found;
-    }
-    if (found == nullptr) {
-      return std::unexpected("unknown option " + std::string(name) + "; --help lists them");
-    }
-    if (found->takes_value && i + 1 == argc) {
-      return std::unexpected(std::string(name) + " needs a value");
-    }
-    const std::string_view value = found->takes_value ? argv[++i] : "";
-    if (!found->set(value)) {
-      return std::unexpected(std::string(name) + ": '" + std::string(value) + "' is not a value it takes");
-    }
+  if (auto parsed = parse_flags(argc, argv, flags); !parsed) {
+    return std::unexpected(std::move(parsed.error()));
   }
   return options;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends asynchronous calls as programs do that have something else to do meanwhile: by asking again and again.
+// Ends asynchronous calls as programs do that have something else to do in the meantime: by asking again and again.
 #pragma once
 
 #include <mpi.h>

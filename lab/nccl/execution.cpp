@@ -101,7 +101,7 @@ Execution::Stage Execution::ring_stage(const Operation& operation) {
   const Reducer reducer = operation.reduces() ? Reducer(operation.type, operation.op, nranks_) : Reducer();
   const int next = (rank_ + 1) % nranks_;
   const int previous = (rank_ + nranks_ - 1) % nranks_;
-  Transfer transfer(ring_schedule(operation, rank_, nranks_, scratch_), reducer, Lane::kRing, next, previous);
+  Transfer transfer(ring_schedule(operation, rank_, nranks_, scratch_), reducer, LinkUse::kRing, next, previous);
   if (profiler_ != nullptr && operation.profile.mask != 0) {
     transfer.follow(
         std::make_unique<TransferEvents>(*profiler_, one_task(operation.profile, transfer.schedule()), next, previous));
@@ -121,7 +121,7 @@ Execution::Stage Execution::point_to_point_stage() {
     const size_t bytes = operation.count * element_bytes(operation.type);
     Exchange& exchange = by_peer[operation.root];
     if (operation.root == rank_) {
-      continue;  // of these NCCL tells nothing but that they are enqueued
+      continue;  // NCCL reports nothing of these but that they are enqueued
     }
     exchange.tasks.all.push_back(operation.profile);
     if (operation.function == Function::kSend) {
@@ -135,7 +135,7 @@ Execution::Stage Execution::point_to_point_stage() {
   }
   Stage stage;
   for (auto& [peer, exchange] : by_peer) {
-    stage.emplace_back(std::move(exchange.schedule), Reducer(), Lane::kPeerToPeer, peer, peer);
+    stage.emplace_back(std::move(exchange.schedule), Reducer(), LinkUse::kPeerToPeer, peer, peer);
     if (profiler_ != nullptr) {
       stage.back().follow(std::make_unique<TransferEvents>(*profiler_, exchange.tasks, peer, peer));
     }

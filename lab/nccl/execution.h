@@ -14,7 +14,7 @@ namespace lab::nccl {
 
 class Execution {
  public:
-  /// `profiler` may be null; it is told of every operation at once.
+  /// `profiler` may be null; it is notified of every operation at once.
   Execution(std::shared_ptr<Plan> plan, int rank, int nranks, Scratch& scratch, Profiler* profiler);
 
   /// The plan is the next one, but the device need not have reached it. For the profiler.

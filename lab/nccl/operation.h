@@ -20,7 +20,7 @@ enum class Function {
 };
 inline constexpr size_t kFunctions = static_cast<size_t>(Function::kRecv) + 1;
 
-/// What a profiler plugin was told of an operation so far; all empty without one.
+/// What was reported to the profiler plugin about an operation so far; all empty without one.
 struct TaskProfile {
   int mask = 0;               // the events it wanted when the operation was called
   void* group_api = nullptr;  // handles of the plugin

@@ -168,7 +168,7 @@ TEST_F(LabRoot, PacketLossDropsPacketsInEveryDirection) {
   }
 }
 
-TEST_F(LabRoot, LateRankFindsItsSlowFileOnlyMeanwhile) {
+TEST_F(LabRoot, LateRankFindsItsSlowFileOnlyDuringTheFault) {
   RunOptions run_options = options("late_rank:rank=1,ms=30,start=0s,duration=500ms");
   std::vector<std::string> seen;
   run_options.progress = [&](std::string_view line) {

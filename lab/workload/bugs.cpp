@@ -57,7 +57,7 @@ void stay_away(Job& job, cudaStream_t stream, std::string_view name) {
       wait_for_input();
     }
     if (stop_requested()) {
-      throw Failure("told to stop while waiting");
+      throw Failure("asked to stop while waiting");
     }
   }
 }

@@ -15,7 +15,7 @@ std::string bug(std::string_view name);
 
 /// Stays away from what comes next as long as the bug `name` is on: "input" waits for a batch that does not
 /// come, "compute" goes on computing, "recv" receives from the rank before, which sends nothing. Throws when the job is
-/// told to stop meanwhile.
+/// asked to stop in the meantime.
 void stay_away(Job& job, cudaStream_t stream, std::string_view name = "skip");
 
 /// Keeps as many megabytes as the bug "leak" says, and more each step.

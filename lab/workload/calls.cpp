@@ -31,7 +31,7 @@ Statistics summarize(std::vector<double> values) {
           .median = *middle};
 }
 
-/// The device's time between two points of a stream, as CUDA events tell it.
+/// The device's time between two points of a stream, as CUDA events report it.
 class DeviceClock {
  public:
   explicit DeviceClock(cudaStream_t stream) : stream_(stream) {

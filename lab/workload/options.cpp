@@ -2,11 +2,12 @@
 #include "options.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <functional>
 #include <string_view>
+#include <utility>
+
+#include "flags.h"
 
 namespace lab::workload {
 
@@ -51,17 +52,6 @@ constexpr size_t kCallElements = 256;
 constexpr long kFlatOutCalls = 10000;
 constexpr double kPacedSeconds = 10;
 
-template <typename T>
-bool parse_number(std::string_view text, T* value) {
-  const auto [end, error] = std::from_chars(text.begin(), text.end(), *value);
-  return error == std::errc() && end == text.end() && *value >= 0;
-}
-
-template <typename T>
-std::function<bool(std::string_view)> number(T* value) {
-  return [value](std::string_view text) { return parse_number(text, value); };
-}
-
 struct TypeName {
   std::string_view name;
   ncclDataType_t type;
@@ -78,12 +68,6 @@ bool parse_type(std::string_view text, ncclDataType_t* type) {
   }
   return false;
 }
-
-struct Flag {
-  std::string_view name;
-  std::function<bool(std::string_view)> set;
-  bool takes_value = true;
-};
 
 bool environment_number(const char* name, int* value) {
   const char* text = std::getenv(name);
@@ -124,25 +108,8 @@ std::expected<Options, std::string> parse_options(int argc, char** argv) {
       Flag{"--save-ms", number(&options.save_ms)},
       Flag{"--watchdog-seconds", number(&options.watchdog_seconds)},
   };
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view name = argv[i];
-    if (name == "--help" || name == "-h") {
-      return std::unexpected(std::string());
-    }
-    const Flag* found = nullptr;
-    for (const Flag& flag : flags) {
-      found = flag.name == name ? &flag : found;
-    }
-    if (found == nullptr) {
-      return std::unexpected("unknown option " + std::string(name) + "; --help lists them");
-    }
-    if (found->takes_value && i + 1 == argc) {
-      return std::unexpected(std::string(name) + " needs a value");
-    }
-    const std::string_view value = found->takes_value ? argv[++i] : "";
-    if (!found->set(value)) {
-      return std::unexpected(std::string(name) + ": '" + std::string(value) + "' is not a value it takes");
-    }
+  if (auto parsed = parse_flags(argc, argv, flags); !parsed) {
+    return std::unexpected(std::move(parsed.error()));
   }
   if (options.flat_out && options.calls_per_second > 0) {
     return std::unexpected("--flat-out and --calls-per-second exclude each other");

@@ -30,7 +30,7 @@ enum EventType : uint32_t {
   kEventCeBatch = 1U << 14,
 };
 
-/// What recordEventState tells. Each state of a proxy step is the thing the step begins to wait for.
+/// What recordEventState reports. Each state of a proxy step is the thing the step begins to wait for.
 enum EventState : int {
   kStateSendPosted = 0,  // v1 to v3: a proxy operation's progress, with transSize and steps; 0 to 7
   kStateSendRemFifoWait = 1,

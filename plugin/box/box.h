@@ -22,7 +22,7 @@ struct Box {
   uint64_t ring_mask = 0;
   uint64_t tag = 0;                          // header->process_tag
   uint32_t kept_mask = 0;                    // 1 << st_box_type
-  bool kernels_told = false;                 // NCCL tells of kernel channels
+  bool kernels_reported = false;             // NCCL reports kernel channels
   int fd = -1;                               // holds the lock that says: the writer lives
   alignas(64) uint64_t free_hint = kNoSlot;  // a slot that was freed lately; its cache lines are warm
 };

@@ -29,7 +29,7 @@ uint32_t serial_of(uint64_t context);
 
 void end_communicator(Communicator& communicator);
 
-/// Interface v1 to v3 tells hash and rank with the first event only.
+/// Interface v1 to v3 reports hash and rank with the first event only.
 void learn_communicator(Communicator& communicator, uint64_t hash, int32_t rank);
 
 /// Counts the n-th Send or Recv with a peer, from 0; ST_BOX_NUMBER_UNKNOWN where there is no room to count.

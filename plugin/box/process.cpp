@@ -83,7 +83,7 @@ uint64_t inode_of(const char* path) {
   return stat(path, &info) == 0 ? info.st_ino : 0;
 }
 
-/// 16 bits, not 0, that tell this process's ids from its neighbours'.
+/// 16 bits, not 0, that distinguish this process's ids from its neighbours'.
 uint32_t tag_of(const st_box_header& header) {
   uint64_t mixed = header.process_start_ticks << 32 ^ header.pid ^ header.pid_namespace << 20 ^ header.created_ns << 7;
   mixed ^= mixed >> 30;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the header tells of the process that writes. Called under the plugin's lock.
+// What the header holds about the process that writes. Called under the plugin's lock.
 #pragma once
 
 #include "plugin/wire/blackbox.h"

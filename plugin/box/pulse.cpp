@@ -58,7 +58,7 @@ bool sleep_until(uint64_t due_ns) {
   }
 }
 
-void tell_pause(st_box_header& header, uint64_t from_ns, uint64_t to_ns, uint64_t waited_ns) {
+void report_pause(st_box_header& header, uint64_t from_ns, uint64_t to_ns, uint64_t waited_ns) {
   const uint64_t number = load(header.pauses_filled);
   st_box_pause& pause = header.pauses[number % ST_BOX_PAUSES];
   store<uint64_t>(pause.from_ns, 0, std::memory_order_release);
@@ -70,10 +70,10 @@ void tell_pause(st_box_header& header, uint64_t from_ns, uint64_t to_ns, uint64_
 }
 
 /// Says that we are awake. When that took long, the file is on a disk that did: no fault of the process.
-uint64_t tell_beat(st_box_header& header, uint64_t now) {
+uint64_t report_beat(st_box_header& header, uint64_t now) {
   store(header.pulse_ns, now, std::memory_order_release);
-  const uint64_t told_ns = now_ns();
-  return told_ns - now > ST_BOX_PAUSE_NS ? told_ns : now;
+  const uint64_t reported_ns = now_ns();
+  return reported_ns - now > ST_BOX_PAUSE_NS ? reported_ns : now;
 }
 
 void* beat(void*) {
@@ -89,9 +89,9 @@ void* beat(void*) {
     if (woken_ns > due_ns + ST_BOX_PAUSE_NS) {
       const uint64_t waited_ns = runnable_ns(schedstat);
       const bool known = waited_before_ns != UINT64_MAX && waited_ns != UINT64_MAX;
-      tell_pause(header, due_ns, woken_ns, known ? waited_ns - waited_before_ns : UINT64_MAX);
+      report_pause(header, due_ns, woken_ns, known ? waited_ns - waited_before_ns : UINT64_MAX);
     }
-    beat_ns = tell_beat(header, woken_ns);
+    beat_ns = report_beat(header, woken_ns);
   }
   if (schedstat >= 0) {
     close(schedstat);

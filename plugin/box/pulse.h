@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process's pulse (plugin/wire/blackbox.h): a thread that does nothing but wake four times a second and say so in
-// the box, and how long it did not. start, stop and forget are called under the plugin's lock; nobody waits for the
+// The process's pulse (plugin/wire/blackbox.h): a thread that does nothing but wake four times a second and record that
+// in the box, and how long it did not. start, stop and forget are called under the plugin's lock; nobody waits for the
 // thread but stop, which wakes it.
 #pragma once
 

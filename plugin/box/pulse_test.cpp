@@ -79,7 +79,7 @@ TEST_F(Pulse, BeatsWhileCommunicatorsLiveWhateverNcclDoes) {
   EXPECT_NE(folder_.read().header.pulse_ended_ns, 0);
 }
 
-TEST_F(Pulse, AStoppedProcessHasNoneAndTellsOfItWhenItGoesOn) {
+TEST_F(Pulse, AStoppedProcessHasNoneAndReportsOfItWhenItGoesOn) {
   const pid_t child = start([] {});
   kill(child, SIGSTOP);
   const uint64_t stopped_ns = monotonic_ns();

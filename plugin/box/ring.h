@@ -6,7 +6,7 @@
 
 namespace stalltrace::plugin {
 
-/// Puts a copy of an event into the ring, over the oldest one. The caller alone may change the event meanwhile.
+/// Puts a copy of an event into the ring, over the oldest one. The caller alone may change the event in the meantime.
 void append(Box& box, const Event& event);
 
 /// Notes CLOCK_MONOTONIC and CLOCK_REALTIME side by side.

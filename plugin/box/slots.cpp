@@ -8,9 +8,10 @@
 namespace stalltrace::plugin {
 namespace {
 
-constexpr int kProbesForFree = 8;  // slots looked at before one is taken from a collective nobody tells more of
-constexpr int kProbes = 64;        // and before an event is given up
-constexpr int kPatience = 200;     // looks at a slot that is being closed, some nanoseconds each
+constexpr int kProbesForFree =
+    8;  // slots looked at before one is taken from a collective about which nothing more is reported
+constexpr int kProbes = 64;     // and before an event is given up
+constexpr int kPatience = 200;  // looks at a slot that is being closed, some nanoseconds each
 constexpr uint64_t kPartsAndAbandoned = ST_BOX_SLOT_HAD_PARTS | ST_BOX_SLOT_ABANDONED;
 constexpr uint64_t kOnePart = 1ULL << ST_BOX_SLOT_PARTS_SHIFT;
 
@@ -56,7 +57,7 @@ Event* take_free(Box& box, uint64_t index) {
              : nullptr;
 }
 
-/// Takes the slot of a collective that is enqueued and of which nothing was heard since.
+/// Takes the slot of a collective that is enqueued and about which NCCL has reported nothing since.
 Event* evict(Box& box, uint64_t index) {
   Event& slot = box.slots[index];
   uint64_t commit = load(slot.commit);
@@ -81,7 +82,7 @@ bool same_parts(const Event& one, const Event& other) {
 }
 
 /// Lets go of a collective, `commit`, that only the caller holds and whose parts have ended; false if others came
-/// meanwhile. It stays open to a late part all the while: a thread that loses its core here delays nobody.
+/// in the meantime. It stays open to a late part all the while: a thread that loses its core here delays nobody.
 bool retire(Box& box, Event& slot, uint64_t& commit) {
   Event copy;
   copy_words(&copy, &slot, sizeof(copy));

@@ -3,8 +3,8 @@
 //
 // An event's handle is its id, slot and generation in one word; nothing is ever looked up through a pointer that
 // somebody handed in. All of a slot's life is in its commit word (st_box_phase): who changes a field of an open slot
-// holds the slot meanwhile, and a held slot is not given to another event. What holds a collective longer is an open
-// part of it.
+// holds the slot in the meantime, and a held slot is not given to another event. What holds a collective longer is an
+// open part of it.
 //
 //   FREE -> WRITING -> OPEN -> ENDED -> CLOSING -> FREE         CLOSING: being copied to the ring
 //   a collective:              ENDED -> QUIET                   QUIET: in the ring; free for whoever needs a slot

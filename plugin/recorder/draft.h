@@ -9,7 +9,7 @@
 
 namespace stalltrace::plugin {
 
-/// What a group that is not kept is answered with: NCCL up to 2.27 tells of a group's collectives only if the group's
+/// What a group that is not kept is answered with: NCCL up to 2.27 reports a group's collectives only if the group's
 /// start was answered with a handle (`if (plan->groupEventHandle)` in its profiler.cc). No id, since those have a tag.
 inline constexpr uint64_t kUnkeptGroup = 1;
 
@@ -91,7 +91,7 @@ void fill_api(const Api& from, uint8_t type, Event& to) {
   }
 }
 
-/// What NCCL's own transports tell; of other plugins only the id.
+/// What NCCL's own transports report; of other plugins only the id.
 void fill_net(const nccl::NetPlugin& from, Event& to);
 
 void fill_copy_engine(const nccl::v6::CeColl& from, Event& to);

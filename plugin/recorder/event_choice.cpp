@@ -81,7 +81,7 @@ EventMask parse_events(const char* text) {
   }
   if (choice.nccl_mask != 0) {
     choice.kept_mask |=
-        bit(ST_BOX_COLL) | bit(ST_BOX_P2P);  // NCCL tells them anyway: they are what the others are parts of
+        bit(ST_BOX_COLL) | bit(ST_BOX_P2P);  // NCCL reports them anyway: they are what the others are parts of
   }
   return choice;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// STALLTRACE_EVENTS: what NCCL is asked to tell, and what of it becomes a record of its own.
+// STALLTRACE_EVENTS: what NCCL is asked to report, and what of it becomes a record of its own.
 #pragma once
 
 #include <cstdint>

@@ -16,18 +16,18 @@ extern "C" {
 namespace stalltrace::plugin {
 namespace {
 
-/// A trap is dear: a connection is told of in runs of a few steps, each run four times as far on as the last one.
+/// A trap is expensive: a connection is reported in runs of a few steps, each run four times as far on as the last one.
 constexpr uint32_t kRun = 4;
 constexpr uint64_t kNextRun = 4;
 /// A step this small proves nothing about a socket, unless it was the only one under way.
-constexpr uint64_t kTellingBytes = 1024;
+constexpr uint64_t kReportingBytes = 1024;
 
 /// Steps of one kind.
 struct Counted {
   st_step_count moved;
-  uint64_t next_told;  // the step to tell of next
-  uint32_t told;       // of this run
-  uint32_t semaphore;  // its value when the run began
+  uint64_t next_reported;  // the step to report next
+  uint32_t reported;       // of this run
+  uint32_t semaphore;      // its value when the run began
 };
 /// One direction between two ranks on one channel. Open addressing, never emptied while a communicator lives.
 struct Connection {
@@ -84,21 +84,21 @@ uint64_t alone_since(const Event& step) {
   return since_ns == 0 || since_ns > step.start_ns ? since_ns : step.start_ns;
 }
 
-/// Whether this step, already counted, is one to tell of.
+/// Whether this step, already counted, is one to report.
 bool is_due(Counted& counted, uint32_t semaphore) {
   if (load(counted.semaphore) != semaphore) {  // somebody has begun to listen
     store(counted.semaphore, semaphore);
-    store<uint32_t>(counted.told, 0);
-    store<uint64_t>(counted.next_told, 0);
+    store<uint32_t>(counted.reported, 0);
+    store<uint64_t>(counted.next_reported, 0);
   }
   const uint64_t steps = load(counted.moved.steps);
-  if (steps < load(counted.next_told)) {
+  if (steps < load(counted.next_reported)) {
     return false;
   }
-  const uint32_t told = load(counted.told) + 1;
-  store<uint32_t>(counted.told, told == kRun ? 0 : told);
-  if (told == kRun) {
-    store<uint64_t>(counted.next_told, steps * kNextRun);
+  const uint32_t reported = load(counted.reported) + 1;
+  store<uint32_t>(counted.reported, reported == kRun ? 0 : reported);
+  if (reported == kRun) {
+    store<uint64_t>(counted.next_reported, steps * kNextRun);
   }
   return true;
 }
@@ -117,7 +117,7 @@ st_step_count count_of_all(const Connection& connection) {
   return all;
 }
 
-[[gnu::noinline, gnu::cold]] void tell(const Box& box, const Event& step, uint16_t semaphore) {
+[[gnu::noinline, gnu::cold]] void fire_marker(const Box& box, const Event& step, uint16_t semaphore) {
   if (st_step_moved moved; describe_step(box, step, semaphore, moved)) {
     stalltrace_step_moved(&moved);
   }
@@ -137,7 +137,7 @@ bool describe_step(const Box& box, const Event& step, uint16_t semaphore, st_ste
   add<__u64>(own.moved.steps, 1);
   add<__u64>(own.moved.bytes, bytes);
   const uint64_t alone_since_ns = alone_since(step);
-  if ((alone_since_ns == 0 && bytes < kTellingBytes) || !is_due(own, semaphore)) {
+  if ((alone_since_ns == 0 && bytes < kReportingBytes) || !is_due(own, semaphore)) {
     return false;
   }
   const Communicator* communicator = communicator_of_serial(box, step.communicator);
@@ -159,9 +159,9 @@ bool describe_step(const Box& box, const Event& step, uint16_t semaphore, st_ste
   return true;
 }
 
-void tell_step_moved(Box& box, const Event& step) {
+void report_step_moved(Box& box, const Event& step) {
   if (const uint16_t semaphore = load(stalltrace_step_moved_semaphore); semaphore != 0) [[unlikely]] {
-    tell(box, step, semaphore);
+    fire_marker(box, step, semaphore);
   }
 }
 

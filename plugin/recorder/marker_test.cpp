@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which steps a tracer is told of, and with what. That a probe hears it is tested with one (tests/bpf).
+// Which steps are reported to a tracer, and with what content. Tests with a real probe are in tests/bpf.
 #include "plugin/recorder/marker.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace stalltrace::plugin {
 namespace {
 
-constexpr uint16_t kHeard = 1;
+constexpr uint16_t kTracer = 1;
 
 class Marker : public testing::Test {
  protected:
@@ -37,13 +37,15 @@ class Marker : public testing::Test {
     event.flags |= ST_BOX_OF_P2P;
     return event;
   }
-  bool tell(const Event& event, uint16_t semaphore = kHeard) { return describe_step(box_, event, semaphore, moved_); }
+  bool describes(const Event& event, uint16_t semaphore = kTracer) {
+    return describe_step(box_, event, semaphore, moved_);
+  }
 
-  /// The numbers, from 1, of those of the next `count` steps that are told.
-  std::vector<int> told(int count, uint64_t bytes, uint16_t semaphore = kHeard) {
+  /// The numbers, from 1, of those of the next `count` steps that are reported.
+  std::vector<int> reported(int count, uint64_t bytes, uint16_t semaphore = kTracer) {
     std::vector<int> numbers;
     for (int number = 1; number <= count; ++number) {
-      if (tell(step(bytes), semaphore)) {
+      if (describes(step(bytes), semaphore)) {
         numbers.push_back(number);
       }
     }
@@ -57,8 +59,8 @@ class Marker : public testing::Test {
 };
 
 TEST_F(Marker, SaysWhoseStepItWas) {
-  tell(step(5000));
-  ASSERT_TRUE(tell(step(7000)));
+  describes(step(5000));
+  ASSERT_TRUE(describes(step(7000)));
   EXPECT_EQ(moved_.size, sizeof moved_);
   EXPECT_EQ(moved_.version, ST_MARKER_VERSION);
   EXPECT_EQ(moved_.kind, ST_STEP_COLLECTIVE);
@@ -73,19 +75,19 @@ TEST_F(Marker, SaysWhoseStepItWas) {
   EXPECT_EQ(moved_.alone_since_ns, 0U);
 }
 
-TEST_F(Marker, TellsInRunsEverFurtherApart) {
-  EXPECT_EQ(told(300, 4096), (std::vector{1, 2, 3, 4, 16, 17, 18, 19, 76, 77, 78, 79}));
+TEST_F(Marker, ReportsInRunsEverFurtherApart) {
+  EXPECT_EQ(reported(300, 4096), (std::vector{1, 2, 3, 4, 16, 17, 18, 19, 76, 77, 78, 79}));
 }
 
-TEST_F(Marker, TellsAgainWhenSomebodyElseListens) {
-  told(10, 4096);
-  EXPECT_EQ(told(10, 4096, kHeard + 1), (std::vector{1, 2, 3, 4}));
+TEST_F(Marker, ReportsAgainWhenSomebodyElseListens) {
+  reported(10, 4096);
+  EXPECT_EQ(reported(10, 4096, kTracer + 1), (std::vector{1, 2, 3, 4}));
 }
 
 TEST_F(Marker, SmallStepsProveNothingUnlessTheyAreAlone) {
-  EXPECT_TRUE(told(20, 8).empty());
+  EXPECT_TRUE(reported(20, 8).empty());
   count_operation_start(true, now_ns());
-  EXPECT_EQ(told(6, 8), (std::vector{1, 2, 3, 4}));
+  EXPECT_EQ(reported(6, 8), (std::vector{1, 2, 3, 4}));
   EXPECT_GT(moved_.alone_since_ns, 0U);
   EXPECT_EQ(moved_.own.bytes, 24U * 8);
 }
@@ -93,32 +95,32 @@ TEST_F(Marker, SmallStepsProveNothingUnlessTheyAreAlone) {
 TEST_F(Marker, AnotherOperationOfTheDirectionIsCompany) {
   count_operation_start(true, now_ns());
   count_operation_start(false, now_ns());  // the other direction is another socket
-  tell(step(4096));
+  describes(step(4096));
   EXPECT_GT(moved_.alone_since_ns, 0U);
   count_operation_start(true, now_ns());
-  tell(step(4096));
+  describes(step(4096));
   EXPECT_EQ(moved_.alone_since_ns, 0U);
   const Event begun_in_company = step(4096);
   count_operation_end(true, now_ns());
   const uint64_t alone_ns = now_ns();
-  tell(begun_in_company);
+  describes(begun_in_company);
   EXPECT_GE(moved_.alone_since_ns, begun_in_company.start_ns) << "not for all of this step";
   EXPECT_LE(moved_.alone_since_ns, alone_ns);
 }
 
-TEST_F(Marker, WhatIsOfNoCommunicatorHereIsNotTold) {
+TEST_F(Marker, WhatIsOfNoCommunicatorHereIsNotReported) {
   Event foreign = step(4096);
   foreign.communicator = 0;
-  EXPECT_FALSE(tell(foreign));
+  EXPECT_FALSE(describes(foreign));
   foreign.communicator = 77;
-  EXPECT_FALSE(tell(foreign));
+  EXPECT_FALSE(describes(foreign));
 }
 
 TEST_F(Marker, DirectionsAndChannelsAreCountedApart) {
-  tell(step(1024, 1));
-  tell(step(2048, 2));
-  tell(step(4096, 1, false));
-  ASSERT_TRUE(tell(step(1024, 1)));
+  describes(step(1024, 1));
+  describes(step(2048, 2));
+  describes(step(4096, 1, false));
+  ASSERT_TRUE(describes(step(1024, 1)));
   EXPECT_EQ(moved_.own.bytes, 2048U);
   EXPECT_EQ(moved_.own.steps, 2U);
   EXPECT_EQ(moved_.all.bytes, 2048U);
@@ -126,25 +128,25 @@ TEST_F(Marker, DirectionsAndChannelsAreCountedApart) {
 }
 
 TEST_F(Marker, KindsAreCountedApartAndTogether) {
-  tell(step(5000));
-  tell(p2p_step(7000));
-  ASSERT_TRUE(tell(p2p_step(1100)));
+  describes(step(5000));
+  describes(p2p_step(7000));
+  ASSERT_TRUE(describes(p2p_step(1100)));
   EXPECT_EQ(moved_.kind, ST_STEP_P2P);
   EXPECT_EQ(moved_.own.steps, 2U);
   EXPECT_EQ(moved_.own.bytes, 8100U);
   EXPECT_EQ(moved_.all.steps, 3U);
   EXPECT_EQ(moved_.all.bytes, 13'100U);
-  ASSERT_TRUE(tell(step(2000)));
+  ASSERT_TRUE(describes(step(2000)));
   EXPECT_EQ(moved_.kind, ST_STEP_COLLECTIVE);
   EXPECT_EQ(moved_.own.bytes, 7000U);
   EXPECT_EQ(moved_.all.bytes, 15'100U);
 }
 
-TEST_F(Marker, OneKindIsToldHoweverOftenTheOtherWas) {
-  told(100, 4096);
+TEST_F(Marker, OneKindIsReportedHoweverOftenTheOtherWas) {
+  reported(100, 4096);
   int p2p = 0;
   for (int number = 0; number < 10; ++number) {
-    p2p += tell(p2p_step(4096)) ? 1 : 0;
+    p2p += describes(p2p_step(4096)) ? 1 : 0;
   }
   EXPECT_EQ(p2p, 4);
 }

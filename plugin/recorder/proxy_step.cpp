@@ -26,7 +26,7 @@ uint8_t wait_of(int nccl_state) {
 }
 
 /// NCCL sets the size with these two; with the others it still is that of an earlier step.
-bool tells_size(int nccl_state) {
+bool reports_size(int nccl_state) {
   return nccl_state == nccl::kStateSendWait || nccl_state == nccl::kStateRecvFlushWait;
 }
 
@@ -44,7 +44,7 @@ bool waited_long(const st_box_proxy_step& step) {
          step.wait_ns[ST_BOX_WAIT_NETWORK] >= ST_BOX_LONG_WAIT_NS;
 }
 
-/// The steps that are under way together wait together: the first to end tells for all of them.
+/// The steps that are under way together wait together: the first to end is reported for all of them.
 bool begins_long_run(st_box_proxy_op& operation, int32_t step) {
   const auto number = static_cast<uint16_t>(step + 1);
   const uint16_t last = load(operation.long_step);
@@ -89,11 +89,11 @@ void change_wait(Box& box, Event& event, int nccl_state, uint64_t bytes) {
   store(step.state_since_ns, now);
   store(step.state, wait);
   store(step.nccl_state, static_cast<uint8_t>(nccl_state));
-  if (tells_size(nccl_state)) {
+  if (reports_size(nccl_state)) {
     store(step.transferred_bytes, bytes);
   }
   if (nccl_state == nccl::kStateRecvFlushWait) {
-    tell_step_moved(box, event);
+    report_step_moved(box, event);
   }
 }
 
@@ -101,7 +101,7 @@ void end_waits(Box& box, Event& event) {
   st_box_proxy_step& step = event.u.proxy_step;
   end_wait(step, event.end_ns);
   if ((event.flags & ST_BOX_SEND_SIDE) != 0) {
-    tell_step_moved(box, event);
+    report_step_moved(box, event);
   }
   Event* holder = hold(box, event.parent);
   if (holder == nullptr) {

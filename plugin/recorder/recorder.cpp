@@ -46,7 +46,7 @@ void number_call(Communicator* communicator, Event& call) {
   }
 }
 
-/// Not all calls become a COLL: they are counted where they are told, so that all ranks agree on the numbers.
+/// Not all calls become a COLL: they are counted where they are reported, so that all ranks agree on the numbers.
 uint64_t number_of_collective(Communicator* communicator, const Event& event) {
   const uint64_t number = number_of_call(event.parent);
   return number != ST_BOX_NUMBER_UNKNOWN ? number : count_collective(communicator);
@@ -54,12 +54,12 @@ uint64_t number_of_collective(Communicator* communicator, const Event& event) {
 
 /// NCCL's kernel counts a rank's transfer to itself among a channel's works, its host does not (addP2pToPlan in NCCL's
 /// src/enqueue.cc, 2.26 to 2.30): from the first on, the host reads the times of earlier works.
-bool tells_kernels_too_early(const Communicator* communicator) {
+bool reports_kernels_too_early(const Communicator* communicator) {
   return communicator != nullptr && load(communicator->own_transfers) != 0;
 }
 
 void expect_kernel(Event& event, const Communicator* communicator) {
-  if (tells_kernels_too_early(communicator)) {
+  if (reports_kernels_too_early(communicator)) {
     event.flags |= ST_BOX_KERNELS_UNTRUE;
   } else {
     event.flags |= ST_BOX_KERNEL_EXPECTED;
@@ -68,7 +68,7 @@ void expect_kernel(Event& event, const Communicator* communicator) {
 
 void number_collective(Box& box, Communicator* communicator, Event& event) {
   const bool alone = communicator != nullptr && communicator->ranks == 1;
-  if (box.kernels_told && !alone) {
+  if (box.kernels_reported && !alone) {
     expect_kernel(event, communicator);
   }
   event.u.coll.call_number = number_of_collective(communicator, event);
@@ -83,7 +83,7 @@ void number_copy(Communicator* communicator, Event& event) {
 
 void number_transfer(Box& box, uint64_t context, Communicator* communicator, Event& event) {
   const bool own = st_box_is_own_transfer(&event) != 0;
-  if (box.kernels_told && !own) {
+  if (box.kernels_reported && !own) {
     expect_kernel(event, communicator);
   } else if (own && communicator != nullptr) {
     store<uint32_t>(communicator->own_transfers, 1);
@@ -129,7 +129,7 @@ void join_collective(Box& box, Event& part) {
 }
 
 void join_as_kernel(Box& box, const Communicator* communicator, Event& kernel) {
-  Event* whole = tells_kernels_too_early(communicator) ? hold(box, kernel.parent) : nullptr;
+  Event* whole = reports_kernels_too_early(communicator) ? hold(box, kernel.parent) : nullptr;
   const bool untrue = whole != nullptr && (whole->flags & ST_BOX_KERNELS_UNTRUE) != 0;
   if (whole != nullptr) {
     release(box, *whole);

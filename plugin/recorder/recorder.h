@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL tells, in the words of no version of its interface, goes into the profiler file. Any thread; no allocation,
+// What NCCL reports, independent of the interface's version, goes into the profiler file. Any thread; no allocation,
 // no lock, and no system call but one gettid per thread.
 #pragma once
 

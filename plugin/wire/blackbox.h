@@ -115,13 +115,13 @@ enum st_box_protocol {
 
 enum st_box_event_flags {
   ST_BOX_WHOLE_COLL = 1,      /* coll: as many kernel channels have ended as it has channels */
-  ST_BOX_KERNEL_EXPECTED = 2, /* coll: NCCL tells of every kernel channel's start and end */
+  ST_BOX_KERNEL_EXPECTED = 2, /* coll: NCCL reports every kernel channel's start and end */
   ST_BOX_UNFINISHED = 4,      /* put into the ring without its end: the communicator ended, or the slot was needed */
   ST_BOX_GRAPH_CAPTURED = 8,  /* API calls: captured into a CUDA graph */
   ST_BOX_FOREIGN_PARENT = 16, /* proxy op: its collective is in another process's file */
   ST_BOX_OWN_SEQUENCE = 32,   /* p2p: sequence is the plugin's own count */
   ST_BOX_SEND_SIDE = 64,      /* proxy op and step: this rank sends */
-  ST_BOX_KERNELS_UNTRUE = 64, /* coll: its kernel channels are no parts of it: NCCL tells of them too early */
+  ST_BOX_KERNELS_UNTRUE = 64, /* coll: its kernel channels are no parts of it: NCCL reports them too early */
   ST_BOX_COUNTED = 128,       /* proxy op, kernel channel: its collective counts it among its parts */
   ST_BOX_LONG_STEP = 1,       /* proxy step: it waited long, the first of a run of its operation */
   ST_BOX_OF_P2P = 2,          /* proxy op and step: of a Send or Recv */
@@ -233,7 +233,7 @@ struct st_box_header {
   /* The pulse: a thread of the plugin's own that wakes a few times a second while communicators live, whatever NCCL
    * does. A process that is stopped or frozen has none. */
   uint64_t pulse_ns;       /* its last beat; 0: there is none */
-  uint64_t pulse_ended_ns; /* it was told to end; 0: it beats */
+  uint64_t pulse_ended_ns; /* it was asked to end; 0: it beats */
   uint64_t pauses_filled;  /* the n-th lies at index n % ST_BOX_PAUSES */
   struct st_box_pause pauses[ST_BOX_PAUSES];
   uint8_t padding_1[1688];
@@ -251,9 +251,9 @@ struct st_box_communicator {
   uint64_t serial; /* from 1; events name it */
   uint64_t hash;   /* NCCL's own communicator hash (commId); 0 unknown */
   int32_t rank;    /* -1 unknown */
-  int32_t ranks;   /* 0 unknown: interface v1 to v3 does not tell */
+  int32_t ranks;   /* 0 unknown: not reported by interface v1 to v3 */
   int32_t nodes;
-  uint32_t own_transfers; /* 1: this rank has sent to itself; what NCCL tells of kernels is untrue since */
+  uint32_t own_transfers; /* 1: this rank has sent to itself; what NCCL reports about kernels is untrue since */
   uint64_t created_ns;
   uint64_t destroyed_ns; /* 0: lives */
   uint64_t collectives;  /* started so far */
@@ -268,10 +268,10 @@ struct st_box_communicator {
 struct st_box_coll {
   uint64_t sequence;    /* NCCL's: per function and communicator. p2p: per communicator, direction and peer */
   uint64_t call_number; /* n-th collective of this rank on the communicator, whatever the function: its call's number,
-                           or in launch order where calls are not told; ~0 unknown */
+                           or in launch order where calls are not reported; ~0 unknown */
   uint64_t count;
   uint64_t enqueued_ns;     /* NCCL's stopEvent: the kernel is launched */
-  uint64_t kernel_start_ns; /* first kernel channel's start as the host heard of it */
+  uint64_t kernel_start_ns; /* first kernel channel's start as the host learned of it */
   uint64_t gpu_start_ns;    /* GPU's global timer: earliest start, latest stop */
   uint64_t gpu_stop_ns;
   int32_t root_or_peer;
@@ -357,7 +357,8 @@ struct st_box_ce {
   uint64_t reserved[2];
 };
 
-/* ST_BOX_NET: what a network plugin told of a request; of NCCL's own transports, and only where NCCL was built so. */
+/* ST_BOX_NET: what a network plugin reported about a request; of NCCL's own transports, and only where NCCL was built
+ * so. */
 struct st_box_net {
   int64_t plugin_id;
   int32_t fd_or_device;
@@ -402,8 +403,8 @@ struct st_box_event {
   } u;
 };
 
-/* A Send or Recv of a rank with itself. NCCL gives it neither a proxy operation nor a kernel channel: nobody tells its
- * end, and it waits for nobody, whatever its flags say (files of earlier plugins expect a kernel). */
+/* A Send or Recv of a rank with itself. NCCL gives it neither a proxy operation nor a kernel channel: nothing reports
+ * its end, and it waits for nobody, whatever its flags say (files of earlier plugins expect a kernel). */
 static inline int st_box_is_own_transfer(const struct st_box_event* event) {
   return event->type == ST_BOX_P2P && event->rank == event->u.coll.root_or_peer;
 }

@@ -21,7 +21,7 @@ import network
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROFILER_SINCE = (2, 23)  # NCCL's profiler interface
-SIZES_TOLD_SINCE = (2, 27)  # a communicator's size with it
+SIZES_REPORTED_SINCE = (2, 27)  # a communicator's size with it
 LATE_RANK = 1
 
 
@@ -127,8 +127,8 @@ class Check:
     def hold_against(self, name, path, owns, *completions):
         recording = compare.Recording(path)
         self.table.add(f"{name}: every call once", *compare.check_counts(recording, owns))
-        sizes_told = self.nccl_version >= SIZES_TOLD_SINCE or name == "tracer"
-        self.table.add(f"{name}: ranks", *compare.check_ranks(recording, owns, sizes_told))
+        sizes_reported = self.nccl_version >= SIZES_REPORTED_SINCE or name == "tracer"
+        self.table.add(f"{name}: ranks", *compare.check_ranks(recording, owns, sizes_reported))
         self.table.add(f"{name}: communicator hash", *compare.check_hashes(recording, owns))
         self.table.add(f"{name}: sequence numbers", *compare.check_sequences(recording, owns))
         self.table.add(f"{name}: true durations", *compare.check_durations(recording, owns, completions))
@@ -138,7 +138,7 @@ class Check:
         print("\n".join("    " + line for line in lines), flush=True)
 
     def explain(self, name, recording):
-        """The findings' causes and places; None if there is no telling."""
+        """The findings' causes and places; None if they are unknown."""
         result = self.stalltrace("explain", "--json", recording)
         if result.returncode != 0:
             self.table.add(f"{name}: explain", False, result.stderr.strip()[-300:])
@@ -159,10 +159,10 @@ class Check:
         if folder is None:
             return
         owns = [compare.Own(folder / f"own{rank}.jsonl") for rank in range(self.options.ranks)]
-        box = self.import_rings("nccl", folder)
-        if box:
-            self.hold_against("plugin", box, owns, "profiler")
-            self.find("plugin", "the late rank is found", self.explain("plugin", box), "late_rank", LATE_RANK)
+        recorded = self.import_rings("nccl", folder)
+        if recorded:
+            self.hold_against("plugin", recorded, owns, "profiler")
+            self.find("plugin", "the late rank is found", self.explain("plugin", recorded), "late_rank", LATE_RANK)
         if not self.traced:
             self.table.add("tracer", None, "the kernel was not traced")
             return
@@ -174,7 +174,7 @@ class Check:
             self.table.add("tracer: the loss is found", None, "without virtual nodes there was none")
             return
         self.find("tracer", "the loss is found", findings, "packet_loss", network.LOSSY_NODE)
-        if box:
+        if recorded:
             self.table.add("tracer: peers of connections",
                            *compare.check_places(compare.Recording(trace), network.address_of))
 
@@ -183,9 +183,9 @@ class Check:
             self.table.add("PyTorch DDP", None, "no PyTorch with NCCL and a device here")
             return
         folder = self.job("ddp", "ddp")
-        box = folder and self.import_rings("ddp", folder)
-        if box:
-            per_rank = compare.Recording(box).rows(
+        recorded = folder and self.import_rings("ddp", folder)
+        if recorded:
+            per_rank = compare.Recording(recorded).rows(
                 "SELECT rank, COUNT(*), SUM(completion = 'profiler') FROM nccl_events WHERE op = 'ALL_REDUCE' GROUP BY rank")
             complete = len(per_rank) == self.options.ranks and all(count == ended >= ddp.STEPS for _, count, ended in per_rank)
             self.table.add("ddp: gradients' AllReduces", complete, f"(rank, calls, ended): {per_rank}")

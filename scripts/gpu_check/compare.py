@@ -9,8 +9,8 @@ TOLERANCE_NS = 50_000
 TOLERANCE_SHARE = 0.01
 # Called on the communicator of all ranks alone.
 WORLD_OPS = ("ALL_GATHER", "REDUCE_SCATTER", "BROADCAST", "REDUCE")
-# Of a Broadcast NCCL tells the plugin from here on only that it was called, unless NCCL_ALLGATHERV_ENABLE=0.
-ONLY_CALLS_TOLD_SINCE = (2, 29, 2)
+# From here on, NCCL reports a Broadcast to the plugin only as a call, unless NCCL_ALLGATHERV_ENABLE=0.
+ONLY_CALLS_REPORTED_SINCE = (2, 29, 2)
 
 
 class Own:
@@ -44,7 +44,7 @@ class Recording:
 
 def duration_fits(call, duration_ns):
     """A collective lasts at least as long as the device was busy once it was launched (the first event is passed before that:
-    NCCL's first call connects the ranks meanwhile), at most until the caller knew of its end."""
+    NCCL's first call connects the ranks in the meantime), at most until the caller knew of its end."""
     slack = max(TOLERANCE_NS, TOLERANCE_SHARE * call["wall_ns"])
     return call["device_ns"] - call["launch_ns"] - slack <= duration_ns <= call["wall_ns"] + slack
 
@@ -62,14 +62,14 @@ def check_counts(recording, owns):
     return not wrong, ", ".join(wrong) or f"all {total} calls"
 
 
-def check_ranks(recording, owns, sizes_told):
-    """Whether each call bears its rank, and its communicator's size where NCCL tells it."""
+def check_ranks(recording, owns, sizes_reported):
+    """Whether each call bears its rank, and its communicator's size where NCCL reports it."""
     wrong = []
     for own in owns:
         seen = set(recording.rows(f"SELECT DISTINCT rank, nranks FROM nccl_events WHERE pid = ? AND op IN {WORLD_OPS}", own.who["pid"]))
-        if seen != {(own.who["rank"], own.who["ranks"] if sizes_told else None)}:
+        if seen != {(own.who["rank"], own.who["ranks"] if sizes_reported else None)}:
             wrong.append(f"rank {own.who['rank']} of {own.who['ranks']} is {sorted(seen, key=str)}")
-    return not wrong, "; ".join(wrong) or f"{len(owns)} ranks" + ("" if sizes_told else ", sizes not told by this NCCL")
+    return not wrong, "; ".join(wrong) or f"{len(owns)} ranks" + ("" if sizes_reported else ", sizes not reported by this NCCL")
 
 
 def check_hashes(recording, owns):
@@ -81,26 +81,26 @@ def check_hashes(recording, owns):
 
 def check_sequences(recording, owns):
     """Each call on the communicator of all ranks has a number above the one before, and all ranks agree on them."""
-    told = []
+    reported = []
     for own in owns:
         calls = recording.rows(f"SELECT op, seq FROM nccl_events WHERE pid = ? AND op IN {WORLD_OPS} ORDER BY timestamp_ns, seq", own.who["pid"])
         numbers = [number for _, number in calls]
         if not numbers or None in numbers or numbers != sorted(set(numbers)):
             return False, f"rank {own.who['rank']}: {numbers[:8]}"
-        told.append(calls)
-        if calls != told[0]:
-            return False, f"rank {own.who['rank']} has others than rank {owns[0].who['rank']}: {sorted(set(calls) ^ set(told[0]))[:4]}"
-    return True, f"rising by call, {len(told[0])} alike on all ranks"
+        reported.append(calls)
+        if calls != reported[0]:
+            return False, f"rank {own.who['rank']} has others than rank {owns[0].who['rank']}: {sorted(set(calls) ^ set(reported[0]))[:4]}"
+    return True, f"rising by call, {len(reported[0])} alike on all ranks"
 
 
 def check_broadcasts(recording, owns, nccl_version):
-    """Whether their ends are known, where NCCL tells them."""
+    """Whether their ends are known, where NCCL reports them."""
     ends = [row[2] for own in owns for row in recording.calls(own.who["pid"], "BROADCAST")]
-    untold = ends.count("untold")
-    if untold and nccl_version >= ONLY_CALLS_TOLD_SINCE:
-        return None, (f"{untold} of {len(ends)} have no duration: since {'.'.join(map(str, ONLY_CALLS_TOLD_SINCE))} NCCL tells the "
+    unobserved = ends.count("unobserved")
+    if unobserved and nccl_version >= ONLY_CALLS_REPORTED_SINCE:
+        return None, (f"{unobserved} of {len(ends)} have no duration: since {'.'.join(map(str, ONLY_CALLS_REPORTED_SINCE))} NCCL reports the "
                       "plugin only that a Broadcast was called (NCCL_ALLGATHERV_ENABLE, 1 by default)")
-    return bool(ends) and not untold, f"{untold} of {len(ends)} have no duration"
+    return bool(ends) and not unobserved, f"{unobserved} of {len(ends)} have no duration"
 
 
 def check_places(recording, address_of):

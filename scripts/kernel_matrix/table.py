@@ -76,7 +76,7 @@ def program_cell(program):
     return f"{program['state']}: {program['detail']}"
 
 
-# Lines of `check` that tell of the machine it runs on, not of the kernel.
+# Lines of `check` that report the machine it runs on, not of the kernel.
 OF_THE_MACHINE = ("kernel", "processes")
 
 

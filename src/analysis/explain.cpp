@@ -6,16 +6,19 @@
 
 #include <algorithm>
 #include <iterator>
+#include <ranges>
 #include <set>
 
 #include "analysis/causes/rank/init_failure.h"
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/findings/call_sites.h"
 #include "analysis/findings/cause_groups.h"
+#include "analysis/findings/expensive_calls.h"
 #include "analysis/findings/inspect.h"
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
 #include "analysis/timeline/communicator_names.h"
+#include "base/clock.h"
 #include "base/text.h"
 
 namespace stalltrace {
@@ -84,14 +87,59 @@ void note_missing_ranks(const Timeline& timeline, Report& report) {
   }
 }
 
+/// From the first arrival to the end; without any, nothing from the start of the first agent on.
+TimeRange range_of(const Cluster& cluster, const Timeline& timeline) {
+  if (timeline.rows() > 0) {
+    return {timeline.span().from_ns, timeline.span().to_ns};
+  }
+  const auto first = std::ranges::min_element(cluster.nodes(), {}, &Node::started_ns);
+  const int64_t start_ns = first == cluster.nodes().end() ? 0 : first->started_ns;
+  return {start_ns, start_ns};
+}
+
+/// What was asked for, in UTC.
+Result<TimeRange> resolve(const TimeWindow& window, const Report& report) {
+  const TimeRange range = window.at(report.range.from_ns);
+  if (range.from_ns >= range.to_ns) {
+    return fail("--from is not before --to", "give the earlier time to --from", ErrorKind::kUsage);
+  }
+  const char* outside = nullptr;
+  if (report.collectives > 0 && range.from_ns >= report.range.to_ns) {
+    outside = "--from is after the end";
+  } else if (report.collectives > 0 && range.to_ns <= report.range.from_ns) {
+    outside = "--to is before the start";
+  }
+  if (outside != nullptr) {
+    return fail(fmt::format("{} of the recording: nothing was judged", outside),
+                fmt::format("it lasts {} from {}", format_duration(report.range.to_ns - report.range.from_ns),
+                            format_utc(report.range.from_ns)),
+                ErrorKind::kNotFound);
+  }
+  return range;
+}
+
+/// Collectives that touch `range`.
+int64_t collectives_in(const Timeline& timeline, TimeRange range) {
+  int64_t count = 0;
+  for (const CallSequence& sequence : timeline.sequences()) {
+    count += std::ranges::count_if(sequence.calls, [&](const Call& call) {
+      return call.present && call.arrival_ns < range.to_ns && call.end_ns() >= range.from_ns;
+    });
+  }
+  return count;
+}
+
 void describe_recording(const Cluster& cluster, const Timeline& timeline, Report& report) {
   std::set<MemberIndex> ranks;
   for (const CallSequence& sequence : timeline.sequences()) {
     ranks.insert(sequence.member);
   }
   report.nodes = static_cast<int64_t>(cluster.nodes().size());
+  for (const Loss& loss : report.losses) {
+    report.node_names.emplace(loss.node_id, cluster.node_name(loss.node_id));
+  }
   report.ranks = static_cast<int64_t>(ranks.size());
-  report.range = {timeline.span().from_ns, timeline.span().to_ns};
+  report.range = range_of(cluster, timeline);
   report.collectives = timeline.rows();
   for (const Loss& loss : report.losses) {
     report.lost_events += loss.count;
@@ -152,13 +200,16 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   ST_ASSIGN(Timeline timeline, Timeline::load(source, cluster));
   ST_TRY(find_end(source, cluster, timeline));
   describe_recording(cluster, timeline, report);
-  StallSearchOptions with{.range = options.range.value_or(TimeRange{})};
+  ST_ASSIGN(const TimeRange range, resolve(options.window, report));
+  report.judged_range = {std::max(range.from_ns, report.range.from_ns), std::min(range.to_ns, report.range.to_ns)};
+  report.judged = options.window.empty() ? report.collectives : collectives_in(timeline, range);
+  StallSearchOptions with{.range = range};
   if (options.instance) {
     ST_ASSIGN(with.watched, find_instance(source, cluster, timeline, *options.instance));
   }
   StallSearch search = find_stalls(timeline, cluster, with);
   ST_ASSIGN(const Flows flows, Flows::load(source, cluster));
-  ST_ASSIGN(std::vector<Stall> single_node, find_single_node_stalls(source, cluster, timeline, flows, with.range));
+  ST_ASSIGN(std::vector<Stall> single_node, find_single_node_stalls(source, cluster, timeline, flows, range));
   add_stalls(std::move(single_node), search);
   ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(source, cluster, flows, examined(search)));
   if (search.dropped + evidence.dropped_rows() > 0) {
@@ -167,19 +218,24 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
                     "a shorter time range shows all",
                     search.dropped, evidence.dropped_rows()));
   }
-  const AnalysisContext context{cluster, timeline, flows, evidence};
+  AnalysisContext context{cluster, timeline, flows, evidence};
+  if (!options.window.empty()) {
+    context.judged = {report.judged_range.from_ns, report.judged_range.to_ns};
+  }
   std::vector<Decision>& decisions = result.decisions;
   decisions.reserve(search.stalls.size());
   for (const Stall& stall : search.stalls) {
     decisions.push_back(decide(context, stall));
   }
-  report.findings = fold(context, decisions);
+  std::vector<StallFinding> findings = group_by_cause(context, decisions);
+  ST_TRY(add_expensive_calls(source, cluster, timeline, findings));
+  std::ranges::move(findings | std::views::transform(&StallFinding::finding), std::back_inserter(report.findings));
   ST_TRY(tell_call_sites(source, cluster, report.findings));
-  ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, with.range));
+  ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range));
   report.findings.insert(report.findings.begin(), failures.begin(), failures.end());
   report.healthy = report.findings.empty();
   if (search.watched) {
-    const InspectionQuery query{*options.instance, *with.watched, with.range};
+    const InspectionQuery query{*options.instance, *with.watched, range};
     result.inspection = inspect(context, query, *search.watched, decisions, report.findings);
   }
   return result;

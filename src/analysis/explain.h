@@ -11,12 +11,13 @@
 #include "model/finding.h"
 #include "model/inspection.h"
 #include "model/source.h"
+#include "model/time_window.h"
 
 namespace stalltrace {
 
 struct ExplainOptions {
-  /// Only collectives that touch this time are judged. UTC of the first node.
-  std::optional<TimeRange> range;
+  /// Only collectives that touch this time are judged, and only lost time in it is counted. UTC of the first node.
+  TimeWindow window;
   /// A call whose instance is inspected, too.
   std::optional<EventId> instance;
 };
@@ -30,8 +31,8 @@ struct ExplainResult {
 };
 
 /// Reads `source` a few times, in time order; memory is about 16 bytes a collective plus bounded evidence.
-/// Fails where the source does, and for an instance that is not there. A recording without collectives gives a healthy
-/// report with a note.
+/// Fails where the source does, where the window is empty (kUsage) or outside of the recording (kNotFound), and for an
+/// instance that is not there. A recording without collectives gives a report with a note, in which nothing was judged.
 Result<ExplainResult> explain(EventSource& source, const ExplainOptions& options = {});
 
 }  // namespace stalltrace

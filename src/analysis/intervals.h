@@ -6,17 +6,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/time_range.h"
+
 namespace stalltrace::analysis {
 
-/// Half-open: [from_ns, to_ns).
-struct Interval {
-  int64_t from_ns = 0;
-  int64_t to_ns = 0;
+using Interval = TimeRange;
 
-  [[nodiscard]] int64_t length() const { return to_ns > from_ns ? to_ns - from_ns : 0; }
-  bool operator==(const Interval&) const = default;
-};
-
+/// The part of time that is in both; of length 0 where none is.
 Interval intersect(Interval a, Interval b);
 
 /// Disjoint intervals in time order.

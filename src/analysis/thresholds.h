@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every number a verdict depends on, with its reason. docs/findings.md repeats them for users.
+// Every number a verdict depends on, with its reason. docs/findings.md gives users the same numbers, which a test
+// compares (tests/checks/thresholds_test.py).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/clock.h"
 
 namespace stalltrace::analysis {
 
-/// When the cost of a folded finding is worth waking somebody: one long stall, or many that add up.
+/// When the cost of a group of stalls is worth waking somebody: one long stall, or many that add up.
 struct Gate {
   int64_t single_ns;  // one stall this long is a finding by itself
   int64_t total_ns;   // otherwise the job must have lost this much ...
@@ -36,24 +38,39 @@ inline constexpr int64_t kWarmUpInstances = 3;
 /// ... which takes tens to hundreds of milliseconds in good health.
 inline constexpr int64_t kWarmUpFloorNs = 500 * kNsPerMs;
 /// NCCL connects ranks in their first collective (NCCL_RUNTIME_CONNECT, on by default since 2.22), which takes seconds
-/// where hosts are busy or ranks are many: without evidence of a cause such a first instance is not told before this.
+/// where hosts are busy or ranks are many: without evidence of a cause such a first instance is not reported before
+/// this.
 inline constexpr int64_t kConnectingNs = 10 * kNsPerSecond;
 /// An instance that has not ended is a hang after this: longer than any timeout that TCP recovers from quietly.
 inline constexpr int64_t kHangNs = kNsPerSecond;
 
 /// A rank may still come while the others wait less than this many times the limit of their usual spread.
 inline constexpr int64_t kSpreadsToHang = 2;
-/// So many gaps in which data of a rank elsewhere were seen to wait tell how the others fare that were not sampled.
+/// Minimum number of sampled gaps from which the typical wait is extrapolated to gaps that were not sampled.
 inline constexpr int64_t kOneSidedSightings = 3;
-/// Processes that end within this time of each other ended for one reason: watchdogs and launchers take so long.
+/// Processes that end within this time of each other ended for one reason: watchdogs and launchers take up to that.
 inline constexpr int64_t kDeathsApartNs = 60 * kNsPerSecond;
 
 /// Setting up a communicator takes seconds in good health, and ranks start seconds apart ...
 inline constexpr int64_t kInitHangNs = 5 * kNsPerSecond;
-/// ... so that only connections that came to nothing so often while others waited make it a failure. Where they did,
-/// one that has not ended need not wait for the rest of that time.
+/// ... so that it is a failure only where this many attempts to connect failed while others waited. Where they did, one
+/// that has not ended is reported sooner.
 inline constexpr int64_t kUnreachedAttempts = 3;
 inline constexpr int64_t kOpenInitNs = 2 * kNsPerSecond;
+
+/// A late rank's previous calls are searched this far back, in each of its call sequences: more are never in flight.
+inline constexpr int64_t kPreviousCalls = 256;
+
+// --- how calls are matched ---------------------------------------------------------------------------------------
+
+/// On communicators made before tracing began, agents on different nodes start within this many calls of each other.
+inline constexpr int64_t kOffsetReach = 64;
+/// This many pairs of calls are enough to compare two sequences at one offset ...
+inline constexpr int64_t kOffsetSamples = 256;
+/// ... and this share of them must have the same operation and size: a few rows may be lost.
+inline constexpr double kOffsetAgreement = 0.95;
+/// The two ends of a connection are first seen at different moments: where sockets are listed, up to seconds apart.
+inline constexpr int64_t kConnectionEndsApartNs = 5 * kNsPerSecond;
 
 // --- when evidence explains a stall ----------------------------------------------------------------------------
 
@@ -65,9 +82,17 @@ inline constexpr int64_t kMinimumRtoNs = 200 * kNsPerMs;
 /// much to either side. (When one packet alone is under way, the probe waits for the smallest timeout besides.) Healthy
 /// runs have many that cost nothing.
 inline constexpr int64_t kRetransmitNs = 4 * kNsPerMs;
-/// What a sender holds back so soon after a timeout, though nothing is under way, it holds back because of the timeout:
-/// loss costs the time until it sends again.
+/// The sample that a retransmission causes follows it within this time: it shows whether a single packet was in flight.
+inline constexpr int64_t kSampleAfterRepeatNs = kNsPerMs;
+/// What a sender holds back this soon after a timeout, though nothing is in flight, it holds back because of the
+/// timeout: loss costs the time until it sends again.
 inline constexpr int64_t kHeldAfterTimeoutNs = 20 * kNsPerMs;
+/// A summary of waits for a CPU names one competitor: with this share of the time, all of it counts as that one's (the
+/// others are its siblings or short), else only the competitor's own.
+inline constexpr double kMainCompetitorShare = 1.0 / 3;
+/// Of a rank's waits for a CPU this share must be due to programs outside of the job, or to a throttled cgroup, for
+/// either to be called the cause.
+inline constexpr double kContentionMainShare = 0.5;
 /// A competitor from the job itself or the tracer is normal on a small machine; it is the cause only when it
 /// covers nearly all of the stalled time.
 inline constexpr double kInternalContentionCoverage = 0.9;
@@ -80,14 +105,14 @@ inline constexpr int64_t kMoreWorkNs = 30 * kNsPerMs;
 /// Of all lateness in its time, a rank must own this much to be the late rank; hiccups hit everybody.
 inline constexpr double kLateDominance = 0.6;
 /// In the first instances of a communicator ranks compile kernels and fill caches, each for its own time: who is late
-/// only there is not told ...
+/// only there is not reported ...
 inline constexpr int64_t kSettlingInstances = 40;
 /// ... unless for longer than such things take.
 inline constexpr int64_t kSettlingNs = kNsPerSecond;
 /// Rank 0 evaluates, logs and saves while the others wait: as long as it computes and is late in no more than this
 /// share of the instances, that is its work.
 inline constexpr double kRareShare = 0.05;
-/// A link's end is the culprit when it shows the fault on at least so many links in one direction.
+/// A link's end is the culprit when it shows the fault on at least this many links in one direction.
 inline constexpr int kLinksForCulprit = 2;
 /// An extra link counts for that with this share of the first one's loss.
 inline constexpr double kLinkShare = 0.2;
@@ -95,17 +120,20 @@ inline constexpr double kLinkShare = 0.2;
 /// node's other side is the echo of the first.
 inline constexpr double kEchoShare = 0.4;
 
-/// Nothing acknowledged while the timer doubled so often means at least 600 ms: loss of single packets ends earlier.
+/// Nothing acknowledged while the timer doubled this often means at least 600 ms: loss of single packets ends earlier.
 inline constexpr uint8_t kSilentBackoff = 2;
-/// So many other timeouts around a silence: the link loses packets all the time ...
+/// With this many other timeouts around a silence, the link loses packets all the time ...
 inline constexpr int64_t kLossyTimeouts = 3;
 /// ... looked for this far before and after it.
 inline constexpr int64_t kLossyAroundNs = 30 * kNsPerSecond;
-/// Where small segments passed before and not meanwhile, so much is certain of an MTU black hole: a partition may have
-/// come between.
+/// Confidence in an MTU black hole where small segments passed before the silence and none was sent in it: it may be a
+/// partition that began since.
 inline constexpr double kPassedBeforeCertainty = 0.8;
 /// A segment is small when it is below this: every network carries it (IPv6 asks for packets of 1280).
 inline constexpr uint32_t kSmallSegmentBytes = 1000;
+/// Bytes that the receiver counts beyond the acknowledged ones before its data are said to arrive: more than the SYN
+/// and the FIN, which count as bytes.
+inline constexpr uint64_t kArrivedBytes = 100;
 /// A slow link carries data for this share of the stall; others are idle for most of it.
 inline constexpr double kBusyShare = 0.7;
 /// A connection with less than this share of the busiest one's bytes is not what a collective waits for.
@@ -135,20 +163,27 @@ inline constexpr double kFabricErrorsPerSecond = 10;
 inline constexpr int64_t kHostSampleNs = 3 * kNsPerSecond;
 /// What a counter of the host did in the second before and after a stall may belong to it: it was read once in each.
 inline constexpr int64_t kHostCounterAroundNs = kNsPerSecond;
-/// A host whose processes waited for memory in this share of the stalls is told with them; in good health it is
-/// far below one percent.
+/// A host whose processes waited for memory in this share of the stalls is mentioned; in good health it is far below
+/// one percent.
 inline constexpr double kMemoryPressureShare = 0.1;
 /// Packets of protocols that a host does not know (spanning tree, LLDP) count as dropped, less than one a second.
 inline constexpr double kHostPacketsPerSecond = 1;
-/// A turn of receiving that ends early has lasted up to 2 ms (net.core.netdev_budget_usecs): so many are a fifth of a
-/// CPU.
+/// A turn of receiving that ends early has lasted up to 2 ms (net.core.netdev_budget_usecs): this many are a fifth
+/// of a CPU.
 inline constexpr double kSqueezesPerSecond = 100;
 /// What a host counts all the time says nothing about the stalls: around them a counter rises faster by this factor.
 inline constexpr double kHostCounterContrast = 2.0;
 /// The first few counters of hosts are enough for a hint.
-inline constexpr size_t kHostCountersTold = 4;
+inline constexpr size_t kMostHostCounters = 4;
 /// A step of a transfer that waits less for one thing says nothing (the plugin's ST_BOX_LONG_WAIT_NS).
 inline constexpr int64_t kLongStepNs = 5 * kNsPerMs;
+/// A step without a row of its own waited less than the long step for each of three things.
+inline constexpr int64_t kUnrecordedStepNs = 3 * kLongStepNs;
+/// Operations of a connection come one after another: one that ended up to this long after a record began still came
+/// before it, since the times of the two are read one after the other.
+inline constexpr int64_t kSameMomentNs = kNsPerMs;
+/// An edge of the wait-for graph must hold for this share of the time or of the samples, or the graph is noise.
+inline constexpr double kEdgeShare = 0.5;
 /// By steps a link is the slow one when no other link held data for half as long.
 inline constexpr double kLinkHeldContrast = 2.0;
 /// Steps and arrivals without the host's own evidence show where time went, not why: no verdict of theirs is surer.
@@ -159,10 +194,26 @@ inline constexpr int64_t kWireSettlesNs = 500 * kNsPerMs;
 inline constexpr double kNeedlessShare = 0.5;
 /// A receiver reports a needless repeat when it comes; connections are sampled ten times a second.
 inline constexpr int64_t kNeedlessReportedNs = 200 * kNsPerMs;
-/// A reset is followed by the errors it causes within a watchdog's patience; before a stall it may lie so long.
+/// A reset is followed by the errors it causes within a watchdog's patience; before a stall it may lie this long.
 inline constexpr int64_t kResetBeforeNs = 500 * kNsPerMs;
+/// Resets of one event come within this time of the first.
+inline constexpr int64_t kResetsApartNs = kNsPerSecond;
 /// A process that ends resets its connections at once; clocks of hosts may disagree by this much about what came first.
 inline constexpr int64_t kDeathToResetNs = 10 * kNsPerMs;
+
+/// A late rank's calls on another communicator are searched this far back from the stall.
+inline constexpr int64_t kCallsElsewhere = 256;
+
+// --- which cause, and how sure ---------------------------------------------------------------------------------
+
+/// A rule that is less direct must cover this much more of a stall to be chosen instead.
+inline constexpr double kDirectnessMargin = 0.15;
+/// No evidence is complete: the most that a finding claims.
+inline constexpr double kMaxConfidence = 0.99;
+/// Of `unknown`: that time was lost is sure, where and why is not.
+inline constexpr double kUnknownConfidence = 0.3;
+/// Attempts to connect that failed while a set-up waited: something else may have delayed it, too.
+inline constexpr double kInitFailureConfidence = 0.95;
 
 // --- when the cost is a finding --------------------------------------------------------------------------------
 
@@ -189,21 +240,29 @@ inline constexpr Gate kSlowReceiverGate{500 * kNsPerMs, 500 * kNsPerMs, 0.10};
 /// Saying "slow, cause not seen" must be worth reading: clearly more than the noise of a shared machine.
 inline constexpr Gate kUnknownGate{500 * kNsPerMs, kNsPerSecond, 0.10};
 
+/// Severity "high": a fifth of the time, or one stall that a user notices ...
+inline constexpr double kHighShare = 0.2;
+inline constexpr int64_t kHighStallNs = kNsPerSecond;
+/// ... and "medium": worth a look. Below, "low". Hangs and wrong data are critical.
+inline constexpr double kMediumShare = 0.05;
+/// The calls that a finding names, to look at with `explain --instance`.
+inline constexpr size_t kExpensiveCalls = 3;
+
 /// Beside explained findings, unexplained stalls below this share of their cost are residue, not a second fault; beside
 /// a slow receiver, one that cost less than this share of it is its echo.
 inline constexpr double kResidueShare = 0.25;
 
-// --- when a live finding is told ----------------------------------------------------------------------------------
+// --- when a live finding is reported ------------------------------------------------------------------------------
 
 /// What only one look sees is the edge of the window: ends and evidence that were still to come.
 inline constexpr int kLooksToTell = 2;
-/// A finding is over when its last stall ended so long ago: a fault that hits a collective now and then goes on.
+/// A finding is over when its last stall ended this long ago: a fault that hits a collective now and then goes on.
 inline constexpr int64_t kLiveQuietNs = 4 * kNsPerSecond;
 /// The same cause at the same place within this time is the same finding, come back.
 inline constexpr int64_t kLiveReturnNs = 60 * kNsPerSecond;
 /// A finding is written anew when its cost has grown by this factor: a hang of days is written some fifty times.
 inline constexpr double kLiveGrowth = 1.2;
-/// What is usual must not become what a lasting fault makes of it: so much of the time before a finding is held.
+/// Keep this much history from before a finding's start, so that the baseline is not learned from the fault itself.
 inline constexpr int64_t kHeldBeforeNs = 30 * kNsPerSecond;
 /// Of a hang that outlasts the window, what began shortly before it and its begin (the evidence) are held, too.
 inline constexpr int64_t kHeldBeforeHangNs = kNsPerSecond;
@@ -215,7 +274,7 @@ inline constexpr int64_t kHeldIntoHangNs = 20 * kNsPerSecond;
 inline constexpr int64_t kEvidenceMarginNs = 500 * kNsPerMs;
 /// Of one stall at most this much is examined; a hang of hours looks alike throughout.
 inline constexpr int64_t kLongestStallNs = 120 * kNsPerSecond;
-/// The dearest stalls that are examined; beyond, more of the same would not change a verdict.
+/// The most expensive stalls that are examined; beyond, more of the same would not change a verdict.
 inline constexpr int64_t kMaxStalls = 100'000;
 /// Rows of each evidence table kept in memory (about 64 bytes each).
 inline constexpr int64_t kMaxEvidenceRows = 1'500'000;

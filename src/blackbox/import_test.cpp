@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes in, rows out: what a recording of profiler files alone holds.
+// What a recording of profiler files alone holds.
 #include "blackbox/import.h"
 
 #include <gtest/gtest.h>
@@ -7,30 +7,28 @@
 #include <algorithm>
 #include <map>
 
-#include "blackbox/testing/made_box.h"
-#include "model/source.h"
+#include "blackbox/testing/made_profiler_file.h"
+#include "model/memory_source.h"
 
-namespace stalltrace {
+namespace stalltrace::blackbox {
 namespace {
-
-using blackbox::MadeBox;
 
 constexpr uint64_t kSecond = 1'000'000'000;
 
-class Rings : public ::testing::Test {
+class ImportFiles : public ::testing::Test {
  protected:
-  Rings() {
-    char name[] = "/tmp/stalltrace-rings-XXXXXX";
+  ImportFiles() {
+    char name[] = "/tmp/stalltrace-import-XXXXXX";
     folder_ = ::mkdtemp(name);
   }
-  ~Rings() override { std::filesystem::remove_all(folder_); }
+  ~ImportFiles() override { std::filesystem::remove_all(folder_); }
 
-  std::string save(const MadeBox& box, const std::string& name) {
-    box.write(folder_ + "/" + name);
+  std::string save(const MadeProfilerFile& file, const std::string& name) {
+    file.write(folder_ + "/" + name);
     return folder_ + "/" + name;
   }
-  Result<RingSummary> import(const std::vector<std::string>& paths) {
-    return import_rings(paths, rows_, [&](const Error& error) { notes_.push_back(error.what); });
+  Result<ImportSummary> import(const std::vector<std::string>& paths) {
+    return import_profiler_files(paths, rows_, [&](const Error& error) { notes_.push_back(error.what); });
   }
   std::vector<Collective> collectives() {
     std::vector<Collective> rows;
@@ -43,19 +41,19 @@ class Rings : public ::testing::Test {
   std::vector<std::string> notes_;
 };
 
-MadeBox box_of(uint32_t pid, int32_t rank) {
-  MadeBox box;
-  box.header.pid = pid;
-  box.header.env_rank = rank;
-  box.header.created_ns += pid;
-  box.communicators[0].rank = rank;
-  return box;
+MadeProfilerFile file_of(uint32_t pid, int32_t rank) {
+  MadeProfilerFile file;
+  file.header.pid = pid;
+  file.header.env_rank = rank;
+  file.header.created_ns += pid;
+  file.communicators[0].rank = rank;
+  return file;
 }
 
-TEST_F(Rings, LaunchAndTrueDurationSideBySide) {
-  MadeBox box;
-  box.append(MadeBox::collective(3, 2 * kSecond, 2 * kSecond + 7'454'000));
-  ASSERT_TRUE(import({save(box, "a")}));
+TEST_F(ImportFiles, LaunchAndTrueDurationSideBySide) {
+  MadeProfilerFile file;
+  file.append(MadeProfilerFile::collective(3, 2 * kSecond, 2 * kSecond + 7'454'000));
+  ASSERT_TRUE(import({save(file, "a")}));
   const auto rows = collectives();
   ASSERT_EQ(rows.size(), 1);
   EXPECT_EQ(rows[0].op, Operation::kAllReduce);
@@ -80,30 +78,30 @@ TEST_F(Rings, LaunchAndTrueDurationSideBySide) {
   EXPECT_FALSE(processes[0].exit_ns) << "nobody outlived it: when it died is not known";
 }
 
-TEST_F(Rings, WhatHadNotEndedIsOpen) {
-  MadeBox box;
-  st_box_event hung = MadeBox::collective(0, 2 * kSecond, 0);
+TEST_F(ImportFiles, WhatHadNotEndedIsOpen) {
+  MadeProfilerFile file;
+  st_box_event hung = MadeProfilerFile::collective(0, 2 * kSecond, 0);
   hung.u.coll.ops_started = 2;
   hung.u.coll.ops_ended = 1;
-  box.put(1, hung, ST_BOX_ENDED);
-  const auto summary = import({save(box, "a")});
+  file.put(1, hung, ST_BOX_ENDED);
+  const auto summary = import({save(file, "a")});
   ASSERT_TRUE(summary);
   EXPECT_EQ(summary->open, 1);
   EXPECT_EQ(collectives()[0].completion, Completion::kOpen);
   EXPECT_FALSE(collectives()[0].duration_ns);
 }
 
-TEST_F(Rings, TimesWithoutAPulseAreWaits) {
-  MadeBox box;
-  box.header.pulse_ns = 90 * kSecond;
-  box.header.pauses_filled = 2;
-  box.header.pauses[0] = {.from_ns = 10 * kSecond, .to_ns = 15 * kSecond, .runnable_ns = kSecond};
-  box.header.pauses[1] = {.from_ns = 20 * kSecond, .to_ns = 22 * kSecond, .runnable_ns = kSecond + 1};
-  box.header.pauses[2] = {.from_ns = 30 * kSecond, .to_ns = 35 * kSecond, .runnable_ns = ~uint64_t{0}};  // not known
-  box.header.pauses[3] = {.from_ns = 45 * kSecond, .to_ns = 40 * kSecond};
-  box.header.pauses[4] = {.from_ns = 40 * kSecond, .to_ns = ~uint64_t{0}};
-  box.header.pauses[5] = {.from_ns = 1, .to_ns = 40 * kSecond};  // before there was the process
-  ASSERT_TRUE(import({save(box, "a")}));
+TEST_F(ImportFiles, TimesWithoutAPulseAreWaits) {
+  MadeProfilerFile file;
+  file.header.pulse_ns = 90 * kSecond;
+  file.header.pauses_filled = 2;
+  file.header.pauses[0] = {.from_ns = 10 * kSecond, .to_ns = 15 * kSecond, .runnable_ns = kSecond};
+  file.header.pauses[1] = {.from_ns = 20 * kSecond, .to_ns = 22 * kSecond, .runnable_ns = kSecond + 1};
+  file.header.pauses[2] = {.from_ns = 30 * kSecond, .to_ns = 35 * kSecond, .runnable_ns = ~uint64_t{0}};  // not known
+  file.header.pauses[3] = {.from_ns = 45 * kSecond, .to_ns = 40 * kSecond};
+  file.header.pauses[4] = {.from_ns = 40 * kSecond, .to_ns = ~uint64_t{0}};
+  file.header.pauses[5] = {.from_ns = 1, .to_ns = 40 * kSecond};  // before there was the process
+  ASSERT_TRUE(import({save(file, "a")}));
   std::vector<WaitSpan> spans;
   ASSERT_TRUE(rows_.wait_spans({}, [&](const WaitSpan& row) { spans.push_back(row); }));
   ASSERT_EQ(spans.size(), 2);
@@ -117,15 +115,15 @@ TEST_F(Rings, TimesWithoutAPulseAreWaits) {
   EXPECT_EQ(spans[1].waited_ns, kSecond + 1);
 }
 
-TEST_F(Rings, OfProcessesThatFellSilentTogetherThePulseTellsWhichDied) {
+TEST_F(ImportFiles, OfProcessesWithoutEventsTheHeartbeatShowsWhichDied) {
   std::vector<std::string> paths;
   for (const int32_t rank : {0, 1}) {
-    MadeBox box = box_of(100 + static_cast<uint32_t>(rank), rank);
-    st_box_event hung = MadeBox::collective(0, 2 * kSecond, 0);
+    MadeProfilerFile file = file_of(100 + static_cast<uint32_t>(rank), rank);
+    st_box_event hung = MadeProfilerFile::collective(0, 2 * kSecond, 0);
     hung.u.coll.ops_started = 1;
-    box.put(1, hung, ST_BOX_ENDED);
-    box.header.pulse_ns = rank == 1 ? 2 * kSecond + 100 : 30 * kSecond;  // the other waited for it until it was killed
-    paths.push_back(save(box, std::to_string(rank)));
+    file.put(1, hung, ST_BOX_ENDED);
+    file.header.pulse_ns = rank == 1 ? 2 * kSecond + 100 : 30 * kSecond;  // the other waited for it until it was killed
+    paths.push_back(save(file, std::to_string(rank)));
   }
   ASSERT_TRUE(import(paths));
   const auto processes = *rows_.processes();
@@ -135,35 +133,35 @@ TEST_F(Rings, OfProcessesThatFellSilentTogetherThePulseTellsWhichDied) {
   }
 }
 
-TEST_F(Rings, TheLastEntryOfAnIdCountsAndAnOpenSlotBeforeAll) {
-  MadeBox box;
-  box.append(MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 100));
-  st_box_event again = box.ring[0];
+TEST_F(ImportFiles, TheLastEntryOfAnIdCountsAndAnOpenSlotBeforeAll) {
+  MadeProfilerFile file;
+  file.append(MadeProfilerFile::collective(0, 2 * kSecond, 2 * kSecond + 100));
+  st_box_event again = file.ring[0];
   again.end_ns += 50;
   again.commit = ST_BOX_RING_WHOLE(1);
-  box.ring[1] = again;
-  box.header.ring_head = 2;
-  ASSERT_TRUE(import({save(box, "a")}));
+  file.ring[1] = again;
+  file.header.ring_head = 2;
+  ASSERT_TRUE(import({save(file, "a")}));
   ASSERT_EQ(collectives().size(), 1);
   EXPECT_EQ(collectives()[0].duration_ns, 150);
 }
 
-TEST_F(Rings, TheCallersOwnSizeComesFromTheApiCall) {
-  MadeBox box;
+TEST_F(ImportFiles, TheCallersOwnSizeComesFromTheApiCall) {
+  MadeProfilerFile file;
   st_box_event api{};
   api.type = ST_BOX_COLL_API;
   api.start_ns = 2 * kSecond - 300;
   api.end_ns = 2 * kSecond + 100;
   api.u.api.count = 10;
   api.u.api.datatype = 7;
-  box.append(api);
-  st_box_event gather = MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 900);
-  gather.parent = box.ring[0].id;
+  file.append(api);
+  st_box_event gather = MadeProfilerFile::collective(0, 2 * kSecond, 2 * kSecond + 900);
+  gather.parent = file.ring[0].id;
   gather.u.coll.operation = ST_BOX_OP_ALL_GATHER;
   gather.u.coll.count = 40;  // NCCL's task counts bytes
   gather.u.coll.datatype = 0;
-  box.append(gather);
-  ASSERT_TRUE(import({save(box, "a")}));
+  file.append(gather);
+  ASSERT_TRUE(import({save(file, "a")}));
   const auto rows = collectives();
   ASSERT_EQ(rows.size(), 1);
   EXPECT_EQ(rows[0].count, 10);
@@ -171,8 +169,8 @@ TEST_F(Rings, TheCallersOwnSizeComesFromTheApiCall) {
   EXPECT_EQ(rows[0].bytes, 80);
 }
 
-/// NCCL tells of the collective itself when it has launched it.
-TEST_F(Rings, ACollectiveBeginsWithItsCallOrTheEndOfItsGroup) {
+/// NCCL reports the collective itself only after its launch.
+TEST_F(ImportFiles, ACollectiveBeginsWithItsCallOrTheEndOfItsGroup) {
   struct Case {
     const char* what;
     bool in_group;
@@ -186,23 +184,23 @@ TEST_F(Rings, ACollectiveBeginsWithItsCallOrTheEndOfItsGroup) {
         Case{"in a group of its own", true, 0, 0, start - 300},
         Case{"captured before", false, 0, ST_BOX_GRAPH_CAPTURED, start}}) {
     SCOPED_TRACE(given.what);
-    MadeBox box;
+    MadeProfilerFile file;
     st_box_event group{};
     group.type = ST_BOX_GROUP_API;
     group.start_ns = 2 * kSecond - 500;
     group.u.api.end_entered_ns = given.group_ended_ns;
-    box.append(group);
+    file.append(group);
     st_box_event api{};
     api.type = ST_BOX_COLL_API;
-    api.parent = given.in_group ? box.ring[0].id : 0;
+    api.parent = given.in_group ? file.ring[0].id : 0;
     api.flags = given.api_flags;
     api.start_ns = 2 * kSecond - 300;
-    box.append(api);
-    st_box_event event = MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 9000);
-    event.parent = box.ring[1].id;
-    box.append(event);
+    file.append(api);
+    st_box_event event = MadeProfilerFile::collective(0, 2 * kSecond, 2 * kSecond + 9000);
+    event.parent = file.ring[1].id;
+    file.append(event);
     rows_ = {};
-    ASSERT_TRUE(import({save(box, "a")}));
+    ASSERT_TRUE(import({save(file, "a")}));
     const auto rows = collectives();
     ASSERT_EQ(rows.size(), 1);
     EXPECT_EQ(rows[0].timestamp_ns, 1'769'827'619'000'000'000 + given.begins_ns);
@@ -228,10 +226,10 @@ st_box_event operation(uint64_t parent, uint32_t steps, uint64_t network_ns) {
   return event;
 }
 
-TEST_F(Rings, StepsAddUpAndNameTheirCollective) {
-  MadeBox box;
-  box.append(MadeBox::collective(0, 2 * kSecond, 2 * kSecond + 900));
-  const uint64_t collective = box.ring[0].id;
+TEST_F(ImportFiles, StepsAddUpAndNameTheirCollective) {
+  MadeProfilerFile file;
+  file.append(MadeProfilerFile::collective(0, 2 * kSecond, 2 * kSecond + 900));
+  const uint64_t collective = file.ring[0].id;
   st_box_event step{};
   step.start_ns = 2 * kSecond + 100;
   step.end_ns = 2 * kSecond + 400;
@@ -244,10 +242,10 @@ TEST_F(Rings, StepsAddUpAndNameTheirCollective) {
   step.u.proxy_step.coll = collective;
   step.u.proxy_step.transferred_bytes = 1000;
   step.u.proxy_step.wait_ns[ST_BOX_WAIT_NETWORK] = 300;
-  box.append(step);
-  box.append(operation(collective, 8, 500));
-  box.ring[1].parent = box.ring[2].id;
-  ASSERT_TRUE(import({save(box, "a")}));
+  file.append(step);
+  file.append(operation(collective, 8, 500));
+  file.ring[1].parent = file.ring[2].id;
+  ASSERT_TRUE(import({save(file, "a")}));
   std::vector<ProxyStep> rows;
   ASSERT_TRUE(rows_.proxy_steps({}, [&](const ProxyStep& row) { rows.push_back(row); }));
   ASSERT_EQ(rows.size(), 2);
@@ -266,12 +264,12 @@ TEST_F(Rings, StepsAddUpAndNameTheirCollective) {
   }
 }
 
-TEST_F(Rings, AnOpenOperationSaysWhatItsForemostStepWaitsFor) {
-  MadeBox box;
+TEST_F(ImportFiles, AnOpenOperationSaysWhatItsForemostStepWaitsFor) {
+  MadeProfilerFile file;
   st_box_event hung = operation(0, 4, 0);
   hung.end_ns = 0;
-  box.put(1, hung, ST_BOX_OPEN);
-  const uint64_t id = box.slots[1].id;
+  file.put(1, hung, ST_BOX_OPEN);
+  const uint64_t id = file.slots[1].id;
   for (uint64_t number = 0; number < 2; ++number) {
     st_box_event step{};
     step.parent = id;
@@ -281,9 +279,9 @@ TEST_F(Rings, AnOpenOperationSaysWhatItsForemostStepWaitsFor) {
     step.u.proxy_step.step = static_cast<int32_t>(5 - number);
     step.u.proxy_step.state = number == 0 ? ST_BOX_WAIT_GPU : ST_BOX_WAIT_NETWORK;
     step.u.proxy_step.state_since_ns = 2 * kSecond + 50;
-    box.put(2 + number, step, ST_BOX_OPEN);
+    file.put(2 + number, step, ST_BOX_OPEN);
   }
-  ASSERT_TRUE(import({save(box, "a")}));
+  ASSERT_TRUE(import({save(file, "a")}));
   std::vector<ProxyStep> rows;
   ASSERT_TRUE(rows_.proxy_steps({}, [&](const ProxyStep& row) { rows.push_back(row); }));
   ASSERT_EQ(rows.size(), 1);
@@ -292,11 +290,11 @@ TEST_F(Rings, AnOpenOperationSaysWhatItsForemostStepWaitsFor) {
   EXPECT_EQ(rows[0].step, 4);
 }
 
-TEST_F(Rings, AProcessThatOthersOutlivedHasEnded) {
-  MadeBox dead = box_of(11, 0);
-  dead.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));
-  MadeBox later = box_of(12, 1);
-  later.append(MadeBox::collective(0, 2 * kSecond, 9 * kSecond));
+TEST_F(ImportFiles, AProcessThatOthersOutlivedHasEnded) {
+  MadeProfilerFile dead = file_of(11, 0);
+  dead.append(MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond));
+  MadeProfilerFile later = file_of(12, 1);
+  later.append(MadeProfilerFile::collective(0, 2 * kSecond, 9 * kSecond));
   ASSERT_TRUE(import({save(dead, "a"), save(later, "b")}));
   const auto processes = *rows_.processes();
   for (const Process& process : processes) {
@@ -305,18 +303,18 @@ TEST_F(Rings, AProcessThatOthersOutlivedHasEnded) {
 }
 
 st_box_event hanging() {
-  st_box_event hung = MadeBox::collective(0, 2 * kSecond, 0);
+  st_box_event hung = MadeProfilerFile::collective(0, 2 * kSecond, 0);
   hung.u.coll.ops_started = 1;
   return hung;
 }
 
-/// The others' NCCL tells them of it at once, and they abort.
-TEST_F(Rings, WhoeverLeftACommunicatorOpenThatOthersEndedAfterwardsHasDied) {
+/// NCCL reports a death to the other ranks at once, and they abort.
+TEST_F(ImportFiles, WhoeverLeftACommunicatorOpenThatOthersEndedAfterwardsHasDied) {
   for (const int64_t ended_after_ns : {400'000'000, -1}) {
-    MadeBox dead = box_of(11, 0);
+    MadeProfilerFile dead = file_of(11, 0);
     dead.put(1, hanging(), ST_BOX_ENDED);
     dead.header.pulse_ns = 3 * kSecond;
-    MadeBox aborted = box_of(12, 1);
+    MadeProfilerFile aborted = file_of(12, 1);
     st_box_event unfinished = hanging();
     unfinished.flags |= ST_BOX_UNFINISHED;
     aborted.append(unfinished);
@@ -331,17 +329,17 @@ TEST_F(Rings, WhoeverLeftACommunicatorOpenThatOthersEndedAfterwardsHasDied) {
   }
 }
 
-TEST_F(Rings, AHangOfAJobThatDiedWholeEndsWithTheJob) {
+TEST_F(ImportFiles, AHangOfAJobThatDiedWholeEndsWithTheJob) {
   std::vector<std::string> paths;
   for (const int32_t rank : {0, 1}) {
-    MadeBox box = box_of(100 + static_cast<uint32_t>(rank), rank);
-    box.header.node[0] = static_cast<char>('a' + rank);  // a node each
-    box.header.node[1] = 0;
-    box.put(1, hanging(), ST_BOX_ENDED);
-    box.header.pulse_ns = (rank == 0 ? 20 : 30) * kSecond;
-    paths.push_back(save(box, std::to_string(rank)));
+    MadeProfilerFile file = file_of(100 + static_cast<uint32_t>(rank), rank);
+    file.header.node[0] = static_cast<char>('a' + rank);  // a node each
+    file.header.node[1] = 0;
+    file.put(1, hanging(), ST_BOX_ENDED);
+    file.header.pulse_ns = (rank == 0 ? 20 : 30) * kSecond;
+    paths.push_back(save(file, std::to_string(rank)));
   }
-  MadeBox other = box_of(200, 0);  // of another job, much later
+  MadeProfilerFile other = file_of(200, 0);  // of another job, much later
   other.header.node[0] = 'c';
   other.header.node[1] = 0;
   other.communicators[0].hash = 0xdef;
@@ -357,16 +355,16 @@ TEST_F(Rings, AHangOfAJobThatDiedWholeEndsWithTheJob) {
       << "not with today, and a rank's with the last of those that waited with it";
 }
 
-TEST_F(Rings, ABoxThatLiesAboutTheTimeMovesNoOther) {
+TEST_F(ImportFiles, AWrongClockInOneFileMovesNoOther) {
   std::vector<std::string> paths;
   for (const int32_t rank : {0, 1, 2}) {
-    MadeBox box = box_of(100 + static_cast<uint32_t>(rank), rank);
-    box.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));
+    MadeProfilerFile file = file_of(100 + static_cast<uint32_t>(rank), rank);
+    file.append(MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond));
     if (rank == 1) {
-      box.header.anchors[0].realtime_ns -= 40ULL * 365 * 86400 * kSecond;
-      box.header.anchored_ns = uint64_t{1} << 60;
+      file.header.anchors[0].realtime_ns -= 40ULL * 365 * 86400 * kSecond;
+      file.header.anchored_ns = uint64_t{1} << 60;
     }
-    paths.push_back(save(box, std::to_string(rank)));
+    paths.push_back(save(file, std::to_string(rank)));
   }
   ASSERT_TRUE(import(paths));
   for (const Collective& row : collectives()) {
@@ -378,13 +376,13 @@ TEST_F(Rings, ABoxThatLiesAboutTheTimeMovesNoOther) {
             1);
 }
 
-TEST_F(Rings, BoxesOfOneKernelShareOneNodeAndClock) {
-  MadeBox one = box_of(11, 0);
-  MadeBox two = box_of(12, 1);
-  two.header.anchors[0].realtime_ns += 500;  // the wall clock was set meanwhile
+TEST_F(ImportFiles, FilesOfOneKernelShareOneNodeAndClock) {
+  MadeProfilerFile one = file_of(11, 0);
+  MadeProfilerFile two = file_of(12, 1);
+  two.header.anchors[0].realtime_ns += 500;  // the wall clock was set in between
   two.header.anchored_ns += 1;
-  one.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));
-  two.append(MadeBox::collective(0, 2 * kSecond, 3 * kSecond));
+  one.append(MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond));
+  two.append(MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond));
   const auto summary = import({save(one, "a"), save(two, "b"), save(two, "again")});
   ASSERT_TRUE(summary);
   EXPECT_EQ(summary->nodes, 1);
@@ -394,30 +392,31 @@ TEST_F(Rings, BoxesOfOneKernelShareOneNodeAndClock) {
   EXPECT_EQ(rows[0].timestamp_ns, rows[1].timestamp_ns);
 }
 
-TEST_F(Rings, WhatCannotBeReadIsNamedAndLeftOut) {
-  MadeBox bad;
+TEST_F(ImportFiles, WhatCannotBeReadIsNamedAndLeftOut) {
+  MadeProfilerFile bad;
   bad.header.version = 3;
-  MadeBox good;
+  MadeProfilerFile good;
   ASSERT_TRUE(import({save(bad, "bad"), save(good, "good")}));
   ASSERT_EQ(notes_.size(), 1);
   EXPECT_NE(notes_[0].find("version 3"), std::string::npos);
   EXPECT_FALSE(import({save(bad, "bad")})) << "nothing is left";
 }
 
-TEST_F(Rings, ImpossibleNumbersAreUnknown) {
-  MadeBox box;
-  box.communicators[0].rank = -7;
-  box.communicators[0].ranks = -1;
-  st_box_event odd = MadeBox::collective(ST_BOX_NUMBER_UNKNOWN, 2 * kSecond, kSecond);  // ended before it began
+TEST_F(ImportFiles, ImpossibleNumbersAreUnknown) {
+  MadeProfilerFile file;
+  file.communicators[0].rank = -7;
+  file.communicators[0].ranks = -1;
+  st_box_event odd =
+      MadeProfilerFile::collective(ST_BOX_NUMBER_UNKNOWN, 2 * kSecond, kSecond);  // ended before it began
   odd.u.coll.count = ~0ULL;
   odd.u.coll.datatype = 200;
   odd.u.coll.enqueued_ns = 7;
-  box.append(odd);
+  file.append(odd);
   odd.u.coll.operation = 250;
-  box.append(odd);
-  odd = MadeBox::collective(1, ~0ULL, ~0ULL);
-  box.append(odd);
-  ASSERT_TRUE(import({save(box, "a")}));
+  file.append(odd);
+  odd = MadeProfilerFile::collective(1, ~0ULL, ~0ULL);
+  file.append(odd);
+  ASSERT_TRUE(import({save(file, "a")}));
   const auto rows = collectives();
   ASSERT_EQ(rows.size(), 1);
   EXPECT_FALSE(rows[0].seq || rows[0].rank || rows[0].nranks || rows[0].count || rows[0].datatype ||
@@ -425,4 +424,4 @@ TEST_F(Rings, ImpossibleNumbersAreUnknown) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::blackbox

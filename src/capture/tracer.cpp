@@ -45,7 +45,7 @@ constexpr int64_t kProgressNs = kNsPerSecond;
 constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a safety net under the mapping watch ...
 constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or all there is where perf events are refused
 constexpr int64_t kIdleSpanNs = 5 * kNsPerMs;
-constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;    // a wait that has not ended is told at the end of the trace ...
+constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;    // a wait that has not ended is reported at the end of the trace ...
 constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;  // ... or, once, while it lasts
 
 constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{"ring:collective", "ring:network", "ring:scheduler",
@@ -100,10 +100,10 @@ class HostTracer final : public Tracer {
         node_(describe_node(options, kernel_->evidence())),
         ids_(node_.node_id),
         processes_(sink),
-        merge_(ids_, sink),
-        collectives_(ids_, processes_, merge_, node_.clock_offset_ns),
-        boxes_(node_, procfs_, box_scope_of(options), processes_, merge_, sink,
-               [this](const std::string& text) { tell(text); }),
+        pairing_(ids_, sink),
+        collectives_(ids_, processes_, pairing_, node_.clock_offset_ns),
+        profiler_files_(node_, procfs_, file_scope_of(options), processes_, pairing_, sink,
+                        [this](const std::string& text) { log_once(text); }),
         network_(
             ids_, processes_, sink, node_.clock_offset_ns, kernel_->ticks_per_second(),
             [this](int32_t pid, int32_t tid) { return procfs_.thread_name(pid, tid); },
@@ -112,7 +112,7 @@ class HostTracer final : public Tracer {
         host_({.sys = options.sysfs_root}, node_.node_id, sink_),
         discovery_(
             *kernel_, procfs_, scope_of(options), [this](pid_t pid, Library library) { begin_process(pid, library); },
-            [this](const std::string& text) { tell(text); }) {}
+            [this](const std::string& text) { log_once(text); }) {}
 
   Status begin();
   Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) override;
@@ -120,7 +120,7 @@ class HostTracer final : public Tracer {
   [[nodiscard]] const Node& node() const override { return node_; }
   [[nodiscard]] std::vector<std::string> missing_evidence() const override;
 
-  static blackbox::ProfilerFileFinder::Scope box_scope_of(const TracerOptions& options) {
+  static blackbox::ProfilerFileFinder::Scope file_scope_of(const TracerOptions& options) {
     return {.only_living = !options.pids.empty(), .only_netns = options.own_netns ? own_netns() : 0};
   }
   static JobDiscovery::Scope scope_of(const TracerOptions& options) {
@@ -128,8 +128,8 @@ class HostTracer final : public Tracer {
   }
 
  private:
-  void tell(const std::string& text) {
-    if (told_.insert(text).second) {
+  void log_once(const std::string& text) {
+    if (reported_.insert(text).second) {
       note_(text);
     }
   }
@@ -156,18 +156,18 @@ class HostTracer final : public Tracer {
   Procfs procfs_;
   EventIds ids_;
   ProcessRegistry processes_;
-  blackbox::CallPairing merge_;
+  blackbox::CallPairing pairing_;
   CollectiveTracker collectives_;
-  blackbox::ProfilerFollower boxes_;
+  blackbox::ProfilerFollower profiler_files_;
   NetworkTracker network_;
   CallStacks stacks_;
   HostSampler host_;
   JobDiscovery discovery_;
   std::unique_ptr<MappingWatch> mappings_;
   std::set<pid_t> alive_;
-  std::vector<st_exit> exits_;               // of processes whose last records may be in another ring yet
-  std::map<uint32_t, uint64_t> told_waits_;  // by thread: the start of the wait that was told while it lasted
-  std::set<std::string> told_;
+  std::vector<st_exit> exits_;                   // of processes whose last records may be in another ring yet
+  std::map<uint32_t, uint64_t> reported_waits_;  // by thread: the start of the wait that was reported while it lasted
+  std::set<std::string> reported_;
   uint64_t lost_mappings_ = 0;
   uint64_t scanned_lost_ = 0;  // lost_mappings_ at the last scan
   uint64_t malformed_ = 0;
@@ -189,7 +189,7 @@ Status HostTracer::begin() {
   if (auto watch = MappingWatch::open()) {
     mappings_ = std::move(*watch);
   } else {
-    tell("new libraries are found by polling, a job's first calls may be missed: " + watch.error().what);
+    log_once("new libraries are found by polling, a job's first calls may be missed: " + watch.error().what);
   }
   discovery_.scan(false);
   discovery_.attach_usual_libraries();
@@ -199,11 +199,12 @@ Status HostTracer::begin() {
   return {};
 }
 
-/// A communicator of whose id the probes saw nothing is known from where its calls and its box's have met.
+/// The hash of a communicator whose unique id the probes did not see comes from calls that were paired with the
+/// profiler file's.
 CommunicatorInfo HostTracer::communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const {
   CommunicatorInfo facts{.hash = collectives_.comm_of_nccl_hash(pid, nccl_comm_hash),
-                         .nodes = boxes_.nodes_of(pid, nccl_comm_hash)};
-  if (const Communicator* known = merge_.find(pid, nccl_comm_hash)) {
+                         .nodes = profiler_files_.nodes_of(pid, nccl_comm_hash)};
+  if (const Communicator* known = pairing_.find(pid, nccl_comm_hash)) {
     facts.hash = facts.hash != 0 ? facts.hash : known->comm_id_hash;
     facts.is_part = known->parent_hash != 0 || known->split_color;
   }
@@ -234,13 +235,13 @@ void HostTracer::begin_process(pid_t pid, Library library) {
   }
   Process process = describe_process(procfs_, pid, node_.node_id, node_.clock_offset_ns);
   if (const Status status = kernel_->add_process(pid, process.cgroup_id); !status) {
-    tell(status.error().what);
+    log_once(status.error().what);
   }
   const auto environment = procfs_.environment(pid);
   const uint64_t key = environment ? job_key(process.job_id, *environment) : 0;
   processes_.add(std::move(process));
   collectives_.set_library(pid, library);
-  boxes_.add_process(pid);
+  profiler_files_.add_process(pid);
   collectives_.set_job(pid, {key, mpi_world_handle(procfs_, pid)});
   alive_.insert(pid);
   sample_sockets({pid}, 0);
@@ -253,7 +254,7 @@ void HostTracer::end_process(const st_exit& record) {
   }
   collectives_.on_exit(pid);
   network_.on_exit(pid);
-  boxes_.end_process(pid);
+  profiler_files_.end_process(pid);
   processes_.exited(pid, static_cast<int64_t>(record.header.time_ns) + node_.clock_offset_ns, record.exit_code);
   discovery_.on_exit(pid);
   stacks_.on_exit(pid);
@@ -349,27 +350,27 @@ void HostTracer::sample_sockets(const std::set<pid_t>& pids, int64_t idle_before
   const Status listed = kernel_->list_sockets(pids, static_cast<uint64_t>(idle_before_ns),
                                               [this](const st_socket_listing& l) { network_.on_listing(l); });
   if (!listed) {
-    tell("connections from before tracing are unknown, silent ones are not sampled: " + listed.error().what);
+    log_once("connections from before tracing are unknown, silent ones are not sampled: " + listed.error().what);
   }
 }
 
-/// A rank that hangs says nothing more: what its threads wait for is told while they do.
+/// A rank that hangs makes no more calls: what its threads wait for is recorded while the wait lasts.
 void HostTracer::deliver_open_waits(uint64_t at_least_ns) {
   std::map<uint32_t, uint64_t> waiting;
   const Status listed = kernel_->list_threads(alive_, [&](const st_thread_listing& thread) {
     if (thread.header.time_ns - thread.off_ns < at_least_ns) {
       return;
     }
-    const auto told = told_waits_.find(thread.header.tid);
-    if (told == told_waits_.end() || told->second != thread.off_ns) {
+    const auto reported = reported_waits_.find(thread.header.tid);
+    if (reported == reported_waits_.end() || reported->second != thread.off_ns) {
       sink_.accept(decode_open_wait(thread, node_.node_id, node_.clock_offset_ns));
     }
     waiting[thread.header.tid] = thread.off_ns;
   });
   if (!listed) {
-    tell("waits that have not ended are unknown: " + listed.error().what);
+    log_once("waits that have not ended are unknown: " + listed.error().what);
   }
-  told_waits_ = std::move(waiting);
+  reported_waits_ = std::move(waiting);
 }
 
 void HostTracer::deliver_drops() {
@@ -394,7 +395,7 @@ void HostTracer::deliver_losses() {
       sink_.accept(Loss{node_.node_id, kLossNames[source], counts[source]});
     }
   }
-  boxes_.deliver_losses();
+  profiler_files_.deliver_losses();
   if (lost_mappings_ > 0) {
     sink_.accept(Loss{node_.node_id, "perf:mappings", lost_mappings_});
   }
@@ -407,8 +408,8 @@ void HostTracer::deliver_losses() {
 void HostTracer::watch_descriptors() {
   const uint64_t held = kernel_->features().uprobe_multi ? 0 : kernel_->probe_descriptors();
   if (held > descriptor_limit() / 10 * 8) {
-    tell("the probes hold " + std::to_string(held) + " of " + std::to_string(descriptor_limit()) +
-         " file descriptors: libraries that appear later may not be traced; raise the hard limit (ulimit -Hn)");
+    log_once("the probes hold " + std::to_string(held) + " of " + std::to_string(descriptor_limit()) +
+             " file descriptors: libraries that appear later may not be traced; raise the hard limit (ulimit -Hn)");
   }
 }
 
@@ -418,7 +419,7 @@ void HostTracer::deliver_rest() {
   collect();
   end_processes(std::exchange(exits_, {}));
   collectives_.deliver_open();
-  boxes_.finish(monotonic_now_ns());
+  profiler_files_.finish(monotonic_now_ns());
   network_.settle_rest();
   deliver_drops();
   host_.sample(utc_now_ns(), alive_);
@@ -427,8 +428,8 @@ void HostTracer::deliver_rest() {
   sink_.accept(node_);
 }
 
-/// A wake-up of ours must not take the CPU from a rank: the rings hold what comes meanwhile. Where it is refused, we go
-/// on.
+/// A wake-up of ours must not take the CPU from a rank: the rings hold what comes in the meantime. Where it is refused,
+/// we go on.
 void yield_to_the_job() {
   const sched_param none{};
   (void)::sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &none);
@@ -452,7 +453,7 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
   const int64_t started_ns = monotonic_now_ns();
   int64_t sampled_ns = started_ns;
   int64_t flushed_ns = started_ns;
-  int64_t told_ns = started_ns;
+  int64_t reported_ns = started_ns;
   int64_t scanned_ns = started_ns;
   bool stopping = false;
   while (!stopping) {
@@ -477,13 +478,13 @@ Status HostTracer::run(const std::vector<int>& stop_descriptors, const Flush& fl
     if (now_ns - flushed_ns >= kFlushNs) {
       flushed_ns = now_ns;
       collectives_.deliver_open();
-      boxes_.round(now_ns);
+      profiler_files_.round(now_ns);
       network_.settle_rest();
       deliver_drops();
       ST_TRY(flush());
     }
-    if (now_ns - told_ns >= kProgressNs) {
-      told_ns = now_ns;
+    if (now_ns - reported_ns >= kProgressNs) {
+      reported_ns = now_ns;
       deliver_open_waits(kLongWaitNs);
       host_.sample(now_ns + node_.clock_offset_ns, alive_);
       deliver_losses();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A live host → events. Loads the kernel side, finds the job, turns records into events and hands them to a sink, until
-// told to stop. Everything happens on the thread that calls run().
+// asked to stop. Everything happens on the thread that calls run().
 #pragma once
 
 #include <functional>
@@ -41,7 +41,7 @@ class Tracer {
   using Flush = std::function<Status()>;
   /// Called about once a second.
   using Progress = std::function<void(const TracerStats&)>;
-  /// Told of what could not be done, once each.
+  /// Called with what could not be done, once for each text.
   using Note = std::function<void(const std::string&)>;
 
   /// Loads and attaches; after this, calls are seen. `sink` outlives the tracer. Errors: no privilege, no BTF, a

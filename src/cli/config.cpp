@@ -54,6 +54,7 @@ Result<Config> load_config(const std::string& path) {
     if (path.empty() && text.error().kind == ErrorKind::kNotFound) {
       return Config{};
     }
+    text.error().remedy = "give the configuration of this node, or leave --config out";
     return std::unexpected(std::move(text.error()));
   }
   return parse_config(*text, file);

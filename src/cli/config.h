@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration file of a node: what an administrator says once instead of on every command line. TOML:
+// The configuration file of a node: what an administrator writes once instead of on every command line. TOML:
 //
 //     node = "rack7-node3"                       # this node's name in recordings
-//     libraries = ["/opt/site/lib/libnccl.so.2"]  # probed at once, besides those in the usual places
+//     libraries = ["/opt/site/lib/libnccl.so.2"]  # probed at once, besides those in the usual folders
 //
-// A flag wins over the file.
+// A flag wins over the file. A library that this node lacks is no error: one file may serve all nodes.
 #pragma once
 
 #include <string>

@@ -1,27 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `explain` and `lab run` share: recordings in, a report out, as text or
-// JSON.
+// What `explain`, `run` and `lab run` share: recordings in, a report out, as text or JSON.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
 #include "cli/framework/console.h"
-#include "cli/framework/time_point.h"
 #include "model/finding.h"
 #include "model/inspection.h"
+#include "model/time_window.h"
 
 namespace stalltrace::cli {
-
-/// The part of the recordings to judge; relative times count from the start of
-/// the earliest recording.
-struct TimeWindow {
-  std::optional<TimePoint> from;
-  std::optional<TimePoint> to;
-};
 
 /// Explains the recordings together.
 Result<Report> explain_recordings(std::span<const std::string> paths, const TimeWindow& window = {});
@@ -32,8 +23,7 @@ struct InspectedReport {
   Report report;
   Inspection inspection;
 };
-Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, const TimeWindow& window,
-                                           std::string_view event);
+Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event);
 
 /// For people, with colour where the output is a terminal that wants it.
 void print_report(Console& console, const Report& report);

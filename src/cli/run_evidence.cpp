@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/recorded_boxes.h"
+#include "cli/recorded_profiler_files.h"
 #include "cli/reporting.h"
 #include "report/report_json.h"
 #include "report/report_text.h"
@@ -31,7 +31,8 @@ std::string text_of_variable(const char* name) {
 RunEvidence::RunEvidence(launch::RunFolder folder, const std::string& node, Console& console)
     : console_(console),
       folder_(std::move(folder)),
-      rings_(folder_.rings(), text_of_variable(kFolderVariable), [&](const std::string& line) { console.note(line); }) {
+      profiler_files_(folder_.rings(), text_of_variable(kFolderVariable),
+                      [&](const std::string& line) { console.note(line); }) {
   if (!node.empty()) {
     environment_.push_back("STALLTRACE_NODE=" + node);
   }
@@ -39,10 +40,11 @@ RunEvidence::RunEvidence(launch::RunFolder folder, const std::string& node, Cons
   add_thread_names();
   add_log();
   note(fmt::format("the evidence goes to {}{}", folder_.path,
-                   !boxes_expected_     ? ""
-                   : rings_.in_memory() ? fmt::format(", profiler files to {} until the job has ended", rings_.folder())
+                   !files_expected_ ? ""
+                   : profiler_files_.in_memory()
+                       ? fmt::format(", profiler files to {} until the job has ended", profiler_files_.folder())
                    : text_of_variable(kFolderVariable).empty() ? ""
-                                                               : ", profiler files to " + rings_.folder()));
+                                                               : ", profiler files to " + profiler_files_.folder()));
 }
 
 void RunEvidence::add_plugin() {
@@ -59,11 +61,11 @@ void RunEvidence::add_plugin() {
     note(fmt::format("{} is {} already: it stays, and no profiler file is written", kPluginVariable, chosen));
     return;
   }
-  boxes_expected_ = true;
-  environment_.push_back(fmt::format("{}={}", kFolderVariable, rings_.folder()));
+  files_expected_ = true;
+  environment_.push_back(fmt::format("{}={}", kFolderVariable, profiler_files_.folder()));
 }
 
-/// NCCL names its threads only where it is asked to. By their names the connections that carry its data are told from a
+/// NCCL names its threads only where it is asked to. Their names separate the connections that carry its data from a
 /// rank's others, also where NCCL hands them to helper threads.
 void RunEvidence::add_thread_names() {
   if (text_of_variable("NCCL_SET_THREAD_NAME").empty()) {
@@ -83,7 +85,7 @@ void RunEvidence::explain_hang(const launch::Progress& progress, int64_t limit_n
   if (!recording) {
     std::error_code ignored;
     std::filesystem::remove(folder_.hang_recording(), ignored);
-    if (!import_boxes(rings_.boxes(), folder_.hang_recording())) {
+    if (!import_files(profiler_files_.paths(), folder_.hang_recording())) {
       return;
     }
   }
@@ -93,20 +95,20 @@ void RunEvidence::explain_hang(const launch::Progress& progress, int64_t limit_n
 }
 
 void RunEvidence::settle() {
-  boxes_ = rings_.settle([this](const std::string& line) { note(line); });
+  files_ = profiler_files_.settle([this](const std::string& line) { note(line); });
 }
 
-void RunEvidence::conclude(bool traced, bool told_by_boxes) {
+void RunEvidence::conclude(bool traced, bool has_profiler_rows) {
   bool recorded = traced;
-  if (boxes_expected_ && boxes_.empty()) {
-    tell_that_there_is_no_box();
-  } else if (!boxes_.empty()) {
+  if (files_expected_ && files_.empty()) {
+    note_missing_files();
+  } else if (!files_.empty()) {
     note(fmt::format("the profiler files of this run are in {}",
-                     std::filesystem::path(boxes_.front()).parent_path().string()));
+                     std::filesystem::path(files_.front()).parent_path().string()));
     if (!traced) {
-      recorded = import_boxes(boxes_, folder_.recording());
-    } else if (!told_by_boxes && import_boxes(boxes_, folder_.box_recording())) {
-      // The tracer reads no boxes on a file system of a server or of a user's own.
+      recorded = import_files(files_, folder_.recording());
+    } else if (!has_profiler_rows && import_files(files_, folder_.box_recording())) {
+      // The tracer reads no profiler files on network or user file systems.
       note(fmt::format("the trace has nothing of the profiler files: what they recorded is in {}",
                        folder_.box_recording()));
     }
@@ -119,16 +121,16 @@ void RunEvidence::conclude(bool traced, bool told_by_boxes) {
 }
 
 void RunEvidence::discard() {
-  rings_.discard();
+  profiler_files_.discard();
   plugin_.reset();
   folder_.discard();
 }
 
-bool RunEvidence::import_boxes(const std::vector<std::string>& boxes, const std::string& out) {
-  if (boxes.empty()) {
+bool RunEvidence::import_files(const std::vector<std::string>& files, const std::string& out) {
+  if (files.empty()) {
     return false;
   }
-  const Status imported = record_boxes(boxes, out, console_);
+  const Status imported = record_profiler_files(files, out, console_);
   if (!imported) {
     console_.error(imported.error());
   }
@@ -151,18 +153,23 @@ bool RunEvidence::explain(const std::string& recording, bool final) {
   return true;
 }
 
-void RunEvidence::tell_that_there_is_no_box() const {
+void RunEvidence::note_missing_files() const {
   note(fmt::format("no profiler file appeared in {}: no process of the job had NCCL load the profiler plugin",
-                   rings_.folder()));
+                   profiler_files_.folder()));
   if (!folder_.has_logs()) {
     note(
-        "likely: the job made no NCCL communicator, or on hosts or in containers that do not see this folder; or its "
-        "NCCL is older than 2.23 and logs elsewhere");
+        fmt::format("possible reasons:\n"
+                    "  1. the job made no NCCL communicator\n"
+                    "  2. its ranks ran on a host or in a container that does not see {}\n"
+                    "  3. its NCCL is older than 2.23, and logs elsewhere",
+                    rings_.folder()));
   } else {
-    note(fmt::format(
-        "likely: its NCCL is older than 2.23, could not load the plugin (a noexec mount, a path of more than "
-        "254 characters), or may not write there; {}/nccl.*.log say which (PROFILER/Plugin, stalltrace)",
-        folder_.path));
+    note(
+        fmt::format("possible reasons; {}/nccl.*.log show which (lines with PROFILER/Plugin or stalltrace):\n"
+                    "  1. its NCCL is older than 2.23\n"
+                    "  2. NCCL could not load the plugin (a noexec mount, a path of more than 254 characters)\n"
+                    "  3. its processes may not write there",
+                    folder_.path));
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `run` knows of the job: where its evidence lies, whether profiler files are written at all, and the words about
-// it. Single-threaded. Nothing here may keep the job from starting or going on: what fails is said.
+// What `run` knows of the job: where its evidence lies, whether profiler files are written at all, and what it prints
+// about them. Single-threaded. Nothing here may keep the job from starting or going on: a failure is printed.
 #pragma once
 
 #include <optional>
@@ -22,20 +22,20 @@ class RunEvidence {
   RunEvidence(launch::RunFolder folder, const std::string& node, Console& console);
 
   [[nodiscard]] const launch::RunFolder& folder() const { return folder_; }
-  [[nodiscard]] const launch::ProfilerFiles& rings() const { return rings_; }
+  [[nodiscard]] const launch::ProfilerFiles& profiler_files() const { return profiler_files_; }
   /// What the job gets besides its own environment. A profiler, a log and a place that the user has chosen stay.
   [[nodiscard]] const std::vector<std::string>& environment() const { return environment_; }
 
   /// About once a second while the job runs.
-  void look() { rings_.look(); }
-  /// We were told to end: what comes next may be a SIGKILL.
-  void save_soon() { rings_.save_soon(); }
+  void look() { profiler_files_.update(); }
+  /// A signal to end has come: a SIGKILL may follow.
+  void save_soon() { profiler_files_.save_soon(); }
   /// The job hangs. Of a recording, or where there is none, of the profiler files as they are now.
   void explain_hang(const launch::Progress& progress, int64_t limit_ns, const std::optional<std::string>& recording);
   /// The job has ended: puts the profiler files where they belong.
   void settle();
-  /// Explains the run. `traced`: there is a recording; `told_by_boxes`: it has the word of the profiler files too.
-  void conclude(bool traced, bool told_by_boxes);
+  /// Explains the run. `traced`: there is a recording; `has_profiler_rows`: with ends from profiler files.
+  void conclude(bool traced, bool has_profiler_rows);
   /// The job was never started.
   void discard();
 
@@ -43,20 +43,20 @@ class RunEvidence {
   void add_plugin();
   void add_thread_names();
   void add_log();
-  bool import_boxes(const std::vector<std::string>& boxes, const std::string& out);
+  bool import_files(const std::vector<std::string>& files, const std::string& out);
   bool explain(const std::string& recording, bool final);
-  void tell_that_there_is_no_box() const;
+  void note_missing_files() const;
   void say(const Report& report) const;
   void note(const std::string& line) const { console_.note(line); }
 
   Console& console_;
   launch::RunFolder folder_;
-  launch::ProfilerFiles rings_;
+  launch::ProfilerFiles profiler_files_;
   std::optional<launch::PluginFile> plugin_;
-  bool boxes_expected_ = false;
+  bool files_expected_ = false;
   std::string why_no_plugin_;
   std::vector<std::string> environment_;
-  std::vector<std::string> boxes_;  // after settle()
+  std::vector<std::string> files_;  // after settle()
 };
 
 }  // namespace stalltrace::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What asks a verb without a command of the user's own to stop, as a descriptor.
+// The signals that stop a subcommand which runs no command of the user, as a descriptor.
 #pragma once
 
 #include <csignal>

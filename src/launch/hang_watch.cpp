@@ -20,7 +20,7 @@ void ProgressSink::accept(Event event) {
     } else {
       completed_ += collective->completion == Completion::kUnobserved ? 0 : 1;
       // Of calls whose end nobody tells only a box says so.
-      told_by_boxes_ |=
+      has_profiler_rows_ |=
           collective->completion == Completion::kProfiler || collective->completion == Completion::kUnobserved;
       if (open != entered_.end()) {
         by_age_.erase({open->second, id});

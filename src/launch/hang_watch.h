@@ -26,13 +26,13 @@ class ProgressSink final : public EventSink {
   explicit ProgressSink(EventSink& next) : next_(next) {}
   void accept(Event event) override;
   [[nodiscard]] Progress progress() const;
-  /// Whether any collective has the word of a profiler file.
-  [[nodiscard]] bool told_by_boxes() const { return told_by_boxes_; }
+  /// Whether any collective has its end from a profiler file.
+  [[nodiscard]] bool has_profiler_rows() const { return has_profiler_rows_; }
 
  private:
   EventSink& next_;
   uint64_t completed_ = 0;
-  bool told_by_boxes_ = false;
+  bool has_profiler_rows_ = false;
   std::unordered_map<EventId, int64_t> entered_;  // the open ones
   std::set<std::pair<int64_t, EventId>> by_age_;
 };

@@ -52,7 +52,7 @@ TEST(Progress, KnowsWhetherABlackBoxHasSpoken) {
     Collective one = all_reduce(1, 100, true);
     one.completion = completion;
     sink.accept(one);
-    EXPECT_EQ(sink.told_by_boxes(), told) << to_text(completion);
+    EXPECT_EQ(sink.has_profiler_rows(), told) << to_text(completion);
   }
 }
 

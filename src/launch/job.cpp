@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "base/handle.h"
+#include "base/process/command.h"
 #include "base/text.h"
 
 namespace stalltrace::launch {

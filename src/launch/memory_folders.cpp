@@ -55,7 +55,7 @@ bool is_in_memory(const std::string& path) {
 bool weigh(LeftBehind& folder) {
   std::error_code error;
   for (fs::directory_iterator entry(folder.path, error), end; !error && entry != end; entry.increment(error)) {
-    const auto reader = blackbox::BoxReader::open(entry->path().string());
+    const auto reader = blackbox::ProfilerFileReader::open(entry->path().string());
     struct stat info {};
     if ((reader && reader->has_writer()) || ::lstat(entry->path().c_str(), &info) != 0) {
       return false;

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kBlockBytes = 1U << 20;
 
-std::vector<std::string> ring_names(const std::string& folder) {
+std::vector<std::string> profiler_file_names(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
@@ -37,7 +37,7 @@ std::vector<std::string> ring_names(const std::string& folder) {
   return names;
 }
 
-UniqueFd open_box(const std::string& path) {
+UniqueFd open_plain(const std::string& path) {
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat info {};
   const bool plain = file && ::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode);
@@ -139,27 +139,27 @@ bool ProfilerFiles::is_wanted(const std::string& path) const {
   if (::stat(path.c_str(), &info) != 0 || (info.st_uid != ::geteuid() && ::geteuid() != 0)) {
     return false;
   }
-  const auto reader = blackbox::BoxReader::open(path);
+  const auto reader = blackbox::ProfilerFileReader::open(path);
   return reader && is_of_this_run(reader->layout());
 }
 
-void ProfilerFiles::look() {
-  for (const std::string& name : ring_names(folder_)) {
-    if (boxes_.contains(name)) {
+void ProfilerFiles::update() {
+  for (const std::string& name : profiler_file_names(folder_)) {
+    if (files_.contains(name)) {
       continue;
     }
     const std::string path = folder_ + "/" + name;
-    if (UniqueFd file = open_box(path); file && is_wanted(path)) {
-      boxes_.emplace(name, Box{std::move(file), path});
+    if (UniqueFd file = open_plain(path); file && is_wanted(path)) {
+      files_.emplace(name, OpenFile{std::move(file), path});
     }
   }
 }
 
-std::vector<std::string> ProfilerFiles::boxes() {
-  look();
+std::vector<std::string> ProfilerFiles::paths() {
+  update();
   std::vector<std::string> paths;
-  for (const auto& [name, box] : boxes_) {
-    paths.push_back(box.path);
+  for (const auto& [name, file] : files_) {
+    paths.push_back(file.path);
   }
   return paths;
 }
@@ -168,14 +168,14 @@ void ProfilerFiles::save_soon() {
   if (!temporary_ || copier_.joinable()) {
     return;
   }
-  look();
+  update();
   std::vector<std::pair<int, std::string>> copies;  // none is closed before the copier has ended
-  for (const auto& [name, box] : boxes_) {
-    copies.emplace_back(box.file.get(), kept_ + "/" + name);
+  for (const auto& [name, file] : files_) {
+    copies.emplace_back(file.file.get(), kept_ + "/" + name);
   }
   copier_ = std::jthread([copies = std::move(copies)](const std::stop_token& stop) {
     for (const auto& [file, copy] : copies) {
-      (void)copy_sparse(file, copy, stop);  // what fails is tried again, and told, at the end
+      (void)copy_sparse(file, copy, stop);  // a failure is tried again, and reported, at the end
     }
   });
 }
@@ -185,30 +185,30 @@ std::vector<std::string> ProfilerFiles::settle(const Note& note) {
     copier_.request_stop();
     copier_.join();
   }
-  look();
+  update();
   if (!temporary_) {
-    return boxes();
+    return paths();
   }
   std::vector<std::string> settled;
   size_t living = 0;
   size_t stuck = 0;
   Error reason;
-  for (auto& [name, box] : boxes_) {
-    const auto reader = blackbox::BoxReader::open(box.path);
+  for (auto& [name, file] : files_) {
+    const auto reader = blackbox::ProfilerFileReader::open(file.path);
     const bool lives = reader && reader->has_writer();
     std::string copy = kept_ + "/" + name;
-    if (const Status copied = copy_sparse(box.file.get(), copy, {}); !copied) {
+    if (const Status copied = copy_sparse(file.file.get(), copy, {}); !copied) {
       stuck++;
       reason = copied.error();
-      settled.push_back(box.path);
+      settled.push_back(file.path);
       continue;
     }
     if (lives) {
       living++;
     } else {
-      ::unlink(box.path.c_str());
+      ::unlink(file.path.c_str());
     }
-    settled.push_back(lives ? box.path : std::move(copy));
+    settled.push_back(lives ? file.path : std::move(copy));
   }
   if (stuck > 0) {
     note(fmt::format("{} profiler files stay in {}, in memory: {}", stuck, folder_, reason.what));

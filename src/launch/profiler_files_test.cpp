@@ -15,7 +15,7 @@
 #include "base/process/procfs.h"
 #include "base/process/subprocess.h"
 #include "base/text.h"
-#include "blackbox/testing/made_box.h"
+#include "blackbox/testing/made_profiler_file.h"
 
 namespace stalltrace::launch {
 namespace {
@@ -45,16 +45,16 @@ class Rings : public testing::Test {
   std::string said_;
 };
 
-blackbox::MadeBox box_of(uint64_t start_ticks) {
-  blackbox::MadeBox box;
-  box.append(blackbox::MadeBox::collective(0, 1'000'000'200, 1'000'000'900));
-  box.header.process_start_ticks = start_ticks;
+blackbox::MadeProfilerFile file_of(uint64_t start_ticks) {
+  blackbox::MadeProfilerFile file;
+  file.append(blackbox::MadeProfilerFile::collective(0, 1'000'000'200, 1'000'000'900));
+  file.header.process_start_ticks = start_ticks;
   const std::string boot(trim(read_file("/proc/sys/kernel/random/boot_id").value_or("")));
-  boot.copy(box.header.boot_id, sizeof box.header.boot_id - 1);
-  return box;
+  boot.copy(file.header.boot_id, sizeof file.header.boot_id - 1);
+  return file;
 }
 
-/// A process that holds the lock of a box's writer until it is ended.
+/// A process that holds the lock of a file's writer until it is ended.
 Result<Subprocess> writer_of(const std::string& path) {
   return Subprocess::spawn({.argv = {"python3", "-c",
                                      "import fcntl, sys, time\n"
@@ -79,10 +79,10 @@ TEST_F(Rings, LieInMemoryOfThisUserAloneAndAreMovedAtTheEnd) {
   struct stat info {};
   ASSERT_EQ(::stat(rings.folder().c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0700U);
-  const blackbox::MadeBox box = box_of(1);
-  box.write(rings.folder() + "/stalltrace-1-1.profiler");
+  const blackbox::MadeProfilerFile file = file_of(1);
+  file.write(rings.folder() + "/stalltrace-1-1.profiler");
   EXPECT_EQ(settle(rings), std::vector<std::string>{kept() + "/stalltrace-1-1.profiler"});
-  EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.profiler").value_or(""), box.bytes());
+  EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.profiler").value_or(""), file.bytes());
   ASSERT_EQ(::stat((kept() + "/stalltrace-1-1.profiler").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
   EXPECT_TRUE(fs::is_empty(memory()));
@@ -94,24 +94,24 @@ TEST_F(Rings, WithoutMemoryTheyLieInTheRunsFolderAndThatIsSaid) {
   EXPECT_FALSE(rings.in_memory());
   EXPECT_EQ(rings.folder(), kept());
   EXPECT_NE(said().find("/proc is no file system in memory"), std::string::npos) << said();
-  box_of(1).write(kept() + "/stalltrace-1-1.profiler");
+  file_of(1).write(kept() + "/stalltrace-1-1.profiler");
   EXPECT_EQ(settle(rings), std::vector<std::string>{kept() + "/stalltrace-1-1.profiler"});
 }
 
 TEST_F(Rings, OneWhoseNameIsTakenAwayIsKept) {
   ProfilerFiles rings = make();
-  box_of(1).write(rings.folder() + "/stalltrace-1-1.profiler");
-  rings.look();
+  file_of(1).write(rings.folder() + "/stalltrace-1-1.profiler");
+  rings.update();
   fs::remove_all(rings.folder());
   settle(rings);
-  EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.profiler").value_or(""), box_of(1).bytes());
+  EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.profiler").value_or(""), file_of(1).bytes());
 }
 
 TEST_F(Rings, OneOfAProcessThatGoesOnStaysInMemoryToo) {
   ProfilerFiles rings = make();
   const std::string path = rings.folder() + "/stalltrace-1-1.profiler";
-  box_of(1).write(path);
-  box_of(2).write(rings.folder() + "/stalltrace-2-2.profiler");
+  file_of(1).write(path);
+  file_of(2).write(rings.folder() + "/stalltrace-2-2.profiler");
   auto writer = writer_of(path);
   ASSERT_TRUE(writer) << writer.error().what;
   ASSERT_TRUE(wait_for(path + ".locked"));
@@ -125,7 +125,7 @@ TEST_F(Rings, OneOfAProcessThatGoesOnStaysInMemoryToo) {
 TEST_F(Rings, WhatCantBeCopiedStaysWhereItIs) {
   ProfilerFiles rings = make();
   const std::string path = rings.folder() + "/stalltrace-1-1.profiler";
-  box_of(1).write(path);
+  file_of(1).write(path);
   fs::remove_all(kept());
   EXPECT_EQ(settle(rings), std::vector<std::string>{path});
   EXPECT_TRUE(fs::exists(path));
@@ -134,7 +134,7 @@ TEST_F(Rings, WhatCantBeCopiedStaysWhereItIs) {
 
 TEST_F(Rings, AreSavedWhileTheJobStillRuns) {
   ProfilerFiles rings = make();
-  box_of(1).write(rings.folder() + "/stalltrace-1-1.profiler");
+  file_of(1).write(rings.folder() + "/stalltrace-1-1.profiler");
   rings.save_soon();
   rings.save_soon();
   EXPECT_TRUE(wait_for(kept() + "/stalltrace-1-1.profiler"));
@@ -148,9 +148,9 @@ TEST_F(Rings, InAPlaceThatWasChosenOnlyTheJobsCountAndTheyStay) {
   EXPECT_EQ(rings.folder(), chosen);
   EXPECT_TRUE(fs::is_empty(memory()));
   const uint64_t now = Procfs().start_ticks(::getpid());
-  box_of(now + 10).write(chosen + "/stalltrace-2-2.profiler");
-  box_of(now - 10).write(chosen + "/stalltrace-1-1.profiler");
-  blackbox::MadeBox of_another_boot = box_of(now + 10);
+  file_of(now + 10).write(chosen + "/stalltrace-2-2.profiler");
+  file_of(now - 10).write(chosen + "/stalltrace-1-1.profiler");
+  blackbox::MadeProfilerFile of_another_boot = file_of(now + 10);
   of_another_boot.header.boot_id[0] ^= 1;
   of_another_boot.write(chosen + "/stalltrace-3-3.profiler");
   EXPECT_EQ(settle(rings), std::vector<std::string>{chosen + "/stalltrace-2-2.profiler"});
@@ -163,7 +163,7 @@ TEST_F(Rings, ThoseOfAKilledLauncherAreTold) {
   {
     ProfilerFiles rings = make();
     left = rings.folder();
-    box_of(1).write(left + "/stalltrace-1-1.profiler");
+    file_of(1).write(left + "/stalltrace-1-1.profiler");
     make();  // beside a launcher that lives
     EXPECT_EQ(said(), "");
   }

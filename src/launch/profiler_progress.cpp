@@ -9,34 +9,35 @@
 
 namespace stalltrace::launch {
 
-void ProfilerProgress::find_boxes() {
+void ProfilerProgress::find_files() {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
     std::string path = entry.path().string();
-    if (entry.path().extension() != ".profiler" || boxes_.contains(path) || left_out_.contains(path)) {
+    if (entry.path().extension() != ".profiler" || sessions_.contains(path) || left_out_.contains(path)) {
       continue;
     }
-    if (auto box = blackbox::BoxReader::open(path)) {
-      if (wanted_ && !wanted_(box->layout())) {
+    if (auto session = blackbox::ProfilerSession::open(path, blackbox::Keep::kNothing)) {
+      if (wanted_ && !wanted_(session->file().layout())) {
         left_out_.insert(std::move(path));
       } else {
-        boxes_.emplace(std::move(path), std::move(*box));
+        sessions_.emplace(std::move(path), std::move(*session));
       }
-    }  // one that is only being made is a box the next time
+    }  // one that is being made can be opened the next time
   }
 }
 
 Progress ProfilerProgress::read() {
-  find_boxes();
+  find_files();
   Progress sum;
   const int64_t utc_offset_ns = measure_utc_offset_ns();
-  for (auto box = boxes_.begin(); box != boxes_.end();) {
-    if (!box->second.read()) {
-      left_out_.insert(box->first);
-      box = boxes_.erase(box);
+  const auto now_ns = static_cast<uint64_t>(monotonic_now_ns());
+  for (auto entry = sessions_.begin(); entry != sessions_.end();) {
+    if (!entry->second.read(now_ns)) {
+      left_out_.insert(entry->first);
+      entry = sessions_.erase(entry);
       continue;
     }
-    const blackbox::BoxProgress& one = (box++)->second.progress();
+    const blackbox::FileProgress one = (entry++)->second.progress();
     sum.completed += one.completed;
     sum.open += one.open;
     if (one.oldest_open_ns) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does a job still get on? By its profiler files: what a job shows that may not be traced. One thread.
+// How a job advances, by its profiler files: for a job that may not be traced. One thread.
 #pragma once
 
 #include <functional>
@@ -8,29 +8,29 @@
 #include <string>
 #include <utility>
 
-#include "blackbox/format/reader.h"
+#include "blackbox/session.h"
 #include "launch/hang_watch.h"
 
 namespace stalltrace::launch {
 
-/// The profiler files in a folder, those that are still to appear included.
+/// The profiler files in a folder, including those that appear later.
 class ProfilerProgress {
  public:
   using Wanted = std::function<bool(const st_box_header&)>;
 
-  /// `wanted` tells boxes of the job from others there; empty: all are.
+  /// `wanted` selects the files of the job; empty: all are.
   explicit ProfilerProgress(std::string folder, Wanted wanted = {})
       : folder_(std::move(folder)), wanted_(std::move(wanted)) {}
 
-  /// Of all boxes together, as of now. One that can't be read is left out.
+  /// Of all files together, as of now. A file that can't be read is left out.
   Progress read();
 
  private:
-  void find_boxes();
+  void find_files();
 
   std::string folder_;
   Wanted wanted_;
-  std::map<std::string, blackbox::BoxReader> boxes_;  // by path
+  std::map<std::string, blackbox::ProfilerSession> sessions_;  // by path
   std::set<std::string> left_out_;
 };
 

@@ -7,41 +7,41 @@
 #include <filesystem>
 
 #include "base/clock.h"
-#include "blackbox/testing/made_box.h"
+#include "blackbox/testing/made_profiler_file.h"
 
 namespace stalltrace::launch {
 namespace {
 
 constexpr uint64_t kOpenNs = 2'000'000'000;
 
-class BoxFolder : public testing::Test {
+class ProfilerFolder : public testing::Test {
  protected:
-  BoxFolder() {
-    char name[] = "/tmp/stalltrace-boxes-XXXXXX";
+  ProfilerFolder() {
+    char name[] = "/tmp/stalltrace-files-XXXXXX";
     path_ = mkdtemp(name);
   }
-  ~BoxFolder() override { std::filesystem::remove_all(path_); }
+  ~ProfilerFolder() override { std::filesystem::remove_all(path_); }
 
   /// A process with one collective that has ended and, where `open`, one that has not.
   void put(const std::string& name, bool open) const {
-    blackbox::MadeBox box;
-    box.append(blackbox::MadeBox::collective(0, 1'000'000'200, 1'000'000'900));
+    blackbox::MadeProfilerFile file;
+    file.append(blackbox::MadeProfilerFile::collective(0, 1'000'000'200, 1'000'000'900));
     if (open) {
-      st_box_event event = blackbox::MadeBox::collective(1, kOpenNs, 0);
+      st_box_event event = blackbox::MadeProfilerFile::collective(1, kOpenNs, 0);
       event.flags = ST_BOX_KERNEL_EXPECTED;
-      box.put(2, event, ST_BOX_ENDED);
+      file.put(2, event, ST_BOX_ENDED);
     }
-    box.write(path_ + "/" + name);
+    file.write(path_ + "/" + name);
   }
   std::string path_;
 };
 
-TEST_F(BoxFolder, ProgressIsTheSumOfWhatProcessesShow) {
+TEST_F(ProfilerFolder, ProgressIsTheSumOfWhatProcessesShow) {
   put("a.profiler", true);
   put("b.profiler", false);
   put("b.other", true);
-  ProfilerProgress boxes(path_);
-  const Progress progress = boxes.read();
+  ProfilerProgress files(path_);
+  const Progress progress = files.read();
   EXPECT_EQ(progress.completed, 2U);
   EXPECT_EQ(progress.open, 1U);
   ASSERT_TRUE(progress.oldest_open_ns);
@@ -49,20 +49,20 @@ TEST_F(BoxFolder, ProgressIsTheSumOfWhatProcessesShow) {
               1e6);
 }
 
-TEST_F(BoxFolder, BoxesThatAppearLaterCount) {
-  ProfilerProgress boxes(path_);
-  EXPECT_EQ(boxes.read().completed, 0U);
+TEST_F(ProfilerFolder, FilesThatAppearLaterCount) {
+  ProfilerProgress files(path_);
+  EXPECT_EQ(files.read().completed, 0U);
   put("a.profiler", false);
-  EXPECT_EQ(boxes.read().completed, 1U);
+  EXPECT_EQ(files.read().completed, 1U);
 }
 
-TEST_F(BoxFolder, ABoxThatIsCutShortIsLeftOut) {
+TEST_F(ProfilerFolder, AFileThatIsCutShortIsLeftOut) {
   put("a.profiler", false);
   put("b.profiler", false);
-  ProfilerProgress boxes(path_);
-  ASSERT_EQ(boxes.read().completed, 2U);
+  ProfilerProgress files(path_);
+  ASSERT_EQ(files.read().completed, 2U);
   std::filesystem::resize_file(path_ + "/b.profiler", 100);
-  EXPECT_EQ(boxes.read().completed, 1U);
+  EXPECT_EQ(files.read().completed, 1U);
 }
 
 TEST(NoFolder, IsNoProgress) { EXPECT_EQ(ProfilerProgress("/nowhere/at/all").read().open, 0U); }

@@ -3,43 +3,52 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "model/events.h"
-#include "model/source.h"
+#include "model/time_range.h"
 
 namespace stalltrace {
 
+/// The causes and their names in recordings, JSON and text. A row here, one in analysis/causes/registry.cpp and the
+/// cause's own file make a cause.
+#define STALLTRACE_CAUSES(CAUSE)                        \
+  CAUSE(kPacketLoss, "packet_loss")                     \
+  CAUSE(kSlowLink, "slow_link")                         \
+  CAUSE(kPartition, "partition")                        \
+  CAUSE(kMtuBlackhole, "mtu_blackhole")                 \
+  CAUSE(kConnectionReset, "connection_reset")           \
+  CAUSE(kSlowReceiver, "slow_receiver")                 \
+  CAUSE(kHostDrop, "host_drop")                         \
+  CAUSE(kFabricErrors, "fabric_errors")                 \
+  CAUSE(kLateRank, "late_rank")                         \
+  CAUSE(kCpuContention, "cpu_contention")               \
+  CAUSE(kDiskIo, "disk_io")                             \
+  CAUSE(kProcessStopped, "process_stopped")             \
+  CAUSE(kDeadRank, "dead_rank")                         \
+  CAUSE(kMissingCollective, "missing_collective")       \
+  CAUSE(kMismatchedCollective, "mismatched_collective") \
+  CAUSE(kInitFailure, "init_failure")                   \
+  CAUSE(kUnknown, "unknown")
+
 enum class Cause : uint8_t {
-  kPacketLoss,
-  kSlowLink,
-  kPartition,
-  kMtuBlackhole,
-  kConnectionReset,
-  kSlowReceiver,
-  kHostDrop,
-  kFabricErrors,
-  kLateRank,
-  kCpuContention,
-  kDiskIo,
-  kProcessStopped,
-  kDeadRank,
-  kMissingCollective,
-  kMismatchedCollective,
-  kInitFailure,
-  kUnknown,
+#define STALLTRACE_ENUMERATOR(enumerator, name) enumerator,
+  STALLTRACE_CAUSES(STALLTRACE_ENUMERATOR)
+#undef STALLTRACE_ENUMERATOR
 };
-inline constexpr int kCauseCount = static_cast<int>(Cause::kUnknown) + 1;
 /// "packet_loss", ...
 std::string_view to_text(Cause cause);
+/// None for a name of no cause.
 std::optional<Cause> cause_from_text(std::string_view text);
 
 enum class Severity : uint8_t { kLow, kMedium, kHigh, kCritical };
 /// "low", "medium", "high", "critical"
 std::string_view to_text(Severity severity);
+std::optional<Severity> severity_from_text(std::string_view text);
 
 struct Culprit {
   std::string node;
@@ -77,21 +86,24 @@ struct Finding {
   std::vector<Evidence> evidence;
   std::string remedy;
   std::vector<TimeRange> lost;         // the stalled time of each stall, by its end; neither printed nor stored
-  std::optional<int64_t> detected_ns;  // live: when it was first told
-  std::optional<int64_t> ended_ns;     // live: when it was told to be over
+  std::optional<int64_t> detected_ns;  // live: when it was first reported
+  std::optional<int64_t> ended_ns;     // live: when it was reported to be over
 };
 
-/// What explain says of a recording.
+/// What explain finds in a recording.
 struct Report {
   static constexpr int kSchema = 1;
-  bool healthy = true;
+  bool healthy = true;  // no findings; means nothing where nothing was judged
   int64_t nodes = 0;
   int64_t ranks = 0;
-  TimeRange range;
+  TimeRange range;  // of the recordings, from the first arrival: the zero of times written with "+"
   int64_t collectives = 0;
+  TimeRange judged_range;  // the part of `range` that was asked for
+  int64_t judged = 0;      // collectives in it
   uint64_t lost_events = 0;
   std::vector<Loss> losses;
-  std::vector<Finding> findings;   // dearest first
+  std::map<NodeId, std::string> node_names;  // of the nodes in `losses`
+  std::vector<Finding> findings;             // most expensive first
   std::vector<std::string> notes;  // what a reader must know to trust the above: clock error, missing ranks, ...
   std::string unrecorded_ranks;    // of these, the one on the first communicator that lacks ranks; empty: none does
 };

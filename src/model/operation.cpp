@@ -2,7 +2,8 @@
 #include "model/operation.h"
 
 #include <array>
-#include <span>
+
+#include "model/enum_text.h"
 
 namespace stalltrace {
 namespace {
@@ -58,16 +59,6 @@ constexpr std::array<std::string_view, 8> kNcclResults{
     "success",          "unhandled CUDA error", "unhandled system error", "internal error",
     "invalid argument", "invalid usage",        "remote error",           "in progress"};
 
-template <typename Enum>
-std::optional<Enum> find_name(std::span<const std::string_view> names, std::string_view text) {
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == text) {
-      return static_cast<Enum>(i);
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::string_view to_text(Operation op) { return kOperations[static_cast<size_t>(op)].stored; }
@@ -84,12 +75,12 @@ std::optional<Operation> operation_from_text(std::string_view text) {
   }
   return std::nullopt;
 }
-std::optional<Library> library_from_text(std::string_view text) { return find_name<Library>(kLibraries, text); }
+std::optional<Library> library_from_text(std::string_view text) { return value_with_text<Library>(kLibraries, text); }
 std::optional<Completion> completion_from_text(std::string_view text) {
-  return find_name<Completion>(kCompletions, text);
+  return value_with_text<Completion>(kCompletions, text);
 }
 RankSource rank_source_from_text(std::string_view text) {
-  return find_name<RankSource>(kRankSources, text).value_or(RankSource::kUnknown);
+  return value_with_text<RankSource>(kRankSources, text).value_or(RankSource::kUnknown);
 }
 
 std::string_view nccl_datatype_name(int datatype) {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace {
 namespace {

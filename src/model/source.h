@@ -1,30 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where analysis takes events from. A recording, several, a live window and a test's vectors all look the
-// same, so that every verdict can be replayed.
+// Where analysis takes events from. A recording, several, a live window and a test's vectors deliver the same rows for
+// the same range, so that every verdict can be replayed.
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <limits>
-#include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
 #include "model/events.h"
+#include "model/time_range.h"
 
 namespace stalltrace {
 
-/// Half-open: [from_ns, to_ns).
-struct TimeRange {
-  int64_t from_ns = std::numeric_limits<int64_t>::min();
-  int64_t to_ns = std::numeric_limits<int64_t>::max();
-
-  [[nodiscard]] bool contains(int64_t time_ns) const { return time_ns >= from_ns && time_ns < to_ns; }
-};
-
-/// Read access to events. Small tables come whole; large ones are streamed in time order within a range
-/// (by timestamp_ns; an event that began before the range but reaches into it is included for spans and
-/// collectives). A visitor's reference is valid during its call only. Not thread-safe.
+/// Read access to events. State types come whole. Streamed types come in the order of timestamp_ns (rows of equal time
+/// in the order in which they were recorded), and of a range all rows that belong to it (belongs_to): those that began
+/// before its end and had not ended before its begin. When a row ends is said once, by EventTraits<T>::end_ns: an open
+/// row never does; a collective whose completion was not observed does with its launch; a sample is a moment.
+///
+/// All calls from one thread at a time. A visitor is called on that thread, during the call; the row that it is given
+/// is valid until it returns. It may not call the source. Every call sees the state of its own moment: rows of a trace
+/// that goes on can be in a later call's answer and not in an earlier one's.
+/// An error means that the answer is incomplete; some rows may have been visited.
 class EventSource {
  public:
   virtual ~EventSource() = default;
@@ -32,63 +29,46 @@ class EventSource {
   template <typename T>
   using Visitor = std::function<void(const T&)>;
 
-  virtual Result<std::vector<Node>> nodes() = 0;
-  virtual Result<std::vector<Process>> processes() = 0;
-  virtual Result<std::vector<Communicator>> communicators() = 0;
-  virtual Result<std::vector<Connection>> connections() = 0;
-  virtual Result<std::vector<Stack>> stacks() = 0;
-  virtual Result<std::vector<Loss>> losses() = 0;
+  template <StateType T>
+  Result<std::vector<T>> all() {
+    std::vector<T> rows;
+    ST_TRY(read_state(&rows));
+    return rows;
+  }
+  template <StreamedType T>
+  Status stream(TimeRange range, const Visitor<T>& visit) {
+    return read_stream(range, &visit);
+  }
 
-  virtual Status collectives(TimeRange range, const Visitor<Collective>& visit) = 0;
-  virtual Status tcp_events(TimeRange range, const Visitor<TcpEvent>& visit) = 0;
-  virtual Status tcp_samples(TimeRange range, const Visitor<TcpSample>& visit) = 0;
-  virtual Status net_spans(TimeRange range, const Visitor<NetSpan>& visit) = 0;
-  virtual Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) = 0;
-  virtual Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) = 0;
-  virtual Status packet_drops(TimeRange range, const Visitor<PacketDrop>& visit) = 0;
-  virtual Status host_samples(TimeRange range, const Visitor<HostSample>& visit) = 0;
-  virtual Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) = 0;
-};
+  Result<std::vector<Node>> nodes() { return all<Node>(); }
+  Result<std::vector<Process>> processes() { return all<Process>(); }
+  Result<std::vector<Communicator>> communicators() { return all<Communicator>(); }
+  Result<std::vector<Connection>> connections() { return all<Connection>(); }
+  Result<std::vector<Stack>> stacks() { return all<Stack>(); }
+  Result<std::vector<Loss>> losses() { return all<Loss>(); }
 
-/// A source over vectors: tests, live windows, imports. Sorts nothing: fill it in time order.
-class MemorySource final : public EventSource, public EventSink {
- public:
-  /// Upserts what has a key (see events.h), appends the rest.
-  void accept(Event event) override;
+  Status collectives(TimeRange range, const Visitor<Collective>& visit) { return stream(range, visit); }
+  Status tcp_events(TimeRange range, const Visitor<TcpEvent>& visit) { return stream(range, visit); }
+  Status tcp_samples(TimeRange range, const Visitor<TcpSample>& visit) { return stream(range, visit); }
+  Status net_spans(TimeRange range, const Visitor<NetSpan>& visit) { return stream(range, visit); }
+  Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) { return stream(range, visit); }
+  Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) { return stream(range, visit); }
+  Status packet_drops(TimeRange range, const Visitor<PacketDrop>& visit) { return stream(range, visit); }
+  Status host_samples(TimeRange range, const Visitor<HostSample>& visit) { return stream(range, visit); }
+  Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) { return stream(range, visit); }
 
-  Result<std::vector<Node>> nodes() override { return nodes_; }
-  Result<std::vector<Process>> processes() override { return processes_; }
-  Result<std::vector<Communicator>> communicators() override { return communicators_; }
-  Result<std::vector<Connection>> connections() override { return connections_; }
-  Result<std::vector<Stack>> stacks() override { return stacks_; }
-  Result<std::vector<Loss>> losses() override { return losses_; }
-  Status collectives(TimeRange range, const Visitor<Collective>& visit) override;
-  Status tcp_events(TimeRange range, const Visitor<TcpEvent>& visit) override;
-  Status tcp_samples(TimeRange range, const Visitor<TcpSample>& visit) override;
-  Status net_spans(TimeRange range, const Visitor<NetSpan>& visit) override;
-  Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) override;
-  Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) override;
-  Status packet_drops(TimeRange range, const Visitor<PacketDrop>& visit) override;
-  Status host_samples(TimeRange range, const Visitor<HostSample>& visit) override;
-  Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) override;
-
- private:
-  std::vector<Node> nodes_;
-  std::vector<Process> processes_;
-  std::vector<Communicator> communicators_;
-  std::vector<Connection> connections_;
-  std::vector<Loss> losses_;
-  std::vector<Collective> collectives_;
-  std::unordered_map<EventId, size_t> collective_index_;
-  std::vector<TcpEvent> tcp_events_;
-  std::vector<TcpSample> tcp_samples_;
-  std::vector<NetSpan> net_spans_;
-  std::vector<WaitSpan> wait_spans_;
-  std::vector<ProxyStep> proxy_steps_;
-  std::vector<PacketDrop> packet_drops_;
-  std::vector<HostSample> host_samples_;
-  std::vector<PortCounter> port_counters_;
-  std::vector<Stack> stacks_;
+  /// For those who implement or forward a source; callers use the typed functions above. The variants have an
+  /// alternative for each type of the list, never null: std::visit with a template serves all of them.
+  template <typename T>
+  using RowsOf = std::vector<T>*;
+  template <typename T>
+  using VisitorOf = const Visitor<T>*;
+  using AnyRows = ForTypes<std::variant, RowsOf, kStateTypes>;
+  using AnyVisitor = ForTypes<std::variant, VisitorOf, kStreamedTypes>;
+  /// Appends all rows of one state type.
+  virtual Status read_state(AnyRows rows) = 0;
+  /// Visits the rows of one streamed type that belong to the range.
+  virtual Status read_stream(TimeRange range, AnyVisitor visitor) = 0;
 };
 
 }  // namespace stalltrace

@@ -33,6 +33,21 @@ Report healthy_report() {
   report.ranks = 4;
   report.range = {kStart, kStart + 8 * kNsPerSecond};
   report.collectives = 3200;
+  report.judged_range = report.range;
+  report.judged = 3200;
+  return report;
+}
+
+/// With --from +2s --to +4s.
+void judge_two_seconds(Report& report) {
+  report.judged_range = {kStart + 2 * kNsPerSecond, kStart + 4 * kNsPerSecond};
+  report.judged = 800;
+}
+
+Report empty_window_report() {
+  Report report = healthy_report();
+  judge_two_seconds(report);
+  report.judged = 0;
   return report;
 }
 
@@ -45,8 +60,7 @@ Finding loss_finding() {
   finding.window = {kStart + 2 * kNsPerSecond, kStart + 7 * kNsPerSecond};
   finding.summary =
       "Packets are lost on the way from rank 1 (node1, pid 4711) to rank 2 (node2, pid 4712): the job lost 5.12 s in "
-      "37 "
-      "collectives (64 % of that time) while TCP repeated them.";
+      "37 collectives while TCP repeated them.";
   finding.evidence = {{"collective", 37, "AllReduce transfers took up to 412 ms; usual here is 9.1 ms", {}},
                       {"tcp_retransmit_skb", 120, "120 retransmissions by the sender", {make_event_id(7, 42)}}};
   finding.remedy = "check the path 10.77.0.2 -> 10.77.0.3";
@@ -63,13 +77,22 @@ Report sick_report() {
   stopped.collectives_affected = 1;
   stopped.stall_ms = 1003.2;
   stopped.window = {kStart + kNsPerSecond, kStart + 2 * kNsPerSecond};
-  stopped.summary = "Rank 3 (node3, pid 4713) was stopped: the job lost 1 s in 1 collective (12 % of that time).";
+  stopped.summary = "Rank 3 (node3, pid 4713) was stopped: the job lost 1 s in 1 collective.";
   stopped.evidence = {{"wait_span", 1, "its threads were stopped for 99 % of the stalled time", {}}};
   stopped.remedy = "find out who stopped pid 4713 on node3";
   report.findings.push_back(stopped);
-  report.losses = {{7, "ring:collective", 12}};
-  report.lost_events = 12;
+  report.losses = {{7, "ring:collective", 12}, {8, "ring:tcp", 1}};
+  report.node_names = {{7, "node1"}};
+  report.lost_events = 13;
   report.notes = {"communicator 0x123456789abcdef0 has 5 ranks, 4 recorded; not recorded: rank 4"};
+  return report;
+}
+
+Report part_of_sick_report() {
+  Report report = sick_report();
+  report.findings.resize(1);
+  report.findings[0].stall_ms = 1800;
+  judge_two_seconds(report);
   return report;
 }
 
@@ -94,12 +117,15 @@ TEST(ReportGolden, Text) {
   expect_golden("sick_colour.txt", report_to_text(sick_report(), {.colour = true}));
   expect_golden("unknown.txt", report_to_text(unknown_report()));
   expect_golden("nothing.txt", report_to_text(Report{}));
+  expect_golden("window.txt", report_to_text(part_of_sick_report()));
+  expect_golden("empty_window.txt", report_to_text(empty_window_report()));
 }
 
 TEST(ReportGolden, Json) {
   expect_golden("healthy.json", report_to_json(healthy_report()));
   expect_golden("sick.json", report_to_json(sick_report()));
   expect_golden("unknown.json", report_to_json(unknown_report()));
+  expect_golden("window.json", report_to_json(part_of_sick_report()));
 }
 
 TEST(LiveGolden, Text) {
@@ -180,6 +206,17 @@ TEST(ReportJson, NamesThatAreNotUtf8DoNotBreakIt) {
   EXPECT_EQ(parsed["findings"].size(), 2U);
 }
 
+TEST(ReportJson, WhereNothingWasJudgedHealthIsUnknown) {
+  for (const Report& report : {Report{}, empty_window_report()}) {
+    const nlohmann::json parsed = nlohmann::json::parse(report_to_json(report));
+    EXPECT_TRUE(parsed["healthy"].is_null());
+    EXPECT_EQ(parsed["judged"]["collectives"], 0);
+  }
+  Report failed_init = sick_report();  // a finding about a job that made no collective
+  failed_init.judged = 0;
+  EXPECT_EQ(nlohmann::json::parse(report_to_json(failed_init))["healthy"], false);
+}
+
 TEST(ReportJson, HasTheFieldsOfSchemaOne) {
   const nlohmann::json parsed = nlohmann::json::parse(report_to_json(sick_report()));
   const nlohmann::json& loss = parsed["findings"][0];
@@ -189,7 +226,7 @@ TEST(ReportJson, HasTheFieldsOfSchemaOne) {
   EXPECT_EQ(loss["stall_ms"], 5120.4);
   EXPECT_TRUE(parsed["findings"][1]["link"].is_null());
   EXPECT_TRUE(parsed["findings"][1]["comm_id_hash"].is_null());
-  EXPECT_EQ(parsed["recording"]["lost_events"], 12);
+  EXPECT_EQ(parsed["recording"]["lost_events"], 13);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ Json to_json(const InspectedPart& part) {
 
 std::string inspection_to_json(const Inspection& inspection) {
   Json instance{
-      {"event", std::to_string(node_of(inspection.event_id)) + ":" + std::to_string(number_of(inspection.event_id))},
+      {"event", format_event_id(inspection.event_id)},
       {"op", to_text(inspection.op)},
       {"bytes", inspection.bytes},
       {"comm_id_hash", inspection.comm_id_hash == 0 ? Json(nullptr) : Json(format_hash(inspection.comm_id_hash))},

@@ -21,7 +21,7 @@ Json to_json(const Evidence& evidence) {
   if (!evidence.events.empty()) {
     Json events = Json::array();
     for (const EventId id : evidence.events) {
-      events.push_back(std::to_string(node_of(id)) + ":" + std::to_string(number_of(id)));
+      events.push_back(format_event_id(id));
     }
     json["events"] = std::move(events);
   }
@@ -70,7 +70,7 @@ std::string text_of(const Json& json) { return json.dump(2, ' ', false, Json::er
 std::string told_findings_to_json(const std::vector<ToldFinding>& findings) {
   Json json{{"schema", Report::kSchema}, {"findings", Json::array()}};
   for (const ToldFinding& told : findings) {
-    Json one{{"told_by", told.node}};
+    Json one{{"reported_by", told.node}};
     one.update(to_json(told.finding));
     json["findings"].push_back(std::move(one));
   }
@@ -78,13 +78,16 @@ std::string told_findings_to_json(const std::vector<ToldFinding>& findings) {
 }
 
 std::string report_to_json(const Report& report) {
-  Json json{{"schema", Report::kSchema}, {"healthy", report.healthy}};
+  const bool nothing_judged = report.judged == 0 && report.findings.empty();
+  Json json{{"schema", Report::kSchema}, {"healthy", nothing_judged ? Json(nullptr) : Json(report.healthy)}};
   json["recording"] = {{"nodes", report.nodes},
                        {"ranks", report.ranks},
                        {"from_ns", report.range.from_ns},
                        {"to_ns", report.range.to_ns},
                        {"collectives", report.collectives},
                        {"lost_events", report.lost_events}};
+  json["judged"] = {
+      {"from_ns", report.judged_range.from_ns}, {"to_ns", report.judged_range.to_ns}, {"collectives", report.judged}};
   json["findings"] = Json::array();
   for (const Finding& finding : report.findings) {
     json["findings"].push_back(to_json(finding));

@@ -17,7 +17,7 @@ struct ToldFinding {
   std::string node;  // of that agent
   Finding finding;
 };
-/// {"schema": 1, "findings": [{"told_by": "node2", "cause": ..., "detected_ns": ..., "ended_ns": ...}]}
+/// {"schema": 1, "findings": [{"reported_by": "node2", "cause": ..., "detected_ns": ..., "ended_ns": ...}]}
 std::string told_findings_to_json(const std::vector<ToldFinding>& findings);
 
 }  // namespace stalltrace

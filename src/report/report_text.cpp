@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "base/clock.h"
 #include "base/text.h"
 #include "report/page.h"
@@ -10,29 +12,44 @@
 namespace stalltrace {
 namespace {
 
-int64_t recorded_ns(const Report& report) {
-  return report.collectives == 0 ? 0 : report.range.to_ns - report.range.from_ns;
+int64_t length_ns(const TimeRange& range) { return range.to_ns - range.from_ns; }
+
+/// The window of --from and --to, where it is less than the recording.
+bool is_part(const Report& report) {
+  return report.judged_range.from_ns != report.range.from_ns || report.judged_range.to_ns != report.range.to_ns;
+}
+
+/// "+1.718s": as --from and --to take it, whole milliseconds, rounded down.
+std::string offset_text(int64_t offset_ns) {
+  const int64_t ms = offset_ns / kNsPerMs;
+  return fmt::format("{}{}.{:03}s", offset_ns < 0 ? "-" : "+", std::abs(ms) / 1000, std::abs(ms) % 1000);
 }
 
 std::string when_text(const Finding& finding, const Report& report) {
-  const auto since_start = [&](int64_t time_ns) { return format_duration(time_ns - report.range.from_ns); };
-  return fmt::format("{} to {} (+{} to +{} into the recording)", format_utc(finding.window.from_ns),
-                     format_utc(finding.window.to_ns), since_start(finding.window.from_ns),
-                     since_start(finding.window.to_ns));
+  const auto since_start = [&](int64_t time_ns) { return time_ns - report.range.from_ns; };
+  return fmt::format("{} to {} ({} to {} into the recording)", format_utc(finding.window.from_ns),
+                     format_utc(finding.window.to_ns), offset_text(since_start(finding.window.from_ns)),
+                     offset_text(since_start(finding.window.to_ns) + kNsPerMs - 1));
 }
 
 std::string cost_text(const Finding& finding, const Report& report) {
-  const double whole_ms = static_cast<double>(recorded_ns(report)) / static_cast<double>(kNsPerMs);
-  return fmt::format(
-      "{} of waiting in {} collective{}{}", format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)),
-      finding.collectives_affected, finding.collectives_affected == 1 ? "" : "s",
-      whole_ms > 0 ? fmt::format(", {:.0f} % of the recorded time", 100 * finding.stall_ms / whole_ms) : "");
+  const int64_t judged_ns = report.judged == 0 ? 0 : length_ns(report.judged_range);
+  const double whole_ms = static_cast<double>(judged_ns) / static_cast<double>(kNsPerMs);
+  return fmt::format("{} of waiting in {} collective{}{}",
+                     format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)), finding.collectives_affected,
+                     finding.collectives_affected == 1 ? "" : "s",
+                     whole_ms > 0 ? fmt::format(", {:.0f} % of the {} time", 100 * finding.stall_ms / whole_ms,
+                                                is_part(report) ? "judged" : "recorded")
+                                  : "");
 }
 
 std::string looked_at(const Report& report) {
-  return fmt::format("{} collective{} of {} rank{} on {} node{} in {}", report.collectives,
-                     report.collectives == 1 ? "" : "s", report.ranks, report.ranks == 1 ? "" : "s", report.nodes,
-                     report.nodes == 1 ? "" : "s", format_duration(recorded_ns(report)));
+  const std::string whole =
+      is_part(report) ? fmt::format(" (of {} in {})", report.collectives, format_duration(length_ns(report.range)))
+                      : "";
+  return fmt::format("{} collective{} of {} rank{} on {} node{} in {}{}", report.judged, report.judged == 1 ? "" : "s",
+                     report.ranks, report.ranks == 1 ? "" : "s", report.nodes, report.nodes == 1 ? "" : "s",
+                     format_duration(report.judged == 0 ? 0 : length_ns(report.judged_range)), whole);
 }
 
 void write_finding(Page& page, const Report& report, const Finding& finding, size_t number) {
@@ -57,8 +74,10 @@ void write_reservations(Page& page, const Report& report) {
     page.line();
   }
   for (const Loss& loss : report.losses) {
-    page.field("lost", printable(fmt::format("{} event{} from {} (node {})", loss.count, loss.count == 1 ? "" : "s",
-                                             loss.source, loss.node_id)));
+    const auto name = report.node_names.find(loss.node_id);
+    page.field("lost", printable(fmt::format(
+                           "{} event{} from {} ({})", loss.count, loss.count == 1 ? "" : "s", loss.source,
+                           name == report.node_names.end() ? fmt::format("node {}", loss.node_id) : name->second)));
   }
   for (const std::string& note : report.notes) {
     page.field("note", printable(note));
@@ -70,13 +89,14 @@ void write_reservations(Page& page, const Report& report) {
 std::string report_to_text(const Report& report, const TextOptions& options) {
   Page page(options.colour);
   if (report.findings.empty()) {
-    page.line(
-        report.collectives == 0
-            ? fmt::format("{} the recording holds no collectives.", page.paint("Nothing to judge:", kBold))
-            : fmt::format("{} no stall worth a finding in {}.", page.paint("Healthy:", kGreen), looked_at(report)));
+    page.line(report.judged == 0 ? fmt::format("{} {}.", page.paint("Nothing to judge:", kBold),
+                                               report.collectives == 0 ? "the recording holds no collectives"
+                                                                       : "no collective is between --from and --to")
+                                 : fmt::format("{} no stall worth a finding in {}.", page.paint("Healthy:", kGreen),
+                                               looked_at(report)));
   } else {
-    const Finding& dearest = report.findings.front();
-    page.line(page.paint(printable(dearest.summary), kBold));
+    const Finding& first = report.findings.front();
+    page.line(page.paint(printable(first.summary), kBold));
     page.line(fmt::format("{} finding{} in {}.", report.findings.size(), report.findings.size() == 1 ? "" : "s",
                           looked_at(report)));
     for (size_t i = 0; i < report.findings.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A report for people: the verdict first, then where, when, how dear, how it is known, and what to do.
+// A report for people: the verdict first, then where, when, at what cost, the evidence, and what to do.
 #pragma once
 
 #include <string>

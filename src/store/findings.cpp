@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "store/schema/bind.h"
@@ -67,25 +66,12 @@ void each_column(Row& r, F&& f) {
   f("ended_ns", r.ended_ns);
 }
 
-std::string event_text(EventId id) { return fmt::format("{}:{}", node_of(id), number_of(id)); }
-
-std::optional<EventId> event_from_text(std::string_view text) {
-  const size_t colon = text.find(':');
-  NodeId node = 0;
-  uint64_t number = 0;
-  if (colon == std::string_view::npos || std::from_chars(text.data(), text.data() + colon, node).ec != std::errc() ||
-      std::from_chars(text.data() + colon + 1, text.data() + text.size(), number).ec != std::errc()) {
-    return std::nullopt;
-  }
-  return make_event_id(node, number);
-}
-
 std::string evidence_json(const std::vector<Evidence>& evidence) {
   nlohmann::json list = nlohmann::json::array();
   for (const Evidence& item : evidence) {
     nlohmann::json events = nlohmann::json::array();
     for (const EventId id : item.events) {
-      events.push_back(event_text(id));
+      events.push_back(format_event_id(id));
     }
     list.push_back({{"kind", item.kind}, {"count", item.count}, {"text", item.text}, {"events", events}});
   }
@@ -113,7 +99,7 @@ std::vector<Evidence> evidence_from_json(const std::string& text) {
     one.count = count != item.end() && count->is_number_integer() ? count->get<int64_t>() : 0;
     const auto events = item.find("events");
     for (const nlohmann::json& event : events != item.end() ? *events : nlohmann::json::array()) {
-      if (const auto id = event.is_string() ? event_from_text(event.get<std::string>()) : std::nullopt) {
+      if (const auto id = event.is_string() ? parse_event_id(event.get<std::string>()) : std::nullopt) {
         one.events.push_back(*id);
       }
     }
@@ -125,18 +111,8 @@ std::optional<std::string> endpoint_text(const std::optional<Endpoint>& endpoint
   return endpoint ? std::optional(format_endpoint(*endpoint)) : std::nullopt;
 }
 
-/// The inverse of format_endpoint.
 std::optional<Endpoint> endpoint_from_text(const std::optional<std::string>& text) {
-  const size_t colon = text ? text->rfind(':') : std::string::npos;
-  if (colon == std::string::npos) {
-    return std::nullopt;
-  }
-  Endpoint endpoint{text->substr(0, colon), 0};
-  if (endpoint.address.starts_with('[') && endpoint.address.ends_with(']')) {
-    endpoint.address = endpoint.address.substr(1, endpoint.address.size() - 2);
-  }
-  std::from_chars(text->data() + colon + 1, text->data() + text->size(), endpoint.port);
-  return endpoint;
+  return text ? parse_endpoint(*text) : std::nullopt;
 }
 
 FindingRow to_row(const Finding& finding, int64_t id) {
@@ -174,19 +150,10 @@ FindingRow to_row(const Finding& finding, int64_t id) {
   return row;
 }
 
-Severity severity_from_text(std::string_view text) {
-  for (const Severity severity : {Severity::kLow, Severity::kMedium, Severity::kHigh, Severity::kCritical}) {
-    if (to_text(severity) == text) {
-      return severity;
-    }
-  }
-  return Severity::kMedium;
-}
-
 Finding from_row(const FindingRow& row) {
   Finding finding;
   finding.cause = cause_from_text(row.cause).value_or(Cause::kUnknown);
-  finding.severity = severity_from_text(row.severity);
+  finding.severity = severity_from_text(row.severity).value_or(Severity::kMedium);
   finding.confidence = row.confidence;
   if (row.culprit_node) {
     finding.culprit = Culprit{*row.culprit_node, row.culprit_rank, row.culprit_pid.value_or(0)};

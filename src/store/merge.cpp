@@ -26,6 +26,12 @@ struct ColumnLists {
   std::string select;
 };
 
+/// Stacks are shared by the nodes.
+template <typename T>
+concept OfOneNode = requires(const T& row) {
+  row.node_id;
+};
+
 /// Ids hold the node in their upper bits, so that another node is a constant difference.
 std::string renumbered(std::string_view column, const NodeRun& part) {
   const int64_t shift = make_event_id(part.shown, 0) - make_event_id(part.stored, 0);
@@ -39,7 +45,7 @@ ColumnLists column_lists(const NodeRun& part, const std::set<std::string>& prese
     lists.insert += (lists.insert.empty() ? "" : ", ") + name;
     lists.select += (lists.select.empty() ? "" : ", ") + (present.contains(name) ? expression : "NULL");
   };
-  if constexpr (TableOf<T>::kKind == TableKind::kNumbered) {
+  if constexpr (EventTraits<T>::kKind == TableKind::kNumbered) {
     add("id", renumbered("id", part));
   }
   for (const std::string& name : column_names<T>()) {
@@ -151,53 +157,51 @@ class Merger {
 
   /// SQLite copies such rows without decoding them.
   Status copy_tables() {
-    for (const std::string_view table :
-         {TableOf<Node>::kName, TableOf<Process>::kName, TableOf<Communicator>::kName, TableOf<Connection>::kName,
-          TableOf<Loss>::kName, TableOf<Collective>::kName, TableOf<TcpEvent>::kName, TableOf<TcpSample>::kName,
-          TableOf<NetSpan>::kName, TableOf<WaitSpan>::kName, TableOf<ProxyStep>::kName, TableOf<PacketDrop>::kName,
-          TableOf<HostSample>::kName, TableOf<PortCounter>::kName, std::string_view("segment")}) {
-      ST_TRY(insert(fmt::format("INSERT INTO main.{0} SELECT * FROM input.{0}", table)));
-    }
-    return {};
+    Status status;
+    const auto copy_table = [&](std::string_view table) {
+      if (status) {
+        status = insert(fmt::format("INSERT INTO main.{0} SELECT * FROM input.{0}", table));
+      }
+    };
+    for_each_type(kEventTypes, [&]<typename T>() {
+      if constexpr (OfOneNode<T>) {
+        copy_table(EventTraits<T>::kTable);
+      }
+    });
+    copy_table("segment");
+    return status;
   }
 
   Status copy_part(const NodeRun& part) {
-    ST_TRY(copy_small<Node>(part));
-    ST_TRY(copy_small<Process>(part));
-    ST_TRY(copy_small<Communicator>(part));
-    ST_TRY(copy_small<Connection>(part));
-    ST_TRY(copy_small<Loss>(part));
-    ST_TRY(copy_streamed<Collective>(part));
-    ST_TRY(copy_streamed<TcpEvent>(part));
-    ST_TRY(copy_streamed<TcpSample>(part));
-    ST_TRY(copy_streamed<NetSpan>(part));
-    ST_TRY(copy_streamed<WaitSpan>(part));
-    ST_TRY(copy_streamed<HostSample>(part));
-    ST_TRY(copy_streamed<ProxyStep>(part));
-    ST_TRY(copy_streamed<PacketDrop>(part));
-    ST_TRY(copy_streamed<PortCounter>(part));
-    return copy_segments(part);
+    Status status;
+    for_each_type(kEventTypes, [&]<typename T>() {
+      if constexpr (OfOneNode<T>) {
+        if (status) {
+          status = copy<T>(part, condition_of<T>(part));
+        }
+      }
+    });
+    return status ? copy_segments(part) : status;
   }
 
+  /// Which rows of T's table are the node run's.
   template <typename T>
-  Status copy_small(const NodeRun& part) {
-    return copy<T>(part, fmt::format("node_id = {}", part.stored));
-  }
-
-  template <typename T>
-  Status copy_streamed(const NodeRun& part) {
-    return copy<T>(part,
-                   fmt::format("{0} >= {1} AND {0} < {2} ORDER BY {0}", kIdColumn<T>, part.first_id, part.end_id));
+  static std::string condition_of(const NodeRun& part) {
+    if constexpr (StreamedType<T>) {
+      return fmt::format("{0} >= {1} AND {0} < {2} ORDER BY {0}", kIdColumn<T>, part.first_id, part.end_id);
+    } else {
+      return fmt::format("node_id = {}", part.stored);
+    }
   }
 
   template <typename T>
   Status copy(const NodeRun& part, const std::string& condition) {
-    ST_ASSIGN(const std::set<std::string> present, input_columns(TableOf<T>::kName));
+    ST_ASSIGN(const std::set<std::string> present, input_columns(EventTraits<T>::kTable));
     if (present.empty()) {
       return {};  // a table that the input's older schema lacks
     }
     const ColumnLists lists = column_lists<T>(part, present);
-    return insert(fmt::format("INSERT INTO main.{0}({1}) SELECT {2} FROM input.{0} WHERE {3}", TableOf<T>::kName,
+    return insert(fmt::format("INSERT INTO main.{0}({1}) SELECT {2} FROM input.{0} WHERE {3}", EventTraits<T>::kTable,
                               lists.insert, lists.select, condition));
   }
 

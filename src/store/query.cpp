@@ -3,10 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
+#include "base/similar_name.h"
 #include "base/text.h"
 #include "store/sqlite/open.h"
 
@@ -14,11 +19,11 @@ namespace stalltrace {
 namespace {
 
 constexpr const char* kReadOnly = "queries only read: use SELECT, or copy the file and change the copy";
-constexpr int kStepsPerLook = 1000;  // virtual machine steps between two looks at the clock: well under a millisecond
+constexpr int kStepsPerCheck = 1000;  // virtual machine steps between two checks of the clock: well under a millisecond
 
 /// Functions that touch what lies outside the recording.
 constexpr std::array<std::string_view, 4> kRefusedFunctions{"load_extension", "fts3_tokenizer", "writefile", "edit"};
-/// Pragmas that tell about the schema; with an argument they name a table, and change nothing.
+/// Pragmas that show the schema; with an argument they name a table, and change nothing.
 constexpr std::array<std::string_view, 10> kAllowedPragmas{
     "table_info",  "table_xinfo",   "table_list",   "index_list",     "index_info",
     "index_xinfo", "database_list", "user_version", "application_id", "integrity_check"};
@@ -63,7 +68,7 @@ class TimeLimit {
  public:
   TimeLimit(Database& db, int64_t limit_ns) : db_(&db), deadline_ns_(monotonic_now_ns() + limit_ns) {
     if (limit_ns > 0) {
-      sqlite3_progress_handler(db.get(), kStepsPerLook, &TimeLimit::passed, this);
+      sqlite3_progress_handler(db.get(), kStepsPerCheck, &TimeLimit::passed, this);
     }
   }
   ~TimeLimit() { sqlite3_progress_handler(db_->get(), 0, nullptr, nullptr); }
@@ -77,28 +82,93 @@ class TimeLimit {
   int64_t deadline_ns_;
 };
 
-std::unexpected<Error> fail_query(Database& db, const QueryOptions& options) {
+/// A statement and where it runs, for what an error has to say.
+struct Asked {
+  const std::string& path;
+  std::string_view sql;
+  const QueryOptions& options;
+};
+
+std::string command_for(const Asked& asked, std::string_view sql) {
+  return fmt::format("stalltrace query {} \"{}\"", asked.path, sql);
+}
+
+std::string how_to_list_tables(const Asked& asked) {
+  return command_for(asked, "SELECT name FROM sqlite_master") + " lists the tables";
+}
+
+/// Names of tables and views. Empty where they can't be read.
+std::vector<std::string> table_names(Database& db) {
+  std::vector<std::string> names;
+  sqlite3_stmt* handle = nullptr;
+  constexpr const char* kSql = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')";
+  if (sqlite3_prepare_v2(db.get(), kSql, -1, &handle, nullptr) != SQLITE_OK) {
+    return names;
+  }
+  Statement statement(handle);
+  while (statement.step() == SQLITE_ROW) {
+    const auto* name = reinterpret_cast<const char*>(sqlite3_column_text(statement.get(), 0));
+    names.emplace_back(name == nullptr ? "" : name);
+  }
+  return names;
+}
+
+/// Other programs' ways to ask for the tables.
+bool asks_for_schema(std::string_view sql) {
+  const std::string_view text = trim(sql);
+  return text.starts_with('.') ||
+         std::ranges::any_of(std::array{"show", "describe", "desc "}, [&](std::string_view word) {
+           return sqlite3_strnicmp(std::string(text).c_str(), word.data(), static_cast<int>(word.size())) == 0;
+         });
+}
+
+std::unexpected<Error> fail_sql(Database& db, const Asked& asked) {
+  const std::string message = sqlite3_errmsg(db.get());
+  const auto subject_of = [&](std::string_view begin) -> std::optional<std::string> {
+    return message.starts_with(begin) ? std::optional(message.substr(begin.size())) : std::nullopt;
+  };
+  std::string what = "query: " + message;
+  std::string remedy = "docs/recording.md lists tables and columns";
+  if (const auto table = subject_of("no such table: ")) {
+    what = fmt::format("query: no such table '{}'", *table);
+    const std::vector<std::string> tables = table_names(db);
+    const std::vector<std::string_view> names(tables.begin(), tables.end());
+    const auto meant = similar_name(*table, names);
+    remedy = (meant ? fmt::format("did you mean '{}'? ", *meant) : "") + how_to_list_tables(asked);
+  } else if (const auto function = subject_of("no such function: ")) {
+    what = fmt::format("query: SQLite has no function {}()", *function);
+    remedy = "it has those of sqlite.org/lang_corefunc.html, lang_aggfunc.html and lang_mathfunc.html";
+  } else if (subject_of("no such column: ")) {
+    remedy = command_for(asked, "SELECT name FROM pragma_table_info('TABLE')") + " lists the columns of a table";
+  } else if (asks_for_schema(asked.sql)) {
+    what = fmt::format("query: '{}' is not SQL that SQLite knows", trim(asked.sql));
+    remedy = how_to_list_tables(asked);
+  }
+  return fail(std::move(what), std::move(remedy), ErrorKind::kUsage);
+}
+
+std::unexpected<Error> fail_query(Database& db, const Asked& asked) {
   const int code = sqlite3_errcode(db.get()) & 0xff;
   switch (code) {
     case SQLITE_AUTH:
       return fail(fmt::format("query refused: {}", sqlite3_errmsg(db.get())), kReadOnly, ErrorKind::kUsage);
     case SQLITE_INTERRUPT:
-      return fail(fmt::format("query stopped after its time limit of {}", format_duration(options.time_limit_ns)),
+      return fail(fmt::format("query stopped after its time limit of {}", format_duration(asked.options.time_limit_ns)),
                   "narrow it by time or add a LIMIT", ErrorKind::kInterrupted);
     case SQLITE_ERROR:
-      return fail(fmt::format("query: {}", sqlite3_errmsg(db.get())), "docs/recording.md lists tables and columns",
-                  ErrorKind::kUsage);
+      return fail_sql(db, asked);
     default:
       return fail_sqlite(db.get(), "query");
   }
 }
 
 /// The one statement in `sql`; what follows it may only be space and comments.
-Result<Statement> prepare_one(Database& db, std::string_view sql, const QueryOptions& options) {
+Result<Statement> prepare_one(Database& db, const Asked& asked) {
+  const std::string_view sql = asked.sql;
   sqlite3_stmt* handle = nullptr;
   const char* rest = nullptr;
   if (sqlite3_prepare_v2(db.get(), sql.data(), static_cast<int>(sql.size()), &handle, &rest) != SQLITE_OK) {
-    return fail_query(db, options);
+    return fail_query(db, asked);
   }
   Statement statement(handle);
   if (!statement) {
@@ -135,7 +205,7 @@ Value value_of(sqlite3_stmt* statement, int column) {
   return content;
 }
 
-Status deliver(Database& db, Statement& statement, const QueryOptions& options, QuerySink& sink) {
+Status deliver(Database& db, Statement& statement, const Asked& asked, RowSink& sink) {
   const int count = sqlite3_column_count(statement.get());
   std::vector<std::string> names;
   for (int i = 0; i < count; ++i) {
@@ -154,20 +224,21 @@ Status deliver(Database& db, Statement& statement, const QueryOptions& options, 
       return {};
     }
   }
-  return code == SQLITE_DONE ? Status() : Status(fail_query(db, options));
+  return code == SQLITE_DONE ? Status() : Status(fail_query(db, asked));
 }
 
 }  // namespace
 
-Status query_recording(const std::string& path, std::string_view sql, const QueryOptions& options, QuerySink& sink) {
+Status query_recording(const std::string& path, std::string_view sql, const QueryOptions& options, RowSink& sink) {
   ST_ASSIGN(Database db, open_for_reading(path));
   sqlite3_db_config(db.get(), SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, nullptr);
   sqlite3_limit(db.get(), SQLITE_LIMIT_ATTACHED, 0);
   ST_TRY(db.execute("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY"));
   sqlite3_set_authorizer(db.get(), &authorize, nullptr);
   const TimeLimit limit(db, options.time_limit_ns);
-  ST_ASSIGN(Statement statement, prepare_one(db, sql, options));
-  return deliver(db, statement, options, sink);
+  const Asked asked{path, sql, options};
+  ST_ASSIGN(Statement statement, prepare_one(db, asked));
+  return deliver(db, statement, asked, sink);
 }
 
 }  // namespace stalltrace

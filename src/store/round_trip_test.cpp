@@ -90,38 +90,13 @@ T full_row() {
 
 template <typename T>
 std::vector<T> rows_of(EventSource& source) {
-  std::vector<T> rows;
-  const auto collect = [&](const T& row) { rows.push_back(row); };
-  if constexpr (std::is_same_v<T, Node>) {
-    rows = must(source.nodes());
-  } else if constexpr (std::is_same_v<T, Process>) {
-    rows = must(source.processes());
-  } else if constexpr (std::is_same_v<T, Communicator>) {
-    rows = must(source.communicators());
-  } else if constexpr (std::is_same_v<T, Connection>) {
-    rows = must(source.connections());
-  } else if constexpr (std::is_same_v<T, Loss>) {
-    rows = must(source.losses());
-  } else if constexpr (std::is_same_v<T, Collective>) {
-    must(source.collectives({}, collect));
-  } else if constexpr (std::is_same_v<T, TcpEvent>) {
-    must(source.tcp_events({}, collect));
-  } else if constexpr (std::is_same_v<T, TcpSample>) {
-    must(source.tcp_samples({}, collect));
-  } else if constexpr (std::is_same_v<T, NetSpan>) {
-    must(source.net_spans({}, collect));
-  } else if constexpr (std::is_same_v<T, WaitSpan>) {
-    must(source.wait_spans({}, collect));
-  } else if constexpr (std::is_same_v<T, ProxyStep>) {
-    must(source.proxy_steps({}, collect));
-  } else if constexpr (std::is_same_v<T, PacketDrop>) {
-    must(source.packet_drops({}, collect));
-  } else if constexpr (std::is_same_v<T, HostSample>) {
-    must(source.host_samples({}, collect));
+  if constexpr (StateType<T>) {
+    return must(source.all<T>());
   } else {
-    must(source.port_counters({}, collect));
+    std::vector<T> rows;
+    must(source.stream<T>({}, [&](const T& row) { rows.push_back(row); }));
+    return rows;
   }
-  return rows;
 }
 
 template <typename T>
@@ -187,6 +162,34 @@ TEST(Nulls, UnknownIsNullAndZeroIsZero) {
                 "SELECT quote(rank) || quote(comm_id_hash) || quote(duration_ns) || completion FROM collective"),
             "NULLNULLNULLopen");
   EXPECT_EQ(ask(folder / "r.db", "SELECT rank || duration_ns || bytes FROM collective WHERE event_id & 2"), "000");
+}
+
+/// What a program that knows more values writes.
+TEST(UnknownTexts, ReadAsTheValueThatProvesLeast) {
+  const TemporaryFolder folder;
+  {
+    auto writer = must(RecordingWriter::create(folder / "r.db"));
+    writer->accept(node_row(1, "n"));
+    writer->accept(collective_row(1, 1, 10, 5));
+    writer->accept(retransmit_row(1, 2, 10));
+    writer->accept(WaitSpan{.node_id = 1, .kind = WaitKind::kDisk});
+    writer->accept(ProxyStep{.node_id = 1, .waits_for = ProxyWait::kPeer});
+    must(writer->close());
+  }
+  ask(folder / "r.db", "UPDATE collective SET op = 'NEW', completion = 'new', library = 'new', rank_source = 'new'");
+  ask(folder / "r.db", "UPDATE tcp_events SET event = 'new'");
+  ask(folder / "r.db", "UPDATE wait_span SET kind = 'new'");
+  ask(folder / "r.db", "UPDATE proxy_step SET waits_for = 'new'");
+  const auto source = must(open_recording(folder / "r.db"));
+  const std::vector<Collective> calls = rows_of<Collective>(*source);
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0].op, Operation::kGroup);
+  EXPECT_EQ(calls[0].completion, Completion::kUnobserved);
+  EXPECT_EQ(calls[0].library, Library::kNccl);
+  EXPECT_EQ(calls[0].rank_source, RankSource::kUnknown);
+  EXPECT_EQ(rows_of<TcpEvent>(*source).at(0).event, TcpEventKind::kClose);
+  EXPECT_EQ(rows_of<WaitSpan>(*source).at(0).kind, WaitKind::kBlocked);
+  EXPECT_EQ(rows_of<ProxyStep>(*source).at(0).waits_for, ProxyWait::kNone);
 }
 
 TEST(Stacks, AreStored) {

@@ -182,7 +182,7 @@ TEST_F(CallsRoot, ACallThatNeverReturnsIsOpenAlsoAfterTheProcessIsKilled) {
   Trace trace;
   Job job;
   job.must("init 8 3");
-  job.tell("never_returns 130");
+  job.send_command("never_returns 130");
   sleep_ms(400);
   job.signal(SIGKILL);
   job.wait();
@@ -221,7 +221,7 @@ TEST_F(CallsRoot, AnExitCode) {
   Trace trace;
   Job job;
   job.must("init 8 3");
-  job.tell("exit 3");
+  job.send_command("exit 3");
   job.wait();
   sleep_ms(200);
   trace.stop();

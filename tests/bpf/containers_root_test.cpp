@@ -52,7 +52,7 @@ class ContainersRoot : public testing::Test {
     ASSERT_EQ(Procfs().inner_pid(pid), 1) << "it is the first of its pid namespace";
     job.must("init 3 0");
     sleep_ms(300);
-    job.tell("run 1 0");
+    job.send_command("run 1 0");
     ASSERT_NE(job.answer(), "");
     sleep_ms(1500);
     job.signal(SIGKILL);
@@ -73,7 +73,7 @@ class ContainersRoot : public testing::Test {
     ASSERT_TRUE(trace.sink().proxy_steps({}, [&](const ProxyStep& row) { steps.push_back(row); }));
     EXPECT_FALSE(steps.empty());
     EXPECT_TRUE(std::ranges::all_of(steps, [&](const ProxyStep& row) { return row.pid == pid; }));
-    // Its box is no other process's, though in its namespace it has a number that is init's here.
+    // Its profiler file is no other process's, though in its namespace it has a number that is init's here.
     const auto processes = trace.sink().processes();
     EXPECT_EQ(std::ranges::count(*processes, 1, &Process::pid), 0);
     EXPECT_TRUE(std::ranges::none_of(*processes, [](const Process& row) { return row.pid > 1 << 22; }));

@@ -209,7 +209,7 @@ TEST_F(DiscoveryRoot, ThePublishedNccl) {
   Trace trace(TracerOptions{});
   Job job({.argv = {standin("standin_published_nccl"), library}});
   sleep_ms(kDiscoveryMs);
-  job.tell("go");
+  job.send_command("go");
   const std::string hex = job.answer();
   const std::string code = job.answer(60'000);
   job.wait();

@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "base/process/command.h"
 #include "support.h"
 
 namespace stalltrace::capture {

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/process/command.h"
 #include "capture/decode/collective/requests_done.h"
 #include "capture/discover/elf_symbols.h"
 #include "capture/kernel/kernel.h"
@@ -55,9 +56,100 @@ struct Expected {
   bool blocking;
 };
 
+/// What the job does (tests/bpf/standin/mpi_job.c), as `rank` of 2.
+std::vector<Expected> expected_calls(int32_t rank) {
+  constexpr std::nullopt_t no = std::nullopt;
+  const int32_t other = 1 - rank;
+  std::vector<Expected> calls{
+      {Operation::kAllReduce, 101, 404, no, no, true},
+      {Operation::kReduce, 102, 408, 1, no, true},
+      {Operation::kBroadcast, 103, 103, 1, no, true},
+      {Operation::kAllGather, 104, 832, no, no, true},
+      {Operation::kGather, 105, 420, 1, no, true},
+      {Operation::kScatter, 106, 848, 1, no, true},
+      {Operation::kAllToAll, 107, 856, no, no, true},
+      {Operation::kReduceScatter, 108, 864, no, no, true},
+      {Operation::kBarrier, no, 0, no, no, true},
+      {rank == 0 ? Operation::kSend : Operation::kRecv, 109, 872, no, other, true},
+      {Operation::kSend, 110, 440, no, other, true},
+      {Operation::kAllReduce, 111, 444, no, no, false},
+      {Operation::kSend, 112, 448, no, other, false},
+      {Operation::kRecv, 113, 452, no, other, false},
+      {Operation::kBarrier, no, 0, no, no, false},
+      {Operation::kAllReduce, 114, 456, no, no, false},
+  };
+  for (int64_t count = 120; count <= 128; ++count) {  // one MPI_Waitall for all
+    calls.push_back({Operation::kAllReduce, count, 4 * count, no, no, false});
+  }
+  calls.push_back({Operation::kAllReduce, 115, 460, no, no, true});
+  return calls;
+}
+
+void expect_arguments(const Collective& row, const Expected& expected) {
+  EXPECT_EQ(row.library, Library::kMpi);
+  EXPECT_EQ(row.op, expected.op);
+  EXPECT_EQ(row.count, expected.count);
+  EXPECT_EQ(row.bytes, expected.bytes);
+  EXPECT_EQ(row.root, expected.root);
+  EXPECT_EQ(row.peer, expected.peer);
+}
+
+void expect_completion(const Collective& row, bool blocking) {
+  EXPECT_THAT(row.return_code, Optional(0));
+  EXPECT_TRUE(row.duration_ns);
+  if (blocking) {
+    EXPECT_EQ(row.completion, Completion::kCall);
+    EXPECT_EQ(row.duration_ns, row.launch_ns);
+  } else {
+    EXPECT_TRUE(row.completion == Completion::kSync || row.completion == Completion::kNetwork);
+    EXPECT_GE(row.duration_ns.value_or(0), row.launch_ns.value_or(0));
+  }
+}
+
+/// Collectives are numbered for each communicator, transfers between two ranks are not.
+void expect_sequence_numbers(const std::vector<Collective>& rows) {
+  std::map<uint64_t, int64_t> next;
+  for (const Collective& row : rows) {
+    if (!row.peer) {
+      EXPECT_THAT(row.seq, Optional(next[row.comm_ptr]++));
+    }
+  }
+}
+
+/// All calls but the last are in MPI_COMM_WORLD; the key of the split before the last one turns the order of ranks.
+void expect_communicators(const std::vector<Collective>& rows, int32_t rank) {
+  for (size_t i = 0; i + 1 < rows.size(); ++i) {
+    EXPECT_THAT(rows[i].rank, Optional(rank));
+    EXPECT_THAT(rows[i].nranks, Optional(2));
+  }
+  EXPECT_THAT(rows.back().rank, Optional(1 - rank));
+  EXPECT_NE(rows.back().comm_ptr, rows.front().comm_ptr);
+}
+
+/// No rank has the sum before the last one gave its part.
+void expect_end_after_last_arrival(const std::vector<Collective>& ranks) {
+  ASSERT_EQ(ranks.size(), 2U);
+  const int64_t last_arrival_ns = std::max(ranks[0].timestamp_ns, ranks[1].timestamp_ns);
+  for (const Collective& call : ranks) {
+    EXPECT_GE(call.timestamp_ns + call.duration_ns.value_or(0), last_arrival_ns);
+  }
+}
+
 class MpiRoot : public testing::TestWithParam<Mpi> {
  protected:
   void SetUp() override { ST_NEED_ROOT(); }
+
+  static void expect_end_of_world(Trace& trace, pid_t pid, const Collective& in_world, int32_t rank) {
+    const auto ends = trace.calls(pid, Operation::kCommDestroy);
+    ASSERT_EQ(ends.size(), 1U);
+    EXPECT_EQ(ends[0].completion, Completion::kCall);
+    EXPECT_EQ(ends[0].comm_ptr, in_world.comm_ptr);
+    EXPECT_THAT(ends[0].rank, Optional(rank));
+  }
+  static void expect_process(const Process& process, int32_t rank) {
+    EXPECT_THAT(process.rank, Optional(rank));
+    EXPECT_THAT(process.world_size, Optional(2));
+  }
 };
 
 TEST_P(MpiRoot, EveryCallOfARealJob) {
@@ -67,93 +159,32 @@ TEST_P(MpiRoot, EveryCallOfARealJob) {
   ASSERT_EQ(pids.size(), 2U);
   std::set<CommHash> worlds;
   std::map<int64_t, std::vector<Collective>> asynchronous;  // by count
-  constexpr std::nullopt_t no = std::nullopt;
   for (const auto& [rank, pid] : pids) {
     SCOPED_TRACE(rank);
-    const int32_t other = 1 - rank;
-    const std::vector<Expected> expected{
-        {Operation::kAllReduce, 101, 404, no, no, true},
-        {Operation::kReduce, 102, 408, 1, no, true},
-        {Operation::kBroadcast, 103, 103, 1, no, true},
-        {Operation::kAllGather, 104, 832, no, no, true},
-        {Operation::kGather, 105, 420, 1, no, true},
-        {Operation::kScatter, 106, 848, 1, no, true},
-        {Operation::kAllToAll, 107, 856, no, no, true},
-        {Operation::kReduceScatter, 108, 864, no, no, true},
-        {Operation::kBarrier, no, 0, no, no, true},
-        {rank == 0 ? Operation::kSend : Operation::kRecv, 109, 872, no, other, true},
-        {Operation::kSend, 110, 440, no, other, true},
-        {Operation::kAllReduce, 111, 444, no, no, false},
-        {Operation::kSend, 112, 448, no, other, false},
-        {Operation::kRecv, 113, 452, no, other, false},
-        {Operation::kBarrier, no, 0, no, no, false},
-        {Operation::kAllReduce, 114, 456, no, no, false},
-        {Operation::kAllReduce, 120, 480, no, no, false},
-        {Operation::kAllReduce, 121, 484, no, no, false},
-        {Operation::kAllReduce, 122, 488, no, no, false},
-        {Operation::kAllReduce, 123, 492, no, no, false},
-        {Operation::kAllReduce, 124, 496, no, no, false},
-        {Operation::kAllReduce, 125, 500, no, no, false},
-        {Operation::kAllReduce, 126, 504, no, no, false},
-        {Operation::kAllReduce, 127, 508, no, no, false},
-        {Operation::kAllReduce, 128, 512, no, no, false},
-        {Operation::kAllReduce, 115, 460, no, no, true},
-    };
+    const std::vector<Expected> expected = expected_calls(rank);
     std::vector<Collective> rows = trace.calls(pid);
     std::erase_if(rows, [](const Collective& row) { return !moves_data(row.op); });
     ASSERT_EQ(rows.size(), expected.size());
-    std::map<uint64_t, int64_t> next;
     for (size_t i = 0; i < expected.size(); ++i) {
-      const Collective& row = rows[i];
       SCOPED_TRACE(i);
-      EXPECT_EQ(row.library, Library::kMpi);
-      EXPECT_EQ(row.op, expected[i].op);
-      EXPECT_EQ(row.count, expected[i].count);
-      EXPECT_EQ(row.bytes, expected[i].bytes);
-      EXPECT_EQ(row.root, expected[i].root);
-      EXPECT_EQ(row.peer, expected[i].peer);
-      EXPECT_THAT(row.return_code, Optional(0));
-      EXPECT_TRUE(row.duration_ns);
-      if (expected[i].blocking) {
-        EXPECT_EQ(row.completion, Completion::kCall);
-        EXPECT_EQ(row.duration_ns, row.launch_ns);
-      } else {
-        EXPECT_TRUE(row.completion == Completion::kSync || row.completion == Completion::kNetwork);
-        EXPECT_GE(row.duration_ns.value_or(0), row.launch_ns.value_or(0));
-        if (row.op == Operation::kAllReduce) {
-          asynchronous[*row.count].push_back(row);
-        }
-      }
-      if (!row.peer) {
-        EXPECT_THAT(row.seq, Optional(next[row.comm_ptr]++));
+      expect_arguments(rows[i], expected[i]);
+      expect_completion(rows[i], expected[i].blocking);
+      if (!expected[i].blocking && rows[i].op == Operation::kAllReduce) {
+        asynchronous[*rows[i].count].push_back(rows[i]);
       }
     }
-    for (size_t i = 0; i + 1 < rows.size(); ++i) {  // in MPI_COMM_WORLD
-      EXPECT_THAT(rows[i].rank, Optional(rank));
-      EXPECT_THAT(rows[i].nranks, Optional(2));
-    }
-    EXPECT_THAT(rows.back().rank, Optional(1 - rank));  // the split's key turns the order
-    EXPECT_NE(rows.back().comm_ptr, rows.front().comm_ptr);
+    expect_sequence_numbers(rows);
+    expect_communicators(rows, rank);
+    expect_end_of_world(trace, pid, rows.front(), rank);
+    expect_process(trace.process(pid), rank);
     worlds.insert(rows.front().comm_id_hash);
-    const auto ends = trace.calls(pid, Operation::kCommDestroy);
-    ASSERT_EQ(ends.size(), 1U);
-    EXPECT_EQ(ends[0].completion, Completion::kCall);
-    EXPECT_EQ(ends[0].comm_ptr, rows.front().comm_ptr);
-    EXPECT_THAT(ends[0].rank, Optional(rank));
-    const Process process = trace.process(pid);
-    EXPECT_THAT(process.rank, Optional(rank));
-    EXPECT_THAT(process.world_size, Optional(2));
   }
   EXPECT_EQ(worlds.size(), 1U);
   EXPECT_FALSE(worlds.contains(0));
   EXPECT_EQ(asynchronous.size(), 11U);
-  for (const auto& [count, calls] : asynchronous) {  // no rank has the sum before the last one gave its part
+  for (const auto& [count, calls] : asynchronous) {
     SCOPED_TRACE(count);
-    ASSERT_EQ(calls.size(), 2U);
-    const int64_t last_arrival_ns = std::max(calls[0].timestamp_ns, calls[1].timestamp_ns);
-    for (const Collective& call : calls) {
-      EXPECT_GE(call.timestamp_ns + call.duration_ns.value_or(0), last_arrival_ns);
-    }
+    expect_end_after_last_arrival(calls);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "base/process/command.h"
 #include "support.h"
 
 namespace stalltrace::capture {
@@ -95,10 +96,10 @@ TEST_P(NetworkRoot, AConnectionsLifeIsSeenFromBothEnds) {
   connect(client, server, family);
   const long port = client.ask("port");
   constexpr long kBytes = 1'000'000;
-  client.tell("send 1000000");
+  client.send_command("send 1000000");
   EXPECT_EQ(server.ask("recv 1000000"), kBytes);
   EXPECT_EQ(client.answer(), "1000000");
-  server.tell("send 5000");
+  server.send_command("send 5000");
   EXPECT_EQ(client.ask("recv 5000"), 5000);
   EXPECT_EQ(server.answer(), "5000");
   client.must("close");
@@ -161,7 +162,7 @@ TEST_P(NetworkRoot, AResetIsSeenWhereItWasSentAndWhereItArrived) {
   client.must("init 2 0");
   server.must("init 2 1");
   connect(client, server, GetParam());
-  client.tell("send 1000");
+  client.send_command("send 1000");
   EXPECT_EQ(server.ask("recv 1000"), 1000);
   EXPECT_EQ(client.answer(), "1000");
   client.must("reset");
@@ -179,7 +180,7 @@ TEST_P(NetworkRoot, ASocketOpenedBeforeTracingIsFound) {
   connect(client, server, GetParam());
   const long port = client.ask("port");
   Trace trace(TracerOptions{});
-  client.tell("send 3000");
+  client.send_command("send 3000");
   EXPECT_EQ(server.ask("recv 3000"), 3000);
   EXPECT_EQ(client.answer(), "3000");
   sleep_ms(300);
@@ -200,7 +201,7 @@ TEST_P(NetworkRoot, EveryRetransmitBelongsToTheSender) {
   connect(client, server, GetParam());
   lose(20);
   constexpr long kBytes = 4'000'000;
-  client.tell("send 4000000");
+  client.send_command("send 4000000");
   EXPECT_EQ(server.ask("recv 4000000", 60'000), kBytes);
   EXPECT_EQ(client.answer(60'000), "4000000");
   const long counted = client.ask("retransmits");

@@ -40,7 +40,7 @@ class PlacesRoot : public testing::Test {
   enum Transfers { kNone, kOwnSockets, kSameSockets };
 
   /// The connections of rank 0 after some collectives, with Send and Recv beside them; what the job says of them is in
-  /// `told_`, by local port.
+  /// `reported_`, by local port.
   std::vector<Connection> connections(int channels, bool helpers, Transfers transfers = kNone) {
     Trace trace;
     char hash[32];
@@ -49,7 +49,7 @@ class PlacesRoot : public testing::Test {
              .environment = {"STALLTRACE_DIR=" + boxes_, "RANK=0", "WORLD_SIZE=3"}});
     job.must("init 3 0");
     sleep_ms(300);  // the plugin is being probed
-    job.tell("run " + std::to_string(channels) + (helpers ? " 1 " : " 0 ") + std::to_string(transfers));
+    job.send_command("run " + std::to_string(channels) + (helpers ? " 1 " : " 0 ") + std::to_string(transfers));
     std::istringstream words(job.answer());
     const int sockets = helpers ? 3 : 1;
     std::string word;
@@ -58,7 +58,7 @@ class PlacesRoot : public testing::Test {
       int port = 0;
       Place place{.control = number % sockets == 0};
       EXPECT_EQ(std::sscanf(word.c_str(), "%d:%d:%d", &port, &place.channel, &place.peer), 3);
-      told_[port].push_back(place);  // the receiving ends of one connection have one port
+      reported_[port].push_back(place);  // the receiving ends of one connection have one port
     }
     sleep_ms(1500);
     trace.stop();
@@ -70,19 +70,19 @@ class PlacesRoot : public testing::Test {
   std::pair<size_t, size_t> check(const std::vector<Connection>& rows) {
     std::pair<size_t, size_t> said;
     for (const Connection& row : rows) {
-      const auto told = told_.find(row.source.port);
+      const auto reported = reported_.find(row.source.port);
       const bool near = row.thread_name.starts_with("NCCL");
       if (!row.channel) {
         EXPECT_FALSE(row.peer_rank);
         continue;
       }
       EXPECT_TRUE(near) << "the far end has a place: " << row.thread_name;
-      if (told == told_.end() || told->second.empty()) {
+      if (reported == reported_.end() || reported->second.empty()) {
         ADD_FAILURE() << "a place for port " << row.source.port << " of " << row.thread_name;
         continue;
       }
-      EXPECT_EQ(row.channel, told->second.front().channel);
-      EXPECT_EQ(row.peer_rank, told->second.front().peer);
+      EXPECT_EQ(row.channel, reported->second.front().channel);
+      EXPECT_EQ(row.peer_rank, reported->second.front().peer);
       EXPECT_EQ(row.comm_id_hash, comm_id_hash(id_));
       (row.thread_name.starts_with("NCCL Progress") ? said.first : said.second) += 1;
     }
@@ -91,7 +91,7 @@ class PlacesRoot : public testing::Test {
 
   std::string boxes_;
   std::byte id_[128];
-  std::map<int, std::vector<Place>> told_;
+  std::map<int, std::vector<Place>> reported_;
 };
 
 TEST_F(PlacesRoot, EveryConnectionOfAProgressThreadHasItsPeerAndChannel) {

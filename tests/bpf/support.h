@@ -17,10 +17,11 @@
 #include <vector>
 
 #include "base/handle.h"
+#include "base/process/command.h"
 #include "base/process/subprocess.h"
 #include "base/text.h"
 #include "capture/tracer.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::capture {
 
@@ -198,7 +199,7 @@ class Job {
   }
   Job() : Job(Options{}) {}
 
-  void tell(const std::string& command) {
+  void send_command(const std::string& command) {
     const std::string line = command + "\n";
     EXPECT_EQ(::write(to_.get(), line.data(), line.size()), static_cast<ssize_t>(line.size()));
   }
@@ -213,7 +214,7 @@ class Job {
     return line;
   }
   long ask(const std::string& command, int limit_ms = 10'000) {
-    tell(command);
+    send_command(command);
     const auto number = parse_integer(answer(limit_ms));
     EXPECT_TRUE(number) << "no answer to " << command;
     return static_cast<long>(number.value_or(-1));

@@ -2,6 +2,7 @@
 """The checks of scripts/ hold, and each can fail."""
 
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -107,3 +108,17 @@ class Workplace(Case):
     def test_scripts_are_executable(self):
         for name in ["demo.sh", "test.sh", ".ci/run"]:
             self.assertTrue(pathlib.Path(ROOT / name).stat().st_mode & 0o111, name)
+
+    def test_all_of_test_sh_is_in_its_help(self):
+        shown = subprocess.run([ROOT / "test.sh", "--help"], capture_output=True, text=True, check=True).stdout
+        suites = re.findall(r"^stalltrace_suite\((\w+)", (ROOT / "tests" / "CMakeLists.txt").read_text(), re.MULTILINE)
+        self.assertGreater(len(suites), 3)
+        for subset in ("unit", "root", *suites):
+            self.assertRegex(shown, rf"(?m)^  {subset} ")
+
+    def test_odd_words_to_test_sh_are_refused(self):
+        for words in (["everything"], ["e2e", "one", "two"], ["e2e", ""], ["--quick"]):
+            with self.subTest(words=words):
+                result = subprocess.run([ROOT / "test.sh", *words], capture_output=True, text=True, timeout=30, check=False)
+                self.assertEqual((result.returncode, result.stdout), (2, ""))
+                self.assertRegex(result.stderr, r"\Ausage: \./test\.sh .*\n\Z")

@@ -275,7 +275,7 @@ class Terminal(Fares):
         self.expect("had words")
 
     def test_a_terminal_that_goes_away_is_the_jobs_to_hear(self):
-        """`run` leads the session, as under ssh -t: the kernel tells nobody else."""
+        """`run` leads the session, as under ssh -t: the kernel reports nobody else."""
         log = self.folder / "log"
         self.type(f"exec {PROGRAM} run --no-trace --out run -- bash -c "
                   f"'trap \"echo hup >>{log}; exit\" HUP; echo rea\"\"dy; while :; do sleep 0.05; done'\n")
@@ -370,9 +370,9 @@ class Folder(Fares):
             self.assertIn(f"the evidence goes to {self.folder}/run7{end}", result.stderr)
 
     def test_a_mistyped_command_leaves_nothing(self):
-        for word in ("no-such-program", self.folder / "nowhere", "/etc/passwd"):
+        for word, code in (("no-such-program", 127), (self.folder / "nowhere", 127), ("/etc/passwd", 126)):
             result = self.launch("--out", "run7", "--", word)
-            self.refused(result, FAILED, pathlib.Path(word).name)
+            self.refused(result, code, pathlib.Path(word).name)
             self.assertEqual(self.folders(), [])
 
     def test_a_program_that_cant_be_executed_leaves_nothing(self):
@@ -382,7 +382,7 @@ class Folder(Fares):
         shared = pathlib.Path("/dev/shm")
         before = sorted(shared.iterdir())
         result = self.launch("--out", "run7", "--", broken)
-        self.assertEqual(result.returncode, FAILED)
+        self.assertEqual(result.returncode, 126)
         self.assertEqual((self.folders(), sorted(shared.iterdir())), ([], before))
 
     def test_a_folder_that_cant_be_made_does_not_keep_the_job_from_starting(self):
@@ -396,9 +396,9 @@ class Folder(Fares):
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assertIn("without any evidence", result.stderr)
 
-    def test_no_box_is_said_with_the_likely_reasons(self):
+    def test_no_profiler_file_is_said_with_the_likely_reasons(self):
         result = self.launch("--out", "run7", "--", "true")
-        self.assertRegex(result.stderr, "no profiler file appeared in .*\nlikely: the job made no NCCL communicator")
+        self.assertRegex(result.stderr, r"no profiler file appeared in .*\npossible reasons:\n  1\. .*no NCCL communicator\n  2\. .*container.*\n  3\. .*2\.23")
         self.assertEqual(self.folders(), [], "nothing came of it")
         result = self.launch("--out", "run7", "--", "touch", "run7/nccl.host.1.log")
-        self.assertRegex(result.stderr, r"no profiler file appeared in .*\nlikely: its NCCL is older than 2\.23, .*noexec.*run7/nccl\.\*\.log")
+        self.assertRegex(result.stderr, r"no profiler file appeared in .*\npossible reasons; .*run7/nccl\.\*\.log.*\n  1\. .*2\.23\n  2\. .*noexec.*\n  3\. ")

@@ -136,12 +136,12 @@ class Reading(Case):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a.db", "nfs.db", "old.db", "plain.db"])
 
     def test_import(self):
-        """Boxes that `run` left; a recording holds when it was made, so what is compared is what it says."""
+        """Profiler files that `run` left; a recording holds when it was made, so what is compared is what it says."""
         self.done(run("run", "--no-trace", "--out", self.folder / "run", "--", *Launcher(self.folder, "--steps", 30).words))
-        boxes = sorted((self.folder / "run" / "profiler").glob("*.profiler"))
-        self.assertEqual(len(boxes), 2)
+        profiler_files = sorted((self.folder / "run" / "profiler").glob("*.profiler"))
+        self.assertEqual(len(profiler_files), 2)
         for name, prefix in (("plain", ()), ("old", LINUX_4_18)):
-            self.done(run("import", *boxes, "--out", self.folder / f"{name}.db", prefix=prefix))
+            self.done(run("import", *profiler_files, "--out", self.folder / f"{name}.db", prefix=prefix))
         reports = [self.done(run("query", self.folder / f"{name}.db", "SELECT op, rank, seq, duration_ns, launch_ns, bytes FROM "
                                  "nccl_events ORDER BY rank, seq, op", "--format", "csv")) for name in ("plain", "old")]
         self.assertEqual(*reports)

@@ -5,6 +5,8 @@ import csv
 import hashlib
 import io
 import json
+import re
+import sqlite3
 import time
 
 import recordings
@@ -33,6 +35,12 @@ class Query(Reading):
         self.assertEqual(rows[0], ["op", "rank", "absent"])
         self.assertEqual(rows[1][:2], ["ALL_REDUCE", "1"])
         self.assertIn("NULL", self.done(run("query", self.recording, sql)))
+
+    def test_csv_fits_a_shell(self):
+        result = run("query", self.recording, "SELECT name FROM event_name LIMIT 1", "--format", "csv")
+        name = self.done(result).split("\n")[1]
+        self.assertRegex(name, r"^[\w-]+:\d+$")
+        self.done(run("explain", self.recording, "--instance", name))
 
     def test_no_rows_is_no_error(self):
         self.done(run("query", self.recording, "SELECT * FROM tcp_events"))
@@ -64,7 +72,14 @@ class Query(Reading):
 
     def test_wrong_sql(self):
         self.refused(run("query", self.recording, "SELEKT 1"), USAGE, "syntax error")
-        self.refused(run("query", self.recording, "SELECT * FROM nowhere"), USAGE, "nowhere")
+        self.refused(run("query", self.recording, "SELECT * FROM nowhere"), USAGE, "nowhere", "sqlite_master")
+        self.refused(run("query", self.recording, "SELECT * FROM collectives"), USAGE, "did you mean 'collective'?")
+        self.refused(run("query", self.recording, ".tables"), USAGE, "sqlite_master")
+        self.refused(run("query", self.recording, "SHOW TABLES"), USAGE, "sqlite_master")
+        self.refused(run("query", self.recording, "SELECT frobnicate(rank) FROM collective"), USAGE, "frobnicate()", "sqlite.org")
+        self.refused(run("query", self.recording, "SELECT", "1"), USAGE, "put it in quotes")
+        self.refused(run("query", "SELECT 1", self.recording), USAGE, "'SELECT 1' is not a file",
+                     f"stalltrace query {self.recording} 'SELECT 1'")
         self.refused(run("query", self.recording, ""), USAGE)
 
     def test_a_query_without_end_meets_its_time_limit(self):
@@ -92,6 +107,7 @@ class Explain(Reading):
     def test_a_healthy_recording(self):
         report = json.loads(self.done(run("explain", self.recording, "--json", "--exit-code")))
         self.assertEqual((report["schema"], report["healthy"], report["findings"]), (1, True, []))
+        self.assertEqual(report["judged"]["collectives"], report["recording"]["collectives"])
         self.assertEqual(report["recording"]["ranks"], 2)
         self.assertEqual(report["recording"]["nodes"], 1)
 
@@ -118,6 +134,48 @@ class Explain(Reading):
             with self.subTest(words=words):
                 self.assertEqual(run("explain", stalled, "--exit-code", *words).returncode, code)
 
+    def test_the_times_of_a_report_are_those_of_the_flags(self):
+        """Also where the agent began ten minutes before the job, and in a merged recording."""
+        stalled = recordings.make(self.folder / "stalled.db", stalled=100)
+        with sqlite3.connect(stalled) as database:
+            database.execute("UPDATE node SET started_ns = started_ns - 600000000000")
+        database.close()
+        merged = self.folder / "merged.db"
+        self.assertEqual(run("merge", stalled, "--out", merged).returncode, DONE)
+        for recording in (stalled, merged):
+            report = self.done(run("explain", recording))
+            first, last = re.search(r"\((\+[\d.]+s) to (\+[\d.]+s)\s+into\s+the\s+recording\)", report).groups()
+            window = ["--from", first, "--to", last]
+            whole, part = (json.loads(self.done(run("explain", recording, "--json", *words)))["findings"] for words in ([], window))
+            self.assertEqual([(one["cause"], one["culprit"], one["link"]) for one in part],
+                             [(one["cause"], one["culprit"], one["link"]) for one in whole])
+            self.assertAlmostEqual(part[0]["stall_ms"], whole[0]["stall_ms"], delta=1)
+
+    def test_a_window_is_judged_by_itself(self):
+        stalled = recordings.make(self.folder / "stalled.db", stalled=100)
+        whole = json.loads(self.done(run("explain", stalled, "--json")))
+        part = json.loads(self.done(run("explain", stalled, "--json", "--from", "+1s", "--to", "+2s")))
+        self.assertIs(part["healthy"], True)
+        self.assertEqual(part["recording"], whole["recording"])
+        self.assertEqual(part["judged"]["to_ns"] - part["judged"]["from_ns"], 1_000_000_000)
+        self.assertAlmostEqual(part["judged"]["collectives"], 2 * 25, delta=4)  # of two ranks, every 40 ms
+        self.assertRegex(self.done(run("explain", stalled, "--from", "+1s", "--to", "+2s")), r"\d+ collectives .* in 1 s \(of 400 in ")
+        during = self.done(run("explain", stalled, "--from", "+5s", "--to", "+6s"))
+        self.assertIn("100 % of the judged time", during)
+
+    def test_nothing_judged_is_not_healthy(self):
+        self.refused(run("explain", self.recording, "--from", "+100s"), FAILED, "--from", "nothing was judged")
+        self.refused(run("explain", self.recording, "--to", "2020-01-01T00:00:00Z"), FAILED, "--to", "nothing was judged")
+        stalled = recordings.make(self.folder / "stalled.db", stalled=100)
+        with sqlite3.connect(stalled) as database:
+            database.execute("DELETE FROM collective")
+        database.close()
+        self.assertIn("Nothing to judge", self.done(run("explain", stalled)))
+        result = run("explain", stalled, "--json", "--exit-code")
+        self.assertEqual(result.returncode, FAILED, result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual((report["healthy"], report["judged"]["collectives"]), (None, 0))
+
     def test_a_stall_without_evidence_is_unknown(self):
         stalled = recordings.make(self.folder / "stalled.db", stalled=100)
         report = json.loads(self.done(run("explain", stalled, "--json")))
@@ -137,7 +195,8 @@ class Explain(Reading):
 
     def test_an_instance_that_is_not_there(self):
         self.refused(run("explain", self.recording, "--instance", "nowhere:1"), FAILED, "nowhere")
-        self.refused(run("explain", self.recording, "--instance", "12345"), FAILED, "12345")
+        self.refused(run("explain", self.recording, "--instance", "664"), USAGE, "'664' is no event id", "node3:1535", "seq")
+        self.refused(run("explain", self.recording, "--instance", "1:2", "--from", "+1s"), USAGE, "--instance", "--from")
         self.refused(run("explain", self.recording, "--instance", "yesterday"), USAGE, "yesterday")
 
     def test_bad_times(self):
@@ -160,7 +219,9 @@ class Merge(Reading):
     def test_an_existing_output_is_kept(self):
         out = self.folder / "all.db"
         out.write_text("precious")
-        self.refused(run("merge", self.recording, "--out", out), FAILED, "all.db", "exists")
+        result = run("merge", self.recording, "--out", out)
+        self.refused(result, FAILED, "exists")
+        self.assertEqual(result.stderr.count("all.db"), 1, result.stderr)
         self.assertEqual(out.read_text(), "precious")
 
     def test_the_output_must_not_be_an_input(self):
@@ -200,3 +261,20 @@ class Merge(Reading):
         result = run("merge", self.folder / "big.db", "--out", disk / "all.db",
                      prefix=("unshare", "--mount", "sh", "-c", script, "sh", disk))
         self.refused(result, FAILED, "all.db", "full")
+
+
+class Import(Reading):
+    def test_a_recording_is_no_profiler_file(self):
+        self.refused(run("import", self.recording, "--out", self.folder / "x.db"), USAGE, "a recording already",
+                     f"stalltrace explain {self.recording}")
+        self.assertFalse((self.folder / "x.db").exists())
+
+    def test_a_pattern_that_matches_nothing(self):
+        self.refused(run("import", self.folder / "*.profiler", "--out", self.folder / "x.db"), FAILED, "no file matches",
+                     "NCCL_PROFILER_PLUGIN")
+
+    def test_a_file_that_is_not_there(self):
+        result = run("import", self.folder / "nosuch.profiler", "--out", self.folder / "x.db")
+        self.assertEqual(result.returncode, FAILED)
+        self.assertRegex(result.stderr.splitlines()[-1], r"nosuch\.profiler.*; give profiler files")
+        self.assertFalse((self.folder / "x.db").exists())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """trace, check and lab on bad input and on hosts that lack something: one clear line, the right exit code."""
 
+import pathlib
 import signal
 import subprocess
 
@@ -54,7 +55,18 @@ class Trace(Case):
 
     def test_a_command_that_does_not_exist(self):
         self.need_root()
-        self.refused(run("trace", "--out", self.out, "--", self.folder / "nowhere"), FAILED, "nowhere")
+        for command, code in ((self.folder / "nowhere", 127), ("nosuchcommand", 127), ("/etc/passwd", 126)):
+            with self.subTest(command=command):
+                self.refused(run("trace", "--out", self.out, "--", command), code, pathlib.Path(command).name)
+                self.assertFalse(self.out.exists())
+
+    def test_a_configured_library_may_be_missing_here(self):
+        self.need_root()
+        config = self.folder / "site.toml"
+        config.write_text('libraries = ["/nowhere/libnccl.so.2"]\n')
+        result = run("trace", "--duration", "1s", "--config", config, "--out", self.out)
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.assertRegex(result.stderr, r"/nowhere/libnccl\.so\.2 of the configuration is not probed")
 
     def test_the_commands_exit_code_is_returned(self):
         self.need_root()
@@ -134,6 +146,7 @@ class Lab(Case):
                             ("late_rank:rank=9", "rank 9"), ("process_stopped:rank=0,start=soon", "start")]:
             with self.subTest(fault=fault):
                 self.refused(run("lab", "run", "--fault", fault, "--out", self.folder / "lab"), USAGE, word)
+                self.assertFalse((self.folder / "lab").exists())
 
     def test_unknown_workload(self):
         self.refused(run("lab", "run", "--workload", "chess", "--out", self.folder / "lab"), USAGE, "chess")

@@ -19,11 +19,41 @@ class Help(Case):
                 self.assertRegex(page, rf"Example:\n  (sudo )?stalltrace {verb}")
 
     def test_no_verb_is_wrong_usage(self):
-        self.refused(run(), USAGE, "no verb given", "--help")
+        self.refused(run(), USAGE, "no subcommand given", "--help")
 
     def test_unknown_verb_names_the_nearest(self):
-        self.refused(run("explian"), USAGE, "'explian' is not a verb", "did you mean 'explain'?")
-        self.refused(run("frobnicate"), USAGE, "'frobnicate' is not a verb", "--help")
+        self.refused(run("explian"), USAGE, "'explian' is not a subcommand", "did you mean 'explain'?")
+        self.refused(run("frobnicate"), USAGE, "'frobnicate' is not a subcommand", "--help")
+        self.refused(run("TRACE"), USAGE, "did you mean 'trace'?")
+        self.refused(run("lab", "rn"), USAGE, "did you mean 'lab run'?")
+        self.refused(run("lab", "frobnicate"), USAGE, "lab has run, matrix, up, fault, down")
+        self.refused(run("-v"), USAGE, "did you mean '--version'?")
+        self.refused(run("--json", "explain"), USAGE, "'--json'", "flags come after")
+
+    def test_help_names_the_page(self):
+        for verb in help_pages.verbs():
+            with self.subTest(verb=verb):
+                self.assertEqual(self.done(run("help", *verb.split())), self.done(run(*verb.split(), "--help")))
+        self.assertEqual(self.done(run("help")), self.done(run("--help")))
+        self.refused(run("help", "explian"), USAGE, "did you mean 'explain'?")
+
+    def test_the_pages_say_how_values_are_written(self):
+        self.assertRegex(self.done(run("trace", "--help")), r"TIME is written like 500ms.*")
+        self.assertRegex(self.done(run("trace", "--help")), r"SIZE is written like .*2g.*none")
+        self.assertRegex(self.done(run("explain", "--help")), r"TIME is written like 20\d\d-\d\d-\d\dT.*\+2s")
+
+    def test_the_pages_say_what_a_newcomer_asks(self):
+        page = self.done(run("trace", "--help"))
+        for word in ("root", "CAP_BPF", "all users", "an hour", "--max-size"):
+            self.assertIn(word, page)
+        self.assertIn("sqlite_master", self.done(run("query", "--help")))
+
+    def test_the_page_of_a_group(self):
+        page = self.done(run("lab", "--help"))
+        self.assertRegex(page, r"(?m)^Example:\n  sudo stalltrace lab run ")
+        self.assertTrue(page.startswith("stalltrace lab:"), page)
+        self.assertNotIn("explain ", page.split("Subcommands:")[1].split("Example:")[0].replace("explain it", ""))
+        self.assertEqual(page, self.done(run("help", "lab")))
 
     def test_unknown_flag(self):
         for verb in help_pages.verbs():
@@ -34,9 +64,29 @@ class Help(Case):
         self.refused(run("query"), USAGE, "FILE is missing")
         self.refused(run("query", "a.db"), USAGE, "SQL is missing")
         self.refused(run("explain"), USAGE, "FILE is missing")
+        self.refused(run("run", "--out", "r1"), USAGE, "COMMAND is missing", "stalltrace run --out r1 -- COMMAND")
 
     def test_a_flag_without_its_value(self):
-        self.refused(run("trace", "--out"), USAGE, "--out")
+        self.refused(run("trace", "--out"), USAGE, "--out needs a value", "--out FILE")
+        self.refused(run("trace", "--duration"), USAGE, "--duration needs a value", "500ms, 20s or 2m")
+        self.refused(run("trace", "--duration", "--out", "x.db"), USAGE, "--duration needs a value")
+
+    def test_an_empty_value(self):
+        """A shell variable that was not set."""
+        for words in (["explain", "a.db", "--instance", ""], ["trace", "--node", ""], ["run", "--node=", "--", "true"],
+                      ["trace", "--out", ""], ["trace", "--library", ""]):
+            with self.subTest(words=words):
+                self.refused(run(*words), USAGE, "the value is empty")
+
+    def test_a_flag_that_was_probably_meant(self):
+        self.refused(run("explain", "a.db", "--jsn"), USAGE, "'--jsn'", "did you mean '--json'?")
+        self.refused(run("trace", "-o", "x.db"), USAGE, "'-o'", "did you mean '--out'?")
+
+    def test_a_command_without_the_dashes(self):
+        self.refused(run("run", "python", "train.py", "--lr", "1"), USAGE, "'python' is not a flag",
+                     "stalltrace run -- python train.py --lr 1")
+        self.refused(run("trace", "--duration", "1s", "torchrun", "x"), USAGE, "'torchrun' is not a flag",
+                     "stalltrace trace --duration 1s -- torchrun x")
 
     def test_a_flag_given_twice(self):
         self.refused(run("trace", "--out", "a.db", "--out", "b.db"), USAGE, "--out")
@@ -44,7 +94,7 @@ class Help(Case):
 
 class Values(Case):
     def test_bad_durations(self):
-        for text in ["10", "-5s", "2 m", "fast", "1e300h"]:
+        for text in ["10", "-5s", "2 m", "fast", "1e300h", "0s"]:
             with self.subTest(text=text):
                 self.refused(run("trace", f"--duration={text}", "--out", self.folder / "x.db"), USAGE, "--duration")
 
@@ -70,6 +120,16 @@ class Values(Case):
 
     def test_bad_fault(self):
         self.refused(run("lab", "run", "--fault", "gremlins:rank=1", "--out", self.folder / "lab"), USAGE, "gremlins")
+        self.refused(run("lab", "fault", "packet_loss"), USAGE, "packet_loss needs rank=N", "packet_loss:rank=2")
+
+    def test_files_that_are_not_there(self):
+        out = self.folder / "x.db"
+        self.refused(run("trace", "--config", self.folder / "nosuch.toml", "--out", out), FAILED, "nosuch.toml", "--config")
+        self.refused(run("trace", "--library", self.folder / "nosuch.so", "--out", out), FAILED, "nosuch.so", "libnccl.so.2")
+        (self.folder / "text.so").write_text("no library")
+        self.refused(run("trace", "--library", self.folder / "text.so", "--out", out), FAILED, "text.so: not a library",
+                     "libnccl.so.2")
+        self.assertFalse(out.exists())
 
 
 class Streams(Case):

@@ -6,15 +6,14 @@ import pathlib
 import re
 import shutil
 import signal
-import sqlite3
 import subprocess
 import time
 
-from job import LIBRARIES, wait_until
+import recordings
+from job import LIBRARIES, PLUGIN, wait_until
 from launcher import Launcher
 from stalltrace import BUILD, DONE, PROGRAM, Case, run
 
-PLUGIN = BUILD / "libnccl-profiler-stalltrace.so"
 SHARED = pathlib.Path("/dev/shm")
 
 
@@ -44,7 +43,7 @@ class Evidence(Case):
         self.process.wait(timeout=20)
 
     def memory(self):
-        """The folder that was told."""
+        """The folder that was reported."""
         return pathlib.Path(re.search(r"profiler files to (\S+)", self.errors.read_text())[1])
 
     @staticmethod
@@ -52,11 +51,8 @@ class Evidence(Case):
         return sorted(path.name for path in folder.iterdir() if path.suffix == ".profiler") if folder.exists() else []
 
     def collectives(self, recording, condition="1"):
-        database = sqlite3.connect(f"file:{self.out / recording}?mode=ro", uri=True)
-        try:
-            return database.execute(f"SELECT COUNT(*) FROM nccl_events WHERE op = 'ALL_REDUCE' AND {condition}").fetchone()[0]
-        finally:
-            database.close()
+        sql = f"SELECT COUNT(*) FROM nccl_events WHERE op = 'ALL_REDUCE' AND {condition}"
+        return recordings.rows(self.out / recording, sql)[0][0]
 
     def run_job(self, *words, steps=20, environment=None, prefix=(), wrap=()):
         job = Launcher(self.folder, "--steps", steps)
@@ -66,7 +62,7 @@ class Evidence(Case):
 
 
 class Memory(Evidence):
-    def test_boxes_are_in_memory_while_the_job_runs_and_in_the_folder_after(self):
+    def test_profiler_files_are_in_memory_while_the_job_runs_and_in_the_folder_after(self):
         ways = [("--no-trace",)] + ([()] if os.geteuid() == 0 else [])
         for words in ways:
             with self.subTest(words=words):
@@ -76,7 +72,7 @@ class Memory(Evidence):
                 wait_until(lambda: "profiler files to" in self.errors.read_text(), "the place")
                 memory = self.memory()
                 self.assertEqual((memory.parent, memory.stat().st_mode & 0o777), (SHARED, 0o700))
-                wait_until(lambda: len(self.rings(memory)) == 2, "the boxes")
+                wait_until(lambda: len(self.rings(memory)) == 2, "the profiler files")
                 names = self.rings(memory)
                 self.assertEqual(self.rings(self.out / "profiler"), [])
                 self.assertEqual(self.process.wait(timeout=60), DONE, self.errors.read_text())
@@ -85,11 +81,11 @@ class Memory(Evidence):
                 self.assertEqual(self.collectives("trace.db", "completion = 'profiler'"), self.collectives("trace.db"))
                 self.assertFalse((self.out / "profiler.db").exists())
 
-    def test_boxes_of_a_job_that_is_killed_are_moved_too(self):
+    def test_profiler_files_of_a_job_that_is_killed_are_moved_too(self):
         job = Launcher(self.folder, "--steps", 100000)
         self.start("--no-trace", "--", *job.words)
         wait_until(job.pids, "the ranks")
-        wait_until(lambda: len(self.rings(self.memory())) == 2, "the boxes")
+        wait_until(lambda: len(self.rings(self.memory())) == 2, "the profiler files")
         time.sleep(1)
         for pid in job.pids():
             os.kill(pid, signal.SIGKILL)
@@ -98,12 +94,12 @@ class Memory(Evidence):
         self.assertFalse(self.memory().exists())
         self.assertGreater(self.collectives("trace.db"), 0)
 
-    def test_told_to_end_the_boxes_are_saved_before_the_job_is_done(self):
+    def test_asked_to_end_the_profiler_files_are_saved_before_the_job_is_done(self):
         """And when the launcher is killed then, they are where it said, whole."""
         job = Launcher(self.folder, "--steps", 100000)
-        self.start("--no-trace", "--", "bash", "-c", "trap 'echo told' TERM; \"$@\" & wait; wait", "-", *job.words)
+        self.start("--no-trace", "--", "bash", "-c", "trap 'echo reported' TERM; \"$@\" & wait; wait", "-", *job.words)
         wait_until(job.pids, "the ranks")
-        wait_until(lambda: len(self.rings(self.memory())) == 2, "the boxes")
+        wait_until(lambda: len(self.rings(self.memory())) == 2, "the profiler files")
         self.process.terminate()
         wait_until(lambda: len(self.rings(self.out / "profiler")) == 2, "the copies", 10)
         self.assertIsNone(self.process.poll(), "the job goes on")
@@ -125,7 +121,7 @@ class Memory(Evidence):
         job = Launcher(self.folder, "--steps", 100000)
         self.start("--no-trace", "--", *job.words)
         wait_until(job.pids, "the ranks")
-        wait_until(lambda: len(self.rings(self.memory())) == 2, "the boxes")
+        wait_until(lambda: len(self.rings(self.memory())) == 2, "the profiler files")
         time.sleep(1)
         os.killpg(self.process.pid, signal.SIGINT)
         self.assertEqual(self.process.wait(timeout=60), 128 + signal.SIGINT, self.errors.read_text())
@@ -165,7 +161,7 @@ class Chosen(Evidence):
                 self.assertEqual(len(self.rings(self.out / "profiler")), 2)
                 self.assertEqual(self.collectives("trace.db"), 160)
 
-    def test_a_folder_that_is_chosen_already_stays_and_only_this_jobs_boxes_count(self):
+    def test_a_folder_that_is_chosen_already_stays_and_only_this_jobs_profiler_files_count(self):
         chosen = self.folder / "chosen"
         chosen.mkdir()
         environment = {"NCCL_PROFILER_PLUGIN": str(PLUGIN), "STALLTRACE_DIR": str(chosen)}
@@ -193,7 +189,7 @@ class Chosen(Evidence):
         self.assertRegex(self.errors.read_text(), r"\[1\] process_stopped .*\n +what .*Rank 1\b")
         self.assertIsNone(self.process.poll())
 
-    def test_boxes_that_the_tracer_does_not_read_are_not_thrown_away(self):
+    def test_profiler_files_that_the_tracer_does_not_read_are_not_thrown_away(self):
         """The tracer looks where the environment says; here it says something that leads nowhere."""
         self.need_root()
         words = self.run_job(wrap=("bash", "-c", 'cd "$STALLTRACE_DIR"; export STALLTRACE_DIR=.; exec "$@"', "-"))

@@ -17,9 +17,9 @@ from unprivileged import run_as_nobody
 
 
 class Faults(Case):
-    def explain(self, name):
+    def explain(self, name, steps=200):
         self.need_root()
-        lab = LabRun(self.folder / name, LOUD[name])
+        lab = LabRun(self.folder / name, LOUD[name], steps=steps)
         self.assertTrue(lab.truth["run"]["completed"], lab.truth["run"]["problem"])
         return lab
 
@@ -38,7 +38,7 @@ class Faults(Case):
         return finding
 
     def test_a_healthy_run_has_no_findings(self):
-        lab = self.explain("none")
+        lab = self.explain("none", steps=200)
         self.assertEqual([place_of(finding) for finding in lab.findings], [])
         self.assertTrue(lab.report["healthy"])
         self.assertEqual(lab.report["recording"]["ranks"], 4)
@@ -91,6 +91,12 @@ class PacketLoss(Case):
         self.assertTrue(finding["evidence"])
         self.assertTrue(finding["summary"] and finding["remedy"])
         self.assertIn("packet", self.lab.text)
+
+    def test_the_drops_have_their_side(self):
+        """The firewall that drops is the host's own."""
+        text = str(self.lab.findings[0]["evidence"])
+        self.assertIn("inside the host of rank 2, on the way in", text)
+        self.assertIn("NETFILTER_DROP", text)
 
     def test_every_network_event_belongs_to_the_sockets_owner(self):
         owners = {node["node"]: (node["pid"], node["rank"]) for node in self.lab.truth["nodes"]}

@@ -34,11 +34,11 @@ class Hangs(Case):
         self.assertIn("deadlock", finding["summary"])
 
     def test_another_size(self):
-        finding = self.explain("mismatched_collective:rank=1,what=count", "--timeout", "8s")
+        finding = self.explain("mismatched_collective:rank=1,what=count", "--timeout", "6s")
         self.assertIn("AllReduce of 512.0 KiB", finding["summary"])
 
     def test_another_root(self):
-        finding = self.explain("mismatched_collective:rank=2,what=root", "--timeout", "8s", "--", "--mix", 1)
+        finding = self.explain("mismatched_collective:rank=2,what=root", "--timeout", "6s", "--", "--mix", 1)
         odd, usual = re.search(r"root (\d) as .* the others entered .* root (\d)", finding["summary"]).groups()
         self.assertEqual(int(odd), (int(usual) + 1) % 4, finding["summary"])
 
@@ -53,7 +53,7 @@ class Hangs(Case):
     def test_both_sides_send_first(self):
         self.need_root()
         lab = LabRun(self.folder / "lab", "missing_collective:rank=2,doing=send", steps=15,
-                     more=("--timeout", "15s", "--", "--exchange", 1))
+                     more=("--timeout", "10s", "--", "--exchange", 1))
         led_by(lab.findings, "missing_collective")
         text = str(lab.findings[0])
         self.assertIn("deadlock", lab.findings[0]["summary"])

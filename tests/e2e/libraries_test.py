@@ -8,7 +8,7 @@ from job import Tracer
 from lab import LabRun, place_of
 from stalltrace import Case, run
 
-TOLD_WITHIN_NS = 5_000_000_000
+REPORTED_WITHIN_NS = 5_000_000_000
 
 
 class OneHost(Case):
@@ -18,8 +18,8 @@ class OneHost(Case):
         super().setUp()
         self.need_root()
 
-    def told(self, workload, fault, *more):
-        """The dearest finding of a job with this fault, told within 5 s of its onset; as a row of the recording."""
+    def reported(self, workload, fault, *more):
+        """The costliest finding of a job with this fault, reported within 5 s of its onset; as a row of the recording."""
         tracer = Tracer(self, "--live")
         lab = self.folder / "lab"
         self.done(run("lab", "run", "--no-trace", "--workload", workload, "--steps", 60, "--timeout", "14s", "--fault",
@@ -31,7 +31,7 @@ class OneHost(Case):
         fault = json.loads((lab / "truth.json").read_text())["faults"][0]
         self.assertTrue(fault["injected"])
         rows = tracer.rows("SELECT cause, culprit_rank, detected_ns, summary FROM finding ORDER BY stall_ms DESC")
-        self.assertTrue(rows, "nothing was told")
+        self.assertTrue(rows, "nothing was reported")
         cause, rank, detected_ns, summary = rows[0]
         self.assertEqual(cause, fault["cause"], rows)
         if cause != "mtu_blackhole":  # which names a link
@@ -40,50 +40,50 @@ class OneHost(Case):
         if cause in ("init_failure", "mtu_blackhole"):  # in effect before the programs start: felt in what they do first
             first = "COMM_INIT_RANK" if cause == "init_failure" else "BROADCAST"
             onset_ns, = tracer.rows(f"SELECT min(timestamp_ns) FROM collective WHERE op = '{first}'")[0]
-        self.assertLessEqual(detected_ns - onset_ns, TOLD_WITHIN_NS, rows)
+        self.assertLessEqual(detected_ns - onset_ns, REPORTED_WITHIN_NS, rows)
         return summary
 
     def test_a_call_that_only_rank_0_makes(self):
-        summary = self.told("torch", "mismatched_collective:rank=0,what=extra")
+        summary = self.reported("torch", "mismatched_collective:rank=0,what=extra")
         self.assertIn("entered AllReduce of 4 B", summary)
         self.assertIn("where the others entered AllReduce of 4.0 KiB", summary)
 
     def test_a_rank_that_never_comes(self):
-        self.assertIn("is alive but did not enter AllReduce", self.told("torch", "missing_collective:rank=0"))
+        self.assertIn("is alive but did not enter AllReduce", self.reported("torch", "missing_collective:rank=0"))
 
     def test_a_rank_that_the_kernel_ended_for_want_of_memory(self):
-        self.assertIn("out of memory", self.told("torch", "dead_rank:rank=2,how=memory"))
+        self.assertIn("out of memory", self.reported("torch", "dead_rank:rank=2,how=memory"))
 
     def test_a_tensor_of_another_size(self):
-        self.assertIn("where the others entered", self.told("torch", "mismatched_collective:rank=1,what=count"))
+        self.assertIn("where the others entered", self.reported("torch", "mismatched_collective:rank=1,what=count"))
 
     def test_a_killed_rank(self):
-        self.assertIn("signal 9", self.told("torch", "dead_rank:rank=2,signal=9"))
+        self.assertIn("signal 9", self.reported("torch", "dead_rank:rank=2,signal=9"))
 
     def test_a_stopped_rank(self):
-        # told() holds when it was first said; the row has the newest words, and the stop is over before the job is
-        self.assertRegex(self.told("torch", "process_stopped:rank=1,ms=6000"), r"(is|was) stopped \(SIGSTOP")
+        # reported() holds when it was first said; the row has the newest words, and the stop is over before the job is
+        self.assertRegex(self.reported("torch", "process_stopped:rank=1,ms=6000"), r"(is|was) stopped \(SIGSTOP")
 
     def test_a_firewall_before_the_rendezvous(self):
-        self.assertIn(":29500 (refused)", self.told("torch", "init_failure:rank=2"))
+        self.assertIn(":29500 (refused)", self.reported("torch", "init_failure:rank=2"))
 
     def test_an_interface_that_others_do_not_reach(self):
-        summary = self.told("torch", "init_failure:rank=2,how=network")
+        summary = self.reported("torch", "init_failure:rank=2,how=network")
         self.assertIn("10.66.0.3", summary)
-        self.assertIn("its interface is chosen wrongly", summary)
+        self.assertIn("the wrong interface was chosen", summary)
 
     def test_an_mtu_black_hole_from_the_start(self):
         """The usual one: small messages of the set-up pass, the first large one never does."""
-        self.assertIn("Large packets do not get through", self.told("torch", "mtu_blackhole:rank=2,start=launch"))
+        self.assertIn("Large packets do not get through", self.reported("torch", "mtu_blackhole:rank=2,start=launch"))
 
     def test_an_mpi_rank_that_computes_on(self):
-        self.assertIn("did not enter AllReduce", self.told("mpi", "missing_collective:rank=3,doing=compute"))
+        self.assertIn("did not enter AllReduce", self.reported("mpi", "missing_collective:rank=3,doing=compute"))
 
 
 class EachOnItsHost(Case):
     """A recording a rank: equal numbers are one collective."""
 
-    def dearest(self, workload, library, fault, *more):
+    def costliest(self, workload, library, fault, *more):
         self.need_root()
         lab = LabRun(self.folder / "lab", fault, steps=80, more=more, workload=workload)
         self.assertTrue(lab.findings, lab.text)
@@ -103,7 +103,7 @@ class EachOnItsHost(Case):
         self.assertEqual(partial, [])
 
     def test_a_stopped_rank_of_mpi(self):
-        self.dearest("mpi", "mpi", "process_stopped:rank=1,ms=1000")
+        self.costliest("mpi", "mpi", "process_stopped:rank=1,ms=1000")
 
     def test_a_late_rank_of_pytorch(self):
-        self.dearest("torch", "gloo", "late_rank:rank=2,ms=80")
+        self.costliest("torch", "gloo", "late_rank:rank=2,ms=80")

@@ -16,7 +16,7 @@ class Lifecycle(Case):
 
     def test_a_job_that_starts_later_is_seen_from_its_first_call(self):
         tracer = Tracer(self, "--library", str(LIBRARIES / "libnccl.so.2"))
-        job = Job(self, steps=20)
+        job = Job(self, "--steps", 20)
         job.wait()
         self.assertEqual(tracer.stop(), DONE)
         for rank, process in enumerate(job.ranks):
@@ -29,7 +29,7 @@ class Lifecycle(Case):
             for _, _, row_rank, source, comm in reductions:
                 self.assertEqual((row_rank, source), (rank, "init"))
                 self.assertIsNotNone(comm)
-        pids = ", ".join(str(process.pid) for process in job.ranks)  # the host may run other jobs meanwhile
+        pids = ", ".join(str(process.pid) for process in job.ranks)  # the host may run other jobs in the meantime
         communicators = tracer.rows(f"SELECT comm_id_hash, rank, nranks, rank_source FROM communicator WHERE pid IN ({pids}) "
                                     "ORDER BY rank")
         self.assertEqual([row[1:] for row in communicators], [(0, 2, "init"), (1, 2, "init")])

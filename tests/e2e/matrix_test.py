@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from stalltrace import DONE, FAILED, PROGRAM, Case, run
+from stalltrace import FAILED, PROGRAM, Case, run
 
 
 def namespaces():

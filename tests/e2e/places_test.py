@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose data a connection carries, from each node's recording alone, held against the other ends' recordings."""
 
+import pathlib
+import shutil
+import tempfile
+
 from lab import LabRun
 from stalltrace import Case
 
@@ -13,6 +17,17 @@ FROM connection c WHERE c.thread_name LIKE 'NCCL Progress%'
 
 
 class Places(Case):
+    mixed_run = None
+
+    @classmethod
+    def mixed(cls):
+        """One run for all tests that look at it: three ranks, collectives and transfers, a communicator of a part."""
+        if cls.mixed_run is None:
+            folder = pathlib.Path(tempfile.mkdtemp(prefix="stalltrace-test-"))
+            cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
+            cls.mixed_run = LabRun(folder / "lab", "none", ranks=3, steps=40, more=("--plugin", "--", "--mix", "1"))
+        return cls.mixed_run
+
     def test_every_data_connection_names_its_peer_and_communicator(self):
         self.need_root()
         lab = LabRun(self.folder / "lab", "none", ranks=4, steps=40, more=("--plugin",))
@@ -35,7 +50,7 @@ class Places(Case):
     def test_a_part_of_the_job_has_one_name_and_peers_of_the_job(self):
         """Ranks 0 and 2 also have a communicator of their own, made by a split, in which they are 0 and 1."""
         self.need_root()
-        lab = LabRun(self.folder / "lab", "none", ranks=3, steps=40, more=("--plugin", "--", "--mix", "1"))
+        lab = self.mixed()
         parts = dict(row for node, row in lab.rows("""
             SELECT rank, comm_id_hash FROM communicator WHERE nranks = 2 AND parent_hash IS NOT NULL""")
                      if node["rank"] != 1)
@@ -53,7 +68,7 @@ class Places(Case):
     def test_connections_of_collectives_and_of_transfers_both_name_their_peer(self):
         """One communicator with both: two ranks have one for the ring, which leads one way, and one for transfers each way."""
         self.need_root()
-        lab = LabRun(self.folder / "lab", "none", ranks=3, steps=40, more=("--plugin", "--", "--mix", "1"))
+        lab = self.mixed()
         whole = {row for _, row in lab.rows("SELECT comm_id_hash FROM communicator WHERE nranks = 3")}
         self.assertEqual(len(whole), 1)
         both = {}

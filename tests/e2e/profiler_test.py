@@ -5,10 +5,10 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import time
 
+import recordings
 from job import LIBRARIES, WORKLOAD, wait_until
 from launcher import Launcher
 from stalltrace import DONE, PROGRAM, ROOT, Case, run
@@ -24,11 +24,7 @@ class Run(Case):
         return sorted(path for path in (self.out / "profiler").iterdir() if path.suffix == ".profiler")
 
     def rows(self, sql):
-        database = sqlite3.connect(f"file:{self.out / 'trace.db'}?mode=ro", uri=True)
-        try:
-            return database.execute(sql).fetchall()
-        finally:
-            database.close()
+        return recordings.rows(self.out / "trace.db", sql)
 
     def test_the_job_gets_the_plugin_and_a_log_and_is_recorded(self):
         self.need_root()
@@ -80,7 +76,7 @@ class Run(Case):
         except ProcessLookupError:
             pass
 
-    def test_without_privilege_the_job_runs_and_keeps_black_boxes(self):
+    def test_without_privilege_the_job_runs_and_keeps_profiler_files(self):
         self.need_root()
         place = self.folder / "nobody"
         place.mkdir()
@@ -131,11 +127,11 @@ class Run(Case):
             except ProcessLookupError:
                 pass
 
-    def test_nccl_names_its_threads_unless_told_otherwise(self):
-        for chosen, told in ((None, "1"), ("0", "0")):
-            result = run("run", "--out", self.folder / f"names{told}", "--no-trace", "--", "bash", "-c", "echo $NCCL_SET_THREAD_NAME",
+    def test_nccl_names_its_threads_unless_set_otherwise(self):
+        for chosen, reported in ((None, "1"), ("0", "0")):
+            result = run("run", "--out", self.folder / f"names{reported}", "--no-trace", "--", "bash", "-c", "echo $NCCL_SET_THREAD_NAME",
                          environment={"NCCL_SET_THREAD_NAME": chosen} if chosen else None)
-            self.assertEqual(result.stdout, f"{told}\n", result.stderr)
+            self.assertEqual(result.stdout, f"{reported}\n", result.stderr)
 
     def test_a_profiler_and_a_log_that_are_chosen_already_stay(self):
         words = ("run", "--out", self.out, "--no-trace", "--", "bash", "-c", "echo $NCCL_PROFILER_PLUGIN $NCCL_DEBUG $NCCL_DEBUG_FILE")
@@ -145,7 +141,7 @@ class Run(Case):
 
 
 class Lab(Case):
-    def test_every_rank_of_the_practice_cluster_writes_a_black_box(self):
+    def test_every_rank_of_the_practice_cluster_writes_a_profiler_file(self):
         self.need_root()
         out = self.folder / "lab"
         self.done(run("lab", "run", "--ranks", 3, "--steps", 20, "--plugin", "--no-trace", "--out", out, timeout=120))
@@ -178,7 +174,7 @@ class GpuCheck(Case):
         busy = {"plugin: true durations", "tracer: true durations", "plugin: the late rank is found"}
         self.assertLessEqual(failed, busy, result.stdout)
 
-    def test_a_machine_without_a_card_is_told_so(self):
+    def test_a_machine_without_a_card_is_recognised(self):
         package = self.folder / "package.tar.gz"
         subprocess.run([ROOT / "scripts" / "gpu_check.sh", "--pack", package], check=True, timeout=60, capture_output=True,
                        env={**os.environ, "STALLTRACE": str(PROGRAM)})

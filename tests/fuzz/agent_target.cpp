@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzzer's way into what an agent, which is root, does with a process's profiler file: any bytes as its file,
-// found, followed, and merged with rows of the probes.
+// Fuzzes what an agent, which is root, does with a process's profiler file: any bytes are found, followed, and paired
+// with rows of the probes.
 #include <unistd.h>
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "blackbox/follow/follower.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 #include "plugin/wire/blackbox.h"
 #include "tests/fuzz/rows.h"
 
@@ -26,7 +26,7 @@ namespace {
 constexpr pid_t kPid = 5000;
 constexpr uint64_t kStart = 987'654'321;
 
-/// A /proc with one process and the folder of its box.
+/// A /proc with one process and the folder of its file.
 class Host {
  public:
   Host() {
@@ -34,15 +34,15 @@ class Host {
     require(::mkdtemp(name) != nullptr);
     root_ = name;
     const std::string process = root_ + "/" + std::to_string(kPid);
-    std::filesystem::create_directories(process + "/root/boxes");
+    std::filesystem::create_directories(process + "/root/files");
     std::string zeros;
     for (int i = 0; i < 18; ++i) {
       zeros += " 0";
     }
     std::ofstream(process + "/stat") << kPid << " (rank) S" << zeros << " " << kStart << " 0 0\n";
     std::ofstream(process + "/status") << "Name:\trank\nNSpid:\t" << kPid << "\n";
-    std::ofstream(process + "/environ", std::ios::binary) << "STALLTRACE_DIR=/boxes" << '\0';
-    box_ = process + "/root/boxes/stalltrace-" + std::to_string(kPid) + "-" + std::to_string(kStart) + ".profiler";
+    std::ofstream(process + "/environ", std::ios::binary) << "STALLTRACE_DIR=/files" << '\0';
+    file_ = process + "/root/files/stalltrace-" + std::to_string(kPid) + "-" + std::to_string(kStart) + ".profiler";
   }
   ~Host() { std::filesystem::remove_all(root_); }
   Host(const Host&) = delete;
@@ -58,15 +58,15 @@ class Host {
       header.process_start_ticks = kStart;
       std::memcpy(bytes.data(), &header, sizeof header);
     }
-    std::ofstream(box_, std::ios::binary | std::ios::trunc) << bytes;
+    std::ofstream(file_, std::ios::binary | std::ios::trunc) << bytes;
   }
 
  private:
   std::string root_;
-  std::string box_;
+  std::string file_;
 };
 
-/// Of the probes, at no particular time, so that a box's call may be any of them.
+/// Of the probes, at no particular time, so that a file's call may be any of them.
 std::vector<Collective> rows_of_probes(EventIds& ids) {
   std::vector<Collective> rows;
   for (const Operation op : {Operation::kAllReduce, Operation::kAllToAll, Operation::kSend, Operation::kBroadcast}) {
@@ -98,24 +98,24 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   MemorySource rows;
   EventIds ids(5);
   ProcessRegistry processes(rows);
-  CallPairing merge(ids, rows);
-  ProfilerFollower tracker(node, procfs, {.only_living = true}, processes, merge, rows, [](const std::string&) {});
+  CallPairing pairing(ids, rows);
+  ProfilerFollower follower(node, procfs, {.only_living = true}, processes, pairing, rows, [](const std::string&) {});
   Process process;
   process.pid = kPid;
   processes.add(process);
-  tracker.add_process(kPid);
-  merge.accept(Communicator{.node_id = 5, .pid = kPid, .comm_ptr = 0xc0, .created_ns = 1});
+  follower.add_process(kPid);
+  pairing.accept(Communicator{.node_id = 5, .pid = kPid, .comm_ptr = 0xc0, .created_ns = 1});
   const std::vector<Collective> calls = rows_of_probes(ids);
   for (size_t i = 0; i < calls.size() / 2; ++i) {
-    merge.accept(calls[i]);
+    pairing.accept(calls[i]);
   }
-  tracker.end_process(kPid);
-  tracker.round(INT64_MAX);
+  follower.end_process(kPid);
+  follower.round(INT64_MAX);
   for (size_t i = calls.size() / 2; i < calls.size(); ++i) {
-    merge.accept(calls[i]);
+    pairing.accept(calls[i]);
   }
-  tracker.finish(INT64_MAX);
-  tracker.deliver_losses();
+  follower.finish(INT64_MAX);
+  follower.deliver_losses();
   fuzz::check_rows(rows, false);
   return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzzer's way into the profiler files' reader: any bytes as a file, read twice as a follower does, then imported.
-// What comes out may be wrong, but never out of range, and never a crash.
+// Fuzzes the reader of profiler files: any bytes are read as a file, twice as a follower does, then imported. Rows may
+// be wrong, but never out of range, and nothing crashes.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const UniqueFd fd(::memfd_create("ring", MFD_CLOEXEC));
   require(fd && ::write(fd.get(), data, size) == static_cast<ssize_t>(size));
   const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
-  if (auto reader = blackbox::BoxReader::open(path)) {
+  if (auto reader = blackbox::ProfilerFileReader::open(path)) {
     (void)reader->read({.most_records = 3, .open_parts = false});
     (void)reader->read();
     (void)::ftruncate(fd.get(), static_cast<off_t>(size - size / 3));
@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(::pwrite(fd.get(), data, size, 0) == static_cast<ssize_t>(size));
   }
   MemorySource rows;
-  (void)import_rings({&path, 1}, rows, [](const Error&) {});
+  (void)blackbox::import_profiler_files({&path, 1}, rows, [](const Error&) {});
   fuzz::check_rows(rows, true);
   return 0;
 }

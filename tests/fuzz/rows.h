@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::fuzz {
 
@@ -14,12 +14,12 @@ inline void require(bool holds) {
   }
 }
 
-/// Of rows that only boxes tell of, `completion` says whether there is an end; the probes have other ends, too.
-inline void check_rows(MemorySource& rows, bool only_boxes) {
-  const Status visited = rows.collectives({}, [only_boxes](const Collective& row) {
+/// `only_files`: no row comes from probes, so that each row with an end has it from a file.
+inline void check_rows(MemorySource& rows, bool only_files) {
+  const Status visited = rows.collectives({}, [only_files](const Collective& row) {
     require(row.timestamp_ns > 0 && row.duration_ns.value_or(0) >= 0 && row.launch_ns.value_or(0) >= 0);
     require(row.rank.value_or(0) >= 0 && row.nranks.value_or(1) > 0 && row.bytes >= 0 && row.seq.value_or(0) >= 0);
-    require(!only_boxes || row.duration_ns.has_value() == (row.completion == Completion::kProfiler));
+    require(!only_files || row.duration_ns.has_value() == (row.completion == Completion::kProfiler));
     require(row.completion != Completion::kProfiler || row.duration_ns.has_value());
   });
   require(visited.has_value());

@@ -1,26 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job of the lab's training loop over loopback, and a tracer beside it: for tests of when each begins and ends.
-Everything is ended by the test's clean-up, whatever happens."""
+"""A job of the lab's training loop over loopback, and a tracer beside it. The test's clean-up ends both, whatever happens."""
 
-import contextlib
-import os
-import select
 import signal
-import socket
-import sqlite3
 import subprocess
 import time
 
+import recordings
+from processes import free_port, rank_environment, start_tracer
 from stalltrace import BUILD, PROGRAM
 
 WORKLOAD = BUILD / "lab" / "bin" / "nccl-train"
 LIBRARIES = BUILD / "lab" / "lib"
-
-
-def free_port():
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+PLUGIN = BUILD / "libnccl-profiler-stalltrace.so"
 
 
 def wait_until(condition, what, seconds=30):
@@ -32,23 +23,20 @@ def wait_until(condition, what, seconds=30):
 
 
 class Job:
-    """Ranks as torchrun would start them."""
+    """Ranks as torchrun would start them. `arguments` are the training loop's, `environment` is added to each rank's."""
 
-    def __init__(self, case, ranks=2, steps=100000):
+    def __init__(self, case, *arguments, ranks=2, environment=None):
         self.case = case
         self.logs = [case.folder / f"steps{rank}.jsonl" for rank in range(ranks)]
+        self.arguments = [str(word) for word in arguments or ("--steps", 100000)]
         port = free_port()
-        self.ranks = [self.start(rank, ranks, steps, port) for rank in range(ranks)]
+        more = {"LD_LIBRARY_PATH": str(LIBRARIES), **(environment or {})}
+        self.ranks = [self.start(rank, rank_environment(rank, ranks, port, more)) for rank in range(ranks)]
         case.addCleanup(self.kill)
 
-    def start(self, rank, ranks, steps, port):
-        environment = {
-            **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks),
-            "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-            "NCCL_SOCKET_IFNAME": "lo", "LD_LIBRARY_PATH": str(LIBRARIES)}
+    def start(self, rank, environment):
         with open(self.case.folder / f"rank{rank}.log", "w") as log:
-            return subprocess.Popen([WORKLOAD, "--steps", str(steps), "--log", self.logs[rank]], stdout=log,
-                                    stderr=log, env=environment)
+            return subprocess.Popen([WORKLOAD, "--log", self.logs[rank], *self.arguments], stdout=log, stderr=log, env=environment)
 
     def steps(self, rank=0):
         return self.logs[rank].read_text().count("\n") if self.logs[rank].exists() else 0
@@ -57,8 +45,8 @@ class Job:
         wait_until(lambda: self.steps() >= steps, f"{steps} steps")
 
     def wait(self):
-        for process in self.ranks:
-            process.wait(timeout=60)
+        """For its end, which must be a good one."""
+        self.case.assertEqual([process.wait(timeout=60) for process in self.ranks], [0] * len(self.ranks))
 
     def kill(self):
         for process in self.ranks:
@@ -73,27 +61,14 @@ class Tracer:
 
     def __init__(self, case, *words):
         self.path = case.folder / "t.db"
-        read_end, write_end = os.pipe()
-        self.log = open(case.folder / "tracer.log", "w")
-        self.process = subprocess.Popen([PROGRAM, "trace", "--out", self.path, "--ready-fd", str(write_end), *words],
-                                        pass_fds=[write_end], stdout=self.log, stderr=self.log)
+        self.process = start_tracer(PROGRAM, "--out", self.path, *words, log=case.folder / "tracer.log")
         case.addCleanup(self.stop)
-        os.close(write_end)
-        ready, _, _ = select.select([read_end], [], [], 30)
-        seen = os.read(read_end, 1) if ready else b""
-        os.close(read_end)
-        assert seen, "the tracer is not ready: " + (case.folder / "tracer.log").read_text()
 
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             self.process.wait(timeout=30)
-        self.log.close()
         return self.process.returncode
 
     def rows(self, sql):
-        database = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
-        try:
-            return database.execute(sql).fetchall()
-        finally:
-            database.close()
+        return recordings.rows(self.path, sql)

@@ -2,8 +2,8 @@
 """One practice run and what came of it."""
 
 import json
-import sqlite3
 
+import recordings
 from stalltrace import DONE, run
 
 LOUD = {
@@ -33,12 +33,10 @@ class LabRun:
         return self.report["findings"]
 
     def rows(self, sql):
-        """(recording's node, row) of every node's recording, read by an SQLite library that is not ours."""
+        """(recording's node, row) of every node's recording."""
         for node, path in zip(self.truth["nodes"], self.recordings):
-            database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-            for row in database.execute(sql):
+            for row in recordings.rows(path, sql):
                 yield node, row
-            database.close()
 
 
 def place_of(finding):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job as one command that starts all its ranks on this host, as torchrun is."""
 
-from job import LIBRARIES, WORKLOAD, free_port
+from job import LIBRARIES, WORKLOAD
+from processes import free_port, job_environment
 
 SCRIPT = """
 for rank in $(seq 0 $((WORLD_SIZE - 1))); do
@@ -19,8 +20,8 @@ class Launcher:
 
     def __init__(self, folder, *arguments, ranks=2):
         self.pids_file = folder / "pids"
-        self.words = ["env", f"WORLD_SIZE={ranks}", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={free_port()}",
-                      "NCCL_SOCKET_IFNAME=lo", f"LD_LIBRARY_PATH={LIBRARIES}", f"PIDS={self.pids_file}",
+        environment = {**job_environment(ranks, free_port()), "LD_LIBRARY_PATH": LIBRARIES, "PIDS": self.pids_file}
+        self.words = ["env", *(f"{name}={value}" for name, value in environment.items()),
                       "bash", "-c", SCRIPT, "ranks", WORKLOAD, *arguments]
 
     def pids(self):

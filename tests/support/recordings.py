@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings for tests, whole and damaged."""
+"""Recordings: asked by an SQLite library that is not ours, and made for tests, whole and damaged."""
 
+import contextlib
 import sqlite3
 import subprocess
 
 from stalltrace import BUILD
+
+
+def rows(path, sql):
+    """All rows, read-only; also while the recording is written."""
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        return database.execute(sql).fetchall()
 
 
 def make(path, collectives=200, stalled=-1):

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/handle.h"
+#include "base/process/command.h"
 #include "base/process/subprocess.h"
 #include "base/text.h"
 #include "lab/cluster/campaign/cost.h"
@@ -210,8 +211,8 @@ class Campaign {
     result.score = score(truth.faults, said, cost_ms);
     if (options_.live) {
       ST_ASSIGN(const std::string live_text, read_file(folder + "/live.json"));
-      ST_ASSIGN(const std::vector<SaidFault> told, read_findings(live_text));
-      add_live(truth.faults, told, result.score);
+      ST_ASSIGN(const std::vector<SaidFault> reported, read_findings(live_text));
+      add_live(truth.faults, reported, result.score);
     }
     return {};
   }

@@ -109,7 +109,7 @@ std::vector<TrueFault> real_faults(const std::vector<TrueFault>& faults) {
   return real;
 }
 
-/// What names no fault, in the order it was said in: dearest first.
+/// Findings that name no fault, in the order of the report: most expensive first.
 std::vector<SaidFault> unfounded(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& said) {
   std::vector<SaidFault> strange;
   std::ranges::copy_if(said, std::back_inserter(strange), [&](const SaidFault& finding) {
@@ -211,11 +211,11 @@ DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFaul
   return result;
 }
 
-void add_live(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& told, DrawScore& score) {
+void add_live(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& reported, DrawScore& score) {
   const std::vector<TrueFault> real = real_faults(faults);
   for (size_t i = 0; i < real.size() && i < score.faults.size(); ++i) {
     std::optional<int64_t> first_ns;
-    for (const SaidFault& finding : told) {
+    for (const SaidFault& finding : reported) {
       if (names(finding, real[i])) {
         first_ns = std::min(first_ns.value_or(finding.detected_ns), finding.detected_ns);
       }
@@ -225,7 +225,7 @@ void add_live(const std::vector<TrueFault>& faults, const std::vector<SaidFault>
           static_cast<double>(*first_ns - real[i].intervals.front().from_ns) / static_cast<double>(kNsPerMs);
     }
   }
-  for (const SaidFault& finding : unfounded(faults, told)) {
+  for (const SaidFault& finding : unfounded(faults, reported)) {
     if (finding.cause != kUnknown || real.empty()) {
       score.live_false.push_back(finding.cause);
     }

@@ -31,7 +31,7 @@ struct SaidFault {
   std::optional<int> culprit;  // its rank
   std::optional<FaultLink> link;
   double stall_ms = 0;
-  int64_t detected_ns = 0;  // of what was told live
+  int64_t detected_ns = 0;  // of what was reported live
 };
 
 struct TruthRead {
@@ -70,7 +70,7 @@ struct DrawScore {
   DrawVerdict verdict = DrawVerdict::kFailed;
   std::vector<FaultScore> faults;
   std::vector<std::string> false_causes;  // said without any fault to it; "unknown" is not among them
-  std::vector<std::string> live_false;    // the same, of what agents told while the job ran
+  std::vector<std::string> live_false;    // the same, of what agents reported while the job ran
 };
 
 /// Less than this, by the job's own clock, is what one timeout of TCP costs (200 ms) and the scatter of steps: to stay
@@ -81,8 +81,8 @@ inline constexpr double kWorthSayingMs = 250;
 DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& said,
                 std::optional<double> cost_ms);
 
-/// Adds how soon each fault was named, with its place, by any agent that watched one node alone, and what was told
+/// Adds how soon each fault was named, with its place, by any agent that watched one node alone, and what was reported
 /// falsely.
-void add_live(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& told, DrawScore& score);
+void add_live(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& reported, DrawScore& score);
 
 }  // namespace stalltrace::lab

@@ -116,7 +116,7 @@ TEST(Score, SilenceAboutWhatCostNothing) {
   EXPECT_EQ(score(loss, {at_rank("packet_loss", 1)}, 10).verdict, DrawVerdict::kRight);
 }
 
-TEST(Score, WhatWasToldLive) {
+TEST(Score, WhatWasReportedLive) {
   const std::vector<TrueFault> late = {fault("late_rank", 1)};
   SaidFault elsewhere = at_rank("late_rank", 2);
   elsewhere.detected_ns = 1100 * kMs;

@@ -27,7 +27,7 @@ struct Counts {
   int64_t draws = 0;
   std::array<int64_t, 5> verdicts{};  // by DrawVerdict
   std::vector<double> latencies_ms;
-  int64_t live_false = 0;           // draws in which an agent told something false
+  int64_t live_false = 0;           // draws in which an agent reported something false
   std::vector<double> cost_errors;  // (said - true) / true
   std::vector<double> seconds;
 

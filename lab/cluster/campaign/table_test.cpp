@@ -25,13 +25,13 @@ DrawResult result(DrawKind kind, const std::string& setting, DrawVerdict verdict
 
 std::vector<DrawResult> campaign() {
   FaultScore said{.cause = "late_rank", .said = "late_rank", .latency_ms = 900, .cost_ms = 1000, .said_ms = 1100};
-  FaultScore dear{.cause = "late_rank", .said = "late_rank", .latency_ms = 1500, .cost_ms = 1000, .said_ms = 1300};
+  FaultScore costly{.cause = "late_rank", .said = "late_rank", .latency_ms = 1500, .cost_ms = 1000, .said_ms = 1300};
   FaultScore small{.cause = "late_rank", .said = "late_rank", .latency_ms = {}, .cost_ms = 50, .said_ms = 500};
   return {
       result(DrawKind::kHealthy, "healthy", DrawVerdict::kRight),
       result(DrawKind::kHealthy, "healthy", DrawVerdict::kWrong, {}, {"unknown"}),
       result(DrawKind::kLoud, "late_rank 80 ms", DrawVerdict::kRight, {said}),
-      result(DrawKind::kLoud, "late_rank 80 ms", DrawVerdict::kRight, {dear}),
+      result(DrawKind::kLoud, "late_rank 80 ms", DrawVerdict::kRight, {costly}),
       result(DrawKind::kLoud, "late_rank 80 ms", DrawVerdict::kFailed),
       result(DrawKind::kLoud, "packet_loss 2 %", DrawVerdict::kCostless,
              {{.cause = "packet_loss", .said = "nothing", .latency_ms = {}, .cost_ms = 40, .said_ms = {}}}),

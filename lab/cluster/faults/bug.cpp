@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults that are mistakes of the workload itself: a file that it reads says which.
 #include "base/file.h"
-#include "base/process/subprocess.h"
+#include "base/process/command.h"
 #include "lab/cluster/faults/faults.h"
 
 namespace stalltrace::lab {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection reset: a firewall that has forgotten the job's connections rejects their packets, and tells the sender.
+// A connection reset: a firewall that has forgotten the job's connections rejects their packets, and informs the
+// sender.
 #include <array>
 
 #include "lab/cluster/faults/drop.h"

@@ -9,6 +9,7 @@
 #include <array>
 #include <csignal>
 
+#include "base/process/command.h"
 #include "base/process/subprocess.h"
 #include "lab/cluster/faults/faults.h"
 #include "lab/cluster/host/cgroup.h"

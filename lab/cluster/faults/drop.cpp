@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What comes in is caught in the node's own namespace. What goes out is caught where the node's link enters the bridge:
-// a drop in the node itself would be told to its TCP at once, which is no loss at all.
+// the node's own TCP would learn of a drop inside the node at once, which is no loss at all.
 #include "lab/cluster/faults/drop.h"
 
 #include <fmt/format.h>
 
 #include <vector>
 
+#include "base/process/command.h"
 #include "lab/cluster/host/command.h"
 #include "lab/cluster/host/network.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A failing port of an InfiniBand or RoCE card, as far as a machine without one can have it: the node's sysfs tree (the
 // lab's own, which its agent reads instead of /sys) shows a port whose error counters rise, and what the node sends
-// passes a token bucket meanwhile, as through a link that has fallen back to a lower rate.
+// passes a token bucket in the meantime, as through a link that has fallen back to a lower rate.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/process/command.h"
 #include "base/process/subprocess.h"
 #include "lab/cluster/faults/faults.h"
 #include "lab/cluster/host/command.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/process/command.h"
 #include "lab/cluster/faults/faults.h"
 #include "lab/cluster/host/command.h"
 #include "lab/cluster/host/network.h"

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A failing set-up: a firewall on rank 0's node does not let one rank in, at the port of the rendezvous or at NCCL's
-// own, which rank 0 opens anew for each communicator; or the rank is told to use an interface that leads nowhere. In
-// effect before the ranks start.
+// own, which rank 0 opens anew for each communicator; or the rank is configured to use an interface that leads nowhere.
+// In effect before the ranks start.
 #include <fmt/format.h>
 
 #include <array>
 #include <string>
 #include <vector>
 
+#include "base/process/command.h"
 #include "lab/cluster/faults/faults.h"
 #include "lab/cluster/host/command.h"
 #include "lab/cluster/host/network.h"
@@ -20,9 +21,10 @@ constexpr std::array<std::string_view, 2> kPorts = {"rendezvous", "nccl"};
 constexpr std::array<std::string_view, 4> kHow = {"reject", "drop", "interface", "network"};
 constexpr std::array kParameters = {
     FaultParameter{"port", "rendezvous", 0, 0, kPorts, "MASTER_PORT, or all others"},
-    FaultParameter{"how", "reject", 0, 0, kHow,
-                   "the firewall treats connections; interface: the rank is told to use lo instead; network: one on "
-                   "a network that others don't reach"},
+    FaultParameter{
+        "how", "reject", 0, 0, kHow,
+        "the firewall treats connections; interface: the rank is configured to use lo instead; network: one on "
+        "a network that others don't reach"},
 };
 
 constexpr std::string_view kOtherInterface = "other0";

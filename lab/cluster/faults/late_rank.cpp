@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/file.h"
-#include "base/process/subprocess.h"
+#include "base/process/command.h"
 #include "lab/cluster/faults/faults.h"
 
 namespace stalltrace::lab {

@@ -3,6 +3,7 @@
 // What the hosts hand over in batches is cut into packets first, as an interface does before the path can drop any.
 #include <array>
 
+#include "base/process/command.h"
 #include "lab/cluster/faults/drop.h"
 #include "lab/cluster/host/command.h"
 #include "lab/cluster/host/network.h"

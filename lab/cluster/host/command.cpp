@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/cluster/host/command.h"
+#include "base/process/command.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "base/text.h"
+#include "lab/cluster/host/command.h"
 
 namespace stalltrace::lab {
 namespace {

@@ -16,7 +16,7 @@ class InterruptGuard {
   InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
-  /// Signals that came meanwhile are dropped: they have been obeyed.
+  /// Signals that came in the meantime are dropped: they have been obeyed.
   ~InterruptGuard();
 
   /// An error of kind kInterrupted once a signal came, then for good.

@@ -117,6 +117,9 @@ Status read_pairs(const FaultRow& row, std::string_view text, FaultSpec& spec) {
   bool rank_given = false;
   for (const std::string_view pair : split(text, ',')) {
     const size_t equals = pair.find('=');
+    if (pair.empty() && text.empty()) {
+      break;
+    }
     if (equals == std::string_view::npos) {
       return fail(fmt::format("'{}' is not key=value", pair), fmt::format("write it like {}", row.example),
                   ErrorKind::kUsage);
@@ -125,7 +128,8 @@ Status read_pairs(const FaultRow& row, std::string_view text, FaultSpec& spec) {
     ST_TRY(read_pair(row, pair.substr(0, equals), pair.substr(equals + 1), spec));
   }
   if (!rank_given) {
-    return fail("which rank?", fmt::format("write it like {}, or rank=random", row.example), ErrorKind::kUsage);
+    return fail(fmt::format("{} needs rank=N", row.cause), fmt::format("write it like {}, or rank=random", row.example),
+                ErrorKind::kUsage);
   }
   return {};
 }

@@ -83,7 +83,7 @@ TEST_P(BadFault, IsAUsageErrorThatNamesTheMistake) {
 INSTANTIATE_TEST_SUITE_P(
     FaultSpec, BadFault,
     testing::Values(BadCase{"", "no such fault"}, BadCase{"gremlins:rank=1", "fault 'gremlins:rank=1': no such fault"},
-                    BadCase{"packet_loss", "is not key=value"}, BadCase{"packet_loss:percent=2", "which rank?"},
+                    BadCase{"packet_loss", "needs rank=N"}, BadCase{"packet_loss:percent=2", "needs rank=N"},
                     BadCase{"packet_loss:rank=two", "rank=two is not a rank"},
                     BadCase{"packet_loss:rank=-1", "rank=-1 is not a rank"},
                     BadCase{"packet_loss:rank=1,percent=200", "percent=200 is not a number from 0.01 to 100"},

@@ -62,7 +62,7 @@ class OwnEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-/// A kernel that runs until it is told to end.
+/// A kernel that runs until it is asked to end.
 class Kernel {
  public:
   void launch(cudaStream_t stream) {

@@ -36,9 +36,9 @@ abi::v5::Descriptor descriptor(abi::EventType type, void* parent) {
   return event;
 }
 
-/// From 2.29 on NCCL makes a task of its own of a Broadcast, by default, and tells the plugin only that it was called
-/// (collTaskAppend in enqueue.cc: the task has no eActivationMask). Here that is chosen.
-bool tells_only_the_call(Function function) {
+/// From 2.29 on NCCL makes a task of its own of a Broadcast, by default, and reports to the plugin only that it was
+/// called (collTaskAppend in enqueue.cc: the task has no eActivationMask). Here that is chosen.
+bool reports_only_the_call(Function function) {
   static const bool chosen = [] {
     const char* enabled = std::getenv("NCCL_ALLGATHERV_ENABLE");
     return enabled != nullptr && std::string_view(enabled) == "1";
@@ -90,7 +90,7 @@ TaskProfile GroupCalls::call(const Operation& operation, int depth) {
     task.api = profiler->start(event);
   }
   profiler->stop(task.api);
-  return tells_only_the_call(operation.function) ? TaskProfile{} : task;
+  return reports_only_the_call(operation.function) ? TaskProfile{} : task;
 }
 
 void GroupCalls::begin_end() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the calling thread tells the profiler plugin, in NCCL's order: the group begins with its first operation, each
-// call is an event of its own; at the end of the group come the kernel launch, then the group of tasks that was
+// What the calling thread reports to the profiler plugin, in NCCL's order: the group begins with its first operation,
+// each call is an event of its own; at the end of the group come the kernel launch, then the group of tasks that was
 // launched, with a Coll or P2p for each. A task's stop says that it is enqueued, no more.
 #pragma once
 

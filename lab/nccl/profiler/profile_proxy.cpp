@@ -131,7 +131,7 @@ void TransferEvents::follow(const Schedule& schedule, const Progress& now) {
     if (step.after_recvs > now.received) {
       return;
     }
-    if (!std::exchange(peer_wait_told_, true)) {
+    if (!std::exchange(peer_wait_reported_, true)) {
       sends_.record(abi::kStateSendPeerWait, step.bytes);
     }
     if (!now.connected) {
@@ -139,7 +139,7 @@ void TransferEvents::follow(const Schedule& schedule, const Progress& now) {
     }
     sends_.record(abi::kStateSendWait, step.bytes);
     sends_.hand_on();
-    peer_wait_told_ = false;
+    peer_wait_reported_ = false;
   }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the proxy thread tells the profiler plugin of one transfer: an operation for each task and direction, its steps
-// with what each waits for, and the device's work. The words are those of NCCL's network transport, the moments are
-// this engine's: a step is posted when one of eight places for it is free, a send waits for the device until its data
-// is there, then for the connection, then for the socket to take it; a receive waits for the network until its bytes
-// are in, then for the device to reduce them. A receive waits for the network also while the device has not reached the
-// operation: nothing is read ahead of it. Used by the proxy thread alone.
+// What the proxy thread reports to the profiler plugin about one transfer: an operation for each task and direction,
+// its steps with what each waits for, and the device's work. The words are those of NCCL's network transport, the
+// moments are this engine's: a step is posted when one of eight places for it is free, a send waits for the device
+// until its data is there, then for the connection, then for the socket to take it; a receive waits for the network
+// until its bytes are in, then for the device to reduce them. A receive waits for the network also while the device has
+// not reached the operation: nothing is read ahead of it. Used by the proxy thread alone.
 #pragma once
 
 #include <array>
@@ -104,7 +104,7 @@ class TransferEvents {
   std::vector<void*> kernels_;
   DirectionEvents recvs_;
   DirectionEvents sends_;
-  bool peer_wait_told_ = false;
+  bool peer_wait_reported_ = false;
   bool device_there_ = false;
 };
 

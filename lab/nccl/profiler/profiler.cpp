@@ -9,12 +9,12 @@ std::unique_ptr<Profiler> Profiler::open(const Member& member) {
     return nullptr;
   }
   void* context = nullptr;
-  const ProfilerPlugin::Member told{.hash = member.hash,
-                                    .name = member.name.empty() ? nullptr : member.name.c_str(),
-                                    .nodes = member.nodes,
-                                    .ranks = member.ranks,
-                                    .rank = member.rank};
-  if (!plugin->init(told, &context)) {
+  const ProfilerPlugin::Member reported{.hash = member.hash,
+                                        .name = member.name.empty() ? nullptr : member.name.c_str(),
+                                        .nodes = member.nodes,
+                                        .ranks = member.ranks,
+                                        .rank = member.rank};
+  if (!plugin->init(reported, &context)) {
     return nullptr;
   }
   return std::unique_ptr<Profiler>(new Profiler(std::move(plugin), context, member.rank));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one communicator tells the profiler plugin. A communicator without a plugin has no Profiler, and nothing here
-// costs it more than the test for a null pointer. The calling thread tells of calls and launches (profile_launch.h),
-// the proxy thread of transfers (profile_proxy.h); between them goes a TaskProfile with each operation.
+// What one communicator reports to the profiler plugin. A communicator without a plugin has no Profiler, and nothing
+// here costs it more than the test for a null pointer. The calling thread reports calls and launches
+// (profile_launch.h), the proxy thread of transfers (profile_proxy.h); between them goes a TaskProfile with each
+// operation.
 #pragma once
 
 #include <array>

@@ -65,7 +65,7 @@ std::string path_of(void* library) {
   return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : "";
 }
 
-/// What a plugin of version 4 is told; its Coll and P2p are children of the Group.
+/// What is reported to a plugin of version 4; its Coll and P2p are children of the Group.
 abi::v4::Descriptor to_v4(const abi::v5::Descriptor& from) {
   abi::v4::Descriptor to{};
   to.type = static_cast<uint8_t>(from.type);

@@ -20,7 +20,7 @@ class ProfilerPlugin {
   using Descriptor = abi::v5::Descriptor;
   using StateArguments = abi::v5::StateArguments;
 
-  /// Who a communicator is, as init is told.
+  /// The communicator's identity, as passed to init.
   struct Member {
     uint64_t hash;
     const char* name;  // null: the user gave none

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How ranks that share only a unique id find each other. ncclGetUniqueId starts the root, a thread that waits for every
-// rank to check in and tells each its right-hand neighbour; the ranks then form a ring of control connections, kept
-// as long as the communicator, over which small records are gathered.
+// rank to check in and sends each the address of its right-hand neighbour; the ranks then form a ring of control
+// connections, kept as long as the communicator, over which small records are gathered.
 #pragma once
 
 #include <atomic>

@@ -11,8 +11,8 @@ namespace lab::nccl {
 Links::Links(int rank, uint64_t magic, Socket listener, std::vector<SocketAddress> peers)
     : rank_(rank), magic_(magic), listener_(std::move(listener)), peers_(std::move(peers)) {}
 
-ncclResult_t Links::outgoing(Lane lane, int peer, int* fd) {
-  Outgoing& link = outgoing_[{lane, peer}];
+ncclResult_t Links::outgoing(LinkUse use, int peer, int* fd) {
+  Outgoing& link = outgoing_[{use, peer}];
   if (!link.socket) {
     NCCL_TRY(begin_connect(peers_[static_cast<size_t>(peer)], &link.socket));
   }
@@ -20,8 +20,8 @@ ncclResult_t Links::outgoing(Lane lane, int peer, int* fd) {
   return ncclSuccess;
 }
 
-int Links::incoming(Lane lane, int peer) const {
-  const auto found = incoming_.find({lane, peer});
+int Links::incoming(LinkUse use, int peer) const {
+  const auto found = incoming_.find({use, peer});
   return found == incoming_.end() ? -1 : found->second.get();
 }
 
@@ -51,13 +51,13 @@ ncclResult_t Links::finish_connect(Key key, Outgoing* link) {
   if (poll(&entry, 1, 0) <= 0) {
     return ncclSuccess;
   }
-  const auto [lane, peer] = key;
+  const auto [use, peer] = key;
   if (const int error = connect_error(link->socket); error != 0) {
     NCCL_WARN("socketPollConnect: connect to %s failed : %s", to_text(peers_[static_cast<size_t>(peer)]).c_str(),
               strerror(error));
     return ncclRemoteError;
   }
-  const Hello hello{.magic = magic_, .lane = static_cast<uint32_t>(lane), .rank = rank_};
+  const Hello hello{.magic = magic_, .use = static_cast<uint32_t>(use), .rank = rank_};
   size_t moved = 0;
   NCCL_TRY(try_send(entry.fd, &hello, sizeof(hello), &moved));
   if (moved != sizeof(hello)) {
@@ -66,7 +66,7 @@ ncclResult_t Links::finish_connect(Key key, Outgoing* link) {
   }
   link->ready = true;
   info(kInit | kNet, "Channel 00/0 : %d[0] -> %d[0] [send] via NET/Socket/0%s", rank_, peer,
-       lane == Lane::kRing ? "" : "/Shared");
+       use == LinkUse::kRing ? "" : "/Shared");
   return ncclSuccess;
 }
 
@@ -90,10 +90,10 @@ ncclResult_t Links::admit_newcomers() {
       return false;
     }
     if (newcomer.hello.magic == magic_) {
-      const Key key{static_cast<Lane>(newcomer.hello.lane), newcomer.hello.rank};
+      const Key key{static_cast<LinkUse>(newcomer.hello.use), newcomer.hello.rank};
       incoming_.emplace(key, std::move(newcomer.socket));
       info(kInit | kNet, "Channel 00/0 : %d[0] -> %d[0] [receive] via NET/Socket/0%s", key.second, rank_,
-           key.first == Lane::kRing ? "" : "/Shared");
+           key.first == LinkUse::kRing ? "" : "/Shared");
     }
     return true;
   });

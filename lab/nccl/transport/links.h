@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's data connections: one TCP connection for each direction, peer and lane, made when first used. The sender
+// A rank's data connections: one TCP connection for each direction, peer and use, made when first used. The sender
 // connects to the receiver's listener and says who it is. Owned and used by the proxy thread alone; nothing blocks.
 #pragma once
 
@@ -17,17 +17,18 @@
 namespace lab::nccl {
 
 /// Ring collectives and point-to-point operations don't share connections.
-enum class Lane : uint32_t { kRing = 0, kPeerToPeer = 1 };
+enum class LinkUse : uint32_t { kRing = 0, kPeerToPeer = 1 };
 
 class Links {
  public:
-  /// `peers[r]` is the address of rank r's listener; `listener` is this rank's own; `magic` tells communicators apart.
+  /// `peers[r]` is the address of rank r's listener; `listener` is this rank's own; `magic` distinguishes
+  /// communicators.
   Links(int rank, uint64_t magic, Socket listener, std::vector<SocketAddress> peers);
 
   /// The connection to send to `peer` over: *fd is -1 while it is being made.
-  ncclResult_t outgoing(Lane lane, int peer, int* fd);
+  ncclResult_t outgoing(LinkUse use, int peer, int* fd);
   /// The connection `peer` sends over, -1 until it has connected.
-  [[nodiscard]] int incoming(Lane lane, int peer) const;
+  [[nodiscard]] int incoming(LinkUse use, int peer) const;
 
   /// What the links deliver goes through this to the device.
   [[nodiscard]] CopyEngine& copy_engine() { return copy_engine_; }
@@ -39,10 +40,10 @@ class Links {
   ncclResult_t progress();
 
  private:
-  using Key = std::pair<Lane, int>;
+  using Key = std::pair<LinkUse, int>;
   struct Hello {
     uint64_t magic;
-    uint32_t lane;
+    uint32_t use;
     int32_t rank;
   };
   struct Outgoing {

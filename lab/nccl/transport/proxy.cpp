@@ -88,7 +88,7 @@ void Proxy::advance() {
     info(kProxy | kNet, "[Proxy Progress] transfers stopped with %d", result);
     async_error_ = result;
   }
-  tell_idle(!moved);
+  report_idle(!moved);
   if (done) {
     execution_->plan().finish();
     execution_.reset();
@@ -96,8 +96,8 @@ void Proxy::advance() {
   }
 }
 
-/// NCCL's proxy tells when it begins and when it ceases to find nothing to move.
-void Proxy::tell_idle(bool idle) {
+/// NCCL's proxy reports when it begins and when it ceases to find nothing to move.
+void Proxy::report_idle(bool idle) {
   if (profiler_ != nullptr && idle != std::exchange(idle_, idle)) {
     ControlEvent(profiler_).record(idle ? abi::kStateCtrlIdle : abi::kStateCtrlActive);
   }

@@ -38,7 +38,7 @@ class Proxy {
   void start_next();
   [[nodiscard]] bool may_start() const { return profiler_ != nullptr ? !appended_.empty() : queue_->has_ready(); }
   void advance();
-  void tell_idle(bool idle);
+  void report_idle(bool idle);
   void wait();
   void wait_for_events();
 

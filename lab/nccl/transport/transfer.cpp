@@ -9,8 +9,8 @@
 
 namespace lab::nccl {
 
-Transfer::Transfer(Schedule schedule, Reducer reducer, Lane lane, int send_peer, int recv_peer)
-    : schedule_(std::move(schedule)), reducer_(reducer), lane_(lane), send_peer_(send_peer), recv_peer_(recv_peer) {}
+Transfer::Transfer(Schedule schedule, Reducer reducer, LinkUse use, int send_peer, int recv_peer)
+    : schedule_(std::move(schedule)), reducer_(reducer), use_(use), send_peer_(send_peer), recv_peer_(recv_peer) {}
 
 ncclResult_t Transfer::advance(Links& links, bool* done, bool* moved) {
   if (!copied_) {
@@ -22,7 +22,7 @@ ncclResult_t Transfer::advance(Links& links, bool* done, bool* moved) {
     }
     copied_ = true;
   }
-  tell_events();
+  report_events();
   bool moving = true;
   while (moving) {
     moving = false;
@@ -41,15 +41,15 @@ void Transfer::add_polls(const Links& links, std::vector<pollfd>* polls) const {
   if (may_send() && send_fd_ >= 0) {
     polls->push_back({.fd = send_fd_, .events = POLLOUT, .revents = 0});
   }
-  if (const int fd = links.incoming(lane_, recv_peer_); may_recv() && fd >= 0) {
+  if (const int fd = links.incoming(use_, recv_peer_); may_recv() && fd >= 0) {
     polls->push_back({.fd = fd, .events = POLLIN, .revents = 0});
   }
 }
 
 ncclResult_t Transfer::send_more(Links& links, bool* moved_any) {
   if (send_fd_ < 0 && sent_ < schedule_.sends.size()) {
-    NCCL_TRY(links.outgoing(lane_, send_peer_, &send_fd_));
-    tell_events();
+    NCCL_TRY(links.outgoing(use_, send_peer_, &send_fd_));
+    report_events();
   }
   while (may_send() && send_fd_ >= 0) {
     const SendStep& step = schedule_.sends[sent_];
@@ -66,14 +66,14 @@ ncclResult_t Transfer::send_more(Links& links, bool* moved_any) {
     if (send_offset_ == step.bytes) {
       sent_++;
       send_offset_ = 0;
-      tell_events();
+      report_events();
     }
   }
   return ncclSuccess;
 }
 
 ncclResult_t Transfer::recv_more(const Links& links, bool* moved_any) {
-  const int fd = links.incoming(lane_, recv_peer_);
+  const int fd = links.incoming(use_, recv_peer_);
   while (may_recv() && fd >= 0) {
     const RecvStep& step = schedule_.recvs[received_];
     size_t moved = 0;
@@ -96,7 +96,7 @@ ncclResult_t Transfer::recv_more(const Links& links, bool* moved_any) {
       }
       received_++;
       recv_offset_ = 0;
-      tell_events();
+      report_events();
     }
   }
   return ncclSuccess;

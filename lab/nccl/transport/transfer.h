@@ -17,7 +17,7 @@ namespace lab::nccl {
 
 class Transfer {
  public:
-  Transfer(Schedule schedule, Reducer reducer, Lane lane, int send_peer, int recv_peer);
+  Transfer(Schedule schedule, Reducer reducer, LinkUse use, int send_peer, int recv_peer);
 
   /// Has a profiler follow it; before anything else.
   void follow(std::unique_ptr<TransferEvents> events) { events_ = std::move(events); }
@@ -37,7 +37,7 @@ class Transfer {
   [[nodiscard]] bool may_recv() const {
     return received_ < schedule_.recvs.size() && schedule_.recvs[received_].after_sends <= sent_;
   }
-  void tell_events() {
+  void report_events() {
     if (events_ != nullptr) {
       events_->follow(schedule_, {.sent = sent_, .received = received_, .connected = send_fd_ >= 0});
     }
@@ -47,7 +47,7 @@ class Transfer {
 
   Schedule schedule_;
   Reducer reducer_;
-  Lane lane_;
+  LinkUse use_;
   int send_peer_;
   int recv_peer_;
   bool copied_ = false;

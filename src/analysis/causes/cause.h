@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cause is one file: a rule that judges a stall, and words that tell a folded finding. A new cause is a file
-// and a row in causes.cpp.
+// A cause is one file with one CauseRule: how it judges a stall, what it needs, when its findings are part of others,
+// and its texts. A new cause is that file, a row of registry.cpp and a row of STALLTRACE_CAUSES (model/finding.h).
+// Everything here is pure and called by one thread; times are ns on the common clock.
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/causes/decision.h"
@@ -12,7 +17,7 @@
 
 namespace stalltrace::analysis {
 
-/// Stalls with one cause and one place.
+/// Stalls with one cause and one place; they point into the decisions.
 struct CauseGroup {
   Cause cause = Cause::kUnknown;
   Place place;
@@ -21,62 +26,85 @@ struct CauseGroup {
   int64_t longest_ns = 0;
   int64_t instances = 0;
   bool hung = false;
-  bool ended_job = false;  // the job ended in one of them
-  int64_t wrong_data = 0;  // so many of them were ended by ranks that disagreed
-  double coverage = 0;     // of the lost time, weighted
-  double share = 0;        // of the time it spans
+  bool ended_job = false;  // the job ended in one of them, and the cause is known
+  int64_t wrong_data = 0;  // instances that ranks ended though they disagreed
+  double coverage = 0;     // share of the lost time that the evidence covers, weighted by stall, 0..1
+  double share = 0;        // of the time that the group spans, 0..1
   EvidenceCounters counters;
+  std::set<FlowIndex> flows;       // the connections that the evidence is of
+  std::vector<Evidence> mentions;  // of groups that this one accounts for
+};
+
+/// What becomes of a group of stalls for which another group may account.
+struct Subsumption {
+  enum class Kind : uint8_t {
+    kNone,       // they are two findings
+    kMerge,      // one finding: costs and evidence are added
+    kMergeCost,  // one finding: costs are added, the evidence stays the other group's
+    kDrop,       // a by-product of the other: not reported
+    kMention,    // not a finding but a line of evidence of the other: `text`
+  };
+  Kind kind = Kind::kNone;
+  std::string text;
+};
+
+struct SubsumptionQuery {
+  const AnalysisContext& context;
+  const CauseGroup& group;
+  CauseGroup& by;            // may account for `group`; a rule that merges may set its culprit
+  int64_t explained_ns = 0;  // cost of all groups with a known cause; 0 between groups of one cause
+};
+
+/// Which counters of hosts become lines of evidence (host_counter_hints.h).
+struct HostHints {
+  bool memory = false;   // waits for memory on the culprit's host
+  bool packets = false;  // packets that hosts at both ends did not take
 };
 
 struct CauseRule {
   Cause cause;
   Gate gate;
-  /// Adds an opinion per place that could be to blame, also when it does not apply.
+  /// A sentence for `explain --instance`: what was not there where `judge` has nothing to say.
+  std::string_view needs;
+  /// Adds a hypothesis per place that could be to blame, also when it does not apply.
   void (*judge)(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out);
-  /// Null, or: merges or drops groups of this cause, knowing all of them.
-  void (*refine)(const AnalysisContext& context, std::vector<CauseGroup>& groups);
-  /// Fills summary, evidence and remedy; cost and place are there already.
-  void (*tell)(const AnalysisContext& context, const CauseGroup& group, Finding& finding);
-  /// A job may end of it at once: it is told whatever it cost then.
+  /// Null, or: merges or drops groups of this cause, knowing all of them, before costs are compared with the gate.
+  void (*refine)(const AnalysisContext& context, std::vector<CauseGroup>& groups) = nullptr;
+  /// Fills summary, link, evidence and remedy; cost and culprit are there already.
+  void (*describe)(const AnalysisContext& context, const CauseGroup& group, Finding& finding);
+  /// Null, or: whether a group of this cause is part of another. Asked before the gate about each more expensive group
+  /// of this cause, where all kinds are allowed; then, of what passed the gate, about groups of other causes, most
+  /// expensive first, where only kDrop and kMention are. The first answer other than kNone counts.
+  Subsumption (*subsumed_by)(const SubsumptionQuery& query) = nullptr;
+  /// Null, or: stalls that no other rule is asked about.
+  bool (*only_for)(const Stall& stall) = nullptr;
+  /// A job may end of it at once: reported whatever it cost then.
   bool ends_jobs = false;
+  /// Asked only where no other rule applies: its findings name no cause.
+  bool fallback = false;
+  HostHints hints = {};
   /// Kinds of evidence from whose absence the rule concludes something: where a node can't record one, it does not
   /// apply.
   std::vector<EvidenceKind> needs_absence_of = {};
 };
 
-/// In order of directness: of two rules that cover a stall equally, the earlier one is said.
+/// In order of directness, the fallback last: of two rules that cover a stall equally, the earlier one is chosen.
 std::span<const CauseRule> cause_rules();
+/// The fallback for a cause without a rule.
 const CauseRule& rule_of(Cause cause);
 
-extern const CauseRule kProcessStoppedRule;
-extern const CauseRule kConnectionResetRule;
-extern const CauseRule kDeadRankRule;
-extern const CauseRule kMismatchedCollectiveRule;
-extern const CauseRule kMissingCollectiveRule;
-extern const CauseRule kCpuContentionRule;
-extern const CauseRule kMtuBlackholeRule;
-extern const CauseRule kPartitionRule;
-extern const CauseRule kFabricErrorsRule;
-extern const CauseRule kHostDropRule;
-extern const CauseRule kPacketLossRule;
-extern const CauseRule kSlowReceiverRule;
-extern const CauseRule kSlowLinkRule;
-extern const CauseRule kDiskIoRule;
-extern const CauseRule kLateRankRule;
-extern const CauseRule kUnknownRule;
-
-/// Of `part_ns`, the share of `whole_ns`, 0..1.
+/// part_ns / whole_ns, limited to 0..1; 0 where the whole is nothing.
 double share_of(int64_t part_ns, int64_t whole_ns);
 /// "37 collectives", "1 collective"
 std::string count_of(int64_t n, std::string_view thing);
 /// "rank 2", or "pid 4711 on node2" where the rank is unknown.
 std::string short_name(const Cluster& cluster, MemberIndex member);
-EvidenceCounter tally_of(const EvidenceCounters& counters, const std::string& what);
-/// The detail ("stress-cpu") with the most time under `what`.
-std::string dearest_detail(const EvidenceCounters& counters, const std::string& what);
-/// "the job lost 5.12 s in 37 collectives (31 % of the time)": the common middle of a summary.
+/// "the job lost 5.12 s in 37 collectives", "the job has hung for 20 s", "the job ended after 153 ms of waiting": the
+/// cost in a summary.
 std::string cost_text(const CauseGroup& group);
-/// The Evidence that every finding carries: how long the stalls were against their like.
+/// "5.12 s more in 37 collectives": the cost in a mention.
+std::string more_text(const CauseGroup& group);
+/// The evidence of every finding: how long the stalls were, and how long such instances usually take.
 Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group);
 /// With a capital first letter.
 std::string capitalised(std::string text);
@@ -86,15 +114,15 @@ std::string signature_text(const CallSignature& signature);
 std::string names_of(const AnalysisContext& context, const std::vector<MemberIndex>& members);
 /// "AllReduce number 37 on communicator 0x..."
 std::string call_text(const AnalysisContext& context, const Stall& stall);
-/// False where the recordings lack ranks of the communicator: what those did, and whether they live, is not known.
+/// False where ranks of the communicator were not recorded: what those did, and whether they live, is not known.
 bool all_ranks_recorded(const AnalysisContext& context, uint32_t group);
 /// "rank 1 (...) is inside Send number 3 on communicator 0x..., waiting for rank 2"
 std::string step_text(const AnalysisContext& context, const HangStep& step);
-inline constexpr size_t kStepsTold = 8;
-/// Who is in the stalled call, and who is not.
+inline constexpr size_t kMostSteps = 8;
+/// Which ranks are in the stalled call, and which are not.
 Evidence waiting_evidence(const AnalysisContext& context, const Stall& stall);
 Culprit culprit_of(const Cluster& cluster, MemberIndex member);
-void merge(EvidenceCounters& into, const EvidenceCounters& from);
+/// Adds costs and evidence; place and shares stay those of `into`.
 void merge(CauseGroup& into, CauseGroup&& from);
 
 }  // namespace stalltrace::analysis

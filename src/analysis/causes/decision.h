@@ -2,8 +2,6 @@
 // What was decided about one stall, with the numbers of every rule: why, and why not.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,14 +10,14 @@
 
 #include "analysis/evidence/evidence.h"
 #include "analysis/evidence/flows.h"
+#include "analysis/causes/evidence_counters.h"
 #include "analysis/stalls/stall.h"
 #include "analysis/timeline/timeline.h"
 #include "model/finding.h"
 
 namespace stalltrace::analysis {
 
-/// Where: a rank, a directed link between two ranks, or nowhere known. Two stalls with one cause and place are
-/// one finding.
+/// Where: a rank, a directed link between two ranks, or unknown. Stalls with one cause and place are one finding.
 struct Place {
   MemberIndex culprit = kNoMember;
   FlowIndex flow = kNoFlow;  // a connection of the link, as a sample of it
@@ -30,38 +28,31 @@ struct Place {
   [[nodiscard]] auto key() const { return std::tie(culprit, src, dst, far_end); }
 };
 
-/// Numbers that fold: counts and times add up, samples of events are kept.
-struct EvidenceCounter {
-  int64_t count = 0;
-  int64_t time_ns = 0;
-  std::vector<EventId> events;
-};
-/// By what was counted ("timeouts", "runnable", ...), and which thing ("stress-cpu").
-using EvidenceCounters = std::map<std::pair<std::string, std::string>, EvidenceCounter>;
-
-/// One rule's opinion of one stall.
+/// What one rule computes for one stall and place.
 struct Hypothesis {
   Cause cause = Cause::kUnknown;
   Place place;
   double coverage = 0;  // share of the lost time that the evidence covers, 0..1
   bool applies = false;
   bool dismissed = false;  // explains the stall as something ordinary that is no fault
-  std::string why;         // the numbers in words, for a reader of a decision
+  std::string why;         // the numbers as text, for `explain --instance`
   EvidenceCounters counters;
+  std::vector<FlowIndex> flows;  // the connections that the evidence is of, where it is theirs
 };
 
 struct Decision {
   Stall stall;  // its window is on the common clock
   std::vector<Hypothesis> hypotheses;
-  size_t chosen = 0;  // index into opinions
+  size_t chosen = 0;  // index into hypotheses
 };
 
-/// All that a rule may look at.
+/// All that a rule may read.
 struct AnalysisContext {
   const Cluster& cluster;
   const Timeline& timeline;
   const Flows& flows;
   const EvidenceStore& evidence;
+  std::optional<Interval> judged = std::nullopt;  // only lost time in it counts; none: all
 };
 
 }  // namespace stalltrace::analysis

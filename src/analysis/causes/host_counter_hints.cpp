@@ -15,32 +15,11 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Which hints a cause is told with.
-struct Hints {
-  Cause cause;
-  bool memory = false;   // of the culprit's host
-  bool network = false;  // of the hosts at both ends
-};
-
-constexpr std::array kHints = {
-    Hints{.cause = Cause::kCpuContention, .memory = true},
-    Hints{.cause = Cause::kDiskIo, .memory = true},
-    Hints{.cause = Cause::kMissingCollective, .memory = true},
-    Hints{.cause = Cause::kLateRank, .memory = true},
-    Hints{.cause = Cause::kUnknown, .memory = true},
-    Hints{.cause = Cause::kSlowReceiver, .memory = true, .network = true},
-    Hints{.cause = Cause::kMtuBlackhole, .network = true},
-    Hints{.cause = Cause::kPartition, .network = true},
-    Hints{.cause = Cause::kHostDrop, .network = true},
-    Hints{.cause = Cause::kPacketLoss, .network = true},
-    Hints{.cause = Cause::kSlowLink, .network = true},
-};
-
-/// A counter of packets, by interface or by CPU; what says most comes first.
+/// A counter of packets, by interface or by CPU; the most significant one comes first.
 struct PacketCounter {
   std::string_view name;
   bool by_interface = false;
-  double per_second = 0;  // from here on notable
+  double per_second = 0;  // the least that is notable
   std::string_view what;
 };
 
@@ -54,7 +33,7 @@ constexpr std::array kPacketCounters = {
                   "turns of receiving that ended with packets still in the queue"},
 };
 
-/// Waits for memory: some processes', and where a recording lacks it those of all at once.
+/// Waits for memory of some processes; where a recording lacks that, of all processes at once.
 struct Pressure {
   std::string_view name;
   std::string_view who;
@@ -64,17 +43,17 @@ struct Pressure {
 constexpr std::array kMemoryPressures = {Pressure{"pressure_memory_some_us", "processes", "some"},
                                          Pressure{"pressure_memory_full_us", "all processes", "full"}};
 
-void add_pressure(const AnalysisContext& context, NodeId node, const IntervalSet& times, std::vector<Evidence>& told) {
+void add_pressure(const AnalysisContext& context, NodeId node, const IntervalSet& times, std::vector<Evidence>& lines) {
   for (const Pressure& pressure : kMemoryPressures) {
     for (const HostRise& rise : context.evidence.host().rises(node, pressure.name, times)) {
       const auto waited_ns = std::llround(rise.inside * kNsPerUs);
       if (share_of(waited_ns, times.total_ns()) >= kMemoryPressureShare) {
-        told.push_back({"host_sample",
-                        waited_ns / kNsPerMs,
-                        fmt::format("meanwhile {} on {} waited for memory for {} of {} (PSI {})", pressure.who,
-                                    context.cluster.node_name(node), format_duration(waited_ns),
-                                    format_duration(times.total_ns()), pressure.line),
-                        {}});
+        lines.push_back({"host_sample",
+                         waited_ns / kNsPerMs,
+                         fmt::format("during the stalls {} on {} waited for memory for {} of {} (PSI {})", pressure.who,
+                                     context.cluster.node_name(node), format_duration(waited_ns),
+                                     format_duration(times.total_ns()), pressure.line),
+                         {}});
         return;
       }
     }
@@ -95,7 +74,7 @@ double per_second(double count, int64_t time_ns) {
 }
 
 void add_counter(const AnalysisContext& context, NodeId node, const PacketCounter& counter, const IntervalSet& around,
-                 std::vector<Evidence>& told) {
+                 std::vector<Evidence>& lines) {
   const HostEvidence& host = context.evidence.host();
   std::vector<HostRise> rises = host.rises(node, counter.name, around);
   if (!counter.by_interface && !rises.empty()) {
@@ -114,10 +93,11 @@ void add_counter(const AnalysisContext& context, NodeId node, const PacketCounte
     }
     const std::string who = (counter.by_interface ? rise.detail + " of " : "") + context.cluster.node_name(node);
     const int64_t count = std::llround(rise.inside);
-    told.push_back({"host_sample",
-                    count,
-                    fmt::format("meanwhile {} counted about {} {} ({})", who, count, counter.what, counter.name),
-                    {}});
+    lines.push_back(
+        {"host_sample",
+         count,
+         fmt::format("around the stalls {} counted about {} {} ({})", who, count, counter.what, counter.name),
+         {}});
   }
 }
 
@@ -138,17 +118,14 @@ std::set<NodeId> hosts_of(const AnalysisContext& context, const Place& place) {
 
 }  // namespace
 
-std::vector<Evidence> meanwhile_evidence(const AnalysisContext& context, const CauseGroup& group) {
-  std::vector<Evidence> told;
-  const auto hints = std::ranges::find(kHints, group.cause, &Hints::cause);
-  if (hints == kHints.end()) {
-    return told;
-  }
+std::vector<Evidence> host_counter_evidence(const AnalysisContext& context, const CauseGroup& group) {
+  std::vector<Evidence> lines;
+  const HostHints& hints = rule_of(group.cause).hints;
   const IntervalSet times = time_of(group);
-  if (hints->memory && group.place.culprit != kNoMember) {
-    add_pressure(context, context.cluster.member(group.place.culprit).node_id, times, told);
+  if (hints.memory && group.place.culprit != kNoMember) {
+    add_pressure(context, context.cluster.member(group.place.culprit).node_id, times, lines);
   }
-  if (hints->network) {
+  if (hints.packets) {
     std::vector<Evidence> counters;
     const IntervalSet around = widened(times);
     const std::set<NodeId> hosts = hosts_of(context, group.place);
@@ -157,10 +134,10 @@ std::vector<Evidence> meanwhile_evidence(const AnalysisContext& context, const C
         add_counter(context, node, counter, around, counters);
       }
     }
-    counters.resize(std::min(counters.size(), kHostCountersTold));
-    std::ranges::move(counters, std::back_inserter(told));
+    counters.resize(std::min(counters.size(), kMostHostCounters));
+    std::ranges::move(counters, std::back_inserter(lines));
   }
-  return told;
+  return lines;
 }
 
 }  // namespace stalltrace::analysis

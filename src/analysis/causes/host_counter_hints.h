@@ -9,7 +9,7 @@
 
 namespace stalltrace::analysis {
 
-/// Empty where the hosts counted nothing notable, or the cause has nothing to do with it.
-std::vector<Evidence> meanwhile_evidence(const AnalysisContext& context, const CauseGroup& group);
+/// Empty where the hosts counted nothing notable, or the rule of the cause asks for no hints.
+std::vector<Evidence> host_counter_evidence(const AnalysisContext& context, const CauseGroup& group);
 
 }  // namespace stalltrace::analysis

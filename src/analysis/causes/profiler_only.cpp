@@ -12,8 +12,10 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr const char* kHeld = "held by the link";
-constexpr const char* kArrival = "arrival alone";
+enum class Counted : uint8_t {
+  kHeld,     // time that the link held chunks
+  kArrival,  // lateness that is known by the arrival alone
+};
 
 /// The kernel's own account of this link, in either direction, is better evidence than the steps.
 bool has_flow(const AnalysisContext& context, MemberIndex src, MemberIndex dst) {
@@ -23,20 +25,20 @@ bool has_flow(const AnalysisContext& context, MemberIndex src, MemberIndex dst) 
   });
 }
 
-/// A rank that the plugin told of, on a node of which the scheduler told nothing.
-bool known_by_box_alone(const AnalysisContext& context, MemberIndex index) {
+/// A rank that its profiler file reports, on a node without scheduler evidence.
+bool known_by_profiler_alone(const AnalysisContext& context, MemberIndex index) {
   const Member& member = context.cluster.member(index);
   const auto& communicators = context.cluster.communicators();
-  const bool by_box = std::any_of(communicators.begin(), communicators.end(), [&](const Communicator& row) {
+  const bool by_profiler = std::any_of(communicators.begin(), communicators.end(), [&](const Communicator& row) {
     return row.node_id == member.node_id && row.pid == member.pid && row.rank_source == RankSource::kPlugin;
   });
   const auto& members = context.cluster.members();
-  for (size_t i = 0; by_box && i < members.size(); ++i) {
+  for (size_t i = 0; by_profiler && i < members.size(); ++i) {
     if (members[i].node_id == member.node_id && context.evidence.has_waits(static_cast<MemberIndex>(i))) {
       return false;
     }
   }
-  return by_box;
+  return by_profiler;
 }
 
 }  // namespace
@@ -70,12 +72,12 @@ void judge_link_by_steps(const AnalysisContext& context, const Stall& stall, std
   hypothesis.why = fmt::format("chunks from {} were under way to {} for {:.0f} % of the stall, on the next link for {}",
                                short_name(context.cluster, held->src), short_name(context.cluster, held->dst),
                                100 * share, format_duration(next_ns));
-  hypothesis.counters[{kHeld, ""}] = {held->waits, held->covered_ns, {}};
+  hypothesis.counters.at(Counted::kHeld) = {held->waits, held->covered_ns, {}};
   out.push_back(std::move(hypothesis));
 }
 
-bool tell_link_by_steps(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const EvidenceCounter held = tally_of(group.counters, kHeld);
+bool describe_link_by_steps(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter held = group.counters.sum(Counted::kHeld);
   if (held.count == 0) {
     return false;
   }
@@ -87,51 +89,50 @@ bool tell_link_by_steps(const AnalysisContext& context, const CauseGroup& group,
       {"proxy_step",
        held.count,
        fmt::format(
-           "by NCCL's steps the receiver waited {} for chunks that the sender had handed over already; no other "
+           "NCCL's steps show that the receiver waited {} for chunks that the sender had already handed over; no other "
            "link held any for half as long",
            format_duration(held.time_ns)),
        {}});
   finding.evidence.push_back({"missing",
                               1,
-                              "this link's own counters were not recorded: whether it lost packets, was slow, or the "
-                              "receiving process did not "
-                              "read cannot be said",
+                              "the counters of this link were not recorded: it may have lost packets or been slow, or "
+                              "the receiving process may not have read",
                               {}});
   finding.remedy = fmt::format(
-      "look at the path from {} to {}: port errors and drops, negotiated speed, traffic on it; trace both nodes "
-      "(stalltrace trace) to learn which",
+      "look at the path from {} to {}: port errors and drops, negotiated speed, other traffic; record both nodes "
+      "(stalltrace trace) to see which it is",
       cluster.member(group.place.src).node, cluster.member(group.place.dst).node);
   return true;
 }
 
 void judge_late_by_arrival(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   if (stall.part() != StallPart::kLate || stall.hung() || stall.suspects.size() != 1 ||
-      !known_by_box_alone(context, stall.suspects[0])) {
+      !known_by_profiler_alone(context, stall.suspects[0])) {
     return;
   }
   Hypothesis hypothesis{.cause = Cause::kLateRank, .place = {.culprit = stall.suspects[0]}, .applies = true};
   hypothesis.coverage = kBoxesAloneConfidence;
   hypothesis.why = fmt::format("{} arrived {} after the others", short_name(context.cluster, stall.suspects[0]),
                                format_duration(stall.lost_ns));
-  hypothesis.counters[{kArrival, ""}] = {1, stall.lost_ns, {}};
+  hypothesis.counters.at(Counted::kArrival) = {1, stall.lost_ns, {}};
   out.push_back(std::move(hypothesis));
 }
 
-bool tell_late_by_arrival(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const EvidenceCounter late = tally_of(group.counters, kArrival);
+bool describe_late_by_arrival(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter late = group.counters.sum(Counted::kArrival);
   if (late.count == 0) {
     return false;
   }
-  finding.summary = capitalised(fmt::format("{} arrives late, while the others wait: {}.",
+  finding.summary = capitalised(fmt::format("{} arrives late while the others wait: {}.",
                                             context.cluster.describe(group.place.culprit), cost_text(group)));
   finding.evidence.push_back(
       {"missing",
        1,
-       "what it did meanwhile was not recorded: it may have computed, waited for something else, "
-       "been stopped or been short of a CPU",
+       "the rank's activity before it arrived was not recorded: it may have computed, waited for something else, been "
+       "stopped, or waited for a CPU",
        {}});
   finding.remedy =
-      fmt::format("see what this rank does before it calls; trace {} (stalltrace trace) to learn what kept it",
+      fmt::format("see what this rank does before it calls; record {} (stalltrace trace) to see what delays it",
                   finding.culprit->node);
   return true;
 }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of causes.
+// The table of causes: each rule is defined in its cause's own file.
 #include <array>
 
 #include "analysis/causes/cause.h"
 
 namespace stalltrace::analysis {
+
+extern const CauseRule kConnectionResetRule, kCpuContentionRule, kDeadRankRule, kDiskIoRule, kFabricErrorsRule,
+    kHostDropRule, kLateRankRule, kMismatchedCollectiveRule, kMissingCollectiveRule, kMtuBlackholeRule, kPacketLossRule,
+    kPartitionRule, kProcessStoppedRule, kSlowLinkRule, kSlowReceiverRule, kUnknownRule;
 
 std::span<const CauseRule> cause_rules() {
   static const std::array kRules{

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// unknown: time was lost and no rule covers half of it. Says where it is known, and which evidence is missing.
+// unknown: time was lost and no rule covers half of it. Names the place where that is known, and the evidence that is
+// missing.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,8 +18,8 @@ namespace {
 
 /// All ranks are in one of the first instances of their communicator, and have not been for long.
 bool is_connecting(const AnalysisContext& context, const Stall& stall) {
-  return is_warming_up(context.timeline.groups()[stall.group], stall.column) && stall.part() == StallPart::kTransfer &&
-         !stall.ended_job() && stall.lost_ns < kConnectingNs;
+  return is_warming_up(context.timeline.groups()[stall.group], stall.column) &&
+         stall.part() == StallPart::kTransfer && !stall.ended_job() && stall.lost_ns < kConnectingNs;
 }
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
@@ -28,14 +29,14 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     hypothesis.why = "ranks connect in the first calls of a communicator";
   } else if (stall.part() != StallPart::kTransfer && stall.suspects.size() == 1) {
     hypothesis.place.culprit = stall.suspects[0];
-    hypothesis.why =
-        fmt::format("{} is the last rank, why is not seen", short_name(context.cluster, stall.suspects[0]));
+    hypothesis.why = fmt::format("the others wait for {}; the recording does not show why",
+                                 short_name(context.cluster, stall.suspects[0]));
   } else if (stall.part() == StallPart::kTransfer) {
     const WaitGraph graph =
         build_wait_graph(context.cluster, context.flows, context.evidence, stall.members, stall.examined());
     if (graph.sinks.size() == 1) {
       hypothesis.place.culprit = graph.sinks[0];
-      hypothesis.why = fmt::format("the others wait for {} by their connections and transfers",
+      hypothesis.why = fmt::format("connections and transfers show that the others wait for {}",
                                    short_name(context.cluster, graph.sinks[0]));
     }
   }
@@ -96,8 +97,8 @@ Wire wire_of(const AnalysisContext& context, const Stall& stall) {
   return wire;
 }
 
-/// All are there, and the wire is silent: what they wait for is inside the hosts.
-bool tell_silence(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+/// All ranks are inside, and no data move between them: what they wait for is inside the hosts.
+bool describe_silence(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const Stall& stall = *group.stalls.front();
   const bool all_inside =
       stall.hung() && stall.root().kind == HangKind::kTransfer && all_ranks_recorded(context, stall.group);
@@ -106,17 +107,17 @@ bool tell_silence(const AnalysisContext& context, const CauseGroup& group, Findi
     return false;
   }
   finding.summary =
-      fmt::format("All ranks are inside {}, and the wire is silent{}: {}.", call_text(context, stall),
+      fmt::format("All ranks are inside {}, and no data move between them{}: {}.", call_text(context, stall),
                   group.place.culprit == kNoMember
                       ? ""
-                      : fmt::format(", the others waiting for {}", context.cluster.describe(group.place.culprit)),
+                      : fmt::format("; the others wait for {}", context.cluster.describe(group.place.culprit)),
                   cost_text(group));
   finding.evidence.push_back(
       {"tcp_sample",
        static_cast<int64_t>(wire.connections),
        fmt::format(
-           "nothing was acknowledged on {} between the ranks; {} under way or waiting to be sent, {} arrived and "
-           "unread",
+           "nothing was acknowledged on {} between the ranks; {} are in flight or wait to be sent, {} have arrived and "
+           "are unread",
            count_of(static_cast<int64_t>(wire.connections), "connection"),
            format_size(static_cast<int64_t>(wire.under_way_bytes)),
            format_size(static_cast<int64_t>(wire.unread_bytes))),
@@ -129,7 +130,7 @@ bool tell_silence(const AnalysisContext& context, const CauseGroup& group, Findi
 }
 
 /// Connections to processes that were not recorded, which may have ended.
-void tell_resets(const AnalysisContext& context, Finding& finding) {
+void add_resets(const AnalysisContext& context, Finding& finding) {
   for (const ConnectionError& trouble : context.evidence.troubles()) {
     const Flow& flow = context.flows.flow(trouble.flow);
     if (trouble.kind == TcpEventKind::kResetReceived && flow.peer == kNoMember && flow.carries_collectives &&
@@ -144,8 +145,8 @@ void tell_resets(const AnalysisContext& context, Finding& finding) {
   }
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  if (tell_undecided(context, group, finding) || tell_silence(context, group, finding)) {
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  if (describe_undecided(context, group, finding) || describe_silence(context, group, finding)) {
     return;
   }
   const MemberIndex culprit = group.place.culprit;
@@ -157,11 +158,17 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
     return member.exit_ns && *member.exit_ns <= finding.window.to_ns &&
            (member.exit_signal || member.exit_code.value_or(0) != 0);
   };
+  const bool all_recorded = all_ranks_recorded(context, group.stalls.front()->group);
   const bool exited = culprit != kNoMember && failed(context.cluster.member(culprit));
   finding.summary = fmt::format("{}, and the recording does not show why: {}.", where, cost_text(group));
   if (missing.empty()) {
     finding.evidence.push_back(
-        {"rule", 0, "every kind of evidence is there, but none covers half of the stalled time", {}});
+        {"rule",
+         0,
+         all_recorded ? "every kind of evidence is there, but none covers half of the lost time"
+                      : "the recorded nodes have every kind of evidence, but none covers half of the lost time; what "
+                        "happened at the ranks that were not recorded is not known",
+         {}});
   } else {
     finding.evidence.push_back(
         {"missing", static_cast<int64_t>(missing.size()), fmt::format("missing: {}", fmt::join(missing, ", ")), {}});
@@ -178,16 +185,47 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
            {}});
     }
   }
-  tell_resets(context, finding);
-  finding.remedy = exited ? "see why that process ended (its log, dmesg for the OOM killer) before anything else"
-                   : missing.empty()
-                       ? "look at the device side (GPU clocks, ECC, NVLink) and at stalltrace query for this window"
-                       : "record again with network and scheduler tracing on, on every node (stalltrace check tells "
-                         "what this host lacks)";
+  add_resets(context, finding);
+  if (exited) {
+    finding.remedy = "see why that process ended (its log, dmesg for the OOM killer) before anything else";
+  } else if (!missing.empty()) {
+    finding.remedy =
+        "record every node of the job again, with network and scheduler tracing (stalltrace check lists what a host "
+        "lacks)";
+  } else if (!all_recorded) {
+    finding.remedy =
+        "record every node of the job, and explain all recordings together: the cause may be at the others";
+  } else {
+    finding.remedy =
+        "look at the devices (GPU clocks, ECC, NVLink), and at the other events of that time (stalltrace query)";
+  }
+}
+
+/// A fault leaves stalls whose evidence falls short of the rule. While they are few beside what is explained, or point
+/// to a rank that is explained, they are no fault of their own.
+Subsumption subsumed_by(const SubsumptionQuery& query) {
+  if (rule_of(query.by.cause).fallback) {
+    return {};
+  }
+  const bool few =
+      static_cast<double>(query.group.lost.total_ns()) < kResidueShare * static_cast<double>(query.explained_ns);
+  const MemberIndex culprit = query.group.place.culprit;
+  if (!few && (culprit == kNoMember || culprit != query.by.place.culprit)) {
+    return {};
+  }
+  return {.kind = Subsumption::Kind::kMention,
+          .text = fmt::format("{}: the evidence does not suffice to explain them", more_text(query.group))};
 }
 
 }  // namespace
 
-const CauseRule kUnknownRule{Cause::kUnknown, kUnknownGate, judge, nullptr, tell};
+extern const CauseRule kUnknownRule{.cause = Cause::kUnknown,
+                                    .gate = kUnknownGate,
+                                    .needs = "another cause explains it",
+                                    .judge = judge,
+                                    .describe = describe,
+                                    .subsumed_by = subsumed_by,
+                                    .fallback = true,
+                                    .hints = {.memory = true}};
 
 }  // namespace stalltrace::analysis

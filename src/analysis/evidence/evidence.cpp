@@ -9,7 +9,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kForever = std::numeric_limits<int64_t>::max() / 2;
+constexpr int64_t kFarFutureNs = kForever / 2;  // margins can be added to it
 
 bool is_trouble(TcpEventKind kind) {
   return kind == TcpEventKind::kResetReceived || kind == TcpEventKind::kResetSent ||
@@ -28,12 +28,11 @@ IntervalSet with_margins(std::vector<Interval> windows) {
 /// (net/ipv4/tcp_output.c, tcp_schedule_loss_probe). The sample that a retransmission causes follows it at once.
 void add_late_probes(const std::vector<SampleRecord>& samples, const std::vector<Retransmit>& retransmits,
                      std::vector<int64_t>& timeouts) {
-  constexpr int64_t kAtOnceNs = kNsPerMs;
   for (const Retransmit& repeat : retransmits) {
     const auto sample = std::partition_point(samples.begin(), samples.end(),
                                              [&](const SampleRecord& s) { return s.time_ns < repeat.time_ns; });
-    if (sample != samples.end() && sample->time_ns - repeat.time_ns <= kAtOnceNs && sample->packets_out == 1 &&
-        !is_recovering(sample->ca_state)) {
+    if (sample != samples.end() && sample->time_ns - repeat.time_ns <= kSampleAfterRepeatNs &&
+        sample->packets_out == 1 && !is_recovering(sample->ca_state)) {
       timeouts.push_back(repeat.time_ns);
     }
   }
@@ -147,7 +146,7 @@ class EvidenceLoader {
       return;
     }
     const int64_t from_ns = cluster_.clock().to_common(span.node_id, span.timestamp_ns);
-    const Interval window{from_ns, span.open ? kForever : from_ns + std::max<int64_t>(span.window_ns, 1)};
+    const Interval window{from_ns, span.open ? kFarFutureNs : from_ns + std::max<int64_t>(span.window_ns, 1)};
     if (windows_.covered_ns(window) == 0 || !room(wait_rows_)) {
       return;
     }
@@ -175,7 +174,7 @@ class EvidenceLoader {
     for (FlowIndex i = 0; i < states_.size(); ++i) {
       EvidenceStore::FlowEvents& events = store_.flow_events_[i];
       if (is_recovering(states_[i].value)) {
-        events.recoveries.push_back({states_[i].since_ns, kForever});
+        events.recoveries.push_back({states_[i].since_ns, kFarFutureNs});
       }
       std::sort(events.retransmits.begin(), events.retransmits.end(),
                 [](const Retransmit& a, const Retransmit& b) { return a.time_ns < b.time_ns; });
@@ -354,7 +353,8 @@ WaitShare EvidenceStore::share(MemberIndex member, WaitKind kind, Interval windo
     // A summary says how much, not when: its time counts towards the stall it overlaps, up to the overlap.
     int64_t waited_ns = std::min(record->waited_ns, overlap_ns);
     if (outsiders_only) {
-      const bool mostly = 3 * record->competitor_ns >= record->waited_ns;
+      const bool mostly =
+          static_cast<double>(record->competitor_ns) >= kMainCompetitorShare * static_cast<double>(record->waited_ns);
       waited_ns = record->competitor == 0 || record->competitor_belongs ? 0
                   : mostly                                              ? waited_ns
                                                                         : std::min(waited_ns, record->competitor_ns);

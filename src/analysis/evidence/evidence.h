@@ -30,7 +30,7 @@ constexpr bool is_recovering(int state) { return state >= kCongestionRecovery; }
 
 /// What one thread did, in one kind of state.
 struct WaitRecord {
-  Interval window;
+  Interval window{0, 0};
   int64_t waited_ns = 0;
   int32_t tid = 0;
   WaitKind kind = WaitKind::kBlocked;
@@ -53,7 +53,7 @@ struct WaitShare {
 
 /// What a flow went through in an interval.
 struct FlowLoss {
-  Interval window;
+  Interval window{0, 0};
   int64_t covered_ns = 0;  // union of recovery, timeouts and the silence before them
   int64_t recovery_ns = 0;
   int64_t timeouts = 0;
@@ -92,7 +92,7 @@ struct FlowDelta {
 
 /// A time in which a flow's sender sent again and again and nothing was acknowledged.
 struct AckGap {
-  Interval time;
+  Interval time{0, 0};
   int64_t last_seen_ns = 0;  // the last sample that shows it
   uint8_t backoff = 0;       // how often the timer doubled
   uint64_t acked_bytes = 0;  // until then, by the sender's count
@@ -135,6 +135,8 @@ class EvidenceStore {
   [[nodiscard]] FlowLoss loss(FlowIndex flow, Interval window) const;
   /// Intervals in which the flow recovered from loss, for unions over several flows.
   [[nodiscard]] const IntervalSet& loss_intervals(FlowIndex flow) const { return loss_sets_[flow]; }
+  /// Those in which it was in congestion state recovery or loss.
+  [[nodiscard]] const IntervalSet& recovery_intervals(FlowIndex flow) const { return recovery_sets_[flow]; }
   /// The flow's retransmissions in `window`.
   [[nodiscard]] std::span<const Retransmit> retransmits(FlowIndex flow, Interval window) const;
   /// Resets, errors and refusals of all flows, by time.

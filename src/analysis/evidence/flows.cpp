@@ -4,12 +4,13 @@
 #include <limits>
 #include <set>
 
+#include "analysis/thresholds.h"
+
 namespace stalltrace::analysis {
 namespace {
 
 bool overlap(const Flow& a, const Flow& b) {
-  constexpr int64_t kSlackNs = 5 * 1'000'000'000LL;  // ends are first seen at different moments
-  return a.opened_ns - kSlackNs < b.closed_ns && b.opened_ns - kSlackNs < a.closed_ns;
+  return a.opened_ns - kConnectionEndsApartNs < b.closed_ns && b.opened_ns - kConnectionEndsApartNs < a.closed_ns;
 }
 
 bool collective_thread(const std::string& name) {

@@ -68,7 +68,7 @@ class HostEvidence {
  private:
   friend class HostEvidenceLoader;
   struct Drop {
-    Interval time;
+    Interval time{0, 0};
     DropSum sum;
   };
   /// A number over time. It rose between two points and nowhere else.
@@ -77,7 +77,7 @@ class HostEvidence {
     [[nodiscard]] double rise(Interval window, int64_t* rose_ns = nullptr) const;
   };
 
-  Interval read_;
+  Interval read_{0, 0};
   std::map<FlowIndex, std::vector<Drop>> drops_;
   std::set<NodeId> drop_counters_;
   std::map<std::tuple<NodeId, std::string, std::string>, Series> numbers_;         // node, name, detail

@@ -14,13 +14,10 @@ namespace {
 using Record = StepEvidence::Record;
 using Link = StepEvidence::Link;
 
-constexpr int64_t kForever = std::numeric_limits<int64_t>::max() / 2;
+constexpr int64_t kFarFutureNs = kForever / 2;  // margins can be added to it
 /// Steps of a connection that are under way at a time (NCCL_STEPS): of so many in a row that wait long only the first
 /// has a row of its own (docs/profiler_file.md).
 constexpr int32_t kStepsUnderWay = 8;
-/// A step without a row of its own waited less than this for each of three things.
-constexpr int64_t kMostUntoldNs = 3 * kLongStepNs;
-constexpr int64_t kSameMomentNs = kNsPerMs;
 
 bool has_number(const Record& record) { return record.open || record.steps == 1; }
 bool is_long(const Record& record) {
@@ -61,7 +58,7 @@ const Record* nearest(std::span<const Record> records, Interval time, const Want
 
 struct Verdict {
   LinkWaitKind kind;
-  Interval time;
+  Interval time{0, 0};
 };
 
 /// By the sender's own long step: is it behind the chunk that is awaited, or beyond it?
@@ -90,7 +87,7 @@ std::optional<Verdict> by_numbers(std::span<const Record> sends, const Record& a
     return &record != sending && has_number(record) && is_long(record) && record.step < awaited.step &&
            awaited.step - record.step < kStepsUnderWay && intersect(record.time, time).length() > 0;
   });
-  const Interval handed_over{std::max(time.from_ns, sending->time.from_ns + kMostUntoldNs), time.to_ns};
+  const Interval handed_over{std::max(time.from_ns, sending->time.from_ns + kUnrecordedStepNs), time.to_ns};
   return unobserved || handed_over.length() <= 0 ? std::nullopt
                                                  : std::optional(Verdict{LinkWaitKind::kInFlight, handed_over});
 }
@@ -99,7 +96,7 @@ std::optional<Verdict> by_numbers(std::span<const Record> sends, const Record& a
 /// the receiver was done with its previous operation, at `done_ns`, may belong to that one.
 std::optional<Verdict> by_ends(std::span<const Record> sends, Interval time, int64_t done_ns) {
   const Record* operation =
-      nearest(sends, {time.from_ns - kMostUntoldNs, time.to_ns}, [](const Record&) { return true; });
+      nearest(sends, {time.from_ns - kUnrecordedStepNs, time.to_ns}, [](const Record&) { return true; });
   if (operation == nullptr) {
     return Verdict{LinkWaitKind::kSenderBehind, time};  // it has not begun
   }
@@ -207,7 +204,7 @@ Result<StepEvidence> StepEvidence::load(EventSource& source, const Cluster& clus
       return;
     }
     const int64_t from_ns = cluster.clock().to_common(row.node_id, row.timestamp_ns);
-    Record record{.time = {from_ns, row.duration_ns ? from_ns + *row.duration_ns : kForever}};
+    Record record{.time = {from_ns, row.duration_ns ? from_ns + *row.duration_ns : kFarFutureNs}};
     if (windows.covered_ns(record.time) == 0) {
       return;
     }

@@ -46,7 +46,7 @@ class StepEvidence {
 
   /// One row of `proxy_step`: one step, or an operation's.
   struct Record {
-    Interval time;
+    Interval time{0, 0};
     int32_t step = 0;
     uint32_t steps = 1;
     bool open = false;

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "analysis/evidence/wait_graph.h"
+#include "analysis/testing/golden_text.h"
 #include "analysis/testing/small_job.h"
 #include "analysis/timeline/communicator_names.h"
 
@@ -299,6 +300,7 @@ TEST(Boxes, ALinkThatHoldsDataIsNamedASlowOneWithWhatIsNotKnown) {
   small_job::expect_link(report.findings[0], Cause::kSlowLink, 2, 3);
   EXPECT_LE(report.findings[0].confidence, 0.7);
   EXPECT_FALSE(report.findings[0].culprit);
+  expect_golden_text("slow_link by steps", report.findings[0]);
 }
 
 TEST(Boxes, WhereEverySenderIsBehindNoLinkIsBlamed) {
@@ -321,6 +323,7 @@ TEST(Boxes, ARankThatArrivesLastIsNamedByItsArrivals) {
   const Finding& finding = report.findings[0];
   small_job::expect_culprit(finding, Cause::kLateRank, 1);
   EXPECT_LE(finding.confidence, 0.7);
+  expect_golden_text("late_rank by arrival", finding);
 }
 
 TEST(Boxes, NodesWithProbesAndNodesWithBoxesAloneAreOneJob) {

@@ -6,11 +6,12 @@
 #include <iterator>
 #include <set>
 
+#include "analysis/thresholds.h"
+
 namespace stalltrace::analysis {
 namespace {
 
 constexpr size_t kReasons = 5;
-constexpr double kMostSamples = 0.5;  // an edge must hold for most of the window, or the graph is noise
 
 bool belongs(const std::vector<MemberIndex>& members, MemberIndex member) {
   return std::find(members.begin(), members.end(), member) != members.end();
@@ -61,7 +62,7 @@ void add_flow_edges(const Flows& flows, const EvidenceStore& evidence, const std
       }
     }
     const auto most = static_cast<size_t>(std::max_element(seen.begin(), seen.end()) - seen.begin());
-    if (samples == 0 || static_cast<double>(seen[most]) < kMostSamples * static_cast<double>(samples)) {
+    if (samples == 0 || static_cast<double>(seen[most]) < kEdgeShare * static_cast<double>(samples)) {
       continue;
     }
     const auto reason = static_cast<WaitReason>(most);
@@ -77,7 +78,7 @@ void add_flow_edges(const Flows& flows, const EvidenceStore& evidence, const std
 void add_step_edges(const Cluster& cluster, const EvidenceStore& evidence, const std::vector<MemberIndex>& members,
                     Interval window, WaitGraph& graph) {
   for (const LinkWait& wait : evidence.steps().waits(cluster, members, window)) {
-    if (static_cast<double>(wait.covered_ns) < kMostSamples * static_cast<double>(window.length())) {
+    if (static_cast<double>(wait.covered_ns) < kEdgeShare * static_cast<double>(window.length())) {
       continue;
     }
     WaitEdge edge{.waiter = wait.dst, .awaited = wait.src, .samples = wait.waits, .covered_ns = wait.covered_ns};

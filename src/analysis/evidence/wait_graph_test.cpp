@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "analysis/timeline/timeline.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::analysis {
 namespace {

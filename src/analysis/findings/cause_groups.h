@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From decisions to findings: stalls of one cause and place are folded, costed, and said when they cost enough.
+// From stalls to findings: the causes are asked about each stall, stalls of one cause and place become a group, and
+// groups that cost enough and are no part of others become findings.
 #pragma once
 
 #include <vector>
@@ -8,10 +9,16 @@
 
 namespace stalltrace::analysis {
 
-/// Asks every rule about every stall and chooses.
+/// Asks the rules about one stall and chooses; the decision has at least one hypothesis.
 Decision decide(const AnalysisContext& context, const Stall& stall);
 
-/// Dearest first.
-std::vector<Finding> fold(const AnalysisContext& context, const std::vector<Decision>& decisions);
+/// A finding, and the stalls that it explains: pointers into the decisions, most expensive first.
+struct StallFinding {
+  Finding finding;
+  std::vector<const Stall*> stalls;
+};
+
+/// Most expensive first. `decisions` must outlive the result.
+std::vector<StallFinding> group_by_cause(const AnalysisContext& context, const std::vector<Decision>& decisions);
 
 }  // namespace stalltrace::analysis

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <utility>
 
 #include "analysis/causes/cause.h"
 #include "analysis/findings/cause_groups.h"
@@ -17,31 +16,6 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr std::array<const char*, 3> kPartNames{"late", "transfer", "absent"};  // by StallPart
-
-/// What a rule without a hypothesis did not find; unknown is only asked when no other rule applies.
-constexpr std::array<std::pair<Cause, const char*>, kCauseCount - 1> kNeeds{{
-    {Cause::kPacketLoss, "no connection between its ranks recovered from loss or repeated segments meanwhile"},
-    {Cause::kSlowLink, "no link between its ranks was busy all through it and far slower than the others"},
-    {Cause::kPartition, "no connection between its ranks had data under way that nobody acknowledged"},
-    {Cause::kMtuBlackhole, "no connection between its ranks repeated large segments only while small ones passed"},
-    {Cause::kConnectionReset, "it did not hang after a reset or an error of a connection between its ranks"},
-    {Cause::kSlowReceiver, "no rank left data unread, and no sender waited for room in a receiver's window"},
-    {Cause::kHostDrop, "no host dropped packets of its connections meanwhile"},
-    {Cause::kFabricErrors, "no InfiniBand or RoCE port of its nodes counted errors meanwhile"},
-    {Cause::kLateRank, "no rank was awaited while it computed or waited outside of collectives"},
-    {Cause::kCpuContention, "no thread of the ranks in question was ready without running"},
-    {Cause::kDiskIo, "no awaited rank's calling thread waited for disk"},
-    {Cause::kProcessStopped, "no rank in question was stopped"},
-    {Cause::kDeadRank, "no rank that the others waited for had ended"},
-    {Cause::kMissingCollective, "no rank stayed away while the others hung in it"},
-    {Cause::kMismatchedCollective, "its ranks did not hang in calls that differ"},
-    {Cause::kInitFailure, "it is no set-up of a communicator"},
-}};
-
-const char* needs_of(Cause cause) {
-  const auto found = std::find_if(kNeeds.begin(), kNeeds.end(), [&](const auto& row) { return row.first == cause; });
-  return found == kNeeds.end() ? "" : found->second;
-}
 
 int64_t median_of(std::vector<int64_t>& values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
@@ -174,11 +148,11 @@ std::vector<InspectedCause> causes_of(const AnalysisContext& context, const Deci
                         .chosen = stall && i == decision.chosen,
                         .applies = hypothesis.applies,
                         .dismissed = hypothesis.dismissed,
-                        .share = rule.cause == Cause::kUnknown ? std::nullopt : std::optional(hypothesis.coverage),
+                        .share = rule.fallback ? std::nullopt : std::optional(hypothesis.coverage),
                         .text = hypothesis.why.empty() ? place : hypothesis.why});
     }
-    if (!spoke && rule.cause != Cause::kUnknown) {
-      causes.push_back({.cause = rule.cause, .text = needs_of(rule.cause)});
+    if (!spoke && !rule.fallback) {
+      causes.push_back({.cause = rule.cause, .text = std::string(rule.needs)});
     }
   }
   return causes;

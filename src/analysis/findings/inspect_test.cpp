@@ -127,8 +127,8 @@ TEST(Inspect, AStallOutsideOfTheRangeIsSaidToBeThere) {
   MemorySource source;
   small_job::fill(source, small_job::hang({2}));
   const EventId call = small_job::call_of(0, small_job::kSteps - 1).event_id;
-  const TimeRange before{small_job::kOriginNs, small_job::begin_of(50)};
-  const Result<ExplainResult> result = explain(source, {.range = before, .instance = call});
+  const TimeWindow before{.to = TimePoint{small_job::begin_of(50)}};
+  const Result<ExplainResult> result = explain(source, {.window = before, .instance = call});
   ASSERT_TRUE(result && result->inspection);
   EXPECT_TRUE(result->report.healthy);
   EXPECT_TRUE(result->inspection->outside_range);
@@ -136,8 +136,8 @@ TEST(Inspect, AStallOutsideOfTheRangeIsSaidToBeThere) {
   ASSERT_NE(absent, nullptr);
   EXPECT_FALSE(absent->stall);
   EXPECT_EQ(absent->reason, VerdictReason::kOutsideRange);
-  const TimeRange with{small_job::begin_of(50), small_job::kOriginNs + small_job::kRecordedNs};
-  const Result<ExplainResult> inside = explain(source, {.range = with, .instance = call});
+  const TimeWindow with{.from = TimePoint{small_job::begin_of(50)}};
+  const Result<ExplainResult> inside = explain(source, {.window = with, .instance = call});
   ASSERT_TRUE(inside && inside->inspection);
   EXPECT_FALSE(inside->inspection->outside_range);
   EXPECT_TRUE(part_called(*inside->inspection, "absent")->stall);

@@ -17,14 +17,7 @@ std::string end_of_link(const std::optional<int32_t>& rank, const std::optional<
   return rank ? fmt::format("rank {}", *rank) : endpoint ? endpoint->address : "";
 }
 
-int64_t union_ns(const std::vector<TimeRange>& lost) {
-  std::vector<Interval> intervals;
-  intervals.reserve(lost.size());
-  for (const TimeRange& range : lost) {
-    intervals.push_back({range.from_ns, range.to_ns});
-  }
-  return IntervalSet(std::move(intervals)).total_ns();
-}
+int64_t union_ns(const std::vector<TimeRange>& lost) { return IntervalSet(lost).total_ns(); }
 
 /// A few looks miss ranks for want of evidence; none can blame one that it does not see.
 void own_up(Report& report) {
@@ -98,11 +91,7 @@ void LiveFindings::refresh(Entry& entry) const {
 
 /// The newest other finding that covers half of what this one was last seen with.
 int64_t LiveFindings::explained_by(const Entry& entry) const {
-  std::vector<Interval> own;
-  for (const TimeRange& range : entry.newest.lost) {
-    own.push_back({range.from_ns, range.to_ns});
-  }
-  const IntervalSet lost(std::move(own));
+  const IntervalSet lost(entry.newest.lost);
   for (auto other = entries_.rbegin(); other != entries_.rend(); ++other) {
     if (&*other == &entry || other->looks == 0 || other->number == 0) {
       continue;

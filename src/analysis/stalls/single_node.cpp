@@ -16,7 +16,7 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 /// A time in which a rank was in no collective, and the call that ended it.
 struct Gap {
-  Interval time;
+  Interval time{0, 0};
   uint32_t sequence = 0;
   int64_t column = 0;
   bool trailing = false;       // nothing followed while the rank was observed

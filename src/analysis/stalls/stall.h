@@ -57,7 +57,7 @@ struct Stall {
   int64_t column = 0;
   uint16_t signature = 0;
   Verdict verdict;
-  Interval window;                    // when the job waited; for a transfer, all of it
+  Interval window{0, 0};              // when the job waited; for a transfer, all of it
   int64_t lost_ns = 0;                // the part of the window that exceeds the baseline
   std::optional<int64_t> usual_ns;    // the baseline, where it is known: of a transfer
   std::vector<MemberIndex> suspects;  // whose own state may explain it: the late or blamed rank; of a transfer, all

@@ -22,7 +22,7 @@ struct Verdict {
   VerdictReason reason = VerdictReason::kBelowLimit;
   int64_t value_ns = 0;
   int64_t limit_ns = 0;
-  Interval window;  // of the part, on the common clock
+  Interval window{0, 0};  // of the part, on the common clock
 };
 
 }  // namespace stalltrace::analysis

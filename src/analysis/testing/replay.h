@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // A recorded source as a running trace: its events come one after the other, a call first as its entry and once more
-// when it has ended, and the live analysis looks every second.
+// when it has ended, and the live analysis runs every second.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
+#include <type_traits>
 #include <vector>
 
 #include "analysis/live/live_findings.h"
 #include "base/clock.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::analysis {
 
 class Replay {
  public:
   explicit Replay(MemorySource& source) {
-    const auto things = [&](const auto& rows) {
-      for (const auto& row : *rows) {
-        start_.emplace_back(row);
-      }
-    };
     const Result<std::vector<Node>> nodes = source.nodes();
     for (Node node : *nodes) {
       ended_ns_ = std::max(ended_ns_, node.ended_ns.value_or(0));
       node.ended_ns.reset();
       start_.emplace_back(node);
     }
-    things(source.communicators());
-    things(source.connections());
+    for_each_type(kStateTypes, [&]<typename T>() {
+      if constexpr (!std::is_same_v<T, Node> && !std::is_same_v<T, Process>) {
+        const Result<std::vector<T>> rows = source.all<T>();
+        for (const T& row : *rows) {
+          start_.emplace_back(row);
+        }
+      }
+    });
     const Result<std::vector<Process>> processes = source.processes();
     for (const Process& process : *processes) {
       Process alive = process;
@@ -39,12 +41,9 @@ class Replay {
         add(*process.exit_ns, process);
       }
     }
-    const auto rows = [&](const auto& row) { add(row.timestamp_ns, row); };
-    EXPECT_TRUE(source.collectives({}, [&](const Collective& row) { add(row); }).has_value());
-    EXPECT_TRUE(source.tcp_events({}, rows).has_value());
-    EXPECT_TRUE(source.tcp_samples({}, rows).has_value());
-    EXPECT_TRUE(
-        source.wait_spans({}, [&](const WaitSpan& row) { add(row.timestamp_ns + row.window_ns, row); }).has_value());
+    for_each_type(kStreamedTypes, [&]<typename T>() {
+      EXPECT_TRUE(source.stream<T>({}, [&](const T& row) { add(row); }).has_value());
+    });
     std::stable_sort(events_.begin(), events_.end(), [](const At& a, const At& b) { return a.time_ns < b.time_ns; });
   }
 
@@ -76,13 +75,17 @@ class Replay {
   };
 
   void add(int64_t time_ns, Event event) { events_.push_back({time_ns, std::move(event)}); }
+  template <StreamedType T>
+  void add(const T& row) {
+    add(EventTraits<T>::known_until_ns(row), row);
+  }
   void add(const Collective& row) {
     Collective open = row;
     open.duration_ns.reset();
     open.completion = Completion::kOpen;
     add(row.timestamp_ns, open);
-    if (row.duration_ns) {
-      add(*row.end_ns(), row);
+    if (row.settled_ns()) {
+      add(*row.settled_ns(), row);
     }
   }
 

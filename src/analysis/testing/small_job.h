@@ -4,13 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "analysis/explain.h"
 #include "base/clock.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::analysis::small_job {
 
@@ -115,17 +118,16 @@ inline std::string told(const Report& report) {
   return text;
 }
 
-/// All that a finding says: its summary, then a line for each piece of evidence.
-inline std::string text_of(const Finding& finding) {
-  std::string text = finding.summary;
-  for (const Evidence& evidence : finding.evidence) {
-    text += "\n" + evidence.text;
-  }
-  return text;
+/// The number of lines of evidence of this kind.
+inline int64_t count_of_kind(const Finding& finding, std::string_view kind) {
+  return std::ranges::count(finding.evidence, kind, &Evidence::kind);
 }
 
-inline void expect_text(const Finding& finding, const std::string& part) {
-  EXPECT_NE(text_of(finding).find(part), std::string::npos) << text_of(finding);
+/// The first evidence of this kind; a failure, and an empty one, where there is none.
+inline Evidence evidence_of(const Finding& finding, std::string_view kind) {
+  const auto found = std::ranges::find(finding.evidence, kind, &Evidence::kind);
+  EXPECT_NE(found, finding.evidence.end()) << kind << " in: " << finding.summary;
+  return found == finding.evidence.end() ? Evidence{} : *found;
 }
 
 /// The one finding there is.

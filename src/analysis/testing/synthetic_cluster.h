@@ -12,7 +12,7 @@
 
 #include "analysis/intervals.h"
 #include "base/clock.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::analysis {
 
@@ -57,7 +57,7 @@ class ThreadStates {
  private:
   struct State {
     WaitKind kind;
-    Interval time;
+    Interval time{0, 0};
     int32_t by_pid;
     std::string by_name;
     bool open;

@@ -6,6 +6,7 @@
 
 #include "analysis/timeline/clock_offsets.h"
 #include "base/clock.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::analysis {
 namespace {

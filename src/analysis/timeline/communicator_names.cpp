@@ -28,40 +28,45 @@ void CommonNames::rename(CommHash& hash) const {
   }
 }
 
-Result<std::vector<Communicator>> CommonNames::communicators() {
-  ST_ASSIGN(std::vector<Communicator> rows, source_.communicators());
-  for (Communicator& row : rows) {
-    rename(row.comm_id_hash);
+template <typename T>
+void CommonNames::rename_in(T& row) const {
+  rename(row.comm_id_hash);
+  if constexpr (requires { row.parent_hash; }) {
     rename(row.parent_hash);
   }
-  return rows;
 }
 
-Result<std::vector<Connection>> CommonNames::connections() {
-  ST_ASSIGN(std::vector<Connection> rows, source_.connections());
-  for (Connection& row : rows) {
-    rename(row.comm_id_hash);
-  }
-  return rows;
+Status CommonNames::read_state(AnyRows rows) {
+  ST_TRY(source_.read_state(rows));
+  std::visit(
+      [this]<typename T>(std::vector<T>* all) {
+        if constexpr (requires(T & row) { row.comm_id_hash; }) {
+          for (T& row : *all) {
+            rename_in(row);
+          }
+        }
+      },
+      rows);
+  return {};
 }
 
-Status CommonNames::collectives(TimeRange range, const Visitor<Collective>& visit) {
-  return source_.collectives(range, [&](const Collective& told) {
-    if (!names_.contains(told.comm_id_hash)) {
-      return visit(told);
-    }
-    Collective row = told;
-    rename(row.comm_id_hash);
-    visit(row);
-  });
-}
-
-Status CommonNames::proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) {
-  return source_.proxy_steps(range, [&](const ProxyStep& told) {
-    ProxyStep row = told;
-    rename(row.comm_id_hash);
-    visit(row);
-  });
+Status CommonNames::read_stream(TimeRange range, AnyVisitor visitor) {
+  return std::visit(
+      [&]<typename T>(const Visitor<T>* visit) {
+        if constexpr (requires(T & row) { row.comm_id_hash; }) {
+          return source_.stream<T>(range, [&](const T& recorded) {
+            if (!names_.contains(recorded.comm_id_hash)) {
+              return (*visit)(recorded);
+            }
+            T row = recorded;
+            rename_in(row);
+            (*visit)(row);
+          });
+        } else {
+          return source_.stream<T>(range, *visit);
+        }
+      },
+      visitor);
 }
 
 }  // namespace stalltrace::analysis

@@ -5,12 +5,10 @@
 #include <cstdlib>
 #include <limits>
 
+#include "analysis/thresholds.h"
+
 namespace stalltrace::analysis {
 namespace {
-
-constexpr int64_t kOffsetReach = 64;  // tracers on different nodes start within so many calls of each other
-constexpr int64_t kSamples = 256;     // calls compared for one offset
-constexpr double kAgreement = 0.95;   // of the compared calls must have the same operation and size
 
 /// Index of the call of `sequence` that is nearest to `time_ns`.
 int64_t nearest(const CallSequence& sequence, int64_t time_ns) {
@@ -34,7 +32,7 @@ double distance(const CallSequence& a, const CallSequence& b, int64_t shift) {
   if (begin >= end) {
     return std::numeric_limits<double>::max();
   }
-  const int64_t step = std::max<int64_t>(1, (end - begin) / kSamples);
+  const int64_t step = std::max<int64_t>(1, (end - begin) / kOffsetSamples);
   int64_t compared = 0;
   int64_t agreed = 0;
   double sum = 0;
@@ -45,7 +43,7 @@ double distance(const CallSequence& a, const CallSequence& b, int64_t shift) {
     agreed += x.signature == y.signature ? 1 : 0;
     sum += static_cast<double>(apart_ns(x, y));
   }
-  if (static_cast<double>(agreed) < kAgreement * static_cast<double>(compared)) {
+  if (static_cast<double>(agreed) < kOffsetAgreement * static_cast<double>(compared)) {
     return std::numeric_limits<double>::max();
   }
   return sum / static_cast<double>(compared);

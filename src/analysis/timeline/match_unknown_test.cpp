@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::analysis {
 namespace {

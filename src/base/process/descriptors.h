@@ -8,7 +8,7 @@
 namespace stalltrace {
 
 /// The next exec closes every descriptor from `first` up. No other thread of
-/// the process may open one meanwhile.
+/// the process may open one in the meantime.
 void close_from_on_exec(int first);
 
 /// Closes every descriptor but `kept`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc tells about a process. The root folder is replaceable, so that tests can fake a host.
+// What /proc holds about a process. The root folder is replaceable, so that tests can fake a host.
 #pragma once
 
 #include <sys/types.h>

@@ -99,20 +99,4 @@ class Subprocess {
   std::optional<ExitStatus> status_;
 };
 
-struct CommandOutput {
-  ExitStatus status;
-  std::string out;
-  std::string err;
-};
-
-/// Runs to the end and returns both outputs (at most 16 MiB each). An unsuccessful exit is a value; not being
-/// able to start, or running past `limit` (it is killed then), is an error. stdout_path, stderr_path are ignored.
-Result<CommandOutput> run_and_capture(SpawnOptions options, std::chrono::milliseconds limit);
-
-/// The program's file in PATH or, since a plain user's PATH lacks them, /usr/sbin and /sbin.
-Result<std::string> find_program(std::string_view name);
-
-/// An argument vector as a person would type it, quoted for a shell where needed.
-std::string format_command(const std::vector<std::string>& argv);
-
 }  // namespace stalltrace

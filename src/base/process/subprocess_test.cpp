@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/process/command.h"
 
 namespace stalltrace {
 namespace {

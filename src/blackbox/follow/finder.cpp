@@ -26,16 +26,16 @@ namespace {
 constexpr const char* kUsualFolder = "/dev/shm";
 constexpr size_t kMostFolders = 64;
 constexpr size_t kMostTargets = 1024;
-constexpr size_t kMostKnown = 16384;  // of one folder, that are no boxes of interest
-constexpr int kNamesAtOnce = 4096;    // of one folder, each look
-constexpr int kFilesAtOnce = 64;      // of one user that are opened
+constexpr size_t kMostKnown = 16384;  // of one folder; more are examined again
+constexpr int kNamesAtOnce = 4096;    // of one folder in one search
+constexpr int kFilesAtOnce = 64;      // of one user that are opened in one search
 constexpr int kNumbersTried = 4;      // of one process's possible names
 constexpr int64_t kBeingMadeNs = 10 * kNsPerSecond;
-/// Of processes that are gone, those count that were heard of this long before we looked: they may be why a job hangs.
+/// A process that is gone may be the reason for a hang if its last sign of life is at most this old.
 constexpr int64_t kStillOfInterestNs = 600 * kNsPerSecond;
 
-/// File systems of this host, which answer: one over the network or of a user's own could hold us up for ever.
-bool answers(int folder) {
+/// True for file systems of this host. A network or user file system might never answer.
+bool is_local(int folder) {
   constexpr std::array<int64_t, 7> kLocal{TMPFS_MAGIC,       RAMFS_MAGIC,           EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,
                                           BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, F2FS_SUPER_MAGIC};
   struct statfs info {};
@@ -46,7 +46,7 @@ UniqueFd open_file(int folder, const char* name) {
   return UniqueFd(::openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW));
 }
 
-/// A folder as a process with this root sees it: links on the way lead where they lead it, not us.
+/// A folder as a process with this root sees it: links on the way are resolved below `root`.
 UniqueFd open_below(const std::string& root, const std::string& path) {
   const UniqueFd base(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   const open_how how{.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .mode = 0, .resolve = RESOLVE_IN_ROOT};
@@ -54,7 +54,9 @@ UniqueFd open_below(const std::string& root, const std::string& path) {
               : UniqueFd();
 }
 
-bool is_box_name(std::string_view name) { return name.starts_with("stalltrace-") && name.ends_with(".profiler"); }
+bool is_profiler_file_name(std::string_view name) {
+  return name.starts_with("stalltrace-") && name.ends_with(".profiler");
+}
 
 }  // namespace
 
@@ -69,12 +71,13 @@ std::optional<ProfilerFileFinder::FileId> ProfilerFileFinder::add_folder(const s
                                                                          const std::string& path, bool keep) {
   UniqueFd folder = open_below(root, path);
   struct stat info {};
-  if (!folder || !answers(folder.get()) || ::fstat(folder.get(), &info) != 0) {
+  if (!folder || !is_local(folder.get()) || ::fstat(folder.get(), &info) != 0) {
     return std::nullopt;
   }
   const FileId id{info.st_dev, info.st_ino};
   if (std::ranges::find(folders_, id, &Folder::id) == folders_.end()) {
     if (folders_.size() >= kMostFolders) {
+      losses_.add(kLostFolders);
       return std::nullopt;
     }
     folders_.push_back({.fd = std::move(folder), .id = id, .keep = keep, .names = nullptr, .known = {}, .seen = {}});
@@ -84,8 +87,11 @@ std::optional<ProfilerFileFinder::FileId> ProfilerFileFinder::add_folder(const s
 
 void ProfilerFileFinder::add_process(pid_t pid) {
   const auto owner = procfs_.owner(pid);
-  if (!owner || targets_.size() >= kMostTargets) {
+  if (!owner) {
     return;
+  }
+  if (targets_.size() >= kMostTargets) {
+    return losses_.add(kLostProcesses);
   }
   std::string folder = kUsualFolder;
   if (const auto environment = procfs_.environment(pid)) {
@@ -101,11 +107,11 @@ void ProfilerFileFinder::add_process(pid_t pid) {
                       .folder = add_folder(procfs_.in_root(pid, ""), folder, false)});
 }
 
-void ProfilerFileFinder::end_process(pid_t pid, const std::function<void(FoundBox)>& found) {
+void ProfilerFileFinder::end_process(pid_t pid, const std::function<void(FoundFile)>& found) {
   for (Target& target : targets_) {
     if (target.pid == pid && !target.taken) {
       target.ended = true;
-      look_for(target, found);
+      search_target(target, found);
     }
   }
   std::erase_if(targets_, [pid](const Target& target) { return target.pid == pid; });
@@ -114,21 +120,21 @@ void ProfilerFileFinder::end_process(pid_t pid, const std::function<void(FoundBo
   });
 }
 
-void ProfilerFileFinder::look(int64_t now_ns, const std::function<void(FoundBox)>& found) {
+void ProfilerFileFinder::search(int64_t now_ns, const std::function<void(FoundFile)>& found) {
   for (Target& target : targets_) {
     if (!target.taken) {
-      look_for(target, found);
+      search_target(target, found);
     }
   }
   if (!scope_.only_living) {
     for (Folder& folder : folders_) {
-      look_for_gone(folder, now_ns, found);
+      search_gone(folder, now_ns, found);
     }
   }
 }
 
-/// By name, so that no number of other files in a folder hides it.
-void ProfilerFileFinder::look_for(Target& target, const std::function<void(FoundBox)>& found) {
+/// Opens the file by its name, so that other files in the folder cannot hide it, however many they are.
+void ProfilerFileFinder::search_target(Target& target, const std::function<void(FoundFile)>& found) {
   for (Folder& folder : folders_) {
     for (int number = 0; number < kNumbersTried; ++number) {
       const std::string name = fmt::format("stalltrace-{}-{}{}.profiler", target.inner_pid, target.start_ticks,
@@ -136,16 +142,16 @@ void ProfilerFileFinder::look_for(Target& target, const std::function<void(Found
       UniqueFd file = open_file(folder.fd.get(), name.c_str());
       struct stat info {};
       if (!file || ::fstat(file.get(), &info) != 0) {
-        break;  // a later number is taken only when this one is
+        break;  // the plugin takes a number only where the one before is taken
       }
       if (!S_ISREG(info.st_mode) || info.st_uid != target.owner) {
         continue;
       }
-      auto reader = blackbox::BoxReader::adopt(std::move(file), name);
+      auto reader = ProfilerFileReader::adopt(std::move(file), name);
       if (reader && reader->layout().pid == target.inner_pid &&
           reader->layout().process_start_ticks == target.start_ticks && (target.ended || reader->has_writer())) {
         target.taken = true;
-        folder.known.insert({info.st_dev, info.st_ino});  // also when its process is gone
+        folder.known.insert({info.st_dev, info.st_ino});  // also for search_gone()
         folder.seen.insert({info.st_dev, info.st_ino});
         return found({std::move(*reader), target.pid, true});
       }
@@ -153,8 +159,8 @@ void ProfilerFileFinder::look_for(Target& target, const std::function<void(Found
   }
 }
 
-/// Goes on with the names where the last look ended: however many there are, each has its turn.
-void ProfilerFileFinder::look_for_gone(Folder& folder, int64_t now_ns, const std::function<void(FoundBox)>& found) {
+/// Continues where the last search ended, so that every name is reached.
+void ProfilerFileFinder::search_gone(Folder& folder, int64_t now_ns, const std::function<void(FoundFile)>& found) {
   if (!folder.names) {
     const int listed = ::openat(folder.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     folder.names.reset(listed < 0 ? nullptr : ::fdopendir(listed));
@@ -172,8 +178,8 @@ void ProfilerFileFinder::look_for_gone(Folder& folder, int64_t now_ns, const std
       return;
     }
     struct stat info {};
-    if (!is_box_name(entry->d_name) || ::fstatat(folder.fd.get(), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !S_ISREG(info.st_mode)) {
+    if (!is_profiler_file_name(entry->d_name) ||
+        ::fstatat(folder.fd.get(), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) {
       continue;
     }
     const FileId file{info.st_dev, info.st_ino};
@@ -188,11 +194,10 @@ void ProfilerFileFinder::look_for_gone(Folder& folder, int64_t now_ns, const std
   }
 }
 
-bool ProfilerFileFinder::is_recent(const blackbox::BoxReader& reader, int64_t now_ns) const {
+bool ProfilerFileFinder::is_recent(const ProfilerFileReader& reader, int64_t now_ns) const {
   const st_box_header& header = reader.layout();
-  const auto heard_ns = static_cast<int64_t>(std::min(header.anchored_ns, uint64_t{1} << 61));
-  return blackbox::text_of(header.boot_id) == boot_id_ && heard_ns <= now_ns &&
-         now_ns - heard_ns < kStillOfInterestNs &&
+  const auto anchored_ns = static_cast<int64_t>(std::min(header.anchored_ns, uint64_t{1} << 61));
+  return text_of(header.boot_id) == boot_id_ && anchored_ns <= now_ns && now_ns - anchored_ns < kStillOfInterestNs &&
          (scope_.only_netns == 0 || header.network_namespace == scope_.only_netns);
 }
 
@@ -203,14 +208,14 @@ bool ProfilerFileFinder::belongs_to_target(const st_box_header& header) const {
 }
 
 ProfilerFileFinder::Verdict ProfilerFileFinder::examine(int folder, const char* name, int64_t now_ns,
-                                                        const std::function<void(FoundBox)>& found) {
+                                                        const std::function<void(FoundFile)>& found) {
   UniqueFd file = open_file(folder, name);
   struct stat info {};
   if (!file || ::fstat(file.get(), &info) != 0) {
     return Verdict::kNever;
   }
-  auto reader = blackbox::BoxReader::adopt(std::move(file), name);
-  if (!reader) {  // or one that is just being made
+  auto reader = ProfilerFileReader::adopt(std::move(file), name);
+  if (!reader) {  // no profiler file, or one that is being made
     const int64_t age_ns = utc_now_ns() - info.st_mtim.tv_sec * kNsPerSecond;
     return age_ns >= 0 && age_ns < kBeingMadeNs ? Verdict::kLater : Verdict::kNever;
   }

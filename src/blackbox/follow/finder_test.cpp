@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes of a made-up host: whose they are, when they come and go, and what else somebody may put into such a folder.
+// Files of a made-up host: whose they are, when they appear and disappear, and what else a user may put into the
+// folder.
 #include "blackbox/follow/finder.h"
 
 #include <gtest/gtest.h>
@@ -13,24 +14,23 @@
 #include <optional>
 #include <vector>
 
-#include "blackbox/testing/box_host.h"
+#include "blackbox/testing/profiler_host.h"
 
 namespace stalltrace::blackbox {
 namespace {
 
-using blackbox::MadeBox;
 namespace fs = std::filesystem;
 
 constexpr pid_t kGone = 6000;
 
-class Finder : public BoxHost {
+class Finder : public ProfilerHost {
  protected:
   struct Found {
     int32_t pid;
     bool alive;
     auto operator<=>(const Found&) const = default;
   };
-  using Boxes = std::vector<Found>;
+  using Files = std::vector<Found>;
 
   void begin(ProfilerFileFinder::Scope scope = {}) {
     finder_.emplace(procfs_, scope);
@@ -38,20 +38,20 @@ class Finder : public BoxHost {
     finder_->add_process(kPid);
   }
   /// Of this test's processes.
-  Boxes look() {
-    Boxes found;
-    finder_->look(monotonic_now_ns(), [&](FoundBox box) { add(box, found); });
+  Files look() {
+    Files found;
+    finder_->search(monotonic_now_ns(), [&](FoundFile file) { add(file, found); });
     return found;
   }
-  Boxes end(pid_t pid) {
-    Boxes found;
-    finder_->end_process(pid, [&](FoundBox box) { add(box, found); });
+  Files end(pid_t pid) {
+    Files found;
+    finder_->end_process(pid, [&](FoundFile file) { add(file, found); });
     return found;
   }
-  static void add(const FoundBox& box, Boxes& found) {
-    const st_box_header& header = box.reader.layout();
+  static void add(const FoundFile& file, Files& found) {
+    const st_box_header& header = file.reader.layout();
     if (header.process_start_ticks == kStart) {
-      found.push_back({box.alive ? box.pid : static_cast<int32_t>(header.pid), box.alive});
+      found.push_back({file.alive ? file.pid : static_cast<int32_t>(header.pid), file.alive});
     }
   }
   /// What a process left that is no more.
@@ -61,79 +61,79 @@ class Finder : public BoxHost {
   std::optional<ProfilerFileFinder> finder_;
 };
 
-TEST_F(Finder, ABoxThatAppearsIsFoundOnce) {
+TEST_F(Finder, AFileThatAppearsIsFoundOnce) {
   begin();
-  EXPECT_EQ(look(), Boxes{});
-  box_of(kPid).write(path_of(kPid));
-  const BoxWriter writer(path_of(kPid));
-  EXPECT_EQ(look(), (Boxes{{kPid, true}}));
-  EXPECT_EQ(look(), Boxes{});
+  EXPECT_EQ(look(), Files{});
+  file_of(kPid).write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
+  EXPECT_EQ(look(), (Files{{kPid, true}}));
+  EXPECT_EQ(look(), Files{});
 }
 
-TEST_F(Finder, ABoxThatVanishedIsNotMissed) {
+TEST_F(Finder, AFileThatVanishedIsNotMissed) {
   begin();
-  box_of(kPid).write(path_of(kPid));
+  file_of(kPid).write(path_of(kPid));
   fs::remove(path_of(kPid));
-  EXPECT_EQ(look(), Boxes{});
+  EXPECT_EQ(look(), Files{});
   fs::remove_all(folder_of(kPid));
-  EXPECT_EQ(look(), Boxes{});
+  EXPECT_EQ(look(), Files{});
 }
 
 TEST_F(Finder, ANameThatIsTakenHasANumber) {
   begin();
-  box_of(kPid).write(path_of(kPid));  // of the same number in another pid namespace, dead
-  box_of(kPid).write(path_of(kPid, 0, 1));
-  const BoxWriter writer(path_of(kPid, 0, 1));
-  EXPECT_EQ(look(), (Boxes{{kPid, true}}));
+  file_of(kPid).write(path_of(kPid));  // of the same number in another pid namespace, dead
+  file_of(kPid).write(path_of(kPid, 0, 1));
+  const ProfilerFileWriter writer(path_of(kPid, 0, 1));
+  EXPECT_EQ(look(), (Files{{kPid, true}}));
 }
 
 TEST_F(Finder, AProcessOfAnotherPidNamespaceIsFoundByItsNumberThere) {
   begin();
   add_process(kPid + 1, 7);
   finder_->add_process(kPid + 1);
-  box_of(7).write(path_of(kPid + 1, 7));
-  std::optional<BoxWriter> writer(std::in_place, path_of(kPid + 1, 7));
-  EXPECT_EQ(look(), (Boxes{{kPid + 1, true}}));
+  file_of(7).write(path_of(kPid + 1, 7));
+  std::optional<ProfilerFileWriter> writer(std::in_place, path_of(kPid + 1, 7));
+  EXPECT_EQ(look(), (Files{{kPid + 1, true}}));
 }
 
 TEST_F(Finder, WhatWasFollowedWhileItLivedIsNotFoundAgain) {
   begin();
-  box_of(kPid).write(path_of(kPid));
-  std::optional<BoxWriter> writer(std::in_place, path_of(kPid));
-  EXPECT_EQ(look(), (Boxes{{kPid, true}}));
+  file_of(kPid).write(path_of(kPid));
+  std::optional<ProfilerFileWriter> writer(std::in_place, path_of(kPid));
+  EXPECT_EQ(look(), (Files{{kPid, true}}));
   add_process(kPid + 1);
   const std::string other = fs::path(folder_of(kPid + 1)).parent_path();
   fs::remove_all(other);
   fs::create_directory_symlink(fs::path(folder_of(kPid)).parent_path(), other);  // has the same folder
   finder_->add_process(kPid + 1);
   writer.reset();
-  EXPECT_EQ(end(kPid), Boxes{});
-  EXPECT_EQ(look(), Boxes{});
-  box_of(kGone).write(left());
-  EXPECT_EQ(look(), (Boxes{{kGone, false}})) << "the folder is looked into";
+  EXPECT_EQ(end(kPid), Files{});
+  EXPECT_EQ(look(), Files{});
+  file_of(kGone).write(left());
+  EXPECT_EQ(look(), (Files{{kGone, false}})) << "the folder is looked into";
 }
 
 TEST_F(Finder, AProcessThatEndsBetweenTwoLooksIsFoundByItsEnd) {
   begin();
-  box_of(kPid).write(path_of(kPid));
-  EXPECT_EQ(look(), Boxes{}) << "nobody writes it";
-  EXPECT_EQ(end(kPid), (Boxes{{kPid, true}}));
+  file_of(kPid).write(path_of(kPid));
+  EXPECT_EQ(look(), Files{}) << "nobody writes it";
+  EXPECT_EQ(end(kPid), (Files{{kPid, true}}));
 }
 
 TEST_F(Finder, AFolderIsLetGoWithItsLastProcess) {
   begin();
-  EXPECT_EQ(end(kPid), Boxes{});
-  box_of(kGone).write(left());
-  EXPECT_EQ(look(), Boxes{});
+  EXPECT_EQ(end(kPid), Files{});
+  file_of(kGone).write(left());
+  EXPECT_EQ(look(), Files{});
 }
 
-TEST_F(Finder, ABoxThatSaysItIsAnotherProcesssIsNot) {
+TEST_F(Finder, AFileThatSaysItIsAnotherProcesssIsNot) {
   begin();
-  MadeBox box = box_of(kPid);
-  box.header.pid = kPid + 1;
-  box.write(path_of(kPid));
-  const BoxWriter writer(path_of(kPid));
-  EXPECT_EQ(look(), Boxes{});
+  MadeProfilerFile file = file_of(kPid);
+  file.header.pid = kPid + 1;
+  file.write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
+  EXPECT_EQ(look(), Files{});
 }
 
 TEST_F(Finder, AnotherUsersFileIsNotTheProcesss) {
@@ -141,19 +141,19 @@ TEST_F(Finder, AnotherUsersFileIsNotTheProcesss) {
     GTEST_SKIP() << "needs root: a file of another user";
   }
   begin();
-  box_of(kPid).write(path_of(kPid));
+  file_of(kPid).write(path_of(kPid));
   ASSERT_EQ(::chown(path_of(kPid).c_str(), 12345, 12345), 0);
-  const BoxWriter planted(path_of(kPid));
-  EXPECT_EQ(look(), Boxes{});
-  box_of(kPid).write(path_of(kPid, 0, 1));  // the plugin found its name taken
-  const BoxWriter writer(path_of(kPid, 0, 1));
-  EXPECT_EQ(look(), (Boxes{{kPid, true}}));
+  const ProfilerFileWriter planted(path_of(kPid));
+  EXPECT_EQ(look(), Files{});
+  file_of(kPid).write(path_of(kPid, 0, 1));  // the plugin found its name taken
+  const ProfilerFileWriter writer(path_of(kPid, 0, 1));
+  EXPECT_EQ(look(), (Files{{kPid, true}}));
 }
 
 TEST_F(Finder, LinksPipesFoldersAndRubbishAreLeftAlone) {
   begin();
-  box_of(kPid).write(folder_of(kPid) + "/elsewhere");
-  const BoxWriter writer(folder_of(kPid) + "/elsewhere");
+  file_of(kPid).write(folder_of(kPid) + "/elsewhere");
+  const ProfilerFileWriter writer(folder_of(kPid) + "/elsewhere");
   const std::vector<std::function<void(const std::string&)>> plants{
       [&](const std::string& path) { fs::create_symlink(folder_of(kPid) + "/elsewhere", path); },
       [](const std::string& path) { ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0); },
@@ -161,14 +161,14 @@ TEST_F(Finder, LinksPipesFoldersAndRubbishAreLeftAlone) {
       [](const std::string& path) { const std::ofstream empty(path); },
       [](const std::string& path) { std::ofstream(path) << std::string(9000, 'x'); },
       [](const std::string& path) {
-        box_of(kPid).write(path);
+        file_of(kPid).write(path);
         fs::resize_file(path, fs::file_size(path) - 1);
       },
   };
   for (const auto& plant : plants) {
     for (const std::string& path : {path_of(kPid), left()}) {
       plant(path);
-      EXPECT_EQ(look(), Boxes{});
+      EXPECT_EQ(look(), Files{});
       fs::remove(path);
     }
   }
@@ -178,12 +178,12 @@ TEST_F(Finder, LinksToAFolderLeadWhereTheyLeadTheProcess) {
   begin();
   add_process(kPid + 1, 0, "/link");
   fs::remove(folder_of(kPid + 1, "/link"));
-  fs::create_directory_symlink("/boxes", folder_of(kPid + 1, "/link"));  // of its root, not of ours
+  fs::create_directory_symlink("/profiler", folder_of(kPid + 1, "/link"));  // of its root, not of ours
   fs::create_directory(folder_of(kPid + 1));
   finder_->add_process(kPid + 1);
-  box_of(kPid + 1).write(path_of(kPid + 1));
-  const BoxWriter writer(path_of(kPid + 1));
-  EXPECT_EQ(look(), (Boxes{{kPid + 1, true}}));
+  file_of(kPid + 1).write(path_of(kPid + 1));
+  const ProfilerFileWriter writer(path_of(kPid + 1));
+  EXPECT_EQ(look(), (Files{{kPid + 1, true}}));
 }
 
 TEST_F(Finder, AFolderThatIsNoneOrRelativeIsNoFolder) {
@@ -194,64 +194,64 @@ TEST_F(Finder, AFolderThatIsNoneOrRelativeIsNoFolder) {
   add_process(kPid + 2, 0, "relative");
   finder_->add_process(kPid + 2);
   finder_->add_process(kPid + 3);  // gone before it was looked at
-  EXPECT_EQ(look(), Boxes{});
+  EXPECT_EQ(look(), Files{});
 }
 
 TEST_F(Finder, WhatIsLeftOfAProcessThatIsGone) {
   begin();
-  box_of(kGone).write(left());
-  EXPECT_EQ(look(), (Boxes{{kGone, false}}));
-  EXPECT_EQ(look(), Boxes{});
+  file_of(kGone).write(left());
+  EXPECT_EQ(look(), (Files{{kGone, false}}));
+  EXPECT_EQ(look(), Files{});
 }
 
 TEST_F(Finder, AProcessThatIsNotTracedIsLeftAloneUntilItIsGone) {
   begin();
-  box_of(kGone).write(left());
+  file_of(kGone).write(left());
   {
-    const BoxWriter writer(left());
-    EXPECT_EQ(look(), Boxes{});
+    const ProfilerFileWriter writer(left());
+    EXPECT_EQ(look(), Files{});
   }
-  EXPECT_EQ(look(), (Boxes{{kGone, false}}));
+  EXPECT_EQ(look(), (Files{{kGone, false}}));
 }
 
 TEST_F(Finder, OldOnesAndThoseOfAnotherBootAreHistory) {
   begin();
-  MadeBox old = box_of(kGone);
+  MadeProfilerFile old = file_of(kGone);
   old.header.anchored_ns = static_cast<uint64_t>(std::max<int64_t>(monotonic_now_ns() - 601 * kNsPerSecond, 0));
   old.write(left());
   if (monotonic_now_ns() > 602 * kNsPerSecond) {
-    EXPECT_EQ(look(), Boxes{});
+    EXPECT_EQ(look(), Files{});
   }
-  MadeBox other = box_of(kGone + 1);
+  MadeProfilerFile other = file_of(kGone + 1);
   std::strcpy(other.header.boot_id, "another boot");
   other.write(folder_of(kPid) + "/" + name_of(kGone + 1));
-  MadeBox future = box_of(kGone + 2);
+  MadeProfilerFile future = file_of(kGone + 2);
   future.header.anchored_ns = ~uint64_t{0};
   future.write(folder_of(kPid) + "/" + name_of(kGone + 2));
-  const Boxes found = look();
-  EXPECT_TRUE(std::ranges::none_of(found, [](const Found& box) { return box.pid > kGone; }));
+  const Files found = look();
+  EXPECT_TRUE(std::ranges::none_of(found, [](const Found& file) { return file.pid > kGone; }));
 }
 
 TEST_F(Finder, OneThatIsBeingMadeIsLookedAtAgain) {
   begin();
-  const std::string bytes = box_of(kGone).bytes();
+  const std::string bytes = file_of(kGone).bytes();
   std::ofstream(left(), std::ios::binary) << bytes.substr(0, 100);
-  EXPECT_EQ(look(), Boxes{});
+  EXPECT_EQ(look(), Files{});
   std::ofstream(left(), std::ios::binary) << bytes;
-  EXPECT_EQ(look(), (Boxes{{kGone, false}}));
+  EXPECT_EQ(look(), (Files{{kGone, false}}));
 }
 
 TEST_F(Finder, TheScopeBoundsWhatIsGone) {
   begin({.only_netns = 78});
-  box_of(kGone).write(left());
-  EXPECT_EQ(look(), Boxes{}) << "of another network namespace";
+  file_of(kGone).write(left());
+  EXPECT_EQ(look(), Files{}) << "of another network namespace";
   begin({.only_living = true});
-  EXPECT_EQ(look(), Boxes{});
+  EXPECT_EQ(look(), Files{});
   begin({.only_netns = 77});
-  EXPECT_EQ(look(), (Boxes{{kGone, false}}));
+  EXPECT_EQ(look(), (Files{{kGone, false}}));
 }
 
-TEST_F(Finder, RubbishDatedInTheFutureHidesNoBox) {
+TEST_F(Finder, RubbishDatedInTheFutureHidesNoFile) {
   begin();
   constexpr int kRubbish = 300;  // more than are opened in a look
   for (int n = 0; n < kRubbish; ++n) {
@@ -259,12 +259,12 @@ TEST_F(Finder, RubbishDatedInTheFutureHidesNoBox) {
     { const std::ofstream empty(path); }
     fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::years(10));
   }
-  box_of(kGone).write(left());
-  Boxes found;
+  file_of(kGone).write(left());
+  Files found;
   for (int n = 0; n < 10; ++n) {
     std::ranges::copy(look(), std::back_inserter(found));
   }
-  EXPECT_EQ(found, (Boxes{{kGone, false}})) << "once, and in good time";
+  EXPECT_EQ(found, (Files{{kGone, false}})) << "once, and in good time";
 }
 
 TEST_F(Finder, EveryNameHasItsTurn) {
@@ -274,9 +274,9 @@ TEST_F(Finder, EveryNameHasItsTurn) {
     const std::ofstream file(folder_of(kPid) + "/other-" + std::to_string(n));
   }
   for (int n = 0; n < 5; ++n) {
-    box_of(kGone + n).write(folder_of(kPid) + "/" + name_of(kGone + n));
+    file_of(kGone + n).write(folder_of(kPid) + "/" + name_of(kGone + n));
   }
-  Boxes found;
+  Files found;
   for (int n = 0; n < 9; ++n) {
     std::ranges::copy(look(), std::back_inserter(found));
   }
@@ -285,12 +285,12 @@ TEST_F(Finder, EveryNameHasItsTurn) {
 
 TEST_F(Finder, AFileThatTakesThePlaceOfAnotherIsLookedAt) {
   begin();
-  box_of(kGone).write(left());
+  file_of(kGone).write(left());
   EXPECT_EQ(look().size(), 1);
   fs::remove(left());
-  EXPECT_EQ(look(), Boxes{});
-  box_of(kGone).write(left());  // where numbers of files are used again, it may have the same
-  EXPECT_EQ(look(), (Boxes{{kGone, false}}));
+  EXPECT_EQ(look(), Files{});
+  file_of(kGone).write(left());  // where numbers of files are used again, it may have the same
+  EXPECT_EQ(look(), (Files{{kGone, false}}));
 }
 
 TEST_F(Finder, ManyNamesHideNoTarget) {
@@ -298,9 +298,9 @@ TEST_F(Finder, ManyNamesHideNoTarget) {
   for (int n = 0; n < 5000; ++n) {
     const std::ofstream empty(folder_of(kPid) + "/stalltrace-1-" + std::to_string(n) + ".profiler");
   }
-  box_of(kPid).write(path_of(kPid));
-  const BoxWriter writer(path_of(kPid));
-  EXPECT_EQ(look(), (Boxes{{kPid, true}}));
+  file_of(kPid).write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
+  EXPECT_EQ(look(), (Files{{kPid, true}}));
 }
 
 }  // namespace

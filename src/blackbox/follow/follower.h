@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profiler files of this host, live: finds them, reads what is new in bounded rounds, and gives it to the merge.
-// Boxes of processes that are gone become rows too, with their process. One thread.
+// Follows the profiler files of this host while they grow: finds them, reads what is new in bounded rounds, and gives
+// it to the pairing. A file whose process was gone when it was found is read too, and its process gets a row. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +9,14 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "blackbox/decode/decode.h"
-#include "blackbox/decode/steps.h"
 #include "blackbox/follow/finder.h"
-#include "blackbox/format/reader.h"
+#include "blackbox/liveness.h"
+#include "blackbox/losses.h"
 #include "blackbox/pairing/call_pairing.h"
+#include "blackbox/session.h"
 #include "model/process_registry.h"
 
 namespace stalltrace::blackbox {
@@ -22,79 +24,74 @@ namespace stalltrace::blackbox {
 class ProfilerFollower {
  public:
   using Note = std::function<void(const std::string& text)>;
-  /// References outlive the tracker; `sink` gets processes and losses.
+  /// References outlive the follower; `sink` gets processes and losses.
   ProfilerFollower(const Node& node, const Procfs& procfs, ProfilerFileFinder::Scope scope, ProcessRegistry& processes,
-                   CallPairing& merge, EventSink& sink, Note note);
+                   CallPairing& pairing, EventSink& sink, Note note);
 
   void add_process(pid_t pid) { finder_.add_process(pid); }
+  /// The process has ended: its file is read to the end.
   void end_process(pid_t pid);
-  /// One round. What the probes saw before `probes_read_ns` (CLOCK_MONOTONIC) is with the merge: what boxes tell of
-  /// later waits for the next round.
+  /// One round, to be called twice a second: at most 8,192 records of each file; open events once a second. Probe rows
+  /// from before `probes_read_ns` (CLOCK_MONOTONIC) must have been given to the pairing; calls that began later wait
+  /// for the next round.
   void round(int64_t probes_read_ns);
-  /// Reads all there is, for a second at most.
+  /// Reads all that is left, for at most a second, and delivers what was waiting.
   void finish(int64_t probes_read_ns);
+  /// Losses so far of the files, of this object, and of the pairing.
   void deliver_losses();
-  /// On how many hosts the communicator's ranks are, as NCCL told the process; 0 where it is not known.
+  /// On how many hosts the communicator's ranks are, as NCCL reported it to the process; 0 unknown.
   [[nodiscard]] int32_t nodes_of(int32_t pid, uint64_t nccl_comm_hash) const;
 
  private:
-  struct Box {
-    blackbox::BoxReader reader;
-    blackbox::Owner owner;
-    bool alive = false;
-    bool numbers_differ = false;  // its process has other numbers in its own pid namespace
-    bool drained = false;
-    bool over = false;
-    int64_t looked_ns = 0;  // when its open parts were read
-    uint64_t communicators_made = 0;
-    int64_t heard_ns = 0;  // the newest time that an event of it bears
-    bool left_open = false;
-    std::map<uint64_t, st_box_communicator> communicators;
-    blackbox::EventTable calls;  // on the caller's thread: what collectives name as their parents
-    std::deque<uint64_t> call_ids;
-    blackbox::StepDecoder steps;
-    std::vector<st_box_event> held;  // ended collectives that the probes may not have told of yet
-    std::map<uint64_t, std::pair<uint64_t, int32_t>> told_waits;  // by open operation: since when, and which step
-    std::map<pid_t, pid_t> threads;
-    int64_t threads_read_ns = 0;
-    std::map<std::string, uint64_t> losses;
+  enum class State {
+    kAlive,
+    kEnded,  // since the file was found
+    kGone,   // before the file was found
+    kUnreadable,
   };
-  /// A process that was gone when its box was found.
-  struct Gone {
-    Process row;
-    int64_t heard_ns = 0;
-    bool left_open = false;
+  struct FollowedFile {
+    ProfilerSession session;
+    Owner owner;
+    State state = State::kAlive;
+    bool numbers_differ = false;  // threads have other numbers in the process's own pid namespace
+    int64_t open_read_ns = 0;     // when open parts were read last
+    std::map<uint64_t, std::pair<int64_t, int32_t>> reported_waits;  // by operation: start and step
+    std::map<pid_t, pid_t> threads;                                  // number there → number here
+    int64_t threads_read_ns = 0;
+    [[nodiscard]] bool is_alive() const { return state == State::kAlive; }
+    [[nodiscard]] bool is_done() const;
+  };
+  /// A process whose file was read to the end.
+  struct ClosedProcess {
+    ProcessActivity activity;
+    std::optional<Process> undecided;  // its row, while it may have died before others
   };
 
-  void take(FoundBox found);
+  void take(FoundFile found);
   int32_t number_here(const st_box_header& header);
-  void follow(Box& box, int64_t probes_read_ns);
-  Result<blackbox::Contents> read(Box& box, bool look, uint64_t most_records);
-  void learn_communicators(Box& box, const blackbox::Contents& contents);
-  void keep_call(Box& box, const st_box_event& event);
-  void deliver_calls(Box& box, const blackbox::Contents& contents, int64_t probes_read_ns);
-  void deliver_steps(Box& box, const blackbox::Contents& contents);
-  void deliver_open_waits(Box& box, const blackbox::Contents& contents, std::vector<blackbox::StepRow>& rows);
-  void count_losses(Box& box, const blackbox::Contents& contents);
-  int32_t thread_here(Box& box, int32_t inner);
-  [[nodiscard]] static const st_box_communicator* find(const Box& box, uint64_t serial);
-  void close(Box& box);
-  void tell_who_died();
+  void follow(FollowedFile& file, int64_t probes_read_ns);
+  void deliver_communicators(FollowedFile& file);
+  void deliver_calls(FollowedFile& file, int64_t probes_read_ns);
+  void deliver_steps(FollowedFile& file);
+  void add_open_waits(FollowedFile& file, std::vector<StepRow>& rows);
+  int32_t thread_here(FollowedFile& file, int32_t inner);
+  void close(const FollowedFile& file);
+  void deliver_deaths();
 
   const Node& node_;
   const Procfs& procfs_;
   ProcessRegistry& processes_;
-  CallPairing& merge_;
+  CallPairing& pairing_;
   EventSink& sink_;
   Note note_;
   ProfilerFileFinder finder_;
   uint64_t own_pid_namespace_ = 0;
   int32_t made_up_pids_ = 0;
-  std::vector<Box> boxes_;
-  std::vector<Gone> gone_;
-  int64_t looked_ns_ = 0;
-  int64_t newest_heard_ns_ = 0;  // by any box of a process that is gone
-  std::map<std::string, uint64_t> losses_;
+  std::vector<FollowedFile> files_;
+  std::map<int32_t, Process> gone_;  // rows of processes that were gone when their file was found, while it is read
+  std::deque<ClosedProcess> closed_;
+  int64_t searched_ns_ = 0;
+  LossCounts losses_;  // of this object and of closed files
 };
 
 }  // namespace stalltrace::blackbox

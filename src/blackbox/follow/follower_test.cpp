@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes followed from a made-up host to rows: live ones, those that are spoilt meanwhile, and what the dead left.
+// Files of a made-up host become rows: of live processes, of files that are damaged while they are read, and of
+// processes that are gone.
 #include "blackbox/follow/follower.h"
 
 #include <gtest/gtest.h>
@@ -11,20 +12,19 @@
 #include <string>
 #include <vector>
 
-#include "blackbox/testing/box_host.h"
-#include "model/source.h"
+#include "blackbox/testing/profiler_host.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::blackbox {
 namespace {
 
-using blackbox::MadeBox;
 namespace fs = std::filesystem;
 
 constexpr pid_t kGone = 6000;
 
-class Tracker : public BoxHost {
+class Follower : public ProfilerHost {
  protected:
-  Tracker() {
+  Follower() {
     node_.node_id = 5;
     node_.clock_offset_ns = measure_utc_offset_ns();
   }
@@ -33,10 +33,10 @@ class Tracker : public BoxHost {
     Process process;
     process.pid = kPid;
     processes_.add(process);
-    tracker_.add_process(kPid);
+    follower_.add_process(kPid);
   }
-  /// A round that looks for boxes and at open events, which a tracer does once a second.
-  void round() { tracker_.finish(monotonic_now_ns()); }
+  /// A round that looks for files and at open events, which a tracer does once a second.
+  void round() { follower_.finish(monotonic_now_ns()); }
   /// A moment ago, as events bear it.
   static uint64_t ago_ns(int64_t ms) { return static_cast<uint64_t>(monotonic_now_ns() - ms * kNsPerMs); }
   std::vector<Collective> calls(int32_t pid = kPid) {
@@ -54,7 +54,7 @@ class Tracker : public BoxHost {
     return found == all->end() ? std::nullopt : std::optional(*found);
   }
   std::map<std::string, uint64_t> losses() {
-    tracker_.deliver_losses();
+    follower_.deliver_losses();
     std::map<std::string, uint64_t> counts;
     const auto all = sink_.losses();
     for (const Loss& loss : *all) {
@@ -69,28 +69,28 @@ class Tracker : public BoxHost {
   MemorySource sink_;
   EventIds ids_{5};
   ProcessRegistry processes_{sink_};
-  CallPairing merge_{ids_, sink_};
+  CallPairing pairing_{ids_, sink_};
   std::vector<std::string> notes_;
-  ProfilerFollower tracker_{
-      node_, procfs_, {}, processes_, merge_, sink_, [this](const std::string& text) { notes_.push_back(text); }};
+  ProfilerFollower follower_{
+      node_, procfs_, {}, processes_, pairing_, sink_, [this](const std::string& text) { notes_.push_back(text); }};
 };
 
-TEST_F(Tracker, ALiveBoxIsRowsAsItGrows) {
+TEST_F(Follower, ALiveFileIsRowsAsItGrows) {
   begin();
-  MadeBox box = box_of(kPid);
-  box.append(MadeBox::collective(0, ago_ns(900), ago_ns(890)));
-  box.write(path_of(kPid));
-  const BoxWriter writer(path_of(kPid));
+  MadeProfilerFile file = file_of(kPid);
+  file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
+  file.write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
   round();
   ASSERT_EQ(calls().size(), 1);
   EXPECT_EQ(calls()[0].seq, 0);
   EXPECT_EQ(calls()[0].completion, Completion::kProfiler);
-  EXPECT_EQ(process(kPid)->rank, 1) << "learnt from the box";
-  box.append(MadeBox::collective(1, ago_ns(800), ago_ns(790)));
-  st_box_event open = MadeBox::collective(2, ago_ns(700), 0);
+  EXPECT_EQ(process(kPid)->rank, 1) << "learnt from the file";
+  file.append(MadeProfilerFile::collective(1, ago_ns(800), ago_ns(790)));
+  st_box_event open = MadeProfilerFile::collective(2, ago_ns(700), 0);
   open.u.coll.ops_started = 1;
-  box.put(0, open, ST_BOX_ENDED);
-  box.write(path_of(kPid));
+  file.put(0, open, ST_BOX_ENDED);
+  file.write(path_of(kPid));
   round();
   round();
   ASSERT_EQ(calls().size(), 3) << "each once";
@@ -98,25 +98,25 @@ TEST_F(Tracker, ALiveBoxIsRowsAsItGrows) {
   EXPECT_EQ(notes_, std::vector<std::string>{});
 }
 
-TEST_F(Tracker, WhatTheProbesMayNotHaveToldYetWaits) {
+TEST_F(Follower, CallsWhoseProbeRowMayBeMissingWait) {
   begin();
-  MadeBox box = box_of(kPid);
+  MadeProfilerFile file = file_of(kPid);
   const uint64_t start_ns = ago_ns(100);
-  box.append(MadeBox::collective(0, start_ns, ago_ns(90)));
-  box.write(path_of(kPid));
-  const BoxWriter writer(path_of(kPid));
-  tracker_.round(static_cast<int64_t>(start_ns) - 1);
+  file.append(MadeProfilerFile::collective(0, start_ns, ago_ns(90)));
+  file.write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
+  follower_.round(static_cast<int64_t>(start_ns) - 1);
   EXPECT_EQ(calls().size(), 0);
-  tracker_.round(static_cast<int64_t>(start_ns) + 1);
+  follower_.round(static_cast<int64_t>(start_ns) + 1);
   EXPECT_EQ(calls().size(), 1);
 }
 
-TEST_F(Tracker, ABoxThatIsCutShortMeanwhileIsLeftOutAndSaid) {
+TEST_F(Follower, AFileThatBecomesShorterIsLeftOutWithANote) {
   begin();
-  MadeBox box = box_of(kPid);
-  box.append(MadeBox::collective(0, ago_ns(900), ago_ns(890)));
-  box.write(path_of(kPid));
-  const BoxWriter writer(path_of(kPid));
+  MadeProfilerFile file = file_of(kPid);
+  file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
+  file.write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
   round();
   fs::resize_file(path_of(kPid), 100);
   round();
@@ -126,30 +126,30 @@ TEST_F(Tracker, ABoxThatIsCutShortMeanwhileIsLeftOutAndSaid) {
   EXPECT_EQ(calls().size(), 1);
 }
 
-TEST_F(Tracker, ABoxThatIsDeletedWhileItsProcessLivesIsReadOn) {
+TEST_F(Follower, AFileThatIsDeletedWhileItsProcessLivesIsReadOn) {
   begin();
-  MadeBox box = box_of(kPid);
-  box.append(MadeBox::collective(0, ago_ns(900), ago_ns(890)));
-  box.write(path_of(kPid));
-  const BoxWriter writer(path_of(kPid));
-  tracker_.round(monotonic_now_ns());
+  MadeProfilerFile file = file_of(kPid);
+  file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
+  file.write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
+  follower_.round(monotonic_now_ns());
   fs::remove(path_of(kPid));
   round();
   EXPECT_EQ(calls().size(), 1);
   EXPECT_EQ(notes_, std::vector<std::string>{});
 }
 
-TEST_F(Tracker, ALyingBoxMakesNoRowOfAnothersTime) {
+TEST_F(Follower, AFileWithInvalidNumbersMakesNoRowOfAnothersTime) {
   begin();
-  MadeBox box = box_of(kPid);
-  box.append(MadeBox::collective(0, ~uint64_t{0}, 1));         // begins after all time
-  box.append(MadeBox::collective(1, ago_ns(10), ago_ns(20)));  // ends before it begins
-  box.append(MadeBox::collective(~uint64_t{0}, ago_ns(10), ago_ns(5)));
-  box.ring[2].type = 0xff;
-  box.communicators[0].ranks = -7;
-  box.communicators[0].rank = 1 << 30;
-  box.write(path_of(kPid));
-  const BoxWriter writer(path_of(kPid));
+  MadeProfilerFile file = file_of(kPid);
+  file.append(MadeProfilerFile::collective(0, ~uint64_t{0}, 1));         // begins after all time
+  file.append(MadeProfilerFile::collective(1, ago_ns(10), ago_ns(20)));  // ends before it begins
+  file.append(MadeProfilerFile::collective(~uint64_t{0}, ago_ns(10), ago_ns(5)));
+  file.ring[2].type = 0xff;
+  file.communicators[0].ranks = -7;
+  file.communicators[0].rank = 1 << 30;
+  file.write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
   round();
   for (const Collective& row : calls()) {
     EXPECT_LE(row.timestamp_ns, utc_now_ns());
@@ -157,20 +157,20 @@ TEST_F(Tracker, ALyingBoxMakesNoRowOfAnothersTime) {
     EXPECT_FALSE(row.rank);
   }
   EXPECT_FALSE(process(kPid)->rank);
-  box.header.ring_head = uint64_t{1} << 62;
-  box.write(path_of(kPid));
+  file.header.ring_head = uint64_t{1} << 62;
+  file.write(path_of(kPid));
   round();  // and comes to an end
   EXPECT_GT(losses()["profiler:overwritten"], 1U << 30);
 }
 
-TEST_F(Tracker, WhatAProcessLeftThatWasGoneBeforeIsRowsWithItsProcess) {
+TEST_F(Follower, WhatAProcessLeftThatWasGoneBeforeIsRowsWithItsProcess) {
   begin();
-  MadeBox box = box_of(kGone);
-  box.append(MadeBox::collective(0, ago_ns(9000), ago_ns(8990)));
-  st_box_event open = MadeBox::collective(1, ago_ns(8000), 0);
+  MadeProfilerFile file = file_of(kGone);
+  file.append(MadeProfilerFile::collective(0, ago_ns(9000), ago_ns(8990)));
+  st_box_event open = MadeProfilerFile::collective(1, ago_ns(8000), 0);
   open.u.coll.ops_started = 1;
-  box.put(0, open, ST_BOX_ENDED);
-  box.write(left());
+  file.put(0, open, ST_BOX_ENDED);
+  file.write(left());
   round();
   ASSERT_TRUE(process(kGone));
   EXPECT_EQ(process(kGone)->cmdline, "train --fast");
@@ -181,27 +181,27 @@ TEST_F(Tracker, WhatAProcessLeftThatWasGoneBeforeIsRowsWithItsProcess) {
   EXPECT_EQ(calls(kGone).size(), rows);
 }
 
-TEST_F(Tracker, OfThoseThatAreGoneTheOneThatOthersOutlivedDied) {
+TEST_F(Follower, OfThoseThatAreGoneTheOneThatOthersOutlivedDied) {
   begin();
   for (const pid_t pid : {kGone, kGone + 1}) {
-    MadeBox box = box_of(pid);
+    MadeProfilerFile file = file_of(pid);
     const int64_t silent_ms = pid == kGone ? 9000 : 4000;
-    box.append(MadeBox::collective(0, ago_ns(silent_ms + 10), ago_ns(silent_ms)));
-    box.write(left(pid));
+    file.append(MadeProfilerFile::collective(0, ago_ns(silent_ms + 10), ago_ns(silent_ms)));
+    file.write(left(pid));
   }
   round();
   EXPECT_TRUE(process(kGone)->exit_ns);
   EXPECT_FALSE(process(kGone + 1)->exit_ns);
 }
 
-TEST_F(Tracker, TheDeadOfOtherPidNamespacesAreNobodyHere) {
+TEST_F(Follower, TheDeadOfOtherPidNamespacesAreNobodyHere) {
   begin();
   for (int container = 0; container < 2; ++container) {
-    MadeBox box = box_of(kPid);  // each calls itself as a process here is called
-    box.header.pid_namespace = 1 + static_cast<uint64_t>(container);
-    box.header.process_start_ticks = kStart + 1;
-    box.append(MadeBox::collective(0, ago_ns(9000), ago_ns(8990)));
-    box.write(folder_of(kPid) + "/" + name_of(kGone, container));
+    MadeProfilerFile file = file_of(kPid);  // each calls itself as a process here is called
+    file.header.pid_namespace = 1 + static_cast<uint64_t>(container);
+    file.header.process_start_ticks = kStart + 1;
+    file.append(MadeProfilerFile::collective(0, ago_ns(9000), ago_ns(8990)));
+    file.write(folder_of(kPid) + "/" + name_of(kGone, container));
   }
   round();
   std::set<int32_t> pids;
@@ -214,43 +214,133 @@ TEST_F(Tracker, TheDeadOfOtherPidNamespacesAreNobodyHere) {
   EXPECT_EQ(calls((1 << 22) + 1).size(), 1);
 }
 
-TEST_F(Tracker, AShortProcessIsReadWhenItHasEnded) {
+TEST_F(Follower, AShortProcessIsReadWhenItHasEnded) {
   begin();
-  MadeBox box = box_of(kPid);
-  box.append(MadeBox::collective(0, ago_ns(900), ago_ns(890)));
-  box.write(path_of(kPid));
-  tracker_.end_process(kPid);
+  MadeProfilerFile file = file_of(kPid);
+  file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
+  file.write(path_of(kPid));
+  follower_.end_process(kPid);
   round();
   EXPECT_EQ(calls().size(), 1);
 }
 
-TEST_F(Tracker, AProcessThatEndsIsReadToItsEndAndNotFoundAgain) {
+TEST_F(Follower, AProcessThatEndsIsReadToItsEndAndNotFoundAgain) {
   begin();
-  MadeBox box = box_of(kPid);
-  box.append(MadeBox::collective(0, ago_ns(900), ago_ns(890)));
-  box.write(path_of(kPid));
+  MadeProfilerFile file = file_of(kPid);
+  file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
+  file.write(path_of(kPid));
   {
-    const BoxWriter writer(path_of(kPid));
+    const ProfilerFileWriter writer(path_of(kPid));
     round();
-    box.append(MadeBox::collective(1, ago_ns(800), ago_ns(790)));
-    box.write(path_of(kPid));
+    file.append(MadeProfilerFile::collective(1, ago_ns(800), ago_ns(790)));
+    file.write(path_of(kPid));
   }
-  tracker_.end_process(kPid);
+  follower_.end_process(kPid);
   round();
   round();
   EXPECT_EQ(calls().size(), 2);
-  EXPECT_FALSE(process(kPid)->exit_ns) << "the kernel tells that, not the box";
+  EXPECT_FALSE(process(kPid)->exit_ns) << "the kernel reports that, not the file";
 }
 
-TEST_F(Tracker, WhatABoxLostIsCountedOnce) {
+st_box_event waiting_operation(uint64_t start_ns) {
+  st_box_event operation{};
+  operation.type = ST_BOX_PROXY_OP;
+  operation.start_ns = start_ns;
+  operation.communicator = 1;
+  return operation;
+}
+
+TEST_F(Follower, AWaitOfAnOpenOperationIsOneRowHoweverLongItLasts) {
   begin();
-  MadeBox box = box_of(kPid);
-  box.header.lost[0] = 3;
-  for (uint64_t n = 0; n < MadeBox::kRing + 5; ++n) {
-    box.append(MadeBox::collective(n, ago_ns(900), ago_ns(890)));
+  MadeProfilerFile file = file_of(kPid);
+  file.put(0, waiting_operation(ago_ns(900)), ST_BOX_OPEN);
+  st_box_event step = waiting_operation(ago_ns(900));
+  step.type = ST_BOX_PROXY_STEP;
+  step.parent = file.slots[0].id;
+  step.u.proxy_step.state = ST_BOX_WAIT_NETWORK;
+  step.u.proxy_step.state_since_ns = ago_ns(800);
+  file.put(1, step, ST_BOX_OPEN);
+  file.write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
+  const auto steps = [&] {
+    size_t rows = 0;
+    EXPECT_TRUE(sink_.proxy_steps({}, [&](const ProxyStep&) { ++rows; }));
+    return rows;
+  };
+  round();
+  EXPECT_EQ(steps(), 1);
+  for (int n = 0; n < 3; ++n) {
+    follower_.round(monotonic_now_ns());  // between two reads of open events
+    round();
   }
-  box.write(path_of(kPid));
-  const BoxWriter writer(path_of(kPid));
+  EXPECT_EQ(steps(), 1);
+  file.slots[1].u.proxy_step.step = 1;
+  file.write(path_of(kPid));
+  round();
+  EXPECT_EQ(steps(), 2) << "the next step's wait";
+}
+
+TEST_F(Follower, FoldersAndDeathsBeyondTheBoundsAreLosses) {
+  begin();
+  constexpr pid_t kMoreFolders = 70;
+  constexpr pid_t kMostClosed = 1024;
+  const auto leave = [&](pid_t first, pid_t count) {
+    for (pid_t pid = first; pid < first + count; ++pid) {
+      MadeProfilerFile file = file_of(pid);
+      file.header.pulse_ns = ago_ns(500);
+      file.write(left(pid));
+    }
+  };
+  const auto round_over_all_names = [&] {
+    for (int n = 0; n < 40; ++n) {
+      round();  // a search opens 64 files of one user
+    }
+  };
+  leave(kGone, kMostClosed + 3);
+  round_over_all_names();
+  EXPECT_EQ(losses()[kLostExits], 3);
+  for (pid_t pid = kPid + 1; pid <= kPid + kMoreFolders; ++pid) {
+    add_process(pid);
+    follower_.add_process(pid);
+  }
+  EXPECT_EQ(losses()[kLostFolders], kMoreFolders + 2 - 64) << "one for each process, and the host's own";
+}
+
+TEST_F(Follower, FilesBeyondTheBoundAreALossAndOthersAreRead) {
+  constexpr pid_t kMostFiles = 512;
+  MadeProfilerFile file;
+  for (pid_t pid = kPid; pid < kPid + kMostFiles + 2; ++pid) {
+    add_process(pid);
+    file = file_of(pid);
+    file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
+    file.write(path_of(pid));
+    follower_.add_process(pid);
+    follower_.end_process(pid);
+  }
+  round();
+  EXPECT_EQ(losses()[kLostFiles], 2);
+  EXPECT_EQ(calls(kPid).size(), 1);
+  EXPECT_EQ(calls(kPid + kMostFiles - 1).size(), 1);
+  EXPECT_EQ(calls(kPid + kMostFiles).size(), 0);
+}
+
+TEST_F(Follower, ProcessesBeyondTheBoundAreALoss) {
+  begin();
+  for (int n = 0; n < 1023 + 2; ++n) {
+    follower_.add_process(kPid);
+  }
+  EXPECT_EQ(losses()[kLostProcesses], 2);
+}
+
+TEST_F(Follower, WhatAFileLostIsCountedOnce) {
+  begin();
+  MadeProfilerFile file = file_of(kPid);
+  file.header.lost[0] = 3;
+  for (uint64_t n = 0; n < MadeProfilerFile::kRing + 5; ++n) {
+    file.append(MadeProfilerFile::collective(n, ago_ns(900), ago_ns(890)));
+  }
+  file.write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
   round();
   round();
   EXPECT_EQ(losses()["profiler:no_slot"], 3);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "blackbox/format/event_table.h"
 
-#include <algorithm>
-
 namespace stalltrace::blackbox {
 
-void EventTable::add(const Contents& contents) {
+void EventTable::add(const ProfilerFileContents& contents) {
   for (const st_box_event& event : contents.ended) {
     add(event, false);
   }
@@ -34,19 +32,6 @@ void EventTable::erase(uint64_t id) {
 const EventTable::Entry* EventTable::find(uint64_t id) const {
   const auto found = id == 0 ? entries_.end() : entries_.find(id);
   return found == entries_.end() ? nullptr : &found->second;
-}
-
-uint64_t EventTable::last_sign_of_life(uint64_t now_ns) const {
-  uint64_t last = 0;
-  const auto hear = [&](uint64_t time_ns) { last = time_ns <= now_ns ? std::max(last, time_ns) : last; };
-  for (const auto& [id, entry] : entries_) {
-    hear(entry.event.start_ns);
-    hear(entry.event.end_ns);
-    if (entry.event.type == ST_BOX_PROXY_STEP) {
-      hear(entry.event.u.proxy_step.state_since_ns);
-    }
-  }
-  return last;
 }
 
 }  // namespace stalltrace::blackbox

@@ -32,8 +32,8 @@ bool fits(uint64_t offset, uint64_t count, uint64_t entry_bytes, uint64_t begin,
 
 }  // namespace
 
-Result<BoxFile> BoxFile::open(const std::string& path) {
-  // Without O_NONBLOCK a pipe that somebody put there would hold us up.
+Result<ProfilerFile> ProfilerFile::open(const std::string& path) {
+  // Without O_NONBLOCK, open() of a pipe would wait for its writer.
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) {
     const int error = errno;
@@ -42,7 +42,7 @@ Result<BoxFile> BoxFile::open(const std::string& path) {
   return adopt(std::move(fd), path);
 }
 
-Result<BoxFile> BoxFile::adopt(UniqueFd fd, const std::string& path) {
+Result<ProfilerFile> ProfilerFile::adopt(UniqueFd fd, const std::string& path) {
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) {
     return fail_errno(path, errno);
@@ -50,7 +50,7 @@ Result<BoxFile> BoxFile::adopt(UniqueFd fd, const std::string& path) {
   if (!S_ISREG(status.st_mode)) {
     return corrupt(path, "not a plain file, no profiler file");
   }
-  BoxFile file(path, std::move(fd));
+  ProfilerFile file(path, std::move(fd));
   file.file_bytes_ = static_cast<uint64_t>(status.st_size);
   file.owner_ = status.st_uid;
   if (file.file_bytes_ < sizeof(st_box_header)) {
@@ -61,7 +61,7 @@ Result<BoxFile> BoxFile::adopt(UniqueFd fd, const std::string& path) {
   return file;
 }
 
-Status BoxFile::check() const {
+Status ProfilerFile::check() const {
   const st_box_header& h = layout_;
   if (std::memcmp(h.magic, ST_BOX_MAGIC, sizeof h.magic) != 0) {
     return corrupt(path_, "not a profiler file");
@@ -95,10 +95,8 @@ Status BoxFile::check() const {
   return {};
 }
 
-/// Whether a process that still holds its locks is on its way out: the kernel gives its memory back first, which takes
-/// seconds where much of it is pinned. proc(5), /proc/PID/stat: state is the first field after the name, flags the
-/// seventh.
-bool BoxFile::is_ending(pid_t pid) {
+/// proc(5), /proc/PID/stat: state is the first field after the name, flags the seventh.
+bool ProfilerFile::is_ending(pid_t pid) {
   constexpr unsigned kExiting = 0x4;  // PF_EXITING (include/linux/sched.h)
   const std::string text = pid > 0 ? read_file(fmt::format("/proc/{}/stat", pid)).value_or("") : "";
   const size_t name_end = text.rfind(')');
@@ -109,13 +107,13 @@ bool BoxFile::is_ending(pid_t pid) {
          (state == 'Z' || state == 'X' || (flags & kExiting) != 0);
 }
 
-Result<st_box_header> BoxFile::header() const {
+Result<st_box_header> ProfilerFile::header() const {
   st_box_header now;
   ST_TRY(copy<st_box_header>(0, 0, std::span(&now, 1)));
   return now;
 }
 
-bool BoxFile::has_writer() const {
+bool ProfilerFile::has_writer() const {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
@@ -124,7 +122,7 @@ bool BoxFile::has_writer() const {
   return ::fcntl(fd_.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && !is_ending(lock.l_pid);
 }
 
-Status BoxFile::copy_bytes(uint64_t offset, std::span<std::byte> out) const {
+Status ProfilerFile::copy_bytes(uint64_t offset, std::span<std::byte> out) const {
   size_t done = 0;
   while (done < out.size()) {
     const ssize_t got = ::pread(fd_.get(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done));

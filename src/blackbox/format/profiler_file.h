@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One profiler file on disk (docs/profiler_file.md), checked: where its parts lie, and bytes copied out of them. The
-// file belongs to somebody else and may change, lie or shrink at any moment, so that it is never mapped, only copied
+// One profiler file on disk (docs/profiler_file.md): where its parts lie, and copies of bytes out of them. The file
+// belongs to another user and may change, shrink or hold wrong numbers at any moment: it is never mapped, only copied
 // with pread, and no number in it is used before it is checked against the file's size. Internal to blackbox/.
 #pragma once
 
@@ -17,23 +17,24 @@
 
 namespace stalltrace::blackbox {
 
-class BoxFile {
+class ProfilerFile {
  public:
   /// Errors: not a plain file, not a profiler file, another version or byte order, shorter than its header says.
-  static Result<BoxFile> open(const std::string& path);
-  /// The same of an open file; `path` is what errors call it.
-  static Result<BoxFile> adopt(UniqueFd fd, const std::string& path);
+  static Result<ProfilerFile> open(const std::string& path);
+  /// The same for an open file; `path` is its name in errors.
+  static Result<ProfilerFile> adopt(UniqueFd fd, const std::string& path);
 
-  /// As it was when the file was opened: what never changes, and where the parts lie.
+  /// The header at the time of open(): the fields that never change, and where the parts lie.
   [[nodiscard]] const st_box_header& layout() const { return layout_; }
-  /// As it is now; only what the writer changes may be taken from it.
+  /// The header now. Use only the fields that the writer changes.
   [[nodiscard]] Result<st_box_header> header() const;
   /// True while the process that writes it lives on this host.
   [[nodiscard]] bool has_writer() const;
-  /// A process that ends keeps its locks until its memory is given back.
+  /// True for a process that is exiting or a zombie. It keeps its locks until the kernel has freed its memory, which
+  /// takes seconds where much of it is pinned.
   static bool is_ending(pid_t pid);
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// Whose file it is.
+  /// The file's user.
   [[nodiscard]] uid_t owner() const { return owner_; }
 
   /// Copies entries [first, first + out.size()) of a part that begins at `part_offset`. An error when the file has
@@ -44,7 +45,7 @@ class BoxFile {
   }
 
  private:
-  BoxFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  ProfilerFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
   Status copy_bytes(uint64_t offset, std::span<std::byte> out) const;
   [[nodiscard]] Status check() const;
 

@@ -12,10 +12,8 @@ namespace {
 constexpr uint64_t kRecordsAtOnce = 4096;
 constexpr uint64_t kSlotsAtOnce = 2048;
 constexpr size_t kMostUnfinished = 4096;
-// What makes a slot's commit that of one event in one state: the open parts may change while it is copied.
+// The bits of a slot's commit that identify one event in one state; the others may change while it is copied.
 constexpr uint64_t kSameEvent = ST_BOX_SLOT_GENERATION_MASK << ST_BOX_SLOT_GENERATION_SHIFT | ST_BOX_PHASE_MASK;
-
-bool is_collective(const st_box_event& event) { return event.type == ST_BOX_COLL || event.type == ST_BOX_P2P; }
 
 uint64_t slot_id(const st_box_header& layout, const st_box_event& slot, uint64_t index) {
   const uint64_t generation = slot.commit >> ST_BOX_SLOT_GENERATION_SHIFT & ST_BOX_SLOT_GENERATION_MASK;
@@ -24,26 +22,24 @@ uint64_t slot_id(const st_box_header& layout, const st_box_event& slot, uint64_t
 
 }  // namespace
 
-Result<BoxReader> BoxReader::open(const std::string& path) {
-  ST_ASSIGN(BoxFile file, BoxFile::open(path));
-  return BoxReader(std::move(file));
+Result<ProfilerFileReader> ProfilerFileReader::open(const std::string& path) {
+  ST_ASSIGN(ProfilerFile file, ProfilerFile::open(path));
+  return ProfilerFileReader(std::move(file));
 }
 
-Result<BoxReader> BoxReader::adopt(UniqueFd fd, const std::string& path) {
-  ST_ASSIGN(BoxFile file, BoxFile::adopt(std::move(fd), path));
-  return BoxReader(std::move(file));
+Result<ProfilerFileReader> ProfilerFileReader::adopt(UniqueFd fd, const std::string& path) {
+  ST_ASSIGN(ProfilerFile file, ProfilerFile::adopt(std::move(fd), path));
+  return ProfilerFileReader(std::move(file));
 }
 
-/// The ring before the slots: an event that ends in between is in one of both, or comes with the next read.
-Result<Contents> BoxReader::read(const ReadBounds& bounds) {
-  Contents contents;
-  contents.has_writer = file_.has_writer();  // before the bytes: a writer that is gone by now has written its last
+/// The ring before the slots: an event that ends in between is in one of the two, or in the next read.
+Result<ProfilerFileContents> ProfilerFileReader::read(const ReadBounds& bounds) {
+  ProfilerFileContents contents;
+  contents.has_writer = file_.has_writer();  // before the bytes: without a writer they are final
   ST_TRY(read_ring(contents, bounds.most_records));
-  count_completed(contents);
   if (bounds.open_parts) {
     ST_TRY(read_slots(contents));
-    ST_TRY(read_communicators(contents));
-    count_open(contents);
+    ST_ASSIGN(contents.communicators, read_communicators());
   }
   ST_ASSIGN(contents.header, file_.header());
   contents.overwritten = overwritten_;
@@ -51,7 +47,8 @@ Result<Contents> BoxReader::read(const ReadBounds& bounds) {
   return contents;
 }
 
-Status BoxReader::read_communicators(Contents& contents) const {
+Result<std::vector<st_box_communicator>> ProfilerFileReader::read_communicators() const {
+  std::vector<st_box_communicator> communicators;
   const st_box_header& layout = file_.layout();
   std::vector<st_box_communicator> before(layout.communicator_capacity);
   std::vector<st_box_communicator> after(layout.communicator_capacity);
@@ -59,19 +56,19 @@ Status BoxReader::read_communicators(Contents& contents) const {
   ST_TRY(file_.copy<st_box_communicator>(layout.communicator_offset, 0, after));
   for (size_t i = 0; i < before.size(); ++i) {
     if (before[i].serial != 0 && before[i].serial == after[i].serial) {
-      contents.communicators.push_back(after[i]);
+      communicators.push_back(after[i]);
     }
   }
-  return {};
+  return communicators;
 }
 
-Status BoxReader::read_ring(Contents& contents, uint64_t most_records) {
+Status ProfilerFileReader::read_ring(ProfilerFileContents& contents, uint64_t most_records) {
   const uint64_t capacity = file_.layout().ring_capacity;
   ST_ASSIGN(const st_box_header now, file_.header());
   ST_TRY(retry_unfinished(contents));
   const uint64_t head = now.ring_head;
   const uint64_t oldest = head > capacity ? head - capacity : 0;
-  if (next_ > head) {  // the head went backwards: it lies, or the file is another one
+  if (next_ > head) {  // the head went backwards: not a value that the plugin writes
     return fail(file_.path() + ": its ring went backwards", "give a file that the profiler plugin wrote",
                 ErrorKind::kCorrupt);
   }
@@ -90,10 +87,10 @@ Status BoxReader::read_ring(Contents& contents, uint64_t most_records) {
   return {};
 }
 
-/// Copies records [first, first + count), which do not wrap. A record that its writer's successor could reach while
-/// it was copied counts as overwritten. Within one copy a processor may take a record's words in any order (arm64
-/// does): a record is whole that was so before the copy that is kept.
-Status BoxReader::read_records(uint64_t first, uint64_t count, Contents& contents) {
+/// Copies records [first, first + count), which do not wrap. A record that the writer may have reached again during the
+/// copy counts as overwritten. A processor may read the words of one copy in any order (arm64 does), so that a record
+/// is whole only if an earlier copy of it was.
+Status ProfilerFileReader::read_records(uint64_t first, uint64_t count, ProfilerFileContents& contents) {
   const st_box_header& layout = file_.layout();
   std::vector<st_box_event> before(count);
   std::vector<st_box_event> records(count);
@@ -115,14 +112,14 @@ Status BoxReader::read_records(uint64_t first, uint64_t count, Contents& content
   return {};
 }
 
-Status BoxReader::retry_unfinished(Contents& contents) {
+Status ProfilerFileReader::retry_unfinished(ProfilerFileContents& contents) {
   for (const uint64_t number : std::exchange(unfinished_, {})) {
     ST_TRY(read_records(number, 1, contents));
   }
   return {};
 }
 
-Status BoxReader::read_slots(Contents& contents) const {
+Status ProfilerFileReader::read_slots(ProfilerFileContents& contents) const {
   const uint64_t capacity = file_.layout().slot_capacity;
   for (uint64_t first = 0; first < capacity; first += kSlotsAtOnce) {
     ST_TRY(read_slot_block(first, std::min(kSlotsAtOnce, capacity - first), contents));
@@ -130,8 +127,8 @@ Status BoxReader::read_slots(Contents& contents) const {
   return {};
 }
 
-/// Most slots are free: only a block with an event in it is copied again, to keep, and once more to see what stayed.
-Status BoxReader::read_slot_block(uint64_t first, uint64_t count, Contents& contents) const {
+/// Most slots are free: only a block with an event in it is copied again, and once more to see which slots changed.
+Status ProfilerFileReader::read_slot_block(uint64_t first, uint64_t count, ProfilerFileContents& contents) const {
   const st_box_header& layout = file_.layout();
   const auto counts = [&](const st_box_event& slot, uint64_t index) {
     const uint64_t phase = slot.commit & ST_BOX_PHASE_MASK;
@@ -162,23 +159,6 @@ Status BoxReader::read_slot_block(uint64_t first, uint64_t count, Contents& cont
     (phase == ST_BOX_OPEN || phase == ST_BOX_ENDED ? contents.open : contents.ended).push_back(slot);
   }
   return {};
-}
-
-void BoxReader::count_completed(const Contents& contents) {
-  for (const st_box_event& event : contents.ended) {
-    progress_.completed += is_collective(event) && event.end_ns != 0 ? 1 : 0;
-  }
-}
-
-void BoxReader::count_open(const Contents& contents) {
-  progress_.open = 0;
-  progress_.oldest_open_ns.reset();
-  for (const st_box_event& event : contents.open) {
-    if (is_collective(event) && !end_unobserved(event)) {
-      ++progress_.open;
-      progress_.oldest_open_ns = std::min(progress_.oldest_open_ns.value_or(event.start_ns), event.start_ns);
-    }
-  }
 }
 
 std::string text_of(std::span<const char> field) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Honest boxes are read whole; every lie is one clear line or is left out.
+// Valid files are read whole; every invalid one gives one clear line, or its invalid part is left out.
 #include "blackbox/format/reader.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "blackbox/testing/made_box.h"
+#include "blackbox/testing/made_profiler_file.h"
 
 namespace stalltrace::blackbox {
 namespace {
@@ -15,15 +15,15 @@ namespace {
 class Reader : public ::testing::Test {
  protected:
   Reader() {
-    char name[] = "/tmp/stalltrace-box-XXXXXX";
+    char name[] = "/tmp/stalltrace-reader-XXXXXX";
     folder_ = ::mkdtemp(name);
     path_ = folder_ + "/a.profiler";
   }
   ~Reader() override { std::filesystem::remove_all(folder_); }
 
-  Contents read(const MadeBox& box) {
-    box.write(path_);
-    auto reader = BoxReader::open(path_);
+  ProfilerFileContents read(const MadeProfilerFile& file) {
+    file.write(path_);
+    auto reader = ProfilerFileReader::open(path_);
     EXPECT_TRUE(reader) << (reader ? "" : reader.error().what);
     auto contents = reader->read();
     EXPECT_TRUE(contents);
@@ -31,21 +31,21 @@ class Reader : public ::testing::Test {
   }
   std::string refusal(const std::string& bytes) {
     std::ofstream(path_, std::ios::binary) << bytes;
-    const auto reader = BoxReader::open(path_);
+    const auto reader = ProfilerFileReader::open(path_);
     EXPECT_FALSE(reader);
     return reader ? "" : reader.error().what;
   }
-  std::string refusal(const MadeBox& box) { return refusal(box.bytes()); }
+  std::string refusal(const MadeProfilerFile& file) { return refusal(file.bytes()); }
 
   std::string folder_;
   std::string path_;
 };
 
 TEST_F(Reader, EndedAndOpenEventsAndCommunicators) {
-  MadeBox box;
-  box.append(MadeBox::collective(0, 2000, 9000));
-  box.put(2, MadeBox::collective(1, 10000, 0), ST_BOX_ENDED);
-  const Contents contents = read(box);
+  MadeProfilerFile file;
+  file.append(MadeProfilerFile::collective(0, 2000, 9000));
+  file.put(2, MadeProfilerFile::collective(1, 10000, 0), ST_BOX_ENDED);
+  const ProfilerFileContents contents = read(file);
   ASSERT_EQ(contents.ended.size(), 1);
   EXPECT_EQ(contents.ended[0].u.coll.call_number, 0);
   ASSERT_EQ(contents.open.size(), 1);
@@ -55,80 +55,83 @@ TEST_F(Reader, EndedAndOpenEventsAndCommunicators) {
   EXPECT_FALSE(contents.has_writer);
 }
 
-TEST(BoxFile, AProcessThatIsGoneButForItsStatusIsEnding) {
+TEST(ProfilerFile, AProcessThatIsGoneButForItsStatusIsEnding) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::_exit(0);
   }
   siginfo_t ended{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
-  EXPECT_TRUE(BoxFile::is_ending(child));
-  EXPECT_FALSE(BoxFile::is_ending(::getpid()));
-  EXPECT_FALSE(BoxFile::is_ending(0)) << "of another pid namespace";
+  EXPECT_TRUE(ProfilerFile::is_ending(child));
+  EXPECT_FALSE(ProfilerFile::is_ending(::getpid()));
+  EXPECT_FALSE(ProfilerFile::is_ending(0)) << "of another pid namespace";
   ::waitpid(child, nullptr, 0);
 }
 
-TEST_F(Reader, FollowsALiveRingWithoutTellingAnythingTwice) {
-  MadeBox box;
-  box.append(MadeBox::collective(0, 2000, 9000));
-  box.write(path_);
-  auto reader = BoxReader::open(path_);
+TEST_F(Reader, FollowsALiveRingAndReturnsEachRecordOnce) {
+  MadeProfilerFile file;
+  file.append(MadeProfilerFile::collective(0, 2000, 9000));
+  file.write(path_);
+  auto reader = ProfilerFileReader::open(path_);
   ASSERT_TRUE(reader);
   EXPECT_EQ(reader->read()->ended.size(), 1);
   EXPECT_EQ(reader->read()->ended.size(), 0);
-  box.append(MadeBox::collective(1, 12000, 19000));
-  st_box_event open = MadeBox::collective(2, 20000, 0);
+  file.append(MadeProfilerFile::collective(1, 12000, 19000));
+  st_box_event open = MadeProfilerFile::collective(2, 20000, 0);
   open.u.coll.ops_started = 1;
-  box.put(0, open, ST_BOX_ENDED);
-  box.write(path_);
+  file.put(0, open, ST_BOX_ENDED);
+  file.write(path_);
   const auto more = reader->read();
   ASSERT_EQ(more->ended.size(), 1);
   EXPECT_EQ(more->ended[0].u.coll.call_number, 1);
-  EXPECT_EQ(reader->progress().completed, 2);
-  EXPECT_EQ(reader->progress().open, 1);
-  EXPECT_EQ(reader->progress().oldest_open_ns, 20000);
+  ASSERT_EQ(more->open.size(), 1);
+  EXPECT_EQ(more->open[0].start_ns, 20000);
+  const auto communicators = reader->read_communicators();
+  ASSERT_TRUE(communicators);
+  ASSERT_EQ(communicators->size(), 1);
+  EXPECT_EQ(communicators->front().hash, 0xabc);
 }
 
-TEST_F(Reader, AWrappedRingTellsWhatItLost) {
-  MadeBox box;
+TEST_F(Reader, AWrappedRingCountsWhatItLost) {
+  MadeProfilerFile file;
   for (uint64_t n = 0; n < 21; ++n) {
-    box.append(MadeBox::collective(n, 1000 + n, 2000 + n));
+    file.append(MadeProfilerFile::collective(n, 1000 + n, 2000 + n));
   }
-  const Contents contents = read(box);
+  const ProfilerFileContents contents = read(file);
   EXPECT_EQ(contents.ended.size(), 16);
   EXPECT_EQ(contents.ended.front().u.coll.call_number, 5);
   EXPECT_EQ(contents.overwritten, 5);
 }
 
 TEST_F(Reader, ARecordThatWasNeverFinishedIsCountedAndLeftOut) {
-  MadeBox box;
-  box.append(MadeBox::collective(0, 2000, 9000));
-  box.append(MadeBox::collective(1, 2000, 9000));
-  box.ring[0].commit = ST_BOX_RING_WRITING(0);
-  const Contents contents = read(box);
+  MadeProfilerFile file;
+  file.append(MadeProfilerFile::collective(0, 2000, 9000));
+  file.append(MadeProfilerFile::collective(1, 2000, 9000));
+  file.ring[0].commit = ST_BOX_RING_WRITING(0);
+  const ProfilerFileContents contents = read(file);
   EXPECT_EQ(contents.ended.size(), 1);
   EXPECT_EQ(contents.torn, 1);
 }
 
 TEST_F(Reader, SlotsOfAnotherGenerationTagOrPhaseDoNotCount) {
-  MadeBox box;
+  MadeProfilerFile file;
   for (uint64_t slot = 0; slot < 5; ++slot) {
-    box.put(slot, MadeBox::collective(slot, 2000, 0), ST_BOX_OPEN);
+    file.put(slot, MadeProfilerFile::collective(slot, 2000, 0), ST_BOX_OPEN);
   }
-  box.slots[0].id += 1ULL << ST_BOX_ID_GENERATION_SHIFT;
-  box.slots[1].id += 1ULL << ST_BOX_ID_TAG_SHIFT;
-  box.slots[2].id += 1;
-  box.put(3, MadeBox::collective(3, 2000, 0), ST_BOX_WRITING);
-  const Contents contents = read(box);
+  file.slots[0].id += 1ULL << ST_BOX_ID_GENERATION_SHIFT;
+  file.slots[1].id += 1ULL << ST_BOX_ID_TAG_SHIFT;
+  file.slots[2].id += 1;
+  file.put(3, MadeProfilerFile::collective(3, 2000, 0), ST_BOX_WRITING);
+  const ProfilerFileContents contents = read(file);
   ASSERT_EQ(contents.open.size(), 1);
   EXPECT_EQ(contents.open[0].u.coll.call_number, 4);
 }
 
 TEST_F(Reader, WhatIsQuietOrClosingHasEnded) {
-  MadeBox box;
-  box.put(0, MadeBox::collective(0, 2000, 3000), ST_BOX_QUIET);
-  box.put(1, MadeBox::collective(1, 2000, 3000), ST_BOX_CLOSING);
-  const Contents contents = read(box);
+  MadeProfilerFile file;
+  file.put(0, MadeProfilerFile::collective(0, 2000, 3000), ST_BOX_QUIET);
+  file.put(1, MadeProfilerFile::collective(1, 2000, 3000), ST_BOX_CLOSING);
+  const ProfilerFileContents contents = read(file);
   EXPECT_EQ(contents.ended.size(), 2);
   EXPECT_TRUE(contents.open.empty());
 }
@@ -136,40 +139,40 @@ TEST_F(Reader, WhatIsQuietOrClosingHasEnded) {
 TEST_F(Reader, RefusesWhatIsNoBlackBox) {
   EXPECT_NE(refusal("").find("0 bytes are too few"), std::string::npos);
   EXPECT_NE(refusal(std::string(8192, 'x')).find("not a profiler file"), std::string::npos);
-  EXPECT_FALSE(BoxReader::open(folder_ + "/none.profiler"));
-  EXPECT_FALSE(BoxReader::open(folder_)) << "a folder";
+  EXPECT_FALSE(ProfilerFileReader::open(folder_ + "/none.profiler"));
+  EXPECT_FALSE(ProfilerFileReader::open(folder_)) << "a folder";
   ASSERT_EQ(::mkfifo((folder_ + "/pipe").c_str(), 0600), 0);
-  const auto pipe = BoxReader::open(folder_ + "/pipe");
+  const auto pipe = ProfilerFileReader::open(folder_ + "/pipe");
   ASSERT_FALSE(pipe);
   EXPECT_NE(pipe.error().what.find("not a plain file"), std::string::npos);
 }
 
 TEST_F(Reader, RefusesAnotherVersionOrByteOrder) {
-  MadeBox later;
+  MadeProfilerFile later;
   later.header.version = 9;
   EXPECT_NE(refusal(later).find("version 9; this program reads version 1"), std::string::npos);
-  MadeBox swapped;
+  MadeProfilerFile swapped;
   swapped.header.byte_order = 0x04030201;
   EXPECT_NE(refusal(swapped).find("another byte order"), std::string::npos);
-  MadeBox grown;
+  MadeProfilerFile grown;
   grown.header.event_bytes = 136;
   EXPECT_NE(refusal(grown).find("other sizes"), std::string::npos);
 }
 
 TEST_F(Reader, RefusesATruncatedFile) {
-  const std::string whole = MadeBox().bytes();
+  const std::string whole = MadeProfilerFile().bytes();
   EXPECT_NE(refusal(whole.substr(0, whole.size() - 1)).find("cut short"), std::string::npos);
 }
 
-TEST_F(Reader, RefusesALyingHeader) {
+TEST_F(Reader, RefusesImpossibleSizes) {
   using Spoil = void (*)(st_box_header&);
   const Spoil spoils[] = {
       [](st_box_header& h) { h.ring_capacity = 1ULL << 60; },
       [](st_box_header& h) { h.ring_capacity = 15; },
       [](st_box_header& h) { h.ring_capacity = 0; },
       [](st_box_header& h) { h.slot_capacity = 1ULL << 40; },
-      [](st_box_header& h) { h.slot_capacity = MadeBox::kSlots + 1; },  // overlaps the ring
-      [](st_box_header& h) { h.slot_offset = 0; },                      // overlaps the header
+      [](st_box_header& h) { h.slot_capacity = MadeProfilerFile::kSlots + 1; },  // overlaps the ring
+      [](st_box_header& h) { h.slot_offset = 0; },                               // overlaps the header
       [](st_box_header& h) { h.slot_offset = ~0ULL - 64; },
       [](st_box_header& h) { h.communicator_capacity = 1ULL << 50; },
       [](st_box_header& h) { h.communicator_offset = ~0ULL; },
@@ -177,17 +180,17 @@ TEST_F(Reader, RefusesALyingHeader) {
       [](st_box_header& h) { h.file_bytes = ~0ULL; },
   };
   for (size_t i = 0; i < std::size(spoils); ++i) {
-    MadeBox box;
-    spoils[i](box.header);
-    EXPECT_FALSE(refusal(box).empty()) << i;
+    MadeProfilerFile file;
+    spoils[i](file.header);
+    EXPECT_FALSE(refusal(file).empty()) << i;
   }
 }
 
 TEST_F(Reader, AFileThatShrinksUnderUsIsAnError) {
-  MadeBox box;
-  box.append(MadeBox::collective(0, 2000, 9000));
-  box.write(path_);
-  auto reader = BoxReader::open(path_);
+  MadeProfilerFile file;
+  file.append(MadeProfilerFile::collective(0, 2000, 9000));
+  file.write(path_);
+  auto reader = ProfilerFileReader::open(path_);
   ASSERT_TRUE(reader);
   ASSERT_EQ(::truncate(path_.c_str(), 5000), 0);
   const auto contents = reader->read();
@@ -195,11 +198,11 @@ TEST_F(Reader, AFileThatShrinksUnderUsIsAnError) {
   EXPECT_NE(contents.error().what.find("became shorter"), std::string::npos);
 }
 
-TEST_F(Reader, AHeadThatLiesYieldsNoRecords) {
-  MadeBox box;
-  box.append(MadeBox::collective(0, 2000, 9000));
-  box.header.ring_head = ~0ULL - 5;
-  const Contents contents = read(box);
+TEST_F(Reader, AnImpossibleHeadYieldsNoRecords) {
+  MadeProfilerFile file;
+  file.append(MadeProfilerFile::collective(0, 2000, 9000));
+  file.header.ring_head = ~0ULL - 5;
+  const ProfilerFileContents contents = read(file);
   EXPECT_TRUE(contents.ended.empty());
 }
 

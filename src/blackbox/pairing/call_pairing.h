@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What probes and profiler files tell of the same calls becomes one row: arrival and launch from the probe, the true
-// end from the profiler plugin. Rows of the probes pass through; the box's word is put into them, whichever comes
-// first. A call that only a box tells has a row of its own, one that only a probe tells stays as it is.
+// Makes one row of a call that both the probes and a profiler file report: arrival and launch from the probe,
+// completion from the file. Probe rows are forwarded at once and, when the file's record of the same call arrives
+// (before or after the probe's last update), delivered again with its completion. A call that only one side reports is
+// delivered as it is.
 //
-// A box's bytes are its user's: rows come checked (blackbox/decode/decode.h), and they change rows of their own process
-// only. Pure: no kernel, no clock. One thread.
+// Rows of a file come checked (blackbox/decode/) and change rows of their own process only. All state is bounded; what
+// exceeds a bound counts in losses(). Pure: no kernel, no clock. One thread.
 #pragma once
 
 #include <cstdint>
@@ -13,100 +14,99 @@
 #include <optional>
 #include <set>
 #include <unordered_map>
-#include <vector>
 
-#include "blackbox/decode/decode.h"
-#include "blackbox/decode/steps.h"
+#include "blackbox/decode/call.h"
+#include "blackbox/decode/step.h"
+#include "blackbox/losses.h"
+#include "blackbox/pairing/communicator_identity.h"
+#include "blackbox/pairing/pending_calls.h"
+#include "blackbox/pairing/step_backlog.h"
 #include "model/event_ids.h"
 #include "model/events.h"
-#include "model/process_registry.h"
 
 namespace stalltrace::blackbox {
 
 class CallPairing final : public EventSink {
  public:
-  /// References outlive the merge; what is merged goes to `next`.
+  /// References outlive the object; all rows go to `next`.
   CallPairing(EventIds& ids, EventSink& next) : ids_(ids), next_(next) {}
 
-  /// A row of the probes, or of anything else, which passes.
+  /// A row of the probes. Rows other than collectives and communicators are forwarded unchanged.
   void accept(Event event) override;
 
-  /// A communicator of a box; `row.comm_ptr` is its serial there.
+  /// A communicator of a file; `row.comm_ptr` is its serial number there.
   void communicator(const Communicator& row);
-  /// A collective, Send or Recv of a box: it has ended, or it is open. Rows of the probes from before its start were
-  /// accepted. It may come again. `row.tid` is a thread's number on this host, or 0.
-  void call(blackbox::BoxCall call);
-  void step(blackbox::StepRow step);
-  /// The process is gone and its box is read to the end.
+  /// A call of a file, ended or open; it may come again. The probe rows from before its start must have been accepted.
+  /// `row.tid` is the thread's number on this host, or 0 where it is unknown.
+  void call(ProfilerCall call);
+  void step(StepRow step);
+  /// The process has ended and its file is read to the end.
   void forget(int32_t pid);
-  /// The probes' row of a process's communicator, by NCCL's own hash of it; nullptr where they have not met.
-  [[nodiscard]] const Communicator* find(int32_t pid, uint64_t nccl_comm_hash) const;
-  /// Steps whose collective was never told are delivered without it.
+  /// Delivers the steps that still wait for their collective, without it.
   void finish();
 
+  /// The probes' row of a process's communicator by NCCL's own hash; nullptr where the two are not connected.
+  [[nodiscard]] const Communicator* find(int32_t pid, uint64_t nccl_comm_hash) const;
+  [[nodiscard]] const LossCounts& losses() const { return losses_; }
+
  private:
-  struct Told {  // of a row of the probes that a box tells of too
-    Collective row;
-    std::optional<int64_t> end_ns;
-    std::set<uint64_t> open_parts;  // of a call that is made of transfers: those that have not ended
+  /// A probe row whose call the file has reported.
+  struct PairedCall {
+    Collective row;  // as the probes have it
+    std::optional<int64_t> end_ns{};
+    bool open = false;                // the file reports it as not ended
+    std::set<uint64_t> open_parts{};  // of a call made of transfers: ids of those that have not ended
     [[nodiscard]] bool ended() const { return end_ns && open_parts.empty(); }
   };
-  /// The row that a call of a box is part of.
+  enum class Source { kBoth, kFileOnly, kLost };
+  /// The row of a call of the file.
   struct Match {
     EventId event = 0;
-    bool own = false;  // only the box tells of it
+    Source source = Source::kBoth;
+    bool has_end = false;  // the file has reported its end
   };
-  /// A communicator as the probes know it.
-  struct Named {
-    Communicator row;
-    bool seen = false;                         // the probes have told its row
-    uint64_t serial = 0;                       // in the box; 0 not known yet
-    std::map<uint64_t, int64_t> first_number;  // by operation and peer: the box's number of the probes' number 0
-  };
-  template <typename Value>
-  struct Recent {  // by box id; the oldest go first
-    std::unordered_map<uint64_t, Value> values;
-    std::deque<uint64_t> order;
-    Value* find(uint64_t id) {
-      const auto found = values.find(id);
-      return found == values.end() ? nullptr : &found->second;
-    }
-    void put(uint64_t id, Value value, size_t most);
+  /// Rows by the call's id in the file: 16,384 of open calls, and the newest 4,096 of others.
+  class Matches {
+   public:
+    Match* find(uint64_t id);
+    void put(uint64_t id, Match match, bool open);
+    /// The call is no longer open: newer ones may take its place.
+    void close(uint64_t id);
+
+   private:
+    std::unordered_map<uint64_t, Match> matches_;
+    std::deque<uint64_t> closed_;
+    std::set<uint64_t> open_;
   };
   struct ProcessState {
-    std::map<EventId, Collective> waiting;  // rows of the probes that no box has told of yet
-    std::map<EventId, Told> told;           // those one has
-    std::unordered_map<uint64_t, Named> by_pointer;
-    std::unordered_map<uint64_t, Communicator> by_serial;
-    std::map<uint64_t, bool> delivered_serials;
-    Recent<Match> matches;                                       // of the box's calls
-    std::unordered_map<uint64_t, std::vector<ProxyStep>> steps;  // of calls that were not told yet
-    std::deque<uint64_t> step_order;                             // those calls, and some told since
-    size_t waiting_steps = 0;
+    CommunicatorIdentity communicators;
+    bool has_file = false;
+    PendingCalls pending;
+    std::map<EventId, PairedCall> paired;
+    LaunchIndex paired_parents;  // those of `paired` that are made of transfers
+    int64_t newest_paired_ns = 0;
+    Matches matches;
+    StepBacklog steps;
+    std::map<uint64_t, bool> delivered_serials;  // communicators that only the file knows; true: with their end
   };
 
-  static const Communicator* find(const ProcessState& process, uint64_t nccl_comm_hash);
   void accept_collective(Collective row);
   void accept_communicator(Communicator row);
-  Named& named(ProcessState& process, uint64_t pointer) { return process.by_pointer[pointer]; }
-  [[nodiscard]] bool compatible(ProcessState& process, const Collective& probe, const Collective& box) const;
-  [[nodiscard]] int score(ProcessState& process, const Collective& probe, const Collective& box) const;
-  std::map<EventId, Collective>::iterator best_match(ProcessState& process, const Collective& box);
-  Told* told_as(ProcessState& process, std::map<EventId, Collective>::iterator probe);
-  Told* parent_of(ProcessState& process, const Collective& box);
-  static bool add_part(Told& parent, const blackbox::BoxCall& call);
-  void call_again(ProcessState& process, blackbox::BoxCall& call, const Match& match);
-  void name_communicator(ProcessState& process, const Collective& probe, const Collective& box);
-  void describe(ProcessState& process, Collective& row);
-  void deliver(ProcessState& process, Told& told);
-  void deliver_own(ProcessState& process, blackbox::BoxCall& call, EventId event);
-  void deliver_steps(ProcessState& process, uint64_t box_id, EventId event);
-  void deliver_step(const ProcessState& process, ProxyStep row);
-  void give_up_oldest_steps(ProcessState& process);
+  ProcessState* state_for_file(int32_t pid);
+  PairedCall* parent_of(ProcessState& process, const Collective& call);
+  PairedCall& pair(ProcessState& process, EventId event);
+  static void forget_oldest_pair(ProcessState& process);
+  Match match_new(ProcessState& process, ProfilerCall& call);
+  void call_again(ProcessState& process, ProfilerCall& call, Match& match);
+  bool add_part(PairedCall& parent, const ProfilerCall& call);
+  void deliver(const ProcessState& process, const PairedCall& paired);
+  void deliver_file_only(ProcessState& process, const ProfilerCall& call, EventId event);
+  void deliver_steps(const ProcessState& process, std::vector<ProxyStep> rows, EventId event);
 
   EventIds& ids_;
   EventSink& next_;
   std::unordered_map<int32_t, ProcessState> states_;
+  LossCounts losses_;
 };
 
 }  // namespace stalltrace::blackbox

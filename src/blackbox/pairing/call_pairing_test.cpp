@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A probe's row and a box's row of one call are one row, whatever is missing on either side.
+// A probe's row and a profiler file's row of one call become one row, whatever is missing on either side.
 #include "blackbox/pairing/call_pairing.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::blackbox {
 namespace {
@@ -20,10 +20,11 @@ constexpr uint64_t kSerial = 1;
 constexpr CommHash kIdHash = 0x1d;
 constexpr CommHash kNcclHash = 0xabc;
 
-class Merge : public ::testing::Test {
+class Pairing : public ::testing::Test {
  protected:
   /// A communicator of which the probes saw the making, or only calls.
-  void begin(bool made_while_tracing) {
+  void begin(bool made_while_tracing) { begin(made_while_tracing, pairing_); }
+  void begin(bool made_while_tracing, CallPairing& pairing) {
     Communicator probe{.node_id = 5, .pid = kPid, .comm_ptr = kPointer, .created_ns = kBegin};
     if (made_while_tracing) {
       probe.comm_id_hash = kIdHash;
@@ -33,14 +34,14 @@ class Merge : public ::testing::Test {
       probe.rank_source = RankSource::kInit;
     }
     hash_ = probe.comm_id_hash;
-    merge_.accept(probe);
-    Communicator box{.node_id = 5, .pid = kPid, .comm_ptr = kSerial};
-    box.comm_id_hash = box.nccl_comm_hash = kNcclHash;
-    box.rank = 3;
-    box.nranks = 4;
-    box.rank_source = RankSource::kPlugin;
-    box.created_ns = kBegin - kNsPerSecond;
-    merge_.communicator(box);
+    pairing.accept(probe);
+    Communicator file_row{.node_id = 5, .pid = kPid, .comm_ptr = kSerial};
+    file_row.comm_id_hash = file_row.nccl_comm_hash = kNcclHash;
+    file_row.rank = 3;
+    file_row.nranks = 4;
+    file_row.rank_source = RankSource::kPlugin;
+    file_row.created_ns = kBegin - kNsPerSecond;
+    pairing.communicator(file_row);
   }
   /// Calls are launched in 20 us, 10 ms apart.
   Collective probe(int64_t number, bool returned = true) {
@@ -60,8 +61,8 @@ class Merge : public ::testing::Test {
     row.datatype = 7;
     return row;
   }
-  static blackbox::BoxCall box(int64_t number, std::optional<int64_t> duration_ns = 5 * kNsPerMs) {
-    blackbox::BoxCall call{.id = 50 + static_cast<uint64_t>(number)};
+  static ProfilerCall profiled(int64_t number, std::optional<int64_t> duration_ns = 5 * kNsPerMs) {
+    ProfilerCall call{.id = 50 + static_cast<uint64_t>(number)};
     Collective& row = call.row;
     row.node_id = 5;
     row.timestamp_ns = row.called_ns = kBegin + number * 10 * kNsPerMs + 8 * kNsPerUs;
@@ -80,6 +81,12 @@ class Merge : public ::testing::Test {
     row.datatype = 7;
     return call;
   }
+  /// The row at another time: the `number`-th of `rate` calls a second.
+  static Collective at_rate(Collective row, int64_t number, int64_t rate) {
+    const int64_t before_ns = row.timestamp_ns - (kBegin + number * 10 * kNsPerMs);
+    row.timestamp_ns = row.called_ns = kBegin + number * (kNsPerSecond / rate) + before_ns;
+    return row;
+  }
   std::vector<Collective> rows() {
     std::vector<Collective> rows;
     EXPECT_TRUE(rows_.collectives({}, [&](const Collective& row) { rows.push_back(row); }));
@@ -95,14 +102,14 @@ class Merge : public ::testing::Test {
 
   MemorySource rows_;
   EventIds ids_{5};
-  CallPairing merge_{ids_, rows_};
+  CallPairing pairing_{ids_, rows_};
   CommHash hash_ = 0;
 };
 
-TEST_F(Merge, OneRowWithLaunchOfTheProbeAndEndOfTheBox) {
+TEST_F(Pairing, OneRowWithLaunchOfTheProbeAndEndOfTheFile) {
   begin(true);
-  merge_.accept(probe(0));
-  merge_.call(box(0));
+  pairing_.accept(probe(0));
+  pairing_.call(profiled(0));
   ASSERT_EQ(rows().size(), 1);
   EXPECT_EQ(rows()[0].launch_ns, 20 * kNsPerUs);
   EXPECT_EQ(rows()[0].duration_ns, 5 * kNsPerMs + 8 * kNsPerUs) << "from the call to the last part's end";
@@ -110,36 +117,36 @@ TEST_F(Merge, OneRowWithLaunchOfTheProbeAndEndOfTheBox) {
   EXPECT_EQ(rows()[0].comm_id_hash, kIdHash);
 }
 
-TEST_F(Merge, ASynchronisationThatReturnsLaterDoesNotChangeTheEnd) {
+TEST_F(Pairing, ASynchronisationThatReturnsLaterDoesNotChangeTheEnd) {
   begin(true);
-  merge_.accept(probe(0));
-  merge_.call(box(0));
+  pairing_.accept(probe(0));
+  pairing_.call(profiled(0));
   Collective synchronised = probe(0);
   synchronised.duration_ns = 9 * kNsPerMs;
   synchronised.completion = Completion::kSync;
-  merge_.accept(synchronised);
+  pairing_.accept(synchronised);
   ASSERT_EQ(rows().size(), 1);
   EXPECT_EQ(rows()[0].completion, Completion::kProfiler);
   EXPECT_EQ(rows()[0].duration_ns, 5 * kNsPerMs + 8 * kNsPerUs);
 }
 
-TEST_F(Merge, OpenInTheBoxThenEnded) {
+TEST_F(Pairing, OpenInTheFileThenEnded) {
   begin(true);
-  merge_.accept(probe(0, false));
-  merge_.call(box(0, std::nullopt));
+  pairing_.accept(probe(0, false));
+  pairing_.call(profiled(0, std::nullopt));
   EXPECT_EQ(rows()[0].completion, Completion::kOpen);
-  merge_.call(box(0));
+  pairing_.call(profiled(0));
   ASSERT_EQ(rows().size(), 1);
   EXPECT_EQ(rows()[0].completion, Completion::kProfiler);
 }
 
-TEST_F(Merge, WhatOneSideMissedDoesNotShiftTheOther) {
+TEST_F(Pairing, WhatOneSideMissedDoesNotShiftTheOther) {
   begin(true);
   for (const int64_t number : {0, 1, 3, 4}) {  // the probes lost number 2
-    merge_.accept(probe(number));
+    pairing_.accept(probe(number));
   }
-  for (const int64_t number : {0, 2, 3, 4}) {  // the box lost number 1
-    merge_.call(box(number));
+  for (const int64_t number : {0, 2, 3, 4}) {  // the file lost number 1
+    pairing_.call(profiled(number));
   }
   std::map<int64_t, Completion> by_number;
   for (const Collective& row : rows()) {
@@ -152,16 +159,16 @@ TEST_F(Merge, WhatOneSideMissedDoesNotShiftTheOther) {
   EXPECT_EQ(by_number[2], Completion::kProfiler);
 }
 
-TEST_F(Merge, ACommunicatorMadeBeforeTracingIsNamedByTheBox) {
+TEST_F(Pairing, ACommunicatorMadeBeforeTracingIsNamedByTheFile) {
   begin(false);
   for (int64_t number = 0; number < 3; ++number) {
     Collective row = probe(number + 40);
     row.seq = number;  // the probes count from when they came
-    merge_.accept(row);
+    pairing_.accept(row);
   }
-  merge_.call(box(39));  // from before the probes
+  pairing_.call(profiled(39));  // from before the probes
   for (int64_t number = 40; number < 43; ++number) {
-    merge_.call(box(number));
+    pairing_.call(profiled(number));
   }
   ASSERT_EQ(rows().size(), 4);
   std::set<int64_t> numbers;
@@ -173,31 +180,31 @@ TEST_F(Merge, ACommunicatorMadeBeforeTracingIsNamedByTheBox) {
   }
   EXPECT_EQ(numbers, (std::set<int64_t>{39, 40, 41, 42}));
   bool named = false;
-  const std::vector<Communicator> told = *rows_.communicators();
-  for (const Communicator& row : told) {
+  const std::vector<Communicator> delivered = *rows_.communicators();
+  for (const Communicator& row : delivered) {
     named = named || (row.comm_ptr == kPointer && row.rank == 3 && row.nccl_comm_hash == kNcclHash &&
                       row.comm_id_hash == kNcclHash && row.rank_source == RankSource::kPlugin);
   }
   EXPECT_TRUE(named);
 }
 
-TEST_F(Merge, ASplitCommunicatorHasItsSizeFromTheBox) {
+TEST_F(Pairing, ASplitCommunicatorHasItsSizeFromTheFile) {
   begin(true);
   Communicator split{.node_id = 5, .pid = kPid, .comm_ptr = kPointer, .created_ns = kBegin};
   split.comm_id_hash = kIdHash;
   split.rank = 3;
   split.rank_source = RankSource::kInit;
-  merge_.accept(split);
-  merge_.accept(probe(0));
-  merge_.call(box(0));
+  pairing_.accept(split);
+  pairing_.accept(probe(0));
+  pairing_.call(profiled(0));
   ASSERT_EQ(rows().size(), 1);
   EXPECT_EQ(rows()[0].nranks, 4);
-  const std::vector<Communicator> told = *rows_.communicators();
-  EXPECT_EQ(told.back().nranks, 4);
-  EXPECT_EQ(told.back().rank_source, RankSource::kInit) << "the probes knew the rank";
+  const std::vector<Communicator> delivered = *rows_.communicators();
+  EXPECT_EQ(delivered.back().nranks, 4);
+  EXPECT_EQ(delivered.back().rank_source, RankSource::kInit) << "the probes knew the rank";
 }
 
-TEST_F(Merge, MembersOfAGroupAreToldApartByWhatTheyAre) {
+TEST_F(Pairing, MembersOfAGroupAreDistinguishedByTheirArguments) {
   begin(true);
   for (int64_t number = 0; number < 3; ++number) {
     Collective member = probe(0);
@@ -206,14 +213,14 @@ TEST_F(Merge, MembersOfAGroupAreToldApartByWhatTheyAre) {
     member.called_ns -= (3 - number) * kNsPerUs;
     member.count = 100 + number;
     member.group_id = 9;
-    merge_.accept(member);
+    pairing_.accept(member);
   }
   for (int64_t number = 2; number >= 0; --number) {  // launched in an order of NCCL's own
-    blackbox::BoxCall member = box(0, number * kNsPerMs + kNsPerMs);
+    ProfilerCall member = profiled(0, number * kNsPerMs + kNsPerMs);
     member.id += static_cast<uint64_t>(number);
     member.row.count = 100 + number;
     member.row.seq = 2 - number;
-    merge_.call(member);
+    pairing_.call(member);
   }
   ASSERT_EQ(rows().size(), 3);
   for (const Collective& row : rows()) {
@@ -222,114 +229,114 @@ TEST_F(Merge, MembersOfAGroupAreToldApartByWhatTheyAre) {
   }
 }
 
-TEST_F(Merge, AnotherThreadsCallAtTheSameTimeIsAnother) {
+TEST_F(Pairing, AnotherThreadsCallAtTheSameTimeIsAnother) {
   begin(true);
-  merge_.accept(probe(0));
+  pairing_.accept(probe(0));
   Collective other = probe(0);
   other.event_id += 500;
   other.comm_ptr = 0xd0;
   other.comm_id_hash = 0x2d;
   other.tid = kTid + 1;
-  merge_.accept(
+  pairing_.accept(
       Communicator{.node_id = 5, .pid = kPid, .comm_ptr = 0xd0, .comm_id_hash = 0x2d, .nccl_comm_hash = 0xdef});
-  merge_.accept(other);
-  merge_.call(box(0));
+  pairing_.accept(other);
+  pairing_.call(profiled(0));
   for (const Collective& row : rows()) {
     EXPECT_EQ(row.completion == Completion::kProfiler, row.comm_ptr == kPointer);
   }
 }
 
-TEST_F(Merge, TransfersOfAnAllToAllAreNoCallsOfTheirOwn) {
+TEST_F(Pairing, TransfersOfAnAllToAllAreNoCallsOfTheirOwn) {
   begin(true);
   Collective whole = probe(0);
   whole.op = Operation::kAllToAll;
-  merge_.accept(whole);
+  pairing_.accept(whole);
   for (int32_t peer = 0; peer < 3; ++peer) {
-    blackbox::BoxCall part = box(0, (peer + 1) * kNsPerMs);
+    ProfilerCall part = profiled(0, (peer + 1) * kNsPerMs);
     part.id += static_cast<uint64_t>(peer);
     part.row.op = Operation::kSend;
     part.row.peer = peer;
-    merge_.call(part);
+    pairing_.call(part);
   }
   ASSERT_EQ(rows().size(), 1);
   EXPECT_EQ(rows()[0].duration_ns, 3 * kNsPerMs + 8 * kNsPerUs);
 }
 
-TEST_F(Merge, AnAllToAllLastsUntilItsLastTransferHasEnded) {
+TEST_F(Pairing, AnAllToAllLastsUntilItsLastTransferHasEnded) {
   begin(true);
   Collective whole = probe(0);
   whole.op = Operation::kAllToAll;
-  merge_.accept(whole);
+  pairing_.accept(whole);
   const auto part = [](int32_t peer, std::optional<int64_t> duration_ns) {
-    blackbox::BoxCall call = box(0, duration_ns);
+    ProfilerCall call = profiled(0, duration_ns);
     call.id += static_cast<uint64_t>(peer);
     call.row.op = Operation::kSend;
     call.row.peer = peer;
     return call;
   };
-  merge_.call(part(0, std::nullopt));
-  merge_.call(part(1, kNsPerMs));
-  blackbox::BoxCall own = part(3, std::nullopt);  // the rank's own copy
+  pairing_.call(part(0, std::nullopt));
+  pairing_.call(part(1, kNsPerMs));
+  ProfilerCall own = part(3, std::nullopt);  // the rank's own copy
   own.row.completion = Completion::kUnobserved;
-  merge_.call(own);
+  pairing_.call(own);
   ASSERT_EQ(rows().size(), 1);
   EXPECT_EQ(rows()[0].completion, Completion::kOpen) << "one transfer hangs";
   EXPECT_FALSE(rows()[0].duration_ns);
-  merge_.call(part(0, 7 * kNsPerMs));
-  merge_.call(part(1, kNsPerMs));
+  pairing_.call(part(0, 7 * kNsPerMs));
+  pairing_.call(part(1, kNsPerMs));
   ASSERT_EQ(rows().size(), 1);
   EXPECT_EQ(rows()[0].completion, Completion::kProfiler);
   EXPECT_EQ(rows()[0].duration_ns, 7 * kNsPerMs + 8 * kNsPerUs);
 }
 
-TEST_F(Merge, StepsOfAnAllToAllsTransfersAreItsOwn) {
+TEST_F(Pairing, StepsOfAnAllToAllsTransfersAreItsOwn) {
   begin(true);
   Collective whole = probe(0);
   whole.op = Operation::kAllToAll;
-  merge_.accept(whole);
-  blackbox::BoxCall part = box(0);
+  pairing_.accept(whole);
+  ProfilerCall part = profiled(0);
   part.row.op = Operation::kSend;
   part.row.peer = 0;
-  for (const bool told : {false, true}) {  // a step comes before its transfer, and after
-    blackbox::StepRow step{.collective = part.id};
+  for (const bool is_paired : {false, true}) {  // a step comes before its transfer, and after
+    StepRow step{.collective = part.id};
     step.row.pid = kPid;
     step.row.timestamp_ns = kBegin;
-    merge_.step(step);
-    if (!told) {
-      merge_.call(part);
+    pairing_.step(step);
+    if (!is_paired) {
+      pairing_.call(part);
     }
   }
   EXPECT_EQ(steps_of(whole.event_id), 2);
 }
 
-TEST_F(Merge, StepsOfCallsThatNeverComeDoNotKeepOthersFromWaiting) {
+TEST_F(Pairing, StepsOfCallsThatNeverComeDoNotKeepOthersFromWaiting) {
   begin(true);
-  blackbox::StepRow stray;
+  StepRow stray;
   stray.row.pid = kPid;
   stray.row.timestamp_ns = kBegin;
   for (uint64_t i = 0; i < 20'000; ++i) {
     stray.collective = 1'000'000 + i;
-    merge_.step(stray);
+    pairing_.step(stray);
   }
-  blackbox::StepRow step = stray;
-  step.collective = box(0).id;
-  merge_.step(step);
-  merge_.accept(probe(0));
-  merge_.call(box(0));
+  StepRow step = stray;
+  step.collective = profiled(0).id;
+  pairing_.step(step);
+  pairing_.accept(probe(0));
+  pairing_.call(profiled(0));
   EXPECT_EQ(steps_of(probe(0).event_id), 1);
-  merge_.finish();
+  pairing_.finish();
   EXPECT_EQ(steps_of(0), 20'000) << "none is lost";
 }
 
-TEST_F(Merge, ACallThatStaysOpenWhileThousandsEndKeepsItsLaunch) {
+TEST_F(Pairing, ACallThatStaysOpenWhileThousandsEndKeepsItsLaunch) {
   begin(true);
-  merge_.accept(probe(0));
-  merge_.call(box(0, std::nullopt));
+  pairing_.accept(probe(0));
+  pairing_.call(profiled(0, std::nullopt));
   for (int64_t number = 1; number < 3000; ++number) {
-    merge_.accept(probe(number));
-    merge_.call(box(number));
+    pairing_.accept(probe(number));
+    pairing_.call(profiled(number));
   }
-  merge_.call(box(0, 60 * kNsPerSecond));
+  pairing_.call(profiled(0, 60 * kNsPerSecond));
   const std::vector<Collective> all = rows();
   ASSERT_EQ(all.size(), 3000);
   const auto first = std::ranges::find(all, probe(0).event_id, &Collective::event_id);
@@ -339,45 +346,188 @@ TEST_F(Merge, ACallThatStaysOpenWhileThousandsEndKeepsItsLaunch) {
   EXPECT_EQ(first->comm_ptr, kPointer);
 }
 
-TEST_F(Merge, StepsNameTheRowOfTheirCollective) {
+TEST_F(Pairing, StepsNameTheRowOfTheirCollective) {
   begin(true);
-  merge_.accept(probe(0));
-  blackbox::StepRow step{.collective = 50};
+  pairing_.accept(probe(0));
+  StepRow step{.collective = 50};
   step.row.node_id = 5;
   step.row.pid = kPid;
   step.row.timestamp_ns = kBegin;
-  merge_.step(step);  // an operation ends before its collective
-  merge_.call(box(0));
-  merge_.step(step);
+  pairing_.step(step);  // an operation ends before its collective
+  pairing_.call(profiled(0));
+  pairing_.step(step);
   step.collective = 777;  // whose collective never comes
-  merge_.step(step);
-  merge_.finish();
+  pairing_.step(step);
+  pairing_.finish();
   std::vector<EventId> named;
   ASSERT_TRUE(rows_.proxy_steps({}, [&](const ProxyStep& row) { named.push_back(row.collective_id); }));
   EXPECT_EQ(named, (std::vector<EventId>{probe(0).event_id, probe(0).event_id, 0}));
 }
 
-TEST_F(Merge, ACommunicatorWithoutAnIdIsFoundByNcclsHashOnceCallsHaveMet) {
-  merge_.accept(Communicator{.node_id = 5, .pid = kPid, .comm_ptr = kPointer, .comm_id_hash = kIdHash});  // a split
-  Communicator box{.node_id = 5, .pid = kPid, .comm_ptr = kSerial};
-  box.nccl_comm_hash = box.comm_id_hash = kNcclHash;
-  merge_.communicator(box);
-  EXPECT_EQ(merge_.find(kPid, kNcclHash), nullptr);
+TEST_F(Pairing, ACommunicatorWithoutAnIdIsFoundByNcclsHashOnceCallsHaveMet) {
+  pairing_.accept(Communicator{.node_id = 5, .pid = kPid, .comm_ptr = kPointer, .comm_id_hash = kIdHash});  // a split
+  Communicator file_row{.node_id = 5, .pid = kPid, .comm_ptr = kSerial};
+  file_row.nccl_comm_hash = file_row.comm_id_hash = kNcclHash;
+  pairing_.communicator(file_row);
+  EXPECT_EQ(pairing_.find(kPid, kNcclHash), nullptr);
   hash_ = kIdHash;
-  merge_.accept(probe(0));
-  merge_.call(Merge::box(0));
-  const Communicator* known = merge_.find(kPid, kNcclHash);
+  pairing_.accept(probe(0));
+  pairing_.call(Pairing::profiled(0));
+  const Communicator* known = pairing_.find(kPid, kNcclHash);
   ASSERT_NE(known, nullptr);
   EXPECT_EQ(known->comm_id_hash, kIdHash);
-  EXPECT_EQ(merge_.find(kPid, 0), nullptr);
-  EXPECT_EQ(merge_.find(kPid + 1, kNcclHash), nullptr);
+  EXPECT_EQ(pairing_.find(kPid, 0), nullptr);
+  EXPECT_EQ(pairing_.find(kPid + 1, kNcclHash), nullptr);
 }
 
-TEST_F(Merge, WhatIsNotOfNcclPasses) {
+/// Calls at an even rate; each round the probes' rows of all come before the file's.
+struct Rounds {
+  int64_t rate;
+  int64_t of_a_round;
+  int64_t rounds;
+};
+
+TEST_F(Pairing, EveryCallHasOneRowAtAnyRate) {
+  for (const Rounds& given : {Rounds{2'000, 1'000, 8}, Rounds{3'000, 1'500, 8}, Rounds{5'000, 2'500, 8},
+                              Rounds{10'000, 5'000, 8}, Rounds{10'000, 15'000, 2}}) {
+    SCOPED_TRACE(given.rate);
+    rows_ = {};
+    CallPairing pairing(ids_, rows_);
+    begin(true, pairing);
+    const int64_t all = given.of_a_round * given.rounds;
+    for (int64_t first = 0; first < all; first += given.of_a_round) {
+      for (int64_t n = first; n < first + given.of_a_round; ++n) {
+        pairing.accept(at_rate(probe(n), n, given.rate));
+      }
+      for (int64_t n = first; n < first + given.of_a_round; ++n) {
+        ProfilerCall call = profiled(n);
+        call.row = at_rate(call.row, n, given.rate);
+        pairing.call(call);
+      }
+    }
+    const std::vector<Collective> delivered = rows();
+    EXPECT_EQ(delivered.size(), all);
+    EXPECT_EQ(std::ranges::count(delivered, Completion::kProfiler, &Collective::completion), all);
+    EXPECT_EQ(pairing.losses().of(kLostUnpaired), 0);
+  }
+}
+
+/// The file is read 7 s late: the probes' rows are given up by then.
+TEST_F(Pairing, ACallWhoseRowWasGivenUpIsALossAndNoSecondRow) {
+  begin(true);
+  constexpr int64_t kRate = 10'000;
+  constexpr int64_t kAll = 70'000;
+  for (int64_t n = 0; n < kAll; ++n) {
+    pairing_.accept(at_rate(probe(n), n, kRate));
+  }
+  for (int64_t n = 0; n < kAll; ++n) {
+    ProfilerCall call = profiled(n);
+    call.row = at_rate(call.row, n, kRate);
+    pairing_.call(call);
+  }
+  const std::vector<Collective> delivered = rows();
+  EXPECT_EQ(delivered.size(), kAll);
+  const auto unpaired =
+      static_cast<uint64_t>(std::ranges::count(delivered, Completion::kOpen, &Collective::completion));
+  EXPECT_GT(unpaired, 0);
+  EXPECT_EQ(pairing_.losses().of(kLostUnpaired), unpaired);
+}
+
+TEST_F(Pairing, StepsOfACallWhoseRowWasGivenUpNameThatRow) {
+  begin(true);
+  for (int64_t n = 0; n < 50'000; ++n) {
+    pairing_.accept(at_rate(probe(n), n, 10'000));
+  }
+  ProfilerCall call = profiled(0);
+  call.row = at_rate(call.row, 0, 10'000);
+  pairing_.call(call);
+  StepRow step{.collective = call.id};
+  step.row.pid = kPid;
+  step.row.timestamp_ns = kBegin;
+  pairing_.step(step);
+  EXPECT_EQ(steps_of(probe(0).event_id), 1);
+}
+
+TEST_F(Pairing, AnEndThatComesAfterItsRowWasForgottenIsALoss) {
+  begin(true);
+  constexpr int64_t kOpen = 33'000;  // more open calls than rows are kept
+  for (int64_t n = 0; n < kOpen; ++n) {
+    Collective row = at_rate(probe(n), n, 1'000'000);
+    row.launch_ns = 0;
+    pairing_.accept(row);
+    ProfilerCall call = profiled(n, std::nullopt);
+    call.row = at_rate(call.row, n, 1'000'000);
+    pairing_.call(call);
+  }
+  ASSERT_EQ(rows().size(), kOpen);
+  for (int repeated = 0; repeated < 2; ++repeated) {
+    ProfilerCall call = profiled(0);
+    call.row = at_rate(call.row, 0, 1'000'000);
+    pairing_.call(call);
+  }
+  EXPECT_EQ(rows().size(), kOpen);
+  EXPECT_EQ(pairing_.losses().of(kLostUnpaired), 1) << "counted once, however often the file repeats it";
+}
+
+TEST_F(Pairing, ACallThatStaysOpenWhileTensOfThousandsEndHasOneRow) {
+  begin(true);
+  pairing_.accept(probe(0));
+  pairing_.call(profiled(0, std::nullopt));
+  for (int64_t number = 1; number < 20'000; ++number) {
+    pairing_.accept(probe(number));
+    pairing_.call(profiled(number));
+    if (number % 100 == 0) {
+      pairing_.call(profiled(0, std::nullopt));  // a follower reports open calls again and again
+    }
+  }
+  pairing_.call(profiled(0, 300 * kNsPerSecond));
+  const std::vector<Collective> delivered = rows();
+  EXPECT_EQ(delivered.size(), 20'000);
+  const auto first = std::ranges::find(delivered, probe(0).event_id, &Collective::event_id);
+  ASSERT_NE(first, delivered.end());
+  EXPECT_EQ(first->duration_ns, 300 * kNsPerSecond + 8 * kNsPerUs);
+}
+
+TEST_F(Pairing, BoundsCountAsLosses) {
+  begin(true);
+  Collective whole = probe(0);
+  whole.op = Operation::kAllToAll;
+  pairing_.accept(whole);
+  constexpr uint64_t kMostParts = 4096;
+  for (uint64_t peer = 0; peer < kMostParts + 3; ++peer) {
+    ProfilerCall part = profiled(0, std::nullopt);
+    part.id += peer;
+    part.row.op = Operation::kSend;
+    part.row.peer = static_cast<int32_t>(peer);
+    pairing_.call(part);
+  }
+  EXPECT_EQ(pairing_.losses().of(kLostParts), 3);
+  Communicator another{.node_id = 5, .pid = kPid};
+  for (uint64_t serial = 1; serial <= 1024 + 2; ++serial) {
+    another.comm_ptr = serial;
+    pairing_.communicator(another);
+  }
+  EXPECT_EQ(pairing_.losses().of(kLostCommunicators), 2);
+  StepRow stray;
+  stray.row.pid = kPid;
+  for (uint64_t n = 0; n < 8192 + 4; ++n) {
+    stray.collective = 1'000'000 + n;
+    pairing_.step(stray);
+  }
+  EXPECT_EQ(pairing_.losses().of(kLostUnlinkedSteps), 4);
+  for (int32_t pid = 100'000; pid < 100'000 + 4096; ++pid) {
+    ProfilerCall call = profiled(0);
+    call.row.pid = pid;
+    pairing_.call(call);
+  }
+  EXPECT_EQ(pairing_.losses().of(kLostProcesses), 1) << "one process was there before";
+}
+
+TEST_F(Pairing, WhatIsNotOfNcclPasses) {
   Collective row = probe(0);
   row.library = Library::kMpi;
-  merge_.accept(row);
-  merge_.accept(Node{.node_id = 5, .name = "n"});
+  pairing_.accept(row);
+  pairing_.accept(Node{.node_id = 5, .name = "n"});
   EXPECT_EQ(rows().size(), 1);
   EXPECT_EQ(rows_.nodes()->size(), 1);
 }

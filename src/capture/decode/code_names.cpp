@@ -23,13 +23,13 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr size_t kLongestName = 160;  // told; of a C++ name, most is template arguments
+constexpr size_t kLongestName = 160;  // bytes kept; most of a long C++ name is template arguments
 constexpr size_t kLongestSymbol = 300;
 constexpr uint64_t kMostSections = 512;
 constexpr uint64_t kMostSymbols = 1'000'000;  // of a table; libtorch_cpu.so has 200,000
 constexpr size_t kSymbolsAtOnce = 2048;
 constexpr size_t kNamesKept = 8192;
-/// Of each second, so much may go into names: the rings fill meanwhile.
+/// The part of each second that may be spent on names: the ring buffers fill in the meantime.
 constexpr int64_t kTimeNs = 100 * kNsPerMs;
 
 template <typename T>

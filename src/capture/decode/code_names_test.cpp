@@ -14,7 +14,7 @@
 #include "base/handle.h"
 #include "base/text.h"
 #include "capture/decode/call_stacks.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 // Not in the anonymous namespace: symbols to be found.
 namespace stalltrace::capture::code_names_test {

@@ -67,8 +67,8 @@ constexpr Call mpi_wait(std::string_view symbol, st_call_kind kind, WaitSlots sl
            .indices = slots.indices}};
 }
 
-/// Where the fields of a Gloo call's options lie; `count` or, where the struct has none, the `buffer` it can be told
-/// by.
+/// Where the fields of a Gloo call's options lie; `count` or, where the struct has none, the `buffer` from which it can
+/// be derived.
 struct GlooOffsets {
   __u8 count = 0, buffer = 0, element_bytes = 0, root = 0, tag = 0;
 };
@@ -105,8 +105,8 @@ constexpr Call framework(std::string_view symbol, st_call_kind kind) {
 }
 
 // Not here: ncclCommGetAsyncError, cudaEventQuery, cudaStreamQuery, MPI_Iprobe. Programs poll them; a trap on each
-// would be dear. MPI_Test and its family are polled, too, but nothing else tells that a request is done: a poll in vain
-// is let go in the kernel.
+// would be expensive. MPI_Test and its family are polled, too, but nothing else shows that a request is done: a poll in
+// vain is let go in the kernel.
 // clang-format off
 constexpr std::array kCalls{
     // Collectives and point-to-point.

@@ -134,14 +134,14 @@ TEST(CallTable, EachKindHasTheSlotsItNeeds) {
         ADD_FAILURE() << "kind " << int{spec.kind};
     }
     const bool is_sync = spec.kind >= ST_CALL_SYNC_STREAM && spec.kind <= ST_CALL_STREAM_WAIT_EVENT;
-    const bool tells_of_others = spec.kind >= ST_CALL_FINISHED && spec.kind <= ST_CALL_SET_UP;
-    EXPECT_EQ(call.family, is_sync           ? CallFamily::kGpuRuntime
-                           : tells_of_others ? CallFamily::kFramework
-                                             : CallFamily::kCollectiveLibrary);
+    const bool is_framework = spec.kind >= ST_CALL_FINISHED && spec.kind <= ST_CALL_SET_UP;
+    EXPECT_EQ(call.family, is_sync        ? CallFamily::kGpuRuntime
+                           : is_framework ? CallFamily::kFramework
+                                          : CallFamily::kCollectiveLibrary);
   }
 }
 
-/// A call that is polled says whether anything is done; without that slot every poll would be told.
+/// A call that is polled says whether anything is done; without that slot every poll would be reported.
 TEST(CallTable, WhatIsPolledSaysWhetherAnythingIsDone) {
   int polled = 0;
   for (const Call& call : call_table()) {

@@ -24,9 +24,9 @@ struct JobIdentity {
 /// Slurm.
 JobIdentity job_identity(const Environment& environment);
 
-/// The job of a rank that MPICH's launcher started, which tells it no id: its proxy on each host, one of the rank's
-/// parents, is told where to reach the launcher, the same on all hosts (hydra_pmi_proxy's --control-port), and which of
-/// the launcher's groups of processes it starts (--pgid). Empty where there is no such proxy.
+/// The job of a rank that MPICH's launcher started, which passes it no id: its proxy on each host, one of the rank's
+/// parents, is given the address of the launcher, the same on all hosts (hydra_pmi_proxy's --control-port), and which
+/// of the launcher's groups of processes it starts (--pgid). Empty where there is no such proxy.
 std::string hydra_job(const Procfs& procfs, pid_t pid);
 
 /// The traced process as the recording knows it. `utc_offset_ns` is UTC minus CLOCK_MONOTONIC.

@@ -69,7 +69,7 @@ TEST(Identity, NothingKnown) {
   EXPECT_EQ(identity.job_id, "");
 }
 
-/// MPICH's launcher tells a rank no id of its job. The proxy that started it, here through a shell, was told one
+/// MPICH's launcher passes a rank no id of its job. The proxy that started it, here through a shell, was given one
 /// address.
 class HydraJob : public testing::Test {
  protected:
@@ -91,7 +91,7 @@ class HydraJob : public testing::Test {
   fs::path root_;
 };
 
-TEST_F(HydraJob, IsWhatTheProxyWasTold) {
+TEST_F(HydraJob, IsWhatTheProxyWasReported) {
   put(10, 5, "/usr/bin/hydra_pmi_proxy --control-port head:43210 --rmk user --pgid 1 --proxy-id 0");
   EXPECT_EQ(job_of(30), "head:43210/1");
 }

@@ -43,7 +43,7 @@ constexpr std::array kUsualLibraries{
 /// So many files that processes map are remembered; reading one again costs some milliseconds at most.
 constexpr size_t kMaxFiles = 4096;
 
-/// RCCL exports NCCL's names; only its file's name tells.
+/// RCCL exports NCCL's names; only its file's name distinguishes it.
 Library library_of(const std::string& path) {
   return path.find("librccl") != std::string::npos ? Library::kRccl : Library::kNccl;
 }
@@ -66,7 +66,7 @@ JobDiscovery::File* JobDiscovery::inspect_path(const std::string& path) {
     return nullptr;
   }
   // One file of an image has another device number in each container's overlay, and one inode below them all, which is
-  // what the kernel probes: twice probed, every call would be told twice.
+  // what the kernel probes: twice probed, every call would be reported twice.
   struct statfs system {};
   const bool overlay = ::statfs(path.c_str(), &system) == 0 && system.f_type == OVERLAYFS_SUPER_MAGIC;
   const FileKey key{overlay ? 0 : info.st_dev, info.st_ino, info.st_size,
@@ -76,7 +76,7 @@ JobDiscovery::File* JobDiscovery::inspect_path(const std::string& path) {
   if (fresh) {
     known.inode = info.st_ino;
     auto symbols = find_probe_points(path);
-    if (!symbols && symbols.error().kind != ErrorKind::kCorrupt) {  // gone meanwhile: it may come again
+    if (!symbols && symbols.error().kind != ErrorKind::kCorrupt) {  // gone in the meantime: it may come again
       files_.erase(found);
       return nullptr;
     }
@@ -148,7 +148,7 @@ void JobDiscovery::consider(pid_t pid, bool certainly_job) {
         note_("process " + std::to_string(pid) + " can't be looked into, its rank stays unknown: " +
               mappings.error().what + "; run as root, or grant CAP_SYS_PTRACE");
       }
-      job_found_(pid, Library::kNccl);  // it made a call: a short life is told too
+      job_found_(pid, Library::kNccl);  // it made a call: a short life is reported too
     }
     return;
   }

@@ -25,8 +25,8 @@ class JobDiscovery {
   using JobFound = std::function<void(pid_t pid, Library library)>;
   using Note = std::function<void(const std::string& text)>;
 
-  /// References outlive the object. `job_found` is called once a process, before its probes can fire; `note` is told
-  /// what could not be probed and why.
+  /// References outlive the object. `job_found` is called once a process, before its probes can fire; `note` is called
+  /// with what could not be probed and why.
   JobDiscovery(BpfPrograms& kernel, const Procfs& procfs, Scope scope, JobFound job_found, Note note);
 
   /// Probes a library's file before any process maps it, so that a job's first call is seen however soon it comes: to

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells, the moment it happens, that a process mapped an executable file: the kernel's own MMAP2 records (what
+// Reports at once that a process mapped an executable file: the kernel's own MMAP2 records (what
 // `perf record` learns libraries from), one ring per CPU. So a library is known before its first call, without polling.
 #pragma once
 

@@ -43,7 +43,7 @@ void add_levels(const std::string& root, std::string path, std::string_view file
   }
 }
 
-/// The files of a process's cgroups that tell of throttling and of kills for want of memory, by either version.
+/// The files of a process's cgroups that count throttling and out-of-memory kills, by either version.
 std::vector<std::pair<std::string, std::string>> cgroup_files(const HostRoots& roots, pid_t pid) {
   std::vector<std::pair<std::string, std::string>> files;
   std::error_code error;
@@ -84,8 +84,8 @@ void HostSampler::note(std::string key, double value, const Write& write) {
 }
 
 void HostSampler::note_host(std::string_view name, const std::string& detail, double value) {
-  note(std::string(name) + " " + detail, value, [&](double told, int64_t time_ns) {
-    sink_.accept(HostSample{node_, time_ns, std::string(name), detail, told});
+  note(std::string(name) + " " + detail, value, [&](double reported, int64_t time_ns) {
+    sink_.accept(HostSample{node_, time_ns, std::string(name), detail, reported});
   });
 }
 
@@ -156,14 +156,14 @@ void HostSampler::sample_ports() {
         continue;
       }
       for (const char* folder : {"counters", "hw_counters"}) {
-        for (const std::string_view counter : told_port_counters()) {
+        for (const std::string_view counter : recorded_port_counters()) {
           const auto text = read_file(port->path() / folder / counter, kFileLimit);
           const auto value = text ? parse_integer(trim(*text)) : Result<int64_t>(0);
           if (text && value) {
             note(name + "/" + std::to_string(*number) + "/" + std::string(counter), static_cast<double>(*value),
-                 [&](double told, int64_t time_ns) {
+                 [&](double reported, int64_t time_ns) {
                    sink_.accept(PortCounter{node_, time_ns, name, static_cast<int32_t>(*number), std::string(counter),
-                                            static_cast<uint64_t>(told)});
+                                            static_cast<uint64_t>(reported)});
                  });
           }
         }

@@ -29,7 +29,7 @@ class HostSampler {
 
   /// Reads everything once: about once a second. `pids` are the traced processes that run.
   void sample(int64_t utc_ns, const std::set<pid_t>& pids);
-  /// Dropped packets are counted on this host: told with every sample, so that none is known to be none.
+  /// Dropped packets are counted on this host: written with every sample, so that zero is known to be zero.
   void counts_drops() { counts_drops_ = true; }
 
  private:

@@ -9,7 +9,7 @@
 
 #include "capture/host/host_files.h"
 #include "capture/kernel/drop_reasons.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -49,11 +49,11 @@ TEST(HostFiles, KeysAndPressureAreFoundAndBrokenLinesAreNot) {
   EXPECT_TRUE(parse_cgroups("nonsense").empty());
 }
 
-TEST(DropReasons, FaultsAndRulesAreToldAndTcpsOwnWorkIsNot) {
-  EXPECT_TRUE(is_told_drop_reason("NETFILTER_DROP"));
-  EXPECT_TRUE(is_told_drop_reason("CPU_BACKLOG"));
-  EXPECT_FALSE(is_told_drop_reason("TCP_OLD_DATA"));
-  EXPECT_FALSE(is_told_drop_reason("NOT_SPECIFIED"));
+TEST(DropReasons, FaultsAndRulesAreReportedAndTcpsOwnWorkIsNot) {
+  EXPECT_TRUE(is_recorded_drop_reason("NETFILTER_DROP"));
+  EXPECT_TRUE(is_recorded_drop_reason("CPU_BACKLOG"));
+  EXPECT_FALSE(is_recorded_drop_reason("TCP_OLD_DATA"));
+  EXPECT_FALSE(is_recorded_drop_reason("NOT_SPECIFIED"));
 }
 
 class Sampler : public ::testing::Test {
@@ -101,7 +101,7 @@ TEST_F(Sampler, AChangeIsBracketedByTheLastUnchangedValue) {
   EXPECT_EQ(drops[2].detail, "cpu0");
 }
 
-TEST_F(Sampler, MemoryPressureIsToldOfSomeAndOfAllTasks) {
+TEST_F(Sampler, MemoryPressureIsReportedOfSomeAndOfAllTasks) {
   write("proc/pressure/memory", "some avg10=0.00 total=70\nfull avg10=0.00 total=50\n");
   HostSampler sampler(roots(), 7, sink_);
   sampler.sample(kSecond, {});
@@ -133,7 +133,7 @@ TEST_F(Sampler, ThrottlingIsReadFromBothVersionsAndAllLevels) {
 
 TEST_F(Sampler, PortCountersComeFromTheGivenRoot) {
   write("sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error", "17\n");
-  write("sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_packets", "17\n");  // not one that is told
+  write("sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_packets", "17\n");  // not one that is recorded
   write("sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence", "N/A (no PMA)\n");
   HostSampler sampler(roots(), 7, sink_);
   sampler.sample(kSecond, {});

@@ -5,8 +5,8 @@
 
 namespace stalltrace::capture {
 
-std::span<const std::string_view> told_port_counters() {
-  static constexpr std::array<std::string_view, 32> kTold = {
+std::span<const std::string_view> recorded_port_counters() {
+  static constexpr std::array<std::string_view, 32> kReported = {
       // errors of the link
       "symbol_error",
       "link_error_recovery",
@@ -44,7 +44,7 @@ std::span<const std::string_view> told_port_counters() {
       "port_xmit_data",
       "port_rcv_data",
   };
-  return kTold;
+  return kReported;
 }
 
 }  // namespace stalltrace::capture

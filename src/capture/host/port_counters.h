@@ -10,6 +10,6 @@ namespace stalltrace::capture {
 
 /// File names in ports/N/counters and ports/N/hw_counters (Documentation/ABI/stable/sysfs-class-infiniband and the
 /// drivers' own).
-std::span<const std::string_view> told_port_counters();
+std::span<const std::string_view> recorded_port_counters();
 
 }  // namespace stalltrace::capture

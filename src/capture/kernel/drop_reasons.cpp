@@ -8,7 +8,7 @@ namespace stalltrace::capture {
 namespace {
 
 /// Numbers differ between kernels, names do not.
-constexpr std::array<std::string_view, 45> kTold = {
+constexpr std::array<std::string_view, 45> kReported = {
     // rules of the host
     "NETFILTER_DROP",
     "SOCKET_FILTER",
@@ -62,6 +62,8 @@ constexpr std::array<std::string_view, 45> kTold = {
 
 }  // namespace
 
-bool is_told_drop_reason(std::string_view reason) { return std::ranges::find(kTold, reason) != kTold.end(); }
+bool is_recorded_drop_reason(std::string_view reason) {
+  return std::ranges::find(kReported, reason) != kReported.end();
+}
 
 }  // namespace stalltrace::capture

@@ -70,7 +70,7 @@ BpfPrograms::~BpfPrograms() = default;
 
 Result<std::unique_ptr<BpfPrograms>> BpfPrograms::load(const KernelOptions& options) {
   if (!Procfs().in_first_pid_namespace()) {
-    return fail("processes have other numbers here than the kernel tells: this is a pid namespace of its own",
+    return fail("processes have other numbers here than in the kernel: this is a pid namespace of its own",
                 "trace from the host, or give the container the host's processes (--pid=host; hostPID: true)",
                 ErrorKind::kUnsupported);
   }

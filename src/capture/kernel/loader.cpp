@@ -224,12 +224,12 @@ class Loader {
       specs[row] = call_table()[row].spec;
     }
     auto* reported = reinterpret_cast<uint8_t*>(
-        const_cast<__u8*>(reinterpret_cast<const volatile __u8*>(&skeleton.rodata->told_drop_reasons)));
+        const_cast<__u8*>(reinterpret_cast<const volatile __u8*>(&skeleton.rodata->recorded_drop_reasons)));
     drop_reasons_.clear();
     for (const auto& [number, name] : types_.values_of_enum("skb_drop_reason")) {
       const std::string_view reason =
           name.starts_with(kDropReasonPrefix) ? name.substr(kDropReasonPrefix.size()) : std::string_view();
-      if (number < ST_DROP_REASONS && is_told_drop_reason(reason)) {
+      if (number < ST_DROP_REASONS && is_recorded_drop_reason(reason)) {
         drop_reasons_.resize(ST_DROP_REASONS);
         drop_reasons_[number] = reason;
         reported[number] = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library in MPICH's form, for the symbol reader's tests: its handles are ints, as one of its own names tells. */
+/* A library in MPICH's form, for the symbol reader's tests: its handles are ints, as one of its own names shows. */
 #define EXPORTED __attribute__((visibility("default")))
 
 EXPORTED int MPI_Allreduce(int value) { return value + 1; }

@@ -9,7 +9,7 @@
 
 #include "capture/decode/collective/collective_tracker.h"
 #include "capture/discover/call_table.h"
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::capture {
 
@@ -65,7 +65,7 @@ class TrackedCalls : public testing::Test {
     return record;
   }
 
-  /// What came out, each call as it was told last.
+  /// What came out, each call as it was reported last.
   std::vector<Collective> rows() {
     std::vector<Collective> result;
     EXPECT_TRUE(sink_.collectives({}, [&](const Collective& row) { result.push_back(row); }));

@@ -2,125 +2,152 @@
 #include "cli/framework/command_line.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <vector>
+
+#include "base/process/subprocess.h"
+#include "cli/framework/args.h"
 
 namespace stalltrace::cli {
 namespace {
 
-/// What CLI11 collected for one flag, before it is given a meaning.
-struct Collected {
-  const Flag* flag = nullptr;
-  bool seen = false;
-  std::vector<std::string> values;
-};
-
-std::unexpected<Error> usage_error(std::string what) { return fail(std::move(what), {}, ErrorKind::kUsage); }
-
-void declare(CLI::App& app, Collected& entry) {
-  const Flag& flag = *entry.flag;
-  switch (flag.kind) {
-    case Flag::Kind::kSwitch:
-      app.add_flag(flag.name, entry.seen);
-      break;
-    case Flag::Kind::kValue:
-      app.add_option(flag.name, entry.values)->expected(1)->allow_extra_args(false);
-      break;
-    case Flag::Kind::kRepeated:
-      app.add_option(flag.name, entry.values)->allow_extra_args(false);
-      break;
-    case Flag::Kind::kArgument:
-    case Flag::Kind::kArguments:
-    case Flag::Kind::kCommand:
-      break;
-  }
+std::unexpected<Error> usage_error(std::string what, std::string remedy = {}) {
+  return fail(std::move(what), std::move(remedy), ErrorKind::kUsage);
 }
 
-/// CLI11 takes its words from the back.
-std::vector<std::string> reversed(std::span<const std::string> words) { return {words.rbegin(), words.rend()}; }
+bool takes_value(const Flag& flag) { return flag.kind == Flag::Kind::kValue || flag.kind == Flag::Kind::kRepeated; }
 
-Status collect(CLI::App& app, std::span<const std::string> words) {
-  try {
-    app.parse(reversed(words));
+/// " a 'b c'", as it could be typed in a shell; "" of none.
+std::string shell_words(std::span<const std::string> words) {
+  return words.empty() ? "" : " " + format_command({words.begin(), words.end()});
+}
+
+/// The words of one command line on their way to their rows.
+class Assignment {
+ public:
+  Assignment(std::string_view name, std::span<const std::string> words, std::span<const Flag> flags)
+      : name_(name), words_(words), flags_(flags) {}
+
+  Result<Parsed> run() {
+    ST_ASSIGN(Args args, split());
+    if (args.help) {
+      return Parsed::kHelpWanted;
+    }
+    ST_TRY(assign_flags(args));
+    ST_TRY(assign_arguments(args));
+    ST_TRY(assign_command(args));
+    return Parsed::kRun;
+  }
+
+ private:
+  Result<Args> split() const {
+    std::vector<FlagShape> shapes;
+    for (const Flag& flag : flags_) {
+      shapes.push_back({.name = flag.is_argument() ? std::string_view() : flag.name,
+                        .takes_value = takes_value(flag),
+                        .value_form = flag.value_form.empty() ? fmt::format("write {} {}", flag.name, flag.value_name)
+                                                              : "write it like " + flag.value_form});
+    }
+    Result<Args> args = split_args(words_, shapes, find_command() == nullptr || has_argument());
+    if (args && find_command() == nullptr) {  // then "--" only says that what follows are no flags
+      for (std::string& word : args->after_dashes) {
+        args->plain.push_back({std::move(word), words_.size()});
+      }
+    }
+    return args;
+  }
+
+  Status assign_flags(const Args& args) const {
+    std::vector<size_t> times(flags_.size());
+    for (const Args::Given& given : args.given) {
+      const Flag& flag = flags_[given.flag];
+      if (++times[given.flag] > 1 && flag.kind == Flag::Kind::kValue) {
+        return usage_error(fmt::format("{} is given twice", flag.name), "give it once");
+      }
+      if (auto status = flag.assign(given.value); !status) {
+        return with_context(flag.name, std::move(status.error()));
+      }
+    }
+    for (size_t i = 0; i < flags_.size(); ++i) {
+      if (flags_[i].required && !flags_[i].is_argument() && times[i] == 0) {
+        return usage_error(fmt::format("{} {} is missing", flags_[i].name, flags_[i].value_name));
+      }
+    }
     return {};
-  } catch (const CLI::ExtrasError&) {
-    const std::vector<std::string> extras = app.remaining();
-    const std::string& word = extras.empty() ? words.front() : extras.front();
-    return usage_error(fmt::format("the flag '{}' is not known here", word));
-  } catch (const CLI::ParseError& error) {
-    return usage_error(error.what());
   }
-}
 
-/// Gives the plain words to the arguments in order; the last may take many.
-Status distribute(std::vector<Collected>& entries, std::span<const std::string> plain) {
-  for (Collected& entry : entries) {
-    if (!entry.flag->is_argument() || entry.flag->kind == Flag::Kind::kCommand) {
-      continue;
+  /// Gives the plain words to the arguments in order; the last may take many.
+  Status assign_arguments(const Args& args) const {
+    std::span<const Args::Word> plain = args.plain;
+    const Flag* last = nullptr;
+    for (const Flag& flag : flags_) {
+      if (!flag.is_argument() || flag.kind == Flag::Kind::kCommand) {
+        continue;
+      }
+      if (plain.empty()) {
+        return usage_error(fmt::format("{} is missing", flag.name));
+      }
+      const size_t taken = flag.kind == Flag::Kind::kArguments ? plain.size() : 1;
+      for (const Args::Word& word : plain.first(taken)) {
+        if (auto status = flag.assign(word.text); !status) {
+          return with_context(flag.name, std::move(status.error()));
+        }
+      }
+      plain = plain.subspan(taken);
+      last = &flag;
     }
-    if (plain.empty()) {
-      return usage_error(fmt::format("{} is missing", entry.flag->name));
-    }
-    const size_t taken = entry.flag->kind == Flag::Kind::kArguments ? plain.size() : 1;
-    entry.values.assign(plain.begin(), plain.begin() + static_cast<std::ptrdiff_t>(taken));
-    plain = plain.subspan(taken);
+    return plain.empty() ? Status{} : Status(too_many(plain.front(), last));
   }
-  return plain.empty() ? Status{} : usage_error(fmt::format("the argument '{}' is one too many", plain.front()));
-}
 
-Status assign(const Collected& entry) {
-  const Flag& flag = *entry.flag;
-  if (entry.seen) {
-    return flag.assign("");
-  }
-  if (flag.required && entry.values.empty()) {
-    return usage_error(fmt::format("{} {} is missing", flag.name, flag.value_name));
-  }
-  for (const std::string& value : entry.values) {
-    if (auto status = flag.assign(value); !status) {
-      return with_context(flag.name, std::move(status.error()));
+  std::unexpected<Error> too_many(const Args::Word& word, const Flag* last) const {
+    const Flag* command = find_command();
+    if (command != nullptr) {
+      return usage_error(
+          fmt::format("'{}' is not a flag", word.text),
+          fmt::format("put -- before the command: stalltrace {}{} --{}", name_,
+                      shell_words(words_.first(word.position)), shell_words(words_.subspan(word.position))));
     }
+    return usage_error(fmt::format("the argument '{}' is one too many", word.text),
+                       last == nullptr ? "" : last->when_followed);
   }
-  return {};
-}
+
+  Status assign_command(const Args& args) const {
+    const Flag* command = find_command();
+    if (command == nullptr) {
+      return {};
+    }
+    if (command->required && args.after_dashes.empty()) {
+      const size_t before = static_cast<size_t>(std::ranges::find(words_, "--") - words_.begin());
+      return usage_error(fmt::format("{} is missing", command->name),
+                         fmt::format("write it after --: stalltrace {}{} -- {} ...", name_,
+                                     shell_words(words_.first(before)), command->name));
+    }
+    for (const std::string& word : args.after_dashes) {
+      ST_TRY(command->assign(word));
+    }
+    return {};
+  }
+
+  [[nodiscard]] bool has_argument() const {
+    return std::ranges::any_of(
+        flags_, [](const Flag& flag) { return flag.is_argument() && flag.kind != Flag::Kind::kCommand; });
+  }
+
+  [[nodiscard]] const Flag* find_command() const {
+    const auto found = std::ranges::find(flags_, Flag::Kind::kCommand, &Flag::kind);
+    return found == flags_.end() ? nullptr : &*found;
+  }
+
+  std::string_view name_;
+  std::span<const std::string> words_;
+  std::span<const Flag> flags_;
+};
 
 }  // namespace
 
-Result<Parsed> parse_args(std::span<const std::string> words, std::span<const Flag> flags) {
-  CLI::App app;
-  app.set_help_flag();
-  bool help = false;
-  app.add_flag("-h,--help", help);
-  std::vector<std::string> plain;
-  app.add_option("WORDS", plain)->expected(0, CLI::detail::expected_max_vector_size);
-
-  std::vector<Collected> entries(flags.size());
-  for (size_t i = 0; i < flags.size(); ++i) {
-    entries[i].flag = &flags[i];
-    declare(app, entries[i]);
-  }
-  const auto command = std::ranges::find(flags, Flag::Kind::kCommand, &Flag::kind);
-  if (command != flags.end()) {
-    const auto dashes = std::ranges::find(words, "--");
-    const size_t before = static_cast<size_t>(dashes - words.begin());
-    if (dashes != words.end()) {
-      entries[static_cast<size_t>(command - flags.begin())].values.assign(dashes + 1, words.end());
-      words = words.first(before);
-    }
-  }
-  auto status = collect(app, words);
-  if (help) {
-    return Parsed::kHelpWanted;
-  }
-  ST_TRY(status);
-  ST_TRY(distribute(entries, plain));
-  for (const Collected& entry : entries) {
-    ST_TRY(assign(entry));
-  }
-  return Parsed::kRun;
+Result<Parsed> parse_args(std::string_view name, std::span<const std::string> words, std::span<const Flag> flags) {
+  return Assignment(name, words, flags).run();
 }
 
 }  // namespace stalltrace::cli

@@ -13,7 +13,7 @@ struct Sample {
   std::vector<std::string> faults;
   std::vector<int32_t> pids;
   std::optional<int64_t> duration_ns;
-  std::optional<int64_t> size_bytes;
+  int64_t size_bytes = 1 << 30;
   int64_t ranks = 4;
   std::string format = "table";
   std::string file;
@@ -26,12 +26,12 @@ struct Sample {
             texts_flag("--fault", "SPEC", "", &faults),
             pids_flag("--pid", "", &pids),
             duration_flag("--duration", "", &duration_ns),
-            size_flag("--max-size", "", &size_bytes),
+            size_limit_flag("--max-size", "", &size_bytes),
             integer_flag("--ranks", "N", "", 2, 16, &ranks),
             choice_flag("--format", "", {"table", "json"}, &format),
             command_argument("", &command)};
   }
-  Result<Parsed> parse(std::vector<std::string> words) { return parse_args(words, flags()); }
+  Result<Parsed> parse(std::vector<std::string> words) { return parse_args("sample", words, flags()); }
 };
 
 TEST(CommandLine, FillsMembers) {
@@ -57,6 +57,7 @@ TEST(CommandLine, KeepsDefaults) {
   EXPECT_FALSE(sample.json);
   EXPECT_EQ(sample.out, "x.db");
   EXPECT_FALSE(sample.duration_ns);
+  EXPECT_EQ(sample.size_bytes, 1 << 30);
   EXPECT_EQ(sample.ranks, 4);
 }
 
@@ -74,10 +75,13 @@ TEST(CommandLine, HelpAfterTheDoubleDashIsTheCommands) {
 TEST(CommandLine, RefusesWithTheWord) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
       {{}, "FILE is missing"},
-      {{"a.db", "b.db"}, "b.db"},
+      {{"a.db", "b.db"}, "'b.db' is not a flag"},
+      {{"a.db", "--duration", "0s"}, "--duration: '0s'"},
+      {{"a.db", "--out", ""}, "--out: the value is empty"},
+      {{"a.db", "--fault="}, "--fault: the value is empty"},
       {{"a.db", "--frob"}, "--frob"},
-      {{"a.db", "--out"}, "--out"},
-      {{"a.db", "--out", "1", "--out", "2"}, "--out"},
+      {{"a.db", "--out"}, "--out needs a value"},
+      {{"a.db", "--out", "1", "--out", "2"}, "--out is given twice"},
       {{"a.db", "--duration", "10"}, "--duration: '10'"},
       {{"a.db", "--ranks", "1"}, "--ranks: 1"},
       {{"a.db", "--ranks", "x"}, "--ranks: 'x'"},
@@ -96,9 +100,54 @@ TEST(CommandLine, RefusesWithTheWord) {
 
 TEST(CommandLine, ARequiredFlagIsNamedWhenMissing) {
   std::string out;
-  const auto parsed = parse_args({}, std::vector{required(text_flag("--out", "FILE", "", &out))});
+  const auto parsed = parse_args("sample", {}, std::vector{required(text_flag("--out", "FILE", "", &out))});
   ASSERT_FALSE(parsed.has_value());
   EXPECT_EQ(parsed.error().what, "--out FILE is missing");
+}
+
+/// What to type instead.
+TEST(CommandLine, TheRemedyIsTheRightCommandLine) {
+  std::string out;
+  std::vector<std::string> command;
+  const auto remedy_of = [&](const std::vector<std::string>& words) {
+    const std::vector flags{text_flag("--out", "DIR", "", &out), required(command_argument("", &command))};
+    const auto parsed = parse_args("run", words, flags);
+    return parsed.has_value() ? "" : parsed.error().remedy;
+  };
+  EXPECT_EQ(remedy_of({"python", "train.py", "--lr"}),
+            "put -- before the command: stalltrace run -- python train.py --lr");
+  EXPECT_EQ(remedy_of({"--out", "a b", "python"}), "put -- before the command: stalltrace run --out 'a b' -- python");
+  EXPECT_EQ(remedy_of({"--out", "r1"}), "write it after --: stalltrace run --out r1 -- COMMAND ...");
+  EXPECT_EQ(remedy_of({"--out", "r1", "--"}), "write it after --: stalltrace run --out r1 -- COMMAND ...");
+  EXPECT_EQ(remedy_of({"--out"}), "write --out DIR");
+  EXPECT_EQ(remedy_of({"--", "python"}), "");
+}
+
+TEST(CommandLine, OneWordTooManySaysWhatTheLastArgumentWants) {
+  std::string file;
+  std::string sql;
+  Flag last = argument("SQL", "", &sql);
+  last.when_followed = "put it in quotes";
+  const auto parsed = parse_args("query", std::vector<std::string>{"a.db", "SELECT", "1"},
+                                 std::vector{argument("FILE", "", &file), last});
+  ASSERT_FALSE(parsed.has_value());
+  EXPECT_EQ(parsed.error().what, "the argument '1' is one too many");
+  EXPECT_EQ(parsed.error().remedy, "put it in quotes");
+}
+
+TEST(CommandLine, WithoutACommandTheDashesOnlyEndTheFlags) {
+  std::vector<std::string> files;
+  ASSERT_TRUE(parse_args("explain", std::vector<std::string>{"a.db", "--", "--b.db", "-c"},
+                         std::vector{arguments("FILE", "", &files)}));
+  EXPECT_EQ(files, (std::vector<std::string>{"a.db", "--b.db", "-c"}));
+}
+
+TEST(CommandLine, ASizeMayBeNone) {
+  for (const char* text : {"none", "0"}) {
+    Sample sample;
+    ASSERT_TRUE(sample.parse({"a.db", "--max-size", text}));
+    EXPECT_EQ(sample.size_bytes, 0) << text;
+  }
 }
 
 TEST(CommandLine, TakesWordsAsTheyAre) {

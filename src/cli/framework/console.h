@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a verb speaks: data goes to the output, everything else to the error stream. Decides on colour and
-// progress once. A reader that has gone away (`| head`) is no error: what follows is dropped silently.
+// Where a subcommand prints: data to the output, everything else to the error stream. Decides on colour and progress
+// once. A reader that has gone away (`| head`) is no error: what follows is dropped silently.
 // Not thread-safe; borrows the streams.
 #pragma once
 
@@ -32,7 +32,7 @@ class Console {
   [[nodiscard]] bool colour_err() const { return colour_err_; }
   /// Progress and live lines are for a terminal on the error stream only.
   [[nodiscard]] bool shows_progress() const { return terminal_err_; }
-  /// True once the reader of the output has gone: further work for it is in vain.
+  /// True once the reader of the output has gone: nobody will see what is printed from now on.
   [[nodiscard]] bool reader_gone() const { return write_error_ != 0; }
 
  private:

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <string_view>
+#include <vector>
 
+#include "base/similar_name.h"
 #include "cli/framework/command_line.h"
 #include "cli/framework/exit_code.h"
 #include "cli/framework/help.h"
@@ -17,30 +19,43 @@ using Verbs = std::span<const std::unique_ptr<Subcommand>>;
 
 int exit_code_of(const Error& error) { return error.kind == ErrorKind::kUsage ? kExitUsage : kExitFailed; }
 
-/// Levenshtein distance, for "did you mean".
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0U);
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({substitute, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
+bool is_of_group(const Subcommand& verb, std::string_view group) {
+  return verb.info().name.starts_with(std::string(group) + " ");
 }
 
-Error unknown_verb(Verbs verbs, const std::string& typed) {
-  std::string remedy = "see stalltrace --help";
+/// "run, matrix, up"
+std::string names_in_group(Verbs verbs, std::string_view group) {
+  std::string names;
   for (const auto& verb : verbs) {
-    const std::string name = verb->info().name;
-    if (edit_distance(name, typed) <= 2) {
-      remedy = fmt::format("did you mean '{}'?", name);
+    if (is_of_group(*verb, group)) {
+      names += (names.empty() ? "" : ", ") + verb->info().name.substr(group.size() + 1);
     }
   }
-  return {.kind = ErrorKind::kUsage, .what = fmt::format("'{}' is not a verb", typed), .remedy = remedy};
+  return names;
+}
+
+Error unknown_verb(Verbs verbs, const std::string& typed, std::string remedy) {
+  std::vector<std::string> known;
+  for (const auto& verb : verbs) {
+    const std::string name = verb->info().name;
+    known.push_back(name);
+    known.push_back(name.substr(0, name.find(' ')));
+  }
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  if (const auto meant = similar_name(typed, names)) {
+    remedy = fmt::format("did you mean '{}'?", *meant);
+  }
+  return {
+      .kind = ErrorKind::kUsage, .what = fmt::format("'{}' is not a subcommand", typed), .remedy = std::move(remedy)};
+}
+
+/// A flag where the verb should be.
+Error misplaced_flag(const std::string& typed) {
+  constexpr std::string_view kVersion = "--version";
+  const bool version = typed == "-v" || typed == "-V" || similar_name(typed, std::span(&kVersion, 1));
+  return {.kind = ErrorKind::kUsage,
+          .what = fmt::format("'{}' is not a subcommand", typed),
+          .remedy = version ? "did you mean '--version'?" : "flags come after the subcommand; see stalltrace --help"};
 }
 
 struct Match {
@@ -67,7 +82,7 @@ bool wants_help(const std::string& word) { return word == "--help" || word == "-
 
 Result<int> run_verb(Subcommand& verb, std::span<const std::string> words, Console& console) {
   const std::vector<Flag> flags = verb.flags();
-  const Result<Parsed> parsed = parse_args(words, flags);
+  const Result<Parsed> parsed = parse_args(verb.info().name, words, flags);
   if (!parsed) {
     Error error = parsed.error();
     if (error.remedy.empty()) {
@@ -84,26 +99,31 @@ Result<int> run_verb(Subcommand& verb, std::span<const std::string> words, Conso
 
 /// A word that only begins the names of others ("lab"): lists them.
 Result<int> run_group(std::span<const std::string> words, Verbs verbs, Console& console) {
-  const std::string prefix = words[0] + " ";
-  const bool is_group =
-      std::ranges::any_of(verbs, [&](const auto& verb) { return verb->info().name.starts_with(prefix); });
-  if (!is_group) {
-    return std::unexpected(unknown_verb(verbs, words[0]));
+  const std::string& group = words[0];
+  if (std::ranges::none_of(verbs, [&](const auto& verb) { return is_of_group(*verb, group); })) {
+    return std::unexpected(group.starts_with('-') ? misplaced_flag(group)
+                                                  : unknown_verb(verbs, group, "see stalltrace --help"));
   }
   if (words.size() == 1 || wants_help(words[1])) {
-    console.out(overview(verbs, prefix));
+    console.out(overview(verbs, group));
     return words.size() == 1 ? kExitUsage : kExitDone;
   }
-  return std::unexpected(unknown_verb(verbs, words[0] + " " + words[1]));
+  return std::unexpected(
+      unknown_verb(verbs, group + " " + words[1], fmt::format("{} has {}", group, names_in_group(verbs, group))));
 }
 
 Result<int> run_words(std::span<const std::string> words, Verbs verbs, Console& console) {
   if (words.empty()) {
-    return fail("no verb given", "see stalltrace --help", ErrorKind::kUsage);
+    return fail("no subcommand given", "see stalltrace --help", ErrorKind::kUsage);
   }
   if (wants_help(words[0])) {
-    console.out(overview(verbs, ""));
-    return kExitDone;
+    if (words.size() == 1 || wants_help(words[1])) {
+      console.out(overview(verbs, ""));
+      return kExitDone;
+    }
+    std::vector<std::string> page(words.begin() + 1, words.end());  // "help lab run" is "lab run --help"
+    page.emplace_back("--help");
+    return run_words(page, verbs, console);
   }
   if (words[0] == "--version") {
     const std::string version = "version";

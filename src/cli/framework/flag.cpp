@@ -13,10 +13,17 @@
 namespace stalltrace::cli {
 namespace {
 
+constexpr const char* kDurationForm = "500ms, 20s or 2m";
+
 template <typename T>
-auto store_parsed(Result<int64_t> (*parse)(std::string_view), T* target) {
-  return [parse, target](std::string_view text) -> Status {
-    ST_ASSIGN(*target, parse(text));
+auto store_duration(T* target_ns) {
+  return [target_ns](std::string_view text) -> Status {
+    ST_ASSIGN(const int64_t duration_ns, parse_duration_ns(text));
+    if (duration_ns == 0) {
+      return fail(fmt::format("'{}' is no time at all", text), fmt::format("write it like {}", kDurationForm),
+                  ErrorKind::kUsage);
+    }
+    *target_ns = duration_ns;
     return {};
   };
 }
@@ -26,6 +33,12 @@ auto store_text(std::string* target) {
     *target = text;
     return {};
   };
+}
+
+Status refuse_empty(std::string_view text, std::string_view value_name) {
+  return text.empty() ? Status(fail("the value is empty", fmt::format("give {}, or leave the flag out", value_name),
+                                    ErrorKind::kUsage))
+                      : Status();
 }
 
 auto append_text(std::vector<std::string>* target) {
@@ -51,6 +64,7 @@ Flag switch_flag(std::string name, std::string help, bool* target) {
           .name = std::move(name),
           .value_name = {},
           .help = std::move(help),
+          .value_form = {},
           .default_text = {},
           .assign = [target](std::string_view) -> Status {
             *target = true;
@@ -59,21 +73,33 @@ Flag switch_flag(std::string name, std::string help, bool* target) {
 }
 
 Flag text_flag(std::string name, std::string value_name, std::string help, std::string* target) {
+  auto assign = [value_name, target](std::string_view text) -> Status {
+    ST_TRY(refuse_empty(text, value_name));
+    *target = text;
+    return {};
+  };
   return {.kind = Flag::Kind::kValue,
           .name = std::move(name),
           .value_name = std::move(value_name),
           .help = std::move(help),
+          .value_form = {},
           .default_text = *target,
-          .assign = store_text(target)};
+          .assign = std::move(assign)};
 }
 
 Flag texts_flag(std::string name, std::string value_name, std::string help, std::vector<std::string>* target) {
+  auto assign = [value_name, target](std::string_view text) -> Status {
+    ST_TRY(refuse_empty(text, value_name));
+    target->emplace_back(text);
+    return {};
+  };
   return {.kind = Flag::Kind::kRepeated,
           .name = std::move(name),
           .value_name = std::move(value_name),
           .help = std::move(help),
+          .value_form = {},
           .default_text = {},
-          .assign = append_text(target)};
+          .assign = std::move(assign)};
 }
 
 Flag choice_flag(std::string name, std::string help, std::vector<std::string> choices, std::string* target) {
@@ -90,6 +116,7 @@ Flag choice_flag(std::string name, std::string help, std::vector<std::string> ch
           .name = std::move(name),
           .value_name = std::move(value_name),
           .help = std::move(help),
+          .value_form = {},
           .default_text = *target,
           .assign = std::move(assign)};
 }
@@ -108,6 +135,7 @@ Flag integer_flag(std::string name, std::string value_name, std::string help, in
           .name = std::move(name),
           .value_name = std::move(value_name),
           .help = std::move(help),
+          .value_form = {},
           .default_text = std::to_string(*target),
           .assign = std::move(assign)};
 }
@@ -123,6 +151,7 @@ Flag pids_flag(std::string name, std::string help, std::vector<int32_t>* target)
           .name = std::move(name),
           .value_name = "PID",
           .help = std::move(help),
+          .value_form = {},
           .default_text = {},
           .assign = std::move(assign)};
 }
@@ -132,8 +161,9 @@ Flag duration_flag(std::string name, std::string help, int64_t* target_ns) {
           .name = std::move(name),
           .value_name = "TIME",
           .help = std::move(help),
+          .value_form = kDurationForm,
           .default_text = format_duration(*target_ns),
-          .assign = store_parsed(parse_duration_ns, target_ns)};
+          .assign = store_duration(target_ns)};
 }
 
 Flag duration_flag(std::string name, std::string help, std::optional<int64_t>* target_ns) {
@@ -141,17 +171,26 @@ Flag duration_flag(std::string name, std::string help, std::optional<int64_t>* t
           .name = std::move(name),
           .value_name = "TIME",
           .help = std::move(help),
+          .value_form = kDurationForm,
           .default_text = {},
-          .assign = store_parsed(parse_duration_ns, target_ns)};
+          .assign = store_duration(target_ns)};
 }
 
-Flag size_flag(std::string name, std::string help, std::optional<int64_t>* target_bytes) {
+Flag size_limit_flag(std::string name, std::string help, int64_t* target_bytes) {
+  auto assign = [target_bytes](std::string_view text) -> Status {
+    *target_bytes = 0;
+    if (text != "none") {
+      ST_ASSIGN(*target_bytes, parse_size_bytes(text));
+    }
+    return {};
+  };
   return {.kind = Flag::Kind::kValue,
           .name = std::move(name),
           .value_name = "SIZE",
           .help = std::move(help),
-          .default_text = {},
-          .assign = store_parsed(parse_size_bytes, target_bytes)};
+          .value_form = "500m or 2g, or none for no limit",
+          .default_text = *target_bytes == 0 ? "none" : format_size(*target_bytes),
+          .assign = std::move(assign)};
 }
 
 Flag argument(std::string name, std::string help, std::string* target) {
@@ -159,6 +198,7 @@ Flag argument(std::string name, std::string help, std::string* target) {
           .name = std::move(name),
           .value_name = {},
           .help = std::move(help),
+          .value_form = {},
           .default_text = {},
           .assign = store_text(target)};
 }
@@ -168,6 +208,7 @@ Flag arguments(std::string name, std::string help, std::vector<std::string>* tar
           .name = std::move(name),
           .value_name = {},
           .help = std::move(help),
+          .value_form = {},
           .default_text = {},
           .assign = append_text(target)};
 }
@@ -177,6 +218,7 @@ Flag command_argument(std::string help, std::vector<std::string>* target) {
           .name = "COMMAND",
           .value_name = {},
           .help = std::move(help),
+          .value_form = {},
           .default_text = {},
           .assign = append_text(target)};
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags and arguments are data: a row names one, says what it is for and binds it to a member of its verb.
-// The parser (command_line.cpp) and the help page (help.cpp) both read the same rows. A row borrows its target:
-// it must not outlive the verb. Defaults shown in the help page are the targets' values when the row is made.
+// Flags and arguments are data: a row names one, says what it is for and binds it to a member of its subcommand.
+// The parser (command_line.cpp) and the help page (help.cpp) both read the same rows, and so can what completes words
+// in a shell. A row borrows its target: it must not outlive the subcommand. Defaults shown in the help page are the
+// targets' values when the row is made.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +30,12 @@ struct Flag {
   std::string name;        // "--out"; of an argument what the help page calls it: "FILE"
   std::string value_name;  // "FILE"; empty for switches and arguments
   std::string help;
+  std::string value_form;    // how a TIME or a SIZE is written: "500ms, 20s or 2m"; empty: needs no explanation
   std::string default_text;  // empty: none
   /// Takes one value as typed; an error is the user's (exit code 2).
   std::function<Status(std::string_view)> assign;
-  bool required = false;  // arguments are in any case
+  bool required = false;      // arguments are in any case, except COMMAND
+  std::string when_followed;  // remedy where plain words follow the last argument; empty: the help page
   /// Part of the program's own machinery: works, but is not on the help page.
   bool hidden = false;
 
@@ -40,6 +43,7 @@ struct Flag {
 };
 
 Flag switch_flag(std::string name, std::string help, bool* target);
+/// An empty text is refused: it is a shell variable that was not set.
 Flag text_flag(std::string name, std::string value_name, std::string help, std::string* target);
 Flag texts_flag(std::string name, std::string value_name, std::string help, std::vector<std::string>* target);
 /// One of `choices`; the target's value is the default.
@@ -49,11 +53,11 @@ Flag integer_flag(std::string name, std::string value_name, std::string help, in
                   int64_t* target);
 /// --pid 12 --pid 34, also --pid 12,34
 Flag pids_flag(std::string name, std::string help, std::vector<int32_t>* target);
-/// "500ms", "20s", "2m"
+/// "500ms", "20s", "2m"; longer than nothing.
 Flag duration_flag(std::string name, std::string help, int64_t* target_ns);
 Flag duration_flag(std::string name, std::string help, std::optional<int64_t>* target_ns);
-/// "500m", "2g"
-Flag size_flag(std::string name, std::string help, std::optional<int64_t>* target_bytes);
+/// "500m", "2g"; "none" and "0" make it 0: no limit.
+Flag size_limit_flag(std::string name, std::string help, int64_t* target_bytes);
 
 Flag argument(std::string name, std::string help, std::string* target);
 Flag arguments(std::string name, std::string help, std::vector<std::string>* target);

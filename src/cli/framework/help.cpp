@@ -2,8 +2,14 @@
 #include "cli/framework/help.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace stalltrace::cli {
 namespace {
@@ -54,6 +60,31 @@ std::string flag_table(std::span<const Flag> flags, bool arguments) {
   return table(rows);
 }
 
+/// How the values are written whose form is not plain: "TIME is written like 500ms, 20s or 2m".
+std::string value_forms(std::span<const Flag> flags) {
+  std::set<std::string> lines;
+  for (const Flag& flag : flags) {
+    if (!flag.value_form.empty() && !flag.hidden) {
+      lines.insert(fmt::format("{} is written like {}.\n", flag.value_name, flag.value_form));
+    }
+  }
+  return lines.empty() ? "" : fmt::format("\n{}", fmt::join(lines, ""));
+}
+
+/// What a page of several verbs begins and ends with.
+struct Group {
+  std::string_view name;  // the first word of its verbs; "": all verbs
+  std::string_view headline;
+  std::string_view example;
+};
+constexpr Group kGroups[] = {
+    {"", "stalltrace: which rank, which link, and why is a distributed training job slow or hung?",
+     "  sudo stalltrace trace --out node0.db   # on every node of the job\n"
+     "  stalltrace explain node0.db node1.db   # anywhere"},
+    {"lab", "stalltrace lab: a real job with a real fault on virtual nodes of this machine, to practise on",
+     "  sudo stalltrace lab run --fault packet_loss:rank=2,percent=2 --out lab"},
+};
+
 }  // namespace
 
 std::string usage_line(const VerbInfo& info, std::span<const Flag> flags) {
@@ -77,14 +108,17 @@ std::string verb_help(Subcommand& verb) {
   if (std::ranges::any_of(flags, &Flag::is_argument)) {
     text += "\nArguments:\n" + flag_table(flags, true);
   }
-  text += "\nFlags:\n" + flag_table(flags, false);
+  text += "\nFlags:\n" + flag_table(flags, false) + value_forms(flags);
   if (!info.details.empty()) {
     text += "\n" + info.details + "\n";
   }
   return text + fmt::format("\nExample:\n  {}\n", info.example);
 }
 
-std::string overview(std::span<const std::unique_ptr<Subcommand>> verbs, std::string_view prefix) {
+std::string overview(std::span<const std::unique_ptr<Subcommand>> verbs, std::string_view group) {
+  const auto found = std::ranges::find(kGroups, group, &Group::name);
+  const Group& page = found == std::end(kGroups) ? kGroups[0] : *found;
+  const std::string prefix = group.empty() ? "" : std::string(group) + " ";
   std::vector<std::pair<std::string, std::string>> rows;
   for (const auto& verb : verbs) {
     const VerbInfo info = verb->info();
@@ -92,12 +126,11 @@ std::string overview(std::span<const std::unique_ptr<Subcommand>> verbs, std::st
       rows.emplace_back(info.name, info.summary);
     }
   }
-  return fmt::format(
-             "stalltrace: which rank, which link, and why is a distributed training job slow or hung?\n\n"
-             "Usage:\n  stalltrace VERB [flags]\n\nVerbs:\n{}\n",
-             table(rows)) +
-         "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 findings exist (explain --exit-code).\n"
-         "Each verb has a page of its own: stalltrace VERB --help\n";
+  return fmt::format("{}\n\nUsage:\n  stalltrace {}SUBCOMMAND [flags]\n\nSubcommands:\n{}\nExample:\n{}\n\n",
+                     page.headline, prefix, table(rows), page.example) +
+         "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 findings exist (explain --exit-code);\n"
+         "of run and trace -- COMMAND: the command's, 127 where it does not exist, 126 where it can't be started.\n" +
+         fmt::format("Each subcommand has a page of its own: stalltrace help {}SUBCOMMAND\n", prefix);
 }
 
 }  // namespace stalltrace::cli

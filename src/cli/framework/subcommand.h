@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A verb of the command line: one class, one file, one row in verbs.cpp. Made anew for each run; flags() binds to
-// its members, the parser fills them, then run() is called once. Errors are returned, never printed by the verb.
+// A subcommand: one class, one file, one row in verbs.cpp. Made anew for each run; flags() binds to its members, the
+// parser fills them, then run() is called once. Errors are returned; only one that has an exit code of its own
+// (command_start.h) is printed by the subcommand.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@ namespace stalltrace::cli {
 
 struct VerbInfo {
   std::string name;     // "query", "lab run"
-  std::string summary;  // one line, for the list of verbs and the head of the help page
+  std::string summary;  // one line, for the list of subcommands and the head of the help page
   std::string example;  // one command line that works, without the prompt
   std::string details;  // more for the help page; may be empty
 };

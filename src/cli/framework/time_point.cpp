@@ -48,7 +48,7 @@ Result<TimePoint> parse_time_point(std::string_view text) {
     return TimePoint{.ns = *utc, .from_start = false};
   }
   return fail(fmt::format("'{}' is not a time", text),
-              "write it like 2026-01-31T02:47:00Z (UTC), or +2s from the start", ErrorKind::kUsage);
+              "write it like 2026-01-31T02:47:00Z (UTC), or +2s from the first collective", ErrorKind::kUsage);
 }
 
 Flag time_point_flag(std::string name, std::string help, std::optional<TimePoint>* target) {
@@ -56,6 +56,7 @@ Flag time_point_flag(std::string name, std::string help, std::optional<TimePoint
           .name = std::move(name),
           .value_name = "TIME",
           .help = std::move(help),
+          .value_form = "2026-01-31T02:47:00Z (UTC), or +2s from the first collective",
           .default_text = {},
           .assign = [target](std::string_view text) -> Status {
             ST_ASSIGN(*target, parse_time_point(text));

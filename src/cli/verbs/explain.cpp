@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace explain`: what stalled, where and why.
 #include "cli/framework/exit_code.h"
+#include "cli/framework/time_point.h"
 #include "cli/reporting.h"
 #include "cli/verbs/verbs.h"
 #include "report/inspection.h"
@@ -16,10 +17,8 @@ class ExplainVerb final : public Subcommand {
             .summary = "name the rank, the link and the cause of each stall",
             .example = "stalltrace explain node0.db node1.db node2.db node3.db",
             .details =
-                "Give the recordings of all nodes of the job: what no "
-                "recording shows can't be blamed.\n"
-                "Times are UTC (2026-01-31T02:47:00Z) or count from the "
-                "start of the recording (+2s)."};
+                "Give the recordings of all nodes of the job: what no recording shows can't be blamed.\n"
+                "The times that a report writes as +1.718s can be given to --from and --to."};
   }
   std::vector<Flag> flags() override {
     return {arguments("FILE", "recordings of the same job, or one merged", &files_),
@@ -28,11 +27,16 @@ class ExplainVerb final : public Subcommand {
             time_point_flag("--to", "judge only collectives before this", &window_.to),
             text_flag("--instance", "ID",
                       "why was, or was not, the instance of this call a stall? ID as query shows it", &instance_),
-            switch_flag("--exit-code", "exit with 3 when there are findings", &exit_code_)};
+            switch_flag("--exit-code", "exit with 3 when there are findings, with 1 when there was nothing to judge",
+                        &exit_code_)};
   }
   Result<int> run(Console& console) override {
     if (!instance_.empty()) {
-      ST_ASSIGN(const InspectedReport inspected, inspect_recordings(files_, window_, instance_));
+      if (!window_.empty()) {
+        return fail("--instance looks at one instance, --from and --to at a part of the recording",
+                    "give the one or the others", ErrorKind::kUsage);
+      }
+      ST_ASSIGN(const InspectedReport inspected, inspect_recordings(files_, instance_));
       console.out(json_ ? inspection_to_json(inspected.inspection)
                         : inspection_to_text(inspected.inspection, {.colour = console.colour_out()}));
       return code_of(inspected.report);
@@ -48,7 +52,13 @@ class ExplainVerb final : public Subcommand {
 
  private:
   [[nodiscard]] int code_of(const Report& report) const {
-    return exit_code_ && !report.findings.empty() ? kExitFindings : kExitDone;
+    if (!exit_code_) {
+      return kExitDone;
+    }
+    if (!report.findings.empty()) {
+      return kExitFindings;
+    }
+    return report.judged > 0 ? kExitDone : kExitFailed;
   }
 
   std::vector<std::string> files_;

@@ -1,34 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace import`: a recording made of profiler files alone.
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "base/file.h"
+#include "base/process/subprocess.h"
 #include "cli/framework/exit_code.h"
-#include "cli/recorded_boxes.h"
+#include "cli/recorded_profiler_files.h"
 #include "cli/verbs/verbs.h"
 
 namespace stalltrace::cli {
 namespace {
 
+constexpr std::string_view kRecordingBegin = "SQLite format 3";  // of the database file that a recording is
+
 class ImportVerb final : public Subcommand {
  public:
   [[nodiscard]] VerbInfo info() const override {
-    return {.name = "import",
-            .summary = "make a recording of the profiler plugin's profiler files",
-            .example = "stalltrace import /dev/shm/stalltrace-*.profiler --out job.db",
-            .details =
-                "For jobs that loaded the NCCL profiler plugin, with or without an agent, while they run, while they "
-                "hang or after they died. Give the boxes of all processes of the job, then `stalltrace explain` the "
-                "recording. Needs no privilege."};
+    return {
+        .name = "import",
+        .summary = "make a recording of the profiler plugin's profiler files",
+        .example = "stalltrace import /dev/shm/stalltrace-*.profiler --out job.db",
+        .details =
+            "For jobs that loaded the NCCL profiler plugin, with or without an agent, while they run, while they "
+            "hang or after they died. Give the profiler files of all processes of the job, then `stalltrace explain` "
+            "the recording. Needs no privilege."};
   }
   std::vector<Flag> flags() override {
-    return {arguments("FILE", "profiler files (docs/profiler_file.md)", &rings_),
+    return {arguments("FILE", "profiler files (docs/profiler_file.md)", &files_),
             text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_)};
   }
   Result<int> run(Console& console) override {
-    ST_TRY(record_boxes(rings_, out_, console));
+    ST_TRY(check_files());
+    if (Status recorded = record_profiler_files(files_, out_, console); !recorded) {
+      if (recorded.error().remedy.empty()) {
+        recorded.error().remedy = "give profiler files: after `stalltrace run` they are in DIR/profiler";
+      }
+      return std::unexpected(std::move(recorded.error()));
+    }
     return kExitDone;
   }
 
  private:
-  std::vector<std::string> rings_;
+  /// Refuses what is never a profiler file. A single file that can't be read among others is left out later.
+  [[nodiscard]] Status check_files() const {
+    for (const std::string& path : files_) {
+      const auto begin = read_file(path, kRecordingBegin.size());
+      if (begin && *begin == kRecordingBegin) {
+        return fail(path + ": this is a recording already",
+                    fmt::format("read it: stalltrace explain {}", format_command({path})), ErrorKind::kUsage);
+      }
+      if (!begin && begin.error().kind == ErrorKind::kNotFound && path.find('*') != std::string::npos) {
+        return fail(fmt::format("no file matches {}", path),
+                    "the job wrote no profiler file here: was NCCL_PROFILER_PLUGIN set, is STALLTRACE_DIR another "
+                    "folder? after `stalltrace run` they are in DIR/profiler",
+                    ErrorKind::kNotFound);
+      }
+    }
+    return {};
+  }
+
+  std::vector<std::string> files_;
   std::string out_ = "stalltrace.db";
 };
 

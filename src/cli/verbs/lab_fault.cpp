@@ -14,8 +14,7 @@ class LabFaultVerb final : public Subcommand {
             .summary = "break something in the practice cluster that is up",
             .example = "stalltrace lab fault packet_loss:rank=2,percent=2",
             .details =
-                "It lasts until `stalltrace lab fault none` or `lab "
-                "down`. Prints the commands it amounts to.\n"
+                "It lasts until `stalltrace lab fault none` or `lab down`. Prints the commands it amounts to.\n"
                 "Faults:\n" +
                 lab::fault_help()};
   }

@@ -26,7 +26,7 @@ class LabRunVerb final : public Subcommand {
                 "was injected, where, when),\n"
                 "findings.json (what stalltrace found) and the logs of "
                 "ranks and agents. Needs root.\n"
-                "Words after -- are handed to the workload.\n"
+                "Arguments after -- are handed to the workload.\n"
                 "Faults:\n" +
                 lab::fault_help()};
   }
@@ -43,10 +43,10 @@ class LabRunVerb final : public Subcommand {
                          &link_mbit_),
             switch_flag("--plugin", "have every rank load the profiler plugin; its profiler files go to DIR/profiler",
                         &options_.plugin),
-            switch_flag("--live", "have every agent tell findings while the job runs; they go to DIR/live.json",
+            switch_flag("--live", "have every agent print findings while the job runs; they go to DIR/live.json",
                         &options_.live),
             switch_flag("--no-trace", "run the job without agents, for comparison", &no_trace_),
-            command_argument("more words for the workload", &options_.workload_args)};
+            command_argument("more arguments for the workload", &options_.workload_args)};
   }
   Result<int> run(Console& console) override {
     ST_TRY(complete_options(console));
@@ -89,7 +89,7 @@ class LabRunVerb final : public Subcommand {
     return options_.live ? write_live(outcome) : Status();
   }
 
-  /// What each agent told, and when.
+  /// What each agent reported, and when.
   Status write_live(const lab::RunOutcome& outcome) const {
     std::vector<ToldFinding> all;
     for (const std::string& recording : outcome.recordings) {

@@ -31,7 +31,8 @@ class MergeVerb final : public Subcommand {
     }
     const Result<MergeSummary> summary = merge_recordings(files_, out_, options);
     if (!summary) {
-      return with_context("merge into " + out_, summary.error());
+      const bool named = summary.error().what.starts_with(out_);
+      return named ? std::unexpected(summary.error()) : with_context("merge into " + out_, summary.error());
     }
     console.note(fmt::format("{}: {} nodes, {} rows", out_, summary->nodes, summary->rows));
     return kExitDone;

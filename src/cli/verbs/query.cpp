@@ -2,17 +2,23 @@
 // `stalltrace query`: SQL on a recording, read-only.
 #include "store/query.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/process/subprocess.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
-#include "store/query_format.h"
+#include "report/query_format.h"
 
 namespace stalltrace::cli {
 namespace {
 
 /// Hands rows on for as long as somebody reads them.
-class WhileRead final : public QuerySink {
+class WhileRead final : public RowSink {
  public:
-  WhileRead(QuerySink& next, const Console& console) : next_(next), console_(console) {}
+  WhileRead(RowSink& next, const Console& console) : next_(next), console_(console) {}
 
   Status columns(const std::vector<std::string>& names) override { return next_.columns(names); }
   Result<bool> row(std::span<const Value> values) override {
@@ -20,7 +26,7 @@ class WhileRead final : public QuerySink {
   }
 
  private:
-  QuerySink& next_;
+  RowSink& next_;
   const Console& console_;
 };
 
@@ -33,14 +39,21 @@ class QueryVerb final : public Subcommand {
         .example =
             "stalltrace query stall.db "
             "'SELECT op, rank, duration_ns/1e6 AS ms FROM nccl_events ORDER BY ms DESC LIMIT 5'",
-        .details = "The tables and columns are in docs/recording.md. Only one SELECT is run; nothing can be changed."};
+        .details =
+            "One SELECT is run; nothing can be changed by it. What there is to ask:\n"
+            "  stalltrace query FILE \"SELECT name FROM sqlite_master\"                       lists tables and views\n"
+            "  stalltrace query FILE \"SELECT name FROM pragma_table_info('collective')\"     the columns of one\n"
+            "docs/recording.md says what they mean, docs/queries.md has recipes."};
   }
   std::vector<Flag> flags() override {
-    return {argument("FILE", "a recording", &file_), argument("SQL", "one statement", &sql_),
+    Flag sql = argument("SQL", "one statement", &sql_);
+    sql.when_followed = "SQL is one argument: put it in quotes";
+    return {argument("FILE", "a recording", &file_), std::move(sql),
             choice_flag("--format", "how rows are printed", {"table", "json", "csv"}, &format_),
             duration_flag("--timeout", "give up after this long", &options_.time_limit_ns)};
   }
   Result<int> run(Console& console) override {
+    ST_TRY(check_order());
     const auto formatter = make_query_formatter(*query_format_from_text(format_),
                                                 [&console](std::string_view text) { console.out(text); });
     WhileRead sink(*formatter, console);
@@ -50,6 +63,17 @@ class QueryVerb final : public Subcommand {
   }
 
  private:
+  /// Refuses SQL where the file should be.
+  [[nodiscard]] Status check_order() const {
+    const bool is_sql = file_.find(' ') != std::string::npos && ::access(file_.c_str(), F_OK) != 0;
+    if (!is_sql) {
+      return {};
+    }
+    return fail(fmt::format("'{}' is not a file", file_),
+                fmt::format("the file comes first: stalltrace query {}", format_command({sql_, file_})),
+                ErrorKind::kUsage);
+  }
+
   std::string file_;
   std::string sql_;
   std::string format_ = "table";

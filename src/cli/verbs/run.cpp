@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "capture/discover/identity.h"
 #include "capture/tracer.h"
+#include "cli/command_start.h"
 #include "cli/run_evidence.h"
 #include "cli/verbs/verbs.h"
 #include "launch/hang_watch.h"
@@ -24,7 +25,7 @@
 namespace stalltrace::cli {
 namespace {
 
-constexpr int64_t kBoxRoundNs = 500 * kNsPerMs;  // profiler files are looked at this often
+constexpr int64_t kFileRoundNs = 500 * kNsPerMs;  // profiler files are looked at this often
 
 /// The tracer of a privileged run and what it writes to. Members go in reverse.
 struct Trace {
@@ -85,12 +86,14 @@ class RunVerb final : public Subcommand {
             .summary = "start a job with all evidence switched on; explain when it hangs and when it ends",
             .example = "stalltrace run --out run7 -- torchrun --nproc-per-node 8 train.py",
             .details =
-                "Has NCCL load the profiler plugin (a profiler file for each process, in DIR/profiler at the end) and "
-                "log to "
-                "DIR; where this user may trace, records the node as `trace -- COMMAND` does. When no collective "
-                "completes for --hang-after while some are open, the explanation is printed at once, and the job goes "
-                "on. At the end the run is explained, and the job's exit code returned. Signals are the job's. On "
-                "several nodes start each node's launcher so, and explain the recordings together."};
+                "- NCCL loads the profiler plugin, which keeps a profiler file for each process (DIR/profiler at the\n"
+                "  end), and logs to DIR.\n"
+                "- Where this user may trace, the node is recorded as by `trace -- COMMAND`.\n"
+                "- When no collective completes for --hang-after while some are open, the explanation is printed at\n"
+                "  once, and the job goes on.\n"
+                "- At the end the run is explained, and the job's exit code returned.\n"
+                "Signals and standard output are the job's. On several nodes start each node's launcher this way, and\n"
+                "explain the recordings together."};
   }
 
   std::vector<Flag> flags() override {
@@ -104,13 +107,17 @@ class RunVerb final : public Subcommand {
 
   Result<int> run(Console& console) override {
     launch::Job job;  // first: it takes note of how we were started
-    ST_TRY(launch::Job::check(command_));
+    if (const auto refused = refuse_command(command_, console)) {
+      return *refused;
+    }
     auto folder =
         claim_some_folder(out_.empty() ? launch::default_run_folder(capture::node_name(node_)) : out_, console);
     if (!folder) {
       console.error(folder.error());
       console.note("the job runs without any evidence");
-      ST_TRY(job.start(command_, {}));
+      if (Status started = job.start(command_, {}); !started) {
+        return code_of_failed_start(std::move(started.error()), console);
+      }
       return job.wait();
     }
     RunEvidence evidence(std::move(*folder), node_, console);
@@ -118,18 +125,18 @@ class RunVerb final : public Subcommand {
     if (Status started = job.start(command_, evidence.environment()); !started) {
       trace.reset();
       evidence.discard();
-      return std::unexpected(std::move(started.error()));
+      return code_of_failed_start(std::move(started.error()), console);
     }
-    const Status watched = trace ? watch_traced(console, *trace, job, evidence) : watch_boxes(job, evidence);
+    const Status watched = trace ? watch_traced(console, *trace, job, evidence) : watch_profiler_files(job, evidence);
     Result<int> code = job.wait();
-    const bool told_by_boxes = trace && trace->sink->told_by_boxes();
+    const bool has_profiler_rows = trace && trace->sink->has_profiler_rows();
     const bool recorded = trace && close_trace(console, *trace);
     evidence.settle();
     job.release();  // from here on a signal costs the explanation at most
     if (!watched) {
       console.error(watched.error());
     }
-    evidence.conclude(recorded, told_by_boxes);
+    evidence.conclude(recorded, has_profiler_rows);
     return code;
   }
 
@@ -184,14 +191,14 @@ class RunVerb final : public Subcommand {
   }
 
   /// Without a tracer the profiler files show whether the job gets on.
-  Status watch_boxes(const launch::Job& job, RunEvidence& evidence) const {
+  Status watch_profiler_files(const launch::Job& job, RunEvidence& evidence) const {
     pollfd wait{.fd = job.descriptor(), .events = POLLIN, .revents = 0};
-    launch::ProfilerProgress boxes(evidence.rings().folder(), [&](const st_box_header& header) {
-      return evidence.rings().is_of_this_run(header);
+    launch::ProfilerProgress files(evidence.profiler_files().folder(), [&](const st_box_header& header) {
+      return evidence.profiler_files().is_of_this_run(header);
     });
     launch::HangWatch hang(hang_after_ns_);
     while (true) {
-      const int ready = ::poll(&wait, 1, kBoxRoundNs / kNsPerMs);
+      const int ready = ::poll(&wait, 1, kFileRoundNs / kNsPerMs);
       if (ready < 0 && errno != EINTR) {
         return fail_errno("wait for the command", errno);
       }
@@ -202,7 +209,7 @@ class RunVerb final : public Subcommand {
       if (job.told_to_end()) {
         evidence.save_soon();
       }
-      const launch::Progress progress = boxes.read();
+      const launch::Progress progress = files.read();
       if (hang.stands_still(progress, utc_now_ns())) {
         evidence.explain_hang(progress, hang_after_ns_, std::nullopt);
       }

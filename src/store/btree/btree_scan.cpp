@@ -16,14 +16,14 @@ constexpr size_t kLeafHeader = 8;
 
 }  // namespace
 
-bool BtreeScan::each_leaf(int64_t first_id, int64_t end_id, const VisitLeaf& visit) {
+Fallback BtreeScan::each_leaf(int64_t first_id, int64_t end_id, const VisitLeaf& visit) {
   first_id_ = first_id;
   end_id_ = end_id;
   last_id_ = std::numeric_limits<int64_t>::min();
   pages_left_ = table_->pages;
   visit_ = &visit;
   if (!load(0, table_->root, 1)) {
-    return false;
+    return Fallback::kPageTree;
   }
   return levels_[0][0] == kLeafPage ? leaf(levels_[0].data()) : interior(0);
 }
@@ -44,24 +44,24 @@ bool BtreeScan::load(size_t level, uint32_t page, uint32_t count) {
 }
 
 /// The children of the page at `level` that hold wanted ids.
-bool BtreeScan::interior(size_t level) {
+Fallback BtreeScan::interior(size_t level) {
   const uint8_t* page = levels_[level].data();
   const uint32_t cells = big_endian(page + 3, 2);
   if (page[0] != kInteriorPage || level + 1 >= levels_.size() || kInteriorHeader + 2 * cells > table_->usable) {
-    return false;
+    return Fallback::kPageTree;
   }
   // Child i holds the ids up to key i, the last child those above all keys.
   std::vector<std::pair<uint32_t, int64_t>> children;
   for (uint32_t i = 0; i < cells; ++i) {
     const uint32_t offset = big_endian(page + kInteriorHeader + 2 * i, 2);
     if (offset < kInteriorHeader + 2 * cells || offset + 4 >= table_->usable) {
-      return false;
+      return Fallback::kPageTree;
     }
     const uint8_t* at = page + offset + 4;
     const uint8_t* end = page + table_->usable;
     const auto key = static_cast<int64_t>(varint(at, end));
     if (at == nullptr || (!children.empty() && key <= children.back().second)) {
-      return false;
+      return Fallback::kPageTree;
     }
     children.emplace_back(big_endian(page + offset, 4), key);
   }
@@ -77,45 +77,48 @@ bool BtreeScan::interior(size_t level) {
       ++run;
     }
     if (!load(level + 1, children[i].first, run)) {
-      return false;
+      return Fallback::kPageTree;
     }
     if (levels_[level + 1][0] == kInteriorPage) {
       pages_left_ += run - 1;
       run = 1;
-      if (!interior(level + 1)) {
-        return false;
+      if (const Fallback met = interior(level + 1); met != Fallback::kNone) {
+        return met;
       }
     } else {
       for (uint32_t n = 0; n < run; ++n) {
-        if (!leaf(levels_[level + 1].data() + static_cast<size_t>(n) * table_->page_size)) {
-          return false;
+        const Fallback met = leaf(levels_[level + 1].data() + static_cast<size_t>(n) * table_->page_size);
+        if (met != Fallback::kNone) {
+          return met;
         }
       }
     }
     i += run;
   }
-  return true;
+  return Fallback::kNone;
 }
 
-bool BtreeScan::leaf(const uint8_t* page) {
+Fallback BtreeScan::leaf(const uint8_t* page) {
   const uint32_t cells = big_endian(page + 3, 2);
   const uint8_t* page_end = page + table_->usable;
   if (page[0] != kLeafPage || kLeafHeader + 2 * cells > table_->usable) {
-    return false;
+    return Fallback::kPageTree;
   }
   cells_.clear();
   for (uint32_t i = 0; i < cells; ++i) {
     const uint32_t offset = big_endian(page + kLeafHeader + 2 * i, 2);
     if (offset < kLeafHeader + 2 * cells || offset >= table_->usable) {
-      return false;
+      return Fallback::kPageTree;
     }
     const uint8_t* at = page + offset;
     const uint64_t bytes = varint(at, page_end);
     const auto id = at == nullptr ? 0 : static_cast<int64_t>(varint(at, page_end));
-    const bool spilled = bytes > table_->usable - 35;
-    if (at == nullptr || spilled || bytes > static_cast<uint64_t>(page_end - at) ||
+    if (at != nullptr && bytes > table_->usable - 35) {
+      return Fallback::kSpilledRow;
+    }
+    if (at == nullptr || bytes > static_cast<uint64_t>(page_end - at) ||
         (id <= last_id_ && last_id_ != std::numeric_limits<int64_t>::min())) {
-      return false;
+      return Fallback::kPageTree;
     }
     last_id_ = id;
     if (id >= first_id_ && id < end_id_) {

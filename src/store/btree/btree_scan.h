@@ -20,22 +20,22 @@ class BtreeScan {
  public:
   explicit BtreeScan(std::shared_ptr<const BtreeTable> table) : table_(std::move(table)), record_(*table_) {}
 
-  /// Calls visit(RecordColumns&) for each row with an id in [first_id, end_id), ascending. False when SQLite has to be
-  /// asked instead; rows may have been visited until then.
+  /// Calls visit(RecordColumns&) for each row with an id in [first_id, end_id), ascending. Any other result
+  /// than kNone: the rows must be read with SQL; some may have been visited until then.
   template <typename Visit>
-  bool read(int64_t first_id, int64_t end_id, Visit&& visit) {
+  Fallback read(int64_t first_id, int64_t end_id, Visit&& visit) {
     return each_leaf(first_id, end_id, [&](std::span<const Cell> cells) {
       for (const Cell& cell : cells) {
         if (!record_.take(cell.id, cell.begin, cell.end)) {
-          return false;
+          return Fallback::kRecord;
         }
         RecordColumns columns = record_.columns();
         visit(columns);
         if (columns.type_mismatch()) {
-          return false;
+          return Fallback::kValueType;
         }
       }
-      return true;
+      return Fallback::kNone;
     });
   }
 
@@ -46,12 +46,12 @@ class BtreeScan {
     const uint8_t* begin;
     const uint8_t* end;
   };
-  using VisitLeaf = std::function<bool(std::span<const Cell>)>;
+  using VisitLeaf = std::function<Fallback(std::span<const Cell>)>;
 
-  bool each_leaf(int64_t first_id, int64_t end_id, const VisitLeaf& visit);
+  Fallback each_leaf(int64_t first_id, int64_t end_id, const VisitLeaf& visit);
   bool load(size_t level, uint32_t page, uint32_t count);
-  bool interior(size_t level);
-  bool leaf(const uint8_t* page);
+  Fallback interior(size_t level);
+  Fallback leaf(const uint8_t* page);
 
   static constexpr size_t kMostLevels = 20;  // as SQLite's own limit
   static constexpr uint32_t kMostAtOnce = 16;

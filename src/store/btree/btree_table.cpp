@@ -69,23 +69,28 @@ Result<bool> place_columns(Database& db, std::string_view name, std::string_view
 
 }  // namespace
 
-Result<std::shared_ptr<const BtreeTable>> find_paged_table(Database& db, std::string_view name,
-                                                           std::string_view id_column,
-                                                           const std::vector<std::string>& columns) {
+Result<FoundTable> find_btree_table(Database& db, std::string_view name, std::string_view id_column,
+                                    const std::vector<std::string>& columns) {
   const char* file = sqlite3_db_filename(db.get(), "main");
   if (file == nullptr || sqlite3_uri_boolean(file, "immutable", 0) == 0) {
-    return nullptr;
+    return FoundTable{nullptr, Fallback::kOpenFile};
   }
   auto table = std::make_shared<BtreeTable>();
   ST_ASSIGN(Statement select, db.prepare("SELECT rootpage FROM sqlite_schema WHERE type = 'table' AND name = ?"));
   select.bind(1, name);
   if (select.step() != SQLITE_ROW) {
-    return nullptr;
+    return FoundTable{nullptr, Fallback::kTableLayout};
   }
   table->root = static_cast<uint32_t>(select.integer(0));
   ST_ASSIGN(const bool plain, place_columns(db, name, id_column, columns, *table));
+  if (!plain) {
+    return FoundTable{nullptr, Fallback::kTableLayout};
+  }
   table->fd = UniqueFd(::open(file, O_RDONLY | O_CLOEXEC));
-  return plain && table->fd && read_header(*table) ? table : nullptr;
+  if (!table->fd || !read_header(*table)) {
+    return FoundTable{nullptr, Fallback::kFileHeader};
+  }
+  return FoundTable{std::move(table), Fallback::kNone};
 }
 
 }  // namespace stalltrace

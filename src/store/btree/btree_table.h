@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows straight from the pages of a closed recording (SQLite's documented file format): several times as fast as a
-// statement, and on any number of threads. This finds the table in its file (section 1.3), page_scan.h goes through its
-// pages, record.h reads a row. They know the plain case only and say when they meet another (a log, rows spilled over
-// pages, values of unexpected types, damage): then SQLite itself is to be asked, which reads it or says what is wrong.
+// Rows straight from the pages of a closed recording (SQLite's documented file format), on any number of threads.
+// This finds the table in its file (section 1.3), btree_scan.h goes through its pages, record.h reads a row. They read
+// the plain case only and return the reason where they meet another (fallback.h): then the rows are read with SQL, and
+// SQLite reads them or reports the damage.
+//
+// What it gains (bench/recording/reader_bench.cpp, 2026-11-22, 1 million collectives, 2 cores, 7 rounds): SQL took 8.0
+// times as long (5.3 to 8.6) on one thread and 8.0 times (7.1 to 11.4) on two, each with a connection of its own, and
+// 7.7 and 7.6 times where it read only the columns that `explain` uses. Below 1.5 times this folder should go.
 // Internal to store/.
 #pragma once
 
@@ -13,6 +17,7 @@
 #include <vector>
 
 #include "base/handle.h"
+#include "store/btree/fallback.h"
 #include "store/sqlite/sqlite.h"
 
 namespace stalltrace {
@@ -31,9 +36,14 @@ struct BtreeTable {
 inline constexpr size_t kMostColumns = 64;
 inline constexpr uint8_t kMissingColumn = kMostColumns;
 
-/// `table` of `db` with these columns; null where it must be read with SQL.
-Result<std::shared_ptr<const BtreeTable>> find_paged_table(Database& db, std::string_view table,
-                                                           std::string_view id_column,
-                                                           const std::vector<std::string>& columns);
+/// A table, or why it must be read with SQL.
+struct FoundTable {
+  std::shared_ptr<const BtreeTable> table;  // null with a reason
+  Fallback reason = Fallback::kNone;
+};
+
+/// `table` of `db` with these columns.
+Result<FoundTable> find_btree_table(Database& db, std::string_view table, std::string_view id_column,
+                                    const std::vector<std::string>& columns);
 
 }  // namespace stalltrace

@@ -2,6 +2,10 @@
 // Rows read from a file's pages are those that SQLite reads; whatever is not plain is left to SQLite.
 #include <fmt/ranges.h>
 
+#include <expected>
+#include <filesystem>
+#include <fstream>
+
 #include "store/btree/btree_scan.h"
 #include "store/schema/select.h"
 #include "store/schema/table.h"
@@ -35,19 +39,20 @@ class Paged : public ::testing::Test {
   void alter(const std::string& sql) { must(must(Database::open(path_, SQLITE_OPEN_READWRITE)).execute(sql)); }
 
   std::shared_ptr<const BtreeTable> find(Database& db) {
-    return must(find_paged_table(db, "collective", "event_id", column_names<Collective>()));
+    return must(find_btree_table(db, "collective", "event_id", column_names<Collective>())).table;
   }
-  /// How many rows of the whole table the pages give; none when SQLite has to be asked.
-  std::optional<int> count() {
+  /// How many rows of the whole table the pages give, or why they give none.
+  std::expected<int, Fallback> count() {
     Database db = must(open_for_reading(path_));
-    const auto table = find(db);
+    const FoundTable found = must(find_btree_table(db, "collective", "event_id", column_names<Collective>()));
     int rows = 0;
     const auto take = [&](RecordColumns& columns) {
       Collective row;
       each_column(row, Extractor(columns));
       ++rows;
     };
-    return table != nullptr && BtreeScan(table).read(0, kForever, take) ? std::optional(rows) : std::nullopt;
+    const Fallback met = found.table == nullptr ? found.reason : BtreeScan(found.table).read(0, kForever, take);
+    return met == Fallback::kNone ? std::expected<int, Fallback>(rows) : std::unexpected(met);
   }
   /// What the reader gives, and SQLite's own answer, as text.
   std::pair<std::string, std::string> sums() {
@@ -99,7 +104,8 @@ TEST_F(Paged, ReadsRangesOfIds) {
       each_column(row, Extractor(columns));
       ids.push_back(row.event_id);
     };
-    ASSERT_TRUE(scan.read(make_event_id(5, static_cast<uint64_t>(first)), make_event_id(5, first + 100), take));
+    ASSERT_EQ(scan.read(make_event_id(5, static_cast<uint64_t>(first)), make_event_id(5, first + 100), take),
+              Fallback::kNone);
     ASSERT_EQ(ids.size(), first == 19'990 ? 5 : 50);
     EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
     EXPECT_GE(ids.front(), make_event_id(5, static_cast<uint64_t>(first)));
@@ -116,10 +122,14 @@ TEST_F(Paged, RowsSpilledOverPagesAreLeftToSqlite) {
   must(writer->close());
   size_t longest = 0;
   int rows = 0;
-  must(must(open_recording(path_))->wait_spans({}, [&](const WaitSpan& span) {
+  FallbackCounts fallbacks{};
+  const auto source = must(open_recordings(std::span(&path_, 1), &fallbacks));
+  must(source->wait_spans({}, [&](const WaitSpan& span) {
     longest = std::max(longest, span.thread_name.size());
     ++rows;
   }));
+  EXPECT_EQ(fallbacks[static_cast<size_t>(Fallback::kSpilledRow)], 1);
+  EXPECT_EQ(notes_of(fallbacks).size(), 1U);
   EXPECT_EQ(rows, 3'000);
   EXPECT_EQ(longest, 20'000U);
 }
@@ -129,7 +139,7 @@ TEST_F(Paged, ValuesOfOtherTypesAreLeftToSqlite) {
   alter(
       "UPDATE collective SET seq = 12.5 WHERE event_id & 1023 = 77; UPDATE collective SET pid = '8x' WHERE"
       " event_id & 1023 = 78");
-  EXPECT_EQ(count(), std::nullopt);
+  EXPECT_EQ(count(), std::unexpected(Fallback::kValueType));
   const auto [ours, expected] = sums();
   EXPECT_EQ(ours, expected);
 }
@@ -141,7 +151,7 @@ TEST_F(Paged, TablesOfOtherSchemas) {
   alter("ALTER TABLE collective DROP COLUMN called_ns");
   EXPECT_EQ(count(), kRows);
   alter("ALTER TABLE collective ADD COLUMN known INTEGER DEFAULT 5");
-  EXPECT_EQ(count(), std::nullopt);
+  EXPECT_EQ(count(), std::unexpected(Fallback::kTableLayout));
   const auto [ours, expected] = sums();
   EXPECT_EQ(ours, expected);
 }
@@ -176,11 +186,36 @@ TEST_F(Paged, HeadersTooLongToKeep) {
   EXPECT_EQ(ours, expected);
 }
 
+/// Each page's kind byte in turn is replaced: a reason is given, and no row is made up.
+TEST_F(Paged, ADamagedTreeIsRefusedWithItsReason) {
+  record();
+  const size_t size = std::filesystem::file_size(path_);
+  size_t refused = 0;
+  for (size_t offset = 4096; offset < size; offset += 16 * 4096) {
+    std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(offset));
+    const int kind = file.get();
+    if (kind != 0x0d && kind != 0x05) {
+      continue;
+    }
+    file.seekp(static_cast<std::streamoff>(offset));
+    file.put(0x7f).flush();
+    if (const auto met = count(); !met) {
+      EXPECT_EQ(met.error(), Fallback::kPageTree);
+      ++refused;
+    }
+    file.seekp(static_cast<std::streamoff>(offset));
+    file.put(static_cast<char>(kind)).flush();
+  }
+  EXPECT_GT(refused, 10U);
+  EXPECT_EQ(count(), kRows);
+}
+
 TEST_F(Paged, ARecordingBeingWrittenIsLeftToSqlite) {
   auto writer = must(RecordingWriter::create(path_));
   writer->accept(collective_row(1, 1, 10, 5));
   must(writer->flush());
-  EXPECT_EQ(count(), std::nullopt);
+  EXPECT_EQ(count(), std::unexpected(Fallback::kOpenFile));
   EXPECT_EQ(collectives_of(*must(open_recording(path_))).size(), 1U);
 }
 

@@ -15,6 +15,7 @@
 #include "store/read/node_runs.h"
 #include "store/read/row_group.h"
 #include "store/schema/select.h"
+#include "store/write/zone_map.h"
 
 namespace stalltrace {
 
@@ -25,6 +26,13 @@ struct TableHandle {
   std::shared_ptr<const BtreeTable> pages;  // null: read with SQL
   Statement select;                         // reads the ids [?, ?)
   std::mutex mutex;                         // whoever uses db and select holds it
+  FallbackCounts* fallbacks = nullptr;      // null: not counted
+
+  void count(Fallback reason) const {
+    if (fallbacks != nullptr) {
+      ++(*fallbacks)[static_cast<size_t>(reason)];
+    }
+  }
 };
 
 /// A row beside its time, which is what is sorted.
@@ -70,8 +78,12 @@ class Batch {
       decode(columns, row);
       keep(row);
     };
-    if (scan_ != nullptr && scan_->read(first_id, end_id, take)) {
-      return {};
+    if (scan_ != nullptr) {
+      const Fallback met = scan_->read(first_id, end_id, take);
+      if (met == Fallback::kNone) {
+        return {};
+      }
+      access_->count(met);
     }
     used_ = before;
     return read_with_sql(first_id, end_id);
@@ -92,7 +104,7 @@ class Batch {
     }
     Status status = code == SQLITE_DONE
                         ? Status()
-                        : fail_sqlite(access_->db->get(), fmt::format("{}: {}", access_->path, TableOf<T>::kName));
+                        : fail_sqlite(access_->db->get(), fmt::format("{}: {}", access_->path, EventTraits<T>::kTable));
     access_->select.reset();
     return status;
   }
@@ -106,7 +118,7 @@ class Batch {
   }
 
   void keep(T& row) {
-    if (row.timestamp_ns < range_.to_ns && end_of(row) >= range_.from_ns) {
+    if (belongs_to(row, range_)) {
       show(row);
       ++used_;
     }
@@ -115,10 +127,10 @@ class Batch {
   void show(T& row) const {
     if (part_.shown != part_.stored) {
       row.node_id = part_.shown;
-      if constexpr (TableOf<T>::kKind == TableKind::kEvents) {
+      if constexpr (EventTraits<T>::kKind == TableKind::kEvents) {
         row.event_id = shown_id(part_, row.event_id);
       }
-      if constexpr (std::is_same_v<T, ProxyStep>) {
+      if constexpr (requires { row.collective_id; }) {
         row.collective_id = row.collective_id == 0 ? 0 : shown_id(part_, row.collective_id);
       }
     }

@@ -47,7 +47,7 @@ class CursorTest : public ::testing::Test {
     TableHandle access;
     access.path = path_;
     access.db = &db;
-    access.pages = must(find_paged_table(db, "collective", "event_id", columns));
+    access.pages = must(find_btree_table(db, "collective", "event_id", columns)).table;
     EXPECT_NE(access.pages, nullptr);
     access.select =
         must(db.prepare(must(select_sql(db, "collective", columns)) + " AND event_id >= ? AND event_id < ?"));

@@ -16,8 +16,9 @@ namespace {
 
 class RecordingSource final : public EventSource {
  public:
-  static Result<std::unique_ptr<EventSource>> open(std::span<const std::string> paths) {
+  static Result<std::unique_ptr<EventSource>> open(std::span<const std::string> paths, FallbackCounts* fallbacks) {
     auto source = std::unique_ptr<RecordingSource>(new RecordingSource);
+    source->fallbacks_ = fallbacks;
     for (const std::string& path : paths) {
       ST_ASSIGN(Database db, open_for_reading(path));
       source->files_.push_back(std::move(db));
@@ -27,33 +28,22 @@ class RecordingSource final : public EventSource {
     return source;
   }
 
-  Result<std::vector<Node>> nodes() override { return whole<Node>(); }
-  Result<std::vector<Process>> processes() override { return whole<Process>(); }
-  Result<std::vector<Communicator>> communicators() override { return whole<Communicator>(); }
-  Result<std::vector<Connection>> connections() override { return whole<Connection>(); }
-  Result<std::vector<Stack>> stacks() override;
-  Result<std::vector<Loss>> losses() override { return whole<Loss>(); }
-
-  Status collectives(TimeRange range, const Visitor<Collective>& visit) override { return stream(range, visit); }
-  Status tcp_events(TimeRange range, const Visitor<TcpEvent>& visit) override { return stream(range, visit); }
-  Status tcp_samples(TimeRange range, const Visitor<TcpSample>& visit) override { return stream(range, visit); }
-  Status net_spans(TimeRange range, const Visitor<NetSpan>& visit) override { return stream(range, visit); }
-  Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) override { return stream(range, visit); }
-  Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) override { return stream(range, visit); }
-  Status packet_drops(TimeRange range, const Visitor<PacketDrop>& visit) override { return stream(range, visit); }
-  Status host_samples(TimeRange range, const Visitor<HostSample>& visit) override { return stream(range, visit); }
-  Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) override { return stream(range, visit); }
+  Status read_state(AnyRows rows) override {
+    return std::visit([this]<typename T>(std::vector<T>* all) { return read_rows(*all); }, rows);
+  }
+  Status read_stream(TimeRange range, AnyVisitor visitor) override {
+    return std::visit([&]<typename T>(const Visitor<T>* visit) { return read_in_order(range, *visit); }, visitor);
+  }
 
  private:
   RecordingSource() = default;
 
-  /// A small table: the rows of every part, file after file.
+  /// The rows of every node run, file after file.
   template <typename T>
-  Result<std::vector<T>> whole() {
-    std::vector<T> rows;
+  Status read_rows(std::vector<T>& rows) {
     for (const NodeRun& part : parts_) {
       Database& db = files_[part.file];
-      ST_ASSIGN(const std::string sql, select_sql(db, TableOf<T>::kName, column_names<T>()));
+      ST_ASSIGN(const std::string sql, select_sql(db, EventTraits<T>::kTable, column_names<T>()));
       ST_ASSIGN(Statement select, db.prepare(sql + " AND node_id = ?"));
       select.bind(1, static_cast<int64_t>(part.stored));
       int code = SQLITE_DONE;
@@ -62,15 +52,16 @@ class RecordingSource final : public EventSource {
         rows.back().node_id = part.shown;
       }
       if (code != SQLITE_DONE) {
-        return with_context(paths_[part.file], fail_sqlite(db.get(), TableOf<T>::kName).error());
+        return with_context(paths_[part.file], fail_sqlite(db.get(), EventTraits<T>::kTable).error());
       }
     }
-    return rows;
+    return {};
   }
+  Status read_rows(std::vector<Stack>& stacks);
 
   /// A streamed table. Each file is read in a transaction, so that its segments fit its rows while a tracer writes.
   template <typename T>
-  Status stream(TimeRange range, const Visitor<T>& visit) {
+  Status read_in_order(TimeRange range, const Visitor<T>& visit) {
     std::vector<Transaction> snapshots;
     std::deque<TableHandle> tables;  // they don't move
     for (size_t file = 0; file < files_.size(); ++file) {
@@ -81,7 +72,7 @@ class RecordingSource final : public EventSource {
     std::vector<std::vector<RowGroup>> stretches;
     size_t stretch_count = 0;
     for (const NodeRun& part : parts_) {
-      ST_ASSIGN(stretches.emplace_back(), stretches_of(files_[part.file], TableOf<T>::kName, part, range));
+      ST_ASSIGN(stretches.emplace_back(), stretches_of(files_[part.file], EventTraits<T>::kTable, part, range));
       stretch_count += stretches.back().size();
     }
     const bool ahead = stretch_count > kFewStretches && parts_.size() <= kMostAhead;
@@ -104,8 +95,13 @@ class RecordingSource final : public EventSource {
     const std::vector<std::string> columns = column_names<T>();
     table.path = paths_[file];
     table.db = &files_[file];
-    ST_ASSIGN(table.pages, find_paged_table(files_[file], TableOf<T>::kName, kIdColumn<T>, columns));
-    ST_ASSIGN(const std::string sql, select_sql(files_[file], TableOf<T>::kName, columns));
+    ST_ASSIGN(FoundTable found, find_btree_table(files_[file], EventTraits<T>::kTable, kIdColumn<T>, columns));
+    table.pages = std::move(found.table);
+    table.fallbacks = fallbacks_;
+    if (table.pages == nullptr) {
+      table.count(found.reason);
+    }
+    ST_ASSIGN(const std::string sql, select_sql(files_[file], EventTraits<T>::kTable, columns));
     ST_ASSIGN(table.select, files_[file].prepare(fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, kIdColumn<T>)));
     return {};
   }
@@ -169,13 +165,14 @@ class RecordingSource final : public EventSource {
   std::vector<std::string> paths_;
   std::vector<Database> files_;
   std::vector<NodeRun> parts_;
+  FallbackCounts* fallbacks_ = nullptr;
 };
 
-/// A stack's id is its content's hash, so that nodes share theirs.
-Result<std::vector<Stack>> RecordingSource::stacks() {
+/// Without those that another file had.
+Status RecordingSource::read_rows(std::vector<Stack>& stacks) {
   std::map<int64_t, Stack> found;
   for (size_t file = 0; file < files_.size(); ++file) {
-    ST_ASSIGN(const std::string sql, select_sql(files_[file], TableOf<Stack>::kName, column_names<Stack>()));
+    ST_ASSIGN(const std::string sql, select_sql(files_[file], EventTraits<Stack>::kTable, column_names<Stack>()));
     ST_ASSIGN(Statement select, files_[file].prepare(sql));
     int code = SQLITE_DONE;
     while ((code = select.step()) == SQLITE_ROW) {
@@ -184,21 +181,32 @@ Result<std::vector<Stack>> RecordingSource::stacks() {
       found.emplace(stack.stack_id, std::move(stack));
     }
     if (code != SQLITE_DONE) {
-      return with_context(paths_[file], fail_sqlite(files_[file].get(), TableOf<Stack>::kName).error());
+      return with_context(paths_[file], fail_sqlite(files_[file].get(), EventTraits<Stack>::kTable).error());
     }
   }
-  std::vector<Stack> stacks;
-  stacks.reserve(found.size());
   for (auto& [id, stack] : found) {
     stacks.push_back(std::move(stack));
   }
-  return stacks;
+  return {};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string> paths) {
-  return RecordingSource::open(paths);
+Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string> paths, FallbackCounts* fallbacks) {
+  return RecordingSource::open(paths, fallbacks);
+}
+
+std::vector<std::string> notes_of(const FallbackCounts& fallbacks) {
+  std::vector<std::string> notes;
+  for (size_t i = 0; i < fallbacks.size(); ++i) {
+    const auto reason = static_cast<Fallback>(i);
+    if (fallbacks[i] > 0 && reason != Fallback::kOpenFile) {
+      notes.push_back(
+          fmt::format("rows were read with SQL instead of from the file's pages, which is slower: {} ({} times)",
+                      to_text(reason), fallbacks[i].load()));
+    }
+  }
+  return notes;
 }
 
 Result<std::unique_ptr<EventSource>> open_recording(const std::string& path) {

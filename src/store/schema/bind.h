@@ -99,8 +99,10 @@ inline bool same_text(std::string_view a, std::string_view b) {
   return a == b;
 }
 
-/// Reads one field after the other from `columns`. A text that is no value of its enum reads as the enum's first
-/// value; NULL reads as zero, empty or none.
+/// Reads one field after the other from `columns`. NULL reads as zero, empty or none. A text that is no value of its
+/// enumeration (another program wrote it, or a version that forgot to raise the schema's) reads as the value that
+/// proves least: an operation as a group, which moves no data; a completion as unobserved; a TCP event as a close; a
+/// wait as an interruptible sleep; what a step waits for and a rank's source as unknown; a library as NCCL.
 template <typename Columns>
 class Extractor {
  public:
@@ -127,17 +129,23 @@ class Extractor {
       value = parse(name, value);
     }
   }
-  static Operation parse(std::string_view name, Operation) { return operation_from_text(name).value_or(Operation{}); }
-  static Library parse(std::string_view name, Library) { return library_from_text(name).value_or(Library{}); }
+  static Operation parse(std::string_view name, Operation) {
+    return operation_from_text(name).value_or(Operation::kGroup);
+  }
+  static Library parse(std::string_view name, Library) { return library_from_text(name).value_or(Library::kNccl); }
   static Completion parse(std::string_view name, Completion) {
-    return completion_from_text(name).value_or(Completion{});
+    return completion_from_text(name).value_or(Completion::kUnobserved);
   }
   static RankSource parse(std::string_view name, RankSource) { return rank_source_from_text(name); }
   static TcpEventKind parse(std::string_view name, TcpEventKind) {
-    return tcp_event_kind_from_text(name).value_or(TcpEventKind{});
+    return tcp_event_kind_from_text(name).value_or(TcpEventKind::kClose);
   }
-  static ProxyWait parse(std::string_view name, ProxyWait) { return proxy_wait_from_text(name).value_or(ProxyWait{}); }
-  static WaitKind parse(std::string_view name, WaitKind) { return wait_kind_from_text(name).value_or(WaitKind{}); }
+  static ProxyWait parse(std::string_view name, ProxyWait) {
+    return proxy_wait_from_text(name).value_or(ProxyWait::kNone);
+  }
+  static WaitKind parse(std::string_view name, WaitKind) {
+    return wait_kind_from_text(name).value_or(WaitKind::kBlocked);
+  }
   template <typename T>
   requires std::is_integral_v<T>
   void get(std::optional<T>& value) const {

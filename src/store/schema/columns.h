@@ -288,41 +288,8 @@ void each_column(Row& r, F&& f) {
   f("count", r.count);
 }
 
-/// What kind of table holds the rows of T.
-enum class TableKind {
-  kSmall,     // upserted by its primary key, read whole
-  kEvents,    // streamed in time order; the primary key is the row's own event_id
-  kNumbered,  // streamed in time order; the primary key is a column `id` that the writer assigns as it does event ids
-};
-
-template <typename T>
-struct TableOf;
-#define ST_TABLE(type, table, table_kind)                     \
-  template <>                                                 \
-  struct TableOf<type> {                                      \
-    static constexpr std::string_view kName = table;          \
-    static constexpr TableKind kKind = TableKind::table_kind; \
-  }
-ST_TABLE(Node, "node", kSmall);
-ST_TABLE(Process, "process", kSmall);
-ST_TABLE(Communicator, "communicator", kSmall);
-ST_TABLE(Connection, "connection", kSmall);
-ST_TABLE(Stack, "stack", kSmall);
-ST_TABLE(Loss, "loss", kSmall);
-ST_TABLE(Collective, "collective", kEvents);
-ST_TABLE(TcpEvent, "tcp_events", kEvents);
-ST_TABLE(TcpSample, "tcp_sample", kNumbered);
-ST_TABLE(NetSpan, "net_span", kNumbered);
-ST_TABLE(WaitSpan, "wait_span", kNumbered);
-ST_TABLE(ProxyStep, "proxy_step", kNumbered);
-ST_TABLE(PacketDrop, "packet_drop", kNumbered);
-ST_TABLE(HostSample, "host_sample", kNumbered);
-ST_TABLE(PortCounter, "port_counter", kNumbered);
-#undef ST_TABLE
-
-template <typename T>
-inline constexpr bool kStreamed = TableOf<T>::kKind != TableKind::kSmall;
-template <typename T>
-inline constexpr std::string_view kIdColumn = TableOf<T>::kKind == TableKind::kEvents ? "event_id" : "id";
+/// The primary key of a streamed table.
+template <StreamedType T>
+inline constexpr std::string_view kIdColumn = EventTraits<T>::kKind == TableKind::kEvents ? "event_id" : "id";
 
 }  // namespace stalltrace

@@ -56,29 +56,15 @@ template <typename T>
 void expect_same_columns(const Columns& schema) {
   const std::vector<std::string> names = column_names<T>();
   std::set<std::string> listed(names.begin(), names.end());
-  if (TableOf<T>::kKind == TableKind::kNumbered) {
+  if (EventTraits<T>::kKind == TableKind::kNumbered) {
     listed.insert("id");
   }
-  EXPECT_EQ(listed, schema.at(std::string(TableOf<T>::kName))) << TableOf<T>::kName;
+  EXPECT_EQ(listed, schema.at(std::string(EventTraits<T>::kTable))) << EventTraits<T>::kTable;
 }
 
 TEST(Schema, ColumnListsMatchTheSql) {
   const Columns schema = columns_of_schema();
-  expect_same_columns<Node>(schema);
-  expect_same_columns<Process>(schema);
-  expect_same_columns<Communicator>(schema);
-  expect_same_columns<Collective>(schema);
-  expect_same_columns<Connection>(schema);
-  expect_same_columns<TcpEvent>(schema);
-  expect_same_columns<TcpSample>(schema);
-  expect_same_columns<NetSpan>(schema);
-  expect_same_columns<WaitSpan>(schema);
-  expect_same_columns<ProxyStep>(schema);
-  expect_same_columns<PacketDrop>(schema);
-  expect_same_columns<HostSample>(schema);
-  expect_same_columns<PortCounter>(schema);
-  expect_same_columns<Stack>(schema);
-  expect_same_columns<Loss>(schema);
+  for_each_type(kEventTypes, [&]<typename T>() { expect_same_columns<T>(schema); });
 }
 
 TEST(Schema, NcclEventsHasTheColumnsOfCollective) {

@@ -49,25 +49,25 @@ std::vector<Pruner::Candidate> Pruner::candidates(const std::vector<PrunableTabl
   return found;
 }
 
-Result<uint64_t> Pruner::remove(Database& db, const Candidate& candidate, const std::vector<Window>& keep) {
+Result<uint64_t> Pruner::remove(Database& db, const Candidate& candidate, const std::vector<TimeRange>& keep) {
   const PrunableTable& table = *candidate.table;
   const Segment& segment = table.segments->segments()[candidate.index];
   std::string sql = fmt::format("DELETE FROM {} WHERE {} >= {} AND {} < {}", table.name, table.id_column,
                                 segment.first_id, table.id_column, table.segments->end_id(candidate.index));
-  for (const Window& window : keep) {
-    if (window.from_ns <= segment.end_ns && window.to_ns >= segment.min_ns) {
-      sql += fmt::format(" AND NOT (timestamp_ns <= {} AND ifnull({}, {}) >= {})", window.to_ns, table.end_sql,
-                         kForever, window.from_ns);
+  for (const TimeRange& window : keep) {
+    if (segment.min_ns < window.to_ns && segment.end_ns >= window.from_ns) {
+      sql += fmt::format(" AND NOT (timestamp_ns < {} AND ifnull({}, {}) >= {})", window.to_ns, table.end_sql, kForever,
+                         window.from_ns);
     }
   }
   if (table.name == "collective") {
-    sql += " AND (duration_ns IS NOT NULL OR completion = 'untold')";  // a hang is the last thing to forget
+    sql += fmt::format(" AND {} IS NOT NULL", table.end_sql);  // a hang is the last thing to forget
   }
   ST_TRY(db.execute(sql));
   return static_cast<uint64_t>(sqlite3_changes64(db.get()));
 }
 
-Status Pruner::remove_all(Database& db, std::span<const Candidate> batch, const std::vector<Window>& keep,
+Status Pruner::remove_all(Database& db, std::span<const Candidate> batch, const std::vector<TimeRange>& keep,
                           std::map<std::string, uint64_t>& removed) {
   std::map<std::string, uint64_t> counts;
   ST_ASSIGN(Transaction transaction, Transaction::begin(db, "BEGIN IMMEDIATE"));
@@ -86,9 +86,9 @@ Status Pruner::remove_all(Database& db, std::span<const Candidate> batch, const 
 }
 
 Result<std::map<std::string, uint64_t>> Pruner::prune(Database& db, const std::vector<PrunableTable>& tables,
-                                                      const std::vector<Window>& keep, int64_t target_bytes) {
+                                                      const std::vector<TimeRange>& keep, int64_t target_bytes) {
   std::map<std::string, uint64_t> removed;
-  const std::vector<Window> nothing;
+  const std::vector<TimeRange> nothing;
   for (const Depth depth : {Depth::kNormal, Depth::kEverything}) {
     const std::vector<Candidate> old = candidates(tables, depth);
     for (size_t first = 0; first < old.size(); first += kSegmentsPerTransaction) {

@@ -28,7 +28,7 @@ class Pruner {
   /// Removes rows until at most `target_bytes` of the database are in use, or nothing old is left.
   /// Returns the number of rows removed, by table. One transaction per some segments.
   Result<std::map<std::string, uint64_t>> prune(Database& db, const std::vector<PrunableTable>& tables,
-                                                const std::vector<Window>& keep, int64_t target_bytes);
+                                                const std::vector<TimeRange>& keep, int64_t target_bytes);
 
  private:
   /// A segment whose normal rows (or all rows) are still there.
@@ -40,8 +40,8 @@ class Pruner {
   enum class Depth { kNormal, kEverything };
 
   [[nodiscard]] std::vector<Candidate> candidates(const std::vector<PrunableTable>& tables, Depth depth) const;
-  static Result<uint64_t> remove(Database& db, const Candidate& candidate, const std::vector<Window>& keep);
-  static Status remove_all(Database& db, std::span<const Candidate> batch, const std::vector<Window>& keep,
+  static Result<uint64_t> remove(Database& db, const Candidate& candidate, const std::vector<TimeRange>& keep);
+  static Status remove_all(Database& db, std::span<const Candidate> batch, const std::vector<TimeRange>& keep,
                            std::map<std::string, uint64_t>& removed);
   std::set<int64_t>& done(Depth depth, std::string_view table);
 

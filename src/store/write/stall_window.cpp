@@ -39,18 +39,18 @@ void StallWindows::note(const Collective& row) {
   like.durations_ns[like.seen++ % kRemembered] = *row.duration_ns;
 }
 
-void StallWindows::add(Window window) {
-  const auto touches = [&](const Window& other) {
+void StallWindows::add(TimeRange window) {
+  const auto touches = [&](const TimeRange& other) {
     return other.from_ns <= window.to_ns && other.to_ns >= window.from_ns;
   };
-  for (const Window& other : windows_) {
+  for (const TimeRange& other : windows_) {
     if (touches(other)) {
       window = {std::min(window.from_ns, other.from_ns), std::max(window.to_ns, other.to_ns)};
     }
   }
   std::erase_if(windows_, touches);
   const auto at = std::lower_bound(windows_.begin(), windows_.end(), window,
-                                   [](const Window& a, const Window& b) { return a.from_ns < b.from_ns; });
+                                   [](const TimeRange& a, const TimeRange& b) { return a.from_ns < b.from_ns; });
   windows_.insert(at, window);
 }
 

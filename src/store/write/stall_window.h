@@ -9,20 +9,16 @@
 #include <vector>
 
 #include "model/events.h"
+#include "model/time_range.h"
 
 namespace stalltrace {
-
-struct Window {
-  int64_t from_ns = 0;
-  int64_t to_ns = 0;
-};
 
 class StallWindows {
  public:
   /// A collective as it is stored; open ones are ignored until they end.
   void note(const Collective& row);
   /// Disjoint, in the order of time.
-  [[nodiscard]] const std::vector<Window>& windows() const { return windows_; }
+  [[nodiscard]] const std::vector<TimeRange>& windows() const { return windows_; }
 
  private:
   static constexpr size_t kRemembered = 15;
@@ -32,10 +28,10 @@ class StallWindows {
     uint64_t seen = 0;
   };
 
-  void add(Window window);
+  void add(TimeRange window);
 
   std::unordered_map<uint64_t, Like> likes_;
-  std::vector<Window> windows_;
+  std::vector<TimeRange> windows_;
 };
 
 }  // namespace stalltrace

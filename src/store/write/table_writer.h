@@ -36,7 +36,7 @@ class TableWriter {
   int write(Statement& upsert_segment) {
     int code = SQLITE_DONE;
     for (const T& row : rows_) {
-      if constexpr (kStreamed<T>) {
+      if constexpr (StreamedType<T>) {
         code = write_streamed(row);
       } else {
         code = step(row, 1);
@@ -46,7 +46,7 @@ class TableWriter {
       }
     }
     for (ZoneMap& list : segments_) {
-      code = list.store(upsert_segment, TableOf<T>::kName);
+      code = list.store(upsert_segment, EventTraits<T>::kTable);
       if (code != SQLITE_DONE) {
         return code;
       }
@@ -75,12 +75,12 @@ class TableWriter {
 
   int write_streamed(const T& row) {
     ZoneMap& list = segments_of(row.node_id);
-    if constexpr (TableOf<T>::kKind == TableKind::kEvents) {
-      list.add(row.event_id, row.timestamp_ns, end_of(row));
+    if constexpr (EventTraits<T>::kKind == TableKind::kEvents) {
+      list.add(row.event_id, row.timestamp_ns, EventTraits<T>::end_ns(row));
       return step(row, 1);
     } else {
       const EventId id = make_event_id(row.node_id, ++last_number_);
-      list.add(id, row.timestamp_ns, end_of(row));
+      list.add(id, row.timestamp_ns, EventTraits<T>::end_ns(row));
       insert_.bind(1, id);
       return step(row, 2);
     }

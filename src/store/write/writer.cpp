@@ -67,11 +67,7 @@ Status create_empty(const std::string& path) {
 }  // namespace
 
 struct RecordingWriter::State {
-  using Tables =
-      std::tuple<TableWriter<Node>, TableWriter<Process>, TableWriter<Communicator>, TableWriter<Collective>,
-                 TableWriter<Connection>, TableWriter<TcpEvent>, TableWriter<TcpSample>, TableWriter<NetSpan>,
-                 TableWriter<WaitSpan>, TableWriter<HostSample>, TableWriter<ProxyStep>, TableWriter<PacketDrop>,
-                 TableWriter<PortCounter>, TableWriter<Stack>, TableWriter<Loss>>;
+  using Tables = ForTypes<std::tuple, TableWriter, kEventTypes>;
 
   std::string path;
   WriterOptions options;
@@ -178,7 +174,7 @@ Status RecordingWriter::State::write_transaction() {
 /// connections) is kept whole.
 Status RecordingWriter::State::disk_refused(Error error) {
   each_table([&]<typename T>(TableWriter<T>& table) {
-    if constexpr (kStreamed<T>) {
+    if constexpr (StreamedType<T>) {
       const size_t dropped = table.drop_oldest(kKeptWhileFull);
       stats.lost += dropped;
       buffered -= dropped;
@@ -205,9 +201,9 @@ void RecordingWriter::State::give_up_buffered() {
 std::vector<PrunableTable> RecordingWriter::State::prunable() {
   std::vector<PrunableTable> found;
   each_table([&]<typename T>(TableWriter<T>& table) {
-    if constexpr (kStreamed<T>) {
+    if constexpr (StreamedType<T>) {
       for (const ZoneMap& list : table.segments()) {
-        found.push_back({TableOf<T>::kName, kIdColumn<T>, kEndSql<T>, &list});
+        found.push_back({EventTraits<T>::kTable, kIdColumn<T>, kEndSql<T>, &list});
       }
     }
   });

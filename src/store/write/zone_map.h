@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,8 +14,6 @@
 #include "store/sqlite/sqlite.h"
 
 namespace stalltrace {
-
-inline constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
 
 struct Segment {
   int64_t first_id = 0;  // it ends before the next one's first_id

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One of each Gloo collective between two processes over loopback, with sizes and tags that tell them apart, run as
+// One of each Gloo collective between two processes over loopback, with sizes and tags that distinguishes them, run as
 // PyTorch's workers run theirs: each call is followed by finishWorkGloo or, where it threw, by finishWorkGlooError. The
 // last call throws, because only rank 0 makes it. Prints pid and rank of both, and "caught" where the exception was.
 // usage: gloo_job FOLDER (empty, for the rendezvous)

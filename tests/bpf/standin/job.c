@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job that does what it is told: job LIBRARY; then one command a line on standard input, one answer a line. */
+/* A job that does what it is reported: job LIBRARY; then one command a line on standard input, one answer a line. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One of each kind of MPI call, with sizes that tell them apart. Prints its pid and rank first. Where calls are polled,
- * rank 1 is late, so that rank 0 polls in vain. */
+/* One of each kind of MPI call, with sizes that distinguishes them. Prints its pid and rank first. Where calls are
+ * polled, rank 1 is late, so that rank 0 polls in vain. */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stand-in for NCCL's progress thread and its socket transport, with the profiler plugin loaded: several connections
-// in turn, each step posted, handed on and then tested until its bytes have moved, and the plugin told as NCCL tells it
-// (sendProxyProgress, recvProxyProgress and ncclNetSocketTest of NCCL 2.28). With helpers, the thread itself sends a
-// header a step, and a thread of each connection the data over two further sockets. Collectives and Send/Recv may be
-// under way at once, over connections of their own as in NCCL, or over the same ones.
+// in turn, each step posted, handed on and then tested until its bytes have moved, and the plugin reported as NCCL
+// reports it (sendProxyProgress, recvProxyProgress and ncclNetSocketTest of NCCL 2.28). With helpers, the thread itself
+// sends a header a step, and a thread of each connection the data over two further sockets. Collectives and Send/Recv
+// may be under way at once, over connections of their own as in NCCL, or over the same ones.
 //
 //   progress LIBRARY PLUGIN HASH; then commands on standard input: "init RANKS RANK",
 //   "run CHANNELS HELPERS TRANSFERS", TRANSFERS being 0 none, 1 over connections of their own, 2 over those of the
@@ -110,7 +110,7 @@ void* start(uint64_t type, void* parent, const Descriptor& event) {
   return handle;
 }
 
-void tell(void* handle, int state, size_t bytes = 0) {
+void send_command(void* handle, int state, size_t bytes = 0) {
   StateArguments arguments{};
   arguments.proxy_step.transferred_bytes = bytes;
   profiler->record_event_state(handle, state, &arguments);
@@ -185,16 +185,16 @@ class Sub {
       const auto operations = static_cast<int>(operations_.size());
       event.proxy_step = {done_ / operations};
       step_ = start(nccl::kEventProxyStep, operations_[static_cast<size_t>(done_ % operations)], event);
-      tell(step_, sends_ ? nccl::kStateSendGpuWait : nccl::kStateRecvWait);
+      send_command(step_, sends_ ? nccl::kStateSendGpuWait : nccl::kStateRecvWait);
       phase_ = sends_ ? 1 : 2;
     } else if (phase_ == 1) {
-      tell(step_, nccl::kStateSendPeerWait);
-      tell(step_, nccl::kStateSendWait, kStepBytes);
+      send_command(step_, nccl::kStateSendPeerWait);
+      send_command(step_, nccl::kStateSendWait, kStepBytes);
       phase_ = 2;
     } else if (test()) {
       if (!sends_) {
-        tell(step_, nccl::kStateRecvFlushWait, kStepBytes);
-        tell(step_, nccl::kStateRecvGpuWait);
+        send_command(step_, nccl::kStateRecvFlushWait, kStepBytes);
+        send_command(step_, nccl::kStateRecvGpuWait);
       }
       profiler->stop_event(step_);
       phase_ = 0;
@@ -216,7 +216,7 @@ class Sub {
     Descriptor event{};
     event.proxy_op = {getpid(), static_cast<uint8_t>(channel_), peer_, kSteps, static_cast<int>(kStepBytes), sends_};
     operations_.push_back(start(nccl::kEventProxyOp, whole, event));
-    tell(operations_.back(), nccl::kStateOpInProgress);
+    send_command(operations_.back(), nccl::kStateOpInProgress);
   }
 
   [[nodiscard]] std::vector<Pair> all_pairs() const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recorder heard, in the words of a test.
+// What a recorder received, in a form that tests can compare.
 #pragma once
 
 #include <gtest/gtest.h>

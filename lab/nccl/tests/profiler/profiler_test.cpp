@@ -17,7 +17,7 @@ constexpr int kEverything = 0xfff;
 constexpr int kV4Events = 0xff;
 constexpr size_t kSlice = 128U << 10U;
 
-/// One of the recorder libraries, chosen as the plugin of the communicators made meanwhile.
+/// One of the recorder libraries, chosen as the plugin of the communicators made in the meantime.
 class Plugin {
  public:
   explicit Plugin(int version, int mask = kEverything, int result = 0)
@@ -51,7 +51,7 @@ int64_t steady_ns() { return std::chrono::steady_clock::now().time_since_epoch()
 
 std::vector<std::string> lines(std::initializer_list<std::string> list) { return list; }
 
-TEST(Profiler, TheCallingThreadTellsInNcclsOrder) {
+TEST(Profiler, TheCallingThreadReportsInNcclsOrder) {
   const Plugin plugin(5);
   pthread_t caller{};
   with_ranks(2, [&](const Rank& rank) {
@@ -102,7 +102,7 @@ TEST(Profiler, ACollectiveIsAGroupACallATaskAndItsTransfers) {
     ASSERT_EQ(kernel.states.size(), 1U);
     EXPECT_GT(kernel.states[0].timer_ns, kernel.start.timer_ns);
     for (const Event& operation : operations) {
-      EXPECT_FALSE(pthread_equal(operation.start.thread, coll.start.thread)) << "told by the proxy thread";
+      EXPECT_FALSE(pthread_equal(operation.start.thread, coll.start.thread)) << "reported by the proxy thread";
       EXPECT_EQ(operation.state_numbers(), std::vector<int>{abi::kStateOpInProgress});
       EXPECT_GE(kernel.end_ns(), operation.end_ns());
     }
@@ -191,7 +191,7 @@ TEST(Profiler, OperationsOfAGroupShareOneAndAreCountedByFunction) {
   }
 }
 
-TEST(Profiler, OfWhatARankSendsToItselfNothingIsToldButThatItIsEnqueued) {
+TEST(Profiler, OfWhatARankSendsToItselfNothingIsReportedButThatItIsEnqueued) {
   const Plugin plugin(5);
   with_ranks(2, [&](const Rank& rank) {
     Floats send(200, 1);
@@ -311,7 +311,7 @@ TEST(Profiler, AReceiveWaitsForALateRank) {
   EXPECT_GE(recv.entered_ns(abi::kStateRecvFlushWait), arrived_ns);
 }
 
-TEST(Profiler, TheProxyTellsOfItself) {
+TEST(Profiler, TheProxyReportsOfItself) {
   const Plugin plugin(5, abi::kEventProxyCtrl | abi::kEventProxyOp);
   with_ranks(2, [&](const Rank& rank) {
     Floats data(1000, 1);

@@ -11,8 +11,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr uint64_t kFin = 1;        // the end of a connection counts as a byte
-constexpr uint64_t kArrived = 100;  // bytes the receiver has beyond the acknowledged ones: more than SYN and FIN
+constexpr uint64_t kFin = 1;  // the end of a connection counts as a byte
 
 /// Data arrived at the other end, as its own count says, and were not acknowledged by the end of `proven`: it is the
 /// acknowledgements that do not come back. An unchanged sample is not written, so that the arrival may lie before the
@@ -25,7 +24,7 @@ bool data_arrives(const AnalysisContext& context, FlowIndex index, const AckGap&
   const std::vector<SampleRecord>& samples = context.evidence.samples(reverse);
   return std::any_of(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
     return sample.time_ns >= silence.time.from_ns && sample.time_ns < proven.to_ns &&
-           sample.bytes_received > silence.acked_bytes + kArrived;
+           sample.bytes_received > silence.acked_bytes + kArrivedBytes;
   });
 }
 
@@ -94,7 +93,7 @@ SmallSegments small_segments(const AnalysisContext& context, FlowIndex index, In
 /// Between two repeats that failed the path was no better: what passed after the last may have passed a healed one. A
 /// repeat failed when a sample shows the silence a timeout later.
 Interval proven_bad(const AnalysisContext& context, FlowIndex index, const AckGap& silence) {
-  Interval proven;
+  Interval proven{0, 0};
   for (const Retransmit& repeat : context.evidence.retransmits(index, silence.time)) {
     if (repeat.time_ns + kMinimumRtoNs <= silence.last_seen_ns) {
       proven = {proven.from_ns == 0 ? repeat.time_ns : proven.from_ns, repeat.time_ns};
@@ -166,7 +165,7 @@ std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall
   return links;
 }
 
-Hypothesis opinion_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links) {
+Hypothesis hypothesis_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links) {
   Hypothesis hypothesis{.cause = cause};
   std::vector<Place> places;
   int64_t longest_ns = -1;
@@ -180,14 +179,13 @@ Hypothesis opinion_of(const Stall& stall, Cause cause, const std::vector<SilentL
       longest_ns = covered_ns;
       hypothesis.place = link.place;
     }
-    EvidenceCounter& repeated = hypothesis.counters[{kRepeated, ""}];
+    EvidenceCounter& repeated = hypothesis.counters.at(SilenceCounted::kRepeated);
     repeated.count += link.retransmits;
     repeated.events.insert(repeated.events.end(), link.events.begin(), link.events.end());
-    hypothesis.counters[{kSmallLost, ""}].count += link.small == SmallSegments::kLost ? 1 : 0;
-    hypothesis.counters[{kOvertaken, ""}].count += link.passed_behind ? 1 : 0;
-    hypothesis.counters[{kOnlySmallBefore, ""}].count += link.passed_before ? 1 : 0;
+    hypothesis.counters.at(SilenceCounted::kOvertaken).count += link.passed_behind ? 1 : 0;
+    hypothesis.counters.at(SilenceCounted::kOnlySmallBefore).count += link.passed_before ? 1 : 0;
   }
-  hypothesis.counters[{kSilent, ""}] = {1, longest_ns, {}};
+  hypothesis.counters.at(SilenceCounted::kSilent) = {1, longest_ns, {}};
   hypothesis.place.culprit = common_end(places);
   hypothesis.coverage = share_of(longest_ns, stall.to_explain_ns());
   hypothesis.why = fmt::format("nothing was acknowledged on {} for up to {} of {}",
@@ -196,21 +194,24 @@ Hypothesis opinion_of(const Stall& stall, Cause cause, const std::vector<SilentL
   return hypothesis;
 }
 
-bool tell_undecided(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const EvidenceCounter silent = tally_of(group.counters, kSilent);
+bool describe_undecided(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter silent = group.counters.sum(SilenceCounted::kSilent);
   if (silent.count == 0) {
     return false;
   }
-  const EvidenceCounter repeated = tally_of(group.counters, kRepeated);
-  finding.summary = fmt::format("Large packets do not get through {}, and whether small ones do is not seen: {}.",
+  const EvidenceCounter repeated = group.counters.sum(SilenceCounted::kRepeated);
+  finding.summary = fmt::format("Large packets do not get through {}, and no small ones were sent there: {}.",
                                 link_text(context, group.place), cost_text(group));
   finding.link = link_place(context, group.place);
   finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
-                              fmt::format("{}, none of a small segment, and nothing acknowledged for {}",
+                              fmt::format("{}, none of a small segment; nothing was acknowledged for {}",
                                           count_of(repeated.count, "retransmission"), format_duration(silent.time_ns)),
                               repeated.events});
   finding.evidence.push_back(
-      {"missing", 1, "no small segment was sent there meanwhile: a partition and an MTU black hole look alike", {}});
+      {"missing",
+       1,
+       "no small segment was sent there in that time: a partition and an MTU black hole look the same",
+       {}});
   finding.remedy = fmt::format(
       "ping from {0} to {1} with small packets and with full ones (ping -M do -s 100, -s 1472): if only small ones "
       "arrive, compare the MTU of interfaces and switch ports; if none does, look at routes, cables, firewalls",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links on which nothing was acknowledged though the sender sent again and again, and whether small segments passed
-// them meanwhile: that tells an MTU black hole from a partition.
+// them in that time: that distinguishes an MTU black hole from a partition.
 #pragma once
 
 #include <vector>
@@ -17,14 +17,14 @@ enum class SmallSegments : uint8_t {
 
 struct SilentLink {
   Place place;  // as the packets go that do not arrive: backwards where data arrive and acknowledgements do not
-  Interval time;
+  Interval time{0, 0};
   uint8_t backoff = 0;
   SmallSegments small = SmallSegments::kNone;
   int64_t retransmits = 0;
   int64_t small_retransmits = 0;
   bool passed_behind = false;  // the receiver has what was sent behind the segment that repeats
   bool passed_before = false;  // small segments alone have ever been acknowledged on this connection
-  bool witness = false;        // carries no collectives itself, a keep-alive: tells which end the silent links share
+  bool witness = false;        // carries no collectives itself, a keep-alive: shows which end the silent links share
   std::vector<EventId> events;
 
   /// Full-size segments repeat, and small ones pass: on this connection, or on another while none repeats on this one.
@@ -40,17 +40,19 @@ bool merely_lossy(const AnalysisContext& context, FlowIndex flow, const AckGap& 
 /// Between ranks of the stall; none when only witnesses are silent.
 std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall& stall);
 
-/// The opinion over the links of one kind: the longest silence, and the end that all have in common as the culprit.
-Hypothesis opinion_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links);
+/// The hypothesis over the links of one kind: the longest silence, and the end that all have in common as the culprit.
+Hypothesis hypothesis_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links);
 
-/// The words for a group of `unknown` whose links are silent and nothing tells a partition from an MTU black hole;
-/// false for any other group.
-bool tell_undecided(const AnalysisContext& context, const CauseGroup& group, Finding& finding);
+/// Describes a group of `unknown` whose links are silent while nothing distinguishes a partition from an MTU black
+/// hole; false for any other group.
+bool describe_undecided(const AnalysisContext& context, const CauseGroup& group, Finding& finding);
 
-inline constexpr const char* kRepeated = "repeated";
-inline constexpr const char* kSilent = "silent";
-inline constexpr const char* kSmallLost = "small lost";
-inline constexpr const char* kOvertaken = "overtaken";
-inline constexpr const char* kOnlySmallBefore = "only small before";
+/// What a hypothesis about silent links counts.
+enum class SilenceCounted : uint8_t {
+  kRepeated,         // retransmissions in vain
+  kSilent,           // the longest silence
+  kOvertaken,        // links on which small segments passed behind large ones
+  kOnlySmallBefore,  // links that carried small segments alone before
+};
 
 }  // namespace stalltrace::analysis

@@ -17,9 +17,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr const char* kResets = "resets";
-constexpr const char* kErrors = "errors";
-constexpr int64_t kTogetherNs = kNsPerSecond;  // resets of one event come within this time
+enum class Counted : uint8_t { kResets, kErrors };
 
 constexpr std::array kBroken{ECONNRESET, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, ECONNABORTED, EPIPE};
 
@@ -76,7 +74,7 @@ std::set<FlowIndex> refused_flows(const EvidenceStore& evidence) {
 }
 
 /// Whether the process at an end of the connection closed it itself before the reset, as one does that is about to end:
-/// its closing, where data lie unread, is told to the peer by a reset. What ends a connection from outside resets
+/// its closing, where data lie unread, reaches the peer as a reset. What ends a connection from outside resets
 /// first.
 bool closed_before(const AnalysisContext& context, const ConnectionError& trouble) {
   const Flow& flow = context.flows.flow(trouble.flow);
@@ -120,12 +118,12 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
       continue;
     }
     first_ns = places.empty() ? trouble.time_ns : first_ns;
-    if (trouble.time_ns - first_ns > kTogetherNs) {
+    if (trouble.time_ns - first_ns > kResetsApartNs) {
       break;
     }
     places.push_back(link_of(context.flows, trouble.flow, trouble.kind == TcpEventKind::kResetSent));
     EvidenceCounter& counter =
-        hypothesis.counters[{trouble.kind == TcpEventKind::kSocketError ? kErrors : kResets, ""}];
+        hypothesis.counters.at(trouble.kind == TcpEventKind::kSocketError ? Counted::kErrors : Counted::kResets);
     ++counter.count;
     counter.events.push_back(trouble.id);
   }
@@ -144,20 +142,20 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   out.push_back(std::move(hypothesis));
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const EvidenceCounter resets = tally_of(group.counters, kResets);
-  const EvidenceCounter errors = tally_of(group.counters, kErrors);
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter resets = group.counters.sum(Counted::kResets);
+  const EvidenceCounter errors = group.counters.sum(Counted::kErrors);
   const Flow& flow = context.flows.flow(group.place.flow);
   const std::string where = group.place.culprit == kNoMember
                                 ? link_text(context, group.place)
                                 : fmt::format("of {}", context.cluster.describe(group.place.culprit));
   finding.summary = fmt::format("A connection {} was reset though no process had ended: {}.", where, cost_text(group));
   finding.link = link_place(context, group.place);
-  finding.evidence.push_back(
-      {"tcp_receive_reset", resets.count,
-       fmt::format("{} and {} on {} -> {}, before any rank ended or gave up", count_of(resets.count, "reset"),
-                   count_of(errors.count, "socket error"), format_endpoint(flow.src), format_endpoint(flow.dst)),
-       resets.events});
+  finding.evidence.push_back({"tcp_receive_reset", resets.count,
+                              fmt::format("{} and {} on {} -> {}, before any rank ended or aborted its communicator",
+                                          count_of(resets.count, "reset"), count_of(errors.count, "socket error"),
+                                          format_endpoint(flow.src), format_endpoint(flow.dst)),
+                              resets.events});
   finding.evidence.push_back(waiting_evidence(context, *group.stalls.front()));
   finding.remedy = fmt::format(
       "look for what ends connections between {} and {}: a firewall or load balancer that rejects or forgets them, an "
@@ -167,6 +165,12 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
 
 }  // namespace
 
-const CauseRule kConnectionResetRule{Cause::kConnectionReset, kHangGate, judge, nullptr, tell, true};
+extern const CauseRule kConnectionResetRule{
+    .cause = Cause::kConnectionReset,
+    .gate = kHangGate,
+    .needs = "it did not hang after a reset or an error of a connection between its ranks",
+    .judge = judge,
+    .describe = describe,
+    .ends_jobs = true};
 
 }  // namespace stalltrace::analysis

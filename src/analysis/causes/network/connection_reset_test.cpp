@@ -2,6 +2,7 @@
 // Connections that broke, and those that only look so.
 #include <gtest/gtest.h>
 
+#include "analysis/testing/golden_text.h"
 #include "analysis/testing/ring_job.h"
 
 namespace stalltrace::analysis {
@@ -48,6 +49,7 @@ TEST(ConnectionReset, MayEndTheJobAtOnce) {
     }
     ASSERT_EQ(report.findings.size(), 1U) << told(report);
     expect_link(report.findings[0], Cause::kConnectionReset, 1, 2);
+    expect_golden_text("connection_reset that ended the job", report.findings[0]);
   }
 }
 

@@ -15,24 +15,28 @@ namespace {
 
 constexpr std::string_view kBacklogRemedy =
     "raise net.core.netdev_max_backlog, spread the interrupts of the network card over more CPUs (RPS, irqbalance), "
-    "and "
-    "keep other work off those CPUs";
+    "and keep other work off those CPUs";
 constexpr std::string_view kMemoryRemedy =
     "raise the memory that TCP may use (net.ipv4.tcp_mem, tcp_rmem, the memory limit of the cgroup)";
 constexpr std::string_view kQueueRemedy =
     "see the queue's limit and rate (tc -s qdisc): it is shorter than what the job sends in one burst";
 constexpr std::string_view kCardRemedy = "see ethtool -S and dmesg for the network card and its driver";
 
+constexpr std::string_view kFirewall = "look at the firewall (nft list ruleset, iptables -L -v)";
+constexpr std::string_view kCgroupFilter = "look at the BPF filters of cgroups (bpftool cgroup tree)";
+constexpr std::string_view kTrafficControl = "look at the filters of traffic control (tc -s filter show, tc -s qdisc)";
+
 constexpr std::array kReasons = {
-    DropReason{"NETFILTER_DROP", true, "its firewall (netfilter)", ""},
-    DropReason{"SOCKET_FILTER", true, "a filter on the socket", ""},
-    DropReason{"BPF_CGROUP_EGRESS", true, "a filter of the cgroup (BPF)", ""},
-    DropReason{"TC_EGRESS", true, "a filter of its traffic control", ""},
-    DropReason{"TC_INGRESS", true, "a filter of its traffic control", ""},
-    DropReason{"XDP", true, "an XDP program", ""},
-    DropReason{"XFRM_POLICY", true, "an IPsec policy", ""},
-    DropReason{"SECURITY_HOOK", true, "a security module", ""},
-    DropReason{"IP_RPFILTER", true, "the reverse path filter", ""},
+    DropReason{"NETFILTER_DROP", true, "its firewall (netfilter)", kFirewall},
+    DropReason{"SOCKET_FILTER", true, "a filter on the socket", "look at the socket filters (ss -0bp)"},
+    DropReason{"BPF_CGROUP_EGRESS", true, "a filter of the cgroup (BPF)", kCgroupFilter},
+    DropReason{"TC_EGRESS", true, "a filter of its traffic control", kTrafficControl},
+    DropReason{"TC_INGRESS", true, "a filter of its traffic control", kTrafficControl},
+    DropReason{"XDP", true, "an XDP program", "look at the XDP programs (bpftool net)"},
+    DropReason{"XFRM_POLICY", true, "an IPsec policy", "look at the IPsec policies (ip xfrm policy)"},
+    DropReason{"SECURITY_HOOK", true, "a security module", "look at the logs of security modules (ausearch, dmesg)"},
+    DropReason{"IP_RPFILTER", true, "the reverse path filter",
+               "look at the routes and the reverse path filter (ip route, sysctl net.ipv4.conf.all.rp_filter)"},
     DropReason{"CPU_BACKLOG", false, "a CPU's queue of incoming packets was full", kBacklogRemedy},
     DropReason{"SOCKET_BACKLOG", false, "the socket's queue was full while its process held it", kMemoryRemedy},
     DropReason{"SOCKET_RCVBUFF", false, "the socket's receive buffer was full", kMemoryRemedy},
@@ -92,7 +96,7 @@ int64_t repeated_bytes(const AnalysisContext& context, FlowIndex flow, Interval 
   return bytes;
 }
 
-std::vector<Evidence> side_evidence(const AnalysisContext& context, const CauseGroup& group) {
+DropSide drop_side(const AnalysisContext& context, const CauseGroup& group) {
   const Flow& sample = context.flows.flow(group.place.flow);
   const MemberIndex culprit = group.place.culprit;
   const IntervalSet times = time_of(group);
@@ -116,27 +120,50 @@ std::vector<Evidence> side_evidence(const AnalysisContext& context, const CauseG
       packets[{drop.host, drop.incoming, drop.sum.reason}] += drop.sum.packets;
     }
   }
-  std::vector<Evidence> told;
+  DropSide side;
+  int64_t most_by_rule = 0;
   for (const auto& [key, count] : packets) {
     const auto& [host, incoming, reason] = key;
-    told.push_back(
+    const DropReason& known = drop_reason(reason);
+    side.evidence.push_back(
         {"packet_drop",
          count,
-         fmt::format("{} vanished inside the host of {}, on the way {} ({}, {})", count_of(count, "packet"),
-                     short_name(context.cluster, host), incoming ? "in" : "out", drop_reason(reason).what, reason),
+         fmt::format("{} dropped inside the host of {}, on the way {}: {}, {}", count_of(count, "packet"),
+                     short_name(context.cluster, host), incoming ? "in" : "out", known.what, reason),
          {}});
+    if (known.rule && count > most_by_rule) {
+      most_by_rule = count;
+      side.first_step = fmt::format("on {}, {}", context.cluster.member(host).node, known.remedy);
+    }
   }
   const bool counted = !hosts.empty() && std::all_of(hosts.begin(), hosts.end(), [&](NodeId node) {
     return context.evidence.host().counts_drops(node);
   });
-  if (told.empty() && counted) {
-    told.push_back({"packet_drop",
-                    0,
-                    all_ends ? "neither end's host dropped any: they vanished on the network between the two"
-                             : "the sender's host dropped none: they left it; the receiver's host was not recorded",
-                    {}});
+  if (side.evidence.empty() && counted) {
+    side.evidence.push_back(
+        {"packet_drop",
+         0,
+         all_ends ? "neither host dropped any: the packets were lost on the network between them"
+                  : "the sender's host dropped none, so that they left it; the receiver's host was not recorded",
+         {}});
   }
-  return told;
+  return side;
+}
+
+LossTotals loss_totals(const AnalysisContext& context, const CauseGroup& group) {
+  const IntervalSet times = time_of(group);
+  LossTotals totals{.time_ns = times.total_ns()};
+  std::vector<Interval> recovery;
+  for (const FlowIndex flow : group.flows) {
+    for (const Interval& time : times.intervals()) {
+      const FlowLoss loss = context.evidence.loss(flow, time);
+      totals.retransmits += loss.retransmits;
+      totals.timeouts += loss.timeouts;
+      context.evidence.recovery_intervals(flow).clip(time, recovery);
+    }
+  }
+  totals.recovery_ns = IntervalSet(std::move(recovery)).total_ns();
+  return totals;
 }
 
 }  // namespace stalltrace::analysis

@@ -10,12 +10,12 @@
 
 namespace stalltrace::analysis {
 
-/// What a reason of the kernel means to a reader.
+/// What the kernel's reason for dropping a packet means to a reader.
 struct DropReason {
   std::string_view name;    // enum skb_drop_reason without its prefix
-  bool rule = false;        // somebody told the host to drop it: a filter, not a fault of the host
+  bool rule = false;        // the host was configured to drop it: a filter, not a fault of the host
   std::string_view what;    // "its firewall (netfilter)"
-  std::string_view remedy;  // of a fault
+  std::string_view remedy;  // of a fault: what to change; of a rule: what to look at, and the command
 };
 const DropReason& drop_reason(std::string_view name);
 
@@ -29,13 +29,27 @@ struct LinkDrop {
 /// Of what `flow`'s owner sent, most packets first.
 std::vector<LinkDrop> link_drops(const AnalysisContext& context, FlowIndex flow, const IntervalSet& times);
 
-/// The time of all stalls of a group.
+/// The examined time of all stalls of a group, as a union.
 IntervalSet time_of(const CauseGroup& group);
 
 /// Bytes that `flow`'s owner sent again in the window.
 int64_t repeated_bytes(const AnalysisContext& context, FlowIndex flow, Interval window);
 
-/// At which side the lost packets of the group's links vanished, as far as the hosts know.
-std::vector<Evidence> side_evidence(const AnalysisContext& context, const CauseGroup& group);
+/// Where the lost packets of a group's links were dropped, by what the hosts at both ends counted.
+struct DropSide {
+  std::vector<Evidence> evidence;
+  std::string first_step;  // of the remedy, where a host dropped packets by a rule; else empty
+};
+DropSide drop_side(const AnalysisContext& context, const CauseGroup& group);
+
+/// What the group's connections went through in the time of its stalls: each time and each event once, however many
+/// stalls overlap.
+struct LossTotals {
+  int64_t retransmits = 0;
+  int64_t timeouts = 0;
+  int64_t recovery_ns = 0;  // some connection was in recovery
+  int64_t time_ns = 0;      // of so much
+};
+LossTotals loss_totals(const AnalysisContext& context, const CauseGroup& group);
 
 }  // namespace stalltrace::analysis

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // fabric_errors: while all ranks waited for a transfer, the error counters of a node's InfiniBand or RoCE port rose, on
-// a port that carried data. A port that is idle may count errors as it likes.
+// a port that carried data. Errors of an idle port prove nothing.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr const char* kErrors = "errors";
+enum class Counted : uint8_t { kErrors };
 
 /// Counters of what went wrong, by the names in sysfs. Congestion (port_xmit_wait, CNPs) is not an error.
 constexpr std::array<std::string_view, 25> kErrorCounters = {"symbol_error",
@@ -88,15 +88,15 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
                       per_second, port.carries ? "" : ", and carried no data");
       for (const auto& [counter, value] : port.by_name) {
         const auto count = static_cast<int64_t>(value + 0.5);
-        hypothesis.counters[{kErrors, fmt::format("{} {}", name, counter)}] = {count, count, {}};
+        hypothesis.counters.at(Counted::kErrors, fmt::format("{} {}", name, counter)) = {count, count, {}};
       }
       out.push_back(std::move(hypothesis));
     }
   }
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const std::string most = dearest_detail(group.counters, kErrors);
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const std::string most = group.counters.longest_detail(Counted::kErrors);
   finding.summary = fmt::format("The network port of {} counts errors while transfers stall ({}): {}.",
                                 context.cluster.describe(group.place.culprit), most, cost_text(group));
   std::map<std::string, double> rises;  // each once, however many stalls overlap
@@ -121,6 +121,10 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
 
 }  // namespace
 
-const CauseRule kFabricErrorsRule{Cause::kFabricErrors, kSlowLinkGate, judge, nullptr, tell};
+extern const CauseRule kFabricErrorsRule{.cause = Cause::kFabricErrors,
+                                         .gate = kSlowLinkGate,
+                                         .needs = "no InfiniBand or RoCE port of its nodes counted errors in that time",
+                                         .judge = judge,
+                                         .describe = describe};
 
 }  // namespace stalltrace::analysis

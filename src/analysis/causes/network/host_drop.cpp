@@ -15,15 +15,13 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr const char* kDropped = "dropped";
-constexpr const char* kIncoming = "incoming";
-constexpr const char* kRetransmits = "retransmits";
+enum class Counted : uint8_t { kDropped, kIncoming };
 
 /// What one host dropped of what comes in, or goes out, and the time that links took to recover from it.
 struct Dropper {
   FlowIndex flow = kNoFlow;  // that lost most
   int64_t most_packets = 0;
-  int64_t retransmits = 0;
+  std::vector<FlowIndex> flows;
   std::vector<Interval> recovery;
   std::map<std::string, int64_t> packets;  // by reason
 };
@@ -50,7 +48,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
         dropper.flow = index;
       }
       dropper.packets[drop.sum.reason] += drop.sum.packets;
-      dropper.retransmits += loss.retransmits;
+      dropper.flows.push_back(index);
       context.evidence.loss_intervals(index).clip(stall.examined(), dropper.recovery);
     }
   }
@@ -61,20 +59,20 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     hypothesis.coverage = share_of(covered_ns, stall.to_explain_ns());
     hypothesis.applies = hypothesis.coverage >= kCoverage;
     for (const auto& [reason, packets] : dropper.packets) {
-      hypothesis.counters[{kDropped, reason}] = {packets, packets, {}};
+      hypothesis.counters.at(Counted::kDropped, reason) = {packets, packets, {}};
       hypothesis.why += fmt::format("{}{} dropped {} ({})", hypothesis.why.empty() ? "" : ", ",
                                     short_name(context.cluster, host), count_of(packets, "packet"), reason);
     }
-    hypothesis.counters[{kIncoming, ""}].count = incoming ? 1 : 0;
-    hypothesis.counters[{kRetransmits, ""}].count = dropper.retransmits;
+    hypothesis.counters.at(Counted::kIncoming).count = incoming ? 1 : 0;
+    hypothesis.flows = std::move(dropper.flows);
     out.push_back(std::move(hypothesis));
   }
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const std::string reason = dearest_detail(group.counters, kDropped);
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const std::string reason = group.counters.longest_detail(Counted::kDropped);
   const DropReason& known = drop_reason(reason);
-  const bool incoming = tally_of(group.counters, kIncoming).count > 0;
+  const bool incoming = group.counters.sum(Counted::kIncoming).count > 0;
   const IntervalSet times = time_of(group);
   int64_t dropped = 0;  // each once, however many stalls it cost
   for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
@@ -83,7 +81,7 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
       dropped += ours && !drop_reason(drop.sum.reason).rule ? drop.sum.packets : 0;
     }
   }
-  const EvidenceCounter repeated = tally_of(group.counters, kRetransmits);
+  const int64_t repeated = loss_totals(context, group).retransmits;
   finding.summary =
       fmt::format("The host of {} drops packets on their way {}, {}: {}.",
                   context.cluster.describe(group.place.culprit), incoming ? "in" : "out", known.what, cost_text(group));
@@ -95,15 +93,20 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
                    count_of(dropped, "packet"), reason),
        {}});
   finding.evidence.push_back({"tcp_retransmit_skb",
-                              repeated.count,
-                              fmt::format("{}; recovering from loss covers {:.0f} % of the stalled time",
-                                          count_of(repeated.count, "retransmission"), 100 * group.coverage),
+                              repeated,
+                              fmt::format("{}; recovery from loss covers {:.0f} % of the lost time",
+                                          count_of(repeated, "retransmission"), 100 * group.coverage),
                               {}});
   finding.remedy = fmt::format("on {}: {}", finding.culprit->node, known.remedy);
 }
 
 }  // namespace
 
-const CauseRule kHostDropRule{Cause::kHostDrop, kPacketLossGate, judge, nullptr, tell};
+extern const CauseRule kHostDropRule{.cause = Cause::kHostDrop,
+                                     .gate = kPacketLossGate,
+                                     .needs = "no host dropped packets of its connections in that time",
+                                     .judge = judge,
+                                     .describe = describe,
+                                     .hints = {.packets = true}};
 
 }  // namespace stalltrace::analysis

@@ -2,6 +2,7 @@
 // Drops by a full queue of a host, and drops too few to matter.
 #include <gtest/gtest.h>
 
+#include "analysis/testing/golden_text.h"
 #include "analysis/testing/slow_job.h"
 
 namespace stalltrace::analysis {
@@ -14,8 +15,9 @@ TEST(HostDrop, AFullQueueAtTheReceiversHostIsTheCause) {
   drop(source, true, "CPU_BACKLOG");
   const Finding finding = only(source);
   expect_culprit(finding, Cause::kHostDrop, 2);
-  expect_text(finding, "on their way in");
-  EXPECT_NE(finding.remedy.find("netdev_max_backlog"), std::string::npos) << finding.remedy;
+  EXPECT_EQ(evidence_of(finding, "packet_drop").count, kSteps - kSlowFrom);
+  EXPECT_EQ(evidence_of(finding, "tcp_retransmit_skb").count, kSteps - kSlowFrom);
+  expect_golden_text("host_drop on the way in", finding);
 }
 
 TEST(HostDrop, AFullQueueAtTheSendersHostIsTheCause) {
@@ -23,7 +25,7 @@ TEST(HostDrop, AFullQueueAtTheSendersHostIsTheCause) {
   drop(source, false, "QDISC_DROP");
   const Finding finding = only(source);
   expect_culprit(finding, Cause::kHostDrop, 1);
-  expect_text(finding, "on their way out");
+  expect_golden_text("host_drop on the way out", finding);
 }
 
 TEST(HostDrop, AReasonThatIsNotInTheTableIsToldByItsName) {
@@ -31,7 +33,7 @@ TEST(HostDrop, AReasonThatIsNotInTheTableIsToldByItsName) {
   drop(source, true, "SOMETHING_NEW");
   const Finding finding = only(source);
   EXPECT_EQ(finding.cause, Cause::kHostDrop);
-  expect_text(finding, "SOMETHING_NEW");
+  expect_golden_text("host_drop for an unknown reason", finding);
 }
 
 TEST(HostDrop, AFewDropsAmongManyRepeatsAreNotTheCause) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // mtu_blackhole: full-size segments are repeated and never acknowledged, while small ones pass behind them or between
-// the same two processes: something on the path carries smaller packets than the ends believe, and does not tell.
+// the same two processes: something on the path carries smaller packets than the ends believe, and does not report it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,23 +22,23 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (links.empty()) {
     return;
   }
-  Hypothesis hypothesis = opinion_of(stall, Cause::kMtuBlackhole, links);
-  const bool host_counter_hints =
+  Hypothesis hypothesis = hypothesis_of(stall, Cause::kMtuBlackhole, links);
+  const bool passed_since =
       std::any_of(links.begin(), links.end(), [](const SilentLink& link) { return !link.passed_before; });
-  hypothesis.coverage *= host_counter_hints ? 1 : kPassedBeforeCertainty;
+  hypothesis.coverage *= passed_since ? 1 : kPassedBeforeCertainty;
   hypothesis.applies = hypothesis.coverage >= kCoverage;
   out.push_back(std::move(hypothesis));
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const EvidenceCounter silent = tally_of(group.counters, kSilent);
-  const EvidenceCounter repeated = tally_of(group.counters, kRepeated);
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter silent = group.counters.sum(SilenceCounted::kSilent);
+  const EvidenceCounter repeated = group.counters.sum(SilenceCounted::kRepeated);
+  const bool only_before = group.counters.sum(SilenceCounted::kOnlySmallBefore).count > 0;
   const std::string where = group.place.culprit == kNoMember
                                 ? link_text(context, group.place)
                                 : fmt::format("from or to {}", context.cluster.describe(group.place.culprit));
-  finding.summary =
-      fmt::format("Large packets do not get through {} while small ones {}: {}.", where,
-                  tally_of(group.counters, kOnlySmallBefore).count > 0 ? "did before" : "do", cost_text(group));
+  finding.summary = fmt::format("Large packets do not get through {} while small ones {}: {}.", where,
+                                only_before ? "did before" : "do", cost_text(group));
   finding.link = link_place(context, group.place);
   finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
                               fmt::format("{}, none of full size acknowledged for {}",
@@ -46,11 +46,10 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
                               repeated.events});
   finding.evidence.push_back({"tcp_sample",
                               1,
-                              tally_of(group.counters, kOvertaken).count > 0
+                              group.counters.sum(SilenceCounted::kOvertaken).count > 0
                                   ? "the receiver has the small segments that were sent behind the large ones"
-                              : tally_of(group.counters, kOnlySmallBefore).count > 0
-                                  ? "before, small segments passed on this connection, and never a large one"
-                                  : "meanwhile small segments passed between the same two processes",
+                              : only_before ? "before, small segments passed on this connection, and never a large one"
+                                            : "small segments passed between the same two processes in that time",
                               {}});
   finding.remedy = fmt::format(
       "compare the MTU of all interfaces and switch ports from {} to {} (ip link; ping -M do -s 1472), and let ICMP "
@@ -60,6 +59,12 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
 
 }  // namespace
 
-const CauseRule kMtuBlackholeRule{Cause::kMtuBlackhole, kPartitionGate, judge, nullptr, tell};
+extern const CauseRule kMtuBlackholeRule{
+    .cause = Cause::kMtuBlackhole,
+    .gate = kPartitionGate,
+    .needs = "no connection between its ranks repeated large segments only while small ones passed",
+    .judge = judge,
+    .describe = describe,
+    .hints = {.packets = true}};
 
 }  // namespace stalltrace::analysis

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -16,9 +17,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr const char* kRetransmits = "retransmits";
-constexpr const char* kTimeouts = "timeouts";
-constexpr const char* kRecovery = "recovery";
+enum class Counted : uint8_t { kRetransmits };
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   if (stall.part() != StallPart::kTransfer) {
@@ -50,12 +49,10 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
       link.most_ns = loss.covered_ns;
       link.hypothesis.place = place;
     }
-    link.hypothesis.counters[{kRetransmits, ""}].count += loss.retransmits;
+    link.hypothesis.flows.push_back(i);
     if (loss.first_event != 0) {
-      link.hypothesis.counters[{kRetransmits, ""}].events.push_back(loss.first_event);
+      link.hypothesis.counters.at(Counted::kRetransmits).events.push_back(loss.first_event);
     }
-    link.hypothesis.counters[{kTimeouts, ""}].count += loss.timeouts;
-    link.hypothesis.counters[{kRecovery, ""}].time_ns += loss.recovery_ns;
   }
   for (auto& [key, link] : links) {
     const int64_t covered_ns = IntervalSet(std::move(link.covered)).total_ns();
@@ -116,37 +113,31 @@ MemberIndex echo_at(const CauseGroup& greater, const CauseGroup& lesser) {
   return lesser.place.dst == greater.place.src && lesser.place.src != greater.place.dst ? greater.place.src : kNoMember;
 }
 
-void fold_echoes(std::vector<CauseGroup>& groups) {
-  std::sort(groups.begin(), groups.end(),
-            [](const CauseGroup& a, const CauseGroup& b) { return a.lost.total_ns() > b.lost.total_ns(); });
-  for (size_t i = 0; i < groups.size(); ++i) {
-    for (size_t j = groups.size() - 1; j > i; --j) {
-      const MemberIndex member = echo_at(groups[i], groups[j]);
-      const bool fits = groups[i].place.culprit == kNoMember || groups[i].place.culprit == member;
-      if (member == kNoMember || !fits) {
-        continue;
-      }
-      const int64_t lesser_ns = groups[j].lost.total_ns();
-      if (lesser_ns >= kPacketLossGate.total_ns || share_of(lesser_ns, groups[i].lost.total_ns()) >= kLinkShare) {
-        groups[i].place.culprit = member;  // enough of an echo to tell the node from the link
-      }
-      merge(groups[i], std::move(groups[j]));
-      groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(j));
-    }
+/// An echo is part of the greater loss, and, where it is large enough, proves that the node is at fault, not the link.
+Subsumption subsumed_by(const SubsumptionQuery& query) {
+  if (query.by.cause != Cause::kPacketLoss) {
+    return {};
   }
+  const MemberIndex member = echo_at(query.by, query.group);
+  if (member == kNoMember || (query.by.place.culprit != kNoMember && query.by.place.culprit != member)) {
+    return {};
+  }
+  const int64_t lesser_ns = query.group.lost.total_ns();
+  if (lesser_ns >= kPacketLossGate.total_ns || share_of(lesser_ns, query.by.lost.total_ns()) >= kLinkShare) {
+    query.by.place.culprit = member;
+  }
+  return {.kind = Subsumption::Kind::kMerge};
 }
 
 void refine(const AnalysisContext&, std::vector<CauseGroup>& groups) {
   blame_common_end(groups, &Place::dst, &Place::src);
   blame_common_end(groups, &Place::src, &Place::dst);
-  fold_echoes(groups);
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const Flow& flow = context.flows.flow(group.place.flow);
-  const EvidenceCounter retransmits = tally_of(group.counters, kRetransmits);
-  const EvidenceCounter timeouts = tally_of(group.counters, kTimeouts);
-  const EvidenceCounter recovery = tally_of(group.counters, kRecovery);
+  const LossTotals totals = loss_totals(context, group);
+  DropSide side = drop_side(context, group);
   const std::string source = context.cluster.describe(group.place.src);
   const std::string target = group.place.dst == kNoMember ? fmt::format("{} (not recorded)", format_endpoint(flow.dst))
                                                           : context.cluster.describe(group.place.dst);
@@ -157,34 +148,45 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
   finding.summary = fmt::format("Packets are lost on the way {}: {} while TCP repeated them.", where, cost_text(group));
   finding.link = LinkPlace{flow.src_rank, flow.dst_rank, flow.src, flow.dst};
   finding.evidence.push_back(
-      {"tcp_retransmit_skb", retransmits.count,
-       fmt::format("{} by the sender {} -> {} during the stalls", count_of(retransmits.count, "retransmission"),
+      {"tcp_retransmit_skb", totals.retransmits,
+       fmt::format("{} by the sender {} -> {} during the stalls", count_of(totals.retransmits, "retransmission"),
                    format_endpoint(flow.src), format_endpoint(flow.dst)),
-       retransmits.events});
+       group.counters.sum(Counted::kRetransmits).events});
   finding.evidence.push_back(
       {"tcp_cong_state_set",
-       timeouts.count,
-       fmt::format(
-           "{} or late probes (200 ms of silence or more each) and {} in recovery cover {:.0f} % of the stalled time",
-           count_of(timeouts.count, "retransmission timeout"), format_duration(recovery.time_ns), 100 * group.coverage),
+       totals.timeouts,
+       fmt::format("TCP was in recovery for {} of the {} that these transfers took, with {} or late probes (200 ms of "
+                   "silence or more each): together {:.0f} % of the lost time",
+                   format_duration(totals.recovery_ns), format_duration(totals.time_ns),
+                   count_of(totals.timeouts, "retransmission timeout"), 100 * group.coverage),
        {}});
-  for (Evidence& side : side_evidence(context, group)) {
-    finding.evidence.push_back(std::move(side));
-  }
-  finding.remedy =
+  std::ranges::move(side.evidence, std::back_inserter(finding.evidence));
+  const std::string path =
       node ? fmt::format(
                  "check the network port of {}: its cable or optics, NIC and switch-port error and drop counters "
-                 "(ethtool -S), "
-                 "its firewall or traffic shaping",
+                 "(ethtool -S)",
                  finding.culprit->node)
            : fmt::format(
-                 "check the path {} -> {}: both NICs' and the switch ports' error and drop counters (ethtool -S), "
-                 "firewall rules on either end that drop part of the traffic",
+                 "check the path {} -> {}: error and drop counters of both NICs and of the switch ports "
+                 "(ethtool -S)",
                  flow.src.address, flow.dst.address);
+  finding.remedy = side.first_step.empty()
+                       ? fmt::format("{}, {}", path,
+                                     node ? "its firewall or traffic shaping"
+                                          : "firewall rules on either end that drop part of the traffic")
+                       : fmt::format("{}; if the loss goes on, {}", side.first_step, path);
 }
 
 }  // namespace
 
-const CauseRule kPacketLossRule{Cause::kPacketLoss, kPacketLossGate, judge, refine, tell};
+extern const CauseRule kPacketLossRule{
+    .cause = Cause::kPacketLoss,
+    .gate = kPacketLossGate,
+    .needs = "no connection between its ranks recovered from loss or repeated segments in that time",
+    .judge = judge,
+    .refine = refine,
+    .describe = describe,
+    .subsumed_by = subsumed_by,
+    .hints = {.packets = true}};
 
 }  // namespace stalltrace::analysis

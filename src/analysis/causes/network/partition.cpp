@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // partition: data are under way, the sender's timer doubles, and nothing is acknowledged: nothing gets through. Where
-// nothing tells it from an MTU black hole, the link is told and the cause is unknown.
+// nothing distinguishes it from an MTU black hole, the link is named and the cause is unknown.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,14 +25,14 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   const bool undecided = std::all_of(links.begin(), links.end(), [](const SilentLink& link) {
     return link.witness || link.small == SmallSegments::kNone;
   });
-  Hypothesis hypothesis = opinion_of(stall, undecided ? Cause::kUnknown : Cause::kPartition, links);
+  Hypothesis hypothesis = hypothesis_of(stall, undecided ? Cause::kUnknown : Cause::kPartition, links);
   hypothesis.applies = hypothesis.coverage >= kCoverage;
   out.push_back(std::move(hypothesis));
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const EvidenceCounter silent = tally_of(group.counters, kSilent);
-  const EvidenceCounter repeated = tally_of(group.counters, kRepeated);
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter silent = group.counters.sum(SilenceCounted::kSilent);
+  const EvidenceCounter repeated = group.counters.sum(SilenceCounted::kRepeated);
   const bool node = group.place.culprit != kNoMember;
   const std::string where = node ? fmt::format("from or to {}", context.cluster.describe(group.place.culprit))
                                  : link_text(context, group.place);
@@ -54,6 +54,12 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
 
 }  // namespace
 
-const CauseRule kPartitionRule{Cause::kPartition, kPartitionGate, judge, nullptr, tell};
+extern const CauseRule kPartitionRule{
+    .cause = Cause::kPartition,
+    .gate = kPartitionGate,
+    .needs = "no connection between its ranks had data in flight that were not acknowledged",
+    .judge = judge,
+    .describe = describe,
+    .hints = {.packets = true}};
 
 }  // namespace stalltrace::analysis

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/links.h"
@@ -14,10 +15,8 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr const char* kBytes = "bytes";
-constexpr const char* kBusy = "busy";
-constexpr const char* kOtherBytes = "other bytes";
-constexpr const char* kOtherBusy = "other busy";
+/// Bytes that were acknowledged, as the count, in the busy time.
+enum class Counted : uint8_t { kThisLink, kOtherLink };
 constexpr double kBitsPerByte = 8;
 
 /// Bytes a second of busy time. A flow whose busy time is too short to be measured is as fast as can be.
@@ -77,50 +76,75 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
       "the slowest link was busy {:.0f} % of the time and delivered {:.0f} Mbit/s, the middle one {}", 100 * busy,
       slowest.rate * kBitsPerByte / 1e6,
       middle.delta.busy_ns <= 0 ? "was never busy" : fmt::format("{:.0f}", middle.rate * kBitsPerByte / 1e6));
-  hypothesis.counters[{kBytes, ""}].count = static_cast<int64_t>(delta.acked_bytes);
-  hypothesis.counters[{kBusy, ""}].time_ns = delta.busy_ns;
-  hypothesis.counters[{kOtherBytes, ""}].count = static_cast<int64_t>(middle.delta.acked_bytes);
-  hypothesis.counters[{kOtherBusy, ""}].time_ns = middle.delta.busy_ns;
+  hypothesis.counters.at(Counted::kThisLink) = {static_cast<int64_t>(delta.acked_bytes), delta.busy_ns, {}};
+  hypothesis.counters.at(Counted::kOtherLink) = {
+      static_cast<int64_t>(middle.delta.acked_bytes), middle.delta.busy_ns, {}};
   out.push_back(std::move(hypothesis));
 }
 
-std::string rate_text(const EvidenceCounter& bytes, const EvidenceCounter& busy) {
-  const FlowDelta delta{.busy_ns = busy.time_ns, .acked_bytes = static_cast<uint64_t>(bytes.count)};
-  return busy.time_ns <= 0 ? "too fast to be measured"
-                           : fmt::format("{:.0f} Mbit/s", rate_of(delta) * kBitsPerByte / 1e6);
+std::string rate_text(const EvidenceCounter& carried) {
+  const FlowDelta delta{.busy_ns = carried.time_ns, .acked_bytes = static_cast<uint64_t>(carried.count)};
+  return carried.time_ns <= 0 ? "too fast to be measured"
+                              : fmt::format("{:.0f} Mbit/s", rate_of(delta) * kBitsPerByte / 1e6);
+}
+
+/// The link of a group. One that is known by NCCL's steps alone has ranks but no connection.
+LinkPlace place_of(const AnalysisContext& context, const CauseGroup& group) {
+  const auto rank = [&](MemberIndex member) { return context.cluster.member(member).rank; };
+  return group.place.flow == kNoFlow ? LinkPlace{rank(group.place.src), rank(group.place.dst), {}, {}}
+                                     : link_place(context, group.place);
+}
+
+/// A link that lost packets sends less for a while, by its congestion window: there it is slow without loss.
+bool is_aftermath(const SubsumptionQuery& query) {
+  if ((query.by.cause != Cause::kPacketLoss && query.by.cause != Cause::kHostDrop) ||
+      query.by.lost.total_ns() < query.group.lost.total_ns()) {
+    return false;
+  }
+  const LinkPlace slow = place_of(query.context, query.group);
+  const Flow& lossy = query.context.flows.flow(query.by.place.flow);
+  const bool same_link =
+      slow.src && slow.dst && slow.src->address == lossy.src.address && slow.dst->address == lossy.dst.address;
+  const MemberIndex culprit = query.by.place.culprit;
+  const std::optional<int32_t> rank = culprit == kNoMember ? std::nullopt : query.context.cluster.member(culprit).rank;
+  return same_link || (rank && (rank == slow.src_rank || rank == slow.dst_rank));
 }
 
 /// What a rank acknowledges waits behind what it sends: where its sending is slow, the links into it seem slow, too,
-/// for less. Their cost is that of the dearer one.
-void refine(const AnalysisContext&, std::vector<CauseGroup>& groups) {
-  std::stable_sort(groups.begin(), groups.end(),
-                   [](const CauseGroup& a, const CauseGroup& b) { return a.lost.total_ns() > b.lost.total_ns(); });
-  for (size_t dearer = 0; dearer < groups.size(); ++dearer) {
-    for (size_t i = groups.size() - 1; i > dearer; --i) {
-      if (groups[i].place.dst != kNoMember && groups[i].place.dst == groups[dearer].place.src) {
-        const EvidenceCounters own = groups[dearer].counters;
-        merge(groups[dearer], std::move(groups[i]));
-        groups[dearer].counters = own;
-        groups.erase(groups.begin() + static_cast<int64_t>(i));
-      }
-    }
-  }
+/// for less.
+bool is_echo(const SubsumptionQuery& query) {
+  return query.by.cause == Cause::kSlowLink && query.group.place.dst != kNoMember &&
+         query.group.place.dst == query.by.place.src;
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  if (tell_link_by_steps(context, group, finding)) {
+Subsumption subsumed_by(const SubsumptionQuery& query) {
+  if (is_echo(query)) {
+    return {.kind = Subsumption::Kind::kMergeCost};
+  }
+  if (!is_aftermath(query)) {
+    return {};
+  }
+  const LinkPlace slow = place_of(query.context, query.group);
+  const auto address = [](const std::optional<Endpoint>& end) { return end ? end->address : "?"; };
+  return {.kind = Subsumption::Kind::kMention,
+          .text = fmt::format("{}: there, the link from {} to {} was slow between losses", more_text(query.group),
+                              address(slow.src), address(slow.dst))};
+}
+
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  if (describe_link_by_steps(context, group, finding)) {
     return;
   }
-  const std::string rate = rate_text(tally_of(group.counters, kBytes), tally_of(group.counters, kBusy));
+  const std::string rate = rate_text(group.counters.sum(Counted::kThisLink));
   finding.summary =
       fmt::format("The link {} is slow, {} without loss: {}.", link_text(context, group.place), rate, cost_text(group));
   finding.link = link_place(context, group.place);
   finding.evidence.push_back(
       {"tcp_sample",
        static_cast<int64_t>(group.stalls.size()),
-       fmt::format("it carried data for {:.0f} % of the stalls, {} while busy; the middle one of the others {}",
-                   100 * group.coverage, rate,
-                   rate_text(tally_of(group.counters, kOtherBytes), tally_of(group.counters, kOtherBusy))),
+       fmt::format("it carried data for {:.0f} % of the stalled time, at {} while busy; the median of the other links "
+                   "is {}",
+                   100 * group.coverage, rate, rate_text(group.counters.sum(Counted::kOtherLink))),
        {}});
   finding.remedy = fmt::format(
       "check the negotiated speed of the ports on the way {} -> {} (ethtool), traffic shaping (tc qdisc), other "
@@ -130,11 +154,14 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
 
 }  // namespace
 
-const CauseRule kSlowLinkRule{.cause = Cause::kSlowLink,
-                              .gate = kSlowLinkGate,
-                              .judge = judge,
-                              .refine = refine,
-                              .tell = tell,
-                              .needs_absence_of = {EvidenceKind::kRetransmits, EvidenceKind::kCongestionStates}};
+extern const CauseRule kSlowLinkRule{
+    .cause = Cause::kSlowLink,
+    .gate = kSlowLinkGate,
+    .needs = "no link between its ranks was busy all the time and far slower than the others",
+    .judge = judge,
+    .describe = describe,
+    .subsumed_by = subsumed_by,
+    .hints = {.packets = true},
+    .needs_absence_of = {EvidenceKind::kRetransmits, EvidenceKind::kCongestionStates}};
 
 }  // namespace stalltrace::analysis

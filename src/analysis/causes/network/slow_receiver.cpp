@@ -13,8 +13,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr const char* kLimited = "limited";
-constexpr const char* kUnread = "unread";
+enum class Counted : uint8_t { kLimited, kUnread };
 
 /// How a rank reads what one link brings, and how it sends on.
 struct Reader {
@@ -97,24 +96,21 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     hypothesis.applies = hypothesis.coverage >= kCoverage;
     hypothesis.why = fmt::format("data lay unread in {:.0f} % of the samples, the sender waited for room for {:.0f} %",
                                  100 * reader.unread, 100 * reader.limited);
-    hypothesis.counters[{kLimited, ""}] = {1, reader.limited_ns, {}};
-    hypothesis.counters[{kUnread, ""}].count = reader.unread_samples;
+    hypothesis.counters.at(Counted::kLimited) = {1, reader.limited_ns, {}};
+    hypothesis.counters.at(Counted::kUnread).count = reader.unread_samples;
     out.push_back(std::move(hypothesis));
   }
 }
 
 /// The others read in bursts what a slow reader lets through: by the luck of samples one of them seems slow now and
 /// then.
-void refine(const AnalysisContext&, std::vector<CauseGroup>& groups) {
-  int64_t most_ns = 0;
-  for (const CauseGroup& group : groups) {
-    most_ns = std::max(most_ns, group.lost.total_ns());
-  }
-  std::erase_if(groups,
-                [&](const CauseGroup& group) { return share_of(group.lost.total_ns(), most_ns) < kResidueShare; });
+Subsumption subsumed_by(const SubsumptionQuery& query) {
+  const bool echo = query.by.cause == Cause::kSlowReceiver &&
+                    share_of(query.group.lost.total_ns(), query.by.lost.total_ns()) < kResidueShare;
+  return {.kind = echo ? Subsumption::Kind::kDrop : Subsumption::Kind::kNone, .text = {}};
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const bool known = group.place.culprit != kNoMember;
   finding.summary = known ? fmt::format("{} does not read what it receives fast enough: {}.",
                                         capitalised(context.cluster.describe(group.place.culprit)), cost_text(group))
@@ -123,11 +119,11 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
   finding.link = link_place(context, group.place);
   finding.evidence.push_back(
       {"tcp_sample",
-       tally_of(group.counters, kUnread).count,
+       group.counters.sum(Counted::kUnread).count,
        fmt::format("data that had arrived lay unread in {}, and the sender waited {} for room in "
                    "the receiver's window, while the receiver itself could send",
-                   count_of(tally_of(group.counters, kUnread).count, "sample"),
-                   format_duration(tally_of(group.counters, kLimited).time_ns)),
+                   count_of(group.counters.sum(Counted::kUnread).count, "sample"),
+                   format_duration(group.counters.sum(Counted::kLimited).time_ns)),
        {}});
   finding.remedy =
       "see what slows the receiving process down: its network threads' cores, copies to the device (PCIe width), and "
@@ -136,6 +132,13 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
 
 }  // namespace
 
-const CauseRule kSlowReceiverRule{Cause::kSlowReceiver, kSlowReceiverGate, judge, refine, tell};
+extern const CauseRule kSlowReceiverRule{
+    .cause = Cause::kSlowReceiver,
+    .gate = kSlowReceiverGate,
+    .needs = "no rank left data unread, and no sender waited for room in a receiver's window",
+    .judge = judge,
+    .describe = describe,
+    .subsumed_by = subsumed_by,
+    .hints = {.memory = true, .packets = true}};
 
 }  // namespace stalltrace::analysis

@@ -46,7 +46,7 @@ std::string_view doing(const Activity& activity) {
 Evidence activity_evidence(const AnalysisContext& context, MemberIndex member, const Activity& activity) {
   return {"wait_span",
           1,
-          fmt::format("{} was {} meanwhile: {} of {} on the CPU, {} blocked, {} waiting for disk",
+          fmt::format("{} was {} in that time: {} of {} on the CPU, {} blocked, {} waiting for disk",
                       short_name(context.cluster, member), doing(activity), format_duration(activity.on_cpu_ns),
                       format_duration(activity.window_ns), format_duration(activity.blocked_ns),
                       format_duration(activity.disk_ns)),

@@ -10,7 +10,7 @@ namespace stalltrace::analysis {
 
 struct Activity {
   bool known = false;     // there is scheduler evidence of this rank
-  int64_t window_ns = 0;  // of so much:
+  int64_t window_ns = 0;  // the time that the others are parts of
   int64_t on_cpu_ns = 0;
   int64_t disk_ns = 0;
   int64_t blocked_ns = 0;
@@ -25,8 +25,8 @@ Activity activity_of(const AnalysisContext& context, MemberIndex member, Interva
 
 /// "computing", "waiting for disk", "sleeping or waiting for something else"
 std::string_view doing(const Activity& activity);
-/// What every rank does once, at the beginning: stalls of its first instances, none long, and afterwards too little for
-/// the gate.
+/// Stalls that belong to a job's beginning: those of its first instances are short, and the later ones stay below the
+/// gate.
 bool is_settling(const AnalysisContext& context, const CauseGroup& group, const Gate& gate);
 Evidence activity_evidence(const AnalysisContext& context, MemberIndex member, const Activity& activity);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_contention: a rank's threads were ready to run while something else had the core. Arrival as a late arrival
+// cpu_contention: a rank's threads were ready to run while something else had the core. It shows as a late arrival
 // when it hits the calling thread, as a slow transfer when it hits the network thread.
 #include <fmt/format.h>
 
@@ -13,9 +13,13 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr const char* kRunnable = "runnable";
-constexpr const char* kThrottled = "throttled";
-constexpr const char* kOutsiders = "outsiders";
+enum class Counted : uint8_t { kRunnable, kThrottled, kOutsiders };
+
+/// True when at least half of what the rank waited for a CPU is `part`.
+bool is_half_of_runnable(const CauseGroup& group, Counted part) {
+  return static_cast<double>(group.counters.sum(part).time_ns) >=
+         kContentionMainShare * static_cast<double>(group.counters.sum(Counted::kRunnable).time_ns);
+}
 
 /// What the middle rank of the instance suffered in the same time.
 int64_t middle_share_ns(const AnalysisContext& context, const Stall& stall, MemberIndex but) {
@@ -47,11 +51,11 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     Hypothesis hypothesis{.cause = Cause::kCpuContention, .place = {.culprit = member}};
     hypothesis.coverage = share_of(outside.covered_ns, stall.to_explain_ns());
     hypothesis.applies = hypothesis.coverage >= kCoverage && stands_out;
-    const WaitShare* told = &outside;
+    const WaitShare* counted = &outside;
     if (!hypothesis.applies && all_share >= kCoverage) {
       const bool short_stall =
           !stall.hung() && stall.part() != StallPart::kAbsent && stall.lost_ns < kCpuContentionGate.single_ns;
-      told = &all;
+      counted = &all;
       hypothesis.coverage = all_share;
       hypothesis.applies = short_stall || all_share >= kInternalContentionCoverage;
       hypothesis.dismissed = short_stall;
@@ -59,18 +63,18 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     const Member& who = context.cluster.member(member);
     const auto throttling = context.evidence.host().throttling(who.node_id, who.pid, stall.examined());
     if (share_of(throttling.throttled_ns, stall.to_explain_ns()) >= kCoverage && all_share >= kCoverage) {
-      told = &all;
+      counted = &all;
       hypothesis.coverage = all_share;
       hypothesis.applies = true;
       hypothesis.dismissed = false;
-      hypothesis.counters[{kThrottled, throttling.cgroup}] = {1, throttling.throttled_ns, {}};
+      hypothesis.counters.at(Counted::kThrottled, throttling.cgroup) = {1, throttling.throttled_ns, {}};
     }
     hypothesis.why = fmt::format(
         "{} was ready but not running for {} of {}, {} of it behind programs outside of the job ({})",
         short_name(context.cluster, member), format_duration(all.covered_ns), format_duration(stall.to_explain_ns()),
-        format_duration(outside.covered_ns), told->competitor.empty() ? "name unknown" : told->competitor);
-    hypothesis.counters[{kOutsiders, ""}] = {outside.occasions, outside.covered_ns, {}};
-    hypothesis.counters[{kRunnable, told->competitor}] = {told->occasions, told->covered_ns, {}};
+        format_duration(outside.covered_ns), counted->competitor.empty() ? "name unknown" : counted->competitor);
+    hypothesis.counters.at(Counted::kOutsiders) = {outside.occasions, outside.covered_ns, {}};
+    hypothesis.counters.at(Counted::kRunnable, counted->competitor) = {counted->occasions, counted->covered_ns, {}};
     out.push_back(std::move(hypothesis));
   }
 }
@@ -79,14 +83,13 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   std::erase_if(groups, [&](const CauseGroup& group) {
     const bool by_itself =
-        tally_of(group.counters, kThrottled).time_ns == 0 &&
-        2 * tally_of(group.counters, kOutsiders).time_ns < tally_of(group.counters, kRunnable).time_ns;
+        group.counters.sum(Counted::kThrottled).time_ns == 0 && !is_half_of_runnable(group, Counted::kOutsiders);
     return by_itself && is_settling(context, group, kCpuContentionGate);
   });
 }
 
-void tell_throttled(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const std::string cgroup = dearest_detail(group.counters, kThrottled);
+void describe_throttled(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const std::string cgroup = group.counters.longest_detail(Counted::kThrottled);
   const Member& member = context.cluster.member(group.place.culprit);
   int64_t throttled_ns = 0;  // each time once, however many stalls overlap
   const IntervalSet times = time_of(group);
@@ -98,29 +101,27 @@ void tell_throttled(const AnalysisContext& context, const CauseGroup& group, Fin
                   capitalised(context.cluster.describe(group.place.culprit)), cgroup, cost_text(group));
   finding.evidence.push_back(
       {"host_sample",
-       tally_of(group.counters, kThrottled).count,
+       group.counters.sum(Counted::kThrottled).count,
        fmt::format("the cgroup was throttled for {} (cpu.stat), and the busiest thread was ready but not running for "
                    "{:.0f} % of the stalled time",
                    format_duration(throttled_ns), 100 * group.coverage),
        {}});
   finding.remedy = fmt::format(
       "raise or lift the CPU limit of {} on {} (cpu.max, cpu.cfs_quota_us; in Kubernetes the container's CPU limit), "
-      "or "
-      "start fewer threads in it",
+      "or start fewer threads in it",
       cgroup, finding.culprit->node);
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  if (2 * tally_of(group.counters, kThrottled).time_ns >= tally_of(group.counters, kRunnable).time_ns) {
-    tell_throttled(context, group, finding);
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  if (is_half_of_runnable(group, Counted::kThrottled)) {
+    describe_throttled(context, group, finding);
     return;
   }
-  const std::string name = dearest_detail(group.counters, kRunnable);
-  const EvidenceCounter runnable = tally_of(group.counters, kRunnable);
+  const std::string name = group.counters.longest_detail(Counted::kRunnable);
+  const EvidenceCounter runnable = group.counters.sum(Counted::kRunnable);
   const std::string who = name.empty() ? "something else" : fmt::format("'{}'", name);
   finding.summary = fmt::format("{} could not run because {} had its core: {}.",
-                                context.cluster.describe(group.place.culprit), who, cost_text(group));
-  finding.summary[0] = static_cast<char>(std::toupper(finding.summary[0]));
+                                capitalised(context.cluster.describe(group.place.culprit)), who, cost_text(group));
   finding.evidence.push_back(
       {"sched_switch", runnable.count,
        fmt::format("its busiest thread was ready but not running for {:.0f} % of the stalled time while {} ran",
@@ -128,13 +129,18 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
        runnable.events});
   finding.remedy = fmt::format(
       "move or end {} on {}, or give the rank cores of its own (taskset, cgroup cpuset, the scheduler's exclusive "
-      "mode); "
-      "check that ranks are not pinned to the same core",
+      "mode); check that ranks are not pinned to the same core",
       who, finding.culprit->node);
 }
 
 }  // namespace
 
-const CauseRule kCpuContentionRule{Cause::kCpuContention, kCpuContentionGate, judge, refine, tell};
+extern const CauseRule kCpuContentionRule{.cause = Cause::kCpuContention,
+                                          .gate = kCpuContentionGate,
+                                          .needs = "no thread of the ranks in question was ready without running",
+                                          .judge = judge,
+                                          .refine = refine,
+                                          .describe = describe,
+                                          .hints = {.memory = true}};
 
 }  // namespace stalltrace::analysis

@@ -2,6 +2,7 @@
 // Ranks that were ready to run and did not: a cgroup that was throttled, others on their cores.
 #include <gtest/gtest.h>
 
+#include "analysis/testing/golden_text.h"
 #include "analysis/testing/slow_job.h"
 
 namespace stalltrace::analysis {
@@ -13,13 +14,15 @@ TEST(Throttled, TheCgroupThatMayNotRunIsNamed) {
   MemorySource source = starved_job(true);
   const Finding finding = only(source);
   expect_culprit(finding, Cause::kCpuContention, 1);
-  expect_text(finding, "its cgroup /pod/job had used up its CPU time and was throttled");
+  EXPECT_EQ(count_of_kind(finding, "host_sample"), 1);
+  EXPECT_EQ(count_of_kind(finding, "sched_switch"), 0);
+  expect_golden_text("cpu_contention by throttling", finding);
 }
 
 TEST(Throttled, WithoutThrottlingNobodySaysSo) {
   MemorySource source = starved_job(false);
   for (const Finding& finding : report_of(source).findings) {
-    EXPECT_EQ(text_of(finding).find("throttled"), std::string::npos) << text_of(finding);
+    EXPECT_EQ(count_of_kind(finding, "host_sample"), 0) << finding.summary;
   }
 }
 

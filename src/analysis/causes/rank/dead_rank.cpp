@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dead_rank: a rank's process ended while others were inside a collective. Of several deaths the first is told: the
+// dead_rank: a rank's process ended while others were inside a collective. Of several deaths the first is reported: the
 // others' watchdogs end them because of it.
 #include <fmt/format.h>
 
@@ -39,7 +39,7 @@ std::string end_of(const Member& member) {
   return member.exit_code ? fmt::format("ended with exit code {}", *member.exit_code) : "ended";
 }
 
-void tell_later_deaths(const AnalysisContext& context, const Member& first, Finding& finding) {
+void add_later_deaths(const AnalysisContext& context, const Member& first, Finding& finding) {
   for (size_t i = 0; i < context.cluster.members().size(); ++i) {
     const Member& other = context.cluster.members()[i];
     if (other.exit_ns && *other.exit_ns > *first.exit_ns && *other.exit_ns - *first.exit_ns < kDeathsApartNs) {
@@ -52,38 +52,43 @@ void tell_later_deaths(const AnalysisContext& context, const Member& first, Find
   }
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const Member& member = context.cluster.member(group.place.culprit);
   finding.summary =
       fmt::format("{} {} while others were inside collectives: {}.",
                   capitalised(context.cluster.describe(group.place.culprit)), end_of(member), cost_text(group));
-  finding.evidence.push_back(
-      {"process_exit",
-       1,
-       fmt::format("{} {}, before any other", short_name(context.cluster, group.place.culprit), end_of(member)),
-       {}});
+  finding.evidence.push_back({"process_exit",
+                              1,
+                              fmt::format("{} {}; no other process had ended before",
+                                          short_name(context.cluster, group.place.culprit), end_of(member)),
+                              {}});
   if (member.oom_killed) {
     finding.evidence.push_back(
         {"mark_victim", 1, fmt::format("the kernel chose pid {} to free memory", member.pid), {}});
   }
-  tell_later_deaths(context, member, finding);
+  add_later_deaths(context, member, finding);
   finding.evidence.push_back(waiting_evidence(context, *group.stalls.front()));
-  finding.remedy = member.oom_killed
-                       ? fmt::format(
-                             "see what filled the memory of {} or of the process's cgroup (dmesg names the limit): a "
-                             "larger memory limit, fewer data loader workers, a smaller batch on the host side",
-                             member.node)
-                   : member.exit_signal == kSigKill
-                       ? fmt::format(
-                             "see who killed pid {} on {}: the kernel for want of memory (dmesg, memory.events of its "
-                             "cgroup), the scheduler, a person",
-                             member.pid, member.node)
-                       : fmt::format("read the log of pid {} on {} first: the other ranks' errors follow from its end",
-                                     member.pid, member.node);
+  finding.remedy =
+      member.oom_killed ? fmt::format(
+                              "see what filled the memory of {} or of the process's cgroup (dmesg names the limit): a "
+                              "larger memory limit, fewer data loader workers, a smaller batch on the host side",
+                              member.node)
+      : member.exit_signal == kSigKill
+          ? fmt::format(
+                "see who killed pid {} on {}: the kernel because memory ran out (dmesg, memory.events of its "
+                "cgroup), the scheduler, a person",
+                member.pid, member.node)
+          : fmt::format("read the log of pid {} on {} first: the other ranks' errors follow from its end", member.pid,
+                        member.node);
 }
 
 }  // namespace
 
-const CauseRule kDeadRankRule{Cause::kDeadRank, kHangGate, judge, nullptr, tell, true};
+extern const CauseRule kDeadRankRule{.cause = Cause::kDeadRank,
+                                     .gate = kHangGate,
+                                     .needs = "no rank that the others waited for had ended",
+                                     .judge = judge,
+                                     .describe = describe,
+                                     .ends_jobs = true};
 
 }  // namespace stalltrace::analysis

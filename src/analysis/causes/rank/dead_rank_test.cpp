@@ -2,6 +2,7 @@
 // What is said of how a rank died.
 #include <gtest/gtest.h>
 
+#include "analysis/testing/golden_text.h"
 #include "analysis/testing/small_job.h"
 
 namespace stalltrace::analysis {
@@ -22,7 +23,8 @@ TEST(OutOfMemory, IsProvenByTheKernelsChoice) {
     fill(source, ending);
     const Finding finding = only(source);
     expect_culprit(finding, Cause::kDeadRank, 2);
-    EXPECT_EQ(finding.summary.find("out of memory") != std::string::npos, chosen) << finding.summary;
+    EXPECT_EQ(count_of_kind(finding, "mark_victim"), chosen ? 1 : 0);
+    expect_golden_text(chosen ? "dead_rank out of memory" : "dead_rank", finding);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// disk_io: a rank arrived late, or not yet, and the thread that calls collectives was waiting for disk meanwhile: in
-// uninterruptible sleep.
+// disk_io: a rank arrived late, or not yet, and the thread that calls collectives was waiting for disk in that
+// time: in uninterruptible sleep.
 #include <fmt/format.h>
 
 #include "analysis/causes/cause.h"
@@ -10,7 +10,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr const char* kDisk = "disk";
+enum class Counted : uint8_t { kDisk };
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   const bool outside =
@@ -28,12 +28,12 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   hypothesis.applies = hypothesis.coverage >= kCoverage;
   hypothesis.why = fmt::format("{} waited for disk for {} of {}", short_name(context.cluster, member),
                                format_duration(activity.disk_ns), format_duration(stall.to_explain_ns()));
-  hypothesis.counters[{kDisk, ""}] = {1, activity.disk_ns, {}};
+  hypothesis.counters.at(Counted::kDisk) = {1, activity.disk_ns, {}};
   out.push_back(std::move(hypothesis));
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const EvidenceCounter disk = tally_of(group.counters, kDisk);
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const EvidenceCounter disk = group.counters.sum(Counted::kDisk);
   finding.summary = fmt::format("{} waits for its disk while the others wait for it: {}.",
                                 capitalised(context.cluster.describe(group.place.culprit)), cost_text(group));
   finding.evidence.push_back(
@@ -51,6 +51,11 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
 
 }  // namespace
 
-const CauseRule kDiskIoRule{Cause::kDiskIo, kLateRankGate, judge, nullptr, tell};
+extern const CauseRule kDiskIoRule{.cause = Cause::kDiskIo,
+                                   .gate = kLateRankGate,
+                                   .needs = "no awaited rank's calling thread waited for disk",
+                                   .judge = judge,
+                                   .describe = describe,
+                                   .hints = {.memory = true}};
 
 }  // namespace stalltrace::analysis

@@ -16,13 +16,12 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr double kProven = 0.95;
 constexpr size_t kSampleEvents = 5;
 
 /// A set-up call that failed, or that took long, whether it ended or not.
 struct Stuck {
   const CommunicatorCall* call = nullptr;
-  Interval time;
+  Interval time{0, 0};
   bool failed = false;
 };
 
@@ -207,19 +206,19 @@ Result<Target> target_of(EventSource& source, const std::vector<Stuck>& stuck, c
 std::string target_text(const Cluster& cluster, const Target& target) {
   const std::string announcer = target.announcer == kNoMember ? "another rank" : cluster.describe(target.announcer);
   if (target.loopback) {
-    return fmt::format("; that is a loopback address, which {} announced: its interface is chosen wrongly", announcer);
+    return fmt::format("; that is a loopback address, which {} announced: the wrong interface was chosen", announcer);
   }
   if (target.foreign && target.announcer != kNoMember) {
     return fmt::format(
-        "; {} announced that address, from which no connection of the job comes: its interface is chosen "
-        "wrongly, or nothing is let through to it",
+        "; {} announced that address, from which no connection of the job comes: the wrong interface was "
+        "chosen, or nothing is let through to it",
         announcer);
   }
   return "";
 }
 
-void tell(const Cluster& cluster, const std::vector<Stuck>& stuck, MemberIndex culprit, const Target& where,
-          const Attempts& attempts, Finding& finding) {
+void describe(const Cluster& cluster, const std::vector<Stuck>& stuck, MemberIndex culprit, const Target& where,
+              const Attempts& attempts, Finding& finding) {
   const std::string target = format_endpoint(attempts.target);
   const bool ended = std::all_of(stuck.begin(), stuck.end(),
                                  [](const Stuck& one) { return !one.failed && one.call->end_ns != kOpenEnd; });
@@ -232,7 +231,7 @@ void tell(const Cluster& cluster, const std::vector<Stuck>& stuck, MemberIndex c
                               fmt::format("{} from {} to {}: {}", count_of(attempts.count(), "attempt"),
                                           short_name(cluster, culprit), target, error_text(attempts)),
                               attempts.events});
-  for (size_t i = 0; i < stuck.size() && i < kStepsTold; ++i) {
+  for (size_t i = 0; i < stuck.size() && i < kMostSteps; ++i) {
     const std::string name = cluster.describe(stuck[i].call->member);
     finding.evidence.push_back(
         {"collective",
@@ -280,7 +279,7 @@ Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cl
   }
   const MemberIndex culprit = most->first.first;
   const Attempts& attempts = most->second;
-  Finding finding{.cause = Cause::kInitFailure, .severity = Severity::kCritical, .confidence = kProven};
+  Finding finding{.cause = Cause::kInitFailure, .severity = Severity::kCritical, .confidence = kInitFailureConfidence};
   ST_ASSIGN(const Target target, target_of(source, stuck, unreached, culprit, attempts));
   finding.culprit = culprit_of(cluster, target.announcer == kNoMember ? culprit : target.announcer);
   finding.comm_id_hash = stuck.front().call->hash;
@@ -288,7 +287,7 @@ Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cl
   finding.collectives_affected = 1;
   finding.stall_ms = static_cast<double>(IntervalSet(std::move(waits)).total_ns()) / static_cast<double>(kNsPerMs);
   finding.window = {time.from_ns, time.to_ns};
-  tell(cluster, stuck, culprit, target, attempts, finding);
+  describe(cluster, stuck, culprit, target, attempts, finding);
   findings.push_back(std::move(finding));
   return findings;
 }

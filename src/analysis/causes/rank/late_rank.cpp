@@ -15,11 +15,23 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr const char* kOnCpu = "on_cpu";
-constexpr const char* kBlocked = "blocked";
-constexpr const char* kDisk = "disk";
-constexpr const char* kElsewhere = "elsewhere";
-constexpr std::ptrdiff_t kCallsLookedAt = 256;  // of one lane, backwards from the stall
+enum class Counted : uint8_t { kOnCpu, kBlocked, kDisk, kElsewhere };
+
+/// What the rank did before it arrived, over all stalls of a group.
+struct Doing {
+  bool computing = false;
+  std::string_view text;
+};
+
+Doing doing_of(const CauseGroup& group) {
+  const int64_t on_cpu_ns = group.counters.sum(Counted::kOnCpu).time_ns;
+  const int64_t blocked_ns = group.counters.sum(Counted::kBlocked).time_ns;
+  const int64_t disk_ns = group.counters.sum(Counted::kDisk).time_ns;
+  if (on_cpu_ns >= blocked_ns && on_cpu_ns >= disk_ns) {
+    return {true, "computing"};
+  }
+  return {false, disk_ns >= blocked_ns ? "waiting for disk" : "sleeping or waiting for something else"};
+}
 
 /// A call on another communicator in which a rank was for most of a time.
 struct Elsewhere {
@@ -38,7 +50,7 @@ Elsewhere elsewhere(const AnalysisContext& context, const Stall& stall, MemberIn
     }
     const auto after = std::partition_point(sequence.calls.begin(), sequence.calls.end(),
                                             [&](const Call& call) { return call.arrival_ns < window.to_ns; });
-    for (auto call = after; call != sequence.calls.begin() && after - call < kCallsLookedAt;) {
+    for (auto call = after; call != sequence.calls.begin() && after - call < kCallsElsewhere;) {
       --call;
       const int64_t inside_ns = call->present ? intersect({call->arrival_ns, call->end_ns()}, window).length() : 0;
       if (inside_ns > most.inside_ns) {
@@ -73,9 +85,7 @@ bool is_rare_work_of_rank0(const AnalysisContext& context, const CauseGroup& gro
       instances += columns.end - columns.begin;
     }
   }
-  const bool computing = tally_of(group.counters, kOnCpu).time_ns >= tally_of(group.counters, kBlocked).time_ns &&
-                         tally_of(group.counters, kOnCpu).time_ns >= tally_of(group.counters, kDisk).time_ns;
-  return computing && context.cluster.member(group.place.culprit).rank == 0 &&
+  return doing_of(group).computing && context.cluster.member(group.place.culprit).rank == 0 &&
          share_of(group.instances, instances) <= kRareShare;
 }
 
@@ -105,9 +115,9 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
                                short_name(context.cluster, member), format_duration(stall.lost_ns),
                                format_duration(on_cpu.covered_ns), format_duration(blocked.covered_ns),
                                format_duration(disk.covered_ns), format_duration(runnable.covered_ns));
-  hypothesis.counters[{kOnCpu, ""}] = {1, on_cpu.covered_ns, {}};
-  hypothesis.counters[{kBlocked, ""}] = {1, blocked.covered_ns, {}};
-  hypothesis.counters[{kDisk, ""}] = {1, disk.covered_ns, {}};
+  hypothesis.counters.at(Counted::kOnCpu) = {1, on_cpu.covered_ns, {}};
+  hypothesis.counters.at(Counted::kBlocked) = {1, blocked.covered_ns, {}};
+  hypothesis.counters.at(Counted::kDisk) = {1, disk.covered_ns, {}};
   const Elsewhere call = elsewhere(context, stall, member, window);
   if (share_of(call.inside_ns, stall.to_explain_ns()) >= kCoverage && on_cpu.covered_ns < blocked.covered_ns) {
     const MemberIndex first = start_of_chain(context, call, member, window);
@@ -118,14 +128,14 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
       hypothesis.dismissed = true;
       hypothesis.why += fmt::format("; it waited {}, for {}", text, short_name(context.cluster, first));
     }
-    hypothesis.counters[{kElsewhere, fmt::format("{} was {}", short_name(context.cluster, member), text)}] = {
+    hypothesis.counters.at(Counted::kElsewhere, fmt::format("{} was {}", short_name(context.cluster, member), text)) = {
         1, call.inside_ns, {}};
   }
   out.push_back(std::move(hypothesis));
 }
 
 /// Hiccups make every rank late now and then. Unless one stall is long enough by itself, the late rank must own
-/// most of all lateness; the runner-up is left out of the sum, since two ranks may be late for good.
+/// most of all lateness; the runner-up is left out of the sum, since two ranks may be late all the time.
 void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   std::vector<int64_t> costs;
   for (const CauseGroup& group : groups) {
@@ -150,21 +160,14 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   std::erase_if(groups, [&](const CauseGroup&) { return drop[index++]; });
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  if (tell_late_by_arrival(context, group, finding)) {
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  if (describe_late_by_arrival(context, group, finding)) {
     return;
   }
-  const int64_t on_cpu_ns = tally_of(group.counters, kOnCpu).time_ns;
-  const int64_t blocked_ns = tally_of(group.counters, kBlocked).time_ns;
-  const int64_t disk_ns = tally_of(group.counters, kDisk).time_ns;
-  const bool computing = on_cpu_ns >= blocked_ns && on_cpu_ns >= disk_ns;
-  const std::string_view doing = computing               ? "computing"
-                                 : disk_ns >= blocked_ns ? "waiting for disk"
-                                                         : "sleeping or waiting for something else";
-  const std::string elsewhere = dearest_detail(group.counters, kElsewhere);
+  const auto [computing, doing] = doing_of(group);
+  const std::string elsewhere = group.counters.longest_detail(Counted::kElsewhere);
   finding.summary = fmt::format("{} arrives late, {} while the others wait: {}.",
-                                context.cluster.describe(group.place.culprit), doing, cost_text(group));
-  finding.summary[0] = static_cast<char>(std::toupper(finding.summary[0]));
+                                capitalised(context.cluster.describe(group.place.culprit)), doing, cost_text(group));
   finding.evidence.push_back(
       {"wait_span",
        static_cast<int64_t>(group.stalls.size()),
@@ -174,7 +177,7 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
        {}});
   if (!elsewhere.empty()) {
     finding.evidence.push_back(
-        {"collective", tally_of(group.counters, kElsewhere).count, fmt::format("meanwhile {}", elsewhere), {}});
+        {"collective", group.counters.sum(Counted::kElsewhere).count, fmt::format("in that time {}", elsewhere), {}});
   }
   finding.remedy =
       computing ? fmt::format(
@@ -189,6 +192,12 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
 
 }  // namespace
 
-const CauseRule kLateRankRule{Cause::kLateRank, kLateRankGate, judge, refine, tell};
+extern const CauseRule kLateRankRule{.cause = Cause::kLateRank,
+                                     .gate = kLateRankGate,
+                                     .needs = "no rank was awaited while it computed or waited outside of collectives",
+                                     .judge = judge,
+                                     .refine = refine,
+                                     .describe = describe,
+                                     .hints = {.memory = true}};
 
 }  // namespace stalltrace::analysis

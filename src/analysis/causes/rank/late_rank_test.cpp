@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "analysis/testing/golden_text.h"
 #include "analysis/testing/slow_job.h"
 
 namespace stalltrace::analysis {
@@ -92,7 +93,7 @@ TEST(LateRank, WhoWaitsInAnotherCommunicatorIsNotTheStartOfTheChain) {
   }
   const Finding finding = only(source);
   expect_culprit(finding, Cause::kLateRank, 1);
-  expect_text(finding, "computing");
+  expect_golden_text("late_rank at the start of a chain", finding);
 }
 
 }  // namespace

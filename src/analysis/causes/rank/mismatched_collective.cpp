@@ -24,7 +24,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   out.push_back(std::move(hypothesis));
 }
 
-/// What came of it: wrong data cost what they are worth, a hang its time.
+/// What came of it: wrong data, a hang, or both.
 std::string outcome_text(const CauseGroup& group) {
   if (group.wrong_data == 0) {
     return cost_text(group);
@@ -33,7 +33,10 @@ std::string outcome_text(const CauseGroup& group) {
   return group.hung ? fmt::format("{}, and {}", wrong, cost_text(group)) : wrong;
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+/// All ranks ended it, with wrong data: whatever else slowed it down does not matter.
+bool ended_wrong(const Stall& stall) { return stall.wrong_data() > 0; }
+
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const SignatureVote& vote = *group.stalls.front()->vote();
   const std::string usual = signature_text(context.timeline.signature(vote.usual));
   const std::string odd = signature_text(context.timeline.signature(vote.odd));
@@ -54,11 +57,11 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
        fmt::format("{}: {} at {}, {} at the others", where, odd,
                    vote.odd_ones.empty() ? "some ranks" : names_of(context, vote.odd_ones), usual),
        {}});
-  const auto told = std::find_if(group.stalls.begin(), group.stalls.end(), [&](const Stall* stall) {
+  const auto stalled = std::find_if(group.stalls.begin(), group.stalls.end(), [&](const Stall* stall) {
     return stall->group == vote.group && stall->column == vote.column;
   });
-  if (told != group.stalls.end() && (*told)->hung()) {
-    finding.evidence.push_back(waiting_evidence(context, **told));
+  if (stalled != group.stalls.end() && (*stalled)->hung()) {
+    finding.evidence.push_back(waiting_evidence(context, **stalled));
   }
   if (group.wrong_data > 0) {
     finding.evidence.push_back(
@@ -75,6 +78,12 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
 
 }  // namespace
 
-const CauseRule kMismatchedCollectiveRule{Cause::kMismatchedCollective, kHangGate, judge, nullptr, tell, true};
+extern const CauseRule kMismatchedCollectiveRule{.cause = Cause::kMismatchedCollective,
+                                                 .gate = kHangGate,
+                                                 .needs = "its ranks did not hang in calls that differ",
+                                                 .judge = judge,
+                                                 .describe = describe,
+                                                 .only_for = ended_wrong,
+                                                 .ends_jobs = true};
 
 }  // namespace stalltrace::analysis

@@ -8,8 +8,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr const char* kStopped = "stopped";
-constexpr const char* kStillStopped = "still stopped";
+enum class Counted : uint8_t { kStillStopped };
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   for (const MemberIndex member : stall.suspects) {
@@ -22,20 +21,16 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     hypothesis.applies = hypothesis.coverage >= kCoverage;
     hypothesis.why = fmt::format("{} was stopped for {} of {}", short_name(context.cluster, member),
                                  format_duration(stopped.covered_ns), format_duration(stall.to_explain_ns()));
-    hypothesis.counters[{kStopped, ""}] = {1, stopped.covered_ns, {}};
-    if (stopped.open) {
-      hypothesis.counters[{kStillStopped, ""}] = {1, stopped.covered_ns, {}};
-    }
+    hypothesis.counters.at(Counted::kStillStopped).count = stopped.open ? 1 : 0;
     out.push_back(std::move(hypothesis));
   }
 }
 
-void tell(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const bool still = tally_of(group.counters, kStillStopped).count > 0 && group.hung;
+void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const bool still = group.counters.sum(Counted::kStillStopped).count > 0 && group.hung;
   finding.summary =
       fmt::format("{} {} stopped (SIGSTOP, debugger or freezer), not computing and not communicating: {}.",
-                  context.cluster.describe(group.place.culprit), still ? "is" : "was", cost_text(group));
-  finding.summary[0] = static_cast<char>(std::toupper(finding.summary[0]));
+                  capitalised(context.cluster.describe(group.place.culprit)), still ? "is" : "was", cost_text(group));
   finding.evidence.push_back(
       {"wait_span",
        static_cast<int64_t>(group.stalls.size()),
@@ -50,6 +45,10 @@ void tell(const AnalysisContext& context, const CauseGroup& group, Finding& find
 
 }  // namespace
 
-const CauseRule kProcessStoppedRule{Cause::kProcessStopped, kProcessStoppedGate, judge, nullptr, tell};
+extern const CauseRule kProcessStoppedRule{.cause = Cause::kProcessStopped,
+                                           .gate = kProcessStoppedGate,
+                                           .needs = "no rank in question was stopped",
+                                           .judge = judge,
+                                           .describe = describe};
 
 }  // namespace stalltrace::analysis

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all causes say alike: names, counts, cost.
+// What the texts of all causes share: names, counts, cost.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,12 +10,10 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kSampleEvents = 5;
-
 std::string one_sided_text(const Stall& longest, const std::string& length) {
   if (longest.root().kind == HangKind::kDead) {
     return fmt::format(
-        "its communicator was in use; the other ranks were not recorded, they have been without it for {}", length);
+        "its communicator was in use; the other ranks, which were not recorded, have been without it for {}", length);
   }
   return fmt::format("data of a rank that was not recorded {} {} for this rank, which was in no collective",
                      longest.hung() ? "have waited" : "waited up to", length);
@@ -34,35 +32,20 @@ std::string short_name(const Cluster& cluster, MemberIndex index) {
   return member.rank ? fmt::format("rank {}", *member.rank) : fmt::format("pid {} on {}", member.pid, member.node);
 }
 
-EvidenceCounter tally_of(const EvidenceCounters& counters, const std::string& what) {
-  EvidenceCounter sum;
-  for (auto it = counters.lower_bound({what, ""}); it != counters.end() && it->first.first == what; ++it) {
-    sum.count += it->second.count;
-    sum.time_ns += it->second.time_ns;
-    sum.events.insert(sum.events.end(), it->second.events.begin(), it->second.events.end());
-  }
-  sum.events.resize(std::min(sum.events.size(), kSampleEvents));
-  return sum;
-}
-
-std::string dearest_detail(const EvidenceCounters& counters, const std::string& what) {
-  std::string best;
-  int64_t best_ns = -1;
-  for (auto it = counters.lower_bound({what, ""}); it != counters.end() && it->first.first == what; ++it) {
-    if (it->second.time_ns > best_ns && !it->first.second.empty()) {
-      best = it->first.second;
-      best_ns = it->second.time_ns;
-    }
-  }
-  return best;
-}
-
 std::string cost_text(const CauseGroup& group) {
+  const bool ended = std::any_of(group.stalls.begin(), group.stalls.end(), [](const Stall* s) { return s->ended_job(); });
+  if (group.hung && ended && group.longest_ns < kHangNs) {
+    return fmt::format("the job ended after {} of waiting", format_duration(group.longest_ns));
+  }
   if (group.hung) {
     return fmt::format("the job has hung for {}", format_duration(group.longest_ns));
   }
-  return fmt::format("the job lost {} in {} ({:.0f} % of that time)", format_duration(group.lost.total_ns()),
-                     count_of(group.instances, "collective"), 100 * group.share);
+  return fmt::format("the job lost {} in {}", format_duration(group.lost.total_ns()),
+                     count_of(group.instances, "collective"));
+}
+
+std::string more_text(const CauseGroup& group) {
+  return fmt::format("{} more in {}", format_duration(group.lost.total_ns()), count_of(group.instances, "collective"));
 }
 
 Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group) {
@@ -82,14 +65,14 @@ Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group)
       evidence.text = fmt::format("the others waited up to {} for the last rank to arrive ({})", length, op);
       break;
     case StallPart::kAbsent:
-      evidence.text = fmt::format("the others are inside {} for {}; this rank has not entered it", op, length);
+      evidence.text = fmt::format("the others were inside {} for {}; this rank did not enter it", op, length);
       break;
     case StallPart::kTransfer:
       evidence.text = longest->usual_ns
                           ? fmt::format("{} transfers took up to {}{}; usual here is {}", op, length, more,
                                         format_duration(*longest->usual_ns))
-                          : fmt::format("{} transfers took up to {}{}; too few of their like to say what is usual", op,
-                                        length, more);
+                          : fmt::format("{} transfers took up to {}{}; too few comparable ones to know what is usual",
+                                        op, length, more);
       break;
   }
   return evidence;
@@ -98,19 +81,6 @@ Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group)
 Culprit culprit_of(const Cluster& cluster, MemberIndex index) {
   const Member& member = cluster.member(index);
   return {member.node, member.rank, member.pid};
-}
-
-void merge(EvidenceCounters& into, const EvidenceCounters& from) {
-  for (const auto& [key, counter] : from) {
-    EvidenceCounter& sum = into[key];
-    sum.count += counter.count;
-    sum.time_ns += counter.time_ns;
-    for (const EventId id : counter.events) {
-      if (sum.events.size() < kSampleEvents) {
-        sum.events.push_back(id);
-      }
-    }
-  }
 }
 
 void merge(CauseGroup& into, CauseGroup&& from) {
@@ -126,7 +96,8 @@ void merge(CauseGroup& into, CauseGroup&& from) {
   into.hung = into.hung || from.hung;
   into.ended_job = into.ended_job || from.ended_job;
   into.wrong_data += from.wrong_data;
-  merge(into.counters, from.counters);
+  into.counters.merge(from.counters);
+  into.flows.insert(from.flows.begin(), from.flows.end());
 }
 
 }  // namespace stalltrace::analysis

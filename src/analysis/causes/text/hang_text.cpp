@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the causes of hangs say alike: which call, who waits in it, and for whom.
+// What the texts of hangs share: which call, who waits in it, and for whom.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,7 +11,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kNamesTold = 8;
+constexpr size_t kMostNames = 8;
 
 std::string where_text(const AnalysisContext& context, uint32_t group, int64_t column) {
   const CommHash hash = context.timeline.groups()[group].hash;
@@ -41,11 +41,11 @@ std::string signature_text(const CallSignature& signature) {
 
 std::string names_of(const AnalysisContext& context, const std::vector<MemberIndex>& members) {
   std::vector<std::string> names;
-  for (size_t i = 0; i < members.size() && i < kNamesTold; ++i) {
+  for (size_t i = 0; i < members.size() && i < kMostNames; ++i) {
     names.push_back(members.size() == 1 ? context.cluster.describe(members[i])
                                         : short_name(context.cluster, members[i]));
   }
-  return fmt::format("{}{}", fmt::join(names, ", "), members.size() > kNamesTold ? ", ..." : "");
+  return fmt::format("{}{}", fmt::join(names, ", "), members.size() > kMostNames ? ", ..." : "");
 }
 
 std::string call_text(const AnalysisContext& context, const Stall& stall) {

@@ -7,9 +7,6 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// How many calls of a sequence are searched for the last one that had ended before its rank arrived.
-constexpr int64_t kCallsLookedBack = 256;
-
 /// The end of the last collective that kept this rank busy before `time_ns`: any on the same communicator, elsewhere
 /// only those whose end the calling thread waited for.
 int64_t previous_end_ns(const SearchState& search, uint32_t sequence_index, int64_t time_ns) {
@@ -17,7 +14,7 @@ int64_t previous_end_ns(const SearchState& search, uint32_t sequence_index, int6
   for (const uint32_t other : search.sequences_of[search.timeline.sequences()[sequence_index].member]) {
     const std::vector<Call>& calls = search.timeline.sequences()[other].calls;
     auto call = std::partition_point(calls.begin(), calls.end(), [&](const Call& c) { return c.arrival_ns < time_ns; });
-    for (int64_t n = 0; call != calls.begin() && n < kCallsLookedBack; ++n) {
+    for (int64_t n = 0; call != calls.begin() && n < kPreviousCalls; ++n) {
       --call;
       const bool waited = call->completion == Completion::kSync || call->completion == Completion::kCall;
       const int64_t end_ns = call->end_ns();

@@ -69,7 +69,7 @@ void CollectiveTracker::on_comm_init(const st_comm_init& record) {
   live.row.nranks = comm.nranks;
   live.row.comm_id_hash = comm.comm_id_hash;
   const EventId event = live.row.event_id;
-  if (record.comm) {  // no return will tell of it: it is made when its set-up is known to be over
+  if (record.comm) {  // it has no return record: it is made when its set-up is known to be over
     live.row.comm_ptr = comm.comm_ptr = record.comm;
     process.connecting.push_back(event);
     process.live.emplace(event, std::move(live));

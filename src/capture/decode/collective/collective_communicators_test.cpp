@@ -156,7 +156,7 @@ TEST_F(CollectiveTrackerTest, InitAllOfNoDevicesEndsAndMakesNone) {
   EXPECT_THAT(communicators(), SizeIs(0));
 }
 
-TEST_F(CollectiveTrackerTest, InitAllOfMoreDevicesThanAreToldEndsWithTheLastTold) {
+TEST_F(CollectiveTrackerTest, InitAllOfMoreDevicesThanAreReportedEndsWithTheLastReported) {
   st_comm_init all = init("ncclCommInitAll", 1000, ST_MAX_LOCAL_RANKS + 8, -1);
   all.has_id = 0;
   tracker_.on_comm_init(all);

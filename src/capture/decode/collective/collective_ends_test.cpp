@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When an asynchronous call was done: streams, events, the bytes that moved, or nobody who would tell.
+// When an asynchronous call was done: streams, events, the bytes that moved, or no signal at all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -71,7 +71,7 @@ void CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
   row.peer = unless_negative(record.peer);
   const int element_bytes = row.datatype ? nccl_datatype_size(*row.datatype) : static_cast<int>(record.element_bytes);
   if (spec.options && row.op == Operation::kAllToAll && row.count && row.nranks.value_or(0) > 0) {
-    row.count = *row.count / *row.nranks;  // told by the buffer for all
+    row.count = *row.count / *row.nranks;  // the buffer holds all ranks' parts
   }
   row.bytes = payload_bytes(row.op, row.count.value_or(0), element_bytes, row.nranks.value_or(0));
   uint64_t number = number_of_call(comm, record);
@@ -83,7 +83,7 @@ void CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
   row.seq = static_cast<int64_t>(number);
 }
 
-/// The tag that all ranks give a call tells more than counting, which begins where tracing does. But only where every
+/// The tag that all ranks give a call is better than counting, which begins where tracing does. But only where every
 /// call has its own: a program may as well leave it at one value.
 uint64_t CollectiveTracker::number_of_call(Comm& comm, const st_call_entry& record) {
   if (!(record.flags & ST_CALL_HAS_TAG) || comm.tags_repeat) {
@@ -282,8 +282,8 @@ void CollectiveTracker::on_return(const st_call_return& record) {
         comm_made(process, record, flight->second);
       }
       if (spec.kind == ST_CALL_COMM_INIT_ALL && accepted(record)) {
-        const int32_t told = std::min(flight->second.new_comm->nranks.value_or(0), ST_MAX_LOCAL_RANKS);
-        if (static_cast<int32_t>(record.comm) + 1 < told) {
+        const int32_t reported = std::min(flight->second.new_comm->nranks.value_or(0), ST_MAX_LOCAL_RANKS);
+        if (static_cast<int32_t>(record.comm) + 1 < reported) {
           return;  // one record a member; the call ends with the last
         }
       }

@@ -31,7 +31,7 @@ class CollectiveTracker {
   void on_return(const st_call_return& record);
   void on_comm_init(const st_comm_init& record);
   void on_sync(const st_sync& record);
-  /// What only the process's environment and files tell of its job.
+  /// What only the process's environment and files reveal about its job.
   struct JobPlace {
     uint64_t key = 0;        // the same on all ranks of the job, in no other; 0: not known
     uint64_t mpi_world = 0;  // MPI_COMM_WORLD's handle; 0: no MPI
@@ -85,7 +85,7 @@ class CollectiveTracker {
     bool synchronises = false;
     JobPlace job;
     uint64_t worlds = 0;              // communicators of all ranks that it has made
-    std::vector<EventId> connecting;  // set-ups whose end another call tells
+    std::vector<EventId> connecting;  // set-ups whose end is known from another call
   };
 
   [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const { return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_; }

@@ -51,7 +51,7 @@ void stalltrace_test_scatterv(const void*, const int*, const int*, void*, void*,
 void stalltrace_test_sendrecv(const void*, int, void*, int, int, void*, int, void*, int, int, void*, void*);
 }
 
-// One function by three names: what tells them apart is how the compiler calls them.
+// One function by three names: what distinguishes them is how the compiler calls them.
 #if defined(__aarch64__)
 asm(R"(
   .pushsection .text

@@ -120,7 +120,7 @@ void NetworkTracker::on_event(const st_tcp_event& record) {
     sink_.accept(connection);
     closed_.emplace_back(record.header.time_ns, record.cookie);
   }
-  // A socket's error or reset may be told after its close: it stays known for a while.
+  // A socket's error or reset may be reported after its close: it stays known for a while.
   while (!closed_.empty() && closed_.front().first + kKnownAfterCloseNs < record.header.time_ns) {
     forget(closed_.front().second);
     closed_.pop_front();

@@ -11,7 +11,7 @@
 #include <initializer_list>
 #include <map>
 
-#include "model/source.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::capture {
 namespace {

@@ -6,7 +6,7 @@ namespace {
 
 constexpr int kProofs = 2;
 /// So many bytes that headers alone can't be taken for them.
-constexpr uint64_t kTellingBytes = 1024;
+constexpr uint64_t kReportingBytes = 1024;
 /// NCCL's header: four bytes, or with a small message inside (NCCL_SOCKET_INLINE, 128 bytes).
 constexpr uint64_t kHeaderBytes = 4 + 128;
 
@@ -15,14 +15,14 @@ bool was_alone(const st_step_mark& mark) {
   return mark.step.alone_since_ns != 0 && mark.last.time_ns >= mark.step.alone_since_ns;
 }
 
-/// Whether the steps between two counts explain what a socket moved meanwhile.
+/// Whether the steps between two counts explain what a socket moved in the meantime.
 bool explains(const st_step_count& before, const st_step_count& now, uint64_t moved) {
   if (before.steps >= now.steps) {
     return false;
   }
   const uint64_t steps = now.steps - before.steps;
   const uint64_t expected = now.bytes - before.bytes;
-  return expected >= kTellingBytes * steps && moved >= expected && moved - expected <= kHeaderBytes * steps;
+  return expected >= kReportingBytes * steps && moved >= expected && moved - expected <= kHeaderBytes * steps;
 }
 
 bool bytes_fit(const st_step_mark& before, const st_step_mark& now) {

@@ -70,7 +70,7 @@ class Places : public testing::Test {
   std::map<uint64_t, uint64_t> moved_;
 };
 
-TEST_F(Places, ChannelsInTurnAreToldApartByTheirBytes) {
+TEST_F(Places, ChannelsInTurnAreDistinguishedByTheirBytes) {
   for (int round = 0; round < 4; ++round) {
     step(0, 100);
     step(1, 101);

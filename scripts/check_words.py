@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One vocabulary: the glossary at the head of src/README.md, and here the words that it replaced.
+
+Looks at names, comments, texts and documents of all tracked files: a word is found in sentences, in snake_case and in
+CamelCase. Prints one line per occurrence with the glossary's term; the exit code is 1 if there is any.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+# word (each of its forms) -> the term to use
+REPLACED = {
+    ("tell", "tells", "telling", "told", "untold"): "report, reported; distinguish; unobserved",
+    ("dear", "dearer", "dearest"): "expensive, costly",
+    ("meanwhile",): "in the meantime, during",
+    ("heard",): "received, learned",
+    ("lane", "lanes"): "call sequence",
+    ("stretch", "stretches"): "row group, interval",
+    ("box", "boxes", "blackbox"): "profiler file, profiler session",
+}
+TERMS = {word: term for words, term in REPLACED.items() for word in words}
+FOLDERS = ("src", "bpf", "plugin", "lab", "tests", "bench", "scripts", "docs", "cmake")
+SUFFIXES = {".h", ".c", ".cpp", ".py", ".sh", ".md", ".txt", ".cmake", ".toml", ".sql"}
+# The format of profiler files keeps the prefix of its types, and the plugin's writer of it its folder. What programs
+# printed is evidence: it stays as printed.
+SKIPPED = re.compile(r"^(docs/evidence/|tests/fuzz/corpus/|scripts/check_words\.py$|src/report/testdata/)")
+FORMAT_NAMES = re.compile(r"\b(st_box|ST_BOX)\w*|\bblackbox(?=[/.\"\s:])|\bplugin/box\b|\bblackbox::|stalltrace_blackbox|\btest_blackbox\b")
+WRITER = "plugin/"
+# One part of a name or sentence: a run of lower-case letters, with at most its first letter in upper case.
+PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def words_of(path, line):
+    """The replaced words in a line, in order."""
+    line = FORMAT_NAMES.sub(" ", line)
+    for part in PART.findall(line):
+        word = part.lower()
+        if word in TERMS and not (word.startswith("box") and path.startswith(WRITER)):
+            yield word
+
+
+def check(root):
+    """All occurrences under `root`, as 'path:line: ...'."""
+    listed = subprocess.run(["git", "-C", root, "ls-files", *FOLDERS, "*.md", "*.sh"], capture_output=True, text=True, check=True)
+    found = []
+    for path in sorted(set(listed.stdout.splitlines())):
+        file = root / path
+        if SKIPPED.match(path) or file.suffix not in SUFFIXES or not file.is_file():
+            continue
+        for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
+            found.extend(f"{path}:{number}: '{word}'; the glossary has: {TERMS[word]}" for word in words_of(path, line))
+    return found
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
+    found = check(root)
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

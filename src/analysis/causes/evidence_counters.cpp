@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/causes/evidence_counters.h"
+
+#include <algorithm>
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr size_t kSampleEvents = 5;
+
+void add(EvidenceCounter& sum, const EvidenceCounter& more) {
+  sum.count += more.count;
+  sum.time_ns += more.time_ns;
+  for (const EventId id : more.events) {
+    if (sum.events.size() < kSampleEvents && std::ranges::find(sum.events, id) == sum.events.end()) {
+      sum.events.push_back(id);
+    }
+  }
+}
+
+}  // namespace
+
+EvidenceCounter EvidenceCounters::sum_of(std::type_index keys, int key) const {
+  EvidenceCounter sum;
+  for (auto it = counters_.lower_bound({keys, key, ""});
+       it != counters_.end() && it->first.keys == keys && it->first.key == key; ++it) {
+    add(sum, it->second);
+  }
+  return sum;
+}
+
+std::string EvidenceCounters::longest_detail_of(std::type_index keys, int key) const {
+  std::string longest;
+  int64_t longest_ns = -1;
+  for (auto it = counters_.lower_bound({keys, key, ""});
+       it != counters_.end() && it->first.keys == keys && it->first.key == key; ++it) {
+    if (it->second.time_ns > longest_ns && !it->first.detail.empty()) {
+      longest = it->first.detail;
+      longest_ns = it->second.time_ns;
+    }
+  }
+  return longest;
+}
+
+void EvidenceCounters::merge(const EvidenceCounters& more) {
+  for (const auto& [id, counter] : more.counters_) {
+    add(counters_[id], counter);
+  }
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rule counts for a stall, and adds up over the stalls of a finding.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <typeindex>
+#include <typeinfo>
+#include <vector>
+
+#include "model/events.h"
+
+namespace stalltrace::analysis {
+
+struct EvidenceCounter {
+  int64_t count = 0;
+  int64_t time_ns = 0;
+  std::vector<EventId> events;  // a few samples; sums hold no event twice
+};
+
+/// Counters under the keys of a rule's own enumeration: only the rule that fills them reads them, and keys of
+/// different enumerations never meet.
+class EvidenceCounters {
+ public:
+  /// The counter of `key`, made when it is not there. `detail` names the thing that is counted ("stress-cpu") where a
+  /// key counts several.
+  template <typename Key>
+  requires std::is_enum_v<Key> EvidenceCounter& at(Key key, std::string_view detail = {}) {
+    return counters_[{typeid(Key), static_cast<int>(key), std::string(detail)}];
+  }
+  /// Over all details; zero where nothing was counted.
+  template <typename Key>
+  requires std::is_enum_v<Key>
+  [[nodiscard]] EvidenceCounter sum(Key key) const { return sum_of(typeid(Key), static_cast<int>(key)); }
+  /// The detail with the most time; empty where there is none.
+  template <typename Key>
+  requires std::is_enum_v<Key>
+  [[nodiscard]] std::string longest_detail(Key key) const {
+    return longest_detail_of(typeid(Key), static_cast<int>(key));
+  }
+
+  void merge(const EvidenceCounters& more);
+
+ private:
+  struct Id {
+    std::type_index keys;
+    int key = 0;
+    std::string detail;
+    auto operator<=>(const Id&) const = default;
+  };
+  [[nodiscard]] EvidenceCounter sum_of(std::type_index keys, int key) const;
+  [[nodiscard]] std::string longest_detail_of(std::type_index keys, int key) const;
+
+  std::map<Id, EvidenceCounter> counters_;
+};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/findings/expensive_calls.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "analysis/timeline/instance.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+/// A call as the timeline has it: without its id.
+struct CallPlace {
+  const Member* member = nullptr;
+  CommHash hash = 0;
+  int64_t time_ns = 0;  // by its node's own clock
+};
+
+/// The culprit's call in the stalled instance, or that of the rank that waited longest.
+std::optional<CallPlace> call_in(const Cluster& cluster, const Timeline& timeline, const Stall& stall,
+                                 const std::optional<Culprit>& culprit) {
+  Instance instance;
+  if (!read_instance(timeline, stall.group, stall.column, instance) || instance.seen.empty()) {
+    return std::nullopt;
+  }
+  const auto member_of = [&](const Arrival& seen) -> const Member& {
+    return cluster.member(timeline.sequences()[seen.sequence].member);
+  };
+  const auto own = std::ranges::find_if(instance.seen, [&](const Arrival& seen) {
+    return culprit && member_of(seen).node == culprit->node && member_of(seen).pid == culprit->pid;
+  });
+  const Arrival& chosen = own == instance.seen.end() ? instance.seen.front() : *own;
+  const Member& member = member_of(chosen);
+  return CallPlace{&member, timeline.sequences()[chosen.sequence].hash,
+                   chosen.arrival_ns - cluster.clock().shift_ns(member.node_id)};
+}
+
+Result<std::optional<EventId>> id_of(EventSource& source, const CallPlace& call) {
+  std::optional<EventId> id;
+  ST_TRY(source.collectives({call.time_ns, call.time_ns + 1}, [&](const Collective& row) {
+    if (row.timestamp_ns == call.time_ns && row.node_id == call.member->node_id && row.pid == call.member->pid &&
+        row.comm_id_hash == call.hash) {
+      id = row.event_id;
+    }
+  }));
+  return id;
+}
+
+}  // namespace
+
+Status add_expensive_calls(EventSource& source, const Cluster& cluster, const Timeline& timeline,
+                           std::vector<StallFinding>& findings) {
+  for (auto& [finding, stalls] : findings) {
+    std::set<std::pair<uint32_t, int64_t>> instances;
+    std::vector<EventId> ids;
+    std::vector<std::string> texts;
+    for (const Stall* stall : stalls) {
+      if (ids.size() == kExpensiveCalls || instances.size() == 2 * kExpensiveCalls) {
+        break;
+      }
+      if (!instances.insert({stall->group, stall->column}).second) {
+        continue;
+      }
+      const std::optional<CallPlace> call = call_in(cluster, timeline, *stall, finding.culprit);
+      if (!call) {
+        continue;
+      }
+      ST_ASSIGN(const std::optional<EventId> id, id_of(source, *call));
+      if (id) {
+        ids.push_back(*id);
+        texts.push_back(fmt::format("{}:{} ({})", cluster.node_name(node_of(*id)), number_of(*id),
+                                    format_duration(stall->lost_ns)));
+      }
+    }
+    if (!ids.empty()) {
+      const std::string first = texts.front().substr(0, texts.front().find(' '));
+      finding.evidence.push_back({"collective", static_cast<int64_t>(ids.size()),
+                                  fmt::format("most expensive: {}; look at one with stalltrace explain FILE... "
+                                              "--instance {}",
+                                              fmt::join(texts, ", "), first),
+                                  ids});
+    }
+  }
+  return {};
+}
+
+}  // namespace stalltrace::analysis

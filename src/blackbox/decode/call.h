@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of a profiler file → rows. NCCL reports a call as the COLL or P2P that it launches, as a CE_COLL (copy
+// engines), or, where it launches neither, only as the COLL_API or P2P_API of the call itself. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "blackbox/decode/values.h"
+#include "blackbox/format/event_table.h"
+#include "model/events.h"
+
+namespace stalltrace::blackbox {
+
+/// A collective, Send or Recv. Ids are those of the file's events.
+struct ProfilerCall {
+  Collective row;  // without event_id; comm_ptr is the communicator's serial number in the file
+  uint64_t id = 0;
+  uint64_t group = 0;  // of its API call; 0 unknown
+  uint64_t api = 0;    // its API call; 0 unknown. Its own id where it is known by its API call only
+};
+
+/// Converts a COLL, P2P or CE_COLL. An API call from which the table knows no launch is converted too: open until its
+/// group returns, then with an unobserved completion. None for other types, for API calls whose launch has a row of its
+/// own, that are not launched yet or were captured into a CUDA graph, and for entries with invalid numbers.
+/// `communicator` is the one that the entry names, or null.
+std::optional<ProfilerCall> decode_call(const EventTable::Entry& entry, const EventTable& table,
+                                        const st_box_communicator* communicator, const Owner& owner);
+
+/// NCCL launches the collectives of a group in an order of its own and numbers them in that order; the probes number
+/// calls. Assigns the numbers of each group's collectives in the order of the calls.
+void number_in_call_order(std::vector<ProfilerCall>& calls);
+
+}  // namespace stalltrace::blackbox

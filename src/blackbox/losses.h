@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the profiler-file path could not keep, by source (docs/recording.md, table `loss`): what the file's writer
+// dropped, and what exceeded a bound of the reader, the follower or the pairing. Every bound counts here. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "blackbox/format/reader.h"
+#include "model/events.h"
+
+namespace stalltrace::blackbox {
+
+inline constexpr const char* kLostOverwritten = "profiler:overwritten";
+inline constexpr const char* kLostTorn = "profiler:torn";
+inline constexpr const char* kLostShortSteps = "profiler:short_steps";
+inline constexpr const char* kLostFiles = "profiler:too_many_files";
+inline constexpr const char* kLostFolders = "profiler:too_many_folders";
+inline constexpr const char* kLostProcesses = "profiler:too_many_processes";
+inline constexpr const char* kLostExits = "profiler:exit_unknown";
+inline constexpr const char* kLostHeldCalls = "profiler:held_call";
+inline constexpr const char* kLostApiCalls = "profiler:no_api_call";
+inline constexpr const char* kLostOpenWaits = "profiler:open_wait";
+inline constexpr const char* kLostDoubledSteps = "profiler:doubled_step";
+inline constexpr const char* kLostUnpaired = "profiler:unpaired";
+inline constexpr const char* kLostParts = "profiler:open_part";
+inline constexpr const char* kLostCommunicators = "profiler:unknown_communicator";
+inline constexpr const char* kLostUnlinkedSteps = "profiler:unlinked_step";
+
+/// Counts by source.
+class LossCounts {
+ public:
+  void add(const char* source, uint64_t count = 1);
+  void add(const LossCounts& other);
+  /// Raises each count to that of `other`, and lowers none.
+  void raise_to(const LossCounts& other);
+  [[nodiscard]] uint64_t of(const char* source) const;
+  /// One row for each source, in order of the sources.
+  [[nodiscard]] std::vector<Loss> rows(NodeId node) const;
+
+ private:
+  std::map<std::string_view, uint64_t> counts_;  // sources are string literals
+};
+
+/// What is lost so far of a file: its writer's own counts, and the records that were overwritten or torn when they were
+/// read.
+LossCounts file_losses(const ProfilerFileContents& contents);
+
+}  // namespace stalltrace::blackbox

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "blackbox/pairing/communicator_identity.h"
+
+#include <algorithm>
+
+namespace stalltrace::blackbox {
+namespace {
+
+constexpr size_t kMostCommunicators = 1024;  // of a file; the plugin keeps 512 at a time
+
+/// Fills in rank and size where the probes do not know them: for example, they see no size at a split.
+template <typename Row>
+void add_rank(Row& row, const Communicator& profiled) {
+  if (!row.rank || row.rank_source == RankSource::kEnvironment) {
+    row.rank = profiled.rank;
+    row.nranks = profiled.nranks;
+    row.rank_source = profiled.rank_source;
+  }
+  row.nranks = row.nranks ? row.nranks : profiled.nranks;
+}
+
+}  // namespace
+
+uint64_t numbering_of(const Collective& row) {
+  return is_point_to_point(row.op)
+             ? uint64_t{1} << 63 | static_cast<uint64_t>(row.op) << 32 | static_cast<uint32_t>(row.peer.value_or(-1))
+             : 0;
+}
+
+const Communicator* CommunicatorIdentity::profiled(uint64_t serial) const {
+  const auto found = profiled_.find(serial);
+  return found == profiled_.end() ? nullptr : &found->second;
+}
+
+const Communicator* CommunicatorIdentity::profiled_of(uint64_t pointer) const {
+  const auto known = probed_.find(pointer);
+  return known == probed_.end() ? nullptr : profiled(known->second.serial);
+}
+
+std::optional<int64_t> CommunicatorIdentity::first_number(uint64_t pointer, uint64_t numbering) const {
+  const auto known = probed_.find(pointer);
+  if (known == probed_.end()) {
+    return std::nullopt;
+  }
+  const auto first = known->second.first_number.find(numbering);
+  return first == known->second.first_number.end() ? std::nullopt : std::optional(first->second);
+}
+
+Communicator CommunicatorIdentity::completed(Communicator row) const {
+  if (const Communicator* file_row = profiled_of(row.comm_ptr)) {
+    add_rank(row, *file_row);
+    row.nccl_comm_hash = row.nccl_comm_hash != 0 ? row.nccl_comm_hash : file_row->nccl_comm_hash;
+    row.comm_id_hash = row.comm_id_hash != 0 ? row.comm_id_hash : file_row->nccl_comm_hash;
+  }
+  return row;
+}
+
+Communicator CommunicatorIdentity::accept_probed(Communicator row) {
+  Probed& known = probed_[row.comm_ptr];
+  if (known.accepted && known.row.created_ns != row.created_ns) {  // a new communicator at the same address
+    if (const auto serial = pointers_.find(known.serial); serial != pointers_.end() && serial->second == row.comm_ptr) {
+      pointers_.erase(serial);
+    }
+    known = {};
+  }
+  known.accepted = true;
+  known.row = row;
+  if (known.serial == 0) {
+    unconnected_.insert(row.comm_ptr);
+  }
+  return completed(std::move(row));
+}
+
+bool CommunicatorIdentity::accept_profiled(const Communicator& row) {
+  if (profiled_.size() >= kMostCommunicators && !profiled_.contains(row.comm_ptr)) {
+    return false;
+  }
+  profiled_.insert_or_assign(row.comm_ptr, row);
+  return true;
+}
+
+std::optional<Communicator> CommunicatorIdentity::connect(const Collective& probed, const Collective& profiled) {
+  const auto [entry, is_new] = probed_.try_emplace(probed.comm_ptr);
+  Probed& known = entry->second;
+  if (is_new) {
+    unconnected_.insert(probed.comm_ptr);
+  }
+  if (probed.comm_id_hash == 0 && probed.seq && profiled.seq) {
+    known.first_number.try_emplace(numbering_of(probed), *profiled.seq - *probed.seq);
+  }
+  if (known.serial != 0 || profiled.comm_ptr == 0) {
+    return std::nullopt;
+  }
+  known.serial = profiled.comm_ptr;
+  unconnected_.erase(probed.comm_ptr);
+  pointers_.try_emplace(profiled.comm_ptr, probed.comm_ptr);
+  return known.accepted ? std::optional(completed(known.row)) : std::nullopt;
+}
+
+bool CommunicatorIdentity::may_be_same(const Collective& probed, const Collective& profiled) const {
+  const auto known = probed_.find(probed.comm_ptr);
+  if (known == probed_.end()) {
+    return true;
+  }
+  if (known->second.serial != 0) {
+    return known->second.serial == profiled.comm_ptr;
+  }
+  const uint64_t hash = known->second.row.nccl_comm_hash;
+  return hash == 0 || profiled.comm_id_hash == 0 || hash == profiled.comm_id_hash;
+}
+
+std::optional<int64_t> CommunicatorIdentity::file_number(const Collective& probed) const {
+  if (!probed.seq || !probed_.contains(probed.comm_ptr)) {
+    return std::nullopt;
+  }
+  if (const auto first = first_number(probed.comm_ptr, numbering_of(probed))) {
+    return *probed.seq + *first;
+  }
+  return probed.comm_id_hash != 0 ? probed.seq : std::nullopt;
+}
+
+void CommunicatorIdentity::complete(Collective& probed) const {
+  const Communicator* file_row = profiled_of(probed.comm_ptr);
+  if (file_row == nullptr) {
+    return;
+  }
+  if (probed.comm_id_hash == 0) {
+    probed.comm_id_hash = file_row->nccl_comm_hash;
+    const auto first = first_number(probed.comm_ptr, numbering_of(probed));
+    if (probed.seq && first) {
+      *probed.seq += *first;
+    }
+  }
+  add_rank(probed, *file_row);
+}
+
+bool CommunicatorIdentity::rename(Collective& profiled) const {
+  if (profiled.comm_ptr == 0) {
+    return false;
+  }
+  std::optional<uint64_t> pointer;
+  if (const auto connected = pointers_.find(profiled.comm_ptr); connected != pointers_.end()) {
+    pointer = connected->second;
+  } else {
+    const auto same_hash = std::ranges::find_if(unconnected_, [&](uint64_t candidate) {
+      const uint64_t hash = probed_.at(candidate).row.nccl_comm_hash;
+      return hash != 0 && hash == profiled.comm_id_hash;
+    });
+    pointer = same_hash == unconnected_.end() ? std::nullopt : std::optional(*same_hash);
+  }
+  if (!pointer) {
+    return false;
+  }
+  const Communicator& known = probed_.at(*pointer).row;
+  profiled.comm_ptr = *pointer;
+  profiled.comm_id_hash = known.comm_id_hash != 0 ? known.comm_id_hash : profiled.comm_id_hash;
+  return true;
+}
+
+const Communicator* CommunicatorIdentity::find(uint64_t nccl_comm_hash) const {
+  for (const auto& [pointer, known] : probed_) {
+    const Communicator* file_row = profiled(known.serial);
+    if (nccl_comm_hash != 0 && (known.row.nccl_comm_hash == nccl_comm_hash ||
+                                (file_row != nullptr && file_row->nccl_comm_hash == nccl_comm_hash))) {
+      return &known.row;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace stalltrace::blackbox

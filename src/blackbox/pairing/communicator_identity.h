@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The communicators of one process under both their names: the pointer that the probes see, and the serial number in
+// the profiler file. They are connected by NCCL's own hash or by the first call that both report. Pure; one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "model/events.h"
+
+namespace stalltrace::blackbox {
+
+/// What calls with equal keys are numbered by: 0 for the collectives of a communicator, else operation and peer of a
+/// Send or Recv.
+uint64_t numbering_of(const Collective& row);
+
+class CommunicatorIdentity {
+ public:
+  /// A row of the probes. Returns it with what the file knows and the probes do not: rank, size, hash.
+  Communicator accept_probed(Communicator row);
+  /// A row of the file; `comm_ptr` is its serial number. False, and not kept, beyond 1,024 communicators.
+  bool accept_profiled(const Communicator& row);
+  /// Both rows are of one call. If that connects a communicator, returns the probes' row of it, completed as above.
+  std::optional<Communicator> connect(const Collective& probed, const Collective& profiled);
+
+  /// Whether a call of the probes and one of the file may be on the same communicator.
+  [[nodiscard]] bool may_be_same(const Collective& probed, const Collective& profiled) const;
+  /// The number of the probes' call as the file counts; none where it is not known. The probes count from the time they
+  /// were attached.
+  [[nodiscard]] std::optional<int64_t> file_number(const Collective& probed) const;
+
+  /// Calls `visit(pointer, number, sure)` for the numbers under which the probes may have the file's call, and ends
+  /// when it returns true. `sure`: the communicators are connected or have the same hash. The connected one comes
+  /// first.
+  template <typename Visit>
+  void for_each_probed_number(const Collective& profiled, const Visit& visit) const {
+    if (!profiled.seq) {
+      return;
+    }
+    const uint64_t numbering = numbering_of(profiled);
+    const auto connected = pointers_.find(profiled.comm_ptr);
+    if (connected != pointers_.end() && profiled.comm_ptr != 0 &&
+        visit(connected->second, *profiled.seq - first_number(connected->second, numbering).value_or(0), true)) {
+      return;
+    }
+    for (const uint64_t pointer : unconnected_) {
+      const Probed& known = probed_.at(pointer);
+      const uint64_t hash = known.row.nccl_comm_hash;
+      if (hash != 0 && profiled.comm_id_hash != 0 && hash != profiled.comm_id_hash) {
+        continue;
+      }
+      const bool sure = hash != 0 && hash == profiled.comm_id_hash;
+      if (visit(pointer, *profiled.seq - first_number(pointer, numbering).value_or(0), sure)) {
+        return;
+      }
+    }
+  }
+  /// The file's number of the probes' number 0; none where both count alike, or it is not known.
+  [[nodiscard]] std::optional<int64_t> first_number(uint64_t pointer, uint64_t numbering) const;
+
+  /// Completes a call of the probes: hash, number, rank and size where only the file knows them.
+  void complete(Collective& probed) const;
+  /// Replaces serial number and hash of a call of the file by the probes' names. False where the probes do not know the
+  /// communicator; the row is unchanged then.
+  bool rename(Collective& profiled) const;
+  /// The file's row of a serial number, or null.
+  [[nodiscard]] const Communicator* profiled(uint64_t serial) const;
+  /// The probes' row of the communicator with NCCL's hash, or null. Linear in the communicators.
+  [[nodiscard]] const Communicator* find(uint64_t nccl_comm_hash) const;
+
+ private:
+  struct Probed {
+    Communicator row;
+    bool accepted = false;                     // the probes have delivered its row
+    uint64_t serial = 0;                       // in the file; 0 not connected
+    std::map<uint64_t, int64_t> first_number;  // by numbering
+  };
+  [[nodiscard]] const Communicator* profiled_of(uint64_t pointer) const;
+  Communicator completed(Communicator row) const;
+
+  std::unordered_map<uint64_t, Probed> probed_;          // by pointer
+  std::set<uint64_t> unconnected_;                       // pointers of `probed_` without a serial number
+  std::unordered_map<uint64_t, Communicator> profiled_;  // by serial number
+  std::unordered_map<uint64_t, uint64_t> pointers_;      // by serial number
+};
+
+}  // namespace stalltrace::blackbox

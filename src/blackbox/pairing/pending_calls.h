@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of one process that the probes have reported and its profiler file has not, and which of them a call of the
+// file is. Lookups take logarithmic time: by number on the communicator, and by launch time. Pure; one thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "blackbox/pairing/communicator_identity.h"
+#include "model/events.h"
+
+namespace stalltrace::blackbox {
+
+/// How long and how many rows are kept of a process: those of the last 2 s up to 32,768, and at least 1,024. The file
+/// is read twice a second, so that the rows of a process that makes 16,000 calls a second still meet theirs.
+inline constexpr size_t kFewestRows = 1024;
+inline constexpr size_t kMostRows = 32768;
+inline constexpr int64_t kRowsKeptNs = 2'000'000'000;
+
+/// AllToAll, Gather, Scatter: NCCL runs them as a Send and a Recv for each peer, which are no calls of their own.
+bool is_made_of_transfers(Operation op);
+
+/// How well a call of the probes and one of the file agree: the file's began during the probe's launch, on the same
+/// thread, and has the same number. None where they can't be the same, or too little agrees.
+std::optional<int> agreement(const Collective& probed, const Collective& profiled,
+                             const CommunicatorIdentity& identity);
+
+/// Whether `start_ns` lies within the launch, and the thread is the same or unknown.
+bool launched_by(const Collective& probed, const Collective& profiled);
+
+/// Rows by the time of their launch.
+class LaunchIndex {
+ public:
+  void add(const Collective& row);
+  void remove(const Collective& row);
+  /// Visits the rows with operation `op` whose launch may contain `start_ns` (UTC), and few others. Ends when `visit`
+  /// returns true.
+  template <typename Visit>
+  void for_each_at(Operation op, int64_t start_ns, const Visit& visit) const {
+    for (auto rows = by_length_.lower_bound({op, 0}); rows != by_length_.end() && rows->first.first == op; ++rows) {
+      const auto end = rows->second.upper_bound({latest_start(start_ns), std::numeric_limits<EventId>::max()});
+      for (auto row = rows->second.lower_bound({earliest_start(start_ns, rows->first.second), 0}); row != end; ++row) {
+        if (visit(row->second)) {
+          return;
+        }
+      }
+    }
+  }
+
+ private:
+  static int length_class(const Collective& row);
+  static int64_t earliest_start(int64_t start_ns, int length_class);
+  static int64_t latest_start(int64_t start_ns);
+
+  // By operation and bit width of the launch's length: within one class, launches that contain a time began within
+  // twice that length before it.
+  std::map<std::pair<Operation, int>, std::set<std::pair<int64_t, EventId>>> by_length_;
+};
+
+class PendingCalls {
+ public:
+  /// Adds the row or replaces that of the same event. Beyond the bound the oldest is given up; `remember` says whether
+  /// given_up() will know it.
+  void put(Collective row, bool remember);
+  /// Removes and returns a row that is there.
+  Collective take(EventId event);
+  /// The row that agrees best with a call of the file, and of several the first; null where none agrees.
+  [[nodiscard]] const Collective* match(const Collective& profiled, const CommunicatorIdentity& identity) const;
+  /// The AllToAll, Gather or Scatter that a Send or Recv of the file is a part of, or null.
+  [[nodiscard]] const Collective* parent(const Collective& profiled) const;
+  /// The row of a call of the file if it was given up: known by its number, for the last 65,536.
+  [[nodiscard]] std::optional<EventId> given_up(const Collective& profiled, const CommunicatorIdentity& identity) const;
+  [[nodiscard]] size_t size() const { return rows_.size(); }
+
+ private:
+  using NumberKey = std::tuple<uint64_t, Operation, int32_t, int64_t>;  // pointer, operation, peer, number
+  struct GivenUp {
+    EventId event = 0;
+    bool numbered_by_nccl = false;  // from the communicator's first call on
+  };
+  static std::optional<NumberKey> key_of(const Collective& row, uint64_t pointer, std::optional<int64_t> number);
+  void index(const Collective& row);
+  void unindex(const Collective& row);
+  void give_up_oldest(bool remember);
+
+  std::map<EventId, Collective> rows_;
+  std::set<std::pair<NumberKey, EventId>> by_number_;
+  LaunchIndex by_launch_;
+  int64_t newest_ns_ = 0;
+  std::map<NumberKey, GivenUp> given_up_;
+  std::deque<NumberKey> given_up_order_;
+};
+
+}  // namespace stalltrace::blackbox

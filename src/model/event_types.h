@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of all event types. Whatever has to do something for every type goes through it: a new type is its struct
+// and traits in a header of events/, with a place in that header's list, its columns (store/schema/columns.h) and the
+// text of its table (store/schema/schema.cpp).
+#pragma once
+
+#include <concepts>
+#include <tuple>
+#include <variant>
+
+#include "model/events/collective.h"
+#include "model/events/host.h"
+#include "model/events/job.h"
+#include "model/events/profiler.h"
+#include "model/events/scheduler.h"
+#include "model/events/tcp.h"
+
+namespace stalltrace {
+
+/// Read whole: see TableKind::kState.
+inline constexpr auto kStateTypes = kJobTypes + kConnectionTypes;
+/// Streamed in time order.
+inline constexpr auto kStreamedTypes = kCollectiveTypes + kTcpTypes + kSchedulerTypes + kProfilerTypes + kHostTypes;
+inline constexpr auto kEventTypes = kStateTypes + kStreamedTypes;
+
+template <typename T>
+concept EventType = requires {
+  EventTraits<T>::kTable;
+};
+template <typename T>
+concept StateType = EventType<T> && EventTraits<T>::kKind == TableKind::kState;
+template <typename T>
+concept StreamedType = EventType<T> && EventTraits<T>::kKind != TableKind::kState;
+/// A later row of it replaces the earlier one with the same key.
+template <typename T>
+concept KeyedType = EventType<T> && requires(const T& row) {
+  EventTraits<T>::key(row);
+};
+
+template <typename... T>
+consteval bool all_state(TypeList<T...> /*types*/) {
+  return (StateType<T> && ...);
+}
+template <typename... T>
+consteval bool all_streamed(TypeList<T...> /*types*/) {
+  return (StreamedType<T> && ...);
+}
+static_assert(all_state(kStateTypes) && all_streamed(kStreamedTypes));
+
+/// Calls f.operator()<T>() for every type of the list, in its order.
+template <typename... T, typename F>
+constexpr void for_each_type(TypeList<T...> /*types*/, F&& f) {
+  (f.template operator()<T>(), ...);
+}
+
+/// A tuple (or variant) with a Column<T> for every type of the list.
+template <template <typename...> typename Outer, template <typename> typename Column, typename... T>
+Outer<Column<T>...> apply_to_types(TypeList<T...> types);
+template <template <typename...> typename Outer, template <typename> typename Column, auto types>
+using ForTypes = decltype(apply_to_types<Outer, Column>(types));
+
+/// Whether the row belongs to the range: it began before the range's end and had not ended before its begin.
+template <StreamedType T>
+bool belongs_to(const T& row, TimeRange range) {
+  return EventTraits<T>::begin_ns(row) < range.to_ns && EventTraits<T>::end_ns(row) >= range.from_ns;
+}
+
+/// One row of any type.
+template <typename T>
+using Itself = T;
+using Event = ForTypes<std::variant, Itself, kEventTypes>;
+
+}  // namespace stalltrace

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of the collective libraries.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "model/events/event_traits.h"
+#include "model/events/ids.h"
+#include "model/operation.h"
+
+namespace stalltrace {
+
+/// One call by one rank. Sent first at entry (completion open), again when more is known.
+struct Collective {
+  EventId event_id = 0;
+  NodeId node_id = 0;
+  Library library = Library::kNccl;
+  Operation op = Operation::kAllReduce;
+  /// Arrival: entry of the call, or of the outermost ncclGroupEnd for a call inside a group.
+  int64_t timestamp_ns = 0;
+  std::optional<int64_t> duration_ns;  // arrival to completion, the best known; none while open
+  std::optional<int64_t> launch_ns;    // the CPU-side call alone; none while it has not returned
+  Completion completion = Completion::kOpen;
+  /// n-th collective of this rank on this communicator, from 0. For Send/Recv the n-th to or from that peer.
+  std::optional<int64_t> seq;
+  std::optional<int32_t> rank;  // in the communicator, or the job's where rank_source is environment
+  RankSource rank_source = RankSource::kUnknown;
+  std::optional<int32_t> nranks;
+  CommHash comm_id_hash = 0;
+  uint64_t comm_ptr = 0;
+  int32_t pid = 0;
+  int32_t tid = 0;
+  uint64_t cgroup_id = 0;
+  std::optional<int64_t> count;     // elements, as passed
+  std::optional<int32_t> datatype;  // the library's own number
+  int64_t bytes = 0;                // payload_bytes
+  std::optional<int32_t> reduce_op;
+  std::optional<int32_t> root;
+  std::optional<int32_t> peer;
+  uint64_t stream = 0;
+  uint64_t group_id = 0;  // 0: not in a group
+  std::optional<int32_t> return_code;
+  int64_t stack_id = 0;
+  int64_t called_ns = 0;  // entry of the call itself; differs from timestamp_ns inside a group
+
+  /// Completion time; none while open, or where it was not observed.
+  [[nodiscard]] std::optional<int64_t> end_ns() const {
+    return duration_ns ? std::optional(timestamp_ns + *duration_ns) : std::nullopt;
+  }
+  /// The newest time that is known of it; none while it is open. Where the completion was not observed: the launch's
+  /// end.
+  [[nodiscard]] std::optional<int64_t> settled_ns() const {
+    return completion == Completion::kUnobserved ? std::optional(timestamp_ns + launch_ns.value_or(0)) : end_ns();
+  }
+};
+
+template <>
+struct EventTraits<Collective> : StreamTraits<Collective, TableKind::kEvents> {
+  static constexpr std::string_view kTable = "collective";
+  static auto key(const Collective& row) { return row.event_id; }
+  /// An unobserved completion ends with the launch: nobody will report more.
+  static int64_t end_ns(const Collective& row) { return row.settled_ns().value_or(kForever); }
+};
+
+inline constexpr TypeList<Collective> kCollectiveTypes;
+
+}  // namespace stalltrace

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What threads waited for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "model/events/event_traits.h"
+#include "model/events/ids.h"
+
+namespace stalltrace {
+
+enum class WaitKind : uint8_t {
+  kRunnable,  // ready, but something else ran
+  kBlocked,   // interruptible sleep
+  kDisk,      // uninterruptible sleep, for block I/O
+  kStopped,   // stopped or traced
+  kOnCpu,     // running: not a wait, but what a late rank did
+};
+std::string_view to_text(WaitKind kind);
+std::optional<WaitKind> wait_kind_from_text(std::string_view text);
+
+/// What one thread did with [timestamp_ns, timestamp_ns + window_ns): `waited_ns` of it was spent in `kind`,
+/// over `count` occasions. A single long wait has count 1 and waited_ns == window_ns.
+struct WaitSpan {
+  NodeId node_id = 0;
+  int64_t timestamp_ns = 0;
+  int64_t window_ns = 0;
+  int64_t waited_ns = 0;
+  bool open = false;  // had not ended when last seen
+  uint32_t count = 1;
+  WaitKind kind = WaitKind::kBlocked;
+  int32_t pid = 0;
+  int32_t tid = 0;
+  std::string thread_name;
+  int32_t by_pid = 0;  // kRunnable: who ran instead (the one that ran longest); 0 unknown
+  std::string by_name;
+  int64_t by_waited_ns = 0;  // at least so much of waited_ns is due to by_pid
+};
+
+template <>
+struct EventTraits<WaitSpan> : StreamTraits<WaitSpan, TableKind::kNumbered> {
+  static constexpr std::string_view kTable = "wait_span";
+  static int64_t end_ns(const WaitSpan& row) { return row.open ? kForever : known_until_ns(row); }
+  static int64_t known_until_ns(const WaitSpan& row) { return row.timestamp_ns + row.window_ns; }
+};
+
+inline constexpr TypeList<WaitSpan> kSchedulerTypes;
+
+}  // namespace stalltrace

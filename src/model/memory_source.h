@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A source over vectors, for tests.
+#pragma once
+
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "model/source.h"
+
+namespace stalltrace {
+
+/// Keeps everything that it accepts. One thread.
+class MemorySource final : public EventSource, public EventSink {
+ public:
+  /// Replaces the row with the same key, where the type has one (EventTraits); appends any other.
+  void accept(Event event) override;
+
+  Status read_state(AnyRows rows) override;
+  Status read_stream(TimeRange range, AnyVisitor visitor) override;
+
+ private:
+  template <typename T>
+  using Column = std::vector<T>;
+
+  ForTypes<std::tuple, Column, kEventTypes> rows_;
+  std::unordered_map<EventId, size_t> collective_index_;
+};
+
+}  // namespace stalltrace

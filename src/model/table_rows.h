@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of any table, as SQL gives them: what a query hands to whoever prints it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+
+namespace stalltrace {
+
+/// Bytes of an SQL BLOB, apart from text.
+struct Blob {
+  std::string bytes;
+  bool operator==(const Blob&) const = default;
+};
+
+/// NULL is std::monostate.
+using Value = std::variant<std::monostate, int64_t, double, std::string, Blob>;
+
+/// Gets the column names once, before the first row, also when there is no row; then the rows. A row's values are
+/// valid during the call. `row` returns false to stop early, which is no error.
+class RowSink {
+ public:
+  virtual ~RowSink() = default;
+  virtual Status columns(const std::vector<std::string>& names) = 0;
+  virtual Result<bool> row(std::span<const Value> values) = 0;
+};
+
+}  // namespace stalltrace

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of a recording that somebody asks about.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "model/source.h"
+
+namespace stalltrace {
+
+/// A moment: UTC, or a distance from the zero of a report: the first arrival in its recordings.
+struct TimePoint {
+  int64_t ns = 0;
+  bool from_start = false;
+
+  [[nodiscard]] int64_t utc_ns(int64_t start_ns) const { return from_start ? start_ns + ns : ns; }
+};
+
+struct TimeWindow {
+  std::optional<TimePoint> from;
+  std::optional<TimePoint> to;
+
+  [[nodiscard]] bool empty() const { return !from && !to; }
+  /// In UTC; open where nothing was said.
+  [[nodiscard]] TimeRange at(int64_t start_ns) const {
+    TimeRange range;
+    if (from) {
+      range.from_ns = from->utc_ns(start_ns);
+    }
+    if (to) {
+      range.to_ns = to->utc_ns(start_ns);
+    }
+    return range;
+  }
+};
+
+}  // namespace stalltrace

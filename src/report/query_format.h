@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of a query as text: a table for people, JSON and CSV for programs. Pure: text goes to a function.
+//   table: aligned, numbers to the right; NULL is "NULL" without quotes, a text that reads NULL is 'NULL'
+//   json:  an array with one object a row; integers in full (also beyond 2^53), NULL is null
+//   csv:   RFC 4180 with a header line, but lines end with LF; NULL is an empty field, empty text is ""
+// A blob is x'..' in a table and lower-case hex in JSON and CSV.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "model/table_rows.h"
+
+namespace stalltrace {
+
+enum class QueryFormat { kTable, kJson, kCsv };
+/// "table", "json", "csv"
+std::optional<QueryFormat> query_format_from_text(std::string_view text);
+
+/// A sink whose text is handed to `write` piece by piece. finish() must be called after a query that succeeded.
+class QueryFormatter : public RowSink {
+ public:
+  virtual Status finish() = 0;
+};
+using TextWriter = std::function<void(std::string_view)>;
+std::unique_ptr<QueryFormatter> make_query_formatter(QueryFormat format, TextWriter write);
+
+}  // namespace stalltrace
