@@ -8,6 +8,7 @@ Siblings don't include each other. sqlite3.h is seen by store/ alone, libbpf and
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
 which is NCCL's own profiler interface. Of the plugin, box/ (the file's bytes) knows nothing of NCCL, and nothing of
 the plugin sees src/: it is loaded into other people's programs.
+The folders of analysis/ are layers: each sees only those before it in ANALYSIS_LAYERS.
 Prints one line per violation; the exit code is 1 if there is any.
 """
 
@@ -42,6 +43,11 @@ ALLOWED = {
     "plugin/testing": PLUGIN_PARTS,
     "plugin/embedded": {"base"},
 }
+
+# Of analysis/, from the events to the findings. "base" are headers of its root that all may see, "explain" is the rest
+# of its root. Tests, and what is made for them in testing/, see all.
+ANALYSIS_LAYERS = ["base", "timeline", "evidence", "stalls", "causes", "findings", "explain", "live"]
+ANALYSIS_BASE = {"intervals", "thresholds"}
 
 # header pattern -> the rooms that may see it
 PRIVATE = [
@@ -83,12 +89,38 @@ def room_of_include(root, path, header):
     return "bpf" if (root / "bpf" / header).exists() else None
 
 
+def analysis_layer(parts):
+    """The layer of a file of analysis/, by its path from there; None for tests and what is made for them."""
+    if parts[0] == "testing" or parts[-1].endswith("_test.cpp"):
+        return None
+    if len(parts) > 1:
+        return parts[0]
+    return "base" if pathlib.Path(parts[0]).stem in ANALYSIS_BASE else "explain"
+
+
+def layer_violation(relative, header):
+    """Why a file of analysis/ may not include a header of analysis/; None if it may."""
+    if relative.parts[:2] != ("src", "analysis") or not header.startswith("analysis/"):
+        return None
+    own, other = analysis_layer(relative.parts[2:]), analysis_layer(tuple(header.split("/")[1:]))
+    if own is None or own == other:
+        return None
+    for layer in (own, other):
+        if layer not in ANALYSIS_LAYERS:
+            return f"'{layer}' is no layer of analysis/; give it a place in ANALYSIS_LAYERS of scripts/check_includes.py"
+    if ANALYSIS_LAYERS.index(other) < ANALYSIS_LAYERS.index(own):
+        return None
+    return f"analysis/{own} must not include analysis/{other} ({header}): {' <- '.join(ANALYSIS_LAYERS)}"
+
+
 def violation(root, path, bracket, header):
     """Why the file may not include `header`; None if it may."""
     room = room_of_file(path.relative_to(root))
     for pattern, rooms in PRIVATE:
         if pattern.search(header) and room not in rooms:
             return f"only {', '.join(sorted(rooms))}/ may see {header}"
+    if bracket == '"' and (reason := layer_violation(path.relative_to(root), header)):
+        return reason
     target = room_of_include(root, path, header) if bracket == '"' else None
     if target == "plugin/testing" and path.name.endswith("_test.cpp"):
         return None

@@ -122,10 +122,10 @@ int run(int64_t rows, int32_t ranks) {
   int64_t visited = 0;
   (void)source.collectives({}, [&](const Collective&) { ++visited; });
   const auto begin = std::chrono::steady_clock::now();
-  const Result<Report> report = explain(source);
+  const Result<ExplainResult> result = explain(source);
   const auto end = std::chrono::steady_clock::now();
-  if (!report) {
-    fmt::print(stderr, "{}\n", report.error().what);
+  if (!result) {
+    fmt::print(stderr, "{}\n", result.error().what);
     return 1;
   }
   rusage usage{};
@@ -133,7 +133,7 @@ int run(int64_t rows, int32_t ranks) {
   const auto ms = [](auto duration) { return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count(); };
   fmt::print("explain: {} collectives of {} ranks: {} ms (of it {} ms making the rows), peak {} MiB, {} finding(s)\n",
              visited, ranks, ms(end - begin), ms(begin - source_begin), usage.ru_maxrss / 1024,
-             report->findings.size());
+             result->report.findings.size());
   fmt::print("budget: {:.2f} of {} ms, {:.2f} of {} MiB\n",
              static_cast<double>(ms(end - begin)) / static_cast<double>(kBudgetMs), kBudgetMs,
              static_cast<double>(usage.ru_maxrss) / static_cast<double>(kBudgetKib), kBudgetKib / 1024);

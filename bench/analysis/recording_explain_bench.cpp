@@ -274,7 +274,7 @@ int64_t cpu_ms() {
 int explain_files(const std::vector<std::string>& files) {
   const auto begun = std::chrono::steady_clock::now();
   const auto source = must(open_recordings(files));
-  const Report report = must(explain(*source));
+  const Report report = must(explain(*source)).report;
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begun;
   fmt::print("{:.0f} {} {} {} {}\n", took.count(), cpu_ms(), peak_kib(), report.collectives, report.findings.size());
   return 0;

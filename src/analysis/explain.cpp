@@ -10,11 +10,12 @@
 #include <set>
 
 #include "analysis/causes/rank/init_failure.h"
-#include "analysis/evidence/call_sites.h"
-#include "analysis/evidence/recorded_kinds.h"
+#include "analysis/causes/recorded_kinds.h"
+#include "analysis/findings/call_sites.h"
 #include "analysis/findings/cause_groups.h"
 #include "analysis/findings/expensive_calls.h"
 #include "analysis/findings/inspect.h"
+#include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
 #include "analysis/timeline/communicator_names.h"
 #include "base/clock.h"
@@ -173,12 +174,29 @@ void add_stalls(std::vector<Stall> more, StallSearch& search) {
                    [](const Stall& a, const Stall& b) { return a.window.from_ns < b.window.from_ns; });
 }
 
+/// What evidence is read for.
+std::vector<Interval> examined(const StallSearch& search) {
+  std::vector<Interval> windows;
+  windows.reserve(search.stalls.size());
+  const auto add = [&](const std::vector<Stall>& stalls) {
+    for (const Stall& stall : stalls) {
+      windows.push_back(stall.examined());
+    }
+  };
+  add(search.stalls);
+  if (search.watched) {
+    add(search.watched->declined);
+  }
+  return windows;
+}
+
 }  // namespace
 
-Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
+Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& options) {
   ST_ASSIGN(CommonNames names, CommonNames::read(recorded));
   EventSource& source = names.source();
-  Report report;
+  ExplainResult result;
+  Report& report = result.report;
   ST_ASSIGN(report.losses, source.losses());
   ST_ASSIGN(Cluster cluster, Cluster::load(source));
   ST_ASSIGN(Timeline timeline, Timeline::load(source, cluster));
@@ -187,17 +205,15 @@ Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
   ST_ASSIGN(const TimeRange range, resolve(options.window, report));
   report.judged_range = {std::max(range.from_ns, report.range.from_ns), std::min(range.to_ns, report.range.to_ns)};
   report.judged = options.window.empty() ? report.collectives : collectives_in(timeline, range);
-  StallSearch search = find_stalls(timeline, cluster, range);
-  ST_ASSIGN(const Flows flows, Flows::load(source, cluster));
-  ST_ASSIGN(std::vector<Stall> single_node, find_one_sided(source, cluster, timeline, flows, range));
-  add_stalls(std::move(single_node), search);
-  std::optional<Inspector> inspector;
+  StallSearchOptions with{.range = range};
   if (options.instance) {
-    ST_ASSIGN(inspector, Inspector::find(source, cluster, timeline, *options.instance));
+    ST_ASSIGN(with.watched, find_instance(source, cluster, timeline, *options.instance));
   }
-  ST_ASSIGN(
-      const EvidenceStore evidence,
-      EvidenceStore::load(source, cluster, flows, inspector ? inspector->with_parts(search.stalls) : search.stalls));
+  StallSearch search = find_stalls(timeline, cluster, with);
+  ST_ASSIGN(const Flows flows, Flows::load(source, cluster));
+  ST_ASSIGN(std::vector<Stall> single_node, find_single_node_stalls(source, cluster, timeline, flows, range));
+  add_stalls(std::move(single_node), search);
+  ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(source, cluster, flows, examined(search)));
   if (search.dropped + evidence.dropped_rows() > 0) {
     report.notes.push_back(
         fmt::format("too much evidence to hold: the {} cheapest stalls and {} rows of evidence were left out; "
@@ -208,7 +224,7 @@ Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
   if (!options.window.empty()) {
     context.judged = {report.judged_range.from_ns, report.judged_range.to_ns};
   }
-  std::vector<Decision> decisions;
+  std::vector<Decision>& decisions = result.decisions;
   decisions.reserve(search.stalls.size());
   for (const Stall& stall : search.stalls) {
     decisions.push_back(decide(context, stall));
@@ -220,13 +236,11 @@ Result<Report> explain(EventSource& recorded, const ExplainOptions& options) {
   ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range));
   report.findings.insert(report.findings.begin(), failures.begin(), failures.end());
   report.healthy = report.findings.empty();
-  if (inspector) {
-    *options.inspection = inspector->describe(context, decisions, report.findings);
+  if (search.watched) {
+    const InspectionQuery query{*options.instance, *with.watched, range};
+    result.inspection = inspect(context, query, *search.watched, decisions, report.findings);
   }
-  if (options.decisions != nullptr) {
-    *options.decisions = std::move(decisions);
-  }
-  return report;
+  return result;
 }
 
 }  // namespace stalltrace

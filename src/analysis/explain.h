@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "analysis/findings/decision.h"
+#include "analysis/causes/decision.h"
 #include "base/result.h"
 #include "model/finding.h"
 #include "model/inspection.h"
@@ -18,16 +18,21 @@ namespace stalltrace {
 struct ExplainOptions {
   /// Only collectives that touch this time are judged, and only lost time in it is counted. UTC of the first node.
   TimeWindow window;
-  /// When given, receives what was decided about every examined stall, with the numbers of each rule.
-  std::vector<analysis::Decision>* decisions = nullptr;
-  /// A call whose instance is to be looked at closely, and where to put what is seen. Both or none.
+  /// A call whose instance is inspected, too.
   std::optional<EventId> instance;
-  Inspection* inspection = nullptr;
+};
+
+struct ExplainResult {
+  Report report;
+  /// What was decided about every examined stall, with the numbers of each rule.
+  std::vector<analysis::Decision> decisions;
+  /// Of ExplainOptions::instance, where it was given.
+  std::optional<Inspection> inspection;
 };
 
 /// Reads `source` a few times, in time order; memory is about 16 bytes a collective plus bounded evidence.
-/// Fails where the source does, and where the window is empty (kUsage) or outside of the recording (kNotFound). A
-/// recording without collectives gives a report with a note, in which nothing was judged.
-Result<Report> explain(EventSource& source, const ExplainOptions& options = {});
+/// Fails where the source does, where the window is empty (kUsage) or outside of the recording (kNotFound), and for an
+/// instance that is not there. A recording without collectives gives a report with a note, in which nothing was judged.
+Result<ExplainResult> explain(EventSource& source, const ExplainOptions& options = {});
 
 }  // namespace stalltrace

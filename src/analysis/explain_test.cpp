@@ -17,9 +17,9 @@ constexpr int kRanks = 4;
 
 Report report_of(JobOptions options) {
   SyntheticJob job(std::move(options));
-  Result<Report> report = explain(job.source());
-  EXPECT_TRUE(report.has_value());
-  return report ? *report : Report{};
+  Result<ExplainResult> result = explain(job.source());
+  EXPECT_TRUE(result.has_value());
+  return result ? result->report : Report{};
 }
 
 std::string told(const Report& report) {
@@ -145,12 +145,12 @@ TEST(Explain, AHealthyJobGivesNothing) {
 
 TEST(Explain, AnEmptyRecordingIsHealthyWithANote) {
   MemorySource source;
-  const Result<Report> report = explain(source);
+  const Result<ExplainResult> report = explain(source);
   ASSERT_TRUE(report.has_value());
-  EXPECT_TRUE(report->healthy);
-  ASSERT_EQ(report->notes.size(), 1U);
-  EXPECT_NE(report->notes[0].find("no collectives"), std::string::npos);
-  EXPECT_EQ(report->range, (TimeRange{0, 0}));
+  EXPECT_TRUE(report->report.healthy);
+  ASSERT_EQ(report->report.notes.size(), 1U);
+  EXPECT_NE(report->report.notes[0].find("no collectives"), std::string::npos);
+  EXPECT_EQ(report->report.range, (TimeRange{0, 0}));
 }
 
 TEST(Explain, TwoFaultsGiveTwoFindings) {
@@ -330,10 +330,10 @@ TEST(Explain, AHeadNodeWithoutCollectivesDoesNotHideALateRank) {
     if (head != 1) {
       whole.accept(node);
     }
-    const Result<Report> report = explain(whole);
+    const Result<ExplainResult> report = explain(whole);
     ASSERT_TRUE(report.has_value());
-    expect_fault(*report, FaultKind::kLateRank, 2);
-    EXPECT_EQ(report->notes.size(), 3U);
+    expect_fault(report->report, FaultKind::kLateRank, 2);
+    EXPECT_EQ(report->report.notes.size(), 3U);
   }
 }
 
@@ -341,18 +341,18 @@ TEST(Explain, ARankThatSharesItsCoreAllTheTimeDoesNotHideLoss) {
   SyntheticJob job(with_fault(FaultKind::kPacketLoss, 1, 17));
   MemorySource shared;
   copy(job.source(), shared);
-  const Result<Report> plain = explain(job.source());
+  const Result<ExplainResult> plain = explain(job.source());
   ASSERT_TRUE(plain.has_value());
-  WaitSpan ready{.node_id = 103, .timestamp_ns = plain->range.from_ns};
-  ready.window_ns = ready.waited_ns = ready.by_waited_ns = plain->range.to_ns - plain->range.from_ns;
+  WaitSpan ready{.node_id = 103, .timestamp_ns = plain->report.range.from_ns};
+  ready.window_ns = ready.waited_ns = ready.by_waited_ns = plain->report.range.to_ns - plain->report.range.from_ns;
   ready.kind = WaitKind::kRunnable;
   ready.pid = ready.tid = ready.by_pid = SyntheticJob::pid_of(3);
   ready.by_name = "nccl-train";
   shared.accept(ready);
-  std::vector<Decision> decisions;
-  ASSERT_TRUE(explain(shared, {.decisions = &decisions}).has_value());
+  const Result<ExplainResult> result = explain(shared);
+  ASSERT_TRUE(result.has_value());
   int contested = 0;
-  for (const Decision& decision : decisions) {
+  for (const Decision& decision : result->decisions) {
     const auto any = [&](auto rule) {
       return std::any_of(decision.hypotheses.begin(), decision.hypotheses.end(), rule);
     };
@@ -367,27 +367,26 @@ TEST(Explain, ARankThatSharesItsCoreAllTheTimeDoesNotHideLoss) {
 
 TEST(Explain, TheRangeLimitsWhatIsJudged) {
   SyntheticJob job(with_fault(FaultKind::kLateRank, 2, 15));
-  std::vector<Decision> decisions;
-  const Result<Report> all = explain(job.source(), {.decisions = &decisions});
+  const Result<ExplainResult> all = explain(job.source());
   ASSERT_TRUE(all.has_value());
-  EXPECT_FALSE(decisions.empty());
-  EXPECT_FALSE(decisions[0].hypotheses.empty());
-  const Result<Report> before = explain(job.source(), {.window = {.to = TimePoint{1900 * kNsPerMs, true}}});
+  ASSERT_FALSE(all->decisions.empty());
+  EXPECT_FALSE(all->decisions[0].hypotheses.empty());
+  const Result<ExplainResult> before = explain(job.source(), {.window = {.to = TimePoint{1900 * kNsPerMs, true}}});
   ASSERT_TRUE(before.has_value());
-  EXPECT_TRUE(before->healthy) << told(*before);
+  EXPECT_TRUE(before->report.healthy) << told(before->report);
 }
 
 /// A rank is late by 300 ms in some steps; the window holds a part of the job.
 TEST(Explain, CountsAndSharesAreOfTheWindow) {
   SyntheticJob job(with_fault(FaultKind::kLateRank, 2, 15));
-  const Report all = *explain(job.source());
+  const Report all = explain(job.source())->report;
   EXPECT_EQ(all.judged, all.collectives);
   EXPECT_EQ(all.judged_range.from_ns, all.range.from_ns);
   ASSERT_EQ(all.findings.size(), 1U);
   const Finding& whole = all.findings[0];
   const int64_t middle_ns = (whole.window.from_ns + whole.window.to_ns) / 2;
   const TimeWindow half{.from = TimePoint{whole.window.from_ns - all.range.from_ns, true}, .to = TimePoint{middle_ns}};
-  const Report part = *explain(job.source(), {.window = half});
+  const Report part = explain(job.source(), {.window = half})->report;
   EXPECT_EQ(part.range.from_ns, all.range.from_ns);
   EXPECT_EQ(part.collectives, all.collectives);
   EXPECT_EQ(part.judged_range.from_ns, whole.window.from_ns);
@@ -404,8 +403,8 @@ TEST(Explain, CountsAndSharesAreOfTheWindow) {
 TEST(Explain, AWindowOutsideOfTheRecordingIsRefused) {
   SyntheticJob job(with_fault(FaultKind::kLateRank, 2, 15));
   const auto error_of = [&](const TimeWindow& window) {
-    const Result<Report> report = explain(job.source(), {.window = window});
-    return report ? Error{} : report.error();
+    const Result<ExplainResult> result = explain(job.source(), {.window = window});
+    return result ? Error{} : result.error();
   };
   EXPECT_NE(error_of({.from = TimePoint{3600 * kNsPerSecond, true}}).what.find("--from"), std::string::npos);
   EXPECT_EQ(error_of({.from = TimePoint{3600 * kNsPerSecond, true}}).kind, ErrorKind::kNotFound);
@@ -418,19 +417,19 @@ TEST(Explain, AWindowOutsideOfTheRecordingIsRefused) {
 TEST(Explain, NothingIsJudgedWhereThereIsNothing) {
   MemorySource nothing;
   nothing.accept(Node{.node_id = 1, .name = "node0", .started_ns = 5 * kNsPerSecond});
-  const Result<Report> report = explain(nothing);
+  const Result<ExplainResult> report = explain(nothing);
   ASSERT_TRUE(report.has_value());
-  EXPECT_EQ(report->judged, 0);
-  EXPECT_EQ(report->range.from_ns, 5 * kNsPerSecond);
+  EXPECT_EQ(report->report.judged, 0);
+  EXPECT_EQ(report->report.range.from_ns, 5 * kNsPerSecond);
   EXPECT_TRUE(explain(nothing, {.window = {.from = TimePoint{kNsPerSecond, true}}}).has_value());
 }
 
 TEST(Explain, TheSameSourceGivesTheSameReport) {
   SyntheticJob job(with_fault(FaultKind::kPacketLoss, 0, 16));
-  const Result<Report> first = explain(job.source());
-  const Result<Report> second = explain(job.source());
+  const Result<ExplainResult> first = explain(job.source());
+  const Result<ExplainResult> second = explain(job.source());
   ASSERT_TRUE(first && second);
-  EXPECT_EQ(told(*first), told(*second));
+  EXPECT_EQ(told(first->report), told(second->report));
 }
 
 }  // namespace

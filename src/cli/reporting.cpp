@@ -55,19 +55,18 @@ Result<EventId> event_called(std::string_view text, EventSource& source) {
 
 Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event) {
   ST_ASSIGN(const std::unique_ptr<EventSource> source, open_recordings(paths));
-  InspectedReport inspected;
-  ExplainOptions options{.inspection = &inspected.inspection};
+  ExplainOptions options;
   ST_ASSIGN(options.instance, event_called(event, *source));
-  ST_ASSIGN(inspected.report, stalltrace::explain(*source, options));
-  return inspected;
+  ST_ASSIGN(ExplainResult result, stalltrace::explain(*source, options));
+  return InspectedReport{std::move(result.report), std::move(result.inspection).value_or(Inspection{})};
 }
 
 Result<Report> explain_recordings(std::span<const std::string> paths, const TimeWindow& window) {
   FallbackCounts fallbacks{};
   ST_ASSIGN(const std::unique_ptr<EventSource> source, open_recordings(paths, &fallbacks));
-  ST_ASSIGN(Report report, stalltrace::explain(*source, {.window = window}));
-  std::ranges::move(notes_of(fallbacks), std::back_inserter(report.notes));
-  return report;
+  ST_ASSIGN(ExplainResult result, stalltrace::explain(*source, {.window = window}));
+  std::ranges::move(notes_of(fallbacks), std::back_inserter(result.report.notes));
+  return std::move(result.report);
 }
 
 void print_report(Console& console, const Report& report) {

@@ -1,25 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// One instance under the lens: what it was compared with, how its time splits, and what every cause had to say.
+// One instance under the lens: what it was compared with, how its time splits, and what evidence every cause had.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/finding.h"
 
 namespace stalltrace {
 
+/// Why a part of an instance is a stall, or none.
+enum class VerdictReason : uint8_t {
+  // A stall:
+  kTooLong,    // longer than the limit
+  kHang,       // has not ended for longer than the limit
+  kEndedJob,   // had not ended when the job ended in it
+  kWrongData,  // ended by ranks that had entered different calls
+  // None:
+  kBelowLimit,
+  kNoBaseline,         // long, but too few calls are known to say what is usual, and the limit for that is higher
+  kWarmingUp,          // long, but of the first of its communicator, whose limit is higher
+  kPairUsual,          // a Recv waited for its Send as long as it usually does
+  kClockUncertain,     // late by the clocks of hosts that cannot be compared
+  kInPreviousCall,     // the last rank's previous call had ended shortly before it came
+  kWaitedForLateRank,  // long, but its ranks waited for a late rank elsewhere
+  kMayStillCome,       // the absent rank is usually that late
+  kHeldUpElsewhere,    // held up by another instance, which is judged
+  kOthersWentOn,       // a rank is inside though later calls of its communicator ended
+  kEndUnknown,         // nobody reports when it ended
+  kOutsideRange,       // would be a stall, but lies outside of the time range that was asked for
+  kLeftOut,            // would be a stall, but there are too many that cost more
+};
+/// "below_limit"
+std::string_view to_text(VerdictReason reason);
+
 /// What one rank did in the instance.
 struct InspectedCall {
   std::string who;  // "rank 2 (node2, pid 4711)"
   int64_t arrival_ns = 0;
-  std::optional<int64_t> end_ns;  // none: never ended, or untold
-  bool unobserved = false;        // nobody tells its end
+  std::optional<int64_t> end_ns;  // none: never ended, or not reported
+  bool unobserved = false;        // nobody reports its end
 };
 
-/// One cause's opinion about one part.
+/// What one cause said about one part.
 struct InspectedCause {
   Cause cause = Cause::kUnknown;
   bool chosen = false;
@@ -29,13 +55,16 @@ struct InspectedCause {
   std::string text;             // the evidence it had, in numbers, or what it would need
 };
 
-/// Waiting for the last rank, or the transfer.
+/// Waiting for the last rank, the transfer, or waiting for a rank that never came.
 struct InspectedPart {
   std::string name;  // "late", "transfer", "absent"
   TimeRange time;
   int64_t lost_ns = 0;
   bool stall = false;
-  std::string why;  // why it is a stall, or none
+  VerdictReason reason = VerdictReason::kBelowLimit;
+  int64_t value_ns = 0;  // what the search compared ...
+  int64_t limit_ns = 0;  // ... with this
+  std::string why;       // the reason, with these numbers
   std::vector<InspectedCause> causes;
   std::optional<int64_t> finding;  // number in the report, from 1
 };
@@ -43,8 +72,8 @@ struct InspectedPart {
 /// The instances it was compared with: same communicator, operation and size, complete, warmed up.
 struct InspectedLike {
   int64_t count = 0;
-  bool enough = false;   // for a usual time
-  int64_t usual_ns = 0;  // lower quartile of their transfers
+  bool enough = false;   // for a baseline
+  int64_t usual_ns = 0;  // the baseline: lower quartile of their transfers
   int64_t median_ns = 0;
   int64_t mad_ns = 0;         // median absolute deviation
   int64_t limit_ns = 0;       // a longer transfer is a stall
@@ -60,9 +89,10 @@ struct Inspection {
   std::vector<InspectedCall> calls;  // by arrival
   std::vector<std::string> absent;
   bool warming_up = false;
+  bool outside_range = false;          // does not touch the time range that was asked for
   int64_t late_ns = 0;                 // from the middle arrival of the others to the last
   std::optional<int64_t> transfer_ns;  // from the last arrival to the last end; none: not ended
-  std::optional<double> split;  // P: 1 is one late rank, 0 a slow transfer; none: it took no longer than its like
+  std::optional<double> split;  // P: 1 is one late rank, 0 a slow transfer; none: it took no longer than its baseline
   InspectedLike like;
   std::vector<InspectedPart> parts;
 };

@@ -150,11 +150,17 @@ Inspection slow_instance() {
   inspection.transfer_ns = 228 * kNsPerMs;
   inspection.split = 0.01;
   inspection.like = {199, true, 9 * kNsPerMs, 10 * kNsPerMs, kNsPerMs, 19 * kNsPerMs, 10 * kNsPerMs};
-  InspectedPart late{.name = "late", .time = {kStart, kStart + 2 * kNsPerMs}, .why = "over 10 ms only"};
+  InspectedPart late{.name = "late", .time = {kStart, kStart + 2 * kNsPerMs}};
+  late.value_ns = 2 * kNsPerMs;
+  late.limit_ns = 10 * kNsPerMs;
+  late.why = "over 10 ms only";
   late.causes = {{.cause = Cause::kPacketLoss, .text = "no recovery"}};
   InspectedPart transfer{.name = "transfer", .time = {kStart + 2 * kNsPerMs, kStart + 230 * kNsPerMs}};
   transfer.stall = true;
   transfer.lost_ns = 219 * kNsPerMs;
+  transfer.reason = VerdictReason::kTooLong;
+  transfer.value_ns = 228 * kNsPerMs;
+  transfer.limit_ns = 19 * kNsPerMs;
   transfer.why = "the transfer took 228 ms; over 19 ms is a stall";
   transfer.finding = 1;
   transfer.causes = {
@@ -163,6 +169,19 @@ Inspection slow_instance() {
       {.cause = Cause::kDiskIo, .text = "nobody waited for disk"}};
   inspection.parts = {late, transfer};
   return inspection;
+}
+
+TEST(InspectionText, AnInstanceOutsideOfTheRangeIsNotCalledOrdinary) {
+  Inspection inspection = slow_instance();
+  const auto headline = [&] {
+    const std::string text = inspection_to_text(inspection);
+    return text.substr(0, text.find('\n'));
+  };
+  EXPECT_TRUE(headline().ends_with("a stall, counted in finding [1]"));
+  inspection.parts[1].stall = false;
+  EXPECT_TRUE(headline().ends_with("no stall"));
+  inspection.outside_range = true;
+  EXPECT_TRUE(headline().ends_with("outside of --from/--to"));
 }
 
 TEST(InspectionGolden, TextAndJson) {

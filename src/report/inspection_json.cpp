@@ -28,6 +28,9 @@ Json to_json(const InspectedPart& part) {
           {"to_ns", part.time.to_ns},
           {"stall", part.stall},
           {"lost_ns", part.lost_ns},
+          {"reason", to_text(part.reason)},
+          {"value_ns", part.value_ns},
+          {"limit_ns", part.limit_ns},
           {"why", part.why},
           {"finding", or_null(part.finding)},
           {"causes", std::move(causes)}};
@@ -43,6 +46,7 @@ std::string inspection_to_json(const Inspection& inspection) {
       {"comm_id_hash", inspection.comm_id_hash == 0 ? Json(nullptr) : Json(format_hash(inspection.comm_id_hash))},
       {"number", inspection.number},
       {"warming_up", inspection.warming_up},
+      {"outside_range", inspection.outside_range},
       {"late_ns", inspection.late_ns},
       {"transfer_ns", or_null(inspection.transfer_ns)},
       {"split", or_null(inspection.split)}};

@@ -22,7 +22,7 @@ std::string verdict_of(const Inspection& inspection) {
       return "a stall, but stalls of this cause and place cost too little to be a finding";
     }
   }
-  return "no stall";
+  return inspection.outside_range ? "outside of --from/--to" : "no stall";
 }
 
 std::string like_text(const InspectedLike& like) {
@@ -36,7 +36,7 @@ std::string like_text(const InspectedLike& like) {
       format_duration(like.limit_ns), like.enough ? "" : " (too few to say what is usual)");
 }
 
-constexpr const char* kUnobserved = "its end is not told";
+constexpr const char* kUnobserved = "its end is not reported";
 
 bool is_open(const InspectedCall& call) { return !call.end_ns && !call.unobserved; }
 
@@ -79,18 +79,22 @@ std::string cause_text(const InspectedCause& cause) {
   return fmt::format("{}: {} ({:.0f} %{})", to_text(cause.cause), cause.text, 100 * *cause.share, verdict);
 }
 
+std::string_view part_verdict(const InspectedPart& part) {
+  return part.stall ? "a stall" : part.reason == VerdictReason::kOutsideRange ? "outside of --from/--to" : "no stall";
+}
+
 void write_part(Page& page, const Inspection& inspection, const InspectedPart& part) {
   const int64_t first_ns = inspection.calls.empty() ? part.time.from_ns : inspection.calls.front().arrival_ns;
   page.line();
   page.line(fmt::format("{} +{} to +{}: {}", page.paint(part.name, kBold),
                         format_duration(part.time.from_ns - first_ns), format_duration(part.time.to_ns - first_ns),
-                        part.stall ? "a stall" : "no stall"));
+                        part_verdict(part)));
   page.field("why", part.why);
   for (const bool had : {true, false}) {
     bool first = true;
     for (const InspectedCause& cause : part.causes) {
       if ((cause.share.has_value() || cause.chosen) == had) {
-        page.field(first ? (had ? "had" : "lacked") : "", printable(cause_text(cause)));
+        page.field(first ? (had ? "had" : "missing") : "", printable(cause_text(cause)));
         first = false;
       }
     }

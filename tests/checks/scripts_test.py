@@ -31,6 +31,13 @@ class Includes(Case):
                 ("src/model/a.h", '"store/write/writer.h"', "model/ must not include store/"),
                 ("src/store/a.cpp", '"analysis/explain.h"', "store/ must not include analysis/"),
                 ("src/analysis/a_test.cpp", '"report/report_text.h"', "analysis/ must not include report/"),
+                ("src/analysis/timeline/a.h", '"analysis/stalls/stall.h"', "analysis/timeline must not include analysis/stalls"),
+                ("src/analysis/evidence/a.cpp", '"analysis/causes/cause.h"', "analysis/evidence must not include analysis/causes"),
+                ("src/analysis/causes/network/a.cpp", '"analysis/findings/inspect.h"',
+                 "analysis/causes must not include analysis/findings"),
+                ("src/analysis/findings/a.h", '"analysis/explain.h"', "analysis/findings must not include analysis/explain"),
+                ("src/analysis/intervals.h", '"analysis/timeline/clock.h"', "analysis/base must not include analysis/timeline"),
+                ("src/analysis/deeper/a.h", '"analysis/intervals.h"', "'deeper' is no layer of analysis/"),
                 ("src/capture/a.cpp", '"cli/framework/subcommand.h"', "capture/ must not include cli/"),
                 ("src/analysis/a.cpp", "<sqlite3.h>", "only store/"),
                 ("src/cli/a.cpp", "<bpf/libbpf.h>", "only capture/"),
@@ -65,6 +72,9 @@ class Includes(Case):
         self.write("bpf/calls.h", "")
         self.write("src/store/a.cpp", '#include <sqlite3.h>\n#include "store/b.h"\n#include "model/events.h"\n')
         self.write("src/capture/a.cpp", '#include <bpf/libbpf.h>\n#include "wire/collective.h"\n#include "calls.h"\n')
+        self.write("src/analysis/live/a.h", '#include "analysis/explain.h"\n#include "analysis/intervals.h"\n')
+        self.write("src/analysis/timeline/a_test.cpp", '#include "analysis/explain.h"\n')
+        self.write("src/analysis/testing/a.h", '#include "analysis/explain.h"\n')
         self.write("src/cli/a.cpp", '#include "analysis/explain.h"\n#include <CLI/CLI.hpp>\n')
         self.write("lab/nccl/a.cpp", '#include "nccl.h"\n#include "plugin/abi/v5.h"\n')
         self.write("bpf/a.bpf.c", '#include <bpf/bpf_helpers.h>\n#include "wire/collective.h"\n')

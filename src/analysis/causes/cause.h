@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/findings/decision.h"
+#include "analysis/causes/decision.h"
 #include "analysis/thresholds.h"
 #include "model/evidence_kind.h"
 

@@ -106,7 +106,7 @@ bool describe_link_by_steps(const AnalysisContext& context, const CauseGroup& gr
 }
 
 void judge_late_by_arrival(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  if (stall.part != StallPart::kLate || stall.hung || stall.suspects.size() != 1 ||
+  if (stall.part() != StallPart::kLate || stall.hung() || stall.suspects.size() != 1 ||
       !known_by_profiler_alone(context, stall.suspects[0])) {
     return;
   }

@@ -9,7 +9,7 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/ack_gap.h"
 #include "analysis/causes/network/links.h"
-#include "analysis/evidence/recorded_kinds.h"
+#include "analysis/causes/recorded_kinds.h"
 #include "analysis/evidence/wait_graph.h"
 #include "base/text.h"
 
@@ -18,8 +18,8 @@ namespace {
 
 /// All ranks are in one of the first instances of their communicator, and have not been for long.
 bool is_connecting(const AnalysisContext& context, const Stall& stall) {
-  return context.timeline.groups()[stall.group].hash != 0 && stall.column < kWarmUpInstances &&
-         stall.part == StallPart::kTransfer && !stall.ended_job && stall.lost_ns < kConnectingNs;
+  return is_warming_up(context.timeline.groups()[stall.group], stall.column) &&
+         stall.part() == StallPart::kTransfer && !stall.ended_job() && stall.lost_ns < kConnectingNs;
 }
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
@@ -27,11 +27,11 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (is_connecting(context, stall)) {
     hypothesis.dismissed = true;
     hypothesis.why = "ranks connect in the first calls of a communicator";
-  } else if (stall.part != StallPart::kTransfer && stall.suspects.size() == 1) {
+  } else if (stall.part() != StallPart::kTransfer && stall.suspects.size() == 1) {
     hypothesis.place.culprit = stall.suspects[0];
     hypothesis.why = fmt::format("the others wait for {}; the recording does not show why",
                                  short_name(context.cluster, stall.suspects[0]));
-  } else if (stall.part == StallPart::kTransfer) {
+  } else if (stall.part() == StallPart::kTransfer) {
     const WaitGraph graph =
         build_wait_graph(context.cluster, context.flows, context.evidence, stall.members, stall.examined());
     if (graph.sinks.size() == 1) {
@@ -101,7 +101,7 @@ Wire wire_of(const AnalysisContext& context, const Stall& stall) {
 bool describe_silence(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const Stall& stall = *group.stalls.front();
   const bool all_inside =
-      stall.hung && stall.hang.kind == HangKind::kTransfer && all_ranks_recorded(context, stall.group);
+      stall.hung() && stall.root().kind == HangKind::kTransfer && all_ranks_recorded(context, stall.group);
   const Wire wire = all_inside ? wire_of(context, stall) : Wire{};
   if (!wire.silent()) {
     return false;

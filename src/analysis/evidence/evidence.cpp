@@ -9,8 +9,6 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int kStateRecovery = 3;
-constexpr int kStateLoss = 4;
 constexpr int64_t kFarFutureNs = kForever / 2;  // margins can be added to it
 
 bool is_trouble(TcpEventKind kind) {
@@ -18,15 +16,9 @@ bool is_trouble(TcpEventKind kind) {
          kind == TcpEventKind::kSocketError || kind == TcpEventKind::kConnectFailed;
 }
 
-bool is_recovering(int state) { return state == kStateRecovery || state == kStateLoss; }
-
-/// The time around the stalls.
-IntervalSet windows_of(const std::vector<Stall>& stalls) {
-  std::vector<Interval> windows;
-  windows.reserve(stalls.size());
-  for (const Stall& stall : stalls) {
-    windows.push_back({stall.window.from_ns - kEvidenceMarginNs,
-                       std::min(stall.window.to_ns, stall.window.from_ns + kLongestStallNs) + kEvidenceMarginNs});
+IntervalSet with_margins(std::vector<Interval> windows) {
+  for (Interval& window : windows) {
+    window = {window.from_ns - kEvidenceMarginNs, window.to_ns + kEvidenceMarginNs};
   }
   return IntervalSet(std::move(windows));
 }
@@ -121,7 +113,7 @@ class EvidenceLoader {
       events.retransmits.push_back({time_ns, event.event_id, event.len});
     } else if (event.event == TcpEventKind::kCongestionState) {
       State& state = states_[index];
-      if (event.state == kStateLoss && state.value != kStateLoss) {
+      if (event.state == kCongestionLoss && state.value != kCongestionLoss) {
         events.timeouts.push_back(time_ns);
       }
       if (is_recovering(state.value)) {
@@ -203,7 +195,7 @@ class EvidenceLoader {
               [](const ConnectionError& a, const ConnectionError& b) { return a.time_ns < b.time_ns; });
     for (size_t member = 0; member < store_.waits_.size(); ++member) {
       std::vector<WaitRecord>& records = store_.waits_[member];
-      // A wait told while it lasted comes before the record of its end: it then has no length of its own.
+      // A wait reported while it lasted comes before the record of its end: it then has no length of its own.
       std::sort(records.begin(), records.end(), [](const WaitRecord& a, const WaitRecord& b) {
         return std::pair(a.window.from_ns, !a.open) < std::pair(b.window.from_ns, !b.open);
       });
@@ -214,7 +206,7 @@ class EvidenceLoader {
     }
   }
 
-  /// A wait that was open when written lasts until its thread is heard of again, or to the end.
+  /// A wait that was open when written lasts until the next wait of its thread, or to the end.
   void end_open_waits(std::vector<WaitRecord>& records) const {
     const int64_t end_ns = windows_.intervals().back().to_ns;
     std::map<int32_t, int64_t> next_start;
@@ -246,10 +238,10 @@ class EvidenceLoader {
 };
 
 Result<EvidenceStore> EvidenceStore::load(EventSource& source, Cluster& cluster, const Flows& flows,
-                                          const std::vector<Stall>& stalls) {
+                                          std::vector<Interval> windows) {
   EvidenceStore store;
   store.presence_.connections = !flows.all().empty();
-  EvidenceLoader loader(store, cluster, flows, windows_of(stalls));
+  EvidenceLoader loader(store, cluster, flows, with_margins(std::move(windows)));
   ST_TRY(loader.load(source));
   return store;
 }

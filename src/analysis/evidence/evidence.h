@@ -15,12 +15,18 @@
 #include "analysis/evidence/host_evidence.h"
 #include "analysis/evidence/step_evidence.h"
 #include "analysis/intervals.h"
-#include "analysis/stalls/stalls.h"
 #include "analysis/timeline/cluster.h"
+#include "base/result.h"
 
 namespace stalltrace::analysis {
 
 inline constexpr size_t kWaitKindCount = 5;
+
+/// Congestion states of a TCP sender: TCP_CA_Recovery and TCP_CA_Loss of include/uapi/linux/tcp.h, the two greatest.
+inline constexpr int kCongestionRecovery = 3;
+inline constexpr int kCongestionLoss = 4;
+/// The sender repeats what it takes for lost.
+constexpr bool is_recovering(int state) { return state >= kCongestionRecovery; }
 
 /// What one thread did, in one kind of state.
 struct WaitRecord {
@@ -122,9 +128,9 @@ struct EvidencePresence {
 
 class EvidenceStore {
  public:
-  /// `stalls` are in time order; only what lies around them is kept.
+  /// Keeps only what lies within kEvidenceMarginNs of one of the windows, which are in any order.
   static Result<EvidenceStore> load(EventSource& source, Cluster& cluster, const Flows& flows,
-                                    const std::vector<Stall>& stalls);
+                                    std::vector<Interval> windows);
 
   [[nodiscard]] FlowLoss loss(FlowIndex flow, Interval window) const;
   /// Intervals in which the flow recovered from loss, for unions over several flows.

@@ -97,9 +97,7 @@ class Steps : public ::testing::Test {
     }
     cluster_ = *Cluster::load(source_);
     const Flows flows = *Flows::load(source_, *cluster_);
-    Stall stall;
-    stall.window = kWindow;
-    const EvidenceStore evidence = *EvidenceStore::load(source_, *cluster_, flows, {stall});
+    const EvidenceStore evidence = *EvidenceStore::load(source_, *cluster_, flows, {kWindow});
     return build_wait_graph(*cluster_, flows, evidence, {0, 1, 2, 3}, kWindow);
   }
 

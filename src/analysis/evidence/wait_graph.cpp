@@ -12,7 +12,6 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr size_t kReasons = 5;
-constexpr uint8_t kRecoveryState = 3;
 
 bool belongs(const std::vector<MemberIndex>& members, MemberIndex member) {
   return std::find(members.begin(), members.end(), member) != members.end();
@@ -26,7 +25,7 @@ std::optional<uint32_t> unread_at(const std::vector<SampleRecord>& samples, int6
 }
 
 std::optional<WaitReason> reason_of(const SampleRecord& sample, std::optional<uint32_t> unread) {
-  if (sample.ca_state >= kRecoveryState && sample.unacked_bytes > 0) {
+  if (is_recovering(sample.ca_state) && sample.unacked_bytes > 0) {
     return WaitReason::kLoss;
   }
   if (unread.value_or(0) > 0 && (sample.notsent_bytes > 0 || sample.snd_wnd == 0)) {

@@ -45,9 +45,7 @@ WaitGraph graph_of(void (*fill)(int rank, TcpSample& outgoing, TcpSample& incomi
   EXPECT_TRUE(cluster.has_value());
   const Result<Flows> flows = Flows::load(source, *cluster);
   const Interval window{0, kNsPerSecond};
-  Stall stall;
-  stall.window = window;
-  const Result<EvidenceStore> evidence = EvidenceStore::load(source, *cluster, *flows, {stall});
+  const Result<EvidenceStore> evidence = EvidenceStore::load(source, *cluster, *flows, {window});
   EXPECT_TRUE(evidence.has_value());
   return build_wait_graph(*cluster, *flows, *evidence, {0, 1, 2}, window);
 }

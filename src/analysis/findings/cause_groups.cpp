@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "analysis/causes/host_counter_hints.h"
-#include "analysis/evidence/recorded_kinds.h"
+#include "analysis/causes/recorded_kinds.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -58,7 +58,7 @@ void add(const Decision& decision, Groups& by_cause) {
   const Hypothesis& chosen = decision.hypotheses[decision.chosen];
   const CauseRule& rule = rule_of(chosen.cause);
   const Stall& stall = decision.stall;
-  const bool ended_in_transfer = stall.ended_job && stall.hang.kind == HangKind::kTransfer;
+  const bool ended_in_transfer = stall.ended_job() && stall.root().kind == HangKind::kTransfer;
   if (chosen.dismissed || (ended_in_transfer && !rule.ends_jobs)) {
     return;
   }
@@ -69,12 +69,12 @@ void add(const Decision& decision, Groups& by_cause) {
     groups.push_back({.cause = chosen.cause, .place = chosen.place});
     group = groups.end() - 1;
   }
-  const bool again = stall.hung && group->hung;  // the calls of one hang have one evidence
+  const bool again = stall.hung() && group->hung;  // the calls of one hang have one evidence
   group->stalls.push_back(&stall);
   group->longest_ns = std::max(group->longest_ns, stall.lost_ns);
-  group->hung = group->hung || stall.hung || stall.part == StallPart::kAbsent;
-  group->ended_job = group->ended_job || (stall.ended_job && !rule.fallback);
-  group->wrong_data += stall.wrong_data;
+  group->hung = group->hung || stall.hung() || stall.part() == StallPart::kAbsent;
+  group->ended_job = group->ended_job || (stall.ended_job() && !rule.fallback);
+  group->wrong_data += stall.wrong_data();
   group->coverage += chosen.coverage * static_cast<double>(stall.lost_ns);
   group->flows.insert(chosen.flows.begin(), chosen.flows.end());
   if (!again) {

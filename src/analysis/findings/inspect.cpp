@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <set>
 
 #include "analysis/causes/cause.h"
 #include "analysis/findings/cause_groups.h"
-#include "analysis/stalls/baseline.h"
+#include "analysis/stalls/baselines.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -33,9 +33,204 @@ std::optional<Collective> row_of(EventSource& source, EventId id, Status& status
   return found;
 }
 
+/// Median and spread of the transfers that the instance was compared with.
+void add_scatter(const Timeline& timeline, const Instance& instance, InspectedLike& like) {
+  std::vector<int64_t> transfers;
+  Instance other;
+  const uint16_t kind = timeline.signature(instance.signature).baseline_class;
+  for_each_instance(timeline, instance.group, other, [&] {
+    if (counts_for_baseline(timeline, other) && timeline.signature(other.signature).baseline_class == kind) {
+      transfers.push_back(other.transfer_ns());
+    }
+  });
+  if (transfers.empty()) {
+    return;
+  }
+  like.median_ns = median_of(transfers);
+  for (int64_t& transfer_ns : transfers) {
+    transfer_ns = std::abs(transfer_ns - like.median_ns);
+  }
+  like.mad_ns = median_of(transfers);
+}
+
+InspectedLike like_of(const Timeline& timeline, const Instance& instance, const WatchedInstance& watched) {
+  InspectedLike like{.count = watched.transfer.count,
+                     .enough = watched.transfer.known,
+                     .usual_ns = watched.transfer.usual_ns,
+                     .limit_ns = watched.transfer_limit_ns,
+                     .late_limit_ns = watched.late_limit_ns};
+  add_scatter(timeline, instance, like);
+  return like;
+}
+
+/// What was measured: the part of the reason that is the same for a stall and for none.
+std::string measured(const Verdict& verdict, bool open) {
+  const std::string length = format_duration(verdict.window.length());
+  switch (verdict.part) {
+    case StallPart::kLate:
+      return fmt::format("the others waited {} for the last rank", length);
+    case StallPart::kAbsent:
+      return fmt::format("for {} a rank that the others wait for has not come", length);
+    case StallPart::kTransfer:
+      break;
+  }
+  return (open ? "it has not ended for " : "the transfer took ") + length;
+}
+
+/// The verdict in a sentence. `open`: the instance has not ended; `enough`: its baseline is known.
+std::string why(const Verdict& verdict, bool open, bool enough) {
+  const bool hang = verdict.part == StallPart::kAbsent || (verdict.part == StallPart::kTransfer && open);
+  const std::string what = measured(verdict, open);
+  const std::string value = format_duration(verdict.value_ns);
+  const std::string limit = format_duration(verdict.limit_ns);
+  const bool unknown = verdict.part == StallPart::kTransfer && !open && !enough;
+  const std::string_view since = unknown ? ", since too few of its kind are known to say what is usual" : "";
+  switch (verdict.reason) {
+    case VerdictReason::kTooLong:
+      return fmt::format("{}; over {} is a stall{}", what, limit, since);
+    case VerdictReason::kHang:
+      return fmt::format("{}; over {} is a hang", what, limit);
+    case VerdictReason::kEndedJob:
+      return fmt::format("{} when the job ended in it", what);
+    case VerdictReason::kWrongData:
+      return "all ranks ended it though they had entered different calls: its data is wrong";
+    case VerdictReason::kBelowLimit:
+      return fmt::format("{}; only over {} is a {}{}", what, limit, hang ? "hang" : "stall", since);
+    case VerdictReason::kNoBaseline:
+      return fmt::format("{}; only over {} is a stall, since too few calls of the pair are known to say what is usual",
+                         what, limit);
+    case VerdictReason::kWarmingUp:
+      return fmt::format("{}; of the first of a communicator, only over {} is a stall", what, limit);
+    case VerdictReason::kPairUsual:
+      return fmt::format("{}, which is usual for this pair: only over {} is a stall", what, limit);
+    case VerdictReason::kClockUncertain:
+      return fmt::format("{} by clocks of hosts that cannot be compared: who came last is not known", what);
+    case VerdictReason::kInPreviousCall:
+      return fmt::format(
+          "{}, but it was in its previous collective until {} before it came: only that could be its own lateness, and "
+          "only over {} is a stall",
+          what, value, limit);
+    case VerdictReason::kWaitedForLateRank:
+      return fmt::format(
+          "{}, but in that time its ranks also waited for a late rank elsewhere: {} remain, and only over {} is a "
+          "stall",
+          what, value, limit);
+    case VerdictReason::kMayStillCome:
+      return fmt::format("{}, but it is often late: only over {} it is missed", what, limit);
+    case VerdictReason::kHeldUpElsewhere:
+      return fmt::format("{}: it is held up by another instance, which is judged instead", what);
+    case VerdictReason::kOthersWentOn:
+      return fmt::format("{} at some rank, but later calls of its communicator ended", what);
+    case VerdictReason::kEndUnknown:
+      return "nobody reports when it ended";
+    case VerdictReason::kOutsideRange:
+      return fmt::format("{}; over {} is a stall, but it lies outside of --from/--to", what, limit);
+    case VerdictReason::kLeftOut:
+      return fmt::format("{}; over {} is a stall, but too many stalls cost more: a shorter time range shows it", what,
+                         limit);
+  }
+  return what;
+}
+
+std::vector<InspectedCause> causes_of(const AnalysisContext& context, const Decision& decision, bool stall) {
+  std::vector<InspectedCause> causes;
+  for (const CauseRule& rule : cause_rules()) {
+    bool spoke = false;
+    for (size_t i = 0; i < decision.hypotheses.size(); ++i) {
+      const Hypothesis& hypothesis = decision.hypotheses[i];
+      if (hypothesis.cause != rule.cause) {
+        continue;
+      }
+      spoke = true;
+      const std::string place =
+          hypothesis.place.culprit == kNoMember ? "" : short_name(context.cluster, hypothesis.place.culprit);
+      causes.push_back({.cause = rule.cause,
+                        .chosen = stall && i == decision.chosen,
+                        .applies = hypothesis.applies,
+                        .dismissed = hypothesis.dismissed,
+                        .share = rule.fallback ? std::nullopt : std::optional(hypothesis.coverage),
+                        .text = hypothesis.why.empty() ? place : hypothesis.why});
+    }
+    if (!spoke && !rule.fallback) {
+      causes.push_back({.cause = rule.cause, .text = std::string(rule.needs)});
+    }
+  }
+  return causes;
+}
+
+/// `stall` is false for a part that is none, judged as if it were one.
+InspectedPart part_of(const AnalysisContext& context, const Instance& instance, const Decision& decision,
+                      const InspectedLike& like, bool stall) {
+  const Stall& judged = decision.stall;
+  const Verdict& verdict = judged.verdict;
+  return {.name = kPartNames[static_cast<size_t>(judged.part())],
+          .time = {judged.window.from_ns, judged.window.to_ns},
+          .lost_ns = stall ? judged.lost_ns : 0,
+          .stall = stall,
+          .reason = verdict.reason,
+          .value_ns = verdict.value_ns,
+          .limit_ns = verdict.limit_ns,
+          .why = why(verdict, !instance.completed(), like.enough),
+          .causes = causes_of(context, decision, stall)};
+}
+
+/// The number of the finding that counts this stall, from 1; none where it is part of none.
+std::optional<int64_t> finding_of(const Decision& decision, const std::vector<Finding>& findings) {
+  const Hypothesis& chosen = decision.hypotheses[decision.chosen];
+  const Interval lost = decision.stall.lost();
+  std::optional<int64_t> number;
+  for (size_t i = 0; i < findings.size() && !chosen.dismissed; ++i) {
+    const bool counted = std::any_of(findings[i].lost.begin(), findings[i].lost.end(), [&](const TimeRange& range) {
+      return range.from_ns == lost.from_ns && range.to_ns == lost.to_ns;
+    });
+    if (findings[i].cause == chosen.cause && counted) {
+      number = static_cast<int64_t>(i) + 1;
+    }
+  }
+  return number;
+}
+
+std::vector<InspectedPart> parts_of(const AnalysisContext& context, const Instance& instance, const InspectedLike& like,
+                                    const WatchedInstance& watched, const std::vector<Decision>& decisions,
+                                    const std::vector<Finding>& findings) {
+  std::vector<InspectedPart> parts;
+  std::set<StallPart> stalled;
+  for (const Decision& decision : decisions) {
+    if (decision.stall.instance() == InstanceId{instance.group, instance.column}) {
+      parts.push_back(part_of(context, instance, decision, like, true));
+      parts.back().finding = finding_of(decision, findings);
+      stalled.insert(decision.stall.part());
+    }
+  }
+  for (const Stall& declined : watched.declined) {
+    if (!stalled.contains(declined.part())) {
+      parts.push_back(part_of(context, instance, decide(context, declined), like, false));
+    }
+  }
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const InspectedPart& a, const InspectedPart& b) { return a.time.from_ns < b.time.from_ns; });
+  return parts;
+}
+
+/// How its time splits, and whether it touches the range.
+void describe_times(const Instance& instance, const TimeRange& range, Inspection& inspection) {
+  const int64_t first_ns = instance.seen.front().arrival_ns;
+  const int64_t end_ns = instance.completed() ? instance.completion_ns : kOpenEnd;
+  inspection.outside_range = range.from_ns > end_ns || range.to_ns <= first_ns;
+  inspection.late_ns = instance.late_ns();
+  if (!instance.completed()) {
+    return;
+  }
+  inspection.transfer_ns = instance.transfer_ns();
+  const int64_t longest_ns = instance.completion_ns - first_ns;
+  if (inspection.like.enough && longest_ns > inspection.like.usual_ns) {
+    inspection.split = share_of(longest_ns - instance.transfer_ns(), longest_ns - inspection.like.usual_ns);
+  }
+}
+
 }  // namespace
 
-Result<Inspector> Inspector::find(EventSource& source, const Cluster& cluster, const Timeline& timeline, EventId id) {
+Result<InstanceId> find_instance(EventSource& source, const Cluster& cluster, const Timeline& timeline, EventId id) {
   Status read;
   const std::optional<Collective> row = row_of(source, id, read);
   ST_TRY(read);
@@ -47,8 +242,6 @@ Result<Inspector> Inspector::find(EventSource& source, const Cluster& cluster, c
   }
   const MemberIndex member = cluster.find(row->node_id, row->pid);
   const int64_t arrival_ns = cluster.clock().to_common(row->node_id, row->timestamp_ns);
-  Inspector inspector(timeline);
-  inspector.id_ = id;
   for (const CallSequence& sequence : timeline.sequences()) {
     if (sequence.member != member || sequence.hash != row->comm_id_hash || sequence.comm_ptr != row->comm_ptr) {
       continue;
@@ -57,214 +250,37 @@ Result<Inspector> Inspector::find(EventSource& source, const Cluster& cluster, c
       return c.present && c.arrival_ns == arrival_ns && timeline.signature(c.signature).bytes == row->bytes;
     });
     const int64_t column = sequence.first_column() + (call - sequence.calls.begin());
-    if (call != sequence.calls.end() && (!row->seq || sequence.column_offset + *row->seq == column) &&
-        read_instance(timeline, sequence.group, column, inspector.instance_)) {
-      inspector.like_ = inspector.like();
-      return inspector;
+    if (call != sequence.calls.end() && (!row->seq || sequence.column_offset + *row->seq == column)) {
+      return InstanceId{sequence.group, column};
     }
   }
   return fail(fmt::format("{} is a {}: it has no instance on other ranks", name, display_name(row->op)),
               "name a call that moves data", ErrorKind::kUsage);
 }
 
-bool Inspector::warming_up() const {
-  return instance_.column < kWarmUpInstances && timeline_->groups()[instance_.group].hash != 0;
-}
-
-InspectedLike Inspector::like() const {
-  BaselineSample sample;
-  std::vector<int64_t> transfers;
-  Instance other;
-  const Group& group = timeline_->groups()[instance_.group];
-  const uint16_t kind = timeline_->signature(instance_.signature).like;
-  for (const ColumnRange& columns : columns_of(*timeline_, group)) {
-    for (int64_t column = columns.begin; column < columns.end; ++column) {
-      const bool warm = column >= kWarmUpInstances || group.hash == 0;
-      if (warm && read_instance(*timeline_, instance_.group, column, other) && other.completed() &&
-          timeline_->signature(other.signature).like == kind) {
-        sample.add(other.transfer_ns());
-        transfers.push_back(other.transfer_ns());
-      }
-    }
+Inspection inspect(const AnalysisContext& context, const InspectionQuery& query, const WatchedInstance& watched,
+                   const std::vector<Decision>& decisions, const std::vector<Finding>& findings) {
+  const Timeline& timeline = context.timeline;
+  Instance instance;
+  Inspection inspection{.event_id = query.id, .number = query.instance.column, .warming_up = watched.warming_up};
+  if (!read_instance(timeline, query.instance.group, query.instance.column, instance)) {
+    return inspection;
   }
-  InspectedLike like{.count = sample.count(), .late_limit_ns = warming_up() ? kWarmUpFloorNs : kStallFloorNs};
-  const Baseline baseline = Baseline::of(sample);
-  like.enough = baseline.known;
-  like.usual_ns = baseline.usual_ns;
-  like.limit_ns = warming_up() ? std::max(baseline.limit_ns, kWarmUpFloorNs) : baseline.limit_ns;
-  if (!transfers.empty()) {
-    like.median_ns = median_of(transfers);
-    for (int64_t& transfer_ns : transfers) {
-      transfer_ns = std::abs(transfer_ns - like.median_ns);
-    }
-    like.mad_ns = median_of(transfers);
-  }
-  return like;
-}
-
-/// The parts that are no stalls, as if they were: so that the rules can be asked.
-std::vector<Stall> Inspector::ordinary_parts(const std::vector<Stall>& stalls) const {
-  std::vector<Stall> parts;
-  const auto known = [&](StallPart part) {
-    return std::any_of(stalls.begin(), stalls.end(), [&](const Stall& stall) {
-      return stall.group == instance_.group && stall.column == instance_.column && stall.part == part;
-    });
-  };
-  const auto add = [&](StallPart part, Interval window, int64_t usual_ns, std::vector<MemberIndex> suspects) {
-    if (known(part) || window.length() == 0) {
-      return;
-    }
-    Stall stall{.group = instance_.group, .column = instance_.column, .signature = instance_.signature, .part = part};
-    stall.window = window;
-    stall.lost_ns = window.length() > usual_ns ? window.length() - usual_ns : window.length();
-    stall.has_baseline = like_.enough;
-    stall.baseline_ns = usual_ns;
-    stall.suspects = std::move(suspects);
-    for (const Arrival& seen : instance_.seen) {
-      stall.members.push_back(timeline_->sequences()[seen.sequence].member);
-    }
-    if (part == StallPart::kTransfer) {
-      stall.suspects = stall.members;
-    } else {
-      stall.calling_tid = timeline_->sequences()[instance_.seen.back().sequence].tid;
-    }
-    parts.push_back(std::move(stall));
-  };
-  add(StallPart::kLate, {instance_.waits_from_ns, instance_.last_arrival_ns}, 0,
-      {timeline_->sequences()[instance_.seen.back().sequence].member});
-  if (instance_.completed()) {
-    add(StallPart::kTransfer, {instance_.last_arrival_ns, instance_.completion_ns}, like_.usual_ns, {});
-  }
-  return parts;
-}
-
-std::vector<Stall> Inspector::with_parts(const std::vector<Stall>& stalls) const {
-  std::vector<Stall> all = stalls;
-  std::vector<Stall> more = ordinary_parts(stalls);
-  std::move(more.begin(), more.end(), std::back_inserter(all));
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Stall& a, const Stall& b) { return a.window.from_ns < b.window.from_ns; });
-  return all;
-}
-
-/// Long, and no stall all the same.
-std::string Inspector::why_not_late(const Stall& part) const {
-  const std::string length = format_duration(part.window.length());
-  const Call* previous = timeline_->sequences()[instance_.seen.back().sequence].at_column(instance_.column - 1);
-  if (previous != nullptr && previous->end_ns() > part.window.from_ns && previous->end_ns() <= part.window.to_ns) {
-    return fmt::format(
-        "the others waited {} for the last rank, but it was in its previous collective until {} before it "
-        "came: only that could be its own lateness, and only over {} is a stall",
-        length, format_duration(part.window.to_ns - previous->end_ns()), format_duration(like_.late_limit_ns));
-  }
-  return fmt::format(
-      "the others waited {} for the last rank, which is usual for such a pair, or was in other calls of its "
-      "own, or the hosts' clocks cannot be compared",
-      length);
-}
-
-std::string Inspector::why(const Stall& part, bool stall) const {
-  const std::string length = format_duration(part.window.length());
-  switch (part.part) {
-    case StallPart::kLate:
-      if (!stall && part.window.length() > like_.late_limit_ns) {
-        return why_not_late(part);
-      }
-      return fmt::format("the others waited {} for the last rank; {} {} is a stall", length,
-                         stall ? "over" : "only over", format_duration(like_.late_limit_ns));
-    case StallPart::kAbsent:
-      return fmt::format("for {} a rank that the others wait for has not come; over {} is a hang", length,
-                         format_duration(kHangNs));
-    case StallPart::kTransfer:
-      break;
-  }
-  if (part.hung) {
-    return fmt::format("it has not ended for {}; over {} is a hang", length, format_duration(kHangNs));
-  }
-  return fmt::format("the transfer took {}; {} {} is a stall{}", length, stall ? "over" : "only over",
-                     format_duration(like_.limit_ns),
-                     like_.enough ? "" : ", since too few of its like tell what is usual");
-}
-
-InspectedPart Inspector::part_of(const AnalysisContext& context, const Decision& decision, bool stall) const {
-  const Stall& lost = decision.stall;
-  InspectedPart part{.name = kPartNames[static_cast<size_t>(lost.part)]};
-  part.time = {lost.window.from_ns, lost.window.to_ns};
-  part.lost_ns = stall ? lost.lost_ns : 0;
-  part.stall = stall;
-  part.why = why(lost, stall);
-  for (const CauseRule& rule : cause_rules()) {
-    bool spoke = false;
-    for (size_t i = 0; i < decision.hypotheses.size(); ++i) {
-      const Hypothesis& hypothesis = decision.hypotheses[i];
-      if (hypothesis.cause != rule.cause) {
-        continue;
-      }
-      spoke = true;
-      const std::string place =
-          hypothesis.place.culprit == kNoMember ? "" : short_name(context.cluster, hypothesis.place.culprit);
-      part.causes.push_back({.cause = rule.cause,
-                             .chosen = stall && i == decision.chosen,
-                             .applies = hypothesis.applies,
-                             .dismissed = hypothesis.dismissed,
-                             .share = rule.fallback ? std::nullopt : std::optional(hypothesis.coverage),
-                             .text = hypothesis.why.empty() ? place : hypothesis.why});
-    }
-    if (!spoke && !rule.fallback) {
-      part.causes.push_back({.cause = rule.cause, .text = std::string(rule.needs)});
-    }
-  }
-  return part;
-}
-
-Inspection Inspector::describe(const AnalysisContext& context, const std::vector<Decision>& decisions,
-                               const std::vector<Finding>& findings) const {
-  Inspection inspection{.event_id = id_, .number = instance_.column, .warming_up = warming_up(), .like = like_};
-  inspection.op = timeline_->signature(instance_.signature).op;
-  inspection.bytes = timeline_->signature(instance_.signature).bytes;
-  inspection.comm_id_hash = timeline_->groups()[instance_.group].hash;
-  for (const Arrival& seen : instance_.seen) {
-    inspection.calls.push_back({.who = context.cluster.describe(timeline_->sequences()[seen.sequence].member),
+  inspection.like = like_of(timeline, instance, watched);
+  inspection.op = timeline.signature(instance.signature).op;
+  inspection.bytes = timeline.signature(instance.signature).bytes;
+  inspection.comm_id_hash = timeline.groups()[instance.group].hash;
+  for (const Arrival& seen : instance.seen) {
+    inspection.calls.push_back({.who = context.cluster.describe(timeline.sequences()[seen.sequence].member),
                                 .arrival_ns = seen.arrival_ns,
                                 .end_ns = seen.end_ns == kOpenEnd ? std::nullopt : std::optional(seen.end_ns),
                                 .unobserved = seen.end_ns == kOpenEnd && !seen.open});
   }
-  for (const uint32_t sequence : instance_.absent) {
-    inspection.absent.push_back(context.cluster.describe(timeline_->sequences()[sequence].member));
+  for (const uint32_t sequence : instance.absent) {
+    inspection.absent.push_back(context.cluster.describe(timeline.sequences()[sequence].member));
   }
-  inspection.late_ns = instance_.late_ns();
-  if (instance_.completed()) {
-    inspection.transfer_ns = instance_.transfer_ns();
-    const int64_t longest_ns = instance_.completion_ns - instance_.seen.front().arrival_ns;
-    const int64_t shortest_ns = instance_.transfer_ns();
-    if (like_.enough && longest_ns > like_.usual_ns) {
-      inspection.split = share_of(longest_ns - shortest_ns, longest_ns - like_.usual_ns);
-    }
-  }
-  std::vector<Stall> stalls;
-  for (const Decision& decision : decisions) {
-    if (decision.stall.group != instance_.group || decision.stall.column != instance_.column) {
-      continue;
-    }
-    InspectedPart part = part_of(context, decision, true);
-    const Hypothesis& chosen = decision.hypotheses[decision.chosen];
-    const Interval lost = decision.stall.lost();
-    for (size_t i = 0; i < findings.size() && !chosen.dismissed; ++i) {
-      const bool counted = std::any_of(findings[i].lost.begin(), findings[i].lost.end(), [&](const TimeRange& range) {
-        return range.from_ns == lost.from_ns && range.to_ns == lost.to_ns;
-      });
-      if (findings[i].cause == chosen.cause && counted) {
-        part.finding = static_cast<int64_t>(i) + 1;
-      }
-    }
-    inspection.parts.push_back(std::move(part));
-    stalls.push_back(decision.stall);
-  }
-  for (const Stall& part : ordinary_parts(stalls)) {
-    inspection.parts.push_back(part_of(context, decide(context, part), false));
-  }
-  std::stable_sort(inspection.parts.begin(), inspection.parts.end(),
-                   [](const InspectedPart& a, const InspectedPart& b) { return a.time.from_ns < b.time.from_ns; });
+  describe_times(instance, query.range, inspection);
+  inspection.parts = parts_of(context, instance, inspection.like, watched, decisions, findings);
   return inspection;
 }
 

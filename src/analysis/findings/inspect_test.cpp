@@ -15,10 +15,9 @@ namespace stalltrace::analysis {
 namespace {
 
 Inspection inspect(MemorySource& source, EventId id) {
-  Inspection inspection;
-  const Result<Report> report = explain(source, {.instance = id, .inspection = &inspection});
-  EXPECT_TRUE(report.has_value());
-  return inspection;
+  const Result<ExplainResult> result = explain(source, {.instance = id});
+  EXPECT_TRUE(result && result->inspection);
+  return result && result->inspection ? *result->inspection : Inspection{};
 }
 
 const InspectedCause* chosen_of(const InspectedPart& part) {
@@ -124,13 +123,51 @@ TEST(Inspect, AHangSaysWhoDidNotCome) {
   EXPECT_EQ(chosen_of(*absent)->cause, Cause::kMissingCollective);
 }
 
+TEST(Inspect, AStallOutsideOfTheRangeIsSaidToBeThere) {
+  MemorySource source;
+  small_job::fill(source, small_job::hang({2}));
+  const EventId call = small_job::call_of(0, small_job::kSteps - 1).event_id;
+  const TimeWindow before{.to = TimePoint{small_job::begin_of(50)}};
+  const Result<ExplainResult> result = explain(source, {.window = before, .instance = call});
+  ASSERT_TRUE(result && result->inspection);
+  EXPECT_TRUE(result->report.healthy);
+  EXPECT_TRUE(result->inspection->outside_range);
+  const InspectedPart* absent = part_called(*result->inspection, "absent");
+  ASSERT_NE(absent, nullptr);
+  EXPECT_FALSE(absent->stall);
+  EXPECT_EQ(absent->reason, VerdictReason::kOutsideRange);
+  const TimeWindow with{.from = TimePoint{small_job::begin_of(50)}};
+  const Result<ExplainResult> inside = explain(source, {.window = with, .instance = call});
+  ASSERT_TRUE(inside && inside->inspection);
+  EXPECT_FALSE(inside->inspection->outside_range);
+  EXPECT_TRUE(part_called(*inside->inspection, "absent")->stall);
+}
+
+TEST(Inspect, AWaitForASendIsJudgedByWhatIsUsualForThePair) {
+  small_job::Ending ending;
+  ending.call = [](int rank, int64_t, Collective& call) {
+    call.op = rank == 0 ? Operation::kSend : Operation::kRecv;
+    call.peer = 1 - rank;
+    call.timestamp_ns += rank == 0 ? 30 * kNsPerMs : 0;
+    return rank < 2;
+  };
+  MemorySource source;
+  small_job::fill(source, ending);
+  const Inspection seen = inspect(source, small_job::call_of(1, 50).event_id);
+  const InspectedPart* late = part_called(seen, "late");
+  ASSERT_NE(late, nullptr);
+  EXPECT_FALSE(late->stall);
+  EXPECT_EQ(late->reason, VerdictReason::kPairUsual);
+  EXPECT_GT(late->limit_ns, 40 * kNsPerMs);
+  EXPECT_EQ(seen.like.late_limit_ns, late->limit_ns);
+}
+
 TEST(Inspect, AnEventThatIsNotThereIsAnError) {
   MemorySource source;
   small_job::fill(source, {});
-  Inspection inspection;
-  const Result<Report> report = explain(source, {.instance = make_event_id(1, 999'999), .inspection = &inspection});
-  ASSERT_FALSE(report.has_value());
-  EXPECT_NE(report.error().what.find("node0:999999"), std::string::npos);
+  const Result<ExplainResult> result = explain(source, {.instance = make_event_id(1, 999'999)});
+  ASSERT_FALSE(result.has_value());
+  EXPECT_NE(result.error().what.find("node0:999999"), std::string::npos);
 }
 
 }  // namespace

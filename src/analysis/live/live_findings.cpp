@@ -187,7 +187,8 @@ Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
   if (!window_.has_collectives()) {
     return findings_.update({}, {window_.from_ns(), now_ns});
   }
-  ST_ASSIGN(Report report, stalltrace::explain(window_));
+  ST_ASSIGN(ExplainResult explained, stalltrace::explain(window_));
+  Report& report = explained.report;
   own_up(report);
   std::vector<LiveChange> changes = findings_.update(report, {window_.from_ns(), now_ns});
   window_.hold(findings_.needed());

@@ -89,19 +89,19 @@ TEST(Live, AFindingOutgrowsTheWindow) {
   JobOptions options{.steps = 1400, .seed = 4};
   options.faults = {{.kind = FaultKind::kLateRank, .rank = 1, .from_s = 5, .to_s = 75}};
   SyntheticJob job(options);
-  const Result<Report> whole = stalltrace::explain(job.source());
-  ASSERT_TRUE(whole && whole->findings.size() == 1);
+  const Result<ExplainResult> whole = stalltrace::explain(job.source());
+  ASSERT_TRUE(whole && whole->report.findings.size() == 1);
   LiveAnalysis live;
   const std::vector<LiveChange> changes = Replay(job.source()).play(live, after(100));
   SCOPED_TRACE(told(changes));
   const std::vector<LiveChange> ended = of(changes, LiveNews::kEnded);
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_EQ(ended[0].number, 1);
-  EXPECT_NEAR(ended[0].finding.stall_ms, whole->findings[0].stall_ms, 0.05 * whole->findings[0].stall_ms);
+  EXPECT_NEAR(ended[0].finding.stall_ms, whole->report.findings[0].stall_ms, 0.05 * whole->report.findings[0].stall_ms);
   EXPECT_NEAR(static_cast<double>(ended[0].finding.collectives_affected),
-              static_cast<double>(whole->findings[0].collectives_affected),
-              0.05 * static_cast<double>(whole->findings[0].collectives_affected));
-  EXPECT_EQ(ended[0].finding.window.from_ns, whole->findings[0].window.from_ns);
+              static_cast<double>(whole->report.findings[0].collectives_affected),
+              0.05 * static_cast<double>(whole->report.findings[0].collectives_affected));
+  EXPECT_EQ(ended[0].finding.window.from_ns, whole->report.findings[0].window.from_ns);
 }
 
 TEST(Live, WhatComesAndGoesIsOneFinding) {

@@ -22,7 +22,7 @@ void BaselineSample::add(int64_t duration_ns) {
 }
 
 Baseline Baseline::of(BaselineSample& sample) {
-  Baseline baseline;
+  Baseline baseline{.count = sample.count()};
   if (sample.count() < kBaselineInstances) {
     return baseline;
   }

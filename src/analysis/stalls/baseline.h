@@ -9,7 +9,7 @@
 
 namespace stalltrace::analysis {
 
-/// Durations of like instances in microseconds; keeps at most kCapacity of them, evenly spread over time.
+/// Durations of instances of one class in microseconds; keeps at most kCapacity of them, evenly spread over time.
 class BaselineSample {
  public:
   void add(int64_t duration_ns);
@@ -27,6 +27,7 @@ struct Baseline {
   int64_t usual_ns = 0;
   int64_t limit_ns = kNoBaselineFloorNs;  // longer than this is a stall
   bool known = false;
+  int64_t count = 0;  // instances that it is made of
 
   static Baseline of(BaselineSample& sample);
 };

@@ -25,12 +25,6 @@ struct Gap {
   [[nodiscard]] bool seen() const { return unread_ns != kNever; }
 };
 
-/// Every rank needs every other: data that wait for a rank are a rank that waits.
-bool synchronises(Operation op) {
-  return op == Operation::kAllReduce || op == Operation::kAllGather || op == Operation::kReduceScatter ||
-         op == Operation::kAllToAll || op == Operation::kBarrier;
-}
-
 class SingleNode {
  public:
   SingleNode(const Cluster& cluster, const Timeline& timeline, const Flows& flows, TimeRange range)
@@ -81,18 +75,17 @@ class SingleNode {
     return !group.point_to_point && static_cast<int64_t>(group.sequences.size()) < nranks;
   }
 
-  /// Could the others be waiting for this rank to make the call of `lane` at `column`?
+  /// Could the others be waiting for this rank to make the call of `sequence` at `column`?
   [[nodiscard]] bool is_awaited(const CallSequence& sequence, int64_t column) const {
     const Call* call = sequence.at_column(column);
     call = call != nullptr ? call : &sequence.calls.back();
-    const bool warming_up = column < kWarmUpInstances && sequence.hash != 0;
-    return incomplete(sequence) && synchronises(timeline_.signature(call->signature).op) && !warming_up &&
-           !sequence.ends_unseen();
+    return incomplete(sequence) && synchronises(timeline_.signature(call->signature).op) &&
+           !is_warming_up(timeline_.groups()[sequence.group], column) && !sequence.ends_unseen();
   }
 
   /// Walks all calls of a rank by arrival.
   [[nodiscard]] std::vector<Gap> gaps_of(const std::vector<uint32_t>& sequences) const {
-    using Next = std::pair<int64_t, std::pair<uint32_t, size_t>>;  // arrival, lane, index
+    using Next = std::pair<int64_t, std::pair<uint32_t, size_t>>;  // arrival, sequence, index
     std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
     const auto push = [&](uint32_t sequence, size_t index) {
       const std::vector<Call>& calls = timeline_.sequences()[sequence].calls;
@@ -190,27 +183,34 @@ class SingleNode {
         continue;
       }
       const CallSequence& sequence = timeline_.sequences()[gap.sequence];
-      Stall stall = begin(sequence, gap.column);
-      stall.part = gap.trailing ? StallPart::kAbsent : StallPart::kLate;
-      stall.window = {from_ns, gap.time.to_ns};
-      stall.lost_ns = stall.window.length();
-      stall.hung = gap.trailing;
-      stall.hang.kind = gap.trailing ? HangKind::kOutside : HangKind::kNone;
-      stall.hang.member = gap.trailing ? sequence.member : kNoMember;
-      if (stall.lost_ns > kStallFloorNs) {
+      const Interval window{from_ns, gap.time.to_ns};
+      if (window.length() <= kStallFloorNs) {
+        continue;
+      }
+      if (gap.trailing) {
+        Stall stall = begin(sequence, gap.column, {StallPart::kAbsent, VerdictReason::kHang, 0, kHangNs, window});
+        stall.kind = MissingRank{.hang = {{HangKind::kOutside, sequence.member, {}}}, .calling_tid = sequence.tid};
+        keep(std::move(stall));
+      } else {
+        Stall stall =
+            begin(sequence, gap.column, {StallPart::kLate, VerdictReason::kTooLong, 0, kStallFloorNs, window});
+        stall.kind = LateArrival{sequence.member, sequence.tid};
         keep(std::move(stall));
       }
     }
   }
 
-  [[nodiscard]] Stall begin(const CallSequence& sequence, int64_t column) const {
+  /// All of the verdict's window is lost: that is its value.
+  [[nodiscard]] Stall begin(const CallSequence& sequence, int64_t column, const Verdict& verdict) const {
     const Call* call = sequence.at_column(column);
     Stall stall{.group = sequence.group,
                 .column = column,
-                .signature = (call != nullptr ? call : &sequence.calls.back())->signature};
-    stall.has_baseline = true;
+                .signature = (call != nullptr ? call : &sequence.calls.back())->signature,
+                .verdict = verdict,
+                .window = verdict.window,
+                .lost_ns = verdict.window.length()};
+    stall.verdict.value_ns = stall.lost_ns;
     stall.single_node = true;
-    stall.calling_tid = sequence.tid;
     stall.suspects = {sequence.member};
     stall.members = {sequence.member};
     return stall;
@@ -239,12 +239,9 @@ class SingleNode {
     if (used == nullptr || used->ends_unseen()) {
       return;
     }
-    Stall stall = begin(*used, used->end_column());
-    stall.part = StallPart::kAbsent;
-    stall.window = {*process.exit_ns, std::min(timeline_.span().to_ns, *process.exit_ns + kDeathsApartNs)};
-    stall.lost_ns = stall.window.length();
-    stall.hung = true;
-    stall.hang = {HangKind::kDead, member, {}};
+    const Interval window{*process.exit_ns, std::min(timeline_.span().to_ns, *process.exit_ns + kDeathsApartNs)};
+    Stall stall = begin(*used, used->end_column(), {StallPart::kAbsent, VerdictReason::kHang, 0, kHangNs, window});
+    stall.kind = MissingRank{.hang = {{HangKind::kDead, member, {}}}, .calling_tid = used->tid};
     keep(std::move(stall));
   }
 
@@ -266,8 +263,8 @@ class SingleNode {
 
 }  // namespace
 
-Result<std::vector<Stall>> find_one_sided(EventSource& source, const Cluster& cluster, const Timeline& timeline,
-                                          const Flows& flows, TimeRange range) {
+Result<std::vector<Stall>> find_single_node_stalls(EventSource& source, const Cluster& cluster,
+                                                   const Timeline& timeline, const Flows& flows, TimeRange range) {
   SingleNode search(cluster, timeline, flows, range);
   ST_TRY(search.look_at_samples(source));
   return search.judge();

@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "analysis/evidence/flows.h"
-#include "analysis/stalls/stalls.h"
+#include "analysis/stalls/stall.h"
+#include "analysis/timeline/timeline.h"
 #include "base/result.h"
 
 namespace stalltrace::analysis {
 
 /// Stalls (Stall::single_node) by recorded ranks on communicators with ranks that were not recorded, in no order. Reads
 /// samples of connections where there is such a rank at all.
-Result<std::vector<Stall>> find_one_sided(EventSource& source, const Cluster& cluster, const Timeline& timeline,
-                                          const Flows& flows, TimeRange range);
+Result<std::vector<Stall>> find_single_node_stalls(EventSource& source, const Cluster& cluster,
+                                                   const Timeline& timeline, const Flows& flows, TimeRange range);
 
 }  // namespace stalltrace::analysis

@@ -99,9 +99,9 @@ inline void fill(MemorySource& source, const Ending& ending) {
 }
 
 inline Report report_of(MemorySource& source) {
-  const Result<Report> report = explain(source);
-  EXPECT_TRUE(report.has_value());
-  return report ? *report : Report{};
+  const Result<ExplainResult> result = explain(source);
+  EXPECT_TRUE(result.has_value());
+  return result ? result->report : Report{};
 }
 
 inline Report report_of(const Ending& ending) {

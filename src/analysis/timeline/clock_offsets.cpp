@@ -8,21 +8,15 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Operations in which every rank needs every other: no completion before the last arrival.
-bool synchronises(Operation op) {
-  return op == Operation::kAllReduce || op == Operation::kAllGather || op == Operation::kReduceScatter ||
-         op == Operation::kAllToAll || op == Operation::kBarrier;
-}
-
-struct HostLane {
+struct HostSequence {
   const CallSequence* sequence;
   size_t host;
 };
 
-/// The sequence numbers that any of the lanes holds, as intervals: lanes may lie far apart.
-IntervalSet sequence_numbers(const std::vector<HostLane>& sequences) {
+/// The sequence numbers that any of the sequences holds, as intervals: they may lie far apart.
+IntervalSet sequence_numbers(const std::vector<HostSequence>& sequences) {
   std::vector<Interval> ranges;
-  for (const HostLane& entry : sequences) {
+  for (const HostSequence& entry : sequences) {
     const int64_t first = entry.sequence->first_seq;
     ranges.push_back({first, first + static_cast<int64_t>(entry.sequence->calls.size())});
   }
@@ -35,15 +29,15 @@ HostEdge& operator+=(HostEdge& edge, const Call& call) {
   return edge;
 }
 
-/// One communicator's lanes, instance after instance.
-void add_communicator(const std::vector<HostLane>& sequences, const std::vector<CallSignature>& signatures,
+/// One communicator's sequences, instance after instance.
+void add_communicator(const std::vector<HostSequence>& sequences, const std::vector<CallSignature>& signatures,
                       OffsetBounds& bounds) {
   std::vector<HostEdge> edges;
   const IntervalSet numbers = sequence_numbers(sequences);
   for (const Interval& range : numbers.intervals()) {
     for (int64_t seq = range.from_ns; seq < range.to_ns; ++seq) {
       edges.assign(bounds.hosts(), HostEdge{});
-      for (const HostLane& entry : sequences) {
+      for (const HostSequence& entry : sequences) {
         const Call* call = entry.sequence->at_column(seq + entry.sequence->column_offset);
         if (call != nullptr && synchronises(signatures[call->signature].op)) {
           edges[entry.host] += *call;
@@ -58,7 +52,7 @@ void add_communicator(const std::vector<HostLane>& sequences, const std::vector<
 
 OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std::vector<CallSignature>& signatures,
                            const Cluster& cluster) {
-  std::map<CommHash, std::vector<HostLane>> communicators;
+  std::map<CommHash, std::vector<HostSequence>> communicators;
   std::optional<size_t> reference;
   for (const CallSequence& sequence : sequences) {
     if (sequence.hash == 0 || sequence.point_to_point) {

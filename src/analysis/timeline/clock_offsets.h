@@ -10,7 +10,7 @@
 namespace stalltrace::analysis {
 
 /// Bounds from every instance of a known communicator that synchronises its ranks, against the first host that took
-/// part in one. The lanes' times are each host's own.
+/// part in one. The sequences' times are each host's own.
 OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std::vector<CallSignature>& signatures,
                            const Cluster& cluster);
 

@@ -12,7 +12,7 @@ namespace stalltrace::analysis {
 
 struct Arrival {
   int64_t arrival_ns = 0;
-  int64_t end_ns = kOpenEnd;  // also of one whose end is not told
+  int64_t end_ns = kOpenEnd;  // also of one whose end is not reported
   uint32_t sequence = 0;
   bool open = false;
 };
@@ -21,11 +21,11 @@ struct Instance {
   uint32_t group = 0;
   int64_t column = 0;
   uint16_t signature = 0;
-  bool signatures_differ = false;  // the ranks' calls are not all of one shape
+  bool signatures_differ = false;  // the ranks' calls are not all of one signature
   bool hung = false;               // some rank is inside and nothing after it ended
   int64_t hung_to_ns = 0;          // hung: until when some rank was observed inside; kOpenEnd: to the end
   std::vector<Arrival> seen;       // by arrival
-  std::vector<uint32_t> absent;    // lanes that did not enter it though others wait (hung only)
+  std::vector<uint32_t> absent;    // sequences that did not enter it though others wait (hung only)
   int64_t waits_from_ns = 0;       // the middle arrival of the others: from here on the job waits for the last rank
   int64_t last_arrival_ns = 0;
   int64_t completion_ns = kOpenEnd;
@@ -39,10 +39,22 @@ struct ColumnRange {
   int64_t begin = 0;
   int64_t end = 0;
 };
-/// Where the group's lanes have calls: disjoint, ascending.
+/// Where the group's sequences have calls: disjoint, ascending.
 std::vector<ColumnRange> columns_of(const Timeline& timeline, const Group& group);
 
 /// Fills `out` (reused between calls); false when no rank took part.
 bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Instance& out);
+
+/// Reads every instance of the group into `instance`, in order, and calls `visit` after each.
+template <typename Visit>
+void for_each_instance(const Timeline& timeline, uint32_t group, Instance& instance, Visit visit) {
+  for (const ColumnRange& columns : columns_of(timeline, timeline.groups()[group])) {
+    for (int64_t column = columns.begin; column < columns.end; ++column) {
+      if (read_instance(timeline, group, column, instance)) {
+        visit();
+      }
+    }
+  }
+}
 
 }  // namespace stalltrace::analysis

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline/match_unknown.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 
 #include "analysis/thresholds.h"
-#include "analysis/timeline/timeline.h"
 
 namespace stalltrace::analysis {
 namespace {
 
-/// Index of the call of `lane` that is nearest to `time_ns`.
+/// Index of the call of `sequence` that is nearest to `time_ns`.
 int64_t nearest(const CallSequence& sequence, int64_t time_ns) {
   const auto after = std::partition_point(sequence.calls.begin(), sequence.calls.end(),
                                           [&](const Call& call) { return call.arrival_ns < time_ns; });

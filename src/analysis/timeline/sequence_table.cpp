@@ -9,12 +9,13 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kMaxGap = 1 << 16;       // behind a larger jump of sequence numbers a new lane begins
-constexpr int64_t kMaxBack = 1024;         // rows of several threads are so much out of order; only at a lane's start
+constexpr int64_t kMaxGap = 1 << 16;  // behind a larger jump of sequence numbers a new sequence begins
+constexpr int64_t kMaxBack =
+    1024;  // rows of several threads are at most so much out of order; only at a sequence's start
 constexpr int64_t kFreePadding = 1 << 20;  // calls held for lost rows, beside one per row
-constexpr size_t kMaxPieces = 64;          // lanes of one rank on one communicator
+constexpr size_t kMaxPieces = 64;          // sequences of one rank on one communicator
 
-/// How many empty calls `seq` would need in the lane; none when it does not belong there.
+/// How many empty calls `seq` would need in the sequence; none when it does not belong there.
 std::optional<int64_t> padding_for(const CallSequence& sequence, int64_t seq) {
   const auto size = static_cast<int64_t>(sequence.calls.size());
   const int64_t position = seq - sequence.first_seq;
@@ -26,21 +27,7 @@ std::optional<int64_t> padding_for(const CallSequence& sequence, int64_t seq) {
 
 }  // namespace
 
-void CallSequence::move(int64_t by_ns) {
-  shift_ns += by_ns;
-  if (by_ns == 0 || calls.empty()) {
-    return;
-  }
-  for (Call& call : calls) {
-    call.arrival_ns += call.present ? by_ns : 0;
-  }
-  first_arrival_ns += by_ns;
-  last_arrival_ns += by_ns;
-  first_open_ns += first_open_ns == kOpenEnd ? 0 : by_ns;
-  abort_ns += abort_ns == kOpenEnd ? 0 : by_ns;
-}
-
-size_t SequenceTable::KeyHash::operator()(const LaneKey& key) const {
+size_t SequenceTable::KeyHash::operator()(const SequenceKey& key) const {
   uint64_t hash =
       splitmix64_fold(kSplitmixSeed, (static_cast<uint64_t>(key.node) << 32) | static_cast<uint32_t>(key.pid));
   hash = splitmix64_fold(hash, key.comm_ptr ^ (key.hash * 31));
@@ -55,14 +42,15 @@ CallSequence* SequenceTable::find(const Collective& row, int64_t rows) {
 
 CallSequence* SequenceTable::first_piece(const Collective& row) {
   const bool pair = is_point_to_point(row.op);
-  const LaneKey key{row.node_id,
-                    row.pid,
-                    row.comm_ptr,
-                    row.comm_id_hash,
-                    pair ? row.peer.value_or(kNoPeer) : kNoPeer,
-                    pair && row.op == Operation::kRecv};
+  const SequenceKey key{row.node_id,
+                        row.pid,
+                        row.comm_ptr,
+                        row.comm_id_hash,
+                        pair ? row.peer.value_or(kNoPeer) : kNoPeer,
+                        pair && row.op == Operation::kRecv};
   // Rows of a few ranks take turns: a small cache before the table saves most of the look-ups.
-  Recent& recent = recent_[(static_cast<uint32_t>(row.pid) ^ static_cast<uint32_t>(row.comm_ptr >> 6)) % kRecentLanes];
+  Recent& recent =
+      recent_[(static_cast<uint32_t>(row.pid) ^ static_cast<uint32_t>(row.comm_ptr >> 6)) % kRecentSequences];
   if (recent.sequence < sequences_.size() && recent.key == key) {
     return &sequences_[recent.sequence];
   }
@@ -93,7 +81,7 @@ CallSequence* SequenceTable::first_piece(const Collective& row) {
   return &sequences_.back();
 }
 
-/// The lane of the same rank and communicator that `seq` continues: the newest that it fits, or a new one.
+/// The sequence of the same rank and communicator that `seq` continues: the newest that it fits, or a new one.
 CallSequence* SequenceTable::piece_for(CallSequence& newest, int64_t seq, int64_t rows) {
   const auto first = static_cast<uint32_t>(&newest - sequences_.data());
   const auto known = pieces_.find(first);
@@ -118,7 +106,7 @@ CallSequence* SequenceTable::piece_for(CallSequence& newest, int64_t seq, int64_
   piece.last_arrival_ns = std::numeric_limits<int64_t>::min();
   piece.first_open_ns = kOpenEnd;
   piece.last_ended_seq = -1;
-  const LaneKey key = keys_[first];
+  const SequenceKey key = keys_[first];
   pieces_[first].push_back(static_cast<uint32_t>(sequences_.size()));
   sequences_.push_back(std::move(piece));
   keys_.push_back(key);
@@ -148,7 +136,7 @@ void SequenceTable::place(CallSequence& sequence, const Call& call, std::optiona
   }
 }
 
-void SequenceTable::add_silent(const Communicator& row, MemberIndex member, const LaneKey& key) {
+void SequenceTable::add_silent(const Communicator& row, MemberIndex member, const SequenceKey& key) {
   CallSequence sequence{.member = member, .hash = row.comm_id_hash, .comm_ptr = row.comm_ptr, .comm_rank = row.rank};
   sequence.nranks = row.nranks;
   sequence.point_to_point = key.peer != kNoPeer;
@@ -174,7 +162,7 @@ void SequenceTable::mark_continued() {
 
 uint64_t SequenceTable::group_key(uint32_t sequence_index) const {
   const CallSequence& sequence = sequences_[sequence_index];
-  const LaneKey& key = keys_[sequence_index];
+  const SequenceKey& key = keys_[sequence_index];
   if (!sequence.point_to_point) {
     return sequence.hash;
   }

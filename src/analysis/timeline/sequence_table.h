@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which lane a call belongs to, and its place there: rows come out of order, some were lost, and sequence numbers may
-// jump. Internal to the timeline.
+// Which call sequence a row belongs to, and its position there: rows come out of order, some were lost, and sequence
+// numbers may jump. Internal to the timeline.
 #pragma once
 
 #include <array>
@@ -16,32 +16,33 @@ namespace stalltrace::analysis {
 
 inline constexpr int32_t kNoPeer = -1;
 
-struct LaneKey {
+struct SequenceKey {
   NodeId node = 0;
   int32_t pid = 0;
   uint64_t comm_ptr = 0;
   CommHash hash = 0;
   int32_t peer = kNoPeer;
   bool receives = false;
-  bool operator==(const LaneKey&) const = default;
+  bool operator==(const SequenceKey&) const = default;
 };
 
 class SequenceTable {
  public:
-  /// Fills `lanes`; both outlive the table.
+  /// Fills `sequences`; both outlive the table.
   SequenceTable(std::vector<CallSequence>& sequences, Cluster& cluster) : sequences_(sequences), cluster_(cluster) {}
 
-  /// The lane of a row, new if need be. Null for a row of a process that nothing is known of, and for one whose
-  /// sequence number fits nowhere. `rows`: how many there were so far; so much padding for lost rows they are worth.
+  /// The sequence of a row, new if need be; valid until the next call. Null for a row of a process that nothing is
+  /// known of, and for one whose sequence number fits nowhere. `rows`: how many there were so far; so much padding for
+  /// lost rows they are worth.
   CallSequence* find(const Collective& row, int64_t rows);
-  /// Puts a call into the lane that find() gave for its row.
+  /// Puts a call into the sequence that find() gave for its row.
   static void place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq);
-  /// A lane without calls.
-  void add_silent(const Communicator& row, MemberIndex member, const LaneKey& key);
-  /// Only the lane with a rank's newest calls can tell that the rank is absent, or that it went on.
+  /// A sequence without calls.
+  void add_silent(const Communicator& row, MemberIndex member, const SequenceKey& key);
+  /// Only the sequence with a rank's newest calls can tell that the rank is absent, or that it went on.
   void mark_continued();
 
-  [[nodiscard]] const LaneKey& key(uint32_t sequence) const { return keys_[sequence]; }
+  [[nodiscard]] const SequenceKey& key(uint32_t sequence) const { return keys_[sequence]; }
   /// Sequences with equal ones are a group. Send/Recv pair up by communicator, sender and receiver; all other calls by
   /// communicator.
   [[nodiscard]] uint64_t group_key(uint32_t sequence) const;
@@ -50,23 +51,23 @@ class SequenceTable {
 
  private:
   struct KeyHash {
-    size_t operator()(const LaneKey& key) const;
+    size_t operator()(const SequenceKey& key) const;
   };
   struct Recent {
-    LaneKey key;
+    SequenceKey key;
     uint32_t sequence = 0xffff'ffff;
   };
-  static constexpr size_t kRecentLanes = 256;
+  static constexpr size_t kRecentSequences = 256;
 
   CallSequence* first_piece(const Collective& row);
   CallSequence* piece_for(CallSequence& newest, int64_t seq, int64_t rows);
 
   std::vector<CallSequence>& sequences_;
   Cluster& cluster_;
-  std::vector<LaneKey> keys_;  // of each lane
-  std::unordered_map<LaneKey, uint32_t, KeyHash> index_;
-  std::unordered_map<uint32_t, std::vector<uint32_t>> pieces_;  // of a rank's first lane: those behind gaps
-  std::array<Recent, kRecentLanes> recent_;
+  std::vector<SequenceKey> keys_;  // of each sequence
+  std::unordered_map<SequenceKey, uint32_t, KeyHash> index_;
+  std::unordered_map<uint32_t, std::vector<uint32_t>> pieces_;  // of a rank's first sequence: those behind gaps
+  std::array<Recent, kRecentSequences> recent_;
   int64_t padded_ = 0;
   int64_t skipped_ = 0;
 };

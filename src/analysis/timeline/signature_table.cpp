@@ -8,7 +8,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr uint16_t kOtherShape = 0xffff;  // shapes beyond the index space share the last one
+constexpr uint16_t kOtherSignature = 0xffff;  // signatures beyond the index space share the last one
 
 /// Sums over processes whose counts may differ by rank, as MPI's "v" variants do.
 bool sized_alike(Operation op) {
@@ -63,12 +63,12 @@ uint16_t SignatureTable::index_of(const Collective& row) {
     return last_index_;
   }
   last_ = signature;
-  const auto next = static_cast<uint16_t>(std::min<size_t>(signatures_.size(), kOtherShape));
+  const auto next = static_cast<uint16_t>(std::min<size_t>(signatures_.size(), kOtherSignature));
   const auto [found, fresh] = index_.try_emplace(hash_of(signature), next);
-  if (fresh && signatures_.size() <= kOtherShape) {
+  if (fresh && signatures_.size() <= kOtherSignature) {
     const uint64_t kind = splitmix64_fold(splitmix64_fold(kSplitmixSeed, static_cast<uint64_t>(signature.op)),
                                           static_cast<uint64_t>(signature.bytes));
-    signature.like = like_index_.try_emplace(kind, next).first->second;
+    signature.baseline_class = class_index_.try_emplace(kind, next).first->second;
     signatures_.push_back(signature);
   }
   return last_index_ = found->second;

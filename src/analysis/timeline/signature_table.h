@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The different shapes of a recording's calls, numbered as they turn up. Internal to the timeline.
+// The different signatures of a recording's calls, numbered as they turn up. Internal to the timeline.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace stalltrace::analysis {
 
 class SignatureTable {
  public:
-  /// Fills `shapes`, which outlives the table.
+  /// Fills `signatures`, which outlives the table.
   explicit SignatureTable(std::vector<CallSignature>& signatures) : signatures_(signatures) {}
 
   uint16_t index_of(const Collective& row);
@@ -20,7 +20,7 @@ class SignatureTable {
  private:
   std::vector<CallSignature>& signatures_;
   std::unordered_map<uint64_t, uint16_t> index_;
-  std::unordered_map<uint64_t, uint16_t> like_index_;  // by operation and size alone
+  std::unordered_map<uint64_t, uint16_t> class_index_;  // by operation and size alone
   CallSignature last_{.bytes = -1};
   uint16_t last_index_ = 0;
 };

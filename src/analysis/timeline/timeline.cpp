@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "analysis/timeline/clock_offsets.h"
+#include "analysis/timeline/match_unknown.h"
 #include "analysis/timeline/sequence_table.h"
 #include "analysis/timeline/signature_table.h"
 
@@ -28,6 +29,25 @@ uint32_t pack_duration(std::optional<int64_t> duration_ns) {
 }
 
 }  // namespace
+
+bool synchronises(Operation op) {
+  return op == Operation::kAllReduce || op == Operation::kAllGather || op == Operation::kReduceScatter ||
+         op == Operation::kAllToAll || op == Operation::kBarrier;
+}
+
+void CallSequence::move(int64_t by_ns) {
+  shift_ns += by_ns;
+  if (by_ns == 0 || calls.empty()) {
+    return;
+  }
+  for (Call& call : calls) {
+    call.arrival_ns += call.present ? by_ns : 0;
+  }
+  first_arrival_ns += by_ns;
+  last_arrival_ns += by_ns;
+  first_open_ns += first_open_ns == kOpenEnd ? 0 : by_ns;
+  abort_ns += abort_ns == kOpenEnd ? 0 : by_ns;
+}
 
 class TimelineBuilder {
  public:
@@ -149,15 +169,15 @@ class TimelineBuilder {
     timeline_.communicator_calls_.push_back(call);
   }
 
-  /// A rank that made a communicator but never called anything on it gets a lane, too: its absence can be told.
+  /// A rank that made a communicator but never called anything on it gets a sequence, too: its absence can be seen.
   void add_silent_members() {
     std::map<std::pair<CommHash, int32_t>, MemberIndex> members;
-    std::set<std::tuple<MemberIndex, CommHash, uint64_t>> heard;
+    std::set<std::tuple<MemberIndex, CommHash, uint64_t>> with_calls;
     const size_t sequences = timeline_.sequences_.size();
     for (size_t i = 0; i < sequences; ++i) {
       const CallSequence& sequence = timeline_.sequences_[i];
       if (!sequence.point_to_point) {
-        heard.insert({sequence.member, sequence.hash, sequence.comm_ptr});
+        with_calls.insert({sequence.member, sequence.hash, sequence.comm_ptr});
       }
     }
     for (const Communicator& row : cluster_.communicators()) {
@@ -166,18 +186,18 @@ class TimelineBuilder {
         continue;
       }
       members[{row.comm_id_hash, *row.rank}] = member;
-      if (!heard.contains({member, row.comm_id_hash, row.comm_ptr})) {
+      if (!with_calls.contains({member, row.comm_id_hash, row.comm_ptr})) {
         sequence_table_.add_silent(row, member, {row.node_id, row.pid, row.comm_ptr, row.comm_id_hash});
       }
     }
-    std::set<uint64_t> pairs[2];  // by whether the receiver has a lane
+    std::set<uint64_t> pairs[2];  // by whether the receiver has a sequence
     for (uint32_t i = 0; i < sequences; ++i) {
       if (timeline_.sequences_[i].point_to_point) {
         pairs[sequence_table_.key(i).receives ? 1 : 0].insert(sequence_table_.group_key(i));
       }
     }
     for (uint32_t i = 0; i < sequences; ++i) {
-      const LaneKey key = sequence_table_.key(i);
+      const SequenceKey key = sequence_table_.key(i);
       if (!timeline_.sequences_[i].point_to_point || key.hash == 0 ||
           pairs[key.receives ? 0 : 1].contains(sequence_table_.group_key(i))) {
         continue;
@@ -193,7 +213,7 @@ class TimelineBuilder {
   }
 
   /// Only a failure or abort that the rank made no more calls after is one. What seems to end behind it did not.
-  void note_abort(CallSequence& sequence, const LaneKey& key) const {
+  void note_abort(CallSequence& sequence, const SequenceKey& key) const {
     const auto abort = aborts_.find({key.node, key.pid, key.comm_ptr, key.hash});
     if (abort != aborts_.end()) {
       sequence.abort_ns = std::min(sequence.abort_ns, abort->second);

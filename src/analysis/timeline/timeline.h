@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pass 1: every collective of every rank, 16 bytes each, in lanes; lanes of one communicator form a group, and
-// the n-th column of a group is an instance.
+// Pass 1: every collective of every rank, 16 bytes each, in call sequences; the sequences of one communicator form a
+// group, and the n-th column of a group is an instance.
 #pragma once
 
 #include <algorithm>
@@ -32,24 +32,28 @@ struct Call {
   [[nodiscard]] int64_t end_ns() const {
     return duration_us == kOpenDuration ? kOpenEnd : arrival_ns + static_cast<int64_t>(duration_us) * kNsPerUs;
   }
-  /// Not ended, as far as was seen. One whose end nobody tells is not: it has no end here, and says nothing of a hang.
+  /// Not ended, as far as was seen. False for one whose end nobody reports: it has no end here, and is no sign of a
+  /// hang.
   [[nodiscard]] bool is_open() const { return duration_us == kOpenDuration && completion != Completion::kUnobserved; }
 };
 static_assert(sizeof(Call) == 16);
 
-/// What was called, with all arguments that ranks must agree on. Both ends of a transfer are one shape.
+/// What was called, with all arguments that ranks must agree on. Both ends of a transfer have one signature.
 struct CallSignature {
   Operation op = Operation::kAllReduce;
   int64_t bytes = 0;
   int32_t datatype = kNoArgument;  // the library's own number; only where that means the same in every process
   int32_t reduce_op = kNoArgument;
   int32_t root = kNoArgument;
-  bool exact = false;  // the library asks all ranks for equal counts; others only for operations of one size
-  uint16_t like = 0;   // the first shape with this operation and size: their instances are compared
+  bool exact = false;           // the library asks all ranks for equal counts; others only for operations of one size
+  uint16_t baseline_class = 0;  // the first signature with this operation and size: their durations are compared
 
   static constexpr int32_t kNoArgument = -1;
   bool operator==(const CallSignature&) const = default;
 };
+
+/// Operations in which every rank needs every other: no rank completes one before the last has arrived.
+bool synchronises(Operation op);
 
 /// False when ranks that call these under one sequence number will never finish it, or with wrong data. An argument
 /// that is not known of one disagrees with none.
@@ -79,7 +83,7 @@ struct CallSequence {
   int32_t tid = 0;  // the thread that called last
   bool point_to_point = false;
   bool receives = false;      // point-to-point: the receiving end
-  bool continued = false;     // behind a gap of sequence numbers the rank's calls go on in another lane
+  bool continued = false;     // behind a gap of sequence numbers the rank's calls go on in another sequence
   bool destroyed = false;     // its communicator was, in order
   bool aborted = false;       // its communicator was given up or failed: open calls were inside until then
   int64_t shift_ns = 0;       // of its node's clock
@@ -105,7 +109,7 @@ struct CallSequence {
   [[nodiscard]] bool ends_unseen() const {
     return last_ended_seq < 0 && !calls.empty() && last_arrival_ns - first_open_ns >= kHangNs;
   }
-  /// Calls were made, and nobody tells when any of them ended.
+  /// Calls were made, and nobody reports when any of them ended.
   [[nodiscard]] bool ends_unobserved() const {
     return last_ended_seq < 0 && !calls.empty() && first_open_ns == kOpenEnd;
   }
@@ -155,10 +159,8 @@ class Timeline {
   int64_t unknown_rows_ = 0;
 };
 
-/// Puts lanes of communicators made before tracing began into groups: same job, same operations and sizes,
-/// nearest arrivals; sets their column offsets. `lanes` are indices into `all`; returns groups of such indices.
-std::vector<std::vector<uint32_t>> match_unknown_sequences(std::vector<CallSequence>& all,
-                                                           const std::vector<uint32_t>& sequences,
-                                                           const Cluster& cluster);
+/// The first instances of a communicator open connections and touch memory. One that was made before tracing began has
+/// done so.
+inline bool is_warming_up(const Group& group, int64_t column) { return group.hash != 0 && column < kWarmUpInstances; }
 
 }  // namespace stalltrace::analysis

@@ -100,7 +100,7 @@ bool too_close(const AnalysisContext& context, const Ends& ends, const Connectio
 }
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  if (!stall.hung && stall.part != StallPart::kAbsent) {
+  if (!stall.hung() && stall.part() != StallPart::kAbsent) {
     return;
   }
   const std::vector<FlowIndex> flows = flows_of(context, stall);
@@ -133,7 +133,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   hypothesis.place = places.front();
   hypothesis.place.culprit = common_end(places);
   const int64_t after_ns = stall.window.to_ns - std::max(first_ns, stall.window.from_ns);
-  hypothesis.coverage = stall.ended_job && stall.hang.kind == HangKind::kTransfer
+  hypothesis.coverage = stall.ended_job() && stall.root().kind == HangKind::kTransfer
                             ? 1
                             : share_of(after_ns, stall.window.length());  // the job ended of it, however soon
   hypothesis.applies = hypothesis.coverage >= kCoverage;

@@ -58,7 +58,7 @@ struct Port {
 };
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  if (stall.part != StallPart::kTransfer) {
+  if (stall.part() != StallPart::kTransfer) {
     return;
   }
   for (const MemberIndex member : stall.members) {

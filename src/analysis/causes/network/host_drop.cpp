@@ -27,7 +27,7 @@ struct Dropper {
 };
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  if (stall.part != StallPart::kTransfer) {
+  if (stall.part() != StallPart::kTransfer) {
     return;
   }
   std::map<std::pair<MemberIndex, bool>, Dropper> droppers;

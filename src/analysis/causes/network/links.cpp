@@ -67,8 +67,8 @@ MemberIndex common_end(const std::vector<Place>& links) {
 }
 
 bool network_may_be_slow(const Stall& stall) {
-  return stall.part == StallPart::kTransfer &&
-         (stall.hang.kind == HangKind::kNone || stall.hang.kind == HangKind::kTransfer);
+  return stall.part() == StallPart::kTransfer &&
+         (stall.root().kind == HangKind::kNone || stall.root().kind == HangKind::kTransfer);
 }
 
 }  // namespace stalltrace::analysis

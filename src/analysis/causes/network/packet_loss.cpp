@@ -20,7 +20,7 @@ namespace {
 enum class Counted : uint8_t { kRetransmits };
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  if (stall.part != StallPart::kTransfer) {
+  if (stall.part() != StallPart::kTransfer) {
     return;
   }
   struct Link {

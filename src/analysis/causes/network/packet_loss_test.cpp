@@ -86,9 +86,9 @@ Report report_of(LinkChoice lossy, const Evidence& evidence = recovers_throughou
     const auto [src, dst] = lossy(i);
     evidence(source, src, dst, begin);
   }
-  const Result<Report> report = explain(source);
-  EXPECT_TRUE(report.has_value());
-  return report ? *report : Report{};
+  const Result<ExplainResult> result = explain(source);
+  EXPECT_TRUE(result.has_value());
+  return result ? result->report : Report{};
 }
 
 TEST(PacketLoss, OneLinkHasNoCulprit) {

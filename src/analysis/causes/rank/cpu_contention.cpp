@@ -54,7 +54,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     const WaitShare* counted = &outside;
     if (!hypothesis.applies && all_share >= kCoverage) {
       const bool short_stall =
-          !stall.hung && stall.part != StallPart::kAbsent && stall.lost_ns < kCpuContentionGate.single_ns;
+          !stall.hung() && stall.part() != StallPart::kAbsent && stall.lost_ns < kCpuContentionGate.single_ns;
       counted = &all;
       hypothesis.coverage = all_share;
       hypothesis.applies = short_stall || all_share >= kInternalContentionCoverage;

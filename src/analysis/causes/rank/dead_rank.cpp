@@ -14,15 +14,15 @@ namespace {
 constexpr int kSigKill = 9;
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  if (stall.hang.kind != HangKind::kDead) {
+  if (stall.root().kind != HangKind::kDead) {
     return;
   }
-  const Member& member = context.cluster.member(stall.hang.member);
-  Hypothesis hypothesis{.cause = Cause::kDeadRank, .place = {.culprit = stall.hang.member}};
+  const Member& member = context.cluster.member(stall.root().member);
+  Hypothesis hypothesis{.cause = Cause::kDeadRank, .place = {.culprit = stall.root().member}};
   const int64_t alone_ns = stall.window.to_ns - std::max(*member.exit_ns, stall.window.from_ns);
   hypothesis.coverage = share_of(alone_ns, stall.window.length());
   hypothesis.applies = hypothesis.coverage >= kCoverage;
-  hypothesis.why = fmt::format("{} had ended for {} of {}", short_name(context.cluster, stall.hang.member),
+  hypothesis.why = fmt::format("{} had ended for {} of {}", short_name(context.cluster, stall.root().member),
                                format_duration(alone_ns), format_duration(stall.window.length()));
   out.push_back(std::move(hypothesis));
 }

@@ -14,12 +14,12 @@ enum class Counted : uint8_t { kDisk };
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   const bool outside =
-      stall.part == StallPart::kAbsent && stall.hang.kind == HangKind::kOutside && !stall.majority_absent;
-  if ((stall.part != StallPart::kLate && !outside) || stall.suspects.size() != 1) {
+      stall.part() == StallPart::kAbsent && stall.root().kind == HangKind::kOutside && !stall.majority_absent();
+  if ((stall.part() != StallPart::kLate && !outside) || stall.suspects.size() != 1) {
     return;
   }
   const MemberIndex member = stall.suspects[0];
-  const Activity activity = activity_of(context, member, stall.examined(), stall.calling_tid);
+  const Activity activity = activity_of(context, member, stall.examined(), stall.calling_tid());
   if (activity.disk_ns == 0) {
     return;
   }

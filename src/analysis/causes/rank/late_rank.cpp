@@ -91,13 +91,14 @@ bool is_rare_work_of_rank0(const AnalysisContext& context, const CauseGroup& gro
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   judge_late_by_arrival(context, stall, out);
-  if (stall.part != StallPart::kLate || stall.suspects.size() != 1 || !context.evidence.has_waits(stall.suspects[0])) {
+  if (stall.part() != StallPart::kLate || stall.suspects.size() != 1 ||
+      !context.evidence.has_waits(stall.suspects[0])) {
     return;
   }
   const MemberIndex member = stall.suspects[0];
   const Interval window = stall.examined();
   const WaitShare on_cpu = context.evidence.share(member, WaitKind::kOnCpu, window);
-  const int32_t tid = working_tid(context, member, window, stall.calling_tid);
+  const int32_t tid = working_tid(context, member, window, stall.calling_tid());
   const WaitShare blocked = context.evidence.share(member, WaitKind::kBlocked, window, false, tid);
   const WaitShare disk = context.evidence.share(member, WaitKind::kDisk, window, false, tid);
   const WaitShare runnable = context.evidence.share(member, WaitKind::kRunnable, window);

@@ -12,15 +12,15 @@ namespace stalltrace::analysis {
 namespace {
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  if (stall.hang.kind != HangKind::kMismatch || !stall.vote) {
+  if (stall.root().kind != HangKind::kMismatch || !stall.vote()) {
     return;
   }
-  Hypothesis hypothesis{.cause = Cause::kMismatchedCollective, .place = {.culprit = stall.hang.member}};
+  Hypothesis hypothesis{.cause = Cause::kMismatchedCollective, .place = {.culprit = stall.root().member}};
   hypothesis.coverage = 1;
   hypothesis.applies = true;
-  hypothesis.why = fmt::format("number {} is {} at most ranks and {} at others", stall.vote->column,
-                               signature_text(context.timeline.signature(stall.vote->usual)),
-                               signature_text(context.timeline.signature(stall.vote->odd)));
+  hypothesis.why = fmt::format("number {} is {} at most ranks and {} at others", stall.vote()->column,
+                               signature_text(context.timeline.signature(stall.vote()->usual)),
+                               signature_text(context.timeline.signature(stall.vote()->odd)));
   out.push_back(std::move(hypothesis));
 }
 
@@ -34,10 +34,10 @@ std::string outcome_text(const CauseGroup& group) {
 }
 
 /// All ranks ended it, with wrong data: whatever else slowed it down does not matter.
-bool ended_wrong(const Stall& stall) { return stall.wrong_data > 0; }
+bool ended_wrong(const Stall& stall) { return stall.wrong_data() > 0; }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const SignatureVote& vote = *group.stalls.front()->vote;
+  const SignatureVote& vote = *group.stalls.front()->vote();
   const std::string usual = signature_text(context.timeline.signature(vote.usual));
   const std::string odd = signature_text(context.timeline.signature(vote.odd));
   const std::string where =
@@ -60,7 +60,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   const auto stalled = std::find_if(group.stalls.begin(), group.stalls.end(), [&](const Stall* stall) {
     return stall->group == vote.group && stall->column == vote.column;
   });
-  if (stalled != group.stalls.end() && (*stalled)->hung) {
+  if (stalled != group.stalls.end() && (*stalled)->hung()) {
     finding.evidence.push_back(waiting_evidence(context, **stalled));
   }
   if (group.wrong_data > 0) {

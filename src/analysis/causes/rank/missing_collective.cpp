@@ -16,19 +16,19 @@ namespace {
 enum class Counted : uint8_t { kCycle };
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  if (stall.hang.kind != HangKind::kOutside && stall.hang.kind != HangKind::kCycle) {
+  if (stall.root().kind != HangKind::kOutside && stall.root().kind != HangKind::kCycle) {
     return;
   }
-  Hypothesis hypothesis{.cause = Cause::kMissingCollective, .place = {.culprit = stall.hang.member}};
+  Hypothesis hypothesis{.cause = Cause::kMissingCollective, .place = {.culprit = stall.root().member}};
   hypothesis.coverage = 1;
   hypothesis.applies = true;
-  if (stall.hang.kind == HangKind::kCycle) {
+  if (stall.root().kind == HangKind::kCycle) {
     hypothesis.counters.at(Counted::kCycle).count = 1;
     hypothesis.why = "ranks wait for each other in different calls";
   } else {
-    hypothesis.why = stall.majority_absent
+    hypothesis.why = stall.majority_absent()
                          ? "more ranks are absent than came"
-                         : fmt::format("{} is in no call", short_name(context.cluster, stall.hang.member));
+                         : fmt::format("{} is in no call", short_name(context.cluster, stall.root().member));
   }
   out.push_back(std::move(hypothesis));
 }
@@ -37,8 +37,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 const Stall& nearest(const CauseGroup& group) {
   const Stall* best = group.stalls.front();
   for (const Stall* stall : group.stalls) {
-    if (stall->hang.path.size() < best->hang.path.size() ||
-        (stall->hang.path.size() == best->hang.path.size() && stall->window.from_ns < best->window.from_ns)) {
+    if (stall->root().path.size() < best->root().path.size() ||
+        (stall->root().path.size() == best->root().path.size() && stall->window.from_ns < best->window.from_ns)) {
       best = stall;
     }
   }
@@ -48,7 +48,7 @@ const Stall& nearest(const CauseGroup& group) {
 void add_steps(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   std::set<std::string> known;
   for (const Stall* stall : group.stalls) {
-    for (const HangStep& step : stall->hang.path) {
+    for (const HangStep& step : stall->root().path) {
       if (std::string text = step_text(context, step); known.size() < kMostSteps && known.insert(text).second) {
         finding.evidence.push_back({"collective", 1, std::move(text), {}});
       }
@@ -82,11 +82,11 @@ void describe_lonely(const AnalysisContext& context, const CauseGroup& group, co
 
 void describe_absent(const AnalysisContext& context, const CauseGroup& group, const Stall& stall, Finding& finding) {
   const MemberIndex member = group.place.culprit;
-  const Activity activity = activity_of(context, member, stall.examined(), stall.calling_tid);
+  const Activity activity = activity_of(context, member, stall.examined(), stall.calling_tid());
   finding.summary = fmt::format(
       "{} is alive but did not enter {}, {}: {}.", capitalised(context.cluster.describe(member)),
       call_text(context, stall),
-      stall.hang.path.empty() ? "the others wait for it" : "where a chain of waiting ranks begins", cost_text(group));
+      stall.root().path.empty() ? "the others wait for it" : "where a chain of waiting ranks begins", cost_text(group));
   finding.evidence.push_back(activity_evidence(context, member, activity));
   finding.remedy = fmt::format(
       "see where pid {} on {} is (py-spy dump, gdb): it is {}; look for a collective that only some ranks call, uneven "
@@ -98,7 +98,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   const Stall& stall = nearest(group);
   if (group.counters.sum(Counted::kCycle).count > 0) {
     describe_cycle(context, group, finding);
-  } else if (stall.majority_absent) {
+  } else if (stall.majority_absent()) {
     describe_lonely(context, group, stall, finding);
   } else {
     describe_absent(context, group, stall, finding);

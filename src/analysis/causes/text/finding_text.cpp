@@ -11,12 +11,12 @@ namespace stalltrace::analysis {
 namespace {
 
 std::string one_sided_text(const Stall& longest, const std::string& length) {
-  if (longest.hang.kind == HangKind::kDead) {
+  if (longest.root().kind == HangKind::kDead) {
     return fmt::format(
         "its communicator was in use; the other ranks, which were not recorded, have been without it for {}", length);
   }
   return fmt::format("data of a rank that was not recorded {} {} for this rank, which was in no collective",
-                     longest.hung ? "have waited" : "waited up to", length);
+                     longest.hung() ? "have waited" : "waited up to", length);
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ std::string short_name(const Cluster& cluster, MemberIndex index) {
 }
 
 std::string cost_text(const CauseGroup& group) {
-  const bool ended = std::any_of(group.stalls.begin(), group.stalls.end(), [](const Stall* s) { return s->ended_job; });
+  const bool ended = std::any_of(group.stalls.begin(), group.stalls.end(), [](const Stall* s) { return s->ended_job(); });
   if (group.hung && ended && group.longest_ns < kHangNs) {
     return fmt::format("the job ended after {} of waiting", format_duration(group.longest_ns));
   }
@@ -53,14 +53,14 @@ Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group)
                                            [](const Stall* a, const Stall* b) { return a->lost_ns < b->lost_ns; });
   const std::string_view op = display_name(context.timeline.signature(longest->signature).op);
   const std::string length = format_duration(longest->window.length());
-  const std::string_view more = longest->hung ? " and have not ended" : "";
+  const std::string_view more = longest->hung() ? " and have not ended" : "";
   Evidence evidence{"collective", group.instances, "", {}};
   if (longest->single_node) {
     evidence.kind = "tcp_sample";
     evidence.text = one_sided_text(*longest, length);
     return evidence;
   }
-  switch (longest->part) {
+  switch (longest->part()) {
     case StallPart::kLate:
       evidence.text = fmt::format("the others waited up to {} for the last rank to arrive ({})", length, op);
       break;
@@ -68,9 +68,9 @@ Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group)
       evidence.text = fmt::format("the others were inside {} for {}; this rank did not enter it", op, length);
       break;
     case StallPart::kTransfer:
-      evidence.text = longest->has_baseline
+      evidence.text = longest->usual_ns
                           ? fmt::format("{} transfers took up to {}{}; usual here is {}", op, length, more,
-                                        format_duration(longest->baseline_ns))
+                                        format_duration(*longest->usual_ns))
                           : fmt::format("{} transfers took up to {}{}; too few comparable ones to know what is usual",
                                         op, length, more);
       break;

@@ -3,17 +3,12 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "capture/decode/collective/argument.h"
 #include "capture/decode/collective/collective_tracker.h"
 #include "capture/decode/collective/unique_id.h"
 #include "capture/discover/call_table.h"
 
 namespace stalltrace::capture {
-namespace {
-
-std::optional<int32_t> unless_negative(int32_t value) { return value < 0 ? std::nullopt : std::optional(value); }
-
-}  // namespace
-
 CollectiveTracker::Comm& CollectiveTracker::comm_of(ProcessState& process, const st_header& header, uint64_t pointer) {
   const auto [found, fresh] = process.comms.try_emplace(pointer);
   if (fresh) {  // made before tracing began: its hash is unknown, its rank at best the launcher's word

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "capture/decode/collective/argument.h"
 #include "capture/discover/call_table.h"
 
 namespace stalltrace::capture {
@@ -18,8 +19,6 @@ constexpr size_t kRecentTags = 64;  // in which a tag is looked for
 bool accepted(const st_call_return& record) {
   return !call_failed(static_cast<Library>(call_table()[record.row].spec.library), record.return_code);
 }
-
-std::optional<int32_t> unless_negative(int32_t value) { return value < 0 ? std::nullopt : std::optional(value); }
 
 }  // namespace
 

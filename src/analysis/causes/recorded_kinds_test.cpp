@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a node's kernel does not record is neither taken for absent nor kept quiet.
-#include "analysis/evidence/recorded_kinds.h"
+#include "analysis/causes/recorded_kinds.h"
 
 #include <gtest/gtest.h>
 

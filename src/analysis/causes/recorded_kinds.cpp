@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/evidence/recorded_kinds.h"
+#include "analysis/causes/recorded_kinds.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

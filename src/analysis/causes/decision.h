@@ -10,8 +10,9 @@
 
 #include "analysis/evidence/evidence.h"
 #include "analysis/evidence/flows.h"
-#include "analysis/findings/evidence_counters.h"
-#include "analysis/stalls/stalls.h"
+#include "analysis/causes/evidence_counters.h"
+#include "analysis/stalls/stall.h"
+#include "analysis/timeline/timeline.h"
 #include "model/finding.h"
 
 namespace stalltrace::analysis {

@@ -1,33 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/stalls/signature_mismatches.h"
+#include "analysis/stalls/hangs/signature_mismatches.h"
 
 #include <algorithm>
-
-#include "analysis/stalls/stalls.h"
 
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kKindsKept = 256;  // of a group: ways in which its ranks disagree that are told apart
+constexpr size_t kKindsKept = 256;  // of a group: ways in which its ranks differ that are counted apart
 
 }  // namespace
 
 const std::optional<SignatureVote>& SignatureMismatches::hanging_in(uint32_t group) {
   const auto [found, fresh] = hanging_.try_emplace(group);
   if (fresh) {
-    found->second = hangs_.disagreement(group);
+    found->second = graph_.disagreement(group);
   }
   return found->second;
 }
 
-/// Only where the library asks all ranks for equal arguments; calls that were lined up by time may be lined up wrongly.
+std::optional<SignatureVote> SignatureMismatches::hanging_at(const HangRoot& root) {
+  if (root.kind != HangKind::kMismatch || root.path.empty()) {
+    return std::nullopt;
+  }
+  return hanging_in(timeline_.sequences()[root.path.back().sequence].group);
+}
+
 bool SignatureMismatches::note_ended(const Instance& instance) {
   const Group& group = timeline_.groups()[instance.group];
   if (!instance.signatures_differ || !instance.completed() || group.hash == 0 || group.point_to_point ||
       !timeline_.signature(instance.signature).exact) {
     return false;
   }
-  const std::optional<SignatureVote> vote = hangs_.vote_on(instance.group, instance.column);
+  const std::optional<SignatureVote> vote = graph_.vote_on(instance.group, instance.column);
   if (!vote) {
     return false;
   }
@@ -47,38 +51,31 @@ bool SignatureMismatches::note_ended(const Instance& instance) {
   return true;
 }
 
-void SignatureMismatches::blame_ended(const Instance& instance, Stall& stall) const {
+const SignatureMismatches::Ended* SignatureMismatches::ended_in(const Instance& instance) const {
   const auto group = ended_.find(instance.group);
   if (group == ended_.end()) {
-    return;
+    return nullptr;
   }
-  for (const Ended& ended : group->second) {
-    if (ended.vote.column == instance.column) {
-      blame(stall, ended.vote);
-      stall.wrong_data = ended.instances;
-    }
-  }
+  const auto found = std::find_if(group->second.begin(), group->second.end(),
+                                  [&](const Ended& ended) { return ended.vote.column == instance.column; });
+  return found == group->second.end() ? nullptr : &*found;
 }
 
-void SignatureMismatches::blame_end(const Instance& instance, Stall& stall) const {
+std::optional<SignatureVote> SignatureMismatches::blame_end(const Instance& instance, HangRoot& root) const {
   const auto group = ended_.find(instance.group);
-  if (group == ended_.end() || stall.hang.kind != HangKind::kDead || cluster_.member(stall.hang.member).ended_badly()) {
-    return;
+  if (group == ended_.end() || root.kind != HangKind::kDead || cluster_.member(root.member).ended_badly()) {
+    return std::nullopt;
   }
   for (const Ended& ended : group->second) {
     const CallSignature& usual = timeline_.signature(ended.vote.usual);
     const CallSignature& odd = timeline_.signature(ended.vote.odd);
     if (ended.vote.column < instance.column && (usual.bytes != odd.bytes || usual.op != odd.op)) {
-      blame(stall, ended.vote);
-      return;
+      root.kind = HangKind::kMismatch;
+      root.member = ended.vote.odd_one();
+      return ended.vote;
     }
   }
-}
-
-void SignatureMismatches::blame(Stall& stall, const SignatureVote& vote) {
-  stall.vote = vote;
-  stall.hang.kind = HangKind::kMismatch;
-  stall.hang.member = vote.odd_ones.size() == 1 ? vote.odd_ones[0] : kNoMember;
+  return std::nullopt;
 }
 
 }  // namespace stalltrace::analysis

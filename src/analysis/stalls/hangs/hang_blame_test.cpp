@@ -2,7 +2,7 @@
 // Who is to blame for a hang: dead, absent, elsewhere, in a cycle, or in something else than the others.
 #include <gtest/gtest.h>
 
-#include "analysis/stalls/hangs.h"
+#include "analysis/stalls/hangs/open_call_graph.h"
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/small_job.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/evidence/call_sites.h"
+#include "analysis/findings/call_sites.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

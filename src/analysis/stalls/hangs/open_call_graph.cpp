@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/stalls/hangs.h"
+#include "analysis/stalls/hangs/open_call_graph.h"
 
 #include <algorithm>
 #include <map>
@@ -8,11 +8,11 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kColumnsLookedBack = 4096;  // for a disagreement: more calls are never under way at once
+constexpr int64_t kColumnsLookedBack = 4096;  // for a mismatch: more calls are never in flight at once
 
-constexpr size_t kCallsInACircle = 8;  // ranks that call in more orders than that are not told apart
+constexpr size_t kCallsInACircle = 8;  // longer circles of calls in different orders are not searched for
 
-/// The oldest of the open calls that a lane ends with.
+/// The oldest of the open calls that a sequence ends with.
 std::optional<int64_t> oldest_open(const CallSequence& sequence) {
   std::optional<int64_t> oldest;
   for (auto call = sequence.calls.rbegin(); call != sequence.calls.rend(); ++call) {
@@ -26,8 +26,6 @@ std::optional<int64_t> oldest_open(const CallSequence& sequence) {
   }
   return sequence.destroyed || sequence.ends_unseen() || sequence.continued ? std::nullopt : oldest;
 }
-
-bool better(const HangRoot& a, const HangRoot& b) { return a.kind > b.kind; }
 
 }  // namespace
 
@@ -95,7 +93,7 @@ std::vector<uint32_t> OpenCallGraph::lacking(uint32_t group, int64_t column) con
   return sequences;
 }
 
-/// The member of a cycle that is in its call with the fewest others; none when two are alike.
+/// The member of a cycle that is in its call with the fewest others; none when there are two.
 MemberIndex OpenCallGraph::odd_one_of(const std::vector<HangStep>& cycle) const {
   MemberIndex odd = kNoMember;
   size_t fewest = ~size_t{0};
@@ -110,69 +108,64 @@ MemberIndex OpenCallGraph::odd_one_of(const std::vector<HangStep>& cycle) const 
   return odd;
 }
 
-void OpenCallGraph::follow(uint32_t sequence, uint32_t group, int64_t column, Interval window,
-                           std::vector<HangStep>& path, HangRoot& best) const {
+void OpenCallGraph::Walk::offer(HangKind kind, MemberIndex who) {
+  if (kind > best.kind) {
+    best = {kind, who, path};
+  }
+}
+
+void OpenCallGraph::follow(uint32_t sequence, uint32_t group, int64_t column, Walk& walk) const {
   const MemberIndex member = timeline_.sequences()[sequence].member;
-  const auto offer = [&](HangKind kind, MemberIndex who) {
-    HangRoot root{kind, who, path};
-    if (better(root, best)) {
-      best = std::move(root);
-    }
-  };
-  if (died(member, window)) {
-    offer(HangKind::kDead, first_death(member));
+  if (died(member, walk.window)) {
+    walk.offer(HangKind::kDead, first_death(member));
     return;
   }
   const std::optional<HangStep> open = open_call(member, group, column);
   if (!open) {
-    offer(HangKind::kOutside, member);
+    walk.offer(HangKind::kOutside, member);
     return;
   }
   const auto same = [&](const HangStep& step) { return step.member == member; };
-  if (const auto again = std::find_if(path.begin(), path.end(), same); again != path.end()) {
-    offer(HangKind::kCycle, odd_one_of({again, path.end()}));
+  if (const auto again = std::find_if(walk.path.begin(), walk.path.end(), same); again != walk.path.end()) {
+    walk.offer(HangKind::kCycle, odd_one_of({again, walk.path.end()}));
     return;
   }
-  examine(*open, window, path, best);
+  examine(*open, walk);
 }
 
 /// What the rank inside this call waits for.
-void OpenCallGraph::examine(const HangStep& open, Interval window, std::vector<HangStep>& path, HangRoot& best) const {
-  const auto offer = [&](HangKind kind, MemberIndex who) {
-    HangRoot root{kind, who, path};
-    if (better(root, best)) {
-      best = std::move(root);
-    }
-  };
-  path.push_back(open);
+void OpenCallGraph::examine(const HangStep& open, Walk& walk) const {
+  if (!walk.visited.insert({open.sequence, open.column}).second) {
+    return;
+  }
+  walk.path.push_back(open);
   const uint32_t inside = timeline_.sequences()[open.sequence].group;
   const std::vector<uint32_t> blockers = lacking(inside, open.column);
   for (const uint32_t blocker : blockers) {
-    follow(blocker, inside, open.column, window, path, best);
+    follow(blocker, inside, open.column, walk);
   }
   if (blockers.empty()) {
-    const MemberIndex dead = dead_in(inside, window);
-    const std::optional<SignatureVote> vote = disagreement(inside);
+    const MemberIndex dead = dead_in(inside, walk.window);
+    const std::optional<SignatureVote> vote = dead == kNoMember ? disagreement(inside) : std::nullopt;
     if (dead != kNoMember) {
-      offer(HangKind::kDead, dead);
+      walk.offer(HangKind::kDead, dead);
     } else if (vote) {
-      offer(HangKind::kMismatch, vote->odd_ones.size() == 1 ? vote->odd_ones[0] : kNoMember);
+      walk.offer(HangKind::kMismatch, vote->odd_one());
     } else {
-      offer(HangKind::kTransfer, kNoMember);
+      walk.offer(HangKind::kTransfer, kNoMember);
     }
   }
-  path.pop_back();
+  walk.path.pop_back();
 }
 
 HangRoot OpenCallGraph::root_of(uint32_t sequence, uint32_t group, int64_t column, Interval window) const {
-  HangRoot best;
-  std::vector<HangStep> path;
-  follow(sequence, group, column, window, path, best);
-  return best;
+  Walk walk{.window = window};
+  follow(sequence, group, column, walk);
+  return std::move(walk.best);
 }
 
 HangRoot OpenCallGraph::behind(const Instance& instance, Interval window) const {
-  HangRoot best;
+  Walk walk{.window = window};
   for (const Arrival& seen : instance.seen) {
     const MemberIndex member = timeline_.sequences()[seen.sequence].member;
     const std::optional<HangStep> open = open_call(member, instance.group, instance.column);
@@ -180,14 +173,14 @@ HangRoot OpenCallGraph::behind(const Instance& instance, Interval window) const 
         timeline_.sequences()[open->sequence].at_column(open->column)->arrival_ns >= seen.arrival_ns) {
       continue;
     }
-    std::vector<HangStep> path;
-    examine(*open, window, path, best);
+    examine(*open, walk);
   }
-  return best;
+  return std::move(walk.best);
 }
 
-/// Whether calls that are open longer than this instance at some of its ranks lead to `to`; then `path` is the way.
-bool OpenCallGraph::leads_back(const Instance& from, const Instance& to, std::vector<HangStep>& path) const {
+/// Whether calls that are open longer than this instance at some of its ranks lead to `to`; then `path` leads there.
+bool OpenCallGraph::leads_back(const Instance& from, const Instance& to, std::vector<HangStep>& path,
+                               DepthOf& visited) const {
   for (const Arrival& seen : from.seen) {
     const MemberIndex member = timeline_.sequences()[seen.sequence].member;
     const std::optional<HangStep> open = open_call(member, from.group, from.column);
@@ -202,10 +195,15 @@ bool OpenCallGraph::leads_back(const Instance& from, const Instance& to, std::ve
     Instance next;
     const uint32_t group = timeline_.sequences()[open->sequence].group;
     path.push_back(*open);
-    if ((group == to.group && open->column == to.column) ||
-        (path.size() < kCallsInACircle && read_instance(timeline_, group, open->column, next) &&
-         leads_back(next, to, path))) {
+    if (group == to.group && open->column == to.column) {
       return true;
+    }
+    const auto [depth, fresh] = visited.try_emplace({group, open->column}, path.size());
+    if ((fresh || path.size() < depth->second) && path.size() < kCallsInACircle) {
+      depth->second = path.size();
+      if (read_instance(timeline_, group, open->column, next) && leads_back(next, to, path, visited)) {
+        return true;
+      }
     }
     path.pop_back();
   }
@@ -214,7 +212,8 @@ bool OpenCallGraph::leads_back(const Instance& from, const Instance& to, std::ve
 
 HangRoot OpenCallGraph::order_cycle(const Instance& instance) const {
   HangRoot root;
-  if (leads_back(instance, instance, root.path)) {
+  DepthOf visited;
+  if (leads_back(instance, instance, root.path, visited)) {
     root.kind = HangKind::kCycle;
     root.member = odd_one_of(root.path);
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/findings/decision.h"
+#include "analysis/causes/decision.h"
 #include "model/evidence_kind.h"
 
 namespace stalltrace::analysis {

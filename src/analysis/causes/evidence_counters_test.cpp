@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/findings/evidence_counters.h"
+#include "analysis/causes/evidence_counters.h"
 
 #include <gmock/gmock.h>
 

@@ -48,7 +48,7 @@ TEST(Hang, ARankKilledWhileOthersGoOnWaitingIsTheCause) {
   }
 }
 
-/// Ranks 0, 1 and 3 are inside when rank 2 ends, and fail soon after: their calls, or the launcher, tell them.
+/// Ranks 0, 1 and 3 are inside when rank 2 ends, and fail soon after: their calls fail, or the launcher ends them.
 Ending broken_off(int32_t signal_of_rank_2, int64_t followed_ns = 200 * kNsPerMs) {
   Ending ending = hang();
   ending.process = [=](int rank, Process& process) {
@@ -76,7 +76,7 @@ TEST(Hang, ADeathIsToldHoweverSoonTheOthersFollow) {
   }
 }
 
-/// As profiler files tell it: a process is gone, nobody knows how, and the others, whose NCCL told them, aborted.
+/// As profiler files show it: a process is gone, nobody knows how, and the others, whose NCCL saw it, aborted.
 TEST(Hang, ADeathOfWhichOnlyTheTimeIsKnownEndsAJob) {
   Ending ending = hang();
   ending.process = [](int rank, Process& process) {

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/stalls/baselines.h"
+
+namespace stalltrace::analysis {
+
+bool counts_for_baseline(const Timeline& timeline, const Instance& instance) {
+  return instance.completed() && !is_warming_up(timeline.groups()[instance.group], instance.column);
+}
+
+Baselines Baselines::learn(const Timeline& timeline) {
+  Baselines baselines;
+  baselines.groups_.resize(timeline.groups().size());
+  Instance instance;
+  for (uint32_t group = 0; group < timeline.groups().size(); ++group) {
+    const bool pair = timeline.groups()[group].point_to_point;
+    std::map<uint16_t, BaselineSample> transfers;
+    std::optional<BaselineSample> spreads;
+    std::optional<BaselineSample> pair_waits;  // a Recv waits for its Send by design
+    for_each_instance(timeline, group, instance, [&] {
+      if (counts_for_baseline(timeline, instance)) {
+        transfers[timeline.signature(instance.signature).baseline_class].add(instance.transfer_ns());
+        (spreads ? *spreads : spreads.emplace()).add(instance.last_arrival_ns - instance.seen.front().arrival_ns);
+      }
+      if (pair) {
+        (pair_waits ? *pair_waits : pair_waits.emplace()).add(instance.late_ns());
+      }
+    });
+    OfGroup& known = baselines.groups_[group];
+    for (auto& [kind, sample] : transfers) {
+      known.transfers[kind] = Baseline::of(sample);
+    }
+    if (spreads) {
+      known.spread_limit_ns = Baseline::of(*spreads).limit_ns;
+    }
+    if (pair_waits) {
+      known.pair_wait = Baseline::of(*pair_waits);
+    }
+  }
+  return baselines;
+}
+
+const Baseline& Baselines::transfer(const Timeline& timeline, const Instance& instance) const {
+  static const Baseline kUnknown;
+  const std::map<uint16_t, Baseline>& transfers = groups_[instance.group].transfers;
+  const auto found = transfers.find(timeline.signature(instance.signature).baseline_class);
+  return found == transfers.end() ? kUnknown : found->second;
+}
+
+const Baseline* Baselines::pair_wait(uint32_t group) const {
+  const std::optional<Baseline>& wait = groups_[group].pair_wait;
+  return wait ? &*wait : nullptr;
+}
+
+std::optional<int64_t> Baselines::spread_limit_ns(uint32_t group) const { return groups_[group].spread_limit_ns; }
+
+}  // namespace stalltrace::analysis

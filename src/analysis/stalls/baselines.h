@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is usual in a recording: how long transfers of one class take, how long a Recv waits for its Send, how far
+// arrivals scatter.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "analysis/stalls/baseline.h"
+#include "analysis/timeline/instance.h"
+
+namespace stalltrace::analysis {
+
+/// Whether the instance's transfer is part of a baseline: it ended, and its communicator had warmed up.
+bool counts_for_baseline(const Timeline& timeline, const Instance& instance);
+
+class Baselines {
+ public:
+  /// Reads every instance once.
+  static Baselines learn(const Timeline& timeline);
+
+  /// Of the transfers of the instance's communicator, operation and size. The reference holds as long as the object.
+  [[nodiscard]] const Baseline& transfer(const Timeline& timeline, const Instance& instance) const;
+  /// Of the waits of one pair of ranks; null where the group is no pair.
+  [[nodiscard]] const Baseline* pair_wait(uint32_t group) const;
+  /// Arrivals of this group that are further apart are unusual; none where nothing is known.
+  [[nodiscard]] std::optional<int64_t> spread_limit_ns(uint32_t group) const;
+
+ private:
+  struct OfGroup {
+    std::map<uint16_t, Baseline> transfers;  // by baseline class
+    std::optional<Baseline> pair_wait;
+    std::optional<int64_t> spread_limit_ns;
+  };
+  std::vector<OfGroup> groups_;
+};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/stalls/find_stalls.h"
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/stalls/search/absent.h"
+#include "analysis/stalls/search/late.h"
+#include "analysis/stalls/search/mismatch.h"
+#include "analysis/stalls/search/search_state.h"
+#include "analysis/stalls/search/transfer.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+/// What does not depend on other instances; lists the transfers that do.
+void judge_arrivals(SearchState& search) {
+  Instance instance;
+  for (uint32_t group = 0; group < search.timeline.groups().size(); ++group) {
+    for_each_instance(search.timeline, group, instance, [&] {
+      ++search.result.instances;
+      const bool wrong_data = search.mismatches.note_ended(instance);
+      judge_late_arrival(search, instance);
+      judge_absence(search, instance);
+      if (may_be_long_transfer(search, instance) || wrong_data) {
+        search.transfers.push_back({group, instance.column});
+      }
+    });
+  }
+}
+
+/// Each instance once. One may hand in another that it is held up by: the list grows on the way.
+void judge_transfers(SearchState& search) {
+  for (std::vector<Interval>& windows : search.waited) {
+    search.waited_sets.emplace_back(std::move(windows));
+  }
+  Instance instance;
+  std::set<InstanceId> done;
+  for (size_t i = 0; i < search.transfers.size(); ++i) {
+    const InstanceId id = search.transfers[i];
+    if (done.insert(id).second && read_instance(search.timeline, id.group, id.column, instance)) {
+      judge_transfer(search, instance);
+    }
+  }
+}
+
+}  // namespace
+
+StallSearch find_stalls(const Timeline& timeline, const Cluster& cluster, const StallSearchOptions& options) {
+  SearchState search(timeline, cluster, options);
+  judge_arrivals(search);
+  judge_hanging_mismatches(search);
+  judge_transfers(search);
+  bound_stalls(search);
+  std::vector<Stall>& stalls = search.result.stalls;
+  std::sort(stalls.begin(), stalls.end(),
+            [](const Stall& a, const Stall& b) { return a.window.from_ns < b.window.from_ns; });
+  return std::move(search.result);
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instances took too long, by how much, and which part of them: waiting for a rank, or the transfer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "analysis/stalls/baseline.h"
+#include "analysis/stalls/stall.h"
+#include "analysis/timeline/timeline.h"
+
+namespace stalltrace::analysis {
+
+struct StallSearchOptions {
+  TimeRange range;                    // only stalls that touch it are kept; on the common clock
+  std::optional<InstanceId> watched;  // an instance whose verdicts are kept, also those that say no stall
+};
+
+/// All that the search decided about one instance beside its stalls.
+struct WatchedInstance {
+  Baseline transfer;              // of the transfers that it was compared with
+  int64_t transfer_limit_ns = 0;  // a longer transfer is a stall
+  int64_t late_limit_ns = 0;      // a longer wait for the last rank is one
+  bool warming_up = false;        // the limits are those of the first instances of a communicator
+  std::vector<Stall> declined;    // parts that are no stalls, as if they were; their verdicts say why
+};
+
+struct StallSearch {
+  std::vector<Stall> stalls;  // in time order
+  int64_t instances = 0;
+  int64_t dropped = 0;  // stalls beyond kMaxStalls, the cheapest ones
+  std::optional<WatchedInstance> watched;
+};
+
+/// Judges every instance of the timeline. Time is linear in the calls for a job without hangs; each hang adds a walk
+/// over the open calls. Memory: a few kilobytes per baseline class, and at most 2 * kMaxStalls stalls.
+StallSearch find_stalls(const Timeline& timeline, const Cluster& cluster, const StallSearchOptions& options);
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks over open calls: what they find, and that they end in time where paths are many.
+#include "analysis/stalls/hangs/open_call_graph.h"
+
+#include <gtest/gtest.h>
+
+#include "analysis/testing/small_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int64_t kBegunNs = small_job::kOriginNs;
+constexpr int kWidth = 8;    // ranks of a layer
+constexpr int kLayers = 12;  // the ranks of each wait for all of the next, on a communicator of both: 8^10 paths
+
+/// The n-th call of a rank on a communicator.
+Collective call_of(int rank, CommHash comm, int64_t seq, int64_t time_ns, bool open) {
+  Collective call{.event_id = make_event_id(1, comm * 1000 + static_cast<uint64_t>(rank * 4 + seq)), .node_id = 1};
+  call.timestamp_ns = time_ns;
+  call.completion = open ? Completion::kOpen : Completion::kSync;
+  call.duration_ns = open ? std::nullopt : std::optional(kNsPerMs);
+  call.seq = seq;
+  call.rank = rank;
+  call.comm_id_hash = call.comm_ptr = comm;
+  call.pid = call.tid = 10 + rank;
+  call.bytes = 1024;
+  return call;
+}
+
+struct Job {
+  MemorySource source;
+  std::optional<Cluster> cluster;
+  std::optional<Timeline> timeline;
+
+  void load() {
+    source.accept(Node{.node_id = 1, .name = "node", .ended_ns = kBegunNs + 60 * kNsPerSecond});
+    cluster = *Cluster::load(source);
+    timeline = *Timeline::load(source, *cluster);
+  }
+  [[nodiscard]] uint32_t group_of(CommHash comm) const {
+    uint32_t group = 0;
+    while (timeline->groups()[group].hash != comm) {
+      ++group;
+    }
+    return group;
+  }
+  [[nodiscard]] uint32_t sequence_of(int rank, CommHash comm) const {
+    uint32_t index = 0;
+    while (timeline->sequences()[index].hash != comm ||
+           cluster->member(timeline->sequences()[index].member).pid != 10 + rank) {
+      ++index;
+    }
+    return index;
+  }
+};
+
+TEST(OpenCallGraph, AWalkOverManyPathsVisitsEachOpenCallOnce) {
+  Job job;
+  for (int layer = 0; layer + 1 < kLayers; ++layer) {
+    const auto comm = static_cast<CommHash>(100 + layer);
+    for (int rank = layer * kWidth; rank < (layer + 2) * kWidth; ++rank) {
+      job.source.accept(call_of(rank, comm, 0, kBegunNs, false));
+      if (rank < (layer + 1) * kWidth) {
+        job.source.accept(call_of(rank, comm, 1, kBegunNs + kNsPerSecond, true));
+      }
+    }
+  }
+  job.load();
+  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  const Interval window{kBegunNs + kNsPerSecond, kBegunNs + 60 * kNsPerSecond};
+  const HangRoot root = graph.root_of(job.sequence_of(kWidth, 100), job.group_of(100), 1, window);
+  EXPECT_EQ(root.kind, HangKind::kOutside);
+  EXPECT_EQ(job.cluster->member(root.member).pid, 10 + (kLayers - 1) * kWidth);
+  EXPECT_EQ(root.path.size(), static_cast<size_t>(kLayers - 2));  // the first rank of each layer
+  for (size_t i = 0; i < root.path.size(); ++i) {
+    EXPECT_EQ(job.cluster->member(root.path[i].member).pid, 10 + static_cast<int>(i + 1) * kWidth);
+  }
+}
+
+TEST(OpenCallGraph, ASearchForOrderCyclesVisitsEachInstanceOnce) {
+  constexpr int kManyRanks = 16;
+  constexpr int kComms = 9;
+  Job job;
+  for (int comm = 0; comm < kComms; ++comm) {  // half of its ranks have been inside the one before for longer
+    for (int rank = comm * kManyRanks; rank < (comm + 2) * kManyRanks; ++rank) {
+      const int64_t time_ns = kBegunNs + comm * kNsPerSecond + rank * kNsPerUs;
+      job.source.accept(call_of(rank, static_cast<CommHash>(100 + comm), 0, time_ns, true));
+    }
+  }
+  job.load();
+  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  Instance instance;
+  ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100 + kComms - 1), 0, instance));
+  EXPECT_EQ(graph.order_cycle(instance).kind, HangKind::kNone);
+}
+
+TEST(OpenCallGraph, RanksThatCalledInDifferentOrdersAreACycle) {
+  Job job;
+  for (int rank = 0; rank < 4; ++rank) {
+    const bool odd = rank == 3;
+    job.source.accept(call_of(rank, 100, 0, kBegunNs + (odd ? kNsPerSecond : 0), true));
+    job.source.accept(call_of(rank, 101, 0, kBegunNs + (odd ? 0 : kNsPerSecond), true));
+  }
+  job.load();
+  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  Instance instance;
+  ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100), 0, instance));
+  const HangRoot root = graph.order_cycle(instance);
+  EXPECT_EQ(root.kind, HangKind::kCycle);
+  EXPECT_EQ(root.path.size(), 2U);
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

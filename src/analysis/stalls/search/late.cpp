@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/stalls/search/late.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace stalltrace::analysis {
+namespace {
+
+/// The end of the last collective that kept this rank busy before `time_ns`: any on the same communicator, elsewhere
+/// only those whose end the calling thread waited for.
+int64_t previous_end_ns(const SearchState& search, uint32_t sequence_index, int64_t time_ns) {
+  int64_t latest = std::numeric_limits<int64_t>::min();
+  for (const uint32_t other : search.sequences_of[search.timeline.sequences()[sequence_index].member]) {
+    const std::vector<Call>& calls = search.timeline.sequences()[other].calls;
+    auto call = std::partition_point(calls.begin(), calls.end(), [&](const Call& c) { return c.arrival_ns < time_ns; });
+    for (int64_t n = 0; call != calls.begin() && n < kPreviousCalls; ++n) {
+      --call;
+      const bool waited = call->completion == Completion::kSync || call->completion == Completion::kCall;
+      const int64_t end_ns = call->end_ns();
+      if (call->present && end_ns <= time_ns && (waited || other == sequence_index)) {
+        latest = std::max(latest, end_ns);
+        break;
+      }
+    }
+  }
+  return latest;
+}
+
+/// Who arrived last is known only where the clocks of all who took part are.
+bool comparable(const SearchState& search, const Instance& instance) {
+  const auto node_of_sequence = [&](const Arrival& seen) {
+    return search.cluster.member(search.timeline.sequences()[seen.sequence].member).node_id;
+  };
+  const NodeId last = node_of_sequence(instance.seen.back());
+  return std::all_of(instance.seen.begin(), instance.seen.end(), [&](const Arrival& seen) {
+    return search.cluster.clock().comparable(node_of_sequence(seen), last);
+  });
+}
+
+/// From when on the last rank alone keeps the job waiting: the others scatter, too, and waited for each other first.
+/// Where a second rank is late by itself, its time counts from the middle arrival on.
+int64_t others_here_ns(const Instance& instance) {
+  const size_t n = instance.seen.size();
+  const int64_t others_ns = n < 2 ? instance.waits_from_ns : instance.seen[n - 2].arrival_ns;
+  return others_ns - instance.waits_from_ns <= kStallFloorNs ? others_ns : instance.waits_from_ns;
+}
+
+/// Of an instance whose last rank came too late for any other.
+VerdictReason reason_below(const Baseline* pair, int64_t late_ns) {
+  if (pair == nullptr || late_ns <= kStallFloorNs) {
+    return VerdictReason::kBelowLimit;
+  }
+  return pair->known ? VerdictReason::kPairUsual : VerdictReason::kNoBaseline;
+}
+
+}  // namespace
+
+int64_t late_limit_ns(const SearchState& search, const Instance& instance) {
+  const Baseline* pair = search.baselines.pair_wait(instance.group);
+  const int64_t limit_ns = pair == nullptr ? kStallFloorNs : pair->limit_ns;
+  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.column);
+  return warming_up ? std::max(limit_ns, kWarmUpFloorNs) : limit_ns;
+}
+
+void judge_late_arrival(SearchState& search, const Instance& instance) {
+  const Baseline* pair = search.baselines.pair_wait(instance.group);
+  const int64_t late_ns = instance.late_ns();
+  const int64_t limit_ns = pair == nullptr ? kStallFloorNs : pair->limit_ns;
+  Verdict verdict{.part = StallPart::kLate, .value_ns = late_ns, .limit_ns = limit_ns};
+  verdict.window = {instance.waits_from_ns, instance.last_arrival_ns};
+  const auto declined = [&](VerdictReason reason) {
+    verdict.reason = reason;
+    decline(search, instance, verdict);
+  };
+  if (late_ns <= limit_ns) {
+    return declined(reason_below(pair, late_ns));
+  }
+  if (is_warming_up(search.timeline.groups()[instance.group], instance.column)) {
+    verdict.limit_ns = std::max(limit_ns, kWarmUpFloorNs);
+    if (late_ns < kWarmUpFloorNs) {
+      return declined(VerdictReason::kWarmingUp);
+    }
+  }
+  if (!comparable(search, instance)) {
+    return declined(VerdictReason::kClockUncertain);
+  }
+  const CallSequence& last = search.timeline.sequences()[instance.seen.back().sequence];
+  const int64_t usual_to_ns = instance.waits_from_ns + (pair == nullptr ? 0 : pair->usual_ns);
+  const int64_t from_ns =
+      std::max(usual_to_ns, previous_end_ns(search, instance.seen.back().sequence, instance.last_arrival_ns));
+  if (instance.last_arrival_ns - from_ns <= kStallFloorNs) {
+    verdict.value_ns = instance.last_arrival_ns - from_ns;
+    verdict.limit_ns = kStallFloorNs;
+    return declined(VerdictReason::kInPreviousCall);
+  }
+  verdict.reason = VerdictReason::kTooLong;
+  Stall stall = begin_stall(search, instance, verdict);
+  stall.window.from_ns = std::max(from_ns, others_here_ns(instance));
+  stall.lost_ns = stall.window.length();
+  stall.suspects = {last.member};
+  stall.kind = LateArrival{last.member, last.tid};
+  keep(search, std::move(stall));
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/stalls/search/search_state.h"
+
+#include <algorithm>
+#include <csignal>
+#include <tuple>
+
+#include "analysis/stalls/search/late.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+/// The part, of a kind that fits it, with the ranks that a cause would ask about.
+Stall as_if_stalled(const SearchState& search, const Instance& instance, const Verdict& verdict) {
+  Stall stall = begin_stall(search, instance, verdict);
+  stall.lost_ns = stall.window.length();
+  if (verdict.part == StallPart::kLate) {
+    const CallSequence& last = search.timeline.sequences()[instance.seen.back().sequence];
+    stall.kind = LateArrival{last.member, last.tid};
+    stall.suspects = {last.member};
+  } else if (verdict.part == StallPart::kAbsent) {
+    stall.kind = MissingRank{};
+  } else {
+    const Baseline& baseline = search.baselines.transfer(search.timeline, instance);
+    stall.usual_ns = baseline.known ? std::optional(baseline.usual_ns) : std::nullopt;
+    stall.lost_ns -= stall.lost_ns > baseline.usual_ns ? baseline.usual_ns : 0;
+    stall.kind = SlowTransfer{};
+    stall.suspects = stall.members;
+  }
+  return stall;
+}
+
+std::vector<std::vector<uint32_t>> sequences_by_member(const Timeline& timeline, const Cluster& cluster) {
+  std::vector<std::vector<uint32_t>> sequences(cluster.members().size());
+  for (uint32_t i = 0; i < timeline.sequences().size(); ++i) {
+    sequences[timeline.sequences()[i].member].push_back(i);
+  }
+  return sequences;
+}
+
+}  // namespace
+
+SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster, const StallSearchOptions& with)
+    : timeline(of_timeline),
+      cluster(of_cluster),
+      options(with),
+      baselines(Baselines::learn(of_timeline)),
+      graph(of_timeline, of_cluster),
+      mismatches(of_timeline, of_cluster, graph),
+      sequences_of(sequences_by_member(of_timeline, of_cluster)),
+      waited(of_cluster.members().size()) {
+  Instance instance;
+  if (options.watched && read_instance(timeline, options.watched->group, options.watched->column, instance)) {
+    const bool warming_up = is_warming_up(timeline.groups()[instance.group], instance.column);
+    const Baseline& baseline = baselines.transfer(timeline, instance);
+    result.watched = WatchedInstance{
+        .transfer = baseline,
+        .transfer_limit_ns = warming_up ? std::max(baseline.limit_ns, kWarmUpFloorNs) : baseline.limit_ns,
+        .late_limit_ns = late_limit_ns(*this, instance),
+        .warming_up = warming_up};
+  }
+}
+
+Stall begin_stall(const SearchState& search, const Instance& instance, const Verdict& verdict) {
+  Stall stall{.group = instance.group, .column = instance.column, .signature = instance.signature, .verdict = verdict};
+  stall.window = verdict.window;
+  for (const Arrival& seen : instance.seen) {
+    stall.members.push_back(search.timeline.sequences()[seen.sequence].member);
+  }
+  return stall;
+}
+
+void keep(SearchState& search, Stall stall) {
+  if (stall.ended_job() || stall.wrong_data() > 0) {  // reported though it need not have cost any time
+    stall.window.to_ns = std::max(stall.window.to_ns, stall.window.from_ns + kNsPerUs);
+    stall.lost_ns = std::clamp(stall.lost_ns, kNsPerUs, stall.window.length());
+  }
+  const bool watched = search.options.watched == stall.instance();
+  const TimeRange& range = search.options.range;
+  if (range.from_ns > stall.window.to_ns || range.to_ns <= stall.window.from_ns) {
+    if (watched) {
+      stall.verdict.reason = VerdictReason::kOutsideRange;
+      decline_watched(search, std::move(stall));
+    }
+    return;
+  }
+  if (watched && search.result.watched) {
+    std::erase_if(search.result.watched->declined, [&](const Stall& other) { return other.part() == stall.part(); });
+  }
+  if (stall.part() != StallPart::kTransfer) {
+    for (const MemberIndex member : stall.members) {
+      search.waited[member].push_back(stall.window);
+    }
+  }
+  search.result.stalls.push_back(std::move(stall));
+  if (static_cast<int64_t>(search.result.stalls.size()) >= 2 * kMaxStalls) {
+    bound_stalls(search);
+  }
+}
+
+void decline_watched(SearchState& search, Stall as_if) {
+  if (!search.result.watched || as_if.window.length() == 0) {
+    return;
+  }
+  std::vector<Stall>& declined = search.result.watched->declined;
+  std::erase_if(declined, [&](const Stall& other) { return other.part() == as_if.part(); });
+  declined.push_back(std::move(as_if));
+}
+
+void decline_watched(SearchState& search, const Instance& instance, const Verdict& verdict) {
+  decline_watched(search, as_if_stalled(search, instance, verdict));
+}
+
+void bound_stalls(SearchState& search) {
+  std::vector<Stall>& stalls = search.result.stalls;
+  if (static_cast<int64_t>(stalls.size()) <= kMaxStalls) {
+    return;
+  }
+  search.result.dropped += static_cast<int64_t>(stalls.size()) - kMaxStalls;
+  std::nth_element(stalls.begin(), stalls.begin() + kMaxStalls, stalls.end(), [](const Stall& a, const Stall& b) {
+    return std::pair(a.wrong_data(), a.lost_ns) > std::pair(b.wrong_data(), b.lost_ns);
+  });
+  for (auto stall = stalls.begin() + kMaxStalls; search.options.watched && stall != stalls.end(); ++stall) {
+    if (*search.options.watched == stall->instance()) {
+      stall->verdict.reason = VerdictReason::kLeftOut;
+      decline_watched(search, std::move(*stall));
+    }
+  }
+  stalls.resize(kMaxStalls);
+}
+
+int64_t hung_to_ns(const SearchState& search, const Instance& instance) {
+  return std::min(instance.hung_to_ns, search.timeline.span().to_ns);
+}
+
+bool outlasts_hang_limit(const SearchState& search, const Instance& instance) {
+  return instance.hung && hung_to_ns(search, instance) - instance.last_arrival_ns >= kHangNs;
+}
+
+bool broke_off(const SearchState& search, const Instance& instance) {
+  const std::vector<uint32_t>& sequences = search.timeline.groups()[instance.group].sequences;
+  const auto member = [&](uint32_t sequence) -> const Member& {
+    return search.cluster.member(search.timeline.sequences()[sequence].member);
+  };
+  const auto failed = [&](uint32_t sequence) {
+    const Member& one = member(sequence);
+    return one.ended_badly() || (one.exit_ns && !one.exit_code && !one.exit_signal);
+  };
+  const auto killed = [&](uint32_t sequence) { return member(sequence).exit_signal == SIGKILL; };
+  return instance.hung && std::any_of(sequences.begin(), sequences.end(), failed) &&
+         !std::all_of(sequences.begin(), sequences.end(), killed);
+}
+
+bool ends_jobs(HangKind kind) {
+  return kind == HangKind::kDead || kind == HangKind::kMismatch || kind == HangKind::kTransfer;
+}
+
+}  // namespace stalltrace::analysis

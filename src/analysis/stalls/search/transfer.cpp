@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/stalls/search/transfer.h"
+
+#include <algorithm>
+
+namespace stalltrace::analysis {
+namespace {
+
+/// All ranks are in, and it has not ended.
+bool hangs(const SearchState& search, const Instance& instance) {
+  return instance.absent.empty() && (outlasts_hang_limit(search, instance) || broke_off(search, instance));
+}
+
+/// Until when a rank was observed inside, whatever others ended.
+int64_t open_to_ns(const SearchState& search, const Instance& instance) {
+  int64_t to_ns = instance.last_arrival_ns;
+  for (const Arrival& seen : instance.seen) {
+    if (seen.open) {
+      const int64_t observed_ns = search.timeline.sequences()[seen.sequence].observed_to_ns();
+      to_ns = std::max(to_ns, std::min(observed_ns, search.timeline.span().to_ns));
+    }
+  }
+  return to_ns;
+}
+
+Verdict verdict_on(const SearchState& search, const Instance& instance) {
+  Verdict verdict{.part = StallPart::kTransfer};
+  const bool ended = instance.completed();
+  verdict.window = {instance.last_arrival_ns, ended ? instance.completion_ns : open_to_ns(search, instance)};
+  verdict.value_ns = verdict.window.length();
+  verdict.limit_ns = ended ? search.baselines.transfer(search.timeline, instance).limit_ns : kHangNs;
+  return verdict;
+}
+
+/// Why an instance that has not ended is no hang of its own.
+VerdictReason reason_open(const Instance& instance) {
+  if (instance.hung) {
+    return VerdictReason::kBelowLimit;
+  }
+  const bool open = std::any_of(instance.seen.begin(), instance.seen.end(), [](const Arrival& a) { return a.open; });
+  return open ? VerdictReason::kOthersWentOn : VerdictReason::kEndUnknown;
+}
+
+/// Where a hang comes from. `vote` is set where ranks entered different calls, `elsewhere` where this one is only held
+/// up by an older call that hangs, too: then `root` leads to it.
+struct Blame {
+  HangRoot root;
+  std::optional<SignatureVote> vote;
+  bool elsewhere = false;
+};
+
+Blame blame_hang(SearchState& search, const Instance& instance, Interval window) {
+  Blame blame;
+  blame.vote = search.mismatches.hanging_in(instance.group);
+  if (blame.vote) {
+    blame.root = {HangKind::kMismatch, blame.vote->odd_one(), {}};
+    return blame;
+  }
+  const MemberIndex dead = search.graph.dead_in(instance.group, window);
+  if (dead != kNoMember) {
+    blame.root = {HangKind::kDead, dead, {}};
+    blame.vote = search.mismatches.blame_end(instance, blame.root);
+    return blame;
+  }
+  blame.root = search.graph.order_cycle(instance);
+  if (blame.root.kind == HangKind::kCycle) {
+    return blame;
+  }
+  blame.root = search.graph.behind(instance, window);
+  blame.elsewhere = blame.root.kind == HangKind::kTransfer;
+  blame.root.kind = std::max(blame.root.kind, HangKind::kTransfer);
+  blame.vote = search.mismatches.hanging_at(blame.root);
+  return blame;
+}
+
+}  // namespace
+
+bool may_be_long_transfer(SearchState& search, const Instance& instance) {
+  if (!instance.completed()) {
+    const bool hang = hangs(search, instance);
+    if (!hang && instance.absent.empty()) {  // else the absent ranks' part tells
+      Verdict verdict = verdict_on(search, instance);
+      verdict.reason = reason_open(instance);
+      decline(search, instance, verdict);
+    }
+    return hang;
+  }
+  const int64_t limit_ns = search.baselines.transfer(search.timeline, instance).limit_ns;
+  const bool too_long = instance.transfer_ns() > limit_ns;
+  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.column);
+  if (too_long && (!warming_up || instance.transfer_ns() >= kWarmUpFloorNs)) {
+    return true;
+  }
+  Verdict verdict{.part = StallPart::kTransfer, .value_ns = instance.transfer_ns(), .limit_ns = limit_ns};
+  verdict.reason = too_long ? VerdictReason::kWarmingUp : VerdictReason::kBelowLimit;
+  verdict.window = {instance.last_arrival_ns, instance.completion_ns};
+  verdict.limit_ns = too_long ? std::max(limit_ns, kWarmUpFloorNs) : limit_ns;
+  decline(search, instance, verdict);
+  return false;
+}
+
+void judge_transfer(SearchState& search, const Instance& instance) {
+  const bool hang = hangs(search, instance);
+  const bool open = !instance.completed();  // also where others ended it, went on, and wait for the rank inside
+  const Baseline& baseline = search.baselines.transfer(search.timeline, instance);
+  Verdict verdict = verdict_on(search, instance);
+  const auto declined = [&](VerdictReason reason) {
+    verdict.reason = reason;
+    decline(search, instance, verdict);
+  };
+  Hang blamed;
+  std::optional<SignatureVote> vote;
+  if (open) {
+    Blame blame = blame_hang(search, instance, verdict.window);
+    if (blame.elsewhere) {
+      const HangStep& step = blame.root.path.back();
+      search.transfers.push_back({search.timeline.sequences()[step.sequence].group, step.column});
+      return declined(VerdictReason::kHeldUpElsewhere);
+    }
+    blamed.root = std::move(blame.root);
+    vote = std::move(blame.vote);
+  }
+  const bool long_enough = outlasts_hang_limit(search, instance);
+  blamed.ended_job = hang && !long_enough && ends_jobs(blamed.root.kind);
+  if (hang && !blamed.ended_job && !long_enough) {
+    return declined(VerdictReason::kBelowLimit);
+  }
+  Stall stall = begin_stall(search, instance, verdict);
+  // Within a batch that one synchronisation completes, waiting for a late rank looks like a long transfer.
+  std::vector<Interval> elsewhere;
+  for (const MemberIndex member : stall.members) {
+    search.waited_sets[member].clip(stall.window, elsewhere);
+  }
+  const int64_t own_ns = stall.window.length() - IntervalSet(std::move(elsewhere)).total_ns();
+  stall.usual_ns = baseline.known ? std::optional(baseline.usual_ns) : std::nullopt;
+  stall.lost_ns = own_ns - baseline.usual_ns;
+  stall.suspects = stall.members;
+  const SignatureMismatches::Ended* wrong = search.mismatches.ended_in(instance);
+  // A hang by its age, but not by what it cost: nothing is to fall between the two.
+  blamed.ended_job = blamed.ended_job || (hang && stall.lost_ns < kHangNs && blamed.root.kind != HangKind::kTransfer &&
+                                          ends_jobs(blamed.root.kind));
+  if (!blamed.ended_job && wrong == nullptr && own_ns <= baseline.limit_ns) {
+    verdict.value_ns = own_ns;
+    verdict.limit_ns = baseline.limit_ns;
+    return declined(stall.window.length() > baseline.limit_ns ? VerdictReason::kWaitedForLateRank
+                                                              : VerdictReason::kBelowLimit);
+  }
+  if (wrong != nullptr) {
+    stall.verdict.reason = VerdictReason::kWrongData;
+    stall.kind = Mismatch{.vote = wrong->vote, .wrong_data = wrong->instances};
+    std::get<Mismatch>(stall.kind).hang.root = {HangKind::kMismatch, wrong->vote.odd_one(), {}};
+  } else if (!open) {
+    stall.verdict.reason = VerdictReason::kTooLong;
+    stall.kind = SlowTransfer{};
+  } else {
+    stall.verdict.reason = blamed.ended_job ? VerdictReason::kEndedJob : VerdictReason::kHang;
+    stall.verdict.limit_ns = hang ? kHangNs : baseline.limit_ns;
+    if (vote) {
+      stall.kind = Mismatch{.vote = std::move(*vote), .hang = std::move(blamed)};
+    } else {
+      stall.kind = SlowTransfer{std::move(blamed)};
+    }
+  }
+  keep(search, std::move(stall));
+}
+
+}  // namespace stalltrace::analysis

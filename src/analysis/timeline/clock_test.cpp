@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// One clock for all nodes: exact within a host, bounded by causality between hosts.
+#include "analysis/timeline/clock.h"
+
+#include <gtest/gtest.h>
+
+#include "analysis/timeline/clock_offsets.h"
+#include "base/clock.h"
+#include "model/memory_source.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+Node node_of(NodeId id, const std::string& boot, int64_t clock_offset_ns = 0) {
+  return {.node_id = id, .name = "node" + std::to_string(id), .boot_id = boot, .clock_offset_ns = clock_offset_ns};
+}
+
+TEST(Clock, NodesOfOneHostDifferByTheirOffsetsExactly) {
+  const Clock clock = Clock::of({node_of(1, "a", 100), node_of(2, "a", 130), node_of(3, "b", 500)});
+  EXPECT_EQ(clock.hosts(), 2U);
+  EXPECT_EQ(clock.host(2), clock.host(1));
+  EXPECT_EQ(clock.to_common(2, 1030), clock.to_common(1, 1000));
+  EXPECT_EQ(clock.shift_ns(3), 0);
+  EXPECT_EQ(clock.largest_shift_ns(), 30);
+}
+
+TEST(Clock, NodesWithoutABootIdAreHostsOfTheirOwn) {
+  EXPECT_EQ(Clock::of({node_of(1, ""), node_of(2, "")}).hosts(), 2U);
+}
+
+TEST(OffsetBounds, NobodyCompletesBeforeTheLastHasArrived) {
+  OffsetBounds bounds(2, 0);
+  bounds.add({{.last_arrival_ns = 100, .first_end_ns = 200}, {.last_arrival_ns = 1110, .first_end_ns = 1190}});
+  EXPECT_EQ(bounds.bounds(1).low_ns, 100 - 1190);
+  EXPECT_EQ(bounds.bounds(1).high_ns, 200 - 1110);
+  bounds.add({{.last_arrival_ns = 300, .first_end_ns = 400}, {.last_arrival_ns = 1350, .first_end_ns = 1380}});
+  EXPECT_EQ(bounds.bounds(1).low_ns, 300 - 1380);  // each instance can only narrow it
+  EXPECT_EQ(bounds.bounds(1).high_ns, 400 - 1350);
+}
+
+TEST(OffsetBounds, WhatDidNotArriveOrEndBoundsNothing) {
+  OffsetBounds bounds(2, 0);
+  bounds.add({{.last_arrival_ns = 100, .first_end_ns = 200}, {}});
+  EXPECT_FALSE(bounds.bounds(1).took_part);
+  bounds.add({{.last_arrival_ns = 100}, {.last_arrival_ns = 1110, .first_end_ns = 1190}});
+  EXPECT_TRUE(bounds.bounds(1).took_part);
+  EXPECT_FALSE(bounds.bounds(1).known());
+  EXPECT_EQ(bounds.bounds(1).low_ns, 100 - 1190);
+}
+
+/// Two hosts, the second a second ahead, with bounds this far apart.
+Clock aligned(int64_t apart_ns) {
+  const std::vector<Node> nodes{node_of(1, "a"), node_of(2, "b"), node_of(3, "b", 50)};
+  Clock clock = Clock::of(nodes);
+  OffsetBounds bounds(2, 0);
+  bounds.add({{.last_arrival_ns = 0, .first_end_ns = apart_ns},
+              {.last_arrival_ns = kNsPerSecond, .first_end_ns = kNsPerSecond}});
+  clock.align(nodes, bounds);
+  return clock;
+}
+
+TEST(Clock, AHostIsMovedToTheMiddleOfItsBounds) {
+  const Clock clock = aligned(4 * kNsPerMs);
+  EXPECT_EQ(clock.shift_ns(1), 0);
+  EXPECT_EQ(clock.shift_ns(2), -kNsPerSecond + 2 * kNsPerMs);
+  EXPECT_EQ(clock.shift_ns(3), clock.shift_ns(2) - 50);
+  EXPECT_TRUE(clock.comparable(1, 2));
+  EXPECT_EQ(clock.notes().size(), 1U);
+}
+
+TEST(Clock, AnErrorLargerThanAStallMakesHostsIncomparable) {
+  const Clock clock = aligned(2 * kStallFloorNs + 2);
+  EXPECT_FALSE(clock.comparable(1, 2));
+  EXPECT_TRUE(clock.comparable(2, 3));  // one host
+}
+
+TEST(Clock, AHostWithoutACommonCollectiveIsNotMoved) {
+  const std::vector<Node> nodes{node_of(1, "a"), node_of(2, "b")};
+  OffsetBounds bounds(2, 0);
+  bounds.add({{.last_arrival_ns = 0}, {.last_arrival_ns = 5, .first_end_ns = 6}});
+  Clock clock = Clock::of(nodes);
+  clock.align(nodes, bounds);
+  EXPECT_EQ(clock.shift_ns(2), 0);
+  EXPECT_FALSE(clock.comparable(1, 2));
+}
+
+/// Two hosts with one rank each, and one call of `op` that they both made.
+OffsetBounds bounds_of(Operation op, CommHash hash) {
+  MemorySource source;
+  for (NodeId id = 1; id <= 2; ++id) {
+    source.accept(node_of(id, "boot" + std::to_string(id)));
+  }
+  Cluster cluster = *Cluster::load(source);
+  std::vector<CallSequence> sequences;
+  for (NodeId id = 1; id <= 2; ++id) {
+    CallSequence sequence{.member = cluster.join(id, 10), .hash = hash};
+    const int64_t arrival_ns = static_cast<int64_t>(id) * kNsPerSecond;
+    sequence.calls.push_back({arrival_ns, 1000, 0, Completion::kSync, true});
+    sequences.push_back(std::move(sequence));
+  }
+  return bound_offsets(sequences, {CallSignature{.op = op}}, cluster);
+}
+
+TEST(BoundOffsets, OperationsThatSynchroniseBoundTheOffset) {
+  const OffsetBounds bounds = bounds_of(Operation::kAllReduce, 7);
+  ASSERT_EQ(bounds.hosts(), 2U);
+  ASSERT_TRUE(bounds.bounds(1).known());
+  EXPECT_EQ(bounds.bounds(1).low_ns, -kNsPerSecond - kNsPerMs);
+  EXPECT_EQ(bounds.bounds(1).high_ns, -kNsPerSecond + kNsPerMs);
+}
+
+TEST(BoundOffsets, OthersAndUnknownCommunicatorsDoNot) {
+  EXPECT_FALSE(bounds_of(Operation::kBroadcast, 7).bounds(1).took_part);  // the root may end before others come
+  EXPECT_FALSE(bounds_of(Operation::kAllReduce, 0).bounds(1).took_part);
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of the records that the BPF programs send.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace stalltrace::capture {
+
+/// An argument of a call, or none: a record holds -1 where the call has no such argument.
+inline std::optional<int32_t> unless_negative(int32_t value) { return value < 0 ? std::nullopt : std::optional(value); }
+
+}  // namespace stalltrace::capture
