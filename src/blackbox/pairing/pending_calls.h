@@ -31,7 +31,7 @@ bool is_made_of_transfers(Operation op);
 std::optional<int> agreement(const Collective& probed, const Collective& profiled,
                              const CommunicatorIdentity& identity);
 
-/// Whether `start_ns` lies within the launch, and the thread is the same or unknown.
+/// Whether the file's call began during the probe's launch, on the same thread or an unknown one.
 bool launched_by(const Collective& probed, const Collective& profiled);
 
 /// Rows by the time of their launch.
