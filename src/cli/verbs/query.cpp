@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "base/process/subprocess.h"
+#include "base/process/command.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
 #include "report/query_format.h"
