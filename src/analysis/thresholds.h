@@ -131,7 +131,7 @@ inline constexpr int64_t kLossyAroundNs = 30 * kNsPerSecond;
 inline constexpr double kPassedBeforeCertainty = 0.8;
 /// A segment is small when it is below this: every network carries it (IPv6 asks for packets of 1280).
 inline constexpr uint32_t kSmallSegmentBytes = 1000;
-/// Bytes that the receiver counts beyond the acknowledged ones before its data are said to arrive: more than the SYN
+/// Bytes that the receiver must count beyond the acknowledged ones to prove that data arrive: more than the SYN
 /// and the FIN, which count as bytes.
 inline constexpr uint64_t kArrivedBytes = 100;
 /// A slow link carries data for this share of the stall; others are idle for most of it.
@@ -150,7 +150,7 @@ inline constexpr double kUnreadContrast = 1.5;
 /// Or by this factor of unread bytes: the others read in bursts what it lets through, and few samples catch them
 /// between two.
 inline constexpr double kBacklogContrast = 2.0;
-/// Fewer samples than this say nothing about a share.
+/// Fewer samples than this prove nothing about a share.
 inline constexpr int64_t kUnreadSamples = 3;
 /// A reader that was ready but did not run for this share of a stall read late for want of a CPU: half of what makes
 /// cpu_contention a cause, so that between the two nobody is accused of reading slowly.
@@ -171,11 +171,11 @@ inline constexpr double kHostPacketsPerSecond = 1;
 /// A turn of receiving that ends early has lasted up to 2 ms (net.core.netdev_budget_usecs): this many are a fifth
 /// of a CPU.
 inline constexpr double kSqueezesPerSecond = 100;
-/// What a host counts all the time says nothing about the stalls: around them a counter rises faster by this factor.
+/// What a host counts all the time proves nothing about the stalls: around them a counter rises faster by this factor.
 inline constexpr double kHostCounterContrast = 2.0;
 /// The first few counters of hosts are enough for a hint.
 inline constexpr size_t kMostHostCounters = 4;
-/// A step of a transfer that waits less for one thing says nothing (the plugin's ST_BOX_LONG_WAIT_NS).
+/// A step of a transfer that waits less for one thing proves nothing (the plugin's ST_BOX_LONG_WAIT_NS).
 inline constexpr int64_t kLongStepNs = 5 * kNsPerMs;
 /// A step without a row of its own waited less than the long step for each of three things.
 inline constexpr int64_t kUnrecordedStepNs = 3 * kLongStepNs;
@@ -187,7 +187,7 @@ inline constexpr double kEdgeShare = 0.5;
 /// By steps a link is the slow one when no other link held data for half as long.
 inline constexpr double kLinkHeldContrast = 2.0;
 /// Steps and arrivals without the host's own evidence show where time went, not why: no verdict of theirs is surer.
-inline constexpr double kBoxesAloneConfidence = 0.7;
+inline constexpr double kProfilerAloneConfidence = 0.7;
 /// What was under way when the last rank entered arrives within this time: after it, nothing moving means silence.
 inline constexpr int64_t kWireSettlesNs = 500 * kNsPerMs;
 /// Of real loss one repeat in a hundred is needless (measured), of a receiver that is slow to acknowledge nearly all.
@@ -255,10 +255,10 @@ inline constexpr double kResidueShare = 0.25;
 // --- when a live finding is reported ------------------------------------------------------------------------------
 
 /// What only one look sees is the edge of the window: ends and evidence that were still to come.
-inline constexpr int kLooksToTell = 2;
+inline constexpr int kLooksToReport = 2;
 /// A finding is over when its last stall ended this long ago: a fault that hits a collective now and then goes on.
 inline constexpr int64_t kLiveQuietNs = 4 * kNsPerSecond;
-/// The same cause at the same place within this time is the same finding, come back.
+/// The same cause at the same place within this time is the same finding again.
 inline constexpr int64_t kLiveReturnNs = 60 * kNsPerSecond;
 /// A finding is written anew when its cost has grown by this factor: a hang of days is written some fifty times.
 inline constexpr double kLiveGrowth = 1.2;

@@ -122,6 +122,8 @@ inline constexpr size_t kMostSteps = 8;
 /// Which ranks are in the stalled call, and which are not.
 Evidence waiting_evidence(const AnalysisContext& context, const Stall& stall);
 Culprit culprit_of(const Cluster& cluster, MemberIndex member);
+/// The examined time of all stalls of a group, as a union: evidence that is read in it counts once.
+IntervalSet time_of(const CauseGroup& group);
 /// Adds costs and evidence; place and shares stay those of `into`.
 void merge(CauseGroup& into, CauseGroup&& from);
 

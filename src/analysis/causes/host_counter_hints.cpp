@@ -9,7 +9,6 @@
 #include <iterator>
 #include <set>
 
-#include "analysis/causes/network/drops.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -67,7 +67,7 @@ void judge_link_by_steps(const AnalysisContext& context, const Stall& stall, std
   Hypothesis hypothesis{.cause = Cause::kSlowLink, .place = {.src = held->src, .dst = held->dst}};
   const double share = share_of(held->covered_ns, stall.to_explain_ns());
   const bool alone = static_cast<double>(held->covered_ns) >= kLinkHeldContrast * static_cast<double>(next_ns);
-  hypothesis.coverage = std::min(share, kBoxesAloneConfidence);
+  hypothesis.coverage = std::min(share, kProfilerAloneConfidence);
   hypothesis.applies = share >= kCoverage && alone;
   hypothesis.why = fmt::format("chunks from {} were under way to {} for {:.0f} % of the stall, on the next link for {}",
                                short_name(context.cluster, held->src), short_name(context.cluster, held->dst),
@@ -111,7 +111,7 @@ void judge_late_by_arrival(const AnalysisContext& context, const Stall& stall, s
     return;
   }
   Hypothesis hypothesis{.cause = Cause::kLateRank, .place = {.culprit = stall.suspects[0]}, .applies = true};
-  hypothesis.coverage = kBoxesAloneConfidence;
+  hypothesis.coverage = kProfilerAloneConfidence;
   hypothesis.why = fmt::format("{} arrived {} after the others", short_name(context.cluster, stall.suspects[0]),
                                format_duration(stall.lost_ns));
   hypothesis.counters.at(Counted::kArrival) = {1, stall.lost_ns, {}};

@@ -214,7 +214,7 @@ Subsumption subsumed_by(const SubsumptionQuery& query) {
     return {};
   }
   return {.kind = Subsumption::Kind::kMention,
-          .text = fmt::format("{}: the evidence does not suffice to explain them", more_text(query.group))};
+          .text = fmt::format("{}: the evidence does not show why", more_text(query.group))};
 }
 
 }  // namespace

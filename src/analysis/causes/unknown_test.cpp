@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "analysis/testing/golden_text.h"
-#include "analysis/testing/ring_job.h"
+#include "analysis/testing/slow_job.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -31,6 +31,29 @@ TEST(Unknown, WhereAllRanksAreInsideItIsSeenWhetherDataMove) {
   EXPECT_EQ(evidence_of(finding, "tcp_sample").count, kRanks) << "connections on which nothing moves";
   expect_golden_text("unknown: no data move", finding);
   EXPECT_EQ(count_of_kind(hang_with_traffic(5'000), "tcp_sample"), 0);
+}
+
+/// Transfers are slow, with every kind of evidence and none that explains it; rank 3 was recorded or not.
+TEST(Unknown, RanksThatWereNotRecordedAreNamedAsTheEvidenceThatIsMissing) {
+  for (const bool recorded : {true, false}) {
+    MemorySource source;
+    Ending ending = slow();
+    const auto call = ending.call;
+    ending.call = [=](int rank, int64_t step, Collective& row) {
+      return call(rank, step, row) && (recorded || rank != 3);
+    };
+    fill(source, ending);
+    connect(source);
+    for (int64_t step = kSlowFrom; step < kSteps; ++step) {
+      source.accept(event_of(0, TcpEventKind::kRetransmit, begin_of(step)));
+      source.accept(sample_of(0, kOut, begin_of(step)));
+      source.accept(starved(begin_of(step), kNsPerMs, 0, ""));
+    }
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, Cause::kUnknown);
+    EXPECT_EQ(count_of_kind(finding, "missing"), 0);
+    expect_golden_text(recorded ? "unknown: all evidence" : "unknown: a rank was not recorded", finding);
+  }
 }
 
 /// Step `slow` takes all ranks so much longer, and nothing shows why.

@@ -115,13 +115,13 @@ void LiveFindings::judge(Entry& entry, TimeRange window, std::vector<LiveChange>
     changes.push_back({news, now_ns, entry.number, entry.total, other});
   };
   if (entry.number == 0) {
-    if (entry.looks >= kLooksToTell) {
+    if (entry.looks >= kLooksToReport) {
       entry.number = ++told_;
       entry.total.detected_ns = now_ns;
       give(LiveNews::kBegan);
     }
   } else if (entry.ended) {
-    if (fresh && entry.looks >= kLooksToTell && entry.total.window.to_ns > *entry.total.ended_ns) {
+    if (fresh && entry.looks >= kLooksToReport && entry.total.window.to_ns > *entry.total.ended_ns) {
       entry.ended = false;
       entry.total.ended_ns.reset();
       give(LiveNews::kCameBack);

@@ -194,19 +194,23 @@ Hypothesis hypothesis_of(const Stall& stall, Cause cause, const std::vector<Sile
   return hypothesis;
 }
 
+int64_t silent_ns(const CauseGroup& group) {
+  return std::min(group.counters.sum(SilenceCounted::kSilent).time_ns, time_of(group).total_ns());
+}
+
 bool describe_undecided(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const EvidenceCounter silent = group.counters.sum(SilenceCounted::kSilent);
-  if (silent.count == 0) {
+  if (group.counters.sum(SilenceCounted::kSilent).count == 0) {
     return false;
   }
   const EvidenceCounter repeated = group.counters.sum(SilenceCounted::kRepeated);
   finding.summary = fmt::format("Large packets do not get through {}, and no small ones were sent there: {}.",
                                 link_text(context, group.place), cost_text(group));
   finding.link = link_place(context, group.place);
-  finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
-                              fmt::format("{}, none of a small segment; nothing was acknowledged for {}",
-                                          count_of(repeated.count, "retransmission"), format_duration(silent.time_ns)),
-                              repeated.events});
+  finding.evidence.push_back(
+      {"tcp_retransmit_skb", repeated.count,
+       fmt::format("{}, none of a small segment; nothing was acknowledged for {}",
+                   count_of(repeated.count, "retransmission"), format_duration(silent_ns(group))),
+       repeated.events});
   finding.evidence.push_back(
       {"missing",
        1,

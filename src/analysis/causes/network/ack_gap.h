@@ -34,7 +34,7 @@ struct SilentLink {
   }
 };
 
-/// Timeouts around the silence say that the path loses packets all the time, and the silence is bad luck.
+/// Timeouts around the silence show that the path loses packets all the time, and the silence is bad luck.
 bool merely_lossy(const AnalysisContext& context, FlowIndex flow, const AckGap& silence);
 
 /// Between ranks of the stall; none when only witnesses are silent.
@@ -42,6 +42,9 @@ std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall
 
 /// The hypothesis over the links of one kind: the longest silence, and the end that all have in common as the culprit.
 Hypothesis hypothesis_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links);
+
+/// How long nothing was acknowledged, over all stalls of the group: at most their time.
+int64_t silent_ns(const CauseGroup& group);
 
 /// Describes a group of `unknown` whose links are silent while nothing distinguishes a partition from an MTU black
 /// hole; false for any other group.

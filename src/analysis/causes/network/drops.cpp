@@ -80,14 +80,6 @@ std::vector<LinkDrop> link_drops(const AnalysisContext& context, FlowIndex index
   return found;
 }
 
-IntervalSet time_of(const CauseGroup& group) {
-  std::vector<Interval> times;
-  for (const Stall* stall : group.stalls) {
-    times.push_back(stall->examined());
-  }
-  return IntervalSet(std::move(times));
-}
-
 int64_t repeated_bytes(const AnalysisContext& context, FlowIndex flow, Interval window) {
   int64_t bytes = 0;
   for (const Retransmit& segment : context.evidence.retransmits(flow, window)) {

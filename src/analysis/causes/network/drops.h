@@ -29,9 +29,6 @@ struct LinkDrop {
 /// Of what `flow`'s owner sent, most packets first.
 std::vector<LinkDrop> link_drops(const AnalysisContext& context, FlowIndex flow, const IntervalSet& times);
 
-/// The examined time of all stalls of a group, as a union.
-IntervalSet time_of(const CauseGroup& group);
-
 /// Bytes that `flow`'s owner sent again in the window.
 int64_t repeated_bytes(const AnalysisContext& context, FlowIndex flow, Interval window);
 
@@ -48,7 +45,7 @@ struct LossTotals {
   int64_t retransmits = 0;
   int64_t timeouts = 0;
   int64_t recovery_ns = 0;  // some connection was in recovery
-  int64_t time_ns = 0;      // of so much
+  int64_t time_ns = 0;      // the time of the stalls
 };
 LossTotals loss_totals(const AnalysisContext& context, const CauseGroup& group);
 

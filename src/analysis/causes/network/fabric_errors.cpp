@@ -9,7 +9,6 @@
 #include <map>
 
 #include "analysis/causes/cause.h"
-#include "analysis/causes/network/drops.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -31,7 +31,6 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const EvidenceCounter silent = group.counters.sum(SilenceCounted::kSilent);
   const EvidenceCounter repeated = group.counters.sum(SilenceCounted::kRepeated);
   const bool only_before = group.counters.sum(SilenceCounted::kOnlySmallBefore).count > 0;
   const std::string where = group.place.culprit == kNoMember
@@ -40,10 +39,11 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   finding.summary = fmt::format("Large packets do not get through {} while small ones {}: {}.", where,
                                 only_before ? "did before" : "do", cost_text(group));
   finding.link = link_place(context, group.place);
-  finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
-                              fmt::format("{}, none of full size acknowledged for {}",
-                                          count_of(repeated.count, "retransmission"), format_duration(silent.time_ns)),
-                              repeated.events});
+  finding.evidence.push_back(
+      {"tcp_retransmit_skb", repeated.count,
+       fmt::format("{}, none of full size acknowledged for {}", count_of(repeated.count, "retransmission"),
+                   format_duration(silent_ns(group))),
+       repeated.events});
   finding.evidence.push_back({"tcp_sample",
                               1,
                               group.counters.sum(SilenceCounted::kOvertaken).count > 0

@@ -155,10 +155,13 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   finding.evidence.push_back(
       {"tcp_cong_state_set",
        totals.timeouts,
-       fmt::format("TCP was in recovery for {} of the {} that these transfers took, with {} or late probes (200 ms of "
-                   "silence or more each): together {:.0f} % of the lost time",
-                   format_duration(totals.recovery_ns), format_duration(totals.time_ns),
-                   count_of(totals.timeouts, "retransmission timeout"), 100 * group.coverage),
+       fmt::format(
+           "TCP was in recovery for {} of the {} that these transfers took{}: {:.0f} % of the lost time is covered",
+           format_duration(totals.recovery_ns), format_duration(totals.time_ns),
+           totals.timeouts == 0 ? std::string()
+                                : fmt::format(", with {} or late probes (200 ms of silence or more each)",
+                                              count_of(totals.timeouts, "retransmission timeout")),
+           100 * group.coverage),
        {}});
   std::ranges::move(side.evidence, std::back_inserter(finding.evidence));
   const std::string path =

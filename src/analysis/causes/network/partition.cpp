@@ -31,17 +31,17 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const EvidenceCounter silent = group.counters.sum(SilenceCounted::kSilent);
   const EvidenceCounter repeated = group.counters.sum(SilenceCounted::kRepeated);
   const bool node = group.place.culprit != kNoMember;
   const std::string where = node ? fmt::format("from or to {}", context.cluster.describe(group.place.culprit))
                                  : link_text(context, group.place);
   finding.summary = fmt::format("Nothing gets through {}: {}.", where, cost_text(group));
   finding.link = link_place(context, group.place);
-  finding.evidence.push_back({"tcp_retransmit_skb", repeated.count,
-                              fmt::format("{} and nothing acknowledged for {}",
-                                          count_of(repeated.count, "retransmission"), format_duration(silent.time_ns)),
-                              repeated.events});
+  finding.evidence.push_back(
+      {"tcp_retransmit_skb", repeated.count,
+       fmt::format("{} and nothing acknowledged for {}", count_of(repeated.count, "retransmission"),
+                   format_duration(silent_ns(group))),
+       repeated.events});
   finding.evidence.push_back({"tcp_sample", 1, "small segments and acknowledgements are lost, too", {}});
   finding.remedy =
       node ? fmt::format("check that {} is reachable: link state of its port, cable, switch, firewall",

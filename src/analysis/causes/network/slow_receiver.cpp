@@ -13,8 +13,6 @@
 namespace stalltrace::analysis {
 namespace {
 
-enum class Counted : uint8_t { kLimited, kUnread };
-
 /// How a rank reads what one link brings, and how it sends on.
 struct Reader {
   FlowIndex flow = kNoFlow;  // of the sender
@@ -22,8 +20,6 @@ struct Reader {
   double unread = 0;         // share of the receiver's samples with data that had arrived and were not read
   double backlog = 0;        // bytes that lay unread, of all samples in the middle
   bool sends_on = true;      // its own sending is not held up
-  int64_t limited_ns = 0;
-  int64_t unread_samples = 0;
 
   [[nodiscard]] double share() const { return std::max(limited, unread); }
 };
@@ -45,8 +41,6 @@ std::vector<Reader> readers_of(const AnalysisContext& context, const Stall& stal
     Reader reader{.flow = index, .limited = share_of(delta.receiver_limited_ns, delta.span_ns)};
     reader.unread = other.samples < kUnreadSamples ? 0 : share_of(other.unread, other.samples);
     reader.backlog = static_cast<double>(other.unread_bytes) / static_cast<double>(std::max<int64_t>(other.samples, 1));
-    reader.limited_ns = delta.receiver_limited_ns;
-    reader.unread_samples = other.unread;
     readers.push_back(reader);
   }
   for (Reader& reader : readers) {
@@ -96,8 +90,6 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     hypothesis.applies = hypothesis.coverage >= kCoverage;
     hypothesis.why = fmt::format("data lay unread in {:.0f} % of the samples, the sender waited for room for {:.0f} %",
                                  100 * reader.unread, 100 * reader.limited);
-    hypothesis.counters.at(Counted::kLimited) = {1, reader.limited_ns, {}};
-    hypothesis.counters.at(Counted::kUnread).count = reader.unread_samples;
     out.push_back(std::move(hypothesis));
   }
 }
@@ -110,6 +102,23 @@ Subsumption subsumed_by(const SubsumptionQuery& query) {
   return {.kind = echo ? Subsumption::Kind::kDrop : Subsumption::Kind::kNone, .text = {}};
 }
 
+/// What the group's connection showed in the time of its stalls, each time once.
+struct Seen {
+  int64_t unread_samples = 0;
+  int64_t limited_ns = 0;  // the sender waited for room
+};
+
+Seen seen_in(const AnalysisContext& context, const CauseGroup& group) {
+  const FlowIndex reverse = context.flows.flow(group.place.flow).reverse;
+  const IntervalSet times = time_of(group);
+  Seen seen;
+  for (const Interval& time : times.intervals()) {
+    seen.unread_samples += reverse == kNoFlow ? 0 : context.evidence.delta(reverse, time).unread;
+    seen.limited_ns += std::min(context.evidence.delta(group.place.flow, time).receiver_limited_ns, time.length());
+  }
+  return seen;
+}
+
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const bool known = group.place.culprit != kNoMember;
   finding.summary = known ? fmt::format("{} does not read what it receives fast enough: {}.",
@@ -117,13 +126,14 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
                           : fmt::format("The receiver {} does not read fast enough: {}.",
                                         link_text(context, group.place), cost_text(group));
   finding.link = link_place(context, group.place);
+  const Seen seen = seen_in(context, group);
   finding.evidence.push_back(
       {"tcp_sample",
-       group.counters.sum(Counted::kUnread).count,
-       fmt::format("data that had arrived lay unread in {}, and the sender waited {} for room in "
-                   "the receiver's window, while the receiver itself could send",
-                   count_of(group.counters.sum(Counted::kUnread).count, "sample"),
-                   format_duration(group.counters.sum(Counted::kLimited).time_ns)),
+       seen.unread_samples,
+       fmt::format(
+           "data that had arrived lay unread in {}, and the sender waited {} for room in the receiver's window, "
+           "while the receiver itself could send",
+           count_of(seen.unread_samples, "sample"), format_duration(seen.limited_ns)),
        {}});
   finding.remedy =
       "see what slows the receiving process down: its network threads' cores, copies to the device (PCIe width), and "

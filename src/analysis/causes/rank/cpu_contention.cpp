@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
-#include "analysis/causes/network/drops.h"
 #include "analysis/causes/rank/activity.h"
 #include "base/text.h"
 

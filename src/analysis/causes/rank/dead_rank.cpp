@@ -30,7 +30,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 /// "was killed by signal 9", "ended with exit code 1"
 std::string end_of(const Member& member) {
   if (member.oom_killed) {
-    return "was killed by the kernel, which was out of memory";
+    return "was killed by the kernel (out of memory)";
   }
   if (member.exit_signal) {
     return fmt::format("was ended by signal {}{}", *member.exit_signal,

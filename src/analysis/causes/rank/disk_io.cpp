@@ -3,6 +3,8 @@
 // time: in uninterruptible sleep.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analysis/causes/cause.h"
 #include "analysis/causes/rank/activity.h"
 #include "base/text.h"
@@ -41,7 +43,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
        disk.count,
        fmt::format("the thread that calls collectives was in uninterruptible sleep for {:.0f} % of "
                    "the time the others waited, {} in all",
-                   100 * group.coverage, format_duration(disk.time_ns)),
+                   100 * group.coverage, format_duration(std::min(disk.time_ns, time_of(group).total_ns()))),
        {}});
   finding.remedy = fmt::format(
       "see what the rank reads or writes on {} (a checkpoint, a data set on a slow or full file system, swap): iostat "

@@ -53,7 +53,7 @@ Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group)
                                            [](const Stall* a, const Stall* b) { return a->lost_ns < b->lost_ns; });
   const std::string_view op = display_name(context.timeline.signature(longest->signature).op);
   const std::string length = format_duration(longest->window.length());
-  const std::string_view more = longest->hung() ? " and have not ended" : "";
+  const std::string_view more = longest->hung() ? " and did not end" : "";
   Evidence evidence{"collective", group.instances, "", {}};
   if (longest->single_node) {
     evidence.kind = "tcp_sample";
@@ -81,6 +81,14 @@ Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group)
 Culprit culprit_of(const Cluster& cluster, MemberIndex index) {
   const Member& member = cluster.member(index);
   return {member.node, member.rank, member.pid};
+}
+
+IntervalSet time_of(const CauseGroup& group) {
+  std::vector<Interval> times;
+  for (const Stall* stall : group.stalls) {
+    times.push_back(stall->examined());
+  }
+  return IntervalSet(std::move(times));
 }
 
 void merge(CauseGroup& into, CauseGroup&& from) {
