@@ -87,20 +87,22 @@ void note_missing_ranks(const Timeline& timeline, Report& report) {
   }
 }
 
-/// From the first arrival to the end; without any, nothing from the start of the first agent on.
+/// From the first arrival, or the first call that makes a communicator, to the end; without any, from the start of the
+/// first agent.
 TimeRange range_of(const Cluster& cluster, const Timeline& timeline) {
-  if (timeline.rows() > 0) {
-    return {timeline.span().from_ns, timeline.span().to_ns};
+  const Interval span = timeline.span();
+  if (timeline.rows() > 0 || !timeline.communicator_calls().empty()) {
+    return {span.from_ns, span.to_ns};
   }
   const auto first = std::ranges::min_element(cluster.nodes(), {}, &Node::started_ns);
   const int64_t start_ns = first == cluster.nodes().end() ? 0 : first->started_ns;
-  return {start_ns, start_ns};
+  return {start_ns, std::max(start_ns, span.to_ns)};
 }
 
 /// What was asked for, in UTC.
 Result<TimeRange> resolve(const TimeWindow& window, const Report& report) {
   const TimeRange range = window.at(report.range.from_ns);
-  if (range.from_ns >= range.to_ns) {
+  if (window.from && window.to && range.from_ns >= range.to_ns) {
     return fail("--from is not before --to", "give the earlier time to --from", ErrorKind::kUsage);
   }
   const char* outside = nullptr;

@@ -150,6 +150,7 @@ TEST(Explain, AnEmptyRecordingIsHealthyWithANote) {
   EXPECT_TRUE(report->report.healthy);
   ASSERT_EQ(report->report.notes.size(), 1U);
   EXPECT_NE(report->report.notes[0].find("no collectives"), std::string::npos);
+  EXPECT_EQ(report->report.range, (TimeRange{0, 0}));
 }
 
 TEST(Explain, TwoFaultsGiveTwoFindings) {

@@ -162,7 +162,7 @@ void RunEvidence::note_missing_files() const {
                     "  1. the job made no NCCL communicator\n"
                     "  2. its ranks ran on a host or in a container that does not see {}\n"
                     "  3. its NCCL is older than 2.23, and logs elsewhere",
-                    rings_.folder()));
+                    profiler_files_.folder()));
   } else {
     note(
         fmt::format("possible reasons; {}/nccl.*.log show which (lines with PROFILER/Plugin or stalltrace):\n"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "model/source.h"
@@ -14,7 +15,11 @@ struct TimePoint {
   int64_t ns = 0;
   bool from_start = false;
 
-  [[nodiscard]] int64_t utc_ns(int64_t start_ns) const { return from_start ? start_ns + ns : ns; }
+  /// `start_ns`: of the first arrival, not before 1970. What lies beyond the range of a time is its end.
+  [[nodiscard]] int64_t utc_ns(int64_t start_ns) const {
+    constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+    return !from_start ? ns : ns > kLast - start_ns ? kLast : start_ns + ns;
+  }
 };
 
 struct TimeWindow {

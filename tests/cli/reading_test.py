@@ -164,7 +164,11 @@ class Explain(Reading):
         self.assertIn("100 % of the judged time", during)
 
     def test_nothing_judged_is_not_healthy(self):
-        self.refused(run("explain", self.recording, "--from", "+100s"), FAILED, "--from", "nothing was judged")
+        with sqlite3.connect(self.recording) as database:
+            database.execute("UPDATE node SET ended_ns = started_ns + 9000000000")
+        database.close()
+        for start in ("+100s", "+2500000h"):
+            self.refused(run("explain", self.recording, "--from", start), FAILED, "--from", "nothing was judged")
         self.refused(run("explain", self.recording, "--to", "2020-01-01T00:00:00Z"), FAILED, "--to", "nothing was judged")
         stalled = recordings.make(self.folder / "stalled.db", stalled=100)
         with sqlite3.connect(stalled) as database:

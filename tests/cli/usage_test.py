@@ -47,6 +47,8 @@ class Help(Case):
         for word in ("root", "CAP_BPF", "all users", "an hour", "--max-size"):
             self.assertIn(word, page)
         self.assertIn("sqlite_master", self.done(run("query", "--help")))
+        self.assertIn("\n  stalltrace run [flags] -- COMMAND ...\n", self.done(run("run", "--help")))
+        self.assertIn("\n  stalltrace trace [flags] [-- COMMAND ...]\n", self.done(run("trace", "--help")))
 
     def test_the_page_of_a_group(self):
         page = self.done(run("lab", "--help"))

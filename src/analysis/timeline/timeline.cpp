@@ -259,7 +259,7 @@ Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
   ST_TRY(source.collectives({}, [&](const Collective& row) { builder.add(row); }));
   builder.finish();
   if (timeline.rows_ == 0) {
-    timeline.span_ = {};
+    timeline.span_ = {0, 0};
     for (const CommunicatorCall& call : timeline.communicator_calls_) {
       timeline.span_.from_ns =
           timeline.span_.from_ns == 0 ? call.arrival_ns : std::min(timeline.span_.from_ns, call.arrival_ns);

@@ -192,22 +192,26 @@ void ProfilerFollower::add_open_waits(FollowedFile& file, std::vector<StepRow>& 
     return;
   }
   std::map<uint64_t, std::pair<int64_t, int32_t>> waits;
+  uint64_t left_out = 0;
   for (StepRow& step : file.session.open_steps(file.owner, static_cast<uint64_t>(monotonic_now_ns()))) {
     const int64_t waited_ns = step.row.gpu_wait_ns + step.row.peer_wait_ns + step.row.network_wait_ns;
     if (step.row.waits_for == ProxyWait::kNone || waited_ns < kOpenWaitNs) {
       continue;
     }
-    const std::pair since{step.row.timestamp_ns, step.row.step};
-    const auto reported = file.reported_waits.find(step.operation);
-    const bool is_new = reported == file.reported_waits.end() || reported->second != since;
     if (waits.size() >= kMostOpenWaits) {
-      losses_.add(kLostOpenWaits, is_new ? 1 : 0);
+      ++left_out;
       continue;
     }
+    const std::pair since{step.row.timestamp_ns, step.row.step};
     waits[step.operation] = since;
-    if (is_new) {
+    const auto reported = file.reported_waits.find(step.operation);
+    if (reported == file.reported_waits.end() || reported->second != since) {
       rows.push_back(std::move(step));
     }
+  }
+  if (left_out > file.most_left_out_waits) {
+    losses_.add(kLostOpenWaits, left_out - file.most_left_out_waits);
+    file.most_left_out_waits = left_out;
   }
   file.reported_waits = std::move(waits);
 }

@@ -56,6 +56,7 @@ class ProfilerFollower {
     bool numbers_differ = false;  // threads have other numbers in the process's own pid namespace
     int64_t open_read_ns = 0;     // when open parts were read last
     std::map<uint64_t, std::pair<int64_t, int32_t>> reported_waits;  // by operation: start and step
+    uint64_t most_left_out_waits = 0;                                // of one read
     std::map<pid_t, pid_t> threads;                                  // number there → number here
     int64_t threads_read_ns = 0;
     [[nodiscard]] bool is_alive() const { return state == State::kAlive; }

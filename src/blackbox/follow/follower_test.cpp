@@ -35,7 +35,7 @@ class Follower : public ProfilerHost {
     processes_.add(process);
     follower_.add_process(kPid);
   }
-  /// A round that looks for files and at open events, which a tracer does once a second.
+  /// A round with a search for files and a read of open events, which a tracer does once a second.
   void round() { follower_.finish(monotonic_now_ns()); }
   /// A moment ago, as events bear it.
   static uint64_t ago_ns(int64_t ms) { return static_cast<uint64_t>(monotonic_now_ns() - ms * kNsPerMs); }

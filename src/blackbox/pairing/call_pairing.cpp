@@ -56,8 +56,8 @@ void CallPairing::accept_collective(Collective row) {
   }
   ProcessState& process = states_[row.pid];
   if (const auto paired = process.paired.find(row.event_id); paired != process.paired.end()) {
+    process.paired_parents.remove(paired->second.row);
     if (is_made_of_transfers(row.op)) {
-      process.paired_parents.remove(paired->second.row);
       process.paired_parents.add(row);
     }
     paired->second.row = std::move(row);
@@ -118,9 +118,7 @@ void CallPairing::forget_oldest_pair(ProcessState& process) {
   auto oldest = std::ranges::find_if(
       process.paired, [](const auto& entry) { return !entry.second.open && entry.second.open_parts.empty(); });
   oldest = oldest == process.paired.end() ? process.paired.begin() : oldest;
-  if (is_made_of_transfers(oldest->second.row.op)) {
-    process.paired_parents.remove(oldest->second.row);
-  }
+  process.paired_parents.remove(oldest->second.row);
   process.paired.erase(oldest);
 }
 
@@ -149,12 +147,8 @@ bool CallPairing::add_part(PairedCall& parent, const ProfilerCall& call) {
   if (const auto end_ns = call.row.end_ns()) {
     parent.open_parts.erase(call.id);
     parent.end_ns = std::max(parent.end_ns.value_or(0), *end_ns);
-  } else if (call.row.completion == Completion::kOpen && !parent.open_parts.contains(call.id)) {
-    if (parent.open_parts.size() < kMostOpenParts) {
-      parent.open_parts.insert(call.id);
-    } else {
-      losses_.add(kLostParts);
-    }
+  } else if (call.row.completion == Completion::kOpen && parent.open_parts.size() < kMostOpenParts) {
+    parent.open_parts.insert(call.id);
   }
   return before != std::pair(parent.ended(), parent.end_ns);
 }
@@ -177,12 +171,12 @@ void CallPairing::call_again(ProcessState& process, ProfilerCall& call, Match& m
   } else if (const auto paired = process.paired.find(match.event);
              match.source == Source::kBoth && paired != process.paired.end()) {
     bool changed = false;
-    paired->second.open = call.row.completion == Completion::kOpen;
     if (is_made_of_transfers(paired->second.row.op)) {
       changed = add_part(paired->second, call);
-    } else if (call.row.end_ns() && paired->second.end_ns != call.row.end_ns()) {
-      paired->second.end_ns = call.row.end_ns();
-      changed = true;
+    } else {
+      paired->second.open = call.row.completion == Completion::kOpen;
+      changed = call.row.end_ns() && paired->second.end_ns != call.row.end_ns();
+      paired->second.end_ns = changed ? call.row.end_ns() : paired->second.end_ns;
     }
     if (changed) {
       deliver(process, paired->second);
@@ -200,6 +194,9 @@ CallPairing::Match CallPairing::match_new(ProcessState& process, ProfilerCall& c
   if (PairedCall* parent = is_point_to_point(call.row.op) ? parent_of(process, call.row) : nullptr) {
     match.event = parent->row.event_id;
     add_part(*parent, call);
+    if (call.row.completion == Completion::kOpen && !parent->open_parts.contains(call.id)) {
+      losses_.add(kLostParts);
+    }
     deliver(process, *parent);
   } else if (const Collective* probed = process.pending.match(call.row, process.communicators)) {
     match.event = probed->event_id;

@@ -98,7 +98,7 @@ class CallPairing final : public EventSink {
   static void forget_oldest_pair(ProcessState& process);
   Match match_new(ProcessState& process, ProfilerCall& call);
   void call_again(ProcessState& process, ProfilerCall& call, Match& match);
-  bool add_part(PairedCall& parent, const ProfilerCall& call);
+  static bool add_part(PairedCall& parent, const ProfilerCall& call);
   void deliver(const ProcessState& process, const PairedCall& paired);
   void deliver_file_only(ProcessState& process, const ProfilerCall& call, EventId event);
   void deliver_steps(const ProcessState& process, std::vector<ProxyStep> rows, EventId event);

@@ -31,13 +31,14 @@ bool is_made_of_transfers(Operation op);
 std::optional<int> agreement(const Collective& probed, const Collective& profiled,
                              const CommunicatorIdentity& identity);
 
-/// Whether `start_ns` lies within the launch, and the thread is the same or unknown.
+/// Whether the file's call began during the probe's launch, on the same thread or an unknown one.
 bool launched_by(const Collective& probed, const Collective& profiled);
 
 /// Rows by the time of their launch.
 class LaunchIndex {
  public:
   void add(const Collective& row);
+  /// Does nothing for a row that is not there.
   void remove(const Collective& row);
   /// Visits the rows with operation `op` whose launch may contain `start_ns` (UTC), and few others. Ends when `visit`
   /// returns true.

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/process/subprocess.h"
+#include "base/process/command.h"
 #include "cli/framework/args.h"
 
 namespace stalltrace::cli {

@@ -92,7 +92,7 @@ std::string usage_line(const VerbInfo& info, std::span<const Flag> flags) {
   std::string command;
   for (const Flag& flag : flags) {
     if (flag.kind == Flag::Kind::kCommand) {
-      command = " [" + typed_form(flag) + "]";
+      command = flag.required ? " " + typed_form(flag) : " [" + typed_form(flag) + "]";
     } else if (flag.is_argument() || flag.required) {
       arguments += " " + typed_form(flag);
     }

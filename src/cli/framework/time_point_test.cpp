@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/clock.h"
 
 namespace stalltrace::cli {
@@ -24,6 +26,8 @@ TEST(TimePoint, ReadsADistanceFromTheStart) {
   const TimePoint point = *parse_time_point("+2s");
   EXPECT_TRUE(point.from_start);
   EXPECT_EQ(point.utc_ns(5), 5 + 2 * kNsPerSecond);
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ((TimePoint{.ns = kLast, .from_start = true}.utc_ns(5)), kLast);
 }
 
 TEST(TimePoint, RefusesTheRest) {

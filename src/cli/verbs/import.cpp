@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/file.h"
-#include "base/process/subprocess.h"
+#include "base/process/command.h"
 #include "cli/framework/exit_code.h"
 #include "cli/recorded_profiler_files.h"
 #include "cli/verbs/verbs.h"

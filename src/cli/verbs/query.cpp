@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "base/process/subprocess.h"
+#include "base/process/command.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
 #include "report/query_format.h"
@@ -41,8 +41,8 @@ class QueryVerb final : public Subcommand {
             "'SELECT op, rank, duration_ns/1e6 AS ms FROM nccl_events ORDER BY ms DESC LIMIT 5'",
         .details =
             "One SELECT is run; nothing can be changed by it. What there is to ask:\n"
-            "  stalltrace query FILE \"SELECT name FROM sqlite_master\"                       lists tables and views\n"
-            "  stalltrace query FILE \"SELECT name FROM pragma_table_info('collective')\"     the columns of one\n"
+            "  stalltrace query FILE \"SELECT name FROM sqlite_master\"                     lists tables and views\n"
+            "  stalltrace query FILE \"SELECT name FROM pragma_table_info('collective')\"  lists the columns of one\n"
             "docs/recording.md says what they mean, docs/queries.md has recipes."};
   }
   std::vector<Flag> flags() override {

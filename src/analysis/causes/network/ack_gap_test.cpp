@@ -16,9 +16,9 @@ using namespace small_job;
 enum class KeepAlive { kNone, kPasses, kLost };
 
 /// Rank `silent` repeats into silence from the last call on, its timer doubling; repeats are of `len` bytes, `acked`
-/// were acknowledged before.
+/// were acknowledged before. The samples of rank `unsampled` are left to the caller.
 void fill_silence(MemorySource& source, const std::set<int>& silent, uint32_t len, KeepAlive keep_alive,
-                  uint64_t acked = 1'000'000) {
+                  uint64_t acked = 1'000'000, int unsampled = -1) {
   fill(source, short_hang());
   connect(source);
   uint8_t doubled = 0;
@@ -39,7 +39,9 @@ void fill_silence(MemorySource& source, const std::set<int>& silent, uint32_t le
           alive.backoff = doubled;
         }
       }
-      source.accept(sample);
+      if (rank != unsampled) {
+        source.accept(sample);
+      }
       if (keep_alive != KeepAlive::kNone) {
         source.accept(alive);
       }
@@ -219,7 +221,7 @@ TEST(MtuBlackhole, WhereSmallSegmentsAreLostMeanwhileItIsAPartition) {
 /// silence.
 TEST(MtuBlackhole, CostsUntilTcpHasRepairedWhatItLeft) {
   MemorySource source;
-  fill_silence(source, {}, kMss, KeepAlive::kNone);
+  fill_silence(source, {}, kMss, KeepAlive::kNone, 0, 1);
   const auto sample = [&](int64_t after_ns, uint64_t acked, uint8_t backoff, uint32_t lost) {
     TcpSample row = sample_of(1, kOut, kLastArrivalNs + after_ns);
     row.bytes_acked = 1'000'000 + acked;
