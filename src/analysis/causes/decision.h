@@ -8,9 +8,9 @@
 #include <tuple>
 #include <vector>
 
+#include "analysis/causes/evidence_counters.h"
 #include "analysis/evidence/evidence.h"
 #include "analysis/evidence/flows.h"
-#include "analysis/causes/evidence_counters.h"
 #include "analysis/stalls/stall.h"
 #include "analysis/timeline/timeline.h"
 #include "model/finding.h"

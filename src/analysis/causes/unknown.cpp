@@ -18,8 +18,8 @@ namespace {
 
 /// All ranks are in one of the first instances of their communicator, and have not been for long.
 bool is_connecting(const AnalysisContext& context, const Stall& stall) {
-  return is_warming_up(context.timeline.groups()[stall.group], stall.column) &&
-         stall.part() == StallPart::kTransfer && !stall.ended_job() && stall.lost_ns < kConnectingNs;
+  return is_warming_up(context.timeline.groups()[stall.group], stall.column) && stall.part() == StallPart::kTransfer &&
+         !stall.ended_job() && stall.lost_ns < kConnectingNs;
 }
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {

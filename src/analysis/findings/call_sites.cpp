@@ -66,7 +66,7 @@ std::string text_of(const Cluster& cluster, const std::vector<MemberIndex>& memb
 
 }  // namespace
 
-Status tell_call_sites(EventSource& source, const Cluster& cluster, std::vector<Finding>& findings) {
+Status add_call_sites(EventSource& source, const Cluster& cluster, std::vector<Finding>& findings) {
   std::map<int64_t, std::string> frames;
   for (Finding& finding : findings) {
     if (finding.severity != Severity::kCritical || finding.comm_id_hash == 0) {

@@ -12,6 +12,6 @@ namespace stalltrace::analysis {
 
 /// Adds to each finding about a hang from where its ranks made the calls they are inside of: what `stack` holds of
 /// them, without the library's own function. Reads the calls about the hang's begin again.
-Status tell_call_sites(EventSource& source, const Cluster& cluster, std::vector<Finding>& findings);
+Status add_call_sites(EventSource& source, const Cluster& cluster, std::vector<Finding>& findings);
 
 }  // namespace stalltrace::analysis

@@ -29,7 +29,8 @@ TEST(ExpensiveCalls, LeadToStallsOfTheirFinding) {
   for (const EventId id : calls) {
     const Result<ExplainResult> result = explain(source, {.instance = id});
     ASSERT_TRUE(result && result->inspection);
-    EXPECT_TRUE(std::ranges::any_of(result->inspection->parts, [](const InspectedPart& part) { return part.finding == 1; }));
+    EXPECT_TRUE(
+        std::ranges::any_of(result->inspection->parts, [](const InspectedPart& part) { return part.finding == 1; }));
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose end nobody tells: no hang by themselves, and no hiding place for one.
+// Calls whose end nobody reports: no hang by themselves, and no hiding place for one.
 #include <gtest/gtest.h>
 
 #include "analysis/testing/small_job.h"
@@ -37,27 +37,27 @@ std::string notes(const Report& report) {
   return text;
 }
 
-TEST(Untold, TheLastCallIsANoteAndNoHang) {
+TEST(Unobserved, TheLastCallIsANoteAndNoHang) {
   const Report report = report_of(from_step(kLast, kLast, [](int, Collective& call) { leave_unobserved(call); }));
   EXPECT_TRUE(report.findings.empty()) << told(report);
-  EXPECT_NE(notes(report).find("the last call of 4 ranks on some communicator is one whose end nobody tells"),
+  EXPECT_NE(notes(report).find("the last call of 4 ranks on some communicator is one whose end nobody reports"),
             std::string::npos)
       << notes(report);
 }
 
-TEST(Untold, OthersBetweenCallsThatEndAreNothing) {
+TEST(Unobserved, OthersBetweenCallsThatEndAreNothing) {
   const Report report = report_of(from_step(20, 40, [](int, Collective& call) { leave_unobserved(call); }));
   EXPECT_TRUE(report.findings.empty()) << told(report);
-  EXPECT_EQ(notes(report).find("nobody tells"), std::string::npos) << notes(report);
+  EXPECT_EQ(notes(report).find("nobody reports"), std::string::npos) << notes(report);
 }
 
-TEST(Untold, AllCallsAreANote) {
+TEST(Unobserved, AllCallsAreANote) {
   const Report report = report_of(from_step(0, kLast, [](int, Collective& call) { leave_unobserved(call); }));
   EXPECT_TRUE(report.findings.empty()) << told(report);
   EXPECT_NE(notes(report).find("no end of a collective was ever seen"), std::string::npos) << notes(report);
 }
 
-TEST(Untold, DoesNotHideTheHangBeforeIt) {
+TEST(Unobserved, DoesNotHideTheHangBeforeIt) {
   Ending ending = from_step(kLast - 1, kLast - 1, [](int, Collective& call) { leave_open(call); });
   ending.call = [hung = ending.call](int rank, int64_t step, Collective& call) {
     if (step == kLast) {
@@ -70,7 +70,7 @@ TEST(Untold, DoesNotHideTheHangBeforeIt) {
   EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
 }
 
-TEST(Untold, OthersBeforeDoNotHideAHang) {
+TEST(Unobserved, OthersBeforeDoNotHideAHang) {
   Ending ending = from_step(0, kLast - 1, [](int, Collective& call) { leave_unobserved(call); });
   ending.call = [unobserved = ending.call](int rank, int64_t step, Collective& call) {
     if (step == kLast) {
@@ -83,7 +83,7 @@ TEST(Untold, OthersBeforeDoNotHideAHang) {
   EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
 }
 
-TEST(Untold, ARankThatNeverCameIsMissedOnlyWhereOthersAreOpen) {
+TEST(Unobserved, ARankThatNeverCameIsMissedOnlyWhereOthersAreOpen) {
   const auto job = [](const std::function<void(Collective&)>& end) {
     Ending ending;
     ending.call = [=](int rank, int64_t step, Collective& call) {
@@ -99,7 +99,7 @@ TEST(Untold, ARankThatNeverCameIsMissedOnlyWhereOthersAreOpen) {
   EXPECT_TRUE(report.findings.empty()) << told(report);
 }
 
-TEST(Untold, ARankInAnotherCallIsThereThoughItMadeOthersSince) {
+TEST(Unobserved, ARankInAnotherCallIsThereThoughItMadeOthersSince) {
   const auto job = [](bool inside, bool others_since) {
     constexpr CommHash kOther = 99;
     MemorySource source;
@@ -132,7 +132,7 @@ TEST(Untold, ARankInAnotherCallIsThereThoughItMadeOthersSince) {
   EXPECT_NE(job(true, true), job(false, false));
 }
 
-TEST(Untold, ADisagreementWithARankInAnUntoldCallIsFound) {
+TEST(Unobserved, ADisagreementWithARankInAnUnobservedCallIsFound) {
   const Report report = report_of(from_step(kLast, kLast, [](int rank, Collective& call) {
     leave_open(call);
     if (rank == 1) {
@@ -143,7 +143,7 @@ TEST(Untold, ADisagreementWithARankInAnUntoldCallIsFound) {
   expect(report, Cause::kMismatchedCollective, 1);
 }
 
-TEST(Untold, WhatARankSendsToItselfIsNotEvenANote) {
+TEST(Unobserved, WhatARankSendsToItselfIsNotEvenANote) {
   MemorySource source;
   fill(source, {});
   for (int64_t step = 0; step < kSteps; ++step) {

@@ -39,7 +39,7 @@ class SequenceTable {
   static void place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq);
   /// A sequence without calls.
   void add_silent(const Communicator& row, MemberIndex member, const SequenceKey& key);
-  /// Only the sequence with a rank's newest calls can tell that the rank is absent, or that it went on.
+  /// Only the sequence with a rank's newest calls shows whether the rank is absent or went on.
   void mark_continued();
 
   [[nodiscard]] const SequenceKey& key(uint32_t sequence) const { return keys_[sequence]; }

@@ -321,7 +321,7 @@ void Timeline::bound_observation(const Cluster& cluster) {
   }
   if (!left_unobserved.empty()) {
     notes_.push_back(
-        fmt::format("the last call of {} rank{} on some communicator is one whose end nobody tells: whether it hangs "
+        fmt::format("the last call of {} rank{} on some communicator is one whose end nobody reports: whether it hangs "
                     "cannot be judged",
                     left_unobserved.size(), left_unobserved.size() == 1 ? "" : "s"));
   }

@@ -33,7 +33,8 @@ std::string short_name(const Cluster& cluster, MemberIndex index) {
 }
 
 std::string cost_text(const CauseGroup& group) {
-  const bool ended = std::any_of(group.stalls.begin(), group.stalls.end(), [](const Stall* s) { return s->ended_job(); });
+  const bool ended =
+      std::any_of(group.stalls.begin(), group.stalls.end(), [](const Stall* s) { return s->ended_job(); });
   if (group.hung && ended && group.longest_ns < kHangNs) {
     return fmt::format("the job ended after {} of waiting", format_duration(group.longest_ns));
   }

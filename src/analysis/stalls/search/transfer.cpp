@@ -78,7 +78,7 @@ Blame blame_hang(SearchState& search, const Instance& instance, Interval window)
 bool may_be_long_transfer(SearchState& search, const Instance& instance) {
   if (!instance.completed()) {
     const bool hang = hangs(search, instance);
-    if (!hang && instance.absent.empty()) {  // else the absent ranks' part tells
+    if (!hang && instance.absent.empty()) {  // else the part of the absent ranks has the verdict
       Verdict verdict = verdict_on(search, instance);
       verdict.reason = reason_open(instance);
       decline(search, instance, verdict);
