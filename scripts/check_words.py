@@ -19,7 +19,7 @@ REPLACED = {
     ("heard",): "received, learned",
     ("lane", "lanes"): "call sequence",
     ("stretch", "stretches"): "row group, interval",
-    ("box", "boxes", "blackbox"): "profiler file, profiler session",
+    ("box", "boxes"): "profiler file, profiler session",
 }
 TERMS = {word: term for words, term in REPLACED.items() for word in words}
 FOLDERS = ("src", "bpf", "plugin", "lab", "tests", "bench", "scripts", "docs", "cmake")
@@ -27,7 +27,7 @@ SUFFIXES = {".h", ".c", ".cpp", ".py", ".sh", ".md", ".txt", ".cmake", ".toml", 
 # The format of profiler files keeps the prefix of its types, and the plugin's writer of it its folder. What programs
 # printed is evidence: it stays as printed.
 SKIPPED = re.compile(r"^(docs/evidence/|tests/fuzz/corpus/|scripts/check_words\.py$|src/report/testdata/)")
-FORMAT_NAMES = re.compile(r"\b(st_box|ST_BOX)\w*|\bblackbox(?=[/.\"\s:])|\bplugin/box\b|\bblackbox::|stalltrace_blackbox|\btest_blackbox\b")
+FORMAT_NAMES = re.compile(r"\b(st_box|ST_BOX)\w*|plugin/box\b|\bbox/")
 WRITER = "plugin/"
 # One part of a name or sentence: a run of lower-case letters, with at most its first letter in upper case.
 PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

@@ -22,7 +22,7 @@ Report report_of(JobOptions options) {
   return result ? result->report : Report{};
 }
 
-std::string told(const Report& report) {
+std::string reported(const Report& report) {
   std::string text;
   for (const Finding& finding : report.findings) {
     text += fmt::format("{}: {} [{:.0f} ms]\n", to_text(finding.cause), finding.summary, finding.stall_ms);
@@ -43,7 +43,7 @@ JobOptions with_fault(FaultKind kind, int rank, uint32_t seed) {
 }
 
 void expect_fault(const Report& report, FaultKind kind, int rank) {
-  SCOPED_TRACE(told(report));
+  SCOPED_TRACE(reported(report));
   ASSERT_EQ(report.findings.size(), 1U);
   const Finding& finding = report.findings[0];
   EXPECT_FALSE(report.healthy);
@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Faults, EveryFault,
 TEST(Explain, AHealthyJobGivesNothing) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     const Report report = report_of({.seed = seed});
-    EXPECT_TRUE(report.healthy) << seed << "\n" << told(report);
+    EXPECT_TRUE(report.healthy) << seed << "\n" << reported(report);
     EXPECT_EQ(report.ranks, kRanks);
     EXPECT_EQ(report.nodes, kRanks);
     EXPECT_EQ(report.collectives, 200 * 4 * kRanks);
@@ -158,7 +158,7 @@ TEST(Explain, TwoFaultsGiveTwoFindings) {
   options.faults = {{.kind = FaultKind::kPacketLoss, .rank = 1, .to_s = 12},
                     {.kind = FaultKind::kProcessStopped, .rank = 3, .from_s = 15}};
   const Report report = report_of(options);
-  SCOPED_TRACE(told(report));
+  SCOPED_TRACE(reported(report));
   ASSERT_EQ(report.findings.size(), 2U);
   EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss);
   EXPECT_EQ(report.findings[1].cause, Cause::kProcessStopped);
@@ -170,7 +170,7 @@ TEST(Explain, TwoFaultsAtTheSameTimeGiveTwoFindings) {
     JobOptions options{.seed = seed};
     options.faults = {{.kind = FaultKind::kPacketLoss, .rank = 1}, {.kind = FaultKind::kLateRank, .rank = 3}};
     const Report report = report_of(options);
-    SCOPED_TRACE(told(report));
+    SCOPED_TRACE(reported(report));
     ASSERT_EQ(report.findings.size(), 2U) << seed;
     for (const Finding& finding : report.findings) {
       if (finding.cause == Cause::kPacketLoss) {
@@ -184,7 +184,7 @@ TEST(Explain, TwoFaultsAtTheSameTimeGiveTwoFindings) {
 }
 
 /// 1 -> 2 and 2 -> 3 lose, one much less than the other: lost acknowledgements, so it is node 2.
-TEST(Explain, LostAcknowledgementsTellTheNodeFromTheLink) {
+TEST(Explain, LostAcknowledgementsReportTheNodeFromTheLink) {
   struct Side {
     int lossy;
     int echo;
@@ -195,7 +195,7 @@ TEST(Explain, LostAcknowledgementsTellTheNodeFromTheLink) {
     options.faults = {{.kind = FaultKind::kPacketLoss, .rank = side.lossy, .loss_per_step = 0.7},
                       {.kind = FaultKind::kPacketLoss, .rank = side.echo, .loss_per_step = 0.15}};
     const Report report = report_of(options);
-    SCOPED_TRACE(told(report));
+    SCOPED_TRACE(reported(report));
     ASSERT_EQ(report.findings.size(), 1U);
     ASSERT_TRUE(report.findings[0].culprit.has_value());
     EXPECT_EQ(report.findings[0].culprit->rank, 2);
@@ -209,7 +209,7 @@ TEST(Explain, TwoLinksThatLoseAlikeAreTwoFindings) {
   options.faults = {{.kind = FaultKind::kPacketLoss, .rank = 1, .loss_per_step = 0.4},
                     {.kind = FaultKind::kPacketLoss, .rank = 2, .loss_per_step = 0.4}};
   const Report report = report_of(options);
-  SCOPED_TRACE(told(report));
+  SCOPED_TRACE(reported(report));
   EXPECT_EQ(report.findings.size(), 2U);
 }
 
@@ -218,7 +218,7 @@ TEST(Explain, TwoLateRanksAreBothNamed) {
   options.faults = {{.kind = FaultKind::kLateRank, .rank = 0, .to_s = 12},
                     {.kind = FaultKind::kLateRank, .rank = 2, .from_s = 14}};
   const Report report = report_of(options);
-  SCOPED_TRACE(told(report));
+  SCOPED_TRACE(reported(report));
   ASSERT_EQ(report.findings.size(), 2U);
   EXPECT_NE(report.findings[0].culprit->rank, report.findings[1].culprit->rank);
 }
@@ -235,26 +235,26 @@ TEST(Explain, RareWorkOfRankZeroIsNoFault) {
   options.faults[0].late_ms = 900;
   options.faults[0].to_s = 2.8;  // once
   const Report report = report_of(options);
-  EXPECT_TRUE(report.healthy) << told(report);
+  EXPECT_TRUE(report.healthy) << reported(report);
   options.faults[0].to_s = 20;
   expect_fault(report_of(options), FaultKind::kLateRank, 0);
 }
 
-TEST(Explain, WhatRanksComputeOnceAtTheBeginningIsNotTold) {
+TEST(Explain, WhatRanksComputeOnceAtTheBeginningIsNotReported) {
   JobOptions options{.seed = 7};
   options.faults = {{.kind = FaultKind::kLateRank, .rank = 2, .from_s = 0, .to_s = 0.4, .late_ms = 300},
                     {.kind = FaultKind::kLateRank, .rank = 3, .from_s = 0.4, .to_s = 0.8, .late_ms = 300}};
   const Report report = report_of(options);
-  EXPECT_TRUE(report.healthy) << told(report);
+  EXPECT_TRUE(report.healthy) << reported(report);
 }
 
 TEST(Explain, ALateRankCostsWhatItIsLaterThanTheLastOfTheOthers) {
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     const Report report = report_of(with_fault(FaultKind::kLateRank, 2, seed));
-    ASSERT_EQ(report.findings.size(), 1U) << told(report);
+    ASSERT_EQ(report.findings.size(), 1U) << reported(report);
     const Finding& finding = report.findings[0];
     const double steps = static_cast<double>(finding.collectives_affected) / 4;  // buckets
-    EXPECT_NEAR(finding.stall_ms, 80 * steps, 0.1 * 80 * steps) << told(report);
+    EXPECT_NEAR(finding.stall_ms, 80 * steps, 0.1 * 80 * steps) << reported(report);
   }
 }
 
@@ -275,7 +275,7 @@ TEST(Explain, WithoutEvidenceTheCauseIsUnknownAndSaysWhatIsMissing) {
     options.tcp = false;
     options.waits = false;
     const Report report = report_of(options);
-    SCOPED_TRACE(told(report));
+    SCOPED_TRACE(reported(report));
     ASSERT_EQ(report.findings.size(), 1U);
     EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
     EXPECT_EQ(small_job::evidence_of(report.findings[0], "missing").count, 3) << "of scheduler and network";
@@ -298,7 +298,7 @@ TEST(Explain, LossTowardsAMissingNodeStillNamesTheLink) {
   JobOptions options = with_fault(FaultKind::kPacketLoss, 1, 13);
   options.unrecorded = {2};
   const Report report = report_of(options);
-  SCOPED_TRACE(told(report));
+  SCOPED_TRACE(reported(report));
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss);
   EXPECT_EQ(report.findings[0].link->src_rank, 1);
@@ -373,7 +373,7 @@ TEST(Explain, TheRangeLimitsWhatIsJudged) {
   EXPECT_FALSE(all->decisions[0].hypotheses.empty());
   const Result<ExplainResult> before = explain(job.source(), {.window = {.to = TimePoint{1900 * kNsPerMs, true}}});
   ASSERT_TRUE(before.has_value());
-  EXPECT_TRUE(before->report.healthy) << told(before->report);
+  EXPECT_TRUE(before->report.healthy) << reported(before->report);
 }
 
 /// A rank is late by 300 ms in some steps; the window holds a part of the job.
@@ -393,7 +393,7 @@ TEST(Explain, CountsAndSharesAreOfTheWindow) {
   EXPECT_EQ(part.judged_range.to_ns, middle_ns);
   EXPECT_GT(part.judged, 0);
   EXPECT_LT(part.judged, all.judged);
-  ASSERT_EQ(part.findings.size(), 1U) << told(part);
+  ASSERT_EQ(part.findings.size(), 1U) << reported(part);
   EXPECT_LT(part.findings[0].stall_ms, whole.stall_ms);
   EXPECT_GT(part.findings[0].stall_ms, 0);
   EXPECT_LE(part.findings[0].window.to_ns, middle_ns);
@@ -429,7 +429,7 @@ TEST(Explain, TheSameSourceGivesTheSameReport) {
   const Result<ExplainResult> first = explain(job.source());
   const Result<ExplainResult> second = explain(job.source());
   ASSERT_TRUE(first && second);
-  EXPECT_EQ(told(first->report), told(second->report));
+  EXPECT_EQ(reported(first->report), reported(second->report));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ std::string text_of_variable(const char* name) {
 RunEvidence::RunEvidence(launch::RunFolder folder, const std::string& node, Console& console)
     : console_(console),
       folder_(std::move(folder)),
-      profiler_files_(folder_.rings(), text_of_variable(kFolderVariable),
+      profiler_files_(folder_.profiler_folder(), text_of_variable(kFolderVariable),
                       [&](const std::string& line) { console.note(line); }) {
   if (!node.empty()) {
     environment_.push_back("STALLTRACE_NODE=" + node);
@@ -107,10 +107,10 @@ void RunEvidence::conclude(bool traced, bool has_profiler_rows) {
                      std::filesystem::path(files_.front()).parent_path().string()));
     if (!traced) {
       recorded = import_files(files_, folder_.recording());
-    } else if (!has_profiler_rows && import_files(files_, folder_.box_recording())) {
+    } else if (!has_profiler_rows && import_files(files_, folder_.profiler_recording())) {
       // The tracer reads no profiler files on network or user file systems.
       note(fmt::format("the trace has nothing of the profiler files: what they recorded is in {}",
-                       folder_.box_recording()));
+                       folder_.profiler_recording()));
     }
   }
   if (recorded && explain(folder_.recording(), true)) {

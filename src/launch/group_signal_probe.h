@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a signal that was sent to this process from one that was sent to its whole process group (a terminal's Ctrl-C,
-// a shell's `kill %1`, a batch system): which of the two it was, no field of a signal says. The witness is a process
-// that does nothing, in the same group and cgroup, with all signals blocked: what it has got too was meant for all.
+// Distinguishes a signal that was sent to this process from one that was sent to its whole process group (a terminal's
+// Ctrl-C, a shell's `kill %1`, a batch system): which of the two it was, no field of a signal says. The witness is a
+// process that does nothing, in the same group and cgroup, with all signals blocked: what it has got too was meant for
+// all.
 #pragma once
 
 #include <sys/types.h>

@@ -46,7 +46,7 @@ TEST(GroupSignalProbe, GetsWhatIsForTheGroupAndNothingElse) {
   }));
 }
 
-TEST(GroupSignalProbe, EveryOneIsToldOnceAndApart) {
+TEST(GroupSignalProbe, EveryOneIsReportedOnceAndApart) {
   EXPECT_TRUE(holds_in_a_group([] {
     GroupSignalProbe witness;
     ::kill(0, SIGUSR1);

@@ -19,7 +19,7 @@ void ProgressSink::accept(Event event) {
       }
     } else {
       completed_ += collective->completion == Completion::kUnobserved ? 0 : 1;
-      // Of calls whose end nobody tells only a box says so.
+      // Only a profiler file has calls whose end is not reported.
       has_profiler_rows_ |=
           collective->completion == Completion::kProfiler || collective->completion == Completion::kUnobserved;
       if (open != entered_.end()) {

@@ -43,16 +43,17 @@ TEST(Progress, CountsWhatCompletesAndKnowsTheOldestOpen) {
   EXPECT_EQ(kept.events.size(), 6U);
 }
 
-TEST(Progress, KnowsWhetherABlackBoxHasSpoken) {
-  for (const auto& [completion, told] : {std::pair(Completion::kOpen, false), std::pair(Completion::kSync, false),
-                                         std::pair(Completion::kNetwork, false), std::pair(Completion::kProfiler, true),
-                                         std::pair(Completion::kUnobserved, true)}) {
+TEST(Progress, KnowsWhetherAProfilerFileHasRows) {
+  for (const auto& [completion, reported] :
+       {std::pair(Completion::kOpen, false), std::pair(Completion::kSync, false),
+        std::pair(Completion::kNetwork, false), std::pair(Completion::kProfiler, true),
+        std::pair(Completion::kUnobserved, true)}) {
     Kept kept;
     ProgressSink sink(kept);
     Collective one = all_reduce(1, 100, true);
     one.completion = completion;
     sink.accept(one);
-    EXPECT_EQ(sink.has_profiler_rows(), told) << to_text(completion);
+    EXPECT_EQ(sink.has_profiler_rows(), reported) << to_text(completion);
   }
 }
 

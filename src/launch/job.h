@@ -25,11 +25,11 @@ class Job {
 
   /// Without starting it: whether there is such a program.
   static Status check(const std::vector<std::string>& argv);
-  /// `environment` joins ours. An error when a signal asked for an end meanwhile: then nothing was started.
+  /// `environment` joins ours. An error when a signal asked for an end in the meantime: then nothing was started.
   Status start(const std::vector<std::string>& argv, const std::vector<std::string>& environment);
   /// Readable (poll) once it has ended.
   [[nodiscard]] int descriptor() const { return command_.end_descriptor(); }
-  [[nodiscard]] bool told_to_end() const { return signals_.told_to_end(); }
+  [[nodiscard]] bool asked_to_end() const { return signals_.asked_to_end(); }
   /// Waits for its end, however long; the exit code as a shell has it. It had all signals until then; from then on
   /// they are held until release().
   Result<int> wait();

@@ -92,7 +92,7 @@ void JobSignals::pass_on(const std::stop_token& stop) {
 void JobSignals::pass(const signalfd_siginfo& info) {
   const int number = static_cast<int>(info.ssi_signo);
   if (std::ranges::find(kAskForAnEnd, number) != kAskForAnEnd.end() && !ignored_at_start(number)) {
-    told_to_end_ = true;
+    asked_to_end_ = true;
   }
   if (witness_.got(number, kOneAfterTheOther)) {
     return;

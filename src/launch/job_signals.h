@@ -38,7 +38,7 @@ class JobSignals {
   /// They are held again.
   void stop_passing();
   /// One came that asks for an end.
-  [[nodiscard]] bool told_to_end() const { return told_to_end_; }
+  [[nodiscard]] bool asked_to_end() const { return asked_to_end_; }
   /// The command has ended. Those that ask for an end act on this process again, others on nobody.
   void release();
 
@@ -54,7 +54,7 @@ class JobSignals {
   UniqueFd wake_;  // there is a command now, or the thread is to end
   GroupSignalProbe witness_;
   pid_t command_pid_ = -1;
-  std::atomic<bool> told_to_end_ = false;
+  std::atomic<bool> asked_to_end_ = false;
   std::jthread thread_;
 };
 

@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kBeginning = "stalltrace-run-";
-/// Eight processes' boxes take half of it; NCCL's own shared memory needs the rest.
+/// Eight processes' profiler files take half of it; NCCL's own shared memory needs the rest.
 constexpr uint64_t kRoomBytes = 512ULL << 20;
 constexpr uint64_t kMostLeftBehindBytes = 1ULL << 30;
 constexpr uint64_t kShareLeftBehind = 8;
@@ -109,7 +109,7 @@ Result<MemoryFolder> make_memory_folder(const std::string& memory) {
   return MemoryFolder{std::move(path), std::move(lock)};
 }
 
-void tell_of_earlier_folders(const std::string& memory, const std::function<void(const std::string&)>& note) {
+void report_of_earlier_folders(const std::string& memory, const std::function<void(const std::string&)>& note) {
   struct statvfs room {};
   if (::statvfs(memory.c_str(), &room) != 0) {
     return;

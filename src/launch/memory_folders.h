@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folders in memory for the profiler files of runs: one for each launcher, of its user alone. Those whose launcher was
-// killed stay, as their boxes say why the job ended, but not for ever: they take memory.
+// killed stay, since their files show why the job ended, but not for ever: they take memory.
 #pragma once
 
 #include <functional>
@@ -20,9 +20,9 @@ struct MemoryFolder {
 /// file system in memory, or has less room than they and NCCL need.
 Result<MemoryFolder> make_memory_folder(const std::string& memory);
 
-/// Says in one line where boxes of this user's earlier launchers are that were killed. The oldest are removed once all
-/// together take more than a gigabyte or an eighth of the file system, as the plugin does with files in /dev/shm
-/// itself.
-void tell_of_earlier_folders(const std::string& memory, const std::function<void(const std::string&)>& note);
+/// Notes in one line where profiler files of this user's earlier launchers are that were killed. The oldest are removed
+/// once all together take more than a gigabyte or an eighth of the file system, as the plugin does with files in
+/// /dev/shm itself.
+void report_of_earlier_folders(const std::string& memory, const std::function<void(const std::string&)>& note);
 
 }  // namespace stalltrace::launch

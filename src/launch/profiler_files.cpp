@@ -112,7 +112,7 @@ ProfilerFiles::ProfilerFiles(std::string kept, const std::string& chosen, const 
     began_ticks_ = Procfs().start_ticks(::getpid());
     return;
   }
-  tell_of_earlier_folders(memory, note);
+  report_of_earlier_folders(memory, note);
   Result<MemoryFolder> made = make_memory_folder(memory);
   if (made) {
     folder_ = std::move(made->path);

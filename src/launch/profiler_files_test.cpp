@@ -158,7 +158,7 @@ TEST_F(Rings, InAPlaceThatWasChosenOnlyTheJobsCountAndTheyStay) {
   EXPECT_TRUE(fs::exists(chosen + "/stalltrace-2-2.profiler"));
 }
 
-TEST_F(Rings, ThoseOfAKilledLauncherAreTold) {
+TEST_F(Rings, ThoseOfAKilledLauncherAreReported) {
   std::string left;
   {
     ProfilerFiles rings = make();

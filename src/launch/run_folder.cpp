@@ -56,13 +56,13 @@ void RunFolder::remove_if_empty() const {
   const fs::path plugin = fs::path(path) / kProfilerPluginFile;
   const fs::directory_iterator files(path, error);
   const bool only_ours = !error && std::ranges::all_of(files, [&](const fs::directory_entry& entry) {
-    return entry.path() == plugin || entry.path() == rings();
+    return entry.path() == plugin || entry.path() == profiler_folder();
   });
-  if (!only_ours || !fs::is_empty(rings(), error) || error) {
+  if (!only_ours || !fs::is_empty(profiler_folder(), error) || error) {
     return;
   }
   ::unlink(plugin.c_str());
-  ::rmdir(rings().c_str());
+  ::rmdir(profiler_folder().c_str());
   if (created) {
     ::rmdir(path.c_str());
   }
@@ -98,11 +98,11 @@ Result<RunFolder> claim_run_folder(const std::string& wanted) {
     if (fs::exists(folder.recording(), error)) {
       continue;
     }
-    if (::mkdir(folder.rings().c_str(), 0777) == 0) {  // of several launchers one succeeds
+    if (::mkdir(folder.profiler_folder().c_str(), 0777) == 0) {  // of several launchers one succeeds
       return folder;
     }
     if (errno != EEXIST) {
-      return fail_errno("create " + folder.rings(), errno);
+      return fail_errno("create " + folder.profiler_folder(), errno);
     }
   }
   return fail("every name is taken, up to " + fmt::format("{}-{}", base, kNamesTried));

@@ -17,8 +17,8 @@ struct RunFolder {
   /// Of the profiler files at the latest hang.
   [[nodiscard]] std::string hang_recording() const { return path + "/hang.db"; }
   /// Of the profiler files at the end, where the tracer has not read them.
-  [[nodiscard]] std::string box_recording() const { return path + "/profiler.db"; }
-  [[nodiscard]] std::string rings() const { return path + "/profiler"; }
+  [[nodiscard]] std::string profiler_recording() const { return path + "/profiler.db"; }
+  [[nodiscard]] std::string profiler_folder() const { return path + "/profiler"; }
   [[nodiscard]] std::string findings() const { return path + "/findings.json"; }
   /// As NCCL_DEBUG_FILE has it: %h and %p are the host and the process.
   [[nodiscard]] std::string log_pattern() const;
@@ -30,7 +30,7 @@ struct RunFolder {
   void discard() const;
 };
 
-/// What the folder is called by default: it tells nodes apart.
+/// What the folder is called by default: it distinguishes nodes.
 std::string default_run_folder(const std::string& node);
 
 /// Makes `wanted`, or where that holds an earlier run `wanted`-2, -3 ... Of several launchers that want one folder at a

@@ -61,7 +61,7 @@ TEST_F(Claim, WhatHasEvidenceStays) {
     ASSERT_TRUE(write_file(folder.path + "/" + file, "x"));
     folder.remove_if_empty();
     EXPECT_TRUE(fs::exists(folder.path + "/" + file)) << file;
-    EXPECT_TRUE(fs::exists(folder.rings())) << file;
+    EXPECT_TRUE(fs::exists(folder.profiler_folder())) << file;
     EXPECT_TRUE(fs::exists(folder.path + "/" + std::string(kProfilerPluginFile))) << file;
     fs::remove_all(folder.path);
   }

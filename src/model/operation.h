@@ -39,7 +39,7 @@ enum class Completion : uint8_t {
   kProfiler,    // the NCCL profiler plugin said so
   kSync,        // a later stream, event or device synchronisation returned
   kNetwork,     // the last byte on the rank's sockets
-  kUnobserved,  // launched, and nobody tells its end: it may have ended long ago
+  kUnobserved,  // launched, and its end was not reported: it may have ended long ago
 };
 
 /// Where a rank number comes from; `kUnknown` means there is none.
@@ -57,7 +57,7 @@ constexpr bool moves_data(Operation op) { return is_collective(op) || is_point_t
 std::string_view to_text(Operation op);
 /// "nccl", "rccl", "mpi", "gloo"
 std::string_view to_text(Library library);
-/// "open", "call", "profiler", "sync", "network", "untold"
+/// "open", "call", "profiler", "sync", "network", "unobserved"
 std::string_view to_text(Completion completion);
 /// "", "init", "environment", "plugin", "derived"
 std::string_view to_text(RankSource source);

@@ -13,7 +13,7 @@ namespace stalltrace {
 
 class ProcessRegistry {
  public:
-  /// `sink` outlives the registry and is told of every process, and again when more is known.
+  /// `sink` outlives the registry and is notified of every process, and again when more is known.
   explicit ProcessRegistry(EventSink& sink) : sink_(sink) {}
 
   void add(Process process);

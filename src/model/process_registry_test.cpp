@@ -14,7 +14,7 @@ using testing::SizeIs;
 
 class ProcessRegistryTest : public testing::Test {
  protected:
-  Process told() {
+  Process reported() {
     const auto all = *sink_.processes();
     EXPECT_THAT(all, SizeIs(1));
     return all.empty() ? Process{} : all.back();
@@ -34,36 +34,36 @@ TEST_F(ProcessRegistryTest, AnUnknownProcessHasNoRank) {
 TEST_F(ProcessRegistryTest, TheLargestCommunicatorsRankStandsIn) {
   registry_.add({.pid = 7});
   registry_.learn_rank(7, 3, 4);
-  EXPECT_THAT(told().rank, Optional(3));
+  EXPECT_THAT(reported().rank, Optional(3));
   registry_.learn_rank(7, 11, 16);
   registry_.learn_rank(7, 0, 2);
-  EXPECT_THAT(told().rank, Optional(11));
-  EXPECT_THAT(told().world_size, Optional(16));
-  EXPECT_EQ(told().rank_source, RankSource::kInit);
+  EXPECT_THAT(reported().rank, Optional(11));
+  EXPECT_THAT(reported().world_size, Optional(16));
+  EXPECT_EQ(reported().rank_source, RankSource::kInit);
   EXPECT_THAT(registry_.rank_of(7), Optional(11));
 }
 
 TEST_F(ProcessRegistryTest, TheLaunchersRankStands) {
   registry_.add({.pid = 7, .rank = 5, .rank_source = RankSource::kEnvironment, .world_size = 8});
   registry_.learn_rank(7, 1, 64);
-  EXPECT_THAT(told().rank, Optional(5));
-  EXPECT_EQ(told().rank_source, RankSource::kEnvironment);
+  EXPECT_THAT(reported().rank, Optional(5));
+  EXPECT_EQ(reported().rank_source, RankSource::kEnvironment);
 }
 
 TEST_F(ProcessRegistryTest, AnExitCode) {
   registry_.add({.pid = 7, .rank = 5});
   registry_.exited(7, 900, 3 << 8);
-  EXPECT_THAT(told().exit_code, Optional(3));
-  EXPECT_EQ(told().exit_signal, std::nullopt);
-  EXPECT_THAT(told().exit_ns, Optional(900));
+  EXPECT_THAT(reported().exit_code, Optional(3));
+  EXPECT_EQ(reported().exit_signal, std::nullopt);
+  EXPECT_THAT(reported().exit_ns, Optional(900));
   EXPECT_THAT(registry_.rank_of(7), Optional(5));  // its sockets outlive it
 }
 
 TEST_F(ProcessRegistryTest, ASignalWithACoreDump) {
   registry_.add({.pid = 7});
   registry_.exited(7, 900, 11 | 0x80);
-  EXPECT_THAT(told().exit_signal, Optional(11));
-  EXPECT_EQ(told().exit_code, std::nullopt);
+  EXPECT_THAT(reported().exit_signal, Optional(11));
+  EXPECT_EQ(reported().exit_code, std::nullopt);
 }
 
 TEST_F(ProcessRegistryTest, AProcessStaysKnownForAMinuteAfterItsEnd) {

@@ -137,7 +137,7 @@ TEST(LiveGolden, Text) {
   const std::string text = at(4, LiveHeadline::kBegan) + at(12, LiveHeadline::kEnded) +
                            at(20, LiveHeadline::kCameBack) + at(25, LiveHeadline::kEnded, 2);
   expect_golden("live.txt", text);
-  expect_golden("live.json", told_findings_to_json({{"node1", finding}}));
+  expect_golden("live.json", reported_findings_to_json({{"node1", finding}}));
 }
 
 Inspection slow_instance() {

@@ -67,11 +67,11 @@ std::string text_of(const Json& json) { return json.dump(2, ' ', false, Json::er
 
 }  // namespace
 
-std::string told_findings_to_json(const std::vector<ToldFinding>& findings) {
+std::string reported_findings_to_json(const std::vector<ReportedFinding>& findings) {
   Json json{{"schema", Report::kSchema}, {"findings", Json::array()}};
-  for (const ToldFinding& told : findings) {
-    Json one{{"reported_by", told.node}};
-    one.update(to_json(told.finding));
+  for (const ReportedFinding& reported : findings) {
+    Json one{{"reported_by", reported.node}};
+    one.update(to_json(reported.finding));
     json["findings"].push_back(std::move(one));
   }
   return text_of(json);

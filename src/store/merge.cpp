@@ -248,7 +248,7 @@ Status sync(const std::string& path) {
   return fd && ::fsync(fd.get()) == 0 ? Status() : fail_errno(path, errno, "free some disk space");
 }
 
-/// Gives the finished file its name, unless somebody else took it meanwhile.
+/// Gives the finished file its name, unless somebody else took it in the meantime.
 Status publish(const std::string& temporary, const std::string& output) {
   ST_TRY(sync(temporary));
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, output.c_str(), RENAME_NOREPLACE) == 0) {

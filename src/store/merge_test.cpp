@@ -93,7 +93,7 @@ TEST_F(Merge, SameRunTwiceIsKeptOnce) {
   EXPECT_EQ(ask(out_, "SELECT count(*) FROM collective"), "2000");
 }
 
-TEST_F(Merge, TwoRunsWithOneIdAreToldApart) {
+TEST_F(Merge, TwoRunsWithOneIdAreDistinguished) {
   const std::vector<std::string> inputs{record("a.db", node_row(0x7fffff, "a"), 0, 1'500),
                                         record("b.db", node_row(0x7fffff, "b"), 5, 1'500),
                                         record("c.db", node_row(1, "c"), 7, 10)};

@@ -82,9 +82,9 @@ class ContainersRoot : public testing::Test {
   std::byte id_[128];
 };
 
-TEST_F(ContainersRoot, ABoxInASharedMemoryFolderOfItsOwn) { follow(""); }
+TEST_F(ContainersRoot, AFileInASharedMemoryFolderOfItsOwn) { follow(""); }
 
-TEST_F(ContainersRoot, ABoxInAFolderThatIsALinkThere) {
+TEST_F(ContainersRoot, AFileInAFolderThatIsALinkThere) {
   follow("mkdir /dev/shm/real && ln -s /dev/shm/real /dev/shm/link && export STALLTRACE_DIR=/dev/shm/link && ");
 }
 

@@ -26,14 +26,14 @@ class PlacesRoot : public testing::Test {
   void SetUp() override {
     ST_NEED_ROOT();
     char folder[] = "/dev/shm/stalltrace-places-XXXXXX";
-    boxes_ = mkdtemp(folder);
+    profiler_folder_ = mkdtemp(folder);
     for (size_t i = 0; i < sizeof id_; ++i) {
       id_[i] = static_cast<std::byte>(i + 1);
     }
   }
   void TearDown() override {
-    if (!boxes_.empty()) {
-      std::filesystem::remove_all(boxes_);
+    if (!profiler_folder_.empty()) {
+      std::filesystem::remove_all(profiler_folder_);
     }
   }
 
@@ -46,7 +46,7 @@ class PlacesRoot : public testing::Test {
     char hash[32];
     (void)std::snprintf(hash, sizeof hash, "%lx", nccl_comm_hash(id_));
     Job job({.argv = {standin("standin_progress"), standin_library(), STALLTRACE_PLUGIN, hash},
-             .environment = {"STALLTRACE_DIR=" + boxes_, "RANK=0", "WORLD_SIZE=3"}});
+             .environment = {"STALLTRACE_DIR=" + profiler_folder_, "RANK=0", "WORLD_SIZE=3"}});
     job.must("init 3 0");
     sleep_ms(300);  // the plugin is being probed
     job.send_command("run " + std::to_string(channels) + (helpers ? " 1 " : " 0 ") + std::to_string(transfers));
@@ -89,7 +89,7 @@ class PlacesRoot : public testing::Test {
     return said;
   }
 
-  std::string boxes_;
+  std::string profiler_folder_;
   std::byte id_[128];
   std::map<int, std::vector<Place>> reported_;
 };

@@ -71,13 +71,13 @@ class RandomTrace {
       const bool again = KeyedType<T> && last > 0 && below(4) == 0;
       row.event_id = make_event_id(kNode, static_cast<uint64_t>(again ? 1 + below(last) : ++last));
     }
-    stretch(row);
+    row_group(row);
     return row;
   }
 
   /// Most rows are short and closed, as in a trace.
   template <typename T>
-  void stretch(T& row) {
+  void row_group(T& row) {
     const int64_t length_ns = below(below(10) == 0 ? 2'000 : 40);
     if constexpr (requires { row.duration_ns.has_value(); }) {
       row.duration_ns = below(50) == 0 ? std::nullopt : std::optional(length_ns);

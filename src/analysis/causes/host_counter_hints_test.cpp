@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the hosts counted during a stall is told with its finding and changes nothing of it.
+// What the hosts counted during a stall is reported with its finding and changes nothing of it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

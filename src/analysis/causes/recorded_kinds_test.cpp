@@ -25,8 +25,8 @@ Report report_without(Ending ending, int rank, const std::string& keys) {
 TEST(RecordedKinds, ARankThatDoesNotComeIsNotBlamedWhereItsDeathWouldNotBeSeen) {
   expect_culprit(report_without(hang({2}), 2, "").findings.at(0), Cause::kMissingCollective, 2);
   const Report report = report_without(hang({2}), 2, "process_exits");
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
-  EXPECT_EQ(report.findings[0].cause, Cause::kUnknown) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
+  EXPECT_EQ(report.findings[0].cause, Cause::kUnknown) << reported(report);
   expect_golden_text("unknown: a kind of evidence is missing", report.findings[0]);
 }
 

@@ -70,15 +70,15 @@ Report report_of_slow_step(int64_t slow, int64_t longer_ns) {
   return report_of(ending);
 }
 
-TEST(Unknown, AFirstCollectiveThatConnectsForSecondsIsNotTold) {
+TEST(Unknown, AFirstCollectiveThatConnectsForSecondsIsNotReported) {
   EXPECT_TRUE(report_of_slow_step(0, 6 * kNsPerSecond).findings.empty());
   for (const Report& report : {report_of_slow_step(0, 12 * kNsPerSecond), report_of_slow_step(40, 6 * kNsPerSecond)}) {
-    ASSERT_EQ(report.findings.size(), 1U) << told(report);
+    ASSERT_EQ(report.findings.size(), 1U) << reported(report);
     EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
   }
 }
 
-TEST(Unknown, ALaterStallIsToldWithoutTheFirst) {
+TEST(Unknown, ALaterStallIsReportedWithoutTheFirst) {
   Ending ending;
   ending.call = [](int, int64_t step, Collective& call) {
     *call.duration_ns += step == 0 ? 6 * kNsPerSecond : step == 40 ? 3 * kNsPerSecond : 0;
@@ -86,11 +86,11 @@ TEST(Unknown, ALaterStallIsToldWithoutTheFirst) {
     return true;
   };
   const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   EXPECT_NEAR(report.findings[0].stall_ms, 3000, 100);
 }
 
-TEST(Unknown, AFirstCollectiveThatNeverEndsIsToldWhenConnectingWouldHaveEnded) {
+TEST(Unknown, AFirstCollectiveThatNeverEndsIsReportedWhenConnectingWouldHaveEnded) {
   const auto report_after = [](int64_t observed_ns) {
     Ending ending;
     ending.call = [](int, int64_t step, Collective& call) {
@@ -102,7 +102,7 @@ TEST(Unknown, AFirstCollectiveThatNeverEndsIsToldWhenConnectingWouldHaveEnded) {
   };
   EXPECT_TRUE(report_after(7 * kNsPerSecond).findings.empty());
   const Report report = report_after(15 * kNsPerSecond);
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
 }
 

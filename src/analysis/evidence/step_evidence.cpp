@@ -118,7 +118,7 @@ int64_t previous_end(std::span<const Record> records, const Record& record) {
   return end_ns;
 }
 
-/// A wait that was told while it lasted ended with the operation that it is part of, or before the next row.
+/// A wait that was reported while it lasted ended with the operation that it is part of, or before the next row.
 void end_open_waits(std::vector<Record>& records) {
   int64_t operation_end_ns = 0;
   for (size_t i = 0; i < records.size(); ++i) {

@@ -111,20 +111,20 @@ TEST_F(Steps, ASenderThatHasNotComeToTheChunkIsBehind) {
   describe();
   source_.accept(awaited(5));
   source_.accept(sent(5, 199, 0, 1));
-  const LinkWait told = wait();
-  EXPECT_EQ(told.kind, LinkWaitKind::kSenderBehind);
-  EXPECT_EQ(told.src, 1);
-  EXPECT_EQ(told.dst, 2);
-  EXPECT_NEAR(static_cast<double>(told.covered_ns), 199e6, 2e6);
+  const LinkWait reported = wait();
+  EXPECT_EQ(reported.kind, LinkWaitKind::kSenderBehind);
+  EXPECT_EQ(reported.src, 1);
+  EXPECT_EQ(reported.dst, 2);
+  EXPECT_NEAR(static_cast<double>(reported.covered_ns), 199e6, 2e6);
 }
 
 TEST_F(Steps, AChunkThatItsSenderIsBeyondIsUnderWay) {
   describe();
   source_.accept(awaited(5));
   source_.accept(sent(8, 199, 0, 1));
-  const LinkWait told = wait();
-  EXPECT_EQ(told.kind, LinkWaitKind::kInFlight);
-  EXPECT_NEAR(static_cast<double>(told.covered_ns), 184e6, 2e6)
+  const LinkWait reported = wait();
+  EXPECT_EQ(reported.kind, LinkWaitKind::kInFlight);
+  EXPECT_NEAR(static_cast<double>(reported.covered_ns), 184e6, 2e6)
       << "it may have been handed over 15 ms after the next was begun";
 }
 
@@ -148,9 +148,9 @@ TEST_F(Steps, WhatWasAllHandedOverIsUnderWayUntilItArrived) {
   ProxyStep operation = row_of(1, 2, true, 995, 20);
   operation.steps = 8;
   source_.accept(operation);
-  const LinkWait told = wait();
-  EXPECT_EQ(told.kind, LinkWaitKind::kInFlight);
-  EXPECT_NEAR(static_cast<double>(told.covered_ns), 185e6, 1e6);
+  const LinkWait reported = wait();
+  EXPECT_EQ(reported.kind, LinkWaitKind::kInFlight);
+  EXPECT_NEAR(static_cast<double>(reported.covered_ns), 185e6, 1e6);
 }
 
 TEST_F(Steps, ASenderThatHasNotBegunIsBehind) {
@@ -183,7 +183,7 @@ TEST_F(Steps, AnEarlierOperationOfTheSenderHandedNothingOverOfThisOne) {
   EXPECT_EQ(wait().kind, LinkWaitKind::kUndecided);
 }
 
-TEST_F(Steps, WithoutTheSendersBoxNothingIsSaid) {
+TEST_F(Steps, WithoutTheSendersFileNoLinkIsNamed) {
   describe();
   source_.accept(awaited(5));
   EXPECT_EQ(wait().kind, LinkWaitKind::kUndecided);
@@ -201,7 +201,7 @@ TEST_F(Steps, EndsWhoseClocksCannotBeComparedSayNothing) {
   EXPECT_EQ(wait().kind, LinkWaitKind::kUndecided);
 }
 
-TEST_F(Steps, OpenWaitsLastUntilSomethingElseIsHeard) {
+TEST_F(Steps, OpenWaitsLastUntilTheNextRecord) {
   describe();
   ProxyStep open = awaited(5);
   open.duration_ns.reset();
@@ -231,7 +231,7 @@ TEST_F(Steps, ARankThatMayWaitForItsLinkIsNoSink) {
   EXPECT_FALSE(graph.deadlock);
 }
 
-/// The small job of other tests as its profiler files tell it: a ring, no kernel's evidence at all.
+/// The small job of other tests as its profiler files report it: a ring, no kernel's evidence at all.
 struct BoxedJob {
   std::function<void(int64_t step, int rank, Collective& call)> change = [](int64_t, int, Collective&) {};
   std::function<void(int64_t step, int rank, std::vector<ProxyStep>& rows)> steps = [](int64_t, int,
@@ -294,22 +294,22 @@ Report report_of_stalled_ring(int32_t step_of_rank_2) {
   return job.explained();
 }
 
-TEST(Boxes, ALinkThatHoldsDataIsNamedASlowOneWithWhatIsNotKnown) {
+TEST(ProfilerFilesAlone, ALinkThatHoldsDataIsNamedASlowOneWithWhatIsNotKnown) {
   const Report report = report_of_stalled_ring(6);
-  ASSERT_EQ(report.findings.size(), 1U) << small_job::told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << small_job::reported(report);
   small_job::expect_link(report.findings[0], Cause::kSlowLink, 2, 3);
   EXPECT_LE(report.findings[0].confidence, 0.7);
   EXPECT_FALSE(report.findings[0].culprit);
   expect_golden_text("slow_link by steps", report.findings[0]);
 }
 
-TEST(Boxes, WhereEverySenderIsBehindNoLinkIsBlamed) {
+TEST(ProfilerFilesAlone, WhereEverySenderIsBehindNoLinkIsBlamed) {
   const Report report = report_of_stalled_ring(3);
-  ASSERT_EQ(report.findings.size(), 1U) << small_job::told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << small_job::reported(report);
   EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
 }
 
-TEST(Boxes, ARankThatArrivesLastIsNamedByItsArrivals) {
+TEST(ProfilerFilesAlone, ARankThatArrivesLastIsNamedByItsArrivals) {
   BoxedJob job;
   job.change = [](int64_t step, int rank, Collective& call) {
     if (stalled(step)) {
@@ -319,14 +319,14 @@ TEST(Boxes, ARankThatArrivesLastIsNamedByItsArrivals) {
     }
   };
   const Report report = job.explained();
-  ASSERT_EQ(report.findings.size(), 1U) << small_job::told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << small_job::reported(report);
   const Finding& finding = report.findings[0];
   small_job::expect_culprit(finding, Cause::kLateRank, 1);
   EXPECT_LE(finding.confidence, 0.7);
   expect_golden_text("late_rank by arrival", finding);
 }
 
-TEST(Boxes, NodesWithProbesAndNodesWithBoxesAloneAreOneJob) {
+TEST(ProfilerFilesAlone, NodesWithProbesAndNodesWithFilesAloneAreOneJob) {
   MemorySource source;
   small_job::Ending ending;
   ending.call = [](int rank, int64_t, Collective& call) {
@@ -346,7 +346,7 @@ TEST(Boxes, NodesWithProbesAndNodesWithBoxesAloneAreOneJob) {
   ASSERT_TRUE(names && names->needed());
   EXPECT_TRUE(names->collectives({}, [](const Collective& row) { EXPECT_EQ(row.comm_id_hash, small_job::kHash); }));
   const Report report = small_job::report_of(source);
-  EXPECT_TRUE(report.healthy) << small_job::told(report);
+  EXPECT_TRUE(report.healthy) << small_job::reported(report);
   for (const std::string& note : report.notes) {
     EXPECT_EQ(note.find("recorded"), std::string::npos) << note;
   }

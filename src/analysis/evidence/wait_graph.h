@@ -26,7 +26,7 @@ struct WaitEdge {
   MemberIndex waiter = kNoMember;
   MemberIndex awaited = kNoMember;
   WaitReason reason = WaitReason::kSenderBehind;
-  FlowIndex flow = kNoFlow;  // none where steps tell it
+  FlowIndex flow = kNoFlow;  // none where steps report it
   int64_t samples = 0;       // how often it was seen
   int64_t covered_ns = 0;    // by steps: for how long
 };

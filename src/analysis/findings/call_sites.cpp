@@ -14,9 +14,9 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kFramesTold = 3;
-constexpr size_t kSitesTold = 4;
-constexpr size_t kRanksTold = 8;
+constexpr size_t kFramesReported = 3;
+constexpr size_t kSitesReported = 4;
+constexpr size_t kRanksReported = 8;
 
 /// The callers, innermost first; empty where there are none.
 std::string callers_of(const std::string& frames) {
@@ -28,7 +28,7 @@ std::string callers_of(const std::string& frames) {
     return {};
   }
   callers.erase(callers.begin());
-  callers.resize(std::min(callers.size(), kFramesTold));
+  callers.resize(std::min(callers.size(), kFramesReported));
   return fmt::format("{}", fmt::join(callers, " < "));
 }
 
@@ -57,10 +57,10 @@ Result<std::map<MemberIndex, int64_t>> open_calls(EventSource& source, const Clu
 
 std::string text_of(const Cluster& cluster, const std::vector<MemberIndex>& members, const std::string& callers) {
   std::vector<std::string> names;
-  for (size_t i = 0; i < members.size() && i < kRanksTold; ++i) {
+  for (size_t i = 0; i < members.size() && i < kRanksReported; ++i) {
     names.push_back(short_name(cluster, members[i]));
   }
-  return fmt::format("{}{} called from {}", fmt::join(names, ", "), members.size() > kRanksTold ? ", ..." : "",
+  return fmt::format("{}{} called from {}", fmt::join(names, ", "), members.size() > kRanksReported ? ", ..." : "",
                      callers);
 }
 
@@ -85,10 +85,10 @@ Status add_call_sites(EventSource& source, const Cluster& cluster, std::vector<F
         sites[std::move(callers)].push_back(member);
       }
     }
-    size_t told = 0;
+    size_t reported = 0;
     for (auto& [callers, members] : sites) {
       std::ranges::sort(members, {}, [&](MemberIndex member) { return cluster.member(member).rank.value_or(-1); });
-      if (told++ < kSitesTold) {
+      if (reported++ < kSitesReported) {
         finding.evidence.push_back(
             {"stack", static_cast<int64_t>(members.size()), text_of(cluster, members, callers), {}});
       }

@@ -52,7 +52,7 @@ TEST(Subsumption, AFewUnexplainedStallsAreALineOfTheExplainedFinding) {
 TEST(Subsumption, AnExpensiveUnexplainedStallIsAFindingOfItsOwn) {
   MemorySource source = lossy_job_with_riddle(3 * kNsPerSecond);
   const Report report = report_of(source);
-  ASSERT_EQ(report.findings.size(), 2U) << told(report);
+  ASSERT_EQ(report.findings.size(), 2U) << reported(report);
   EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
   EXPECT_EQ(report.findings[1].cause, Cause::kPacketLoss);
   EXPECT_EQ(count_of_kind(report.findings[1], "rule"), 0);

@@ -49,11 +49,11 @@ EventId longest_call(MemorySource& source, int32_t rank) {
 
 void expect_every_cause(const InspectedPart& part) {
   for (const CauseRule& rule : cause_rules()) {
-    const auto told = std::find_if(part.causes.begin(), part.causes.end(),
-                                   [&](const InspectedCause& cause) { return cause.cause == rule.cause; });
+    const auto reported = std::find_if(part.causes.begin(), part.causes.end(),
+                                       [&](const InspectedCause& cause) { return cause.cause == rule.cause; });
     if (rule.cause != Cause::kUnknown) {
-      ASSERT_NE(told, part.causes.end()) << to_text(rule.cause);
-      EXPECT_FALSE(told->text.empty()) << to_text(rule.cause);
+      ASSERT_NE(reported, part.causes.end()) << to_text(rule.cause);
+      EXPECT_FALSE(reported->text.empty()) << to_text(rule.cause);
     }
   }
 }

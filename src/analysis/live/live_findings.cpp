@@ -28,7 +28,7 @@ void own_up(Report& report) {
     if (finding.cause == Cause::kUnknown && !finding.link) {
       finding.evidence.push_back(
           {"missing", 1, "seen from this node alone, the cause may be elsewhere: " + report.unrecorded_ranks, {}});
-      finding.remedy = "look at what the other nodes' agents tell, or explain all nodes' recordings together";
+      finding.remedy = "look at what the other nodes' agents report, or explain all nodes' recordings together";
     }
   }
 }
@@ -72,7 +72,7 @@ void LiveFindings::see(const Finding& finding, TimeRange window) {
   refresh(*entry);
 }
 
-/// The whole of it until now, told in the newest words.
+/// The whole finding until now, with its newest text.
 void LiveFindings::refresh(Entry& entry) const {
   const Finding before = std::move(entry.total);
   entry.total = entry.newest;
@@ -111,12 +111,12 @@ void LiveFindings::judge(Entry& entry, TimeRange window, std::vector<LiveChange>
   const int64_t now_ns = window.to_ns;
   const bool fresh = now_ns - entry.total.window.to_ns < kLiveQuietNs;
   const auto give = [&](LiveNews news, int64_t other = 0) {
-    entry.told_ms = static_cast<int64_t>(entry.total.stall_ms);
+    entry.reported_ms = static_cast<int64_t>(entry.total.stall_ms);
     changes.push_back({news, now_ns, entry.number, entry.total, other});
   };
   if (entry.number == 0) {
     if (entry.looks >= kLooksToReport) {
-      entry.number = ++told_;
+      entry.number = ++reported_;
       entry.total.detected_ns = now_ns;
       give(LiveNews::kBegan);
     }
@@ -130,7 +130,7 @@ void LiveFindings::judge(Entry& entry, TimeRange window, std::vector<LiveChange>
     entry.ended = true;
     entry.total.ended_ns = now_ns;
     give(LiveNews::kEnded, other);
-  } else if (entry.total.stall_ms >= kLiveGrowth * static_cast<double>(entry.told_ms)) {
+  } else if (entry.total.stall_ms >= kLiveGrowth * static_cast<double>(entry.reported_ms)) {
     give(LiveNews::kGrew);
   }
 }

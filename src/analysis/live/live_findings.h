@@ -17,7 +17,7 @@
 
 namespace stalltrace::analysis {
 
-/// Of what was told, in the order it happens to a finding.
+/// Of what was reported, in the order it happens to a finding.
 enum class LiveNews : uint8_t { kBegan, kGrew, kEnded, kCameBack };
 
 struct LiveChange {
@@ -41,13 +41,13 @@ class LiveFindings {
   using Key = std::tuple<Cause, std::string, int32_t, std::string, std::string>;
   struct Entry {
     Key key;
-    int64_t number = 0;  // 0: not told yet
+    int64_t number = 0;  // 0: not reported yet
     Finding newest;      // as the last look that saw it had it
     Finding total;
     int64_t settled_ns = 0;  // lost before the window that `newest` is of
     int64_t settled_stalls = 0;
-    int64_t told_ms = 0;  // stall_ms when a change was last given
-    int looks = 0;        // in a row
+    int64_t reported_ms = 0;  // stall_ms when a change was last given
+    int looks = 0;            // in a row
     bool ended = false;
   };
 
@@ -59,7 +59,7 @@ class LiveFindings {
   [[nodiscard]] int64_t explained_by(const Entry& entry) const;
 
   std::vector<Entry> entries_;
-  int64_t told_ = 0;
+  int64_t reported_ = 0;
 };
 
 class LiveAnalysis final : public EventSink {

@@ -14,11 +14,11 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr int64_t kOriginNs = 1'800'000'000LL * kNsPerSecond;
-constexpr int64_t kToldWithinNs = 5 * kNsPerSecond;
+constexpr int64_t kReportedWithinNs = 5 * kNsPerSecond;
 
 constexpr int64_t after(double seconds) { return kOriginNs + static_cast<int64_t>(seconds * kNsPerSecond); }
 
-std::string told(const std::vector<LiveChange>& changes) {
+std::string reported(const std::vector<LiveChange>& changes) {
   constexpr const char* kNews[] = {"began", "grew", "ended", "came back"};
   std::string text;
   for (const LiveChange& change : changes) {
@@ -58,30 +58,30 @@ constexpr Cause cause_of(FaultKind kind) {
 
 class EveryLiveFault : public testing::TestWithParam<FaultKind> {};
 
-TEST_P(EveryLiveFault, IsToldWithinFiveSecondsAndItsEndToo) {
+TEST_P(EveryLiveFault, IsReportedWithinFiveSecondsAndItsEndToo) {
   const std::vector<LiveChange> changes = play(with_fault(GetParam(), 2, 6, 12), 25);
-  SCOPED_TRACE(told(changes));
+  SCOPED_TRACE(reported(changes));
   const std::vector<LiveChange> began = of(changes, LiveNews::kBegan);
   ASSERT_EQ(began.size(), 1U);
   EXPECT_EQ(began[0].finding.cause, cause_of(GetParam()));
   EXPECT_GE(*began[0].finding.detected_ns, after(6));
-  EXPECT_LE(*began[0].finding.detected_ns, after(6) + kToldWithinNs);
+  EXPECT_LE(*began[0].finding.detected_ns, after(6) + kReportedWithinNs);
   const std::vector<LiveChange> ended = of(changes, LiveNews::kEnded);
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_EQ(ended[0].number, began[0].number);
   EXPECT_EQ(ended[0].explained_by, 0);
   EXPECT_EQ(ended[0].finding.detected_ns, began[0].finding.detected_ns);
-  EXPECT_LE(*ended[0].finding.ended_ns, ended[0].finding.window.to_ns + kToldWithinNs + kNsPerSecond);
+  EXPECT_LE(*ended[0].finding.ended_ns, ended[0].finding.window.to_ns + kReportedWithinNs + kNsPerSecond);
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, EveryLiveFault,
                          testing::Values(FaultKind::kPacketLoss, FaultKind::kLateRank, FaultKind::kCpuContention,
                                          FaultKind::kProcessStopped));
 
-TEST(Live, AHealthyJobTellsNothing) {
+TEST(Live, AHealthyJobReportsNothing) {
   for (uint32_t seed = 1; seed <= 3; ++seed) {
     const std::vector<LiveChange> changes = play({.steps = 500, .seed = seed}, 25);
-    EXPECT_TRUE(changes.empty()) << seed << "\n" << told(changes);
+    EXPECT_TRUE(changes.empty()) << seed << "\n" << reported(changes);
   }
 }
 
@@ -93,7 +93,7 @@ TEST(Live, AFindingOutgrowsTheWindow) {
   ASSERT_TRUE(whole && whole->report.findings.size() == 1);
   LiveAnalysis live;
   const std::vector<LiveChange> changes = Replay(job.source()).play(live, after(100));
-  SCOPED_TRACE(told(changes));
+  SCOPED_TRACE(reported(changes));
   const std::vector<LiveChange> ended = of(changes, LiveNews::kEnded);
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_EQ(ended[0].number, 1);
@@ -109,7 +109,7 @@ TEST(Live, WhatComesAndGoesIsOneFinding) {
   options.faults = {{.kind = FaultKind::kLateRank, .rank = 1, .from_s = 5, .to_s = 9},
                     {.kind = FaultKind::kLateRank, .rank = 1, .from_s = 20, .to_s = 24}};
   const std::vector<LiveChange> changes = play(options, 40);
-  SCOPED_TRACE(told(changes));
+  SCOPED_TRACE(reported(changes));
   EXPECT_EQ(of(changes, LiveNews::kBegan).size(), 1U);
   ASSERT_EQ(of(changes, LiveNews::kCameBack).size(), 1U);
   EXPECT_FALSE(of(changes, LiveNews::kCameBack)[0].finding.ended_ns.has_value());
@@ -124,27 +124,27 @@ TEST(Live, ASecondFaultIsASecondFinding) {
   options.faults = {{.kind = FaultKind::kLateRank, .rank = 1, .from_s = 5, .to_s = 20},
                     {.kind = FaultKind::kPacketLoss, .rank = 2, .from_s = 10, .to_s = 20}};
   const std::vector<LiveChange> changes = play(options, 30);
-  SCOPED_TRACE(told(changes));
+  SCOPED_TRACE(reported(changes));
   const std::vector<LiveChange> began = of(changes, LiveNews::kBegan);
   ASSERT_EQ(began.size(), 2U);
   EXPECT_EQ(began[0].finding.cause, Cause::kLateRank);
   EXPECT_EQ(began[1].finding.cause, Cause::kPacketLoss);
   EXPECT_EQ(began[1].number, 2);
-  EXPECT_LE(*began[1].finding.detected_ns, after(10) + kToldWithinNs);
+  EXPECT_LE(*began[1].finding.detected_ns, after(10) + kReportedWithinNs);
 }
 
 /// A rank leaves the job's last call out: the others hang in it until the trace ends.
-TEST(Live, AHangIsToldWhileItLastsAndForAsLong) {
+TEST(Live, AHangIsReportedWhileItLastsAndForAsLong) {
   MemorySource source;
   small_job::fill(source, small_job::hang({2}));
   LiveAnalysis live;
   const int64_t onset_ns = small_job::kLastArrivalNs;
   const std::vector<LiveChange> changes = Replay(source).play(live, onset_ns + 300 * kNsPerSecond);
-  SCOPED_TRACE(told(changes));
+  SCOPED_TRACE(reported(changes));
   const std::vector<LiveChange> began = of(changes, LiveNews::kBegan);
   ASSERT_EQ(began.size(), 1U);
   small_job::expect_culprit(began[0].finding, Cause::kMissingCollective, 2);
-  EXPECT_LE(*began[0].finding.detected_ns, onset_ns + kToldWithinNs);
+  EXPECT_LE(*began[0].finding.detected_ns, onset_ns + kReportedWithinNs);
   EXPECT_TRUE(of(changes, LiveNews::kEnded).empty());
   EXPECT_GT(changes.back().finding.stall_ms, 200'000);
   EXPECT_LT(changes.size(), 60U);
@@ -170,9 +170,9 @@ TEST(Live, WhatLastsDoesNotBecomeUsual) {
     time_ns += transfer_ns + 10 * kNsPerMs;
   }
   const std::vector<LiveChange> changes = Replay(source).play(live, after(149));
-  SCOPED_TRACE(told(changes));
+  SCOPED_TRACE(reported(changes));
   ASSERT_EQ(of(changes, LiveNews::kBegan).size(), 1U);
-  EXPECT_LE(*changes[0].finding.detected_ns, after(20) + kToldWithinNs);
+  EXPECT_LE(*changes[0].finding.detected_ns, after(20) + kReportedWithinNs);
   EXPECT_TRUE(of(changes, LiveNews::kEnded).empty());
   EXPECT_GT(changes.back().finding.stall_ms, 80'000);
 }

@@ -97,7 +97,7 @@ TEST(SingleNode, DataThatWaitForARankMakeItLate) {
   run(node, kSteps, 4096);
   node.call(call_of(kRank, kSteps));
   const Report report = node.report();
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   const Finding& finding = report.findings[0];
   expect_culprit(finding, Cause::kLateRank, kRank);
   // 30 ms of each gap, also of those that no sample fell into; warm-up left out.
@@ -125,7 +125,7 @@ TEST(SingleNode, WhatIsSeenTwiceIsNotInferredOfTheRest) {
   OneNode node;
   run(node, kSteps, 4096, 50);
   node.call(call_of(kRank, kSteps));
-  EXPECT_TRUE(node.report().healthy) << told(node.report());
+  EXPECT_TRUE(node.report().healthy) << reported(node.report());
 }
 
 TEST(SingleNode, ARankThatDoesNotComeIsMissing) {
@@ -134,7 +134,7 @@ TEST(SingleNode, ARankThatDoesNotComeIsMissing) {
   node.sample(kLastArrivalNs + kNsPerSecond, 4096);
   node.did(WaitKind::kBlocked, call_ns(kSteps), kLastArrivalNs + 10 * kNsPerSecond);
   const Report report = node.report();
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   expect_culprit(report.findings[0], Cause::kMissingCollective, kRank);
   EXPECT_NEAR(report.findings[0].stall_ms, 9'000, 10);
   expect_golden_text("missing_collective seen from one node", report.findings[0]);
@@ -146,12 +146,12 @@ TEST(SingleNode, ARankThatHasNothingToDoIsNotMissing) {
   EXPECT_TRUE(node.report().healthy);
 }
 
-TEST(SingleNode, ADeathWithTheCommunicatorInUseIsTold) {
+TEST(SingleNode, ADeathWithTheCommunicatorInUseIsReported) {
   OneNode node;
   run(node, kSteps, 0);
   exit_at(node.process(), kLastArrivalNs + 20 * kNsPerMs, 9);
   const Report report = node.report();
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   expect_culprit(report.findings[0], Cause::kDeadRank, kRank);
 }
 
@@ -161,7 +161,7 @@ TEST(SingleNode, AfterADeathTheOthersWaitAsLongAsWatchdogsDo) {
   run(node, kSteps, 0);
   exit_at(node.process(), kLastArrivalNs + 20 * kNsPerMs, 11);
   const Report report = node.report();
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   EXPECT_NEAR(report.findings[0].stall_ms, 60'000, 1);
 }
 

@@ -39,7 +39,7 @@ std::string notes(const Report& report) {
 
 TEST(Unobserved, TheLastCallIsANoteAndNoHang) {
   const Report report = report_of(from_step(kLast, kLast, [](int, Collective& call) { leave_unobserved(call); }));
-  EXPECT_TRUE(report.findings.empty()) << told(report);
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
   EXPECT_NE(notes(report).find("the last call of 4 ranks on some communicator is one whose end nobody reports"),
             std::string::npos)
       << notes(report);
@@ -47,13 +47,13 @@ TEST(Unobserved, TheLastCallIsANoteAndNoHang) {
 
 TEST(Unobserved, OthersBetweenCallsThatEndAreNothing) {
   const Report report = report_of(from_step(20, 40, [](int, Collective& call) { leave_unobserved(call); }));
-  EXPECT_TRUE(report.findings.empty()) << told(report);
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
   EXPECT_EQ(notes(report).find("nobody reports"), std::string::npos) << notes(report);
 }
 
 TEST(Unobserved, AllCallsAreANote) {
   const Report report = report_of(from_step(0, kLast, [](int, Collective& call) { leave_unobserved(call); }));
-  EXPECT_TRUE(report.findings.empty()) << told(report);
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
   EXPECT_NE(notes(report).find("no end of a collective was ever seen"), std::string::npos) << notes(report);
 }
 
@@ -66,7 +66,7 @@ TEST(Unobserved, DoesNotHideTheHangBeforeIt) {
     return hung(rank, step, call);
   };
   const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
 }
 
@@ -79,7 +79,7 @@ TEST(Unobserved, OthersBeforeDoNotHideAHang) {
     return unobserved(rank, step, call);
   };
   const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
 }
 
@@ -96,7 +96,7 @@ TEST(Unobserved, ARankThatNeverCameIsMissedOnlyWhereOthersAreOpen) {
   };
   expect(job(leave_open), Cause::kMissingCollective, 2);
   const Report report = job(leave_unobserved);
-  EXPECT_TRUE(report.findings.empty()) << told(report);
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
 }
 
 TEST(Unobserved, ARankInAnotherCallIsThereThoughItMadeOthersSince) {
@@ -126,7 +126,7 @@ TEST(Unobserved, ARankInAnotherCallIsThereThoughItMadeOthersSince) {
     if (others_since) {
       source.accept(call);
     }
-    return told(report_of(source));
+    return reported(report_of(source));
   };
   EXPECT_EQ(job(true, true), job(true, false));
   EXPECT_NE(job(true, true), job(false, false));
@@ -159,7 +159,7 @@ TEST(Unobserved, WhatARankSendsToItselfIsNotEvenANote) {
     }
   }
   const Report report = report_of(source);
-  EXPECT_TRUE(report.findings.empty()) << told(report);
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
   EXPECT_EQ(notes(report), notes(report_of(Ending{})));
 }
 

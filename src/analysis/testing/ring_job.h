@@ -10,8 +10,8 @@
 
 namespace stalltrace::analysis::small_job {
 
-inline constexpr int64_t kHangNsTold = 20 * kNsPerSecond;
-inline constexpr int64_t kEndNs = kLastArrivalNs + kHangNsTold;
+inline constexpr int64_t kHangNsReported = 20 * kNsPerSecond;
+inline constexpr int64_t kEndNs = kLastArrivalNs + kHangNsReported;
 inline constexpr uint32_t kMss = 1448;
 inline constexpr uint64_t kOut = 1;    // cookie of each rank's connection to the next rank
 inline constexpr uint64_t kIn = 2;     // of the one from the rank before

@@ -110,7 +110,7 @@ inline Report report_of(const Ending& ending) {
   return report_of(source);
 }
 
-inline std::string told(const Report& report) {
+inline std::string reported(const Report& report) {
   std::string text;
   for (const Finding& finding : report.findings) {
     text += finding.summary + "\n";
@@ -133,7 +133,7 @@ inline Evidence evidence_of(const Finding& finding, std::string_view kind) {
 /// The one finding there is.
 inline Finding only(MemorySource& source) {
   const Report report = report_of(source);
-  EXPECT_EQ(report.findings.size(), 1U) << told(report);
+  EXPECT_EQ(report.findings.size(), 1U) << reported(report);
   return report.findings.empty() ? Finding{} : report.findings[0];
 }
 
@@ -156,7 +156,7 @@ inline void expect_link(const Finding& finding, Cause cause, int32_t src_rank, i
 
 /// One critical finding, of this cause and culprit.
 inline void expect(const Report& report, Cause cause, std::optional<int32_t> rank) {
-  SCOPED_TRACE(told(report));
+  SCOPED_TRACE(reported(report));
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings[0].cause, cause);
   EXPECT_EQ(report.findings[0].culprit ? report.findings[0].culprit->rank : std::nullopt, rank);

@@ -67,7 +67,7 @@ void expect_unobserved(const std::optional<ProfilerCall>& call) {
   EXPECT_EQ(call->row.duration_ns, std::nullopt);
 }
 
-TEST(DecodeCall, OneOfWhichNothingElseIsToldIsLaunched) {
+TEST(DecodeCall, OneOfWhichNothingElseIsReportedIsLaunched) {
   Call call;
   call.group(3000, 3600);
   call.broadcast();

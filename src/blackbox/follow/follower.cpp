@@ -255,8 +255,8 @@ void ProfilerFollower::close(const FollowedFile& file) {
   }
 }
 
-/// The kernel reports the ends of traced processes; only the files tell which of those that were gone before have died
-/// first (liveness.h).
+/// The kernel reports the ends of traced processes; only the files report which of those that were gone before have
+/// died first (liveness.h).
 void ProfilerFollower::deliver_deaths() {
   if (std::ranges::none_of(closed_, [](const ClosedProcess& process) { return process.undecided.has_value(); })) {
     return;

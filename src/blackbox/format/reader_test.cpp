@@ -136,7 +136,7 @@ TEST_F(Reader, WhatIsQuietOrClosingHasEnded) {
   EXPECT_TRUE(contents.open.empty());
 }
 
-TEST_F(Reader, RefusesWhatIsNoBlackBox) {
+TEST_F(Reader, RefusesWhatIsNoProfilerFile) {
   EXPECT_NE(refusal("").find("0 bytes are too few"), std::string::npos);
   EXPECT_NE(refusal(std::string(8192, 'x')).find("not a profiler file"), std::string::npos);
   EXPECT_FALSE(ProfilerFileReader::open(folder_ + "/none.profiler"));

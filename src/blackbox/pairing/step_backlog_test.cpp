@@ -41,7 +41,7 @@ TEST(StepBacklog, TheOldestCollectivesStepsGoFirst) {
   EXPECT_EQ(backlog.take(3).size(), 1);
 }
 
-TEST(StepBacklog, CollectivesThatCameMeanwhileDoNotCountForever) {
+TEST(StepBacklog, CollectivesThatCameDuringItDoNotCountForever) {
   StepBacklog backlog;
   for (uint64_t collective = 1; collective <= 3 * kMost; ++collective) {
     EXPECT_TRUE(backlog.hold(collective, step(0)).empty());

@@ -91,14 +91,14 @@ class LabRunVerb final : public Subcommand {
 
   /// What each agent reported, and when.
   Status write_live(const lab::RunOutcome& outcome) const {
-    std::vector<ToldFinding> all;
+    std::vector<ReportedFinding> all;
     for (const std::string& recording : outcome.recordings) {
       ST_ASSIGN(std::vector<Finding> findings, read_findings(recording));
       for (Finding& finding : findings) {
         all.push_back({std::filesystem::path(recording).stem().string(), std::move(finding)});
       }
     }
-    return write_file(options_.out_dir + "/live.json", told_findings_to_json(all));
+    return write_file(options_.out_dir + "/live.json", reported_findings_to_json(all));
   }
 
   lab::RunOptions options_ = {.out_dir = "stalltrace-lab"};

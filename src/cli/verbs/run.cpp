@@ -173,9 +173,9 @@ class RunVerb final : public Subcommand {
     const auto flush = [&] {
       const Status flushed = trace.writer->flush();
       if (!flushed) {
-        console.error(flushed.error());  // a full disk is told, and the job goes on
+        console.error(flushed.error());  // a full disk is reported, and the job goes on
       }
-      if (job.told_to_end()) {
+      if (job.asked_to_end()) {
         evidence.save_soon();
       }
       return Status{};
@@ -206,7 +206,7 @@ class RunVerb final : public Subcommand {
         return {};
       }
       evidence.look();
-      if (job.told_to_end()) {
+      if (job.asked_to_end()) {
         evidence.save_soon();
       }
       const launch::Progress progress = files.read();

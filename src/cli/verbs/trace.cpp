@@ -116,7 +116,7 @@ class TraceVerb final : public Subcommand {
         [&] {
           if (live) {
             live->advance(monotonic_now_ns() + tracer.node().clock_offset_ns);
-            tell_live(console, *live, *writer);
+            report_live(console, *live, *writer);
           }
           return keep_going(console, writer->flush());
         },
@@ -192,7 +192,7 @@ class TraceVerb final : public Subcommand {
   }
 
   /// Findings go to the output when they come and go, and into the recording whenever they change.
-  void tell_live(Console& console, LiveWatch& live, RecordingWriter& writer) {
+  void report_live(Console& console, LiveWatch& live, RecordingWriter& writer) {
     const std::vector<analysis::LiveChange> changes = live.take();
     for (const analysis::LiveChange& change : changes) {
       if (const auto headline = headline_of(change.news)) {
@@ -208,7 +208,7 @@ class TraceVerb final : public Subcommand {
   }
 
   void end_live(Console& console, LiveWatch& live, RecordingWriter& writer) {
-    tell_live(console, live, writer);
+    report_live(console, live, writer);
     if (const Status looked = live.status(); !looked) {
       console.error(looked.error());
     }

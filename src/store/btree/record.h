@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row of a table as a file's page holds it (SQLite's documented file format, section 2.1): a header that tells
+// One row of a table as a file's page holds it (SQLite's documented file format, section 2.1): a header that holds
 // each value's type and length, then the values. Internal to store/.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a few neighbouring stretches of one streamed table, read from the file's pages, or with SQL where those
+// The rows of a few neighbouring row groups of one streamed table, read from the file's pages, or with SQL where those
 // are not plain, and put in the order of time. Internal to store/.
 #pragma once
 
@@ -52,14 +52,14 @@ class Batch {
         range_(range),
         scan_(access.pages != nullptr ? std::make_unique<BtreeScan>(access.pages) : nullptr) {}
 
-  /// Replaces what it holds by the rows of `stretches` that lie in the range.
-  Status read(std::span<const RowGroup> stretches) {
+  /// Replaces what it holds by the rows of `row_groups` that lie in the range.
+  Status read(std::span<const RowGroup> row_groups) {
     used_ = 0;
-    for (size_t i = 0; i < stretches.size();) {
-      const int64_t first_id = stretches[i].first_id;
-      int64_t end_id = stretches[i].end_id;
-      for (++i; i < stretches.size() && stretches[i].first_id == end_id; ++i) {
-        end_id = stretches[i].end_id;
+    for (size_t i = 0; i < row_groups.size();) {
+      const int64_t first_id = row_groups[i].first_id;
+      int64_t end_id = row_groups[i].end_id;
+      for (++i; i < row_groups.size() && row_groups[i].first_id == end_id; ++i) {
+        end_id = row_groups[i].end_id;
       }
       ST_TRY(read_ids(first_id, end_id));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of one node run of one streamed table, in exact time order, a block at a time. Stretches (stretch.h) say
-// how far ahead an earlier row can hide: rows up to the earliest start of all later stretches are final. While one
+// The rows of one node run of one streamed table, in exact time order, a block at a time. Row groups (row_group.h) say
+// how far ahead an earlier row can hide: rows up to the earliest start of all later row groups are final. While one
 // block is taken the next batches are read by workers, several at once. Internal to store/.
 #pragma once
 
@@ -20,13 +20,13 @@ template <typename T>
 class Cursor {
  public:
   struct PrefetchPolicy {
-    size_t stretches;  // of a batch
-    size_t batches;    // in memory: one is taken, the others are made ahead; at least 1
+    size_t row_groups;  // of a batch
+    size_t batches;     // in memory: one is taken, the others are made ahead; at least 1
   };
 
-  Cursor(TableHandle& access, const NodeRun& part, std::vector<RowGroup> stretches, TimeRange range,
+  Cursor(TableHandle& access, const NodeRun& part, std::vector<RowGroup> row_groups, TimeRange range,
          PrefetchPolicy pace)
-      : stretches_(std::move(stretches)), batch_stretches_(pace.stretches) {
+      : row_groups_(std::move(row_groups)), batch_row_groups_(pace.row_groups) {
     for (size_t i = 0; i < pace.batches; ++i) {
       slots_.emplace_back(Batch<T>(access, part, range));
     }
@@ -70,19 +70,19 @@ class Cursor {
   struct Slot {
     explicit Slot(Batch<T> empty) : batch(std::move(empty)) {}
     Batch<T> batch;
-    std::span<const RowGroup> stretches;
+    std::span<const RowGroup> row_groups;
     std::future<Status> made;
   };
 
-  /// Has the next stretches read into `slot`, if any are left.
+  /// Has the next row groups read into `slot`, if any are left.
   void order(Slot& slot) {
-    const size_t count = std::min(batch_stretches_, stretches_.size() - ordered_stretches_);
+    const size_t count = std::min(batch_row_groups_, row_groups_.size() - ordered_row_groups_);
     if (count == 0) {
       return;
     }
-    slot.stretches = std::span(stretches_).subspan(ordered_stretches_, count);
-    ordered_stretches_ += count;
-    slot.made = workers_->submit(ThreadPool::Job([&slot] { return slot.batch.read(slot.stretches); }));
+    slot.row_groups = std::span(row_groups_).subspan(ordered_row_groups_, count);
+    ordered_row_groups_ += count;
+    slot.made = workers_->submit(ThreadPool::Job([&slot] { return slot.batch.read(slot.row_groups); }));
     ordered_.push_back(&slot);
   }
 
@@ -92,7 +92,7 @@ class Cursor {
     merged_.resize(aside_order_.size() + read.size());
     std::merge(aside_order_.begin(), aside_order_.end(), read.begin(), read.end(), merged_.begin(),
                [](const Timed<T>& a, const Timed<T>& b) { return a.time_ns < b.time_ns; });
-    const auto end = std::upper_bound(merged_.begin(), merged_.end(), taken_->stretches.back().later_min_ns,
+    const auto end = std::upper_bound(merged_.begin(), merged_.end(), taken_->row_groups.back().later_min_ns,
                                       [](int64_t time_ns, const Timed<T>& row) { return time_ns < row.time_ns; });
     next_ = 0;
     final_ = static_cast<size_t>(end - merged_.begin());
@@ -115,9 +115,9 @@ class Cursor {
     next_ = final_ = 0;
   }
 
-  std::vector<RowGroup> stretches_;
-  size_t batch_stretches_;
-  size_t ordered_stretches_ = 0;
+  std::vector<RowGroup> row_groups_;
+  size_t batch_row_groups_;
+  size_t ordered_row_groups_ = 0;
   std::deque<Slot> slots_;  // they don't move
   std::deque<Slot*> ordered_;
   Slot* taken_ = nullptr;

@@ -15,7 +15,7 @@ constexpr NodeId kNode = 3;
 
 struct Reading {
   size_t threads;
-  size_t stretches;
+  size_t row_groups;
   size_t batches;
 };
 constexpr Reading kReadings[] = {{0, 1, 1}, {0, 3, 2}, {1, 1, 2}, {1, 2, 5}, {3, 1, 9}, {3, 4, 3}, {2, 1'000, 2}};
@@ -52,9 +52,9 @@ class CursorTest : public ::testing::Test {
     access.select =
         must(db.prepare(must(select_sql(db, "collective", columns)) + " AND event_id >= ? AND event_id < ?"));
     const NodeRun part{.stored = kNode, .shown = kNode, .first_id = 0, .end_id = kForever};
-    std::vector<RowGroup> stretches = must(stretches_of(db, "collective", part, range));
-    stretch_count_ = stretches.size();
-    Cursor<Collective> cursor(access, part, std::move(stretches), range, {reading.stretches, reading.batches});
+    std::vector<RowGroup> row_groups = must(row_groups_of(db, "collective", part, range));
+    row_group_count_ = row_groups.size();
+    Cursor<Collective> cursor(access, part, std::move(row_groups), range, {reading.row_groups, reading.batches});
     ThreadPool workers(reading.threads);
     Rows rows;
     rows.status = cursor.start(workers);
@@ -84,10 +84,10 @@ class CursorTest : public ::testing::Test {
 
   TemporaryFolder folder_;
   std::string path_ = folder_ / "r.db";
-  size_t stretch_count_ = 0;
+  size_t row_group_count_ = 0;
 };
 
-/// Mostly in order; many at one time; some much later than their neighbours, beyond several stretches.
+/// Mostly in order; many at one time; some much later than their neighbours, beyond several row groups.
 int64_t scattered_ns(int i) {
   std::mt19937 random(static_cast<unsigned>(i));
   const int64_t at = i / 3 * 1'000;
@@ -101,9 +101,9 @@ TEST_F(CursorTest, OneOrderForAll) {
   for (const Reading& reading : kReadings) {
     const Rows rows = read(reading);
     EXPECT_TRUE(rows.status.has_value());
-    EXPECT_EQ(rows.ids, ids) << reading.threads << " " << reading.stretches << " " << reading.batches;
+    EXPECT_EQ(rows.ids, ids) << reading.threads << " " << reading.row_groups << " " << reading.batches;
   }
-  EXPECT_GT(stretch_count_, 15U);
+  EXPECT_GT(row_group_count_, 15U);
 }
 
 TEST_F(CursorTest, NothingInOrder) {
@@ -123,7 +123,7 @@ TEST_F(CursorTest, RangesOfTime) {
       const Rows rows = read(reading, {from_ns, to_ns});
       EXPECT_TRUE(rows.status.has_value());
       EXPECT_EQ(rows.ids, ids) << from_ns;
-      EXPECT_LT(stretch_count_, 16U);
+      EXPECT_LT(row_group_count_, 16U);
     }
   }
 }
@@ -140,12 +140,12 @@ TEST_F(CursorTest, TinyTables) {
   }
 }
 
-TEST_F(CursorTest, WithoutSegmentsAllIsOneStretch) {
+TEST_F(CursorTest, WithoutSegmentsAllIsOneRowGroup) {
   record(5'000, scattered_ns);
   alter("DELETE FROM segment");
   for (const Reading& reading : kReadings) {
     EXPECT_EQ(read(reading).ids, expected());
-    EXPECT_EQ(stretch_count_, 1U);
+    EXPECT_EQ(row_group_count_, 1U);
   }
 }
 

@@ -69,19 +69,19 @@ class RecordingSource final : public EventSource {
       snapshots.push_back(std::move(snapshot));
       ST_TRY(access<T>(file, tables.emplace_back()));
     }
-    std::vector<std::vector<RowGroup>> stretches;
-    size_t stretch_count = 0;
+    std::vector<std::vector<RowGroup>> row_groups;
+    size_t row_group_count = 0;
     for (const NodeRun& part : parts_) {
-      ST_ASSIGN(stretches.emplace_back(), stretches_of(files_[part.file], EventTraits<T>::kTable, part, range));
-      stretch_count += stretches.back().size();
+      ST_ASSIGN(row_groups.emplace_back(), row_groups_of(files_[part.file], EventTraits<T>::kTable, part, range));
+      row_group_count += row_groups.back().size();
     }
-    const bool ahead = stretch_count > kFewStretches && parts_.size() <= kMostAhead;
+    const bool ahead = row_group_count > kFewRowGroups && parts_.size() <= kMostAhead;
     const size_t threads = ahead ? helpers() : 0;
     const typename Cursor<T>::PrefetchPolicy pace{
-        ahead ? kBatchStretches : 1, threads == 0 ? 1 : 1 + std::max<size_t>(1, 2 * (threads + 1) / parts_.size())};
+        ahead ? kBatchRowGroups : 1, threads == 0 ? 1 : 1 + std::max<size_t>(1, 2 * (threads + 1) / parts_.size())};
     std::deque<Cursor<T>> cursors;  // they don't move
     for (size_t i = 0; i < parts_.size(); ++i) {
-      cursors.emplace_back(tables[parts_[i].file], parts_[i], std::move(stretches[i]), range, pace);
+      cursors.emplace_back(tables[parts_[i].file], parts_[i], std::move(row_groups[i]), range, pace);
     }
     ThreadPool workers(threads);
     for (Cursor<T>& cursor : cursors) {
@@ -157,10 +157,10 @@ class RecordingSource final : public EventSource {
   /// Threads beside the caller's. More would wait for the analysis.
   static size_t helpers() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMostHelpers + 1) - 1; }
 
-  static constexpr size_t kBatchStretches = 2;  // some 2,000 rows: worth waking a thread for
+  static constexpr size_t kBatchRowGroups = 2;  // some 2,000 rows: worth waking a thread for
   static constexpr size_t kMostHelpers = 3;
   static constexpr size_t kMostAhead = 64;     // of more node runs the batches made ahead would cost too much memory
-  static constexpr size_t kFewStretches = 16;  // not worth a thread
+  static constexpr size_t kFewRowGroups = 16;  // not worth a thread
 
   std::vector<std::string> paths_;
   std::vector<Database> files_;

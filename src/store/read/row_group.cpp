@@ -41,18 +41,19 @@ Result<std::vector<Zone>> zones_of(Database& db, std::string_view table, const N
 
 }  // namespace
 
-Result<std::vector<RowGroup>> stretches_of(Database& db, std::string_view table, const NodeRun& part, TimeRange range) {
+Result<std::vector<RowGroup>> row_groups_of(Database& db, std::string_view table, const NodeRun& part,
+                                            TimeRange range) {
   ST_ASSIGN(std::vector<Zone> zones, zones_of(db, table, part));
   std::erase_if(zones, [&](const Zone& zone) { return zone.min_ns >= range.to_ns || zone.end_ns < range.from_ns; });
-  std::vector<RowGroup> stretches;
-  stretches.reserve(zones.size());
+  std::vector<RowGroup> row_groups;
+  row_groups.reserve(zones.size());
   for (const Zone& zone : zones) {
-    stretches.push_back({zone.first_id, zone.end_id, kForever});
+    row_groups.push_back({zone.first_id, zone.end_id, kForever});
   }
   for (size_t i = zones.size(); i-- > 1;) {
-    stretches[i - 1].later_min_ns = std::min(zones[i].min_ns, stretches[i].later_min_ns);
+    row_groups[i - 1].later_min_ns = std::min(zones[i].min_ns, row_groups[i].later_min_ns);
   }
-  return stretches;
+  return row_groups;
 }
 
 }  // namespace stalltrace

@@ -16,10 +16,10 @@ namespace stalltrace {
 struct RowGroup {
   int64_t first_id;
   int64_t end_id;
-  int64_t later_min_ns;  // no row of a later stretch starts before; kForever for the last
+  int64_t later_min_ns;  // no row of a later row group starts before; kForever for the last
 };
 
-/// The stretches of `part` in `table` that can hold rows of `range`, ascending.
-Result<std::vector<RowGroup>> stretches_of(Database& db, std::string_view table, const NodeRun& part, TimeRange range);
+/// The row groups of `part` in `table` that can hold rows of `range`, ascending.
+Result<std::vector<RowGroup>> row_groups_of(Database& db, std::string_view table, const NodeRun& part, TimeRange range);
 
 }  // namespace stalltrace

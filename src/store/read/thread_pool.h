@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few threads that do jobs in the order given. Whoever waits for a job does others meanwhile instead of sleeping:
-// threads that wake each other for every small job get in each other's way, on one core even. Internal to store/.
+// A few threads that do jobs in the order given. Whoever waits for a job does others in the meantime instead of
+// sleeping: threads that wake each other for every small job get in each other's way, on one core even. Internal to
+// store/.
 #pragma once
 
 #include <chrono>

@@ -38,7 +38,7 @@ TEST(WorkersTest, AnErrorIsTheJobsOwn) {
   EXPECT_TRUE(workers.finish(good).has_value());
 }
 
-TEST(WorkersTest, WhoWaitsDoesOtherJobsMeanwhile) {
+TEST(WorkersTest, WhoWaitsDoesOtherJobsDuringIt) {
   std::latch begun(1);
   std::latch helped(1);
   ThreadPool workers(1);
@@ -68,7 +68,7 @@ TEST(WorkersTest, JobsNotBegunAreDropped) {
     ThreadPool workers(1);
     first = workers.submit(ThreadPool::Job([&] {
       begun.count_down();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the workers go meanwhile
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the workers end during this
       ++done;
       return Status();
     }));

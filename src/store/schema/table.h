@@ -43,7 +43,8 @@ inline constexpr std::string_view kEndSql = requires(T row) {
 ? "timestamp_ns + duration_ns" : "timestamp_ns";
 template <>
 inline constexpr std::string_view kEndSql<Collective> =
-    "timestamp_ns + iif(completion = 'untold', ifnull(launch_ns, 0), duration_ns)";
+    "timestamp_ns + iif(completion IN ('open', 'call', 'profiler', 'sync', 'network'), duration_ns, ifnull(launch_ns, "
+    "0))";
 template <>
 inline constexpr std::string_view kEndSql<WaitSpan> = "iif(open, NULL, timestamp_ns + window_ns)";
 

@@ -16,7 +16,7 @@ namespace stalltrace {
 ///  - left by a killed tracer (a log, no writer): the log is read, but its index is kept in this process's memory.
 Result<Database> open_for_reading(const std::string& path);
 
-/// How SQLite is told to open a file as open_for_reading does; for ATTACH.
+/// The URI with which SQLite opens a file as open_for_reading does; for ATTACH.
 struct ReadingTarget {
   std::string uri;
   /// Whether `PRAGMA locking_mode` must be EXCLUSIVE before, which keeps the log's index in memory.

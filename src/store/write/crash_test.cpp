@@ -19,7 +19,7 @@ constexpr NodeId kNode = 9;
 constexpr int kRowsPerFlush = 200;
 
 /// Records for ever, and says after each flush how many collectives are in the file.
-[[noreturn]] void record_for_ever(const std::string& path, int tell) {
+[[noreturn]] void record_for_ever(const std::string& path, int report) {
   auto writer = must(RecordingWriter::create(path));
   writer->accept(node_row(kNode, "n"));
   for (int64_t number = 1;; ++number) {
@@ -27,7 +27,7 @@ constexpr int kRowsPerFlush = 200;
     writer->accept(collective_row(kNode, static_cast<uint64_t>(number), number * 10, 5));
     writer->accept(sample_row(kNode, number * 10));
     if (number % kRowsPerFlush == 0) {
-      if (!writer->flush() || ::write(tell, &number, sizeof number) != sizeof number) {
+      if (!writer->flush() || ::write(report, &number, sizeof number) != sizeof number) {
         ::_exit(1);
       }
     }
@@ -182,7 +182,7 @@ TEST(Writer, OpenedThenCompletedIsOneRow) {
   EXPECT_EQ(rows[1].duration_ns, 6);
 }
 
-TEST(Writer, AnyClientReadsMeanwhile) {
+TEST(Writer, AnyClientReadsDuringIt) {
   const TemporaryFolder folder;
   auto writer = must(RecordingWriter::create(folder / "r.db"));
   EXPECT_TRUE(is_being_written(folder / "r.db"));

@@ -183,7 +183,7 @@ Status RecordingWriter::State::disk_refused(Error error) {
   if (std::exchange(disk_full, true)) {
     return {};
   }
-  error.remedy = "free some space: recording goes on by itself, what is lost meanwhile is counted as store:disk_full";
+  error.remedy = "free some space: recording goes on by itself, what is lost until then is counted as store:disk_full";
   return with_context("cannot write", std::move(error));
 }
 

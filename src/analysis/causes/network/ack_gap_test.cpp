@@ -73,7 +73,7 @@ TEST(Partition, ASilentLinkThatLosesSmallSegmentsTooIsNamed) {
   }
 }
 
-TEST(Partition, WithoutSmallSegmentsTheLinkIsToldAndTheCauseIsNotKnown) {
+TEST(Partition, WithoutSmallSegmentsTheLinkIsReportedAndTheCauseIsNotKnown) {
   MemorySource source;
   fill_silence(source, {1}, kMss, KeepAlive::kNone);
   const Finding finding = only(source);
@@ -128,7 +128,7 @@ TEST(Partition, ASilenceAmongOtherTimeoutsIsLoss) {
   EXPECT_EQ(only(source).cause, Cause::kPacketLoss);
 }
 
-TEST(Partition, ASilentKeepAliveTellsTheNodeFromTheLink) {
+TEST(Partition, ASilentKeepAliveReportsTheNodeFromTheLink) {
   MemorySource source;
   fill_silence(source, {1}, kMss, KeepAlive::kLost);
   for (int64_t number = 1; number < 20; ++number) {
@@ -141,11 +141,11 @@ TEST(Partition, ASilentKeepAliveTellsTheNodeFromTheLink) {
 }
 
 TEST(Partition, LostAcknowledgementsAreTheOtherDirection) {
-  // An unchanged sample is not written: the arrival may be told before the first repeat alone.
-  for (const int64_t told_ns : {150 * kNsPerMs, 2 * kNsPerSecond}) {
+  // An unchanged sample is not written: the arrival may be reported before the first repeat alone.
+  for (const int64_t reported_ns : {150 * kNsPerMs, 2 * kNsPerSecond}) {
     MemorySource source;
     fill_silence(source, {1}, kMss, KeepAlive::kNone);
-    TcpSample received = sample_of(2, kIn, kLastArrivalNs + told_ns);
+    TcpSample received = sample_of(2, kIn, kLastArrivalNs + reported_ns);
     received.bytes_received = 1'100'000;
     source.accept(received);
     expect_link(only(source), Cause::kPartition, 2, 1);
@@ -211,7 +211,7 @@ TEST(MtuBlackhole, AConnectionThatNeverCarriedALargeSegmentHasMetOne) {
   }
 }
 
-TEST(MtuBlackhole, WhereSmallSegmentsAreLostMeanwhileItIsAPartition) {
+TEST(MtuBlackhole, WhereSmallSegmentsAreLostDuringItItIsAPartition) {
   MemorySource source;
   fill_silence(source, {1}, kMss, KeepAlive::kLost, 100);
   EXPECT_EQ(only(source).cause, Cause::kPartition);

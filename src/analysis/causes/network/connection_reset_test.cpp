@@ -47,14 +47,14 @@ TEST(ConnectionReset, MayEndTheJobAtOnce) {
       }
       continue;
     }
-    ASSERT_EQ(report.findings.size(), 1U) << told(report);
+    ASSERT_EQ(report.findings.size(), 1U) << reported(report);
     expect_link(report.findings[0], Cause::kConnectionReset, 1, 2);
     expect_golden_text("connection_reset that ended the job", report.findings[0]);
   }
 }
 
 /// A job that ends at once for a reason that nobody saw is no finding of another cause.
-TEST(ConnectionReset, WithoutOneAnEndAtOnceIsNotTold) {
+TEST(ConnectionReset, WithoutOneAnEndAtOnceIsNotReported) {
   MemorySource source;
   Ending ending = short_hang();
   ending.process = [](int, Process& process) { fail_at(process, kLastArrivalNs + 700 * kNsPerMs); };
@@ -66,10 +66,10 @@ TEST(ConnectionReset, WithoutOneAnEndAtOnceIsNotTold) {
     source.accept(state);
   }
   const Report report = report_of(source);
-  EXPECT_TRUE(report.findings.empty()) << told(report);
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
 }
 
-/// What a rank resets itself when it closes is told by its peer's end, too; it ends 200 ms later.
+/// What a rank resets itself when it closes is reported by its peer's end, too; it ends 200 ms later.
 TEST(ConnectionReset, WhatAFailingRankClosesIsNone) {
   MemorySource source;
   Ending ending = short_hang();

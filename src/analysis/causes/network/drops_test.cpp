@@ -10,7 +10,7 @@ namespace {
 
 using namespace small_job;
 
-TEST(PacketLossSide, AFirewallsDropsAreToldWithTheirSide) {
+TEST(PacketLossSide, AFirewallsDropsAreReportedWithTheirSide) {
   MemorySource source = lossy_job();
   drop(source, true, "NETFILTER_DROP");
   const Finding finding = only(source);

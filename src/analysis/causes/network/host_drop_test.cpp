@@ -28,7 +28,7 @@ TEST(HostDrop, AFullQueueAtTheSendersHostIsTheCause) {
   expect_golden_text("host_drop on the way out", finding);
 }
 
-TEST(HostDrop, AReasonThatIsNotInTheTableIsToldByItsName) {
+TEST(HostDrop, AReasonThatIsNotInTheTableIsReportedByItsName) {
   MemorySource source = lossy_job();
   drop(source, true, "SOMETHING_NEW");
   const Finding finding = only(source);

@@ -12,7 +12,7 @@ namespace {
 
 using namespace small_job;
 
-/// Every call from the middle on takes 400 ms; `shape` writes what the flow of each rank does meanwhile.
+/// Every call from the middle on takes 400 ms; `shape` writes what the flow of each rank does in the meantime.
 void fill_slow(MemorySource& source,
                const std::function<void(int rank, int64_t step, TcpSample& sender, TcpSample& receiver)>& signature) {
   Ending ending;
@@ -58,7 +58,7 @@ TEST(SlowLink, TheLinkIntoARankThatSendsSlowlyIsItsEcho) {
       sender.busy_ns = static_cast<uint64_t>((at - busy) * 2 + busy * 50) * kNsPerMs;
     });
     const Report report = report_of(source);
-    ASSERT_EQ(report.findings.size(), other == 1 ? 1U : 2U) << told(report);
+    ASSERT_EQ(report.findings.size(), other == 1 ? 1U : 2U) << reported(report);
     EXPECT_EQ(report.findings[0].cause, Cause::kSlowLink);
     EXPECT_EQ(report.findings[0].link->src_rank, 2);
   }
@@ -82,8 +82,8 @@ TEST(SlowLink, BetweenLossesIsALineOfThem) {
       }
     }
     const Report report = report_of(source);
-    ASSERT_EQ(report.findings.size(), slow == 1 ? 1U : 2U) << told(report);
-    EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss) << told(report);
+    ASSERT_EQ(report.findings.size(), slow == 1 ? 1U : 2U) << reported(report);
+    EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss) << reported(report);
     EXPECT_EQ(count_of_kind(report.findings[0], "rule"), slow == 1 ? 1 : 0);
     if (slow == 1) {
       expect_golden_text("packet_loss with a slow link between losses", report.findings[0]);

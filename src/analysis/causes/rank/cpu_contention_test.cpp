@@ -47,11 +47,11 @@ Report report_of_contention(int64_t from, const std::string& who) {
   return report_of(source);
 }
 
-TEST(Contention, OfAJobsOwnRanksWhileTheyWarmUpIsNotTold) {
+TEST(Contention, OfAJobsOwnRanksWhileTheyWarmUpIsNotReported) {
   const Report warming_up = report_of_contention(4, "train");
-  EXPECT_TRUE(warming_up.findings.empty()) << told(warming_up);
+  EXPECT_TRUE(warming_up.findings.empty()) << reported(warming_up);
   for (const Report& report : {report_of_contention(60, "train"), report_of_contention(4, "stranger")}) {
-    ASSERT_EQ(report.findings.size(), 1U) << told(report);
+    ASSERT_EQ(report.findings.size(), 1U) << reported(report);
     expect_culprit(report.findings[0], Cause::kCpuContention, 1);
   }
 }

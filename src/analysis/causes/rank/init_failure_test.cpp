@@ -115,18 +115,18 @@ TEST(InitFailure, AnAddressOfNoNetworkOfTheJobMeansAWrongInterface) {
   EXPECT_NE(owned.findings[0].culprit->rank, 2) << "the address is the job's: who did not reach it is named";
 }
 
-TEST(InitFailure, IsToldBeforeTheUsualTimeOnlyWhereConnectionsComeToNothing) {
+TEST(InitFailure, IsReportedBeforeTheUsualTimeOnlyWhereConnectionsComeToNothing) {
   for (const int64_t seen_ns : {1500 * kNsPerMs, 2500 * kNsPerMs}) {
     const Report report = report_of_tries({0, 1, 3}, TcpEventKind::kRetransmit, "10.66.0.3", 1, seen_ns);
-    EXPECT_EQ(report.healthy, seen_ns < 2 * kNsPerSecond) << told(report);
+    EXPECT_EQ(report.healthy, seen_ns < 2 * kNsPerSecond) << reported(report);
   }
   // Connections that came about after a repeat were only late.
   const Report late =
       report_of_tries({0, 1, 3}, TcpEventKind::kRetransmit, "10.66.0.3", 1, 2500 * kNsPerMs, false, true);
-  EXPECT_TRUE(late.healthy) << told(late);
+  EXPECT_TRUE(late.healthy) << reported(late);
   // Refusals of one attempt each are usual while ranks start.
   const Report refused = report_of_tries({0, 1, 3}, TcpEventKind::kConnectFailed, "10.77.0.3", 1, 2500 * kNsPerMs);
-  EXPECT_TRUE(refused.healthy) << told(refused);
+  EXPECT_TRUE(refused.healthy) << reported(refused);
 }
 
 TEST(InitFailure, SlowStartsWithoutRefusalsAreHealthy) {
@@ -134,7 +134,7 @@ TEST(InitFailure, SlowStartsWithoutRefusalsAreHealthy) {
     MemorySource source;
     fill_setup(source, TcpEventKind::kConnectFailed, attempts, "10.77.0.1");
     const Report report = report_of(source);
-    EXPECT_TRUE(report.healthy) << told(report);
+    EXPECT_TRUE(report.healthy) << reported(report);
   }
 }
 

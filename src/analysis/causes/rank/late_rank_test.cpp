@@ -47,11 +47,11 @@ TEST(LateRank, WhoHandsWorkToAPoolsThreadIsLookedAt) {
   constexpr int64_t kLateNs = 60 * kNsPerMs;
   const Report disk =
       report_of_late(kLateNs, 500, {{500, WaitKind::kBlocked, kLateNs}, {11, WaitKind::kDisk, kLateNs - 5 * kNsPerMs}});
-  ASSERT_EQ(disk.findings.size(), 1U) << told(disk);
+  ASSERT_EQ(disk.findings.size(), 1U) << reported(disk);
   expect_culprit(disk.findings[0], Cause::kDiskIo, 1);
   const Report own =
       report_of_late(kLateNs, 500, {{500, WaitKind::kOnCpu, kLateNs}, {11, WaitKind::kDisk, kLateNs - 5 * kNsPerMs}});
-  ASSERT_EQ(own.findings.size(), 1U) << told(own);
+  ASSERT_EQ(own.findings.size(), 1U) << reported(own);
   EXPECT_EQ(own.findings[0].cause, Cause::kLateRank) << "its own work, whatever the first thread waits for";
 }
 
@@ -61,7 +61,7 @@ TEST(LateRank, MoreWorkIsLateThoughRanksShareTheirCores) {
     return report_of_late(late_ns, 11, {{11, WaitKind::kOnCpu, half}, {11, WaitKind::kRunnable, half}});
   };
   const Report late = shared(80 * kNsPerMs);
-  ASSERT_EQ(late.findings.size(), 1U) << told(late);
+  ASSERT_EQ(late.findings.size(), 1U) << reported(late);
   expect_culprit(late.findings[0], Cause::kLateRank, 1);
   EXPECT_TRUE(shared(30 * kNsPerMs).findings.empty()) << "a hiccup of the scheduler looks like that";
 }

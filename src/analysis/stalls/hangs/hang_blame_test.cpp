@@ -32,7 +32,7 @@ Ending odd_call(int rank, const std::function<void(Collective&)>& change) {
   return ending;
 }
 
-TEST(CallSites, AreToldOfTheCallsOfAHang) {
+TEST(CallSites, AreReportedOfTheCallsOfAHang) {
   Ending ending = odd_call(1, [](Collective& call) { call.bytes /= 2; });
   const auto call = ending.call;
   ending.call = [call](int rank, int64_t step, Collective& row) {
@@ -103,8 +103,8 @@ TEST(Mismatch, OneThatAllHaveLeftIsNoCauseOfALaterHang) {
     return step < kLast || rank != 2;
   };
   const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 2U) << told(report);
-  EXPECT_EQ(report.findings[0].cause, Cause::kMissingCollective) << told(report);
+  ASSERT_EQ(report.findings.size(), 2U) << reported(report);
+  EXPECT_EQ(report.findings[0].cause, Cause::kMissingCollective) << reported(report);
   EXPECT_EQ(report.findings[0].culprit->rank, 2);
   EXPECT_EQ(report.findings[1].cause, Cause::kMismatchedCollective) << "its data are wrong all the same";
 }
@@ -169,8 +169,8 @@ TEST(Disk, TheRankThatWaitsForItIsNamed) {
     span.pid = span.tid = 10;
     source.accept(span);
     const Report report = report_of(source);
-    ASSERT_EQ(report.findings.size(), 1U) << told(report);
-    EXPECT_EQ(report.findings[0].cause, Cause::kDiskIo) << told(report);
+    ASSERT_EQ(report.findings.size(), 1U) << reported(report);
+    EXPECT_EQ(report.findings[0].cause, Cause::kDiskIo) << reported(report);
     EXPECT_EQ(report.findings[0].culprit->rank, 0);
   }
 }
@@ -207,7 +207,7 @@ TEST(Missing, ARankThatIsUsuallySoLateMayStillCome) {
     const Report report = report_of(ending);
     const bool missing = std::any_of(report.findings.begin(), report.findings.end(),
                                      [](const Finding& finding) { return finding.cause == Cause::kMissingCollective; });
-    EXPECT_EQ(missing, !soon) << told(report);
+    EXPECT_EQ(missing, !soon) << reported(report);
   }
 }
 
@@ -421,7 +421,7 @@ TEST(Dead, SomeMayEndTheCollectiveInWhichARankDies) {
   expect(report_of(ending), Cause::kDeadRank, 2);
 }
 
-TEST(HeldUp, CallsBehindAHangAreToldWithIt) {
+TEST(HeldUp, CallsBehindAHangAreReportedWithIt) {
   for (const bool mismatch : {true, false}) {
     MemorySource source;
     Ending ending;

@@ -14,7 +14,7 @@ TEST(Hang, AJobThatIsKilledAsAWholeIsHealthy) {
     Ending ending = all_inside ? hang() : hang({2, 3});
     ending.process = [](int rank, Process& process) { exit_at(process, kLastArrivalNs + (10 + rank) * kNsPerMs); };
     const Report report = report_of(ending);
-    EXPECT_TRUE(report.healthy) << told(report);
+    EXPECT_TRUE(report.healthy) << reported(report);
   }
 }
 
@@ -29,7 +29,7 @@ TEST(Hang, AgentsStoppedOneByOneInAHealthyJobFindNothing) {
   };
   ending.node = [&](int rank, Node& node) { node.ended_ns = kOriginNs + last_step(rank) * kStepNs + 2 * kNsPerMs; };
   const Report report = report_of(ending);
-  EXPECT_TRUE(report.healthy) << told(report);
+  EXPECT_TRUE(report.healthy) << reported(report);
 }
 
 TEST(Hang, ARankKilledWhileOthersGoOnWaitingIsTheCause) {
@@ -63,15 +63,15 @@ TEST(Hang, ARankThatDiesEndsAJobWithoutAHang) {
   Ending ending = broken_off(9);
   ending.call = hang({2}).call;
   const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   expect_culprit(report.findings[0], Cause::kDeadRank, 2);
 }
 
-TEST(Hang, ADeathIsToldHoweverSoonTheOthersFollow) {
+TEST(Hang, ADeathIsReportedHoweverSoonTheOthersFollow) {
   for (int64_t followed_ms = 100; followed_ms < 1'100;
        followed_ms = followed_ms < 980 ? followed_ms + 220 : followed_ms + 1) {
     const Report report = report_of(broken_off(9, followed_ms * kNsPerMs));
-    ASSERT_EQ(report.findings.size(), 1U) << followed_ms << " ms\n" << told(report);
+    ASSERT_EQ(report.findings.size(), 1U) << followed_ms << " ms\n" << reported(report);
     expect_culprit(report.findings[0], Cause::kDeadRank, 2);
   }
 }
@@ -86,7 +86,7 @@ TEST(Hang, ADeathOfWhichOnlyTheTimeIsKnownEndsAJob) {
   };
   ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 500 * kNsPerMs; };
   const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   expect_culprit(report.findings[0], Cause::kDeadRank, 2);
 }
 
@@ -97,7 +97,7 @@ TEST(Hang, ADisagreementThatEndsTheJobIsTheCauseOfItsDeaths) {
     return inner(rank, step, call);
   };
   const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   expect_culprit(report.findings[0], Cause::kMismatchedCollective, 2);
 }
 
@@ -105,7 +105,7 @@ TEST(Hang, AJobWhoseRanksAreAllKilledIsHealthy) {
   Ending ending = broken_off(9);
   ending.process = [](int rank, Process& process) { exit_at(process, kLastArrivalNs + (10 + rank) * kNsPerMs, 9); };
   const Report report = report_of(ending);
-  EXPECT_TRUE(report.healthy) << told(report);
+  EXPECT_TRUE(report.healthy) << reported(report);
 }
 
 TEST(Hang, AHangWithLiveRanksLastsToTheEnd) {
@@ -122,7 +122,7 @@ TEST(Hang, EndsThatAreNeverSeenAreANoteAndNoHang) {
     return true;
   };
   const Report report = report_of(ending);
-  EXPECT_TRUE(report.healthy) << told(report);
+  EXPECT_TRUE(report.healthy) << reported(report);
   ASSERT_EQ(report.notes.size(), 1U);
   EXPECT_NE(report.notes[0].find("no end of a collective was ever seen"), std::string::npos);
 }
@@ -134,7 +134,7 @@ TEST(CorruptRows, ManyRanksAreCountedAndAFewListed) {
     return true;
   };
   const Report report = report_of(ending);
-  EXPECT_TRUE(report.healthy) << told(report);
+  EXPECT_TRUE(report.healthy) << reported(report);
   ASSERT_EQ(report.notes.size(), 1U);
   EXPECT_NE(report.notes[0].find("not recorded: ranks 4, 5,"), std::string::npos);
   EXPECT_LT(report.notes[0].size(), 200U);
@@ -166,7 +166,7 @@ TEST(CorruptRows, AGapOrAStrayRowDoesNotDropTheRestOfARank) {
     return inner(rank, step, call);
   };
   const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   expect_culprit(report.findings[0], Cause::kMissingCollective, 2);
 }
 

@@ -42,7 +42,7 @@ Ending left_by(int who, Ending ending, bool killed = false) {
   return ending;
 }
 
-TEST(WrongData, CollectivesThatRanksEndedInDisagreementAreTold) {
+TEST(WrongData, CollectivesThatRanksEndedInDisagreementAreReported) {
   const std::vector<std::function<void(Collective&)>> changes = {
       [](Collective& call) { call.bytes /= 2; },
       [](Collective& call) { call.datatype = 6; },
@@ -51,7 +51,7 @@ TEST(WrongData, CollectivesThatRanksEndedInDisagreementAreTold) {
   };
   for (const auto& change : changes) {
     const Report report = report_of(otherwise(change));
-    ASSERT_EQ(report.findings.size(), 1U) << told(report);
+    ASSERT_EQ(report.findings.size(), 1U) << reported(report);
     const Finding& finding = report.findings[0];
     EXPECT_EQ(finding.cause, Cause::kMismatchedCollective) << finding.summary;
     EXPECT_EQ(finding.severity, Severity::kCritical);
@@ -68,7 +68,7 @@ TEST(WrongData, WhatIsNotKnownOfARankDisagreesWithNobody) {
     call.datatype.reset();
     call.reduce_op.reset();
   }));
-  EXPECT_TRUE(report.findings.empty()) << told(report);
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
 }
 
 /// ncclRedOpCreatePreMulSum gives each process a number of its own.
@@ -80,13 +80,13 @@ TEST(WrongData, ReduceOpsThatAProgramMadeHaveOtherNumbersEverywhere) {
     return true;
   };
   const Report report = report_of(ending);
-  EXPECT_TRUE(report.findings.empty()) << told(report);
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
 }
 
 /// Another reduce-op leaves nobody without data.
 TEST(WrongData, OfEqualSizeIsNotWhyOthersWaitLater) {
   const Report report = report_of(left_by(1, otherwise([](Collective& call) { call.reduce_op = 2; })));
-  ASSERT_EQ(report.findings.size(), 2U) << told(report);
+  ASSERT_EQ(report.findings.size(), 2U) << reported(report);
   expect_culprit(report.findings[0], Cause::kDeadRank, 1);
 }
 
@@ -98,7 +98,7 @@ TEST(WrongData, LibrariesThatAskForNoEqualCountsMayMixThem) {
     return inner(rank, step, call);
   };
   const Report report = report_of(ending);
-  EXPECT_TRUE(report.findings.empty()) << told(report);
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
 }
 
 TEST(WrongData, TwoAgainstTwoNamesNobody) {
@@ -108,7 +108,7 @@ TEST(WrongData, TwoAgainstTwoNamesNobody) {
     return true;
   };
   const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 1U) << told(report);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   EXPECT_FALSE(report.findings[0].culprit.has_value());
   expect_golden_text("mismatched_collective of two against two", report.findings[0]);
 }
@@ -118,8 +118,8 @@ TEST(WrongData, TwoAgainstTwoNamesNobody) {
 TEST(WrongData, IsWhyOthersWaitForARankThatEndedInGoodOrder) {
   for (const bool killed : {false, true}) {
     const Report report = report_of(left_by(2, otherwise([](Collective& call) { call.bytes /= 2; }), killed));
-    ASSERT_EQ(report.findings.size(), killed ? 2U : 1U) << told(report);
-    EXPECT_EQ(report.findings[0].cause, killed ? Cause::kDeadRank : Cause::kMismatchedCollective) << told(report);
+    ASSERT_EQ(report.findings.size(), killed ? 2U : 1U) << reported(report);
+    EXPECT_EQ(report.findings[0].cause, killed ? Cause::kDeadRank : Cause::kMismatchedCollective) << reported(report);
     expect_culprit(report.findings.back(), Cause::kMismatchedCollective, 2);
   }
 }

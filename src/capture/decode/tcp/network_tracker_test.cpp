@@ -258,7 +258,7 @@ TEST_F(PlacedConnections, ACommunicatorThatIsLearntLaterIsFilledIn) {
   facts_[0xa11].hash = 0xc033;
   tracker_.settle_rest();
   EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
-  facts_.clear();  // its box is read to the end
+  facts_.clear();  // its profiler file is read to the end
   tracker_.on_exit(100);
   list(11, 40000);
   EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
