@@ -82,6 +82,27 @@ class Includes(Case):
         self.assertEqual((result.returncode, result.stdout), (0, ""))
 
 
+class Words(Case):
+    def found(self, name, text):
+        subprocess.run(["git", "init", "-q", self.folder], check=True)
+        (self.folder / "src").mkdir(exist_ok=True)
+        (self.folder / "src" / name).write_text(text)
+        subprocess.run(["git", "-C", self.folder, "add", "-A"], check=True)
+        result = subprocess.run([ROOT / "scripts" / "check_words.py", self.folder], capture_output=True, text=True, check=False)
+        return result.returncode, [line.split("'")[1] for line in result.stdout.splitlines()]
+
+    def test_replaced_words_are_found_in_sentences_and_names(self):
+        self.need_program("git")
+        for text, words in [("// It t\u0065lls who died.\n", ["te" + "lls"]), ("int to\u006cd_by;\n", ["to" + "ld"]),
+                            ("class \u004caneTable;\n", ["la" + "ne"]), ("st_box_event b\u006fx;\n", ["b" + "ox"])]:
+            with self.subTest(text=text):
+                self.assertEqual(self.found("a.h", text), (1, words))
+
+    def test_other_words_pass(self):
+        self.need_program("git")
+        self.assertEqual(self.found("a.h", "// A planet reports; the ring buffer is unwrapped.\nst_box_event* e;\n"), (0, []))
+
+
 class Scripts(Case):
     def passes(self, name):
         result = subprocess.run([ROOT / "scripts" / name], capture_output=True, text=True, check=False)
@@ -95,6 +116,10 @@ class Scripts(Case):
     def test_every_file_names_its_licence(self):
         self.need_git()
         self.passes("check_spdx.sh")
+
+    def test_vocabulary(self):
+        self.need_git()
+        self.passes("check_words.py")
 
     def test_layout(self):
         self.need_git()
