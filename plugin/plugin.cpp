@@ -12,8 +12,8 @@
 #include <cstring>
 
 #include "plugin/box/box_file.h"
+#include "plugin/box/heartbeat.h"
 #include "plugin/box/old_files.h"
-#include "plugin/box/pulse.h"
 #include "plugin/box/ring.h"
 #include "plugin/box/slots.h"
 #include "plugin/recorder/event_choice.h"
@@ -48,7 +48,7 @@ class Lock {
 /// forking thread lives here, and whoever held the mutex does not.
 void forget_parent() {
   plugin.active.store(nullptr, std::memory_order_relaxed);
-  forget_pulse();
+  forget_heartbeat();
   unmap_box(plugin.box);
   plugin.mutex = PTHREAD_MUTEX_INITIALIZER;
   plugin.communicators = 0;
@@ -149,7 +149,7 @@ bool ensure_recording(const InitRequest& request) {
   const bool ready = plugin.box.header != nullptr ? reopen_box(plugin.box) : open_box(request, choice);
   if (ready) {
     plugin.nccl_mask = choice.nccl_mask;
-    start_pulse(plugin.box);
+    start_heartbeat(plugin.box);
     plugin.active.store(&plugin.box, std::memory_order_release);
   }
   return ready;
@@ -162,7 +162,7 @@ bool ensure_recording(const InitRequest& request) {
   if (pthread_mutex_trylock(&plugin.mutex) != 0) {
     return;
   }
-  stop_pulse();
+  stop_heartbeat();
   if (plugin.communicators == 0) {
     plugin.active.store(nullptr, std::memory_order_relaxed);
     unmap_box(plugin.box);
@@ -209,7 +209,7 @@ void finish_communicator(uint64_t context) {
   store(box->header->open_communicators, plugin.communicators);
   if (plugin.communicators == 0) {
     plugin.active.store(nullptr, std::memory_order_release);
-    stop_pulse();
+    stop_heartbeat();
     close_box(*box);
     forget_transfers();
     forget_connections();

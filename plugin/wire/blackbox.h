@@ -161,15 +161,15 @@ struct st_box_clock_anchor {
   uint64_t realtime_ns;
 };
 
-/* Time in which the process's pulse failed, though the next beat was due. runnable_ns: of it, the thread wanted to run
- * and something else had the CPU; ~0 unknown. from_ns is 0 while the entry is being written. */
+/* Time in which the process's heartbeat failed, though the next beat was due. runnable_ns: of it, the thread
+ * wanted to run and something else had the CPU; ~0 unknown. from_ns is 0 while the entry is being written. */
 struct st_box_pause {
   uint64_t from_ns;
   uint64_t to_ns;
   uint64_t runnable_ns;
 };
 
-/* A beat is due this long after the one before. */
+/* A heartbeat is due this long after the one before. */
 #define ST_BOX_BEAT_NS 250000000ull
 /* Less is no pause: threads of a busy machine wait that long now and then. */
 #define ST_BOX_PAUSE_NS 1000000000ull
@@ -230,11 +230,11 @@ struct st_box_header {
   char thread_name[16];
   char command[256]; /* arguments separated by blanks, cut */
 
-  /* The pulse: a thread of the plugin's own that wakes a few times a second while communicators live, whatever NCCL
+  /* The heartbeat: a thread of the plugin's own that wakes a few times a second while communicators live, whatever NCCL
    * does. A process that is stopped or frozen has none. */
-  uint64_t pulse_ns;       /* its last beat; 0: there is none */
-  uint64_t pulse_ended_ns; /* it was asked to end; 0: it beats */
-  uint64_t pauses_filled;  /* the n-th lies at index n % ST_BOX_PAUSES */
+  uint64_t heartbeat_ns;       /* its last beat; 0: there is none */
+  uint64_t heartbeat_ended_ns; /* it was asked to end; 0: it beats */
+  uint64_t pauses_filled;      /* the n-th lies at index n % ST_BOX_PAUSES */
   struct st_box_pause pauses[ST_BOX_PAUSES];
   uint8_t padding_1[1688];
   uint64_t anchored_ns; /* the newest anchor's monotonic_ns */

@@ -25,7 +25,7 @@ TEST(BlackBoxLayout, Header) {
   EXPECT_EQ(offsetof(st_box_header, lost), 208);
   EXPECT_EQ(offsetof(st_box_header, anchors), 336);
   EXPECT_EQ(offsetof(st_box_header, boot_id), 1360);
-  EXPECT_EQ(offsetof(st_box_header, pulse_ns), 1864);
+  EXPECT_EQ(offsetof(st_box_header, heartbeat_ns), 1864);
   EXPECT_EQ(offsetof(st_box_header, pauses), 1888);
   EXPECT_EQ(sizeof(st_box_pause), 24);
   EXPECT_EQ(offsetof(st_box_header, anchored_ns), 3960);

@@ -91,9 +91,9 @@ TEST_F(ImportFiles, WhatHadNotEndedIsOpen) {
   EXPECT_FALSE(collectives()[0].duration_ns);
 }
 
-TEST_F(ImportFiles, TimesWithoutAPulseAreWaits) {
+TEST_F(ImportFiles, TimesWithoutAHeartbeatAreWaits) {
   MadeProfilerFile file;
-  file.header.pulse_ns = 90 * kSecond;
+  file.header.heartbeat_ns = 90 * kSecond;
   file.header.pauses_filled = 2;
   file.header.pauses[0] = {.from_ns = 10 * kSecond, .to_ns = 15 * kSecond, .runnable_ns = kSecond};
   file.header.pauses[1] = {.from_ns = 20 * kSecond, .to_ns = 22 * kSecond, .runnable_ns = kSecond + 1};
@@ -122,7 +122,8 @@ TEST_F(ImportFiles, OfProcessesWithoutEventsTheHeartbeatShowsWhichDied) {
     st_box_event hung = MadeProfilerFile::collective(0, 2 * kSecond, 0);
     hung.u.coll.ops_started = 1;
     file.put(1, hung, ST_BOX_ENDED);
-    file.header.pulse_ns = rank == 1 ? 2 * kSecond + 100 : 30 * kSecond;  // the other waited for it until it was killed
+    file.header.heartbeat_ns =
+        rank == 1 ? 2 * kSecond + 100 : 30 * kSecond;  // the other waited for it until it was killed
     paths.push_back(save(file, std::to_string(rank)));
   }
   ASSERT_TRUE(import(paths));
@@ -313,12 +314,12 @@ TEST_F(ImportFiles, WhoeverLeftACommunicatorOpenThatOthersEndedAfterwardsHasDied
   for (const int64_t ended_after_ns : {400'000'000, -1}) {
     MadeProfilerFile dead = file_of(11, 0);
     dead.put(1, hanging(), ST_BOX_ENDED);
-    dead.header.pulse_ns = 3 * kSecond;
+    dead.header.heartbeat_ns = 3 * kSecond;
     MadeProfilerFile aborted = file_of(12, 1);
     st_box_event unfinished = hanging();
     unfinished.flags |= ST_BOX_UNFINISHED;
     aborted.append(unfinished);
-    aborted.header.pulse_ns = 3 * kSecond;
+    aborted.header.heartbeat_ns = 3 * kSecond;
     aborted.communicators[0].destroyed_ns = 3 * kSecond + static_cast<uint64_t>(ended_after_ns);
     rows_ = {};
     ASSERT_TRUE(import({save(dead, "a"), save(aborted, "b")}));
@@ -336,14 +337,14 @@ TEST_F(ImportFiles, AHangOfAJobThatDiedWholeEndsWithTheJob) {
     file.header.node[0] = static_cast<char>('a' + rank);  // a node each
     file.header.node[1] = 0;
     file.put(1, hanging(), ST_BOX_ENDED);
-    file.header.pulse_ns = (rank == 0 ? 20 : 30) * kSecond;
+    file.header.heartbeat_ns = (rank == 0 ? 20 : 30) * kSecond;
     paths.push_back(save(file, std::to_string(rank)));
   }
   MadeProfilerFile other = file_of(200, 0);  // of another job, much later
   other.header.node[0] = 'c';
   other.header.node[1] = 0;
   other.communicators[0].hash = 0xdef;
-  other.header.pulse_ns = 9000 * kSecond;
+  other.header.heartbeat_ns = 9000 * kSecond;
   paths.push_back(save(other, "other"));
   ASSERT_TRUE(import(paths));
   std::map<std::string, int64_t> ended;

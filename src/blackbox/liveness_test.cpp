@@ -71,7 +71,7 @@ class LivenessScenario : public ProfilerHost, public testing::WithParamInterface
       add_process(given.alive ? pid : kFirst - 1, 0);  // folders are searched for a traced process only
       MadeProfilerFile file = file_of(pid);
       file.header.created_ns = before_ns(20'000);
-      file.header.pulse_ns = before_ns(given.silent_ms);
+      file.header.heartbeat_ns = before_ns(given.silent_ms);
       file.communicators[0].hash = given.communicator;
       file.communicators[0].created_ns = before_ns(19'000);
       file.communicators[0].destroyed_ns = given.ended_ms ? before_ns(*given.ended_ms) : 0;

@@ -143,8 +143,8 @@ TEST_F(Session, TheLastSignOfLifeIsTheNewestValidTimeOfAnyEvent) {
   };
   const Case cases[]{
       {"nothing but the process", [](MadeProfilerFile&) {}, kSecond},
-      {"heartbeat", [](MadeProfilerFile& file) { file.header.pulse_ns = 9 * kSecond; }, 9 * kSecond},
-      {"heartbeat after now", [](MadeProfilerFile& file) { file.header.pulse_ns = 2 * kNow; }, kSecond},
+      {"heartbeat", [](MadeProfilerFile& file) { file.header.heartbeat_ns = 9 * kSecond; }, 9 * kSecond},
+      {"heartbeat after now", [](MadeProfilerFile& file) { file.header.heartbeat_ns = 2 * kNow; }, kSecond},
       {"end", [](MadeProfilerFile& file) { file.append(MadeProfilerFile::collective(0, 2 * kSecond, 8 * kSecond)); },
        8 * kSecond},
       {"open step",

@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
     all.append(event);
   }
   MadeProfilerFile paused = busy;
-  paused.header.pulse_ns = kStart + 9'000'000'000;
+  paused.header.heartbeat_ns = kStart + 9'000'000'000;
   paused.header.pauses[0] = {.from_ns = kStart, .to_ns = kStart + 3'000'000'000, .runnable_ns = 1'000'000};
   paused.header.pauses[1] = {
       .from_ns = kStart + 4'000'000'000, .to_ns = kStart + 6'000'000'000, .runnable_ns = 1'900'000'000};

@@ -149,7 +149,8 @@ class EvidenceStore {
   [[nodiscard]] AckGap silence(FlowIndex flow, Interval window) const;
   [[nodiscard]] bool has_waits(MemberIndex member) const;
   /// The thread of `member` that spent most of `window` in `kind`. For kRunnable only time that something outside
-  /// of the job ran counts when `outsiders_only`. `tid` restricts it to one thread.
+  /// of the job ran counts when `outsiders_only`. `tid` restricts it to one thread. Rows that sum up a span of time
+  /// count in full towards each window that they touch, but for no more than their overlap with it.
   [[nodiscard]] WaitShare share(MemberIndex member, WaitKind kind, Interval window, bool outsiders_only = false,
                                 int32_t tid = 0) const;
   [[nodiscard]] const std::vector<SampleRecord>& samples(FlowIndex flow) const { return samples_[flow]; }

@@ -215,7 +215,7 @@ std::vector<InspectedPart> parts_of(const AnalysisContext& context, const Instan
 /// How its time splits, and whether it touches the range.
 void describe_times(const Instance& instance, const TimeRange& range, Inspection& inspection) {
   const int64_t first_ns = instance.seen.front().arrival_ns;
-  const int64_t end_ns = instance.completed() ? instance.completion_ns : kOpenEnd;
+  const int64_t end_ns = instance.completed() ? instance.completion_ns : kForever;
   inspection.outside_range = range.from_ns > end_ns || range.to_ns <= first_ns;
   inspection.late_ns = instance.late_ns();
   if (!instance.completed()) {
@@ -273,8 +273,8 @@ Inspection inspect(const AnalysisContext& context, const InspectionQuery& query,
   for (const Arrival& seen : instance.seen) {
     inspection.calls.push_back({.who = context.cluster.describe(timeline.sequences()[seen.sequence].member),
                                 .arrival_ns = seen.arrival_ns,
-                                .end_ns = seen.end_ns == kOpenEnd ? std::nullopt : std::optional(seen.end_ns),
-                                .unobserved = seen.end_ns == kOpenEnd && !seen.open});
+                                .end_ns = seen.end_ns == kForever ? std::nullopt : std::optional(seen.end_ns),
+                                .unobserved = seen.end_ns == kForever && !seen.open});
   }
   for (const uint32_t sequence : instance.absent) {
     inspection.absent.push_back(context.cluster.describe(timeline.sequences()[sequence].member));

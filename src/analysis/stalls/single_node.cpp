@@ -12,17 +12,15 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-
 /// A time in which a rank was in no collective, and the call that ended it.
 struct Gap {
   Interval time{0, 0};
   uint32_t sequence = 0;
   int64_t column = 0;
-  bool trailing = false;       // nothing followed while the rank was observed
-  int64_t unread_ns = kNever;  // first sample with data of a rank elsewhere that this one had not read
-  int64_t last_sample_ns = 0;  // of such a connection, in the gap
-  [[nodiscard]] bool seen() const { return unread_ns != kNever; }
+  bool trailing = false;         // nothing followed while the rank was observed
+  int64_t unread_ns = kForever;  // first sample with data of a rank elsewhere that this one had not read
+  int64_t last_sample_ns = 0;    // of such a connection, in the gap
+  [[nodiscard]] bool seen() const { return unread_ns != kForever; }
 };
 
 class SingleNode {
@@ -40,7 +38,7 @@ class SingleNode {
   }
 
   Status look_at_samples(EventSource& source) {
-    Interval bounds{kNever, std::numeric_limits<int64_t>::min()};
+    Interval bounds{kForever, std::numeric_limits<int64_t>::min()};
     for (const auto& [member, gaps] : gaps_) {
       if (!gaps.empty()) {
         bounds = {std::min(bounds.from_ns, gaps.front().time.from_ns), std::max(bounds.to_ns, gaps.back().time.to_ns)};
@@ -102,18 +100,18 @@ class SingleNode {
       observed_ns = std::min(observed_ns, timeline_.sequences()[sequence].observed_to_ns());
     }
     std::vector<Gap> gaps;
-    int64_t busy_to_ns = kNever;  // nothing is known before the first call
+    int64_t busy_to_ns = kForever;  // nothing is known before the first call
     uint32_t last_sequence = sequences.front();
     while (!next.empty()) {
       const auto [arrival_ns, place] = next.top();
       next.pop();
       const CallSequence& sequence = timeline_.sequences()[place.first];
       const int64_t column = sequence.first_column() + static_cast<int64_t>(place.second);
-      if (arrival_ns - kStallFloorNs > busy_to_ns && busy_to_ns != kNever && is_awaited(sequence, column)) {
+      if (arrival_ns - kStallFloorNs > busy_to_ns && busy_to_ns != kForever && is_awaited(sequence, column)) {
         gaps.push_back({.time = {busy_to_ns, arrival_ns}, .sequence = place.first, .column = column});
       }
       const int64_t end_ns = sequence.calls[place.second].end_ns();
-      busy_to_ns = busy_to_ns == kNever ? end_ns : std::max(busy_to_ns, end_ns);  // kOpenEnd is kNever
+      busy_to_ns = busy_to_ns == kForever ? end_ns : std::max(busy_to_ns, end_ns);  // kForever is kForever
       if (sequence.calls[place.second].is_open()) {
         return gaps;  // inside until further notice
       }
@@ -154,7 +152,7 @@ class SingleNode {
   }
 
   /// Connections at rest are sampled a few times a second, gaps may be shorter: how long after a gap's begin the others
-  /// usually wait is taken from those that were seen. kNever where too few were, or others speak against it.
+  /// usually wait is taken from those that were seen. kForever where too few were, or others speak against it.
   [[nodiscard]] static int64_t usual_wait_ns(const std::vector<Gap>& gaps) {
     std::vector<int64_t> elapsed;
     for (const Gap& gap : gaps) {
@@ -163,22 +161,22 @@ class SingleNode {
       }
     }
     if (static_cast<int64_t>(elapsed.size()) < kOneSidedSightings) {
-      return kNever;
+      return kForever;
     }
     const auto quartile = elapsed.begin() + static_cast<int64_t>(elapsed.size() / 4);
     std::nth_element(elapsed.begin(), quartile, elapsed.end());
     const auto against = std::count_if(gaps.begin(), gaps.end(), [&](const Gap& gap) {
       return !gap.seen() && gap.last_sample_ns - gap.time.from_ns >= *quartile;
     });
-    return static_cast<size_t>(against) > elapsed.size() ? kNever : *quartile;
+    return static_cast<size_t>(against) > elapsed.size() ? kForever : *quartile;
   }
 
   void judge_gaps(const std::vector<Gap>& gaps) {
     const int64_t usual_ns = usual_wait_ns(gaps);
     for (const Gap& gap : gaps) {
-      const int64_t inferred_ns = usual_ns == kNever ? kNever : gap.time.from_ns + usual_ns;
+      const int64_t inferred_ns = usual_ns == kForever ? kForever : gap.time.from_ns + usual_ns;
       const bool against = !gap.seen() && gap.last_sample_ns >= inferred_ns;
-      const int64_t from_ns = gap.seen() ? std::min(gap.unread_ns, inferred_ns) : against ? kNever : inferred_ns;
+      const int64_t from_ns = gap.seen() ? std::min(gap.unread_ns, inferred_ns) : against ? kForever : inferred_ns;
       if (from_ns >= gap.time.to_ns || (gap.trailing && (!gap.seen() || gap.time.to_ns - from_ns < kHangNs))) {
         continue;
       }
@@ -231,7 +229,7 @@ class SingleNode {
         continue;
       }
       const Call& last = sequence.calls.back();
-      if (last.end_ns() == kOpenEnd && *process.exit_ns - last.arrival_ns >= kHangNs) {
+      if (last.end_ns() == kForever && *process.exit_ns - last.arrival_ns >= kHangNs) {
         return;
       }
       used = used == nullptr || sequence.last_arrival_ns > used->last_arrival_ns ? &sequence : used;

@@ -14,7 +14,7 @@ bool inside(const Group& group, const CallSequence& sequence, int64_t column) {
 
 /// Its absence was observed for long enough: its node's agent was there to see it arrive, or its process end.
 bool observed_absent(const CallSequence& sequence, int64_t since_ns) {
-  return sequence.exit_ns != kOpenEnd || sequence.node_end_ns == kOpenEnd || sequence.node_end_ns - since_ns >= kHangNs;
+  return sequence.exit_ns != kForever || sequence.node_end_ns == kForever || sequence.node_end_ns - since_ns >= kHangNs;
 }
 
 /// When the call could begin. Where true ends are known, one that was queued behind its predecessor on the communicator
@@ -70,7 +70,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
     out.signature = call->signature;
     const int64_t end_ns = call->end_ns();
     out.seen.push_back({begin_ns(sequence, column, *call), end_ns, index, call->is_open()});
-    if (end_ns == kOpenEnd) {
+    if (end_ns == kForever) {
       open = true;
       if (call->is_open() && inside(timeline.groups()[group], sequence, column)) {
         out.hung = true;
@@ -90,7 +90,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
     std::swap(out.seen[0], out.seen[1]);
   }
   if (open) {
-    out.completion_ns = kOpenEnd;
+    out.completion_ns = kForever;
   }
   if (!out.hung) {
     out.absent.clear();

@@ -12,7 +12,7 @@ namespace stalltrace::analysis {
 
 struct Arrival {
   int64_t arrival_ns = 0;
-  int64_t end_ns = kOpenEnd;  // also of one whose end is not reported
+  int64_t end_ns = kForever;  // also of one whose end is not reported
   uint32_t sequence = 0;
   bool open = false;
 };
@@ -23,15 +23,15 @@ struct Instance {
   uint16_t signature = 0;
   bool signatures_differ = false;  // the ranks' calls are not all of one signature
   bool hung = false;               // some rank is inside and nothing after it ended
-  int64_t hung_to_ns = 0;          // hung: until when some rank was observed inside; kOpenEnd: to the end
+  int64_t hung_to_ns = 0;          // hung: until when some rank was observed inside; kForever: to the end
   std::vector<Arrival> seen;       // by arrival
   std::vector<uint32_t> absent;    // sequences that did not enter it though others wait (hung only)
   int64_t waits_from_ns = 0;       // the middle arrival of the others: from here on the job waits for the last rank
   int64_t last_arrival_ns = 0;
-  int64_t completion_ns = kOpenEnd;
+  int64_t completion_ns = kForever;
 
   [[nodiscard]] int64_t late_ns() const { return last_arrival_ns - waits_from_ns; }
-  [[nodiscard]] bool completed() const { return completion_ns != kOpenEnd; }
+  [[nodiscard]] bool completed() const { return completion_ns != kForever; }
   [[nodiscard]] int64_t transfer_ns() const { return completed() ? completion_ns - last_arrival_ns : 0; }
 };
 

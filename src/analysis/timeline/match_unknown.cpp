@@ -20,7 +20,7 @@ int64_t nearest(const CallSequence& sequence, int64_t time_ns) {
 /// How far apart two calls are if they are one instance. Ranks complete together, also when one arrives late:
 /// the end says more than the arrival.
 int64_t apart_ns(const Call& x, const Call& y) {
-  const bool ended = x.end_ns() != kOpenEnd && y.end_ns() != kOpenEnd;
+  const bool ended = x.end_ns() != kForever && y.end_ns() != kForever;
   return ended ? std::llabs(x.end_ns() - y.end_ns()) : std::llabs(x.arrival_ns - y.arrival_ns);
 }
 

@@ -104,7 +104,7 @@ CallSequence* SequenceTable::piece_for(CallSequence& newest, int64_t seq, int64_
   piece.first_seq = seq;
   piece.first_arrival_ns = std::numeric_limits<int64_t>::max();
   piece.last_arrival_ns = std::numeric_limits<int64_t>::min();
-  piece.first_open_ns = kOpenEnd;
+  piece.first_open_ns = kForever;
   piece.last_ended_seq = -1;
   const SequenceKey key = keys_[first];
   pieces_[first].push_back(static_cast<uint32_t>(sequences_.size()));

@@ -45,8 +45,8 @@ void CallSequence::move(int64_t by_ns) {
   }
   first_arrival_ns += by_ns;
   last_arrival_ns += by_ns;
-  first_open_ns += first_open_ns == kOpenEnd ? 0 : by_ns;
-  abort_ns += abort_ns == kOpenEnd ? 0 : by_ns;
+  first_open_ns += first_open_ns == kForever ? 0 : by_ns;
+  abort_ns += abort_ns == kForever ? 0 : by_ns;
 }
 
 class TimelineBuilder {
@@ -78,7 +78,7 @@ class TimelineBuilder {
       call.duration_us = kOpenDuration;
     }
     timeline_.span_.from_ns = std::min(timeline_.span_.from_ns, arrival_ns);
-    timeline_.span_.to_ns = std::max(timeline_.span_.to_ns, call.end_ns() != kOpenEnd ? call.end_ns() : arrival_ns);
+    timeline_.span_.to_ns = std::max(timeline_.span_.to_ns, call.end_ns() != kForever ? call.end_ns() : arrival_ns);
     sequence->tid = row.tid;
     SequenceTable::place(*sequence, call, row.seq);
   }
@@ -133,7 +133,7 @@ class TimelineBuilder {
       for (const Call& call : sequence.calls) {
         if (call.present) {
           span.from_ns = std::min(span.from_ns, call.arrival_ns);
-          span.to_ns = std::max(span.to_ns, call.end_ns() != kOpenEnd ? call.end_ns() : call.arrival_ns);
+          span.to_ns = std::max(span.to_ns, call.end_ns() != kForever ? call.end_ns() : call.arrival_ns);
         }
       }
     }
@@ -141,7 +141,7 @@ class TimelineBuilder {
     for (CommunicatorCall& call : timeline_.communicator_calls_) {
       const int64_t shift_ns = moved_ns(cluster_.member(call.member).node_id);
       call.arrival_ns += shift_ns;
-      call.end_ns += call.end_ns == kOpenEnd ? 0 : shift_ns;
+      call.end_ns += call.end_ns == kForever ? 0 : shift_ns;
     }
     for (auto& [call, time_ns] : aborts_) {
       time_ns += moved_ns(std::get<NodeId>(call));
@@ -159,7 +159,7 @@ class TimelineBuilder {
     }
     const int64_t shift_ns = cluster_.clock().shift_ns(row.node_id);
     call.arrival_ns = row.timestamp_ns + shift_ns;
-    call.end_ns = row.duration_ns ? call.arrival_ns + *row.duration_ns : kOpenEnd;
+    call.end_ns = row.duration_ns ? call.arrival_ns + *row.duration_ns : kForever;
     call.rank = row.rank;
     call.nranks = row.nranks;
     call.return_code = row.return_code;
@@ -218,16 +218,16 @@ class TimelineBuilder {
     if (abort != aborts_.end()) {
       sequence.abort_ns = std::min(sequence.abort_ns, abort->second);
     }
-    sequence.aborted = sequence.abort_ns != kOpenEnd && sequence.abort_ns >= sequence.last_arrival_ns;
+    sequence.aborted = sequence.abort_ns != kForever && sequence.abort_ns >= sequence.last_arrival_ns;
     if (!sequence.aborted) {
-      sequence.abort_ns = kOpenEnd;
+      sequence.abort_ns = kForever;
       return;
     }
     sequence.destroyed = false;
     for (size_t i = sequence.calls.size(); i-- > 0 && sequence.calls[i].end_ns() >= sequence.abort_ns;) {
       sequence.calls[i].duration_us = kOpenDuration;
       sequence.first_open_ns =
-          std::min(sequence.first_open_ns, sequence.calls[i].is_open() ? sequence.calls[i].arrival_ns : kOpenEnd);
+          std::min(sequence.first_open_ns, sequence.calls[i].is_open() ? sequence.calls[i].arrival_ns : kForever);
       sequence.last_ended_seq = std::min(sequence.last_ended_seq, sequence.first_seq + static_cast<int64_t>(i) - 1);
     }
   }
@@ -263,7 +263,7 @@ Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
     for (const CommunicatorCall& call : timeline.communicator_calls_) {
       timeline.span_.from_ns =
           timeline.span_.from_ns == 0 ? call.arrival_ns : std::min(timeline.span_.from_ns, call.arrival_ns);
-      timeline.extend(call.end_ns == kOpenEnd ? call.arrival_ns : call.end_ns);
+      timeline.extend(call.end_ns == kForever ? call.arrival_ns : call.end_ns);
     }
   }
   for (const Node& node : cluster.nodes()) {
@@ -294,7 +294,7 @@ void Timeline::bound_observation(const Cluster& cluster) {
   std::set<MemberIndex> left_unobserved;
   for (CallSequence& sequence : sequences_) {
     const Member& member = cluster.member(sequence.member);
-    sequence.exit_ns = member.exit_ns.value_or(kOpenEnd);
+    sequence.exit_ns = member.exit_ns.value_or(kForever);
     if (const auto end = node_ends.find(member.node_id); end != node_ends.end()) {
       sequence.node_end_ns = end->second;
     }

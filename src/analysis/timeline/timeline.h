@@ -19,7 +19,6 @@
 namespace stalltrace::analysis {
 
 inline constexpr uint32_t kOpenDuration = 0xffff'ffff;
-inline constexpr int64_t kOpenEnd = std::numeric_limits<int64_t>::max();
 
 /// One call of one rank. Durations are kept in microseconds (up to 71 minutes).
 struct Call {
@@ -30,7 +29,7 @@ struct Call {
   bool present = false;  // false: the row was lost or lies before tracing began
 
   [[nodiscard]] int64_t end_ns() const {
-    return duration_us == kOpenDuration ? kOpenEnd : arrival_ns + static_cast<int64_t>(duration_us) * kNsPerUs;
+    return duration_us == kOpenDuration ? kForever : arrival_ns + static_cast<int64_t>(duration_us) * kNsPerUs;
   }
   /// Not ended, as far as was seen. False for one whose end nobody reports: it has no end here, and is no sign of a
   /// hang.
@@ -93,9 +92,9 @@ struct CallSequence {
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();
   int64_t first_open_ns = std::numeric_limits<int64_t>::max();  // arrival of the first call that is open
   int64_t last_ended_seq = -1;                                  // newest call whose end is known
-  int64_t exit_ns = kOpenEnd;                                   // of its process
-  int64_t abort_ns = kOpenEnd;                                  // of its communicator, or when a call on it failed
-  int64_t node_end_ns = kOpenEnd;  // when its node's agent ended: later, nothing of this rank was observed
+  int64_t exit_ns = kForever;                                   // of its process
+  int64_t abort_ns = kForever;                                  // of its communicator, or when a call on it failed
+  int64_t node_end_ns = kForever;  // when its node's agent ended: later, nothing of this rank was observed
   std::vector<Call> calls;
 
   [[nodiscard]] const Call* at_column(int64_t column) const {
@@ -111,7 +110,7 @@ struct CallSequence {
   }
   /// Calls were made, and nobody reports when any of them ended.
   [[nodiscard]] bool ends_unobserved() const {
-    return last_ended_seq < 0 && !calls.empty() && first_open_ns == kOpenEnd;
+    return last_ended_seq < 0 && !calls.empty() && first_open_ns == kForever;
   }
   /// How long its being inside an open call was observed.
   [[nodiscard]] int64_t observed_to_ns() const { return std::min({exit_ns, abort_ns, node_end_ns}); }

@@ -38,7 +38,7 @@ Process decode_process(const st_box_header& header, const Owner& owner) {
 }
 
 uint64_t last_heartbeat(const st_box_header& header, uint64_t now_ns) {
-  return header.pulse_ns >= header.created_ns && header.pulse_ns <= now_ns ? header.pulse_ns : 0;
+  return header.heartbeat_ns >= header.created_ns && header.heartbeat_ns <= now_ns ? header.heartbeat_ns : 0;
 }
 
 std::vector<WaitSpan> decode_pauses(const st_box_header& header, bool has_writer, const Owner& owner, uint64_t now_ns) {
@@ -65,7 +65,7 @@ std::vector<WaitSpan> decode_pauses(const st_box_header& header, bool has_writer
   }
   const uint64_t heartbeat_ns = last_heartbeat(header, now_ns);
   const uint64_t due_ns = heartbeat_ns + ST_BOX_BEAT_NS;
-  if (has_writer && heartbeat_ns != 0 && header.pulse_ended_ns == 0 && now_ns > due_ns + kStoppedNs) {
+  if (has_writer && heartbeat_ns != 0 && header.heartbeat_ended_ns == 0 && now_ns > due_ns + kStoppedNs) {
     add(WaitKind::kStopped, due_ns, now_ns, now_ns - due_ns, true);
   }
   std::ranges::sort(spans, {}, &WaitSpan::timestamp_ns);

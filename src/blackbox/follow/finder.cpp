@@ -188,7 +188,7 @@ void ProfilerFileFinder::search_gone(Folder& folder, int64_t now_ns, const std::
       continue;
     }
     const Verdict verdict = examine(folder.fd.get(), entry->d_name, now_ns, found);
-    if (verdict == Verdict::kTaken || (verdict == Verdict::kNever && folder.known.size() < kMostKnown)) {
+    if (verdict == Verdict::kTaken || (verdict == Verdict::kForever && folder.known.size() < kMostKnown)) {
       folder.known.insert(file);
     }
   }
@@ -212,18 +212,18 @@ ProfilerFileFinder::Verdict ProfilerFileFinder::examine(int folder, const char* 
   UniqueFd file = open_file(folder, name);
   struct stat info {};
   if (!file || ::fstat(file.get(), &info) != 0) {
-    return Verdict::kNever;
+    return Verdict::kForever;
   }
   auto reader = ProfilerFileReader::adopt(std::move(file), name);
   if (!reader) {  // no profiler file, or one that is being made
     const int64_t age_ns = utc_now_ns() - info.st_mtim.tv_sec * kNsPerSecond;
-    return age_ns >= 0 && age_ns < kBeingMadeNs ? Verdict::kLater : Verdict::kNever;
+    return age_ns >= 0 && age_ns < kBeingMadeNs ? Verdict::kLater : Verdict::kForever;
   }
   if (belongs_to_target(reader->layout()) || reader->has_writer()) {
     return Verdict::kLater;  // of a process that lives, traced or not
   }
   if (!is_recent(*reader, now_ns)) {
-    return Verdict::kNever;
+    return Verdict::kForever;
   }
   found({.reader = std::move(*reader)});
   return Verdict::kTaken;

@@ -67,7 +67,7 @@ class ProfilerFileFinder {
     std::set<FileId> known;                      // files that need not be examined again
     std::set<FileId> seen;                       // in this pass over the names
   };
-  enum class Verdict { kTaken, kLater, kNever };
+  enum class Verdict { kTaken, kLater, kForever };
   std::optional<FileId> add_folder(const std::string& root, const std::string& path, bool keep);
   void search_target(Target& target, const std::function<void(FoundFile)>& found);
   void search_gone(Folder& folder, int64_t now_ns, const std::function<void(FoundFile)>& found);

@@ -287,7 +287,7 @@ TEST_F(Follower, FoldersAndDeathsBeyondTheBoundsAreLosses) {
   const auto leave = [&](pid_t first, pid_t count) {
     for (pid_t pid = first; pid < first + count; ++pid) {
       MadeProfilerFile file = file_of(pid);
-      file.header.pulse_ns = ago_ns(500);
+      file.header.heartbeat_ns = ago_ns(500);
       file.write(left(pid));
     }
   };

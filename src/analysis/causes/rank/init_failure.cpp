@@ -58,11 +58,11 @@ std::vector<Stuck> stuck_calls(const Cluster& cluster, const Timeline& timeline)
     const Member& member = cluster.member(call.member);
     const auto end = ends.find(member.node_id);
     const int64_t seen_to_ns =
-        std::min(member.exit_ns.value_or(kOpenEnd),
+        std::min(member.exit_ns.value_or(kForever),
                  end == ends.end() ? std::max(timeline.span().to_ns, call.arrival_ns) : end->second);
     const Interval time{call.arrival_ns, std::min(call.end_ns, seen_to_ns)};
     const bool failed = call_failed(call.library, call.return_code.value_or(0));
-    if (failed || time.length() >= (call.end_ns == kOpenEnd ? kOpenInitNs : kInitHangNs)) {
+    if (failed || time.length() >= (call.end_ns == kForever ? kOpenInitNs : kInitHangNs)) {
       stuck.push_back({&call, time, failed});
     }
   }
@@ -221,7 +221,7 @@ void describe(const Cluster& cluster, const std::vector<Stuck>& stuck, MemberInd
               const Attempts& attempts, Finding& finding) {
   const std::string target = format_endpoint(attempts.target);
   const bool ended = std::all_of(stuck.begin(), stuck.end(),
-                                 [](const Stuck& one) { return !one.failed && one.call->end_ns != kOpenEnd; });
+                                 [](const Stuck& one) { return !one.failed && one.call->end_ns != kForever; });
   finding.summary =
       fmt::format("A communicator {}: {} did not reach {} ({}) while {} waited for {}{}.",
                   ended ? "was set up late" : "could not be set up", cluster.describe(culprit), target,

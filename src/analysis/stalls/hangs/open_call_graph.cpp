@@ -16,7 +16,7 @@ constexpr size_t kCallsInACircle = 8;  // longer circles of calls in different o
 std::optional<int64_t> oldest_open(const CallSequence& sequence) {
   std::optional<int64_t> oldest;
   for (auto call = sequence.calls.rbegin(); call != sequence.calls.rend(); ++call) {
-    if (!call->present || call->end_ns() != kOpenEnd) {
+    if (!call->present || call->end_ns() != kForever) {
       break;
     }
     if (!call->is_open()) {
@@ -66,7 +66,7 @@ MemberIndex OpenCallGraph::dead_in(uint32_t group, Interval window) const {
 /// earlier one of the same.
 std::optional<HangStep> OpenCallGraph::open_call(MemberIndex member, uint32_t group, int64_t column) const {
   std::optional<HangStep> oldest;
-  int64_t oldest_ns = kOpenEnd;
+  int64_t oldest_ns = kForever;
   for (uint32_t index = 0; index < timeline_.sequences().size(); ++index) {
     const CallSequence& sequence = timeline_.sequences()[index];
     const std::optional<int64_t> open = sequence.member == member ? oldest_open(sequence) : std::nullopt;
@@ -255,7 +255,7 @@ std::optional<SignatureVote> OpenCallGraph::vote_on(uint32_t group, int64_t colu
 bool OpenCallGraph::all_ended(const Group& group, int64_t column) const {
   return std::all_of(group.sequences.begin(), group.sequences.end(), [&](uint32_t index) {
     const Call* call = timeline_.sequences()[index].at_column(column);
-    return call != nullptr && call->end_ns() != kOpenEnd;
+    return call != nullptr && call->end_ns() != kForever;
   });
 }
 

@@ -26,6 +26,11 @@ class CollectiveTracker {
   /// All references outlive the tracker. `utc_offset_ns` is UTC minus CLOCK_MONOTONIC.
   CollectiveTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns);
 
+  // Records of one thread arrive in the order in which the kernel sent them; those of different threads may be mixed.
+  // Where a record was lost: a return whose entry is not the thread's last one is ignored, and an entry without its
+  // return stays open. After on_exit a process id begins anew: its communicators and sequence numbers are forgotten, so
+  // that a reused number inherits nothing.
+
   /// `stack_id` is of the row of `stack` that says where the call was made; 0: not known.
   void on_entry(const st_call_entry& record, int64_t stack_id = 0);
   void on_return(const st_call_return& record);

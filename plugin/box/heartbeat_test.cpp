@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pulse of a living, a stopped and a forked process.
+// The heartbeat of a living, a stopped and a forked process.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ uint64_t monotonic_ns() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
 }
 
-class Pulse : public ::testing::Test {
+class Heartbeat : public ::testing::Test {
  protected:
   /// A process that has a communicator and does nothing.
   template <typename Work>
@@ -55,7 +55,7 @@ class Pulse : public ::testing::Test {
   /// The first beat after `before_ns`; 0 where there was none for ten seconds.
   [[nodiscard]] uint64_t beat_after(uint64_t before_ns) const {
     for (int look = 0; look < 200; ++look) {
-      if (const uint64_t beat_ns = folder_.read().header.pulse_ns; beat_ns > before_ns) {
+      if (const uint64_t beat_ns = folder_.read().header.heartbeat_ns; beat_ns > before_ns) {
         return beat_ns;
       }
       sleep_ms(50);
@@ -66,7 +66,7 @@ class Pulse : public ::testing::Test {
   BoxFolder folder_;
 };
 
-TEST_F(Pulse, BeatsWhileCommunicatorsLiveWhateverNcclDoes) {
+TEST_F(Heartbeat, BeatsWhileCommunicatorsLiveWhateverNcclDoes) {
   {
     const Library library;
     const Job<V5> job(library);
@@ -74,17 +74,17 @@ TEST_F(Pulse, BeatsWhileCommunicatorsLiveWhateverNcclDoes) {
     const uint64_t second_ns = beat_after(first_ns);
     EXPECT_GT(second_ns, first_ns);
     EXPECT_GT(beat_after(second_ns), second_ns);
-    EXPECT_EQ(folder_.read().header.pulse_ended_ns, 0);
+    EXPECT_EQ(folder_.read().header.heartbeat_ended_ns, 0);
   }
-  EXPECT_NE(folder_.read().header.pulse_ended_ns, 0);
+  EXPECT_NE(folder_.read().header.heartbeat_ended_ns, 0);
 }
 
-TEST_F(Pulse, AStoppedProcessHasNoneAndReportsOfItWhenItGoesOn) {
+TEST_F(Heartbeat, AStoppedProcessHasNoneAndReportsOfItWhenItGoesOn) {
   const pid_t child = start([] {});
   kill(child, SIGSTOP);
   const uint64_t stopped_ns = monotonic_ns();
   sleep_ms(1700);
-  EXPECT_LT(folder_.read().header.pulse_ns, stopped_ns + 300'000'000);
+  EXPECT_LT(folder_.read().header.heartbeat_ns, stopped_ns + 300'000'000);
   kill(child, SIGCONT);
   const uint64_t continued_ns = monotonic_ns();
   EXPECT_NE(beat_after(continued_ns), 0);
@@ -98,18 +98,18 @@ TEST_F(Pulse, AStoppedProcessHasNoneAndReportsOfItWhenItGoesOn) {
   EXPECT_LT(pause.runnable_ns, (pause.to_ns - pause.from_ns) / 2) << "nothing else had its CPU";
 }
 
-TEST_F(Pulse, AKilledProcesssLastBeatStays) {
+TEST_F(Heartbeat, AKilledProcesssLastBeatStays) {
   const pid_t child = start([] {});
   EXPECT_NE(beat_after(beat_after(0)), 0);
   end(child);
   const st_box_header header = folder_.read().header;
-  EXPECT_LE(header.pulse_ns, monotonic_ns());
-  EXPECT_EQ(header.pulse_ended_ns, 0);
+  EXPECT_LE(header.heartbeat_ns, monotonic_ns());
+  EXPECT_EQ(header.heartbeat_ended_ns, 0);
   sleep_ms(400);
-  EXPECT_EQ(folder_.read().header.pulse_ns, header.pulse_ns);
+  EXPECT_EQ(folder_.read().header.heartbeat_ns, header.heartbeat_ns);
 }
 
-TEST_F(Pulse, AForksChildHasNoneOfItsParentsAndUnloadsWithoutIt) {
+TEST_F(Heartbeat, AForksChildHasNoneOfItsParentsAndUnloadsWithoutIt) {
   const pid_t child = start([] {
     const pid_t grandchild = fork();
     if (grandchild == 0) {
@@ -126,7 +126,7 @@ TEST_F(Pulse, AForksChildHasNoneOfItsParentsAndUnloadsWithoutIt) {
   end(child);
 }
 
-TEST_F(Pulse, ItsThreadTakesNoSignal) {
+TEST_F(Heartbeat, ItsThreadTakesNoSignal) {
   const Library library;
   const Job<V5> job(library);
   sleep_ms(100);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/box/pulse.h"
+#include "plugin/box/heartbeat.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ constexpr bool kThreadsAfterFork = false;  // which ThreadSanitizer cannot follo
 constexpr bool kThreadsAfterFork = true;
 #endif
 
-struct Pulse {
+struct Heartbeat {
   pthread_t thread{};
   sem_t stop{};
   st_box_header* header = nullptr;  // while the thread lives
@@ -31,7 +31,7 @@ struct Pulse {
   pid_t owner = 0;
   bool forked = false;
 };
-constinit Pulse pulse;
+constinit Heartbeat heartbeat;
 
 /// Of this thread, since it began: what it spent waiting for a CPU; ~0 where the kernel keeps no account.
 uint64_t runnable_ns(int schedstat) {
@@ -49,7 +49,7 @@ uint64_t runnable_ns(int schedstat) {
 bool sleep_until(uint64_t due_ns) {
   const timespec due{static_cast<time_t>(due_ns / kNsPerSecond), static_cast<long>(due_ns % kNsPerSecond)};
   for (;;) {
-    if (sem_clockwait(&pulse.stop, CLOCK_MONOTONIC, &due) == 0) {
+    if (sem_clockwait(&heartbeat.stop, CLOCK_MONOTONIC, &due) == 0) {
       return true;
     }
     if (errno != EINTR) {
@@ -71,16 +71,16 @@ void report_pause(st_box_header& header, uint64_t from_ns, uint64_t to_ns, uint6
 
 /// Says that we are awake. When that took long, the file is on a disk that did: no fault of the process.
 uint64_t report_beat(st_box_header& header, uint64_t now) {
-  store(header.pulse_ns, now, std::memory_order_release);
+  store(header.heartbeat_ns, now, std::memory_order_release);
   const uint64_t reported_ns = now_ns();
   return reported_ns - now > ST_BOX_PAUSE_NS ? reported_ns : now;
 }
 
 void* beat(void*) {
-  st_box_header& header = *pulse.header;
+  st_box_header& header = *heartbeat.header;
   pthread_setname_np(pthread_self(), "stalltrace");
   const int schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-  uint64_t beat_ns = pulse.started_ns;
+  uint64_t beat_ns = heartbeat.started_ns;
   for (bool stopping = false; !stopping;) {
     const uint64_t waited_before_ns = runnable_ns(schedstat);
     const uint64_t due_ns = beat_ns + ST_BOX_BEAT_NS;
@@ -110,7 +110,7 @@ bool make_thread() {
   }
   pthread_attr_setstacksize(&attributes, kStackBytes);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const bool made = pthread_create(&pulse.thread, &attributes, beat, nullptr) == 0;
+  const bool made = pthread_create(&heartbeat.thread, &attributes, beat, nullptr) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   return made;
@@ -118,34 +118,35 @@ bool make_thread() {
 
 }  // namespace
 
-void start_pulse(Box& box) {
-  if (pulse.header != nullptr || (pulse.forked && !kThreadsAfterFork) || sem_init(&pulse.stop, 0, 0) != 0) {
+void start_heartbeat(Box& box) {
+  if (heartbeat.header != nullptr || (heartbeat.forked && !kThreadsAfterFork) || sem_init(&heartbeat.stop, 0, 0) != 0) {
     return;
   }
-  pulse.header = box.header;
-  pulse.owner = getpid();
-  pulse.started_ns = now_ns();
-  // A reader that sees a pulse that has not ended must see a young one.
-  raise_to(box.header->pulse_ns, pulse.started_ns);
-  store<uint64_t>(box.header->pulse_ended_ns, 0, std::memory_order_release);
+  heartbeat.header = box.header;
+  heartbeat.owner = getpid();
+  heartbeat.started_ns = now_ns();
+  // A reader that sees a heartbeat that has not ended must see a young one.
+  raise_to(box.header->heartbeat_ns, heartbeat.started_ns);
+  store<uint64_t>(box.header->heartbeat_ended_ns, 0, std::memory_order_release);
   if (!make_thread()) {
-    store(box.header->pulse_ended_ns, now_ns(), std::memory_order_release);
-    pulse.header = nullptr;
+    store(box.header->heartbeat_ended_ns, now_ns(), std::memory_order_release);
+    heartbeat.header = nullptr;
   }
 }
 
-void stop_pulse() {
-  if (pulse.header != nullptr && pulse.owner == getpid()) {  // a clone without fork handlers has no thread either
-    sem_post(&pulse.stop);
-    pthread_join(pulse.thread, nullptr);
-    store(pulse.header->pulse_ended_ns, now_ns(), std::memory_order_release);
+void stop_heartbeat() {
+  if (heartbeat.header != nullptr &&
+      heartbeat.owner == getpid()) {  // a clone without fork handlers has no thread either
+    sem_post(&heartbeat.stop);
+    pthread_join(heartbeat.thread, nullptr);
+    store(heartbeat.header->heartbeat_ended_ns, now_ns(), std::memory_order_release);
   }
-  pulse.header = nullptr;
+  heartbeat.header = nullptr;
 }
 
-void forget_pulse() {
-  pulse.header = nullptr;
-  pulse.forked = true;
+void forget_heartbeat() {
+  heartbeat.header = nullptr;
+  heartbeat.forked = true;
 }
 
 }  // namespace stalltrace::plugin
