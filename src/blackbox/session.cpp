@@ -2,6 +2,7 @@
 #include "blackbox/session.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "blackbox/decode/communicator.h"
@@ -88,8 +89,9 @@ void ProfilerSession::note_activity(const st_box_event& event, uint64_t now_ns) 
 }
 
 void ProfilerSession::count_progress(const ProfilerFileContents& contents) {
-  progress_.completed += static_cast<uint64_t>(std::ranges::count_if(
-      contents.ended, [](const st_box_event& event) { return is_launch(event) && event.end_ns != 0; }));
+  progress_.completed += static_cast<uint64_t>(
+      std::ranges::count_if(std::span(contents.ended).first(contents.ended_in_ring),
+                            [](const st_box_event& event) { return is_launch(event) && event.end_ns != 0; }));
   if (!read_open_parts_) {
     return;
   }

@@ -49,6 +49,18 @@ TEST_F(ProfilerFolder, ProgressIsTheSumOfWhatProcessesShow) {
               1e6);
 }
 
+/// A writer killed between the end of an event and its record leaves the event in its slot for good.
+TEST_F(ProfilerFolder, ACallThatOnlyItsSlotHasDoesNotCompleteAnewAtEveryRead) {
+  blackbox::MadeProfilerFile file;
+  file.append(blackbox::MadeProfilerFile::collective(0, 1'000'000'200, 1'000'000'900));
+  file.put(2, blackbox::MadeProfilerFile::collective(1, kOpenNs, kOpenNs + 500), ST_BOX_QUIET);
+  file.write(path_ + "/a.profiler");
+  ProfilerProgress files(path_);
+  const uint64_t completed = files.read().completed;
+  EXPECT_EQ(completed, 1U);
+  EXPECT_EQ(files.read().completed, completed);
+}
+
 TEST_F(ProfilerFolder, FilesThatAppearLaterCount) {
   ProfilerProgress files(path_);
   EXPECT_EQ(files.read().completed, 0U);

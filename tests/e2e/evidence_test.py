@@ -239,6 +239,6 @@ class Loading(Evidence):
     def test_an_nccl_that_loads_no_plugin_is_said_to_be_looked_at(self):
         words = self.run_job("--no-trace", wrap=("env", "NCCL_PROFILER_PLUGIN=none"))
         self.assertIn("no profiler file appeared", words)
-        self.assertIn(f"{self.out}/nccl.*.log say which", words)
+        self.assertIn(f"{self.out}/nccl.*.log show which", words)
         self.assertNotIn("the profiler files of this run are in", words)
         self.assertTrue(list(self.out.glob("nccl.*.log")))

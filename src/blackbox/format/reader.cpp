@@ -37,6 +37,7 @@ Result<ProfilerFileContents> ProfilerFileReader::read(const ReadBounds& bounds) 
   ProfilerFileContents contents;
   contents.has_writer = file_.has_writer();  // before the bytes: without a writer they are final
   ST_TRY(read_ring(contents, bounds.most_records));
+  contents.ended_in_ring = contents.ended.size();
   if (bounds.open_parts) {
     ST_TRY(read_slots(contents));
     ST_ASSIGN(contents.communicators, read_communicators());

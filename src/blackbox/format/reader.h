@@ -31,9 +31,10 @@ struct ProfilerFileContents {
   bool drained = false;     // nothing is left in the ring
   std::vector<st_box_communicator> communicators;
   std::vector<st_box_event> ended;  // in the order they were written; of several with one id the last counts
-  std::vector<st_box_event> open;   // not ended at the time of the read
-  uint64_t overwritten = 0;         // records lost so far because the ring wrapped before they were read
-  uint64_t torn = 0;                // records so far that were never finished: their writer was killed
+  size_t ended_in_ring = 0;  // of `ended`, the first: each is read once. The others, in slots, are there at every read
+  std::vector<st_box_event> open;  // not ended at the time of the read
+  uint64_t overwritten = 0;        // records lost so far because the ring wrapped before they were read
+  uint64_t torn = 0;               // records so far that were never finished: their writer was killed
 };
 
 class ProfilerFileReader {
