@@ -89,8 +89,7 @@ class Batch {
     return read_with_sql(first_id, end_id);
   }
 
-  /// Flattened: a call for each value would take as long as the rest of it.
-  [[gnu::flatten]] static void decode(RecordColumns& columns, T& row) { each_column(row, Extractor(columns)); }
+  static void decode(RecordColumns& columns, T& row) { each_column(row, Extractor(columns)); }
 
   Status read_with_sql(int64_t first_id, int64_t end_id) {
     const std::lock_guard lock(access_->mutex);

@@ -2,7 +2,6 @@
 // Values of event structs to and from SQLite: what each C++ type is in a column. Internal to store/.
 #pragma once
 
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -78,27 +77,6 @@ class StatementColumns {
   int index_;
 };
 
-/// Equality of short texts, without a call.
-inline bool same_text(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) {
-    return false;
-  }
-  const auto same = [&]<typename Word>(size_t at, Word) {
-    Word left = 0;
-    Word right = 0;
-    std::memcpy(&left, a.data() + at, sizeof(Word));
-    std::memcpy(&right, b.data() + at, sizeof(Word));
-    return left == right;
-  };
-  if (a.size() >= 8 && a.size() <= 16) {  // the two words overlap
-    return same(0, uint64_t{}) && same(a.size() - 8, uint64_t{});
-  }
-  if (a.size() >= 4 && a.size() <= 8) {
-    return same(0, uint32_t{}) && same(a.size() - 4, uint32_t{});
-  }
-  return a == b;
-}
-
 /// Reads one field after the other from `columns`. NULL reads as zero, empty or none. A text that is no value of its
 /// enumeration (another program wrote it, or a version that forgot to raise the schema's) reads as the value that
 /// proves least: an operation as a group, which moves no data; a completion as unobserved; a TCP event as a close; a
@@ -125,7 +103,7 @@ class Extractor {
   requires std::is_enum_v<T>
   void get(T& value) const {
     const std::string_view name = columns_.text();
-    if (!same_text(name, to_text(value))) {  // a reused row mostly holds its predecessor's value already
+    if (name != to_text(value)) {  // a reused row mostly holds its predecessor's value already
       value = parse(name, value);
     }
   }
