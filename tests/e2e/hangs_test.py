@@ -3,7 +3,7 @@
 
 import re
 
-from lab import LabRun, led_by, place_of
+from lab import LabRun, place_of
 from stalltrace import Case
 
 SHORT = 60  # steps; the fault begins after a third of them
@@ -15,7 +15,9 @@ class Hangs(Case):
         lab = LabRun(self.folder / "lab", fault, steps=SHORT, more=more)
         self.assertTrue(lab.truth["faults"][0]["injected"])
         said = [place_of(finding) for finding in lab.findings]
-        finding, rank = led_by(lab.findings, lab.truth["faults"][0]["cause"]), lab.truth["faults"][0]["rank"]
+        self.assertEqual(len(lab.findings), 1, said)
+        finding, rank = lab.findings[0], lab.truth["faults"][0]["rank"]
+        self.assertEqual(finding["cause"], lab.truth["faults"][0]["cause"], said)
         self.assertEqual(finding["severity"], "critical")
         self.assertEqual(finding["culprit"]["rank"], rank, said)
         self.assertEqual(finding["culprit"]["pid"], lab.truth["nodes"][rank]["pid"])
@@ -54,7 +56,8 @@ class Hangs(Case):
         self.need_root()
         lab = LabRun(self.folder / "lab", "missing_collective:rank=2,doing=send", steps=15,
                      more=("--timeout", "10s", "--", "--exchange", 1))
-        led_by(lab.findings, "missing_collective")
+        said = [place_of(finding) for finding in lab.findings]
+        self.assertEqual([finding["cause"] for finding in lab.findings], ["missing_collective"], said)
         text = str(lab.findings[0])
         self.assertIn("deadlock", lab.findings[0]["summary"])
         for rank in (2, 3):

@@ -4,7 +4,7 @@
 import pathlib
 import tempfile
 
-from lab import LabRun, led_by, place_of
+from lab import LabRun, place_of
 from stalltrace import BUILD, FAILED, Case, run
 
 
@@ -14,7 +14,18 @@ class Network(Case):
         lab = LabRun((folder or self.folder) / "lab", fault, steps=steps, more=("--timeout", timeout))
         self.assertTrue(lab.truth["faults"][0]["injected"])
         said = [f"{place_of(finding)} {finding['stall_ms']:.0f} ms" for finding in lab.findings]
-        first = led_by(lab.findings, lab.truth["faults"][0]["cause"])
+        self.assertTrue(said, "no finding")
+        first, *others = lab.findings
+        self.assertEqual(first["cause"], lab.truth["faults"][0]["cause"], said)
+        # What stays unknown of the stalls is small beside the fault. Four ranks share the test machine's few cores: what
+        # that costs is smaller still, and no more than the kernel's own account of it.
+        for finding in others:
+            if finding["cause"] == "cpu_contention":
+                self.assertLess(finding["stall_ms"], 0.1 * first["stall_ms"], said)
+                self.assertLess(finding["stall_ms"], lab.cpu_pressure_ms, said)
+            else:
+                self.assertEqual(finding["cause"], "unknown", said)
+                self.assertLess(finding["stall_ms"], 0.5 * first["stall_ms"], said)
         return first, said
 
     def assert_link(self, finding, said, source, target):
