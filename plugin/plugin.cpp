@@ -45,7 +45,7 @@ class Lock {
 };
 
 /// The child of a fork writes nothing into its parent's profiler file; should it use NCCL, it gets its own. Only the
-/// forking thread lives here, and whoever held the mutex does not.
+/// forking thread lives here, and a thread that held the mutex does not.
 void forget_parent() {
   plugin.active.store(nullptr, std::memory_order_relaxed);
   forget_heartbeat();
@@ -156,8 +156,8 @@ bool ensure_recording(const InitRequest& request) {
 }
 
 /// At dlclose. While communicators live it is the end of the process instead, and NCCL's threads may still be writing.
-/// Whoever holds the mutex in the meantime (another thread in ncclCommDestroy while main returns) needs what there is:
-/// all stays then, for the process's end to take.
+/// A thread that holds the mutex during this (another thread in ncclCommDestroy while main returns) needs what there
+/// is: all stays then, for the process's end to take.
 [[gnu::destructor]] void unload() {
   if (pthread_mutex_trylock(&plugin.mutex) != 0) {
     return;

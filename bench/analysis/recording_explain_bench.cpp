@@ -25,6 +25,7 @@
 #include "base/hash.h"
 #include "base/process/command.h"
 #include "base/process/subprocess.h"
+#include "bench/must.h"
 #include "store/merge.h"
 #include "store/read/reader.h"
 #include "store/write/writer.h"
@@ -37,23 +38,6 @@ constexpr double kBudgetMib = 512;
 constexpr int64_t kStart = 1'800'000'000LL * kNsPerSecond;
 constexpr int32_t kRanks = 8;
 constexpr size_t kRowsPerFlush = 5'000;  // a busy node's quarter of a second
-
-[[noreturn]] void die(const Error& error) {
-  fmt::print(stderr, "bench_explain_recording: {}\n", error.what);
-  std::exit(1);
-}
-template <typename T>
-T must(Result<T> result) {
-  if (!result) {
-    die(result.error());
-  }
-  return std::move(*result);
-}
-void must(const Status& status) {
-  if (!status) {
-    die(status.error());
-  }
-}
 
 /// A training job: each step of 20 ms, every rank does 4 collectives on 2 communicators. One step in 300 is 60 ms
 /// longer, while the link from rank 0 to rank 1 recovers from loss.

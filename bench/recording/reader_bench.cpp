@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bench/must.h"
 #include "store/read/batch.h"
 #include "store/sqlite/open.h"
 #include "store/write/writer.h"
@@ -27,23 +28,6 @@ namespace {
 constexpr int64_t kStart = 1'800'000'000LL * kNsPerSecond;
 constexpr int64_t kRowsPerFlush = 5'000;  // a busy node's quarter of a second
 constexpr int64_t kRowsPerRead = 2'048;   // as store/read/reader reads ahead
-
-[[noreturn]] void die(const Error& error) {
-  fmt::print(stderr, "bench_readers: {}\n", error.what);
-  std::exit(1);
-}
-template <typename T>
-T must(Result<T> result) {
-  if (!result) {
-    die(result.error());
-  }
-  return std::move(*result);
-}
-void must(const Status& status) {
-  if (!status) {
-    die(status.error());
-  }
-}
 
 Collective collective(int64_t i) {
   Collective row;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bench/must.h"
 #include "store/merge.h"
 #include "store/read/reader.h"
 #include "store/schema/bind.h"
@@ -29,23 +30,6 @@ namespace {
 constexpr int64_t kRowsPerFlush = 5'000;  // a busy node's quarter of a second
 constexpr int kNodes = 4;
 constexpr int64_t kStart = 1'800'000'000LL * kNsPerSecond;
-
-[[noreturn]] void die(const Error& error) {
-  fmt::print(stderr, "bench_recording: {}\n", error.what);
-  std::exit(1);
-}
-template <typename T>
-T must(Result<T> result) {
-  if (!result) {
-    die(result.error());
-  }
-  return std::move(*result);
-}
-void must(const Status& status) {
-  if (!status) {
-    die(status.error());
-  }
-}
 
 double seconds_of(const auto& work) {
   const auto begun = std::chrono::steady_clock::now();

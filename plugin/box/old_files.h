@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiler files of processes that are gone stay for whoever wants to know why; not forever. Called under the plugin's
+// Profiler files of processes that are gone stay, since they show why; not forever. Called under the plugin's
 // lock.
 #pragma once
 

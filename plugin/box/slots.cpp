@@ -21,7 +21,7 @@ uint64_t with_phase(uint64_t commit, uint64_t phase) { return (commit & ~ST_BOX_
 
 uint64_t generation_of(uint64_t commit) { return commit >> ST_BOX_SLOT_GENERATION_SHIFT & ST_BOX_SLOT_GENERATION_MASK; }
 
-/// The slot an id names, whoever is in it now; nullptr for an id this file never gave out.
+/// The slot that an id names, also where another event is in it now; nullptr for an id this file never gave out.
 Event* slot_of(Box& box, uint64_t id) {
   const uint64_t index = id & ST_BOX_ID_SLOT_MASK;
   return id >> ST_BOX_ID_TAG_SHIFT == box.tag && index <= box.slot_mask ? &box.slots[index] : nullptr;
@@ -99,7 +99,7 @@ bool retire(Box& box, Event& slot, uint64_t& commit) {
   return true;
 }
 
-/// Called by whoever made a slot's state `commit`, ENDED and held by nobody. The event may be another's by now.
+/// Called by the thread that made a slot's state `commit`, ENDED and held by nobody. The event may be another's by now.
 void settle(Box& box, Event& slot, uint64_t commit, bool has_parts) {
   const bool abandoned = (commit & ST_BOX_SLOT_ABANDONED) != 0;
   if (has_parts && !abandoned) {

@@ -7,7 +7,7 @@
 // open part of it.
 //
 //   FREE -> WRITING -> OPEN -> ENDED -> CLOSING -> FREE         CLOSING: being copied to the ring
-//   a collective:              ENDED -> QUIET                   QUIET: in the ring; free for whoever needs a slot
+//   a collective:              ENDED -> QUIET                   QUIET: in the ring; free for the next event
 //   and for a late part:       ENDED <- QUIET
 #pragma once
 

@@ -40,7 +40,7 @@ struct LeftBehind {
   UniqueFd lock;  // so that no other launcher sees to it too
 };
 
-/// Whoever holds the lock is its launcher, or looks after it.
+/// The process that holds the lock is its launcher, or takes care of it.
 UniqueFd lock_folder(const std::string& path) {
   UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   return folder && ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0 ? std::move(folder) : UniqueFd();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of any table, as SQL gives them: what a query hands to whoever prints it.
+// Rows of any table, as SQL gives them: from the query to its printer.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ class Profiler {
   [[nodiscard]] int mask() const { return plugin_->mask(); }
   [[nodiscard]] int rank() const { return rank_; }
 
-  /// Handles may be null; whoever is handed one stops it at most once.
+  /// Handles may be null; their owner stops each at most once.
   void* start(const abi::v5::Descriptor& descriptor) { return plugin_->start(context_, descriptor); }
   void stop(void* handle) { plugin_->stop(handle); }
   void record(void* handle, abi::EventState state, abi::v5::StateArguments arguments = {}) {

@@ -35,7 +35,7 @@ class CodeNames {
 
   /// One line a frame: "train_step+0x4f (train)", or "+0x1f40 (libstripped.so)" with the offset in the file.
   /// `addresses` are those of a stack, innermost first: all but the first are return addresses. It ends before the
-  /// first that is in no file: whoever keeps no frame pointers leads there. Empty when the process is gone.
+  /// first that is in no file: code without frame pointers leads there. Empty when the process is gone.
   std::string describe(pid_t pid, std::span<const uint64_t> addresses);
 
  private:

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "capture/host/host_files.h"
-#include "capture/host/port_counters.h"
+#include "model/port_counters.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -156,7 +156,7 @@ void HostSampler::sample_ports() {
         continue;
       }
       for (const char* folder : {"counters", "hw_counters"}) {
-        for (const std::string_view counter : recorded_port_counters()) {
+        for (const auto& [counter, kind] : port_counter_names()) {
           const auto text = read_file(port->path() / folder / counter, kFileLimit);
           const auto value = text ? parse_integer(trim(*text)) : Result<int64_t>(0);
           if (text && value) {

@@ -17,7 +17,7 @@ namespace stalltrace::cli {
 struct FlagShape {
   std::string_view name;  // "--out"
   bool takes_value = false;
-  std::string value_form;  // how to write the value, for whoever left it out
+  std::string value_form;  // how to write the value; printed where it was left out
 };
 
 struct Args {

@@ -203,7 +203,7 @@ class TraceVerb final : public Subcommand {
       writer.accept_finding(change.number, change.finding);
     }
     if (!changes.empty() && !console.reader_gone()) {
-      (void)console.finish();  // whoever watches wants it now; what fails is reported at the end
+      (void)console.finish();  // printed at once for a person who watches; a failure is reported at the end
     }
   }
 

@@ -25,7 +25,7 @@ struct TableHandle {
   Database* db = nullptr;
   std::shared_ptr<const BtreeTable> pages;  // null: read with SQL
   Statement select;                         // reads the ids [?, ?)
-  std::mutex mutex;                         // whoever uses db and select holds it
+  std::mutex mutex;                         // held while db and select are used
   FallbackCounts* fallbacks = nullptr;      // null: not counted
 
   void count(Fallback reason) const {
@@ -67,7 +67,7 @@ class Batch {
     return {};
   }
 
-  /// Ascending; equal times in the order of their ids. Whoever takes a row may exchange it for another, to be reused.
+  /// Ascending; equal times in the order of their ids. A caller may exchange a row for another, to be reused.
   [[nodiscard]] std::span<const Timed<T>> rows() const { return order_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few threads that do jobs in the order given. Whoever waits for a job does others in the meantime instead of
+// A few threads that do jobs in the order given. A thread that waits for a job does others instead of
 // sleeping: threads that wake each other for every small job get in each other's way, on one core even. Internal to
 // store/.
 #pragma once

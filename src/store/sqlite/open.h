@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening recordings, whoever wrote them and however that ended. Internal to store/.
+// Opening recordings, finished or not, of any writer. Internal to store/.
 #pragma once
 
 #include <string>

@@ -4,50 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 
 #include "analysis/causes/cause.h"
 #include "base/text.h"
+#include "model/port_counters.h"
 
 namespace stalltrace::analysis {
 namespace {
 
 enum class Counted : uint8_t { kErrors };
 
-/// Counters of what went wrong, by the names in sysfs. Congestion (port_xmit_wait, CNPs) is not an error.
-constexpr std::array<std::string_view, 25> kErrorCounters = {"symbol_error",
-                                                             "link_error_recovery",
-                                                             "link_downed",
-                                                             "port_rcv_errors",
-                                                             "port_rcv_remote_physical_errors",
-                                                             "port_rcv_switch_relay_errors",
-                                                             "port_rcv_constraint_errors",
-                                                             "port_xmit_constraint_errors",
-                                                             "local_link_integrity_errors",
-                                                             "excessive_buffer_overrun_errors",
-                                                             "rx_icrc_encapsulated",
-                                                             "port_xmit_discards",
-                                                             "VL15_dropped",
-                                                             "out_of_buffer",
-                                                             "out_of_sequence",
-                                                             "packet_seq_err",
-                                                             "implied_nak_seq_err",
-                                                             "local_ack_timeout_err",
-                                                             "rnr_nak_retry_err",
-                                                             "req_transport_retries_exceeded",
-                                                             "req_rnr_retries_exceeded",
-                                                             "req_cqe_error",
-                                                             "resp_cqe_error",
-                                                             "roce_adp_retrans",
-                                                             "roce_slow_restart"};
-constexpr std::array<std::string_view, 2> kDataCounters = {"port_xmit_data", "port_rcv_data"};
-
-template <size_t n>
-bool contains(const std::array<std::string_view, n>& names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
+bool is(std::string_view counter, PortCounterKind kind) { return kind_of_port_counter(counter) == kind; }
 
 struct Port {
   bool carries = false;
@@ -65,8 +34,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     for (const PortRise& rise :
          context.evidence.host().port_rises(context.cluster.member(member).node_id, stall.examined())) {
       Port& port = ports[{rise.device, rise.port}];
-      port.carries = port.carries || contains(kDataCounters, rise.name);
-      if (contains(kErrorCounters, rise.name)) {
+      port.carries = port.carries || is(rise.name, PortCounterKind::kData);
+      if (is(rise.name, PortCounterKind::kError)) {
         port.errors += rise.value;
         port.rose_ns = std::max(port.rose_ns, rise.rose_ns);
         port.by_name[rise.name] += rise.value;
@@ -103,7 +72,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   for (const Interval& lost : time.intervals()) {
     const NodeId node = context.cluster.member(group.place.culprit).node_id;
     for (const PortRise& rise : context.evidence.host().port_rises(node, lost)) {
-      if (contains(kErrorCounters, rise.name)) {
+      if (is(rise.name, PortCounterKind::kError)) {
         rises[fmt::format("{} port {} {}", rise.device, rise.port, rise.name)] += rise.value;
       }
     }

@@ -177,7 +177,8 @@ MemberIndex announcer(const std::vector<Stuck>& stuck, const Unreached& unreache
   return other == stuck.end() || other->call->member == member ? kNoMember : other->call->member;
 }
 
-/// All ranks of the communicator are in its set-up and were recorded: whoever announced an address is one of them.
+/// All ranks of the communicator are in its set-up and were recorded: the rank that announced an address is one of
+/// them.
 bool all_ranks_stuck(const std::vector<Stuck>& stuck) {
   std::set<int32_t> ranks;
   int32_t nranks = 0;
