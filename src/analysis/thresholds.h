@@ -116,8 +116,8 @@ inline constexpr double kRareShare = 0.05;
 inline constexpr int kLinksForCulprit = 2;
 /// An extra link counts for that with this share of the first one's loss.
 inline constexpr double kLinkShare = 0.2;
-/// Lost acknowledgements cost less than lost data, since a later one stands for them: up to this share, the loss on a
-/// node's other side is the echo of the first.
+/// Lost acknowledgements cost less than lost data, since a later one stands for them: up to this share, the loss or the
+/// slowness of the link on a node's other side is the echo of the first.
 inline constexpr double kEchoShare = 0.4;
 
 /// Nothing acknowledged while the timer doubled this often means at least 600 ms: loss of single packets ends earlier.

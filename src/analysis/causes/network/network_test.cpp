@@ -64,29 +64,51 @@ TEST(SlowLink, TheLinkIntoARankThatSendsSlowlyIsItsEcho) {
   }
 }
 
+/// Of the slow half of the run, loss on the link 1 -> 2 until `turn`; from then on, the link out of rank `slow` is slow.
+void fill_slow_beside_loss(MemorySource& source, int slow, int64_t turn) {
+  fill_slow(source, [&](int rank, int64_t at, TcpSample& sender, TcpSample&) {
+    const int64_t busy = rank == slow ? std::max<int64_t>(0, at - turn * 20) : 0;
+    sender.busy_ns = static_cast<uint64_t>((at - busy) * 2 + busy * 50) * kNsPerMs;
+  });
+  for (int64_t step = kSteps / 2; step < turn; ++step) {
+    for (const int state : {4, 0}) {
+      TcpEvent event = event_of(1, TcpEventKind::kCongestionState,
+                                kOriginNs + step * kNsPerSecond + (state == 0 ? 390 : 1) * kNsPerMs);
+      event.state = state;
+      source.accept(event);
+    }
+  }
+}
+
 /// After losses a link sends by a small congestion window.
 TEST(SlowLink, BetweenLossesIsALineOfThem) {
-  constexpr int64_t kTurn = 80;
   for (const int slow : {1, 3}) {
     MemorySource source;
-    fill_slow(source, [&](int rank, int64_t at, TcpSample& sender, TcpSample&) {
-      const int64_t busy = rank == slow ? std::max<int64_t>(0, at - kTurn * 20) : 0;
-      sender.busy_ns = static_cast<uint64_t>((at - busy) * 2 + busy * 50) * kNsPerMs;
-    });
-    for (int64_t step = kSteps / 2; step < kTurn; ++step) {
-      for (const int state : {4, 0}) {
-        TcpEvent event = event_of(1, TcpEventKind::kCongestionState,
-                                  kOriginNs + step * kNsPerSecond + (state == 0 ? 390 : 1) * kNsPerMs);
-        event.state = state;
-        source.accept(event);
-      }
-    }
+    fill_slow_beside_loss(source, slow, 80);
     const Report report = report_of(source);
     ASSERT_EQ(report.findings.size(), slow == 1 ? 1U : 2U) << reported(report);
     EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss) << reported(report);
     EXPECT_EQ(count_of_kind(report.findings[0], "rule"), slow == 1 ? 1 : 0);
     if (slow == 1) {
       expect_golden_text("packet_loss with a slow link between losses", report.findings[0]);
+    }
+  }
+}
+
+/// The acknowledgements of the links out of rank 2, and of those into rank 1, pass the host that loses.
+TEST(SlowLink, WithoutItsAcknowledgementsIsALineOfTheLoss) {
+  for (const int slow : {2, 0, 3}) {
+    for (const int64_t turn : {90, 80}) {
+      const bool echo = slow != 3 && turn == 90;
+      MemorySource source;
+      fill_slow_beside_loss(source, slow, turn);
+      const Report report = report_of(source);
+      ASSERT_EQ(report.findings.size(), echo ? 1U : 2U) << slow << " " << turn << " " << reported(report);
+      EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss) << reported(report);
+      EXPECT_EQ(count_of_kind(report.findings[0], "rule"), echo ? 1 : 0);
+      if (echo && slow == 2) {
+        expect_golden_text("packet_loss with a link whose acknowledgements are lost", report.findings[0]);
+      }
     }
   }
 }

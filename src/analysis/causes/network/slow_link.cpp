@@ -95,12 +95,14 @@ LinkPlace place_of(const AnalysisContext& context, const CauseGroup& group) {
                                      : link_place(context, group.place);
 }
 
+/// Whether the other group is loss that cost no less.
+bool is_beside_loss(const SubsumptionQuery& query) {
+  return (query.by.cause == Cause::kPacketLoss || query.by.cause == Cause::kHostDrop) &&
+         query.by.lost.total_ns() >= query.group.lost.total_ns();
+}
+
 /// A link that lost packets sends less for a while, by its congestion window: there it is slow without loss.
 bool is_aftermath(const SubsumptionQuery& query) {
-  if ((query.by.cause != Cause::kPacketLoss && query.by.cause != Cause::kHostDrop) ||
-      query.by.lost.total_ns() < query.group.lost.total_ns()) {
-    return false;
-  }
   const LinkPlace slow = place_of(query.context, query.group);
   const Flow& lossy = query.context.flows.flow(query.by.place.flow);
   const bool same_link =
@@ -108,6 +110,15 @@ bool is_aftermath(const SubsumptionQuery& query) {
   const MemberIndex culprit = query.by.place.culprit;
   const std::optional<int32_t> rank = culprit == kNoMember ? std::nullopt : query.context.cluster.member(culprit).rank;
   return same_link || (rank && (rank == slow.src_rank || rank == slow.dst_rank));
+}
+
+/// A node that loses what comes in loses the acknowledgements of what it sends, too; a node that loses what goes out,
+/// those that it sends. A link that waits for a lost acknowledgement is busy and loses no data.
+bool lacks_acknowledgements(const SubsumptionQuery& query) {
+  const Place& slow = query.group.place;
+  const Place& lossy = query.by.place;
+  return share_of(query.group.lost.total_ns(), query.by.lost.total_ns()) <= kEchoShare && ((slow.src != kNoMember && slow.src == lossy.dst) ||
+                                               (slow.dst != kNoMember && slow.dst == lossy.src));
 }
 
 /// What a rank acknowledges waits behind what it sends: where its sending is slow, the links into it seem slow, too,
@@ -121,14 +132,19 @@ Subsumption subsumed_by(const SubsumptionQuery& query) {
   if (is_echo(query)) {
     return {.kind = Subsumption::Kind::kMergeCost};
   }
-  if (!is_aftermath(query)) {
+  if (!is_beside_loss(query)) {
+    return {};
+  }
+  const bool aftermath = is_aftermath(query);
+  if (!aftermath && !lacks_acknowledgements(query)) {
     return {};
   }
   const LinkPlace slow = place_of(query.context, query.group);
   const auto address = [](const std::optional<Endpoint>& end) { return end ? end->address : "?"; };
   return {.kind = Subsumption::Kind::kMention,
-          .text = fmt::format("{}: there, the link from {} to {} was slow between losses", more_text(query.group),
-                              address(slow.src), address(slow.dst))};
+          .text = fmt::format("{}: there, the link from {} to {} was slow {}", more_text(query.group),
+                              address(slow.src), address(slow.dst),
+                              aftermath ? "between losses" : "and its acknowledgements pass the host that loses")};
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
