@@ -51,7 +51,7 @@ class Job {
   /// Rows of one rank in one step.
   [[nodiscard]] int64_t rows_per_step() const { return kCallsPerStep + (evidence_ ? kOthersPerStep : 0); }
 
-  void write(int32_t host, int64_t steps, RecordingWriter& writer) const {
+  void write(int32_t host, int64_t steps, store::RecordingWriter& writer) const {
     Node node{.node_id = node_of(host), .name = fmt::format("node{}", host), .boot_id = fmt::format("boot{}", host)};
     node.started_ns = kStart + skew_ns(host);
     node.ended_ns = start_of(steps) + kNsPerSecond + skew_ns(host);
@@ -100,7 +100,7 @@ class Job {
     return static_cast<int64_t>(splitmix64_mix(static_cast<uint64_t>(step * 64 + salt)) % 400'000);
   }
 
-  void introduce(int32_t rank, RecordingWriter& writer) const {
+  void introduce(int32_t rank, store::RecordingWriter& writer) const {
     Process process{.node_id = node_of(host_of(rank)), .pid = 1000 + rank, .exe = "/opt/train"};
     process.rank = rank;
     process.world_size = kRanks;
@@ -153,7 +153,7 @@ class Job {
     return row;
   }
 
-  void add_loss(int64_t step, int32_t rank, uint64_t& number, RecordingWriter& writer) const {
+  void add_loss(int64_t step, int32_t rank, uint64_t& number, store::RecordingWriter& writer) const {
     if (rank != 0 || !slow(step)) {
       return;
     }
@@ -181,7 +181,7 @@ class Job {
   }
 
   /// 7 bursts, 7 waits, 8 samples in 5 steps and 2 retransmits that cost nothing.
-  void add_evidence(int64_t step, int32_t rank, uint64_t& number, RecordingWriter& writer) const {
+  void add_evidence(int64_t step, int32_t rank, uint64_t& number, store::RecordingWriter& writer) const {
     const NodeId node = node_of(host_of(rank));
     const int64_t begin = start_of(step) + skew_ns(host_of(rank));
     for (int64_t i = 0; i < 7; ++i) {
@@ -257,7 +257,7 @@ int64_t cpu_ms() {
 /// What `stalltrace explain FILES` does, in this process: one line for the parent.
 int explain_files(const std::vector<std::string>& files) {
   const auto begun = std::chrono::steady_clock::now();
-  const auto source = must(open_recordings(files));
+  const auto source = must(store::open_recordings(files));
   const Report report = must(explain(*source)).report;
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begun;
   fmt::print("{:.0f} {} {} {} {}\n", took.count(), cpu_ms(), peak_kib(), report.collectives, report.findings.size());
@@ -277,7 +277,7 @@ class Bench {
     const std::vector<std::string> files = record(4, true);
     kept = explain("mix, 4 hosts", files) && kept;
     const std::string merged = (folder_ / "merged.db").string();
-    must(merge_recordings(files, merged));
+    must(store::merge_recordings(files, merged));
     kept = explain("mix, merged", {merged}) && kept;
     clear();
     return kept;
@@ -289,7 +289,7 @@ class Bench {
     std::vector<std::string> files;
     for (int32_t host = 0; host < hosts; ++host) {
       files.push_back((folder_ / fmt::format("node{}.db", host)).string());
-      job.write(host, events_ / kRanks / job.rows_per_step(), *must(RecordingWriter::create(files.back())));
+      job.write(host, events_ / kRanks / job.rows_per_step(), *must(store::RecordingWriter::create(files.back())));
     }
     return files;
   }

@@ -68,13 +68,14 @@ enum class Way { kPages, kSql, kSqlNarrow };
 
 /// One thread's reader of the ids [first, end); returns a sum that depends on every row.
 int64_t read_range(const std::string& path, Way way, int64_t first, int64_t end) {
-  Database db = must(open_for_reading(path));
-  TableHandle table;
+  store::Database db = must(store::open_for_reading(path));
+  store::TableHandle table;
   table.path = path;
   table.db = &db;
-  std::vector<std::string> columns = column_names<Collective>();
+  std::vector<std::string> columns = store::column_names<Collective>();
   if (way == Way::kPages) {
-    table.pages = must(find_btree_table(db, EventTraits<Collective>::kTable, kIdColumn<Collective>, columns)).table;
+    table.pages =
+        must(store::find_btree_table(db, EventTraits<Collective>::kTable, store::kIdColumn<Collective>, columns)).table;
     if (table.pages == nullptr) {
       die(Error{.what = "the file is not plain enough for the page reader"});
     }
@@ -84,12 +85,12 @@ int64_t read_range(const std::string& path, Way way, int64_t first, int64_t end)
       column = kUsed.contains(column) ? column : "no_such_column";  // select_sql makes NULL of it
     }
   }
-  const std::string sql = must(select_sql(db, EventTraits<Collective>::kTable, columns));
-  table.select = must(db.prepare(fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, kIdColumn<Collective>)));
-  Batch<Collective> batch(table, NodeRun{.stored = 1, .shown = 1}, TimeRange{});
+  const std::string sql = must(store::select_sql(db, EventTraits<Collective>::kTable, columns));
+  table.select = must(db.prepare(fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, store::kIdColumn<Collective>)));
+  store::Batch<Collective> batch(table, store::NodeRun{.stored = 1, .shown = 1}, TimeRange{});
   int64_t sum = 0;
   for (int64_t id = first; id < end; id += kRowsPerRead) {
-    const RowGroup group{.first_id = id, .end_id = std::min(id + kRowsPerRead, end), .later_min_ns = 0};
+    const store::RowGroup group{.first_id = id, .end_id = std::min(id + kRowsPerRead, end), .later_min_ns = 0};
     must(batch.read(std::span(&group, 1)));
     for (const Timed<Collective>& timed : batch.rows()) {
       sum += timed.row->seq.value_or(0) + static_cast<int64_t>(timed.row->bytes);
@@ -158,7 +159,7 @@ int main(int argc, char** argv) {
   std::filesystem::create_directories(folder);
   const std::string path = (folder / "calls.db").string();
   {
-    const auto writer = must(RecordingWriter::create(path));
+    const auto writer = must(store::RecordingWriter::create(path));
     writer->accept(Node{.node_id = 1, .name = "node1"});
     for (int64_t i = 0; i < rows; ++i) {
       writer->accept(collective(i));

@@ -87,36 +87,36 @@ TcpSample sample(NodeId node, int64_t i) {
 
 /// The same rows by the shortest way to the same schema: insert statements, one transaction for as many rows.
 void write_bare(const std::string& path, int64_t rows) {
-  Database db = must(Database::open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
-  must(migrate(db));
+  store::Database db = must(store::Database::open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+  must(store::migrate(db));
   must(db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL"));
-  Statement insert_collective = must(db.prepare(insert_sql<Collective>()));
-  Statement insert_sample = must(db.prepare(insert_sql<TcpSample>()));
+  store::Statement insert_collective = must(db.prepare(store::insert_sql<Collective>()));
+  store::Statement insert_sample = must(db.prepare(store::insert_sql<TcpSample>()));
   for (int64_t i = 0; i < rows / 2; ++i) {
     if (i % (kRowsPerFlush / 2) == 0) {
       must(db.execute("BEGIN"));
     }
     const Collective call = collective(1, i);
-    each_column(call, Binder(insert_collective.get(), 1));
+    store::each_column(call, store::Binder(insert_collective.get(), 1));
     insert_collective.step();
     insert_collective.reset();
     insert_sample.bind(1, make_event_id(1, static_cast<uint64_t>(i) + 1));
     const TcpSample state = sample(1, i);
-    each_column(state, Binder(insert_sample.get(), 2));
+    store::each_column(state, store::Binder(insert_sample.get(), 2));
     insert_sample.step();
     insert_sample.reset();
     if (i % (kRowsPerFlush / 2) == kRowsPerFlush / 2 - 1 || i + 1 == rows / 2) {
       must(db.execute("COMMIT"));
     }
   }
-  insert_collective = Statement();
-  insert_sample = Statement();
+  insert_collective = store::Statement();
+  insert_sample = store::Statement();
   must(db.execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE"));
 }
 
 /// The tracer's way: accept, and flush after as many rows.
 void write_recording(const std::string& path, NodeId node, int64_t rows) {
-  const auto writer = must(RecordingWriter::create(path));
+  const auto writer = must(store::RecordingWriter::create(path));
   Node run;
   run.node_id = node;
   run.name = fmt::format("node{}", node);
@@ -132,11 +132,12 @@ void write_recording(const std::string& path, NodeId node, int64_t rows) {
 }
 
 void merge_bare(const std::vector<std::string>& inputs, const std::string& output) {
-  Database db = must(Database::open(output, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI));
+  store::Database db =
+      must(store::Database::open(output, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI));
   must(db.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536"));
-  must(migrate(db));
+  must(store::migrate(db));
   for (const std::string& input : inputs) {
-    must(db.execute(fmt::format("ATTACH {} AS input; BEGIN", quote_text(input))));
+    must(db.execute(fmt::format("ATTACH {} AS input; BEGIN", store::quote_text(input))));
     for (const char* table : {"collective", "tcp_sample", "node", "segment"}) {
       must(db.execute(fmt::format("INSERT INTO main.{0} SELECT * FROM input.{0}", table)));
     }
@@ -173,7 +174,7 @@ class Bench {
     std::vector<double> ratios;
     for (int pair = 0; pair < pairs_; ++pair) {
       const double bare = seconds_of([&] { merge_bare(inputs, fresh("bare.db")); });
-      const double ours = seconds_of([&] { must(merge_recordings(inputs, fresh("merged.db"))); });
+      const double ours = seconds_of([&] { must(store::merge_recordings(inputs, fresh("merged.db"))); });
       ratios.push_back(ours / bare);
       fmt::print("merging: bare INSERT ... SELECT {:.3f} s, merge {:.3f} s, ratio {:.2f}\n", bare, ours, ours / bare);
     }
@@ -189,7 +190,7 @@ class Bench {
       for (int pair = 0; pair < pairs_; ++pair) {
         count = 0;
         times.push_back(seconds_of([&] {
-          const auto source = must(open_recording((folder_ / name).string()));
+          const auto source = must(store::open_recording((folder_ / name).string()));
           must(source->collectives({}, [&](const Collective&) { ++count; }));
         }));
       }

@@ -10,7 +10,7 @@
 namespace stalltrace::cli {
 
 Status record_profiler_files(std::span<const std::string> files, const std::string& out, Console& console) {
-  ST_ASSIGN(const auto writer, RecordingWriter::create(out));
+  ST_ASSIGN(const auto writer, store::RecordingWriter::create(out));
   const auto summary = blackbox::import_profiler_files(files, *writer, [&](const Error& error) {
     console.note(fmt::format("left out: {}{}{}", error.what, error.remedy.empty() ? "" : "; ", error.remedy));
   });

@@ -54,7 +54,7 @@ Result<EventId> event_called(std::string_view text, EventSource& source) {
 }  // namespace
 
 Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event) {
-  ST_ASSIGN(const std::unique_ptr<EventSource> source, open_recordings(paths));
+  ST_ASSIGN(const std::unique_ptr<EventSource> source, store::open_recordings(paths));
   ExplainOptions options;
   ST_ASSIGN(options.instance, event_called(event, *source));
   ST_ASSIGN(ExplainResult result, stalltrace::explain(*source, options));
@@ -62,15 +62,15 @@ Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, s
 }
 
 Result<Report> explain_recordings(std::span<const std::string> paths, const TimeWindow& window) {
-  FallbackCounts fallbacks{};
-  ST_ASSIGN(const std::unique_ptr<EventSource> source, open_recordings(paths, &fallbacks));
+  store::FallbackCounts fallbacks{};
+  ST_ASSIGN(const std::unique_ptr<EventSource> source, store::open_recordings(paths, &fallbacks));
   ST_ASSIGN(ExplainResult result, stalltrace::explain(*source, {.window = window}));
-  std::ranges::move(notes_of(fallbacks), std::back_inserter(result.report.notes));
+  std::ranges::move(store::notes_of(fallbacks), std::back_inserter(result.report.notes));
   return std::move(result.report);
 }
 
 void print_report(Console& console, const Report& report) {
-  console.out(report_to_text(report, {.colour = console.colour_out()}));
+  console.out(report::report_to_text(report, {.colour = console.colour_out()}));
 }
 
 }  // namespace stalltrace::cli

@@ -146,7 +146,7 @@ bool RunEvidence::explain(const std::string& recording, bool final) {
   }
   say(*report);
   if (final) {
-    if (const Status written = write_file(folder_.findings(), report_to_json(*report)); !written) {
+    if (const Status written = write_file(folder_.findings(), report::report_to_json(*report)); !written) {
       console_.error(written.error());
     }
   }
@@ -175,7 +175,7 @@ void RunEvidence::note_missing_files() const {
 
 /// Standard output is the job's.
 void RunEvidence::say(const Report& report) const {
-  std::string text = report_to_text(report, {.colour = console_.colour_err()});
+  std::string text = report::report_to_text(report, {.colour = console_.colour_err()});
   while (text.ends_with('\n')) {
     text.pop_back();
   }

@@ -12,7 +12,7 @@
 #include "report/report_json.h"
 #include "report/report_text.h"
 
-namespace stalltrace {
+namespace stalltrace::report {
 namespace {
 
 constexpr int64_t kStart = 1'800'000'000LL * kNsPerSecond;
@@ -230,4 +230,4 @@ TEST(ReportJson, HasTheFieldsOfSchemaOne) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::report

@@ -7,10 +7,10 @@
 #include "model/inspection.h"
 #include "report/report_text.h"
 
-namespace stalltrace {
+namespace stalltrace::report {
 
 std::string inspection_to_text(const Inspection& inspection, const TextOptions& options = {});
 /// {"schema": 1, "instance": {...}}, docs/findings.md
 std::string inspection_to_json(const Inspection& inspection);
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

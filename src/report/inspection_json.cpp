@@ -3,7 +3,7 @@
 
 #include "report/inspection.h"
 
-namespace stalltrace {
+namespace stalltrace::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -71,4 +71,4 @@ std::string inspection_to_json(const Inspection& inspection) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

@@ -8,7 +8,7 @@
 #include "report/inspection.h"
 #include "report/page.h"
 
-namespace stalltrace {
+namespace stalltrace::report {
 namespace {
 
 std::string verdict_of(const Inspection& inspection) {
@@ -121,4 +121,4 @@ std::string inspection_to_text(const Inspection& inspection, const TextOptions& 
   return page.take();
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "report/page.h"
 
-namespace stalltrace {
+namespace stalltrace::report {
 namespace {
 
 /// "2.02 s of waiting in 55 collectives"
@@ -50,4 +50,4 @@ std::string live_finding_to_text(LiveHeadline headline, int64_t now_ns, int64_t 
   return page.take();
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

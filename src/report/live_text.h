@@ -8,7 +8,7 @@
 #include "model/finding.h"
 #include "report/report_text.h"
 
-namespace stalltrace {
+namespace stalltrace::report {
 
 enum class LiveHeadline : uint8_t { kBegan, kCameBack, kEnded };
 
@@ -17,4 +17,4 @@ enum class LiveHeadline : uint8_t { kBegan, kCameBack, kEnded };
 std::string live_finding_to_text(LiveHeadline headline, int64_t now_ns, int64_t number, const Finding& finding,
                                  int64_t explained_by, const TextOptions& options);
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

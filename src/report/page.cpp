@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-namespace stalltrace {
+namespace stalltrace::report {
 namespace {
 
 constexpr std::string_view kReset = "\x1b[0m";
@@ -62,4 +62,4 @@ void Page::field(std::string_view label, const std::string& text) {
   }
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

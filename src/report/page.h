@@ -7,7 +7,7 @@
 
 #include "model/finding.h"
 
-namespace stalltrace {
+namespace stalltrace::report {
 
 inline constexpr std::string_view kBold = "\x1b[1m";
 inline constexpr std::string_view kGreen = "\x1b[32m";
@@ -31,4 +31,4 @@ class Page {
   std::string text_;
 };
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

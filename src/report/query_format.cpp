@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-namespace stalltrace {
+namespace stalltrace::report {
 namespace {
 
 std::string hex(const Blob& blob) {
@@ -271,4 +271,4 @@ std::unique_ptr<QueryFormatter> make_query_formatter(QueryFormat format, TextWri
   }
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

@@ -13,7 +13,7 @@
 
 #include "model/table_rows.h"
 
-namespace stalltrace {
+namespace stalltrace::report {
 
 enum class QueryFormat { kTable, kJson, kCsv };
 /// "table", "json", "csv"
@@ -27,4 +27,4 @@ class QueryFormatter : public RowSink {
 using TextWriter = std::function<void(std::string_view)>;
 std::unique_ptr<QueryFormatter> make_query_formatter(QueryFormat format, TextWriter write);
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

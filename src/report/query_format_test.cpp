@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace stalltrace {
+namespace stalltrace::report {
 namespace {
 
 using Row = std::vector<Value>;
@@ -67,4 +67,4 @@ TEST(QueryFormat, Names) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::report

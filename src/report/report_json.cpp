@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-namespace stalltrace {
+namespace stalltrace::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -100,4 +100,4 @@ std::string report_to_json(const Report& report) {
   return text_of(json);
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

@@ -7,7 +7,7 @@
 
 #include "model/finding.h"
 
-namespace stalltrace {
+namespace stalltrace::report {
 
 /// One object, two-space indented, with a newline at its end. Hashes are "0x..." strings, times UTC nanoseconds.
 std::string report_to_json(const Report& report);
@@ -20,4 +20,4 @@ struct ReportedFinding {
 /// {"schema": 1, "findings": [{"reported_by": "node2", "cause": ..., "detected_ns": ..., "ended_ns": ...}]}
 std::string reported_findings_to_json(const std::vector<ReportedFinding>& findings);
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

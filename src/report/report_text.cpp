@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "report/page.h"
 
-namespace stalltrace {
+namespace stalltrace::report {
 namespace {
 
 int64_t length_ns(const TimeRange& range) { return range.to_ns - range.from_ns; }
@@ -107,4 +107,4 @@ std::string report_to_text(const Report& report, const TextOptions& options) {
   return page.take();
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

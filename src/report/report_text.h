@@ -6,7 +6,7 @@
 
 #include "model/finding.h"
 
-namespace stalltrace {
+namespace stalltrace::report {
 
 struct TextOptions {
   bool colour = false;
@@ -15,4 +15,4 @@ struct TextOptions {
 /// Lines with a newline at the end of each. Control characters in names are replaced.
 std::string report_to_text(const Report& report, const TextOptions& options = {});
 
-}  // namespace stalltrace
+}  // namespace stalltrace::report

@@ -7,7 +7,7 @@
 #include "store/sqlite/open.h"
 #include "store/testing/test_support.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 class BadInput : public ::testing::Test {
@@ -137,4 +137,4 @@ TEST_F(BadInput, OlderRecordingLacksColumnsAndTables) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

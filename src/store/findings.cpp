@@ -11,7 +11,7 @@
 #include "store/schema/select.h"
 #include "store/sqlite/open.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 /// The columns of `finding` as plain values, so that binding and reading share one list.
@@ -259,4 +259,4 @@ Result<std::vector<Finding>> read_findings(const std::string& path) {
   return findings;
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

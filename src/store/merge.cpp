@@ -17,7 +17,7 @@
 #include "store/schema/table.h"
 #include "store/sqlite/open.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 /// The column names of T as an INSERT lists them, and as a SELECT yields them with the ids of `part` as shown.
@@ -289,4 +289,4 @@ Result<MergeSummary> merge_recordings(std::span<const std::string> inputs, const
   return summary;
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

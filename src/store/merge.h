@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 struct MergeOptions {
   /// Called after each table of each input: inputs done, of how many. For progress.
@@ -29,4 +29,4 @@ struct MergeSummary {
 Result<MergeSummary> merge_recordings(std::span<const std::string> inputs, const std::string& output,
                                       const MergeOptions& options = {});
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

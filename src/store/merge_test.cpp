@@ -9,7 +9,7 @@
 #include "store/sqlite/open.h"
 #include "store/testing/test_support.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 class Merge : public ::testing::Test {
@@ -218,4 +218,4 @@ TEST(Findings, AreReadAsWritten) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

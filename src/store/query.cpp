@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "store/sqlite/open.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 constexpr const char* kReadOnly = "queries only read: use SELECT, or copy the file and change the copy";
@@ -241,4 +241,4 @@ Status query_recording(const std::string& path, std::string_view sql, const Quer
   return deliver(db, statement, asked, sink);
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "model/table_rows.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 struct QueryOptions {
   int64_t time_limit_ns = 60'000'000'000;  // 0 for none
@@ -21,4 +21,4 @@ struct QueryOptions {
 /// file.
 Status query_recording(const std::string& path, std::string_view sql, const QueryOptions& options, RowSink& sink);
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

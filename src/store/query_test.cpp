@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "store/testing/test_support.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 constexpr const char* kSlowCollectives = R"(
@@ -192,4 +192,4 @@ TEST_F(Query, SaysWhichTableWasMeantAndHowToListThem) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -6,7 +6,7 @@
 #include "store/schema/table.h"
 #include "store/testing/test_support.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 // Structured bindings name every member: a member added to a struct does not compile here until it is compared.
@@ -202,4 +202,4 @@ TEST(Stacks, AreStored) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -52,19 +52,19 @@ class RandomTrace {
   int64_t below(int64_t end) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(end)); }
 
   void add_states() {
-    Node node = random_row<Node>(random_, kNode);
+    Node node = store::random_row<Node>(random_, kNode);
     node.ended_ns = kEndNs;  // or the writer and the window would set it
     events_.emplace_back(node);
     for_each_type(kStateTypes, [&]<typename T>() {
       for (int i = 0; i < 100 && !std::is_same_v<T, Node>; ++i) {
-        events_.emplace_back(random_row<T>(random_, kNode));
+        events_.emplace_back(store::random_row<T>(random_, kNode));
       }
     });
   }
 
   template <StreamedType T>
   T streamed(int i) {
-    T row = random_row<T>(random_, kNode);
+    T row = store::random_row<T>(random_, kNode);
     row.timestamp_ns = std::max<int64_t>(0, i * kStepNs + below(100) - 100);
     if constexpr (requires { row.event_id; }) {
       int64_t& last = last_number_[EventTraits<T>::kTable];
@@ -101,15 +101,15 @@ class RandomTrace {
 template <StreamedType T>
 std::vector<std::string> rows_in(EventSource& source, TimeRange range) {
   std::vector<std::string> rows;
-  must(source.stream<T>(range, [&](const T& row) { rows.push_back(text_of(row)); }));
+  store::must(source.stream<T>(range, [&](const T& row) { rows.push_back(store::text_of(row)); }));
   return rows;
 }
 
 template <StateType T>
 std::vector<std::string> all_of(EventSource& source) {
   std::vector<std::string> rows;
-  for (const T& row : must(source.all<T>())) {
-    rows.push_back(text_of(row));
+  for (const T& row : store::must(source.all<T>())) {
+    rows.push_back(store::text_of(row));
   }
   std::sort(rows.begin(), rows.end());  // state has no order
   return rows;
@@ -168,23 +168,23 @@ class SameRows : public testing::TestWithParam<uint64_t> {
 };
 
 TEST_P(SameRows, InARecording) {
-  const TemporaryFolder folder;
-  auto writer = must(RecordingWriter::create(folder / "r.db"));
+  const store::TemporaryFolder folder;
+  auto writer = store::must(store::RecordingWriter::create(folder / "r.db"));
   size_t accepted = 0;
   for (const Event& event : trace_.events()) {
     writer->accept(event);
     if (++accepted % 5'000 == 0) {  // a replaced row is in another transaction than the first
-      must(writer->flush());
+      store::must(writer->flush());
     }
   }
-  must(writer->flush());
+  store::must(writer->flush());
   {
     SCOPED_TRACE("being written: read with SQL");
-    expect_same(*must(open_recording(folder / "r.db")));
+    expect_same(*store::must(store::open_recording(folder / "r.db")));
   }
-  must(writer->close());
+  store::must(writer->close());
   SCOPED_TRACE("complete: read from its pages");
-  expect_same(*must(open_recording(folder / "r.db")));
+  expect_same(*store::must(store::open_recording(folder / "r.db")));
 }
 
 TEST_P(SameRows, InALiveWindow) {
@@ -221,9 +221,9 @@ TEST_P(SameRows, InALiveWindowThatHasPassed) {
   size_t forgotten = 0;
   for_each_type(kStreamedTypes, [&]<typename T>() {
     std::vector<std::string> rows;
-    must(remembered.stream<T>({}, [&](const T& row) {
+    store::must(remembered.stream<T>({}, [&](const T& row) {
       if (EventTraits<T>::known_until_ns(row) >= window.from_ns() || held.contains(row.timestamp_ns)) {
-        rows.push_back(text_of(row));
+        rows.push_back(store::text_of(row));
       } else {
         ++forgotten;
       }

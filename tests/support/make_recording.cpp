@@ -54,7 +54,7 @@ Collective all_reduce(int64_t seq, int32_t rank, int64_t stalled) {
 }
 
 Status write(const std::string& path, int64_t collectives, int64_t stalled) {
-  ST_ASSIGN(const auto writer, RecordingWriter::create(path));
+  ST_ASSIGN(const auto writer, store::RecordingWriter::create(path));
   Node node;
   node.node_id = kNode;
   node.name = "node0";

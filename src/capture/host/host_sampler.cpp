@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "capture/host/host_files.h"
-#include "model/port_counters.h"
+#include "model/events/port_counters.h"
 
 namespace stalltrace::capture {
 namespace {

@@ -37,13 +37,13 @@ class ExplainVerb final : public Subcommand {
                     "give the one or the others", ErrorKind::kUsage);
       }
       ST_ASSIGN(const InspectedReport inspected, inspect_recordings(files_, instance_));
-      console.out(json_ ? inspection_to_json(inspected.inspection)
-                        : inspection_to_text(inspected.inspection, {.colour = console.colour_out()}));
+      console.out(json_ ? report::inspection_to_json(inspected.inspection)
+                        : report::inspection_to_text(inspected.inspection, {.colour = console.colour_out()}));
       return code_of(inspected.report);
     }
     ST_ASSIGN(const Report report, explain_recordings(files_, window_));
     if (json_) {
-      console.out(report_to_json(report));
+      console.out(report::report_to_json(report));
     } else {
       print_report(console, report);
     }

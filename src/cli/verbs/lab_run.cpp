@@ -85,20 +85,20 @@ class LabRunVerb final : public Subcommand {
   Status explain(Console& console, const lab::RunOutcome& outcome) {
     ST_ASSIGN(const Report report, explain_recordings(outcome.recordings));
     print_report(console, report);
-    ST_TRY(write_file(options_.out_dir + "/findings.json", report_to_json(report)));
+    ST_TRY(write_file(options_.out_dir + "/findings.json", report::report_to_json(report)));
     return options_.live ? write_live(outcome) : Status();
   }
 
   /// What each agent reported, and when.
   Status write_live(const lab::RunOutcome& outcome) const {
-    std::vector<ReportedFinding> all;
+    std::vector<report::ReportedFinding> all;
     for (const std::string& recording : outcome.recordings) {
-      ST_ASSIGN(std::vector<Finding> findings, read_findings(recording));
+      ST_ASSIGN(std::vector<Finding> findings, store::read_findings(recording));
       for (Finding& finding : findings) {
         all.push_back({std::filesystem::path(recording).stem().string(), std::move(finding)});
       }
     }
-    return write_file(options_.out_dir + "/live.json", reported_findings_to_json(all));
+    return write_file(options_.out_dir + "/live.json", report::reported_findings_to_json(all));
   }
 
   lab::RunOptions options_ = {.out_dir = "stalltrace-lab"};

@@ -23,13 +23,13 @@ class MergeVerb final : public Subcommand {
             required(text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_))};
   }
   Result<int> run(Console& console) override {
-    MergeOptions options;
+    store::MergeOptions options;
     if (console.shows_progress()) {
       options.progress = [&console](size_t done, size_t total) {
         console.live(fmt::format("merged {} of {} recordings", done, total));
       };
     }
-    const Result<MergeSummary> summary = merge_recordings(files_, out_, options);
+    const Result<store::MergeSummary> summary = store::merge_recordings(files_, out_, options);
     if (!summary) {
       const bool named = summary.error().what.starts_with(out_);
       return named ? std::unexpected(summary.error()) : with_context("merge into " + out_, summary.error());

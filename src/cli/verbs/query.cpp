@@ -54,10 +54,10 @@ class QueryVerb final : public Subcommand {
   }
   Result<int> run(Console& console) override {
     ST_TRY(check_order());
-    const auto formatter = make_query_formatter(*query_format_from_text(format_),
-                                                [&console](std::string_view text) { console.out(text); });
+    const auto formatter = report::make_query_formatter(*report::query_format_from_text(format_),
+                                                        [&console](std::string_view text) { console.out(text); });
     WhileRead sink(*formatter, console);
-    ST_TRY(query_recording(file_, sql_, options_, sink));
+    ST_TRY(store::query_recording(file_, sql_, options_, sink));
     ST_TRY(formatter->finish());
     return kExitDone;
   }
@@ -77,7 +77,7 @@ class QueryVerb final : public Subcommand {
   std::string file_;
   std::string sql_;
   std::string format_ = "table";
-  QueryOptions options_;
+  store::QueryOptions options_;
 };
 
 }  // namespace

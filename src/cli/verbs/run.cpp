@@ -29,7 +29,7 @@ constexpr int64_t kFileRoundNs = 500 * kNsPerMs;  // profiler files are looked a
 
 /// The tracer of a privileged run and what it writes to. Members go in reverse.
 struct Trace {
-  std::unique_ptr<RecordingWriter> writer;
+  std::unique_ptr<store::RecordingWriter> writer;
   std::unique_ptr<launch::ProgressSink> sink;
   std::unique_ptr<capture::Tracer> tracer;
 };
@@ -49,7 +49,7 @@ std::vector<std::string> libraries_of_path() {
 
 Result<Trace> start_trace(const launch::RunFolder& folder, const std::string& node, Console& console) {
   Trace trace;
-  ST_ASSIGN(trace.writer, RecordingWriter::create(folder.recording()));
+  ST_ASSIGN(trace.writer, store::RecordingWriter::create(folder.recording()));
   trace.sink = std::make_unique<launch::ProgressSink>(*trace.writer);
   capture::TracerOptions options;
   options.node_name = node;

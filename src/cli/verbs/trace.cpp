@@ -86,7 +86,7 @@ class TraceVerb final : public Subcommand {
       }
     }
     ST_TRY(apply_config(console));
-    ST_ASSIGN(const auto writer, RecordingWriter::create(out_, {.max_size_bytes = max_size_}));
+    ST_ASSIGN(const auto writer, store::RecordingWriter::create(out_, {.max_size_bytes = max_size_}));
     if (!command_.empty()) {
       options_.pids.push_back(::getpid());  // our children are in scope from their first instruction
     }
@@ -145,7 +145,7 @@ class TraceVerb final : public Subcommand {
 
  private:
   /// Nothing was recorded: leaves no empty recording behind.
-  void discard(RecordingWriter& writer) const {
+  void discard(store::RecordingWriter& writer) const {
     if (writer.close()) {
       ::unlink(out_.c_str());
     }
@@ -192,13 +192,13 @@ class TraceVerb final : public Subcommand {
   }
 
   /// Findings go to the output when they come and go, and into the recording whenever they change.
-  void report_live(Console& console, LiveWatch& live, RecordingWriter& writer) {
+  void report_live(Console& console, LiveWatch& live, store::RecordingWriter& writer) {
     const std::vector<analysis::LiveChange> changes = live.take();
     for (const analysis::LiveChange& change : changes) {
       if (const auto headline = headline_of(change.news)) {
         end_progress(console);
-        console.out(live_finding_to_text(*headline, change.time_ns, change.number, change.finding, change.explained_by,
-                                         {.colour = console.colour_out()}));
+        console.out(report::live_finding_to_text(*headline, change.time_ns, change.number, change.finding,
+                                                 change.explained_by, {.colour = console.colour_out()}));
       }
       writer.accept_finding(change.number, change.finding);
     }
@@ -207,7 +207,7 @@ class TraceVerb final : public Subcommand {
     }
   }
 
-  void end_live(Console& console, LiveWatch& live, RecordingWriter& writer) {
+  void end_live(Console& console, LiveWatch& live, store::RecordingWriter& writer) {
     report_live(console, live, writer);
     if (const Status looked = live.status(); !looked) {
       console.error(looked.error());
@@ -217,14 +217,14 @@ class TraceVerb final : public Subcommand {
     }
   }
 
-  static std::optional<LiveHeadline> headline_of(analysis::LiveNews news) {
+  static std::optional<report::LiveHeadline> headline_of(analysis::LiveNews news) {
     switch (news) {
       case analysis::LiveNews::kBegan:
-        return LiveHeadline::kBegan;
+        return report::LiveHeadline::kBegan;
       case analysis::LiveNews::kCameBack:
-        return LiveHeadline::kCameBack;
+        return report::LiveHeadline::kCameBack;
       case analysis::LiveNews::kEnded:
-        return LiveHeadline::kEnded;
+        return report::LiveHeadline::kEnded;
       case analysis::LiveNews::kGrew:
         break;
     }
@@ -257,7 +257,7 @@ class TraceVerb final : public Subcommand {
     }
   }
 
-  void summarize(Console& console, const capture::TracerStats& traced, const WriterStats& written) const {
+  void summarize(Console& console, const capture::TracerStats& traced, const store::WriterStats& written) const {
     console.note(fmt::format("{}: {} calls of {} processes, {} rows, {}{}", out_, traced.calls, traced.processes,
                              written.rows, format_size(static_cast<int64_t>(written.bytes)),
                              traced.lost + written.lost > 0

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 constexpr uint8_t kInteriorPage = 0x05;
@@ -128,4 +128,4 @@ Fallback BtreeScan::leaf(const uint8_t* page) {
   return (*visit_)(cells_);
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -13,7 +13,7 @@
 #include "store/btree/btree_table.h"
 #include "store/btree/record.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// For one thread at a time.
 class BtreeScan {
@@ -67,4 +67,4 @@ class BtreeScan {
   const VisitLeaf* visit_ = nullptr;
 };
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -13,7 +13,7 @@
 
 #include "store/btree/file_numbers.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 /// The file's own numbers; false when it is not the plain kind.
@@ -93,4 +93,4 @@ Result<FoundTable> find_btree_table(Database& db, std::string_view name, std::st
   return FoundTable{std::move(table), Fallback::kNone};
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

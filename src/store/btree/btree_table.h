@@ -20,7 +20,7 @@
 #include "store/btree/fallback.h"
 #include "store/sqlite/sqlite.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// Where a table lies in its file. Never altered after it is made, hence shared by threads.
 struct BtreeTable {
@@ -46,4 +46,4 @@ struct FoundTable {
 Result<FoundTable> find_btree_table(Database& db, std::string_view table, std::string_view id_column,
                                     const std::vector<std::string>& columns);
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

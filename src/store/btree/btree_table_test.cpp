@@ -12,7 +12,7 @@
 #include "store/sqlite/open.h"
 #include "store/testing/test_support.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 constexpr int kRows = 20'000;
@@ -220,4 +220,4 @@ TEST_F(Paged, ARecordingBeingWrittenIsLeftToSqlite) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

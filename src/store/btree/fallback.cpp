@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/btree/fallback.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 std::string_view to_text(Fallback fallback) {
   switch (fallback) {
@@ -25,4 +25,4 @@ std::string_view to_text(Fallback fallback) {
   return "unknown";
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

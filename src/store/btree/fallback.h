@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 enum class Fallback : uint8_t {
   kNone,         // the pages were read
@@ -27,4 +27,4 @@ std::string_view to_text(Fallback fallback);
 /// How often each was met, over all tables and threads.
 using FallbackCounts = std::array<std::atomic<int64_t>, kFallbacks>;
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// A number of `count` bytes, at most four.
 inline uint32_t big_endian(const uint8_t* bytes, int count) {
@@ -53,4 +53,4 @@ inline uint64_t varint(const uint8_t*& at, const uint8_t* end) {
   return last == 0 ? join_sevens(word) << 8 | begin[8] : join_sevens(word >> (64 - 8 * bytes));
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 /// As SQLite writes it: seven bits a byte, a ninth byte holds eight.
@@ -60,4 +60,4 @@ TEST(FileNumbers, AVarintCutOffIsNone) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 uint64_t body_bytes(uint64_t type) {
@@ -89,4 +89,4 @@ bool RecordReader::parse(const uint8_t* at, const uint8_t* header_end, Layout& l
   return true;
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -12,7 +12,7 @@
 #include "store/btree/btree_table.h"
 #include "store/btree/file_numbers.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// Where a value of a row lies behind the row's header.
 struct RecordValue {
@@ -118,4 +118,4 @@ class RecordReader {
   int64_t id_ = 0;
 };
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

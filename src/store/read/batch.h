@@ -17,7 +17,7 @@
 #include "store/schema/select.h"
 #include "store/write/zone_map.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// One table of one file, shared by all that read it.
 struct TableHandle {
@@ -157,4 +157,4 @@ class Batch {
   std::vector<Timed<T>> order_;
 };
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -14,7 +14,7 @@
 #include "store/read/batch.h"
 #include "store/read/thread_pool.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 template <typename T>
 class Cursor {
@@ -130,4 +130,4 @@ class Cursor {
   ThreadPool* workers_ = nullptr;
 };
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

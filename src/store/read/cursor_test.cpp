@@ -8,7 +8,7 @@
 #include "store/sqlite/open.h"
 #include "store/testing/test_support.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 constexpr NodeId kNode = 3;
@@ -194,4 +194,4 @@ TEST_F(CursorTest, DamageInTheMiddleComesAfterTheRowsBefore) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -8,7 +8,7 @@
 #include <string>
 #include <tuple>
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 using RunKey = std::tuple<NodeId, std::string, std::string, int64_t>;  // id, name, boot, start
@@ -94,4 +94,4 @@ Result<std::vector<NodeRun>> plan_nodes(std::span<Database> files) {
   return parts;
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -9,7 +9,7 @@
 #include "model/events.h"
 #include "store/sqlite/sqlite.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// The rows of one node run in one file.
 struct NodeRun {
@@ -30,4 +30,4 @@ constexpr EventId shown_id(const NodeRun& part, EventId id) {
   return part.shown == part.stored ? id : make_event_id(part.shown, number_of(id));
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

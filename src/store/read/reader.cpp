@@ -11,7 +11,7 @@
 #include "store/read/cursor.h"
 #include "store/sqlite/open.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 class RecordingSource final : public EventSource {
@@ -213,4 +213,4 @@ Result<std::unique_ptr<EventSource>> open_recording(const std::string& path) {
   return open_recordings(std::span(&path, 1));
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -18,7 +18,7 @@
 #include "model/source.h"
 #include "store/btree/fallback.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 Result<std::unique_ptr<EventSource>> open_recording(const std::string& path);
 
@@ -31,4 +31,4 @@ Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string
 /// One sentence for each reason that has to do with the file's content; none for a file still written to.
 std::vector<std::string> notes_of(const FallbackCounts& fallbacks);
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

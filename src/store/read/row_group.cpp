@@ -5,7 +5,7 @@
 
 #include "store/write/zone_map.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 struct Zone {
@@ -56,4 +56,4 @@ Result<std::vector<RowGroup>> row_groups_of(Database& db, std::string_view table
   return row_groups;
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

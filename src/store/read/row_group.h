@@ -10,7 +10,7 @@
 #include "store/read/node_runs.h"
 #include "store/sqlite/sqlite.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// A run of ids [first_id, end_id) of a streamed table.
 struct RowGroup {
@@ -22,4 +22,4 @@ struct RowGroup {
 /// The row groups of `part` in `table` that can hold rows of `range`, ascending.
 Result<std::vector<RowGroup>> row_groups_of(Database& db, std::string_view table, const NodeRun& part, TimeRange range);
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -14,7 +14,7 @@
 
 #include "base/result.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 class ThreadPool {
  public:
@@ -79,4 +79,4 @@ class ThreadPool {
   std::vector<std::jthread> threads_;  // last: they stop before what they use goes
 };
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <latch>
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 TEST(WorkersTest, EveryJobIsDoneOnce) {
@@ -84,4 +84,4 @@ TEST(WorkersTest, JobsNotBegunAreDropped) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -10,7 +10,7 @@
 #include "store/schema/columns.h"
 #include "store/sqlite/sqlite.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// Binds one field after the other, from parameter `first` on. Texts stay owned by the row until the step.
 class Binder {
@@ -154,4 +154,4 @@ class Extractor {
   Columns& columns_;
 };
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

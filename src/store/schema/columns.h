@@ -12,7 +12,7 @@
 
 #include "model/events.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// A field whose zero (or empty text) means unknown and is stored as NULL.
 template <typename T>
@@ -292,4 +292,4 @@ void each_column(Row& r, F&& f) {
 template <StreamedType T>
 inline constexpr std::string_view kIdColumn = EventTraits<T>::kKind == TableKind::kEvents ? "event_id" : "id";
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

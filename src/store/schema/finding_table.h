@@ -9,7 +9,7 @@
 #include "model/finding.h"
 #include "store/sqlite/sqlite.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// Keeps the newest state of each finding, by number, until it is written.
 class FindingTable {
@@ -26,4 +26,4 @@ class FindingTable {
   std::map<int64_t, Finding> rows_;
 };
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -6,7 +6,7 @@
 #include "store/testing/test_support.h"
 #include "store/write/writer.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 Finding finding_of(Cause cause, double stall_ms) {
@@ -45,4 +45,4 @@ TEST(LiveFindings, AreReadableWhileTheTraceGoesOnAndReplacedAsTheyChange) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

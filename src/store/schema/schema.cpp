@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 // Streamed tables: the primary key is node_id << 40 | number, so that a merged recording keeps one node's rows
@@ -169,4 +169,4 @@ Status check_schema(Database& db) {
   return version > schema_version() ? Status(fail_newer(version)) : Status();
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

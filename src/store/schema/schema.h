@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "store/sqlite/sqlite.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// SQLite's application_id of a recording: "STLT".
 inline constexpr int64_t kApplicationId = 0x53544c54;
@@ -25,4 +25,4 @@ Status migrate(Database& db, std::span<const char* const> steps = migrations());
 /// Checks that `db` is a recording this program can read; the error says what it is instead.
 Status check_schema(Database& db);
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -9,7 +9,7 @@
 #include "store/schema/table.h"
 #include "store/testing/test_support.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 using Columns = std::map<std::string, std::set<std::string>>;
@@ -79,4 +79,4 @@ TEST(Schema, PageNamesTheVersion) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -3,7 +3,7 @@
 
 #include <set>
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 Result<std::string> select_sql(Database& db, std::string_view table, const std::vector<std::string>& columns) {
   ST_ASSIGN(Statement names, db.prepare("SELECT name FROM pragma_table_info(?)"));
@@ -25,4 +25,4 @@ Result<std::string> select_sql(Database& db, std::string_view table, const std::
                          : fmt::format("SELECT {} FROM {} WHERE 1", list, table);
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -8,7 +8,7 @@
 #include "store/schema/bind.h"
 #include "store/schema/table.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// "SELECT a, b, NULL, c FROM table", or a statement without rows where the table is missing.
 Result<std::string> select_sql(Database& db, std::string_view table, const std::vector<std::string>& columns);
@@ -19,4 +19,4 @@ void extract(Statement& statement, T& row) {
   each_column(row, Extractor(columns));
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

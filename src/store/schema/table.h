@@ -9,7 +9,7 @@
 
 #include "store/schema/columns.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 template <typename T>
 std::vector<std::string> column_names() {
@@ -48,4 +48,4 @@ inline constexpr std::string_view kEndSql<Collective> =
 template <>
 inline constexpr std::string_view kEndSql<WaitSpan> = "iif(open, NULL, timestamp_ns + window_ns)";
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

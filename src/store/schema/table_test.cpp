@@ -6,7 +6,7 @@
 #include "store/testing/random_row.h"
 #include "store/testing/test_support.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 /// Writes random rows and compares what SQL says of their ends with what the traits say.
@@ -43,4 +43,4 @@ TEST(EndSql, IsTheEndOfTheTraits) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -15,7 +15,7 @@
 #include "store/btree/file_numbers.h"
 #include "store/schema/schema.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 constexpr std::string_view kMagic{"SQLite format 3\0", 16};
@@ -131,4 +131,4 @@ Result<Database> open_for_reading(const std::string& path) {
   }
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

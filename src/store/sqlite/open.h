@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "store/sqlite/sqlite.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// Opens `path` for reading only and checks that it is a recording. Nothing beside it is created or altered:
 ///  - closed cleanly (no write-ahead log): opened as immutable, which also works on read-only media;
@@ -34,4 +34,4 @@ UniqueFd lock_writer(const std::string& path);
 /// The errors a user can meet before SQLite is asked: missing, a folder, empty, unreadable, no SQLite, cut short.
 Status check_file(const std::string& path);
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

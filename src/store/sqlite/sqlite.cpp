@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 std::unexpected<Error> fail_sqlite(sqlite3* db, std::string_view context) {
   const int code = db != nullptr ? sqlite3_errcode(db) : SQLITE_NOMEM;
@@ -135,4 +135,4 @@ std::string file_uri(std::string_view path, std::string_view parameters) {
   return fmt::format("{}?{}", uri, parameters);
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -12,7 +12,7 @@
 #include "base/handle.h"
 #include "base/result.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// The last error of `db` as one line, "context: SQLite's message"; damage becomes ErrorKind::kCorrupt, a time
 /// limit ErrorKind::kInterrupted.
@@ -83,4 +83,4 @@ std::string quote_text(std::string_view text);
 /// `path` as a file: URI with everything SQLite would interpret escaped.
 std::string file_uri(std::string_view path, std::string_view parameters);
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -9,7 +9,7 @@
 
 #include "store/schema/columns.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// A field's function for each_column. Numbers are small, so that keys and times meet; texts may be empty, optional
 /// fields missing.
@@ -109,4 +109,4 @@ std::string text_of(const T& row) {
   return text.text();
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -14,7 +14,7 @@
 #include "store/sqlite/sqlite.h"
 #include "store/write/writer.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 class TemporaryFolder {
  public:
@@ -123,4 +123,4 @@ inline std::string ask(const std::string& path, const std::string& sql) {
   return must(db.text(sql));
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -12,7 +12,7 @@
 #include "store/sqlite/open.h"
 #include "store/testing/test_support.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 constexpr NodeId kNode = 9;
@@ -269,4 +269,4 @@ TEST(Reader, RangeIncludesWhatReachesIntoIt) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 constexpr size_t kSegmentsPerTransaction = 16;  // some 16,000 rows: a few megabytes of log
@@ -107,4 +107,4 @@ Result<std::map<std::string, uint64_t>> Pruner::prune(Database& db, const std::v
   return removed;
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

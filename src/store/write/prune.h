@@ -13,7 +13,7 @@
 #include "store/write/stall_window.h"
 #include "store/write/zone_map.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 /// A streamed table of the node being recorded.
 struct PrunableTable {
@@ -51,4 +51,4 @@ class Pruner {
 /// Bytes of the database file that hold data.
 Result<int64_t> used_bytes(Database& db);
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

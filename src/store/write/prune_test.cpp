@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "store/testing/test_support.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 constexpr int64_t kStallAt = 100;    // seconds
@@ -153,4 +153,4 @@ TEST(DiskFull, IsSaidOnceCountedAndRecoveredFrom) {
 }
 
 }  // namespace
-}  // namespace stalltrace
+}  // namespace stalltrace::store

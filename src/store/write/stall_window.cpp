@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 constexpr uint64_t kFewestLike = 5;               // no median worth the name below
@@ -54,4 +54,4 @@ void StallWindows::add(TimeRange window) {
   windows_.insert(at, window);
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -11,7 +11,7 @@
 #include "model/events.h"
 #include "model/time_range.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 class StallWindows {
  public:
@@ -34,4 +34,4 @@ class StallWindows {
   std::vector<TimeRange> windows_;
 };
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

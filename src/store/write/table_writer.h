@@ -9,7 +9,7 @@
 #include "store/schema/bind.h"
 #include "store/schema/table.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 template <typename T>
 class TableWriter {
@@ -106,4 +106,4 @@ class TableWriter {
   std::array<size_t, kRecent> recent_{};
 };
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -18,7 +18,7 @@
 #include "store/write/stall_window.h"
 #include "store/write/table_writer.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 namespace {
 
 constexpr size_t kKeptWhileFull = 20'000;  // rows of each table held in memory for a disk that has room again
@@ -323,4 +323,4 @@ WriterStats RecordingWriter::stats() const {
 
 const std::string& RecordingWriter::path() const { return state_->path; }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -16,7 +16,7 @@
 #include "model/events.h"
 #include "model/finding.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 struct WriterOptions {
   /// Largest size of the file and its log together, 0 for none, else at least kSmallestMaxSize. The oldest normal
@@ -64,4 +64,4 @@ class RecordingWriter final : public EventSink {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 void ZoneMap::add(int64_t id, int64_t start_ns, int64_t end_ns) {
   const bool newest = segments_.empty() || id >= segments_.back().first_id;
@@ -70,4 +70,4 @@ int ZoneMap::store(Statement& upsert, std::string_view source) {
   return code;
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

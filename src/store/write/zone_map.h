@@ -13,7 +13,7 @@
 #include "model/events.h"
 #include "store/sqlite/sqlite.h"
 
-namespace stalltrace {
+namespace stalltrace::store {
 
 struct Segment {
   int64_t first_id = 0;  // it ends before the next one's first_id
@@ -59,4 +59,4 @@ constexpr int64_t end_id_of(NodeId node) {
   return node + 1 < 1U << kNodeIdBits ? make_event_id(node + 1, 0) : kForever;
 }
 
-}  // namespace stalltrace
+}  // namespace stalltrace::store

@@ -9,7 +9,7 @@
 
 #include "analysis/causes/cause.h"
 #include "base/text.h"
-#include "model/port_counters.h"
+#include "model/events/port_counters.h"
 
 namespace stalltrace::analysis {
 namespace {

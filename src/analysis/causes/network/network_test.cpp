@@ -64,7 +64,8 @@ TEST(SlowLink, TheLinkIntoARankThatSendsSlowlyIsItsEcho) {
   }
 }
 
-/// Of the slow half of the run, loss on the link 1 -> 2 until `turn`; from then on, the link out of rank `slow` is slow.
+/// Of the slow half of the run, loss on the link 1 -> 2 until `turn`; from then on, the link out of rank `slow` is
+/// slow.
 void fill_slow_beside_loss(MemorySource& source, int slow, int64_t turn) {
   fill_slow(source, [&](int rank, int64_t at, TcpSample& sender, TcpSample&) {
     const int64_t busy = rank == slow ? std::max<int64_t>(0, at - turn * 20) : 0;

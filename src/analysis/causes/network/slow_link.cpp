@@ -117,8 +117,8 @@ bool is_aftermath(const SubsumptionQuery& query) {
 bool lacks_acknowledgements(const SubsumptionQuery& query) {
   const Place& slow = query.group.place;
   const Place& lossy = query.by.place;
-  return share_of(query.group.lost.total_ns(), query.by.lost.total_ns()) <= kEchoShare && ((slow.src != kNoMember && slow.src == lossy.dst) ||
-                                               (slow.dst != kNoMember && slow.dst == lossy.src));
+  return share_of(query.group.lost.total_ns(), query.by.lost.total_ns()) <= kEchoShare &&
+         ((slow.src != kNoMember && slow.src == lossy.dst) || (slow.dst != kNoMember && slow.dst == lossy.src));
 }
 
 /// What a rank acknowledges waits behind what it sends: where its sending is slow, the links into it seem slow, too,

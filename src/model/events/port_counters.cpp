@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/port_counters.h"
+#include "model/events/port_counters.h"
 
 #include <algorithm>
 #include <array>
