@@ -110,6 +110,8 @@ Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group)
 std::string capitalised(std::string text);
 /// "AllReduce of 1 MiB float32 sum"
 std::string signature_text(const CallSignature& signature);
+/// Both as signature_text, with sizes to the byte where they differ.
+std::pair<std::string, std::string> differing_signature_texts(const CallSignature& first, const CallSignature& second);
 /// "rank 2 (node2, pid 4711)", or "rank 1, rank 2" for several.
 std::string names_of(const AnalysisContext& context, const std::vector<MemberIndex>& members);
 /// "AllReduce number 37 on communicator 0x..."

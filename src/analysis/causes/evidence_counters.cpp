@@ -29,14 +29,12 @@ EvidenceCounter EvidenceCounters::sum_of(std::type_index keys, int key) const {
   return sum;
 }
 
-std::string EvidenceCounters::longest_detail_of(std::type_index keys, int key) const {
-  std::string longest;
-  int64_t longest_ns = -1;
+EvidenceCounters::Detail EvidenceCounters::longest_of(std::type_index keys, int key) const {
+  Detail longest;
   for (auto it = counters_.lower_bound({keys, key, ""});
        it != counters_.end() && it->first.keys == keys && it->first.key == key; ++it) {
-    if (it->second.time_ns > longest_ns && !it->first.detail.empty()) {
-      longest = it->first.detail;
-      longest_ns = it->second.time_ns;
+    if (!it->first.detail.empty() && (longest.detail.empty() || it->second.time_ns > longest.time_ns)) {
+      longest = {it->first.detail, it->second.time_ns};
     }
   }
   return longest;

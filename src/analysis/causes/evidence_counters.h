@@ -39,9 +39,15 @@ class EvidenceCounters {
   /// The detail with the most time; empty where there is none.
   template <typename Key>
   requires std::is_enum_v<Key>
-  [[nodiscard]] std::string longest_detail(Key key) const {
-    return longest_detail_of(typeid(Key), static_cast<int>(key));
-  }
+  [[nodiscard]] std::string longest_detail(Key key) const { return longest(key).detail; }
+  struct Detail {
+    std::string detail;
+    int64_t time_ns = 0;
+  };
+  /// The same with its time.
+  template <typename Key>
+  requires std::is_enum_v<Key>
+  [[nodiscard]] Detail longest(Key key) const { return longest_of(typeid(Key), static_cast<int>(key)); }
 
   void merge(const EvidenceCounters& more);
 
@@ -53,7 +59,7 @@ class EvidenceCounters {
     auto operator<=>(const Id&) const = default;
   };
   [[nodiscard]] EvidenceCounter sum_of(std::type_index keys, int key) const;
-  [[nodiscard]] std::string longest_detail_of(std::type_index keys, int key) const;
+  [[nodiscard]] Detail longest_of(std::type_index keys, int key) const;
 
   std::map<Id, EvidenceCounter> counters_;
 };

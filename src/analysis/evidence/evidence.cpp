@@ -368,6 +368,7 @@ WaitShare EvidenceStore::share(MemberIndex member, WaitKind kind, Interval windo
       competitor_best[record->tid] = waited_ns;
       thread.competitor = names_[record->competitor];
       thread.competitor_pid = record->competitor_pid;
+      thread.competitor_belongs = record->competitor_belongs;
     }
   }
   WaitShare best;

@@ -46,8 +46,9 @@ struct WaitShare {
   int64_t covered_ns = 0;
   int64_t occasions = 0;
   int32_t tid = 0;
-  std::string competitor;
+  std::string competitor;  // who ran instead in the longest wait; empty: unknown
   int32_t competitor_pid = 0;
+  bool competitor_belongs = false;  // part of the job or of the tracer, as far as names and processes say
   bool open = false;
 };
 

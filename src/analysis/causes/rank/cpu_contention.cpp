@@ -12,7 +12,10 @@
 namespace stalltrace::analysis {
 namespace {
 
-enum class Counted : uint8_t { kRunnable, kThrottled, kOutsiders };
+/// Of what had the core: time by name in kRunnable, by process in kProcess, by the job itself in kOfTheJob.
+enum class Counted : uint8_t { kRunnable, kThrottled, kOutsiders, kProcess, kOfTheJob };
+
+std::string process_text(const std::string& name, int32_t pid) { return fmt::format("'{}' (pid {})", name, pid); }
 
 /// True when at least half of what the rank waited for a CPU is `part`.
 bool is_half_of_runnable(const CauseGroup& group, Counted part) {
@@ -74,6 +77,11 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
         format_duration(outside.covered_ns), counted->competitor.empty() ? "name unknown" : counted->competitor);
     hypothesis.counters.at(Counted::kOutsiders) = {outside.occasions, outside.covered_ns, {}};
     hypothesis.counters.at(Counted::kRunnable, counted->competitor) = {counted->occasions, counted->covered_ns, {}};
+    if (!counted->competitor.empty() && counted->competitor_pid != 0) {
+      hypothesis.counters.at(Counted::kProcess, process_text(counted->competitor, counted->competitor_pid)).time_ns =
+          counted->covered_ns;
+    }
+    hypothesis.counters.at(Counted::kOfTheJob).time_ns = counted->competitor_belongs ? counted->covered_ns : 0;
     out.push_back(std::move(hypothesis));
   }
 }
@@ -111,14 +119,39 @@ void describe_throttled(const AnalysisContext& context, const CauseGroup& group,
       cgroup, finding.culprit->node);
 }
 
+/// One process where it had the core for most of the time, else all of the name.
+std::string competitor_text(const CauseGroup& group) {
+  const EvidenceCounters::Detail process = group.counters.longest(Counted::kProcess);
+  const std::string name = group.counters.longest_detail(Counted::kRunnable);
+  if (process.detail.starts_with(fmt::format("'{}'", name)) &&
+      static_cast<double>(process.time_ns) >=
+          kContentionMainShare * static_cast<double>(group.counters.sum(Counted::kRunnable).time_ns)) {
+    return process.detail;
+  }
+  return name.empty() ? "something else" : fmt::format("'{}'", name);
+}
+
+/// What takes the core may be the training itself, and must then not be ended.
+std::string remedy_text(const CauseGroup& group, const std::string& who, const std::string& node) {
+  const std::string cores =
+      "give each rank cores of its own (taskset, cgroup cpuset, the scheduler's exclusive mode); check that ranks are "
+      "not pinned to the same core";
+  if (is_half_of_runnable(group, Counted::kOfTheJob)) {
+    return fmt::format(
+        "{} may belong to the job: {}, and that its processes start no more threads than they have cores "
+        "(OMP_NUM_THREADS, data-loader workers)",
+        capitalised(who), cores);
+  }
+  return fmt::format("move or end {} on {}, or {}", who, node, cores);
+}
+
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   if (is_half_of_runnable(group, Counted::kThrottled)) {
     describe_throttled(context, group, finding);
     return;
   }
-  const std::string name = group.counters.longest_detail(Counted::kRunnable);
   const EvidenceCounter runnable = group.counters.sum(Counted::kRunnable);
-  const std::string who = name.empty() ? "something else" : fmt::format("'{}'", name);
+  const std::string who = competitor_text(group);
   finding.summary = fmt::format("{} could not run because {} had its core: {}.",
                                 capitalised(context.cluster.describe(group.place.culprit)), who, cost_text(group));
   finding.evidence.push_back(
@@ -126,10 +159,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
        fmt::format("its busiest thread was ready but not running for {:.0f} % of the stalled time while {} ran",
                    100 * group.coverage, who),
        runnable.events});
-  finding.remedy = fmt::format(
-      "move or end {} on {}, or give the rank cores of its own (taskset, cgroup cpuset, the scheduler's exclusive "
-      "mode); check that ranks are not pinned to the same core",
-      who, finding.culprit->node);
+  finding.remedy = remedy_text(group, who, finding.culprit->node);
 }
 
 }  // namespace

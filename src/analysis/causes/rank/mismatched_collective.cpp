@@ -11,6 +11,11 @@
 namespace stalltrace::analysis {
 namespace {
 
+/// The usual call and the odd one.
+std::pair<std::string, std::string> texts_of(const AnalysisContext& context, const SignatureVote& vote) {
+  return differing_signature_texts(context.timeline.signature(vote.usual), context.timeline.signature(vote.odd));
+}
+
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   if (stall.root().kind != HangKind::kMismatch || !stall.vote()) {
     return;
@@ -18,9 +23,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   Hypothesis hypothesis{.cause = Cause::kMismatchedCollective, .place = {.culprit = stall.root().member}};
   hypothesis.coverage = 1;
   hypothesis.applies = true;
-  hypothesis.why = fmt::format("number {} is {} at most ranks and {} at others", stall.vote()->column,
-                               signature_text(context.timeline.signature(stall.vote()->usual)),
-                               signature_text(context.timeline.signature(stall.vote()->odd)));
+  const auto [usual, odd] = texts_of(context, *stall.vote());
+  hypothesis.why = fmt::format("number {} is {} at most ranks and {} at others", stall.vote()->column, usual, odd);
   out.push_back(std::move(hypothesis));
 }
 
@@ -38,8 +42,7 @@ bool ended_wrong(const Stall& stall) { return stall.wrong_data() > 0; }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const SignatureVote& vote = *group.stalls.front()->vote();
-  const std::string usual = signature_text(context.timeline.signature(vote.usual));
-  const std::string odd = signature_text(context.timeline.signature(vote.odd));
+  const auto [usual, odd] = texts_of(context, vote);
   const std::string where =
       fmt::format("number {} on communicator {}", vote.column, format_hash(context.timeline.groups()[vote.group].hash));
   finding.op = context.timeline.signature(vote.usual).op;

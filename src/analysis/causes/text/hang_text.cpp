@@ -28,8 +28,10 @@ std::string capitalised(std::string text) {
   return text;
 }
 
-std::string signature_text(const CallSignature& signature) {
-  std::string text = fmt::format("{} of {}", display_name(signature.op), format_size(signature.bytes));
+namespace {
+
+std::string signature_text_with(const CallSignature& signature, const std::string& size) {
+  std::string text = fmt::format("{} of {}", display_name(signature.op), size);
   if (signature.datatype != CallSignature::kNoArgument) {
     text += fmt::format(" {}", nccl_datatype_name(signature.datatype));
   }
@@ -37,6 +39,20 @@ std::string signature_text(const CallSignature& signature) {
     text += fmt::format(" {}", nccl_reduce_op_name(signature.reduce_op));
   }
   return signature.root == CallSignature::kNoArgument ? text : fmt::format("{} root {}", text, signature.root);
+}
+
+}  // namespace
+
+std::string signature_text(const CallSignature& signature) {
+  return signature_text_with(signature, format_size(signature.bytes));
+}
+
+std::pair<std::string, std::string> differing_signature_texts(const CallSignature& first, const CallSignature& second) {
+  const auto text = [&](const CallSignature& signature) {
+    return signature_text_with(signature, first.bytes == second.bytes ? format_size(signature.bytes)
+                                                                      : fmt::format("{} bytes", signature.bytes));
+  };
+  return {text(first), text(second)};
 }
 
 std::string names_of(const AnalysisContext& context, const std::vector<MemberIndex>& members) {
