@@ -229,7 +229,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   for (const Stall& stall : search.stalls) {
     decisions.push_back(decide(context, stall));
   }
-  std::vector<StallFinding> findings = group_by_cause(context, decisions);
+  std::vector<StallFinding> findings = group_by_cause(context, decisions, report.notes);
   ST_TRY(add_expensive_calls(source, cluster, timeline, findings));
   std::ranges::move(findings | std::views::transform(&StallFinding::finding), std::back_inserter(report.findings));
   ST_TRY(add_call_sites(source, cluster, report.findings));

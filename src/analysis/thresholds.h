@@ -44,10 +44,18 @@ inline constexpr int64_t kConnectingNs = 10 * kNsPerSecond;
 /// An instance that has not ended is a hang after this: longer than any timeout that TCP recovers from quietly.
 inline constexpr int64_t kHangNs = kNsPerSecond;
 
+/// A rank that is alive and has not come may still come: the others wait, and nothing proves a hang, until they have
+/// waited for this long ...
+inline constexpr int64_t kLongWaitNs = 30 * kNsPerSecond;
+/// ... and for this many times the longest wait before it on the same communicator, as for an evaluation on one rank.
+inline constexpr int64_t kLongestWaits = 3;
+/// So many instances before a wait are looked at for the longest one.
+inline constexpr int64_t kWaitsLookedAt = 100'000;
+
 /// A rank may still come while the others wait less than this many times the limit of their usual spread.
 inline constexpr int64_t kSpreadsToHang = 2;
 /// Minimum number of sampled gaps from which the typical wait is extrapolated to gaps that were not sampled.
-inline constexpr int64_t kOneSidedSightings = 3;
+inline constexpr int64_t kSingleNodeSightings = 3;
 /// Processes that end within this time of each other ended for one reason: watchdogs and launchers take up to that.
 inline constexpr int64_t kDeathsApartNs = 60 * kNsPerSecond;
 
@@ -109,9 +117,14 @@ inline constexpr double kLateDominance = 0.6;
 inline constexpr int64_t kSettlingInstances = 40;
 /// ... unless for longer than such things take.
 inline constexpr int64_t kSettlingNs = kNsPerSecond;
-/// Rank 0 evaluates, logs and saves while the others wait: as long as it computes and is late in no more than this
-/// share of the instances, that is its work.
+/// By chance, too, one of several ranks is the last more often: the late rank's part of all lateness must be this many
+/// standard deviations above its part if each lateness had hit any rank alike ...
+inline constexpr double kLateDeviations = 3;
+/// Rank 0 evaluates, logs and saves while the others wait: as long as it computes, and no more than this share of the
+/// instances holds ...
 inline constexpr double kRareShare = 0.05;
+/// ... this share of the time that it is late, that is its work.
+inline constexpr double kRareWorkShare = 0.8;
 /// A link's end is the culprit when it shows the fault on at least this many links in one direction.
 inline constexpr int kLinksForCulprit = 2;
 /// An extra link counts for that with this share of the first one's loss.

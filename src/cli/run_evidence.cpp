@@ -80,7 +80,7 @@ void RunEvidence::add_log() {
   }
 }
 
-void RunEvidence::explain_hang(const launch::Progress& progress, int64_t limit_ns,
+void RunEvidence::explain_hang(const launch::Progress& progress, int64_t still_ns,
                                const std::optional<std::string>& recording) {
   if (!recording) {
     std::error_code ignored;
@@ -90,8 +90,12 @@ void RunEvidence::explain_hang(const launch::Progress& progress, int64_t limit_n
     }
   }
   note(fmt::format("no collective has completed for {} while {} are open; what is known so far:",
-                   format_duration(limit_ns), progress.open));
+                   format_duration(still_ns), progress.open));
   explain(recording.value_or(folder_.hang_recording()), false);
+}
+
+void RunEvidence::note_progress(int64_t still_ns) {
+  note(fmt::format("collectives complete again: the job stood still for {}", format_duration(still_ns)));
 }
 
 void RunEvidence::settle() {

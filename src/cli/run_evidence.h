@@ -30,8 +30,11 @@ class RunEvidence {
   void look() { profiler_files_.update(); }
   /// A signal to end has come: a SIGKILL may follow.
   void save_soon() { profiler_files_.save_soon(); }
-  /// The job hangs. Of a recording, or where there is none, of the profiler files as they are now.
-  void explain_hang(const launch::Progress& progress, int64_t limit_ns, const std::optional<std::string>& recording);
+  /// No collective has completed for `still_ns`. Of a recording, or where there is none, of the profiler files as they
+  /// are now.
+  void explain_hang(const launch::Progress& progress, int64_t still_ns, const std::optional<std::string>& recording);
+  /// After a report that the job stood still: it does no more.
+  void note_progress(int64_t still_ns);
   /// The job has ended: puts the profiler files where they belong.
   void settle();
   /// Explains the run. `traced`: there is a recording; `has_profiler_rows`: with ends from profiler files.

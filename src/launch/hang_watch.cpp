@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/hang_watch.h"
 
+#include <algorithm>
 #include <variant>
 
 #include "model/operation.h"
@@ -39,15 +40,21 @@ Progress ProgressSink::progress() const {
   return now;
 }
 
-bool HangWatch::stands_still(const Progress& progress, int64_t now_ns) {
+HangWatch::News HangWatch::look(const Progress& progress, int64_t now_ns) {
   if (completed_ != progress.completed) {
+    const bool reported = next_report_ns_ > limit_ns_;
+    still_ns_ = now_ns - unchanged_since_ns_;
     completed_ = progress.completed;
     unchanged_since_ns_ = now_ns;
-    said_ = false;
+    next_report_ns_ = limit_ns_;
+    return reported ? News::kGoesOn : News::kNone;
   }
-  const bool still = progress.oldest_open_ns && now_ns - *progress.oldest_open_ns >= limit_ns_ &&
-                     now_ns - unchanged_since_ns_ >= limit_ns_;
-  return still && !std::exchange(said_, true);
+  still_ns_ = progress.oldest_open_ns ? now_ns - std::max(*progress.oldest_open_ns, unchanged_since_ns_) : 0;
+  if (still_ns_ < next_report_ns_) {
+    return News::kNone;
+  }
+  next_report_ns_ = next_report_ns_ == limit_ns_ ? kAgain * limit_ns_ : kForever;
+  return News::kStandsStill;
 }
 
 }  // namespace stalltrace::launch

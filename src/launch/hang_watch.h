@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "model/events.h"
+#include "model/time_range.h"
 
 namespace stalltrace::launch {
 
@@ -37,18 +38,27 @@ class ProgressSink final : public EventSink {
   std::set<std::pair<int64_t, EventId>> by_age_;
 };
 
-/// When to speak of a hang: no collective has completed for `limit_ns` while one has been open for as long.
+/// Whether a job stands still: no collective has completed for `limit_ns` while one has been open for as long. Reported
+/// once more after kAgain times as long.
 class HangWatch {
  public:
   explicit HangWatch(int64_t limit_ns) : limit_ns_(limit_ns) {}
-  /// True once for every time the job stands still.
-  bool stands_still(const Progress& progress, int64_t now_ns);
+  enum class News : uint8_t {
+    kNone,
+    kStandsStill,  // to be explained
+    kGoesOn,       // after it was reported to stand still
+  };
+  News look(const Progress& progress, int64_t now_ns);
+  /// How long the job has stood still by the last look; after kGoesOn, how long it did.
+  [[nodiscard]] int64_t still_ns() const { return still_ns_; }
+  static constexpr int64_t kAgain = 10;
 
  private:
   int64_t limit_ns_;
   std::optional<uint64_t> completed_;
   int64_t unchanged_since_ns_ = 0;
-  bool said_ = false;
+  int64_t still_ns_ = 0;
+  int64_t next_report_ns_ = limit_ns_;  // of still_ns_
 };
 
 }  // namespace stalltrace::launch

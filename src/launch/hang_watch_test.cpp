@@ -69,30 +69,39 @@ TEST(Progress, AGroupIsNoCollective) {
 
 constexpr int64_t kLimit = 10 * kNsPerSecond;
 
-TEST(HangWatch, SpeaksOnceWhenNothingCompletesWhileSomethingIsOpen) {
+using News = HangWatch::News;
+
+TEST(HangWatch, ReportsWhenNothingCompletesWhileSomethingIsOpenAndOnceMoreLater) {
   HangWatch watch(kLimit);
   const Progress open{.completed = 5, .open = 1, .oldest_open_ns = 0};
-  EXPECT_FALSE(watch.stands_still(open, kNsPerSecond));
-  EXPECT_FALSE(watch.stands_still(open, kLimit));
-  EXPECT_TRUE(watch.stands_still(open, kLimit + kNsPerSecond));
-  EXPECT_FALSE(watch.stands_still(open, 2 * kLimit + kNsPerSecond)) << "said already";
+  EXPECT_EQ(watch.look(open, kNsPerSecond), News::kNone);
+  EXPECT_EQ(watch.look(open, kLimit), News::kNone);
+  EXPECT_EQ(watch.look(open, kLimit + kNsPerSecond), News::kStandsStill);
+  EXPECT_EQ(watch.still_ns(), kLimit);
+  EXPECT_EQ(watch.look(open, 2 * kLimit), News::kNone) << "reported already";
+  EXPECT_EQ(watch.look(open, HangWatch::kAgain * kLimit + kNsPerSecond), News::kStandsStill);
+  EXPECT_EQ(watch.look(open, 100 * kLimit), News::kNone);
 }
 
-TEST(HangWatch, SpeaksAgainOfTheNextHang) {
+TEST(HangWatch, ReportsThatTheJobGoesOnAndTheNextHang) {
   HangWatch watch(kLimit);
   Progress open{.completed = 5, .open = 1, .oldest_open_ns = 0};
-  watch.stands_still(open, 0);
-  ASSERT_TRUE(watch.stands_still(open, kLimit));
+  watch.look(open, 0);
+  ASSERT_EQ(watch.look(open, kLimit), News::kStandsStill);
   open = {.completed = 6, .open = 1, .oldest_open_ns = kLimit};
-  EXPECT_FALSE(watch.stands_still(open, kLimit + kNsPerSecond)) << "it went on";
-  EXPECT_TRUE(watch.stands_still(open, 2 * kLimit + kNsPerSecond));
+  EXPECT_EQ(watch.look(open, kLimit + kNsPerSecond), News::kGoesOn);
+  EXPECT_EQ(watch.still_ns(), kLimit + kNsPerSecond);
+  open.completed = 7;
+  EXPECT_EQ(watch.look(open, kLimit + 2 * kNsPerSecond), News::kNone) << "nothing to take back";
+  EXPECT_EQ(watch.look(open, 2 * kLimit + 2 * kNsPerSecond), News::kStandsStill);
 }
 
 TEST(HangWatch, AJobThatComputesOrGetsOnDoesNotHang) {
   HangWatch watch(kLimit);
-  EXPECT_FALSE(watch.stands_still({.completed = 5, .open = 0, .oldest_open_ns = {}}, 0));
-  EXPECT_FALSE(watch.stands_still({.completed = 5, .open = 0, .oldest_open_ns = {}}, 9 * kLimit)) << "nothing is open";
-  EXPECT_FALSE(watch.stands_still({.completed = 6, .open = 1, .oldest_open_ns = 0}, 10 * kLimit)) << "others complete";
+  EXPECT_EQ(watch.look({.completed = 5, .open = 0, .oldest_open_ns = {}}, 0), News::kNone);
+  EXPECT_EQ(watch.look({.completed = 5, .open = 0, .oldest_open_ns = {}}, 9 * kLimit), News::kNone);
+  EXPECT_EQ(watch.look({.completed = 6, .open = 1, .oldest_open_ns = 0}, 10 * kLimit), News::kNone)
+      << "others complete";
 }
 
 }  // namespace

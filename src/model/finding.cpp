@@ -13,7 +13,7 @@ constexpr std::array kCauses{
     STALLTRACE_CAUSES(STALLTRACE_NAME)
 #undef STALLTRACE_NAME
 };
-constexpr std::array<std::string_view, 4> kSeverities{"low", "medium", "high", "critical"};
+constexpr std::array<std::string_view, 5> kSeverities{"waiting", "low", "medium", "high", "critical"};
 
 }  // namespace
 

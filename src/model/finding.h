@@ -45,8 +45,9 @@ std::string_view to_text(Cause cause);
 /// None for a name of no cause.
 std::optional<Cause> cause_from_text(std::string_view text);
 
-enum class Severity : uint8_t { kLow, kMedium, kHigh, kCritical };
-/// "low", "medium", "high", "critical"
+/// kWaiting: the others wait for a rank that may still come; not known to be a fault.
+enum class Severity : uint8_t { kWaiting, kLow, kMedium, kHigh, kCritical };
+/// "waiting", "low", "medium", "high", "critical"
 std::string_view to_text(Severity severity);
 std::optional<Severity> severity_from_text(std::string_view text);
 

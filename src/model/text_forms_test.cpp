@@ -35,7 +35,8 @@ TEST(EndpointText, IsParsedAsItIsFormatted) {
 }
 
 TEST(SeverityText, IsParsedAsItIsFormatted) {
-  for (const Severity severity : {Severity::kLow, Severity::kMedium, Severity::kHigh, Severity::kCritical}) {
+  for (const Severity severity :
+       {Severity::kWaiting, Severity::kLow, Severity::kMedium, Severity::kHigh, Severity::kCritical}) {
     EXPECT_THAT(severity_from_text(to_text(severity)), Optional(severity));
   }
   EXPECT_EQ(severity_from_text("dire"), std::nullopt);

@@ -68,13 +68,13 @@ void write_calls(Page& page, const Inspection& inspection) {
   }
 }
 
-std::string cause_text(const InspectedCause& cause) {
+std::string cause_text(const InspectedCause& cause, bool stall) {
   if (!cause.share) {
     return cause.text.empty() ? std::string(to_text(cause.cause))
                               : fmt::format("{}: {}", to_text(cause.cause), cause.text);
   }
   const std::string_view verdict = cause.chosen    ? cause.dismissed ? ", chosen: ordinary, no fault" : ", chosen"
-                                   : cause.applies ? ", covered no better than the chosen one"
+                                   : cause.applies ? (stall ? ", covered no better than the chosen one" : ", enough")
                                                    : ", not enough";
   return fmt::format("{}: {} ({:.0f} %{})", to_text(cause.cause), cause.text, 100 * *cause.share, verdict);
 }
@@ -94,7 +94,7 @@ void write_part(Page& page, const Inspection& inspection, const InspectedPart& p
     bool first = true;
     for (const InspectedCause& cause : part.causes) {
       if ((cause.share.has_value() || cause.chosen) == had) {
-        page.field(first ? (had ? "had" : "missing") : "", printable(cause_text(cause)));
+        page.field(first ? (had ? "had" : "missing") : "", printable(cause_text(cause, part.stall)));
         first = false;
       }
     }

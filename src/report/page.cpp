@@ -10,7 +10,8 @@ namespace stalltrace::report {
 namespace {
 
 constexpr std::string_view kReset = "\x1b[0m";
-constexpr std::array<std::string_view, 4> kSeverityColours{"\x1b[36m", "\x1b[33m", "\x1b[31m", "\x1b[1;31m"};
+constexpr std::array<std::string_view, 5> kSeverityColours{"\x1b[36m", "\x1b[36m", "\x1b[33m", "\x1b[31m",
+                                                           "\x1b[1;31m"};
 constexpr size_t kTextWidth = 100;
 
 std::string rank_text(const std::optional<int32_t>& rank) {

@@ -26,6 +26,7 @@ struct CauseGroup {
   int64_t longest_ns = 0;
   int64_t instances = 0;
   bool hung = false;
+  bool waiting = false;    // hung, but what the others wait for may still come: CauseRule::may_end
   bool ended_job = false;  // the job ended in one of them, and the cause is known
   int64_t wrong_data = 0;  // instances that ranks ended though they disagreed
   double coverage = 0;     // share of the lost time that the evidence covers, weighted by stall, 0..1
@@ -33,6 +34,7 @@ struct CauseGroup {
   EvidenceCounters counters;
   std::set<FlowIndex> flows;       // the connections that the evidence is of
   std::vector<Evidence> mentions;  // of groups that this one accounts for
+  std::string note;                // not empty: no finding but this line below the findings
 };
 
 /// What becomes of a group of stalls for which another group may account.
@@ -68,8 +70,11 @@ struct CauseRule {
   std::string_view needs;
   /// Adds a hypothesis per place that could be to blame, also when it does not apply.
   void (*judge)(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out);
-  /// Null, or: merges or drops groups of this cause, knowing all of them, before costs are compared with the gate.
+  /// Null, or: merges, splits, drops or turns into notes the groups of this cause, knowing all of them, before costs
+  /// are compared with the gate.
   void (*refine)(const AnalysisContext& context, std::vector<CauseGroup>& groups) = nullptr;
+  /// Null, or: whether a hang of this cause may still end by itself: its severity is then `waiting`.
+  bool (*may_end)(const AnalysisContext& context, const CauseGroup& group) = nullptr;
   /// Fills summary, link, evidence and remedy; cost and culprit are there already.
   void (*describe)(const AnalysisContext& context, const CauseGroup& group, Finding& finding);
   /// Null, or: whether a group of this cause is part of another. Asked before the gate about each more expensive group
@@ -126,6 +131,8 @@ Evidence waiting_evidence(const AnalysisContext& context, const Stall& stall);
 Culprit culprit_of(const Cluster& cluster, MemberIndex member);
 /// The examined time of all stalls of a group, as a union: evidence that is read in it counts once.
 IntervalSet time_of(const CauseGroup& group);
+/// Fills the group's lost time, longest stall and number of instances from its stalls.
+void count_cost(const AnalysisContext& context, CauseGroup& group);
 /// Adds costs and evidence; place and shares stay those of `into`.
 void merge(CauseGroup& into, CauseGroup&& from);
 

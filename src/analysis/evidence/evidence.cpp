@@ -309,25 +309,33 @@ AckGap EvidenceStore::silence(FlowIndex flow, Interval window) const {
     return longest;
   }
   const std::vector<SampleRecord>& samples = samples_[flow];
-  for (size_t i = 0; i < samples.size();) {
-    size_t next = i;
-    AckGap silence{.acked_bytes = samples[i].bytes_acked};
-    while (next < samples.size() && samples[next].bytes_acked == samples[i].bytes_acked &&
-           samples[next].unacked_bytes > 0) {
-      silence.backoff = std::max(silence.backoff, samples[next].backoff);
-      silence.last_seen_ns = samples[next].time_ns;
+  const auto same_silence = [](const SampleRecord& a, const SampleRecord& b) {
+    return a.unacked_bytes > 0 && b.unacked_bytes > 0 && a.bytes_acked == b.bytes_acked;
+  };
+  auto first = std::ranges::partition_point(
+      samples, [&](const SampleRecord& sample) { return sample.time_ns < window.from_ns; });
+  first = first == samples.begin() ? first : first - 1;  // an unchanged sample is not written: it holds until the next
+  while (first != samples.begin() && first != samples.end() && same_silence(first[-1], *first)) {
+    --first;
+  }
+  while (first != samples.end() && first->time_ns < window.to_ns) {
+    auto next = first;
+    AckGap silence{.acked_bytes = first->bytes_acked};
+    while (next != samples.end() && same_silence(*first, *next)) {
+      silence.backoff = std::max(silence.backoff, next->backoff);
+      silence.last_seen_ns = next->time_ns;
       ++next;
     }
-    if (next > i) {  // an unchanged sample is not written: the last one holds until the next
-      silence.time = {samples[i].time_ns, next < samples.size() ? samples[next].time_ns : window.to_ns};
+    if (next != first) {
+      silence.time = {first->time_ns, next != samples.end() ? next->time_ns : window.to_ns};
       const auto rank = [&](const AckGap& one) {
         return std::pair(one.backoff >= kSilentBackoff, intersect(one.time, window).length());
       };
-      if (rank(silence) > rank(longest)) {
+      if (intersect(silence.time, window).length() > 0 && rank(silence) > rank(longest)) {
         longest = silence;
       }
     }
-    i = std::max(next, i + 1);
+    first = std::max(next, first + 1);
   }
   return longest;
 }

@@ -20,8 +20,6 @@
 
 namespace stalltrace::analysis {
 
-inline constexpr size_t kWaitKindCount = 5;
-
 /// Congestion states of a TCP sender: TCP_CA_Recovery and TCP_CA_Loss of include/uapi/linux/tcp.h, the two greatest.
 inline constexpr int kCongestionRecovery = 3;
 inline constexpr int kCongestionLoss = 4;

@@ -64,12 +64,16 @@ std::string text_of(const Cluster& cluster, const std::vector<MemberIndex>& memb
                      callers);
 }
 
+bool may_have_open_calls(const Finding& finding) {
+  return finding.severity == Severity::kCritical || finding.severity == Severity::kWaiting;
+}
+
 }  // namespace
 
 Status add_call_sites(EventSource& source, const Cluster& cluster, std::vector<Finding>& findings) {
   std::map<int64_t, std::string> frames;
   for (Finding& finding : findings) {
-    if (finding.severity != Severity::kCritical || finding.comm_id_hash == 0) {
+    if (!may_have_open_calls(finding) || finding.comm_id_hash == 0) {
       continue;
     }
     ST_ASSIGN(const auto inside, open_calls(source, cluster, finding));

@@ -18,6 +18,9 @@ namespace {
 using Groups = std::map<Cause, std::vector<CauseGroup>>;
 
 Severity severity_of(const CauseGroup& group) {
+  if (group.waiting) {
+    return Severity::kWaiting;
+  }
   if (group.hung || group.wrong_data > 0) {
     return Severity::kCritical;
   }
@@ -71,7 +74,6 @@ void add(const Decision& decision, Groups& by_cause) {
   }
   const bool again = stall.hung() && group->hung;  // the calls of one hang have one evidence
   group->stalls.push_back(&stall);
-  group->longest_ns = std::max(group->longest_ns, stall.lost_ns);
   group->hung = group->hung || stall.hung() || stall.part() == StallPart::kAbsent;
   group->ended_job = group->ended_job || (stall.ended_job() && !rule.fallback);
   group->wrong_data += stall.wrong_data();
@@ -84,16 +86,11 @@ void add(const Decision& decision, Groups& by_cause) {
 
 /// The cost of a group that is complete.
 void add_up(const AnalysisContext& context, CauseGroup& group) {
-  std::vector<Interval> lost;
-  std::set<std::pair<uint32_t, int64_t>> instances;
+  count_cost(context, group);
   double weight = 0;
   for (const Stall* stall : group.stalls) {
-    lost.push_back(context.judged ? intersect(stall->lost(), *context.judged) : stall->lost());
-    instances.insert({stall->group, stall->column});
     weight += static_cast<double>(stall->lost_ns);
   }
-  group.lost = IntervalSet(std::move(lost));
-  group.instances = std::max(static_cast<int64_t>(instances.size()), group.wrong_data);
   group.coverage = weight > 0 ? group.coverage / weight : 0;
 }
 
@@ -169,8 +166,8 @@ void subsume_across(const AnalysisContext& context, std::vector<CauseGroup>& gro
   }
 }
 
-/// The groups that are findings, most expensive first.
-std::vector<CauseGroup> select(const AnalysisContext& context, Groups& by_cause) {
+/// The groups that are findings, most expensive first; adds the notes of those that are none.
+std::vector<CauseGroup> select(const AnalysisContext& context, Groups& by_cause, std::vector<std::string>& notes) {
   std::vector<CauseGroup> selected;
   for (auto& [cause, groups] : by_cause) {
     const CauseRule& rule = rule_of(cause);
@@ -181,10 +178,18 @@ std::vector<CauseGroup> select(const AnalysisContext& context, Groups& by_cause)
     if (rule.refine != nullptr) {
       rule.refine(context, groups);
     }
+    for (CauseGroup& group : groups) {
+      if (!group.note.empty()) {
+        notes.push_back(std::move(group.note));
+        group.stalls.clear();
+      }
+    }
+    std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
     subsume_within(context, rule, groups);
     for (CauseGroup& group : groups) {
       group.share = share_of(group.lost.total_ns(), span_ns(context, group));
       if (passes(group, rule.gate)) {
+        group.waiting = group.hung && rule.may_end != nullptr && rule.may_end(context, group);
         selected.push_back(std::move(group));
       }
     }
@@ -249,13 +254,14 @@ Decision decide(const AnalysisContext& context, const Stall& stall) {
   return decision;
 }
 
-std::vector<StallFinding> group_by_cause(const AnalysisContext& context, const std::vector<Decision>& decisions) {
+std::vector<StallFinding> group_by_cause(const AnalysisContext& context, const std::vector<Decision>& decisions,
+                                         std::vector<std::string>& notes) {
   Groups by_cause;
   for (const Decision& decision : decisions) {
     add(decision, by_cause);
   }
   std::vector<StallFinding> findings;
-  for (CauseGroup& group : select(context, by_cause)) {
+  for (CauseGroup& group : select(context, by_cause, notes)) {
     findings.push_back(finding_of(context, group));
   }
   return findings;

@@ -19,6 +19,7 @@ struct StallFinding {
 };
 
 /// Most expensive first. `decisions` must outlive the result.
-std::vector<StallFinding> group_by_cause(const AnalysisContext& context, const std::vector<Decision>& decisions);
+std::vector<StallFinding> group_by_cause(const AnalysisContext& context, const std::vector<Decision>& decisions,
+                                         std::vector<std::string>& notes);
 
 }  // namespace stalltrace::analysis

@@ -19,6 +19,16 @@ struct CallPlace {
   const Member* member = nullptr;
   CommHash hash = 0;
   int64_t time_ns = 0;  // by its node's own clock
+  int64_t seq = 0;
+  Operation op = Operation::kAllReduce;
+  int64_t bytes = 0;
+
+  /// Calls of one NCCL group have one arrival: how much of the rest a row agrees with, -1 where it is another call.
+  [[nodiscard]] int likeness(const Collective& row) const {
+    const bool same = row.timestamp_ns == time_ns && row.node_id == member->node_id && row.pid == member->pid &&
+                      row.comm_id_hash == hash;
+    return same ? (row.op == op ? 4 : 0) + (row.bytes == bytes ? 2 : 0) + (row.seq == seq ? 1 : 0) : -1;
+  }
 };
 
 /// The culprit's call in the stalled instance, or that of the rank that waited longest.
@@ -36,15 +46,22 @@ std::optional<CallPlace> call_in(const Cluster& cluster, const Timeline& timelin
   });
   const Arrival& chosen = own == instance.seen.end() ? instance.seen.front() : *own;
   const Member& member = member_of(chosen);
-  return CallPlace{&member, timeline.sequences()[chosen.sequence].hash,
-                   chosen.arrival_ns - cluster.clock().shift_ns(member.node_id)};
+  const CallSequence& sequence = timeline.sequences()[chosen.sequence];
+  const CallSignature& signature = timeline.signature(sequence.at_column(stall.column)->signature);
+  return CallPlace{.member = &member,
+                   .hash = sequence.hash,
+                   .time_ns = chosen.arrival_ns - cluster.clock().shift_ns(member.node_id),
+                   .seq = stall.column - sequence.column_offset,
+                   .op = signature.op,
+                   .bytes = signature.bytes};
 }
 
 Result<std::optional<EventId>> id_of(EventSource& source, const CallPlace& call) {
   std::optional<EventId> id;
+  int most = -1;
   ST_TRY(source.collectives({call.time_ns, call.time_ns + 1}, [&](const Collective& row) {
-    if (row.timestamp_ns == call.time_ns && row.node_id == call.member->node_id && row.pid == call.member->pid &&
-        row.comm_id_hash == call.hash) {
+    if (const int likeness = call.likeness(row); likeness > most) {
+      most = likeness;
       id = row.event_id;
     }
   }));

@@ -41,6 +41,29 @@ TEST(ExpensiveCalls, AreTheCulpritsWhereItTookPart) {
   }
 }
 
+/// Each step is a group of two calls with one arrival; the slow one comes first.
+TEST(ExpensiveCalls, AreTheSlowOnesOfTheirGroups) {
+  constexpr uint64_t kMates = 500'000;  // numbers of the others begin here
+  MemorySource source = lossy_job();
+  const Ending ending = slow();
+  for (int64_t step = 0; step < kSteps; ++step) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      Collective call = call_of(rank, step);
+      ending.call(rank, step, call);
+      call.seq = 2 * step;
+      source.accept(call);
+      call.event_id += kMates;
+      call.seq = 2 * step + 1;
+      call.bytes = 4096;
+      call.duration_ns = kNsPerMs;
+      source.accept(call);
+    }
+  }
+  for (const EventId id : calls_of(only(source))) {
+    EXPECT_LT(number_of(id), kMates);
+  }
+}
+
 TEST(ExpensiveCalls, OfAHangAreThoseOfARankThatWaits) {
   MemorySource source;
   fill(source, hang({2}));

@@ -168,7 +168,7 @@ std::vector<TimeRange> LiveFindings::needed() const {
     if (!entry.ended) {
       oldest_ns = std::min(oldest_ns.value_or(from_ns), from_ns);
     }
-    if (!entry.ended && entry.newest.severity == Severity::kCritical) {
+    if (!entry.ended && (entry.newest.severity == Severity::kCritical || entry.newest.severity == Severity::kWaiting)) {
       oldest_hang_ns = std::min(oldest_hang_ns.value_or(from_ns), from_ns);
     }
   }

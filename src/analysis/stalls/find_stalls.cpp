@@ -18,7 +18,6 @@ void judge_arrivals(SearchState& search) {
   Instance instance;
   for (uint32_t group = 0; group < search.timeline.groups().size(); ++group) {
     for_each_instance(search.timeline, group, instance, [&] {
-      ++search.result.instances;
       const bool wrong_data = search.mismatches.note_ended(instance);
       judge_late_arrival(search, instance);
       judge_absence(search, instance);

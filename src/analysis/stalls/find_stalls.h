@@ -28,8 +28,7 @@ struct WatchedInstance {
 
 struct StallSearch {
   std::vector<Stall> stalls;  // in time order
-  int64_t instances = 0;
-  int64_t dropped = 0;  // stalls beyond kMaxStalls, the cheapest ones
+  int64_t dropped = 0;        // stalls beyond kMaxStalls, the cheapest ones
   std::optional<WatchedInstance> watched;
 };
 

@@ -160,7 +160,7 @@ class SingleNode {
         elapsed.push_back(gap.unread_ns - gap.time.from_ns);
       }
     }
-    if (static_cast<int64_t>(elapsed.size()) < kOneSidedSightings) {
+    if (static_cast<int64_t>(elapsed.size()) < kSingleNodeSightings) {
       return kForever;
     }
     const auto quartile = elapsed.begin() + static_cast<int64_t>(elapsed.size() / 4);

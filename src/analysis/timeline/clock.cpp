@@ -20,7 +20,7 @@ void OffsetBounds::add(const std::vector<HostEdge>& edges) {
       continue;
     }
     Bounds& bounds = bounds_[host];
-    bounds.took_part = true;
+    bounds.has_calls = true;
     if (reference.first_end_ns != kNone.first_end_ns) {
       bounds.high_ns = std::min(bounds.high_ns, reference.first_end_ns - other.last_arrival_ns);
     }
@@ -55,15 +55,16 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
   const Node& reference = *references[offsets.reference()];
   for (size_t at = 0; at < host_count_; ++at) {
     const OffsetBounds::Bounds& bounds = offsets.bounds(at);
-    if (at == offsets.reference() || !bounds.took_part) {
+    if (at == offsets.reference() || !bounds.has_calls) {
       continue;  // a host without collectives, such as a head node, has nobody to be late
     }
     if (!bounds.known()) {
       distrust(at);
-      notes_.push_back(fmt::format(
-          "the clock of {} could not be compared with that of {} (no collective that both took part in): who arrived "
-          "late across them is not judged reliably",
-          references[at]->name, reference.name));
+      notes_.push_back(
+          fmt::format("the clock of {} could not be compared with that of {} (no AllReduce, AllGather or other "
+                      "collective in which each waits for the other): who arrived "
+                      "late across them is not judged reliably",
+                      references[at]->name, reference.name));
       continue;
     }
     const int64_t offset_ns = bounds.low_ns + (bounds.high_ns - bounds.low_ns) / 2;

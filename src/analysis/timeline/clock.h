@@ -29,11 +29,13 @@ class OffsetBounds {
   /// One instance, an edge for each host. In such an instance every rank needs every other: nobody completes it before
   /// the last has arrived.
   void add(const std::vector<HostEdge>& edges);
+  /// The host has calls: whether its clock can be compared matters.
+  void add_host(size_t host) { bounds_[host].has_calls = true; }
 
   struct Bounds {
     int64_t low_ns = std::numeric_limits<int64_t>::min();
     int64_t high_ns = std::numeric_limits<int64_t>::max();
-    bool took_part = false;
+    bool has_calls = false;  // on communicators that are known by their hash
     [[nodiscard]] bool known() const {
       return low_ns != std::numeric_limits<int64_t>::min() && high_ns != std::numeric_limits<int64_t>::max();
     }

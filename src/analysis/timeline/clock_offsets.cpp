@@ -54,15 +54,25 @@ OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std
                            const Cluster& cluster) {
   std::map<CommHash, std::vector<HostSequence>> communicators;
   std::optional<size_t> reference;
+  std::vector<bool> has_calls(cluster.clock().hosts());
   for (const CallSequence& sequence : sequences) {
-    if (sequence.hash == 0 || sequence.point_to_point) {
+    if (sequence.hash == 0) {
       continue;
     }
     const size_t host = cluster.clock().host(cluster.member(sequence.member).node_id);
+    has_calls[host] = true;
+    if (sequence.point_to_point) {
+      continue;
+    }
     reference = reference.value_or(host);
     communicators[sequence.hash].push_back({&sequence, host});
   }
   OffsetBounds bounds(cluster.clock().hosts(), reference.value_or(0));
+  for (size_t host = 0; host < has_calls.size(); ++host) {
+    if (has_calls[host]) {
+      bounds.add_host(host);
+    }
+  }
   for (const auto& [hash, members] : communicators) {
     add_communicator(members, signatures, bounds);
   }

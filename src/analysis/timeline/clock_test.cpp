@@ -41,9 +41,9 @@ TEST(OffsetBounds, NobodyCompletesBeforeTheLastHasArrived) {
 TEST(OffsetBounds, WhatDidNotArriveOrEndBoundsNothing) {
   OffsetBounds bounds(2, 0);
   bounds.add({{.last_arrival_ns = 100, .first_end_ns = 200}, {}});
-  EXPECT_FALSE(bounds.bounds(1).took_part);
+  EXPECT_FALSE(bounds.bounds(1).has_calls);
   bounds.add({{.last_arrival_ns = 100}, {.last_arrival_ns = 1110, .first_end_ns = 1190}});
-  EXPECT_TRUE(bounds.bounds(1).took_part);
+  EXPECT_TRUE(bounds.bounds(1).has_calls);
   EXPECT_FALSE(bounds.bounds(1).known());
   EXPECT_EQ(bounds.bounds(1).low_ns, 100 - 1190);
 }
@@ -109,9 +109,20 @@ TEST(BoundOffsets, OperationsThatSynchroniseBoundTheOffset) {
   EXPECT_EQ(bounds.bounds(1).high_ns, -kNsPerSecond + kNsPerMs);
 }
 
+/// Nobody knows how far apart their clocks are.
+TEST(BoundOffsets, HostsThatOnlyBroadcastAreNotComparable) {
+  const std::vector<Node> nodes{node_of(1, "boot1"), node_of(2, "boot2")};
+  Clock clock = Clock::of(nodes);
+  clock.align(nodes, bounds_of(Operation::kBroadcast, 7));
+  EXPECT_FALSE(clock.comparable(1, 2));
+  EXPECT_EQ(clock.notes().size(), 1U);
+}
+
 TEST(BoundOffsets, OthersAndUnknownCommunicatorsDoNot) {
-  EXPECT_FALSE(bounds_of(Operation::kBroadcast, 7).bounds(1).took_part);  // the root may end before others come
-  EXPECT_FALSE(bounds_of(Operation::kAllReduce, 0).bounds(1).took_part);
+  const OffsetBounds broadcast = bounds_of(Operation::kBroadcast, 7);  // the root may end before others come
+  EXPECT_FALSE(broadcast.bounds(1).known());
+  EXPECT_TRUE(broadcast.bounds(1).has_calls);
+  EXPECT_FALSE(bounds_of(Operation::kAllReduce, 0).bounds(1).has_calls);
 }
 
 }  // namespace

@@ -141,15 +141,6 @@ MemberIndex Cluster::find(NodeId node, int32_t pid) const {
   return found == index_.end() ? kNoMember : found->second;
 }
 
-MemberIndex Cluster::find_rank(int32_t rank) const {
-  for (size_t i = 0; i < members_.size(); ++i) {
-    if (members_[i].rank == rank) {
-      return static_cast<MemberIndex>(i);
-    }
-  }
-  return kNoMember;
-}
-
 const Communicator* Cluster::communicator(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash hash) const {
   const auto found = communicator_index_.find({node, pid, comm_ptr});
   if (found == communicator_index_.end()) {

@@ -45,7 +45,6 @@ class Cluster {
   /// The member for a process, made on first sight; kNoMember when the index space is full.
   MemberIndex join(NodeId node, int32_t pid);
   [[nodiscard]] MemberIndex find(NodeId node, int32_t pid) const;
-  [[nodiscard]] MemberIndex find_rank(int32_t rank) const;
 
   [[nodiscard]] const std::vector<Communicator>& communicators() const { return communicators_; }
   /// The communicator a call names, or null: by its pointer, the newest created before `time_ns`.

@@ -183,9 +183,16 @@ class RunVerb final : public Subcommand {
     return trace.tracer->run({job.descriptor()}, flush, [&](const capture::TracerStats&) {
       evidence.look();
       const launch::Progress progress = trace.sink->progress();
-      if (hang.stands_still(progress, utc_now_ns())) {
-        flush();
-        evidence.explain_hang(progress, hang_after_ns_, evidence.folder().recording());
+      switch (hang.look(progress, utc_now_ns())) {
+        case launch::HangWatch::News::kNone:
+          break;
+        case launch::HangWatch::News::kGoesOn:
+          evidence.note_progress(hang.still_ns());
+          break;
+        case launch::HangWatch::News::kStandsStill:
+          flush();
+          evidence.explain_hang(progress, hang.still_ns(), evidence.folder().recording());
+          break;
       }
     });
   }
@@ -210,8 +217,15 @@ class RunVerb final : public Subcommand {
         evidence.save_soon();
       }
       const launch::Progress progress = files.read();
-      if (hang.stands_still(progress, utc_now_ns())) {
-        evidence.explain_hang(progress, hang_after_ns_, std::nullopt);
+      switch (hang.look(progress, utc_now_ns())) {
+        case launch::HangWatch::News::kNone:
+          break;
+        case launch::HangWatch::News::kGoesOn:
+          evidence.note_progress(hang.still_ns());
+          break;
+        case launch::HangWatch::News::kStandsStill:
+          evidence.explain_hang(progress, hang.still_ns(), std::nullopt);
+          break;
       }
     }
   }

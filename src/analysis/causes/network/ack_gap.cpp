@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
 #include "base/text.h"
 
@@ -134,7 +135,8 @@ std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall
     }
     const Interval proven = proven_bad(context, index, silence);
     const bool arrives = data_arrives(context, index, silence, proven);
-    SilentLink link{.place = link_of(context.flows, index, arrives),
+    SilentLink link{.flow = index,
+                    .place = link_of(context.flows, index, arrives),
                     .time = until_repaired(context, index, silence.time),
                     .backoff = silence.backoff};
     link.witness = !flow.carries_collectives;
@@ -179,8 +181,8 @@ Hypothesis hypothesis_of(const Stall& stall, Cause cause, const std::vector<Sile
       longest_ns = covered_ns;
       hypothesis.place = link.place;
     }
+    hypothesis.flows.push_back(link.flow);
     EvidenceCounter& repeated = hypothesis.counters.at(SilenceCounted::kRepeated);
-    repeated.count += link.retransmits;
     repeated.events.insert(repeated.events.end(), link.events.begin(), link.events.end());
     hypothesis.counters.at(SilenceCounted::kOvertaken).count += link.passed_behind ? 1 : 0;
     hypothesis.counters.at(SilenceCounted::kOnlySmallBefore).count += link.passed_before ? 1 : 0;
@@ -194,6 +196,12 @@ Hypothesis hypothesis_of(const Stall& stall, Cause cause, const std::vector<Sile
   return hypothesis;
 }
 
+EvidenceCounter repeated_in_vain(const AnalysisContext& context, const CauseGroup& group) {
+  EvidenceCounter repeated = group.counters.sum(SilenceCounted::kRepeated);
+  repeated.count = loss_totals(context, group).retransmits;
+  return repeated;
+}
+
 int64_t silent_ns(const CauseGroup& group) {
   return std::min(group.counters.sum(SilenceCounted::kSilent).time_ns, time_of(group).total_ns());
 }
@@ -202,7 +210,7 @@ bool describe_undecided(const AnalysisContext& context, const CauseGroup& group,
   if (group.counters.sum(SilenceCounted::kSilent).count == 0) {
     return false;
   }
-  const EvidenceCounter repeated = group.counters.sum(SilenceCounted::kRepeated);
+  const EvidenceCounter repeated = repeated_in_vain(context, group);
   finding.summary = fmt::format("Large packets do not get through {}, and no small ones were sent there: {}.",
                                 link_text(context, group.place), cost_text(group));
   finding.link = link_place(context, group.place);

@@ -16,6 +16,7 @@ enum class SmallSegments : uint8_t {
 };
 
 struct SilentLink {
+  FlowIndex flow = kNoFlow;
   Place place;  // as the packets go that do not arrive: backwards where data arrive and acknowledgements do not
   Interval time{0, 0};
   uint8_t backoff = 0;
@@ -43,6 +44,9 @@ std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall
 /// The hypothesis over the links of one kind: the longest silence, and the end that all have in common as the culprit.
 Hypothesis hypothesis_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links);
 
+/// The retransmissions in vain, each once however many stalls overlap, and a few of their events.
+EvidenceCounter repeated_in_vain(const AnalysisContext& context, const CauseGroup& group);
+
 /// How long nothing was acknowledged, over all stalls of the group: at most their time.
 int64_t silent_ns(const CauseGroup& group);
 
@@ -52,7 +56,7 @@ bool describe_undecided(const AnalysisContext& context, const CauseGroup& group,
 
 /// What a hypothesis about silent links counts.
 enum class SilenceCounted : uint8_t {
-  kRepeated,         // retransmissions in vain
+  kRepeated,         // a few of the retransmissions in vain
   kSilent,           // the longest silence
   kOvertaken,        // links on which small segments passed behind large ones
   kOnlySmallBefore,  // links that carried small segments alone before

@@ -31,7 +31,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const EvidenceCounter repeated = group.counters.sum(SilenceCounted::kRepeated);
+  const EvidenceCounter repeated = repeated_in_vain(context, group);
   const bool only_before = group.counters.sum(SilenceCounted::kOnlySmallBefore).count > 0;
   const std::string where = group.place.culprit == kNoMember
                                 ? link_text(context, group.place)

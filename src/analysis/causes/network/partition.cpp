@@ -31,7 +31,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const EvidenceCounter repeated = group.counters.sum(SilenceCounted::kRepeated);
+  const EvidenceCounter repeated = repeated_in_vain(context, group);
   const bool node = group.place.culprit != kNoMember;
   const std::string where = node ? fmt::format("from or to {}", context.cluster.describe(group.place.culprit))
                                  : link_text(context, group.place);

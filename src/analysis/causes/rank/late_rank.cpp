@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
 #include <set>
 
 #include "analysis/causes/cause.h"
@@ -17,20 +20,40 @@ namespace {
 
 enum class Counted : uint8_t { kOnCpu, kBlocked, kDisk, kElsewhere };
 
-/// What the rank did before it arrived, over all stalls of a group.
-struct Doing {
-  bool computing = false;
-  std::string_view text;
+/// What a late rank did with the time before it arrived.
+struct Spent {
+  int64_t on_cpu_ns = 0;
+  int64_t blocked_ns = 0;
+  int64_t disk_ns = 0;
+
+  [[nodiscard]] bool computing() const { return on_cpu_ns >= blocked_ns && on_cpu_ns >= disk_ns; }
+  [[nodiscard]] std::string_view text() const {
+    return computing()             ? "computing"
+           : disk_ns >= blocked_ns ? "waiting for disk"
+                                   : "sleeping or waiting for something else";
+  }
 };
 
-Doing doing_of(const CauseGroup& group) {
-  const int64_t on_cpu_ns = group.counters.sum(Counted::kOnCpu).time_ns;
-  const int64_t blocked_ns = group.counters.sum(Counted::kBlocked).time_ns;
-  const int64_t disk_ns = group.counters.sum(Counted::kDisk).time_ns;
-  if (on_cpu_ns >= blocked_ns && on_cpu_ns >= disk_ns) {
-    return {true, "computing"};
-  }
-  return {false, disk_ns >= blocked_ns ? "waiting for disk" : "sleeping or waiting for something else"};
+Spent spent_in(const AnalysisContext& context, const Stall& stall) {
+  const MemberIndex member = stall.suspects[0];
+  const Interval window = stall.examined();
+  const int32_t tid = working_tid(context, member, window, stall.calling_tid());
+  return {.on_cpu_ns = context.evidence.share(member, WaitKind::kOnCpu, window).covered_ns,
+          .blocked_ns = context.evidence.share(member, WaitKind::kBlocked, window, false, tid).covered_ns,
+          .disk_ns = context.evidence.share(member, WaitKind::kDisk, window, false, tid).covered_ns};
+}
+
+void count(const Spent& spent, EvidenceCounters& counters) {
+  counters.at(Counted::kOnCpu) = {1, spent.on_cpu_ns, {}};
+  counters.at(Counted::kBlocked) = {1, spent.blocked_ns, {}};
+  counters.at(Counted::kDisk) = {1, spent.disk_ns, {}};
+}
+
+/// Over all stalls of a group.
+Spent spent_by(const CauseGroup& group) {
+  return {.on_cpu_ns = group.counters.sum(Counted::kOnCpu).time_ns,
+          .blocked_ns = group.counters.sum(Counted::kBlocked).time_ns,
+          .disk_ns = group.counters.sum(Counted::kDisk).time_ns};
 }
 
 /// A call on another communicator in which a rank was for most of a time.
@@ -73,10 +96,10 @@ MemberIndex start_of_chain(const AnalysisContext& context, const Elsewhere& call
   return last == member ? kNoMember : last;
 }
 
-/// Work that is rank 0's by custom, done now and then.
-bool is_rare_work_of_rank0(const AnalysisContext& context, const CauseGroup& group) {
+/// Instances of the communicators that the stalls are on.
+int64_t instances_of(const AnalysisContext& context, const std::vector<const Stall*>& stalls) {
   std::set<uint32_t> communicators;
-  for (const Stall* stall : group.stalls) {
+  for (const Stall* stall : stalls) {
     communicators.insert(stall->group);
   }
   int64_t instances = 0;
@@ -85,8 +108,72 @@ bool is_rare_work_of_rank0(const AnalysisContext& context, const CauseGroup& gro
       instances += columns.end - columns.begin;
     }
   }
-  return doing_of(group).computing && context.cluster.member(group.place.culprit).rank == 0 &&
-         share_of(group.instances, instances) <= kRareShare;
+  return instances;
+}
+
+/// The stalls that are work which is rank 0's by custom and done now and then: those that hold most of its lateness, as
+/// long as they are few and it computes in them. All of them where all are few; none where there is no such work.
+std::vector<const Stall*> rare_work_of_rank0(const AnalysisContext& context, const CauseGroup& group) {
+  if (context.cluster.member(group.place.culprit).rank != 0) {
+    return {};
+  }
+  std::vector<const Stall*> most = group.stalls;
+  std::ranges::stable_sort(most, std::greater{}, &Stall::lost_ns);
+  const int64_t instances = instances_of(context, group.stalls);
+  if (share_of(group.instances, instances) > kRareShare) {
+    const auto enough = static_cast<int64_t>(kRareWorkShare * static_cast<double>(group.lost.total_ns()));
+    int64_t held_ns = 0;
+    size_t count = 0;
+    while (count < most.size() && held_ns < enough) {
+      held_ns += most[count++]->lost_ns;
+    }
+    most.resize(count);
+  }
+  Spent spent;
+  for (const Stall* stall : most) {
+    const Spent one = spent_in(context, *stall);
+    spent.on_cpu_ns += one.on_cpu_ns;
+    spent.blocked_ns += one.blocked_ns;
+    spent.disk_ns += one.disk_ns;
+  }
+  return spent.computing() && share_of(static_cast<int64_t>(most.size()), instances) <= kRareShare
+             ? most
+             : std::vector<const Stall*>();
+}
+
+/// Empty where it cost next to nothing.
+std::string note_on(const AnalysisContext& context, const CauseGroup& rare, bool worked) {
+  const Interval judged = context.judged.value_or(context.timeline.span());
+  const double share = share_of(rare.lost.total_ns(), judged.length());
+  if (share < kMediumShare && rare.longest_ns < kHighStallNs) {
+    return {};
+  }
+  return fmt::format(
+      "{} {} in {} while the others waited, for {} in all ({:.0f} % of the time) and up to {}: that is not counted "
+      "as lateness, since rank 0 evaluates and saves now and then",
+      context.cluster.describe(rare.place.culprit), worked ? "computed" : "was elsewhere",
+      count_of(rare.instances, "collective"), format_duration(rare.lost.total_ns()), 100 * share,
+      format_duration(rare.longest_ns));
+}
+
+/// Takes rank 0's rare work out of a group; what is left of it may be nothing.
+CauseGroup take_out_rare_work(const AnalysisContext& context, CauseGroup& group) {
+  CauseGroup rare{.cause = group.cause, .place = group.place, .stalls = rare_work_of_rank0(context, group)};
+  if (rare.stalls.empty()) {
+    return rare;
+  }
+  const std::set<const Stall*> taken(rare.stalls.begin(), rare.stalls.end());
+  std::erase_if(group.stalls, [&](const Stall* stall) { return taken.contains(stall); });
+  group.counters = {};
+  for (const Stall* stall : group.stalls) {
+    EvidenceCounters counters;
+    count(spent_in(context, *stall), counters);
+    group.counters.merge(counters);
+  }
+  count_cost(context, group);
+  count_cost(context, rare);
+  rare.note = note_on(context, rare, spent_in(context, *rare.stalls.front()).on_cpu_ns > 0);
+  return rare;
 }
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
@@ -97,29 +184,24 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   }
   const MemberIndex member = stall.suspects[0];
   const Interval window = stall.examined();
-  const WaitShare on_cpu = context.evidence.share(member, WaitKind::kOnCpu, window);
-  const int32_t tid = working_tid(context, member, window, stall.calling_tid());
-  const WaitShare blocked = context.evidence.share(member, WaitKind::kBlocked, window, false, tid);
-  const WaitShare disk = context.evidence.share(member, WaitKind::kDisk, window, false, tid);
+  const Spent spent = spent_in(context, stall);
   const WaitShare runnable = context.evidence.share(member, WaitKind::kRunnable, window);
   const WaitShare kept = context.evidence.share(member, WaitKind::kRunnable, window, true);
   const WaitShare stopped = context.evidence.share(member, WaitKind::kStopped, window);
-  const int64_t own_ns = std::max({on_cpu.covered_ns, blocked.covered_ns, disk.covered_ns});
+  const int64_t own_ns = std::max({spent.on_cpu_ns, spent.blocked_ns, spent.disk_ns});
   // Ranks that share cores with each other take longer for the same work: who has clearly more of it is late by that.
-  const bool more_work = on_cpu.covered_ns >= kMoreWorkNs;
+  const bool more_work = spent.on_cpu_ns >= kMoreWorkNs;
   const int64_t hindered_ns = std::max(more_work ? kept.covered_ns : runnable.covered_ns, stopped.covered_ns);
   Hypothesis hypothesis{.cause = Cause::kLateRank, .place = {.culprit = member}};
   hypothesis.coverage = share_of(own_ns, stall.to_explain_ns());
   hypothesis.applies = hypothesis.coverage >= kCoverage && share_of(hindered_ns, stall.to_explain_ns()) < kCoverage;
   hypothesis.why = fmt::format("{} was {} late: {} computing, {} blocked, {} on disk, {} ready but not running",
                                short_name(context.cluster, member), format_duration(stall.lost_ns),
-                               format_duration(on_cpu.covered_ns), format_duration(blocked.covered_ns),
-                               format_duration(disk.covered_ns), format_duration(runnable.covered_ns));
-  hypothesis.counters.at(Counted::kOnCpu) = {1, on_cpu.covered_ns, {}};
-  hypothesis.counters.at(Counted::kBlocked) = {1, blocked.covered_ns, {}};
-  hypothesis.counters.at(Counted::kDisk) = {1, disk.covered_ns, {}};
+                               format_duration(spent.on_cpu_ns), format_duration(spent.blocked_ns),
+                               format_duration(spent.disk_ns), format_duration(runnable.covered_ns));
+  count(spent, hypothesis.counters);
   const Elsewhere call = elsewhere(context, stall, member, window);
-  if (share_of(call.inside_ns, stall.to_explain_ns()) >= kCoverage && on_cpu.covered_ns < blocked.covered_ns) {
+  if (share_of(call.inside_ns, stall.to_explain_ns()) >= kCoverage && spent.on_cpu_ns < spent.blocked_ns) {
     const MemberIndex first = start_of_chain(context, call, member, window);
     const CallSequence& sequence = context.timeline.sequences()[call.sequence];
     const std::string_view op = display_name(context.timeline.signature(sequence.at_column(call.column)->signature).op);
@@ -134,37 +216,61 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   out.push_back(std::move(hypothesis));
 }
 
-/// Hiccups make every rank late now and then. Unless one stall is long enough by itself, the late rank must own
-/// most of all lateness; the runner-up is left out of the sum, since two ranks may be late all the time.
-void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
-  std::vector<int64_t> costs;
-  for (const CauseGroup& group : groups) {
-    costs.push_back(group.lost.total_ns());
+/// How far the group's part of all lateness exceeds what chance gives one of the ranks, in standard deviations.
+double deviations(const AnalysisContext& context, const CauseGroup& group, const std::vector<CauseGroup>& all) {
+  const auto ranks = static_cast<double>(std::max<size_t>(2, context.cluster.members().size()));
+  double total_ns = 0;
+  double own_ns = 0;
+  double squares = 0;
+  for (const CauseGroup& other : all) {
+    for (const Stall* stall : other.stalls) {
+      const auto lost_ns = static_cast<double>(stall->lost_ns);
+      total_ns += lost_ns;
+      own_ns += &other == &group ? lost_ns : 0;
+      squares += lost_ns * lost_ns;
+    }
   }
+  return squares <= 0 ? 0 : (own_ns - total_ns / ranks) / std::sqrt(squares * (1 - 1 / ranks) / ranks);
+}
+
+/// Hiccups make every rank late now and then. Unless one stall is long enough by itself, the late rank must own
+/// most of all lateness, and more than by chance; the runner-up is left out of the sum, since two ranks may be late all
+/// the time.
+void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
+  std::vector<CauseGroup> notes;
+  for (CauseGroup& group : groups) {
+    if (CauseGroup rare = take_out_rare_work(context, group); !rare.note.empty()) {
+      notes.push_back(std::move(rare));
+    }
+  }
+  std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
   std::vector<bool> drop(groups.size());
   for (size_t i = 0; i < groups.size(); ++i) {
     int64_t total_ns = 0;
     int64_t runner_up_ns = 0;
     for (size_t j = 0; j < groups.size(); ++j) {
-      total_ns += costs[j];
-      runner_up_ns = j == i ? runner_up_ns : std::max(runner_up_ns, costs[j]);
+      total_ns += groups[j].lost.total_ns();
+      runner_up_ns = j == i ? runner_up_ns : std::max(runner_up_ns, groups[j].lost.total_ns());
     }
     if (context.cluster.members().size() <= 2) {
       runner_up_ns = 0;
     }
+    const bool by_chance = share_of(groups[i].lost.total_ns(), total_ns - runner_up_ns) < kLateDominance ||
+                           deviations(context, groups[i], groups) < kLateDeviations;
     drop[i] =
-        share_of(costs[i], total_ns - runner_up_ns) < kLateDominance && groups[i].longest_ns < kLateRankGate.single_ns;
-    drop[i] = drop[i] || is_settling(context, groups[i], kLateRankGate) || is_rare_work_of_rank0(context, groups[i]);
+        (by_chance && groups[i].longest_ns < kLateRankGate.single_ns) || is_settling(context, groups[i], kLateRankGate);
   }
   size_t index = 0;
   std::erase_if(groups, [&](const CauseGroup&) { return drop[index++]; });
+  std::ranges::move(notes, std::back_inserter(groups));
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   if (describe_late_by_arrival(context, group, finding)) {
     return;
   }
-  const auto [computing, doing] = doing_of(group);
+  const Spent spent = spent_by(group);
+  const std::string_view doing = spent.text();
   const std::string elsewhere = group.counters.longest_detail(Counted::kElsewhere);
   finding.summary = fmt::format("{} arrives late, {} while the others wait: {}.",
                                 capitalised(context.cluster.describe(group.place.culprit)), doing, cost_text(group));
@@ -180,14 +286,15 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
         {"collective", group.counters.sum(Counted::kElsewhere).count, fmt::format("in that time {}", elsewhere), {}});
   }
   finding.remedy =
-      computing ? fmt::format(
-                      "see what this rank computes that the others do not: uneven batch or expert load, a slower or "
-                      "throttled CPU/GPU on {}, extra work such as logging or evaluation",
-                      finding.culprit->node)
-                : fmt::format(
-                      "see what this rank waits for outside of the collective on {}: data loader, file system, locks, "
-                      "a remote service",
-                      finding.culprit->node);
+      spent.computing()
+          ? fmt::format(
+                "see what this rank computes that the others do not: uneven batch or expert load, a slower or "
+                "throttled CPU/GPU on {}, extra work such as logging or evaluation",
+                finding.culprit->node)
+          : fmt::format(
+                "see what this rank waits for outside of the collective on {}: data loader, file system, locks, "
+                "a remote service",
+                finding.culprit->node);
 }
 
 }  // namespace

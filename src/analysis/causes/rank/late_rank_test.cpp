@@ -2,6 +2,8 @@
 // What a late rank did instead, and whose lateness is only the consequence of another's.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
 #include <vector>
 
 #include "analysis/testing/golden_text.h"
@@ -94,6 +96,72 @@ TEST(LateRank, WhoWaitsInAnotherCommunicatorIsNotTheStartOfTheChain) {
   const Finding finding = only(source);
   expect_culprit(finding, Cause::kLateRank, 1);
   expect_golden_text("late_rank at the start of a chain", finding);
+}
+
+struct Lateness {
+  int rank = 0;
+  int64_t ns = 0;
+};
+
+/// In each step one rank, by `lateness`, computes for longer than the others, who wait for it.
+Report report_of_turns(const std::function<Lateness(int64_t step)>& lateness) {
+  MemorySource source;
+  std::vector<int64_t> begins{kOriginNs};
+  for (int64_t step = 0; step < kSteps; ++step) {
+    begins.push_back(begins.back() + 4 * kStepNs + lateness(step).ns);
+  }
+  Ending ending;
+  ending.call = [&](int rank, int64_t step, Collective& call) {
+    const Lateness late = lateness(step);
+    const auto at = static_cast<size_t>(step);
+    call.timestamp_ns = begins[at] + (rank == late.rank ? late.ns : 0);
+    call.duration_ns = begins[at] + late.ns + 5 * kNsPerMs - call.timestamp_ns;
+    return true;
+  };
+  fill(source, ending);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const Lateness late = lateness(step);
+    if (late.ns > 0) {
+      WaitSpan span{.node_id = node_of_rank(late.rank), .timestamp_ns = begins[static_cast<size_t>(step)]};
+      span.window_ns = span.waited_ns = late.ns;
+      span.kind = WaitKind::kOnCpu;
+      span.pid = span.tid = 10 + late.rank;
+      source.accept(span);
+    }
+  }
+  return report_of(source);
+}
+
+/// Rank 0 evaluates for 3 s now and then, and scatters like the others.
+TEST(LateRank, RareWorkOfRank0IsANoteBesideItsScatter) {
+  const auto evaluation = [](int rank) {
+    return [rank](int64_t step) {
+      return Lateness{rank, step >= 60 && step % 20 == 0 ? 3 * kNsPerSecond : step % 3 == 0 ? 15 * kNsPerMs : 0};
+    };
+  };
+  const Report rank0 = report_of_turns(evaluation(0));
+  EXPECT_TRUE(rank0.findings.empty()) << reported(rank0);
+  ASSERT_EQ(rank0.notes.size(), 1U);
+  EXPECT_NE(rank0.notes[0].find("rank 0"), std::string::npos) << rank0.notes[0];
+  EXPECT_NE(rank0.notes[0].find("2 collectives"), std::string::npos) << rank0.notes[0];
+  const Report rank1 = report_of_turns(evaluation(1));
+  ASSERT_EQ(rank1.findings.size(), 1U) << reported(rank1);
+  expect_culprit(rank1.findings[0], Cause::kLateRank, 1);
+}
+
+/// With uneven batches each rank is the last in turn: one of them more often, by chance.
+TEST(LateRank, MoreOftenByChanceIsNotLate) {
+  const auto turns = [](size_t others) {
+    return [others](int64_t step) {
+      constexpr std::array kOthers{0, 2, 3};
+      const auto at = static_cast<size_t>(step - 60);
+      return step < 60 || step >= 68 ? Lateness{} : Lateness{at < others ? kOthers.at(at) : 1, 140 * kNsPerMs};
+    };
+  };
+  EXPECT_TRUE(report_of_turns(turns(3)).findings.empty());
+  const Report always = report_of_turns(turns(0));
+  ASSERT_EQ(always.findings.size(), 1U) << reported(always);
+  expect_culprit(always.findings[0], Cause::kLateRank, 1);
 }
 
 }  // namespace

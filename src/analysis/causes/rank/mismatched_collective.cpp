@@ -76,7 +76,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   }
   finding.remedy =
       "make all ranks call the same collectives in the same order with equal counts, datatypes, reduce-ops and roots: "
-      "look for shapes that depend on the rank or its data (a last, smaller batch), and for a call that only some make";
+      "look for sizes that depend on the rank or its data (a last, smaller batch), and for a call that only some make";
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/rank/activity.h"
+#include "analysis/timeline/instance.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -45,6 +47,49 @@ const Stall& nearest(const CauseGroup& group) {
   return *best;
 }
 
+/// The longest time that the ranks of the stall's communicator waited for the last one in an earlier instance, once it
+/// had warmed up; 0 where none is known. At most kWaitsLookedAt instances.
+int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stall) {
+  int64_t longest_ns = 0;
+  int64_t looked_at = 0;
+  Instance instance;
+  const Group& group = context.timeline.groups()[stall.group];
+  const std::vector<ColumnRange> ranges = columns_of(context.timeline, group);
+  for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
+    for (int64_t column = std::min(range->end, stall.column); column-- > range->begin;) {
+      if (is_warming_up(group, column) || ++looked_at > kWaitsLookedAt) {
+        return longest_ns;
+      }
+      if (read_instance(context.timeline, stall.group, column, instance) && !instance.hung) {
+        longest_ns = std::max(longest_ns, instance.late_ns());
+      }
+    }
+  }
+  return longest_ns;
+}
+
+/// "the others have waited for 3.2 s, 40 times the longest wait before (80 ms)": the cost of what nothing proves to be
+/// a hang.
+std::string wait_text(const AnalysisContext& context, const CauseGroup& group, std::string_view who) {
+  if (std::ranges::any_of(group.stalls, [](const Stall* stall) { return stall->ended_job(); })) {
+    return cost_text(group);
+  }
+  const int64_t before_ns = longest_wait_before_ns(context, nearest(group));
+  const std::string waited = fmt::format("{} waited for {}", who, format_duration(group.longest_ns));
+  if (before_ns < kNsPerMs) {
+    return waited;
+  }
+  const auto times = static_cast<double>(group.longest_ns) / static_cast<double>(before_ns);
+  return times >= 2
+             ? fmt::format("{}, {:.0f} times the longest wait before ({})", waited, times, format_duration(before_ns))
+             : fmt::format("{}; the longest wait before was {}", waited, format_duration(before_ns));
+}
+
+bool may_end(const AnalysisContext& context, const CauseGroup& group) {
+  return group.counters.sum(Counted::kCycle).count == 0 && !group.ended_job &&
+         group.longest_ns < std::max(kLongWaitNs, kLongestWaits * longest_wait_before_ns(context, nearest(group)));
+}
+
 void add_steps(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   std::set<std::string> known;
   for (const Stall* stall : group.stalls) {
@@ -72,9 +117,10 @@ void describe_lonely(const AnalysisContext& context, const CauseGroup& group, co
   const std::string call = call_text(context, stall);
   finding.summary =
       group.place.culprit == kNoMember
-          ? fmt::format("Only some ranks entered {}: {}.", call, cost_text(group))
-          : fmt::format("{} entered {} alone, and the others never entered it: {}.",
-                        capitalised(context.cluster.describe(group.place.culprit)), call, cost_text(group));
+          ? fmt::format("Only some ranks have entered {}: {}.", call, wait_text(context, group, "they have"))
+          : fmt::format("{} has entered {} alone, the others have not: {}.",
+                        capitalised(context.cluster.describe(group.place.culprit)), call,
+                        wait_text(context, group, "it has"));
   finding.remedy =
       "look for a collective under a condition that only some ranks meet (if rank == 0: ...), and for uneven numbers "
       "of steps";
@@ -84,9 +130,9 @@ void describe_absent(const AnalysisContext& context, const CauseGroup& group, co
   const MemberIndex member = group.place.culprit;
   const Activity activity = activity_of(context, member, stall.examined(), stall.calling_tid());
   finding.summary = fmt::format(
-      "{} is alive but did not enter {}, {}: {}.", capitalised(context.cluster.describe(member)),
-      call_text(context, stall),
-      stall.root().path.empty() ? "the others wait for it" : "where a chain of waiting ranks begins", cost_text(group));
+      "{} is alive, {}, and has not entered {}{}: {}.", capitalised(context.cluster.describe(member)), doing(activity),
+      call_text(context, stall), stall.root().path.empty() ? "" : ", where a chain of waiting ranks begins",
+      wait_text(context, group, "the others have"));
   finding.evidence.push_back(activity_evidence(context, member, activity));
   finding.remedy = fmt::format(
       "see where pid {} on {} is (py-spy dump, gdb): it is {}; look for a collective that only some ranks call, uneven "
@@ -115,6 +161,7 @@ extern const CauseRule kMissingCollectiveRule{
     .gate = kHangGate,
     .needs = "no rank was absent while the others hung in it",
     .judge = judge,
+    .may_end = may_end,
     .describe = describe,
     .hints = {.memory = true},
     .needs_absence_of = {EvidenceKind::kProcessExits, EvidenceKind::kThreadWaits}};

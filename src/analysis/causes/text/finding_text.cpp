@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "analysis/causes/cause.h"
 #include "base/text.h"
@@ -10,7 +11,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-std::string one_sided_text(const Stall& longest, const std::string& length) {
+std::string single_node_text(const Stall& longest, const std::string& length) {
   if (longest.root().kind == HangKind::kDead) {
     return fmt::format(
         "its communicator was in use; the other ranks, which were not recorded, have been without it for {}", length);
@@ -58,7 +59,7 @@ Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group)
   Evidence evidence{"collective", group.instances, "", {}};
   if (longest->single_node) {
     evidence.kind = "tcp_sample";
-    evidence.text = one_sided_text(*longest, length);
+    evidence.text = single_node_text(*longest, length);
     return evidence;
   }
   switch (longest->part()) {
@@ -90,6 +91,19 @@ IntervalSet time_of(const CauseGroup& group) {
     times.push_back(stall->examined());
   }
   return IntervalSet(std::move(times));
+}
+
+void count_cost(const AnalysisContext& context, CauseGroup& group) {
+  std::vector<Interval> lost;
+  std::set<InstanceId> instances;
+  group.longest_ns = 0;
+  for (const Stall* stall : group.stalls) {
+    lost.push_back(context.judged ? intersect(stall->lost(), *context.judged) : stall->lost());
+    instances.insert(stall->instance());
+    group.longest_ns = std::max(group.longest_ns, stall->lost_ns);
+  }
+  group.lost = IntervalSet(std::move(lost));
+  group.instances = std::max(static_cast<int64_t>(instances.size()), group.wrong_data);
 }
 
 void merge(CauseGroup& into, CauseGroup&& from) {

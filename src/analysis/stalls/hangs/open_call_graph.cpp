@@ -10,8 +10,6 @@ namespace {
 
 constexpr int64_t kColumnsLookedBack = 4096;  // for a mismatch: more calls are never in flight at once
 
-constexpr size_t kCallsInACircle = 8;  // longer circles of calls in different orders are not searched for
-
 /// The oldest of the open calls that a sequence ends with.
 std::optional<int64_t> oldest_open(const CallSequence& sequence) {
   std::optional<int64_t> oldest;
@@ -28,6 +26,16 @@ std::optional<int64_t> oldest_open(const CallSequence& sequence) {
 }
 
 }  // namespace
+
+OpenCallGraph::OpenCallGraph(const Timeline& timeline, const Cluster& cluster)
+    : timeline_(timeline), cluster_(cluster), open_calls_(cluster.members().size()) {
+  for (uint32_t index = 0; index < timeline.sequences().size(); ++index) {
+    const CallSequence& sequence = timeline.sequences()[index];
+    if (const std::optional<int64_t> open = oldest_open(sequence)) {
+      open_calls_[sequence.member].push_back({sequence.member, index, *open});
+    }
+  }
+}
 
 bool OpenCallGraph::died(MemberIndex member, Interval window) const {
   const std::optional<int64_t>& exit_ns = cluster_.member(member).exit_ns;
@@ -67,19 +75,35 @@ MemberIndex OpenCallGraph::dead_in(uint32_t group, Interval window) const {
 std::optional<HangStep> OpenCallGraph::open_call(MemberIndex member, uint32_t group, int64_t column) const {
   std::optional<HangStep> oldest;
   int64_t oldest_ns = kForever;
-  for (uint32_t index = 0; index < timeline_.sequences().size(); ++index) {
-    const CallSequence& sequence = timeline_.sequences()[index];
-    const std::optional<int64_t> open = sequence.member == member ? oldest_open(sequence) : std::nullopt;
-    if (!open || (sequence.group == group && *open >= column)) {
+  for (const HangStep& open : open_calls_[member]) {
+    const CallSequence& sequence = timeline_.sequences()[open.sequence];
+    if (sequence.group == group && open.column >= column) {
       continue;
     }
-    const Call& call = *sequence.at_column(*open);
+    const Call& call = *sequence.at_column(open.column);
     if (call.arrival_ns < oldest_ns) {
       oldest_ns = call.arrival_ns;
-      oldest = HangStep{member, index, *open};
+      oldest = open;
     }
   }
   return oldest;
+}
+
+/// The calls on other communicators that members of `instance` have been inside for longer than in it.
+std::vector<HangStep> OpenCallGraph::older_calls(const Instance& instance) const {
+  std::vector<HangStep> older;
+  for (const Arrival& seen : instance.seen) {
+    const MemberIndex member = timeline_.sequences()[seen.sequence].member;
+    const std::optional<HangStep> open = open_call(member, instance.group, instance.column);
+    if (!open) {
+      continue;
+    }
+    const CallSequence& sequence = timeline_.sequences()[open->sequence];
+    if (sequence.group != instance.group && sequence.at_column(open->column)->arrival_ns < seen.arrival_ns) {
+      older.push_back(*open);
+    }
+  }
+  return older;
 }
 
 std::vector<uint32_t> OpenCallGraph::lacking(uint32_t group, int64_t column) const {
@@ -151,59 +175,69 @@ void OpenCallGraph::examine(const HangStep& open, Walk& walk) const {
       walk.offer(HangKind::kDead, dead);
     } else if (vote) {
       walk.offer(HangKind::kMismatch, vote->odd_one());
-    } else {
+    } else if (!examine_older(open, walk)) {
       walk.offer(HangKind::kTransfer, kNoMember);
     }
   }
   walk.path.pop_back();
 }
 
-HangRoot OpenCallGraph::root_of(uint32_t sequence, uint32_t group, int64_t column, Interval window) const {
+/// All ranks have entered this call. Calls of one rank end in order: it waits for what some of them have been inside
+/// for longer. False when there is no such call.
+bool OpenCallGraph::examine_older(const HangStep& open, Walk& walk) const {
+  Instance instance;
+  if (!read_instance(timeline_, timeline_.sequences()[open.sequence].group, open.column, instance)) {
+    return false;
+  }
+  const std::vector<HangStep> older = older_calls(instance);
+  for (const HangStep& call : older) {
+    const auto same = [&](const HangStep& step) {
+      return step.sequence == call.sequence && step.column == call.column;
+    };
+    if (const auto again = std::ranges::find_if(walk.path, same); again != walk.path.end()) {
+      walk.offer(HangKind::kCycle, odd_one_of({again, walk.path.end()}));
+    } else {
+      examine(call, walk);
+    }
+  }
+  return !older.empty();
+}
+
+OpenCallGraph::Absence OpenCallGraph::absence_of(const Instance& instance, Interval window) const {
+  Absence absence;
   Walk walk{.window = window};
-  follow(sequence, group, column, walk);
-  return std::move(walk.best);
+  for (const uint32_t sequence : instance.absent) {
+    const MemberIndex member = timeline_.sequences()[sequence].member;
+    if (!died(member, window) && !open_call(member, instance.group, instance.column)) {
+      absence.outside.push_back(member);
+    }
+    follow(sequence, instance.group, instance.column, walk);
+  }
+  absence.root = std::move(walk.best);
+  return absence;
 }
 
 HangRoot OpenCallGraph::behind(const Instance& instance, Interval window) const {
   Walk walk{.window = window};
-  for (const Arrival& seen : instance.seen) {
-    const MemberIndex member = timeline_.sequences()[seen.sequence].member;
-    const std::optional<HangStep> open = open_call(member, instance.group, instance.column);
-    if (!open || timeline_.sequences()[open->sequence].group == instance.group ||
-        timeline_.sequences()[open->sequence].at_column(open->column)->arrival_ns >= seen.arrival_ns) {
-      continue;
-    }
-    examine(*open, walk);
+  for (const HangStep& call : older_calls(instance)) {
+    examine(call, walk);
   }
   return std::move(walk.best);
 }
 
 /// Whether calls that are open longer than this instance at some of its ranks lead to `to`; then `path` leads there.
 bool OpenCallGraph::leads_back(const Instance& from, const Instance& to, std::vector<HangStep>& path,
-                               DepthOf& visited) const {
-  for (const Arrival& seen : from.seen) {
-    const MemberIndex member = timeline_.sequences()[seen.sequence].member;
-    const std::optional<HangStep> open = open_call(member, from.group, from.column);
-    const auto same = [&](const HangStep& step) {
-      return open && step.sequence == open->sequence && step.column == open->column;
-    };
-    if (!open || timeline_.sequences()[open->sequence].group == from.group ||
-        timeline_.sequences()[open->sequence].at_column(open->column)->arrival_ns >= seen.arrival_ns ||
-        std::any_of(path.begin(), path.end(), same)) {
-      continue;
-    }
-    Instance next;
-    const uint32_t group = timeline_.sequences()[open->sequence].group;
-    path.push_back(*open);
-    if (group == to.group && open->column == to.column) {
+                               Visited& visited) const {
+  for (const HangStep& call : older_calls(from)) {
+    const uint32_t group = timeline_.sequences()[call.sequence].group;
+    path.push_back(call);
+    if (group == to.group && call.column == to.column) {
       return true;
     }
-    const auto [depth, fresh] = visited.try_emplace({group, open->column}, path.size());
-    if ((fresh || path.size() < depth->second) && path.size() < kCallsInACircle) {
-      depth->second = path.size();
-      if (read_instance(timeline_, group, open->column, next) && leads_back(next, to, path, visited)) {
-        return true;
-      }
+    Instance next;
+    if (visited.insert({group, call.column}).second && read_instance(timeline_, group, call.column, next) &&
+        leads_back(next, to, path, visited)) {
+      return true;
     }
     path.pop_back();
   }
@@ -212,7 +246,7 @@ bool OpenCallGraph::leads_back(const Instance& from, const Instance& to, std::ve
 
 HangRoot OpenCallGraph::order_cycle(const Instance& instance) const {
   HangRoot root;
-  DepthOf visited;
+  Visited visited;
   if (leads_back(instance, instance, root.path, visited)) {
     root.kind = HangKind::kCycle;
     root.member = odd_one_of(root.path);

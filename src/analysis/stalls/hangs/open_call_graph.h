@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -19,10 +18,15 @@ namespace stalltrace::analysis {
 
 class OpenCallGraph {
  public:
-  OpenCallGraph(const Timeline& timeline, const Cluster& cluster) : timeline_(timeline), cluster_(cluster) {}
+  /// Both outlive the graph and stay as they are.
+  OpenCallGraph(const Timeline& timeline, const Cluster& cluster);
 
-  /// Why `sequence` did not enter the instance (`group`, `column`) in which others were from `from_ns` to `to_ns`.
-  [[nodiscard]] HangRoot root_of(uint32_t sequence, uint32_t group, int64_t column, Interval window) const;
+  struct Absence {
+    HangRoot root;                     // the one that explains most
+    std::vector<MemberIndex> outside;  // the absent members that are alive and in no call
+  };
+  /// Why the absent ranks of `instance` did not enter it while others were in it for `window`.
+  [[nodiscard]] Absence absence_of(const Instance& instance, Interval window) const;
   /// All ranks are inside `instance`, and one of them has been inside an older call elsewhere: calls of one rank end in
   /// order, so that this one waits for the older one's root. kNone when there is no such call.
   [[nodiscard]] HangRoot behind(const Instance& instance, Interval window) const;
@@ -40,6 +44,7 @@ class OpenCallGraph {
  private:
   [[nodiscard]] bool all_ended(const Group& group, int64_t column) const;
   [[nodiscard]] std::optional<HangStep> open_call(MemberIndex member, uint32_t group, int64_t column) const;
+  [[nodiscard]] std::vector<HangStep> older_calls(const Instance& instance) const;
   [[nodiscard]] std::vector<uint32_t> lacking(uint32_t group, int64_t column) const;
   [[nodiscard]] bool died(MemberIndex member, Interval window) const;
   [[nodiscard]] MemberIndex first_death(MemberIndex member) const;
@@ -54,16 +59,16 @@ class OpenCallGraph {
 
     void offer(HangKind kind, MemberIndex who);
   };
-  /// Depth of the path at which each instance, by group and column, was visited: a later visit, no less deep, fails as
-  /// the first did.
-  using DepthOf = std::map<std::pair<uint32_t, int64_t>, size_t>;
+  using Visited = std::set<std::pair<uint32_t, int64_t>>;  // group and column of instances
   [[nodiscard]] bool leads_back(const Instance& from, const Instance& to, std::vector<HangStep>& path,
-                                DepthOf& visited) const;
+                                Visited& visited) const;
   void examine(const HangStep& open, Walk& walk) const;
+  [[nodiscard]] bool examine_older(const HangStep& open, Walk& walk) const;
   void follow(uint32_t sequence, uint32_t group, int64_t column, Walk& walk) const;
 
   const Timeline& timeline_;
   const Cluster& cluster_;
+  std::vector<std::vector<HangStep>> open_calls_;  // by member: the oldest of each of its sequences
 };
 
 }  // namespace stalltrace::analysis

@@ -44,14 +44,6 @@ struct Job {
     }
     return group;
   }
-  [[nodiscard]] uint32_t sequence_of(int rank, CommHash comm) const {
-    uint32_t index = 0;
-    while (timeline->sequences()[index].hash != comm ||
-           cluster->member(timeline->sequences()[index].member).pid != 10 + rank) {
-      ++index;
-    }
-    return index;
-  }
 };
 
 TEST(OpenCallGraph, AWalkOverManyPathsVisitsEachOpenCallOnce) {
@@ -68,7 +60,9 @@ TEST(OpenCallGraph, AWalkOverManyPathsVisitsEachOpenCallOnce) {
   job.load();
   const OpenCallGraph graph(*job.timeline, *job.cluster);
   const Interval window{kBegunNs + kNsPerSecond, kBegunNs + 60 * kNsPerSecond};
-  const HangRoot root = graph.root_of(job.sequence_of(kWidth, 100), job.group_of(100), 1, window);
+  Instance instance;
+  ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100), 1, instance));
+  const HangRoot root = graph.absence_of(instance, window).root;
   EXPECT_EQ(root.kind, HangKind::kOutside);
   EXPECT_EQ(job.cluster->member(root.member).pid, 10 + (kLayers - 1) * kWidth);
   EXPECT_EQ(root.path.size(), static_cast<size_t>(kLayers - 2));  // the first rank of each layer
@@ -92,6 +86,42 @@ TEST(OpenCallGraph, ASearchForOrderCyclesVisitsEachInstanceOnce) {
   Instance instance;
   ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100 + kComms - 1), 0, instance));
   EXPECT_EQ(graph.order_cycle(instance).kind, HangKind::kNone);
+}
+
+/// Rank 0 launches on 101, then on 100; rank 1 is inside 100 and never comes to 101. Each instance is held up by the
+/// other.
+TEST(OpenCallGraph, AnInstanceThatIsHeldUpByWhatItHoldsUpIsACycle) {
+  Job job;
+  job.source.accept(call_of(0, 101, 0, kBegunNs, false));
+  job.source.accept(call_of(1, 101, 0, kBegunNs, false));
+  job.source.accept(call_of(0, 101, 1, kBegunNs + kNsPerSecond, true));
+  job.source.accept(call_of(0, 100, 0, kBegunNs + 2 * kNsPerSecond, true));
+  job.source.accept(call_of(1, 100, 0, kBegunNs + kNsPerSecond, true));
+  job.load();
+  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  const Interval window{kBegunNs + 2 * kNsPerSecond, kBegunNs + 60 * kNsPerSecond};
+  Instance instance;
+  ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100), 0, instance));
+  EXPECT_EQ(graph.behind(instance, window).kind, HangKind::kCycle);
+  ASSERT_TRUE(read_instance(*job.timeline, job.group_of(101), 1, instance));
+  EXPECT_EQ(graph.absence_of(instance, window).root.kind, HangKind::kCycle);
+}
+
+TEST(OpenCallGraph, ACircleOfManyCommunicatorsIsACycle) {
+  constexpr int kComms = 20;
+  Job job;
+  for (int rank = 0; rank < kComms; ++rank) {  // each is inside its own communicator's call, and then the next one's
+    const auto next = static_cast<CommHash>(100 + (rank + 1) % kComms);
+    job.source.accept(call_of(rank, static_cast<CommHash>(100 + rank), 0, kBegunNs, true));
+    job.source.accept(call_of(rank, next, 0, kBegunNs + kNsPerSecond, true));
+  }
+  job.load();
+  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  Instance instance;
+  ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100), 0, instance));
+  const HangRoot root = graph.order_cycle(instance);
+  EXPECT_EQ(root.kind, HangKind::kCycle);
+  EXPECT_EQ(root.path.size(), static_cast<size_t>(kComms));
 }
 
 TEST(OpenCallGraph, RanksThatCalledInDifferentOrdersAreACycle) {

@@ -7,25 +7,17 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Where the absent ranks are: the root that explains most. With more ranks absent than inside, those inside are odd.
+/// Where the absent ranks are. With more ranks outside of all calls than inside, those inside are odd.
 MissingRank missing_rank(const SearchState& search, const Instance& instance, Interval window) {
+  OpenCallGraph::Absence absence = search.graph.absence_of(instance, window);
   MissingRank missing;
-  HangRoot& best = missing.hang.root;
-  std::vector<MemberIndex> outside;
-  for (const uint32_t sequence : instance.absent) {
-    HangRoot root = search.graph.root_of(sequence, instance.group, instance.column, window);
-    if (root.kind == HangKind::kOutside && root.path.empty()) {
-      outside.push_back(root.member);
-    }
-    if (root.kind > best.kind) {
-      best = std::move(root);
-    }
-  }
+  HangRoot& root = missing.hang.root;
+  root = std::move(absence.root);
   const bool pair = search.timeline.groups()[instance.group].point_to_point;
-  if (best.kind == HangKind::kOutside && !pair && outside.size() > instance.seen.size()) {
+  if (root.kind == HangKind::kOutside && !pair && absence.outside.size() > instance.seen.size()) {
     missing.majority_absent = true;
-    best.path.clear();
-    best.member = instance.seen.size() == 1 ? search.timeline.sequences()[instance.seen[0].sequence].member : kNoMember;
+    root.path.clear();
+    root.member = instance.seen.size() == 1 ? search.timeline.sequences()[instance.seen[0].sequence].member : kNoMember;
   }
   return missing;
 }

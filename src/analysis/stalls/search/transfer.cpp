@@ -28,7 +28,10 @@ Verdict verdict_on(const SearchState& search, const Instance& instance) {
   const bool ended = instance.completed();
   verdict.window = {instance.last_arrival_ns, ended ? instance.completion_ns : open_to_ns(search, instance)};
   verdict.value_ns = verdict.window.length();
-  verdict.limit_ns = ended ? search.baselines.transfer(search.timeline, instance).limit_ns : kHangNs;
+  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.column);
+  verdict.limit_ns =
+      !ended ? kHangNs
+             : std::max(search.baselines.transfer(search.timeline, instance).limit_ns, warming_up ? kWarmUpFloorNs : 0);
   return verdict;
 }
 

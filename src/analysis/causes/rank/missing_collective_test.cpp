@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank that has not come: how long the others have waited, against what they waited before.
+#include <gtest/gtest.h>
+
+#include "analysis/testing/golden_text.h"
+#include "analysis/testing/small_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+
+/// Rank 2 does not come to the last call for `seconds`, when the recording ends; it was `late_ns` late to the 50th.
+Finding absent_for(int64_t seconds, int64_t late_ns) {
+  Ending ending = hang({2});
+  const auto call = ending.call;
+  ending.call = [call, late_ns](int rank, int64_t step, Collective& row) {
+    if (step >= 50) {
+      row.timestamp_ns += late_ns;  // the later steps begin later by as much
+    }
+    if (step == 50 && rank != 2) {
+      row.timestamp_ns -= late_ns;
+      *row.duration_ns += late_ns;
+    }
+    return call(rank, step, row);
+  };
+  ending.node = [=](int, Node& node) { node.ended_ns = kLastArrivalNs + late_ns + seconds * kNsPerSecond; };
+  MemorySource source;
+  fill(source, ending);
+  for (const Finding& finding : report_of(source).findings) {
+    if (finding.cause == Cause::kMissingCollective) {
+      return finding;
+    }
+  }
+  ADD_FAILURE() << reported(report_of(source));
+  return {};
+}
+
+TEST(MissingCollective, MayStillComeUntilItLastsUnusuallyLong) {
+  EXPECT_EQ(absent_for(5, 0).severity, Severity::kWaiting);
+  EXPECT_EQ(absent_for(29, 0).severity, Severity::kWaiting);
+  EXPECT_EQ(absent_for(31, 0).severity, Severity::kCritical);
+  EXPECT_EQ(absent_for(50, 20 * kNsPerSecond).severity, Severity::kWaiting);
+  EXPECT_EQ(absent_for(62, 20 * kNsPerSecond).severity, Severity::kCritical);
+}
+
+TEST(MissingCollective, IsComparedWithTheLongestWaitBefore) {
+  const Finding finding = absent_for(5, 100 * kNsPerMs);
+  EXPECT_EQ(finding.summary.find("hung"), std::string::npos) << finding.summary;
+  expect_golden_text("missing_collective that may still end", finding);
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis
