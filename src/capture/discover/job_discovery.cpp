@@ -98,6 +98,26 @@ JobDiscovery::File* JobDiscovery::inspect(pid_t pid, const MappedFile& file, std
   return nullptr;
 }
 
+/// A second walk that finds nothing new leaves no gap to the children that the kernel side lists.
+Status JobDiscovery::list(std::span<const int32_t> pids) {
+  for (const int32_t pid : pids) {
+    if (!procfs_.exists(pid)) {
+      return fail("no process " + std::to_string(pid), "name a running process with --pid", ErrorKind::kNotFound);
+    }
+    ST_TRY(kernel_.list_process(pid));
+  }
+  for (bool found = !pids.empty(); found;) {
+    found = false;
+    for (const pid_t pid : procfs_.pids()) {
+      if (!kernel_.is_listed(pid) && kernel_.is_listed(procfs_.parent(pid))) {
+        ST_TRY(kernel_.list_process(pid));
+        found = true;
+      }
+    }
+  }
+  return {};
+}
+
 Status JobDiscovery::attach_library(const std::string& path) {
   ST_ASSIGN(const FileSymbols symbols, find_probe_points(path));
   if (symbols.points.empty()) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -29,6 +30,9 @@ class JobDiscovery {
   /// with what could not be probed and why.
   JobDiscovery(BpfPrograms& kernel, const Procfs& procfs, Scope scope, JobFound job_found, Note note);
 
+  /// With only_listed: puts processes and all their descendants in scope; those to come are listed by the kernel side.
+  /// Errors: no such process.
+  Status list(std::span<const int32_t> pids);
   /// Probes a library's file before any process maps it, so that a job's first call is seen however soon it comes: to
   /// attach takes the kernel some 20 ms (a grace period), which a quick start can win. Errors: not readable, not
   /// ELF, nothing to probe in it.
