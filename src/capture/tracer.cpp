@@ -97,7 +97,7 @@ Status Tracer::begin() {
   } else {
     report_once("new libraries are found by polling, a job's first calls may be missed: " + watch.error().what);
   }
-  discovery_.scan(false);
+  discovery_.scan(JobDiscovery::Again::kNone);
   discovery_.attach_usual_libraries();
   for (const std::string& library : options_.libraries) {
     ST_TRY(discovery_.attach_library(library));
@@ -157,7 +157,8 @@ void Tracer::collect() {
 }
 
 void Tracer::scan() {
-  discovery_.scan(!mappings_ || lost_mappings_ > scanned_lost_);
+  using Again = JobDiscovery::Again;
+  discovery_.scan(!mappings_ ? Again::kOthers : lost_mappings_ > scanned_lost_ ? Again::kAll : Again::kNone);
   scanned_lost_ = lost_mappings_;
 }
 
