@@ -46,7 +46,7 @@ constexpr std::array kUsualLibraries{
 constexpr size_t kMaxFiles = 4096;
 
 /// What was read of a file is taken for what a mapping of the same name maps.
-constexpr int64_t kDullNs = 2 * kNsPerSecond;
+constexpr int64_t kDismissedNs = 2 * kNsPerSecond;
 
 /// RCCL exports NCCL's names; only its file's name distinguishes it.
 Library library_of(const std::string& path) {
@@ -92,17 +92,17 @@ JobDiscovery::File* JobDiscovery::inspect_path(const std::string& path) {
   return &known;
 }
 
-bool JobDiscovery::was_dull(const MappedFile& file) {
+bool JobDiscovery::was_dismissed(const MappedFile& file) {
   const int64_t now_ns = monotonic_now_ns();
-  if (now_ns - dull_since_ns_ >= kDullNs) {
-    dull_.clear();
-    dull_since_ns_ = now_ns;
+  if (now_ns - dismissed_since_ns_ >= kDismissedNs || dismissed_.size() > kMaxFiles) {
+    dismissed_.clear();
+    dismissed_since_ns_ = now_ns;
   }
-  return dull_.contains({file.device_major, file.device_minor, file.inode, file.path});
+  return dismissed_.contains({file.device_major, file.device_minor, file.inode, file.path});
 }
 
 JobDiscovery::File* JobDiscovery::inspect(pid_t pid, const MappedFile& file, std::string& host_path) {
-  if (was_dull(file)) {
+  if (was_dismissed(file)) {
     return nullptr;
   }
   for (std::string& candidate : procfs_.host_paths(pid, file)) {
@@ -111,7 +111,7 @@ JobDiscovery::File* JobDiscovery::inspect(pid_t pid, const MappedFile& file, std
       continue;
     }
     if (!known->symbols.of_interest()) {
-      dull_.emplace(file.device_major, file.device_minor, file.inode, file.path);
+      dismissed_.emplace(file.device_major, file.device_minor, file.inode, file.path);
       return nullptr;
     }
     host_path = std::move(candidate);

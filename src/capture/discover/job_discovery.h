@@ -64,7 +64,8 @@ class JobDiscovery {
   using FileKey = std::tuple<uint64_t, uint64_t, int64_t, int64_t>;
 
   [[nodiscard]] bool in_scope(pid_t pid) const;
-  [[nodiscard]] bool was_dull(const MappedFile& file);
+  /// Whether the file was found to be of no interest a moment ago.
+  [[nodiscard]] bool was_dismissed(const MappedFile& file);
   /// The file at a path of this program's own, read once.
   File* inspect_path(const std::string& path);
   /// The file's symbols, read once. Null when it can't be opened (it vanished) or is of no interest.
@@ -83,8 +84,8 @@ class JobDiscovery {
   std::map<FileKey, File> files_;  // what is not probed is forgotten when there is much of it
   /// Mapped files of no interest: device (two), inode, path, as mappings have them. Only those of the last seconds, in
   /// which the ranks of a job map the same hundreds of files: the file behind such a name may change.
-  std::set<std::tuple<uint32_t, uint32_t, uint64_t, std::string>> dull_;
-  int64_t dull_since_ns_ = 0;  // CLOCK_MONOTONIC
+  std::set<std::tuple<uint32_t, uint32_t, uint64_t, std::string>> dismissed_;
+  int64_t dismissed_since_ns_ = 0;  // CLOCK_MONOTONIC
   std::set<pid_t> jobs_;
   std::map<pid_t, uint64_t> scanned_;  // pid → start time, so that a reused number is looked at again
   size_t attached_ = 0;
