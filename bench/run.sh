@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every budget's benchmark, one after the other; each prints its ratio. About fifteen minutes on two cores. Needs root.
+# Every budget's benchmark, one after the other; each prints its ratio. About twenty minutes on two cores. Needs root.
 #
 #   bench/run.sh [--build FOLDER] [--rounds N]
 #
@@ -42,6 +42,8 @@ section "Cost of a call at full rate"
 alone bench/capture/call_cost_bench.py "$build" --rounds "$rounds"
 section "A job at a realistic rate, and its agent"
 alone bench/capture/workload_bench.py "$build" --rounds "$rounds"
+section "A PyTorch job, and the start of its ranks"
+alone bench/capture/torch_bench.py "$build" --rounds "$rounds"
 section "Recording and merging"
 "$build/bench/recording/bench_recording"
 section "Reading pages against reading with SQLite"

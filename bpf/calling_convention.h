@@ -82,7 +82,27 @@ ST_ALWAYS_INLINE void st_read_arguments_arm64(const struct st_registers_arm64* r
   }
 }
 
+#define ST_CODE_BYTES 8 /* looked at before an address */
+
+/* Whether an address that has these bytes before it can be a return address: behind a call. Of random bytes one in 170
+ * looks like one. Intel SDM volume 2, CALL: E8 with 32 bits, or FF /2 with a ModRM byte, and SIB and displacement. */
+ST_ALWAYS_INLINE int st_is_behind_call_x86_64(const __u8* code) {
+  const __u8* end = code + ST_CODE_BYTES;
+  return end[-5] == 0xe8 || (end[-2] == 0xff && (end[-1] & 0x38) == 0x10) ||
+         (end[-3] == 0xff && (end[-2] & 0x38) == 0x10) || (end[-4] == 0xff && (end[-3] & 0x38) == 0x10) ||
+         (end[-6] == 0xff && (end[-5] & 0x38) == 0x10) || (end[-7] == 0xff && (end[-6] & 0x38) == 0x10);
+}
+
+/* BL, and BLR with or without pointer authentication (Arm ARM, C6.2). */
+ST_ALWAYS_INLINE int st_is_behind_call_arm64(const __u8* code) {
+  const __u8* last = code + ST_CODE_BYTES - 4;
+  const __u32 instruction = (__u32)last[0] | (__u32)last[1] << 8 | (__u32)last[2] << 16 | (__u32)last[3] << 24;
+  return (instruction & 0xfc000000) == 0x94000000 || (instruction & 0xfefff000) == 0xd63f0000;
+}
+
 #if defined(__TARGET_ARCH_x86)
+#define st_is_behind_call st_is_behind_call_x86_64
+#define ST_CODE_ADDRESS(pointer) (pointer)
 #define st_registers st_registers_x86_64
 #define st_read_arguments st_read_arguments_x86_64
 #define ST_FIRST_ARGUMENT(registers) ((registers)->di)
@@ -95,6 +115,8 @@ ST_ALWAYS_INLINE void st_read_arguments_arm64(const struct st_registers_arm64* r
 /* At a return probe the return address has been popped; at entry it had been pushed. */
 #define ST_ENTRY_STACK_POINTER_AT_RETURN(registers) ((registers)->sp - 8)
 #elif defined(__TARGET_ARCH_arm64)
+#define st_is_behind_call st_is_behind_call_arm64
+#define ST_CODE_ADDRESS(pointer) ((pointer)&0xffffffffffff) /* without its authentication code */
 #define st_registers st_registers_arm64
 #define st_read_arguments st_read_arguments_arm64
 #define ST_FIRST_ARGUMENT(registers) ((registers)->regs[0])

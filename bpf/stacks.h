@@ -9,8 +9,15 @@
 #define ST_FRAMES_OF_KEY 3
 #define ST_LARGEST_FRAME (1 << 20)
 
+static __always_inline bool is_return_address(u64 address) {
+  u8 code[ST_CODE_BYTES];
+  return !bpf_probe_read_user(code, sizeof(code), (const void*)(ST_CODE_ADDRESS(address) - sizeof(code))) &&
+         st_is_behind_call(code);
+}
+
 // A place: the height of the stack, the caller, and the callers above it as far as frame pointers lead. Without frame
-// pointers their register holds anything: only what lies on the stack above the last frame is one.
+// pointers their register holds anything: only what lies on the stack above the last frame and has a return address is
+// one. Taken for a frame, data of the program would make a place of every call.
 static __always_inline u64 calling_place(const struct st_registers* registers, u64 return_address) {
   u64 place = ST_STACK_POINTER(registers) * 0x9e3779b97f4a7c15 ^ return_address;
   u64 last = ST_STACK_POINTER(registers);
@@ -18,7 +25,7 @@ static __always_inline u64 calling_place(const struct st_registers* registers, u
   for (int i = 0; i < ST_FRAMES_OF_KEY; i++) {
     u64 pair[2];  // the caller's frame pointer, its return address
     if (frame <= last || frame - last > ST_LARGEST_FRAME ||
-        bpf_probe_read_user(pair, sizeof(pair), (const void*)frame)) {
+        bpf_probe_read_user(pair, sizeof(pair), (const void*)frame) || !is_return_address(pair[1])) {
       break;
     }
     place = (place ^ pair[1]) * 0x9e3779b97f4a7c15;

@@ -86,10 +86,10 @@ class Agent:
 
 
 @contextlib.contextmanager
-def stalltrace(build, libraries, folder):
+def stalltrace(build, libraries, folder, *flags):
     """Everything on: collectives, network, scheduler. The recording stays for questions until `folder` goes."""
     recording = folder / f"{time.monotonic_ns()}.db"
-    words = ["--own-netns", "--out", recording]
+    words = ["--own-netns", "--out", recording, *flags]
     for library in libraries:
         words += ["--library", library]
     try:

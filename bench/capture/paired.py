@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paired measurements: every round takes each condition once, in an order that alternates, so that what drifts on the
-machine hits all conditions alike; a result is the median of the rounds' ratios, with their range."""
+"""Paired measurements: every round takes each condition once, in an order that turns, so that what drifts on the machine
+hits all conditions alike; a result is the median of the rounds' ratios, with their range."""
 
 import statistics
+
+
+def order_of(conditions, number):
+    """Of one round: each second begins one further, and the one between goes backwards."""
+    first = number // 2 % len(conditions)
+    order = [*conditions][first:] + [*conditions][:first]
+    return order if number % 2 == 0 else order[::-1]
 
 
 def rounds_of(conditions, rounds, measure):
     """{condition: [measure(condition) of each round]}."""
     results = {condition: [] for condition in conditions}
     for number in range(rounds):
-        for condition in conditions if number % 2 == 0 else reversed(conditions):
+        for condition in order_of(conditions, number):
             results[condition].append(measure(condition))
     return results
 

@@ -3,14 +3,24 @@
 // asked to stop. Everything happens on the thread that calls run().
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/process/procfs.h"
 #include "base/result.h"
+#include "capture/decode/open_waits.h"
+#include "capture/decode/record_decoder.h"
+#include "capture/discover/job_discovery.h"
+#include "capture/discover/mapping_watch.h"
+#include "capture/host/host_sampler.h"
+#include "capture/kernel/kernel.h"
 #include "capture/kernel/kernel_options.h"
+#include "capture/periodic_tasks.h"
 #include "model/events.h"
 
 namespace stalltrace::capture {
@@ -47,16 +57,51 @@ class Tracer {
   /// Loads and attaches; after this, calls are seen. `sink` outlives the tracer. Errors: no privilege, no BTF, a
   /// process in `pids` that does not exist.
   static Result<std::unique_ptr<Tracer>> create(const TracerOptions& options, EventSink& sink, Note note);
-  virtual ~Tracer() = default;
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
 
   /// Runs until the duration is over or one of `stop_descriptors` becomes readable; then delivers what is left. The
   /// calling thread becomes one that preempts nobody (SCHED_BATCH).
-  virtual Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) = 0;
+  Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress);
 
-  [[nodiscard]] virtual TracerStats stats() const = 0;
-  [[nodiscard]] virtual const Node& node() const = 0;
+  [[nodiscard]] TracerStats stats() const;
+  [[nodiscard]] const Node& node() const { return node_; }
   /// The evidence that this kernel does not give, one line each: what it is, and why.
-  [[nodiscard]] virtual std::vector<std::string> missing_evidence() const = 0;
+  [[nodiscard]] std::vector<std::string> missing_evidence() const;
+
+ private:
+  Tracer(const TracerOptions& options, EventSink& sink, Note note, std::unique_ptr<BpfPrograms> kernel);
+  Status begin();
+  [[nodiscard]] std::vector<PeriodicTask> periodic_tasks(int64_t started_ns, const Flush& flush,
+                                                         const Progress& progress);
+  void report_once(const std::string& text);
+  void begin_process(pid_t pid, Library library);
+  void end_processes(const std::vector<st_exit>& records);
+  void collect();
+  void scan();
+  void sample_sockets(const std::set<pid_t>& pids, int64_t idle_before_ns);
+  void deliver_open_waits(uint64_t at_least_ns);
+  void deliver_drops();
+  void deliver_losses();
+  void watch_descriptors();
+  void deliver_rest();
+
+  TracerOptions options_;
+  EventSink& sink_;
+  Note note_;
+  std::set<std::string> reported_;
+  std::unique_ptr<BpfPrograms> kernel_;
+  Node node_;
+  Procfs procfs_;
+  RecordDecoder decoder_;
+  OpenWaits open_waits_;
+  HostSampler host_;
+  JobDiscovery discovery_;
+  std::unique_ptr<MappingWatch> mappings_;  // null where perf events are refused
+  std::set<pid_t> alive_;
+  uint64_t lost_mappings_ = 0;
+  uint64_t scanned_lost_ = 0;  // lost_mappings_ at the last scan
+  uint64_t lost_ = 0;
 };
 
 }  // namespace stalltrace::capture

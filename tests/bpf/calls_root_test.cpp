@@ -217,6 +217,22 @@ TEST_F(CallsRoot, WhereEachCallWasMade) {
   EXPECT_THAT(places, SizeIs(11)) << "each call has a place of its own, the same both times";
 }
 
+TEST_F(CallsRoot, CodeWithoutFramePointersCallsFromOnePlace) {
+  constexpr size_t kCalls = 300;  // of a process, 256 places count
+  Trace trace;
+  Job job;
+  job.must("init 8 3");
+  job.must("no_frame_pointers " + std::to_string(kCalls));
+  trace.stop();
+  const std::vector<Collective> rows = trace.calls(job.pid(), Operation::kAllReduce);
+  ASSERT_THAT(rows, SizeIs(kCalls));
+  std::set<std::string> places;
+  for (const Collective& row : rows) {
+    places.insert(trace.frames_of(row));
+  }
+  EXPECT_THAT(places, ElementsAre(testing::StartsWith("ncclAllReduce (libstandin_nccl.so)\n")));
+}
+
 TEST_F(CallsRoot, AnExitCode) {
   Trace trace;
   Job job;

@@ -2,16 +2,20 @@
 // Jobs are found wherever their library lies, before tracing or during it, however probes are attached.
 #include <glob.h>
 #include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 
 #include <array>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "capture/decode/collective/unique_id.h"
+#include "capture/discover/mapping_watch.h"
 #include "capture/kernel/kernel.h"
 #include "support.h"
 #include "wire/collective.h"
@@ -62,6 +66,49 @@ TEST_F(DiscoveryRoot, ALaterJobIsPickedUp) {
   job.must("all_reduce 142");
   trace.stop();
   EXPECT_THAT(trace.call(job.pid(), 142).rank, Optional(3));
+}
+
+/// Hundreds of files in a few milliseconds, as Python maps when it loads PyTorch, while nobody reads.
+TEST_F(DiscoveryRoot, ManyMappingsAtOnceAreAllSeen) {
+  constexpr size_t kMappings = 1500;
+  auto watch = MappingWatch::open();
+  ASSERT_TRUE(watch) << watch.error().what;
+  const UniqueFd file(::open(standin_library().c_str(), O_RDONLY | O_CLOEXEC));
+  for (size_t i = 0; i < kMappings; ++i) {
+    void* memory = ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file.get(), 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    ::munmap(memory, 4096);
+  }
+  size_t seen = 0;
+  const uint64_t lost = (*watch)->drain([&](pid_t pid, const MappedFile& mapping) {
+    seen += pid == ::getpid() && mapping.path == fs::canonical(standin_library()) ? 1 : 0;
+  });
+  EXPECT_EQ(lost, 0U);
+  EXPECT_EQ(seen, kMappings);
+}
+
+/// What was looked at is not looked at again for a while: no longer than that.
+TEST_F(DiscoveryRoot, AFileThatBecomesALibraryIsProbed) {
+  const fs::path path = fs::path(testing::TempDir()) / "libbecomes_nccl.so";
+  std::ofstream(path) << "no library yet";
+  Trace trace(TracerOptions{});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int fd = ::open(path.c_str(), O_RDONLY);
+    ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+    ::usleep(300'000);
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  sleep_ms(2200);
+  fs::copy_file(standin_library(), path, fs::copy_options::overwrite_existing);  // in place: the inode stays
+  Job job({.argv = {standin("standin_job"), path.string()}});
+  sleep_ms(kDiscoveryMs);
+  job.must("init 8 3");
+  job.must("all_reduce 147");
+  trace.stop();
+  trace.call(job.pid(), 147);
+  fs::remove(path);
 }
 
 TEST_F(DiscoveryRoot, ALibraryInsideAnotherIsProbed) {

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <set>
+#include <tuple>
 
 #include "base/file.h"
 #include "base/handle.h"
@@ -100,12 +102,9 @@ Result<std::vector<MappedFile>> Procfs::code_mappings(pid_t pid) const {
 Result<std::vector<MappedFile>> Procfs::executable_mappings(pid_t pid) const {
   ST_ASSIGN(std::vector<MappedFile> mappings, code_mappings(pid));
   std::vector<MappedFile> result;
+  std::set<std::tuple<uint32_t, uint32_t, uint64_t>> known;
   for (MappedFile& file : mappings) {
-    const bool known = std::any_of(result.begin(), result.end(), [&](const MappedFile& other) {
-      return other.inode == file.inode && other.device_major == file.device_major &&
-             other.device_minor == file.device_minor;
-    });
-    if (!known) {
+    if (known.emplace(file.device_major, file.device_minor, file.inode).second) {
       result.push_back(std::move(file));
     }
   }

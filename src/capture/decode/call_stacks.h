@@ -24,7 +24,10 @@ class CallStacks {
   void note(const st_call_stack& record);
   /// The row of a place that was noted: its id is a hash of the text, the same on all nodes; 0 for any other.
   [[nodiscard]] int64_t id_of(pid_t pid, uint64_t place) const;
-  void on_exit(pid_t pid) { processes_.erase(pid); }
+  void on_exit(pid_t pid) {
+    processes_.erase(pid);
+    names_.forget(pid);
+  }
 
  private:
   CodeNames names_;

@@ -31,6 +31,10 @@ constexpr size_t kSymbolsAtOnce = 2048;
 constexpr size_t kNamesKept = 8192;
 /// The part of each second that may be spent on names: the ring buffers fill in the meantime.
 constexpr int64_t kTimeNs = 100 * kNsPerMs;
+/// Mappings that were read are good for so long, and for this long also where an address is in none of them: it may be
+/// of a library that was loaded since, or no address at all.
+constexpr int64_t kMappingsNs = kNsPerSecond;
+constexpr int64_t kNoMappingNs = 100 * kNsPerMs;
 
 template <typename T>
 bool read_at(int fd, uint64_t offset, std::span<T> into) {
@@ -220,26 +224,50 @@ void CodeNames::look_up(pid_t pid, const MappedFile& file, std::span<const uint6
   spent_ns_ += monotonic_now_ns() - begun_ns;
 }
 
-std::string CodeNames::describe(pid_t pid, std::span<const uint64_t> addresses) {
-  const auto mappings = procfs_.code_mappings(pid);
-  if (!mappings) {
-    return {};
+const CodeNames::Mappings* CodeNames::mappings_of(pid_t pid, int64_t not_before_ns) {
+  const auto known = mappings_.find(pid);
+  if (known != mappings_.end() && known->second.read_ns >= not_before_ns) {
+    return &known->second;
   }
-  struct Frame {
-    const MappedFile* file;
-    uint64_t offset;
-  };
+  const int64_t now_ns = monotonic_now_ns();
+  auto files = procfs_.code_mappings(pid);
+  if (!files) {
+    mappings_.erase(pid);
+    return nullptr;
+  }
+  return &(mappings_[pid] = {.files = std::move(*files), .read_ns = now_ns});
+}
+
+std::vector<CodeNames::Frame> CodeNames::frames_of(const Mappings& mappings, std::span<const uint64_t> addresses) {
   std::vector<Frame> frames;
-  std::map<const MappedFile*, std::vector<uint64_t>> by_file;
   for (const uint64_t address : addresses) {
     const uint64_t inside = address - (frames.empty() ? 0 : 1);  // a return address may begin the next function
     const auto file = std::ranges::find_if(
-        *mappings, [&](const MappedFile& mapping) { return inside >= mapping.start && inside < mapping.end; });
-    if (file == mappings->end()) {
+        mappings.files, [&](const MappedFile& mapping) { return inside >= mapping.start && inside < mapping.end; });
+    if (file == mappings.files.end()) {
       break;
     }
     frames.push_back({&*file, inside - file->start + file->offset});
-    by_file[&*file].push_back(frames.back().offset);
+  }
+  return frames;
+}
+
+std::string CodeNames::describe(pid_t pid, std::span<const uint64_t> addresses) {
+  const int64_t now_ns = monotonic_now_ns();
+  std::vector<Frame> frames;
+  for (const int64_t good_ns : {kMappingsNs, kNoMappingNs}) {
+    const Mappings* mappings = mappings_of(pid, now_ns - good_ns);
+    if (!mappings) {
+      return {};
+    }
+    frames = frames_of(*mappings, addresses);
+    if (frames.size() == addresses.size()) {
+      break;
+    }
+  }
+  std::map<const MappedFile*, std::vector<uint64_t>> by_file;
+  for (const Frame& frame : frames) {
+    by_file[frame.file].push_back(frame.offset);
   }
   for (const auto& [file, offsets] : by_file) {
     look_up(pid, *file, offsets);

@@ -7,8 +7,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/handle.h"
@@ -55,6 +58,30 @@ TEST(CodeNames, AFunctionAndWhoCalledIt) {
   EXPECT_EQ(frames[0], "stalltrace::capture::code_names_test::a_place_to_call_from() (test_capture)");
   EXPECT_THAT(std::string(frames[1]),
               MatchesRegex("stalltrace::capture::code_names_test::a_caller\\(\\)\\+0x[0-9a-f]+ \\(test_capture\\)"));
+}
+
+TEST(CodeNames, MappingsAreReadOnceForManyStacks) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(testing::TempDir()) / "code_names_procfs";
+  fs::create_directories(root / "7");
+  const std::string first = "1000-2000 r-xp 00000000 00:01 11 /lib/first.so\n";
+  const std::string second = "5000-6000 r-xp 00000000 00:01 12 /lib/second.so\n";
+  const auto map = [&](const std::string& text) { std::ofstream(root / "7" / "maps") << text; };
+  const Procfs procfs(root.string());
+  CodeNames names(procfs);
+  const auto describe = [&](uint64_t address) { return names.describe(7, std::vector{address}); };
+  map(first);
+  EXPECT_EQ(describe(0x1010), "+0x10 (first.so)");
+  map(second);
+  EXPECT_EQ(describe(0x1010), "+0x10 (first.so)") << "not read again";
+  EXPECT_EQ(describe(0x5010), "") << "so soon neither for an address that may be none";
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  EXPECT_EQ(describe(0x5010), "+0x10 (second.so)") << "loaded since";
+  EXPECT_EQ(describe(0x1010), "");
+  map(first);
+  names.forget(7);
+  EXPECT_EQ(describe(0x1010), "+0x10 (first.so)") << "another process of that number";
+  fs::remove_all(root);
 }
 
 TEST(CodeNames, WhatIsGoneHasNone) {

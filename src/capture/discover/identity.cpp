@@ -2,6 +2,7 @@
 #include "capture/discover/identity.h"
 
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/version.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -128,6 +130,22 @@ Process describe_process(const Procfs& procfs, pid_t pid, NodeId node, int64_t u
     }
   }
   return process;
+}
+
+Node describe_node(const std::string& name_flag) {
+  Node node;
+  node.name = node_name(name_flag);
+  utsname system{};
+  if (::uname(&system) == 0) {
+    node.hostname = system.nodename;
+    node.kernel = std::string(system.release) + " " + system.machine;
+  }
+  node.boot_id = trim(read_file("/proc/sys/kernel/random/boot_id", 64).value_or(""));
+  node.clock_offset_ns = measure_utc_offset_ns();
+  node.started_ns = monotonic_now_ns() + node.clock_offset_ns;
+  node.agent_version = program_version();
+  node.node_id = make_node_id(node.name, node.boot_id, node.started_ns);
+  return node;
 }
 
 std::string node_name(const std::string& flag) {

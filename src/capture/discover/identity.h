@@ -32,6 +32,9 @@ std::string hydra_job(const Procfs& procfs, pid_t pid);
 /// The traced process as the recording knows it. `utc_offset_ns` is UTC minus CLOCK_MONOTONIC.
 Process describe_process(const Procfs& procfs, pid_t pid, NodeId node, int64_t utc_offset_ns);
 
+/// This node and the run of the agent that starts now, with an id of its own. `name_flag`: see node_name.
+Node describe_node(const std::string& name_flag);
+
 /// The name of this node: the flag if given, else STALLTRACE_NODE, else the Slurm node name, else the host name.
 std::string node_name(const std::string& flag);
 

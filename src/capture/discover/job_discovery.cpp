@@ -10,6 +10,8 @@
 #include <array>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace stalltrace::capture {
 namespace {
 
@@ -42,6 +44,9 @@ constexpr std::array kUsualLibraries{
 
 /// So many files that processes map are remembered; reading one again costs some milliseconds at most.
 constexpr size_t kMaxFiles = 4096;
+
+/// What was read of a file is taken for what a mapping of the same name maps.
+constexpr int64_t kDismissedNs = 2 * kNsPerSecond;
 
 /// RCCL exports NCCL's names; only its file's name distinguishes it.
 Library library_of(const std::string& path) {
@@ -87,15 +92,52 @@ JobDiscovery::File* JobDiscovery::inspect_path(const std::string& path) {
   return &known;
 }
 
+bool JobDiscovery::was_dismissed(const MappedFile& file) {
+  const int64_t now_ns = monotonic_now_ns();
+  if (now_ns - dismissed_since_ns_ >= kDismissedNs || dismissed_.size() > kMaxFiles) {
+    dismissed_.clear();
+    dismissed_since_ns_ = now_ns;
+  }
+  return dismissed_.contains({file.device_major, file.device_minor, file.inode, file.path});
+}
+
 JobDiscovery::File* JobDiscovery::inspect(pid_t pid, const MappedFile& file, std::string& host_path) {
+  if (was_dismissed(file)) {
+    return nullptr;
+  }
   for (std::string& candidate : procfs_.host_paths(pid, file)) {
     File* known = inspect_path(candidate);
-    if (known && known->inode == file.inode) {
-      host_path = std::move(candidate);
-      return known->symbols.of_interest() ? known : nullptr;
+    if (!known || known->inode != file.inode) {
+      continue;
     }
+    if (!known->symbols.of_interest()) {
+      dismissed_.emplace(file.device_major, file.device_minor, file.inode, file.path);
+      return nullptr;
+    }
+    host_path = std::move(candidate);
+    return known;
   }
   return nullptr;
+}
+
+/// A second walk that finds nothing new leaves no gap to the children that the kernel side lists.
+Status JobDiscovery::list(std::span<const int32_t> pids) {
+  for (const int32_t pid : pids) {
+    if (!procfs_.exists(pid)) {
+      return fail("no process " + std::to_string(pid), "name a running process with --pid", ErrorKind::kNotFound);
+    }
+    ST_TRY(kernel_.list_process(pid));
+  }
+  for (bool found = !pids.empty(); found;) {
+    found = false;
+    for (const pid_t pid : procfs_.pids()) {
+      if (!kernel_.is_listed(pid) && kernel_.is_listed(procfs_.parent(pid))) {
+        ST_TRY(kernel_.list_process(pid));
+        found = true;
+      }
+    }
+  }
+  return {};
 }
 
 Status JobDiscovery::attach_library(const std::string& path) {
@@ -181,7 +223,7 @@ void JobDiscovery::consider(pid_t pid, bool certainly_job) {
   }
 }
 
-void JobDiscovery::scan(bool again) {
+void JobDiscovery::scan(Again again) {
   std::map<pid_t, uint64_t> now;
   for (const pid_t pid : procfs_.pids()) {
     const uint64_t start = procfs_.start_ticks(pid);
@@ -191,7 +233,8 @@ void JobDiscovery::scan(bool again) {
     now.emplace(pid, start);
     const auto seen = scanned_.find(pid);
     const bool known = seen != scanned_.end() && seen->second == start;
-    if ((!known || (again && !jobs_.contains(pid))) && in_scope(pid) && !only_inherits(pid)) {
+    const bool look = !known || again == Again::kAll || (again == Again::kOthers && !jobs_.contains(pid));
+    if (look && in_scope(pid) && !only_inherits(pid)) {
       consider(pid, false);
     }
   }
@@ -218,10 +261,10 @@ void JobDiscovery::on_mapping(pid_t pid, const MappedFile& file) {
   if (!known) {
     return;
   }
-  if (known->symbols.has_collectives) {
-    consider(pid, false);
-  } else if (jobs_.contains(pid)) {
+  if (jobs_.contains(pid)) {
     attach(*known, host_path, file.path);
+  } else if (known->symbols.has_collectives) {
+    consider(pid, false);
   }
 }
 

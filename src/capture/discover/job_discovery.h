@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -29,14 +30,22 @@ class JobDiscovery {
   /// with what could not be probed and why.
   JobDiscovery(BpfPrograms& kernel, const Procfs& procfs, Scope scope, JobFound job_found, Note note);
 
+  /// With only_listed: puts processes and all their descendants in scope; those to come are listed by the kernel side.
+  /// Errors: no such process.
+  Status list(std::span<const int32_t> pids);
   /// Probes a library's file before any process maps it, so that a job's first call is seen however soon it comes: to
   /// attach takes the kernel some 20 ms (a grace period), which a quick start can win. Errors: not readable, not
   /// ELF, nothing to probe in it.
   Status attach_library(const std::string& path);
   /// The same for the collective libraries in the usual places; none is no error.
   void attach_usual_libraries();
-  /// Looks at every process of the host that it has not seen. `again`: also at those that were no job when it did.
-  void scan(bool again);
+  enum class Again {
+    kNone,
+    kOthers,  // those that were no job when it did
+    kAll,     // jobs too: a library that one of them has loaded since was not reported
+  };
+  /// Looks at every process of the host that it has not seen, and again at some that it has.
+  void scan(Again again);
   /// A process has mapped a file executable.
   void on_mapping(pid_t pid, const MappedFile& file);
   /// A process made a traced call before its mappings were seen (a fork).
@@ -55,6 +64,8 @@ class JobDiscovery {
   using FileKey = std::tuple<uint64_t, uint64_t, int64_t, int64_t>;
 
   [[nodiscard]] bool in_scope(pid_t pid) const;
+  /// Whether the file was found to be of no interest a moment ago.
+  [[nodiscard]] bool was_dismissed(const MappedFile& file);
   /// The file at a path of this program's own, read once.
   File* inspect_path(const std::string& path);
   /// The file's symbols, read once. Null when it can't be opened (it vanished) or is of no interest.
@@ -71,6 +82,10 @@ class JobDiscovery {
   JobFound job_found_;
   Note note_;
   std::map<FileKey, File> files_;  // what is not probed is forgotten when there is much of it
+  /// Mapped files of no interest: device (two), inode, path, as mappings have them. Only those of the last seconds, in
+  /// which the ranks of a job map the same hundreds of files: the file behind such a name may change.
+  std::set<std::tuple<uint32_t, uint32_t, uint64_t, std::string>> dismissed_;
+  int64_t dismissed_since_ns_ = 0;  // CLOCK_MONOTONIC
   std::set<pid_t> jobs_;
   std::map<pid_t, uint64_t> scanned_;  // pid → start time, so that a reused number is looked at again
   size_t attached_ = 0;

@@ -6,15 +6,29 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace stalltrace::capture {
 namespace {
 
-constexpr size_t kDataPages = 16;  // a power of two
+/// A PyTorch rank maps 380 files within some 100 ms, of 150 bytes each here; ranks that start together on few CPUs
+/// leave us none in that time. So much is also what perf takes, and what an unprivileged user may lock for each CPU
+/// (kernel.perf_event_mlock_kb). Where there are many CPUs, fewer ranks share one.
+constexpr size_t kMostRingBytes = 512 << 10;
+constexpr size_t kLeastRingBytes = 64 << 10;
+constexpr size_t kAllRingsBytes = 32 << 20;
 
 size_t page_size() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+
+/// A power of two, as the kernel asks for.
+size_t ring_bytes(long cpus) {
+  const size_t share = std::bit_floor(kAllRingsBytes / static_cast<size_t>(std::max(cpus, 1L)));
+  return std::clamp(share, kLeastRingBytes, kMostRingBytes);
+}
 
 /// The fixed part of PERF_RECORD_MMAP2 (linux/perf_event.h); the file name follows.
 struct Mmap2Record {
@@ -46,14 +60,30 @@ int open_on_cpu(int cpu) {
 
 struct MappingWatch::Ring {
   UniqueFd fd;
-  void* memory = nullptr;
+  void* memory = nullptr;  // a page of control, then the data
+  size_t data_bytes = 0;
 
-  Ring(UniqueFd descriptor, void* mapped) : fd(std::move(descriptor)), memory(mapped) {}
-  Ring(Ring&& other) noexcept : fd(std::move(other.fd)), memory(std::exchange(other.memory, nullptr)) {}
+  Ring(UniqueFd descriptor, void* mapped, size_t bytes)
+      : fd(std::move(descriptor)), memory(mapped), data_bytes(bytes) {}
+  Ring(Ring&& other) noexcept
+      : fd(std::move(other.fd)), memory(std::exchange(other.memory, nullptr)), data_bytes(other.data_bytes) {}
   Ring& operator=(Ring&&) = delete;
   ~Ring() {
     if (memory) {
-      ::munmap(memory, (kDataPages + 1) * page_size());
+      ::munmap(memory, page_size() + data_bytes);
+    }
+  }
+
+  /// A smaller one where that much memory may not be locked.
+  static Result<Ring> map(UniqueFd fd, size_t data_bytes) {
+    for (size_t bytes = data_bytes;; bytes /= 2) {
+      void* memory = ::mmap(nullptr, page_size() + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+      if (memory != MAP_FAILED) {
+        return Ring(std::move(fd), memory, bytes);
+      }
+      if (bytes <= kLeastRingBytes) {
+        return fail_errno("map the perf ring", errno);
+      }
     }
   }
 };
@@ -72,11 +102,8 @@ Result<std::unique_ptr<MappingWatch>> MappingWatch::open() {
       }
       return fail_errno("perf_event_open for file mappings", errno, "run as root, or grant CAP_PERFMON");
     }
-    void* memory = ::mmap(nullptr, (kDataPages + 1) * page_size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-    if (memory == MAP_FAILED) {
-      return fail_errno("map the perf ring", errno);
-    }
-    rings.emplace_back(std::move(fd), memory);
+    ST_ASSIGN(Ring ring, Ring::map(std::move(fd), ring_bytes(cpus)));
+    rings.push_back(std::move(ring));
   }
   return std::unique_ptr<MappingWatch>(new MappingWatch(std::move(rings)));
 }
@@ -95,7 +122,7 @@ uint64_t MappingWatch::drain(const Visitor& visit) {
   for (const Ring& ring : rings_) {
     auto* control = static_cast<perf_event_mmap_page*>(ring.memory);
     const auto* data = static_cast<const std::byte*>(ring.memory) + page_size();
-    const uint64_t size = kDataPages * page_size();
+    const uint64_t size = ring.data_bytes;
     const uint64_t head = __atomic_load_n(&control->data_head, __ATOMIC_ACQUIRE);
     uint64_t tail = control->data_tail;
     const auto copy = [&](uint64_t from, size_t length, void* to) {  // a record may wrap around the ring's end

@@ -53,6 +53,34 @@ static int grouped(void) {
   return api->group_end();
 }
 
+static long reduce_once(void) { return api->all_reduce(BUFFERS, 115, 7, 0, comm, (void*)0x51); }
+
+/* Calls as code without frame pointers does: their register points at data of the caller, other data at each call. */
+static long no_frame_pointers(long calls) {
+  long failed = 0;
+#if defined(__x86_64__)
+  for (long i = 0; i < calls; i++) {
+    unsigned long data[2] = {0, (unsigned long)&data[0] + 8 * (unsigned long)i};
+    register unsigned long* frame asm("r12") = data;
+    register long (*function)(void) asm("r13") = reduce_once;
+    long result;
+    asm volatile(
+        "mov %%rsp, %%rbx\n sub $256, %%rsp\n and $-16, %%rsp\n push %%rbp\n push %%rbp\n"
+        "mov %1, %%rbp\n call *%2\n"
+        "pop %%rbp\n pop %%rbp\n mov %%rbx, %%rsp\n"
+        : "=a"(result)
+        : "r"(frame), "r"(function)
+        : "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory", "cc");
+    failed |= result;
+  }
+#else
+  for (long i = 0; i < calls; i++) {
+    failed |= reduce_once();
+  }
+#endif
+  return failed;
+}
+
 static int jump_out(void) {
   static jmp_buf back;
   if (setjmp(back) == 0) {
@@ -170,6 +198,7 @@ static long obey(const char* verb, const char* text, long a, long b) {
   if (!strcmp(verb, "destroy")) return api->destroy(comm);
   if (!strcmp(verb, "all_calls")) return all_calls();
   if (!strcmp(verb, "grouped")) return grouped();
+  if (!strcmp(verb, "no_frame_pointers")) return no_frame_pointers(a);
   if (!strcmp(verb, "jump_out")) return jump_out();
   if (!strcmp(verb, "all_reduce")) return api->all_reduce(BUFFERS, (size_t)a, 7, 0, comm, (void*)0x51);
   if (!strcmp(verb, "refused")) {

@@ -326,6 +326,43 @@ TEST(CallingConvention, X86LeavesTheStackAloneWithoutStackArguments) {
   EXPECT_EQ(arguments.slot[7], 0U);
 }
 
+/// A return address has a call before it.
+TEST(CallingConvention, CodeBeforeAReturnAddress) {
+  using Code = std::array<uint8_t, ST_CODE_BYTES>;
+  for (const Code& code : {Code{0, 0, 0, 0xe8, 1, 2, 3, 4},           // call rel32
+                           Code{0, 0, 0, 0, 0, 0, 0xff, 0xd0},        // call *%rax
+                           Code{0, 0, 0, 0, 0, 0x41, 0xff, 0xd4},     // call *%r12
+                           Code{0, 0, 0, 0, 0, 0xff, 0x50, 0x18},     // call *0x18(%rax)
+                           Code{0, 0, 0, 0, 0xff, 0x54, 0x24, 8},     // call *8(%rsp)
+                           Code{0, 0, 0xff, 0x15, 1, 2, 3, 4},        // call *0x4030201(%rip)
+                           Code{0, 0xff, 0x94, 0x24, 1, 2, 3, 4}}) {  // call *0x4030201(%rsp)
+    EXPECT_TRUE(st_is_behind_call_x86_64(code.data()));
+  }
+  for (const Code& code :
+       {Code{}, Code{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90}, Code{0, 0, 0, 0xe9, 1, 2, 3, 4},  // jmp rel32
+        Code{0, 0, 0, 0, 0, 0, 0xff, 0xe0},                                                             // jmp *%rax
+        Code{0, 0, 0xe8, 1, 2, 3, 4, 5}}) {  // a byte behind the call
+    EXPECT_FALSE(st_is_behind_call_x86_64(code.data()));
+  }
+  const auto code_of = [](uint32_t instruction) {
+    Code code{};
+    std::memcpy(code.data() + 4, &instruction, sizeof instruction);
+    return code;
+  };
+  for (const uint32_t call : {0x94000010U, 0x97fffff0U, 0xd63f0000U, 0xd63f0120U, 0xd63f083fU, 0xd73f0921U}) {
+    EXPECT_TRUE(st_is_behind_call_arm64(code_of(call).data())) << std::hex << call;
+  }
+  for (const uint32_t other : {0U, 0x14000010U, 0xd61f0000U, 0xd65f03c0U, 0xd503201fU}) {  // b, br, ret, nop
+    EXPECT_FALSE(st_is_behind_call_arm64(code_of(other).data())) << std::hex << other;
+  }
+  const auto* here = static_cast<const uint8_t*>(__builtin_return_address(0));
+#if defined(__x86_64__)
+  EXPECT_TRUE(st_is_behind_call_x86_64(here - ST_CODE_BYTES)) << "a real one";
+#elif defined(__aarch64__)
+  EXPECT_TRUE(st_is_behind_call_arm64(here - ST_CODE_BYTES)) << "a real one";
+#endif
+}
+
 /// Reading the id's address from the third register and the rank from the fourth, as if the id were a pointer, is
 /// wrong on x86-64 (and right on arm64).
 TEST(CallingConvention, ReadingTheIdAsAThirdRegisterIsWrongOnX86) {

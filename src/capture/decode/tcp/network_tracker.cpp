@@ -14,6 +14,7 @@ namespace {
 constexpr uint64_t kKnownAfterCloseNs = 5ULL * kNsPerSecond;
 /// A connection that does nothing at all is sampled this often.
 constexpr uint64_t kUnchangedNs = 5ULL * kNsPerSecond;
+constexpr size_t kThreadsKept = 4096;
 /// NCCL's "NCCL SockS..." and "NCCL SockR..."
 constexpr std::string_view kHelperThreads = "NCCL Sock";
 
@@ -187,7 +188,19 @@ void NetworkTracker::on_step_mark(const st_step_mark& record) {
   }
 }
 
+const std::string& NetworkTracker::thread_name(int32_t pid, int32_t tid, uint64_t now_ns) {
+  if (threads_.size() >= kThreadsKept) {
+    threads_.clear();
+  }
+  NamedThread& thread = threads_[{pid, tid}];
+  if (thread.name.empty() || now_ns >= thread.read_ns + kNsPerSecond) {
+    thread = {.name = thread_name_(pid, tid), .read_ns = now_ns};
+  }
+  return thread.name;
+}
+
 void NetworkTracker::on_exit(int32_t pid) {
+  threads_.erase(threads_.lower_bound({pid, 0}), threads_.lower_bound({pid + 1, 0}));
   places_.forget_process(pid);
   ranks_.forget_process(pid);
 }
@@ -302,9 +315,9 @@ void NetworkTracker::on_span(const st_net_span& record) {
     int32_t& last = last_thread_[record.cookie];
     if (last != tid || connection->second.thread_name.empty()) {
       last = tid;
-      std::string name = thread_name_(span.pid, tid);
+      const std::string& name = thread_name(span.pid, tid, record.end_ns);
       if (!name.empty() && name != connection->second.thread_name) {
-        connection->second.thread_name = std::move(name);
+        connection->second.thread_name = name;
         sink_.accept(connection->second);
       }
     }

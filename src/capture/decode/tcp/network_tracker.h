@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -59,6 +60,8 @@ class NetworkTracker {
   std::optional<int32_t> peer_rank(const Connection& connection, const CommSocket& place,
                                    const CommunicatorInfo& facts);
   [[nodiscard]] std::optional<CommSocket> place_of(const Connection& connection) const;
+  /// Asked for at most once a second and thread: those of a process may take turns on a connection.
+  const std::string& thread_name(int32_t pid, int32_t tid, uint64_t now_ns);
   void deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics);
 
   EventIds& ids_;
@@ -73,7 +76,12 @@ class NetworkTracker {
   uint64_t retransmits_ = 0;
   std::unordered_map<uint64_t, Connection> connections_;
   std::unordered_map<uint64_t, int32_t> last_thread_;  // cookie → tid
-  std::unordered_map<uint64_t, CommSocket> said_;      // the places that rows say, by cookie
+  struct NamedThread {
+    std::string name;
+    uint64_t read_ns = 0;  // CLOCK_MONOTONIC
+  };
+  std::map<std::pair<int32_t, int32_t>, NamedThread> threads_;  // by pid and tid
+  std::unordered_map<uint64_t, CommSocket> said_;               // the places that rows say, by cookie
   struct Listing {
     uint64_t time_ns = 0;
     st_tcp_metrics metrics{};

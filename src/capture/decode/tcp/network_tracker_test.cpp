@@ -409,5 +409,24 @@ TEST_F(NetworkTrackerTest, ASpanNamesTheThreadOnceAThread) {
   EXPECT_TRUE(spans[0].is_send);
 }
 
+TEST_F(NetworkTrackerTest, ThreadsThatTakeTurnsAreAskedForTheirNamesOnceASecond) {
+  seen(1000, 40000);
+  st_net_span span{};
+  span.cookie = kCookie;
+  for (uint64_t turn = 0; turn < 20; ++turn) {
+    span.header = header(2000 + turn, 100, 102 + static_cast<uint32_t>(turn % 2));
+    span.end_ns = 3000 + turn;
+    tracker_.on_span(span);
+  }
+  EXPECT_EQ(asked_, 2);
+  EXPECT_EQ(connection().thread_name, "thread 103");
+  thread_name_ = "renamed";
+  span.header = header(2'000'000'000, 100, 102);
+  span.end_ns = 2'000'001'000;
+  tracker_.on_span(span);
+  EXPECT_EQ(asked_, 3);
+  EXPECT_EQ(connection().thread_name, "renamed");
+}
+
 }  // namespace
 }  // namespace stalltrace::capture

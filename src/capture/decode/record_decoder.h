@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The records of the BPF programs → events: one decoder per family, and what they share. What is decoded goes to the
+// sink, some of it only when later records have said the rest. One thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/process/procfs.h"
+#include "blackbox/follow/follower.h"
+#include "blackbox/pairing/call_pairing.h"
+#include "capture/decode/call_stacks.h"
+#include "capture/decode/collective/collective_tracker.h"
+#include "capture/decode/tcp/network_tracker.h"
+#include "model/event_ids.h"
+#include "model/events.h"
+#include "model/process_registry.h"
+#include "wire/scheduler.h"
+#include "wire/tcp.h"
+
+namespace stalltrace::capture {
+
+class RecordDecoder {
+ public:
+  struct Options {
+    int64_t ticks_per_second = 0;  // of the kernel's jiffies
+    blackbox::ProfilerFileFinder::Scope profiler_files;
+    std::function<void(pid_t)> on_call;              // a process made a call before it was found
+    std::function<void(const std::string&)> report;  // what could not be done
+  };
+
+  /// References outlive the decoder.
+  RecordDecoder(const Node& node, const Procfs& procfs, EventSink& sink, Options options);
+
+  /// One record as it came out of a ring.
+  void decode(std::span<const std::byte> bytes);
+  void decode(const st_socket_listing& listing) { network_.on_listing(listing); }
+
+  /// The processes whose end was decoded since the last call. Other rings may still hold records of theirs: they are
+  /// to be decoded before end_process().
+  std::vector<st_exit> take_exits();
+  /// The record of a process's end can overtake that of its first call: they come by different rings.
+  [[nodiscard]] bool has_ended(pid_t pid) const;
+  [[nodiscard]] bool knows(pid_t pid) const { return processes_.find(pid) != nullptr; }
+  void begin_process(Process process, Library library, CollectiveTracker::JobPlace job);
+  void end_process(const st_exit& record);
+
+  /// Delivers what has been waiting for more. Records from before `decoded_ns` (CLOCK_MONOTONIC) have been decoded.
+  void deliver_waiting(int64_t decoded_ns);
+  /// The same at the end: nothing more will come.
+  void finish(int64_t decoded_ns);
+  /// Losses of the profiler files, and records that could not be decoded.
+  void deliver_losses();
+
+  [[nodiscard]] size_t processes() const { return processes_.size(); }
+  [[nodiscard]] uint64_t calls() const { return collectives_.calls(); }
+  [[nodiscard]] uint64_t retransmits() const { return network_.retransmits(); }
+  /// Records that could not be decoded.
+  [[nodiscard]] uint64_t malformed() const { return malformed_; }
+
+ private:
+  [[nodiscard]] CommunicatorInfo communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const;
+  void note_stack(const st_call_stack& record);
+
+  const Node& node_;
+  EventSink& sink_;
+  std::function<void(pid_t)> on_call_;
+  EventIds ids_;
+  ProcessRegistry processes_;
+  blackbox::CallPairing pairing_;
+  CollectiveTracker collectives_;
+  blackbox::ProfilerFollower profiler_files_;
+  NetworkTracker network_;
+  CallStacks stacks_;
+  std::vector<st_exit> exits_;
+  uint64_t malformed_ = 0;
+};
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/decode/record_decoder.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "model/memory_source.h"
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr uint32_t kPid = 42;
+
+class RecordDecoderTest : public testing::Test {
+ protected:
+  template <typename Record>
+  static Record record_of(uint16_t type) {
+    Record record{};
+    record.header.version = ST_WIRE_VERSION;
+    record.header.type = type;
+    record.header.size = sizeof record;
+    record.header.tgid = kPid;
+    record.header.time_ns = 1'000;
+    return record;
+  }
+  template <typename Record>
+  void decode(const Record& record, size_t bytes = sizeof(Record)) {
+    decoder_.decode(std::as_bytes(std::span(&record, 1)).first(bytes));
+  }
+
+  Node node_{.node_id = 1};
+  Procfs procfs_{"/nowhere"};
+  MemorySource sink_;
+  std::vector<pid_t> called_;
+  RecordDecoder decoder_{node_,
+                         procfs_,
+                         sink_,
+                         {.ticks_per_second = 250,
+                          .profiler_files = {},
+                          .on_call = [this](pid_t pid) { called_.push_back(pid); },
+                          .report = [](const std::string&) {}}};
+};
+
+TEST_F(RecordDecoderTest, AWaitBecomesARow) {
+  auto wait = record_of<st_wait>(ST_RECORD_WAIT);
+  wait.end_ns = 5'000;
+  decode(wait);
+  size_t rows = 0;
+  ASSERT_TRUE(sink_.wait_spans({}, [&](const WaitSpan& row) {
+    ++rows;
+    EXPECT_EQ(row.pid, static_cast<int32_t>(kPid));
+    EXPECT_EQ(row.window_ns, 4'000);
+  }));
+  EXPECT_EQ(rows, 1U);
+  EXPECT_EQ(decoder_.malformed(), 0U);
+}
+
+TEST_F(RecordDecoderTest, WhatIsNoRecordIsCountedAsALoss) {
+  auto wait = record_of<st_wait>(ST_RECORD_WAIT);
+  decode(wait, sizeof(st_header) - 1);  // no whole header
+  decode(wait, sizeof wait - 1);        // shorter than its header says
+  wait.header.size = sizeof(st_header);
+  decode(wait, sizeof(st_header));  // shorter than its type
+  wait = record_of<st_wait>(ST_RECORD_WAIT);
+  wait.header.version = ST_WIRE_VERSION + 1;
+  decode(wait);
+  decode(record_of<st_wait>(0xffff));
+  EXPECT_EQ(decoder_.malformed(), 5U);
+  decoder_.deliver_losses();
+  const auto losses = sink_.losses();
+  ASSERT_TRUE(losses);
+  ASSERT_EQ(losses->size(), 1U);
+  EXPECT_EQ(losses->front().source, "ring:malformed");
+  EXPECT_EQ(losses->front().count, 5U);
+}
+
+TEST_F(RecordDecoderTest, AFirstCallIsReportedToTheOwner) {
+  st_header header = record_of<st_exit>(ST_RECORD_PROCESS).header;
+  header.size = sizeof header;
+  decode(header);
+  EXPECT_EQ(called_, std::vector<pid_t>{kPid});
+}
+
+TEST_F(RecordDecoderTest, AnExitWaitsUntilItIsTaken) {
+  decoder_.begin_process({.node_id = 1, .pid = kPid}, Library::kNccl, {});
+  decode(record_of<st_exit>(ST_RECORD_EXIT));
+  EXPECT_FALSE(decoder_.has_ended(kPid));
+  const auto ended = decoder_.take_exits();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_TRUE(decoder_.take_exits().empty());
+  decoder_.end_process(ended.front());
+  EXPECT_TRUE(decoder_.has_ended(kPid));
+  EXPECT_TRUE(decoder_.knows(kPid));
+  EXPECT_FALSE(decoder_.knows(kPid + 1));
+}
+
+}  // namespace
+}  // namespace stalltrace::capture
