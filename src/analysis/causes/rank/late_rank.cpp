@@ -141,6 +141,8 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   for (const CauseGroup& group : groups) {
     costs.push_back(group.lost.total_ns());
   }
+  const auto ranks =
+      std::ranges::count_if(context.cluster.members(), [&](const Member& member) { return context.concerns(member); });
   std::vector<bool> drop(groups.size());
   for (size_t i = 0; i < groups.size(); ++i) {
     int64_t total_ns = 0;
@@ -149,7 +151,7 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
       total_ns += costs[j];
       runner_up_ns = j == i ? runner_up_ns : std::max(runner_up_ns, costs[j]);
     }
-    if (context.cluster.members().size() <= 2) {
+    if (ranks <= 2) {
       runner_up_ns = 0;
     }
     drop[i] =
