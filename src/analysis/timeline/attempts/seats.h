@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which process has which rank on which communicator, and when it lived: what job attempts are told apart by.
+// Which process has which rank on which communicator, and when it lived: what distinguishes job attempts.
 #pragma once
 
 #include <cstddef>
