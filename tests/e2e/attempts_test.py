@@ -45,7 +45,7 @@ class Attempts(Case):
     def explained(self, tracer, *words):
         time.sleep(0.5)
         self.assertEqual(tracer.stop(), DONE)
-        return json.loads(self.done(run("explain", tracer.path, "--json", *words)).stdout)
+        return json.loads(self.done(run("explain", tracer.path, "--json", *words)))
 
     def test_a_job_that_raised_and_is_started_again(self):
         tracer = self.tracer()
@@ -64,12 +64,12 @@ class Attempts(Case):
             self.assertLess(finding["stall_ms"], 1000, finding["summary"])  # nobody waited for the next attempt
         event, = tracer.rows("SELECT node_id || ':' || (event_id & 0xffffffffff) FROM collective WHERE op = 'ALL_REDUCE' "
                              f"AND pid = {second[0]} AND seq > 40 LIMIT 1")[0]
-        instance = json.loads(self.done(run("explain", tracer.path, "--json", "--instance", event)).stdout)["instance"]
+        instance = json.loads(self.done(run("explain", tracer.path, "--json", "--instance", event)))["instance"]
         self.assertEqual(instance["attempt"], 2)
         self.assertEqual(len(instance["calls"]), RANKS)
         for pid in second:
             self.assertTrue(any(f"pid {pid})" in call["who"] for call in instance["calls"]), instance["calls"])
-        text = self.done(run("explain", tracer.path)).stdout
+        text = self.done(run("explain", tracer.path))
         self.assertIn("of 2 job attempts of 2 ranks, one after the other, on 1 node", text)
 
     def test_two_jobs_at_once(self):
@@ -79,5 +79,5 @@ class Attempts(Case):
             job.wait()
         report = self.explained(tracer)
         self.assertEqual([attempt["ranks"] for attempt in report["attempts"]], [2, 2])
-        text = self.done(run("explain", tracer.path)).stdout
+        text = self.done(run("explain", tracer.path))
         self.assertIn("of 2 jobs of 2 ranks at the same time on 1 node", text)
