@@ -13,6 +13,7 @@
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/findings/call_sites.h"
 #include "analysis/findings/cause_groups.h"
+#include "analysis/findings/describe_attempts.h"
 #include "analysis/findings/expensive_calls.h"
 #include "analysis/findings/inspect.h"
 #include "analysis/stalls/find_stalls.h"
@@ -141,6 +142,7 @@ void describe_recording(const Cluster& cluster, const Timeline& timeline, Report
     report.node_names.emplace(loss.node_id, cluster.node_name(loss.node_id));
   }
   report.ranks = static_cast<int64_t>(ranks.size());
+  report.attempts = describe_attempts(cluster, timeline);
   report.range = range_of(cluster, timeline);
   report.collectives = timeline.rows();
   for (const Loss& loss : report.losses) {

@@ -80,6 +80,25 @@ inline constexpr double kOffsetAgreement = 0.95;
 /// The two ends of a connection are first seen at different moments: where sockets are listed, up to seconds apart.
 inline constexpr int64_t kConnectionEndsApartNs = 5 * kNsPerSecond;
 
+// --- which processes are one job attempt ---------------------------------------------------------------------------
+
+/// Processes of a host that were alive together for less follow each other: a start is known to a tick (10 ms).
+inline constexpr int64_t kLivesMeetNs = 20 * kNsPerMs;
+/// Two agents of a host, that each computed when a process started, agree to within this.
+inline constexpr int64_t kSameStartNs = 2 * kNsPerSecond;
+/// This many calls are enough to say how far apart two processes made those with equal numbers.
+inline constexpr int64_t kAttemptSamples = 64;
+/// Between hosts, whose clocks may be off, that difference is steady for one job, since calls end together: from this
+/// many calls on, its middle half scatters less than this ...
+inline constexpr int64_t kSteadyCalls = 8;
+inline constexpr int64_t kSteadyNs = 20 * kNsPerMs;
+/// ... while two runs of one program drift apart: by so much at least, and this many times as much.
+inline constexpr int64_t kDriftNs = 2 * kNsPerMs;
+inline constexpr int64_t kSteadyContrast = 4;
+/// Processes of different hosts that share no communicator with a name are one job where their lives are no further
+/// apart than this: more than the error of a clock that anybody looks after.
+inline constexpr int64_t kClocksApartNs = 60 * kNsPerSecond;
+
 // --- when evidence explains a stall ----------------------------------------------------------------------------
 
 /// A cause must cover at least half of a stall; with less, most of the time was lost elsewhere.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "model/events.h"
@@ -86,9 +87,21 @@ struct Finding {
   std::string summary;
   std::vector<Evidence> evidence;
   std::string remedy;
+  std::optional<int64_t> attempt;      // of the job, from 1: Report::attempts
   std::vector<TimeRange> lost;         // the stalled time of each stall, by its end; neither printed nor stored
   std::optional<int64_t> detected_ns;  // live: when it was first reported
   std::optional<int64_t> ended_ns;     // live: when it was reported to be over
+};
+
+/// Processes that were one job, alive together. A job that is started again, and another job, is another one.
+struct JobAttempt {
+  int64_t number = 0;  // from 1, by when the first process started
+  int64_t ranks = 0;   // processes
+  int64_t nodes = 0;
+  TimeRange range;  // from its first process's start, as far as it is known, to the last one's end or the recording's
+  std::string end;  // how it ended: "rank 1 (node1, pid 4711) ended with exit code 1 before the others"
+  std::optional<Culprit> ended_by;                    // who failed first
+  std::vector<std::pair<NodeId, int32_t>> processes;  // by node and pid
 };
 
 /// What explain finds in a recording.
@@ -97,6 +110,7 @@ struct Report {
   bool healthy = true;  // no findings; means nothing where nothing was judged
   int64_t nodes = 0;
   int64_t ranks = 0;
+  std::vector<JobAttempt> attempts;
   TimeRange range;  // of the recordings, from the first arrival: the zero of times written with "+"
   int64_t collectives = 0;
   TimeRange judged_range;  // the part of `range` that was asked for

@@ -86,6 +86,7 @@ struct Inspection {
   int64_t bytes = 0;
   CommHash comm_id_hash = 0;
   int64_t number = 0;                // on its communicator
+  std::optional<int64_t> attempt;    // of the job; none: there is only one
   std::vector<InspectedCall> calls;  // by arrival
   std::vector<std::string> absent;
   bool warming_up = false;

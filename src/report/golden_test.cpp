@@ -111,6 +111,34 @@ Report unknown_report() {
   return report;
 }
 
+/// The second of two, and both at once.
+Report attempts_report(bool at_once) {
+  Report report = sick_report();
+  report.findings.erase(report.findings.begin());
+  report.findings[0].attempt = 2;
+  report.losses.clear();
+  report.notes.clear();
+  const int64_t middle_ns = kStart + kNsPerSecond / 2;
+  report.attempts.push_back({.number = 1,
+                             .ranks = 2,
+                             .nodes = 1,
+                             .range = {kStart - kNsPerSecond, at_once ? report.range.to_ns : middle_ns},
+                             .end = "rank 1 (node3, pid 4611) ended with exit code 1, before any other"});
+  report.attempts[0].ended_by = Culprit{"node3", 1, 4611};
+  report.attempts.push_back({.number = 2,
+                             .ranks = 4,
+                             .nodes = 2,
+                             .range = {middle_ns, report.range.to_ns},
+                             .end = "all its ranks ended without an error"});
+  return report;
+}
+
+TEST(ReportGolden, Attempts) {
+  expect_golden("attempts.txt", report_to_text(attempts_report(false)));
+  expect_golden("attempts_at_once.txt", report_to_text(attempts_report(true)));
+  expect_golden("attempts.json", report_to_json(attempts_report(false)));
+}
+
 TEST(ReportGolden, Text) {
   expect_golden("healthy.txt", report_to_text(healthy_report()));
   expect_golden("sick.txt", report_to_text(sick_report()));

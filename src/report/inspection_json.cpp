@@ -45,6 +45,7 @@ std::string inspection_to_json(const Inspection& inspection) {
       {"bytes", inspection.bytes},
       {"comm_id_hash", inspection.comm_id_hash == 0 ? Json(nullptr) : Json(format_hash(inspection.comm_id_hash))},
       {"number", inspection.number},
+      {"attempt", or_null(inspection.attempt)},
       {"warming_up", inspection.warming_up},
       {"outside_range", inspection.outside_range},
       {"late_ns", inspection.late_ns},

@@ -109,7 +109,8 @@ std::string inspection_to_text(const Inspection& inspection, const TextOptions& 
       inspection.comm_id_hash == 0
           ? "on a communicator made before tracing"
           : fmt::format("number {} on communicator {}", inspection.number, format_hash(inspection.comm_id_hash));
-  page.line(fmt::format("{} of {} {}: {}", display_name(inspection.op), format_size(inspection.bytes), where,
+  const std::string attempt = inspection.attempt ? fmt::format(" of job attempt {}", *inspection.attempt) : "";
+  page.line(fmt::format("{} of {} {}{}: {}", display_name(inspection.op), format_size(inspection.bytes), where, attempt,
                         page.paint(verdict_of(inspection), kBold)));
   page.field("when", inspection.calls.empty() ? "" : format_utc(inspection.calls.front().arrival_ns));
   write_calls(page, inspection);

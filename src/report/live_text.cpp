@@ -38,7 +38,7 @@ std::string live_finding_to_text(LiveHeadline headline, int64_t now_ns, int64_t 
   page.line(fmt::format("{} {} {}{} ({}, confidence {:.0f} %)", format_utc(now_ns), head, cause, back,
                         to_text(finding.severity), 100 * finding.confidence));
   page.field("what", printable(finding.summary));
-  page.field("where", printable(where_text(finding)));
+  page.field("where", printable(where_text(finding, finding.attempt.value_or(1) > 1)));
   page.field("since", format_utc(finding.window.from_ns));
   if (headline == LiveHeadline::kBegan) {
     for (size_t i = 0; i < finding.evidence.size(); ++i) {

@@ -26,7 +26,7 @@ std::string end_text(const std::optional<int32_t>& rank, const std::optional<End
 
 std::string_view severity_colour(Severity severity) { return kSeverityColours[static_cast<size_t>(severity)]; }
 
-std::string where_text(const Finding& finding) {
+std::string where_text(const Finding& finding, bool attempts) {
   std::string where;
   if (finding.culprit) {
     where =
@@ -37,7 +37,10 @@ std::string where_text(const Finding& finding) {
         fmt::format("{}link {} -> {}", where.empty() ? "" : "; ", end_text(finding.link->src_rank, finding.link->src),
                     end_text(finding.link->dst_rank, finding.link->dst));
   }
-  return where.empty() ? "not known" : where;
+  if (where.empty()) {
+    where = "not known";
+  }
+  return attempts && finding.attempt ? fmt::format("{} (job attempt {})", where, *finding.attempt) : where;
 }
 
 std::string Page::paint(std::string_view text, std::string_view colour) const {

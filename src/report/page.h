@@ -14,7 +14,8 @@ inline constexpr std::string_view kGreen = "\x1b[32m";
 std::string_view severity_colour(Severity severity);
 
 /// "rank 2 on node2, pid 4711; link rank 1 (10.77.0.2:40112) -> rank 2 (10.77.0.3:50001)", "not known"
-std::string where_text(const Finding& finding);
+/// `attempts`: there are several; then it names the job attempt, too.
+std::string where_text(const Finding& finding, bool attempts);
 
 class Page {
  public:

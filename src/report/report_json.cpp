@@ -14,6 +14,21 @@ Json to_json(const std::optional<Endpoint>& endpoint) {
   return endpoint ? Json(format_endpoint(*endpoint)) : Json(nullptr);
 }
 
+Json to_json(const std::optional<Culprit>& culprit) {
+  return culprit ? Json{{"node", culprit->node}, {"rank", to_json(culprit->rank)}, {"pid", culprit->pid}}
+                 : Json(nullptr);
+}
+
+Json to_json(const JobAttempt& attempt) {
+  return {{"number", attempt.number},
+          {"ranks", attempt.ranks},
+          {"nodes", attempt.nodes},
+          {"from_ns", attempt.range.from_ns},
+          {"to_ns", attempt.range.to_ns},
+          {"end", attempt.end},
+          {"ended_by", to_json(attempt.ended_by)}};
+}
+
 double rounded(double value, double steps) { return std::round(value * steps) / steps; }
 
 Json to_json(const Evidence& evidence) {
@@ -32,11 +47,7 @@ Json to_json(const Finding& finding) {
   Json json{{"cause", to_text(finding.cause)},
             {"severity", to_text(finding.severity)},
             {"confidence", rounded(finding.confidence, 100)}};
-  json["culprit"] = nullptr;
-  if (finding.culprit) {
-    json["culprit"] = {
-        {"node", finding.culprit->node}, {"rank", to_json(finding.culprit->rank)}, {"pid", finding.culprit->pid}};
-  }
+  json["culprit"] = to_json(finding.culprit);
   json["link"] = nullptr;
   if (finding.link) {
     json["link"] = {{"src_rank", to_json(finding.link->src_rank)},
@@ -88,9 +99,19 @@ std::string report_to_json(const Report& report) {
                        {"lost_events", report.lost_events}};
   json["judged"] = {
       {"from_ns", report.judged_range.from_ns}, {"to_ns", report.judged_range.to_ns}, {"collectives", report.judged}};
+  const bool several = report.attempts.size() > 1;
+  if (several) {
+    json["attempts"] = Json::array();
+    for (const JobAttempt& attempt : report.attempts) {
+      json["attempts"].push_back(to_json(attempt));
+    }
+  }
   json["findings"] = Json::array();
   for (const Finding& finding : report.findings) {
     json["findings"].push_back(to_json(finding));
+    if (several && finding.attempt) {
+      json["findings"].back()["attempt"] = *finding.attempt;
+    }
   }
   json["losses"] = Json::array();
   for (const Loss& loss : report.losses) {

@@ -2,7 +2,9 @@
 #include "report/report_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/clock.h"
@@ -11,6 +13,9 @@
 
 namespace stalltrace::report {
 namespace {
+
+constexpr size_t kSizesListed = 4;
+constexpr size_t kAttemptsListed = 8;
 
 int64_t length_ns(const TimeRange& range) { return range.to_ns - range.from_ns; }
 
@@ -43,12 +48,47 @@ std::string cost_text(const Finding& finding, const Report& report) {
                                   : "");
 }
 
+bool has_attempts(const Report& report) { return report.attempts.size() > 1; }
+
+std::string count_of(int64_t n, std::string_view thing) { return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s"); }
+
+/// "4 ranks", "2 job attempts of 2 ranks, one after the other,", "2 jobs of 2 ranks at the same time"
+std::string ranks_text(const Report& report) {
+  const std::vector<JobAttempt>& attempts = report.attempts;
+  if (!has_attempts(report)) {
+    return count_of(report.ranks, "rank");
+  }
+  std::vector<std::string> sizes;
+  bool all_apart = true;
+  bool all_together = true;
+  bool all_equal = true;
+  for (size_t i = 0; i < attempts.size(); ++i) {
+    sizes.push_back(fmt::format("{}", attempts[i].ranks));
+    all_equal = all_equal && attempts[i].ranks == attempts[0].ranks;
+    for (size_t j = 0; j < i; ++j) {
+      const bool meet = std::max(attempts[i].range.from_ns, attempts[j].range.from_ns) <
+                        std::min(attempts[i].range.to_ns, attempts[j].range.to_ns);
+      all_apart = all_apart && !meet;
+      all_together = all_together && meet;
+    }
+  }
+  const std::string ranks =
+      all_equal ? count_of(attempts[0].ranks, "rank")
+      : sizes.size() > kSizesListed
+          ? count_of(report.ranks, "rank") + " in all"
+          : fmt::format("{} and {} ranks", fmt::join(sizes.begin(), sizes.end() - 1, ", "), sizes.back());
+  return fmt::format("{} {} of {}{}", attempts.size(), all_together ? "jobs" : "job attempts", ranks,
+                     all_apart      ? ", one after the other,"
+                     : all_together ? " at the same time"
+                                    : ", some at the same time,");
+}
+
 std::string looked_at(const Report& report) {
   const std::string whole =
       is_part(report) ? fmt::format(" (of {} in {})", report.collectives, format_duration(length_ns(report.range)))
                       : "";
-  return fmt::format("{} collective{} of {} rank{} on {} node{} in {}{}", report.judged, report.judged == 1 ? "" : "s",
-                     report.ranks, report.ranks == 1 ? "" : "s", report.nodes, report.nodes == 1 ? "" : "s",
+  return fmt::format("{} of {} on {} in {}{}", count_of(report.judged, "collective"), ranks_text(report),
+                     count_of(report.nodes, "node"),
                      format_duration(report.judged == 0 ? 0 : length_ns(report.judged_range)), whole);
 }
 
@@ -58,7 +98,7 @@ void write_finding(Page& page, const Report& report, const Finding& finding, siz
                         page.paint(to_text(finding.cause), severity_colour(finding.severity)),
                         to_text(finding.severity), 100 * finding.confidence));
   page.field("what", printable(finding.summary));
-  page.field("where", printable(where_text(finding)));
+  page.field("where", printable(where_text(finding, has_attempts(report))));
   page.field("when", when_text(finding, report));
   page.field("cost", cost_text(finding, report));
   bool first = true;
@@ -67,6 +107,23 @@ void write_finding(Page& page, const Report& report, const Finding& finding, siz
     first = false;
   }
   page.field("do", printable(finding.remedy));
+}
+
+/// All but the last few of many are left out: those say what happens now.
+void write_attempts(Page& page, const Report& report) {
+  if (!has_attempts(report)) {
+    return;
+  }
+  page.line();
+  const size_t first = report.attempts.size() - std::min(report.attempts.size(), kAttemptsListed);
+  for (size_t i = first; i < report.attempts.size(); ++i) {
+    const JobAttempt& attempt = report.attempts[i];
+    page.field(i == first ? "attempts" : "",
+               printable(fmt::format("{}: {} on {}, {} to {}; {}", attempt.number, count_of(attempt.ranks, "rank"),
+                                     count_of(attempt.nodes, "node"),
+                                     offset_text(attempt.range.from_ns - report.range.from_ns),
+                                     offset_text(attempt.range.to_ns - report.range.from_ns), attempt.end)));
+  }
 }
 
 void write_reservations(Page& page, const Report& report) {
@@ -94,11 +151,13 @@ std::string report_to_text(const Report& report, const TextOptions& options) {
                                                                        : "no collective is between --from and --to")
                                  : fmt::format("{} no stall worth a finding in {}.", page.paint("Healthy:", kGreen),
                                                looked_at(report)));
+    write_attempts(page, report);
   } else {
     const Finding& first = report.findings.front();
     page.line(page.paint(printable(first.summary), kBold));
     page.line(fmt::format("{} finding{} in {}.", report.findings.size(), report.findings.size() == 1 ? "" : "s",
                           looked_at(report)));
+    write_attempts(page, report);
     for (size_t i = 0; i < report.findings.size(); ++i) {
       write_finding(page, report, report.findings[i], i + 1);
     }

@@ -45,11 +45,11 @@ class OneHost(Case):
 
     def test_a_call_that_only_rank_0_makes(self):
         summary = self.reported("torch", "mismatched_collective:rank=0,what=extra")
-        self.assertIn("entered AllReduce of 4 B", summary)
-        self.assertIn("where the others entered AllReduce of 4.0 KiB", summary)
+        self.assertIn("entered AllReduce of 4 bytes", summary)
+        self.assertIn("where the others entered AllReduce of 4096 bytes", summary)
 
     def test_a_rank_that_never_comes(self):
-        self.assertIn("is alive but did not enter AllReduce", self.reported("torch", "missing_collective:rank=0"))
+        self.assertIn("and has not entered AllReduce", self.reported("torch", "missing_collective:rank=0"))
 
     def test_a_rank_that_the_kernel_ended_for_want_of_memory(self):
         self.assertIn("out of memory", self.reported("torch", "dead_rank:rank=2,how=memory"))
@@ -77,7 +77,7 @@ class OneHost(Case):
         self.assertIn("Large packets do not get through", self.reported("torch", "mtu_blackhole:rank=2,start=launch"))
 
     def test_an_mpi_rank_that_computes_on(self):
-        self.assertIn("did not enter AllReduce", self.reported("mpi", "missing_collective:rank=3,doing=compute"))
+        self.assertIn("has not entered AllReduce", self.reported("mpi", "missing_collective:rank=3,doing=compute"))
 
 
 class EachOnItsHost(Case):

@@ -53,6 +53,12 @@ struct AnalysisContext {
   const Flows& flows;
   const EvidenceStore& evidence;
   std::optional<Interval> judged = std::nullopt;  // only lost time in it counts; none: all
+  AttemptIndex attempt = kNoAttempt;              // of what is judged
+
+  /// False for a process of another job attempt.
+  [[nodiscard]] bool concerns(const Member& member) const {
+    return attempt == kNoAttempt || member.attempt == kNoAttempt || member.attempt == attempt;
+  }
 };
 
 }  // namespace stalltrace::analysis

@@ -175,7 +175,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   }
   for (size_t i = 0; i < context.cluster.members().size(); ++i) {
     const Member& member = context.cluster.members()[i];
-    if (failed(member)) {
+    if (failed(member) && context.concerns(member)) {
       finding.evidence.push_back(
           {"process_exit",
            1,

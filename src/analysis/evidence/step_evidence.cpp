@@ -174,12 +174,13 @@ bool has(const std::vector<MemberIndex>& members, MemberIndex member) {
 }
 
 /// The ranks of all communicators, by their numbers there.
-std::map<std::pair<CommHash, int32_t>, MemberIndex> ranks_of(const Cluster& cluster) {
-  std::map<std::pair<CommHash, int32_t>, MemberIndex> ranks;
+std::map<std::tuple<AttemptIndex, CommHash, int32_t>, MemberIndex> ranks_of(const Cluster& cluster) {
+  std::map<std::tuple<AttemptIndex, CommHash, int32_t>, MemberIndex> ranks;
   for (const Communicator& row : cluster.communicators()) {
     for (const CommHash name : {row.comm_id_hash, row.nccl_comm_hash}) {
       if (name != 0 && row.rank) {
-        ranks[{name, *row.rank}] = cluster.find(row.node_id, row.pid);
+        const MemberIndex member = cluster.find(row.node_id, row.pid);
+        ranks[{cluster.attempt_of(member), name, *row.rank}] = member;
       }
     }
   }
@@ -199,7 +200,7 @@ Result<StepEvidence> StepEvidence::load(EventSource& source, const Cluster& clus
   int64_t rows = 0;
   ST_TRY(source.proxy_steps(bounds, [&](const ProxyStep& row) {
     const MemberIndex self = cluster.find(row.node_id, row.pid);
-    const auto peer = ranks.find({row.comm_id_hash, row.peer.value_or(-1)});
+    const auto peer = ranks.find({cluster.attempt_of(self), row.comm_id_hash, row.peer.value_or(-1)});
     if (self == kNoMember || peer == ranks.end() || peer->second == kNoMember) {
       return;
     }

@@ -40,7 +40,8 @@ Result<std::map<MemberIndex, int64_t>> open_calls(EventSource& source, const Clu
   ST_TRY(source.collectives(
       {finding.window.from_ns - slack_ns, finding.window.to_ns + slack_ns}, [&](const Collective& call) {
         const MemberIndex member = cluster.find(call.node_id, call.pid);
-        if (call.comm_id_hash != finding.comm_id_hash || member == kNoMember) {
+        if (call.comm_id_hash != finding.comm_id_hash || member == kNoMember ||
+            (finding.attempt && cluster.attempt_of(member) + int64_t{1} != *finding.attempt)) {
           return;
         }
         const auto end_ns = call.end_ns();

@@ -228,7 +228,9 @@ StallFinding finding_of(const AnalysisContext& context, CauseGroup& group) {
 
 }  // namespace
 
-Decision decide(const AnalysisContext& context, const Stall& stall) {
+Decision decide(const AnalysisContext& all, const Stall& stall) {
+  AnalysisContext context = all;
+  context.attempt = all.timeline.groups()[stall.group].attempt;
   Decision decision{.stall = stall};
   bool found = false;
   const auto claims = [&](const CauseRule& rule) { return rule.only_for != nullptr && rule.only_for(stall); };
@@ -254,16 +256,22 @@ Decision decide(const AnalysisContext& context, const Stall& stall) {
   return decision;
 }
 
-std::vector<StallFinding> group_by_cause(const AnalysisContext& context, const std::vector<Decision>& decisions,
+std::vector<StallFinding> group_by_cause(const AnalysisContext& all, const std::vector<Decision>& decisions,
                                          std::vector<std::string>& notes) {
-  Groups by_cause;
+  std::map<AttemptIndex, Groups> attempts;
   for (const Decision& decision : decisions) {
-    add(decision, by_cause);
+    add(decision, attempts[all.timeline.groups()[decision.stall.group].attempt]);
   }
   std::vector<StallFinding> findings;
-  for (CauseGroup& group : select(context, by_cause, notes)) {
-    findings.push_back(finding_of(context, group));
+  for (auto& [attempt, by_cause] : attempts) {
+    AnalysisContext context = all;
+    context.attempt = attempt;
+    for (CauseGroup& group : select(context, by_cause, notes)) {
+      findings.push_back(finding_of(context, group));
+      findings.back().finding.attempt = attempt + int64_t{1};
+    }
   }
+  std::ranges::stable_sort(findings, std::greater{}, [](const StallFinding& found) { return found.finding.stall_ms; });
   return findings;
 }
 

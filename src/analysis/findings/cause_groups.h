@@ -18,7 +18,7 @@ struct StallFinding {
   std::vector<const Stall*> stalls;
 };
 
-/// Most expensive first. `decisions` must outlive the result.
+/// Most expensive first, those of each job attempt apart. `decisions` must outlive the result.
 std::vector<StallFinding> group_by_cause(const AnalysisContext& context, const std::vector<Decision>& decisions,
                                          std::vector<std::string>& notes);
 

@@ -270,6 +270,9 @@ Inspection inspect(const AnalysisContext& context, const InspectionQuery& query,
   inspection.op = timeline.signature(instance.signature).op;
   inspection.bytes = timeline.signature(instance.signature).bytes;
   inspection.comm_id_hash = timeline.groups()[instance.group].hash;
+  if (context.cluster.attempts() > 1) {
+    inspection.attempt = timeline.groups()[instance.group].attempt + int64_t{1};
+  }
   for (const Arrival& seen : instance.seen) {
     inspection.calls.push_back({.who = context.cluster.describe(timeline.sequences()[seen.sequence].member),
                                 .arrival_ns = seen.arrival_ns,

@@ -13,6 +13,8 @@
 namespace stalltrace::analysis {
 namespace {
 
+constexpr size_t kMostProcesses = 65'536;  // whose attempts are remembered
+
 std::string end_of_link(const std::optional<int32_t>& rank, const std::optional<Endpoint>& endpoint) {
   return rank ? fmt::format("rank {}", *rank) : endpoint ? endpoint->address : "";
 }
@@ -182,6 +184,32 @@ std::vector<TimeRange> LiveFindings::needed() const {
   return ranges;
 }
 
+void AttemptNumbers::apply(Report& report) {
+  std::map<int64_t, int64_t> numbers;
+  for (JobAttempt& attempt : report.attempts) {
+    int64_t number = 0;
+    for (const auto& process : attempt.processes) {
+      const auto found = known_.find(process);
+      number = found == known_.end() ? number : std::max(number, found->second);
+    }
+    number = number == 0 ? ++last_ : number;
+    if (known_.size() > kMostProcesses) {
+      known_.clear();
+    }
+    for (const auto& process : attempt.processes) {
+      known_[process] = number;
+    }
+    numbers[attempt.number] = number;
+    attempt.number = number;
+  }
+  for (Finding& finding : report.findings) {
+    if (finding.attempt) {
+      const auto found = numbers.find(*finding.attempt);
+      finding.attempt = found == numbers.end() ? std::nullopt : std::optional(found->second);
+    }
+  }
+}
+
 Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
   window_.advance(now_ns);
   if (!window_.has_collectives()) {
@@ -190,6 +218,7 @@ Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
   ST_ASSIGN(ExplainResult explained, stalltrace::explain(window_));
   Report& report = explained.report;
   own_up(report);
+  attempts_.apply(report);
   std::vector<LiveChange> changes = findings_.update(report, {window_.from_ns(), now_ns});
   window_.hold(findings_.needed());
   return changes;

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "analysis/live/live_window.h"
@@ -62,6 +64,17 @@ class LiveFindings {
   int64_t reported_ = 0;
 };
 
+/// Gives a job attempt one number for the whole trace, whatever others a window still shows.
+class AttemptNumbers {
+ public:
+  /// In the report's attempts and findings.
+  void apply(Report& report);
+
+ private:
+  std::map<std::pair<NodeId, int32_t>, int64_t> known_;  // of processes
+  int64_t last_ = 0;
+};
+
 class LiveAnalysis final : public EventSink {
  public:
   explicit LiveAnalysis(WindowLimits limits = {}) : window_(limits) {}
@@ -75,6 +88,7 @@ class LiveAnalysis final : public EventSink {
  private:
   LiveWindow window_;
   LiveFindings findings_;
+  AttemptNumbers attempts_;
 };
 
 }  // namespace stalltrace::analysis

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 namespace stalltrace::analysis {
 namespace {
@@ -52,7 +53,7 @@ void add_communicator(const std::vector<HostSequence>& sequences, const std::vec
 
 OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std::vector<CallSignature>& signatures,
                            const Cluster& cluster) {
-  std::map<CommHash, std::vector<HostSequence>> communicators;
+  std::map<std::pair<CommHash, AttemptIndex>, std::vector<HostSequence>> communicators;
   std::optional<size_t> reference;
   std::vector<bool> has_calls(cluster.clock().hosts());
   for (const CallSequence& sequence : sequences) {
@@ -65,7 +66,7 @@ OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std
       continue;
     }
     reference = reference.value_or(host);
-    communicators[sequence.hash].push_back({&sequence, host});
+    communicators[{sequence.hash, cluster.attempt_of(sequence.member)}].push_back({&sequence, host});
   }
   OffsetBounds bounds(cluster.clock().hosts(), reference.value_or(0));
   for (size_t host = 0; host < has_calls.size(); ++host) {
@@ -73,7 +74,7 @@ OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std
       bounds.add_host(host);
     }
   }
-  for (const auto& [hash, members] : communicators) {
+  for (const auto& [communicator, members] : communicators) {
     add_communicator(members, signatures, bounds);
   }
   return bounds;

@@ -25,6 +25,16 @@ bool Member::ended_badly() const {
                      : exit_code.value_or(0) != 0;
 }
 
+std::string Member::how_it_ended() const {
+  if (oom_killed) {
+    return "was killed by the kernel (out of memory)";
+  }
+  if (exit_signal) {
+    return fmt::format("was ended by signal {}{}", *exit_signal, *exit_signal == SIGKILL ? " (SIGKILL)" : "");
+  }
+  return exit_code ? fmt::format("ended with exit code {}", *exit_code) : "ended";
+}
+
 Result<Cluster> Cluster::load(EventSource& source) {
   Cluster cluster;
   ST_ASSIGN(cluster.nodes_, source.nodes());
@@ -50,9 +60,19 @@ void Cluster::align(const OffsetBounds& bounds) {
   const Clock before = clock_;
   clock_.align(nodes_, bounds);
   for (Member& member : members_) {
-    if (member.exit_ns) {
-      *member.exit_ns += clock_.shift_ns(member.node_id) - before.shift_ns(member.node_id);
+    const int64_t moved_ns = clock_.shift_ns(member.node_id) - before.shift_ns(member.node_id);
+    for (std::optional<int64_t>* time_ns : {&member.start_ns, &member.exit_ns}) {
+      if (*time_ns) {
+        **time_ns += moved_ns;
+      }
     }
+  }
+}
+
+void Cluster::set_attempts(const std::vector<AttemptIndex>& attempts) {
+  for (size_t i = 0; i < attempts.size(); ++i) {
+    members_[i].attempt = attempts[i];
+    attempts_ = std::max<size_t>(attempts_, attempts[i] + size_t{1});
   }
 }
 
@@ -121,6 +141,7 @@ MemberIndex Cluster::join(NodeId node, int32_t pid) {
   if (const auto found = process_index_.find({node, pid}); found != process_index_.end()) {
     const Process& process = processes_[found->second];
     member.rank = process.rank;
+    member.rank_from_launcher = process.rank_source == RankSource::kEnvironment;
     member.world_size = process.world_size;
     member.job_id = process.job_id;
     member.program = base_name(process.exe);
@@ -128,6 +149,9 @@ MemberIndex Cluster::join(NodeId node, int32_t pid) {
     member.exit_code = process.exit_code;
     member.exit_signal = process.exit_signal;
     member.oom_killed = process.oom_killed;
+    if (process.start_ns != 0) {
+      member.start_ns = clock_.to_common(node, process.start_ns);
+    }
     if (member.exit_ns) {
       member.exit_ns = clock_.to_common(node, *member.exit_ns);
     }

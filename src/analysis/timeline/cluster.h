@@ -18,22 +18,30 @@ namespace stalltrace::analysis {
 /// Index of a process that takes part in collectives.
 using MemberIndex = uint16_t;
 inline constexpr MemberIndex kNoMember = 0xffff;
+/// Index of a job attempt (timeline/attempts/attempts.h).
+using AttemptIndex = uint16_t;
+inline constexpr AttemptIndex kNoAttempt = 0xffff;
 
 struct Member {
   NodeId node_id = 0;
   std::string node;
   int32_t pid = 0;
   std::optional<int32_t> rank;  // in the whole job
+  bool rank_from_launcher = false;
   std::optional<int32_t> world_size;
   std::string job_id;
   std::string program;  // base name of the executable
+  std::optional<int64_t> start_ns;
   std::optional<int64_t> exit_ns;
   std::optional<int32_t> exit_code;
   std::optional<int32_t> exit_signal;
   bool oom_killed = false;
+  AttemptIndex attempt = kNoAttempt;
 
   /// It failed or was killed; nobody asked it to end.
   [[nodiscard]] bool ended_badly() const;
+  /// "was ended by signal 9 (SIGKILL)", "ended with exit code 1"
+  [[nodiscard]] std::string how_it_ended() const;
 };
 
 class Cluster {
@@ -45,6 +53,13 @@ class Cluster {
   /// The member for a process, made on first sight; kNoMember when the index space is full.
   MemberIndex join(NodeId node, int32_t pid);
   [[nodiscard]] MemberIndex find(NodeId node, int32_t pid) const;
+
+  /// `attempts`: of each member. Members that join later have none.
+  void set_attempts(const std::vector<AttemptIndex>& attempts);
+  [[nodiscard]] size_t attempts() const { return attempts_; }
+  [[nodiscard]] AttemptIndex attempt_of(MemberIndex index) const {
+    return index == kNoMember ? kNoAttempt : members_[index].attempt;
+  }
 
   [[nodiscard]] const std::vector<Communicator>& communicators() const { return communicators_; }
   /// The communicator a call names, or null: by its pointer, the newest created before `time_ns`.
@@ -72,6 +87,7 @@ class Cluster {
   Clock clock_;
   std::vector<Process> processes_;
   std::vector<Member> members_;
+  size_t attempts_ = 0;
   std::map<Key, MemberIndex> index_;
   std::map<Key, size_t> process_index_;
   std::map<Key, bool> threads_;

@@ -72,8 +72,8 @@ Match best_shift(const CallSequence& a, const CallSequence& b) {
 bool may_belong_together(const CallSequence& a, const CallSequence& b, const Cluster& cluster) {
   const Member& x = cluster.member(a.member);
   const Member& y = cluster.member(b.member);
-  return a.member != b.member && !a.point_to_point && !b.point_to_point && x.job_id == y.job_id &&
-         x.world_size == y.world_size && (!a.nranks || !b.nranks || *a.nranks == *b.nranks);
+  return a.member != b.member && !a.point_to_point && !b.point_to_point && x.attempt == y.attempt &&
+         x.job_id == y.job_id && x.world_size == y.world_size && (!a.nranks || !b.nranks || *a.nranks == *b.nranks);
 }
 
 }  // namespace

@@ -163,12 +163,14 @@ void SequenceTable::mark_continued() {
 uint64_t SequenceTable::group_key(uint32_t sequence_index) const {
   const CallSequence& sequence = sequences_[sequence_index];
   const SequenceKey& key = keys_[sequence_index];
+  const AttemptIndex attempt = cluster_.attempt_of(sequence.member);
+  const uint64_t communicator = attempt == 0 ? sequence.hash : splitmix64_fold(sequence.hash, attempt);
   if (!sequence.point_to_point) {
-    return sequence.hash;
+    return communicator;
   }
   const auto self = static_cast<uint64_t>(static_cast<uint32_t>(sequence.comm_rank.value_or(kNoPeer)));
   const auto peer = static_cast<uint64_t>(static_cast<uint32_t>(key.peer));
-  return splitmix64_fold(sequence.hash, key.receives ? (peer << 32) | self : (self << 32) | peer);
+  return splitmix64_fold(communicator, key.receives ? (peer << 32) | self : (self << 32) | peer);
 }
 
 }  // namespace stalltrace::analysis

@@ -44,7 +44,7 @@ class SequenceTable {
 
   [[nodiscard]] const SequenceKey& key(uint32_t sequence) const { return keys_[sequence]; }
   /// Sequences with equal ones are a group. Send/Recv pair up by communicator, sender and receiver; all other calls by
-  /// communicator.
+  /// communicator. Those of one name in two job attempts are two.
   [[nodiscard]] uint64_t group_key(uint32_t sequence) const;
   /// Rows whose sequence numbers fit nowhere.
   [[nodiscard]] int64_t skipped() const { return skipped_; }

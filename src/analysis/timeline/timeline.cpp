@@ -9,6 +9,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "analysis/timeline/attempts/attempts.h"
 #include "analysis/timeline/clock_offsets.h"
 #include "analysis/timeline/match_unknown.h"
 #include "analysis/timeline/sequence_table.h"
@@ -84,6 +85,7 @@ class TimelineBuilder {
   }
 
   void finish() {
+    find_attempts(cluster_, timeline_.sequences_, timeline_.communicator_calls_);
     align_hosts();
     add_silent_members();
     sequence_table_.mark_continued();
@@ -171,7 +173,7 @@ class TimelineBuilder {
 
   /// A rank that made a communicator but never called anything on it gets a sequence, too: its absence can be seen.
   void add_silent_members() {
-    std::map<std::pair<CommHash, int32_t>, MemberIndex> members;
+    std::map<std::tuple<AttemptIndex, CommHash, int32_t>, MemberIndex> members;
     std::set<std::tuple<MemberIndex, CommHash, uint64_t>> with_calls;
     const size_t sequences = timeline_.sequences_.size();
     for (size_t i = 0; i < sequences; ++i) {
@@ -185,7 +187,7 @@ class TimelineBuilder {
       if (row.comm_id_hash == 0 || !row.rank || member == kNoMember) {
         continue;
       }
-      members[{row.comm_id_hash, *row.rank}] = member;
+      members[{cluster_.attempt_of(member), row.comm_id_hash, *row.rank}] = member;
       if (!with_calls.contains({member, row.comm_id_hash, row.comm_ptr})) {
         sequence_table_.add_silent(row, member, {row.node_id, row.pid, row.comm_ptr, row.comm_id_hash});
       }
@@ -202,7 +204,7 @@ class TimelineBuilder {
           pairs[key.receives ? 0 : 1].contains(sequence_table_.group_key(i))) {
         continue;
       }
-      const auto peer = members.find({key.hash, key.peer});
+      const auto peer = members.find({cluster_.attempt_of(timeline_.sequences_[i].member), key.hash, key.peer});
       if (peer != members.end() && timeline_.sequences_[i].comm_rank) {
         const Member& process = cluster_.member(peer->second);
         sequence_table_.add_silent(
@@ -237,6 +239,7 @@ class TimelineBuilder {
     CallSequence& sequence = timeline_.sequences_[sequence_index];
     note_abort(sequence, sequence_table_.key(sequence_index));
     sequence.group = group_index;
+    group.attempt = cluster_.attempt_of(sequence.member);
     group.sequences.push_back(sequence_index);
     if (group.point_to_point) {
       group.nranks = 2;

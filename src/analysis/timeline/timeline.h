@@ -122,6 +122,7 @@ struct CallSequence {
 
 struct Group {
   CommHash hash = 0;  // 0: a communicator made before tracing began, put together by order and time
+  AttemptIndex attempt = kNoAttempt;
   bool point_to_point = false;
   std::optional<int32_t> nranks;
   int64_t last_ended_column = std::numeric_limits<int64_t>::min();  // newest that any of its ranks completed

@@ -32,12 +32,13 @@ class Ends {
  public:
   explicit Ends(const AnalysisContext& context) : clock_(context.cluster.clock()) {
     for (const Member& member : context.cluster.members()) {
-      if (member.exit_ns) {
+      if (member.exit_ns && context.concerns(member)) {
         add(member.node_id, *member.exit_ns);
       }
     }
     for (const CommunicatorCall& call : context.timeline.communicator_calls()) {
-      if (call.op == Operation::kCommAbort || call.op == Operation::kCommDestroy) {
+      const bool ends = call.op == Operation::kCommAbort || call.op == Operation::kCommDestroy;
+      if (ends && context.concerns(context.cluster.member(call.member))) {
         add(context.cluster.member(call.member).node_id, call.arrival_ns);
       }
     }

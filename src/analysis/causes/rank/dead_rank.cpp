@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "analysis/causes/cause.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {
-
-constexpr int kSigKill = 9;
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   if (stall.root().kind != HangKind::kDead) {
@@ -27,26 +26,15 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   out.push_back(std::move(hypothesis));
 }
 
-/// "was killed by signal 9", "ended with exit code 1"
-std::string end_of(const Member& member) {
-  if (member.oom_killed) {
-    return "was killed by the kernel (out of memory)";
-  }
-  if (member.exit_signal) {
-    return fmt::format("was ended by signal {}{}", *member.exit_signal,
-                       *member.exit_signal == kSigKill ? " (SIGKILL)" : "");
-  }
-  return member.exit_code ? fmt::format("ended with exit code {}", *member.exit_code) : "ended";
-}
-
 void add_later_deaths(const AnalysisContext& context, const Member& first, Finding& finding) {
   for (size_t i = 0; i < context.cluster.members().size(); ++i) {
     const Member& other = context.cluster.members()[i];
-    if (other.exit_ns && *other.exit_ns > *first.exit_ns && *other.exit_ns - *first.exit_ns < kDeathsApartNs) {
+    if (other.exit_ns && context.concerns(other) && *other.exit_ns > *first.exit_ns &&
+        *other.exit_ns - *first.exit_ns < kDeathsApartNs) {
       finding.evidence.push_back({"process_exit",
                                   1,
                                   fmt::format("{} {}, {} later", context.cluster.describe(static_cast<MemberIndex>(i)),
-                                              end_of(other), format_duration(*other.exit_ns - *first.exit_ns)),
+                                              other.how_it_ended(), format_duration(*other.exit_ns - *first.exit_ns)),
                                   {}});
     }
   }
@@ -56,11 +44,11 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   const Member& member = context.cluster.member(group.place.culprit);
   finding.summary =
       fmt::format("{} {} while others were inside collectives: {}.",
-                  capitalised(context.cluster.describe(group.place.culprit)), end_of(member), cost_text(group));
+                  capitalised(context.cluster.describe(group.place.culprit)), member.how_it_ended(), cost_text(group));
   finding.evidence.push_back({"process_exit",
                               1,
                               fmt::format("{} {}; no other process had ended before",
-                                          short_name(context.cluster, group.place.culprit), end_of(member)),
+                                          short_name(context.cluster, group.place.culprit), member.how_it_ended()),
                               {}});
   if (member.oom_killed) {
     finding.evidence.push_back(
@@ -73,7 +61,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
                               "see what filled the memory of {} or of the process's cgroup (dmesg names the limit): a "
                               "larger memory limit, fewer data loader workers, a smaller batch on the host side",
                               member.node)
-      : member.exit_signal == kSigKill
+      : member.exit_signal == SIGKILL
           ? fmt::format(
                 "see who killed pid {} on {}: the kernel because memory ran out (dmesg, memory.events of its "
                 "cgroup), the scheduler, a person",

@@ -253,15 +253,9 @@ void describe(const Cluster& cluster, const std::vector<Stuck>& stuck, MemberInd
                 cluster.member(culprit).node, target);
 }
 
-}  // namespace
-
-Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cluster, const Timeline& timeline,
-                                                TimeRange range) {
-  std::vector<Finding> findings;
-  const std::vector<Stuck> stuck = stuck_calls(cluster, timeline);
-  if (stuck.empty()) {
-    return findings;
-  }
+/// Of one job attempt.
+Result<std::optional<Finding>> failure_of(EventSource& source, Cluster& cluster, const std::vector<Stuck>& stuck,
+                                          TimeRange range) {
   Interval time{stuck.front().time};
   std::vector<Interval> waits;
   for (const Stuck& one : stuck) {
@@ -269,14 +263,19 @@ Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cl
     waits.push_back(one.time);
   }
   if (range.from_ns > time.to_ns || range.to_ns <= time.from_ns) {
-    return findings;
+    return std::nullopt;
   }
-  ST_ASSIGN(const Unreached unreached, unreached_in(source, cluster, time));
+  ST_ASSIGN(Unreached unreached, unreached_in(source, cluster, time));
+  const AttemptIndex attempt = cluster.attempt_of(stuck.front().call->member);
+  std::erase_if(unreached, [&](const auto& entry) {  // a process that made no call yet belongs to none
+    const AttemptIndex other = cluster.attempt_of(entry.first.first);
+    return other != kNoAttempt && other != attempt;
+  });
   const auto most = std::max_element(unreached.begin(), unreached.end(),
                                      [](const auto& a, const auto& b) { return a.second.count() < b.second.count(); });
   if (most == unreached.end() ||
       std::max(most->second.count(), unanswered_at(unreached, most->second.target)) < kUnreachedAttempts) {
-    return findings;  // somebody has not come yet: a set-up may take its time
+    return std::nullopt;  // somebody has not come yet: a set-up may take its time
   }
   const MemberIndex culprit = most->first.first;
   const Attempts& attempts = most->second;
@@ -289,7 +288,25 @@ Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cl
   finding.stall_ms = static_cast<double>(IntervalSet(std::move(waits)).total_ns()) / static_cast<double>(kNsPerMs);
   finding.window = {time.from_ns, time.to_ns};
   describe(cluster, stuck, culprit, target, attempts, finding);
-  findings.push_back(std::move(finding));
+  return finding;
+}
+
+}  // namespace
+
+Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cluster, const Timeline& timeline,
+                                                TimeRange range) {
+  std::map<AttemptIndex, std::vector<Stuck>> attempts;
+  for (const Stuck& one : stuck_calls(cluster, timeline)) {
+    attempts[cluster.attempt_of(one.call->member)].push_back(one);
+  }
+  std::vector<Finding> findings;
+  for (const auto& [attempt, stuck] : attempts) {
+    ST_ASSIGN(std::optional<Finding> found, failure_of(source, cluster, stuck, range));
+    if (found) {
+      found->attempt = attempt + int64_t{1};
+      findings.push_back(std::move(*found));
+    }
+  }
   return findings;
 }
 

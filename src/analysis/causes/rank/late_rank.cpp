@@ -216,9 +216,14 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   out.push_back(std::move(hypothesis));
 }
 
+/// Of the job attempt that is judged.
+int64_t ranks_of(const AnalysisContext& context) {
+  return std::ranges::count_if(context.cluster.members(),
+                               [&](const Member& member) { return context.concerns(member); });
+}
+
 /// How far the group's part of all lateness exceeds what chance gives one of the ranks, in standard deviations.
 double deviations(const AnalysisContext& context, const CauseGroup& group, const std::vector<CauseGroup>& all) {
-  const auto ranks = static_cast<double>(std::max<size_t>(2, context.cluster.members().size()));
   double total_ns = 0;
   double own_ns = 0;
   double squares = 0;
@@ -230,6 +235,7 @@ double deviations(const AnalysisContext& context, const CauseGroup& group, const
       squares += lost_ns * lost_ns;
     }
   }
+  const auto ranks = static_cast<double>(std::max<int64_t>(2, ranks_of(context)));
   return squares <= 0 ? 0 : (own_ns - total_ns / ranks) / std::sqrt(squares * (1 - 1 / ranks) / ranks);
 }
 
@@ -244,6 +250,7 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
     }
   }
   std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
+  const int64_t ranks = ranks_of(context);
   std::vector<bool> drop(groups.size());
   for (size_t i = 0; i < groups.size(); ++i) {
     int64_t total_ns = 0;
@@ -252,7 +259,7 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
       total_ns += groups[j].lost.total_ns();
       runner_up_ns = j == i ? runner_up_ns : std::max(runner_up_ns, groups[j].lost.total_ns());
     }
-    if (context.cluster.members().size() <= 2) {
+    if (ranks <= 2) {
       runner_up_ns = 0;
     }
     const bool by_chance = share_of(groups[i].lost.total_ns(), total_ns - runner_up_ns) < kLateDominance ||

@@ -50,8 +50,8 @@ MemberIndex OpenCallGraph::first_death(MemberIndex member) const {
   for (size_t i = 0; i < cluster_.members().size(); ++i) {
     const Member& other = cluster_.members()[i];
     const bool failed = other.exit_signal || other.exit_code.value_or(0) != 0;
-    if (other.exit_ns && failed && other.job_id == asked.job_id && *asked.exit_ns - *other.exit_ns < kDeathsApartNs &&
-        *other.exit_ns < *cluster_.member(first).exit_ns) {
+    if (other.exit_ns && failed && other.attempt == asked.attempt && other.job_id == asked.job_id &&
+        *asked.exit_ns - *other.exit_ns < kDeathsApartNs && *other.exit_ns < *cluster_.member(first).exit_ns) {
       first = static_cast<MemberIndex>(i);
     }
   }

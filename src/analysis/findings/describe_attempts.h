@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Job attempts as a report gives them: who took part, from when to when, and how each ended.
+#pragma once
+
+#include <vector>
+
+#include "analysis/timeline/timeline.h"
+#include "model/finding.h"
+
+namespace stalltrace::analysis {
+
+/// Those that made calls.
+std::vector<JobAttempt> describe_attempts(const Cluster& cluster, const Timeline& timeline);
+
+}  // namespace stalltrace::analysis

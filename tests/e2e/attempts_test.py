@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job that is started again has the old communicator's name, and is another job attempt."""
+
+import json
+import os
+import subprocess
+import time
+
+from job import Job, Tracer
+from processes import free_port, rank_environment
+from stalltrace import DONE, Case, run
+
+RANKS = 2
+PYTHON = "/usr/bin/python3"  # which has PyTorch
+PROGRAM = """
+import sys, time, torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+for step in range(100):
+    if step == 60 and dist.get_rank() == 1 and sys.argv[1] == "raises":
+        raise RuntimeError("a bad batch")
+    time.sleep(0.01)
+    dist.all_reduce(torch.ones(1000))
+"""
+
+
+class Attempts(Case):
+    def setUp(self):
+        super().setUp()
+        self.need_root()
+        self.port = free_port()
+
+    def run_pytorch(self, how):
+        """The ranks' pids and exit codes."""
+        ranks = [subprocess.Popen([PYTHON, "-c", PROGRAM, how], stderr=subprocess.DEVNULL,
+                                  env=rank_environment(rank, RANKS, self.port, {"OMP_NUM_THREADS": "1"}))
+                 for rank in range(RANKS)]
+        for process in ranks:
+            self.addCleanup(process.kill)
+        return [process.pid for process in ranks], [process.wait(timeout=60) for process in ranks]
+
+    def tracer(self):
+        return Tracer(self, "--pid", str(os.getpid()))  # and what this test starts
+
+    def explained(self, tracer, *words):
+        time.sleep(0.5)
+        self.assertEqual(tracer.stop(), DONE)
+        return json.loads(self.done(run("explain", tracer.path, "--json", *words)))
+
+    def test_a_job_that_raised_and_is_started_again(self):
+        tracer = self.tracer()
+        first, codes = self.run_pytorch("raises")
+        self.assertEqual(codes[1], 1)
+        second, codes = self.run_pytorch("works")
+        self.assertEqual(codes, [0, 0])
+        report = self.explained(tracer)
+        names = tracer.rows("SELECT DISTINCT comm_id_hash FROM collective WHERE seq IS NOT NULL")
+        self.assertEqual(len(names), 1, names)  # what the test is about
+        attempts = report["attempts"]
+        self.assertEqual([attempt["ranks"] for attempt in attempts], [RANKS, RANKS], attempts)
+        self.assertIn(attempts[0]["ended_by"]["pid"], first)
+        self.assertIsNone(attempts[1]["ended_by"])
+        for finding in report["findings"]:
+            self.assertLess(finding["stall_ms"], 1000, finding["summary"])  # nobody waited for the next attempt
+        event, = tracer.rows("SELECT node_id || ':' || (event_id & 0xffffffffff) FROM collective WHERE op = 'ALL_REDUCE' "
+                             f"AND pid = {second[0]} AND seq > 40 LIMIT 1")[0]
+        instance = json.loads(self.done(run("explain", tracer.path, "--json", "--instance", event)))["instance"]
+        self.assertEqual(instance["attempt"], 2)
+        self.assertEqual(len(instance["calls"]), RANKS)
+        for pid in second:
+            self.assertTrue(any(f"pid {pid})" in call["who"] for call in instance["calls"]), instance["calls"])
+        text = self.done(run("explain", tracer.path))
+        self.assertIn("of 2 job attempts of 2 ranks, one after the other, on 1 node", text)
+
+    def test_two_jobs_at_once(self):
+        tracer = self.tracer()
+        jobs = [Job(self, "--steps", 60) for _ in range(2)]
+        for job in jobs:
+            job.wait()
+        report = self.explained(tracer)
+        self.assertEqual([attempt["ranks"] for attempt in report["attempts"]], [2, 2])
+        text = self.done(run("explain", tracer.path))
+        self.assertIn("of 2 jobs of 2 ranks at the same time on 1 node", text)
