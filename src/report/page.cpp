@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/clock.h"
+#include "base/text.h"
+
 namespace stalltrace::report {
 namespace {
 
@@ -37,6 +40,12 @@ std::string where_text(const Finding& finding) {
                     end_text(finding.link->dst_rank, finding.link->dst));
   }
   return where.empty() ? "not known" : where;
+}
+
+std::string waiting_text(const Finding& finding) {
+  return fmt::format("{} of waiting in {} collective{}",
+                     format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)), finding.collectives_affected,
+                     finding.collectives_affected == 1 ? "" : "s");
 }
 
 std::string Page::paint(std::string_view text, std::string_view colour) const {

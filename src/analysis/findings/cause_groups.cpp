@@ -89,7 +89,9 @@ void add_up(const AnalysisContext& context, CauseGroup& group) {
   double weight = 0;
   for (const Stall* stall : group.stalls) {
     lost.push_back(context.judged ? intersect(stall->lost(), *context.judged) : stall->lost());
-    instances.insert({stall->group, stall->column});
+    if (!stall->nobody_waited()) {
+      instances.insert({stall->group, stall->column});
+    }
     weight += static_cast<double>(stall->lost_ns);
   }
   group.lost = IntervalSet(std::move(lost));
@@ -208,6 +210,7 @@ StallFinding finding_of(const AnalysisContext& context, CauseGroup& group) {
   finding.comm_id_hash = context.timeline.groups()[longest.group].hash;
   finding.op = context.timeline.signature(longest.signature).op;
   finding.collectives_affected = group.instances;
+  finding.ended_job = ended_job(group);
   finding.stall_ms = static_cast<double>(group.lost.total_ns()) / static_cast<double>(kNsPerMs);
   finding.window = {group.lost.intervals().front().from_ns, group.lost.intervals().back().to_ns};
   for (const Stall* stall : group.stalls) {

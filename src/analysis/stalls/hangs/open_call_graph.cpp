@@ -30,6 +30,9 @@ std::optional<int64_t> oldest_open(const CallSequence& sequence) {
 }  // namespace
 
 bool OpenCallGraph::died(MemberIndex member, Interval window) const {
+  if (const JobEnd* end = ends_.of(member); end != nullptr && end->first() == member) {
+    return true;  // however soon the others followed
+  }
   const std::optional<int64_t>& exit_ns = cluster_.member(member).exit_ns;
   const auto alone_ns = static_cast<double>(exit_ns ? window.to_ns - std::max(*exit_ns, window.from_ns) : 0);
   return exit_ns && alone_ns >= kCoverage * static_cast<double>(window.length());
@@ -37,6 +40,9 @@ bool OpenCallGraph::died(MemberIndex member, Interval window) const {
 
 /// First death wins: processes of a job follow each other within the time that their watchdogs take.
 MemberIndex OpenCallGraph::first_death(MemberIndex member) const {
+  if (const JobEnd* end = ends_.of(member)) {
+    return end->first();
+  }
   MemberIndex first = member;
   const Member& asked = cluster_.member(member);
   for (size_t i = 0; i < cluster_.members().size(); ++i) {

@@ -13,13 +13,15 @@
 #include <vector>
 
 #include "analysis/stalls/hangs/hang_root.h"
+#include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/timeline/instance.h"
 
 namespace stalltrace::analysis {
 
 class OpenCallGraph {
  public:
-  OpenCallGraph(const Timeline& timeline, const Cluster& cluster) : timeline_(timeline), cluster_(cluster) {}
+  OpenCallGraph(const Timeline& timeline, const Cluster& cluster, const JobEnds& ends)
+      : timeline_(timeline), cluster_(cluster), ends_(ends) {}
 
   /// Why `sequence` did not enter the instance (`group`, `column`) in which others were from `from_ns` to `to_ns`.
   [[nodiscard]] HangRoot root_of(uint32_t sequence, uint32_t group, int64_t column, Interval window) const;
@@ -64,6 +66,7 @@ class OpenCallGraph {
 
   const Timeline& timeline_;
   const Cluster& cluster_;
+  const JobEnds& ends_;
 };
 
 }  // namespace stalltrace::analysis

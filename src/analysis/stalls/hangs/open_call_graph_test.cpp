@@ -66,7 +66,8 @@ TEST(OpenCallGraph, AWalkOverManyPathsVisitsEachOpenCallOnce) {
     }
   }
   job.load();
-  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  const JobEnds ends;
+  const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
   const Interval window{kBegunNs + kNsPerSecond, kBegunNs + 60 * kNsPerSecond};
   const HangRoot root = graph.root_of(job.sequence_of(kWidth, 100), job.group_of(100), 1, window);
   EXPECT_EQ(root.kind, HangKind::kOutside);
@@ -88,7 +89,8 @@ TEST(OpenCallGraph, ASearchForOrderCyclesVisitsEachInstanceOnce) {
     }
   }
   job.load();
-  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  const JobEnds ends;
+  const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
   Instance instance;
   ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100 + kComms - 1), 0, instance));
   EXPECT_EQ(graph.order_cycle(instance).kind, HangKind::kNone);
@@ -102,7 +104,8 @@ TEST(OpenCallGraph, RanksThatCalledInDifferentOrdersAreACycle) {
     job.source.accept(call_of(rank, 101, 0, kBegunNs + (odd ? 0 : kNsPerSecond), true));
   }
   job.load();
-  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  const JobEnds ends;
+  const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
   Instance instance;
   ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100), 0, instance));
   const HangRoot root = graph.order_cycle(instance);
