@@ -55,6 +55,9 @@ inline constexpr int64_t kDeathsApartNs = 60 * kNsPerSecond;
 inline constexpr int64_t kTeardownNs = 5 * kNsPerSecond;
 /// Where that was not seen: calls of others that failed this long before a rank's process ended may have failed of it.
 inline constexpr int64_t kTeardownUnseenNs = kNsPerSecond;
+/// Others that follow a rank this soon, because their calls fail or a launcher ends them (mpirun waits 1 s), did not
+/// hang: the job ended.
+inline constexpr int64_t kFollowNs = 5 * kNsPerSecond;
 /// Ranks that fail in one way within this time, while nobody waits, have no first one that would mean anything.
 inline constexpr int64_t kTogetherNs = kNsPerSecond;
 

@@ -104,7 +104,7 @@ struct Report {
   uint64_t lost_events = 0;
   std::vector<Loss> losses;
   std::map<NodeId, std::string> node_names;  // of the nodes in `losses`
-  std::vector<Finding> findings;             // most expensive first
+  std::vector<Finding> findings;             // what ended the job, then most expensive first
   int64_t failed_ranks = 0;                  // of those that no finding is about: their processes failed
   std::vector<std::string> notes;  // what a reader must know to trust the above: clock error, missing ranks, ...
   std::string unrecorded_ranks;    // of these, the one on the first communicator that lacks ranks; empty: none does

@@ -171,7 +171,7 @@ void subsume_across(const AnalysisContext& context, std::vector<CauseGroup>& gro
   }
 }
 
-/// The groups that are findings, most expensive first.
+/// The groups that are findings: what ended the job, then the most expensive first.
 std::vector<CauseGroup> select(const AnalysisContext& context, Groups& by_cause) {
   std::vector<CauseGroup> selected;
   for (auto& [cause, groups] : by_cause) {
@@ -193,6 +193,7 @@ std::vector<CauseGroup> select(const AnalysisContext& context, Groups& by_cause)
   }
   sort_by_cost(selected);
   subsume_across(context, selected);
+  std::ranges::stable_partition(selected, ended_job);
   return selected;
 }
 

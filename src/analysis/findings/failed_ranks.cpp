@@ -17,8 +17,8 @@ bool is_known_to_have_failed(const Member& member, const TimeRange& judged) {
 }
 
 std::string afterwards_text(const AnalysisContext& context, const JobEnd& end) {
-  return fmt::format("{} {}{}; no recorded rank waited for it, and none failed because of it",
-                     context.cluster.describe(end.first()), end_text(context.cluster.member(end.first())),
+  return fmt::format("{} {}{}; no recorded rank was inside a collective then", context.cluster.describe(end.first()),
+                     end_text(context.cluster.member(end.first())),
                      end.last ? ", after " + short_call_text(context, *end.last) : "");
 }
 

@@ -146,10 +146,11 @@ void describe_several(const AnalysisContext& context, const JobEnd& end, Finding
   const auto exit_ns = [&](MemberIndex member) { return *context.cluster.member(member).exit_ns; };
   const auto [earliest, latest] = std::ranges::minmax(end.leavers, {}, exit_ns);
   const int64_t apart_ns = exit_ns(latest) - exit_ns(earliest);
-  finding.summary =
-      fmt::format("{}{} ranks ({}) failed within {} of each other: each {}, none of them inside a recorded collective. The job ended.",
-                  end.leavers.size() == end.ranks ? "All " : "", end.leavers.size(), names_of(context, end.leavers),
-                  format_duration(apart_ns), end_text(first));
+  finding.summary = fmt::format(
+      "{}{} ranks ({}) failed within {} of each other: each {}, none of them inside a recorded collective. The job "
+      "ended.",
+      end.leavers.size() == end.ranks ? "All " : "", end.leavers.size(), names_of(context, end.leavers),
+      format_duration(apart_ns), end_text(first));
   add_order(context, end, finding);
   finding.remedy = fmt::format(
       "read the logs of these ranks, first that of pid {} on {}, which left first: it is one error on all of them, or "

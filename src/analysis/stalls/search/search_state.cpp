@@ -160,7 +160,7 @@ bool ends_jobs(HangKind kind) {
 bool ended_job(const SearchState& search, const HangRoot& root, Interval window) {
   const JobEnd* end = root.kind == HangKind::kDead ? search.ends.of(root.member) : nullptr;
   return end != nullptr && end->first() == root.member &&
-         window.to_ns - std::max(end->left_ns, window.from_ns) < kHangNs;
+         window.to_ns - std::max(end->left_ns, window.from_ns) < kFollowNs;
 }
 
 }  // namespace stalltrace::analysis
