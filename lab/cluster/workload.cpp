@@ -122,7 +122,8 @@ std::vector<std::string> mpi_launcher(std::span<const RankContext> ranks) {
   return argv;
 }
 
-constexpr std::array<std::string_view, 6> kTorchBugs = {"skip", "extra", "mismatch", "disk", "interface", "leak"};
+constexpr std::array<std::string_view, 7> kTorchBugs = {"skip",      "extra", "mismatch", "disk",
+                                                        "interface", "leak",  "raise"};
 /// The distribution's own: another Python in PATH doesn't have its PyTorch.
 constexpr std::string_view kPython = "/usr/bin/python3";
 
@@ -173,6 +174,8 @@ constexpr std::array kMistakes = {
     Mistake{"missing_collective", "doing", "order", "order"},
     Mistake{"mismatched_collective", "what", "extra", "extra"},
     Mistake{"dead_rank", "how", "memory", "leak"},
+    Mistake{"dead_rank", "how", "exception", "raise"},
+    Mistake{"dead_rank", "how", "exit", "raise"},
 };
 
 }  // namespace

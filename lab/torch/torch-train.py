@@ -4,7 +4,7 @@
 
 Where it stands is in RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them. LAB_SLOW_FILE names a file
 that may hold extra compute milliseconds for this rank, read every step. LAB_BUGS begins the names of files that switch
-on mistakes: skip, extra, mismatch, disk, leak.
+on mistakes: skip, extra, mismatch, disk, leak, raise.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import json
 import mmap
 import os
 import select
+import sys
 import time
 
 import torch
@@ -75,6 +76,15 @@ def leak_memory():
         LEAKED.append(b"x" * (megabytes << 20))
 
 
+def fail():
+    """An exception, or sys.exit with the code that the bug "raise" holds."""
+    what = bug("raise")
+    if what == "exception":
+        raise RuntimeError("a shard of the data set is broken")
+    if what:
+        sys.exit(int(what))
+
+
 class Model(torch.nn.Module):
     """One parameter a bucket: what is computed matters less than that gradients come one after the other."""
 
@@ -118,6 +128,7 @@ class Trainer:
         compute(self.options.compute_ms * FORWARD_SHARE + float(text_of(os.environ.get("LAB_SLOW_FILE", "")) or 0))
         write_checkpoint()
         leak_memory()
+        fail()
         self.stay_away()
         loss = self.model(self.batch)
         compute(self.options.compute_ms * (1 - FORWARD_SHARE))

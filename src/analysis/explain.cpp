@@ -15,6 +15,7 @@
 #include "analysis/findings/cause_groups.h"
 #include "analysis/findings/describe_attempts.h"
 #include "analysis/findings/expensive_calls.h"
+#include "analysis/findings/failed_ranks.h"
 #include "analysis/findings/inspect.h"
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
@@ -211,8 +212,9 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   if (options.instance) {
     ST_ASSIGN(with.watched, find_instance(source, cluster, timeline, *options.instance));
   }
-  StallSearch search = find_stalls(timeline, cluster, with);
   ST_ASSIGN(const Flows flows, Flows::load(source, cluster));
+  const JobEnds ends = JobEnds::find(timeline, cluster, flows);
+  StallSearch search = find_stalls(timeline, cluster, ends, with);
   ST_ASSIGN(std::vector<Stall> single_node, find_single_node_stalls(source, cluster, timeline, flows, range));
   add_stalls(std::move(single_node), search);
   ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(source, cluster, flows, examined(search)));
@@ -222,7 +224,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
                     "a shorter time range shows all",
                     search.dropped, evidence.dropped_rows()));
   }
-  AnalysisContext context{cluster, timeline, flows, evidence};
+  AnalysisContext context{cluster, timeline, flows, evidence, ends};
   if (!options.window.empty()) {
     context.judged = {report.judged_range.from_ns, report.judged_range.to_ns};
   }
@@ -238,6 +240,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range));
   report.findings.insert(report.findings.begin(), failures.begin(), failures.end());
   report.healthy = report.findings.empty();
+  note_failed_ranks(context, report);
   if (search.watched) {
     const InspectionQuery query{*options.instance, *with.watched, range};
     result.inspection = inspect(context, query, *search.watched, decisions, report.findings);

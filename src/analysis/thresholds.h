@@ -58,6 +58,16 @@ inline constexpr int64_t kSpreadsToHang = 2;
 inline constexpr int64_t kSingleNodeSightings = 3;
 /// Processes that end within this time of each other ended for one reason: watchdogs and launchers take up to that.
 inline constexpr int64_t kDeathsApartNs = 60 * kNsPerSecond;
+/// A process that ends closes its connections up to this long before: Python writes the traceback, then frees its
+/// objects (0.1 to 0.4 s for PyTorch on a busy machine).
+inline constexpr int64_t kTeardownNs = 5 * kNsPerSecond;
+/// Where that was not seen: calls of others that failed this long before a rank's process ended may have failed of it.
+inline constexpr int64_t kTeardownUnseenNs = kNsPerSecond;
+/// Others that follow a rank this soon, because their calls fail or a launcher ends them (mpirun waits 1 s), did not
+/// hang: the job ended.
+inline constexpr int64_t kFollowNs = 5 * kNsPerSecond;
+/// Ranks that fail in one way within this time, while nobody waits, have no first one that would mean anything.
+inline constexpr int64_t kTogetherNs = kNsPerSecond;
 
 /// Setting up a communicator takes seconds in good health, and ranks start seconds apart ...
 inline constexpr int64_t kInitHangNs = 5 * kNsPerSecond;

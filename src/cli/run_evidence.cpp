@@ -91,7 +91,7 @@ void RunEvidence::explain_hang(const launch::Progress& progress, int64_t still_n
   }
   note(fmt::format("no collective has completed for {} while {} are open; what is known so far:",
                    format_duration(still_ns), progress.open));
-  explain(recording.value_or(folder_.hang_recording()), false);
+  explain(recording.value_or(folder_.hang_recording()), std::nullopt);
 }
 
 void RunEvidence::note_progress(int64_t still_ns) {
@@ -102,7 +102,7 @@ void RunEvidence::settle() {
   files_ = profiler_files_.settle([this](const std::string& line) { note(line); });
 }
 
-void RunEvidence::conclude(bool traced, bool has_profiler_rows) {
+void RunEvidence::conclude(bool traced, bool has_profiler_rows, int job_code) {
   bool recorded = traced;
   if (files_expected_ && files_.empty()) {
     note_missing_files();
@@ -117,7 +117,7 @@ void RunEvidence::conclude(bool traced, bool has_profiler_rows) {
                        folder_.profiler_recording()));
     }
   }
-  if (recorded && explain(folder_.recording(), true)) {
+  if (recorded && explain(folder_.recording(), job_code)) {
     note(fmt::format("the evidence is in {}", folder_.path));
   }
   plugin_.reset();
@@ -141,7 +141,7 @@ bool RunEvidence::import_files(const std::vector<std::string>& files, const std:
   return imported.has_value();
 }
 
-bool RunEvidence::explain(const std::string& recording, bool final) {
+bool RunEvidence::explain(const std::string& recording, std::optional<int> job_code) {
   const std::string recordings[] = {recording};
   const Result<Report> report = explain_recordings(recordings);
   if (!report) {
@@ -149,12 +149,26 @@ bool RunEvidence::explain(const std::string& recording, bool final) {
     return false;
   }
   say(*report);
-  if (final) {
+  if (job_code) {
+    note_failure(*report, *job_code);
     if (const Status written = write_file(folder_.findings(), report::report_to_json(*report)); !written) {
       console_.error(written.error());
     }
   }
   return true;
+}
+
+/// A job that failed is never called healthy without a word.
+void RunEvidence::note_failure(const Report& report, int job_code) const {
+  if (job_code == 0 || !report.findings.empty()) {
+    return;
+  }
+  note(fmt::format("the job ended with exit code {}, for which there is no finding: {}", job_code,
+                   report.failed_ranks > 0 ? "see the note on the ranks that failed"
+                   : report.judged == 0
+                       ? "no collective was recorded"
+                       : "no rank that was recorded failed before the others; the error may be the launcher's, or of a "
+                         "process without collectives: read its log"));
 }
 
 void RunEvidence::note_missing_files() const {

@@ -38,7 +38,7 @@ class RunEvidence {
   /// The job has ended: puts the profiler files where they belong.
   void settle();
   /// Explains the run. `traced`: there is a recording; `has_profiler_rows`: with ends from profiler files.
-  void conclude(bool traced, bool has_profiler_rows);
+  void conclude(bool traced, bool has_profiler_rows, int job_code);
   /// The job was never started.
   void discard();
 
@@ -47,7 +47,9 @@ class RunEvidence {
   void add_thread_names();
   void add_log();
   bool import_files(const std::vector<std::string>& files, const std::string& out);
-  bool explain(const std::string& recording, bool final);
+  /// `job_code`: of the job that has ended; none while it runs.
+  bool explain(const std::string& recording, std::optional<int> job_code);
+  void note_failure(const Report& report, int job_code) const;
   void note_missing_files() const;
   void say(const Report& report) const;
   void note(const std::string& line) const { console_.note(line); }

@@ -82,6 +82,7 @@ struct Finding {
   CommHash comm_id_hash = 0;
   Operation op = Operation::kAllReduce;
   int64_t collectives_affected = 0;  // instances
+  bool ended_job = false;            // the job ended in it: what it cost before means little
   double stall_ms = 0;               // time the job lost: union of the stalled time of the affected instances
   TimeRange window;
   std::string summary;
@@ -118,7 +119,8 @@ struct Report {
   uint64_t lost_events = 0;
   std::vector<Loss> losses;
   std::map<NodeId, std::string> node_names;  // of the nodes in `losses`
-  std::vector<Finding> findings;             // most expensive first
+  std::vector<Finding> findings;             // what ended the job, then most expensive first
+  int64_t failed_ranks = 0;                  // of those that no finding is about: their processes failed
   std::vector<std::string> notes;  // what a reader must know to trust the above: clock error, missing ranks, ...
   std::string unrecorded_ranks;    // of these, the one on the first communicator that lacks ranks; empty: none does
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What people and programs read, byte for byte. STALLTRACE_UPDATE_GOLDEN=1 rewrites the files; review the diff.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,6 +15,9 @@
 
 namespace stalltrace::report {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 constexpr int64_t kStart = 1'800'000'000LL * kNsPerSecond;
 
@@ -139,12 +143,41 @@ TEST(ReportGolden, Attempts) {
   expect_golden("attempts.json", report_to_json(attempts_report(false)));
 }
 
+Report failed_ranks_report() {
+  Report report = healthy_report();
+  report.failed_ranks = 1;
+  report.notes = {"rank 1 (node1, pid 11) ended with exit code 1, after AllReduce number 98"};
+  return report;
+}
+
+/// A job that died: in a collective, or while no rank was inside one.
+Finding ended_job_finding(int64_t collectives) {
+  Finding finding{.cause = Cause::kDeadRank, .severity = Severity::kCritical, .confidence = 0.99};
+  finding.culprit = Culprit{"node2", 2, 4712};
+  finding.ended_job = true;
+  finding.collectives_affected = collectives;
+  finding.stall_ms = 6.41;
+  finding.window = {kStart + kNsPerSecond, kStart + kNsPerSecond + 6'410'000};
+  finding.summary = "Rank 2 (node2, pid 4712) ended by itself with exit code 1, before any other rank: the job ended.";
+  finding.remedy = "read the log of pid 4712 on node2 first";
+  return finding;
+}
+
+Report ended_job_report() {
+  Report report = healthy_report();
+  report.healthy = false;
+  report.findings = {ended_job_finding(1), ended_job_finding(0)};
+  return report;
+}
+
 TEST(ReportGolden, Text) {
   expect_golden("healthy.txt", report_to_text(healthy_report()));
   expect_golden("sick.txt", report_to_text(sick_report()));
   expect_golden("sick_colour.txt", report_to_text(sick_report(), {.colour = true}));
   expect_golden("unknown.txt", report_to_text(unknown_report()));
   expect_golden("nothing.txt", report_to_text(Report{}));
+  expect_golden("failed_ranks.txt", report_to_text(failed_ranks_report()));
+  expect_golden("ended_job.txt", report_to_text(ended_job_report()));
   expect_golden("window.txt", report_to_text(part_of_sick_report()));
   expect_golden("empty_window.txt", report_to_text(empty_window_report()));
 }
@@ -154,6 +187,12 @@ TEST(ReportGolden, Json) {
   expect_golden("sick.json", report_to_json(sick_report()));
   expect_golden("unknown.json", report_to_json(unknown_report()));
   expect_golden("window.json", report_to_json(part_of_sick_report()));
+}
+
+TEST(LiveText, AJobThatEndedDidNotHang) {
+  const std::string text = live_finding_to_text(LiveHeadline::kEnded, kStart, 1, ended_job_finding(1), 0, {});
+  EXPECT_THAT(text, HasSubstr("dead_rank is over: the job ended"));
+  EXPECT_THAT(text, Not(HasSubstr("6.41 ms")));
 }
 
 TEST(LiveGolden, Text) {

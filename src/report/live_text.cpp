@@ -10,17 +10,13 @@
 namespace stalltrace::report {
 namespace {
 
-/// "2.02 s of waiting in 55 collectives"
-std::string cost_text(const Finding& finding) {
-  return fmt::format("{} of waiting in {} collective{}",
-                     format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)), finding.collectives_affected,
-                     finding.collectives_affected == 1 ? "" : "s");
-}
-
 std::string end_text(const Finding& finding, int64_t explained_by) {
+  if (finding.ended_job && explained_by == 0) {
+    return "is over: the job ended";
+  }
   const std::string lasted = format_duration(finding.window.to_ns - finding.window.from_ns);
   const std::string why = explained_by == 0 ? "is over" : fmt::format("is explained by [{}]", explained_by);
-  return fmt::format("{} after {}: {}", why, lasted, cost_text(finding));
+  return fmt::format("{} after {}: {}", why, lasted, waiting_text(finding));
 }
 
 }  // namespace

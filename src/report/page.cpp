@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/clock.h"
+#include "base/text.h"
+
 namespace stalltrace::report {
 namespace {
 
@@ -41,6 +44,12 @@ std::string where_text(const Finding& finding, bool attempts) {
     where = "not known";
   }
   return attempts && finding.attempt ? fmt::format("{} (job attempt {})", where, *finding.attempt) : where;
+}
+
+std::string waiting_text(const Finding& finding) {
+  return fmt::format("{} of waiting in {} collective{}",
+                     format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)), finding.collectives_affected,
+                     finding.collectives_affected == 1 ? "" : "s");
 }
 
 std::string Page::paint(std::string_view text, std::string_view colour) const {

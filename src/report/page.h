@@ -16,6 +16,8 @@ std::string_view severity_colour(Severity severity);
 /// "rank 2 on node2, pid 4711; link rank 1 (10.77.0.2:40112) -> rank 2 (10.77.0.3:50001)", "not known"
 /// `attempts`: there are several; then it names the job attempt, too.
 std::string where_text(const Finding& finding, bool attempts);
+/// "2.02 s of waiting in 55 collectives"
+std::string waiting_text(const Finding& finding);
 
 class Page {
  public:

@@ -58,6 +58,9 @@ Json to_json(const Finding& finding) {
   json["comm_id_hash"] = finding.comm_id_hash == 0 ? Json(nullptr) : Json(format_hash(finding.comm_id_hash));
   json["op"] = to_text(finding.op);
   json["collectives_affected"] = finding.collectives_affected;
+  if (!finding.detected_ns) {  // the table of live findings does not hold it
+    json["ended_job"] = finding.ended_job;
+  }
   json["stall_ms"] = rounded(finding.stall_ms, 1000);
   json["window"] = {{"from_ns", finding.window.from_ns}, {"to_ns", finding.window.to_ns}};
   json["summary"] = finding.summary;

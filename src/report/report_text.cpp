@@ -38,11 +38,12 @@ std::string when_text(const Finding& finding, const Report& report) {
 }
 
 std::string cost_text(const Finding& finding, const Report& report) {
+  if (finding.ended_job) {
+    return "the job: it ended" + (finding.collectives_affected == 0 ? "" : ", after " + waiting_text(finding));
+  }
   const int64_t judged_ns = report.judged == 0 ? 0 : length_ns(report.judged_range);
   const double whole_ms = static_cast<double>(judged_ns) / static_cast<double>(kNsPerMs);
-  return fmt::format("{} of waiting in {} collective{}{}",
-                     format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)), finding.collectives_affected,
-                     finding.collectives_affected == 1 ? "" : "s",
+  return fmt::format("{}{}", waiting_text(finding),
                      whole_ms > 0 ? fmt::format(", {:.0f} % of the {} time", 100 * finding.stall_ms / whole_ms,
                                                 is_part(report) ? "judged" : "recorded")
                                   : "");
@@ -141,16 +142,27 @@ void write_reservations(Page& page, const Report& report) {
   }
 }
 
+std::string verdict_without_findings(const Page& page, const Report& report) {
+  if (report.judged == 0) {
+    return fmt::format(
+        "{} {}.", page.paint("Nothing to judge:", kBold),
+        report.collectives == 0 ? "the recording holds no collectives" : "no collective is between --from and --to");
+  }
+  if (report.failed_ranks > 0) {
+    return fmt::format(
+        "{} but no stall worth a finding in {}.",
+        page.paint(fmt::format("{} rank{} failed,", report.failed_ranks, report.failed_ranks == 1 ? "" : "s"), kBold),
+        looked_at(report));
+  }
+  return fmt::format("{} no stall worth a finding in {}.", page.paint("Healthy:", kGreen), looked_at(report));
+}
+
 }  // namespace
 
 std::string report_to_text(const Report& report, const TextOptions& options) {
   Page page(options.colour);
   if (report.findings.empty()) {
-    page.line(report.judged == 0 ? fmt::format("{} {}.", page.paint("Nothing to judge:", kBold),
-                                               report.collectives == 0 ? "the recording holds no collectives"
-                                                                       : "no collective is between --from and --to")
-                                 : fmt::format("{} no stall worth a finding in {}.", page.paint("Healthy:", kGreen),
-                                               looked_at(report)));
+    page.line(verdict_without_findings(page, report));
     write_attempts(page, report);
   } else {
     const Finding& first = report.findings.front();

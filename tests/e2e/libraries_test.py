@@ -60,6 +60,16 @@ class OneHost(Case):
     def test_a_killed_rank(self):
         self.assertIn("signal 9", self.reported("torch", "dead_rank:rank=2,signal=9"))
 
+    def test_a_rank_that_raised(self):
+        """Python closes its sockets before its process ends: the others' calls fail first."""
+        summary = self.reported("torch", "dead_rank:rank=2,how=exception")
+        self.assertRegex(summary, r"Rank 2 .* ended by itself with exit code 1, before any other rank, after AllReduce")
+        self.assertIn("the job ended", summary)
+
+    def test_a_rank_that_leaves_with_success(self):
+        summary = self.reported("torch", "dead_rank:rank=1,how=exit")
+        self.assertIn("ended by itself with exit code 0, before any other rank and while others waited for it", summary)
+
     def test_a_stopped_rank(self):
         # reported() holds when it was first said; the row has the newest words, and the stop is over before the job is
         self.assertRegex(self.reported("torch", "process_stopped:rank=1,ms=6000"), r"(is|was) stopped \(SIGSTOP")

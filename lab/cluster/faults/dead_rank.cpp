@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dead rank: a signal that it does not survive, or its memory's end. The others find out by themselves, as on a real
-// cluster.
+// A dead rank: a signal that it does not survive, its memory's end, or its own program's. The others find out by
+// themselves, as on a real cluster.
 #include <fmt/format.h>
 
 #include <array>
@@ -13,11 +13,13 @@
 namespace stalltrace::lab {
 namespace {
 
-constexpr std::array<std::string_view, 2> kHow = {"signal", "memory"};
+constexpr std::array<std::string_view, 4> kHow = {"signal", "memory", "exception", "exit"};
 constexpr std::string_view kLeakMegabytes = "16";  // each step
 constexpr std::string_view kLimitBytes = "67108864";
 constexpr std::array kParameters = {
-    FaultParameter{"how", "signal", 0, 0, kHow, "it ends; memory: its cgroup's limit, with a workload that leaks"},
+    FaultParameter{
+        "how", "signal", 0, 0, kHow,
+        "it ends; memory: its cgroup's limit, with a workload that leaks; exception: of Python; exit: with success"},
     FaultParameter{"signal", "9", 1, 31, {}, "that ends it: 9 is SIGKILL, 11 SIGSEGV, 6 SIGABRT"},
 };
 
@@ -38,6 +40,9 @@ Result<AppliedFault> run_out_of_memory(const FaultContext& context) {
 Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
   if (spec.choice("how") == "memory") {
     return run_out_of_memory(context);
+  }
+  if (spec.choice("how") == "exception" || spec.choice("how") == "exit") {
+    return apply_bug(context.node(), "raise", spec.choice("how") == "exit" ? "0" : "exception");
   }
   const int signal = static_cast<int>(spec.number("signal"));
   AppliedFault applied;

@@ -104,9 +104,11 @@ double share_of(int64_t part_ns, int64_t whole_ns);
 std::string count_of(int64_t n, std::string_view thing);
 /// "rank 2", or "pid 4711 on node2" where the rank is unknown.
 std::string short_name(const Cluster& cluster, MemberIndex member);
-/// "the job lost 5.12 s in 37 collectives", "the job has hung for 20 s", "the job ended after 153 ms of waiting": the
-/// cost in a summary.
+/// "the job lost 5.12 s in 37 collectives", "the job has hung for 20 s", "the job ended after 153 ms of waiting", "the
+/// job ended": the cost in a summary.
 std::string cost_text(const CauseGroup& group);
+/// The job ended in these stalls: they are no hang.
+bool ended_job(const CauseGroup& group);
 /// "5.12 s more in 37 collectives": the cost in a mention.
 std::string more_text(const CauseGroup& group);
 /// The evidence of every finding: how long the stalls were, and how long such instances usually take.
@@ -121,6 +123,10 @@ std::pair<std::string, std::string> differing_signature_texts(const CallSignatur
 std::string names_of(const AnalysisContext& context, const std::vector<MemberIndex>& members);
 /// "AllReduce number 37 on communicator 0x..."
 std::string call_text(const AnalysisContext& context, const Stall& stall);
+/// The same of one rank's call.
+std::string call_text(const AnalysisContext& context, const HangStep& call);
+/// "AllReduce number 37", or "AllReduce" where calls were not counted from the start.
+std::string short_call_text(const AnalysisContext& context, const HangStep& call);
 /// False where ranks of the communicator were not recorded: what those did, and whether they live, is not known.
 bool all_ranks_recorded(const AnalysisContext& context, uint32_t group);
 /// "rank 1 (...) is inside Send number 3 on communicator 0x..., waiting for rank 2"

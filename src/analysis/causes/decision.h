@@ -11,6 +11,7 @@
 #include "analysis/causes/evidence_counters.h"
 #include "analysis/evidence/evidence.h"
 #include "analysis/evidence/flows.h"
+#include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/stalls/stall.h"
 #include "analysis/timeline/timeline.h"
 #include "model/finding.h"
@@ -52,6 +53,7 @@ struct AnalysisContext {
   const Timeline& timeline;
   const Flows& flows;
   const EvidenceStore& evidence;
+  const JobEnds& ends;
   std::optional<Interval> judged = std::nullopt;  // only lost time in it counts; none: all
   AttemptIndex attempt = kNoAttempt;              // of what is judged
 

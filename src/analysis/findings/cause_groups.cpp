@@ -166,7 +166,8 @@ void subsume_across(const AnalysisContext& context, std::vector<CauseGroup>& gro
   }
 }
 
-/// The groups that are findings, most expensive first; adds the notes of those that are none.
+/// The groups that are findings: what ended the job, then the most expensive first. Adds the notes of those that are
+/// none.
 std::vector<CauseGroup> select(const AnalysisContext& context, Groups& by_cause, std::vector<std::string>& notes) {
   std::vector<CauseGroup> selected;
   for (auto& [cause, groups] : by_cause) {
@@ -196,6 +197,7 @@ std::vector<CauseGroup> select(const AnalysisContext& context, Groups& by_cause,
   }
   sort_by_cost(selected);
   subsume_across(context, selected);
+  std::ranges::stable_partition(selected, ended_job);
   return selected;
 }
 
@@ -213,6 +215,7 @@ StallFinding finding_of(const AnalysisContext& context, CauseGroup& group) {
   finding.comm_id_hash = context.timeline.groups()[longest.group].hash;
   finding.op = context.timeline.signature(longest.signature).op;
   finding.collectives_affected = group.instances;
+  finding.ended_job = ended_job(group);
   finding.stall_ms = static_cast<double>(group.lost.total_ns()) / static_cast<double>(kNsPerMs);
   finding.window = {group.lost.intervals().front().from_ns, group.lost.intervals().back().to_ns};
   for (const Stall* stall : group.stalls) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analysis/stalls/search/absent.h"
+#include "analysis/stalls/search/job_end.h"
 #include "analysis/stalls/search/late.h"
 #include "analysis/stalls/search/mismatch.h"
 #include "analysis/stalls/search/search_state.h"
@@ -45,11 +46,13 @@ void judge_transfers(SearchState& search) {
 
 }  // namespace
 
-StallSearch find_stalls(const Timeline& timeline, const Cluster& cluster, const StallSearchOptions& options) {
-  SearchState search(timeline, cluster, options);
+StallSearch find_stalls(const Timeline& timeline, const Cluster& cluster, const JobEnds& ends,
+                        const StallSearchOptions& options) {
+  SearchState search(timeline, cluster, ends, options);
   judge_arrivals(search);
   judge_hanging_mismatches(search);
   judge_transfers(search);
+  judge_job_ends(search);
   bound_stalls(search);
   std::vector<Stall>& stalls = search.result.stalls;
   std::sort(stalls.begin(), stalls.end(),

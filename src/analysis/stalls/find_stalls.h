@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/stalls/baseline.h"
+#include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/stalls/stall.h"
 #include "analysis/timeline/timeline.h"
 
@@ -34,6 +35,7 @@ struct StallSearch {
 
 /// Judges every instance of the timeline. Time is linear in the calls for a job without hangs; each hang adds a walk
 /// over the open calls. Memory: a few kilobytes per baseline class, and at most 2 * kMaxStalls stalls.
-StallSearch find_stalls(const Timeline& timeline, const Cluster& cluster, const StallSearchOptions& options);
+StallSearch find_stalls(const Timeline& timeline, const Cluster& cluster, const JobEnds& ends,
+                        const StallSearchOptions& options);
 
 }  // namespace stalltrace::analysis

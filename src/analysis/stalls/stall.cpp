@@ -37,6 +37,11 @@ bool Stall::majority_absent() const {
   return missing != nullptr && missing->majority_absent;
 }
 
+bool Stall::nobody_waited() const {
+  const auto* missing = std::get_if<MissingRank>(&kind);
+  return missing != nullptr && missing->nobody_waited;
+}
+
 int32_t Stall::calling_tid() const {
   if (const auto* late = std::get_if<LateArrival>(&kind)) {
     return late->calling_tid;

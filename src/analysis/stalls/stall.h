@@ -17,7 +17,7 @@ namespace stalltrace::analysis {
 /// A stall that has not ended.
 struct Hang {
   HangRoot root;
-  bool ended_job = false;  // the job ended in it, before it lasted long enough for a hang
+  bool ended_job = false;  // the job ended in it: it is no hang, however long it lasted
 };
 
 /// The others waited for one rank, which came.
@@ -35,6 +35,7 @@ struct SlowTransfer {
 struct MissingRank {
   Hang hang;
   bool majority_absent = false;  // more ranks stayed away than came
+  bool nobody_waited = false;    // nobody came: the job ended before
   int32_t calling_tid = 0;       // of the rank where it comes from; 0: no single one
 };
 
@@ -79,6 +80,8 @@ struct Stall {
   [[nodiscard]] int64_t wrong_data() const;
   /// MissingRank::majority_absent; false for any other kind.
   [[nodiscard]] bool majority_absent() const;
+  /// MissingRank::nobody_waited; false for any other kind.
+  [[nodiscard]] bool nobody_waited() const;
   /// The calling thread of the late or missing rank; 0 where no single rank is.
   [[nodiscard]] int32_t calling_tid() const;
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstring>
 
 namespace stalltrace::analysis {
 namespace {
@@ -25,14 +26,15 @@ bool Member::ended_badly() const {
                      : exit_code.value_or(0) != 0;
 }
 
-std::string Member::how_it_ended() const {
+std::string Member::how_it_ended(std::string_view by_itself) const {
   if (oom_killed) {
     return "was killed by the kernel (out of memory)";
   }
   if (exit_signal) {
-    return fmt::format("was ended by signal {}{}", *exit_signal, *exit_signal == SIGKILL ? " (SIGKILL)" : "");
+    const char* name = ::sigabbrev_np(*exit_signal);
+    return fmt::format("was ended by signal {}{}", *exit_signal, name == nullptr ? "" : fmt::format(" (SIG{})", name));
   }
-  return exit_code ? fmt::format("ended with exit code {}", *exit_code) : "ended";
+  return exit_code ? fmt::format("ended{} with exit code {}", by_itself, *exit_code) : "ended";
 }
 
 Result<Cluster> Cluster::load(EventSource& source) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -40,8 +41,8 @@ struct Member {
 
   /// It failed or was killed; nobody asked it to end.
   [[nodiscard]] bool ended_badly() const;
-  /// "was ended by signal 9 (SIGKILL)", "ended with exit code 1"
-  [[nodiscard]] std::string how_it_ended() const;
+  /// "was ended by signal 9 (SIGKILL)", "ended with exit code 1"; `by_itself` follows "ended" there.
+  [[nodiscard]] std::string how_it_ended(std::string_view by_itself = {}) const;
 };
 
 class Cluster {

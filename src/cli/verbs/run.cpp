@@ -136,7 +136,7 @@ class RunVerb final : public Subcommand {
     if (!watched) {
       console.error(watched.error());
     }
-    evidence.conclude(recorded, has_profiler_rows);
+    evidence.conclude(recorded, has_profiler_rows, code.value_or(1));
     return code;
   }
 

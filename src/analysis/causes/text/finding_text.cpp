@@ -34,16 +34,21 @@ std::string short_name(const Cluster& cluster, MemberIndex index) {
 }
 
 std::string cost_text(const CauseGroup& group) {
-  const bool ended =
-      std::any_of(group.stalls.begin(), group.stalls.end(), [](const Stall* s) { return s->ended_job(); });
-  if (group.hung && ended && group.longest_ns < kHangNs) {
-    return fmt::format("the job ended after {} of waiting", format_duration(group.longest_ns));
+  if (ended_job(group)) {
+    return group.instances == 0 ? "the job ended"
+                                : fmt::format("the job ended after {} of waiting", format_duration(group.longest_ns));
   }
   if (group.hung) {
     return fmt::format("the job has hung for {}", format_duration(group.longest_ns));
   }
   return fmt::format("the job lost {} in {}", format_duration(group.lost.total_ns()),
                      count_of(group.instances, "collective"));
+}
+
+bool ended_job(const CauseGroup& group) {
+  const auto ended = [](const Stall* stall) { return stall->ended_job(); };
+  return group.hung && std::ranges::any_of(group.stalls, ended) &&
+         (group.longest_ns < kHangNs || std::ranges::all_of(group.stalls, ended));
 }
 
 std::string more_text(const CauseGroup& group) {
@@ -60,6 +65,13 @@ Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group)
   if (longest->single_node) {
     evidence.kind = "tcp_sample";
     evidence.text = single_node_text(*longest, length);
+    return evidence;
+  }
+  if (longest->nobody_waited()) {
+    const JobEnd* end = context.ends.of(longest->root().member);
+    evidence.text = end != nullptr && end->others_waited
+                        ? "other ranks were inside collectives that this rank had come out of"
+                        : "no rank was inside a collective at that time";
     return evidence;
   }
   switch (longest->part()) {
@@ -99,7 +111,9 @@ void count_cost(const AnalysisContext& context, CauseGroup& group) {
   group.longest_ns = 0;
   for (const Stall* stall : group.stalls) {
     lost.push_back(context.judged ? intersect(stall->lost(), *context.judged) : stall->lost());
-    instances.insert(stall->instance());
+    if (!stall->nobody_waited()) {
+      instances.insert(stall->instance());
+    }
     group.longest_ns = std::max(group.longest_ns, stall->lost_ns);
   }
   group.lost = IntervalSet(std::move(lost));

@@ -19,6 +19,15 @@ std::string where_text(const AnalysisContext& context, uint32_t group, int64_t c
                    : fmt::format("number {} on communicator {}", column, format_hash(hash));
 }
 
+/// "AllReduce", "Send"
+std::string operation_text(const AnalysisContext& context, const HangStep& call) {
+  const CallSequence& sequence = context.timeline.sequences()[call.sequence];
+  if (sequence.point_to_point) {
+    return sequence.receives ? "Recv" : "Send";
+  }
+  return std::string(display_name(context.timeline.signature(sequence.at_column(call.column)->signature).op));
+}
+
 }  // namespace
 
 std::string capitalised(std::string text) {
@@ -72,6 +81,18 @@ std::string call_text(const AnalysisContext& context, const Stall& stall) {
                      where_text(context, stall.group, stall.column));
 }
 
+std::string call_text(const AnalysisContext& context, const HangStep& call) {
+  const CallSequence& sequence = context.timeline.sequences()[call.sequence];
+  return fmt::format("{} {}", operation_text(context, call), where_text(context, sequence.group, call.column));
+}
+
+std::string short_call_text(const AnalysisContext& context, const HangStep& call) {
+  const uint32_t group = context.timeline.sequences()[call.sequence].group;
+  return context.timeline.groups()[group].hash == 0
+             ? operation_text(context, call)
+             : fmt::format("{} number {}", operation_text(context, call), call.column);
+}
+
 bool all_ranks_recorded(const AnalysisContext& context, uint32_t group_index) {
   const Group& group = context.timeline.groups()[group_index];
   const CallSequence& sequence = context.timeline.sequences()[group.sequences.front()];
@@ -82,7 +103,6 @@ bool all_ranks_recorded(const AnalysisContext& context, uint32_t group_index) {
 std::string step_text(const AnalysisContext& context, const HangStep& step) {
   const CallSequence& sequence = context.timeline.sequences()[step.sequence];
   const Group& group = context.timeline.groups()[sequence.group];
-  std::string call(display_name(context.timeline.signature(sequence.at_column(step.column)->signature).op));
   std::vector<MemberIndex> missing;
   for (const uint32_t index : group.sequences) {
     const CallSequence& other = context.timeline.sequences()[index];
@@ -90,11 +110,7 @@ std::string step_text(const AnalysisContext& context, const HangStep& step) {
       missing.push_back(other.member);
     }
   }
-  if (sequence.point_to_point) {
-    call = sequence.receives ? "Recv" : "Send";
-  }
-  return fmt::format("{} is inside {} {}{}", context.cluster.describe(step.member), call,
-                     where_text(context, sequence.group, step.column),
+  return fmt::format("{} is inside {}{}", context.cluster.describe(step.member), call_text(context, step),
                      missing.empty() ? std::string() : ", waiting for " + names_of(context, missing));
 }
 

@@ -27,8 +27,8 @@ std::optional<int64_t> oldest_open(const CallSequence& sequence) {
 
 }  // namespace
 
-OpenCallGraph::OpenCallGraph(const Timeline& timeline, const Cluster& cluster)
-    : timeline_(timeline), cluster_(cluster), open_calls_(cluster.members().size()) {
+OpenCallGraph::OpenCallGraph(const Timeline& timeline, const Cluster& cluster, const JobEnds& ends)
+    : timeline_(timeline), cluster_(cluster), ends_(ends), open_calls_(cluster.members().size()) {
   for (uint32_t index = 0; index < timeline.sequences().size(); ++index) {
     const CallSequence& sequence = timeline.sequences()[index];
     if (const std::optional<int64_t> open = oldest_open(sequence)) {
@@ -38,6 +38,9 @@ OpenCallGraph::OpenCallGraph(const Timeline& timeline, const Cluster& cluster)
 }
 
 bool OpenCallGraph::died(MemberIndex member, Interval window) const {
+  if (const JobEnd* end = ends_.of(member); end != nullptr && end->first() == member) {
+    return true;  // however soon the others followed
+  }
   const std::optional<int64_t>& exit_ns = cluster_.member(member).exit_ns;
   const auto alone_ns = static_cast<double>(exit_ns ? window.to_ns - std::max(*exit_ns, window.from_ns) : 0);
   return exit_ns && alone_ns >= kCoverage * static_cast<double>(window.length());
@@ -45,6 +48,9 @@ bool OpenCallGraph::died(MemberIndex member, Interval window) const {
 
 /// First death wins: processes of a job follow each other within the time that their watchdogs take.
 MemberIndex OpenCallGraph::first_death(MemberIndex member) const {
+  if (const JobEnd* end = ends_.of(member)) {
+    return end->first();
+  }
   MemberIndex first = member;
   const Member& asked = cluster_.member(member);
   for (size_t i = 0; i < cluster_.members().size(); ++i) {

@@ -12,14 +12,15 @@
 #include <vector>
 
 #include "analysis/stalls/hangs/hang_root.h"
+#include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/timeline/instance.h"
 
 namespace stalltrace::analysis {
 
 class OpenCallGraph {
  public:
-  /// Both outlive the graph and stay as they are.
-  OpenCallGraph(const Timeline& timeline, const Cluster& cluster);
+  /// All outlive the graph and stay as they are.
+  OpenCallGraph(const Timeline& timeline, const Cluster& cluster, const JobEnds& ends);
 
   struct Absence {
     HangRoot root;                     // the one that explains most
@@ -68,6 +69,7 @@ class OpenCallGraph {
 
   const Timeline& timeline_;
   const Cluster& cluster_;
+  const JobEnds& ends_;
   std::vector<std::vector<HangStep>> open_calls_;  // by member: the oldest of each of its sequences
 };
 

@@ -58,7 +58,8 @@ TEST(OpenCallGraph, AWalkOverManyPathsVisitsEachOpenCallOnce) {
     }
   }
   job.load();
-  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  const JobEnds ends;
+  const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
   const Interval window{kBegunNs + kNsPerSecond, kBegunNs + 60 * kNsPerSecond};
   Instance instance;
   ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100), 1, instance));
@@ -82,7 +83,8 @@ TEST(OpenCallGraph, ASearchForOrderCyclesVisitsEachInstanceOnce) {
     }
   }
   job.load();
-  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  const JobEnds ends;
+  const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
   Instance instance;
   ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100 + kComms - 1), 0, instance));
   EXPECT_EQ(graph.order_cycle(instance).kind, HangKind::kNone);
@@ -98,7 +100,8 @@ TEST(OpenCallGraph, AnInstanceThatIsHeldUpByWhatItHoldsUpIsACycle) {
   job.source.accept(call_of(0, 100, 0, kBegunNs + 2 * kNsPerSecond, true));
   job.source.accept(call_of(1, 100, 0, kBegunNs + kNsPerSecond, true));
   job.load();
-  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  const JobEnds ends;
+  const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
   const Interval window{kBegunNs + 2 * kNsPerSecond, kBegunNs + 60 * kNsPerSecond};
   Instance instance;
   ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100), 0, instance));
@@ -116,7 +119,8 @@ TEST(OpenCallGraph, ACircleOfManyCommunicatorsIsACycle) {
     job.source.accept(call_of(rank, next, 0, kBegunNs + kNsPerSecond, true));
   }
   job.load();
-  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  const JobEnds ends;
+  const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
   Instance instance;
   ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100), 0, instance));
   const HangRoot root = graph.order_cycle(instance);
@@ -132,7 +136,8 @@ TEST(OpenCallGraph, RanksThatCalledInDifferentOrdersAreACycle) {
     job.source.accept(call_of(rank, 101, 0, kBegunNs + (odd ? 0 : kNsPerSecond), true));
   }
   job.load();
-  const OpenCallGraph graph(*job.timeline, *job.cluster);
+  const JobEnds ends;
+  const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
   Instance instance;
   ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100), 0, instance));
   const HangRoot root = graph.order_cycle(instance);

@@ -85,7 +85,7 @@ void judge_absence(SearchState& search, const Instance& instance) {
     search.transfers.push_back({search.timeline.sequences()[step.sequence].group, step.column});
     return declined(VerdictReason::kHeldUpElsewhere);
   }
-  missing.hang.ended_job = !long_enough && ends_jobs(root.kind);
+  missing.hang.ended_job = (!long_enough && ends_jobs(root.kind)) || ended_job(search, root, verdict.window);
   const int64_t patience_ns = may_still_come_ns(search, instance, root.kind);
   if (!missing.hang.ended_job && (!long_enough || verdict.value_ns < patience_ns)) {
     verdict.limit_ns = std::max(kHangNs, patience_ns);

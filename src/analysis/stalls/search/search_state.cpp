@@ -40,12 +40,14 @@ std::vector<std::vector<uint32_t>> sequences_by_member(const Timeline& timeline,
 
 }  // namespace
 
-SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster, const StallSearchOptions& with)
+SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster, const JobEnds& of_ends,
+                         const StallSearchOptions& with)
     : timeline(of_timeline),
       cluster(of_cluster),
+      ends(of_ends),
       options(with),
       baselines(Baselines::learn(of_timeline)),
-      graph(of_timeline, of_cluster),
+      graph(of_timeline, of_cluster, of_ends),
       mismatches(of_timeline, of_cluster, graph),
       sequences_of(sequences_by_member(of_timeline, of_cluster)),
       waited(of_cluster.members().size()) {
@@ -153,6 +155,12 @@ bool broke_off(const SearchState& search, const Instance& instance) {
 
 bool ends_jobs(HangKind kind) {
   return kind == HangKind::kDead || kind == HangKind::kMismatch || kind == HangKind::kTransfer;
+}
+
+bool ended_job(const SearchState& search, const HangRoot& root, Interval window) {
+  const JobEnd* end = root.kind == HangKind::kDead ? search.ends.of(root.member) : nullptr;
+  return end != nullptr && end->first() == root.member &&
+         window.to_ns - std::max(end->left_ns, window.from_ns) < kFollowNs;
 }
 
 }  // namespace stalltrace::analysis

@@ -16,10 +16,11 @@
 namespace stalltrace::analysis {
 
 struct SearchState {
-  SearchState(const Timeline& timeline, const Cluster& cluster, const StallSearchOptions& options);
+  SearchState(const Timeline& timeline, const Cluster& cluster, const JobEnds& ends, const StallSearchOptions& options);
 
   const Timeline& timeline;
   const Cluster& cluster;
+  const JobEnds& ends;
   StallSearchOptions options;
   Baselines baselines;
   OpenCallGraph graph;
@@ -60,5 +61,8 @@ bool outlasts_hang_limit(const SearchState& search, const Instance& instance);
 bool broke_off(const SearchState& search, const Instance& instance);
 /// A job may end of a hang of this kind. kTransfer: a connection may have broken.
 bool ends_jobs(HangKind kind);
+/// The root is the rank that ended the job by leaving it, and the others soon followed: what ended in `window` is no
+/// hang, however long they had waited for that rank before.
+bool ended_job(const SearchState& search, const HangRoot& root, Interval window);
 
 }  // namespace stalltrace::analysis

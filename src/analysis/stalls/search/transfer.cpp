@@ -124,7 +124,8 @@ void judge_transfer(SearchState& search, const Instance& instance) {
     vote = std::move(blame.vote);
   }
   const bool long_enough = outlasts_hang_limit(search, instance);
-  blamed.ended_job = hang && !long_enough && ends_jobs(blamed.root.kind);
+  blamed.ended_job =
+      hang && ((!long_enough && ends_jobs(blamed.root.kind)) || ended_job(search, blamed.root, verdict.window));
   if (hang && !blamed.ended_job && !long_enough) {
     return declined(VerdictReason::kBelowLimit);
   }

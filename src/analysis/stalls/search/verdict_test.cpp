@@ -101,7 +101,8 @@ std::vector<Verdict> verdicts_on(const Row& row) {
   const auto group = std::find_if(timeline.groups().begin(), timeline.groups().end(),
                                   [&](const Group& one) { return one.hash == row.hash; });
   const InstanceId id{static_cast<uint32_t>(group - timeline.groups().begin()), row.step};
-  const StallSearch search = find_stalls(timeline, cluster, {.range = row.range, .watched = id});
+  const StallSearch search =
+      find_stalls(timeline, cluster, JobEnds::find(timeline, cluster, {}), {.range = row.range, .watched = id});
   std::vector<Verdict> verdicts;
   const auto add = [&](const Stall& stall) {
     if (stall.instance() == id && stall.part() == row.part) {
@@ -299,7 +300,7 @@ TEST(Verdict, OfAStallSaysWhatKindItIs) {
     fill(source, ending);
     Cluster cluster = *Cluster::load(source);
     const Timeline timeline = *Timeline::load(source, cluster);
-    StallSearch search = find_stalls(timeline, cluster, {});
+    StallSearch search = find_stalls(timeline, cluster, JobEnds::find(timeline, cluster, {}), {});
     EXPECT_EQ(search.stalls.size(), 1U);
     return search.stalls.empty() ? Stall{} : search.stalls[0];
   };

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/findings/failed_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/causes/cause.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+/// A process that is known from its profiler file alone may have ended well.
+bool is_known_to_have_failed(const Member& member, const TimeRange& judged) {
+  return member.exit_ns && *member.exit_ns >= judged.from_ns && *member.exit_ns <= judged.to_ns &&
+         (member.exit_signal || member.exit_code) && failed_by_itself(member);
+}
+
+std::string afterwards_text(const AnalysisContext& context, const JobEnd& end) {
+  return fmt::format("{} {}{}; no recorded rank was inside a collective then", context.cluster.describe(end.first()),
+                     context.cluster.member(end.first()).how_it_ended(),
+                     end.last ? ", after " + short_call_text(context, *end.last) : "");
+}
+
+}  // namespace
+
+void note_failed_ranks(const AnalysisContext& context, Report& report) {
+  std::vector<MemberIndex> noted;
+  for (const JobEnd& end : context.ends.all()) {
+    if (end.kind == JobEnd::Kind::kAfterwards &&
+        is_known_to_have_failed(context.cluster.member(end.first()), report.judged_range)) {
+      report.notes.push_back(afterwards_text(context, end));
+      noted.push_back(end.first());
+    }
+  }
+  std::vector<MemberIndex> others;
+  for (size_t i = 0; report.findings.empty() && i < context.cluster.members().size(); ++i) {
+    const auto member = static_cast<MemberIndex>(i);
+    if (is_known_to_have_failed(context.cluster.member(member), report.judged_range) &&
+        std::ranges::find(noted, member) == noted.end()) {
+      others.push_back(member);
+    }
+  }
+  if (!others.empty()) {
+    const auto first = std::ranges::min_element(
+        others, {}, [&](MemberIndex member) { return *context.cluster.member(member).exit_ns; });
+    report.notes.push_back(
+        fmt::format("{} {} failed ({}; the first process to end was that of {}, which {}): that one rank "
+                    "left before the others' calls failed is not seen, so that none is named",
+                    others.size(), others.size() == 1 ? "rank" : "ranks", names_of(context, others),
+                    short_name(context.cluster, *first), context.cluster.member(*first).how_it_ended()));
+  }
+  report.failed_ranks = static_cast<int64_t>(noted.size() + others.size());
+}
+
+}  // namespace stalltrace::analysis

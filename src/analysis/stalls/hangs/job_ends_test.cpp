@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who left a job first, and who is only a victim of that.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "analysis/testing/golden_text.h"
+#include "analysis/testing/ring_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+using testing::HasSubstr;
+
+constexpr int64_t kClosedNs = kLastArrivalNs + 100 * kNsPerMs;  // rank 2's connection, by itself
+constexpr int64_t kExitNs = kLastArrivalNs + 300 * kNsPerMs;    // rank 2's process
+constexpr int64_t kOthersExitNs = kLastArrivalNs + 800 * kNsPerMs;
+
+/// The call of the last step fails at `failed_ns` for those that came to it: all but `absent`.
+Ending failing(const std::set<int>& absent, int64_t failed_ns) {
+  Ending ending;
+  ending.call = [=](int rank, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      call.duration_ns = failed_ns - call.timestamp_ns;
+      call.completion = Completion::kCall;
+      call.library = Library::kGloo;
+      call.return_code = 1;
+      return !absent.contains(rank);
+    }
+    return true;
+  };
+  return ending;
+}
+
+/// Nobody comes to the last step.
+Ending stopping() { return failing({0, 1, 2, 3}, 0); }
+
+using Exit = std::function<void(int rank, Process&)>;
+
+/// Rank 2 ends with this code, the others fail.
+Exit rank_2_ends(int32_t code, int64_t exit_ns = kExitNs, int64_t others_ns = kOthersExitNs) {
+  return [=](int rank, Process& process) {
+    fail_at(process, rank == 2 ? exit_ns : others_ns + rank * kNsPerMs);
+    process.exit_code = rank == 2 ? code : 1;
+  };
+}
+
+struct Job {
+  Ending ending;
+  Exit exits;
+  std::optional<int64_t> closed_ns = std::nullopt;  // rank 2's connection; none: no connection was recorded
+};
+
+void fill(MemorySource& source, Job job) {
+  job.ending.process = job.exits;
+  small_job::fill(source, job.ending);
+  if (job.closed_ns) {
+    connect(source, job.closed_ns);
+  }
+}
+
+Report report_of(Job job) {
+  MemorySource source;
+  fill(source, std::move(job));
+  return small_job::report_of(source);
+}
+
+Finding only(Job job) {
+  MemorySource source;
+  fill(source, std::move(job));
+  return small_job::only(source);
+}
+
+TEST(JobEnds, ARankThatRaisedClosesItsSocketsFirst) {
+  const Finding finding = only({failing({2}, kClosedNs + 5 * kNsPerMs), rank_2_ends(1), kClosedNs});
+  expect_culprit(finding, Cause::kDeadRank, 2);
+  EXPECT_EQ(finding.severity, Severity::kCritical);
+  EXPECT_TRUE(finding.ended_job);
+  expect_golden_text("dead_rank: a rank that raised", finding);
+}
+
+TEST(JobEnds, WithoutItsSocketsTheOrderOfExitsDecides) {
+  expect_culprit(only({failing({2}, kClosedNs), rank_2_ends(1)}), Cause::kDeadRank, 2);
+  // It ended long after the calls of the others had failed: not because of it.
+  const Report report = report_of({failing({2}, kClosedNs), rank_2_ends(1, kClosedNs + 3 * kNsPerSecond)});
+  EXPECT_TRUE(report.healthy) << reported(report);
+  EXPECT_EQ(report.failed_ranks, kRanks);
+}
+
+TEST(JobEnds, ARankThatLeavesWithSuccessWhileOthersWait) {
+  const Finding finding = only({failing({2}, kClosedNs + 5 * kNsPerMs), rank_2_ends(0), kClosedNs});
+  expect_culprit(finding, Cause::kDeadRank, 2);
+  expect_golden_text("dead_rank: a rank that left with success", finding);
+}
+
+TEST(JobEnds, AWaitHoweverLongForARankThatRaisesIsNoHang) {
+  const int64_t late_ns = 30 * kNsPerSecond;
+  const Finding finding = only({failing({2}, kClosedNs + late_ns + kNsPerMs),
+                                rank_2_ends(1, kExitNs + late_ns, kOthersExitNs + late_ns), kClosedNs + late_ns});
+  expect_culprit(finding, Cause::kDeadRank, 2);
+  EXPECT_TRUE(finding.ended_job);
+  EXPECT_NEAR(finding.stall_ms, 30'100, 100);
+  EXPECT_THAT(finding.summary, HasSubstr("the job ended after 30"));
+}
+
+TEST(JobEnds, ALauncherThatEndsTheOthersIsNotToBlame) {
+  const Exit exits = [](int rank, Process& process) {
+    rank == 2 ? fail_at(process, kExitNs) : exit_at(process, kExitNs + (10 + rank) * kNsPerMs, rank == 0 ? 9 : 15);
+  };
+  expect_culprit(only({hang({2}), exits}), Cause::kDeadRank, 2);  // they wait
+  const Finding finding = only({stopping(), exits});              // they compute
+  expect_culprit(finding, Cause::kDeadRank, 2);
+  EXPECT_EQ(finding.collectives_affected, 0);
+  expect_golden_text("dead_rank: while nobody waited", finding);
+}
+
+TEST(JobEnds, RanksThatFailTogetherAreAllNamed) {
+  const Finding finding = only({stopping(), [](int rank, Process& process) {
+                                  fail_at(process, kExitNs + 20 * ((rank + 2) % kRanks) * kNsPerMs);
+                                }});
+  EXPECT_EQ(finding.cause, Cause::kDeadRank);
+  EXPECT_FALSE(finding.culprit.has_value());
+  expect_golden_text("dead_rank: several at once", finding);
+}
+
+TEST(JobEnds, SomeThatFailTogetherAreNamedWithoutThoseThatWereEnded) {
+  const Finding finding =
+      only({stopping(), [](int rank, Process& process) {
+              rank < 2 ? fail_at(process, kExitNs + rank * kNsPerMs) : exit_at(process, kExitNs + 20 * kNsPerMs, 15);
+            }});
+  EXPECT_FALSE(finding.culprit.has_value());
+  EXPECT_THAT(finding.summary, HasSubstr("2 ranks (rank 0, rank 1) failed within 1 ms"));
+}
+
+TEST(JobEnds, AJobThatEndsInGoodOrderIsHealthy) {
+  const Report report = report_of({stopping(), [](int rank, Process& process) {
+                                     process.exit_ns = kExitNs + rank * 100 * kNsPerMs;
+                                     process.exit_code = 0;
+                                   }});
+  EXPECT_TRUE(report.healthy) << reported(report);
+  EXPECT_EQ(report.failed_ranks, 0);
+  EXPECT_TRUE(report.notes.empty());
+}
+
+TEST(JobEnds, AFailureAfterTheLastCollectiveIsANote) {
+  const Report report = report_of({stopping(), [](int rank, Process& process) {
+                                     process.exit_ns = kExitNs + rank * 100 * kNsPerMs;
+                                     process.exit_code = rank == 1 ? 1 : 0;
+                                   }});
+  EXPECT_TRUE(report.healthy) << reported(report);
+  EXPECT_EQ(report.failed_ranks, 1);
+  ASSERT_EQ(report.notes.size(), 1U);
+  EXPECT_THAT(report.notes[0], HasSubstr("rank 1 (node1, pid 11) ended with exit code 1, after AllReduce number 98"));
+}
+
+TEST(JobEnds, ARankThatTheOthersGaveUpIsNotTheFirst) {
+  const int64_t timeout_ns = kLastArrivalNs + 30 * kNsPerSecond;
+  for (const bool asked : {true, false}) {
+    Exit exits = rank_2_ends(1, timeout_ns + 2 * kNsPerSecond, timeout_ns + 500 * kNsPerMs);
+    if (asked) {
+      exits = [inner = exits](int rank, Process& process) {
+        inner(rank, process);
+        if (rank == 2) {
+          process.exit_code.reset();
+          process.exit_signal = 15;
+        }
+      };
+    }
+    const Finding finding = only({failing({2}, timeout_ns), exits, timeout_ns + 2 * kNsPerSecond - kNsPerMs});
+    expect_culprit(finding, Cause::kMissingCollective, 2);
+  }
+}
+
+TEST(JobEnds, CallsThatFailOnAllRanksNameNobody) {
+  const Report report = report_of(
+      {failing({}, kClosedNs), [](int rank, Process& process) { fail_at(process, kExitNs + rank * kNsPerMs); }});
+  EXPECT_TRUE(report.healthy) << reported(report);
+  EXPECT_EQ(report.failed_ranks, kRanks);
+  ASSERT_EQ(report.notes.size(), 1U);
+  EXPECT_THAT(report.notes[0],
+              HasSubstr("4 ranks failed (rank 0, rank 1, rank 2, rank 3; the first process to end was"));
+}
+
+TEST(JobEnds, ARankThatHungAndWasKilledByHandHung) {
+  const int64_t killed_ns = kLastArrivalNs + 30 * kNsPerSecond;
+  const Report report =
+      report_of({failing({2}, killed_ns + kNsPerMs), [=](int rank, Process& process) {
+                   rank == 2 ? exit_at(process, killed_ns, 9) : fail_at(process, killed_ns + kNsPerSecond / 2);
+                 }});
+  expect(report, Cause::kMissingCollective, 2);
+}
+
+TEST(JobEnds, AnExitCodeThatStandsForASignalToEndIsNoFailure) {
+  const Report report = report_of({stopping(), [](int rank, Process& process) {
+                                     fail_at(process, kExitNs + rank * kNsPerMs);
+                                     process.exit_code = 143;
+                                   }});
+  EXPECT_TRUE(report.healthy) << reported(report);
+  EXPECT_EQ(report.failed_ranks, 0);
+}
+
+TEST(JobEnds, ACrashInsideACallIsTheFirstUnlessOthersCrashAlike) {
+  for (const int32_t signal_of_others : {6, 11}) {
+    const Report report = report_of({hang(), [=](int rank, Process& process) {
+                                       exit_at(process, kLastArrivalNs + (10 + 800 * (rank != 2)) * kNsPerMs,
+                                               rank == 2 ? 11 : signal_of_others);
+                                     }});
+    ASSERT_EQ(report.findings.size(), 1U);
+    expect_culprit(report.findings[0], Cause::kDeadRank, 2);  // by the length of the wait, where they crash alike
+    EXPECT_EQ(report.findings[0].summary.contains("before any other rank"), signal_of_others == 6);
+  }
+}
+
+/// Two jobs one after the other whose communicators have one name: the second is no part of the first one's end.
+TEST(JobEnds, ProcessesOfAnotherTimeAreNotAsked) {
+  MemorySource source;
+  fill(source, {stopping(), [](int rank, Process& process) {
+                  process.exit_ns = kExitNs + rank * kNsPerMs;
+                  process.exit_code = 0;
+                }});
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Process process{.node_id = node_of_rank(rank), .pid = 50 + rank, .exe = "/opt/job/train"};
+    process.rank = rank;
+    process.exit_ns = kExitNs + 30 * kNsPerSecond + rank * kNsPerMs;
+    process.exit_code = rank == 3 ? 1 : 0;
+    source.accept(process);
+    Collective call = call_of(rank, 0);
+    call.event_id = make_event_id(call.node_id, 9'000'000);
+    call.pid = call.tid = 50 + rank;
+    call.comm_ptr += 1;
+    call.timestamp_ns += 20 * kNsPerSecond;
+    source.accept(call);
+  }
+  const Report report = small_job::report_of(source);
+  EXPECT_EQ(report.failed_ranks, 1);
+  for (const Finding& finding : report.findings) {
+    EXPECT_NE(finding.cause, Cause::kDeadRank) << finding.summary;
+  }
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis
