@@ -181,10 +181,10 @@ void ProfilerFollower::follow(FollowedFile& file, int64_t probes_read_ns) {
     return;
   }
   file.open_read_ns = file.session.read_open_parts() ? now_ns : file.open_read_ns;
-  pairing_.set_behind(file.owner.pid, file.is_behind());
   deliver_communicators(file);
   deliver_calls(file, probes_read_ns);
   deliver_steps(file);
+  pairing_.set_behind(file.owner.pid, file.is_behind());
 }
 
 void ProfilerFollower::deliver_communicators(FollowedFile& file) {
