@@ -26,7 +26,6 @@ constexpr uint64_t kMinSlots = 1024;
 constexpr uint64_t kMaxSlots = 16384;
 constexpr uint64_t kMinRing = 4096;  // records: half a megabyte
 constexpr uint64_t kShareOfFreeSpace = 16;
-constexpr int kNames = 64;  // tried before the folder is given up
 constexpr int kInterrupts = 8;
 
 struct Layout {
@@ -200,7 +199,7 @@ bool resume_file(const char* path, Box* box) {
 }  // namespace
 
 bool create_box(const BoxOptions& options, Box* box, char* path, BoxError* error) {
-  for (int number = 0; number < kNames; ++number) {
+  for (int number = 0; number < ST_BOX_NAMES; ++number) {
     if (!name_file(options.folder, number, path)) {
       *error = {"the folder's name is too long", ENAMETOOLONG};
       return false;

@@ -27,6 +27,10 @@
 #define ST_BOX_COUNTERS 16u
 #define ST_BOX_PAUSES 16u
 
+/* The file's name is stalltrace-PID-START.profiler, or, where that is taken, with -1, -2 ... before the suffix: so many
+ * names are tried. */
+#define ST_BOX_NAMES 64
+
 /* An event's id and its parent's: tag << 48 | generation << 16 | slot. The tag is the writer's (header.process_tag), so
  * an id with another tag names an event of another process's file. 0: none. */
 #define ST_BOX_ID_SLOT_MASK 0xffffull

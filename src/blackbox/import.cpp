@@ -189,6 +189,7 @@ class Import {
       sink_.accept(std::move(span));
     }
     losses_[node_id].add(session.losses());
+    losses_[node_id].add(kLostUnread, session.unread());
   }
 
   /// Returns the rows' ids by the calls' ids in the file.

@@ -15,8 +15,10 @@ namespace stalltrace::blackbox {
 
 inline constexpr const char* kLostOverwritten = "profiler:overwritten";
 inline constexpr const char* kLostTorn = "profiler:torn";
+inline constexpr const char* kLostUnread = "profiler:unread";
 inline constexpr const char* kLostShortSteps = "profiler:short_steps";
 inline constexpr const char* kLostFiles = "profiler:too_many_files";
+inline constexpr const char* kLostPidsInUse = "profiler:pid_in_use";
 inline constexpr const char* kLostFolders = "profiler:too_many_folders";
 inline constexpr const char* kLostProcesses = "profiler:too_many_processes";
 inline constexpr const char* kLostExits = "profiler:exit_unknown";

@@ -27,13 +27,14 @@ Result<ProfilerSession> ProfilerSession::open(const std::string& path, Keep keep
 
 Status ProfilerSession::read(uint64_t now_ns, const ReadBounds& bounds) {
   ST_ASSIGN(ProfilerFileContents contents, reader_.read(bounds));
-  if (!bounds.open_parts && contents.header.communicators_made != header_.communicators_made) {
+  if (!contents.open_parts && contents.header.communicators_made != header_.communicators_made) {
     ST_ASSIGN(contents.communicators, reader_.read_communicators());
   }
   header_ = contents.header;
   has_writer_ = contents.has_writer;
   drained_ = contents.drained;
-  read_open_parts_ = bounds.open_parts;
+  unread_ = contents.unread;
+  read_open_parts_ = contents.open_parts;
   learn_communicators(std::move(contents.communicators));
   count_progress(contents);
   file_losses_.raise_to(file_losses(contents));
@@ -51,8 +52,8 @@ Status ProfilerSession::read(uint64_t now_ns, const ReadBounds& bounds) {
       learn(entry.event, entry.open);
     }
   } else if (keep_ == Keep::kNewCalls) {
-    std::ranges::for_each(contents.ended, [&](const st_box_event& event) { learn(event, false); });
-    std::ranges::for_each(contents.open, [&](const st_box_event& event) { learn(event, true); });
+    std::ranges::for_each(contents.ended, [&](const st_box_event& event) { learn_news(event, false); });
+    std::ranges::for_each(contents.open, [&](const st_box_event& event) { learn_news(event, true); });
   }
   return {};
 }
@@ -103,6 +104,19 @@ void ProfilerSession::count_progress(const ProfilerFileContents& contents) {
       progress_.oldest_open_ns = std::min(progress_.oldest_open_ns.value_or(event.start_ns), event.start_ns);
     }
   }
+}
+
+/// An ended event may be in the ring and in its slot, and one whose end nothing will show stays in its slot for long:
+/// each is learnt when its end is another than before.
+void ProfilerSession::learn_news(const st_box_event& event, bool open) {
+  open = open && !(is_launch(event) && event.end_ns == 0 && end_unobserved(event));
+  if (!open && (is_launch(event) || is_step(event))) {
+    if (const uint64_t* end_ns = ends_.find(event.id); end_ns != nullptr && *end_ns == event.end_ns) {
+      return;
+    }
+    ends_.put(event.id, event.end_ns);
+  }
+  learn(event, open);
 }
 
 void ProfilerSession::learn(const st_box_event& event, bool open) {
@@ -165,6 +179,7 @@ std::vector<Communicator> ProfilerSession::take_communicators(const Owner& owner
 
 std::vector<ProfilerCall> ProfilerSession::take_calls(const Owner& owner, uint64_t before_ns) {
   std::vector<ProfilerCall> calls;
+  calls.reserve(ended_calls_.size() + open_calls_.size());
   const auto add = [&](const st_box_event& event, bool open) {
     if (auto call = decode_call({event, open}, events_, communicator(event.communicator), owner)) {
       calls.push_back(std::move(*call));

@@ -17,6 +17,7 @@
 #include "blackbox/decode/values.h"
 #include "blackbox/format/event_table.h"
 #include "blackbox/format/reader.h"
+#include "blackbox/format/slot_table.h"
 #include "blackbox/liveness.h"
 #include "blackbox/losses.h"
 
@@ -25,7 +26,8 @@ namespace stalltrace::blackbox {
 /// What a session keeps of a file's events.
 enum class Keep {
   kNothing,   // counts and communicators only
-  kNewCalls,  // events until they are taken, and the newest 2,048 API calls, which later events name. Bounded
+  kNewCalls,  // events until they are taken, and the newest 2,048 API calls, which later events name. Bounded. A state
+              // of an event in which nothing more is expected of it is taken once, however often it is read
   kAll,       // the newest state of every event; for a file that is read once
 };
 
@@ -49,8 +51,10 @@ class ProfilerSession {
   /// As of the last read(), which must have succeeded once.
   [[nodiscard]] const st_box_header& header() const { return header_; }
   [[nodiscard]] bool has_writer() const { return has_writer_; }
-  /// Nothing was left in the file.
+  /// Nothing was left in the ring.
   [[nodiscard]] bool drained() const { return drained_; }
+  /// Records of the ring that the last read left.
+  [[nodiscard]] uint64_t unread() const { return unread_; }
   [[nodiscard]] FileProgress progress() const { return progress_; }
   /// So far; a count never decreases.
   [[nodiscard]] LossCounts losses() const;
@@ -63,8 +67,9 @@ class ProfilerSession {
   std::vector<Communicator> take_communicators(const Owner& owner);
 
   /// Ended calls that were not taken before, and the open ones of the last read, numbered in the order of the calls and
-  /// sorted by time. Calls that began at `before_ns` (CLOCK_MONOTONIC) or later are kept back. With kNewCalls only
-  /// those that NCCL launched as COLL or P2P, with kAll every call.
+  /// sorted by time. One that ends again, with a late part, is taken again. Calls that began at `before_ns`
+  /// (CLOCK_MONOTONIC) or later are kept back. With kNewCalls only those that NCCL launched as COLL or P2P, with kAll
+  /// every call.
   std::vector<ProfilerCall> take_calls(const Owner& owner, uint64_t before_ns = std::numeric_limits<uint64_t>::max());
   /// True where ended calls are kept back.
   [[nodiscard]] bool holds_calls() const { return !ended_calls_.empty(); }
@@ -82,6 +87,7 @@ class ProfilerSession {
  private:
   void learn_communicators(std::vector<st_box_communicator> table);
   void learn(const st_box_event& event, bool open);
+  void learn_news(const st_box_event& event, bool open);
   void learn_call(const st_box_event& event, bool open);
   void note_time(uint64_t time_ns, uint64_t now_ns);
   void note_activity(const st_box_event& event, uint64_t now_ns);
@@ -93,6 +99,7 @@ class ProfilerSession {
   st_box_header header_{};
   bool has_writer_ = false;
   bool drained_ = false;
+  uint64_t unread_ = 0;
   bool read_open_parts_ = false;
   FileProgress progress_;
   uint64_t last_active_ns_ = 0;                            // CLOCK_MONOTONIC
@@ -102,7 +109,8 @@ class ProfilerSession {
   EventTable events_;                                      // all, or API calls
   std::deque<uint64_t> api_calls_;                         // ids, oldest first
   bool forgot_api_calls_ = false;
-  std::vector<st_box_event> ended_calls_;
+  SlotTable<uint64_t> ends_;               // of the events learnt: their end, 0 not observed
+  std::vector<st_box_event> ended_calls_;  // also those whose end nothing will show
   std::vector<st_box_event> open_calls_;
   std::vector<st_box_event> ended_steps_;
   std::vector<st_box_event> open_steps_;

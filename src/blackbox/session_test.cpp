@@ -207,5 +207,74 @@ TEST(LossCounts, AddUpAndNeverOverflow) {
   EXPECT_EQ(rows[0].count, std::numeric_limits<int64_t>::max());
 }
 
+TEST_F(Session, ACallThatIsInTheRingAndStillInItsSlotIsTakenOnce) {
+  file_.put(0, MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond), ST_BOX_QUIET);
+  file_.append_slot(0);
+  ProfilerSession session = open(Keep::kNewCalls);
+  ASSERT_TRUE(session.read(kNow));
+  EXPECT_EQ(session.take_calls(kOwner).size(), 1);
+  ASSERT_TRUE(session.read(kNow));
+  EXPECT_EQ(session.take_calls(kOwner).size(), 0);
+  file_.slots[0].end_ns = 4 * kSecond;  // a late part; its writer was killed before the ring had it
+  write();
+  ASSERT_TRUE(session.read(kNow));
+  const auto calls = session.take_calls(kOwner);
+  ASSERT_EQ(calls.size(), 1);
+  EXPECT_EQ(calls[0].row.end_ns(), 4 * kSecond);
+  ASSERT_TRUE(session.read(kNow));
+  EXPECT_EQ(session.take_calls(kOwner).size(), 0);
+}
+
+TEST_F(Session, ACallWhoseEndNothingWillShowIsTakenOnce) {
+  file_.put(0, MadeProfilerFile::collective(0, 2 * kSecond, 0), ST_BOX_ENDED);
+  ProfilerSession session = open(Keep::kNewCalls);
+  ASSERT_TRUE(session.read(kNow));
+  EXPECT_TRUE(session.take_calls(kOwner, 2 * kSecond).empty()) << "kept back";
+  ASSERT_TRUE(session.read(kNow));
+  const auto calls = session.take_calls(kOwner);
+  ASSERT_EQ(calls.size(), 1);
+  EXPECT_EQ(calls[0].row.completion, Completion::kUnobserved);
+  file_.slots[0].flags |= ST_BOX_UNFINISHED;
+  file_.append_slot(0);  // the slot was needed
+  write();
+  ASSERT_TRUE(session.read(kNow));
+  EXPECT_TRUE(session.take_calls(kOwner).empty());
+}
+
+TEST_F(Session, AStepThatEndsInItsSlotIsTakenOnce) {
+  st_box_event step{};
+  step.type = ST_BOX_PROXY_STEP;
+  step.start_ns = 2 * kSecond;
+  step.end_ns = 3 * kSecond;
+  step.parent = 1000;
+  file_.put(0, step, ST_BOX_CLOSING);
+  ProfilerSession session = open(Keep::kNewCalls);
+  for (const size_t rows : {1, 0}) {
+    ASSERT_TRUE(session.read(kNow));
+    EXPECT_EQ(session.take_steps(kOwner).size(), rows);
+  }
+  file_.append_slot(0);
+  write();
+  ASSERT_TRUE(session.read(kNow));
+  EXPECT_EQ(session.take_steps(kOwner).size(), 0);
+}
+
+TEST_F(Session, ACallWithoutItsApiCallIsALossOnce) {
+  ProfilerSession session = open(Keep::kNewCalls);
+  st_box_event api{};
+  api.type = ST_BOX_COLL_API;
+  stream(session, 2049, [&](uint64_t) { return api; });
+  st_box_event collective = MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond);
+  collective.parent = 1;
+  file_.put(0, collective, ST_BOX_QUIET);
+  file_.append_slot(0);
+  write();
+  for (int n = 0; n < 3; ++n) {
+    ASSERT_TRUE(session.read(kNow));
+    session.take_calls(kOwner);
+  }
+  EXPECT_EQ(session.losses().of(kLostApiCalls), 1);
+}
+
 }  // namespace
 }  // namespace stalltrace::blackbox

@@ -19,7 +19,9 @@ void ProgressSink::accept(Event event) {
         by_age_.emplace(collective->timestamp_ns, id);
       }
     } else {
-      completed_ += collective->completion == Completion::kUnobserved ? 0 : 1;
+      if (collective->completion != Completion::kUnobserved) {
+        count(id);
+      }
       // Only a profiler file has calls whose end is not reported.
       has_profiler_rows_ |=
           collective->completion == Completion::kProfiler || collective->completion == Completion::kUnobserved;
@@ -30,6 +32,19 @@ void ProgressSink::accept(Event event) {
     }
   }
   next_.accept(std::move(event));
+}
+
+void ProgressSink::count(EventId completed) {
+  constexpr size_t kMostCounted = 16384;
+  if (!counted_.insert(completed).second) {
+    return;
+  }
+  ++completed_;
+  counted_order_.push_back(completed);
+  if (counted_order_.size() > kMostCounted) {
+    counted_.erase(counted_order_.front());
+    counted_order_.pop_front();
+  }
 }
 
 Progress ProgressSink::progress() const {

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "model/events.h"
@@ -31,8 +33,12 @@ class ProgressSink final : public EventSink {
   [[nodiscard]] bool has_profiler_rows() const { return has_profiler_rows_; }
 
  private:
+  void count(EventId completed);
+
   EventSink& next_;
   uint64_t completed_ = 0;
+  std::unordered_set<EventId> counted_;  // the newest 16,384: a row may come again when more is known
+  std::deque<EventId> counted_order_;
   bool has_profiler_rows_ = false;
   std::unordered_map<EventId, int64_t> entered_;  // the open ones
   std::set<std::pair<int64_t, EventId>> by_age_;

@@ -104,5 +104,16 @@ TEST(HangWatch, AJobThatComputesOrGetsOnDoesNotHang) {
       << "others complete";
 }
 
+TEST(Progress, ARowThatComesAgainIsNoProgress) {
+  Kept kept;
+  ProgressSink sink(kept);
+  sink.accept(all_reduce(1, 100, false));
+  for (int n = 0; n < 3; ++n) {
+    sink.accept(all_reduce(2, 50, true));
+  }
+  EXPECT_EQ(sink.progress().completed, 1U);
+  EXPECT_EQ(kept.events.size(), 4U);
+}
+
 }  // namespace
 }  // namespace stalltrace::launch

@@ -175,6 +175,11 @@ uint64_t Procfs::netns(pid_t pid) const {
   return ::stat(path(pid, "ns/net").c_str(), &info) == 0 ? info.st_ino : 0;
 }
 
+uint64_t Procfs::pid_namespace(pid_t pid) const {
+  struct stat info {};
+  return ::stat(path(pid, "ns/pid").c_str(), &info) == 0 ? info.st_ino : 0;
+}
+
 bool Procfs::in_first_pid_namespace() const {
   struct stat info {};
   return ::stat((root_ + "/self/ns/pid").c_str(), &info) != 0 || info.st_ino == kFirstPidNamespace;

@@ -52,6 +52,8 @@ class Procfs {
   [[nodiscard]] bool is_fork(pid_t pid) const;
   /// Inode number of the network namespace, 0 when it can't be read.
   [[nodiscard]] uint64_t netns(pid_t pid) const;
+  /// Inode number of the innermost pid namespace it is in, 0 when it can't be read.
+  [[nodiscard]] uint64_t pid_namespace(pid_t pid) const;
   [[nodiscard]] bool exists(pid_t pid) const;
   /// Whether this program knows processes by the numbers that the kernel knows them by: it is in no container with a
   /// pid namespace of its own. True where that can't be read.

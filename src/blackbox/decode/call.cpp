@@ -2,9 +2,10 @@
 #include "blackbox/decode/call.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
-#include <map>
 #include <utility>
+#include <vector>
 
 #include "blackbox/format/reader.h"
 
@@ -281,22 +282,26 @@ std::optional<ProfilerCall> decode_call(const EventTable::Entry& entry, const Ev
 }
 
 void number_in_call_order(std::vector<ProfilerCall>& calls) {
-  std::map<std::pair<uint64_t, uint64_t>, std::vector<ProfilerCall*>> groups;  // by communicator and group
+  std::vector<ProfilerCall*> members;
   for (ProfilerCall& call : calls) {
     if (call.group != 0 && call.row.seq && is_collective(call.row.op)) {
-      groups[{call.row.comm_ptr, call.group}].push_back(&call);
+      members.push_back(&call);
     }
   }
-  for (auto& [key, members] : groups) {
-    std::vector<int64_t> numbers;
-    for (const ProfilerCall* call : members) {
-      numbers.push_back(*call->row.seq);
+  const auto group_of = [](const ProfilerCall* call) { return std::pair(call->row.comm_ptr, call->group); };
+  std::ranges::stable_sort(members, {},
+                           [&](const ProfilerCall* call) { return std::pair(group_of(call), call->row.called_ns); });
+  for (auto first = members.begin(); first != members.end();) {
+    const auto last =
+        std::find_if(first, members.end(), [&](const auto* call) { return group_of(call) != group_of(*first); });
+    if (last - first > 1) {
+      std::vector<int64_t> numbers;
+      std::ranges::transform(first, last, std::back_inserter(numbers), [](const auto* call) { return *call->row.seq; });
+      std::ranges::sort(numbers);
+      std::ranges::for_each(first, last,
+                            [number = numbers.begin()](ProfilerCall* call) mutable { call->row.seq = *number++; });
     }
-    std::ranges::sort(numbers);
-    std::ranges::stable_sort(members, {}, [](const ProfilerCall* call) { return call->row.called_ns; });
-    for (size_t i = 0; i < members.size(); ++i) {
-      members[i]->row.seq = numbers[i];
-    }
+    first = last;
   }
 }
 

@@ -26,10 +26,10 @@ namespace {
 constexpr const char* kUsualFolder = "/dev/shm";
 constexpr size_t kMostFolders = 64;
 constexpr size_t kMostTargets = 1024;
-constexpr size_t kMostKnown = 16384;  // of one folder; more are examined again
-constexpr int kNamesAtOnce = 4096;    // of one folder in one search
-constexpr int kFilesAtOnce = 64;      // of one user that are opened in one search
-constexpr int kNumbersTried = 4;      // of one process's possible names
+constexpr size_t kMostKnown = 16384;                // of one folder; more are examined again
+constexpr int kNamesAtOnce = 4096;                  // of one folder in one search
+constexpr int kFilesAtOnce = 64;                    // of one user that are opened in one search
+constexpr int64_t kAllNamesNs = 16 * kNsPerSecond;  // between trials of all names of one process
 constexpr int64_t kBeingMadeNs = 10 * kNsPerSecond;
 /// A process that is gone may be the reason for a hang if its last sign of life is at most this old.
 constexpr int64_t kStillOfInterestNs = 600 * kNsPerSecond;
@@ -103,15 +103,16 @@ void ProfilerFileFinder::add_process(pid_t pid) {
   targets_.push_back({.pid = pid,
                       .inner_pid = static_cast<uint32_t>(procfs_.inner_pid(pid)),
                       .start_ticks = procfs_.start_ticks(pid),
+                      .pid_namespace = procfs_.pid_namespace(pid),
                       .owner = *owner,
                       .folder = add_folder(procfs_.in_root(pid, ""), folder, false)});
 }
 
 void ProfilerFileFinder::end_process(pid_t pid, const std::function<void(FoundFile)>& found) {
   for (Target& target : targets_) {
-    if (target.pid == pid && !target.taken) {
+    if (target.pid == pid && !target.file) {
       target.ended = true;
-      search_target(target, found);
+      search_target(target, 0, found);
     }
   }
   std::erase_if(targets_, [pid](const Target& target) { return target.pid == pid; });
@@ -122,8 +123,8 @@ void ProfilerFileFinder::end_process(pid_t pid, const std::function<void(FoundFi
 
 void ProfilerFileFinder::search(int64_t now_ns, const std::function<void(FoundFile)>& found) {
   for (Target& target : targets_) {
-    if (!target.taken) {
-      search_target(target, found);
+    if (!target.file) {
+      search_target(target, now_ns, found);
     }
   }
   if (!scope_.only_living) {
@@ -133,30 +134,51 @@ void ProfilerFileFinder::search(int64_t now_ns, const std::function<void(FoundFi
   }
 }
 
-/// Opens the file by its name, so that other files in the folder cannot hide it, however many they are.
-void ProfilerFileFinder::search_target(Target& target, const std::function<void(FoundFile)>& found) {
-  for (Folder& folder : folders_) {
-    for (int number = 0; number < kNumbersTried; ++number) {
-      const std::string name = fmt::format("stalltrace-{}-{}{}.profiler", target.inner_pid, target.start_ticks,
-                                           number == 0 ? "" : fmt::format("-{}", number));
-      UniqueFd file = open_file(folder.fd.get(), name.c_str());
-      struct stat info {};
-      if (!file || ::fstat(file.get(), &info) != 0) {
-        break;  // the plugin takes a number only where the one before is taken
-      }
-      if (!S_ISREG(info.st_mode) || info.st_uid != target.owner) {
-        continue;
-      }
-      auto reader = ProfilerFileReader::adopt(std::move(file), name);
-      if (reader && reader->layout().pid == target.inner_pid &&
-          reader->layout().process_start_ticks == target.start_ticks && (target.ended || reader->has_writer())) {
-        target.taken = true;
-        folder.known.insert({info.st_dev, info.st_ino});  // also for search_gone()
-        folder.seen.insert({info.st_dev, info.st_ino});
-        return found({std::move(*reader), target.pid, true});
-      }
+bool ProfilerFileFinder::Target::has(const st_box_header& header) const {
+  return inner_pid == header.pid && start_ticks == header.process_start_ticks &&
+         (pid_namespace == 0 || header.pid_namespace == 0 || pid_namespace == header.pid_namespace);
+}
+
+/// Opens the file by its name, so that other files in the folder cannot hide it, however many they are. The plugin
+/// takes a number only where those before are taken, but their files may have been removed since: now and then all are
+/// tried.
+void ProfilerFileFinder::search_target(Target& target, int64_t now_ns, const std::function<void(FoundFile)>& found) {
+  const auto folder = std::ranges::find_if(folders_, [&](const Folder& one) { return one.id == target.folder; });
+  if (folder == folders_.end()) {
+    return;
+  }
+  const bool all_names = target.ended || now_ns - target.all_names_tried_ns >= kAllNamesNs;
+  target.all_names_tried_ns = all_names ? now_ns : target.all_names_tried_ns;
+  for (int number = 0; number < ST_BOX_NAMES; ++number) {
+    const std::string name = fmt::format("stalltrace-{}-{}{}.profiler", target.inner_pid, target.start_ticks,
+                                         number == 0 ? "" : fmt::format("-{}", number));
+    UniqueFd file = open_file(folder->fd.get(), name.c_str());
+    if (!file && errno == ENOENT && !all_names) {
+      return;
+    }
+    if (auto own = file ? open_target(target, *folder, std::move(file), name) : std::nullopt) {
+      return found(std::move(*own));
     }
   }
+}
+
+/// None where the file is not this process's, or not yet.
+std::optional<FoundFile> ProfilerFileFinder::open_target(Target& target, Folder& folder, UniqueFd file,
+                                                         const std::string& name) {
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != target.owner) {
+    return std::nullopt;
+  }
+  const FileId id{info.st_dev, info.st_ino};
+  auto reader = ProfilerFileReader::adopt(std::move(file), name);
+  if (!reader || !target.has(reader->layout()) || !(target.ended || reader->has_writer()) ||
+      std::ranges::find(targets_, id, &Target::file) != targets_.end()) {
+    return std::nullopt;
+  }
+  target.file = id;
+  folder.known.insert(id);  // also for search_gone()
+  folder.seen.insert(id);
+  return FoundFile{std::move(*reader), target.pid, true};
 }
 
 /// Continues where the last search ended, so that every name is reached.
@@ -201,12 +223,6 @@ bool ProfilerFileFinder::is_recent(const ProfilerFileReader& reader, int64_t now
          (scope_.only_netns == 0 || header.network_namespace == scope_.only_netns);
 }
 
-bool ProfilerFileFinder::belongs_to_target(const st_box_header& header) const {
-  return std::ranges::any_of(targets_, [&](const Target& target) {
-    return target.inner_pid == header.pid && target.start_ticks == header.process_start_ticks;
-  });
-}
-
 ProfilerFileFinder::Verdict ProfilerFileFinder::examine(int folder, const char* name, int64_t now_ns,
                                                         const std::function<void(FoundFile)>& found) {
   UniqueFd file = open_file(folder, name);
@@ -219,7 +235,9 @@ ProfilerFileFinder::Verdict ProfilerFileFinder::examine(int folder, const char* 
     const int64_t age_ns = utc_now_ns() - info.st_mtim.tv_sec * kNsPerSecond;
     return age_ns >= 0 && age_ns < kBeingMadeNs ? Verdict::kLater : Verdict::kForever;
   }
-  if (belongs_to_target(reader->layout()) || reader->has_writer()) {
+  const bool is_traced =
+      std::ranges::any_of(targets_, [&](const Target& target) { return target.has(reader->layout()); });
+  if (is_traced || reader->has_writer()) {
     return Verdict::kLater;  // of a process that lives, traced or not
   }
   if (!is_recent(*reader, now_ns)) {

@@ -54,10 +54,13 @@ class ProfilerFileFinder {
     pid_t pid = 0;
     uint32_t inner_pid = 0;
     uint64_t start_ticks = 0;
+    uint64_t pid_namespace = 0;  // 0 unknown
     uid_t owner = 0;
-    bool taken = false;
     bool ended = false;
     std::optional<FileId> folder;
+    std::optional<FileId> file;  // the one that was found
+    int64_t all_names_tried_ns = 0;
+    [[nodiscard]] bool has(const st_box_header& header) const;
   };
   struct Folder {
     UniqueFd fd;
@@ -69,10 +72,10 @@ class ProfilerFileFinder {
   };
   enum class Verdict { kTaken, kLater, kForever };
   std::optional<FileId> add_folder(const std::string& root, const std::string& path, bool keep);
-  void search_target(Target& target, const std::function<void(FoundFile)>& found);
+  void search_target(Target& target, int64_t now_ns, const std::function<void(FoundFile)>& found);
+  std::optional<FoundFile> open_target(Target& target, Folder& folder, UniqueFd file, const std::string& name);
   void search_gone(Folder& folder, int64_t now_ns, const std::function<void(FoundFile)>& found);
   Verdict examine(int folder, const char* name, int64_t now_ns, const std::function<void(FoundFile)>& found);
-  [[nodiscard]] bool belongs_to_target(const st_box_header& header) const;
   [[nodiscard]] bool is_recent(const ProfilerFileReader& reader, int64_t now_ns) const;
 
   const Procfs& procfs_;

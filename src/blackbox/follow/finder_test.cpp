@@ -91,7 +91,9 @@ TEST_F(Finder, AProcessOfAnotherPidNamespaceIsFoundByItsNumberThere) {
   begin();
   add_process(kPid + 1, 7);
   finder_->add_process(kPid + 1);
-  file_of(7).write(path_of(kPid + 1, 7));
+  MadeProfilerFile file = file_of(7);
+  file.header.pid_namespace = pid_namespace_of(kPid + 1);
+  file.write(path_of(kPid + 1, 7));
   std::optional<ProfilerFileWriter> writer(std::in_place, path_of(kPid + 1, 7));
   EXPECT_EQ(look(), (Files{{kPid + 1, true}}));
 }
@@ -298,6 +300,58 @@ TEST_F(Finder, ManyNamesHideNoTarget) {
   for (int n = 0; n < 5000; ++n) {
     const std::ofstream empty(folder_of(kPid) + "/stalltrace-1-" + std::to_string(n) + ".profiler");
   }
+  file_of(kPid).write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
+  EXPECT_EQ(look(), (Files{{kPid, true}}));
+}
+
+TEST_F(Finder, EveryNumberThatThePluginTriesIsTried) {
+  begin();
+  for (int number = 0; number < 63; ++number) {
+    { const std::ofstream taken(path_of(kPid, 0, number)); }
+  }
+  file_of(kPid).write(path_of(kPid, 0, 63));
+  const ProfilerFileWriter writer(path_of(kPid, 0, 63));
+  EXPECT_EQ(look(), (Files{{kPid, true}}));
+}
+
+TEST_F(Finder, ANumberedFileIsFoundWhereThoseBeforeItWereRemoved) {
+  begin();
+  file_of(kPid).write(path_of(kPid, 0, 2));
+  const ProfilerFileWriter writer(path_of(kPid, 0, 2));
+  EXPECT_EQ(look(), (Files{{kPid, true}}));
+}
+
+TEST_F(Finder, ANumberedFileThatAppearsLaterIsFoundInTime) {
+  begin();
+  EXPECT_EQ(look(), Files{});
+  file_of(kPid).write(path_of(kPid, 0, 2));
+  const ProfilerFileWriter writer(path_of(kPid, 0, 2));
+  Files found;
+  finder_->search(monotonic_now_ns() + 16 * kNsPerSecond, [&](FoundFile file) { add(file, found); });
+  EXPECT_EQ(found, (Files{{kPid, true}}));
+}
+
+TEST_F(Finder, AFileIsOfTheProcessInItsPidNamespace) {
+  begin();
+  add_process(kPid + 1, kPid);  // a container whose process calls itself by that number too, in the same folder
+  const std::string other = fs::path(folder_of(kPid + 1)).parent_path();
+  fs::remove_all(other);
+  fs::create_directory_symlink(fs::path(folder_of(kPid)).parent_path(), other);
+  finder_->add_process(kPid + 1);
+  MadeProfilerFile file = file_of(kPid);
+  file.header.pid_namespace = pid_namespace_of(kPid + 1);
+  file.write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
+  EXPECT_EQ(look(), (Files{{kPid + 1, true}}));
+  file_of(kPid).write(path_of(kPid, 0, 1));
+  const ProfilerFileWriter second(path_of(kPid, 0, 1));
+  EXPECT_EQ(look(), (Files{{kPid, true}}));
+}
+
+TEST_F(Finder, AFileIsOfOneProcessOnly) {
+  begin();
+  finder_->add_process(kPid);
   file_of(kPid).write(path_of(kPid));
   const ProfilerFileWriter writer(path_of(kPid));
   EXPECT_EQ(look(), (Files{{kPid, true}}));

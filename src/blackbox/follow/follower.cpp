@@ -15,8 +15,9 @@ namespace {
 
 constexpr int64_t kSearchNs = kNsPerSecond;    // between searches of the folders
 constexpr int64_t kReadOpenNs = kNsPerSecond;  // between reads of a file's open events
-constexpr uint64_t kRecordsARound = 8192;      // of one file: 1 MiB
-constexpr size_t kStepsARound = 500;           // rows of one file
+constexpr uint64_t kRecordsAtOnce = 8192;      // of one file: 1 MiB
+constexpr size_t kStepsAtOnce = 500;           // rows of that many records
+constexpr int64_t kRoundNs = 100 * kNsPerMs;   // a round does not begin to read more after this time
 constexpr size_t kMostFiles = 512;
 constexpr size_t kMostClosed = 1024;
 constexpr size_t kMostOpenWaits = 4096;
@@ -46,36 +47,65 @@ bool ProfilerFollower::FollowedFile::is_done() const {
   return state == State::kUnreadable || (state != State::kAlive && session.drained() && !session.holds_calls());
 }
 
-/// The number of a process that is gone. Its number in another pid namespace would be another process's here: it gets
-/// one that no process has.
-int32_t ProfilerFollower::number_here(const st_box_header& header) {
-  return header.pid_namespace == own_pid_namespace_ && header.pid <= kMostPid
-             ? static_cast<int32_t>(header.pid)
-             : static_cast<int32_t>(kMostPid) + ++made_up_pids_;
+ProfilerFollower::FileKey ProfilerFollower::key_of(const st_box_header& header) {
+  return {header.pid_namespace, header.pid, header.created_ns};
+}
+
+bool ProfilerFollower::was_taken(const st_box_header& header) const {
+  const FileKey key = key_of(header);
+  return std::ranges::any_of(files_, [&](const auto& file) { return key_of(file.session.file().layout()) == key; }) ||
+         std::ranges::find(closed_, key, &ClosedProcess::file) != closed_.end();
+}
+
+bool ProfilerFollower::is_number_here(const st_box_header& header) const {
+  return header.pid_namespace == own_pid_namespace_ && header.pid <= kMostPid;
+}
+
+/// The number of a process that is gone. In another pid namespace its number would be another process's here, and one
+/// number may have been that of several processes: it gets one that no process has.
+int32_t ProfilerFollower::number_of_gone(const st_box_header& header) {
+  const auto pid = static_cast<int32_t>(std::min(header.pid, kMostPid));
+  const bool is_free = is_number_here(header) &&
+                       std::ranges::none_of(files_, [&](const auto& file) { return file.owner.pid == pid; }) &&
+                       std::ranges::find(closed_, pid, &ClosedProcess::pid) == closed_.end();
+  return is_free ? pid : static_cast<int32_t>(kMostPid) + ++made_up_pids_;
 }
 
 void ProfilerFollower::take(FoundFile found) {
+  if (!found.alive && was_taken(found.reader.layout())) {
+    return;
+  }
   if (files_.size() >= kMostFiles) {
     losses_.add(kLostFiles);
     return;
   }
-  const st_box_header header = found.reader.layout();
-  if (!found.alive) {
-    found.pid = number_here(header);
-    if (processes_.find(found.pid) != nullptr) {
-      return;
-    }
+  if (found.alive) {
+    add(std::move(found), std::nullopt);
+  } else {
+    take_gone(std::move(found));
   }
-  FollowedFile file{.session = ProfilerSession(std::move(found.reader), Keep::kNewCalls),
+}
+
+/// Not of a process with the number of a traced one: it may have been the same, whose rows are delivered already.
+void ProfilerFollower::take_gone(FoundFile found) {
+  const st_box_header& header = found.reader.layout();
+  if (is_number_here(header) && processes_.find(static_cast<int32_t>(header.pid)) != nullptr) {
+    losses_.add(kLostPidsInUse);
+    return;
+  }
+  found.pid = number_of_gone(header);
+  Process row = decode_process(header, {node_.node_id, found.pid, node_.clock_offset_ns});
+  sink_.accept(row);
+  add(std::move(found), std::move(row));
+}
+
+void ProfilerFollower::add(FoundFile found, std::optional<Process> gone) {
+  const bool numbers_differ = found.alive && found.reader.layout().pid != static_cast<uint32_t>(found.pid);
+  files_.push_back({.session = ProfilerSession(std::move(found.reader), Keep::kNewCalls),
                     .owner = {node_.node_id, found.pid, node_.clock_offset_ns},
-                    .state = found.alive ? State::kAlive : State::kGone};
-  file.numbers_differ = found.alive && header.pid != static_cast<uint32_t>(found.pid);
-  if (!found.alive) {
-    Process row = decode_process(header, file.owner);
-    sink_.accept(row);
-    gone_.insert_or_assign(found.pid, std::move(row));
-  }
-  files_.push_back(std::move(file));
+                    .state = found.alive ? State::kAlive : State::kGone,
+                    .gone = std::move(gone),
+                    .numbers_differ = numbers_differ});
 }
 
 void ProfilerFollower::end_process(pid_t pid) {
@@ -98,9 +128,7 @@ void ProfilerFollower::round(int64_t probes_read_ns) {
     searched_ns_ = now_ns;
     finder_.search(now_ns, [this](FoundFile found) { take(std::move(found)); });
   }
-  for (FollowedFile& file : files_) {
-    follow(file, probes_read_ns);
-  }
+  read_files(probes_read_ns, now_ns + kRoundNs);
   std::erase_if(files_, [this](const FollowedFile& file) {
     const bool done = file.is_done();
     if (done) {
@@ -111,6 +139,23 @@ void ProfilerFollower::round(int64_t probes_read_ns) {
   deliver_deaths();
 }
 
+/// Every file has its turn; then those that are behind, again and again, so that the rest of the time is divided
+/// evenly.
+void ProfilerFollower::read_files(int64_t probes_read_ns, int64_t until_ns) {
+  for (FollowedFile& file : files_) {
+    follow(file, probes_read_ns);
+  }
+  for (bool behind = true; behind && monotonic_now_ns() < until_ns;) {
+    behind = false;
+    for (FollowedFile& file : files_) {
+      if (file.is_behind() && monotonic_now_ns() < until_ns) {
+        follow(file, probes_read_ns);
+        behind = true;
+      }
+    }
+  }
+}
+
 void ProfilerFollower::finish(int64_t probes_read_ns) {
   const int64_t began_ns = monotonic_now_ns();
   searched_ns_ = 0;
@@ -119,8 +164,8 @@ void ProfilerFollower::finish(int64_t probes_read_ns) {
       file.open_read_ns = 0;
     }
     round(probes_read_ns);
-  } while (monotonic_now_ns() - began_ns < kFinishNs &&
-           !std::ranges::all_of(files_, [](const FollowedFile& file) { return file.session.drained(); }));
+  } while (monotonic_now_ns() - began_ns < kFinishNs && std::ranges::any_of(files_, &FollowedFile::is_behind));
+  finished_ = true;
   pairing_.finish();
 }
 
@@ -128,16 +173,18 @@ void ProfilerFollower::follow(FollowedFile& file, int64_t probes_read_ns) {
   const int64_t now_ns = monotonic_now_ns();
   const bool open_parts = now_ns - file.open_read_ns >= kReadOpenNs || !file.is_alive();
   const Status read =
-      file.session.read(static_cast<uint64_t>(now_ns), {.most_records = kRecordsARound, .open_parts = open_parts});
+      file.session.read(static_cast<uint64_t>(now_ns),
+                        {.most_records = kRecordsAtOnce, .open_parts = open_parts, .ended_slots = !file.is_alive()});
   if (!read) {
     note_("a profiler file is left out: " + read.error().what);
     file.state = State::kUnreadable;
     return;
   }
-  file.open_read_ns = open_parts ? now_ns : file.open_read_ns;
+  file.open_read_ns = file.session.read_open_parts() ? now_ns : file.open_read_ns;
   deliver_communicators(file);
   deliver_calls(file, probes_read_ns);
   deliver_steps(file);
+  pairing_.set_behind(file.owner.pid, file.is_behind());
 }
 
 void ProfilerFollower::deliver_communicators(FollowedFile& file) {
@@ -174,10 +221,10 @@ void ProfilerFollower::deliver_calls(FollowedFile& file, int64_t probes_read_ns)
 void ProfilerFollower::deliver_steps(FollowedFile& file) {
   std::vector<StepRow> rows = file.session.take_steps(file.owner);
   add_open_waits(file, rows);
-  if (rows.size() > kStepsARound) {  // the longest explain a stall
-    std::ranges::nth_element(rows, rows.begin() + kStepsARound, std::ranges::greater{}, weight);
-    losses_.add(kLostShortSteps, rows.size() - kStepsARound);
-    rows.resize(kStepsARound);
+  if (rows.size() > kStepsAtOnce) {  // the longest explain a stall
+    std::ranges::nth_element(rows, rows.begin() + kStepsAtOnce, std::ranges::greater{}, weight);
+    losses_.add(kLostShortSteps, rows.size() - kStepsAtOnce);
+    rows.resize(kStepsAtOnce);
   }
   std::ranges::sort(rows, {}, [](const StepRow& step) { return step.row.timestamp_ns; });
   for (StepRow& row : rows) {
@@ -222,6 +269,7 @@ void ProfilerFollower::deliver_losses() {
   losses.add(pairing_.losses());
   for (const FollowedFile& file : files_) {
     losses.add(file.session.losses());
+    losses.add(kLostUnread, finished_ ? file.session.unread() : 0);
   }
   for (Loss& loss : losses.rows(node_.node_id)) {
     sink_.accept(std::move(loss));
@@ -240,13 +288,14 @@ int32_t ProfilerFollower::nodes_of(int32_t pid, uint64_t nccl_comm_hash) const {
 
 void ProfilerFollower::close(const FollowedFile& file) {
   losses_.add(file.session.losses());
+  losses_.add(kLostUnread, file.session.unread());
   pairing_.forget(file.owner.pid);
-  ClosedProcess closed{.activity = file.session.activity(false, node_.clock_offset_ns)};
-  if (const auto row = gone_.find(file.owner.pid); row != gone_.end()) {
-    if (file.state == State::kGone && closed.activity.has_open_communicator) {
-      closed.undecided = std::move(row->second);
-    }
-    gone_.erase(row);
+  ClosedProcess closed{.file = key_of(file.session.file().layout()),
+                       .pid = file.owner.pid,
+                       .activity = file.session.activity(false, node_.clock_offset_ns),
+                       .undecided = {}};
+  if (file.state == State::kGone && closed.activity.has_open_communicator) {
+    closed.undecided = file.gone;
   }
   closed_.push_back(std::move(closed));
   if (closed_.size() > kMostClosed) {

@@ -31,11 +31,11 @@ class ProfilerFollower {
   void add_process(pid_t pid) { finder_.add_process(pid); }
   /// The process has ended: its file is read to the end.
   void end_process(pid_t pid);
-  /// One round, to be called twice a second: at most 8,192 records of each file; open events once a second. Probe rows
-  /// from before `probes_read_ns` (CLOCK_MONOTONIC) must have been given to the pairing; calls that began later wait
-  /// for the next round.
+  /// One round, to be called twice a second: 8,192 records of each file, and the rest of them while the round has taken
+  /// less than 100 ms; open events once a second. Probe rows from before `probes_read_ns` (CLOCK_MONOTONIC) must have
+  /// been given to the pairing; calls that began later wait for the next round.
   void round(int64_t probes_read_ns);
-  /// Reads all that is left, for at most a second, and delivers what was waiting.
+  /// Reads all that is left, for at most a second, and delivers what was waiting. What it cannot read is a loss.
   void finish(int64_t probes_read_ns);
   /// Losses so far of the files, of this object, and of the pairing.
   void deliver_losses();
@@ -53,23 +53,40 @@ class ProfilerFollower {
     ProfilerSession session;
     Owner owner;
     State state = State::kAlive;
-    bool numbers_differ = false;  // threads have other numbers in the process's own pid namespace
-    int64_t open_read_ns = 0;     // when open parts were read last
+    std::optional<Process> gone{};  // its row, where the process was gone when its file was found
+    bool numbers_differ = false;    // threads have other numbers in the process's own pid namespace
+    int64_t open_read_ns = 0;       // when open parts were read last
     std::map<uint64_t, std::pair<int64_t, int32_t>> reported_waits;  // by operation: start and step
     uint64_t most_left_out_waits = 0;                                // of one read
     std::map<pid_t, pid_t> threads;                                  // number there → number here
     int64_t threads_read_ns = 0;
     [[nodiscard]] bool is_alive() const { return state == State::kAlive; }
     [[nodiscard]] bool is_done() const;
+    [[nodiscard]] bool is_behind() const { return state != State::kUnreadable && !session.drained(); }
+  };
+  /// Which file of all that were ever written on this host since it started.
+  struct FileKey {
+    uint64_t pid_namespace = 0;
+    uint32_t pid = 0;
+    uint64_t created_ns = 0;
+    bool operator==(const FileKey&) const = default;
   };
   /// A process whose file was read to the end.
   struct ClosedProcess {
+    FileKey file;
+    int32_t pid = 0;
     ProcessActivity activity;
     std::optional<Process> undecided;  // its row, while it may have died before others
   };
 
   void take(FoundFile found);
-  int32_t number_here(const st_box_header& header);
+  void take_gone(FoundFile found);
+  void add(FoundFile found, std::optional<Process> gone);
+  static FileKey key_of(const st_box_header& header);
+  [[nodiscard]] bool was_taken(const st_box_header& header) const;
+  [[nodiscard]] bool is_number_here(const st_box_header& header) const;
+  int32_t number_of_gone(const st_box_header& header);
+  void read_files(int64_t probes_read_ns, int64_t until_ns);
   void follow(FollowedFile& file, int64_t probes_read_ns);
   void deliver_communicators(FollowedFile& file);
   void deliver_calls(FollowedFile& file, int64_t probes_read_ns);
@@ -89,9 +106,9 @@ class ProfilerFollower {
   uint64_t own_pid_namespace_ = 0;
   int32_t made_up_pids_ = 0;
   std::vector<FollowedFile> files_;
-  std::map<int32_t, Process> gone_;  // rows of processes that were gone when their file was found, while it is read
   std::deque<ClosedProcess> closed_;
   int64_t searched_ns_ = 0;
+  bool finished_ = false;
   LossCounts losses_;  // of this object and of closed files
 };
 

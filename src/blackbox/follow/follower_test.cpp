@@ -62,6 +62,19 @@ class Follower : public ProfilerHost {
     }
     return counts;
   }
+  /// A file as the plugin makes it, with that many calls 100 us apart, the newest a second ago.
+  static MadeProfilerFile large_file(uint64_t calls, uint64_t phase, pid_t pid = kPid) {
+    MadeProfilerFile file = file_of(pid);
+    file.resize(16384, 65536);
+    for (uint64_t n = 0; n < calls; ++n) {
+      const uint64_t start_ns = ago_ns(1000) - (calls - n) * 100'000;
+      file.put(n, MadeProfilerFile::collective(n, start_ns, phase == ST_BOX_QUIET ? start_ns + 50'000 : 0), phase);
+      if (phase == ST_BOX_QUIET) {
+        file.append_slot(n);
+      }
+    }
+    return file;
+  }
   [[nodiscard]] std::string left(pid_t pid = kGone) const { return folder_of(kPid) + "/" + name_of(pid); }
 
   Node node_;
@@ -345,6 +358,116 @@ TEST_F(Follower, WhatAFileLostIsCountedOnce) {
   round();
   EXPECT_EQ(losses()["profiler:no_slot"], 3);
   EXPECT_EQ(losses()["profiler:overwritten"], 5);
+}
+
+TEST_F(Follower, ACallHasOneRowHoweverLongItsSlotKeepsIt) {
+  begin();
+  constexpr uint64_t kCalls = 6000;
+  struct Case {
+    const char* what;
+    uint64_t phase;
+    Completion completion;
+  };
+  for (const Case& given : {Case{"ended", ST_BOX_QUIET, Completion::kProfiler},
+                            Case{"without a part that would show its end", ST_BOX_ENDED, Completion::kUnobserved}}) {
+    const pid_t pid = kPid + 1 + static_cast<pid_t>(given.phase);
+    add_process(pid);
+    large_file(kCalls, given.phase, pid).write(path_of(pid));
+    const ProfilerFileWriter writer(path_of(pid));
+    follower_.add_process(pid);
+    for (int n = 0; n < 5; ++n) {
+      round();
+    }
+    follower_.end_process(pid);
+    for (int n = 0; n < 5; ++n) {
+      round();
+    }
+    EXPECT_EQ(calls(pid).size(), kCalls) << given.what;
+    EXPECT_EQ(std::ranges::count(calls(pid), given.completion, &Collective::completion), kCalls) << given.what;
+  }
+}
+
+TEST_F(Follower, AFileOfMoreThanOneRoundThatWasGoneHasEachCallOnce) {
+  begin();
+  large_file(16000, ST_BOX_QUIET, kGone).write(left());
+  for (int n = 0; n < 3; ++n) {
+    follower_.round(monotonic_now_ns());
+  }
+  round();
+  EXPECT_EQ(calls(kGone).size(), 16000);
+}
+
+TEST_F(Follower, ARoundReadsAFileToItsEndIfThereIsTime) {
+  begin();
+  constexpr uint64_t kCalls = 20'000;
+  MadeProfilerFile file = file_of(kPid);
+  file.resize(1024, 65536);
+  for (uint64_t n = 0; n < kCalls; ++n) {
+    file.append(MadeProfilerFile::collective(n, ago_ns(9000) + n * 1000, ago_ns(9000) + n * 1000 + 500));
+  }
+  file.write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
+  const int64_t began_ns = monotonic_now_ns();
+  follower_.round(began_ns);
+  EXPECT_TRUE(calls().size() == kCalls || monotonic_now_ns() - began_ns >= 100 * kNsPerMs) << calls().size();
+}
+
+TEST_F(Follower, WhatIsNotReadAtTheEndIsALoss) {
+  begin();
+  MadeProfilerFile file = file_of(kPid);
+  file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
+  file.append(MadeProfilerFile::collective(1, ago_ns(900), ago_ns(890)));
+  file.ring[1].commit = ST_BOX_RING_WRITING(1);  // and never whole while we look
+  file.write(path_of(kPid));
+  const ProfilerFileWriter writer(path_of(kPid));
+  follower_.round(monotonic_now_ns());
+  EXPECT_EQ(losses()["profiler:unread"], 0) << "it may become whole";
+  follower_.finish(monotonic_now_ns());
+  EXPECT_EQ(losses()["profiler:unread"], 1);
+}
+
+TEST_F(Follower, TwoThatAreGoneWithOneNumberAreTwoProcesses) {
+  begin();
+  for (int number = 0; number < 2; ++number) {
+    MadeProfilerFile file = file_of(kGone);
+    file.header.created_ns += static_cast<uint64_t>(number);
+    file.append(MadeProfilerFile::collective(0, ago_ns(9000), ago_ns(8990)));
+    file.write(folder_of(kPid) + "/" + name_of(kGone, number));
+  }
+  round();
+  EXPECT_TRUE(process(kGone));
+  EXPECT_TRUE(process((1 << 22) + 1));
+  EXPECT_EQ(calls(kGone).size(), 1);
+  EXPECT_EQ(calls((1 << 22) + 1).size(), 1);
+}
+
+TEST_F(Follower, AFileWithTheNumberOfATracedProcessIsALoss) {
+  begin();
+  MadeProfilerFile file = file_of(kPid);
+  file.header.process_start_ticks = kStart + 1;
+  file.append(MadeProfilerFile::collective(0, ago_ns(9000), ago_ns(8990)));
+  file.write(left());
+  round();
+  round();
+  EXPECT_EQ(calls().size(), 0);
+  EXPECT_EQ(losses()["profiler:pid_in_use"], 1);
+}
+
+TEST_F(Follower, AFileThatWasReadIsNoLossWhenItsFolderIsSearchedAgain) {
+  begin();
+  add_process(kPid + 1);
+  const std::string other = fs::path(folder_of(kPid + 1)).parent_path();
+  fs::remove_all(other);
+  fs::create_directory_symlink(fs::path(folder_of(kPid)).parent_path(), other);  // has the same folder
+  MadeProfilerFile file = file_of(kPid);
+  file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
+  file.write(path_of(kPid));
+  follower_.end_process(kPid);  // the folder is let go
+  round();
+  follower_.add_process(kPid + 1);
+  round();
+  EXPECT_EQ(calls().size(), 1);
+  EXPECT_EQ(losses()["profiler:pid_in_use"], 0);
 }
 
 }  // namespace

@@ -9,9 +9,9 @@
 namespace stalltrace::blackbox {
 namespace {
 
-constexpr uint64_t kRecordsAtOnce = 4096;
-constexpr uint64_t kSlotsAtOnce = 2048;
+constexpr uint64_t kEventsAtOnce = 256;  // 32 KiB, which a processor's cache holds until the second copy
 constexpr size_t kMostUnfinished = 4096;
+constexpr uint64_t kMostReserved = 16384;
 // The bits of a slot's commit that identify one event in one state; the others may change while it is copied.
 constexpr uint64_t kSameEvent = ST_BOX_SLOT_GENERATION_MASK << ST_BOX_SLOT_GENERATION_SHIFT | ST_BOX_PHASE_MASK;
 
@@ -38,8 +38,9 @@ Result<ProfilerFileContents> ProfilerFileReader::read(const ReadBounds& bounds) 
   contents.has_writer = file_.has_writer();  // before the bytes: without a writer they are final
   ST_TRY(read_ring(contents, bounds.most_records));
   contents.ended_in_ring = contents.ended.size();
-  if (bounds.open_parts) {
-    ST_TRY(read_slots(contents));
+  contents.open_parts = bounds.open_parts && contents.drained;
+  if (contents.open_parts) {
+    ST_TRY(read_slots(contents, bounds.ended_slots));
     ST_ASSIGN(contents.communicators, read_communicators());
   }
   ST_ASSIGN(contents.header, file_.header());
@@ -79,12 +80,14 @@ Status ProfilerFileReader::read_ring(ProfilerFileContents& contents, uint64_t mo
   }
   const uint64_t last = head - next_ > most_records ? next_ + most_records : head;
   contents.drained = last == head;
+  contents.ended.reserve(std::min(last - next_, kMostReserved));
   while (next_ < last) {
     const uint64_t until_wrap = capacity - next_ % capacity;
-    const uint64_t count = std::min({last - next_, until_wrap, kRecordsAtOnce});
+    const uint64_t count = std::min({last - next_, until_wrap, kEventsAtOnce});
     ST_TRY(read_records(next_, count, contents));
     next_ += count;
   }
+  contents.unread = head - next_ + unfinished_.size();
   return {};
 }
 
@@ -93,17 +96,17 @@ Status ProfilerFileReader::read_ring(ProfilerFileContents& contents, uint64_t mo
 /// is whole only if an earlier copy of it was.
 Status ProfilerFileReader::read_records(uint64_t first, uint64_t count, ProfilerFileContents& contents) {
   const st_box_header& layout = file_.layout();
-  std::vector<st_box_event> before(count);
-  std::vector<st_box_event> records(count);
-  ST_TRY(file_.copy<st_box_event>(layout.ring_offset, first % layout.ring_capacity, before));
-  ST_TRY(file_.copy<st_box_event>(layout.ring_offset, first % layout.ring_capacity, records));
+  before_.resize(count);
+  copy_.resize(count);
+  ST_TRY(file_.copy<st_box_event>(layout.ring_offset, first % layout.ring_capacity, before_));
+  ST_TRY(file_.copy<st_box_event>(layout.ring_offset, first % layout.ring_capacity, copy_));
   ST_ASSIGN(const st_box_header now, file_.header());
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t number = first + i;
     if (now.ring_head > layout.ring_capacity && number < now.ring_head - layout.ring_capacity) {
       ++overwritten_;
-    } else if (before[i].commit == ST_BOX_RING_WHOLE(number) && records[i].commit == before[i].commit) {
-      contents.ended.push_back(records[i]);
+    } else if (before_[i].commit == ST_BOX_RING_WHOLE(number) && copy_[i].commit == before_[i].commit) {
+      contents.ended.push_back(copy_[i]);
     } else if (contents.has_writer && unfinished_.size() < kMostUnfinished) {
       unfinished_.insert(number);
     } else {
@@ -120,38 +123,39 @@ Status ProfilerFileReader::retry_unfinished(ProfilerFileContents& contents) {
   return {};
 }
 
-Status ProfilerFileReader::read_slots(ProfilerFileContents& contents) const {
+Status ProfilerFileReader::read_slots(ProfilerFileContents& contents, bool with_ended) {
   const uint64_t capacity = file_.layout().slot_capacity;
-  for (uint64_t first = 0; first < capacity; first += kSlotsAtOnce) {
-    ST_TRY(read_slot_block(first, std::min(kSlotsAtOnce, capacity - first), contents));
+  for (uint64_t first = 0; first < capacity; first += kEventsAtOnce) {
+    ST_TRY(read_slot_block(first, std::min(kEventsAtOnce, capacity - first), contents, with_ended));
   }
   return {};
 }
 
 /// Most slots are free: only a block with an event in it is copied again, and once more to see which slots changed.
-Status ProfilerFileReader::read_slot_block(uint64_t first, uint64_t count, ProfilerFileContents& contents) const {
+Status ProfilerFileReader::read_slot_block(uint64_t first, uint64_t count, ProfilerFileContents& contents,
+                                           bool with_ended) {
   const st_box_header& layout = file_.layout();
   const auto counts = [&](const st_box_event& slot, uint64_t index) {
     const uint64_t phase = slot.commit & ST_BOX_PHASE_MASK;
-    return phase >= ST_BOX_OPEN && phase <= ST_BOX_CLOSING && slot.id == slot_id(layout, slot, index);
+    return phase >= ST_BOX_OPEN && phase <= (with_ended ? ST_BOX_CLOSING : ST_BOX_ENDED) &&
+           slot.id == slot_id(layout, slot, index);
   };
-  std::vector<st_box_event> before(count);
-  ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, before));
-  std::vector<st_box_event> slots;
-  std::vector<st_box_event> after;
+  before_.resize(count);
+  ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, before_));
+  bool copied = false;
   for (uint64_t i = 0; i < count; ++i) {
-    if (!counts(before[i], first + i)) {
+    if (!counts(before_[i], first + i)) {
       continue;
     }
-    if (after.empty()) {
-      slots.resize(count);
-      after.resize(count);
-      ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, slots));
-      ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, after));
+    if (!std::exchange(copied, true)) {
+      copy_.resize(count);
+      after_.resize(count);
+      ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, copy_));
+      ST_TRY(file_.copy<st_box_event>(layout.slot_offset, first, after_));
     }
-    const st_box_event& slot = slots[i];
+    const st_box_event& slot = copy_[i];
     const uint64_t event = slot.commit & kSameEvent;
-    if ((before[i].commit & kSameEvent) != event || (after[i].commit & kSameEvent) != event ||
+    if ((before_[i].commit & kSameEvent) != event || (after_[i].commit & kSameEvent) != event ||
         !counts(slot, first + i)) {
       continue;
     }

@@ -22,13 +22,16 @@ namespace stalltrace::blackbox {
 /// How much a read() may do.
 struct ReadBounds {
   uint64_t most_records = std::numeric_limits<uint64_t>::max();
-  bool open_parts = true;  // communicators and open events too, which takes a copy of all slots
+  bool open_parts = true;   // communicators and slots too, once nothing is left in the ring: slots are newer than that
+  bool ended_slots = true;  // of slots, the ended events too. While the writer lives they come in the ring
 };
 
 struct ProfilerFileContents {
   st_box_header header{};
   bool has_writer = false;  // its process lives on this host
-  bool drained = false;     // nothing is left in the ring
+  uint64_t unread = 0;      // records that are left in the ring, or were not whole yet
+  bool drained = false;     // none is left in the ring
+  bool open_parts = false;  // communicators and slots were read
   std::vector<st_box_communicator> communicators;
   std::vector<st_box_event> ended;  // in the order they were written; of several with one id the last counts
   size_t ended_in_ring = 0;  // of `ended`, the first: each is read once. The others, in slots, are there at every read
@@ -57,14 +60,17 @@ class ProfilerFileReader {
   Status read_ring(ProfilerFileContents& contents, uint64_t most_records);
   Status read_records(uint64_t first, uint64_t count, ProfilerFileContents& contents);
   Status retry_unfinished(ProfilerFileContents& contents);
-  Status read_slots(ProfilerFileContents& contents) const;
-  Status read_slot_block(uint64_t first, uint64_t count, ProfilerFileContents& contents) const;
+  Status read_slots(ProfilerFileContents& contents, bool with_ended);
+  Status read_slot_block(uint64_t first, uint64_t count, ProfilerFileContents& contents, bool with_ended);
 
   ProfilerFile file_;
   uint64_t next_ = 0;              // record to read next
   std::set<uint64_t> unfinished_;  // records that were being written when they were read
   uint64_t overwritten_ = 0;
   uint64_t torn_ = 0;
+  std::vector<st_box_event> before_;  // copies of one block, whose memory is used again
+  std::vector<st_box_event> copy_;
+  std::vector<st_box_event> after_;
 };
 
 /// A text field up to its NUL or its end, with unprintable characters replaced.

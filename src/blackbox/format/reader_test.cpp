@@ -213,5 +213,39 @@ TEST(Text, EndsAtItsFieldAndPrints) {
   EXPECT_EQ(text_of(nasty), "a?[?");
 }
 
+TEST_F(Reader, SlotsAreReadOnceTheRingIsReadToItsEnd) {
+  MadeProfilerFile file;
+  for (uint64_t n = 0; n < 3; ++n) {
+    file.append(MadeProfilerFile::collective(n, 2000, 9000));
+  }
+  file.put(0, MadeProfilerFile::collective(3, 2000, 0), ST_BOX_OPEN);
+  file.write(path_);
+  auto reader = ProfilerFileReader::open(path_);
+  ASSERT_TRUE(reader);
+  auto contents = reader->read({.most_records = 2});
+  EXPECT_EQ(contents->unread, 1);
+  EXPECT_FALSE(contents->drained);
+  EXPECT_FALSE(contents->open_parts);
+  EXPECT_TRUE(contents->open.empty());
+  contents = reader->read({.most_records = 2});
+  EXPECT_EQ(contents->unread, 0);
+  EXPECT_TRUE(contents->drained);
+  EXPECT_TRUE(contents->open_parts);
+  EXPECT_EQ(contents->open.size(), 1);
+}
+
+TEST_F(Reader, WhatHasEndedInASlotIsReturnedWhereItIsAskedFor) {
+  MadeProfilerFile file;
+  file.put(0, MadeProfilerFile::collective(0, 2000, 3000), ST_BOX_QUIET);
+  file.put(1, MadeProfilerFile::collective(1, 2000, 0), ST_BOX_OPEN);
+  file.write(path_);
+  auto reader = ProfilerFileReader::open(path_);
+  ASSERT_TRUE(reader);
+  EXPECT_EQ(reader->read()->ended.size(), 1);
+  const auto contents = reader->read({.ended_slots = false});
+  EXPECT_TRUE(contents->ended.empty());
+  EXPECT_EQ(contents->open.size(), 1);
+}
+
 }  // namespace
 }  // namespace stalltrace::blackbox

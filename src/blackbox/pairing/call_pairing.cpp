@@ -9,34 +9,29 @@
 namespace stalltrace::blackbox {
 namespace {
 
-constexpr size_t kMostClosedMatches = 4096;
-constexpr size_t kMostOpenMatches = 16384;  // the plugin has as many slots
-constexpr size_t kMostOpenParts = 4096;     // of one call
+constexpr size_t kMostOlderMatches = 4096;
+constexpr size_t kMostOpenParts = 4096;  // of one call
 constexpr size_t kMostProcesses = 4096;
 
 }  // namespace
 
 CallPairing::Match* CallPairing::Matches::find(uint64_t id) {
-  const auto found = matches_.find(id);
-  return found == matches_.end() ? nullptr : &found->second;
-}
-
-void CallPairing::Matches::put(uint64_t id, Match match, bool open) {
-  matches_.insert_or_assign(id, match);
-  open_.insert(id);
-  if (!open || open_.size() > kMostOpenMatches) {
-    close(id);
+  if (Match* newest = newest_.find(id)) {
+    return newest;
   }
+  const auto found = older_.find(id);
+  return found == older_.end() ? nullptr : &found->second;
 }
 
-void CallPairing::Matches::close(uint64_t id) {
-  if (open_.erase(id) == 0) {
+void CallPairing::Matches::put(uint64_t id, Match match) {
+  const auto older = newest_.put(id, match);
+  if (!older || !older_.emplace(older->id, older->value).second) {
     return;
   }
-  closed_.push_back(id);
-  if (closed_.size() > kMostClosedMatches) {
-    matches_.erase(closed_.front());
-    closed_.pop_front();
+  older_order_.push_back(older->id);
+  if (older_order_.size() > kMostOlderMatches) {
+    older_.erase(older_order_.front());
+    older_order_.pop_front();
   }
 }
 
@@ -66,7 +61,7 @@ void CallPairing::accept_collective(Collective row) {
   Collective completed = row;
   process.communicators.complete(completed);
   next_.accept(std::move(completed));
-  process.pending.put(std::move(row), process.has_file);
+  process.pending.put(std::move(row), process.has_file, process.behind);
 }
 
 void CallPairing::accept_communicator(Communicator row) {
@@ -164,10 +159,14 @@ void CallPairing::deliver(const ProcessState& process, const PairedCall& paired)
 }
 
 void CallPairing::call_again(ProcessState& process, ProfilerCall& call, Match& match) {
-  const bool has_new_end = call.row.end_ns() && !match.has_end;
-  match.has_end = match.has_end || has_new_end;
-  if (match.source == Source::kFileOnly && call.row.duration_ns) {
-    deliver_file_only(process, call, match.event);
+  const int64_t end_ns = call.row.end_ns().value_or(match.end_ns);
+  const bool has_first_end = match.end_ns == 0 && end_ns != 0;
+  const bool has_new_end = std::exchange(match.end_ns, end_ns) != end_ns;
+  const bool is_over = call.row.completion != Completion::kOpen && std::exchange(match.open, false);
+  if (match.source == Source::kFileOnly) {
+    if (has_new_end || is_over) {
+      deliver_file_only(process, call, match.event);
+    }
   } else if (const auto paired = process.paired.find(match.event);
              match.source == Source::kBoth && paired != process.paired.end()) {
     bool changed = false;
@@ -181,16 +180,13 @@ void CallPairing::call_again(ProcessState& process, ProfilerCall& call, Match& m
     if (changed) {
       deliver(process, paired->second);
     }
-  } else if (match.source == Source::kBoth && has_new_end) {
+  } else if (match.source == Source::kBoth && has_first_end) {
     losses_.add(kLostUnpaired);  // its row is forgotten, and stays without the end
-  }
-  if (call.row.completion != Completion::kOpen) {
-    process.matches.close(call.id);
   }
 }
 
 CallPairing::Match CallPairing::match_new(ProcessState& process, ProfilerCall& call) {
-  Match match{.has_end = call.row.end_ns().has_value()};
+  Match match{.end_ns = call.row.end_ns().value_or(0), .open = call.row.completion == Completion::kOpen};
   if (PairedCall* parent = is_point_to_point(call.row.op) ? parent_of(process, call.row) : nullptr) {
     match.event = parent->row.event_id;
     add_part(*parent, call);
@@ -208,10 +204,12 @@ CallPairing::Match CallPairing::match_new(ProcessState& process, ProfilerCall& c
     paired.open = call.row.completion == Completion::kOpen;
     deliver(process, paired);
   } else if (const auto given_up = process.pending.given_up(call.row, process.communicators)) {
-    match = {.event = *given_up, .source = Source::kLost, .has_end = match.has_end};
+    match.event = *given_up;
+    match.source = Source::kLost;
     losses_.add(kLostUnpaired);  // its row is delivered already: another would be a second row of one call
   } else {
-    match = {.event = ids_.next(), .source = Source::kFileOnly, .has_end = match.has_end};
+    match.event = ids_.next();
+    match.source = Source::kFileOnly;
     deliver_file_only(process, call, match.event);
   }
   return match;
@@ -226,7 +224,7 @@ void CallPairing::call(ProfilerCall call) {
     return call_again(*process, call, *match);
   }
   const Match match = match_new(*process, call);
-  process->matches.put(call.id, match, call.row.completion == Completion::kOpen);
+  process->matches.put(call.id, match);
   deliver_steps(*process, process->steps.take(call.id), match.event);
 }
 
@@ -273,6 +271,12 @@ void CallPairing::step(StepRow step) {
   std::vector<ProxyStep> given_up = process->steps.hold(step.collective, std::move(step.row));
   losses_.add(kLostUnlinkedSteps, given_up.size());
   deliver_steps(*process, std::move(given_up), 0);
+}
+
+void CallPairing::set_behind(int32_t pid, bool behind) {
+  if (const auto process = states_.find(pid); process != states_.end()) {
+    process->second.behind = behind;
+  }
 }
 
 void CallPairing::forget(int32_t pid) {

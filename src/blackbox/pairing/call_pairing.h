@@ -17,6 +17,7 @@
 
 #include "blackbox/decode/call.h"
 #include "blackbox/decode/step.h"
+#include "blackbox/format/slot_table.h"
 #include "blackbox/losses.h"
 #include "blackbox/pairing/communicator_identity.h"
 #include "blackbox/pairing/pending_calls.h"
@@ -40,6 +41,8 @@ class CallPairing final : public EventSink {
   /// `row.tid` is the thread's number on this host, or 0 where it is unknown.
   void call(ProfilerCall call);
   void step(StepRow step);
+  /// Whether calls are left in the process's file that may be those of waiting rows: they wait for them then.
+  void set_behind(int32_t pid, bool behind);
   /// The process has ended and its file is read to the end.
   void forget(int32_t pid);
   /// Delivers the steps that still wait for their collective, without it.
@@ -62,25 +65,26 @@ class CallPairing final : public EventSink {
   /// The row of a call of the file.
   struct Match {
     EventId event = 0;
+    int64_t end_ns = 0;  // UTC, as the file reported it last; 0 not yet
     Source source = Source::kBoth;
-    bool has_end = false;  // the file has reported its end
+    bool open = false;  // the file has reported it as nothing but open
   };
-  /// Rows by the call's id in the file: 16,384 of open calls, and the newest 4,096 of others.
+  /// Rows by the call's id in the file: of the newest call in each slot, and of the newest 4,096 whose slot has another
+  /// by now.
   class Matches {
    public:
     Match* find(uint64_t id);
-    void put(uint64_t id, Match match, bool open);
-    /// The call is no longer open: newer ones may take its place.
-    void close(uint64_t id);
+    void put(uint64_t id, Match match);
 
    private:
-    std::unordered_map<uint64_t, Match> matches_;
-    std::deque<uint64_t> closed_;
-    std::set<uint64_t> open_;
+    SlotTable<Match> newest_;
+    std::unordered_map<uint64_t, Match> older_;
+    std::deque<uint64_t> older_order_;
   };
   struct ProcessState {
     CommunicatorIdentity communicators;
     bool has_file = false;
+    bool behind = false;
     PendingCalls pending;
     std::map<EventId, PairedCall> paired;
     LaunchIndex paired_parents;  // those of `paired` that are made of transfers

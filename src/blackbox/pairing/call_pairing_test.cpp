@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "model/memory_source.h"
@@ -530,6 +531,121 @@ TEST_F(Pairing, WhatIsNotOfNcclPasses) {
   pairing_.accept(Node{.node_id = 5, .name = "n"});
   EXPECT_EQ(rows().size(), 1);
   EXPECT_EQ(rows_.nodes()->size(), 1);
+}
+
+TEST_F(Pairing, ACallThatComesAgainHasOneRowHoweverManyCameSince) {
+  begin(true);
+  constexpr int64_t kCalls = 10'000;
+  for (int round = 0; round < 3; ++round) {
+    for (int64_t n = 0; n < kCalls; ++n) {
+      pairing_.call(profiled(n));
+    }
+  }
+  EXPECT_EQ(rows().size(), kCalls);
+}
+
+/// Counts rows of collectives, also those that come again.
+class Deliveries final : public EventSink {
+ public:
+  void accept(Event event) override {
+    if (const auto* row = std::get_if<Collective>(&event)) {
+      ++count;
+      last = *row;
+    }
+  }
+  int count = 0;
+  Collective last;
+};
+
+TEST_F(Pairing, ARowIsDeliveredAgainOnlyWhenItChanged) {
+  for (const bool probed : {true, false}) {
+    Deliveries sink;
+    CallPairing pairing(ids_, sink);
+    begin(true, pairing);
+    if (probed) {
+      pairing.accept(probe(0));
+    }
+    pairing.call(profiled(0, std::nullopt));
+    pairing.call(profiled(0));
+    const int deliveries = sink.count;
+    for (int n = 0; n < 3; ++n) {
+      pairing.call(profiled(0));
+    }
+    EXPECT_EQ(sink.count, deliveries) << probed;
+    pairing.call(profiled(0, 6 * kNsPerMs));  // a late part
+    EXPECT_EQ(sink.count, deliveries + 1) << probed;
+    EXPECT_EQ(sink.last.end_ns(), *profiled(0).row.end_ns() + kNsPerMs) << probed;
+  }
+}
+
+TEST_F(Pairing, ACallThatOnlyTheFileHasDoesNotStayOpenWhenNothingWillShowItsEnd) {
+  begin(true);
+  ProfilerCall call = profiled(0, std::nullopt);
+  pairing_.call(call);
+  EXPECT_EQ(rows()[0].completion, Completion::kOpen);
+  call.row.completion = Completion::kUnobserved;
+  pairing_.call(call);
+  ASSERT_EQ(rows().size(), 1);
+  EXPECT_EQ(rows()[0].completion, Completion::kUnobserved);
+}
+
+TEST_F(Pairing, RowsWaitForAFileThatIsNotReadToItsEnd) {
+  for (const bool behind : {false, true}) {
+    MemorySource rows;
+    CallPairing pairing(ids_, rows);
+    begin(true, pairing);
+    pairing.set_behind(kPid, behind);
+    constexpr int64_t kCalls = 3000;  // 30 s
+    for (int64_t n = 0; n < kCalls; ++n) {
+      pairing.accept(probe(n));
+    }
+    for (int64_t n = 0; n < kCalls; ++n) {
+      pairing.call(profiled(n));
+    }
+    EXPECT_EQ(pairing.losses().of(kLostUnpaired), behind ? 0 : kCalls - 1024);
+  }
+}
+
+TEST_F(Pairing, TheLastCallsOfACommunicatorDoNotNameTheNextOneAtItsAddress) {
+  begin(false);
+  for (int64_t n = 0; n < 4; ++n) {
+    pairing_.accept(probe(n));
+  }
+  pairing_.call(profiled(0));
+  pairing_.call(profiled(1));
+  pairing_.accept(Communicator{.node_id = 5,
+                               .pid = kPid,
+                               .comm_ptr = kPointer,
+                               .created_ns = probe(9).timestamp_ns});  // before the file is read
+  Communicator next{.node_id = 5, .pid = kPid, .comm_ptr = kSerial + 1};
+  next.comm_id_hash = next.nccl_comm_hash = kNcclHash + 1;
+  next.rank = 1;
+  next.nranks = 2;
+  next.rank_source = RankSource::kPlugin;
+  pairing_.communicator(next);
+  for (int64_t n = 0; n < 4; ++n) {
+    Collective row = probe(10 + n);
+    row.seq = n;
+    pairing_.accept(row);
+  }
+  pairing_.call(profiled(2));
+  pairing_.call(profiled(3));
+  for (int64_t n = 0; n < 4; ++n) {
+    ProfilerCall call = profiled(10 + n);
+    call.row.seq = n;
+    call.row.comm_ptr = kSerial + 1;
+    call.row.comm_id_hash = kNcclHash + 1;
+    call.row.rank = 1;
+    call.row.nranks = 2;
+    pairing_.call(call);
+  }
+  ASSERT_EQ(rows().size(), 8) << "one each";
+  for (const Collective& row : rows()) {
+    const bool first = row.timestamp_ns < probe(9).timestamp_ns;
+    EXPECT_EQ(row.completion, Completion::kProfiler);
+    EXPECT_EQ(row.comm_id_hash, first ? kNcclHash : kNcclHash + 1);
+    EXPECT_EQ(row.rank, first ? 3 : 1);
+  }
 }
 
 }  // namespace

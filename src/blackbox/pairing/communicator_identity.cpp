@@ -2,11 +2,15 @@
 #include "blackbox/pairing/communicator_identity.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
 
 namespace stalltrace::blackbox {
 namespace {
 
-constexpr size_t kMostCommunicators = 1024;  // of a file; the plugin keeps 512 at a time
+constexpr size_t kMostCommunicators = 1024;     // of a file; the plugin keeps 512 at a time
+constexpr int64_t kSameTimeNs = 20 * kNsPerUs;  // records of two threads may come in another order than they were made
 
 /// Fills in rank and size where the probes do not know them: for example, they see no size at a split.
 template <typename Row>
@@ -32,22 +36,32 @@ const Communicator* CommunicatorIdentity::profiled(uint64_t serial) const {
   return found == profiled_.end() ? nullptr : &found->second;
 }
 
-const Communicator* CommunicatorIdentity::profiled_of(uint64_t pointer) const {
-  const auto known = probed_.find(pointer);
-  return known == probed_.end() ? nullptr : profiled(known->second.serial);
+/// The file is read later than the probes report: they may have seen the next communicator being made at an address
+/// before the last calls of the one before it are read.
+bool CommunicatorIdentity::is_former(const Collective& probed) const {
+  const auto newest = probed_.find(probed.comm_ptr);
+  return newest != probed_.end() && newest->second.accepted &&
+         probed.called_ns < newest->second.row.created_ns - kSameTimeNs;
+}
+
+const CommunicatorIdentity::Probed* CommunicatorIdentity::probed_of(const Collective& probed) const {
+  const auto& communicators = is_former(probed) ? former_ : probed_;
+  const auto known = communicators.find(probed.comm_ptr);
+  return known == communicators.end() ? nullptr : &known->second;
+}
+
+std::optional<int64_t> CommunicatorIdentity::Probed::first(uint64_t numbering) const {
+  const auto found = first_number.find(numbering);
+  return found == first_number.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::optional<int64_t> CommunicatorIdentity::first_number(uint64_t pointer, uint64_t numbering) const {
   const auto known = probed_.find(pointer);
-  if (known == probed_.end()) {
-    return std::nullopt;
-  }
-  const auto first = known->second.first_number.find(numbering);
-  return first == known->second.first_number.end() ? std::nullopt : std::optional(first->second);
+  return known == probed_.end() ? std::nullopt : known->second.first(numbering);
 }
 
-Communicator CommunicatorIdentity::completed(Communicator row) const {
-  if (const Communicator* file_row = profiled_of(row.comm_ptr)) {
+Communicator CommunicatorIdentity::completed(Communicator row, const Probed& known) const {
+  if (const Communicator* file_row = profiled(known.serial)) {
     add_rank(row, *file_row);
     row.nccl_comm_hash = row.nccl_comm_hash != 0 ? row.nccl_comm_hash : file_row->nccl_comm_hash;
     row.comm_id_hash = row.comm_id_hash != 0 ? row.comm_id_hash : file_row->nccl_comm_hash;
@@ -61,14 +75,14 @@ Communicator CommunicatorIdentity::accept_probed(Communicator row) {
     if (const auto serial = pointers_.find(known.serial); serial != pointers_.end() && serial->second == row.comm_ptr) {
       pointers_.erase(serial);
     }
-    known = {};
+    former_.insert_or_assign(row.comm_ptr, std::exchange(known, {}));
   }
   known.accepted = true;
   known.row = row;
   if (known.serial == 0) {
     unconnected_.insert(row.comm_ptr);
   }
-  return completed(std::move(row));
+  return completed(std::move(row), known);
 }
 
 bool CommunicatorIdentity::accept_profiled(const Communicator& row) {
@@ -80,7 +94,11 @@ bool CommunicatorIdentity::accept_profiled(const Communicator& row) {
 }
 
 std::optional<Communicator> CommunicatorIdentity::connect(const Collective& probed, const Collective& profiled) {
-  const auto [entry, is_new] = probed_.try_emplace(probed.comm_ptr);
+  const bool former = is_former(probed);
+  if (former && !former_.contains(probed.comm_ptr)) {
+    return std::nullopt;
+  }
+  const auto [entry, is_new] = (former ? former_ : probed_).try_emplace(probed.comm_ptr);
   Probed& known = entry->second;
   if (is_new) {
     unconnected_.insert(probed.comm_ptr);
@@ -92,41 +110,45 @@ std::optional<Communicator> CommunicatorIdentity::connect(const Collective& prob
     return std::nullopt;
   }
   known.serial = profiled.comm_ptr;
-  unconnected_.erase(probed.comm_ptr);
-  pointers_.try_emplace(profiled.comm_ptr, probed.comm_ptr);
-  return known.accepted ? std::optional(completed(known.row)) : std::nullopt;
+  if (!former) {
+    unconnected_.erase(probed.comm_ptr);
+    pointers_.try_emplace(profiled.comm_ptr, probed.comm_ptr);
+  }
+  return known.accepted ? std::optional(completed(known.row, known)) : std::nullopt;
 }
 
 bool CommunicatorIdentity::may_be_same(const Collective& probed, const Collective& profiled) const {
-  const auto known = probed_.find(probed.comm_ptr);
-  if (known == probed_.end()) {
+  const Probed* known = probed_of(probed);
+  if (known == nullptr) {
     return true;
   }
-  if (known->second.serial != 0) {
-    return known->second.serial == profiled.comm_ptr;
+  if (known->serial != 0) {
+    return known->serial == profiled.comm_ptr;
   }
-  const uint64_t hash = known->second.row.nccl_comm_hash;
+  const uint64_t hash = known->row.nccl_comm_hash;
   return hash == 0 || profiled.comm_id_hash == 0 || hash == profiled.comm_id_hash;
 }
 
 std::optional<int64_t> CommunicatorIdentity::file_number(const Collective& probed) const {
-  if (!probed.seq || !probed_.contains(probed.comm_ptr)) {
+  const Probed* known = probed_of(probed);
+  if (!probed.seq || known == nullptr) {
     return std::nullopt;
   }
-  if (const auto first = first_number(probed.comm_ptr, numbering_of(probed))) {
+  if (const auto first = known->first(numbering_of(probed))) {
     return *probed.seq + *first;
   }
   return probed.comm_id_hash != 0 ? probed.seq : std::nullopt;
 }
 
 void CommunicatorIdentity::complete(Collective& probed) const {
-  const Communicator* file_row = profiled_of(probed.comm_ptr);
+  const Probed* known = probed_of(probed);
+  const Communicator* file_row = known == nullptr ? nullptr : profiled(known->serial);
   if (file_row == nullptr) {
     return;
   }
   if (probed.comm_id_hash == 0) {
     probed.comm_id_hash = file_row->nccl_comm_hash;
-    const auto first = first_number(probed.comm_ptr, numbering_of(probed));
+    const auto first = known->first(numbering_of(probed));
     if (probed.seq && first) {
       *probed.seq += *first;
     }

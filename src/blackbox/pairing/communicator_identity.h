@@ -77,11 +77,16 @@ class CommunicatorIdentity {
     bool accepted = false;                     // the probes have delivered its row
     uint64_t serial = 0;                       // in the file; 0 not connected
     std::map<uint64_t, int64_t> first_number;  // by numbering
+    [[nodiscard]] std::optional<int64_t> first(uint64_t numbering) const;
   };
-  [[nodiscard]] const Communicator* profiled_of(uint64_t pointer) const;
-  Communicator completed(Communicator row) const;
+  /// Whether the probes' call was made on a communicator that had this address before the newest one.
+  [[nodiscard]] bool is_former(const Collective& probed) const;
+  /// The call's communicator; null where it is not known.
+  [[nodiscard]] const Probed* probed_of(const Collective& probed) const;
+  Communicator completed(Communicator row, const Probed& known) const;
 
   std::unordered_map<uint64_t, Probed> probed_;          // by pointer
+  std::unordered_map<uint64_t, Probed> former_;          // by pointer, the ones before those
   std::set<uint64_t> unconnected_;                       // pointers of `probed_` without a serial number
   std::unordered_map<uint64_t, Communicator> profiled_;  // by serial number
   std::unordered_map<uint64_t, uint64_t> pointers_;      // by serial number

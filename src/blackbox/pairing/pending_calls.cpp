@@ -118,7 +118,7 @@ void PendingCalls::unindex(const Collective& row) {
   by_launch_.remove(row);
 }
 
-void PendingCalls::put(Collective row, bool remember) {
+void PendingCalls::put(Collective row, bool remember, bool behind) {
   newest_ns_ = std::max(newest_ns_, row.called_ns);
   const auto [entry, is_new] = rows_.try_emplace(row.event_id);
   if (!is_new) {
@@ -127,7 +127,7 @@ void PendingCalls::put(Collective row, bool remember) {
   entry->second = std::move(row);
   index(entry->second);
   while (rows_.size() > kMostRows ||
-         (rows_.size() > kFewestRows && newest_ns_ - rows_.begin()->second.called_ns > kRowsKeptNs)) {
+         (!behind && rows_.size() > kFewestRows && newest_ns_ - rows_.begin()->second.called_ns > kRowsKeptNs)) {
     give_up_oldest(remember);
   }
 }

@@ -18,7 +18,7 @@
 namespace stalltrace::blackbox {
 
 /// How long and how many rows are kept of a process: those of the last 2 s up to 32,768, and at least 1,024. The file
-/// is read twice a second, so that the rows of a process that makes 16,000 calls a second still meet theirs.
+/// is read to its end twice a second; where that does not succeed, rows are kept for longer.
 inline constexpr size_t kFewestRows = 1024;
 inline constexpr size_t kMostRows = 32768;
 inline constexpr int64_t kRowsKeptNs = 2'000'000'000;
@@ -67,8 +67,8 @@ class LaunchIndex {
 class PendingCalls {
  public:
   /// Adds the row or replaces that of the same event. Beyond the bound the oldest is given up; `remember` says whether
-  /// given_up() will know it.
-  void put(Collective row, bool remember);
+  /// given_up() will know it, `behind` that rows are given up for their number only.
+  void put(Collective row, bool remember, bool behind = false);
   /// Removes and returns a row that is there.
   Collective take(EventId event);
   /// The row that agrees best with a call of the file, and of several the first; null where none agrees.

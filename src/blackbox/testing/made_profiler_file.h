@@ -62,12 +62,24 @@ struct MadeProfilerFile {
     return event;
   }
 
+  /// As large as the plugin makes it, say.
+  void resize(uint64_t slot_capacity, uint64_t ring_capacity) {
+    slots.resize(slot_capacity);
+    ring.resize(ring_capacity);
+    header.slot_capacity = slot_capacity;
+    header.ring_capacity = ring_capacity;
+    header.ring_offset = header.slot_offset + slot_capacity * sizeof(st_box_event);
+    header.file_bytes = header.ring_offset + ring_capacity * sizeof(st_box_event);
+  }
+
   /// Appends the event to the ring as the next record.
   void append(st_box_event event) {
     event.id = uint64_t{kTag} << ST_BOX_ID_TAG_SHIFT | (100 + header.ring_head) << ST_BOX_ID_GENERATION_SHIFT;
-    event.commit = ST_BOX_RING_WHOLE(header.ring_head);
-    ring[header.ring_head++ % kRing] = event;
+    append_as_it_is(event);
   }
+
+  /// Appends what is in slot `index` to the ring.
+  void append_slot(uint64_t index) { append_as_it_is(slots[index]); }
 
   /// Puts the event into slot `index`, in `phase`.
   void put(uint64_t index, st_box_event event, uint64_t phase) {
@@ -91,6 +103,11 @@ struct MadeProfilerFile {
   void write(const std::string& path) const {
     const std::string content = bytes();
     std::ofstream(path, std::ios::binary) << content;
+  }
+
+  void append_as_it_is(st_box_event event) {
+    event.commit = ST_BOX_RING_WHOLE(header.ring_head);
+    ring[header.ring_head++ % ring.size()] = event;
   }
 
   st_box_header header{};

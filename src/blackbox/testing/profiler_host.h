@@ -79,6 +79,7 @@ class ProfilerHost : public testing::Test {
     put(pid, "stat", std::to_string(pid) + " (rank) S" + repeat(" 0", 18) + " " + std::to_string(kStart) + " 0 0\n");
     put(pid, "status",
         "Name:\trank\nNSpid:\t" + std::to_string(pid) + (inner ? "\t" + std::to_string(inner) : "") + "\n");
+    put_pid_namespace(pid, inner != 0);
     put(pid, "environ", "STALLTRACE_DIR=" + folder + std::string(1, '\0'));
     std::filesystem::create_directories(folder_of(pid, folder));
   }
@@ -110,11 +111,24 @@ class ProfilerHost : public testing::Test {
     std::strncpy(file.header.boot_id, boot_id.c_str(), sizeof file.header.boot_id - 1);
     return file;
   }
+  /// The inode number of the process's pid namespace.
+  [[nodiscard]] uint64_t pid_namespace_of(pid_t pid) const { return procfs().pid_namespace(pid); }
   [[nodiscard]] Procfs procfs() const { return Procfs(root_); }
 
   std::string root_;
 
  private:
+  /// This host's, or one of its own.
+  void put_pid_namespace(pid_t pid, bool own) const {
+    const std::string path = root_ + "/" + std::to_string(pid) + "/ns/pid";
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::filesystem::remove(path);
+    if (own) {
+      const std::ofstream file(path);
+    } else {
+      std::filesystem::create_symlink("/proc/self/ns/pid", path);
+    }
+  }
   void put(pid_t pid, const std::string& name, const std::string& content) const {
     const std::string folder = root_ + "/" + std::to_string(pid);
     std::filesystem::create_directories(folder);
