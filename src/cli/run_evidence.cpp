@@ -165,10 +165,9 @@ void RunEvidence::note_failure(const Report& report, int job_code) const {
   }
   note(fmt::format("the job ended with exit code {}, for which there is no finding: {}", job_code,
                    report.failed_ranks > 0 ? "see the note on the ranks that failed"
-                   : report.judged == 0
-                       ? "no collective was recorded"
-                       : "no rank that was recorded failed before the others; the error may be the launcher's, or of a "
-                         "process without collectives: read its log"));
+                   : report.judged == 0    ? "no collective was recorded"
+                                        : "no recorded rank failed by itself; the error may be the launcher's, or of a "
+                                          "process without collectives: read its log"));
 }
 
 void RunEvidence::note_missing_files() const {

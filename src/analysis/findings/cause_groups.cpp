@@ -166,7 +166,7 @@ void subsume_across(const AnalysisContext& context, std::vector<CauseGroup>& gro
   }
 }
 
-/// The groups that are findings: what ended the job, then the most expensive first. Adds the notes of those that are
+/// The groups that are findings, most expensive first. Adds the notes of those that are
 /// none.
 std::vector<CauseGroup> select(const AnalysisContext& context, Groups& by_cause, std::vector<std::string>& notes) {
   std::vector<CauseGroup> selected;
@@ -197,7 +197,6 @@ std::vector<CauseGroup> select(const AnalysisContext& context, Groups& by_cause,
   }
   sort_by_cost(selected);
   subsume_across(context, selected);
-  std::ranges::stable_partition(selected, ended_job);
   return selected;
 }
 
@@ -275,6 +274,7 @@ std::vector<StallFinding> group_by_cause(const AnalysisContext& all, const std::
     }
   }
   std::ranges::stable_sort(findings, std::greater{}, [](const StallFinding& found) { return found.finding.stall_ms; });
+  std::ranges::stable_partition(findings, [](const StallFinding& found) { return found.finding.ended_job; });
   return findings;
 }
 

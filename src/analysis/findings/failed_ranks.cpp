@@ -4,16 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "analysis/causes/cause.h"
 
 namespace stalltrace::analysis {
 namespace {
 
-/// A process that is known from its profiler file alone may have ended well.
-bool is_known_to_have_failed(const Member& member, const TimeRange& judged) {
+bool failed_in(const Member& member, const TimeRange& judged) {
   return member.exit_ns && *member.exit_ns >= judged.from_ns && *member.exit_ns <= judged.to_ns &&
-         (member.exit_signal || member.exit_code) && failed_by_itself(member);
+         failed_by_itself(member);
 }
 
 std::string afterwards_text(const AnalysisContext& context, const JobEnd& end) {
@@ -27,8 +27,7 @@ std::string afterwards_text(const AnalysisContext& context, const JobEnd& end) {
 void note_failed_ranks(const AnalysisContext& context, Report& report) {
   std::vector<MemberIndex> noted;
   for (const JobEnd& end : context.ends.all()) {
-    if (end.kind == JobEnd::Kind::kAfterwards &&
-        is_known_to_have_failed(context.cluster.member(end.first()), report.judged_range)) {
+    if (end.kind == JobEnd::Kind::kAfterwards && failed_in(context.cluster.member(end.first()), report.judged_range)) {
       report.notes.push_back(afterwards_text(context, end));
       noted.push_back(end.first());
     }
@@ -36,10 +35,14 @@ void note_failed_ranks(const AnalysisContext& context, Report& report) {
   std::vector<MemberIndex> others;
   for (size_t i = 0; report.findings.empty() && i < context.cluster.members().size(); ++i) {
     const auto member = static_cast<MemberIndex>(i);
-    if (is_known_to_have_failed(context.cluster.member(member), report.judged_range) &&
+    if (failed_in(context.cluster.member(member), report.judged_range) &&
         std::ranges::find(noted, member) == noted.end()) {
       others.push_back(member);
     }
+  }
+  const auto killed = [&](MemberIndex member) { return context.cluster.member(member).exit_signal == SIGKILL; };
+  if (others.size() > 1 && std::ranges::all_of(others, killed)) {
+    others.clear();  // somebody ended the job as a whole
   }
   if (!others.empty()) {
     const auto first = std::ranges::min_element(

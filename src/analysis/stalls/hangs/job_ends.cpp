@@ -262,8 +262,7 @@ class Search {
   /// Those that failed as the first did, at about the same time, while nobody waited. Who was first means little then.
   void add_leavers(JobEnd& end, const std::vector<MemberIndex>& others) const {
     const Member& one = cluster_.member(end.first());
-    if (end.others_waited || at(end.first()).inside() || one.exit_signal == SIGKILL || ended_well(one) ||
-        (!one.exit_code && !one.exit_signal)) {
+    if (end.others_waited || at(end.first()).inside() || one.exit_signal == SIGKILL || ended_well(one)) {
       return;
     }
     for (const MemberIndex other : others) {
@@ -291,7 +290,7 @@ bool failed_by_itself(const Member& member) {
   if (member.exit_signal) {
     return !asks_to_end(*member.exit_signal);
   }
-  const int32_t code = member.exit_code.value_or(1);
+  const int32_t code = member.exit_code.value_or(0);
   return code != 0 && !(code > kShellSignalBase && asks_to_end(code - kShellSignalBase));
 }
 

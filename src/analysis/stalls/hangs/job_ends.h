@@ -15,8 +15,8 @@
 
 namespace stalltrace::analysis {
 
-/// It was not asked to end (SIGTERM, SIGINT, SIGHUP), and did not say that all went well. Also of a process known from
-/// its profiler file alone: nobody knows how it ended.
+/// It was not asked to end (SIGTERM, SIGINT, SIGHUP), and did not say that all went well. False where only the time of
+/// its end is known, as from its profiler file: the order of such times is too vague.
 bool failed_by_itself(const Member& member);
 
 struct JobEnd {

@@ -199,6 +199,32 @@ TEST(JobEnds, AnExitCodeThatStandsForASignalToEndIsNoFailure) {
   EXPECT_EQ(report.failed_ranks, 0);
 }
 
+TEST(JobEnds, WhatEndedTheJobIsReportedBeforeWhatCostMore) {
+  Job job{failing({2}, kClosedNs), rank_2_ends(1), kClosedNs};
+  job.ending.call = [inner = job.ending.call](int rank, int64_t step, Collective& call) {
+    const int64_t late_ns = step > 20 && step < kSteps - 1 ? 30 * kNsPerMs : 0;
+    call.timestamp_ns += rank == 1 ? late_ns : 0;
+    *call.duration_ns += rank == 1 ? 0 : late_ns;
+    return inner(rank, step, call);
+  };
+  const Report report = report_of(job);
+  ASSERT_EQ(report.findings.size(), 2U) << reported(report);
+  expect_culprit(report.findings[0], Cause::kDeadRank, 2);
+  EXPECT_LT(report.findings[0].stall_ms, report.findings[1].stall_ms);
+}
+
+/// As profiler files show it, and as somebody who ends all of a job leaves it.
+TEST(JobEnds, EndsWithoutAWayAndAJobThatIsKilledNameNobody) {
+  for (const bool killed : {false, true}) {
+    const Report report = report_of({stopping(), [=](int rank, Process& process) {
+                                       exit_at(process, kExitNs + rank * 2 * kNsPerSecond, 9);
+                                       process.exit_signal = killed ? process.exit_signal : std::nullopt;
+                                     }});
+    EXPECT_TRUE(report.healthy) << reported(report);
+    EXPECT_EQ(report.failed_ranks, 0);
+  }
+}
+
 TEST(JobEnds, ACrashInsideACallIsTheFirstUnlessOthersCrashAlike) {
   for (const int32_t signal_of_others : {6, 11}) {
     const Report report = report_of({hang(), [=](int rank, Process& process) {
