@@ -143,7 +143,6 @@ void describe_recording(const Cluster& cluster, const Timeline& timeline, Report
     report.node_names.emplace(loss.node_id, cluster.node_name(loss.node_id));
   }
   report.ranks = static_cast<int64_t>(ranks.size());
-  report.attempts = describe_attempts(cluster, timeline);
   report.range = range_of(cluster, timeline);
   report.collectives = timeline.rows();
   for (const Loss& loss : report.losses) {
@@ -214,8 +213,9 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   }
   ST_ASSIGN(const Flows flows, Flows::load(source, cluster));
   const JobEnds ends = JobEnds::find(timeline, cluster, flows);
+  report.attempts = describe_attempts(cluster, timeline, ends);
   StallSearch search = find_stalls(timeline, cluster, ends, with);
-  ST_ASSIGN(std::vector<Stall> single_node, find_single_node_stalls(source, cluster, timeline, flows, range));
+  ST_ASSIGN(std::vector<Stall> single_node, find_single_node_stalls(source, cluster, timeline, flows, ends, range));
   add_stalls(std::move(single_node), search);
   ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(source, cluster, flows, examined(search)));
   if (search.dropped + evidence.dropped_rows() > 0) {

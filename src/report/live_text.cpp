@@ -30,8 +30,10 @@ std::string live_finding_to_text(LiveHeadline headline, int64_t now_ns, int64_t 
     page.line(fmt::format("{} {} {} {}", format_utc(now_ns), head, cause, end_text(finding, explained_by)));
     return page.take();
   }
-  const std::string back = headline == LiveHeadline::kCameBack ? " is back" : "";
-  page.line(fmt::format("{} {} {}{} ({}, confidence {:.0f} %)", format_utc(now_ns), head, cause, back,
+  const std::string_view change = headline == LiveHeadline::kCameBack   ? " is back"
+                                  : headline == LiveHeadline::kWorsened ? " is worse"
+                                                                        : "";
+  page.line(fmt::format("{} {} {}{} ({}, confidence {:.0f} %)", format_utc(now_ns), head, cause, change,
                         to_text(finding.severity), 100 * finding.confidence));
   page.field("what", printable(finding.summary));
   page.field("where", printable(where_text(finding, finding.attempt.value_or(1) > 1)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trace --live` prints when a finding comes, comes back and goes.
+// What `trace --live` prints when a finding comes, gets worse, comes back and goes.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace stalltrace::report {
 
-enum class LiveHeadline : uint8_t { kBegan, kCameBack, kEnded };
+enum class LiveHeadline : uint8_t { kBegan, kWorsened, kCameBack, kEnded };
 
 /// Some lines, each with its newline; `now_ns` is UTC. `number` is the finding's in this trace; `explained_by` that of
 /// the finding which accounts for the time of one that ended, 0 for none.

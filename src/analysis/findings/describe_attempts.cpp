@@ -16,8 +16,14 @@ using Members = std::vector<MemberIndex>;
 
 bool failed(const Member& member) { return member.exit_signal || member.exit_code.value_or(0) != 0; }
 
-/// The first of those to end that did not end well; kNoMember: all that ended did.
-MemberIndex first_to_fail(const Cluster& cluster, const Members& members) {
+/// The one that left first by itself; where none did, the first process of those that did not end well. kNoMember: all
+/// that ended did.
+MemberIndex first_to_fail(const Cluster& cluster, const JobEnds& ends, const Members& members) {
+  for (const MemberIndex index : members) {
+    if (const JobEnd* end = ends.of(index)) {
+      return end->first();
+    }
+  }
   MemberIndex first = kNoMember;
   for (const MemberIndex index : members) {
     const Member& member = cluster.member(index);
@@ -28,10 +34,13 @@ MemberIndex first_to_fail(const Cluster& cluster, const Members& members) {
   return first;
 }
 
-std::string end_of(const Cluster& cluster, const Members& members, MemberIndex first) {
+std::string end_of(const Cluster& cluster, const JobEnds& ends, const Members& members, MemberIndex first) {
   const auto ended =
       std::ranges::count_if(members, [&](MemberIndex i) { return cluster.member(i).exit_ns.has_value(); });
   const auto all = static_cast<int64_t>(members.size());
+  if (first != kNoMember && ends.of(first) != nullptr) {
+    return fmt::format("{} {}, before any other", cluster.describe(first), cluster.member(first).how_it_ended());
+  }
   if (first != kNoMember) {
     const auto before = std::ranges::count_if(members, [&](MemberIndex i) {
       const Member& other = cluster.member(i);
@@ -40,7 +49,7 @@ std::string end_of(const Cluster& cluster, const Members& members, MemberIndex f
     return fmt::format("{} {}{}", cluster.describe(first), cluster.member(first).how_it_ended(),
                        before > 0 ? fmt::format(", after {} had ended without an error", count_of(before, "rank"))
                        : all == 1 ? ""
-                                  : ", before any other");
+                                  : ", the first process to end");
   }
   if (ended == all) {
     return "all its ranks ended without an error";
@@ -52,7 +61,7 @@ std::string end_of(const Cluster& cluster, const Members& members, MemberIndex f
 
 }  // namespace
 
-std::vector<JobAttempt> describe_attempts(const Cluster& cluster, const Timeline& timeline) {
+std::vector<JobAttempt> describe_attempts(const Cluster& cluster, const Timeline& timeline, const JobEnds& ends) {
   std::vector<Members> members(cluster.attempts());
   std::vector<Interval> times(cluster.attempts(), Interval{kForever, -kForever});
   std::vector<std::set<MemberIndex>> active(cluster.attempts());
@@ -91,8 +100,8 @@ std::vector<JobAttempt> describe_attempts(const Cluster& cluster, const Timeline
     }
     attempt.nodes = static_cast<int64_t>(nodes.size());
     attempt.range = {times[i].from_ns, times[i].to_ns};
-    const MemberIndex first = first_to_fail(cluster, ranks);
-    attempt.end = end_of(cluster, ranks, first);
+    const MemberIndex first = first_to_fail(cluster, ends, ranks);
+    attempt.end = end_of(cluster, ends, ranks, first);
     if (first != kNoMember) {
       attempt.ended_by = culprit_of(cluster, first);
     }

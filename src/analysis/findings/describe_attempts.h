@@ -4,12 +4,13 @@
 
 #include <vector>
 
+#include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/timeline/timeline.h"
 #include "model/finding.h"
 
 namespace stalltrace::analysis {
 
 /// Those that made calls.
-std::vector<JobAttempt> describe_attempts(const Cluster& cluster, const Timeline& timeline);
+std::vector<JobAttempt> describe_attempts(const Cluster& cluster, const Timeline& timeline, const JobEnds& ends);
 
 }  // namespace stalltrace::analysis

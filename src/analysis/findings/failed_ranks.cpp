@@ -17,9 +17,10 @@ bool failed_in(const Member& member, const TimeRange& judged) {
 }
 
 std::string afterwards_text(const AnalysisContext& context, const JobEnd& end) {
-  return fmt::format("{} {}{}; no recorded rank was inside a collective then", context.cluster.describe(end.first()),
+  return fmt::format("{} {}{}{}", context.cluster.describe(end.first()),
                      context.cluster.member(end.first()).how_it_ended(),
-                     end.last ? ", after " + short_call_text(context, *end.last) : "");
+                     end.last ? ", after " + short_call_text(context, *end.last) : "",
+                     end.others_waited ? "" : "; no recorded rank was inside a collective then");
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ void own_up(Report& report) {
 }  // namespace
 
 LiveFindings::Key LiveFindings::key_of(const Finding& finding) {
-  Key key{finding.cause, "", 0, "", ""};
+  Key key{finding.cause, "", 0, "", "", finding.attempt.value_or(0)};
   if (finding.culprit) {
     std::get<1>(key) = finding.culprit->node;
     std::get<2>(key) = finding.culprit->pid;
@@ -114,6 +114,7 @@ void LiveFindings::judge(Entry& entry, TimeRange window, std::vector<LiveChange>
   const bool fresh = now_ns - entry.total.window.to_ns < kLiveQuietNs;
   const auto give = [&](LiveNews news, int64_t other = 0) {
     entry.reported_ms = static_cast<int64_t>(entry.total.stall_ms);
+    entry.reported_waiting = entry.total.severity == Severity::kWaiting;
     changes.push_back({news, now_ns, entry.number, entry.total, other});
   };
   if (entry.number == 0) {
@@ -132,6 +133,8 @@ void LiveFindings::judge(Entry& entry, TimeRange window, std::vector<LiveChange>
     entry.ended = true;
     entry.total.ended_ns = now_ns;
     give(LiveNews::kEnded, other);
+  } else if (entry.reported_waiting && entry.total.severity != Severity::kWaiting) {
+    give(LiveNews::kWorsened);
   } else if (entry.total.stall_ms >= kLiveGrowth * static_cast<double>(entry.reported_ms)) {
     give(LiveNews::kGrew);
   }

@@ -20,7 +20,13 @@
 namespace stalltrace::analysis {
 
 /// Of what was reported, in the order it happens to a finding.
-enum class LiveNews : uint8_t { kBegan, kGrew, kEnded, kCameBack };
+enum class LiveNews : uint8_t {
+  kBegan,
+  kGrew,
+  kWorsened,  // what was a wait is none any more: its severity has risen
+  kEnded,
+  kCameBack,
+};
 
 struct LiveChange {
   LiveNews news = LiveNews::kBegan;
@@ -40,7 +46,7 @@ class LiveFindings {
   [[nodiscard]] std::vector<TimeRange> needed() const;
 
  private:
-  using Key = std::tuple<Cause, std::string, int32_t, std::string, std::string>;
+  using Key = std::tuple<Cause, std::string, int32_t, std::string, std::string, int64_t>;
   struct Entry {
     Key key;
     int64_t number = 0;  // 0: not reported yet
@@ -48,8 +54,9 @@ class LiveFindings {
     Finding total;
     int64_t settled_ns = 0;  // lost before the window that `newest` is of
     int64_t settled_stalls = 0;
-    int64_t reported_ms = 0;  // stall_ms when a change was last given
-    int looks = 0;            // in a row
+    int64_t reported_ms = 0;        // stall_ms when a change was last given
+    bool reported_waiting = false;  // its severity was `waiting` then
+    int looks = 0;                  // in a row
     bool ended = false;
   };
 

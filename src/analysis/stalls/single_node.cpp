@@ -25,8 +25,8 @@ struct Gap {
 
 class SingleNode {
  public:
-  SingleNode(const Cluster& cluster, const Timeline& timeline, const Flows& flows, TimeRange range)
-      : cluster_(cluster), timeline_(timeline), flows_(flows), range_(range) {
+  SingleNode(const Cluster& cluster, const Timeline& timeline, const Flows& flows, const JobEnds& ends, TimeRange range)
+      : cluster_(cluster), timeline_(timeline), flows_(flows), ends_(ends), range_(range) {
     for (uint32_t i = 0; i < timeline.sequences().size(); ++i) {
       sequences_of_[timeline.sequences()[i].member].push_back(i);
     }
@@ -218,6 +218,9 @@ class SingleNode {
   /// until their watchdogs end them.
   void judge_death(MemberIndex member, const std::vector<uint32_t>& sequences) {
     const Member& process = cluster_.member(member);
+    if (ends_.of(member) != nullptr || follows_another(member)) {
+      return;
+    }
     if (!process.exit_ns || !process.ended_badly() || timeline_.span().to_ns - *process.exit_ns < kHangNs) {
       return;
     }
@@ -243,6 +246,15 @@ class SingleNode {
     keep(std::move(stall));
   }
 
+  /// Another process of its job attempt ended badly before it, within the time in which deaths follow each other.
+  [[nodiscard]] bool follows_another(MemberIndex member) const {
+    const Member& process = cluster_.member(member);
+    return std::ranges::any_of(cluster_.members(), [&](const Member& other) {
+      return process.exit_ns && other.exit_ns && other.attempt == process.attempt && other.ended_badly() &&
+             *other.exit_ns < *process.exit_ns && *process.exit_ns - *other.exit_ns < kDeathsApartNs;
+    });
+  }
+
   void keep(Stall stall) {
     if (range_.from_ns <= stall.window.to_ns && range_.to_ns > stall.window.from_ns &&
         static_cast<int64_t>(stalls_.size()) < kMaxStalls) {
@@ -253,6 +265,7 @@ class SingleNode {
   const Cluster& cluster_;
   const Timeline& timeline_;
   const Flows& flows_;
+  const JobEnds& ends_;
   TimeRange range_;
   std::map<MemberIndex, std::vector<uint32_t>> sequences_of_;
   std::map<MemberIndex, std::vector<Gap>> gaps_;
@@ -262,8 +275,9 @@ class SingleNode {
 }  // namespace
 
 Result<std::vector<Stall>> find_single_node_stalls(EventSource& source, const Cluster& cluster,
-                                                   const Timeline& timeline, const Flows& flows, TimeRange range) {
-  SingleNode search(cluster, timeline, flows, range);
+                                                   const Timeline& timeline, const Flows& flows, const JobEnds& ends,
+                                                   TimeRange range) {
+  SingleNode search(cluster, timeline, flows, ends, range);
   ST_TRY(search.look_at_samples(source));
   return search.judge();
 }

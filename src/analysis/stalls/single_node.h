@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/evidence/flows.h"
+#include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/stalls/stall.h"
 #include "analysis/timeline/timeline.h"
 #include "base/result.h"
@@ -16,6 +17,7 @@ namespace stalltrace::analysis {
 /// Stalls (Stall::single_node) by recorded ranks on communicators with ranks that were not recorded, in no order. Reads
 /// samples of connections where there is such a rank at all.
 Result<std::vector<Stall>> find_single_node_stalls(EventSource& source, const Cluster& cluster,
-                                                   const Timeline& timeline, const Flows& flows, TimeRange range);
+                                                   const Timeline& timeline, const Flows& flows, const JobEnds& ends,
+                                                   TimeRange range);
 
 }  // namespace stalltrace::analysis

@@ -221,6 +221,8 @@ class TraceVerb final : public Subcommand {
     switch (news) {
       case analysis::LiveNews::kBegan:
         return report::LiveHeadline::kBegan;
+      case analysis::LiveNews::kWorsened:
+        return report::LiveHeadline::kWorsened;
       case analysis::LiveNews::kCameBack:
         return report::LiveHeadline::kCameBack;
       case analysis::LiveNews::kEnded:

@@ -136,7 +136,8 @@ std::vector<const Stall*> rare_work_of_rank0(const AnalysisContext& context, con
     spent.blocked_ns += one.blocked_ns;
     spent.disk_ns += one.disk_ns;
   }
-  return spent.computing() && share_of(static_cast<int64_t>(most.size()), instances) <= kRareShare
+  const bool known = spent.on_cpu_ns > 0 || most.size() == group.stalls.size();
+  return known && spent.computing() && share_of(static_cast<int64_t>(most.size()), instances) <= kRareShare
              ? most
              : std::vector<const Stall*>();
 }
@@ -164,12 +165,14 @@ CauseGroup take_out_rare_work(const AnalysisContext& context, CauseGroup& group)
   }
   const std::set<const Stall*> taken(rare.stalls.begin(), rare.stalls.end());
   std::erase_if(group.stalls, [&](const Stall* stall) { return taken.contains(stall); });
-  group.counters = {};
+  Spent left;
   for (const Stall* stall : group.stalls) {
-    EvidenceCounters counters;
-    count(spent_in(context, *stall), counters);
-    group.counters.merge(counters);
+    const Spent one = spent_in(context, *stall);
+    left.on_cpu_ns += one.on_cpu_ns;
+    left.blocked_ns += one.blocked_ns;
+    left.disk_ns += one.disk_ns;
   }
+  count(left, group.counters);
   count_cost(context, group);
   count_cost(context, rare);
   rare.note = note_on(context, rare, spent_in(context, *rare.stalls.front()).on_cpu_ns > 0);

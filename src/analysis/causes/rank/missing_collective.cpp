@@ -85,8 +85,25 @@ std::string wait_text(const AnalysisContext& context, const CauseGroup& group, s
              : fmt::format("{}; the longest wait before was {}", waited, format_duration(before_ns));
 }
 
+/// Before the recording ended: of the rank that has not come, or of all that wait for it.
+bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
+  const auto ended = [&](MemberIndex member) { return context.cluster.member(member).exit_ns.has_value(); };
+  if (group.place.culprit != kNoMember && ended(group.place.culprit)) {
+    return true;
+  }
+  const Stall& stall = nearest(group);
+  std::vector<MemberIndex> inside;
+  for (const uint32_t index : context.timeline.groups()[stall.group].sequences) {
+    const CallSequence& sequence = context.timeline.sequences()[index];
+    if (sequence.at_column(stall.column) != nullptr) {
+      inside.push_back(sequence.member);
+    }
+  }
+  return !inside.empty() && std::ranges::all_of(inside, ended);
+}
+
 bool may_end(const AnalysisContext& context, const CauseGroup& group) {
-  return group.counters.sum(Counted::kCycle).count == 0 && !group.ended_job &&
+  return !processes_ended(context, group) && group.counters.sum(Counted::kCycle).count == 0 && !group.ended_job &&
          group.longest_ns < std::max(kLongWaitNs, kLongestWaits * longest_wait_before_ns(context, nearest(group)));
 }
 
@@ -129,10 +146,12 @@ void describe_lonely(const AnalysisContext& context, const CauseGroup& group, co
 void describe_absent(const AnalysisContext& context, const CauseGroup& group, const Stall& stall, Finding& finding) {
   const MemberIndex member = group.place.culprit;
   const Activity activity = activity_of(context, member, stall.examined(), stall.calling_tid());
-  finding.summary = fmt::format(
-      "{} is alive, {}, and has not entered {}{}: {}.", capitalised(context.cluster.describe(member)), doing(activity),
-      call_text(context, stall), stall.root().path.empty() ? "" : ", where a chain of waiting ranks begins",
-      wait_text(context, group, "the others have"));
+  const bool over = processes_ended(context, group);
+  finding.summary =
+      fmt::format("{} {} alive, {}, and {} not entered {}{}: {}.", capitalised(context.cluster.describe(member)),
+                  over ? "was" : "is", doing(activity), over ? "had" : "has", call_text(context, stall),
+                  stall.root().path.empty() ? "" : ", where a chain of waiting ranks begins",
+                  wait_text(context, group, "the others have"));
   finding.evidence.push_back(activity_evidence(context, member, activity));
   finding.remedy = fmt::format(
       "see where pid {} on {} is (py-spy dump, gdb): it is {}; look for a collective that only some ranks call, uneven "

@@ -174,7 +174,16 @@ void OpenCallGraph::examine(const HangStep& open, Walk& walk) const {
   for (const uint32_t blocker : blockers) {
     follow(blocker, inside, open.column, walk);
   }
-  if (blockers.empty()) {
+  if (blockers.empty() && !walk.complete.insert({inside, open.column}).second) {
+    // What it waits for is known. Where the path has been here, it waits for itself.
+    const auto end = walk.path.end() - 1;
+    const auto again = std::find_if(walk.path.begin(), end, [&](const HangStep& step) {
+      return step.column == open.column && timeline_.sequences()[step.sequence].group == inside;
+    });
+    if (again != end) {
+      walk.offer(HangKind::kCycle, odd_one_of({again, end}));
+    }
+  } else if (blockers.empty()) {
     const MemberIndex dead = dead_in(inside, walk.window);
     const std::optional<SignatureVote> vote = dead == kNoMember ? disagreement(inside) : std::nullopt;
     if (dead != kNoMember) {

@@ -54,9 +54,10 @@ class OpenCallGraph {
   /// than what its first visit found.
   struct Walk {
     Interval window;
-    std::vector<HangStep> path = {};                      // from the first open call to the one that is examined
-    HangRoot best = {};                                   // the first root found of the greatest kind
-    std::set<std::pair<uint32_t, int64_t>> visited = {};  // sequence and column of open calls
+    std::vector<HangStep> path = {};                       // from the first open call to the one that is examined
+    HangRoot best = {};                                    // the first root found of the greatest kind
+    std::set<std::pair<uint32_t, int64_t>> visited = {};   // sequence and column of open calls
+    std::set<std::pair<uint32_t, int64_t>> complete = {};  // group and column of instances that all have entered
 
     void offer(HangKind kind, MemberIndex who);
   };
