@@ -18,12 +18,17 @@ constexpr size_t kMostListed = 8;  // descriptors of a poll, kernel functions of
 constexpr size_t kMostPath = 512;
 constexpr size_t kFdSetBits = 1024;
 
-/// What the kernel says of a thread's wait, as text, to be compared.
+/// What the kernel says of a thread's wait, as text.
 struct Wait {
   std::string call;
   std::string wchan;
 
-  bool operator==(const Wait&) const = default;
+  /// For the same thing: a wait with a time limit is begun anew again and again, with other arguments behind the first.
+  bool operator==(const Wait& other) const { return of_what() == other.of_what() && wchan == other.wchan; }
+  [[nodiscard]] std::string_view of_what() const {
+    const size_t number = call.find(' ');
+    return std::string_view(call).substr(0, number == std::string::npos ? number : call.find(' ', number + 1));
+  }
 };
 
 Wait wait_of(const Procfs& procfs, pid_t pid, pid_t tid) {
@@ -217,7 +222,9 @@ Result<ProcessStacks> read_one(const Procfs& procfs, Descriptors& descriptors, p
     const auto ours = here.find(thread.tid);
     if (thread.tid == 0 || ours == here.end() || by_tid.contains(ours->second)) {
       thread.tid = 0;
-      process.unnumbered.push_back(std::move(thread));
+      if (!thread.frames.empty() || !thread.problem.empty()) {  // else it is about to start
+        process.unnumbered.push_back(std::move(thread));
+      }
     } else {
       thread.tid = ours->second;
       by_tid.emplace(ours->second, std::move(thread));

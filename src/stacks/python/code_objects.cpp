@@ -16,6 +16,7 @@ constexpr size_t kMostTable = 1U << 20;    // bytes of one code object's table
 constexpr size_t kMostTables = 32U << 20;  // of all
 constexpr size_t kMostCodeObjects = 20'000;
 constexpr int64_t kMostInstructions = 64LL << 20;  // bytes
+constexpr int kReadings = 6;                       // at most, of a code object
 constexpr std::string_view kCodeTypeName{"code\0", 5};
 
 void append_utf8(std::string& text, uint32_t code) {
@@ -110,28 +111,44 @@ std::optional<CodeObject> CodeObjects::read(uint64_t address) {
   }
   code.function = std::move(*function);
   code.file = std::move(*path);
-  // Without its table code keeps its name; the line is not known then.
-  if (static_cast<uint64_t>(table_size) <= kMostTable &&
-      table_bytes_ + static_cast<size_t>(table_size) <= kMostTables) {
+  if (static_cast<uint64_t>(table_size) <= kMostTable) {
     code.line_table.resize(static_cast<size_t>(table_size));
     if (!memory_.read(table + layout_.bytes_data, code.line_table)) {
       return std::nullopt;
     }
-    table_bytes_ += code.line_table.size();
   }
   return code;
 }
 
-const CodeObject* CodeObjects::at(uint64_t address) {
+void CodeObjects::learn(std::span<const uint64_t> addresses) {
+  std::unordered_map<uint64_t, std::optional<CodeObject>> open;
+  for (const uint64_t address : addresses) {
+    if (!known_.contains(address) && known_.size() + open.size() < kMostCodeObjects) {
+      open.try_emplace(address);
+    }
+  }
+  for (int i = 0; i < kReadings && !open.empty() && !memory_.exhausted(); ++i) {
+    memory_.forget();
+    for (auto entry = open.begin(); entry != open.end();) {
+      auto now = read(entry->first);
+      if (!now || !entry->second || *now != *entry->second) {
+        entry->second = std::move(now);
+        ++entry;
+        continue;
+      }
+      if (table_bytes_ + now->line_table.size() > kMostTables) {
+        now->line_table.clear();  // without its table code keeps its name; the line is not known then
+      }
+      table_bytes_ += now->line_table.size();
+      known_[entry->first] = std::move(*now);
+      entry = open.erase(entry);
+    }
+  }
+}
+
+const CodeObject* CodeObjects::at(uint64_t address) const {
   const auto found = known_.find(address);
-  if (found != known_.end()) {
-    return found->second ? &*found->second : nullptr;
-  }
-  if (known_.size() >= kMostCodeObjects) {
-    return nullptr;
-  }
-  const auto& code = known_[address] = read(address);
-  return code ? &*code : nullptr;
+  return found == known_.end() ? nullptr : &found->second;
 }
 
 std::optional<int64_t> CodeObjects::offset_in(uint64_t code, uint64_t instruction) const {

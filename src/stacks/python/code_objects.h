@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +19,8 @@ struct CodeObject {
   std::string file;
   int32_t first_line = 0;
   std::vector<std::byte> line_table;
+
+  bool operator==(const CodeObject&) const = default;
 };
 
 /// Text of a str object as UTF-8, at most `most_characters` of it. None: it is no compact str.
@@ -33,8 +36,11 @@ class CodeObjects {
 
   /// Whether the object at the address says that it is one.
   bool is_code(uint64_t address);
-  /// Null: it is none, or makes no sense. Valid until the next call.
-  const CodeObject* at(uint64_t address);
+  /// Reads those that are not known yet, until two readings of each agree, a few times at most. Lets the memory forget
+  /// its pages.
+  void learn(std::span<const uint64_t> addresses);
+  /// Null: not learned, none, or no two readings agreed. Valid until the next learn().
+  [[nodiscard]] const CodeObject* at(uint64_t address) const;
   /// Bytes from the first instruction of code from 3.11 on; none for an address outside.
   [[nodiscard]] std::optional<int64_t> offset_in(uint64_t code, uint64_t instruction) const;
   /// From 3.11 on: a call whose frame is being set up, which Python's own lists leave out.
@@ -46,7 +52,7 @@ class CodeObjects {
   BoundedMemory& memory_;
   const Layout& layout_;
   uint64_t code_type_;
-  std::unordered_map<uint64_t, std::optional<CodeObject>> known_;
+  std::unordered_map<uint64_t, CodeObject> known_;
   size_t table_bytes_ = 0;
 };
 

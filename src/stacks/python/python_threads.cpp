@@ -303,8 +303,16 @@ class Reader {
       thread.left_out_at = kKeptInner;
       thread.left_out = raw.size() - kKeptInner - kKeptOuter;
     }
+    const auto is_shown = [&](size_t i) { return i < thread.left_out_at || i >= thread.left_out_at + thread.left_out; };
+    std::vector<uint64_t> codes;
     for (size_t i = 0; i < raw.size(); ++i) {
-      if (i >= thread.left_out_at && i < thread.left_out_at + thread.left_out) {
+      if (is_shown(i)) {
+        codes.push_back(raw[i].code);
+      }
+    }
+    codes_.learn(codes);
+    for (size_t i = 0; i < raw.size(); ++i) {
+      if (!is_shown(i)) {
         continue;
       }
       const CodeObject* code = codes_.at(raw[i].code);
@@ -320,50 +328,61 @@ class Reader {
   }
 
   /// Kernel's numbers: the interpreter has them from 3.11 on, else the C library has, in the struct that a pthread_t
-  /// points to, at a place that is its own affair: the one where every thread has the number of a thread of the
-  /// process.
+  /// points to. A thread that starts has its creator's number at first: of equal ones only the oldest counts, and the
+  /// interpreter lists the newest first.
   void number_threads(PythonThreads& result, const std::vector<RawThread>& raw, std::span<const pid_t> tids,
                       pid_t main) {
     const std::set<pid_t> live(tids.begin(), tids.end());
     memory_.forget();
-    std::vector<uint64_t> pthreads(raw.size());
-    bool all_numbered = true;
-    for (size_t i = 0; i < raw.size(); ++i) {
+    std::set<pid_t> taken;
+    std::vector<Unnumbered> left;
+    std::set<uint64_t> pthreads;
+    for (size_t i = raw.size(); i-- > 0;) {
       uint64_t tid = 0;
-      pointer(raw[i].state, layout_.thread_pthread, pthreads[i]);
-      if (layout_.thread_tid != kAbsent && memory_.read(raw[i].state + layout_.thread_tid, tid) &&
-          tid <= static_cast<uint64_t>(INT32_MAX) && live.contains(static_cast<pid_t>(tid))) {
+      uint64_t pthread = 0;
+      pointer(raw[i].state, layout_.thread_pthread, pthread);
+      const bool oldest = pthread != 0 && pthreads.insert(pthread).second;
+      if (oldest && layout_.thread_tid != kAbsent && memory_.read(raw[i].state + layout_.thread_tid, tid) &&
+          tid <= static_cast<uint64_t>(INT32_MAX) && live.contains(static_cast<pid_t>(tid)) &&
+          taken.insert(static_cast<pid_t>(tid)).second) {
         result.threads[i].tid = static_cast<pid_t>(tid);
+      } else if (oldest) {
+        left.push_back({i, pthread});
       }
-      all_numbered &= result.threads[i].tid != 0;
     }
-    if (!all_numbered) {
-      number_by_pthreads(result, pthreads, live, main);
+    if (!left.empty()) {
+      number_by_pthreads(result, left, live, main);
     }
   }
 
-  void number_by_pthreads(PythonThreads& result, const std::vector<uint64_t>& pthreads, const std::set<pid_t>& live,
+  struct Unnumbered {
+    size_t index = 0;
+    uint64_t pthread = 0;
+  };
+
+  /// Where the C library has a thread's number is its own affair: at the one place, the same for all, where every
+  /// struct has the number of another thread of the process.
+  void number_by_pthreads(PythonThreads& result, const std::vector<Unnumbered>& threads, const std::set<pid_t>& live,
                           pid_t main) {
-    constexpr size_t kPthreadBytes = 1536;  // of the C library's struct: its number is in the first part
+    constexpr size_t kPthreadBytes = 1536;  // of the struct: the number is in its first part
     uint64_t main_pthread = 0;
     if (layout_.main_thread != kAbsent) {
       pointer(program_.runtime, layout_.main_thread, main_pthread);
     }
-    std::vector<std::array<std::byte, kPthreadBytes>> structs(pthreads.size());
-    for (size_t i = 0; i < pthreads.size(); ++i) {
-      if (!memory_.read(pthreads[i], structs[i])) {
-        return;
-      }
+    std::vector<std::array<std::byte, kPthreadBytes>> structs(threads.size());
+    bool readable = true;
+    for (size_t i = 0; i < threads.size(); ++i) {
+      readable &= memory_.read(threads[i].pthread, structs[i]);
     }
     std::set<std::vector<pid_t>> possible;
-    for (size_t offset = 0; offset + sizeof(pid_t) <= kPthreadBytes; offset += sizeof(pid_t)) {
+    for (size_t offset = 0; readable && offset + sizeof(pid_t) <= kPthreadBytes; offset += sizeof(pid_t)) {
       std::vector<pid_t> numbers;
+      std::set<pid_t> different;
       for (size_t i = 0; i < structs.size(); ++i) {
         pid_t number = 0;
         std::memcpy(&number, structs[i].data() + offset, sizeof number);
-        const bool is_main = pthreads[i] == main_pthread;
-        if (!live.contains(number) || (is_main && number != main) ||
-            std::ranges::find(numbers, number) != numbers.end()) {
+        const bool is_main = threads[i].pthread == main_pthread;
+        if (!live.contains(number) || (is_main && number != main) || !different.insert(number).second) {
           break;
         }
         numbers.push_back(number);
@@ -372,9 +391,10 @@ class Reader {
         possible.insert(std::move(numbers));
       }
     }
-    for (size_t i = 0; i < pthreads.size(); ++i) {
-      pid_t& tid = result.threads[i].tid;
-      tid = tid != 0 ? tid : possible.size() == 1 ? (*possible.begin())[i] : pthreads[i] == main_pthread ? main : 0;
+    for (size_t i = 0; i < threads.size(); ++i) {
+      result.threads[threads[i].index].tid = possible.size() == 1                 ? (*possible.begin())[i]
+                                             : threads[i].pthread == main_pthread ? main
+                                                                                  : 0;
     }
   }
 
