@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -30,7 +31,34 @@ class EachInterpreter : public testing::TestWithParam<size_t> {
   TestProcess start(const std::string& program, std::vector<std::string> arguments = {}) {
     auto process = start_test_process(interpreter(), program, std::move(arguments));
     EXPECT_TRUE(process);
-    return process ? std::move(*process) : TestProcess();
+    // It writes the file, and then goes where the test wants it.
+    const auto arrived = [](const ProcessStacks& stacks) {
+      return std::ranges::none_of(stacks.threads, [](const ThreadStack& thread) {
+        return thread.python && std::ranges::any_of(thread.python->frames, [](const PythonFrame& frame) {
+                 return frame.function == "ready" || frame.function == "report";
+               });
+      });
+    };
+    return process && read_until(process->process.pid(), arrived) ? std::move(*process) : TestProcess();
+  }
+
+  /// The first reading that is as wanted; none within 20 s.
+  std::optional<ProcessStacks> read_until(pid_t pid, const std::function<bool(const ProcessStacks&)>& wanted) {
+    for (int i = 0; i < 2000; ++i) {
+      Descriptors descriptors(procfs_);
+      auto stacks = read_process(procfs_, descriptors, pid, {.peers = true});
+      if (stacks && wanted(*stacks)) {
+        return std::move(*stacks);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ADD_FAILURE() << "process " << pid << " never was where it should be";
+    return std::nullopt;
+  }
+
+  static bool sleeps_in(const ThreadStack& thread, std::string_view function) {
+    return thread.blocked && thread.blocked->call && thread.python && !thread.python->frames.empty() &&
+           thread.python->frames[0].function == function;
   }
 
   ProcessStacks read(const TestProcess& process) {
@@ -81,10 +109,10 @@ TEST_P(EachInterpreter, BlockedThreadsAreWherePythonSaysThatTheyAre) {
 
 TEST_P(EachInterpreter, WhatABlockedThreadWaitsFor) {
   const TestProcess process = start("running_threads.py", {"fifo"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const ProcessStacks stacks = read(process);
-  ASSERT_NE(python_of(stacks), nullptr);
-  EXPECT_EQ(python_of(stacks)->frames.front().function, "fifo");
+  const auto read =
+      read_until(process.process.pid(), [](const ProcessStacks& now) { return sleeps_in(now.threads[0], "fifo"); });
+  ASSERT_TRUE(read);
+  const ProcessStacks& stacks = *read;
   const auto& blocked = main_thread(stacks)->blocked;
   ASSERT_TRUE(blocked && blocked->call);
   EXPECT_EQ(call_name(blocked->call->number), "read");
@@ -195,23 +223,19 @@ TEST_P(EachInterpreter, AForkHasItsOwnNumbers) {
     child = procfs_.parent(pid) == process.process.pid() ? pid : child;
   }
   ASSERT_GT(child, 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // Python has things to do in a child first
-  Descriptors descriptors(procfs_);
-  const auto stacks = read_process(procfs_, descriptors, child);
+  // Python has things to do in a child first.
+  const auto stacks = read_until(child, [](const ProcessStacks& now) { return sleeps_in(now.threads[0], "forked"); });
   ::kill(child, SIGKILL);
   ASSERT_TRUE(stacks);
-  ASSERT_FALSE(stacks->no_python) << stacks->no_python->what;
-  ASSERT_THAT(stacks->threads, SizeIs(1));
-  ASSERT_TRUE(stacks->threads[0].python) << "unnumbered: " << stacks->unnumbered.size();
-  EXPECT_EQ(stacks->threads[0].python->frames.front().function, "forked");
+  EXPECT_THAT(stacks->threads, SizeIs(1));
+  EXPECT_THAT(stacks->unnumbered, IsEmpty());
 }
 
 TEST_P(EachInterpreter, EndlessRecursionIsCutAndSaysSo) {
   const TestProcess process = start("running_threads.py", {"too_deep"});
   const int64_t begun_ns = monotonic_now_ns();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it writes the file, then sleeps
   const ProcessStacks stacks = read(process);
-  EXPECT_LT(monotonic_now_ns() - begun_ns, 3 * kNsPerSecond);
+  EXPECT_LT(monotonic_now_ns() - begun_ns, 10 * kNsPerSecond);
   const auto deep = std::ranges::find_if(stacks.threads, [](const ThreadStack& thread) {
     return thread.python && !thread.python->frames.empty() &&
            thread.python->frames[0].function == "too_deep.<locals>.deep";

@@ -176,7 +176,7 @@ class WaitReader {
 };
 
 std::unexpected<Error> gone(pid_t pid) {
-  return fail(fmt::format("process {} ended while it was read", pid), "name one that runs", ErrorKind::kNotFound);
+  return fail(fmt::format("process {} has ended", pid), "name one that runs", ErrorKind::kNotFound);
 }
 
 /// Reads a process, but not who has the other ends.

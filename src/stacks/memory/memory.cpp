@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "base/clock.h"
 
@@ -27,7 +29,7 @@ Result<ProcessMemory> ProcessMemory::open(const Procfs& procfs, pid_t pid) {
   const int error_number = errno;
   if (error_number == EACCES || error_number == EPERM) {
     return fail(fmt::format("the memory of process {} may not be read: {}", pid, std::strerror(error_number)),
-                "run as root, or as the process's user with CAP_SYS_PTRACE; in a container see docs/cluster.md",
+                "run as root or with CAP_SYS_PTRACE: kernel.yama.ptrace_scope keeps even the process's own user out",
                 ErrorKind::kNoPrivilege);
   }
   return fail(fmt::format("process {} has ended", pid), "name a process that runs", ErrorKind::kNotFound);
@@ -54,6 +56,8 @@ bool ProcessMemory::read(uint64_t address, std::span<std::byte> into) {
 
 BoundedMemory::BoundedMemory(Memory& memory, Bounds bounds)
     : memory_(memory), bounds_(bounds), begun_ns_(monotonic_now_ns()) {}
+
+void BoundedMemory::pause() const { std::this_thread::sleep_for(std::chrono::nanoseconds(bounds_.pause_ns)); }
 
 void BoundedMemory::forget() { pages_.clear(); }
 

@@ -43,6 +43,7 @@ class BoundedMemory {
   struct Bounds {
     uint64_t most_bytes = 256U << 20;
     int64_t most_ns = 2'000'000'000;
+    int64_t pause_ns = 200'000;  // between two readings that differ
   };
   BoundedMemory(Memory& memory, Bounds bounds);
 
@@ -52,6 +53,8 @@ class BoundedMemory {
   bool read(uint64_t address, T& into) { return read(address, std::as_writable_bytes(std::span(&into, 1))); }
   /// What is read from here on is read anew.
   void forget();
+  /// Lets the process go on for a moment, after a reading that failed or differed.
+  void pause() const;
   /// A bound was reached: nothing is read any more.
   [[nodiscard]] bool exhausted() const { return exhausted_; }
 

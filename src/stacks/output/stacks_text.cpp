@@ -39,7 +39,8 @@ class Writer {
       text_ += fmt::format("{}{}{}: {}\n", margin, who,
                            stacks.python ? fmt::format(", CPython {}", stacks.python->version) : "",
                            shortened(stacks.command));
-      if (stacks.no_python) {
+      // That a program is not Python is seen from its command line.
+      if (stacks.no_python && (stacks.python || stacks.no_python->kind != ErrorKind::kUnsupported)) {
         text_ += fmt::format("{}  no Python frames: {}\n", margin, message(*stacks.no_python));
       }
       threads(stacks, indent + 2);

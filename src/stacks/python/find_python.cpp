@@ -65,15 +65,20 @@ Result<std::vector<MappedFile>> mappings_of(const Procfs& procfs, pid_t pid) {
 }
 
 std::unexpected<Error> not_cpython(const Procfs& procfs, pid_t pid, const std::vector<MappedFile>& mappings) {
-  const bool pypy = std::ranges::any_of(
-      mappings, [](const MappedFile& file) { return file_name(file.path).find("pypy") != std::string_view::npos; });
-  const std::string name = printable(file_name(procfs.executable(pid)));
-  return pypy ? fail(fmt::format("process {} ({}) is PyPy, not CPython", pid, name),
-                     "only CPython's frames can be read; run the job with CPython", ErrorKind::kUnsupported)
-              : fail(fmt::format("process {} ({}) is not Python: no file that it maps has a CPython interpreter", pid,
-                                 name),
-                     fmt::format("give the number of a Python process; for native stacks use gdb -p {}", pid),
-                     ErrorKind::kUnsupported);
+  const auto maps = [&](std::string_view name) {
+    return std::ranges::any_of(
+        mappings, [&](const MappedFile& file) { return file_name(file.path).find(name) != std::string_view::npos; });
+  };
+  const std::string executable = procfs.executable(pid);  // a kernel thread has none
+  const std::string name =
+      printable(executable.empty() ? procfs.thread_name(pid, pid) : std::string(file_name(executable)));
+  if (maps("pypy") || maps("python2")) {
+    return fail(fmt::format("process {} ({}) is {}", pid, name, maps("pypy") ? "PyPy, not CPython" : "Python 2"),
+                "only the frames of CPython 3.9 to 3.13 can be read", ErrorKind::kUnsupported);
+  }
+  return fail(fmt::format("process {} ({}) is not Python: no file that it maps has a CPython interpreter", pid, name),
+              fmt::format("give the number of a Python process; for native stacks use gdb -p {}", pid),
+              ErrorKind::kUnsupported);
 }
 
 /// Py_Version as the process has it; 0 where it can't be read.

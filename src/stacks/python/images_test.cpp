@@ -43,27 +43,11 @@ std::string shown(const Result<PythonThreads>& threads) {
 
 Result<PythonThreads> read_image(const Image& image, unsigned flip = 0) {
   ImageMemory memory(image, flip);
-  return read_python_threads(memory, image.program, image.tids, image.main);
+  return read_python_threads(memory, image.program, image.tids, image.main, {.pause_ns = 0});
 }
 
 std::string path_of(uint32_t minor) {
   return fmt::format("{}/src/stacks/testdata/python3.{}.image", STALLTRACE_SOURCE_DIR, minor);
-}
-
-/// Text: the program, the threads, the pieces in hexadecimal, and behind an empty line what has to be read from them.
-std::string image_text(const Image& image) {
-  std::string text =
-      fmt::format("{} {:x} {:x} {}", image.program.minor, image.program.runtime, image.program.code_type, image.main);
-  for (const pid_t tid : image.tids) {
-    text += fmt::format(" {}", tid);
-  }
-  for (const auto& [number, piece] : image.pieces) {
-    text += fmt::format("\n{:x} ", number);
-    for (const std::byte byte : piece) {
-      text += fmt::format("{:02x}", static_cast<unsigned>(byte));
-    }
-  }
-  return text + "\n\n";
 }
 
 struct Golden {
@@ -79,22 +63,7 @@ Golden load(uint32_t minor) {
     return golden;
   }
   golden.expected = text.substr(end + 2);
-  const auto lines = split(std::string_view(text).substr(0, end), '\n');
-  const auto hex = [](std::string_view digits) { return std::stoull(std::string(digits), nullptr, 16); };
-  const auto head = split(lines[0], ' ');
-  golden.image.program = {.minor = minor, .version = fmt::format("3.{}", minor), .file = "", .runtime = hex(head[1])};
-  golden.image.program.code_type = hex(head[2]);
-  golden.image.main = static_cast<pid_t>(*parse_integer(head[3]));
-  for (size_t i = 4; i < head.size(); ++i) {
-    golden.image.tids.push_back(static_cast<pid_t>(*parse_integer(head[i])));
-  }
-  for (size_t i = 1; i < lines.size(); ++i) {
-    const auto words = split(lines[i], ' ');
-    Image::Piece& piece = golden.image.pieces[hex(words[0])];
-    for (size_t byte = 0; byte < piece.size(); ++byte) {
-      piece[byte] = static_cast<std::byte>(hex(words[1].substr(2 * byte, 2)));
-    }
-  }
+  golden.image = image_of_text(text);
   return golden;
 }
 
@@ -302,9 +271,9 @@ TEST(ReadPythonThreads, EndlessMemoryCostsNoMoreThanItsBounds) {
     const int64_t begun_ns = monotonic_now_ns();
     const PythonProgram program{.minor = minor, .version = "3", .file = "", .runtime = 0x10000, .code_type = 0};
     const auto threads =
-        read_python_threads(memory, program, {}, 1, {.most_bytes = 64U << 20, .most_ns = kNsPerSecond});
+        read_python_threads(memory, program, {}, 1, {.most_bytes = 64U << 20, .most_ns = kNsPerSecond, .pause_ns = 0});
     EXPECT_FALSE(threads);
-    EXPECT_LT(monotonic_now_ns() - begun_ns, 3 * kNsPerSecond);
+    EXPECT_LT(monotonic_now_ns() - begun_ns, 10 * kNsPerSecond);
   }
 }
 

@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <set>
-#include <thread>
 #include <unordered_set>
 
 #include "stacks/python/code_objects.h"
@@ -25,8 +23,7 @@ constexpr size_t kMostDepth = 20'000;    // frames of a thread that are walked
 constexpr size_t kMostFrames = 200'000;  // of a process
 constexpr size_t kKeptInner = 200;
 constexpr size_t kKeptOuter = 50;
-constexpr int kReadings = 6;  // at most, of what has to agree in two
-constexpr auto kPause = std::chrono::microseconds(200);
+constexpr int kReadings = 6;                  // at most, of what has to agree in two
 constexpr uint32_t kLastOfFrameObjects = 10;  // the last minor version whose frames are all objects
 constexpr uint8_t kOwnedByGenerator = 1;      // enum _frameowner of internal/pycore_frame.h
 constexpr uint8_t kOwnedByCStack = 3;         // from 3.12: no Python code
@@ -143,10 +140,10 @@ class Reader {
                 ErrorKind::kCorrupt);
   }
 
-  /// A reading that failed or differs from the one before was of a bad moment: gives the process another.
-  static void pause(int readings) {
+  /// The second reading follows the first at once; where it failed or differed the moment was a bad one.
+  void pause(int readings) const {
     if (readings > 0) {
-      std::this_thread::sleep_for(kPause);
+      memory_.pause();
     }
   }
 

@@ -3,15 +3,19 @@
 // the rest of it is zero. What lies in no page of a piece is not mapped.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/text.h"
 #include "stacks/memory/memory.h"
 #include "stacks/python/find_python.h"
 
@@ -68,6 +72,46 @@ class ImageMemory final : public Memory {
   unsigned flip_;
   unsigned reads_ = 0;
 };
+
+/// As text: the program, the threads, the pieces in hexadecimal, and an empty line.
+inline std::string image_text(const Image& image) {
+  std::string text =
+      fmt::format("{} {:x} {:x} {}", image.program.minor, image.program.runtime, image.program.code_type, image.main);
+  for (const pid_t tid : image.tids) {
+    text += fmt::format(" {}", tid);
+  }
+  for (const auto& [number, piece] : image.pieces) {
+    text += fmt::format("\n{:x} ", number);
+    for (const std::byte byte : piece) {
+      text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+    }
+  }
+  return text + "\n\n";
+}
+
+/// Of text that a test has written; what follows the empty line is ignored.
+inline Image image_of_text(std::string_view text) {
+  const auto hex = [](std::string_view digits) { return std::stoull(std::string(digits), nullptr, 16); };
+  const auto lines = split(text.substr(0, text.find("\n\n")), '\n');
+  const auto head = split(lines[0], ' ');
+  Image image;
+  image.program.minor = static_cast<uint32_t>(parse_integer(head[0]).value_or(0));
+  image.program.version = fmt::format("3.{}", image.program.minor);
+  image.program.runtime = hex(head.at(1));
+  image.program.code_type = hex(head.at(2));
+  image.main = static_cast<pid_t>(parse_integer(head.at(3)).value_or(0));
+  for (size_t i = 4; i < head.size(); ++i) {
+    image.tids.push_back(static_cast<pid_t>(parse_integer(head[i]).value_or(0)));
+  }
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const auto words = split(lines[i], ' ');
+    Image::Piece& piece = image.pieces[hex(words[0])];
+    for (size_t byte = 0; byte < piece.size(); ++byte) {
+      piece[byte] = static_cast<std::byte>(hex(words.at(1).substr(2 * byte, 2)));
+    }
+  }
+  return image;
+}
 
 // As bytes, for a fuzzer: minor version, flags, addresses, threads, pieces.
 inline std::string image_bytes(const Image& image) {

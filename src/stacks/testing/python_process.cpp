@@ -66,7 +66,6 @@ std::optional<TestProcess> start_test_process(const Interpreter& interpreter, co
   for (int i = 0; process && i < 3000; ++i) {
     if (auto text = read_file(file)) {
       ::unlink(file.c_str());
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until it has returned from writing it
       return TestProcess{std::move(*process), file, std::move(*text)};
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
