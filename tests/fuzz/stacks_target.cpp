@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string_view>
 
 #include "base/clock.h"
@@ -19,13 +20,17 @@
 #include "stacks/python/line_table.h"
 #include "stacks/python/python_threads.h"
 #include "stacks/testing/image.h"
-#include "tests/fuzz/rows.h"
 
 using namespace stalltrace;
 using namespace stalltrace::stacks;
-using fuzz::require;
 
 namespace {
+
+void require(bool holds) {
+  if (!holds) {
+    std::abort();
+  }
+}
 
 void read_as_memory(std::span<const uint8_t> bytes) {
   unsigned flip = 0;
