@@ -2,6 +2,7 @@
 #include "base/process/procfs.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <limits.h>
 #include <sys/stat.h>
@@ -138,9 +139,29 @@ std::string Procfs::executable(pid_t pid) const {
   return length > 0 ? std::string(target, static_cast<size_t>(length)) : std::string();
 }
 
-std::string Procfs::thread_name(pid_t pid, pid_t tid) const {
-  return std::string(trim(read_file(path(pid, fmt::format("task/{}/comm", tid)), 64).value_or("")));
+std::vector<pid_t> Procfs::threads(pid_t pid) const {
+  std::vector<pid_t> result;
+  const std::unique_ptr<DIR, Free<closedir>> folder(opendir(path(pid, "task").c_str()));
+  while (const dirent* entry = folder && result.size() < kMostThreads ? readdir(folder.get()) : nullptr) {
+    if (const auto tid = parse_integer(entry->d_name); tid && *tid > 0) {
+      result.push_back(static_cast<pid_t>(*tid));
+    }
+  }
+  std::sort(result.begin(), result.end());
+  return result;
 }
+
+std::string Procfs::thread_file(pid_t pid, pid_t tid, std::string_view name) const {
+  return std::string(trim(read_file(path(pid, fmt::format("task/{}/{}", tid, name)), 8192).value_or("")));
+}
+
+char Procfs::thread_state(pid_t pid, pid_t tid) const {
+  const std::string stat = thread_file(pid, tid, "stat");
+  const size_t name_end = stat.rfind(')');
+  return name_end != std::string::npos && stat.size() > name_end + 2 ? stat[name_end + 2] : '\0';
+}
+
+std::string Procfs::thread_name(pid_t pid, pid_t tid) const { return thread_file(pid, tid, "comm"); }
 
 int64_t Procfs::stat_number(pid_t pid, size_t field) const {
   const std::string stat = read_file(path(pid, "stat"), 4096).value_or("");
@@ -215,6 +236,17 @@ std::vector<std::string> Procfs::host_paths(pid_t pid, const MappedFile& file) c
   }
   result.push_back(path(pid, "root") + file.path);
   return result;
+}
+
+UniqueFd Procfs::open_mapped(pid_t pid, const MappedFile& file) const {
+  for (const std::string& path : host_paths(pid, file)) {
+    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat status {};
+    if (fd && ::fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_ino == file.inode) {
+      return fd;
+    }
+  }
+  return {};
 }
 
 }  // namespace stalltrace

@@ -8,8 +8,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/handle.h"
 #include "base/result.h"
 
 namespace stalltrace {
@@ -31,6 +33,8 @@ class Procfs {
  public:
   explicit Procfs(std::string root = "/proc") : root_(std::move(root)) {}
 
+  /// Of a file in the process's folder.
+  [[nodiscard]] std::string path(pid_t pid, std::string_view name) const;
   /// Every process now, in ascending order. Empty if the folder can't be read.
   [[nodiscard]] std::vector<pid_t> pids() const;
   /// Executable file mappings, each file once (its first mapping).
@@ -42,6 +46,12 @@ class Procfs {
   /// Arguments joined with blanks, at most 4 KiB.
   [[nodiscard]] std::string command_line(pid_t pid) const;
   [[nodiscard]] std::string executable(pid_t pid) const;
+  /// Its threads now, in ascending order, at most a few thousand; empty when it is gone.
+  [[nodiscard]] std::vector<pid_t> threads(pid_t pid) const;
+  /// A small file in a thread's folder ("syscall"), without the newline; empty when it can't be read.
+  [[nodiscard]] std::string thread_file(pid_t pid, pid_t tid, std::string_view name) const;
+  /// 'R', 'S', 'D', 'T' ... as in proc(5); '\0' when it is gone.
+  [[nodiscard]] char thread_state(pid_t pid, pid_t tid) const;
   /// A thread's name; empty when it is gone.
   [[nodiscard]] std::string thread_name(pid_t pid, pid_t tid) const;
   /// Start of the process in clock ticks since boot, 0 when it is gone.
@@ -72,9 +82,10 @@ class Procfs {
   /// Paths of this mapping that can be opened from here, best first: through map_files (survives deletion, needs
   /// privilege) and through the process's root.
   [[nodiscard]] std::vector<std::string> host_paths(pid_t pid, const MappedFile& file) const;
+  /// The mapped file itself, not another that has its path by now; empty when it can't be opened.
+  [[nodiscard]] UniqueFd open_mapped(pid_t pid, const MappedFile& file) const;
 
  private:
-  [[nodiscard]] std::string path(pid_t pid, std::string_view name) const;
   /// A number of /proc/PID/stat by its place in proc(5), from 3 on; 0 when the process is gone.
   [[nodiscard]] int64_t stat_number(pid_t pid, size_t field) const;
 

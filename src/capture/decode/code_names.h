@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code addresses of a process → names, by the symbol tables of the files it maps: files of other users, of which every
-// byte is doubted. They are read in small pieces, never mapped, within a bound on their symbols and on the time that
+// Code addresses of a process → names, by the symbol tables of the files it maps, within a bound on the time that
 // all of them take; what is not found in time keeps its offset for a name. One thread.
 #pragma once
 
@@ -8,7 +7,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -17,16 +15,6 @@
 #include "base/process/procfs.h"
 
 namespace stalltrace::capture {
-
-/// A function and how far into it an address lies.
-struct CodePlace {
-  std::string function;  // demangled where that is short work
-  uint64_t into = 0;     // bytes
-};
-
-/// The functions of an open ELF file of this machine's kind at these offsets in it, one result for each; nothing where
-/// no symbol with a size covers it, nor for a file that is none.
-std::vector<std::optional<CodePlace>> functions_at(int fd, std::span<const uint64_t> file_offsets);
 
 class CodeNames {
  public:

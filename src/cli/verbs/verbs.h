@@ -12,6 +12,7 @@ namespace stalltrace::cli {
 std::unique_ptr<Subcommand> make_check_verb();
 std::unique_ptr<Subcommand> make_trace_verb();
 std::unique_ptr<Subcommand> make_run_verb();
+std::unique_ptr<Subcommand> make_stacks_verb();
 std::unique_ptr<Subcommand> make_query_verb();
 std::unique_ptr<Subcommand> make_explain_verb();
 std::unique_ptr<Subcommand> make_merge_verb();

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/elf/elf_file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace stalltrace {
+namespace {
+
+constexpr uint64_t kMostSections = 512;
+constexpr uint64_t kMostSymbols = 1'000'000;  // of a table; libtorch_cpu.so has 200,000
+constexpr size_t kSymbolsAtOnce = 2048;
+constexpr uint64_t kMostNameBytes = 64U << 20;  // of a string table that is searched; libtorch_cpu.so has 40 MiB
+
+template <typename T>
+bool read_at(int fd, uint64_t offset, std::span<T> into) {
+  return offset <= static_cast<uint64_t>(INT64_MAX) &&
+         ::pread(fd, into.data(), into.size_bytes(), static_cast<off_t>(offset)) ==
+             static_cast<ssize_t>(into.size_bytes());
+}
+
+}  // namespace
+
+std::optional<ElfFile> ElfFile::open(int fd) {
+  ElfFile file(fd);
+  const Elf64_Ehdr& header = file.header_;
+  if (!read_at(fd, 0, std::span(&file.header_, 1)) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
+      header.e_phentsize != sizeof(Elf64_Phdr) || (header.e_shnum != 0 && header.e_shentsize != sizeof(Elf64_Shdr))) {
+    return std::nullopt;
+  }
+  file.segments_.resize(header.e_phnum);
+  file.sections_.resize(std::min<uint64_t>(header.e_shnum, kMostSections));
+  if (!read_at(fd, header.e_phoff, std::span(file.segments_)) ||
+      !read_at(fd, header.e_shoff, std::span(file.sections_))) {
+    return std::nullopt;
+  }
+  return file;
+}
+
+std::optional<uint64_t> ElfFile::code_address(uint64_t file_offset) const {
+  for (const Elf64_Phdr& segment : segments_) {
+    if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) && file_offset >= segment.p_offset &&
+        file_offset - segment.p_offset < segment.p_filesz) {
+      return file_offset - segment.p_offset + segment.p_vaddr;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> ElfFile::load_bias(uint64_t start, uint64_t end, uint64_t file_offset) const {
+  for (const Elf64_Phdr& segment : segments_) {
+    // A mapping is whole pages: it may begin before its segment, by less than a page of whatever size.
+    const bool overlaps =
+        segment.p_offset < file_offset + (end - start) && file_offset < segment.p_offset + segment.p_filesz;
+    if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) && overlaps) {
+      return start - file_offset + segment.p_offset - segment.p_vaddr;
+    }
+  }
+  return std::nullopt;
+}
+
+void ElfFile::walk(uint32_t type, const std::function<void(const Elf64_Sym&, uint64_t)>& take) const {
+  const auto table = std::ranges::find(sections_, type, &Elf64_Shdr::sh_type);  // a file has no second one
+  if (table == sections_.end() || table->sh_entsize != sizeof(Elf64_Sym) || table->sh_link >= sections_.size()) {
+    return;
+  }
+  const Elf64_Shdr& strings = sections_[table->sh_link];
+  std::vector<Elf64_Sym> symbols(kSymbolsAtOnce);
+  const uint64_t count = std::min(table->sh_size / sizeof(Elf64_Sym), kMostSymbols);
+  for (uint64_t first = 0; first < count; first += kSymbolsAtOnce) {
+    const std::span some(symbols.data(), std::min<uint64_t>(kSymbolsAtOnce, count - first));
+    if (!read_at(fd_, table->sh_offset + first * sizeof(Elf64_Sym), some)) {
+      return;
+    }
+    for (const Elf64_Sym& symbol : some) {
+      if (symbol.st_shndx != SHN_UNDEF && symbol.st_name < strings.sh_size) {
+        take(symbol, strings.sh_offset + symbol.st_name);
+      }
+    }
+  }
+}
+
+void ElfFile::each_symbol(const std::function<void(const Elf64_Sym&, uint64_t)>& take) const {
+  walk(SHT_DYNSYM, take);
+  walk(SHT_SYMTAB, take);
+}
+
+std::vector<std::optional<uint64_t>> ElfFile::symbol_values(std::span<const std::string_view> names) const {
+  std::vector<std::optional<uint64_t>> values(names.size());
+  for (const uint32_t type : {SHT_DYNSYM, SHT_SYMTAB}) {
+    const auto table = std::ranges::find(sections_, type, &Elf64_Shdr::sh_type);
+    if (table == sections_.end() || table->sh_link >= sections_.size()) {
+      continue;
+    }
+    // Names are found in the string table first: to read each symbol's own would take a system call a symbol.
+    const Elf64_Shdr& strings = sections_[table->sh_link];
+    if (strings.sh_size > kMostNameBytes) {
+      continue;
+    }
+    std::string text;
+    std::vector<char> piece(std::min<uint64_t>(strings.sh_size, 1U << 20));
+    while (text.size() < strings.sh_size) {  // piece by piece: a size that is a lie costs no memory
+      piece.resize(std::min<uint64_t>(piece.size(), strings.sh_size - text.size()));
+      if (!read_at(fd_, strings.sh_offset + text.size(), std::span(piece))) {
+        break;
+      }
+      text.append(piece.data(), piece.size());
+    }
+    walk(type, [&](const Elf64_Sym& symbol, uint64_t) {
+      for (size_t i = 0; i < names.size(); ++i) {
+        const std::string_view name = names[i];
+        if (!values[i] && symbol.st_name < text.size() && text.size() - symbol.st_name > name.size() &&
+            text.compare(symbol.st_name, name.size(), name) == 0 && text[symbol.st_name + name.size()] == '\0') {
+          values[i] = symbol.st_value;
+        }
+      }
+    });
+  }
+  return values;
+}
+
+std::optional<uint64_t> ElfFile::section_address(std::string_view name) const {
+  if (header_.e_shstrndx >= sections_.size()) {
+    return std::nullopt;
+  }
+  const Elf64_Shdr& names = sections_[header_.e_shstrndx];
+  for (const Elf64_Shdr& section : sections_) {
+    if ((section.sh_flags & SHF_ALLOC) != 0 && section.sh_name < names.sh_size &&
+        text_at(names.sh_offset + section.sh_name, name.size() + 2) == name) {
+      return section.sh_addr;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string ElfFile::text_at(uint64_t offset, size_t limit) const {
+  std::string text(limit, '\0');
+  if (offset > static_cast<uint64_t>(INT64_MAX)) {
+    return {};
+  }
+  const ssize_t got = ::pread(fd_, text.data(), text.size(), static_cast<off_t>(offset));
+  return got > 0 ? std::string(text.data(), strnlen(text.data(), static_cast<size_t>(got))) : std::string();
+}
+
+}  // namespace stalltrace

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/elf/function_names.h"
+
+#include <cxxabi.h>
+#include <string.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <memory>
+
+#include "base/elf/elf_file.h"
+#include "base/handle.h"
+
+namespace stalltrace {
+namespace {
+
+constexpr size_t kLongestName = 160;  // bytes kept; most of a long C++ name is template arguments
+constexpr size_t kLongestSymbol = 300;
+
+/// What is looked for, and the innermost function found so far that covers it.
+struct Wanted {
+  std::optional<uint64_t> address;  // as the symbols have it
+  uint64_t begin = 0;
+  uint64_t name_at = 0;  // in the file
+  bool found = false;
+};
+
+/// Each reference to what was named before ("S_", "T1_") may double a name's length when it is written out.
+bool is_short_work(const std::string& symbol) {
+  constexpr int kMostReferences = 10;
+  int references = 0;
+  for (size_t i = 0; i + 1 < symbol.size(); ++i) {
+    if (symbol[i] != 'S' && symbol[i] != 'T') {
+      continue;
+    }
+    size_t next = i + 1;
+    while (next < symbol.size() && (std::isdigit(static_cast<unsigned char>(symbol[next])) != 0 ||
+                                    std::isupper(static_cast<unsigned char>(symbol[next])) != 0)) {
+      ++next;
+    }
+    references += next < symbol.size() && symbol[next] == '_' ? 1 : 0;
+  }
+  return symbol.size() + 1 < kLongestSymbol && references <= kMostReferences;
+}
+
+/// A name of somebody else's file, for people: demangled, without control characters, not endless.
+std::string readable(const std::string& symbol) {
+  std::string name = symbol;
+  if (symbol.starts_with("_Z") && is_short_work(symbol)) {
+    int status = 0;
+    const std::unique_ptr<char, Free<std::free>> demangled(
+        abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status));
+    name = status == 0 && demangled ? std::string(demangled.get(), strnlen(demangled.get(), 2 * kLongestName)) : symbol;
+  }
+  if (name.size() > kLongestName) {
+    name = name.substr(0, kLongestName) + "...";
+  }
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
+  return name;
+}
+
+}  // namespace
+
+std::vector<std::optional<CodePlace>> functions_at(int fd, std::span<const uint64_t> file_offsets) {
+  std::vector<std::optional<CodePlace>> places(file_offsets.size());
+  const std::optional<ElfFile> file = ElfFile::open(fd);
+  if (!file) {
+    return places;
+  }
+  std::vector<Wanted> wanted;
+  for (const uint64_t offset : file_offsets) {
+    wanted.push_back({.address = file->code_address(offset)});
+  }
+  file->each_symbol([&](const Elf64_Sym& symbol, uint64_t name_at) {
+    if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) {
+      return;
+    }
+    for (Wanted& one : wanted) {
+      const bool covers =
+          one.address && symbol.st_value <= *one.address && *one.address - symbol.st_value < symbol.st_size;
+      if (covers && (!one.found || symbol.st_value > one.begin)) {
+        one = {one.address, symbol.st_value, name_at, true};
+      }
+    }
+  });
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i].found) {
+      places[i] = CodePlace{readable(file->text_at(wanted[i].name_at, kLongestSymbol - 1)),
+                            *wanted[i].address - wanted[i].begin};
+    }
+  }
+  return places;
+}
+
+}  // namespace stalltrace

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/elf/function_names.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+
+#include "base/clock.h"
+#include "base/elf/elf_file.h"
+#include "base/handle.h"
+
+namespace stalltrace {
+namespace {
+
+using testing::SizeIs;
+using testing::StartsWith;
+
+/// A file with one executable segment and one symbol, to be damaged.
+struct SmallElf {
+  Elf64_Ehdr header{};
+  Elf64_Phdr segment{};
+  std::array<Elf64_Shdr, 2> sections{};
+  Elf64_Sym symbol{};
+  std::array<char, 400> strings{};
+
+  explicit SmallElf(const std::string& name) {
+    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+    header.e_ident[EI_CLASS] = ELFCLASS64;
+    header.e_ident[EI_DATA] = ELFDATA2LSB;
+    header.e_phentsize = sizeof segment;
+    header.e_shentsize = sizeof sections[0];
+    header.e_phoff = offsetof(SmallElf, segment);
+    header.e_shoff = offsetof(SmallElf, sections);
+    header.e_phnum = 1;
+    header.e_shnum = 2;
+    segment = {.p_type = PT_LOAD, .p_flags = PF_X, .p_offset = 0, .p_vaddr = 0x4000, .p_filesz = 0x1000};
+    sections[0].sh_type = SHT_SYMTAB;
+    sections[0].sh_offset = offsetof(SmallElf, symbol);
+    sections[0].sh_size = sizeof symbol;
+    sections[0].sh_entsize = sizeof symbol;
+    sections[0].sh_link = 1;
+    sections[1].sh_type = SHT_STRTAB;
+    sections[1].sh_offset = offsetof(SmallElf, strings);
+    sections[1].sh_size = sizeof strings;
+    symbol = {.st_info = STT_FUNC, .st_shndx = 1, .st_value = 0x4100, .st_size = 0x10};
+    name.copy(strings.data(), strings.size());
+  }
+
+  [[nodiscard]] UniqueFd open(size_t bytes = 0) const {
+    const std::string path = testing::TempDir() + "/small.elf";
+    std::ofstream(path).write(reinterpret_cast<const char*>(this),
+                              static_cast<std::streamsize>(bytes == 0 ? sizeof *this : bytes));
+    UniqueFd fd(::open(path.c_str(), O_RDONLY));
+    ::unlink(path.c_str());
+    return fd;
+  }
+  [[nodiscard]] std::vector<std::optional<CodePlace>> look(std::vector<uint64_t> offsets, size_t bytes = 0) const {
+    return functions_at(open(bytes).get(), offsets);
+  }
+};
+
+TEST(FunctionNames, OnlyWhatASymbolCovers) {
+  const auto places = SmallElf("train").look({0xff, 0x100, 0x10f, 0x110, 0x2000});
+  EXPECT_FALSE(places[0]);
+  ASSERT_TRUE(places[1] && places[2]);
+  EXPECT_EQ(places[1]->function, "train");
+  EXPECT_EQ(places[2]->into, 0xfU);
+  EXPECT_FALSE(places[3]);
+  EXPECT_FALSE(places[4]);
+  SmallElf sizeless("train");
+  sizeless.symbol.st_size = 0;
+  EXPECT_FALSE(sizeless.look({0x100})[0]) << "it would cover all that follows";
+}
+
+TEST(FunctionNames, HostileFilesCostLittleAndNothingBreaks) {
+  const SmallElf whole("train");
+  for (size_t bytes = 1; bytes < sizeof whole; ++bytes) {
+    EXPECT_THAT(whole.look({0x100}, bytes), SizeIs(1));
+  }
+  const int64_t begun_ns = monotonic_now_ns();
+  SmallElf endless("train");
+  endless.sections[0].sh_size = UINT64_MAX;
+  endless.sections[1].sh_offset = UINT64_MAX - 3;
+  endless.symbol.st_name = UINT32_MAX;
+  EXPECT_THAT(endless.look({0x100}), SizeIs(1));
+  SmallElf tiny("train");
+  tiny.sections[0].sh_entsize = 1;
+  EXPECT_FALSE(tiny.look({0x100})[0]);
+  SmallElf crowded("train");
+  crowded.header.e_shnum = crowded.header.e_phnum = UINT16_MAX;
+  EXPECT_FALSE(crowded.look({0x100})[0]);
+  // Each parameter is twice as long as the one before when written out.
+  std::string doubling = "_Z1f1aIiiE";
+  for (int i = 0; i < 60; ++i) {
+    doubling += "S_IS" + std::to_string(i) + "_S" + std::to_string(i) + "_E";
+  }
+  EXPECT_THAT(SmallElf(doubling).look({0x100})[0]->function, StartsWith("_Z1f1aIiiES_IS0_S0_E"));
+  EXPECT_LE(SmallElf(std::string(399, 'x')).look({0x100})[0]->function.size(), 170U);
+  EXPECT_EQ(SmallElf("a\x1b[31m").look({0x100})[0]->function, "a?[31m");
+  EXPECT_LT(monotonic_now_ns() - begun_ns, 5 * kNsPerSecond);
+}
+
+TEST(ElfFile, SymbolsAndSectionsByName) {
+  SmallElf file("train");
+  file.sections[1].sh_flags = SHF_ALLOC;
+  file.sections[1].sh_addr = 0x7000;
+  file.sections[1].sh_name = 6;
+  file.header.e_shstrndx = 1;
+  std::memcpy(file.strings.data() + 6, ".data", 5);
+  const UniqueFd fd = file.open();
+  const auto elf = ElfFile::open(fd.get());
+  ASSERT_TRUE(elf);
+  const std::array<std::string_view, 3> names{"trai", "train", "trains"};
+  const auto values = elf->symbol_values(names);
+  EXPECT_FALSE(values[0]);
+  EXPECT_EQ(values[1], 0x4100U);
+  EXPECT_FALSE(values[2]);
+  EXPECT_EQ(elf->section_address(".data"), 0x7000U);
+  EXPECT_FALSE(elf->section_address(".dat"));
+  EXPECT_FALSE(elf->section_address(".data."));
+}
+
+TEST(ElfFile, ASegmentThatBeginsInsideAPageIsMappedFromThePagesBegin) {
+  SmallElf file("train");
+  file.segment.p_offset = 0x1234;
+  file.segment.p_vaddr = 0x5234;
+  const UniqueFd fd = file.open();
+  const auto elf = ElfFile::open(fd.get());
+  ASSERT_TRUE(elf);
+  EXPECT_EQ(elf->load_bias(0x7f0000001000, 0x7f0000003000, 0x1000), 0x7f0000001000U - 0x5000U);
+  EXPECT_EQ(elf->load_bias(0x5000, 0x7000, 0x1000), 0U) << "loaded where it was linked to";
+  EXPECT_FALSE(elf->load_bias(0x7f0000001000, 0x7f0000003000, 0x3000));
+  EXPECT_EQ(elf->code_address(0x1234), 0x5234U);
+  EXPECT_FALSE(elf->code_address(0x1000));
+}
+
+TEST(ElfFile, SizesThatAreLies) {
+  SmallElf file("train");
+  file.sections[1].sh_size = 60U << 20;
+  file.header.e_shstrndx = UINT16_MAX;
+  const UniqueFd fd = file.open();
+  const auto elf = ElfFile::open(fd.get());
+  ASSERT_TRUE(elf);
+  const std::array<std::string_view, 1> names{"train"};
+  EXPECT_FALSE(elf->symbol_values(names)[0]);
+  EXPECT_FALSE(elf->section_address(".data"));
+  EXPECT_EQ(elf->text_at(UINT64_MAX, 8), "");
+}
+
+}  // namespace
+}  // namespace stalltrace

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace stacks`: where a running job is, line by line.
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/process/procfs.h"
+#include "capture/discover/identity.h"
+#include "cli/framework/exit_code.h"
+#include "cli/running_jobs.h"
+#include "cli/verbs/verbs.h"
+#include "stacks/output/stacks_text.h"
+#include "stacks/rank_stacks.h"
+
+namespace stalltrace::cli {
+namespace {
+
+using stacks::ProcessStacks;
+using stacks::RankStacks;
+
+class StacksVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {
+        .name = "stacks",
+        .summary = "where a running job is: the line of Python of every thread, and what it waits for",
+        .example = "sudo stalltrace stacks",
+        .details =
+            "Reads CPython 3.9 to 3.13 from outside: nothing is stopped, and nothing is written to the job. Without\n"
+            "--pid all ranks on this host are shown: processes that use a collective library, and Python processes\n"
+            "that a launcher gave a rank; what they started, such as data loaders, is listed below each. Other users'\n"
+            "processes take root or CAP_SYS_PTRACE."};
+  }
+  std::vector<Flag> flags() override {
+    return {pids_flag("--pid", "show this process and its descendants; may be repeated, or given as 12,34", &pids_),
+            switch_flag("--json", "print one JSON object, for programs", &json_)};
+  }
+
+  Result<int> run(Console& console) override {
+    const Procfs procfs;
+    const std::vector<RunningRank> wanted = pids_.empty() ? running_ranks(procfs) : asked_for(procfs);
+    if (wanted.empty()) {
+      return fail("no job runs on this host: no process uses a collective library, and no Python process has a rank",
+                  "name a process with --pid; as root other users' jobs are seen too", ErrorKind::kNotFound);
+    }
+    std::vector<RankStacks> ranks = read(procfs, wanted);
+    // Of a process that was asked for by itself what is wrong with it is the answer.
+    for (RankStacks& one : ranks) {
+      if (!pids_.empty() && !one.stacks) {
+        return std::unexpected(one.stacks.error());
+      }
+      if (!pids_.empty() && one.stacks->no_python && !has_python(one.children)) {
+        return std::unexpected(*one.stacks->no_python);
+      }
+    }
+    console.out(json_ ? stacks::stacks_json(ranks).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
+                      : stacks::stacks_text(ranks));
+    return kExitDone;
+  }
+
+ private:
+  [[nodiscard]] std::vector<RunningRank> asked_for(const Procfs& procfs) const {
+    std::vector<RunningRank> wanted;
+    for (const pid_t pid : pids_) {
+      const auto environment = procfs.environment(pid);
+      const capture::JobIdentity identity = environment ? capture::job_identity(*environment) : capture::JobIdentity();
+      wanted.push_back({pid, identity.rank, identity.job_id, descendants_of(procfs, pid)});
+    }
+    return wanted;
+  }
+
+  static bool has_python(const std::vector<RankStacks>& processes) {
+    return std::ranges::any_of(processes, [](const RankStacks& one) { return one.stacks && one.stacks->python; });
+  }
+
+  static std::vector<RankStacks> read(const Procfs& procfs, const std::vector<RunningRank>& wanted) {
+    std::vector<pid_t> pids;
+    for (const RunningRank& rank : wanted) {
+      pids.push_back(rank.pid);
+      pids.insert(pids.end(), rank.descendants.begin(), rank.descendants.end());
+    }
+    std::vector<Result<ProcessStacks>> results = stacks::read_processes(procfs, pids);
+    std::vector<RankStacks> ranks;
+    size_t next = 0;
+    for (const RunningRank& rank : wanted) {
+      RankStacks& one = ranks.emplace_back(
+          RankStacks{.pid = rank.pid, .rank = rank.rank, .job = rank.job, .stacks = std::move(results[next++])});
+      for (const pid_t child : rank.descendants) {
+        Result<ProcessStacks>& result = results[next++];
+        if (result || result.error().kind != ErrorKind::kNotFound) {  // a child that has ended is none
+          one.children.push_back(RankStacks{.pid = child, .stacks = std::move(result)});
+        }
+      }
+    }
+    return ranks;
+  }
+
+  std::vector<int32_t> pids_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_stacks_verb() { return std::make_unique<StacksVerb>(); }
+
+}  // namespace stalltrace::cli

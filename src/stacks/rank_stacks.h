@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stacks of a job's ranks on this host, and their fold: which ranks are at the same place.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stacks/process_stacks.h"
+
+namespace stalltrace::stacks {
+
+/// A rank, or another process of interest, with the processes that descend from it (data-loader workers and others).
+struct RankStacks {
+  pid_t pid = 0;
+  std::optional<int32_t> rank;  // none: not known
+  std::string job;              // the launcher's name for it; may be empty
+  Result<ProcessStacks> stacks;
+  std::vector<RankStacks> children;
+};
+
+/// Ranks whose main threads are at one place.
+struct FoldedRanks {
+  std::vector<int32_t> ranks;  // ascending
+  std::string place;           // "in all_reduce at train.py:88"
+};
+
+struct FoldedJob {
+  std::string job;
+  std::vector<FoldedRanks> places;  // the most ranks first
+};
+
+/// Where a thread is, in the program's own terms: the innermost frame that is in no installed package, with the
+/// function of a package that it called: "in all_reduce at train.py:88", "in load_batch at data.py:212". Without Python
+/// frames what it is blocked in. Printable.
+std::string place_of(const ThreadStack& thread);
+
+/// Every job that has several ranks among these; processes without a rank are left out.
+std::vector<FoldedJob> fold_jobs(std::span<const RankStacks> ranks);
+
+/// "7 ranks in all_reduce at train.py:88, rank 3 in load_batch at data.py:212"
+std::string folded_line(std::span<const FoldedRanks> folded);
+
+}  // namespace stalltrace::stacks

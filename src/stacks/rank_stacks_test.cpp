@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stacks/rank_stacks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+
+#include <nlohmann/json.hpp>
+
+#include "stacks/output/describe.h"
+#include "stacks/output/stacks_text.h"
+
+namespace stalltrace::stacks {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+
+ThreadStack thread_at(std::vector<PythonFrame> frames) {
+  ThreadStack thread{.tid = 1, .name = "python3", .state = 'S'};
+  thread.python = PythonThread{.tid = 1};
+  thread.python->frames = std::move(frames);
+  return thread;
+}
+
+constexpr auto kTorch = "/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py";
+
+std::vector<PythonFrame> in_all_reduce() {
+  return {{"all_reduce", kTorch, 1322},
+          {"train.<locals>.step", "/home/u/train.py", 88},
+          {"<module>", "/home/u/train.py", 120}};
+}
+std::vector<PythonFrame> in_loader() {
+  return {{"load_batch", "/home/u/data.py", 212}, {"<module>", "/home/u/train.py", 120}};
+}
+
+RankStacks rank_at(int32_t rank, std::vector<PythonFrame> frames, std::string job = "j") {
+  ProcessStacks stacks{.pid = 100 + rank, .command = "python3 train.py"};
+  stacks.python = PythonProgram{.minor = 11, .version = "3.11.2"};
+  stacks.threads.push_back(thread_at(std::move(frames)));
+  stacks.threads.front().tid = stacks.pid;
+  return {.pid = 100 + rank, .rank = rank, .job = std::move(job), .stacks = std::move(stacks), .children = {}};
+}
+
+TEST(PlaceOf, TheProgramsOwnLineAndWhatItCalled) {
+  EXPECT_EQ(place_of(thread_at(in_all_reduce())), "in all_reduce at train.py:88");
+  EXPECT_EQ(place_of(thread_at(in_loader())), "in load_batch at data.py:212");
+  EXPECT_EQ(place_of(thread_at({{"main.<locals>.b", "job.py", std::nullopt}})), "in b at job.py");
+  EXPECT_EQ(place_of(thread_at({{"all_reduce", kTorch, 1},
+                                {"_log.<locals>.wrapper", "/x/site-packages/torch/l.py", 7},
+                                {"step", "train.py", 8}})),
+            "in all_reduce at train.py:8")
+      << "a decorator is not what was called";
+  EXPECT_EQ(place_of(thread_at(
+                {{"poll", "/usr/lib/python3.11/selectors.py", 4}, {"main", "/usr/bin/../lib/python3.11/x.py", 9}})),
+            "in poll at selectors.py:4")
+      << "nothing of its own: the innermost";
+}
+
+TEST(PlaceOf, WithoutPythonWhatItWaitsFor) {
+  ThreadStack thread{.tid = 1, .name = "rank", .state = 'S'};
+  thread.blocked = Blocked{.call = SystemCall{.number = SYS_futex}};
+  EXPECT_EQ(place_of(thread), "in futex");
+  EXPECT_EQ(place_of(thread_at({{"f\x1b[2J", "a\nb.py", 1}})), "in f?[2J at a?b.py:1");
+}
+
+TEST(FoldedLine, TheMostRanksFirst) {
+  std::vector<RankStacks> ranks;
+  for (int32_t rank = 0; rank < 8; ++rank) {
+    ranks.push_back(rank_at(rank, rank == 3 ? in_loader() : in_all_reduce()));
+  }
+  const auto jobs = fold_jobs(ranks);
+  ASSERT_THAT(jobs, SizeIs(1));
+  EXPECT_EQ(folded_line(jobs[0].places), "7 ranks in all_reduce at train.py:88, rank 3 in load_batch at data.py:212");
+  ranks.resize(4);
+  EXPECT_EQ(folded_line(fold_jobs(ranks)[0].places),
+            "ranks 0, 1, 2 in all_reduce at train.py:88, rank 3 in load_batch at data.py:212");
+  ranks.push_back(rank_at(4, in_loader(), "another"));
+  ranks.push_back({.pid = 7, .rank = 5, .job = "j", .stacks = fail("gone"), .children = {}});
+  ranks.push_back({.pid = 8, .rank = std::nullopt, .job = "j", .stacks = fail("gone"), .children = {}});
+  ASSERT_THAT(fold_jobs(ranks), SizeIs(1)) << "a rank alone is no fold";
+  EXPECT_THAT(folded_line(fold_jobs(ranks)[0].places), HasSubstr("rank 5 not readable"));
+}
+
+TEST(StacksText, EveryProcessWithItsThreadsAndChildren) {
+  RankStacks rank =
+      rank_at(0, {{"deep", "d.py", 3}, {"deep", "d.py", 3}, {"deep", "d.py", 3}, {"<module>", "d.py", 5}});
+  ThreadStack& main = rank.stacks->threads.front();
+  main.blocked = Blocked{.call = SystemCall{.number = SYS_read}};
+  Descriptor pipe{.number = 5, .kind = DescriptorKind::kPipe, .link = "pipe:[9]", .peers_known = true};
+  main.blocked->descriptors.push_back(pipe);
+  main.python->holds_gil = true;
+  ThreadStack other{.tid = 300, .name = "pt_gloo", .state = 'S'};
+  other.blocked = Blocked{.call = SystemCall{.number = SYS_futex}};
+  rank.stacks->threads.push_back(other);
+  rank.stacks->threads.push_back(other);
+  RankStacks child{
+      .pid = 500, .rank = std::nullopt, .job = "", .stacks = fail("process 500 ended", "try again"), .children = {}};
+  rank.children.push_back(child);
+  const std::vector<RankStacks> ranks{rank};
+  EXPECT_EQ(stacks_text(ranks),
+            "rank 0, pid 100, CPython 3.11.2: python3 train.py\n"
+            "  thread 100 \"python3\": in read of descriptor 5, pipe:[9] (no process seen here has its other end), "
+            "holds the GIL\n"
+            "    deep (d.py:3), 3 times\n"
+            "    <module> (d.py:5)\n"
+            "  2 threads without Python code: 2 in futex\n"
+            "  child 500: process 500 ended; try again\n");
+}
+
+TEST(StacksText, WhatIsNotCertainIsSaid) {
+  RankStacks rank = rank_at(0, in_loader());
+  PythonThread& python = *rank.stacks->threads.front().python;
+  python.changing = 1;
+  python.left_out = 7;
+  python.left_out_at = 1;
+  rank.stacks->notes.push_back("not everything was read");
+  const std::string text = stacks_text({{rank}});
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("note: it ran: the innermost frame changed while they were read"),
+                    HasSubstr("data.py:212)\n    ... 7 frames more\n"), HasSubstr("note: not everything was read")));
+}
+
+TEST(StacksText, NothingOfAHostileProcessReachesTheTerminal) {
+  RankStacks rank = rank_at(0, {{"f\x1b]0;x\a", "\x1b[31m.py", 1}});
+  rank.stacks->command = "python3 \x1b[2J\n" + std::string(500, 'x');
+  rank.stacks->threads.front().name =
+      "\x9b"
+      "1m";
+  rank.job = "\x1b[1m";
+  rank.stacks->threads.front().blocked = Blocked{.call = SystemCall{.number = SYS_openat}, .path = "/tmp/\x1b[5m"};
+  const std::string text = stacks_text({{rank, rank}});
+  for (const char byte : text) {
+    EXPECT_TRUE(byte == '\n' || static_cast<unsigned char>(byte) >= 0x20) << static_cast<int>(byte);
+  }
+  EXPECT_LT(text.size(), 1500U);
+}
+
+TEST(StacksJson, HasWhatTheTextHas) {
+  RankStacks rank = rank_at(0, in_all_reduce());
+  rank.children.push_back(
+      {.pid = 9, .rank = std::nullopt, .job = "", .stacks = fail("gone", "try again"), .children = {}});
+  const auto json = stacks_json({{rank, rank_at(1, in_loader())}});
+  EXPECT_EQ(json["jobs"][0]["line"], "rank 0 in all_reduce at train.py:88, rank 1 in load_batch at data.py:212");
+  EXPECT_EQ(json["processes"][0]["python"], "3.11.2");
+  EXPECT_EQ(json["processes"][0]["place"], "in all_reduce at train.py:88");
+  EXPECT_EQ(json["processes"][0]["threads"][0]["python"]["frames"][1]["line"], 88);
+  EXPECT_TRUE(json["processes"][0]["threads"][0]["python"]["holds_gil"].is_null());
+  EXPECT_EQ(json["processes"][0]["children"][0]["error"]["remedy"], "try again");
+}
+
+TEST(DescribeWait, StatesWithoutASystemCall) {
+  ThreadStack thread{.tid = 1, .name = "x", .state = 'R'};
+  EXPECT_EQ(describe_wait(thread), "running");
+  thread.state = 'T';
+  EXPECT_EQ(describe_wait(thread), "stopped by a signal");
+  thread.state = 'D';
+  thread.blocked = Blocked{.wchan = "folio_wait_bit_common"};
+  EXPECT_EQ(describe_wait(thread), "in uninterruptible sleep (folio_wait_bit_common)");
+  thread.blocked->call = SystemCall{.number = SYS_futex};
+  thread.blocked->for_gil = true;
+  EXPECT_EQ(describe_wait(thread), "waiting for the GIL");
+}
+
+}  // namespace
+}  // namespace stalltrace::stacks

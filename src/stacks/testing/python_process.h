@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// CPython processes for tests: the interpreters of this host, and test programs that run in them.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/process/subprocess.h"
+
+namespace stalltrace::stacks {
+
+struct Interpreter {
+  std::string path;
+  uint32_t minor = 0;
+};
+
+/// CPython 3.9 to 3.13: python3 and python3.MINOR in PATH, and those of pyenv. Each version once.
+const std::vector<Interpreter>& interpreters();
+
+/// A program of testdata/ that runs; it ends with this object.
+struct TestProcess {
+  Subprocess process;
+  std::string file;  // the program's last argument, which it writes when it is ready; removed already
+  std::string text;  // what it wrote
+};
+
+/// Starts `testdata/NAME` with these arguments and, as the last one, a file; waits until there is one. None: it never
+/// was.
+std::optional<TestProcess> start_test_process(const Interpreter& interpreter, const std::string& name,
+                                              std::vector<std::string> arguments = {});
+
+}  // namespace stalltrace::stacks
