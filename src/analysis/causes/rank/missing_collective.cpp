@@ -68,23 +68,6 @@ int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stal
   return longest_ns;
 }
 
-/// "the others have waited for 3.2 s, 40 times the longest wait before (80 ms)": the cost of what nothing proves to be
-/// a hang.
-std::string wait_text(const AnalysisContext& context, const CauseGroup& group, std::string_view who) {
-  if (std::ranges::any_of(group.stalls, [](const Stall* stall) { return stall->ended_job(); })) {
-    return cost_text(group);
-  }
-  const int64_t before_ns = longest_wait_before_ns(context, nearest(group));
-  const std::string waited = fmt::format("{} waited for {}", who, format_duration(group.longest_ns));
-  if (before_ns < kNsPerMs) {
-    return waited;
-  }
-  const auto times = static_cast<double>(group.longest_ns) / static_cast<double>(before_ns);
-  return times >= 2
-             ? fmt::format("{}, {:.0f} times the longest wait before ({})", waited, times, format_duration(before_ns))
-             : fmt::format("{}; the longest wait before was {}", waited, format_duration(before_ns));
-}
-
 /// Before the recording ended: of the rank that has not come, or of all that wait for it.
 bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
   const auto ended = [&](MemberIndex member) { return context.cluster.member(member).exit_ns.has_value(); };
@@ -100,6 +83,25 @@ bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
     }
   }
   return !inside.empty() && std::ranges::all_of(inside, ended);
+}
+
+/// "the others have waited for 3.2 s, 40 times the longest wait before (80 ms)": the cost of what nothing proves to be
+/// a hang.
+std::string wait_text(const AnalysisContext& context, const CauseGroup& group, std::string_view who,
+                      std::string_view have) {
+  if (std::ranges::any_of(group.stalls, [](const Stall* stall) { return stall->ended_job(); })) {
+    return cost_text(group);
+  }
+  const int64_t before_ns = longest_wait_before_ns(context, nearest(group));
+  const std::string waited = fmt::format("{}{} waited for {}", who, processes_ended(context, group) ? "" : have,
+                                         format_duration(group.longest_ns));
+  if (before_ns < kNsPerMs) {
+    return waited;
+  }
+  const auto times = static_cast<double>(group.longest_ns) / static_cast<double>(before_ns);
+  return times >= 2
+             ? fmt::format("{}, {:.0f} times the longest wait before ({})", waited, times, format_duration(before_ns))
+             : fmt::format("{}; the longest wait before was {}", waited, format_duration(before_ns));
 }
 
 bool may_end(const AnalysisContext& context, const CauseGroup& group) {
@@ -134,10 +136,10 @@ void describe_lonely(const AnalysisContext& context, const CauseGroup& group, co
   const std::string call = call_text(context, stall);
   finding.summary =
       group.place.culprit == kNoMember
-          ? fmt::format("Only some ranks have entered {}: {}.", call, wait_text(context, group, "they have"))
+          ? fmt::format("Only some ranks have entered {}: {}.", call, wait_text(context, group, "they", " have"))
           : fmt::format("{} has entered {} alone, the others have not: {}.",
                         capitalised(context.cluster.describe(group.place.culprit)), call,
-                        wait_text(context, group, "it has"));
+                        wait_text(context, group, "it", " has"));
   finding.remedy =
       "look for a collective under a condition that only some ranks meet (if rank == 0: ...), and for uneven numbers "
       "of steps";
@@ -151,7 +153,7 @@ void describe_absent(const AnalysisContext& context, const CauseGroup& group, co
       fmt::format("{} {} alive, {}, and {} not entered {}{}: {}.", capitalised(context.cluster.describe(member)),
                   over ? "was" : "is", doing(activity), over ? "had" : "has", call_text(context, stall),
                   stall.root().path.empty() ? "" : ", where a chain of waiting ranks begins",
-                  wait_text(context, group, "the others have"));
+                  wait_text(context, group, "the others", " have"));
   finding.evidence.push_back(activity_evidence(context, member, activity));
   finding.remedy = fmt::format(
       "see where pid {} on {} is (py-spy dump, gdb): it is {}; look for a collective that only some ranks call, uneven "
