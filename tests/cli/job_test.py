@@ -60,7 +60,7 @@ class Fares(Case):
 
     def listen(self, verb, seconds, numbers=PASSED_ON, **options):
         process = self.start(verb, sys.executable, "-c", LISTENER, seconds, ",".join(str(int(n)) for n in numbers), **options)
-        wait_until(lambda: "ready" in self.output.read_text(), "the job")
+        wait_until(lambda: re.search(r"ready \d+\n", self.output.read_text()), "the job")
         self.job = int(self.output.read_text().split()[1])
         self.addCleanup(self.kill, self.job)
         return process
@@ -78,7 +78,6 @@ class Fares(Case):
 
     def wait_for_signals(self, count):
         wait_until(lambda: len(self.got()) >= count, f"{count} signals", 5)
-
 
     @staticmethod
     def runs(pid):
