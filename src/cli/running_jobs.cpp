@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/running_jobs.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,11 +50,10 @@ class CollectiveFiles {
   bool is_one(const Procfs& procfs, pid_t pid, const MappedFile& file) {
     const auto [known, fresh] = known_.try_emplace({file.device_major, file.device_minor, file.inode}, false);
     if (fresh) {
-      for (const std::string& path : procfs.host_paths(pid, file)) {
-        if (const auto symbols = capture::find_probe_points(path)) {
-          known->second = symbols->has_collectives;
-          break;
-        }
+      // A path may name something else by now, a FIFO or a device: only the mapped file itself is read.
+      if (const UniqueFd fd = procfs.open_mapped(pid, file)) {
+        const auto symbols = capture::find_probe_points(fmt::format("/proc/self/fd/{}", fd.get()));
+        known->second = symbols && symbols->has_collectives;
       }
     }
     return known->second;
@@ -61,6 +61,23 @@ class CollectiveFiles {
 
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, bool> known_;
 };
+
+/// Launchers give jobs of one host one id ("none", ""): where a rank number occurs twice under an id, the ranks of each
+/// parent process are a job.
+void separate_jobs(std::vector<RunningRank>& ranks, const std::map<pid_t, const RunningProcess*>& by_pid) {
+  std::map<std::string, std::multiset<int32_t>> numbers;
+  for (const RunningRank& rank : ranks) {
+    numbers[rank.job].insert(rank.rank.value_or(-1));
+  }
+  for (RunningRank& rank : ranks) {
+    const std::multiset<int32_t>& of_job = numbers.at(rank.job);
+    const bool twice =
+        std::ranges::any_of(of_job, [&](int32_t number) { return number >= 0 && of_job.count(number) > 1; });
+    if (twice) {
+      rank.job += fmt::format(" of pid {}", by_pid.at(rank.pid)->parent);
+    }
+  }
+}
 
 }  // namespace
 
@@ -98,6 +115,7 @@ std::vector<RunningRank> find_ranks(std::span<const RunningProcess> processes) {
   std::erase_if(ranks, [&](const RunningRank& rank) {
     return std::ranges::any_of(rank.descendants, [&](pid_t pid) { return known.contains(pid); });
   });
+  separate_jobs(ranks, by_pid);
   std::ranges::stable_sort(ranks, {}, [](const RunningRank& rank) {
     return std::tuple(!rank.rank.has_value(), rank.job, rank.rank.value_or(0), rank.pid);
   });

@@ -49,6 +49,17 @@ TEST(FindRanks, TorchrunUnderSlurmIsNotRank0) {
   EXPECT_EQ(ranks[0].pid, 11);
 }
 
+/// torchrun's id is "none" unless set otherwise.
+TEST(FindRanks, TwoJobsOfOneIdAreTwo) {
+  const auto ranks = find_ranks({{process(11, 10, 0, true, true, "none"), process(12, 10, 1, true, true, "none"),
+                                  process(21, 20, 0, true, true, "none"), process(22, 20, 1, true, true, "none")}});
+  ASSERT_THAT(ranks, SizeIs(4));
+  EXPECT_EQ(ranks[0].job, ranks[1].job);
+  EXPECT_EQ(ranks[2].job, ranks[3].job);
+  EXPECT_NE(ranks[0].job, ranks[2].job);
+  EXPECT_EQ(ranks[1].pid, 12);
+}
+
 TEST(FindRanks, WithoutARankTheLibraryCounts) {
   const auto ranks = find_ranks({{process(10, 1, std::nullopt, false, true, ""), process(11, 1, 5, false, false)}});
   ASSERT_THAT(ranks, SizeIs(1));
