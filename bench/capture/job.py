@@ -22,6 +22,22 @@ def children_cpu():
     return usage.ru_utime + usage.ru_stime
 
 
+def outputs_of(processes, during=None, seconds=JOB_SECONDS):
+    """Calls `during`, then waits for all: what each printed. None is left when anything fails."""
+    try:
+        if during:
+            during()
+        outputs = [process.communicate(timeout=seconds)[0] for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    if any(process.returncode for process in processes):
+        raise SystemExit("bench: the job failed; see the lines above")
+    return outputs
+
+
 class Job:
     """Programs and libraries copied to a folder of the benchmark, so that nobody else's probes lie on them."""
 
@@ -38,18 +54,7 @@ class Job:
         port = free_port()
         before = children_cpu()
         processes = [self._start(rank, ranks, port, words) for rank in range(ranks)]
-        try:
-            if during:
-                during()
-            outputs = [process.communicate(timeout=JOB_SECONDS)[0] for process in processes]
-        finally:
-            for process in processes:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
-        if any(process.returncode for process in processes):
-            raise SystemExit("bench: the job failed; see the lines above")
-        return outputs, children_cpu() - before
+        return outputs_of(processes, during), children_cpu() - before
 
     def _start(self, rank, ranks, port, words):
         return subprocess.Popen([self.program, *map(str, words)], stdout=subprocess.PIPE, text=True,

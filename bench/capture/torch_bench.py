@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 
 import conditions
+from job import outputs_of
 from paired import Ratio, rounds_of, spread
 from processes import free_port, rank_environment
 
@@ -41,19 +42,13 @@ def run_job(ranks, steps, device_ms, started=None):
     more = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     processes = [subprocess.Popen([PYTHON, JOB, str(steps), str(device_ms)], stdout=subprocess.PIPE, text=True,
                                   env=rank_environment(rank, ranks, port, more)) for rank in range(ranks)]
-    try:
+
+    def first_step():
         conditions.wait_readable(processes[0].stdout, "the PyTorch job")
         if processes[0].stdout.readline() == "started\n" and started:
             started()
-        outputs = [process.communicate(timeout=JOB_SECONDS)[0] for process in processes]
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    if any(process.returncode for process in processes):
-        raise SystemExit("bench: the job failed; see the lines above")
-    return json.loads(outputs[0].splitlines()[-1])
+
+    return json.loads(outputs_of(processes, first_step, JOB_SECONDS)[0].splitlines()[-1])
 
 
 def bench_steps(build, folder, arguments):

@@ -105,8 +105,7 @@ class WaitReader {
       return;
     }
     if (auto descriptor = descriptors_.at(pid_, number)) {
-      // A FIFO's link is a path as a file's is; only the kernel's function shows it.
-      if (descriptor->kind == DescriptorKind::kFile && blocked.wchan.find("pipe") != std::string::npos) {
+      if (descriptor->kind == DescriptorKind::kFile && descriptors_.is_named_fifo(pid_, number)) {
         descriptor->kind = DescriptorKind::kPipe;
         descriptor->other_end = descriptor->link;
       }

@@ -168,6 +168,15 @@ class RunVerb final : public Subcommand {
     return closed.has_value();
   }
 
+  /// True when that is to be explained; says that a job goes on which stood still before.
+  static bool stands_still(launch::HangWatch& hang, const launch::Progress& progress, RunEvidence& evidence) {
+    const launch::HangWatch::News news = hang.look(progress, utc_now_ns());
+    if (news == launch::HangWatch::News::kGoesOn) {
+      evidence.note_progress(hang.still_ns());
+    }
+    return news == launch::HangWatch::News::kStandsStill;
+  }
+
   Status watch_traced(Console& console, Trace& trace, const launch::Job& job, RunEvidence& evidence) const {
     launch::HangWatch hang(hang_after_ns_);
     const auto flush = [&] {
@@ -183,16 +192,9 @@ class RunVerb final : public Subcommand {
     return trace.tracer->run({job.descriptor()}, flush, [&](const capture::TracerStats&) {
       evidence.look();
       const launch::Progress progress = trace.sink->progress();
-      switch (hang.look(progress, utc_now_ns())) {
-        case launch::HangWatch::News::kNone:
-          break;
-        case launch::HangWatch::News::kGoesOn:
-          evidence.note_progress(hang.still_ns());
-          break;
-        case launch::HangWatch::News::kStandsStill:
-          flush();
-          evidence.explain_hang(progress, hang.still_ns(), evidence.folder().recording());
-          break;
+      if (stands_still(hang, progress, evidence)) {
+        flush();
+        evidence.explain_hang(progress, hang.still_ns(), evidence.folder().recording());
       }
     });
   }
@@ -217,15 +219,8 @@ class RunVerb final : public Subcommand {
         evidence.save_soon();
       }
       const launch::Progress progress = files.read();
-      switch (hang.look(progress, utc_now_ns())) {
-        case launch::HangWatch::News::kNone:
-          break;
-        case launch::HangWatch::News::kGoesOn:
-          evidence.note_progress(hang.still_ns());
-          break;
-        case launch::HangWatch::News::kStandsStill:
-          evidence.explain_hang(progress, hang.still_ns(), std::nullopt);
-          break;
+      if (stands_still(hang, progress, evidence)) {
+        evidence.explain_hang(progress, hang.still_ns(), std::nullopt);
       }
     }
   }

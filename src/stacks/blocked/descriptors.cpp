@@ -3,8 +3,10 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <limits.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,10 +34,28 @@ constexpr std::array<std::string_view, 13> kStates{"?",         "ESTABLISHED", "
                                                    "FIN_WAIT2", "TIME_WAIT",   "CLOSE",       "CLOSE_WAIT", "LAST_ACK",
                                                    "LISTEN",    "CLOSING",     "NEW_SYN_RECV"};
 
+struct FileId {
+  uint32_t device_major = 0;
+  uint32_t device_minor = 0;
+  uint64_t inode = 0;
+  bool fifo = false;
+
+  bool operator==(const FileId&) const = default;
+};
+
 std::string link_of(const std::string& path) {
   std::array<char, PATH_MAX> target;
   const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
   return length > 0 ? std::string(target.data(), static_cast<size_t>(length)) : std::string();
+}
+
+/// What a descriptor's link leads to; asks no file server.
+std::optional<FileId> file_behind(const std::string& link) {
+  struct statx found {};
+  if (::statx(AT_FDCWD, link.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &found) != 0) {
+    return std::nullopt;
+  }
+  return FileId{found.stx_dev_major, found.stx_dev_minor, found.stx_ino, S_ISFIFO(found.stx_mode)};
 }
 
 std::optional<uint64_t> inode_in(std::string_view link, std::string_view kind) {
@@ -195,11 +215,18 @@ std::vector<int> Descriptors::watched_by(pid_t pid, int epoll, size_t most) cons
   return numbers;
 }
 
+bool Descriptors::is_named_fifo(pid_t pid, int number) const {
+  const std::optional<FileId> file = file_behind(procfs_.path(pid, fmt::format("fd/{}", number)));
+  return file && file->fifo;
+}
+
 void Descriptors::find_peers(std::span<Descriptor* const> wanted, std::span<const pid_t> pids) const {
   std::multimap<std::string_view, size_t> by_link;
   std::vector<int> own_modes;
+  std::vector<std::optional<FileId>> own_files;
   for (size_t i = 0; i < wanted.size(); ++i) {
     own_modes.push_back(access_mode(procfs_.path(pids[i], fmt::format("fdinfo/{}", wanted[i]->number))));
+    own_files.push_back(file_behind(procfs_.path(pids[i], fmt::format("fd/{}", wanted[i]->number))));
     if (!wanted[i]->other_end.empty()) {
       by_link.emplace(wanted[i]->other_end, i);
     }
@@ -208,6 +235,7 @@ void Descriptors::find_peers(std::span<Descriptor* const> wanted, std::span<cons
   bool complete = true;
   for (const pid_t pid : by_link.empty() ? std::vector<pid_t>() : procfs_.pids()) {
     const std::unique_ptr<DIR, Free<closedir>> folder(::opendir(procfs_.path(pid, "fd").c_str()));
+    complete = complete && (folder || errno == ENOENT);  // one that has ended holds nothing
     size_t seen = 0;
     while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr) {
       if (entry->d_name[0] == '.') {
@@ -222,6 +250,11 @@ void Descriptors::find_peers(std::span<Descriptor* const> wanted, std::span<cons
       for (auto match = first; match != last; ++match) {
         Descriptor& descriptor = *wanted[match->second];
         const bool socket = descriptor.kind == DescriptorKind::kTcp;
+        // Containers give different files one path.
+        if (link.starts_with('/') &&
+            file_behind(procfs_.path(pid, std::string("fd/") + entry->d_name)) != own_files[match->second]) {
+          continue;
+        }
         const int mode = socket ? -1 : access_mode(procfs_.path(pid, std::string("fdinfo/") + entry->d_name));
         const bool other_direction = socket || (mode >= 0 && mode != own_modes[match->second]) || mode == 2;
         const bool known =

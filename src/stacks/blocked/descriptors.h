@@ -55,6 +55,8 @@ class Descriptors {
 
   /// None: the process has no such descriptor (any more).
   std::optional<Descriptor> at(pid_t pid, int number);
+  /// The descriptor is a FIFO with a name: its link is a path, as a file's is.
+  [[nodiscard]] bool is_named_fifo(pid_t pid, int number) const;
   /// The descriptors that an epoll descriptor watches, at most `most`.
   [[nodiscard]] std::vector<int> watched_by(pid_t pid, int epoll, size_t most) const;
   /// Fills in `peers`: one pass over the descriptors of all processes that may be looked into, within bounds on their

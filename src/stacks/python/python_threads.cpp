@@ -264,8 +264,12 @@ class Reader {
       memory_.forget();
       auto now = read_once(raw);
       if (now && last) {
+        // A frame that calls the same function again from another line differs; the innermost one runs.
+        const auto alike = [&](const RawFrame& a, const RawFrame& b) {
+          return a == b && (a.offset == b.offset || &a == &now->frames.front());
+        };
         const auto same =
-            std::mismatch(now->frames.rbegin(), now->frames.rend(), last->frames.rbegin(), last->frames.rend());
+            std::mismatch(now->frames.rbegin(), now->frames.rend(), last->frames.rbegin(), last->frames.rend(), alike);
         thread.changing = static_cast<size_t>(now->frames.rend() - same.first);
         const bool agree = thread.changing == 0 && now->frames.size() == last->frames.size();
         thread.holds_gil =

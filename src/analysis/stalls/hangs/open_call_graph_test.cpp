@@ -46,6 +46,15 @@ struct Job {
   }
 };
 
+/// Of the first instance on a communicator.
+HangRoot order_cycle_of(const Job& job, CommHash comm) {
+  const JobEnds ends;
+  const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
+  Instance instance;
+  EXPECT_TRUE(read_instance(*job.timeline, job.group_of(comm), 0, instance));
+  return graph.order_cycle(instance);
+}
+
 TEST(OpenCallGraph, AWalkOverManyPathsVisitsEachOpenCallOnce) {
   Job job;
   for (int layer = 0; layer + 1 < kLayers; ++layer) {
@@ -83,11 +92,7 @@ TEST(OpenCallGraph, ASearchForOrderCyclesVisitsEachInstanceOnce) {
     }
   }
   job.load();
-  const JobEnds ends;
-  const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
-  Instance instance;
-  ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100 + kComms - 1), 0, instance));
-  EXPECT_EQ(graph.order_cycle(instance).kind, HangKind::kNone);
+  EXPECT_EQ(order_cycle_of(job, 100 + kComms - 1).kind, HangKind::kNone);
 }
 
 /// Rank 0 launches on 101, then on 100; rank 1 is inside 100 and never comes to 101. Each instance is held up by the
@@ -119,11 +124,7 @@ TEST(OpenCallGraph, ACircleOfManyCommunicatorsIsACycle) {
     job.source.accept(call_of(rank, next, 0, kBegunNs + kNsPerSecond, true));
   }
   job.load();
-  const JobEnds ends;
-  const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
-  Instance instance;
-  ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100), 0, instance));
-  const HangRoot root = graph.order_cycle(instance);
+  const HangRoot root = order_cycle_of(job, 100);
   EXPECT_EQ(root.kind, HangKind::kCycle);
   EXPECT_EQ(root.path.size(), static_cast<size_t>(kComms));
 }
@@ -136,11 +137,7 @@ TEST(OpenCallGraph, RanksThatCalledInDifferentOrdersAreACycle) {
     job.source.accept(call_of(rank, 101, 0, kBegunNs + (odd ? 0 : kNsPerSecond), true));
   }
   job.load();
-  const JobEnds ends;
-  const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
-  Instance instance;
-  ASSERT_TRUE(read_instance(*job.timeline, job.group_of(100), 0, instance));
-  const HangRoot root = graph.order_cycle(instance);
+  const HangRoot root = order_cycle_of(job, 100);
   EXPECT_EQ(root.kind, HangKind::kCycle);
   EXPECT_EQ(root.path.size(), 2U);
 }
