@@ -74,10 +74,25 @@ class Attempts(Case):
 
     def test_two_jobs_at_once(self):
         tracer = self.tracer()
-        jobs = [Job(self, "--steps", 60) for _ in range(2)]
+        jobs = self.two_jobs(60)
         for job in jobs:
             job.wait()
+        self.expect_two_jobs(tracer)
+
+    def test_two_jobs_at_once_attached_late(self):
+        jobs = self.two_jobs(100000)
+        for job in jobs:
+            job.wait_for_steps(50)
+        tracer = self.tracer()
+        time.sleep(2)
+        self.expect_two_jobs(tracer)
+
+    def two_jobs(self, steps):
+        return [Job(self, "--steps", steps, "--device-ms", 15, log=f"job{number}.") for number in range(2)]
+
+    def expect_two_jobs(self, tracer):
         report = self.explained(tracer)
-        self.assertEqual([attempt["ranks"] for attempt in report["attempts"]], [2, 2])
+        self.assertEqual([attempt["ranks"] for attempt in report.get("attempts", [])], [2, 2], report)
+        self.assertEqual(report["findings"], [])
         text = self.done(run("explain", tracer.path))
         self.assertIn("of 2 jobs of 2 ranks at the same time on 1 node", text)

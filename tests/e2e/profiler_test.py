@@ -49,7 +49,7 @@ class Run(Case):
 
     def test_a_hang_is_explained_while_it_lasts(self):
         self.need_root()
-        job = Launcher(self.folder, "--steps", 200, "--step-ms", 20)
+        job = Launcher(self.folder, "--steps", 200, "--device-ms", 15)
         errors = self.folder / "errors"
         with open(errors, "w") as stream:
             process = subprocess.Popen([PROGRAM, "run", "--out", self.out, "--hang-after", "2s", "--", *map(str, job.words)],
@@ -67,7 +67,7 @@ class Run(Case):
             os.kill(victim, signal.SIGCONT)
             self.assertEqual(process.wait(timeout=60), DONE)
         report = json.loads((self.out / "findings.json").read_text())
-        self.assertEqual([finding["cause"] for finding in report["findings"]], ["process_stopped"])
+        self.assertEqual([finding["cause"] for finding in report["findings"]], ["process_stopped"], report["findings"])
         self.assertEqual(report["findings"][0]["culprit"]["rank"], 1)
 
     @staticmethod

@@ -23,11 +23,12 @@ def wait_until(condition, what, seconds=30):
 
 
 class Job:
-    """Ranks as torchrun would start them. `arguments` are the training loop's, `environment` is added to each rank's."""
+    """Ranks as torchrun would start them. `arguments` are the training loop's, `environment` is added to each rank's; `log`
+    begins the names of its log files."""
 
-    def __init__(self, case, *arguments, ranks=2, environment=None):
+    def __init__(self, case, *arguments, ranks=2, environment=None, log=""):
         self.case = case
-        self.logs = [case.folder / f"steps{rank}.jsonl" for rank in range(ranks)]
+        self.logs = [case.folder / f"{log}steps{rank}.jsonl" for rank in range(ranks)]
         self.arguments = [str(word) for word in arguments or ("--steps", 100000)]
         port = free_port()
         more = {"LD_LIBRARY_PATH": str(LIBRARIES), **(environment or {})}

@@ -73,7 +73,8 @@ bool may_belong_together(const CallSequence& a, const CallSequence& b, const Clu
   const Member& x = cluster.member(a.member);
   const Member& y = cluster.member(b.member);
   return a.member != b.member && !a.point_to_point && !b.point_to_point && x.attempt == y.attempt &&
-         x.job_id == y.job_id && x.world_size == y.world_size && (!a.nranks || !b.nranks || *a.nranks == *b.nranks);
+         x.job_id == y.job_id && x.world_size == y.world_size && (!a.nranks || !b.nranks || *a.nranks == *b.nranks) &&
+         (!a.comm_rank || !b.comm_rank || *a.comm_rank != *b.comm_rank);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "analysis/timeline/attempts/attempts.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -65,6 +66,7 @@ struct Job {
   size_t member = 0;  // any one
   Life life;
   std::set<size_t> hosts;
+  std::set<std::pair<size_t, int32_t>> callers;  // host and pid of its processes that made calls
   std::set<int32_t> ranks;      // in the whole job, as launchers gave them
   std::set<int32_t> own_ranks;  // those of which each process of a communicator had one of its own
 
@@ -80,7 +82,12 @@ class Finder {
         lives_(lives_of(cluster, sequences, calls)),
         seats_(seats_of(cluster, sequences, calls, lives_)),
         sets_(cluster.members().size()),
-        known_(cluster.members().size(), -1) {}
+        known_(cluster.members().size(), -1),
+        called_(cluster.members().size()) {
+    for (const CallSequence& sequence : sequences) {
+      called_[sequence.member] = called_[sequence.member] || !sequence.calls.empty();
+    }
+  }
 
   void find() {
     join_by_communicators();
@@ -152,10 +159,14 @@ class Finder {
     std::map<size_t, size_t> sizes;
     for (size_t i = 0; i < lives_.size(); ++i) {
       const Member& member = cluster_.members()[i];
+      const size_t host = cluster_.clock().host(member.node_id);
       const size_t root = sets_.root(i);
       Job& job = jobs.try_emplace(root, Job{.member = root}).first->second;
       job.life.extend(lives_[i]);
-      job.hosts.insert(cluster_.clock().host(member.node_id));
+      job.hosts.insert(host);
+      if (called_[i]) {
+        job.callers.emplace(host, member.pid);
+      }
       if (member.rank && member.rank_from_launcher) {
         job.ranks.insert(*member.rank);
       }
@@ -167,20 +178,46 @@ class Finder {
       if (job.ranks.size() > 1 && job.ranks.size() == sizes[root]) {
         job.own_ranks = job.ranks;
       }
-      join_launched(
-          std::move(job),
-          launched[{member.job_id, member.world_size.value_or(-1), member.rank_from_launcher ? "" : member.program}]);
+      launched[{member.job_id, member.world_size.value_or(-1), member.rank_from_launcher ? "" : member.program}]
+          .push_back(std::move(job));
+    }
+    for (auto& [launch, parts] : launched) {
+      const int32_t world_size = std::get<int32_t>(launch);
+      if (world_size > 0 && callers_of(parts) > static_cast<size_t>(world_size)) {  // so ranks tell the jobs apart
+        std::ranges::for_each(parts, [](Job& job) { job.own_ranks = job.callers.empty() ? job.own_ranks : job.ranks; });
+      }
+      std::vector<Job> joined;
+      for (Job& job : parts) {
+        join_launched(std::move(job), joined);
+      }
     }
   }
 
+  static size_t callers_of(const std::vector<Job>& jobs) {
+    std::set<std::pair<size_t, int32_t>> callers;
+    for (const Job& job : jobs) {
+      callers.insert(job.callers.begin(), job.callers.end());
+    }
+    return callers.size();
+  }
+
+  /// To the one that was started at the nearest time.
   void join_launched(Job job, std::vector<Job>& others) {
+    std::vector<Job*> fitting;
     for (Job& other : others) {
-      if (!job.has_rank_of(other) && !other.has_rank_of(job) && alive_together(job, other) &&
-          sets_.unite(other.member, job.member)) {
-        other.life.extend(job.life);
-        other.hosts.insert(job.hosts.begin(), job.hosts.end());
-        other.ranks.insert(job.ranks.begin(), job.ranks.end());
-        other.own_ranks.insert(job.own_ranks.begin(), job.own_ranks.end());
+      if (!job.has_rank_of(other) && !other.has_rank_of(job) && alive_together(job, other)) {
+        fitting.push_back(&other);
+      }
+    }
+    std::ranges::stable_sort(fitting, {}, [&](const Job* other) {
+      return std::llabs(other->life.time.from_ns / 2 - job.life.time.from_ns / 2);  // either may be far in the past
+    });
+    for (Job* other : fitting) {
+      if (sets_.unite(other->member, job.member)) {
+        other->life.extend(job.life);
+        other->hosts.insert(job.hosts.begin(), job.hosts.end());
+        other->ranks.insert(job.ranks.begin(), job.ranks.end());
+        other->own_ranks.insert(job.own_ranks.begin(), job.own_ranks.end());
         return;
       }
     }
@@ -226,6 +263,7 @@ class Finder {
   Sets sets_;
   std::set<size_t> placed_;     // roots of generations
   std::vector<int32_t> known_;  // of each member: its generation's root, for one name at a time
+  std::vector<bool> called_;    // of each member: it made calls
 };
 
 }  // namespace

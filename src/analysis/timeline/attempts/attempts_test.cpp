@@ -164,6 +164,14 @@ TEST(Attempts, OnCommunicatorsMadeBeforeTracing) {
   expect_healthy(runs, {{100, 101}, {200, 201}});
 }
 
+/// Nothing names their communicators: only that no job of two ranks has four.
+TEST(Attempts, JobsAtTheSameTimeOnCommunicatorsMadeBeforeTracing) {
+  JobRuns runs;
+  runs.add({.hash = 0});
+  runs.add({.first_pid = 200, .begin_ns = 40 * kNsPerMs, .hash = 0, .seed = 2});
+  expect_healthy(runs, {{100, 101}, {200, 201}});
+}
+
 /// As with NCCL, whose communicators have names of their own.
 TEST(Attempts, OtherNamesAreOtherAttemptsToo) {
   JobRuns runs;
