@@ -67,8 +67,8 @@ struct Job {
   Life life;
   std::set<size_t> hosts;
   std::set<std::pair<size_t, int32_t>> callers;  // host and pid of its processes that made calls
-  std::set<int32_t> ranks;      // in the whole job, as launchers gave them
-  std::set<int32_t> own_ranks;  // those of which each process of a communicator had one of its own
+  std::set<int32_t> ranks;                       // in the whole job, as launchers gave them
+  std::set<int32_t> own_ranks;                   // those of which each process of a communicator had one of its own
 
   [[nodiscard]] bool has_rank_of(const Job& other) const {
     return std::ranges::any_of(ranks, [&](int32_t rank) { return other.own_ranks.contains(rank); });
@@ -183,7 +183,7 @@ class Finder {
     }
     for (auto& [launch, parts] : launched) {
       const int32_t world_size = std::get<int32_t>(launch);
-      if (world_size > 0 && callers_of(parts) > static_cast<size_t>(world_size)) {  // so ranks tell the jobs apart
+      if (world_size > 0 && callers_of(parts) > static_cast<size_t>(world_size)) {  // a rank twice: another job
         std::ranges::for_each(parts, [](Job& job) { job.own_ranks = job.callers.empty() ? job.own_ranks : job.ranks; });
       }
       std::vector<Job> joined;
