@@ -9,8 +9,8 @@
 #include <ranges>
 #include <set>
 
-#include "analysis/causes/rank/init_failure.h"
 #include "analysis/causes/recorded_kinds.h"
+#include "analysis/causes/set_up/init_failure.h"
 #include "analysis/findings/call_sites.h"
 #include "analysis/findings/cause_groups.h"
 #include "analysis/findings/describe_attempts.h"
@@ -47,16 +47,23 @@ Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline)
 
 constexpr size_t kRanksListed = 16;
 
-/// The first few of them.
-std::vector<int32_t> missing_ranks(const Timeline& timeline, const Group& group) {
+/// Those that took no part, but for those that were started and called nothing yet.
+std::vector<int32_t> missing_ranks(const Cluster& cluster, const Timeline& timeline, const Group& group) {
   std::set<int32_t> present;
+  for (const Process& process : cluster.processes()) {
+    const bool calls = cluster.find(process.node_id, process.pid) != kNoMember;
+    if (!calls && process.rank && process.rank_source == RankSource::kEnvironment &&
+        process.world_size == group.nranks) {
+      present.insert(*process.rank);
+    }
+  }
   for (const uint32_t sequence : group.sequences) {
     if (timeline.sequences()[sequence].comm_rank) {
       present.insert(*timeline.sequences()[sequence].comm_rank);
     }
   }
   std::vector<int32_t> missing;
-  for (int32_t rank = 0; rank < *group.nranks && missing.size() < kRanksListed; ++rank) {
+  for (int32_t rank = 0; rank < *group.nranks; ++rank) {
     if (!present.contains(rank)) {
       missing.push_back(rank);
     }
@@ -64,7 +71,7 @@ std::vector<int32_t> missing_ranks(const Timeline& timeline, const Group& group)
   return missing;
 }
 
-void note_missing_ranks(const Timeline& timeline, Report& report) {
+void note_missing_ranks(const Cluster& cluster, const Timeline& timeline, Report& report) {
   std::set<std::string> seen;
   for (const Group& group : timeline.groups()) {
     const auto recorded =
@@ -75,11 +82,14 @@ void note_missing_ranks(const Timeline& timeline, Report& report) {
         recorded >= static_cast<size_t>(*group.nranks)) {
       continue;
     }
-    const std::vector<int32_t> ranks = missing_ranks(timeline, group);
-    const size_t missing = static_cast<size_t>(*group.nranks) - recorded;
-    const std::string text = fmt::format("communicator {} has {} ranks, {} recorded; not recorded: rank{} {}{}",
-                                         format_hash(group.hash), *group.nranks, recorded, missing == 1 ? "" : "s",
-                                         fmt::join(ranks, ", "), missing > ranks.size() ? ", ..." : "");
+    const std::vector<int32_t> missing = missing_ranks(cluster, timeline, group);
+    if (missing.empty()) {
+      continue;
+    }
+    const std::string text = fmt::format(
+        "communicator {} has {} ranks, {} recorded; not recorded: rank{} {}{}", format_hash(group.hash), *group.nranks,
+        recorded, missing.size() == 1 ? "" : "s", fmt::join(missing | std::views::take(kRanksListed), ", "),
+        missing.size() > kRanksListed ? ", ..." : "");
     if (seen.insert(text).second) {
       report.notes.push_back(text);
       if (report.unrecorded_ranks.empty()) {
@@ -155,7 +165,7 @@ void describe_recording(const Cluster& cluster, const Timeline& timeline, Report
   add(cluster.clock().notes());
   add(timeline.notes());
   add(notes_on_unrecorded(cluster.nodes()));
-  note_missing_ranks(timeline, report);
+  note_missing_ranks(cluster, timeline, report);
   if (timeline.rows() == 0 && timeline.communicator_calls().empty()) {
     report.notes.emplace_back("the recording holds no collectives: nothing could be judged");
   }

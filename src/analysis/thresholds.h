@@ -75,6 +75,10 @@ inline constexpr int64_t kInitHangNs = 5 * kNsPerSecond;
 /// that has not ended is reported sooner.
 inline constexpr int64_t kUnreachedAttempts = 3;
 inline constexpr int64_t kOpenInitNs = 2 * kNsPerSecond;
+/// Ranks of one job that were given different variables are started within this time of each other.
+inline constexpr int64_t kStartedTogetherNs = 60 * kNsPerSecond;
+/// A rank of which no process was seen is awaited when another one has been in its set-up for this long.
+inline constexpr int64_t kAbsentRankNs = 10 * kNsPerSecond;
 
 /// A late rank's previous calls are searched this far back, in each of its call sequences: more are never in flight.
 inline constexpr int64_t kPreviousCalls = 256;

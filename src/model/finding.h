@@ -53,9 +53,9 @@ std::string_view to_text(Severity severity);
 std::optional<Severity> severity_from_text(std::string_view text);
 
 struct Culprit {
-  std::string node;
+  std::string node;  // empty: not known, as of a rank that no recorded node has
   std::optional<int32_t> rank;
-  int32_t pid = 0;
+  int32_t pid = 0;  // 0: no process of it was recorded
 };
 
 /// Sender rank to receiver rank.

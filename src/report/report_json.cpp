@@ -15,7 +15,9 @@ Json to_json(const std::optional<Endpoint>& endpoint) {
 }
 
 Json to_json(const std::optional<Culprit>& culprit) {
-  return culprit ? Json{{"node", culprit->node}, {"rank", to_json(culprit->rank)}, {"pid", culprit->pid}}
+  return culprit ? Json{{"node", culprit->node.empty() ? Json(nullptr) : Json(culprit->node)},
+                        {"rank", to_json(culprit->rank)},
+                        {"pid", culprit->pid == 0 ? Json(nullptr) : Json(culprit->pid)}}
                  : Json(nullptr);
 }
 

@@ -167,8 +167,10 @@ std::string report_to_text(const Report& report, const TextOptions& options) {
   } else {
     const Finding& first = report.findings.front();
     page.line(page.paint(printable(first.summary), kBold));
-    page.line(fmt::format("{} finding{} in {}.", report.findings.size(), report.findings.size() == 1 ? "" : "s",
-                          looked_at(report)));
+    page.line(fmt::format("{} finding{} {}.", report.findings.size(), report.findings.size() == 1 ? "" : "s",
+                          report.collectives == 0
+                              ? fmt::format("on {}, where no collective was recorded", count_of(report.nodes, "node"))
+                              : "in " + looked_at(report)));
     write_attempts(page, report);
     for (size_t i = 0; i < report.findings.size(); ++i) {
       write_finding(page, report, report.findings[i], i + 1);

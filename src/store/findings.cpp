@@ -131,9 +131,11 @@ FindingRow to_row(const Finding& finding, int64_t id) {
                  .detected_ns = finding.detected_ns,
                  .ended_ns = finding.ended_ns};
   if (finding.culprit) {
-    row.culprit_node = finding.culprit->node;
     row.culprit_rank = finding.culprit->rank;
-    row.culprit_pid = finding.culprit->pid;
+    if (finding.culprit->pid != 0) {
+      row.culprit_node = finding.culprit->node;
+      row.culprit_pid = finding.culprit->pid;
+    }
   }
   if (finding.link) {
     row.src_rank = finding.link->src_rank;

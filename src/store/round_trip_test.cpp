@@ -16,7 +16,7 @@ namespace {
     return std::make_tuple(__VA_ARGS__); \
   }
 ST_FIELDS(Node, a, b, c, d, e, f, g, h, i, j)
-ST_FIELDS(Process, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+ST_FIELDS(Process, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q)
 ST_FIELDS(Communicator, a, b, c, d, e, f, g, h, i, j, k, l, m)
 ST_FIELDS(Collective, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, bb)
 ST_FIELDS(Connection, a, b, c, d, e, f, g, h, i, j, k, l, m, n)

@@ -215,7 +215,7 @@ void AttemptNumbers::apply(Report& report) {
 
 Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
   window_.advance(now_ns);
-  if (!window_.has_collectives()) {
+  if (!window_.has_collectives() && !window_.has_ranks()) {
     return findings_.update({}, {window_.from_ns(), now_ns});
   }
   ST_ASSIGN(ExplainResult explained, stalltrace::explain(window_));

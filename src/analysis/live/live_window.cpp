@@ -112,6 +112,12 @@ void LiveWindow::forget_states() {
   });
 }
 
+bool LiveWindow::has_ranks() const {
+  return std::ranges::any_of(std::get<States<Process>>(states_), [](const auto& entry) {
+    return entry.second.rank && entry.second.world_size.value_or(0) > 1;
+  });
+}
+
 size_t LiveWindow::rows() const {
   size_t all = 0;
   for_each_type(kStateTypes, [&]<typename T>() { all += std::get<States<T>>(states_).size(); });

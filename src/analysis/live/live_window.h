@@ -38,6 +38,8 @@ class LiveWindow final : public EventSource, public EventSink {
 
   [[nodiscard]] int64_t from_ns() const { return now_ns_ - limits_.length_ns; }
   [[nodiscard]] bool has_collectives() const { return !std::get<Stream<Collective>>(streams_).empty(); }
+  /// A launcher started ranks of a job of several.
+  [[nodiscard]] bool has_ranks() const;
   /// Rows of all types.
   [[nodiscard]] size_t rows() const;
 

@@ -51,6 +51,8 @@ class Cluster {
 
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] const Member& member(MemberIndex index) const { return members_[index]; }
+  /// Every recorded process, whether it takes part or not.
+  [[nodiscard]] const std::vector<Process>& processes() const { return processes_; }
   /// The member for a process, made on first sight; kNoMember when the index space is full.
   MemberIndex join(NodeId node, int32_t pid);
   [[nodiscard]] MemberIndex find(NodeId node, int32_t pid) const;

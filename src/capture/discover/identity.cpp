@@ -35,6 +35,10 @@ constexpr std::array kLaunchers{
 constexpr std::array<std::string_view, 4> kJobIds{"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE",
                                                   "OMPI_MCA_ess_base_jobid"};
 
+constexpr std::array<std::string_view, 3> kSettings{"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"};
+constexpr std::array<std::string_view, 6> kSettingsBegin{"NCCL_", "GLOO_",       "TORCH_NCCL_", "TORCH_DISTRIBUTED_",
+                                                         "UCX_",  "OMPI_MCA_btl"};
+
 std::string_view value_of(const Environment& environment, std::string_view name) {
   const auto found = environment.find(name);
   return found == environment.end() ? std::string_view() : std::string_view(found->second);
@@ -85,6 +89,21 @@ JobIdentity job_identity(const Environment& environment) {
   return identity;
 }
 
+std::string job_settings(const Environment& environment) {
+  constexpr size_t kMostBytes = 4096;
+  std::string settings;
+  for (const auto& [name, value] : environment) {
+    const bool wanted = std::ranges::find(kSettings, name) != kSettings.end() ||
+                        std::ranges::any_of(kSettingsBegin, [&](auto begin) { return name.starts_with(begin); });
+    if (wanted && value.find('\n') == std::string::npos &&
+        settings.size() + name.size() + value.size() + 2 <= kMostBytes) {
+      settings += settings.empty() ? "" : "\n";
+      settings += name + "=" + value;
+    }
+  }
+  return settings;
+}
+
 std::string hydra_job(const Procfs& procfs, pid_t pid) {
   constexpr int kGenerations = 8;  // shells and wrappers between the proxy and the rank
   pid_t parent = procfs.parent(pid);
@@ -125,6 +144,7 @@ Process describe_process(const Procfs& procfs, pid_t pid, NodeId node, int64_t u
     process.local_rank = identity.local_rank;
     process.world_size = identity.world_size;
     process.job_id = std::move(identity.job_id);
+    process.settings = job_settings(*environment);
     if (process.job_id.empty() && environment->contains("PMI_RANK")) {
       process.job_id = hydra_job(procfs, pid);
     }

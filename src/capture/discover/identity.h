@@ -18,6 +18,10 @@ struct JobIdentity {
   std::string job_id;
 };
 
+/// The variables that decide how ranks find each other, as Process::settings holds them: sorted by name, one a line,
+/// at most 4 KiB. Others may hold secrets and are left out, as are values with a line break.
+std::string job_settings(const Environment& environment);
+
 /// torchrun (RANK, LOCAL_RANK, WORLD_SIZE, TORCHELASTIC_RUN_ID), Open MPI (OMPI_COMM_WORLD_*), MPICH and PMI
 /// (PMI_RANK, PMI_SIZE, MPI_LOCALRANKID), Slurm (SLURM_PROCID, SLURM_LOCALID, SLURM_NTASKS, SLURM_JOB_ID). The first
 /// launcher that gives a rank gives all; a job id may come from another, since torchrun and mpirun often run under

@@ -69,6 +69,18 @@ TEST(Identity, NothingKnown) {
   EXPECT_EQ(identity.job_id, "");
 }
 
+TEST(Identity, OnlySettingsOfTheSetUpAreKept) {
+  EXPECT_EQ(job_settings({{"MASTER_PORT", "29500"},
+                          {"MASTER_ADDR", "10.0.0.1"},
+                          {"NCCL_SOCKET_IFNAME", "eth0"},
+                          {"GLOO_SOCKET_IFNAME", "eth0\nWORLD_SIZE=7"},
+                          {"AWS_SECRET_ACCESS_KEY", "x"},
+                          {"PATH", "/bin"}}),
+            "MASTER_ADDR=10.0.0.1\nMASTER_PORT=29500\nNCCL_SOCKET_IFNAME=eth0");
+  EXPECT_EQ(job_settings({{"NCCL_DEBUG", std::string(5000, 'x')}, {"WORLD_SIZE", "8"}}), "WORLD_SIZE=8");
+  EXPECT_EQ(job_settings({}), "");
+}
+
 /// MPICH's launcher passes a rank no id of its job. The proxy that started it, here through a shell, was given one
 /// address.
 class HydraJob : public testing::Test {

@@ -40,6 +40,7 @@ struct Process {
   std::optional<int32_t> local_rank;
   std::optional<int32_t> world_size;
   std::string job_id;
+  std::string settings;  // variables of its environment that decide how the job is set up: NAME=VALUE, one a line
   uint64_t cgroup_id = 0;
   uint64_t netns = 0;
   std::optional<int64_t> exit_ns;

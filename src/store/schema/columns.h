@@ -70,6 +70,7 @@ void each_column(Row& r, F&& f) {
   f("exit_code", r.exit_code);
   f("exit_signal", r.exit_signal);
   f("oom_killed", r.oom_killed);
+  f("settings", or_null(r.settings));
 }
 
 template <RowOf<Communicator> Row, typename F>

@@ -123,7 +123,11 @@ ALTER TABLE finding ADD COLUMN detected_ns INTEGER;
 ALTER TABLE finding ADD COLUMN ended_ns INTEGER;
 )sql";
 
-constexpr std::array kMigrations{kFirst, kSecond};
+constexpr const char* kThird = R"sql(
+ALTER TABLE process ADD COLUMN settings TEXT;
+)sql";
+
+constexpr std::array kMigrations{kFirst, kSecond, kThird};
 
 }  // namespace
 

@@ -286,11 +286,13 @@ class Search {
 
 }  // namespace
 
-bool failed_by_itself(const Member& member) {
-  if (member.exit_signal) {
-    return !asks_to_end(*member.exit_signal);
+bool failed_by_itself(const Member& member) { return failed_by_itself(member.exit_signal, member.exit_code); }
+
+bool failed_by_itself(std::optional<int32_t> exit_signal, std::optional<int32_t> exit_code) {
+  if (exit_signal) {
+    return !asks_to_end(*exit_signal);
   }
-  const int32_t code = member.exit_code.value_or(0);
+  const int32_t code = exit_code.value_or(0);
   return code != 0 && !(code > kShellSignalBase && asks_to_end(code - kShellSignalBase));
 }
 

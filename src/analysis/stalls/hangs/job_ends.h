@@ -18,6 +18,7 @@ namespace stalltrace::analysis {
 /// It was not asked to end (SIGTERM, SIGINT, SIGHUP), and did not say that all went well. False where only the time of
 /// its end is known, as from its profiler file: the order of such times is too vague.
 bool failed_by_itself(const Member& member);
+bool failed_by_itself(std::optional<int32_t> exit_signal, std::optional<int32_t> exit_code);
 
 struct JobEnd {
   enum class Kind : uint8_t {

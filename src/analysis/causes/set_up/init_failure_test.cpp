@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators that could not be set up, and set-ups that only take their time.
-#include "analysis/causes/rank/init_failure.h"
+#include "analysis/causes/set_up/init_failure.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/causes/set_up/init_failure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "analysis/causes/cause.h"
+#include "analysis/causes/set_up/rendezvous.h"
+#include "analysis/causes/set_up/stuck_calls.h"
+#include "analysis/causes/set_up/unreached.h"
+#include "analysis/evidence/flows.h"
+#include "analysis/thresholds.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using UnreachedByRanks = std::map<std::pair<MemberIndex, Endpoint>, Attempts>;
+
+/// A loopback address is no mistake where all ranks are on one node.
+bool of_several_nodes(const Cluster& cluster, const std::vector<StuckCall>& stuck, MemberIndex culprit) {
+  return std::ranges::any_of(stuck, [&](const StuckCall& one) {
+    return cluster.member(one.call->member).node != cluster.member(culprit).node;
+  });
+}
+
+/// Where an unreached address lies, and who announced it.
+struct Target {
+  bool loopback = false;
+  bool foreign = false;  // no recorded process of the job has a connection of its own from that address
+  MemberIndex announcer = kNoMember;
+};
+
+/// Who announced the address that `member` tries to reach: NCCL's set-up is a ring in which each rank connects to the
+/// next one; what several ranks try (the address that rank 0 put into the unique id, or those of Gloo's mesh of all)
+/// is the address of the one that does not.
+MemberIndex announcer(const std::vector<StuckCall>& stuck, const UnreachedByRanks& unreached, MemberIndex member,
+                      const Attempts& attempts) {
+  std::set<MemberIndex> tried;
+  for (const auto& [who, other] : unreached) {
+    if (other.target.address == attempts.target.address &&
+        (!is_loopback(other.target.address) || other.target == attempts.target)) {
+      tried.insert(who.first);
+    }
+  }
+  std::set<MemberIndex> others;
+  const CommunicatorCall* own = nullptr;
+  for (const StuckCall& one : stuck) {
+    own = one.call->member == member ? one.call : own;
+    if (!tried.contains(one.call->member)) {
+      others.insert(one.call->member);
+    }
+  }
+  if (tried.size() > 1) {
+    return others.size() == 1 ? *others.begin() : kNoMember;
+  }
+  if (own == nullptr || !own->rank || own->nranks.value_or(0) <= 0) {
+    return kNoMember;
+  }
+  const int32_t next = (*own->rank + 1) % *own->nranks;
+  const auto other =
+      std::find_if(stuck.begin(), stuck.end(), [&](const StuckCall& one) { return one.call->rank == next; });
+  return other == stuck.end() || other->call->member == member ? kNoMember : other->call->member;
+}
+
+/// All ranks of the communicator are in its set-up and were recorded: the rank that announced an address is one of
+/// them.
+bool all_ranks_stuck(const std::vector<StuckCall>& stuck) {
+  std::set<int32_t> ranks;
+  int32_t nranks = 0;
+  for (const StuckCall& one : stuck) {
+    if (one.call->rank) {
+      ranks.insert(*one.call->rank);
+    }
+    nranks = std::max(nranks, one.call->nranks.value_or(0));
+  }
+  return nranks > 0 && ranks.size() == static_cast<size_t>(nranks);
+}
+
+Result<Target> target_of(EventSource& source, const Cluster& cluster, const std::vector<StuckCall>& stuck,
+                         const UnreachedByRanks& unreached, MemberIndex member, const Attempts& attempts) {
+  Target target{.loopback = is_loopback(attempts.target.address) && of_several_nodes(cluster, stuck, member)};
+  ST_ASSIGN(const std::vector<Connection> connections, source.connections());
+  target.foreign = std::none_of(connections.begin(), connections.end(), [&](const Connection& connection) {
+    return connection.source.address == attempts.target.address;
+  });
+  if (target.loopback || (target.foreign && all_ranks_stuck(stuck))) {
+    target.announcer = announcer(stuck, unreached, member, attempts);
+  }
+  return target;
+}
+
+std::string target_text(const Cluster& cluster, const Target& target) {
+  const std::string announcer = target.announcer == kNoMember ? "another rank" : cluster.describe(target.announcer);
+  if (target.loopback) {
+    return fmt::format("; that is a loopback address, which {} announced: the wrong interface was chosen", announcer);
+  }
+  if (target.foreign && target.announcer != kNoMember) {
+    return fmt::format(
+        "; {} announced that address, from which no connection of the job comes: the wrong interface was "
+        "chosen, or nothing is let through to it",
+        announcer);
+  }
+  return "";
+}
+
+void describe(const Cluster& cluster, const std::vector<StuckCall>& stuck, MemberIndex culprit, const Target& where,
+              const Attempts& attempts, Finding& finding) {
+  const std::string target = format_endpoint(attempts.target);
+  const bool ended = std::all_of(stuck.begin(), stuck.end(),
+                                 [](const StuckCall& one) { return !one.failed && one.call->end_ns != kForever; });
+  finding.summary =
+      fmt::format("A communicator {}: {} did not reach {} ({}) while {} waited for {}{}.",
+                  ended ? "was set up late" : "could not be set up", cluster.describe(culprit), target,
+                  error_text(attempts), count_of(static_cast<int64_t>(stuck.size()), "rank"),
+                  format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)), target_text(cluster, where));
+  finding.evidence.push_back(attempts_evidence(short_name(cluster, culprit), attempts));
+  for (size_t i = 0; i < stuck.size() && i < kMostSteps; ++i) {
+    finding.evidence.push_back({"collective", 1, stuck_text(cluster, stuck[i]), {}});
+  }
+  finding.remedy =
+      where.loopback || where.announcer != kNoMember
+          ? "choose the interface that the nodes share with NCCL_SOCKET_IFNAME (GLOO_SOCKET_IFNAME, the MPI "
+            "equivalent), the same on all nodes"
+          : fmt::format(
+                "check that {} may connect to {}: a firewall on either end, MASTER_ADDR and MASTER_PORT, the "
+                "interface chosen by NCCL_SOCKET_IFNAME",
+                cluster.member(culprit).node, target);
+}
+
+/// Of one job attempt.
+Result<std::optional<Finding>> failure_of(EventSource& source, Cluster& cluster, const std::vector<StuckCall>& stuck,
+                                          TimeRange range) {
+  Interval time{stuck.front().time};
+  std::vector<Interval> waits;
+  for (const StuckCall& one : stuck) {
+    time = {std::min(time.from_ns, one.time.from_ns), std::max(time.to_ns, one.time.to_ns)};
+    waits.push_back(one.time);
+  }
+  if (range.from_ns > time.to_ns || range.to_ns <= time.from_ns) {
+    return std::nullopt;
+  }
+  ST_ASSIGN(const Reach reach, reach_in(source, cluster, time));
+  const AttemptIndex attempt = cluster.attempt_of(stuck.front().call->member);
+  UnreachedByRanks unreached;
+  for (const auto& [who, attempts] : reach.unreached) {
+    const MemberIndex member = cluster.join(who.first.first, who.first.second);
+    const AttemptIndex other = cluster.attempt_of(member);
+    if (member != kNoMember && (other == kNoAttempt || other == attempt)) {  // none: it made no call yet
+      unreached[{member, who.second}] = attempts;
+    }
+  }
+  const auto most = std::max_element(unreached.begin(), unreached.end(),
+                                     [](const auto& a, const auto& b) { return a.second.count() < b.second.count(); });
+  if (most == unreached.end() ||
+      std::max(most->second.count(), unanswered_at(unreached, most->second.target)) < kUnreachedAttempts) {
+    return std::nullopt;  // somebody has not come yet: a set-up may take its time
+  }
+  const MemberIndex culprit = most->first.first;
+  const Attempts& attempts = most->second;
+  Finding finding{.cause = Cause::kInitFailure, .severity = Severity::kCritical, .confidence = kInitFailureConfidence};
+  ST_ASSIGN(const Target target, target_of(source, cluster, stuck, unreached, culprit, attempts));
+  finding.culprit = culprit_of(cluster, target.announcer == kNoMember ? culprit : target.announcer);
+  finding.comm_id_hash = stuck.front().call->hash;
+  finding.op = stuck.front().call->op;
+  finding.collectives_affected = 1;
+  finding.stall_ms = static_cast<double>(IntervalSet(std::move(waits)).total_ns()) / static_cast<double>(kNsPerMs);
+  finding.window = {time.from_ns, time.to_ns};
+  describe(cluster, stuck, culprit, target, attempts, finding);
+  return finding;
+}
+
+}  // namespace
+
+Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cluster, const Timeline& timeline,
+                                                TimeRange range) {
+  const std::vector<StuckCall> stuck = stuck_calls(cluster, timeline);
+  std::vector<Finding> findings;
+  std::set<ProcessKey> explained;
+  for (const LaunchedJob& job : jobs_in_set_up(cluster, timeline)) {
+    ST_ASSIGN(const SetUp set_up, set_up_of(source, cluster, job, stuck));
+    if (range.from_ns > set_up.seen.to_ns || range.to_ns <= set_up.seen.from_ns) {
+      continue;
+    }
+    if (std::optional<Finding> found = rendezvous_failure(cluster, set_up)) {
+      findings.push_back(std::move(*found));
+      std::ranges::transform(job.ranks, std::inserter(explained, explained.end()), &LaunchedRank::key);
+    }
+  }
+  std::map<AttemptIndex, std::vector<StuckCall>> attempts;
+  for (const StuckCall& one : stuck) {
+    const Member& member = cluster.member(one.call->member);
+    if (!explained.contains({member.node_id, member.pid})) {
+      attempts[cluster.attempt_of(one.call->member)].push_back(one);
+    }
+  }
+  for (const auto& [attempt, calls] : attempts) {
+    ST_ASSIGN(std::optional<Finding> found, failure_of(source, cluster, calls, range));
+    if (found) {
+      found->attempt = attempt + int64_t{1};
+      findings.push_back(std::move(*found));
+    }
+  }
+  return findings;
+}
+
+}  // namespace stalltrace::analysis

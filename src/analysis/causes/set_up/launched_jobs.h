@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks that launchers started, whether they ever called a collective or not: a job that is not set up consists of
+// processes alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "analysis/causes/set_up/unreached.h"
+#include "analysis/intervals.h"
+#include "analysis/timeline/timeline.h"
+
+namespace stalltrace::analysis {
+
+/// A process that was given a rank by its environment.
+struct LaunchedRank {
+  const Process* process = nullptr;
+  int32_t rank = 0;
+  Interval life{0, 0};                          // common clock; to its exit, or as long as its node was recorded
+  std::map<std::string, std::string> settings;  // of Process::settings, by name
+
+  [[nodiscard]] ProcessKey key() const { return {process->node_id, process->pid}; }
+  /// The value, or empty.
+  [[nodiscard]] std::string setting(const std::string& name) const;
+  [[nodiscard]] bool failed() const;
+};
+
+/// Ranks that are one job by what they were given, or that would be but for one variable that differs.
+struct LaunchedJob {
+  std::vector<LaunchedRank> ranks;  // by rank, then by start
+  int32_t world_size = 0;           // of most of them
+
+  [[nodiscard]] std::set<int32_t> present() const;
+  /// The ranks of which no process was recorded.
+  [[nodiscard]] std::vector<int32_t> missing() const;
+};
+
+/// Jobs of which no rank called a collective, and all of whose recorded ranks started while they were recorded: what
+/// went before is not known of others. Points into `cluster`. Time is the product of processes and jobs.
+std::vector<LaunchedJob> jobs_in_set_up(const Cluster& cluster, const Timeline& timeline);
+
+/// A variable that not all ranks of a job have alike.
+struct Difference {
+  std::string name;
+  std::map<std::string, std::vector<const LaunchedRank*>> values;  // by value; empty: not set
+
+  /// Those of the value that the fewest ranks have; of two with equally many, not that of the lowest rank.
+  [[nodiscard]] const std::vector<const LaunchedRank*>& minority() const;
+  /// "MASTER_PORT=29999 on rank 1, MASTER_PORT=29631 on ranks 0 and 2"
+  [[nodiscard]] std::string text() const;
+};
+
+/// By name.
+std::vector<Difference> differences(const LaunchedJob& job);
+
+/// "rank 1", "ranks 0 and 2", "ranks 0 to 6"; at most 16 are listed.
+std::string ranks_text(std::vector<int32_t> ranks);
+
+}  // namespace stalltrace::analysis

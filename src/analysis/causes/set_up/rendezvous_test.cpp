@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs whose ranks did not meet: which one, and by what.
+#include "analysis/causes/set_up/rendezvous.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "analysis/explain.h"
+#include "analysis/testing/golden_text.h"
+#include "base/clock.h"
+#include "model/memory_source.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int64_t kOriginNs = 1'800'000'000LL * kNsPerSecond;
+constexpr int32_t kWorld = 3;
+
+/// Three ranks of one host, started one second after the recording began, and seen for `seen_ns`.
+class Job {
+ public:
+  explicit Job(int64_t seen_ns = 20 * kNsPerSecond) {
+    Node node{.node_id = 1, .name = "node1"};
+    node.started_ns = kOriginNs;
+    node.ended_ns = kOriginNs + seen_ns;
+    source_.accept(node);
+  }
+
+  Process process(int32_t rank) const {
+    Process process{.node_id = 1, .pid = 100 + rank, .start_ns = kOriginNs + kNsPerSecond, .exe = "/usr/bin/python3"};
+    process.rank = rank;
+    process.rank_source = RankSource::kEnvironment;
+    process.world_size = kWorld;
+    process.settings = "MASTER_ADDR=10.0.0.1\nMASTER_PORT=29500\nWORLD_SIZE=3";
+    return process;
+  }
+  void start(const Process& process) { source_.accept(process); }
+  void start_all() {
+    for (int32_t rank = 0; rank < kWorld; ++rank) {
+      start(process(rank));
+    }
+  }
+  /// Connects, once a second; `error` of 0: at once.
+  void connect(int32_t pid, uint16_t port, int32_t error = 0, int attempts = 1) {
+    for (int i = 0; i < attempts; ++i) {
+      TcpEvent event{.event_id = make_event_id(1, ++events_), .node_id = 1};
+      event.timestamp_ns = kOriginNs + (2 + i) * kNsPerSecond;
+      event.event = error == 0 ? TcpEventKind::kConnect : TcpEventKind::kConnectFailed;
+      event.pid = pid;
+      event.cookie = events_;
+      event.destination = {"10.0.0.1", port};
+      event.state = error;
+      source_.accept(event);
+    }
+  }
+  /// Is inside the set-up of a communicator from then on.
+  void set_up(int32_t pid, int64_t from_ns = 3 * kNsPerSecond) {
+    Collective call = this->call(pid, Operation::kCommInitRank, from_ns);
+    call.nranks = kWorld;
+    source_.accept(call);
+  }
+  void reduce(int32_t pid) {
+    Collective call = this->call(pid, Operation::kAllReduce, 3 * kNsPerSecond);
+    call.duration_ns = kNsPerMs;
+    call.seq = 0;
+    source_.accept(call);
+  }
+  Report report() {
+    const Result<ExplainResult> result = explain(source_);
+    EXPECT_TRUE(result.has_value());
+    return result ? result->report : Report{};
+  }
+
+ private:
+  Collective call(int32_t pid, Operation op, int64_t from_ns) {
+    Collective call{.event_id = make_event_id(1, ++events_), .node_id = 1};
+    call.timestamp_ns = kOriginNs + from_ns;
+    call.op = op;
+    call.library = Library::kGloo;
+    call.completion = Completion::kCall;
+    call.rank = pid - 100;
+    call.comm_id_hash = 7;
+    call.comm_ptr = 0xc000;
+    call.pid = call.tid = pid;
+    return call;
+  }
+
+  MemorySource source_;
+  uint64_t events_ = 0;
+};
+
+/// The only finding, about this rank.
+Finding failure_of(Job& job, int32_t rank, Severity severity = Severity::kCritical) {
+  const Report report = job.report();
+  EXPECT_EQ(report.findings.size(), 1U);
+  if (report.findings.empty()) {
+    return {};
+  }
+  const Finding& finding = report.findings.front();
+  EXPECT_EQ(finding.cause, Cause::kInitFailure);
+  EXPECT_EQ(finding.severity, severity);
+  EXPECT_TRUE(finding.culprit);
+  EXPECT_EQ(finding.culprit.value_or(Culprit{}).rank, rank) << finding.summary;
+  return finding;
+}
+
+void expect_silence(Job& job) {
+  const Report report = job.report();
+  EXPECT_TRUE(report.findings.empty()) << report.findings.front().summary;
+}
+
+TEST(Rendezvous, AnotherPortIsNamed) {
+  Job job;
+  Process other = job.process(1);
+  other.settings = "MASTER_ADDR=10.0.0.1\nMASTER_PORT=29999\nWORLD_SIZE=3";
+  for (const Process& process : {job.process(0), other, job.process(2)}) {
+    job.start(process);
+  }
+  expect_silence(job);  // nothing failed yet
+  job.connect(100, 29500);
+  job.connect(102, 29500);
+  job.connect(101, 29999, ECONNREFUSED, 8);
+  job.set_up(102);
+  expect_golden_text("init_failure: another port", failure_of(job, 1));
+}
+
+/// A program can set another port than its environment had.
+TEST(Rendezvous, AnotherPortThatTheEnvironmentDoesNotShow) {
+  Job job;
+  job.start_all();
+  job.connect(100, 29500);
+  job.connect(102, 29500);
+  job.connect(101, 29999, ECONNREFUSED, 8);
+  expect_golden_text("init_failure: another port than its environment's", failure_of(job, 1));
+}
+
+/// It met the others, and what refuses it is something else.
+TEST(Rendezvous, RefusalsOfOtherServicesAreNone) {
+  Job job;
+  job.start_all();
+  for (const int32_t pid : {100, 101, 102}) {
+    job.connect(pid, 29500);
+  }
+  job.connect(101, 9091, ECONNREFUSED, 8);
+  expect_silence(job);
+}
+
+TEST(Rendezvous, RefusalsUntilTheStoreListensAreNone) {
+  Job job;
+  job.start_all();
+  job.connect(101, 29500, ECONNREFUSED, 8);
+  job.connect(101, 29500);
+  expect_silence(job);
+}
+
+TEST(Rendezvous, AStoreThatNobodyServes) {
+  Job job;
+  job.start(job.process(1));
+  job.start(job.process(2));
+  job.connect(101, 29500, ECONNREFUSED, 8);
+  job.connect(102, 29500, ECONNREFUSED, 8);
+  const Finding finding = failure_of(job, 0);
+  EXPECT_EQ(finding.culprit.value_or(Culprit{}).pid, 0);
+  expect_golden_text("init_failure: no store", finding);
+}
+
+TEST(Rendezvous, AStoreThatIsNotReached) {
+  Job job;
+  job.start_all();
+  job.connect(100, 29500);
+  job.connect(102, 29500, EHOSTUNREACH, 8);
+  expect_golden_text("init_failure: the store is not reached", failure_of(job, 2));
+}
+
+TEST(Rendezvous, ARankThatWasStartedTwice) {
+  Job job;
+  Process twin = job.process(1);
+  twin.pid = 102;
+  for (const Process& process : {job.process(0), job.process(1), twin}) {
+    job.start(process);
+  }
+  for (const int32_t pid : {100, 101, 102}) {
+    job.connect(pid, 29500);
+    job.set_up(pid);
+  }
+  expect_golden_text("init_failure: a rank twice", failure_of(job, 1));
+}
+
+/// It has its parent's variables, and a life of its own.
+TEST(Rendezvous, AChildIsNoSecondRank) {
+  Job job;
+  job.start_all();
+  Process child = job.process(1);
+  child.pid = 201;
+  child.start_ns += 2 * kNsPerSecond;
+  child.exit_ns = child.start_ns + kNsPerSecond;
+  child.exit_code = 1;
+  job.start(child);
+  for (const int32_t pid : {100, 101, 102}) {
+    job.connect(pid, 29500);
+  }
+  expect_silence(job);
+}
+
+TEST(Rendezvous, ARankThatEnded) {
+  Job job;
+  Process ended = job.process(1);
+  ended.exit_ns = ended.start_ns + 1500 * kNsPerMs;
+  ended.exit_code = 1;
+  ended.settings += "\nGLOO_SOCKET_IFNAME=nonesuch";
+  for (const Process& process : {job.process(0), ended, job.process(2)}) {
+    job.start(process);
+  }
+  job.set_up(100);
+  job.set_up(102);
+  expect_golden_text("init_failure: a rank ended", failure_of(job, 1));
+}
+
+TEST(Rendezvous, ARankThatWasNeverStarted) {
+  for (const int64_t seen_ns : {8 * kNsPerSecond, 20 * kNsPerSecond, 40 * kNsPerSecond}) {
+    Job job(seen_ns);
+    job.start(job.process(0));
+    job.start(job.process(1));
+    job.connect(101, 29500);
+    job.set_up(101);
+    if (seen_ns < 13 * kNsPerSecond) {
+      expect_silence(job);
+    } else {
+      const bool long_ago = seen_ns > 33 * kNsPerSecond;
+      const Finding finding = failure_of(job, 2, long_ago ? Severity::kCritical : Severity::kWaiting);
+      expect_golden_text(long_ago ? "init_failure: never started" : "init_failure: not started yet", finding);
+    }
+  }
+}
+
+TEST(Rendezvous, JobsThatCalledAreSetUp) {
+  Job job;
+  Process ended = job.process(1);
+  ended.exit_ns = ended.start_ns + 5 * kNsPerSecond;
+  ended.exit_code = 1;
+  for (const Process& process : {job.process(0), ended, job.process(2)}) {
+    job.start(process);
+    job.reduce(process.pid);
+  }
+  job.connect(102, 29999, ECONNREFUSED, 8);
+  for (const Finding& finding : job.report().findings) {
+    EXPECT_NE(finding.cause, Cause::kInitFailure) << finding.summary;
+  }
+}
+
+/// What they did before is not known: they may have been set up long ago.
+TEST(Rendezvous, RanksThatWereThereBeforeTheRecordingAreNotJudged) {
+  Job job;
+  for (int32_t rank = 0; rank < kWorld; ++rank) {
+    Process process = job.process(rank);
+    process.start_ns = kOriginNs - kNsPerSecond;
+    job.start(process);
+  }
+  job.connect(101, 29500, ECONNREFUSED, 8);
+  expect_silence(job);
+}
+
+/// Two jobs, each with an address of its own.
+TEST(Rendezvous, AnotherJobIsNoDifference) {
+  Job job;
+  job.start_all();
+  for (int32_t rank = 0; rank < kWorld; ++rank) {
+    Process process = job.process(rank);
+    process.pid += 100;
+    process.settings = "MASTER_ADDR=10.0.0.1\nMASTER_PORT=29600\nWORLD_SIZE=3";
+    process.exit_ns = process.start_ns + kNsPerSecond;
+    process.exit_code = rank == 2 ? 1 : 0;
+    job.start(process);
+  }
+  const Finding finding = failure_of(job, 2);
+  EXPECT_EQ(finding.culprit.value_or(Culprit{}).pid, 202);
+  EXPECT_EQ(finding.summary.find("MASTER_PORT"), std::string::npos) << finding.summary;
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis
