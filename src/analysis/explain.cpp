@@ -50,10 +50,13 @@ constexpr size_t kRanksListed = 16;
 /// Those that took no part, but for those that were started and called nothing yet.
 std::vector<int32_t> missing_ranks(const Cluster& cluster, const Timeline& timeline, const Group& group) {
   std::set<int32_t> present;
+  const Member& member = cluster.member(timeline.sequences()[group.sequences.front()].member);
   for (const Process& process : cluster.processes()) {
     const bool calls = cluster.find(process.node_id, process.pid) != kNoMember;
-    if (!calls && process.rank && process.rank_source == RankSource::kEnvironment &&
-        process.world_size == group.nranks) {
+    const int64_t start_ns = cluster.clock().to_common(process.node_id, process.start_ns);
+    if (!calls && process.rank && process.rank_source == RankSource::kEnvironment && member.start_ns &&
+        process.world_size == group.nranks && process.job_id == member.job_id && !process.exit_ns &&
+        std::llabs(start_ns - *member.start_ns) <= kStartedTogetherNs) {
       present.insert(*process.rank);
     }
   }
@@ -247,8 +250,11 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   ST_TRY(add_expensive_calls(source, cluster, timeline, findings));
   std::ranges::move(findings | std::views::transform(&StallFinding::finding), std::back_inserter(report.findings));
   ST_TRY(add_call_sites(source, cluster, report.findings));
-  ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range));
-  report.findings.insert(report.findings.begin(), failures.begin(), failures.end());
+  ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range, options.called));
+  const auto waiting = std::ranges::stable_partition(
+      failures, [](const Finding& finding) { return finding.severity != Severity::kWaiting; });
+  report.findings.insert(report.findings.begin(), failures.begin(), waiting.begin());
+  report.findings.insert(report.findings.end(), waiting.begin(), waiting.end());
   report.healthy = report.findings.empty();
   note_failed_ranks(context, report);
   if (search.watched) {

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "analysis/causes/decision.h"
@@ -20,6 +22,8 @@ struct ExplainOptions {
   TimeWindow window;
   /// A call whose instance is inspected, too.
   std::optional<EventId> instance;
+  /// Processes, by node and pid, that are known to have called collectives, beside those whose calls are in the source.
+  std::set<std::pair<NodeId, int32_t>> called;
 };
 
 struct ExplainResult {

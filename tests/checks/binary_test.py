@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program is self-contained: one file that needs no other."""
 
+import json
 import re
 import subprocess
 
-from stalltrace import PROGRAM, Case
+from stalltrace import BUILD, PROGRAM, ROOT, Case
 
 
 def readelf(*flags):
@@ -22,3 +23,11 @@ class Binary(Case):
 
     def test_has_no_path_of_the_build_host_in_its_search_path(self):
         self.assertNotRegex(readelf("-d"), r"\((RPATH|RUNPATH)\)")
+
+    def test_its_parts_are_known_with_their_licences(self):
+        subprocess.run([ROOT / "scripts" / "sbom.py", BUILD], check=True)
+        document = json.loads((BUILD / "sbom.cdx.json").read_text())
+        names = {part["name"] for part in document["components"]}
+        self.assertLessEqual({"libbpf", "sqlite3", "zlib", "libzstd", "glibc"}, names)
+        self.assertTrue(all(part["version"][0].isdigit() for part in document["components"]))
+        self.assertIn("public domain", (BUILD / "third_party_licenses.txt").read_text().lower())

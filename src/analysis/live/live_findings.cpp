@@ -135,7 +135,8 @@ void LiveFindings::judge(Entry& entry, TimeRange window, std::vector<LiveChange>
     give(LiveNews::kEnded, other);
   } else if (entry.reported_waiting && entry.total.severity != Severity::kWaiting) {
     give(LiveNews::kWorsened);
-  } else if (entry.total.stall_ms >= kLiveGrowth * static_cast<double>(entry.reported_ms)) {
+  } else if (entry.total.stall_ms > static_cast<double>(entry.reported_ms) &&
+             entry.total.stall_ms >= kLiveGrowth * static_cast<double>(entry.reported_ms)) {
     give(LiveNews::kGrew);
   }
 }
@@ -218,7 +219,8 @@ Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
   if (!window_.has_collectives() && !window_.has_ranks()) {
     return findings_.update({}, {window_.from_ns(), now_ns});
   }
-  ST_ASSIGN(ExplainResult explained, stalltrace::explain(window_));
+  ST_ASSIGN(ExplainResult explained,
+            stalltrace::explain(window_, {.window = {}, .instance = {}, .called = window_.called()}));
   Report& report = explained.report;
   own_up(report);
   attempts_.apply(report);

@@ -65,6 +65,9 @@ void LiveWindow::add(T row) {
 
 void LiveWindow::add(Collective row) {
   Stream<Collective>& rows = std::get<Stream<Collective>>(streams_);
+  if (moves_data(row.op)) {
+    called_.insert({row.node_id, row.pid});
+  }
   const auto by_id = [](const Collective& a, const Collective& b) { return a.event_id < b.event_id; };
   const auto at = rows.empty() || rows.back().event_id < row.event_id
                       ? rows.end()
@@ -88,10 +91,22 @@ void LiveWindow::advance(int64_t now_ns) {
   for_each_type(kStreamedTypes, [&]<typename T>() {
     using Traits = EventTraits<T>;
     std::erase_if(std::get<Stream<T>>(streams_), [&](const T& row) {
-      return Traits::known_until_ns(row) < from_ns() && !is_held(Traits::begin_ns(row));
+      return Traits::known_until_ns(row) < from_ns() && !is_held(Traits::begin_ns(row)) && !is_open_set_up(row);
     });
   });
   forget_states();
+}
+
+/// Its row comes once, and a set-up can take longer than the window.
+template <StreamedType T>
+bool LiveWindow::is_open_set_up(const T& row) const {
+  if constexpr (std::is_same_v<T, Collective>) {
+    return !moves_data(row.op) && !row.duration_ns && !called_.contains({row.node_id, row.pid}) &&
+           std::ranges::any_of(std::get<States<Process>>(states_), [&](const auto& entry) {
+             return entry.second.node_id == row.node_id && entry.second.pid == row.pid && !entry.second.exit_ns;
+           });
+  }
+  return false;
 }
 
 bool LiveWindow::is_held(int64_t time_ns) const {
@@ -110,6 +125,11 @@ void LiveWindow::forget_states() {
             [&](const T& row) { return EventTraits<T>::end_ns(row) < horizon_ns; });
     }
   });
+  std::set<std::pair<NodeId, int32_t>> known;
+  for (const auto& [key, process] : std::get<States<Process>>(states_)) {
+    known.insert({process.node_id, process.pid});
+  }
+  std::erase_if(called_, [&](const auto& process) { return !known.contains(process); });
 }
 
 bool LiveWindow::has_ranks() const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -40,6 +41,8 @@ class LiveWindow final : public EventSource, public EventSink {
   [[nodiscard]] bool has_collectives() const { return !std::get<Stream<Collective>>(streams_).empty(); }
   /// A launcher started ranks of a job of several.
   [[nodiscard]] bool has_ranks() const;
+  /// The processes that called collectives, by node and pid, for as long as their rows are here.
+  [[nodiscard]] const std::set<std::pair<NodeId, int32_t>>& called() const { return called_; }
   /// Rows of all types.
   [[nodiscard]] size_t rows() const;
 
@@ -58,12 +61,15 @@ class LiveWindow final : public EventSource, public EventSink {
   void add(T row);
   void add(Collective row);
   [[nodiscard]] bool is_held(int64_t time_ns) const;
+  template <StreamedType T>
+  [[nodiscard]] bool is_open_set_up(const T& row) const;
   void forget_states();
 
   WindowLimits limits_;
   int64_t now_ns_ = 0;
   int64_t swept_ns_ = 0;
   std::vector<TimeRange> held_;
+  std::set<std::pair<NodeId, int32_t>> called_;
   ForTypes<std::tuple, States, kStateTypes> states_;
   ForTypes<std::tuple, Stream, kStreamedTypes> streams_;  // collectives by id: ids are given in order of entry
 };

@@ -177,16 +177,25 @@ Result<std::optional<Finding>> failure_of(EventSource& source, Cluster& cluster,
 }  // namespace
 
 Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cluster, const Timeline& timeline,
-                                                TimeRange range) {
+                                                TimeRange range, const std::set<ProcessKey>& called) {
   const std::vector<StuckCall> stuck = stuck_calls(cluster, timeline);
   std::vector<Finding> findings;
   std::set<ProcessKey> explained;
-  for (const LaunchedJob& job : jobs_in_set_up(cluster, timeline)) {
-    ST_ASSIGN(const SetUp set_up, set_up_of(source, cluster, job, stuck));
-    if (range.from_ns > set_up.seen.to_ns || range.to_ns <= set_up.seen.from_ns) {
-      continue;
+  ST_ASSIGN(const std::vector<Loss> losses, source.losses());
+  const std::vector<LaunchedJob> jobs = jobs_in_set_up(cluster, timeline, losses, called);
+  Interval time{kForever, -kForever};
+  for (const LaunchedJob& job : jobs) {
+    for (const LaunchedRank& rank : job.ranks) {
+      time = {std::min(time.from_ns, rank.life.from_ns), std::max(time.to_ns, std::min(rank.life.to_ns, kForever / 2))};
     }
-    if (std::optional<Finding> found = rendezvous_failure(cluster, set_up)) {
+  }
+  Reach reach;
+  if (!jobs.empty()) {
+    ST_ASSIGN(reach, reach_in(source, cluster, time));
+  }
+  for (const LaunchedJob& job : jobs) {
+    std::optional<Finding> found = rendezvous_failure(cluster, set_up_of(cluster, timeline, job, stuck, reach));
+    if (found && range.from_ns <= found->window.to_ns && range.to_ns > found->window.from_ns) {
       findings.push_back(std::move(*found));
       std::ranges::transform(job.ranks, std::inserter(explained, explained.end()), &LaunchedRank::key);
     }

@@ -4,8 +4,10 @@
 // instances.
 #pragma once
 
+#include <set>
 #include <vector>
 
+#include "analysis/causes/set_up/unreached.h"
 #include "analysis/timeline/timeline.h"
 #include "base/result.h"
 #include "model/finding.h"
@@ -13,8 +15,9 @@
 namespace stalltrace::analysis {
 
 /// At most one finding for each job attempt. Reads network events only where a set-up failed or has not ended, or where
-/// ranks were started that called no collective.
+/// ranks were started that called no collective. `called`: processes that are known to have, beside those in
+/// `timeline`.
 Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cluster, const Timeline& timeline,
-                                                TimeRange range);
+                                                TimeRange range, const std::set<ProcessKey>& called);
 
 }  // namespace stalltrace::analysis

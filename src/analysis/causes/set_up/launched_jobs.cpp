@@ -12,6 +12,7 @@
 #include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/thresholds.h"
 #include "base/text.h"
+#include "model/evidence_kind.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -41,14 +42,27 @@ struct Part {
     starts = {std::min(starts.from_ns, rank.life.from_ns), std::max(starts.to_ns, rank.life.from_ns)};
     job.ranks.push_back(std::move(rank));
   }
-  /// A later process of a rank that had ended: the job's next attempt.
+  /// A later process of a rank that had ended: the job's next attempt. Children of one that lives are none.
   [[nodiscard]] bool is_over_for(const LaunchedRank& rank) const {
-    return std::ranges::any_of(job.ranks, [&](const LaunchedRank& other) {
-      return other.rank == rank.rank && other.life.to_ns <= rank.life.from_ns;
-    });
+    const auto of_rank = [&](const LaunchedRank& other) { return other.rank == rank.rank; };
+    return std::ranges::any_of(job.ranks, of_rank) && std::ranges::none_of(job.ranks, [&](const LaunchedRank& other) {
+             return of_rank(other) && other.life.to_ns > rank.life.from_ns;
+           });
   }
   [[nodiscard]] bool complete() const { return job.missing().empty(); }
 };
+
+/// Calls of its processes may have been made and not recorded.
+bool lost_calls(const Node& node, const std::vector<Loss>& losses) {
+  const std::vector<EvidenceKind> missing = kinds_of_keys(node.missing_evidence);
+  return std::ranges::find(missing, EvidenceKind::kCalls) != missing.end() ||
+         std::ranges::find(missing, EvidenceKind::kProcessExits) != missing.end() ||
+         std::ranges::any_of(losses, [&](const Loss& loss) {
+           return loss.node_id == node.node_id && loss.count > 0 &&
+                  (loss.source.starts_with("pruned:") || loss.source.starts_with("store:") ||
+                   loss.source.find("collective") != std::string::npos);
+         });
+}
 
 bool disjoint(const LaunchedJob& a, const LaunchedJob& b) {
   const std::set<int32_t> present = a.present();
@@ -57,7 +71,9 @@ bool disjoint(const LaunchedJob& a, const LaunchedJob& b) {
 
 class Builder {
  public:
-  Builder(const Cluster& cluster, const Timeline& timeline) : cluster_(cluster), ends_(ends_of_nodes(cluster)) {
+  Builder(const Cluster& cluster, const Timeline& timeline, const std::vector<Loss>& losses,
+          const std::set<ProcessKey>& called)
+      : cluster_(cluster), ends_(ends_of_nodes(cluster)), callers_(called) {
     for (const CallSequence& sequence : timeline.sequences()) {
       if (!sequence.calls.empty()) {
         const Member& member = cluster.member(sequence.member);
@@ -65,6 +81,9 @@ class Builder {
       }
     }
     for (const Node& node : cluster.nodes()) {
+      if (lost_calls(node, losses)) {
+        continue;
+      }
       starts_[node.node_id] = cluster.clock().to_common(node.node_id, node.started_ns);
     }
   }
@@ -106,7 +125,7 @@ class Builder {
     std::vector<LaunchedRank> ranks;
     for (const Process& process : cluster_.processes()) {
       if (!process.rank || process.rank_source != RankSource::kEnvironment || process.world_size.value_or(0) < 2 ||
-          process.start_ns == 0) {
+          process.start_ns == 0 || !starts_.contains(process.node_id)) {
         continue;
       }
       LaunchedRank rank{.process = &process, .rank = *process.rank, .settings = parse_settings(process.settings)};
@@ -141,11 +160,17 @@ class Builder {
     parts_.push_back(std::move(fresh));
   }
 
-  /// Neither has all its ranks, none has a rank of the other, and they were started together.
+  /// Neither has all its ranks, together they have, none has a rank of the other, they were started together, and one
+  /// variable alone keeps them apart.
   [[nodiscard]] static bool is_one(const Part& a, const Part& b) {
-    const Process& one = *a.job.ranks.front().process;
-    const Process& other = *b.job.ranks.front().process;
-    return one.job_id == other.job_id && one.exe == other.exe && !a.complete() && !b.complete() &&
+    const LaunchedRank& one = a.job.ranks.front();
+    const LaunchedRank& other = b.job.ranks.front();
+    const int apart = (one.process->world_size != other.process->world_size ? 1 : 0) +
+                      (one.setting("MASTER_ADDR") != other.setting("MASTER_ADDR") ? 1 : 0) +
+                      (one.setting("MASTER_PORT") != other.setting("MASTER_PORT") ? 1 : 0);
+    const auto together = static_cast<int32_t>(a.job.present().size() + b.job.present().size());
+    return one.process->job_id == other.process->job_id && one.process->exe == other.process->exe && apart == 1 &&
+           !a.complete() && !b.complete() && together == std::max(a.job.world_size, b.job.world_size) &&
            disjoint(a.job, b.job) && std::llabs(a.starts.from_ns - b.starts.from_ns) <= kStartedTogetherNs;
   }
 
@@ -184,8 +209,9 @@ std::vector<int32_t> LaunchedJob::missing() const {
   return missing;
 }
 
-std::vector<LaunchedJob> jobs_in_set_up(const Cluster& cluster, const Timeline& timeline) {
-  return Builder(cluster, timeline).build();
+std::vector<LaunchedJob> jobs_in_set_up(const Cluster& cluster, const Timeline& timeline,
+                                        const std::vector<Loss>& losses, const std::set<ProcessKey>& called) {
+  return Builder(cluster, timeline, losses, called).build();
 }
 
 const std::vector<const LaunchedRank*>& Difference::minority() const {

@@ -39,8 +39,11 @@ struct LaunchedJob {
 };
 
 /// Jobs of which no rank called a collective, and all of whose recorded ranks started while they were recorded: what
-/// went before is not known of others. Points into `cluster`. Time is the product of processes and jobs.
-std::vector<LaunchedJob> jobs_in_set_up(const Cluster& cluster, const Timeline& timeline);
+/// went before is not known of others. `called`: processes that are known to have called collectives, beside those in
+/// `timeline`. Nodes that lost calls, or recorded none, are left out. Points into `cluster`. Time is the product of
+/// processes and jobs.
+std::vector<LaunchedJob> jobs_in_set_up(const Cluster& cluster, const Timeline& timeline,
+                                        const std::vector<Loss>& losses, const std::set<ProcessKey>& called);
 
 /// A variable that not all ranks of a job have alike.
 struct Difference {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <iterator>
 
 #include "analysis/causes/cause.h"
@@ -15,7 +16,6 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr std::array<std::string_view, 3> kMeetingVariables{"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"};
 constexpr size_t kMostDifferences = 3;
 
 using Ranks = std::vector<const LaunchedRank*>;
@@ -41,17 +41,41 @@ std::string numbers_of(const Ranks& ranks) {
 /// A job's set-up, and what its rules ask about it.
 class Scene {
  public:
-  Scene(Cluster& cluster, const SetUp& set_up) : cluster_(cluster), set_up_(set_up) {}
+  Scene(Cluster& cluster, const SetUp& set_up) : cluster_(cluster), set_up_(set_up) {
+    for (const auto& [who, attempts] : set_up.reach.unreached) {
+      const Attempts*& most = fails_[who.first];
+      if (!reached(who.first, who.second) && (most == nullptr || attempts.count() > most->count())) {
+        most = &attempts;
+      }
+    }
+    std::erase_if(fails_, [&](const auto& entry) {
+      return entry.second == nullptr ||
+             std::max(entry.second->count(), unanswered_at(set_up.reach.unreached, entry.second->target)) <
+                 kUnreachedAttempts;
+    });
+    for (const StuckCall& one : set_up.stuck) {
+      const Member& member = cluster.member(one.call->member);
+      stuck_.try_emplace({member.node_id, member.pid}, &one);
+    }
+  }
 
   [[nodiscard]] const SetUp& set_up() const { return set_up_; }
   [[nodiscard]] const LaunchedJob& job() const { return *set_up_.job; }
+  [[nodiscard]] Cluster& cluster() const { return cluster_; }
 
   [[nodiscard]] std::string name(const LaunchedRank& rank) const {
-    const MemberIndex member = cluster_.join(rank.process->node_id, rank.process->pid);
+    const MemberIndex member = member_of(rank);
     return member == kNoMember ? ranks_text({rank.rank}) : cluster_.describe(member);
   }
   [[nodiscard]] std::string names(const Ranks& ranks) const {
     return ranks.size() == 1 ? name(*ranks[0]) : numbers_of(ranks);
+  }
+  [[nodiscard]] MemberIndex member_of(const LaunchedRank& rank) const {
+    return cluster_.join(rank.process->node_id, rank.process->pid);
+  }
+  [[nodiscard]] std::string how_it_ended(const LaunchedRank& rank) const {
+    const MemberIndex member = member_of(rank);
+    return member == kNoMember ? "ended" : cluster_.member(member).how_it_ended();
   }
   [[nodiscard]] std::string node_of(const LaunchedRank& rank) const {
     return cluster_.node_name(rank.process->node_id);
@@ -66,83 +90,75 @@ class Scene {
 
   /// Its attempts to reach the address that it tried most in vain; null: none that came to nothing often enough.
   [[nodiscard]] const Attempts* fails(const LaunchedRank& rank) const {
-    const Attempts* most = nullptr;
-    for (const auto& [who, attempts] : set_up_.reach.unreached) {
-      if (who.first == rank.key() && !reached(rank, who.second) &&
-          (most == nullptr || attempts.count() > most->count())) {
-        most = &attempts;
-      }
-    }
-    return most != nullptr &&
-                   std::max(most->count(), unanswered_at(set_up_.reach.unreached, most->target)) >= kUnreachedAttempts
-               ? most
-               : nullptr;
+    const auto found = fails_.find(rank.key());
+    return found == fails_.end() ? nullptr : found->second;
   }
-  [[nodiscard]] bool reached(const LaunchedRank& rank, const Endpoint& endpoint) const {
+  /// The same, where they go to the place that it was given to meet the others.
+  [[nodiscard]] const Attempts* fails_at_store(const LaunchedRank& rank) const {
+    const Attempts* attempts = fails(rank);
+    return attempts != nullptr && is_store(rank, attempts->target) ? attempts : nullptr;
+  }
+  /// It came to the place that it was given to meet the others.
+  [[nodiscard]] bool met(const LaunchedRank& rank) const {
     const auto found = set_up_.reach.reached.find(rank.key());
-    return found != set_up_.reach.reached.end() && found->second.contains(endpoint);
+    return found != set_up_.reach.reached.end() &&
+           std::ranges::any_of(found->second, [&](const Endpoint& endpoint) { return is_store(rank, endpoint); });
   }
-  /// It connected, tried to, or made a call: not a child that only inherited its parent's variables.
+  /// It came to the others or tried to, or made a call: not a child that only inherited its parent's variables.
   [[nodiscard]] bool acts(const LaunchedRank& rank) const {
-    return set_up_.reach.reached.contains(rank.key()) ||
-           std::ranges::any_of(set_up_.reach.unreached,
-                               [&](const auto& entry) { return entry.first.first == rank.key(); }) ||
-           stuck(rank) != nullptr;
+    return met(rank) || fails_at_store(rank) != nullptr || stuck(rank) != nullptr;
   }
   [[nodiscard]] const StuckCall* stuck(const LaunchedRank& rank) const {
-    const auto found = std::ranges::find_if(set_up_.stuck, [&](const StuckCall& one) {
-      const Member& member = cluster_.member(one.call->member);
-      return ProcessKey{member.node_id, member.pid} == rank.key();
-    });
-    return found == set_up_.stuck.end() ? nullptr : &*found;
+    const auto found = stuck_.find(rank.key());
+    return found == stuck_.end() ? nullptr : found->second;
   }
   /// Those that have been inside a set-up call for `least_ns` and still are.
   [[nodiscard]] Ranks waiting(int64_t least_ns) const {
-    Ranks waiting;
-    for (const LaunchedRank& rank : job().ranks) {
+    return those([&](const LaunchedRank& rank) {
       const StuckCall* call = stuck(rank);
-      if (call != nullptr && !call->failed && call->call->end_ns == kForever && call->time.length() >= least_ns) {
-        waiting.push_back(&rank);
-      }
-    }
-    return waiting;
+      return call != nullptr && !call->failed && call->call->end_ns == kForever && call->time.length() >= least_ns;
+    });
   }
   [[nodiscard]] Ranks failing() const {
-    Ranks ranks;
-    for (const LaunchedRank& rank : job().ranks) {
-      if (fails(rank) != nullptr) {
-        ranks.push_back(&rank);
-      }
-    }
-    return ranks;
+    return those([&](const LaunchedRank& rank) { return fails(rank) != nullptr; });
   }
-  /// Of each rank one process at most: those that ended by themselves and badly, by the time of that.
-  [[nodiscard]] Ranks failed() const {
-    Ranks ranks;
-    for (const LaunchedRank& rank : job().ranks) {
+  [[nodiscard]] Ranks failing_at_store() const {
+    return those([&](const LaunchedRank& rank) { return fails_at_store(rank) != nullptr; });
+  }
+  /// All processes of the rank have ended; none where one lives.
+  [[nodiscard]] bool is_gone(int32_t rank) const {
+    return std::ranges::none_of(job().ranks,
+                                [&](const LaunchedRank& one) { return one.rank == rank && !one.process->exit_ns; });
+  }
+  /// Of each rank that is gone the process that counts: the one that acted, or the first; by the time of its end.
+  [[nodiscard]] Ranks gone() const {
+    Ranks ranks = those([&](const LaunchedRank& rank) {
       const bool first = &rank == &job().ranks.front() || (&rank - 1)->rank != rank.rank;
-      if (rank.failed() && (first || acts(rank))) {
-        ranks.push_back(&rank);
-      }
-    }
+      return (first || acts(rank)) && is_gone(rank.rank);
+    });
     std::ranges::stable_sort(ranks, {}, [](const LaunchedRank* rank) { return rank->life.to_ns; });
     return ranks;
   }
-  /// Those that are not in `ranks`.
-  [[nodiscard]] Ranks others(const Ranks& ranks) const {
-    Ranks others;
-    for (const LaunchedRank& rank : job().ranks) {
-      const bool in = std::ranges::any_of(ranks, [&](const LaunchedRank* one) { return one->rank == rank.rank; });
-      const bool again = !others.empty() && others.back()->rank == rank.rank;
-      if (!in && !again) {
-        others.push_back(&rank);
-      }
-    }
-    return others;
+  [[nodiscard]] Ranks failed() const {
+    Ranks ranks = gone();
+    std::erase_if(ranks, [](const LaunchedRank* rank) { return !rank->failed(); });
+    return ranks;
   }
-  /// Something went wrong or somebody waits: without that, variables that differ mean nothing.
+  /// Another rank was in its set-up then, or tried to come to it, and went on for a while: nobody ended all of them.
+  [[nodiscard]] bool is_missed(const LaunchedRank& gone) const {
+    return std::ranges::any_of(job().ranks, [&](const LaunchedRank& rank) {
+      const StuckCall* call = stuck(rank);
+      const Attempts* attempts = fails_at_store(rank);
+      const int64_t waits_to_ns =
+          std::max(call == nullptr ? -kForever : call->time.to_ns, attempts == nullptr ? -kForever : attempts->last_ns);
+      return rank.rank != gone.rank && waits_to_ns - gone.life.to_ns >= kOpenInitNs;
+    });
+  }
+  /// A communicator of the job was made.
+  [[nodiscard]] bool is_set_up() const { return set_up_.made_communicators; }
+  /// Somebody waits, tries in vain to come to the others, or failed: without that, variables that differ mean nothing.
   [[nodiscard]] bool in_trouble() const {
-    return !failing().empty() || !failed().empty() || !waiting(kInitHangNs).empty() ||
+    return !failing_at_store().empty() || !failed().empty() || !waiting(kInitHangNs).empty() ||
            std::ranges::any_of(set_up_.stuck, &StuckCall::failed);
   }
   /// When the trouble began.
@@ -156,8 +172,18 @@ class Scene {
     }
     return from_ns;
   }
+  /// What tries in vain may still succeed: the longest time that one of them has tried, or kForever for one that gave
+  /// up.
+  [[nodiscard]] int64_t tried_ns(const Ranks& ranks) const {
+    int64_t longest_ns = 0;
+    for (const LaunchedRank* rank : ranks) {
+      const Attempts* attempts = fails(*rank);
+      longest_ns = std::max(longest_ns, rank->process->exit_ns ? kForever : attempts->last_ns - attempts->first_ns);
+    }
+    return longest_ns;
+  }
 
-  /// The address at which most ranks met: of the port that they were given, where that is known.
+  /// The address at which most ranks met.
   [[nodiscard]] std::optional<Endpoint> store() const {
     std::map<Endpoint, size_t> visits;
     for (const LaunchedRank& rank : job().ranks) {
@@ -170,33 +196,71 @@ class Scene {
     const auto most = std::ranges::max_element(visits, {}, [](const auto& entry) { return entry.second; });
     return most == visits.end() || most->second == 0 ? std::nullopt : std::optional(most->first);
   }
+  [[nodiscard]] bool is_own_address(const std::string& address) const {
+    return is_loopback(address) || set_up_.reach.own_addresses.contains(address);
+  }
+
+ private:
+  template <typename Condition>
+  [[nodiscard]] Ranks those(const Condition& condition) const {
+    Ranks ranks;
+    for (const LaunchedRank& rank : job().ranks) {
+      if (condition(rank)) {
+        ranks.push_back(&rank);
+      }
+    }
+    return ranks;
+  }
+  [[nodiscard]] bool reached(const ProcessKey& process, const Endpoint& endpoint) const {
+    const auto found = set_up_.reach.reached.find(process);
+    return found != set_up_.reach.reached.end() && found->second.contains(endpoint);
+  }
   [[nodiscard]] static bool is_store(const LaunchedRank& rank, const Endpoint& endpoint) {
     return rank.setting("MASTER_PORT") == std::to_string(endpoint.port);
   }
 
-  Cluster& cluster() const { return cluster_; }
-
- private:
   Cluster& cluster_;
   const SetUp& set_up_;
+  std::map<ProcessKey, const Attempts*> fails_;
+  std::map<ProcessKey, const StuckCall*> stuck_;
 };
+
+/// It came nowhere: it tries in vain, or ended before it met the others.
+bool is_lost(const Scene& scene, const LaunchedRank& rank) {
+  return !scene.met(rank) && (scene.fails_at_store(rank) != nullptr || (rank.failed() && scene.is_gone(rank.rank)));
+}
+
+/// A variable may differ and be right: rank 0 can call its own host "localhost". It is the cause where those that have
+/// the rare value come nowhere, or where nobody else does and rank 0 waits at a port of its own.
+bool keeps_apart(const Scene& scene, const Difference& difference) {
+  const Ranks& rare = difference.minority();
+  const auto lost = [&](const LaunchedRank* rank) { return is_lost(scene, *rank); };
+  if (difference.name == "WORLD_SIZE") {
+    return scene.in_trouble();
+  }
+  if (difference.name == "MASTER_ADDR" && rare.front()->rank == 0) {
+    return false;
+  }
+  const Ranks trying = scene.failing_at_store();
+  const bool others_try = std::ranges::any_of(
+      trying, [&](const LaunchedRank* rank) { return std::ranges::find(rare, rank) == rare.end(); });
+  return std::ranges::all_of(rare, lost) || (difference.name == "MASTER_PORT" && rare.front()->rank == 0 && others_try);
+}
 
 /// The ranks were given different places to meet, or different numbers of ranks.
 std::optional<Failure> variables_differ(const Scene& scene) {
-  if (!scene.in_trouble()) {
-    return std::nullopt;
-  }
   for (const Difference& difference : differences(scene.job())) {
-    if (std::ranges::find(kMeetingVariables, difference.name) == kMeetingVariables.end()) {
+    const bool meeting =
+        difference.name == "MASTER_ADDR" || difference.name == "MASTER_PORT" || difference.name == "WORLD_SIZE";
+    if (!meeting || !keeps_apart(scene, difference)) {
       continue;
     }
     const Ranks& minority = difference.minority();
-    std::string remedy = fmt::format("give all ranks the same {}: see how {} {} started", difference.name,
-                                     scene.names(minority), minority.size() == 1 ? "is" : "are");
     return Failure{.culprits = minority,
                    .absent = std::nullopt,
                    .what = fmt::format("{} is not the same on all its ranks: {}", difference.name, difference.text()),
-                   .remedy = std::move(remedy),
+                   .remedy = fmt::format("give all ranks the same {}: see how {} {} started", difference.name,
+                                         scene.names(minority), minority.size() == 1 ? "is" : "are"),
                    .from_ns = scene.from_ns(),
                    .used = {difference.name}};
   }
@@ -226,19 +290,27 @@ std::optional<Failure> rank_twice(const Scene& scene) {
   return std::nullopt;
 }
 
-/// It tries an address at which nobody meets, while the others met at another.
+/// Attempts that may still succeed are a fault only after a while.
+std::optional<Severity> severity_of(int64_t waited_ns) {
+  return waited_ns >= kLongWaitNs     ? std::optional(Severity::kCritical)
+         : waited_ns >= kAbsentRankNs ? std::optional(Severity::kWaiting)
+                                      : std::nullopt;
+}
+
+std::string_view head_of(Severity severity) {
+  return severity == Severity::kWaiting ? "The job is not set up yet" : "The job was not set up";
+}
+
+/// It tries a port at which nobody meets, while the others met at another.
 std::optional<Failure> elsewhere(const Scene& scene) {
   const std::optional<Endpoint> store = scene.store();
-  if (!store) {
-    return std::nullopt;
-  }
-  Ranks lost;
-  for (const LaunchedRank* rank : scene.failing()) {
-    if (scene.fails(*rank)->target.port != store->port && !scene.reached(*rank, *store)) {
-      lost.push_back(rank);
-    }
-  }
-  if (lost.empty()) {
+  Ranks lost = scene.failing();
+  std::erase_if(lost, [&](const LaunchedRank* rank) {
+    return scene.met(*rank) || scene.stuck(*rank) != nullptr || !store ||
+           scene.fails(*rank)->target.port == store->port;
+  });
+  const std::optional<Severity> severity = lost.empty() ? std::nullopt : severity_of(scene.tried_ns(lost));
+  if (!severity) {
     return std::nullopt;
   }
   const Attempts& attempts = *scene.fails(*lost.front());
@@ -250,93 +322,89 @@ std::optional<Failure> elsewhere(const Scene& scene) {
                                        "MASTER_ADDR or MASTER_PORT than its environment",
                                        scene.names(lost), format_endpoint(*store)),
                  .from_ns = scene.from_ns(),
-                 .used = {}};
+                 .used = {},
+                 .severity = *severity,
+                 .head = head_of(*severity)};
 }
 
-std::string server_text(const Scene& scene, const LaunchedRank* server) {
-  if (server == nullptr) {
-    return fmt::format("rank 0, which serves it, was not seen on {}", scene.nodes());
-  }
-  const MemberIndex member = scene.cluster().join(server->process->node_id, server->process->pid);
-  if (server->process->exit_ns && member != kNoMember) {
-    return fmt::format("{}, which serves it, {}", scene.name(*server), scene.cluster().member(member).how_it_ended());
-  }
-  return fmt::format("{}, which serves it, runs", scene.name(*server));
-}
-
-/// The place where all ranks meet can't be reached.
+/// The place where all ranks meet can't be reached. Rank 0 serves it, or the launcher on rank 0's node.
 std::optional<Failure> store_unreached(const Scene& scene) {
-  Ranks kept_out;
-  const Attempts* attempts = nullptr;
-  for (const LaunchedRank* rank : scene.failing()) {
-    const Attempts* own = scene.fails(*rank);
-    if (scene.is_store(*rank, own->target)) {
-      kept_out.push_back(rank);
-      attempts = attempts == nullptr ? own : attempts;
-    }
-  }
-  if (attempts == nullptr) {
+  const Ranks kept_out = scene.failing_at_store();
+  const std::optional<Severity> severity = kept_out.empty() ? std::nullopt : severity_of(scene.tried_ns(kept_out));
+  if (!severity) {
     return std::nullopt;
   }
+  const Attempts& attempts = *scene.fails(*kept_out.front());
   const auto zero = std::ranges::find(scene.job().ranks, 0, &LaunchedRank::rank);
   const LaunchedRank* server = zero == scene.job().ranks.end() ? nullptr : &*zero;
-  const bool refused = attempts->refused > 0;
+  const bool should_be_here = scene.is_own_address(attempts.target.address);
+  const std::string where = fmt::format("{} (MASTER_ADDR and MASTER_PORT)", format_endpoint(attempts.target));
   Failure failure{.culprits = kept_out,
                   .absent = std::nullopt,
-                  .what = fmt::format("{} did not reach the store at {} (MASTER_ADDR and MASTER_PORT): {}; {}",
-                                      scene.names(kept_out), format_endpoint(attempts->target), error_text(*attempts),
-                                      server_text(scene, server)),
+                  .what = "",
                   .remedy = "",
                   .from_ns = scene.from_ns(),
-                  .used = {"MASTER_ADDR", "MASTER_PORT"}};
-  if (server == nullptr || server->process->exit_ns) {
-    failure.absent = server == nullptr ? std::optional(0) : std::nullopt;
-    failure.culprits = server == nullptr ? Ranks() : Ranks{server};
-    failure.remedy =
-        "see why rank 0 does not run: it must be started first, or at the same time, on the host that "
-        "MASTER_ADDR names";
+                  .used = {"MASTER_ADDR", "MASTER_PORT"},
+                  .severity = *severity,
+                  .head = head_of(*severity)};
+  std::string about_server;
+  if (server == nullptr) {
+    about_server = fmt::format("rank 0, on whose node it is served, was not seen on {}", scene.nodes());
+    failure.absent = should_be_here ? std::optional(0) : std::nullopt;
+    failure.remedy = should_be_here
+                         ? "see why rank 0 does not run: it must be started on the host that MASTER_ADDR names"
+                         : "see whether rank 0, or its launcher, runs on the host that MASTER_ADDR names";
+  } else if (scene.is_gone(0)) {
+    about_server = fmt::format("{}, on whose node it is served, {}", scene.name(*server), scene.how_it_ended(*server));
+    failure.culprits = {server};
+    failure.remedy = "see why rank 0 ended: read the last lines that it wrote to standard error";
   } else {
-    failure.remedy = fmt::format(
-        "check that {} is an address of {}, where rank 0 runs, {}", attempts->target.address, scene.node_of(*server),
-        refused ? fmt::format("and that port {} is free there for rank 0 to listen on", attempts->target.port)
-                : fmt::format("and that a firewall lets connections to port {} through", attempts->target.port));
+    about_server = fmt::format("{}, on whose node it is served, runs", scene.name(*server));
+    failure.remedy = fmt::format("check that {} is an address of {}, where rank 0 runs", attempts.target.address,
+                                 scene.node_of(*server));
   }
+  failure.remedy +=
+      attempts.error == ECONNREFUSED
+          ? fmt::format(", and that it listens on port {}", attempts.target.port)
+          : fmt::format(", and that a firewall lets connections to port {} through", attempts.target.port);
+  failure.what = fmt::format("{} did not reach the store at {}: {}; {}", scene.names(kept_out), where,
+                             error_text(attempts), about_server);
   return failure;
 }
 
-/// A rank ended before it met the others.
+/// A rank ended before it met the others, who missed it.
 std::optional<Failure> rank_ended(const Scene& scene) {
-  const Ranks failed = scene.failed();
-  if (failed.empty() || scene.job().ranks.size() < 2) {
+  if (scene.is_set_up()) {
     return std::nullopt;
   }
-  const LaunchedRank& first = *failed.front();
-  const MemberIndex member = scene.cluster().join(first.process->node_id, first.process->pid);
-  if (member == kNoMember) {
+  const Ranks gone = scene.gone();
+  const auto found = std::ranges::find_if(gone, [&](const LaunchedRank* rank) { return scene.is_missed(*rank); });
+  if (found == gone.end()) {
     return std::nullopt;
   }
-  return Failure{
-      .culprits = {&first},
-      .absent = std::nullopt,
-      .what = fmt::format("{} {}, {} after it was started{}", scene.name(first),
-                          scene.cluster().member(member).how_it_ended(), format_duration(first.life.length()),
-                          failed.size() > 1 ? ", before any other" : ""),
-      .remedy = fmt::format("read the last lines that rank {} wrote to standard error on {}: its program "
-                            "ended before its communicators were made",
-                            first.rank, scene.node_of(first)),
-      .from_ns = first.life.to_ns,
-      .used = {},
-      .head = "The job called no collective"};
+  const LaunchedRank& first = **found;
+  return Failure{.culprits = {&first},
+                 .absent = std::nullopt,
+                 .what = fmt::format("{} {}, {} after it was started{}", scene.name(first), scene.how_it_ended(first),
+                                     format_duration(first.life.length()),
+                                     gone.size() > 1 && found == gone.begin() ? ", before any other" : ""),
+                 .remedy = fmt::format("read the last lines that rank {} wrote to standard error on {}: its program "
+                                       "ended before its communicators were made",
+                                       first.rank, scene.node_of(first)),
+                 .from_ns = first.life.to_ns,
+                 .used = {}};
 }
 
-/// The others wait for ranks of which there is no process.
+/// The others wait for ranks of which there is no process. Where half of the ranks are, they are on nodes that were not
+/// recorded, more likely than not.
 std::optional<Failure> rank_absent(const Scene& scene) {
   const std::vector<int32_t> missing = scene.job().missing();
-  const bool on_other_nodes = missing.size() > scene.job().ranks.size();  // which may not be recorded
-  const Ranks waiting = scene.waiting(on_other_nodes ? kLongWaitNs : kAbsentRankNs);
+  const bool elsewhere = missing.size() >= scene.job().present().size();
+  const Ranks waiting = scene.waiting(elsewhere ? kLongWaitNs : kAbsentRankNs);
   if (missing.empty() || waiting.empty()) {
     return std::nullopt;
   }
+  const Severity severity = scene.waiting(kLongWaitNs).empty() ? Severity::kWaiting : Severity::kCritical;
   return Failure{.culprits = {},
                  .absent = missing.front(),
                  .what = fmt::format("{} of {} {} not seen on {}", ranks_text(missing), scene.job().world_size,
@@ -346,8 +414,8 @@ std::optional<Failure> rank_absent(const Scene& scene) {
                                        ranks_text(missing), missing.size() == 1 ? "was" : "were"),
                  .from_ns = scene.from_ns(),
                  .used = {},
-                 .severity = scene.waiting(kLongWaitNs).empty() ? Severity::kWaiting : Severity::kCritical,
-                 .head = "The job is not set up yet"};
+                 .severity = severity,
+                 .head = head_of(severity)};
 }
 
 /// The most direct first: what explains the symptoms of those behind it.
@@ -411,30 +479,44 @@ std::string waiting_text(const Scene& scene, const Failure& failure) {
 
 }  // namespace
 
-Result<SetUp> set_up_of(EventSource& source, const Cluster& cluster, const LaunchedJob& job,
-                        const std::vector<StuckCall>& stuck) {
+SetUp set_up_of(const Cluster& cluster, const Timeline& timeline, const LaunchedJob& job,
+                const std::vector<StuckCall>& stuck, const Reach& reach) {
   SetUp set_up{.job = &job, .stuck = {}, .reach = {}, .seen = {kForever, -kForever}};
-  std::set<ProcessKey> processes;
+  std::map<ProcessKey, Interval> lives;
   for (const LaunchedRank& rank : job.ranks) {
-    processes.insert(rank.key());
+    lives[rank.key()] = rank.life;
     set_up.seen.from_ns = std::min(set_up.seen.from_ns, rank.life.from_ns);
     if (rank.life.to_ns != kForever) {
       set_up.seen.to_ns = std::max(set_up.seen.to_ns, rank.life.to_ns);
     }
   }
+  const auto takes_part = [&](MemberIndex index) {
+    const Member& member = cluster.member(index);
+    return lives.contains({member.node_id, member.pid});
+  };
   for (const StuckCall& one : stuck) {
-    const Member& member = cluster.member(one.call->member);
-    if (processes.contains({member.node_id, member.pid})) {
+    if (takes_part(one.call->member)) {
       set_up.stuck.push_back(one);
       set_up.seen.to_ns = std::max(set_up.seen.to_ns, one.time.to_ns);
     }
   }
-  ST_ASSIGN(set_up.reach, reach_in(source, cluster, {set_up.seen.from_ns, kForever / 2}));
-  std::erase_if(set_up.reach.unreached, [&](const auto& entry) { return !processes.contains(entry.first.first); });
-  std::erase_if(set_up.reach.reached, [&](const auto& entry) { return !processes.contains(entry.first); });
-  for (const auto& [who, attempts] : set_up.reach.unreached) {
-    set_up.seen.to_ns = std::max(set_up.seen.to_ns, attempts.last_ns);
+  set_up.made_communicators = std::ranges::any_of(timeline.communicator_calls(), [&](const CommunicatorCall& call) {
+    return takes_part(call.member) && call.end_ns != kForever &&
+           !call_failed(call.library, call.return_code.value_or(0));
+  });
+  for (const auto& [who, attempts] : reach.unreached) {
+    const auto life = lives.find(who.first);
+    if (life != lives.end() && attempts.first_ns <= life->second.to_ns) {
+      set_up.reach.unreached.emplace(who, attempts);
+      set_up.seen.to_ns = std::max(set_up.seen.to_ns, std::min(attempts.last_ns, life->second.to_ns));
+    }
   }
+  for (const auto& [process, endpoints] : reach.reached) {
+    if (lives.contains(process)) {
+      set_up.reach.reached.emplace(process, endpoints);
+    }
+  }
+  set_up.reach.own_addresses = reach.own_addresses;
   return set_up;
 }
 
@@ -459,6 +541,9 @@ std::optional<Finding> rendezvous_failure(Cluster& cluster, const SetUp& set_up)
   }
   if (!set_up.stuck.empty()) {
     finding.comm_id_hash = set_up.stuck.front().call->hash;
+    if (const AttemptIndex attempt = cluster.attempt_of(set_up.stuck.front().call->member); attempt != kNoAttempt) {
+      finding.attempt = attempt + int64_t{1};
+    }
   }
   finding.op = Operation::kCommInitRank;
   finding.collectives_affected = 1;

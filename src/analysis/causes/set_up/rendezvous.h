@@ -17,14 +17,15 @@ namespace stalltrace::analysis {
 /// What is known of one job's set-up.
 struct SetUp {
   const LaunchedJob* job = nullptr;
-  std::vector<StuckCall> stuck;  // of its ranks
-  Reach reach;                   // of its ranks
-  Interval seen{0, 0};           // from its first process's start to the last time it was observed
+  std::vector<StuckCall> stuck;     // of its ranks
+  bool made_communicators = false;  // one of its ranks came out of a set-up call with success
+  Reach reach;                      // of its ranks
+  Interval seen{0, 0};              // from its first process's start to the last time it was observed
 };
 
-/// Takes the job's share of `stuck` and of the network events in its time.
-Result<SetUp> set_up_of(EventSource& source, const Cluster& cluster, const LaunchedJob& job,
-                        const std::vector<StuckCall>& stuck);
+/// Takes the job's share of `stuck` and `reach`.
+SetUp set_up_of(const Cluster& cluster, const Timeline& timeline, const LaunchedJob& job,
+                const std::vector<StuckCall>& stuck, const Reach& reach);
 
 /// None where nothing failed and nobody waits for long; ranks that are named become members of the cluster.
 std::optional<Finding> rendezvous_failure(Cluster& cluster, const SetUp& set_up);

@@ -54,10 +54,11 @@ class Job {
       source_.accept(event);
     }
   }
-  /// Is inside the set-up of a communicator from then on.
-  void set_up(int32_t pid, int64_t from_ns = 3 * kNsPerSecond) {
+  /// Is inside the set-up of a communicator from then on, or for a time.
+  void set_up(int32_t pid, int64_t from_ns = 3 * kNsPerSecond, std::optional<int64_t> duration_ns = std::nullopt) {
     Collective call = this->call(pid, Operation::kCommInitRank, from_ns);
     call.nranks = kWorld;
+    call.duration_ns = duration_ns;
     source_.accept(call);
   }
   void reduce(int32_t pid) {
@@ -66,8 +67,15 @@ class Job {
     call.seq = 0;
     source_.accept(call);
   }
-  Report report() {
-    const Result<ExplainResult> result = explain(source_);
+  /// A recorded node has the address.
+  void own(const std::string& address) {
+    Connection row{.node_id = 1, .cookie = 999, .pid = 1, .family = 2, .source = {address, 22}};
+    row.destination = {"10.0.0.9", 40000};
+    source_.accept(row);
+  }
+  void lose(const std::string& what) { source_.accept(Loss{1, what, 7}); }
+  Report report(std::set<ProcessKey> called = {}) {
+    const Result<ExplainResult> result = explain(source_, {.window = {}, .instance = {}, .called = std::move(called)});
     EXPECT_TRUE(result.has_value());
     return result ? result->report : Report{};
   }
@@ -132,7 +140,9 @@ TEST(Rendezvous, AnotherPortThatTheEnvironmentDoesNotShow) {
   job.connect(100, 29500);
   job.connect(102, 29500);
   job.connect(101, 29999, ECONNREFUSED, 8);
-  expect_golden_text("init_failure: another port than its environment's", failure_of(job, 1));
+  expect_silence(job);  // for so short a time, anybody may try in vain
+  job.connect(101, 29999, ECONNREFUSED, 12);
+  expect_golden_text("init_failure: another port than its environment's", failure_of(job, 1, Severity::kWaiting));
 }
 
 /// It met the others, and what refuses it is something else.
@@ -142,7 +152,7 @@ TEST(Rendezvous, RefusalsOfOtherServicesAreNone) {
   for (const int32_t pid : {100, 101, 102}) {
     job.connect(pid, 29500);
   }
-  job.connect(101, 9091, ECONNREFUSED, 8);
+  job.connect(101, 9091, ECONNREFUSED, 12);
   expect_silence(job);
 }
 
@@ -160,17 +170,41 @@ TEST(Rendezvous, AStoreThatNobodyServes) {
   job.start(job.process(2));
   job.connect(101, 29500, ECONNREFUSED, 8);
   job.connect(102, 29500, ECONNREFUSED, 8);
-  const Finding finding = failure_of(job, 0);
+  expect_silence(job);  // rank 0 may still be on its way
+  job.connect(101, 29500, ECONNREFUSED, 12);
+  job.own("10.0.0.1");
+  const Finding finding = failure_of(job, 0, Severity::kWaiting);
   EXPECT_EQ(finding.culprit.value_or(Culprit{}).pid, 0);
   expect_golden_text("init_failure: no store", finding);
+}
+
+/// Rank 0 and its node were not recorded: only those that can't come there are known.
+TEST(Rendezvous, AStoreOnANodeThatWasNotRecorded) {
+  Job job;
+  job.start(job.process(1));
+  job.start(job.process(2));
+  job.connect(102, 29500, EHOSTUNREACH, 12);
+  expect_golden_text("init_failure: a store elsewhere", failure_of(job, 2, Severity::kWaiting));
+}
+
+TEST(Rendezvous, ARankThatGaveUpIsAFailureAtOnce) {
+  Job job;
+  Process rank1 = job.process(1);
+  rank1.exit_ns = kOriginNs + 6 * kNsPerSecond;
+  rank1.exit_code = 1;
+  job.start(rank1);
+  job.start(job.process(2));
+  job.connect(101, 29500, ECONNREFUSED, 4);
+  job.own("10.0.0.1");
+  EXPECT_EQ(failure_of(job, 0).cause, Cause::kInitFailure);
 }
 
 TEST(Rendezvous, AStoreThatIsNotReached) {
   Job job;
   job.start_all();
   job.connect(100, 29500);
-  job.connect(102, 29500, EHOSTUNREACH, 8);
-  expect_golden_text("init_failure: the store is not reached", failure_of(job, 2));
+  job.connect(102, 29500, EHOSTUNREACH, 12);
+  expect_golden_text("init_failure: the store is not reached", failure_of(job, 2, Severity::kWaiting));
 }
 
 TEST(Rendezvous, ARankThatWasStartedTwice) {
@@ -197,9 +231,15 @@ TEST(Rendezvous, AChildIsNoSecondRank) {
   child.exit_ns = child.start_ns + kNsPerSecond;
   child.exit_code = 1;
   job.start(child);
+  child.pid = 202;  // the next one
+  child.start_ns += 2 * kNsPerSecond;
+  child.exit_ns = child.start_ns + kNsPerSecond;
+  job.start(child);
   for (const int32_t pid : {100, 101, 102}) {
     job.connect(pid, 29500);
   }
+  job.connect(201, 443);
+  job.set_up(100, 13 * kNsPerSecond);
   expect_silence(job);
 }
 
@@ -231,6 +271,86 @@ TEST(Rendezvous, ARankThatWasNeverStarted) {
       const Finding finding = failure_of(job, 2, long_ago ? Severity::kCritical : Severity::kWaiting);
       expect_golden_text(long_ago ? "init_failure: never started" : "init_failure: not started yet", finding);
     }
+  }
+}
+
+/// Somebody ended the whole job.
+TEST(Rendezvous, RanksThatEndTogetherAreMissedByNobody) {
+  Job job;
+  for (int32_t rank = 0; rank < kWorld; ++rank) {
+    Process process = job.process(rank);
+    process.exit_ns = process.start_ns + 5 * kNsPerSecond + rank * kNsPerMs;
+    process.exit_signal = 9;
+    job.start(process);
+    job.connect(process.pid, 29500);
+    job.set_up(process.pid);
+  }
+  expect_silence(job);
+}
+
+/// As an exit in good order does, too, where the others wait.
+TEST(Rendezvous, ARankThatLeftInGoodOrderIsMissed) {
+  Job job;
+  Process left = job.process(1);
+  left.exit_ns = left.start_ns + 1500 * kNsPerMs;
+  left.exit_code = 0;
+  for (const Process& process : {job.process(0), left, job.process(2)}) {
+    job.start(process);
+  }
+  job.set_up(100);
+  EXPECT_NE(failure_of(job, 1).summary.find("ended with exit code 0"), std::string::npos);
+}
+
+TEST(Rendezvous, AProgramThatEndsAfterItsCommunicatorsWereMadeIsNoSetUp) {
+  Job job;
+  Process ended = job.process(1);
+  ended.exit_ns = ended.start_ns + 5 * kNsPerSecond;
+  ended.exit_code = 1;
+  for (const Process& process : {job.process(0), ended, job.process(2)}) {
+    job.start(process);
+    job.set_up(process.pid, 2 * kNsPerSecond, kNsPerSecond);
+  }
+  job.set_up(102, 8 * kNsPerSecond);
+  expect_silence(job);
+}
+
+/// It calls its own host so; the others come to it by its address.
+TEST(Rendezvous, LocalhostOnRank0IsNoDifferenceThatMatters) {
+  Job job;
+  Process zero = job.process(0);
+  zero.settings = "MASTER_ADDR=localhost\nMASTER_PORT=29500\nWORLD_SIZE=3";
+  for (const Process& process : {zero, job.process(1), job.process(2)}) {
+    job.start(process);
+    job.connect(process.pid, 29500);
+    job.set_up(process.pid, 10 * kNsPerSecond);
+  }
+  expect_silence(job);
+}
+
+TEST(Rendezvous, AnotherPortOnRank0KeepsTheOthersAway) {
+  Job job;
+  Process zero = job.process(0);
+  zero.settings = "MASTER_ADDR=10.0.0.1\nMASTER_PORT=29501\nWORLD_SIZE=3";
+  for (const Process& process : {zero, job.process(1), job.process(2)}) {
+    job.start(process);
+  }
+  job.connect(100, 29501);
+  job.connect(101, 29500, ECONNREFUSED, 4);
+  job.connect(102, 29500, ECONNREFUSED, 4);
+  EXPECT_NE(failure_of(job, 0).summary.find("MASTER_PORT"), std::string::npos);
+}
+
+TEST(Rendezvous, CallsThatAreNotInTheSourceCount) {
+  for (const bool lost : {false, true}) {
+    Job job;
+    job.start(job.process(0));
+    job.start(job.process(1));
+    job.set_up(101);
+    if (lost) {
+      job.lose("pruned:collective");
+    }
+    const Report report = job.report(lost ? std::set<ProcessKey>() : std::set<ProcessKey>{{1, 100}});
+    EXPECT_TRUE(report.findings.empty()) << report.findings.front().summary;
   }
 }
 
@@ -269,10 +389,13 @@ TEST(Rendezvous, AnotherJobIsNoDifference) {
     Process process = job.process(rank);
     process.pid += 100;
     process.settings = "MASTER_ADDR=10.0.0.1\nMASTER_PORT=29600\nWORLD_SIZE=3";
-    process.exit_ns = process.start_ns + kNsPerSecond;
-    process.exit_code = rank == 2 ? 1 : 0;
+    if (rank == 2) {
+      process.exit_ns = process.start_ns + kNsPerSecond;
+      process.exit_code = 1;
+    }
     job.start(process);
   }
+  job.set_up(200);
   const Finding finding = failure_of(job, 2);
   EXPECT_EQ(finding.culprit.value_or(Culprit{}).pid, 202);
   EXPECT_EQ(finding.summary.find("MASTER_PORT"), std::string::npos) << finding.summary;

@@ -17,6 +17,13 @@ constexpr size_t kSampleEvents = 5;
 
 Result<Reach> reach_in(EventSource& source, const Cluster& cluster, Interval time) {
   Reach reach;
+  ST_ASSIGN(const std::vector<Connection> connections, source.connections());
+  for (const Connection& connection : connections) {
+    if (!connection.closed_ns) {  // one that is refused is closed at once
+      reach.reached[{connection.node_id, connection.pid}].insert(connection.destination);
+    }
+    reach.own_addresses.insert(connection.source.address);
+  }
   const int64_t slack_ns = cluster.clock().largest_shift_ns();
   const TimeRange range{time.from_ns - slack_ns, time.to_ns + slack_ns};
   std::set<std::pair<NodeId, uint64_t>> connected;

@@ -36,6 +36,7 @@ using Unreached = std::map<std::pair<ProcessKey, Endpoint>, Attempts>;
 struct Reach {
   Unreached unreached;
   std::map<ProcessKey, std::set<Endpoint>> reached;
+  std::set<std::string> own_addresses;  // of the recorded nodes, as far as connections came from them
 };
 
 /// SYNs that nobody answers are retransmissions without payload; those of connections that came about later were only
