@@ -5,9 +5,14 @@
 #include <string>
 #include <string_view>
 
+#include "base/handle.h"
 #include "base/result.h"
 
 namespace stalltrace {
+
+/// Opens a file that may be anything by now: never waits, for a FIFO's other end as little as for a lease. `more_flags`:
+/// such as O_NOFOLLOW. Errors: not there, not readable, no regular file.
+Result<UniqueFd> open_regular(const std::string& path, int more_flags = 0);
 
 /// The whole of a file (also of /proc files, whose size is unknown), at most `limit_bytes`.
 Result<std::string> read_file(const std::string& path, size_t limit_bytes = 16U << 20);

@@ -18,7 +18,7 @@
 #include "base/process/procfs.h"
 #include "base/process/resource_limits.h"
 #include "base/text.h"
-#include "capture/discover/elf_symbols.h"
+#include "capture/discover/library_files.h"
 #include "capture/discover/mapping_watch.h"
 #include "capture/kernel/kernel.h"
 #include "capture/kernel/kernel_types.h"
@@ -102,7 +102,8 @@ Status probe_ourselves(BpfPrograms& kernel) {
     if (std::sscanf(std::string(line).c_str(), "%lx-%lx %*s %lx", &start, &end, &offset) == 3 && address >= start &&
         address < end) {
       const ProbePoint point{.offset = address - start + offset, .row = 0};
-      return kernel.attach_file("/proc/self/exe", std::span(&point, 1));
+      const auto probes = kernel.attach_file("/proc/self/exe", std::span(&point, 1));
+      return probes ? Status() : Status(std::unexpected(probes.error()));
     }
   }
   return fail("this program's own code was not found in /proc/self/maps");
@@ -177,8 +178,10 @@ CheckLine check_mapping_watch() {
                : failed(CheckState::kMissing, "mapping_watch", what, watch.error());
 }
 
-CheckLine check_jobs() {
+void check_jobs(const TrustedOwners& trusted, std::vector<CheckLine>& lines) {
   const Procfs procfs;
+  std::vector<std::string> notes;
+  LibraryFiles files(procfs, trusted, [&](const std::string& text) { notes.push_back(text); });
   size_t jobs = 0;
   size_t unreadable = 0;
   std::set<std::string> libraries;
@@ -189,23 +192,19 @@ CheckLine check_jobs() {
       continue;
     }
     bool is_job = false;
-    for (const MappedFile& file : *mappings) {
-      for (const std::string& path : procfs.host_paths(pid, file)) {
-        const auto symbols = find_probe_points(path);
-        if (symbols) {
-          if (symbols->has_collectives) {
-            is_job = true;
-            libraries.insert(file.path);
-          }
-          break;
-        }
+    for (const MappedFile& mapping : *mappings) {
+      const auto found = files.inspect(pid, mapping);
+      if (found && found->file->symbols.has_collectives && files.may_be_probed(pid, mapping, *found)) {
+        is_job = true;
+        libraries.insert(mapping.path);
       }
     }
     jobs += is_job;
+    files.forget();
   }
   std::string detail = fmt::format("{} with a collective library now", jobs);
   for (const std::string& library : libraries) {
-    detail += ", " + library;
+    detail += ", " + printable(library);
   }
   if (jobs == 0) {
     detail += "; a job that starts later is picked up";
@@ -213,16 +212,19 @@ CheckLine check_jobs() {
   if (unreadable > 0) {
     detail += fmt::format("; {} processes could not be looked into", unreadable);
   }
-  return passed("processes", "processes", std::move(detail));
+  lines.push_back(passed("processes", "processes", std::move(detail)));
+  for (const std::string& note : notes) {
+    lines.push_back(failed(CheckState::kMissing, "libraries", "libraries left out", {.what = note}));
+  }
 }
 
 }  // namespace
 
-std::vector<CheckLine> check_host() {
+std::vector<CheckLine> check_host(const TrustedOwners& trusted) {
   std::vector<CheckLine> lines{check_kernel(), check_btf(), check_capabilities(), check_ptrace()};
   check_kernel_side(lines);
   lines.push_back(check_mapping_watch());
-  lines.push_back(check_jobs());
+  check_jobs(trusted, lines);
   return lines;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/untrusted/untrusted_file.h"
 #include "capture/kernel/program_report.h"
 
 namespace stalltrace::capture {
@@ -25,7 +26,8 @@ struct CheckLine {
   std::string remedy;  // empty when ok
 };
 
-std::vector<CheckLine> check_host();
+/// `trusted`: whose libraries a trace would probe, see LibraryFiles.
+std::vector<CheckLine> check_host(const TrustedOwners& trusted = {});
 
 struct CheckedPrograms {
   std::vector<ProgramReport> programs;

@@ -83,7 +83,8 @@ Tracer::Tracer(const TracerOptions& options, EventSink& sink, Note note, std::un
       host_({.sys = options.sysfs_root}, node_.node_id, sink),
       discovery_(
           *kernel_, procfs_, {.only_netns = scope_netns(options), .only_listed = !options.pids.empty()},
-          [this](pid_t pid, Library library) { begin_process(pid, library); },
+          options.trusted_owners,
+          [this](pid_t pid, Library library, uint64_t mpi_world) { begin_process(pid, library, mpi_world); },
           [this](const std::string& text) { report_once(text); }) {}
 
 Status Tracer::begin() {
@@ -111,7 +112,7 @@ void Tracer::report_once(const std::string& text) {
   }
 }
 
-void Tracer::begin_process(pid_t pid, Library library) {
+void Tracer::begin_process(pid_t pid, Library library, uint64_t mpi_world) {
   if (decoder_.has_ended(pid) && !procfs_.exists(pid)) {
     return;  // the record of its end overtook that of its first call: they come by different rings
   }
@@ -121,7 +122,7 @@ void Tracer::begin_process(pid_t pid, Library library) {
   }
   const auto environment = procfs_.environment(pid);
   const uint64_t key = environment ? job_key(process.job_id, *environment) : 0;
-  decoder_.begin_process(std::move(process), library, {key, mpi_world_handle(procfs_, pid)});
+  decoder_.begin_process(std::move(process), library, {key, mpi_world});
   alive_.insert(pid);
   sample_sockets({pid}, 0);
 }
@@ -194,6 +195,9 @@ void Tracer::deliver_losses() {
   decoder_.deliver_losses();
   if (lost_mappings_ > 0) {
     sink_.accept(Loss{node_.node_id, "perf:mappings", lost_mappings_});
+  }
+  for (const auto& [source, count] : discovery_.left_out()) {  // libraries, not events: no part of lost_
+    sink_.accept(Loss{node_.node_id, source, count});
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/process/procfs.h"
 #include "base/result.h"
+#include "base/untrusted/untrusted_file.h"
 #include "capture/decode/open_waits.h"
 #include "capture/decode/record_decoder.h"
 #include "capture/discover/job_discovery.h"
@@ -29,6 +30,7 @@ struct TracerOptions {
   std::string node_name;               // empty: see capture::node_name
   std::vector<int32_t> pids;           // trace only these and their descendants; empty: every job on the host
   std::vector<std::string> libraries;  // probed at once, besides those in the usual places
+  TrustedOwners trusted_owners;        // besides root and each process's own user
   bool own_netns = false;              // only processes in our own network namespace
   std::string sysfs_root = "/sys";     // where port counters are read
   std::optional<int64_t> duration_ns;  // none: until stopped
@@ -75,7 +77,7 @@ class Tracer {
   [[nodiscard]] std::vector<PeriodicTask> periodic_tasks(int64_t started_ns, const Flush& flush,
                                                          const Progress& progress);
   void report_once(const std::string& text);
-  void begin_process(pid_t pid, Library library);
+  void begin_process(pid_t pid, Library library, uint64_t mpi_world);
   void end_processes(const std::vector<st_exit>& records);
   void collect();
   void scan();

@@ -52,7 +52,7 @@ class CollectiveFiles {
     if (fresh) {
       // A path may name something else by now, a FIFO or a device: only the mapped file itself is read.
       if (const UniqueFd fd = procfs.open_mapped(pid, file)) {
-        const auto symbols = capture::find_probe_points(fmt::format("/proc/self/fd/{}", fd.get()));
+        const auto symbols = capture::find_probe_points(fd.get());
         known->second = symbols && symbols->has_collectives;
       }
     }

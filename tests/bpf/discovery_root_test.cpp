@@ -179,7 +179,7 @@ void expect_perf_events_do(const KernelOptions& options) {
   EXPECT_FALSE((*kernel)->features().uprobe_multi);
   const auto symbols = find_probe_points(standin_library());
   ASSERT_TRUE(symbols);
-  const Status attached = (*kernel)->attach_file(standin_library(), symbols->points);
+  const auto attached = (*kernel)->attach_file(standin_library(), symbols->points);
   ASSERT_TRUE(attached) << attached.error().what;
   Job job;
   job.must("all_calls");

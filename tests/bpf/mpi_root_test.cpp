@@ -208,7 +208,7 @@ TEST_P(MpiRoot, ARequestIsReportedOnceHoweverOftenItIsPolled) {
   const std::string path = library_of(GetParam());
   const auto symbols = find_probe_points(path);
   ASSERT_TRUE(symbols) << symbols.error().what;
-  const Status attached = (*kernel)->attach_file(path, symbols->points);
+  const auto attached = (*kernel)->attach_file(path, symbols->points);
   ASSERT_TRUE(attached) << attached.error().what;
   const auto pids = run_job(GetParam());
   std::map<int32_t, size_t> reported;

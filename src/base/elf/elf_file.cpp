@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/elf/elf_file.h"
 
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,9 +12,17 @@ namespace stalltrace {
 namespace {
 
 constexpr uint64_t kMostSections = 512;
+constexpr uint64_t kMostSegments = 256;
 constexpr uint64_t kMostSymbols = 1'000'000;  // of a table; libtorch_cpu.so has 200,000
 constexpr size_t kSymbolsAtOnce = 2048;
 constexpr uint64_t kMostNameBytes = 64U << 20;  // of a string table that is searched; libtorch_cpu.so has 40 MiB
+constexpr size_t kPieceBytes = 1U << 20;
+
+#if defined(__x86_64__)
+constexpr uint16_t kThisMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr uint16_t kThisMachine = EM_AARCH64;
+#endif
 
 template <typename T>
 bool read_at(int fd, uint64_t offset, std::span<T> into) {
@@ -26,12 +36,14 @@ bool read_at(int fd, uint64_t offset, std::span<T> into) {
 std::optional<ElfFile> ElfFile::open(int fd) {
   ElfFile file(fd);
   const Elf64_Ehdr& header = file.header_;
-  if (!read_at(fd, 0, std::span(&file.header_, 1)) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !read_at(fd, 0, std::span(&file.header_, 1)) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
       header.e_phentsize != sizeof(Elf64_Phdr) || (header.e_shnum != 0 && header.e_shentsize != sizeof(Elf64_Shdr))) {
     return std::nullopt;
   }
-  file.segments_.resize(header.e_phnum);
+  file.size_ = static_cast<uint64_t>(info.st_size);
+  file.segments_.resize(std::min<uint64_t>(header.e_phnum, kMostSegments));
   file.sections_.resize(std::min<uint64_t>(header.e_shnum, kMostSections));
   if (!read_at(fd, header.e_phoff, std::span(file.segments_)) ||
       !read_at(fd, header.e_shoff, std::span(file.sections_))) {
@@ -62,7 +74,25 @@ std::optional<uint64_t> ElfFile::load_bias(uint64_t start, uint64_t end, uint64_
   return std::nullopt;
 }
 
-void ElfFile::walk(uint32_t type, const std::function<void(const Elf64_Sym&, uint64_t)>& take) const {
+std::optional<uint64_t> ElfFile::file_offset(uint64_t address, uint64_t bytes, uint32_t flags) const {
+  for (const Elf64_Phdr& segment : segments_) {
+    if (segment.p_type != PT_LOAD || (segment.p_flags & flags) != flags || address < segment.p_vaddr) {
+      continue;
+    }
+    const uint64_t into = address - segment.p_vaddr;
+    if (into < segment.p_filesz && bytes <= segment.p_filesz - into && segment.p_offset <= size_ &&
+        into <= size_ - segment.p_offset && bytes <= size_ - segment.p_offset - into) {
+      return segment.p_offset + into;
+    }
+  }
+  return std::nullopt;
+}
+
+bool ElfFile::is_of_this_machine() const { return header_.e_machine == kThisMachine; }
+
+bool ElfFile::read(uint64_t offset, std::span<std::byte> into) const { return read_at(fd_, offset, into); }
+
+void ElfFile::walk(uint32_t type, const std::function<void(const Elf64_Sym&, const Elf64_Shdr&)>& take) const {
   const auto table = std::ranges::find(sections_, type, &Elf64_Shdr::sh_type);  // a file has no second one
   if (table == sections_.end() || table->sh_entsize != sizeof(Elf64_Sym) || table->sh_link >= sections_.size()) {
     return;
@@ -77,45 +107,82 @@ void ElfFile::walk(uint32_t type, const std::function<void(const Elf64_Sym&, uin
     }
     for (const Elf64_Sym& symbol : some) {
       if (symbol.st_shndx != SHN_UNDEF && symbol.st_name < strings.sh_size) {
-        take(symbol, strings.sh_offset + symbol.st_name);
+        take(symbol, strings);
       }
     }
   }
 }
 
 void ElfFile::each_symbol(const std::function<void(const Elf64_Sym&, uint64_t)>& take) const {
-  walk(SHT_DYNSYM, take);
-  walk(SHT_SYMTAB, take);
+  for (const uint32_t type : {SHT_DYNSYM, SHT_SYMTAB}) {
+    walk(type, [&](const Elf64_Sym& symbol, const Elf64_Shdr& strings) {
+      take(symbol, strings.sh_offset + symbol.st_name);
+    });
+  }
+}
+
+std::string ElfFile::names_of(const Elf64_Shdr& strings, std::span<const std::string_view> needles) const {
+  if (strings.sh_size > kMostNameBytes || strings.sh_offset > size_ || strings.sh_size > size_ - strings.sh_offset) {
+    return {};
+  }
+  // Once to look, once to keep: most files have none of the needles, and a hole in a file is large and costs nothing.
+  size_t longest = 0;
+  for (const std::string_view needle : needles) {
+    longest = std::max(longest, needle.size());
+  }
+  const auto each_piece = [&](const auto& take) {  // pieces overlap by the longest needle
+    std::vector<char> piece;
+    for (uint64_t at = 0; at < strings.sh_size; at += kPieceBytes) {
+      piece.resize(std::min<uint64_t>(kPieceBytes + longest, strings.sh_size - at));
+      if (!read_at(fd_, strings.sh_offset + at, std::span(piece)) || take(std::string_view(piece.data(), piece.size()))) {
+        return;
+      }
+    }
+  };
+  bool found = false;
+  each_piece([&](std::string_view piece) {
+    found = std::ranges::any_of(needles, [&](std::string_view needle) {
+      return ::memmem(piece.data(), piece.size(), needle.data(), needle.size()) != nullptr;
+    });
+    return found;
+  });
+  std::string names;
+  if (found) {
+    each_piece([&](std::string_view piece) {
+      names.append(piece.substr(0, kPieceBytes));
+      return false;
+    });
+  }
+  return names;
+}
+
+void ElfFile::each_name(uint32_t type, std::span<const std::string_view> needles,
+                        const std::function<void(const Elf64_Sym&, std::string_view)>& take) const {
+  const auto table = std::ranges::find(sections_, type, &Elf64_Shdr::sh_type);
+  if (table == sections_.end() || table->sh_link >= sections_.size()) {
+    return;
+  }
+  // Names are found in their table: to read each symbol's own would take a system call a symbol.
+  const std::string names = names_of(sections_[table->sh_link], needles);
+  if (names.empty()) {
+    return;
+  }
+  constexpr size_t kLongestName = 4096;
+  walk(type, [&](const Elf64_Sym& symbol, const Elf64_Shdr&) {
+    if (symbol.st_name < names.size()) {
+      const char* name = names.data() + symbol.st_name;
+      take(symbol, {name, strnlen(name, std::min(kLongestName, names.size() - symbol.st_name))});
+    }
+  });
 }
 
 std::vector<std::optional<uint64_t>> ElfFile::symbol_values(std::span<const std::string_view> names) const {
   std::vector<std::optional<uint64_t>> values(names.size());
   for (const uint32_t type : {SHT_DYNSYM, SHT_SYMTAB}) {
-    const auto table = std::ranges::find(sections_, type, &Elf64_Shdr::sh_type);
-    if (table == sections_.end() || table->sh_link >= sections_.size()) {
-      continue;
-    }
-    // Names are found in the string table first: to read each symbol's own would take a system call a symbol.
-    const Elf64_Shdr& strings = sections_[table->sh_link];
-    if (strings.sh_size > kMostNameBytes) {
-      continue;
-    }
-    std::string text;
-    std::vector<char> piece(std::min<uint64_t>(strings.sh_size, 1U << 20));
-    while (text.size() < strings.sh_size) {  // piece by piece: a size that is a lie costs no memory
-      piece.resize(std::min<uint64_t>(piece.size(), strings.sh_size - text.size()));
-      if (!read_at(fd_, strings.sh_offset + text.size(), std::span(piece))) {
-        break;
-      }
-      text.append(piece.data(), piece.size());
-    }
-    walk(type, [&](const Elf64_Sym& symbol, uint64_t) {
-      for (size_t i = 0; i < names.size(); ++i) {
-        const std::string_view name = names[i];
-        if (!values[i] && symbol.st_name < text.size() && text.size() - symbol.st_name > name.size() &&
-            text.compare(symbol.st_name, name.size(), name) == 0 && text[symbol.st_name + name.size()] == '\0') {
-          values[i] = symbol.st_value;
-        }
+    each_name(type, names, [&](const Elf64_Sym& symbol, std::string_view name) {
+      const auto wanted = std::ranges::find(names, name);
+      if (wanted != names.end() && !values[static_cast<size_t>(wanted - names.begin())]) {
+        values[static_cast<size_t>(wanted - names.begin())] = symbol.st_value;
       }
     });
   }

@@ -5,10 +5,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <memory>
 #include <set>
@@ -229,24 +232,55 @@ std::map<pid_t, pid_t> Procfs::inner_threads(pid_t pid) const {
 
 bool Procfs::exists(pid_t pid) const { return ::access(path(pid, "stat").c_str(), F_OK) == 0; }
 
-std::vector<std::string> Procfs::host_paths(pid_t pid, const MappedFile& file) const {
-  std::vector<std::string> result;
-  if (file.end != 0) {
-    result.push_back(path(pid, fmt::format("map_files/{:x}-{:x}", file.start, file.end)));
+std::optional<uid_t> Procfs::user(pid_t pid) const {
+  const std::string status = read_file(path(pid, "status"), 8192).value_or("");
+  for (const std::string_view line : split(status, '\n')) {
+    if (line.starts_with("Uid:")) {  // real, effective, saved, of file systems
+      const auto numbers = split(line, '\t');
+      const auto effective = numbers.size() > 2 ? parse_integer(numbers[2]) : Result<int64_t>(-1);
+      return effective && *effective >= 0 ? std::optional(static_cast<uid_t>(*effective)) : std::nullopt;
+    }
   }
-  result.push_back(path(pid, "root") + file.path);
-  return result;
+  return std::nullopt;
+}
+
+UniqueFd Procfs::find_mapped(pid_t pid, const MappedFile& file) const {
+  if (file.end != 0) {
+    const std::string link = path(pid, fmt::format("map_files/{:x}-{:x}", file.start, file.end));
+    UniqueFd place(::open(link.c_str(), O_PATH | O_CLOEXEC));
+    if (place || (errno != EPERM && errno != EACCES)) {
+      return place;
+    }
+  }
+  // Without the privilege for that: by the path, in which the kernel has resolved all links.
+  const UniqueFd root(::open(path(pid, "root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const std::string inner = file.path.substr(std::min<size_t>(file.path.find_first_not_of('/'), file.path.size()));
+  open_how how{};
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  UniqueFd place(static_cast<int>(::syscall(SYS_openat2, root.get(), inner.c_str(), &how, sizeof how)));
+  if (!place && (errno == ENOSYS || errno == EPERM)) {  // before Linux 5.6, or a container's filter from then
+    place = UniqueFd(::openat(root.get(), inner.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  }
+  return place;
 }
 
 UniqueFd Procfs::open_mapped(pid_t pid, const MappedFile& file) const {
-  for (const std::string& path : host_paths(pid, file)) {
-    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    struct stat status {};
-    if (fd && ::fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_ino == file.inode) {
-      return fd;
-    }
+  UniqueFd place = find_mapped(pid, file);
+  if (!place && errno == ENOENT && file.end != 0) {  // it was mapped anew, or in part: by its address of now
+    const auto mappings = executable_mappings(pid).value_or(std::vector<MappedFile>());
+    const auto same = std::ranges::find_if(mappings, [&](const MappedFile& one) {
+      return one.inode == file.inode && one.path == file.path && one.start != file.start;
+    });
+    place = same == mappings.end() ? UniqueFd() : find_mapped(pid, *same);
   }
-  return {};
+  struct stat info {};
+  if (!place || ::fstat(place.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_ino != file.inode) {
+    return {};
+  }
+  // A lease of the file's owner would make us wait, but for O_NONBLOCK.
+  const std::string opened = fmt::format("/proc/self/fd/{}", place.get());
+  return UniqueFd(::open(opened.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
 
 }  // namespace stalltrace

@@ -79,15 +79,18 @@ class Procfs {
     return path(pid, "root") + inner_path;
   }
 
-  /// Paths of this mapping that can be opened from here, best first: through map_files (survives deletion, needs
-  /// privilege) and through the process's root.
-  [[nodiscard]] std::vector<std::string> host_paths(pid_t pid, const MappedFile& file) const;
-  /// The mapped file itself, not another that has its path by now; empty when it can't be opened.
+  /// The user whose rights it has, also where it hides its memory (owner() is root then); none when it is gone.
+  [[nodiscard]] std::optional<uid_t> user(pid_t pid) const;
+
+  /// The mapped file itself, not another that has its address or its path by now; empty when it can't be opened, or is
+  /// no regular file. Never waits, except for a file system that doesn't answer (base/untrusted).
   [[nodiscard]] UniqueFd open_mapped(pid_t pid, const MappedFile& file) const;
 
  private:
   /// A number of /proc/PID/stat by its place in proc(5), from 3 on; 0 when the process is gone.
   [[nodiscard]] int64_t stat_number(pid_t pid, size_t field) const;
+  /// A mapping by its address, or by the path where the kernel lets nobody else; only as a place (O_PATH).
+  [[nodiscard]] UniqueFd find_mapped(pid_t pid, const MappedFile& file) const;
 
   std::string root_;
 };

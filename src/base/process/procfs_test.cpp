@@ -103,10 +103,36 @@ TEST_F(ProcfsTest, ThreadNamesAndNetworkNamespaces) {
   EXPECT_EQ(procfs().netns(8), 0U);
 }
 
-TEST_F(ProcfsTest, AMappedFileIsOpenedThroughTheProcess) {
-  const MappedFile file{.start = 0x1000, .end = 0x2000, .inode = 5, .path = "/lib/x.so"};
-  EXPECT_THAT(procfs().host_paths(7, file),
-              ElementsAre(root_.string() + "/7/map_files/1000-2000", root_.string() + "/7/root/lib/x.so"));
+TEST_F(ProcfsTest, AMappedFileIsOpenedByItsAddress) {
+  put("library", "mapped");
+  put("other", "at the path by now");
+  fs::create_directories(root_ / "7/map_files");
+  fs::create_directories(root_ / "7/root/lib");
+  fs::create_symlink(root_ / "library", root_ / "7/map_files/1000-2000");
+  fs::create_symlink(root_ / "other", root_ / "7/root/lib/x.so");
+  struct stat info {};
+  ASSERT_EQ(::stat((root_ / "library").c_str(), &info), 0);
+  MappedFile file{.start = 0x1000, .end = 0x2000, .inode = info.st_ino, .path = "/lib/x.so"};
+  EXPECT_TRUE(procfs().open_mapped(7, file));
+  file.inode += 1;
+  EXPECT_FALSE(procfs().open_mapped(7, file)) << "another file";
+  file.start = 0x3000;
+  EXPECT_FALSE(procfs().open_mapped(7, file)) << "a mapping that is gone: its path is not looked at";
+}
+
+TEST_F(ProcfsTest, AMappedFileIsNoFifo) {
+  fs::create_directories(root_ / "7/map_files");
+  const std::string fifo = root_ / "7/map_files/1000-2000";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  struct stat info {};
+  ASSERT_EQ(::stat(fifo.c_str(), &info), 0);
+  EXPECT_FALSE(procfs().open_mapped(7, {.start = 0x1000, .end = 0x2000, .inode = info.st_ino, .path = "/x"}));
+}
+
+TEST_F(ProcfsTest, TheUserIsTheEffectiveOne) {
+  put("7/status", "Name:\tx\nUid:\t1000\t1001\t1002\t1003\nGid:\t1\t1\t1\t1\n");
+  EXPECT_EQ(procfs().user(7), 1001U);
+  EXPECT_FALSE(procfs().user(8));
 }
 
 TEST(ParseMapsLine, KeepsWhatTheKernelAppends) {

@@ -45,7 +45,8 @@ void CodeNames::look_up(pid_t pid, const MappedFile& file, std::span<const uint6
     known_.clear();
   }
   const std::string name = std::filesystem::path(file.path).filename().string();
-  const UniqueFd fd = procfs_.open_mapped(pid, file);
+  const bool local = mounts_.of_device(pid, file.device_major, file.device_minor).local;
+  const UniqueFd fd = local ? procfs_.open_mapped(pid, file) : UniqueFd();
   const auto places = fd ? functions_at(fd.get(), fresh) : std::vector<std::optional<CodePlace>>(fresh.size());
   for (size_t i = 0; i < fresh.size(); ++i) {
     known_[key(fresh[i])] = !places[i] ? fmt::format("+{:#x} ({})", fresh[i], name)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Code addresses of a process → names, by the symbol tables of the files it maps, within a bound on the time that
-// all of them take; what is not found in time keeps its offset for a name. One thread.
+// all of them take; what is not found in time, or lies on a file system that may not answer, keeps its offset for a name.
+// One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -13,13 +14,14 @@
 #include <vector>
 
 #include "base/process/procfs.h"
+#include "base/untrusted/mounts.h"
 
 namespace stalltrace::capture {
 
 class CodeNames {
  public:
   /// `procfs` outlives it.
-  explicit CodeNames(const Procfs& procfs) : procfs_(procfs) {}
+  explicit CodeNames(const Procfs& procfs) : procfs_(procfs), mounts_(procfs) {}
 
   /// One line a frame: "train_step+0x4f (train)", or "+0x1f40 (libstripped.so)" with the offset in the file.
   /// `addresses` are those of a stack, innermost first: all but the first are return addresses. It ends before the
@@ -47,6 +49,7 @@ class CodeNames {
   [[nodiscard]] bool in_time();
 
   const Procfs& procfs_;
+  Mounts mounts_;
   std::map<pid_t, Mappings> mappings_;
   std::map<Key, std::string> known_;
   int64_t second_ns_ = 0;  // CLOCK_MONOTONIC: of the second that spent_ns_ is about

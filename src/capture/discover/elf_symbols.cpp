@@ -2,36 +2,38 @@
 #include "capture/discover/elf_symbols.h"
 
 #include <elf.h>
-#include <fcntl.h>
-#include <gelf.h>
-#include <libelf.h>
-#include <string.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <memory>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 
-#include "base/handle.h"
+#include "base/elf/elf_file.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "plugin/wire/marker.h"
 
 namespace stalltrace::capture {
 namespace {
 
-using ElfHandle = std::unique_ptr<Elf, Free<elf_end>>;
-
 /// Names that every file of interest defines at least one of: a search for them in the string table rules most files
 /// out without walking hundreds of thousands of symbols.
-constexpr std::array<std::string_view, 8> kSentinels{
+constexpr std::string_view kOpenMpiWorld = "ompi_mpi_comm_world";
+constexpr std::array<std::string_view, 9> kSentinels{
+    kOpenMpiWorld,
     "ncclAllReduce",         "MPI_Allreduce",       "_ZN4gloo9allreduceE",  "_ZN4c10d16ProcessGroupGloo7runLoopE",
     "cudaStreamSynchronize", "cuStreamSynchronize", "hipStreamSynchronize", ST_MARKER_FUNCTION};
 
 /// MPICH, and what shares its binary interface (Intel MPI, MVAPICH, Cray MPI), must define this function: programs call
 /// it by mpi.h's MPI_DUP_FN. OpenMPI's is OMPI_C_MPI_DUP_FN.
 constexpr std::string_view kOfIntHandles = "MPIR_Dup_fn";
+
+/// More points than the table has rows, for libraries that have a function twice; a file with more is a made-up one.
+constexpr size_t kMostPoints = 1024;
+constexpr size_t kCodeBytes = 16;  // at a point, that are compared
 
 const std::unordered_map<std::string_view, uint32_t>& rows_by_symbol() {
   static const auto rows = [] {
@@ -45,48 +47,44 @@ const std::unordered_map<std::string_view, uint32_t>& rows_by_symbol() {
   return rows;
 }
 
-bool may_define_calls(Elf* elf, size_t string_section) {
-  Elf_Scn* section = elf_getscn(elf, string_section);
-  const Elf_Data* data = section ? elf_getdata(section, nullptr) : nullptr;
-  if (!data || !data->d_buf) {
-    return false;
+uint64_t code_at(const ElfFile& elf, const FileSymbols& symbols) {
+  std::array<std::byte, kCodeBytes> bytes{};
+  uint64_t hash = 0;
+  const auto take = [&](uint64_t offset) {
+    bytes.fill(std::byte{0});
+    for (size_t size = bytes.size(); size > 0 && !elf.read(offset, std::span(bytes).first(size)); size /= 2) {
+    }  // a function may end with the file
+    hash = splitmix64_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, hash);
+  };
+  for (const ProbePoint& point : symbols.points) {
+    take(point.offset);
   }
-  return std::any_of(kSentinels.begin(), kSentinels.end(), [&](std::string_view name) {
-    return memmem(data->d_buf, data->d_size, name.data(), name.size()) != nullptr;
-  });
+  if (symbols.marker) {
+    take(symbols.marker->function_offset);
+  }
+  return hash;
 }
 
 class SymbolCollector {
  public:
-  explicit SymbolCollector(Elf* elf) : elf_(elf) { elf_getphdrnum(elf, &segments_); }
+  explicit SymbolCollector(const ElfFile& elf) : elf_(elf) {}
 
-  /// Takes the table's rows from one symbol section; `accept` filters by family.
+  /// Takes the table's rows from one symbol table; `accept` filters by family.
   template <typename Accept>
-  void collect(Elf_Scn* section, const GElf_Shdr& header, const Accept& accept) {
-    Elf_Data* data = elf_getdata(section, nullptr);
-    if (!data || header.sh_entsize == 0 || !may_define_calls(elf_, header.sh_link)) {
-      return;
-    }
-    const auto count = static_cast<int>(header.sh_size / header.sh_entsize);
-    for (int i = 0; i < count; ++i) {
-      GElf_Sym symbol;
-      if (!gelf_getsym(data, i, &symbol) || symbol.st_shndx == SHN_UNDEF) {
-        continue;
+  void collect(uint32_t type, const Accept& accept) {
+    elf_.each_name(type, kSentinels, [&](const Elf64_Sym& symbol, std::string_view name) {
+      note_others(symbol, name);
+      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) {
+        return;
       }
-      const char* name = elf_strptr(elf_, header.sh_link, symbol.st_name);
-      note_marker(name ? name : "", symbol.st_value);
-      int_handles_ |= name && name == kOfIntHandles;
-      if (GELF_ST_TYPE(symbol.st_info) != STT_FUNC) {
-        continue;
-      }
-      const auto found = name ? rows_by_symbol().find(name) : rows_by_symbol().end();
+      const auto found = rows_by_symbol().find(name);
       if (found == rows_by_symbol().end() || !accept(call_table()[found->second].family)) {
-        continue;
+        return;
       }
-      if (const auto offset = file_offset(symbol.st_value, PF_X)) {
-        add({behind_load(*offset), found->second});
+      if (const auto offset = elf_.file_offset(symbol.st_value, std::max<uint64_t>(symbol.st_size, 1), PF_X)) {
+        add({behind_load(*offset, symbol.st_size), found->second});
       }
-    }
+    });
   }
 
   FileSymbols take() {
@@ -96,61 +94,56 @@ class SymbolCollector {
     for (ProbePoint& point : result_.points) {
       point.int_handles = int_handles_ && call_table()[point.row].spec.library == static_cast<__u8>(Library::kMpi);
     }
+    result_.code = code_at(elf_, result_);
     return std::move(result_);
   }
   [[nodiscard]] bool has_collectives() const { return result_.has_collectives; }
 
  private:
-  /// Where a loaded segment with the permission `flag` has the address.
-  [[nodiscard]] std::optional<uint64_t> file_offset(uint64_t address, uint32_t flag) const {
-    for (size_t i = 0; i < segments_; ++i) {
-      GElf_Phdr segment;
-      if (gelf_getphdr(elf_, static_cast<int>(i), &segment) && segment.p_type == PT_LOAD && (segment.p_flags & flag) &&
-          address >= segment.p_vaddr && address < segment.p_vaddr + segment.p_filesz) {
-        return address - segment.p_vaddr + segment.p_offset;
-      }
-    }
-    return std::nullopt;
-  }
-
   /// Where a function that begins with "mov disp32(%rip), %rax; push" is probed: at the push, which the kernel does by
   /// itself (Linux 4.16), where the load costs it a second trap for a single step. Arguments and stack pointer are
   /// still as they came.
-  [[nodiscard]] uint64_t behind_load(uint64_t offset) const {
-    constexpr std::array<unsigned char, 3> kLoad{0x48, 0x8b, 0x05};
+  [[nodiscard]] uint64_t behind_load(uint64_t offset, uint64_t function_bytes) const {
+#if defined(__x86_64__)
+    constexpr std::array<std::byte, 3> kLoad{std::byte{0x48}, std::byte{0x8b}, std::byte{0x05}};
     constexpr size_t kLoadBytes = 7;
-    constexpr unsigned char kRexB = 0x41;  // before a push of r8 to r15
-    GElf_Ehdr header;
-    size_t size = 0;
-    const auto* file = reinterpret_cast<const unsigned char*>(elf_rawfile(elf_, &size));
-    if (!file || size < kLoadBytes + 2 || offset > size - kLoadBytes - 2 || !gelf_getehdr(elf_, &header) ||
-        header.e_machine != EM_X86_64 || !std::equal(kLoad.begin(), kLoad.end(), file + offset)) {
+    constexpr std::byte kRexB{0x41};  // before a push of r8 to r15
+    std::array<std::byte, kLoadBytes + 2> begin{};
+    if (function_bytes < begin.size() || !elf_.read(offset, begin) ||
+        !std::equal(kLoad.begin(), kLoad.end(), begin.begin())) {
       return offset;
     }
-    const unsigned char* next = file + offset + kLoadBytes;
-    const unsigned char opcode = next[0] == kRexB ? next[1] : next[0];
-    return opcode >= 0x50 && opcode <= 0x57 ? offset + kLoadBytes : offset;
+    const std::byte opcode = begin[kLoadBytes] == kRexB ? begin[kLoadBytes + 1] : begin[kLoadBytes];
+    return opcode >= std::byte{0x50} && opcode <= std::byte{0x57} ? offset + kLoadBytes : offset;
+#else
+    (void)function_bytes;
+    return offset;
+#endif
   }
 
-  void note_marker(std::string_view name, uint64_t address) {
-    if (name == ST_MARKER_FUNCTION) {
-      marker_.function_offset = file_offset(address, PF_X).value_or(0);
-    } else if (name == ST_MARKER_SEMAPHORE) {
-      marker_.semaphore_offset = file_offset(address, PF_W).value_or(0);
+  void note_others(const Elf64_Sym& symbol, std::string_view name) {
+    const uint32_t type = ELF64_ST_TYPE(symbol.st_info);
+    if (type == STT_FUNC && name == ST_MARKER_FUNCTION) {
+      marker_.function_offset = elf_.file_offset(symbol.st_value, 1, PF_X).value_or(0);
+    } else if (type == STT_OBJECT && name == ST_MARKER_SEMAPHORE) {
+      const auto offset = elf_.file_offset(symbol.st_value, sizeof(uint16_t), PF_W);
+      marker_.semaphore_offset = offset && *offset % sizeof(uint16_t) == 0 ? *offset : 0;
+    } else if (type == STT_OBJECT && name == kOpenMpiWorld) {
+      result_.mpi_world = symbol.st_value;
     }
+    int_handles_ |= name == kOfIntHandles;
   }
 
   void add(ProbePoint point) {
     const bool known = std::any_of(result_.points.begin(), result_.points.end(),
                                    [&](const ProbePoint& other) { return other.offset == point.offset; });
-    if (!known) {
+    if (!known && result_.points.size() < kMostPoints) {
       result_.points.push_back(point);
     }
     result_.has_collectives |= call_table()[point.row].family == CallFamily::kCollectiveLibrary;
   }
 
-  Elf* elf_;
-  size_t segments_ = 0;
+  const ElfFile& elf_;
   MarkerPoint marker_;
   bool int_handles_ = false;
   FileSymbols result_;
@@ -158,33 +151,33 @@ class SymbolCollector {
 
 }  // namespace
 
-Result<FileSymbols> find_probe_points(const std::string& path) {
-  if (elf_version(EV_CURRENT) == EV_NONE) {
-    return fail("libelf is older than this program");
+Result<FileSymbols> find_probe_points(int fd) {
+  const std::optional<ElfFile> elf = ElfFile::open(fd);
+  if (!elf) {
+    return fail("not an ELF file", {}, ErrorKind::kCorrupt);
   }
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) {
-    return fail_errno("open " + path, errno);
+  if (!elf->is_of_this_machine()) {
+    return FileSymbols{};
   }
-  const ElfHandle elf(elf_begin(fd.get(), ELF_C_READ_MMAP, nullptr));
-  if (!elf || elf_kind(elf.get()) != ELF_K_ELF) {
-    return fail(path + ": not an ELF file", {}, ErrorKind::kCorrupt);
-  }
-  SymbolCollector collector(elf.get());
-  const auto each_section = [&](uint32_t type, const auto& accept) {
-    for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf.get(), section)) != nullptr;) {
-      GElf_Shdr header;
-      if (gelf_getshdr(section, &header) && header.sh_type == type) {
-        collector.collect(section, header, accept);
-      }
-    }
-  };
-  each_section(SHT_DYNSYM, [](CallFamily) { return true; });
+  SymbolCollector collector(*elf);
+  collector.collect(SHT_DYNSYM, [](CallFamily) { return true; });
   // A collective library carries the GPU runtime inside, under local names: those are its own calls, not the job's.
   const bool is_collective_library = collector.has_collectives();
-  each_section(SHT_SYMTAB,
-               [&](CallFamily family) { return family == CallFamily::kCollectiveLibrary || !is_collective_library; });
+  collector.collect(SHT_SYMTAB, [&](CallFamily family) {
+    return family == CallFamily::kCollectiveLibrary || !is_collective_library;
+  });
   return collector.take();
+}
+
+Result<FileSymbols> find_probe_points(const std::string& path) {
+  ST_ASSIGN(const UniqueFd fd, open_regular(path));
+  auto symbols = find_probe_points(fd.get());
+  return symbols ? std::move(symbols) : with_context(path, std::move(symbols.error()));
+}
+
+bool has_same_code(int fd, const FileSymbols& symbols) {
+  const std::optional<ElfFile> elf = ElfFile::open(fd);
+  return elf && code_at(*elf, symbols) == symbols.code;
 }
 
 }  // namespace stalltrace::capture

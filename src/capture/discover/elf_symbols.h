@@ -29,12 +29,22 @@ struct FileSymbols {
   std::vector<ProbePoint> points;  // each offset once: weak aliases of one function make one point
   bool has_collectives = false;    // defines rows of CallFamily::kCollectiveLibrary
   std::optional<MarkerPoint> marker;
+  std::optional<uint64_t> mpi_world;  // the address, as symbols have it, of OpenMPI's object for MPI_COMM_WORLD
+  uint64_t code = 0;                  // a hash of the bytes at all points and at the marker
 
-  [[nodiscard]] bool of_interest() const { return !points.empty() || marker; }
+  [[nodiscard]] bool can_be_probed() const { return !points.empty() || marker; }
+  [[nodiscard]] bool of_interest() const { return can_be_probed() || mpi_world; }
 };
 
 /// Looks the table's symbols up in the dynamic symbol table, and in the full one, where a library linked
-/// statically into another leaves its names. A file without any gives empty points. Errors: not readable, not ELF.
+/// statically into another leaves its names. Only functions that lie in the file's executable segments count. The file
+/// may be anybody's (base/elf/elf_file.h). One without any gives empty points, as does one for another machine.
+/// Errors: not ELF.
+Result<FileSymbols> find_probe_points(int fd);
+/// The same of the file at a path. Errors: also not readable, no regular file.
 Result<FileSymbols> find_probe_points(const std::string& path);
+
+/// Whether the file still has the code that was there when its points were found.
+bool has_same_code(int fd, const FileSymbols& symbols);
 
 }  // namespace stalltrace::capture

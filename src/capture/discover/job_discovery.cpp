@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/discover/job_discovery.h"
 
+#include <dirent.h>
 #include <glob.h>
-#include <linux/magic.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/elf/elf_file.h"
+#include "base/text.h"
+#include "capture/discover/mpi_world.h"
 
 namespace stalltrace::capture {
 namespace {
 
-/// Where packages, vendors' installers, wheels and conda put collective libraries.
+/// Where packages, vendors' installers, wheels and conda put collective libraries. Not in homes: those are their users',
+/// and often on a server.
 constexpr std::array kUsualLibraries{
     "/usr/lib/libgloo.so.*",
     "/usr/lib/*/libgloo.so.*",
     "/usr/*/python3*/*-packages/torch/lib/libtorch_cpu.so",
     "/usr/local/lib/python3*/*-packages/torch/lib/libtorch_cpu.so",
     "/opt/*/lib/python3*/site-packages/torch/lib/libtorch_cpu.so",
-    "/home/*/*/lib/python3*/site-packages/torch/lib/libtorch_cpu.so",
     "/usr/lib/*/libmpi.so.*",
     "/usr/lib/*/libmpich.so.*",
     "/usr/lib64/openmpi/lib/libmpi.so.*",
@@ -39,85 +42,57 @@ constexpr std::array kUsualLibraries{
     "/usr/*/python3*/*-packages/nvidia/nccl/lib/libnccl.so.*",
     "/usr/local/lib/python3*/*-packages/nvidia/nccl/lib/libnccl.so.*",
     "/opt/*/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.*",
-    "/home/*/*/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.*",
 };
-
-/// So many files that processes map are remembered; reading one again costs some milliseconds at most.
-constexpr size_t kMaxFiles = 4096;
-
-/// What was read of a file is taken for what a mapping of the same name maps.
-constexpr int64_t kDismissedNs = 2 * kNsPerSecond;
 
 /// RCCL exports NCCL's names; only its file's name distinguishes it.
 Library library_of(const std::string& path) {
   return path.find("librccl") != std::string::npos ? Library::kRccl : Library::kNccl;
 }
 
+/// The files of a pattern, without a look at any file system of others: to look at one that hangs would hang.
+std::vector<std::string> local_paths(const char* pattern, LibraryFiles& files) {
+  static thread_local LibraryFiles* looking = nullptr;  // glob's functions get no context
+  looking = &files;
+  const auto look = [](const char* path, struct stat* info, bool link) {
+    if (!looking->is_local_path(path)) {
+      errno = ENOENT;
+      return -1;
+    }
+    return link ? ::lstat(path, info) : ::stat(path, info);
+  };
+  glob_t paths{};
+  paths.gl_opendir = [](const char* path) -> void* {
+    return looking->is_local_path(path) ? ::opendir(path) : nullptr;
+  };
+  paths.gl_readdir = [](void* folder) { return ::readdir(static_cast<DIR*>(folder)); };
+  paths.gl_closedir = [](void* folder) { ::closedir(static_cast<DIR*>(folder)); };
+  static const auto look_at = look;
+  paths.gl_stat = [](const char* path, struct stat* info) { return look_at(path, info, false); };
+  paths.gl_lstat = [](const char* path, struct stat* info) { return look_at(path, info, true); };
+  std::vector<std::string> result;
+  if (::glob(pattern, GLOB_NOSORT | GLOB_ALTDIRFUNC, nullptr, &paths) == 0) {
+    result.assign(paths.gl_pathv, paths.gl_pathv + paths.gl_pathc);
+  }
+  ::globfree(&paths);
+  return result;
+}
+
 }  // namespace
 
-JobDiscovery::JobDiscovery(BpfPrograms& kernel, const Procfs& procfs, Scope scope, JobFound job_found, Note note)
-    : kernel_(kernel), procfs_(procfs), scope_(scope), job_found_(std::move(job_found)), note_(std::move(note)) {}
+JobDiscovery::JobDiscovery(BpfPrograms& kernel, const Procfs& procfs, Scope scope, TrustedOwners trusted,
+                           JobFound job_found, Note note)
+    : kernel_(kernel),
+      procfs_(procfs),
+      scope_(scope),
+      job_found_(std::move(job_found)),
+      note_(std::move(note)),
+      files_(procfs, std::move(trusted), [this](const std::string& text) { note_(text); }) {}
 
 bool JobDiscovery::in_scope(pid_t pid) const {
   if (pid == ::getpid() || (scope_.only_listed && !kernel_.is_listed(pid))) {
     return false;
   }
   return scope_.only_netns == 0 || procfs_.netns(pid) == scope_.only_netns;
-}
-
-JobDiscovery::File* JobDiscovery::inspect_path(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    return nullptr;
-  }
-  // One file of an image has another device number in each container's overlay, and one inode below them all, which is
-  // what the kernel probes: twice probed, every call would be reported twice.
-  struct statfs system {};
-  const bool overlay = ::statfs(path.c_str(), &system) == 0 && system.f_type == OVERLAYFS_SUPER_MAGIC;
-  const FileKey key{overlay ? 0 : info.st_dev, info.st_ino, info.st_size,
-                    info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
-  const auto [found, fresh] = files_.try_emplace(key);
-  File& known = found->second;
-  if (fresh) {
-    known.inode = info.st_ino;
-    auto symbols = find_probe_points(path);
-    if (!symbols && symbols.error().kind != ErrorKind::kCorrupt) {  // gone in the meantime: it may come again
-      files_.erase(found);
-      return nullptr;
-    }
-    if (symbols) {
-      known.symbols = std::move(*symbols);
-    }
-  }
-  return &known;
-}
-
-bool JobDiscovery::was_dismissed(const MappedFile& file) {
-  const int64_t now_ns = monotonic_now_ns();
-  if (now_ns - dismissed_since_ns_ >= kDismissedNs || dismissed_.size() > kMaxFiles) {
-    dismissed_.clear();
-    dismissed_since_ns_ = now_ns;
-  }
-  return dismissed_.contains({file.device_major, file.device_minor, file.inode, file.path});
-}
-
-JobDiscovery::File* JobDiscovery::inspect(pid_t pid, const MappedFile& file, std::string& host_path) {
-  if (was_dismissed(file)) {
-    return nullptr;
-  }
-  for (std::string& candidate : procfs_.host_paths(pid, file)) {
-    File* known = inspect_path(candidate);
-    if (!known || known->inode != file.inode) {
-      continue;
-    }
-    if (!known->symbols.of_interest()) {
-      dismissed_.emplace(file.device_major, file.device_minor, file.inode, file.path);
-      return nullptr;
-    }
-    host_path = std::move(candidate);
-    return known;
-  }
-  return nullptr;
 }
 
 /// A second walk that finds nothing new leaves no gap to the children that the kernel side lists.
@@ -141,45 +116,68 @@ Status JobDiscovery::list(std::span<const int32_t> pids) {
 }
 
 Status JobDiscovery::attach_library(const std::string& path) {
-  ST_ASSIGN(const FileSymbols symbols, find_probe_points(path));
-  if (symbols.points.empty()) {
+  ST_ASSIGN(const Found found, files_.inspect_path(path));
+  if (found.file->symbols.points.empty()) {
     return fail(path + " defines no call of a collective library", "name a libnccl.so, librccl.so or libmpi.so",
                 ErrorKind::kUsage);
   }
-  if (File* file = inspect_path(path)) {
-    attach(*file, path, path);
-  }
+  attach(found, path);
   return {};
 }
 
 void JobDiscovery::attach_usual_libraries() {
   for (const char* pattern : kUsualLibraries) {
-    glob_t paths{};
-    if (::glob(pattern, GLOB_NOSORT, nullptr, &paths) == 0) {
-      for (size_t i = 0; i < paths.gl_pathc; ++i) {
-        File* file = inspect_path(paths.gl_pathv[i]);
-        if (file && file->symbols.has_collectives) {
-          attach(*file, paths.gl_pathv[i], paths.gl_pathv[i]);
-        }
-      }
+    for (const std::string& path : local_paths(pattern, files_)) {
+      attach_usual_library(path);
     }
-    ::globfree(&paths);
   }
 }
 
-void JobDiscovery::attach(File& file, const std::string& host_path, const std::string& shown_path) {
-  if (file.attached) {
+void JobDiscovery::attach_usual_library(const std::string& path) {
+  const auto found = files_.is_local_path(path) ? files_.inspect_path(path) : fail(path);
+  if (found && found->file->symbols.has_collectives && files_.may_be_probed(path, *found)) {
+    attach(*found, path);
+  }
+}
+
+void JobDiscovery::attach(const Found& found, const std::string& shown_path) {
+  LibraryFiles::File& file = *found.file;
+  if (file.attached || !file.symbols.can_be_probed()) {
     return;
   }
-  const Status status = file.symbols.marker ? kernel_.attach_marker(host_path, *file.symbols.marker)
-                                            : kernel_.attach_file(host_path, file.symbols.points);
-  if (!status) {
-    note_("can't probe " + shown_path + ": " + status.error().what +
-          (status.error().remedy.empty() ? "" : "; " + status.error().remedy));
+  const auto changed = [&] { return !found.opened.is_unchanged() || !has_same_code(found.opened.fd(), file.symbols); };
+  const auto probes = file.symbols.marker ? kernel_.attach_marker(found.opened.path(), *file.symbols.marker)
+                                          : kernel_.attach_file(found.opened.path(), file.symbols.points);
+  if (!probes) {
+    note_("can't probe " + printable(shown_path) + ": " + probes.error().what +
+          (probes.error().remedy.empty() ? "" : "; " + probes.error().remedy));
+    return;
+  }
+  if (changed()) {  // probes lie where its functions were
+    kernel_.detach(*probes);
+    note_("can't probe " + printable(shown_path) + ": it is being changed");
     return;
   }
   file.attached = true;
   attached_ += !file.symbols.marker;
+}
+
+uint64_t JobDiscovery::mpi_world_of(pid_t pid, std::span<const Candidate> candidates, bool maps_mpi) const {
+  const std::string program = procfs_.executable(pid);
+  uint64_t in_library = 0;
+  for (const auto& [found, mapping] : candidates) {
+    if (!found.file->symbols.mpi_world) {
+      continue;
+    }
+    const auto elf = ElfFile::open(found.opened.fd());
+    const auto bias = elf ? elf->load_bias(mapping.start, mapping.end, mapping.offset) : std::nullopt;
+    const uint64_t address = bias ? *bias + *found.file->symbols.mpi_world : 0;
+    if (address != 0 && mapping.path == program) {
+      return address;  // the program's copy is the one that all use
+    }
+    in_library = in_library ? in_library : address;
+  }
+  return in_library || !maps_mpi ? in_library : kMpichWorld;
 }
 
 void JobDiscovery::consider(pid_t pid, bool certainly_job) {
@@ -190,36 +188,36 @@ void JobDiscovery::consider(pid_t pid, bool certainly_job) {
         note_("process " + std::to_string(pid) + " can't be looked into, its rank stays unknown: " +
               mappings.error().what + "; run as root, or grant CAP_SYS_PTRACE");
       }
-      job_found_(pid, Library::kNccl);  // it made a call: a short life is reported too
+      job_found_(pid, Library::kNccl, 0);  // it made a call: a short life is reported too
     }
     return;
   }
-  struct Candidate {
-    File* file;
-    std::string host_path;
-    std::string shown_path;
-  };
   std::vector<Candidate> candidates;
   bool is_job = certainly_job;
+  bool maps_mpi = false;
   Library library = Library::kNccl;
   for (const MappedFile& mapping : *mappings) {
-    std::string host_path;
-    if (File* file = inspect(pid, mapping, host_path)) {
-      candidates.push_back({file, std::move(host_path), mapping.path});
-      if (file->symbols.has_collectives) {
-        is_job = true;
-        library = library_of(mapping.path);
-      }
+    maps_mpi = maps_mpi || mapping.path.find("/libmpi") != std::string::npos;
+    auto found = files_.inspect(pid, mapping);
+    if (!found) {
+      continue;
     }
+    if (found->file->symbols.has_collectives && files_.may_be_probed(pid, mapping, *found)) {
+      is_job = true;
+      library = library_of(mapping.path);
+    }
+    candidates.push_back({std::move(*found), mapping});
   }
   if (!is_job) {
     return;
   }
   if (jobs_.insert(pid).second) {
-    job_found_(pid, library);
+    job_found_(pid, library, mpi_world_of(pid, candidates, maps_mpi));
   }
-  for (Candidate& candidate : candidates) {
-    attach(*candidate.file, candidate.host_path, candidate.shown_path);
+  for (const auto& [found, mapping] : candidates) {
+    if (found.file->symbols.can_be_probed() && files_.may_be_probed(pid, mapping, found)) {
+      attach(found, mapping.path);
+    }
   }
 }
 
@@ -239,32 +237,27 @@ void JobDiscovery::scan(Again again) {
     }
   }
   scanned_ = std::move(now);
-  forget_files();
+  files_.forget();
 }
 
 bool JobDiscovery::only_inherits(pid_t pid) const {
   return procfs_.is_fork(pid) && jobs_.contains(procfs_.parent(pid));
 }
 
-void JobDiscovery::forget_files() {
-  if (files_.size() > kMaxFiles) {
-    std::erase_if(files_, [](const auto& entry) { return !entry.second.attached; });
-  }
-}
-
 void JobDiscovery::on_mapping(pid_t pid, const MappedFile& file) {
   if (!in_scope(pid)) {
     return;
   }
-  std::string host_path;
-  File* known = inspect(pid, file, host_path);
-  if (!known) {
+  const auto found = files_.inspect(pid, file);
+  if (!found) {
     return;
   }
-  if (jobs_.contains(pid)) {
-    attach(*known, host_path, file.path);
-  } else if (known->symbols.has_collectives) {
-    consider(pid, false);
+  if (!jobs_.contains(pid)) {
+    if (found->file->symbols.has_collectives) {
+      consider(pid, false);
+    }
+  } else if (found->file->symbols.can_be_probed() && files_.may_be_probed(pid, file, *found)) {
+    attach(*found, file.path);
   }
 }
 

@@ -5,15 +5,17 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "base/process/procfs.h"
-#include "capture/discover/elf_symbols.h"
+#include "base/untrusted/untrusted_file.h"
+#include "capture/discover/library_files.h"
 #include "capture/kernel/kernel.h"
+#include "model/events.h"
 
 namespace stalltrace::capture {
 
@@ -23,12 +25,14 @@ class JobDiscovery {
     uint64_t only_netns = 0;   // inode number; 0: all
     bool only_listed = false;  // only what BpfPrograms::is_listed
   };
-  using JobFound = std::function<void(pid_t pid, Library library)>;
+  /// `mpi_world`: what the process passes for MPI_COMM_WORLD, see mpi_world.h.
+  using JobFound = std::function<void(pid_t pid, Library library, uint64_t mpi_world)>;
   using Note = std::function<void(const std::string& text)>;
 
   /// References outlive the object. `job_found` is called once a process, before its probes can fire; `note` is called
   /// with what could not be probed and why.
-  JobDiscovery(BpfPrograms& kernel, const Procfs& procfs, Scope scope, JobFound job_found, Note note);
+  JobDiscovery(BpfPrograms& kernel, const Procfs& procfs, Scope scope, TrustedOwners trusted, JobFound job_found,
+               Note note);
 
   /// With only_listed: puts processes and all their descendants in scope; those to come are listed by the kernel side.
   /// Errors: no such process.
@@ -53,39 +57,30 @@ class JobDiscovery {
   void on_exit(pid_t pid);
 
   [[nodiscard]] size_t libraries() const { return attached_; }
+  /// Libraries that were left out, by reason.
+  [[nodiscard]] const std::map<std::string, uint64_t>& left_out() const { return files_.left_out(); }
 
  private:
-  struct File {
-    FileSymbols symbols;
-    uint64_t inode = 0;
-    bool attached = false;
+  using Found = LibraryFiles::Found;
+  struct Candidate {
+    Found found;
+    MappedFile mapping;
   };
-  /// Device, inode, size, time of last change: an inode number alone is used again after a deletion.
-  using FileKey = std::tuple<uint64_t, uint64_t, int64_t, int64_t>;
 
   [[nodiscard]] bool in_scope(pid_t pid) const;
-  /// Whether the file was found to be of no interest a moment ago.
-  [[nodiscard]] bool was_dismissed(const MappedFile& file);
-  /// The file at a path of this program's own, read once.
-  File* inspect_path(const std::string& path);
-  /// The file's symbols, read once. Null when it can't be opened (it vanished) or is of no interest.
-  File* inspect(pid_t pid, const MappedFile& file, std::string& host_path);
   /// A job's child that only has its parent's mappings: a data loader, a helper. It is a job when it makes a call.
   [[nodiscard]] bool only_inherits(pid_t pid) const;
-  void forget_files();
-  void attach(File& file, const std::string& host_path, const std::string& shown_path);
+  void attach(const Found& found, const std::string& shown_path);
+  void attach_usual_library(const std::string& path);
   void consider(pid_t pid, bool certainly_job);
+  [[nodiscard]] uint64_t mpi_world_of(pid_t pid, std::span<const Candidate> candidates, bool maps_mpi) const;
 
   BpfPrograms& kernel_;
   const Procfs& procfs_;
   Scope scope_;
   JobFound job_found_;
   Note note_;
-  std::map<FileKey, File> files_;  // what is not probed is forgotten when there is much of it
-  /// Mapped files of no interest: device (two), inode, path, as mappings have them. Only those of the last seconds, in
-  /// which the ranks of a job map the same hundreds of files: the file behind such a name may change.
-  std::set<std::tuple<uint32_t, uint32_t, uint64_t, std::string>> dismissed_;
-  int64_t dismissed_since_ns_ = 0;  // CLOCK_MONOTONIC
+  LibraryFiles files_;
   std::set<pid_t> jobs_;
   std::map<pid_t, uint64_t> scanned_;  // pid → start time, so that a reused number is looked at again
   size_t attached_ = 0;

@@ -173,7 +173,7 @@ Result<UniqueFd> BpfPrograms::probe(const std::string& path, const ProbePoint& p
   return open_perf_uprobe(program.get(), path, place, std::nullopt);
 }
 
-Status BpfPrograms::attach_file(const std::string& path, std::span<const ProbePoint> points) {
+Result<BpfPrograms::ProbeSet> BpfPrograms::attach_file(const std::string& path, std::span<const ProbePoint> points) {
   std::vector<ProbePoint> returning(points.begin(), points.end());
   std::erase_if(returning, [](const ProbePoint& point) { return call_table()[point.row].spec.entry_only != 0; });
   std::vector<UniqueFd> probes;  // all or none: half a file's probes would fire twice when it is tried again
@@ -199,14 +199,18 @@ Status BpfPrograms::attach_file(const std::string& path, std::span<const ProbePo
       probes.push_back(std::move(link));
     }
   }
+  const ProbeSet set{object_->probes.size()};
   std::move(probes.begin(), probes.end(), std::back_inserter(object_->probes));
-  return {};
+  return set;
 }
 
-Status BpfPrograms::attach_marker(const std::string& path, const MarkerPoint& marker) {
+void BpfPrograms::detach(ProbeSet probes) { object_->probes.resize(static_cast<size_t>(probes)); }
+
+Result<BpfPrograms::ProbeSet> BpfPrograms::attach_marker(const std::string& path, const MarkerPoint& marker) {
+  const ProbeSet set{object_->probes.size()};
   const int program = bpf_program__fd(object_->skeleton->progs.step_moved);
   if (program < 0) {
-    return {};
+    return set;
   }
   UniqueFd link;
   if (features_.uprobe_multi) {
@@ -219,7 +223,7 @@ Status BpfPrograms::attach_marker(const std::string& path, const MarkerPoint& ma
   }
   object_->probes.push_back(std::move(link));
   object_->skeleton->bss->markers_probed = 1;
-  return {};
+  return set;
 }
 
 Status BpfPrograms::add_process(pid_t pid, uint64_t cgroup_id) {

@@ -26,6 +26,8 @@ namespace stalltrace::capture {
 
 class BpfPrograms {
  public:
+  /// Probes of one file.
+  enum class ProbeSet : size_t {};
   using RecordVisitor = std::function<void(std::span<const std::byte> record)>;
 
   /// Loads the programs and attaches all but the probes. What this kernel lacks or refuses is left out, see
@@ -38,10 +40,12 @@ class BpfPrograms {
 
   /// Probes a file's functions, in every process that maps it now or later. The return probes come first; C++ functions
   /// that may throw have none, since an exception that meets one ends the process.
-  Status attach_file(const std::string& path, std::span<const ProbePoint> points);
+  Result<ProbeSet> attach_file(const std::string& path, std::span<const ProbePoint> points);
 
   /// Probes the profiler plugin's marker; from then on its connections' transfers are followed.
-  Status attach_marker(const std::string& path, const MarkerPoint& marker);
+  Result<ProbeSet> attach_marker(const std::string& path, const MarkerPoint& marker);
+  /// Takes back the probes that were attached last.
+  void detach(ProbeSet probes);
 
   /// Begins to trace a process's network and scheduling; that ends with the process. One that is gone is no error.
   Status add_process(pid_t pid, uint64_t cgroup_id);

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/untrusted/untrusted_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+
+#include "base/file.h"
+#include "base/text.h"
+
+namespace stalltrace {
+namespace {
+
+constexpr int kHandleOfAnyFile = 0x200;  // AT_HANDLE_FID of linux/fcntl.h, since Linux 6.5
+constexpr int kOverlayHandle = 0xf8;     // OVL_FILEID_V1 of fs/overlayfs/overlayfs.h
+
+int64_t ns_of(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
+
+/// The file below an overlay: its file system's UUID, its type of handle and its handle. Empty where the kernel doesn't
+/// say (before 6.6), or the overlay is a user's and the UUID was left out of it.
+std::string below_overlay(int fd, bool by_host) {
+  constexpr size_t kMostBytes = 128;  // MAX_HANDLE_SZ
+  alignas(file_handle) std::array<std::byte, sizeof(file_handle) + kMostBytes> buffer{};
+  auto* handle = reinterpret_cast<file_handle*>(buffer.data());
+  handle->handle_bytes = kMostBytes;
+  int mount = 0;
+  if (::name_to_handle_at(fd, "", handle, &mount, AT_EMPTY_PATH | kHandleOfAnyFile) != 0 ||
+      handle->handle_type != kOverlayHandle) {
+    return {};
+  }
+  // Three bytes of padding, then struct ovl_fb: version, magic, length, flags; from here on what is wanted.
+  constexpr size_t kBegin = 3 + 4;
+  constexpr size_t kUuidBytes = 16;
+  const std::string_view bytes(reinterpret_cast<const char*>(handle->f_handle), handle->handle_bytes);
+  if (bytes.size() <= kBegin + 1 + kUuidBytes) {
+    return {};
+  }
+  const std::string_view uuid = bytes.substr(kBegin + 1, kUuidBytes);
+  if (!by_host && uuid.find_first_not_of('\0') == std::string_view::npos) {
+    return {};
+  }
+  return std::string(bytes.substr(kBegin));
+}
+
+std::string name_of_file(int fd, const struct stat& info, const MappedFile* mapping, bool by_host) {
+  struct statfs system {};
+  if (::fstatfs(fd, &system) == 0 && system.f_type == OVERLAYFS_SUPER_MAGIC) {
+    if (std::string below = below_overlay(fd, by_host); !below.empty()) {
+      return "below an overlay " + below;
+    }
+    if (mapping != nullptr) {  // those kernels show the file below
+      return fmt::format("device {}:{} inode {}", mapping->device_major, mapping->device_minor, mapping->inode);
+    }
+  }
+  return fmt::format("device {}:{} inode {}", major(info.st_dev), minor(info.st_dev), info.st_ino);
+}
+
+/// The user that is root in the process's user namespace; root's own number where that can't be read.
+uid_t namespace_root(const Procfs& procfs, pid_t pid) {
+  const std::string map = read_file(procfs.path(pid, "uid_map"), 65536).value_or("");
+  for (const std::string_view line : split(map, '\n')) {
+    std::array<std::string_view, 2> numbers;
+    size_t found = 0;
+    for (const std::string_view word : split(line, ' ')) {
+      if (!word.empty() && found < numbers.size()) {
+        numbers[found++] = word;
+      }
+    }
+    if (found == numbers.size() && numbers[0] == "0") {
+      return static_cast<uid_t>(parse_integer(numbers[1]).value_or(0));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+UntrustedFile::UntrustedFile(UniqueFd fd, const struct stat& info, std::string file)
+    : fd_(std::move(fd)),
+      identity_{.file = std::move(file),
+                .size = info.st_size,
+                .modified_ns = ns_of(info.st_mtim),
+                .changed_ns = ns_of(info.st_ctim)},
+      owner_(info.st_uid),
+      group_(info.st_gid),
+      mode_(info.st_mode) {}
+
+std::expected<UntrustedFile, OpenRefusal> UntrustedFile::open_mapped(const Procfs& procfs, Mounts& mounts, pid_t pid,
+                                                                     const MappedFile& file) {
+  const MountedOn mount = mounts.of_device(pid, file.device_major, file.device_minor);
+  if (!mount.local) {
+    return std::unexpected(OpenRefusal::kRemote);
+  }
+  UniqueFd fd = procfs.open_mapped(pid, file);
+  struct stat info {};
+  if (!fd || ::fstat(fd.get(), &info) != 0) {
+    return std::unexpected(OpenRefusal::kGone);
+  }
+  std::string name = name_of_file(fd.get(), info, &file, mount.by_host);
+  return UntrustedFile(std::move(fd), info, std::move(name));
+}
+
+Result<UntrustedFile> UntrustedFile::open_path(const std::string& path) {
+  ST_ASSIGN(UniqueFd fd, open_regular(path));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) {
+    return fail_errno("open " + path, errno);
+  }
+  std::string name = name_of_file(fd.get(), info, nullptr, true);
+  return UntrustedFile(std::move(fd), info, std::move(name));
+}
+
+bool UntrustedFile::others_may_write() const {
+  return (mode_ & S_IWOTH) != 0 || ((mode_ & S_IWGRP) != 0 && group_ != owner_ && group_ != 0);
+}
+
+bool UntrustedFile::is_unchanged() const {
+  struct stat now {};
+  return ::fstat(fd_.get(), &now) == 0 && now.st_size == identity_.size &&
+         ns_of(now.st_mtim) == identity_.modified_ns && ns_of(now.st_ctim) == identity_.changed_ns;
+}
+
+std::optional<std::string> reason_for_distrust(const Procfs& procfs, pid_t pid, const UntrustedFile& file,
+                                               const TrustedOwners& trusted) {
+  if (trusted.anybody || trusted.users.contains(file.owner())) {
+    return std::nullopt;
+  }
+  if (file.owner() != 0 && procfs.user(pid) != file.owner() && namespace_root(procfs, pid) != file.owner()) {
+    return fmt::format("it belongs to user {}", file.owner());
+  }
+  if (file.others_may_write()) {
+    return fmt::format("others than its owner, user {}, may write it", file.owner());
+  }
+  return std::nullopt;
+}
+
+}  // namespace stalltrace
