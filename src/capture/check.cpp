@@ -185,22 +185,25 @@ void check_jobs(const TrustedOwners& trusted, std::vector<CheckLine>& lines) {
   size_t jobs = 0;
   size_t unreadable = 0;
   std::set<std::string> libraries;
-  for (const pid_t pid : procfs.pids()) {
-    const auto mappings = procfs.executable_mappings(pid);
-    if (!mappings) {
-      ++unreadable;
-      continue;
-    }
-    bool is_job = false;
-    for (const MappedFile& mapping : *mappings) {
-      const auto found = files.inspect(pid, mapping);
-      if (found && found->file->symbols.has_collectives && files.may_be_probed(pid, mapping, *found)) {
-        is_job = true;
-        libraries.insert(mapping.path);
+  // Twice: what is not root's is read by another process in the meantime.
+  for (const bool again : {false, true}) {
+    for (const pid_t pid : procfs.pids()) {
+      const auto mappings = procfs.executable_mappings(pid);
+      if (!mappings) {
+        unreadable += again;
+        continue;
       }
+      bool is_job = false;
+      for (const MappedFile& mapping : *mappings) {
+        const auto found = files.inspect(pid, mapping);
+        if (again && found && found->file->symbols.has_collectives && files.may_be_probed(pid, mapping, *found)) {
+          is_job = true;
+          libraries.insert(mapping.path);
+        }
+      }
+      jobs += is_job;
     }
-    jobs += is_job;
-    files.forget();
+    files.settle([](pid_t, const MappedFile&) {});
   }
   std::string detail = fmt::format("{} with a collective library now", jobs);
   for (const std::string& library : libraries) {

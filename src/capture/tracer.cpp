@@ -88,6 +88,7 @@ Tracer::Tracer(const TracerOptions& options, EventSink& sink, Note note, std::un
           [this](const std::string& text) { report_once(text); }) {}
 
 Status Tracer::begin() {
+  discovery_.start();
   sink_.accept(node_);
   if (kernel_->counts_drops()) {
     host_.counts_drops();
@@ -99,6 +100,7 @@ Status Tracer::begin() {
     report_once("new libraries are found by polling, a job's first calls may be missed: " + watch.error().what);
   }
   discovery_.scan(JobDiscovery::Again::kNone);
+  discovery_.settle();
   discovery_.attach_usual_libraries();
   for (const std::string& library : options_.libraries) {
     ST_TRY(discovery_.attach_library(library));
@@ -155,6 +157,7 @@ void Tracer::collect() {
       consume();  // looking into a large file takes its time, and the rings go on filling
     });
   }
+  discovery_.advance();
 }
 
 void Tracer::scan() {
@@ -275,6 +278,7 @@ Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush,
   if (mappings_) {
     wait_for(mappings_->descriptors());
   }
+  wait_for(discovery_.descriptors());
   const auto stops = std::span(waits).first(stop_descriptors.size());
   const int64_t started_ns = monotonic_now_ns();
   PeriodicTasks tasks(periodic_tasks(started_ns, flush, progress), started_ns);

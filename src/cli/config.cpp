@@ -32,13 +32,15 @@ Result<Config> parse_config(std::string_view text, const std::string& path) {
         return bad(path, line, "'node' is a name in quotes");
       }
       config.node = *name;
-    } else if (key == "libraries") {
+    } else if (key == "libraries" || key == "trusted_owners") {
       const toml::array* list = value.as_array();
       if (!list || !list->is_homogeneous<std::string>()) {
-        return bad(path, line, "'libraries' is a list of paths in quotes");
+        return bad(path, line,
+                   key == "libraries" ? "'libraries' is a list of paths in quotes"
+                                      : "'trusted_owners' is a list of users' numbers in quotes");
       }
       for (const toml::node& item : *list) {
-        config.libraries.push_back(*item.value<std::string>());
+        (key == "libraries" ? config.libraries : config.trusted_owners).push_back(*item.value<std::string>());
       }
     } else {
       return bad(path, line, fmt::format("'{}' is not a setting", key.str()));

@@ -3,6 +3,7 @@
 //
 //     node = "rack7-node3"                       # this node's name in recordings
 //     libraries = ["/opt/site/lib/libnccl.so.2"]  # probed at once, besides those in the usual folders
+//     trusted_owners = ["1200"]                   # as --trust-owner
 //
 // A flag wins over the file. A library that this node lacks is no error: one file may serve all nodes.
 #pragma once
@@ -18,6 +19,7 @@ namespace stalltrace::cli {
 struct Config {
   std::string node;
   std::vector<std::string> libraries;
+  std::vector<std::string> trusted_owners;
 };
 
 /// Where it is looked for without --config.

@@ -88,6 +88,12 @@ std::optional<uint64_t> ElfFile::file_offset(uint64_t address, uint64_t bytes, u
   return std::nullopt;
 }
 
+std::optional<Elf64_Phdr> ElfFile::first_code_segment() const {
+  const auto found = std::ranges::find_if(
+      segments_, [](const Elf64_Phdr& segment) { return segment.p_type == PT_LOAD && (segment.p_flags & PF_X); });
+  return found == segments_.end() ? std::nullopt : std::optional(*found);
+}
+
 bool ElfFile::is_of_this_machine() const { return header_.e_machine == kThisMachine; }
 
 bool ElfFile::read(uint64_t offset, std::span<std::byte> into) const { return read_at(fd_, offset, into); }

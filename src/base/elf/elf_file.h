@@ -40,6 +40,7 @@ class ElfFile {
   /// The place in the file of so many bytes at an address, in a loaded segment that has all of `flags` (PF_X, ...); none
   /// where no segment has them whole, nor where the file ends before them.
   [[nodiscard]] std::optional<uint64_t> file_offset(uint64_t address, uint64_t bytes, uint32_t flags) const;
+  [[nodiscard]] std::optional<Elf64_Phdr> first_code_segment() const;
   /// Whether the file is for processors such as this.
   [[nodiscard]] bool is_of_this_machine() const;
   [[nodiscard]] bool read(uint64_t offset, std::span<std::byte> into) const;

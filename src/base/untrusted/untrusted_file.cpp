@@ -85,15 +85,22 @@ uid_t namespace_root(const Procfs& procfs, pid_t pid) {
 
 }  // namespace
 
-UntrustedFile::UntrustedFile(UniqueFd fd, const struct stat& info, std::string file)
+UntrustedFile::Facts UntrustedFile::facts_of(const struct stat& info) {
+  return {.size = info.st_size,
+          .modified_ns = ns_of(info.st_mtim),
+          .changed_ns = ns_of(info.st_ctim),
+          .owner = info.st_uid,
+          .group = info.st_gid,
+          .mode = info.st_mode};
+}
+
+UntrustedFile::UntrustedFile(UniqueFd fd, const Facts& facts, std::string file)
     : fd_(std::move(fd)),
+      facts_(facts),
       identity_{.file = std::move(file),
-                .size = info.st_size,
-                .modified_ns = ns_of(info.st_mtim),
-                .changed_ns = ns_of(info.st_ctim)},
-      owner_(info.st_uid),
-      group_(info.st_gid),
-      mode_(info.st_mode) {}
+                .size = facts.size,
+                .modified_ns = facts.modified_ns,
+                .changed_ns = facts.changed_ns} {}
 
 std::expected<UntrustedFile, OpenRefusal> UntrustedFile::open_mapped(const Procfs& procfs, Mounts& mounts, pid_t pid,
                                                                      const MappedFile& file) {
@@ -107,8 +114,36 @@ std::expected<UntrustedFile, OpenRefusal> UntrustedFile::open_mapped(const Procf
     return std::unexpected(OpenRefusal::kGone);
   }
   std::string name = name_of_file(fd.get(), info, &file, mount.by_host);
-  return UntrustedFile(std::move(fd), info, std::move(name));
+  return UntrustedFile(std::move(fd), facts_of(info), std::move(name));
 }
+
+std::expected<UntrustedFile, OpenRefusal> UntrustedFile::open_anywhere(const Procfs& procfs, pid_t pid,
+                                                                       const MappedFile& file) {
+  UniqueFd fd = procfs.open_mapped(pid, file);
+  struct stat info {};
+  if (!fd || ::fstat(fd.get(), &info) != 0) {
+    return std::unexpected(OpenRefusal::kGone);
+  }
+  std::string name = name_of_file(fd.get(), info, &file, false);
+  return UntrustedFile(std::move(fd), facts_of(info), std::move(name));
+}
+
+std::string UntrustedFile::facts() const {
+  return std::string(reinterpret_cast<const char*>(&facts_), sizeof facts_) + identity_.file;
+}
+
+std::optional<UntrustedFile> UntrustedFile::adopt(UniqueFd fd, std::string_view facts) {
+  Facts known;
+  if (!fd || facts.size() <= sizeof known) {
+    return std::nullopt;
+  }
+  std::memcpy(&known, facts.data(), sizeof known);
+  UntrustedFile file(std::move(fd), known, std::string(facts.substr(sizeof known)));
+  file.remote_ = true;
+  return file;
+}
+
+UniqueFd UntrustedFile::duplicate() const { return UniqueFd(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0)); }
 
 Result<UntrustedFile> UntrustedFile::open_path(const std::string& path) {
   ST_ASSIGN(UniqueFd fd, open_regular(path));
@@ -117,17 +152,20 @@ Result<UntrustedFile> UntrustedFile::open_path(const std::string& path) {
     return fail_errno("open " + path, errno);
   }
   std::string name = name_of_file(fd.get(), info, nullptr, true);
-  return UntrustedFile(std::move(fd), info, std::move(name));
+  return UntrustedFile(std::move(fd), facts_of(info), std::move(name));
 }
 
 bool UntrustedFile::others_may_write() const {
-  return (mode_ & S_IWOTH) != 0 || ((mode_ & S_IWGRP) != 0 && group_ != owner_ && group_ != 0);
+  return (facts_.mode & S_IWOTH) != 0 ||
+         ((facts_.mode & S_IWGRP) != 0 && facts_.group != facts_.owner && facts_.group != 0);
 }
 
 bool UntrustedFile::is_unchanged() const {
-  struct stat now {};
-  return ::fstat(fd_.get(), &now) == 0 && now.st_size == identity_.size &&
-         ns_of(now.st_mtim) == identity_.modified_ns && ns_of(now.st_ctim) == identity_.changed_ns;
+  const auto ns = [](const statx_timestamp& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; };
+  struct statx now {};  // of a remote file what is known here, without asking its server
+  return ::statx(fd_.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &now) == 0 &&
+         static_cast<int64_t>(now.stx_size) == facts_.size && ns(now.stx_mtime) == facts_.modified_ns &&
+         ns(now.stx_ctime) == facts_.changed_ns;
 }
 
 std::optional<std::string> reason_for_distrust(const Procfs& procfs, pid_t pid, const UntrustedFile& file,

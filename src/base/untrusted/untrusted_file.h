@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "base/handle.h"
 #include "base/process/procfs.h"
@@ -31,8 +32,7 @@ struct FileIdentity {
 };
 
 enum class OpenRefusal {
-  kGone,    // it can't be opened, or the process maps another by now
-  kOddKind,  // no regular file
+  kGone,    // it can't be opened, is no regular file, or the process maps another by now
   kRemote,  // on a file system that may keep us waiting
 };
 
@@ -41,6 +41,12 @@ class UntrustedFile {
   /// The file that a process maps.
   static std::expected<UntrustedFile, OpenRefusal> open_mapped(const Procfs& procfs, Mounts& mounts, pid_t pid,
                                                                const MappedFile& file);
+  /// The same on whatever file system: it may never return. For a helper process.
+  static std::expected<UntrustedFile, OpenRefusal> open_anywhere(const Procfs& procfs, pid_t pid,
+                                                                 const MappedFile& file);
+  /// One that a helper process opened there, and what it says of it; none where that is garbled.
+  static std::optional<UntrustedFile> adopt(UniqueFd fd, std::string_view facts);
+  [[nodiscard]] std::string facts() const;
   /// The file at a path of this program's own; links are followed. Errors: not there, not readable, no regular file.
   static Result<UntrustedFile> open_path(const std::string& path);
 
@@ -48,20 +54,31 @@ class UntrustedFile {
   /// Leads to this very file for as long as this object lives.
   [[nodiscard]] std::string path() const { return "/proc/self/fd/" + std::to_string(fd_.get()); }
   [[nodiscard]] const FileIdentity& identity() const { return identity_; }
-  [[nodiscard]] uid_t owner() const { return owner_; }
+  [[nodiscard]] uid_t owner() const { return facts_.owner; }
+  /// It lies on a file system that may keep us waiting: it is only to be read by a helper process.
+  [[nodiscard]] bool is_remote() const { return remote_; }
+  [[nodiscard]] UniqueFd duplicate() const;
   /// Somebody besides its owner may write it; the owner's private group, which has the owner's number, is the owner.
   [[nodiscard]] bool others_may_write() const;
   /// Still as it was when it was opened, as far as the file system says.
   [[nodiscard]] bool is_unchanged() const;
 
  private:
-  UntrustedFile(UniqueFd fd, const struct stat& info, std::string file);
+  struct Facts {
+    int64_t size = 0;
+    int64_t modified_ns = 0;
+    int64_t changed_ns = 0;
+    uid_t owner = 0;
+    gid_t group = 0;
+    mode_t mode = 0;
+  };
+  UntrustedFile(UniqueFd fd, const Facts& facts, std::string file);
+  static Facts facts_of(const struct stat& info);
 
   UniqueFd fd_;
+  Facts facts_;
   FileIdentity identity_;
-  uid_t owner_ = 0;
-  gid_t group_ = 0;
-  mode_t mode_ = 0;
+  bool remote_ = false;
 };
 
 /// Whose files are trusted with probes: root's, those of the process's own user, and those of whoever is root in the

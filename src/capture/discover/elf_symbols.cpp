@@ -129,7 +129,12 @@ class SymbolCollector {
       const auto offset = elf_.file_offset(symbol.st_value, sizeof(uint16_t), PF_W);
       marker_.semaphore_offset = offset && *offset % sizeof(uint16_t) == 0 ? *offset : 0;
     } else if (type == STT_OBJECT && name == kOpenMpiWorld) {
-      result_.mpi_world = symbol.st_value;
+      if (const auto segment = elf_.first_code_segment()) {
+        result_.mpi_world = MpiWorld{.address = symbol.st_value,
+                                     .segment_address = segment->p_vaddr,
+                                     .segment_offset = segment->p_offset,
+                                     .segment_bytes = segment->p_filesz};
+      }
     }
     int_handles_ |= name == kOfIntHandles;
   }
@@ -150,6 +155,13 @@ class SymbolCollector {
 };
 
 }  // namespace
+
+uint64_t MpiWorld::address_in(const MappedFile& mapping) const {
+  // A mapping is whole pages: it may begin before its segment.
+  const bool overlaps = segment_offset < mapping.offset + (mapping.end - mapping.start) &&
+                        mapping.offset < segment_offset + segment_bytes;
+  return overlaps ? address + mapping.start - mapping.offset + segment_offset - segment_address : 0;
+}
 
 Result<FileSymbols> find_probe_points(int fd) {
   const std::optional<ElfFile> elf = ElfFile::open(fd);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/process/procfs.h"
 #include "base/result.h"
 #include "capture/discover/call_table.h"
 
@@ -25,12 +26,24 @@ struct MarkerPoint {
   uint64_t semaphore_offset = 0;
 };
 
+/// OpenMPI's object for MPI_COMM_WORLD, and the first executable segment, by whose mapping the address in a process is
+/// known.
+struct MpiWorld {
+  uint64_t address = 0;  // as symbols have it
+  uint64_t segment_address = 0;
+  uint64_t segment_offset = 0;  // in the file
+  uint64_t segment_bytes = 0;
+
+  /// 0: the mapping is of another segment.
+  [[nodiscard]] uint64_t address_in(const MappedFile& mapping) const;
+};
+
 struct FileSymbols {
   std::vector<ProbePoint> points;  // each offset once: weak aliases of one function make one point
   bool has_collectives = false;    // defines rows of CallFamily::kCollectiveLibrary
   std::optional<MarkerPoint> marker;
-  std::optional<uint64_t> mpi_world;  // the address, as symbols have it, of OpenMPI's object for MPI_COMM_WORLD
-  uint64_t code = 0;                  // a hash of the bytes at all points and at the marker
+  std::optional<MpiWorld> mpi_world;
+  uint64_t code = 0;  // a hash of the bytes at all points and at the marker
 
   [[nodiscard]] bool can_be_probed() const { return !points.empty() || marker; }
   [[nodiscard]] bool of_interest() const { return can_be_probed() || mpi_world; }

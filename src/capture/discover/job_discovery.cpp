@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/elf/elf_file.h"
 #include "base/text.h"
 #include "capture/discover/mpi_world.h"
 
@@ -145,9 +144,12 @@ void JobDiscovery::attach(const Found& found, const std::string& shown_path) {
   if (file.attached || !file.symbols.can_be_probed()) {
     return;
   }
-  const auto changed = [&] { return !found.opened.is_unchanged() || !has_same_code(found.opened.fd(), file.symbols); };
-  const auto probes = file.symbols.marker ? kernel_.attach_marker(found.opened.path(), *file.symbols.marker)
-                                          : kernel_.attach_file(found.opened.path(), file.symbols.points);
+  const auto changed = [&] {
+    return !found.opened->is_unchanged() ||
+           (!found.opened->is_remote() && !has_same_code(found.opened->fd(), file.symbols));
+  };
+  const auto probes = file.symbols.marker ? kernel_.attach_marker(found.opened->path(), *file.symbols.marker)
+                                          : kernel_.attach_file(found.opened->path(), file.symbols.points);
   if (!probes) {
     note_("can't probe " + printable(shown_path) + ": " + probes.error().what +
           (probes.error().remedy.empty() ? "" : "; " + probes.error().remedy));
@@ -169,9 +171,7 @@ uint64_t JobDiscovery::mpi_world_of(pid_t pid, std::span<const Candidate> candid
     if (!found.file->symbols.mpi_world) {
       continue;
     }
-    const auto elf = ElfFile::open(found.opened.fd());
-    const auto bias = elf ? elf->load_bias(mapping.start, mapping.end, mapping.offset) : std::nullopt;
-    const uint64_t address = bias ? *bias + *found.file->symbols.mpi_world : 0;
+    const uint64_t address = found.file->symbols.mpi_world->address_in(mapping);
     if (address != 0 && mapping.path == program) {
       return address;  // the program's copy is the one that all use
     }
@@ -259,6 +259,14 @@ void JobDiscovery::on_mapping(pid_t pid, const MappedFile& file) {
   } else if (found->file->symbols.can_be_probed() && files_.may_be_probed(pid, file, *found)) {
     attach(*found, file.path);
   }
+}
+
+void JobDiscovery::advance() {
+  files_.advance([this](pid_t pid, const MappedFile& file) { on_mapping(pid, file); });
+}
+
+void JobDiscovery::settle() {
+  files_.settle([this](pid_t pid, const MappedFile& file) { on_mapping(pid, file); });
 }
 
 void JobDiscovery::on_call(pid_t pid) {

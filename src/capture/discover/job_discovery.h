@@ -34,6 +34,8 @@ class JobDiscovery {
   JobDiscovery(BpfPrograms& kernel, const Procfs& procfs, Scope scope, TrustedOwners trusted, JobFound job_found,
                Note note);
 
+  /// To be called first: starts the child processes that read files, while this one is small.
+  void start() { files_.start(); }
   /// With only_listed: puts processes and all their descendants in scope; those to come are listed by the kernel side.
   /// Errors: no such process.
   Status list(std::span<const int32_t> pids);
@@ -55,6 +57,13 @@ class JobDiscovery {
   /// A process made a traced call before its mappings were seen (a fork).
   void on_call(pid_t pid);
   void on_exit(pid_t pid);
+
+  /// Goes on with files that take their time to be read: not root's, or on other hosts. Never waits.
+  void advance();
+  /// The same, but waits for those of this host, a second at most.
+  void settle();
+  /// Readable when advance() may have something to do.
+  [[nodiscard]] std::vector<int> descriptors() const { return files_.descriptors(); }
 
   [[nodiscard]] size_t libraries() const { return attached_; }
   /// Libraries that were left out, by reason.

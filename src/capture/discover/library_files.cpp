@@ -2,6 +2,7 @@
 #include "capture/discover/library_files.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <utility>
 
@@ -17,6 +18,11 @@ constexpr size_t kMostFiles = 4096;
 constexpr int64_t kDismissedNs = 2 * kNsPerSecond;
 /// A user can map files without end: so many are counted one by one, and so many are named.
 constexpr size_t kMostCounted = 65536;
+/// Mappings of one user that wait for their file to be read: 128 ranks of PyTorch that start at once have fewer.
+constexpr size_t kMostWaiting = 65536;
+/// What a file on another host was, and that its server was silent, is taken for true so long.
+constexpr int64_t kRemoteNs = 30 * kNsPerSecond;
+constexpr int kSettlePollMs = 20;
 constexpr size_t kMostNamed = 16;
 
 }  // namespace
@@ -29,71 +35,167 @@ LibraryFiles::Mapping LibraryFiles::key_of(pid_t pid, const MappedFile& mapping)
   return {user->second, mapping.device_major, mapping.device_minor, mapping.inode, mapping.path};
 }
 
-bool LibraryFiles::was_dismissed(pid_t pid, const MappedFile& mapping) {
+bool LibraryFiles::was_dismissed(const Mapping& key) {
   const int64_t now_ns = monotonic_now_ns();
   if (now_ns - dismissed_since_ns_ >= kDismissedNs || dismissed_.size() > kMostFiles) {
     dismissed_.clear();
     users_.clear();
     dismissed_since_ns_ = now_ns;
   }
-  return dismissed_.contains(key_of(pid, mapping));
+  return dismissed_.contains(key);
 }
 
-Result<LibraryFiles::Found> LibraryFiles::known_or_read(UntrustedFile opened) {
-  const auto [entry, fresh] = files_.try_emplace(opened.identity());
-  if (fresh) {
-    auto symbols = find_probe_points(opened.fd());
-    if (!symbols) {
-      return std::unexpected(std::move(symbols.error()));  // known from now on, as a file of no interest
-    }
-    entry->second.symbols = std::move(*symbols);
+void LibraryFiles::ask(LibraryReader& reader, pid_t pid, const MappedFile& mapping, const Mapping& key) {
+  const uid_t user = std::get<0>(key);
+  const bool fresh = !waiting_.contains(key);
+  LibraryReader::Request request{.pid = pid, .user = user, .mapping = mapping};
+  if (waiting_of_[user] >= kMostWaiting || (fresh && !reader.ask(request))) {
+    leave_out("library:not_read", mapping.path, "too many files of its user wait to be read");
+    return;
   }
-  return Found{&entry->second, std::move(opened)};
+  ++waiting_of_[user];
+  waiting_[key].push_back(std::move(request));
+}
+
+std::optional<LibraryFiles::Found> LibraryFiles::inspect_remote(pid_t pid, const MappedFile& mapping,
+                                                                const Mapping& key) {
+  const int64_t now_ns = monotonic_now_ns();
+  const auto known = remote_files_.find(key);
+  if (known != remote_files_.end() && now_ns - known->second.read_ns < kRemoteNs) {
+    const auto file = files_.find(known->second.identity);
+    if (!known->second.opened || file != files_.end()) {
+      return known->second.opened ? std::optional(Found{&file->second, known->second.opened}) : std::nullopt;
+    }
+    remote_files_.erase(known);  // forgotten in the meantime
+  }
+  const auto silent = silent_.find({mapping.device_major, mapping.device_minor});
+  if (silent != silent_.end() && now_ns - silent->second < kRemoteNs) {
+    leave_out("library:not_read", mapping.path, "its file system does not answer");
+    return std::nullopt;
+  }
+  ask(remote_, pid, mapping, key);
+  return std::nullopt;
 }
 
 std::optional<LibraryFiles::Found> LibraryFiles::inspect(pid_t pid, const MappedFile& mapping) {
-  if (was_dismissed(pid, mapping)) {
+  const Mapping key = key_of(pid, mapping);
+  if (was_dismissed(key)) {
     return std::nullopt;
   }
   auto opened = UntrustedFile::open_mapped(procfs_, mounts_, pid, mapping);
   if (!opened) {
-    if (opened.error() == OpenRefusal::kRemote) {
-      const std::string type = mounts_.of_device(pid, mapping.device_major, mapping.device_minor).type;
-      leave_out("library:remote", mapping.path, fmt::format("its file system ({}) is not of this host", type));
+    return opened.error() == OpenRefusal::kRemote ? inspect_remote(pid, mapping, key) : std::nullopt;
+  }
+  auto known = files_.find(opened->identity());
+  if (known == files_.end()) {
+    if (opened->owner() != 0 || opened->others_may_write()) {
+      ask(here_, pid, mapping, key);
+      return std::nullopt;
     }
+    known = files_.try_emplace(opened->identity()).first;
+    known->second.symbols = find_probe_points(opened->fd()).value_or(FileSymbols{});
+  }
+  if (!known->second.symbols.of_interest()) {
+    dismissed_.insert(key);
     return std::nullopt;
   }
-  auto found = known_or_read(std::move(*opened));
-  if (!found || !found->file->symbols.of_interest()) {
-    dismissed_.insert(key_of(pid, mapping));
-    return std::nullopt;
+  return Found{&known->second, std::make_shared<const UntrustedFile>(std::move(*opened))};
+}
+
+/// What a child process read is known from now on; a file that it could not read is of no interest.
+void LibraryFiles::take(LibraryReader::Answer answer, bool remote) {
+  const MappedFile& mapping = answer.request.mapping;
+  if (!answer.symbols && answer.symbols.error().kind == ErrorKind::kInterrupted) {
+    leave_out("library:not_read", mapping.path, answer.symbols.error().what);
+    if (remote) {
+      silent_[{mapping.device_major, mapping.device_minor}] = monotonic_now_ns();
+    }
   }
-  return std::move(*found);
+  RemoteFile read{.identity = {}, .opened = {}, .read_ns = monotonic_now_ns()};
+  if (answer.opened) {
+    FileSymbols symbols = std::move(answer.symbols).value_or(FileSymbols{});
+    read.identity = answer.opened->identity();
+    if (symbols.of_interest()) {
+      read.opened = std::make_shared<const UntrustedFile>(std::move(*answer.opened));
+    }
+    files_.try_emplace(read.identity).first->second.symbols = std::move(symbols);
+  }
+  if (remote) {
+    if (remote_files_.size() > kMostFiles) {
+      remote_files_.clear();
+    }
+    remote_files_.insert_or_assign(
+        Mapping{answer.request.user, mapping.device_major, mapping.device_minor, mapping.inode, mapping.path},
+        std::move(read));
+  }
+}
+
+void LibraryFiles::advance(LibraryReader& reader, bool remote, const Ready& ready) {
+  while (auto answer = reader.take()) {
+    const LibraryReader::Request request = answer->request;
+    const bool opened = answer->opened.has_value();
+    take(std::move(*answer), remote);
+    const MappedFile& mapping = request.mapping;
+    auto waiting = waiting_.extract(
+        Mapping{request.user, mapping.device_major, mapping.device_minor, mapping.inode, mapping.path});
+    if (waiting.empty()) {
+      continue;
+    }
+    if (const auto count = waiting_of_.find(request.user); (count->second -= waiting.mapped().size()) == 0) {
+      waiting_of_.erase(count);
+    }
+    for (const LibraryReader::Request& other : waiting.mapped()) {
+      if (opened || other.pid != request.pid) {  // what is gone for one process may be there for another
+        ready(other.pid, other.mapping);
+      }
+    }
+  }
+}
+
+void LibraryFiles::advance(const Ready& ready) {
+  advance(here_, false, ready);
+  advance(remote_, true, ready);
+}
+
+void LibraryFiles::settle(const Ready& ready) {
+  const int64_t until_ns = monotonic_now_ns() + kNsPerSecond;
+  for (advance(ready); !here_.is_idle() && monotonic_now_ns() < until_ns; advance(ready)) {
+    pollfd wake{.fd = here_.descriptor(), .events = POLLIN, .revents = 0};
+    ::poll(&wake, 1, kSettlePollMs);
+  }
 }
 
 Result<LibraryFiles::Found> LibraryFiles::inspect_path(const std::string& path) {
   ST_ASSIGN(UntrustedFile opened, UntrustedFile::open_path(path));
-  auto found = known_or_read(std::move(opened));
-  return found ? std::move(found) : with_context(path, std::move(found.error()));
+  auto known = files_.find(opened.identity());
+  if (known == files_.end()) {
+    auto symbols = find_probe_points(opened.fd());
+    if (!symbols) {
+      return with_context(path, std::move(symbols.error()));
+    }
+    known = files_.try_emplace(opened.identity()).first;
+    known->second.symbols = std::move(*symbols);
+  }
+  return Found{&known->second, std::make_shared<const UntrustedFile>(std::move(opened))};
 }
 
 bool LibraryFiles::may_be_probed(pid_t pid, const MappedFile& mapping, const Found& found) {
   if (found.file->attached) {
     return true;
   }
-  const auto reason = reason_for_distrust(procfs_, pid, found.opened, trusted_);
+  const auto reason = reason_for_distrust(procfs_, pid, *found.opened, trusted_);
   if (reason) {
     leave_out("library:not_trusted", fmt::format("{} of process {}", mapping.path, pid),
               fmt::format("{}; if that user's libraries may be trusted with probes: --trust-owner {}", *reason,
-                          found.opened.owner()));
+                          found.opened->owner()));
   }
   return !reason;
 }
 
 bool LibraryFiles::may_be_probed(const std::string& path, const Found& found) {
   return is_local_path(path) &&
-         (trusted_.anybody || trusted_.users.contains(found.opened.owner()) ||
-          (found.opened.owner() == 0 && !found.opened.others_may_write()));
+         (trusted_.anybody || trusted_.users.contains(found.opened->owner()) ||
+          (found.opened->owner() == 0 && !found.opened->others_may_write()));
 }
 
 void LibraryFiles::leave_out(const std::string& source, const std::string& what, const std::string& why) {

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "cli/framework/exit_code.h"
+#include "cli/trusted_owners.h"
 #include "cli/verbs/verbs.h"
 
 namespace stalltrace::cli {
@@ -55,13 +56,15 @@ class CheckVerb final : public Subcommand {
   std::vector<Flag> flags() override {
     return {switch_flag("--json", "print one JSON object, for programs", &json_),
             switch_flag("--programs", "the BPF programs instead: instructions and time of this kernel's verifier",
-                        &programs_)};
+                        &programs_),
+            trust_owner_flag(&trusted_owners_)};
   }
   Result<int> run(Console& console) override { return programs_ ? show_programs(console) : show_host(console); }
 
  private:
   Result<int> show_host(Console& console) const {
-    const std::vector<CheckLine> lines = capture::check_host();
+    ST_ASSIGN(const TrustedOwners trusted, parse_trusted_owners(trusted_owners_));
+    const std::vector<CheckLine> lines = capture::check_host(trusted);
     const bool possible = std::none_of(lines.begin(), lines.end(),
                                        [](const CheckLine& line) { return line.state == CheckState::kRefused; });
     if (json_) {
@@ -122,6 +125,7 @@ class CheckVerb final : public Subcommand {
 
   bool json_ = false;
   bool programs_ = false;
+  std::vector<std::string> trusted_owners_;
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "capture/tracer.h"
 #include "cli/command_start.h"
 #include "cli/run_evidence.h"
+#include "cli/trusted_owners.h"
 #include "cli/verbs/verbs.h"
 #include "launch/hang_watch.h"
 #include "launch/job.h"
@@ -47,13 +48,15 @@ std::vector<std::string> libraries_of_path() {
   return found;
 }
 
-Result<Trace> start_trace(const launch::RunFolder& folder, const std::string& node, Console& console) {
+Result<Trace> start_trace(const launch::RunFolder& folder, const std::string& node, const TrustedOwners& trusted,
+                          Console& console) {
   Trace trace;
   ST_ASSIGN(trace.writer, store::RecordingWriter::create(folder.recording()));
   trace.sink = std::make_unique<launch::ProgressSink>(*trace.writer);
   capture::TracerOptions options;
   options.node_name = node;
   options.libraries = libraries_of_path();
+  options.trusted_owners = trusted;
   options.pids = {::getpid()};  // the command will be our child, in scope from its first instruction
   auto tracer = capture::Tracer::create(options, *trace.sink, [&](const std::string& text) { console.note(text); });
   if (!tracer) {
@@ -101,6 +104,7 @@ class RunVerb final : public Subcommand {
                       &out_),
             duration_flag("--hang-after", "explain when nothing completed for this long", &hang_after_ns_),
             text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, the host's name", &node_),
+            trust_owner_flag(&trusted_owners_),
             switch_flag("--no-trace", "leave the kernel alone: the profiler plugin only", &no_trace_),
             required(command_argument("the job's command", &command_))};
   }
@@ -110,6 +114,7 @@ class RunVerb final : public Subcommand {
     if (const auto refused = refuse_command(command_, console)) {
       return *refused;
     }
+    ST_ASSIGN(const TrustedOwners trusted, parse_trusted_owners(trusted_owners_));
     auto folder =
         claim_some_folder(out_.empty() ? launch::default_run_folder(capture::node_name(node_)) : out_, console);
     if (!folder) {
@@ -121,7 +126,7 @@ class RunVerb final : public Subcommand {
       return job.wait();
     }
     RunEvidence evidence(std::move(*folder), node_, console);
-    std::optional<Trace> trace = try_trace(console, evidence.folder());
+    std::optional<Trace> trace = try_trace(console, evidence.folder(), trusted);
     if (Status started = job.start(command_, evidence.environment()); !started) {
       trace.reset();
       evidence.discard();
@@ -142,11 +147,12 @@ class RunVerb final : public Subcommand {
 
  private:
   /// Without the privilege the job runs all the same.
-  std::optional<Trace> try_trace(Console& console, const launch::RunFolder& folder) const {
+  std::optional<Trace> try_trace(Console& console, const launch::RunFolder& folder,
+                                 const TrustedOwners& trusted) const {
     if (no_trace_) {
       return std::nullopt;
     }
-    Result<Trace> trace = start_trace(folder, node_, console);
+    Result<Trace> trace = start_trace(folder, node_, trusted, console);
     if (!trace) {
       const Error& error = trace.error();
       console.note(fmt::format("the kernel is not traced, the profiler plugin is all there is: {}{}{}", error.what,
@@ -229,6 +235,7 @@ class RunVerb final : public Subcommand {
   std::string node_;
   int64_t hang_after_ns_ = 3 * kNsPerSecond;
   bool no_trace_ = false;
+  std::vector<std::string> trusted_owners_;
   std::vector<std::string> command_;
 };
 

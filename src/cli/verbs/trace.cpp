@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "base/clock.h"
@@ -14,6 +16,7 @@
 #include "cli/framework/exit_code.h"
 #include "cli/live_watch.h"
 #include "cli/stop_signals.h"
+#include "cli/trusted_owners.h"
 #include "cli/verbs/verbs.h"
 #include "launch/job.h"
 #include "report/live_text.h"
@@ -59,6 +62,7 @@ class TraceVerb final : public Subcommand {
         pids_flag("--pid", "trace only this process and its descendants", &options_.pids),
         texts_flag("--library", "FILE", "probe this library before a job maps it, besides those in the usual folders",
                    &options_.libraries),
+        trust_owner_flag(&trusted_owners_),
         text_flag("--node", "NAME", "this node's name; else the configuration's, STALLTRACE_NODE, the host's name",
                   &options_.node_name),
         size_limit_flag("--max-size", "keep the file below this: normal data go first, the oldest first, stalls last",
@@ -157,6 +161,8 @@ class TraceVerb final : public Subcommand {
       ST_TRY(check_library(library));
     }
     ST_ASSIGN(const Config config, load_config(config_));
+    std::ranges::copy(config.trusted_owners, std::back_inserter(trusted_owners_));
+    ST_ASSIGN(options_.trusted_owners, parse_trusted_owners(trusted_owners_));
     if (options_.node_name.empty()) {
       options_.node_name = config.node;
     }
@@ -175,12 +181,13 @@ class TraceVerb final : public Subcommand {
         "\x7f"
         "ELF";
     const char* const remedy = "give the libnccl.so.2 that the job loads (grep nccl /proc/PID/maps)";
-    auto begin = read_file(path, kElf.size());
-    if (!begin) {
-      begin.error().remedy = remedy;
-      return std::unexpected(std::move(begin.error()));
+    auto fd = open_regular(path);
+    if (!fd) {
+      fd.error().remedy = remedy;
+      return std::unexpected(std::move(fd.error()));
     }
-    return begin->starts_with(kElf) ? Status() : Status(fail(path + ": not a library", remedy, ErrorKind::kCorrupt));
+    std::string begin(kElf.size(), '\0');
+    return ::pread(fd->get(), begin.data(), begin.size(), 0) == static_cast<ssize_t>(begin.size()) && begin == kElf ? Status() : Status(fail(path + ": not a library", remedy, ErrorKind::kCorrupt));
   }
 
   /// A full disk is reported, and tracing goes on: what could not be stored is counted.
@@ -270,6 +277,7 @@ class TraceVerb final : public Subcommand {
   capture::TracerOptions options_;
   std::string out_ = "stalltrace.db";
   std::string config_;
+  std::vector<std::string> trusted_owners_;
   int64_t max_size_ = kDefaultMaxSize;
   int64_t ready_fd_ = -1;
   bool live_ = false;

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/discover/library_reader.h"
+
+#include <sys/epoll.h>
+
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr size_t kMostWaiting = 4096;  // files of one user; a PyTorch rank maps some 400
+/// A file of libtorch's size takes 50 ms from memory. From a server that answers it may take its time.
+constexpr int64_t kParseNs = 2 * kNsPerSecond;
+constexpr int64_t kRemoteOpenNs = 3 * kNsPerSecond;
+constexpr int64_t kRemoteParseNs = 10 * kNsPerSecond;
+
+template <typename T>
+void put(std::string& bytes, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+template <typename T>
+bool take_value(std::string_view& bytes, T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  if (bytes.size() < sizeof value) {
+    return false;
+  }
+  std::memcpy(&value, bytes.data(), sizeof value);
+  bytes.remove_prefix(sizeof value);
+  return true;
+}
+
+HelperMessage serve_open(HelperMessage request) {
+  MappedFile mapping;
+  pid_t pid = 0;
+  std::string_view bytes = request.bytes;
+  if (!take_value(bytes, pid) || !take_value(bytes, mapping.start) || !take_value(bytes, mapping.end) ||
+      !take_value(bytes, mapping.device_major) || !take_value(bytes, mapping.device_minor) ||
+      !take_value(bytes, mapping.inode)) {
+    return {.bytes = "?", .fd = {}};
+  }
+  mapping.path = bytes;
+  const auto opened = UntrustedFile::open_anywhere(Procfs(), pid, mapping);
+  return opened ? HelperMessage{.bytes = opened->facts(), .fd = opened->duplicate()}
+                : HelperMessage{.bytes = "?", .fd = {}};
+}
+
+std::string open_request(const LibraryReader::Request& request) {
+  std::string bytes;
+  put(bytes, request.pid);
+  put(bytes, request.mapping.start);
+  put(bytes, request.mapping.end);
+  put(bytes, request.mapping.device_major);
+  put(bytes, request.mapping.device_minor);
+  put(bytes, request.mapping.inode);
+  return bytes + request.mapping.path;
+}
+
+HelperMessage serve_parse(HelperMessage request) {
+  const auto symbols = find_probe_points(request.fd.get());
+  return {.bytes = symbols ? symbols_to_bytes(*symbols) : "?", .fd = {}};
+}
+
+}  // namespace
+
+std::string symbols_to_bytes(const FileSymbols& symbols) {
+  std::string bytes;
+  put(bytes, symbols.has_collectives);
+  put(bytes, symbols.code);
+  put(bytes, symbols.marker.has_value());
+  put(bytes, symbols.marker.value_or(MarkerPoint{}));
+  put(bytes, symbols.mpi_world.has_value());
+  put(bytes, symbols.mpi_world.value_or(MpiWorld{}));
+  for (const ProbePoint& point : symbols.points) {
+    put(bytes, point.offset);
+    put(bytes, point.row);
+    put(bytes, point.int_handles);
+  }
+  return bytes;
+}
+
+std::optional<FileSymbols> symbols_from_bytes(std::string_view bytes) {
+  FileSymbols symbols;
+  const auto take_flag = [&](bool& flag) {
+    uint8_t byte = 0;
+    const bool taken = take_value(bytes, byte) && byte <= 1;
+    flag = byte == 1;
+    return taken;
+  };
+  bool has_marker = false;
+  bool has_world = false;
+  MarkerPoint marker;
+  MpiWorld world;
+  if (!take_flag(symbols.has_collectives) || !take_value(bytes, symbols.code) || !take_flag(has_marker) ||
+      !take_value(bytes, marker) || !take_flag(has_world) || !take_value(bytes, world)) {
+    return std::nullopt;
+  }
+  symbols.marker = has_marker ? std::optional(marker) : std::nullopt;
+  symbols.mpi_world = has_world ? std::optional(world) : std::nullopt;
+  while (!bytes.empty()) {
+    ProbePoint point;
+    if (!take_value(bytes, point.offset) || !take_value(bytes, point.row) || !take_flag(point.int_handles) ||
+        point.row >= call_table().size()) {
+      return std::nullopt;
+    }
+    symbols.points.push_back(point);
+  }
+  return symbols;
+}
+
+LibraryReader::LibraryReader(const Procfs& procfs, Mounts& mounts, Place place)
+    : procfs_(procfs),
+      mounts_(mounts),
+      place_(place),
+      opener_(serve_open, HelperProcess::Rights::kOurs),
+      parser_(serve_parse, HelperProcess::Rights::kNone),
+      wake_(::epoll_create1(EPOLL_CLOEXEC)) {}
+
+void LibraryReader::start() {
+  (void)parser_.start();  // where that fails, each request says so
+  if (place_ == Place::kRemote) {
+    (void)opener_.start();
+  }
+}
+
+bool LibraryReader::ask(Request request) {
+  std::deque<Request>& queue = queues_[request.user];
+  if (queue.size() >= kMostWaiting) {
+    return false;
+  }
+  queue.push_back(std::move(request));
+  return true;
+}
+
+bool LibraryReader::ask_child(HelperProcess& child, const HelperMessage& message) {
+  if (!child.ask(message)) {
+    return false;
+  }
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  ::epoll_ctl(wake_.get(), EPOLL_CTL_ADD, child.descriptor(), &event);  // EEXIST: the child of the last request
+  return true;
+}
+
+LibraryReader::Answer LibraryReader::finish(Result<FileSymbols> symbols) {
+  Answer answer{std::move(current_->request), std::move(current_->opened), std::move(symbols)};
+  current_.reset();
+  return answer;
+}
+
+LibraryReader::Answer LibraryReader::give_up(const std::string& why) {
+  opener_.end();
+  parser_.end();
+  return finish(fail(why, {}, ErrorKind::kInterrupted));
+}
+
+/// False: it is gone, or no child can be had; `answer` says so.
+bool LibraryReader::parse(std::optional<Answer>& answer) {
+  const uid_t owner = current_->opened->owner();
+  if (owner != parsed_for_) {
+    parser_.end();
+    parsed_for_ = owner;
+  }
+  current_->deadline_ns = monotonic_now_ns() + (place_ == Place::kRemote ? kRemoteParseNs : kParseNs);
+  if (!ask_child(parser_, {.bytes = "parse", .fd = current_->opened->duplicate()})) {
+    answer = give_up("no process could be started to read it");
+    return false;
+  }
+  return true;
+}
+
+bool LibraryReader::begin_next(std::optional<Answer>& answer) {
+  if (queues_.empty()) {
+    return false;
+  }
+  auto next = queues_.upper_bound(last_user_);  // one of each user in turn
+  next = next == queues_.end() ? queues_.begin() : next;
+  last_user_ = next->first;
+  current_ = Current{.request = std::move(next->second.front()), .opened = {}};
+  next->second.pop_front();
+  if (next->second.empty()) {
+    queues_.erase(next);
+  }
+  const Request& request = current_->request;
+  if (place_ == Place::kRemote) {
+    current_->deadline_ns = monotonic_now_ns() + kRemoteOpenNs;
+    if (!ask_child(opener_, {.bytes = open_request(request), .fd = {}})) {
+      answer = give_up("no process could be started to open it");
+    }
+    return true;
+  }
+  auto opened = UntrustedFile::open_mapped(procfs_, mounts_, request.pid, request.mapping);
+  if (!opened) {
+    answer = finish(FileSymbols{});
+    return true;
+  }
+  current_->opened = std::move(*opened);
+  (void)parse(answer);
+  return true;
+}
+
+std::optional<LibraryReader::Answer> LibraryReader::take() {
+  std::optional<Answer> answer;
+  if (!current_ && (!begin_next(answer) || answer)) {
+    return answer;
+  }
+  const bool opening = !current_->opened;
+  HelperProcess& child = opening ? opener_ : parser_;
+  HelperMessage message;
+  switch (child.receive(message)) {
+    case HelperProcess::Outcome::kWaiting:
+      if (monotonic_now_ns() > current_->deadline_ns) {
+        return give_up(opening ? "its file system does not answer" : "reading it took too long");
+      }
+      return std::nullopt;
+    case HelperProcess::Outcome::kEnded:
+      return give_up("the process that read it ended");
+    case HelperProcess::Outcome::kAnswered:
+      break;
+  }
+  if (opening) {
+    current_->opened = UntrustedFile::adopt(std::move(message.fd), message.bytes);
+    if (!current_->opened) {
+      return finish(FileSymbols{});
+    }
+    return parse(answer) ? std::nullopt : std::move(answer);
+  }
+  auto symbols = symbols_from_bytes(message.bytes);
+  return finish(symbols ? Result<FileSymbols>(std::move(*symbols)) : fail("not an ELF file", {}, ErrorKind::kCorrupt));
+}
+
+}  // namespace stalltrace::capture

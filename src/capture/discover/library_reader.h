@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads files that are not root's, or lie on a file system that may not answer, in child processes: one that opens,
+// where that may hang, and one without any right that parses. Asks and answers never wait. One thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/process/procfs.h"
+#include "base/result.h"
+#include "base/untrusted/helper_process.h"
+#include "base/untrusted/mounts.h"
+#include "base/untrusted/untrusted_file.h"
+#include "capture/discover/elf_symbols.h"
+
+namespace stalltrace::capture {
+
+class LibraryReader {
+ public:
+  enum class Place { kThisHost, kRemote };
+  struct Request {
+    pid_t pid = 0;
+    uid_t user = 0;  // who waits in one queue
+    MappedFile mapping;
+  };
+  struct Answer {
+    Request request;
+    std::optional<UntrustedFile> opened;  // none: it is gone
+    Result<FileSymbols> symbols;          // errors: kCorrupt: no ELF file; kInterrupted: it took too long, or a child died
+  };
+
+  /// The references outlive it.
+  LibraryReader(const Procfs& procfs, Mounts& mounts, Place place);
+
+  /// Starts the children now, so that the first file need not wait for that.
+  void start();
+  /// False: this user has too many files waiting.
+  bool ask(Request request);
+  /// The next answer; none yet.
+  std::optional<Answer> take();
+  [[nodiscard]] bool is_idle() const { return !current_ && queues_.empty(); }
+  /// Readable when take() may have something; -1 where the kernel gives none.
+  [[nodiscard]] int descriptor() const { return wake_.get(); }
+
+ private:
+  struct Current {
+    Request request;
+    std::optional<UntrustedFile> opened;
+    int64_t deadline_ns = 0;  // CLOCK_MONOTONIC
+  };
+  [[nodiscard]] bool begin_next(std::optional<Answer>& answer);
+  bool parse(std::optional<Answer>& answer);
+  Answer finish(Result<FileSymbols> symbols);
+  Answer give_up(const std::string& why);
+  bool ask_child(HelperProcess& child, const HelperMessage& message);
+
+  const Procfs& procfs_;
+  Mounts& mounts_;
+  Place place_;
+  HelperProcess opener_;
+  HelperProcess parser_;
+  uid_t parsed_for_ = 0;  // a parser that one user's file may have subverted reads no other's
+  std::map<uid_t, std::deque<Request>> queues_;
+  uid_t last_user_ = 0;
+  std::optional<Current> current_;
+  UniqueFd wake_;
+};
+
+/// As the parser hands them over. None: garbled, or with points that no table has.
+std::string symbols_to_bytes(const FileSymbols& symbols);
+std::optional<FileSymbols> symbols_from_bytes(std::string_view bytes);
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/trusted_owners.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stalltrace::cli {
+namespace {
+
+TEST(TrustedOwners, NumbersOrAny) {
+  const auto some = parse_trusted_owners({"1000", "0", "1000"});
+  ASSERT_TRUE(some) << some.error().what;
+  EXPECT_THAT(some->users, testing::ElementsAre(0U, 1000U));
+  EXPECT_FALSE(some->anybody);
+  EXPECT_TRUE(parse_trusted_owners({"any"})->anybody);
+  EXPECT_TRUE(parse_trusted_owners({})->users.empty());
+}
+
+TEST(TrustedOwners, OthersAreRefused) {
+  for (const char* word : {"", "alice", "-1", "4294967295", "1000x", "Any"}) {
+    const auto refused = parse_trusted_owners({word});
+    ASSERT_FALSE(refused) << word;
+    EXPECT_EQ(refused.error().kind, ErrorKind::kUsage);
+  }
+}
+
+}  // namespace
+}  // namespace stalltrace::cli
