@@ -140,7 +140,7 @@ void JobDiscovery::attach_usual_library(const std::string& path) {
 }
 
 void JobDiscovery::attach(const Found& found, const std::string& shown_path) {
-  LibraryFiles::File& file = *found.file;
+  const LibraryFiles::File& file = *found.file;
   if (file.attached || !file.symbols.can_be_probed()) {
     return;
   }
@@ -160,7 +160,7 @@ void JobDiscovery::attach(const Found& found, const std::string& shown_path) {
     note_("can't probe " + printable(shown_path) + ": it is being changed");
     return;
   }
-  file.attached = true;
+  files_.set_attached(found);
   attached_ += !file.symbols.marker;
 }
 

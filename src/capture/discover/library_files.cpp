@@ -18,6 +18,8 @@ constexpr size_t kMostFiles = 4096;
 constexpr int64_t kDismissedNs = 2 * kNsPerSecond;
 /// A user can map files without end: so many are counted one by one, and so many are named.
 constexpr size_t kMostCounted = 65536;
+/// Probed libraries of one user but root: each takes 20 ms and more to probe, and again at the end.
+constexpr size_t kMostAttached = 64;
 /// Mappings of one user that wait for their file to be read: 128 ranks of PyTorch that start at once have fewer.
 constexpr size_t kMostWaiting = 65536;
 /// What a file on another host was, and that its server was silent, is taken for true so long.
@@ -183,13 +185,23 @@ bool LibraryFiles::may_be_probed(pid_t pid, const MappedFile& mapping, const Fou
   if (found.file->attached) {
     return true;
   }
+  const uid_t owner = found.opened->owner();
+  if (owner != 0 && attached_of_[owner] >= kMostAttached) {
+    leave_out("library:too_many", mapping.path, fmt::format("{} libraries of user {} are", kMostAttached, owner));
+    return false;
+  }
   const auto reason = reason_for_distrust(procfs_, pid, *found.opened, trusted_);
   if (reason) {
     leave_out("library:not_trusted", fmt::format("{} of process {}", mapping.path, pid),
               fmt::format("{}; if that user's libraries may be trusted with probes: --trust-owner {}", *reason,
-                          found.opened->owner()));
+                          owner));
   }
   return !reason;
+}
+
+void LibraryFiles::set_attached(const Found& found) {
+  found.file->attached = true;
+  ++attached_of_[found.opened->owner()];
 }
 
 bool LibraryFiles::may_be_probed(const std::string& path, const Found& found) {

@@ -58,6 +58,8 @@ class LibraryFiles {
   Result<Found> inspect_path(const std::string& path);
   /// Whether it may be probed because this process maps it. What may not is counted, and said.
   bool may_be_probed(pid_t pid, const MappedFile& mapping, const Found& found);
+  /// It is probed from now on. A user may have so many: each takes the kernel its time, to begin and to end.
+  void set_attached(const Found& found);
   /// Whether a file that no process has mapped yet may be probed: root's, on this host.
   bool may_be_probed(const std::string& path, const Found& found);
   /// Whether a path leads to this host's own file systems alone.
@@ -71,7 +73,7 @@ class LibraryFiles {
 
   /// Forgets files that nobody needs when there are many.
   void forget();
-  /// Libraries that were left out, by reason: "library:not_trusted", "library:not_read".
+  /// Libraries that were left out, by reason: "library:not_trusted", "library:not_read", "library:too_many".
   [[nodiscard]] const std::map<std::string, uint64_t>& left_out() const { return left_out_; }
 
  private:
@@ -110,6 +112,7 @@ class LibraryFiles {
   std::map<std::pair<uint32_t, uint32_t>, int64_t> silent_;  // devices that did not answer, and when: CLOCK_MONOTONIC
   LibraryReader here_;
   LibraryReader remote_;
+  std::map<uid_t, size_t> attached_of_;  // by the files' owners
   std::set<std::string> reported_;
   std::map<std::string, uint64_t> left_out_;
 };

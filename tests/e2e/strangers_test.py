@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hostile users beside a tracer of root's: what they do with files that it looks at does nothing, but is counted."""
+
+import os
+import resource
+import shutil
+import subprocess
+import time
+
+from job import LIBRARIES, WORKLOAD, Job, Tracer, wait_until
+from stalltrace import DONE, ROOT, Case, run
+
+PYTHON = "/usr/bin/python3"  # one that any user may run
+NOBODY, SOMEBODY, ANOTHER = 65534, 61001, 61002
+MOST_BYTES = 300 << 20  # that a tracer may take while it looks at bombs
+
+
+class UsersJob(Job):
+    """A job of another user's; its program is copied to where that user may run it."""
+
+    def __init__(self, case, user, program, *arguments, **options):
+        self.user, self.program = user, program
+        super().__init__(case, *arguments, **options)
+
+    def start(self, rank, environment):
+        with open(self.case.folder / f"rank{rank}.log", "w") as log:
+            return subprocess.Popen([self.program, "--log", self.logs[rank], *self.arguments], stdout=log, stderr=log,
+                                    env=environment, user=self.user, group=self.user, extra_groups=[])
+
+
+class Strangers(Case):
+    def setUp(self):
+        super().setUp()
+        self.need_root()
+        self.script = self.folder / "stranger.py"
+        shutil.copy(ROOT / "tests" / "support" / "stranger.py", self.script)
+        self.theirs = self.folder_of(NOBODY, "theirs")
+
+    def folder_of(self, user, name):
+        folder = self.folder / name
+        folder.mkdir()
+        os.chown(folder, user, user)
+        return folder
+
+    def stranger(self, what, *words):
+        """As nobody; its process, once its mapping is there."""
+        process = subprocess.Popen([PYTHON, self.script, what, self.theirs, *words], user=NOBODY, group=NOBODY, extra_groups=[],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait, 10)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), f"{process.pid}\n")
+        return process
+
+    def library_of(self, user, name, mode=0o755):
+        """The practice NCCL as a library of this user's."""
+        folder = self.folder_of(user, name)
+        for file in LIBRARIES.iterdir():
+            shutil.copy(file, folder / file.name)
+            os.chown(folder / file.name, user, user)
+            (folder / file.name).chmod(mode)
+        return folder
+
+    def job_of(self, user, libraries, steps=20):
+        program = self.folder / "nccl-train"
+        if not program.exists():
+            shutil.copy(WORKLOAD, program)
+        logs = self.folder_of(user, f"logs{user}{libraries.name}")
+        return UsersJob(self, user, program, "--steps", steps, environment={"LD_LIBRARY_PATH": f"{libraries}:{LIBRARIES}"},
+                        log=f"{logs.name}/")
+
+    def calls(self, tracer, job):
+        pids = ", ".join(str(process.pid) for process in job.ranks)
+        return tracer.rows(f"SELECT count(*) FROM nccl_events WHERE pid IN ({pids})")[0][0]
+
+    def losses(self, tracer):
+        return dict(tracer.rows("SELECT source, count FROM loss WHERE source LIKE 'library:%'"))
+
+    def said(self):
+        return (self.folder / "tracer.log").read_text()
+
+    def test_a_mapping_that_becomes_another_file_after_it_was_read(self):
+        """C1: the probe would lie inside an instruction of the victim's program."""
+        victim = self.folder / "victim"
+        shutil.copy("/bin/true", victim)
+        self.stranger("race", str(victim), "0x23e7")
+        tracer = Tracer(self)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            self.assertEqual(subprocess.run([victim], check=False).returncode, 0)
+            time.sleep(0.05)
+        self.assertEqual(tracer.stop(), DONE)
+
+    def test_a_fifo_at_the_path_of_a_deleted_library(self):
+        """H1"""
+        stranger = self.stranger("fifo")
+        self.done(run("check", timeout=20))
+        tracer = Tracer(self, "--pid", stranger.pid)
+        tracer.process.terminate()
+        self.assertEqual(tracer.process.wait(timeout=5), DONE)
+
+    def test_a_library_that_is_cut_while_it_is_read(self):
+        """H2"""
+        self.stranger("truncate")
+        for _ in range(3):
+            self.done(run("check", timeout=20))
+        tracer = Tracer(self)
+        time.sleep(1)
+        self.assertEqual(tracer.stop(), DONE)
+
+    def test_kilobytes_that_claim_to_be_gigabytes(self):
+        """H3"""
+        self.stranger("bombs")
+        begun = time.monotonic()
+        self.done(run("check", timeout=20))
+        self.assertLess(time.monotonic() - begun, 6)
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10, MOST_BYTES)
+
+    def test_a_flood_of_libraries_costs_another_users_job_nothing(self):
+        libraries = self.library_of(SOMEBODY, "somebodys")
+        tracer = Tracer(self)
+        self.stranger("flood")
+        job = self.job_of(SOMEBODY, libraries, steps=60)
+        job.wait()
+        self.assertEqual(tracer.stop(), DONE)
+        self.assertGreater(self.calls(tracer, job), 2 * 60)
+        self.assertEqual(tracer.rows("SELECT * FROM loss WHERE source LIKE 'ring:%'"), [])
+
+    def test_a_users_own_library_is_probed(self):
+        tracer = Tracer(self)
+        job = self.job_of(SOMEBODY, self.library_of(SOMEBODY, "somebodys"))
+        job.wait()
+        self.assertEqual(tracer.stop(), DONE)
+        self.assertGreater(self.calls(tracer, job), 2 * 20)
+        self.assertEqual(self.losses(tracer), {})
+
+    def test_another_users_library_is_left_out_until_its_owner_is_trusted(self):
+        libraries = self.library_of(ANOTHER, "anothers")
+        tracer = Tracer(self)
+        job = self.job_of(SOMEBODY, libraries, steps=1000000)
+        job.wait_for_steps(20)
+        wait_until(lambda: "--trust-owner" in self.said(), "the note")
+        checked = self.done(run("check", timeout=20))
+        self.assertRegex(checked, f"libraries left out +.*libnccl.so.2.* is not probed: it belongs to user {ANOTHER}")
+        self.assertEqual(tracer.stop(), DONE)
+        self.assertEqual(self.calls(tracer, job), 0)
+        self.assertEqual(self.losses(tracer), {"library:not_trusted": 2})  # one of each process
+        self.assertIn(f"it belongs to user {ANOTHER}; if that user's libraries may be trusted with probes: --trust-owner {ANOTHER}",
+                      self.said())
+        tracer.path.unlink()
+        tracer = Tracer(self, "--trust-owner", ANOTHER)
+        before = job.steps()
+        job.wait_for_steps(before + 50)
+        self.assertEqual(tracer.stop(), DONE)
+        self.assertGreater(self.calls(tracer, job), 0)
+
+    def test_a_library_that_others_may_write_is_left_out(self):
+        tracer = Tracer(self)
+        job = self.job_of(SOMEBODY, self.library_of(SOMEBODY, "open", mode=0o777))
+        job.wait()
+        self.assertEqual(tracer.stop(), DONE)
+        self.assertEqual(self.calls(tracer, job), 0)
+        self.assertIn(f"others than its owner, user {SOMEBODY}, may write it", self.said())
+
+    def test_a_file_system_that_falls_silent(self):
+        """H11: a library of a file system that answers is probed as any other. One that doesn't costs itself alone."""
+        remote = self.folder / "remote"
+        remote.mkdir()
+        server = subprocess.Popen([PYTHON, ROOT / "tests" / "support" / "silent_files.py", LIBRARIES / "libnccl.so.2", remote],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(server.stdin.close)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.wait, 10)
+        self.addCleanup(server.kill)
+        if server.stdout.readline() != "mounted\n":
+            self.skipTest("no FUSE here")
+        self.addCleanup(subprocess.run, ["umount", "-l", remote], check=False)
+        tracer = Tracer(self)
+        far = self.job_of(0, remote, steps=1000000)
+        far.wait_for_steps(100)
+        near = Job(self, "--steps", 30)
+        near.wait()
+        self.assertEqual(tracer.stop(), DONE)
+        self.assertGreater(self.calls(tracer, far), 0, self.said())
+        self.assertGreater(self.calls(tracer, near), 2 * 30)
+        self.assertEqual(self.losses(tracer), {})
+
+        tracer.path.unlink()
+        server.stdin.write("now\n")
+        server.stdin.flush()
+        self.assertEqual(server.stdout.readline(), "silent\n")
+        tracer = Tracer(self)
+        near = Job(self, "--steps", 30, log="again")
+        near.wait()
+        wait_until(lambda: "does not answer" in self.said(), "the note", seconds=8)
+        self.assertEqual(tracer.stop(), DONE)
+        self.assertGreater(self.calls(tracer, near), 2 * 30)
+        self.assertEqual(self.losses(tracer), {"library:not_read": 1})

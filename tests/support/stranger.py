@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a hostile user does with the files that a tracer looks at. Run as that user: stranger.py WHAT FOLDER [VICTIM OFFSET].
+Prints a line once its mapping is there, and lives until it is ended. Needs nothing but Python, so that any user can run it."""
+
+import ctypes
+import mmap
+import os
+import pathlib
+import select
+import struct
+import sys
+import time
+
+NAMES = b"\0ncclAllReduce\0"
+SECTIONS_AT, SYMBOLS_AT, NAMES_AT = 0x1000, 0x2000, 0x10000
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+
+
+def elf(path, order="<", symbols=1, names=len(NAMES), function_at=0x3800, size=0x20000, sections=3):
+    """A library that claims to have ncclAllReduce at a place of one's choice."""
+    header = b"\x7fELF" + bytes([2, 1 if order == "<" else 2, 1, 0]) + b"\0" * 8
+    header += struct.pack(order + "HHIQQQIHHHHHH", 3, 62, 1, 0, 64, SECTIONS_AT, 0, 64, 56, 1, 64, sections, 0)
+    header += struct.pack(order + "IIQQQQQQ", 1, 5, 0, 0, 0, 0x100000, 0x100000, 0x1000)
+    table = b"\0" * 64 + struct.pack(order + "IIQQQQIIQQ", 0, 11, 0, 0, SYMBOLS_AT, 24 * (1 + symbols), 2, 0, 8, 24)
+    table += struct.pack(order + "IIQQQQIIQQ", 0, 3, 0, 0, NAMES_AT, names, 0, 0, 1, 0)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o755)
+    os.pwrite(fd, header, 0)
+    os.pwrite(fd, table, SECTIONS_AT)
+    os.pwrite(fd, b"\0" * 24 + struct.pack(order + "IBBHQQ", 1, 0x12, 0, 1, function_at, 16), SYMBOLS_AT)
+    os.pwrite(fd, NAMES, NAMES_AT)
+    os.ftruncate(fd, max(size, NAMES_AT + names, SYMBOLS_AT + 24 * (1 + symbols)))
+    return fd
+
+
+def map_code(path):
+    return mmap.mmap(os.open(path, os.O_RDONLY), 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC, flags=mmap.MAP_PRIVATE)
+
+
+def ready():
+    print(os.getpid(), flush=True)
+
+
+def race(folder, victim, offset):
+    """Once the file has been read, its address leads to the victim's."""
+    path = folder / "libnccl.so.2"
+    elf(path, function_at=int(offset, 16))
+    watch = libc.inotify_init()
+    libc.inotify_add_watch(watch, bytes(path), 0x30)  # IN_OPEN | IN_CLOSE_NOWRITE: as early as can be
+    mine, its = os.open(path, os.O_RDONLY), os.open(victim, os.O_RDONLY)
+    os.read(watch, 4096)
+    address = libc.mmap(None, 4096, 5, 2, mine, 0)
+    ready()
+    while True:
+        select.select([watch], [], [])
+        os.read(watch, 4096)
+        libc.mmap(address, 4096, 5, 2 | 0x10, its, 0)  # MAP_FIXED
+        time.sleep(0.02)
+        libc.mmap(address, 4096, 5, 2 | 0x10, mine, 0)
+
+
+def fifo(folder):
+    """The path that the kernel shows for a deleted file is a FIFO without a writer."""
+    path = folder / "libmpi.so.40"
+    elf(path)
+    kept = map_code(path)
+    path.unlink()
+    os.mkfifo(f"{path} (deleted)")
+    ready()
+    time.sleep(60)
+    return kept
+
+
+def truncate(folder):
+    """The file is now long, now short."""
+    path = folder / "libnccl.so.2"
+    fd = elf(path, names=200 << 20)
+    kept = map_code(path)
+    ready()
+    while True:
+        time.sleep(0.01)
+        os.ftruncate(fd, 0x3000)
+        time.sleep(0.001)
+        os.ftruncate(fd, NAMES_AT + (200 << 20))
+    return kept
+
+
+def bombs(folder):
+    """Kilobytes on disk that claim to be gigabytes, in each way that a reader may believe."""
+    kept = []
+    for number, claims in enumerate([{"order": ">", "symbols": 40_000_000}, {"order": ">", "names": 1 << 30}, {"names": 1 << 30},
+                                     {"names": 63 << 20}, {"symbols": 100_000_000}, {"sections": 60_000}]):
+        path = folder / f"libnccl.so.{number}"
+        elf(path, **claims)
+        kept.append(map_code(path))
+    ready()
+    time.sleep(60)
+    return kept
+
+
+def flood(folder):
+    """New libraries, as fast as they can be mapped."""
+    ready()
+    kept = []
+    for number in range(100_000):
+        path = folder / f"lib{number % 500}.so"
+        path.unlink(missing_ok=True)
+        os.close(elf(path))
+        fd = os.open(path, os.O_RDONLY)
+        kept = [*kept[-50:], mmap.mmap(fd, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC, flags=mmap.MAP_PRIVATE)]
+        os.close(fd)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](pathlib.Path(sys.argv[2]), *sys.argv[3:])
