@@ -18,9 +18,10 @@ Result<UniqueFd> open_regular(const std::string& path, int more_flags) {
   if (!fd || ::fstat(fd.get(), &info) != 0) {
     return fail_errno("open " + path, errno);
   }
-  return S_ISREG(info.st_mode) ? Result<UniqueFd>(std::move(fd))
-                               : fail(path + ": not a file, but " + (S_ISDIR(info.st_mode) ? "a folder" : "a device or a FIFO"),
-                                      {}, ErrorKind::kCorrupt);
+  return S_ISREG(info.st_mode)
+             ? Result<UniqueFd>(std::move(fd))
+             : fail(path + ": not a file, but " + (S_ISDIR(info.st_mode) ? "a folder" : "a device or a FIFO"), {},
+                    ErrorKind::kCorrupt);
 }
 
 Result<std::string> read_file(const std::string& path, size_t limit_bytes) {

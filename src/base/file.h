@@ -10,8 +10,8 @@
 
 namespace stalltrace {
 
-/// Opens a file that may be anything by now: never waits, for a FIFO's other end as little as for a lease. `more_flags`:
-/// such as O_NOFOLLOW. Errors: not there, not readable, no regular file.
+/// Opens a file that may be anything by now: never waits, for a FIFO's other end as little as for a lease.
+/// `more_flags`: such as O_NOFOLLOW. Errors: not there, not readable, no regular file.
 Result<UniqueFd> open_regular(const std::string& path, int more_flags = 0);
 
 /// The whole of a file (also of /proc files, whose size is unknown), at most `limit_bytes`.

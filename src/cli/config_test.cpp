@@ -11,7 +11,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Config, NamesTheNodeAndItsLibraries) {
-  const auto config = parse_config("# a comment\nnode = \"rack7\"\nlibraries = [\"/a/libnccl.so\", \"/b\"]\ntrusted_owners = [\"12\"]\n", "f");
+  const auto config = parse_config(
+      "# a comment\nnode = \"rack7\"\nlibraries = [\"/a/libnccl.so\", \"/b\"]\ntrusted_owners = [\"12\"]\n", "f");
   ASSERT_TRUE(config) << config.error().what;
   EXPECT_EQ(config->node, "rack7");
   EXPECT_THAT(config->libraries, ElementsAre("/a/libnccl.so", "/b"));
@@ -26,7 +27,8 @@ TEST(Config, AnEmptyFileSettlesNothing) {
 }
 
 TEST(Config, ErrorsNameFileAndLine) {
-  for (const char* text : {"\nnode = ", "\nnode = 3", "\nnodes = \"a\"", "\nlibraries = \"a\"", "\nlibraries = [1]", "\ntrusted_owners = [12]"}) {
+  for (const char* text : {"\nnode = ", "\nnode = 3", "\nnodes = \"a\"", "\nlibraries = \"a\"", "\nlibraries = [1]",
+                           "\ntrusted_owners = [12]"}) {
     const auto config = parse_config(text, "site.toml");
     ASSERT_FALSE(config) << text;
     EXPECT_THAT(config.error().what, HasSubstr("site.toml line 2")) << text;

@@ -9,9 +9,9 @@
 namespace stalltrace::cli {
 
 Flag trust_owner_flag(std::vector<std::string>* target) {
-  return texts_flag("--trust-owner", "UID",
-                    "probe this user's libraries in every process, besides root's and its own user's; 'any': all users'",
-                    target);
+  return texts_flag(
+      "--trust-owner", "UID",
+      "probe this user's libraries in every process, besides root's and its own user's; 'any': all users'", target);
 }
 
 Result<TrustedOwners> parse_trusted_owners(const std::vector<std::string>& words) {
@@ -21,7 +21,7 @@ Result<TrustedOwners> parse_trusted_owners(const std::vector<std::string>& words
     if (word == "any") {
       trusted.anybody = true;
     } else if (number && *number >= 0 && *number < std::numeric_limits<uid_t>::max()) {
-      trusted.users.insert(static_cast<uid_t>(*number));
+      trusted.users.push_back(static_cast<uid_t>(*number));
     } else {
       return fail("--trust-owner " + word + ": not the number of a user", "give a number (id -u NAME), or any",
                   ErrorKind::kUsage);

@@ -8,10 +8,12 @@ namespace stalltrace::cli {
 namespace {
 
 TEST(TrustedOwners, NumbersOrAny) {
-  const auto some = parse_trusted_owners({"1000", "0", "1000"});
+  const auto some = parse_trusted_owners({"1000", "0"});
   ASSERT_TRUE(some) << some.error().what;
-  EXPECT_THAT(some->users, testing::ElementsAre(0U, 1000U));
+  EXPECT_THAT(some->users, testing::ElementsAre(1000U, 0U));
   EXPECT_FALSE(some->anybody);
+  EXPECT_TRUE(some->have(1000));
+  EXPECT_FALSE(some->have(1001));
   EXPECT_TRUE(parse_trusted_owners({"any"})->anybody);
   EXPECT_TRUE(parse_trusted_owners({})->users.empty());
 }

@@ -37,9 +37,10 @@ std::optional<ElfFile> ElfFile::open(int fd) {
   ElfFile file(fd);
   const Elf64_Ehdr& header = file.header_;
   struct stat info {};
-  if (::fstat(fd, &info) != 0 || !read_at(fd, 0, std::span(&file.header_, 1)) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-      header.e_phentsize != sizeof(Elf64_Phdr) || (header.e_shnum != 0 && header.e_shentsize != sizeof(Elf64_Shdr))) {
+  if (::fstat(fd, &info) != 0 || !read_at(fd, 0, std::span(&file.header_, 1)) ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_phentsize != sizeof(Elf64_Phdr) ||
+      (header.e_shnum != 0 && header.e_shentsize != sizeof(Elf64_Shdr))) {
     return std::nullopt;
   }
   file.size_ = static_cast<uint64_t>(info.st_size);
@@ -121,9 +122,8 @@ void ElfFile::walk(uint32_t type, const std::function<void(const Elf64_Sym&, con
 
 void ElfFile::each_symbol(const std::function<void(const Elf64_Sym&, uint64_t)>& take) const {
   for (const uint32_t type : {SHT_DYNSYM, SHT_SYMTAB}) {
-    walk(type, [&](const Elf64_Sym& symbol, const Elf64_Shdr& strings) {
-      take(symbol, strings.sh_offset + symbol.st_name);
-    });
+    walk(type,
+         [&](const Elf64_Sym& symbol, const Elf64_Shdr& strings) { take(symbol, strings.sh_offset + symbol.st_name); });
   }
 }
 
@@ -140,7 +140,8 @@ std::string ElfFile::names_of(const Elf64_Shdr& strings, std::span<const std::st
     std::vector<char> piece;
     for (uint64_t at = 0; at < strings.sh_size; at += kPieceBytes) {
       piece.resize(std::min<uint64_t>(kPieceBytes + longest, strings.sh_size - at));
-      if (!read_at(fd_, strings.sh_offset + at, std::span(piece)) || take(std::string_view(piece.data(), piece.size()))) {
+      if (!read_at(fd_, strings.sh_offset + at, std::span(piece)) ||
+          take(std::string_view(piece.data(), piece.size()))) {
         return;
       }
     }

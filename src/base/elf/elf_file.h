@@ -37,8 +37,8 @@ class ElfFile {
   /// Defined symbols of a table (SHT_DYNSYM, SHT_SYMTAB) with their names, if the table's text has any of `needles`.
   void each_name(uint32_t type, std::span<const std::string_view> needles,
                  const std::function<void(const Elf64_Sym& symbol, std::string_view name)>& take) const;
-  /// The place in the file of so many bytes at an address, in a loaded segment that has all of `flags` (PF_X, ...); none
-  /// where no segment has them whole, nor where the file ends before them.
+  /// The place in the file of so many bytes at an address, in a loaded segment that has all of `flags` (PF_X, ...);
+  /// none where no segment has them whole, nor where the file ends before them.
   [[nodiscard]] std::optional<uint64_t> file_offset(uint64_t address, uint64_t bytes, uint32_t flags) const;
   [[nodiscard]] std::optional<Elf64_Phdr> first_code_segment() const;
   /// Whether the file is for processors such as this.

@@ -57,7 +57,8 @@ ssize_t receive_message(int socket, HelperMessage& message, int flags) {
   message.bytes.resize(got > 0 ? static_cast<size_t>(got) : 0);
   message.fd.reset();
   const cmsghdr* part = got > 0 ? CMSG_FIRSTHDR(&header) : nullptr;
-  if (part && part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS && part->cmsg_len == CMSG_LEN(sizeof(int))) {
+  if (part && part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS &&
+      part->cmsg_len == CMSG_LEN(sizeof(int))) {
     int fd = -1;
     std::memcpy(&fd, CMSG_DATA(part), sizeof fd);
     message.fd = UniqueFd(fd);
@@ -76,7 +77,8 @@ ssize_t receive_message(int socket, HelperMessage& message, int flags) {
   for (const int standard : {0, 1, 2}) {
     ::dup2(null, standard);
   }
-  if (kept < 0 || ::dup2(kept, kSocketInChild) < 0 || ::syscall(SYS_close_range, kSocketInChild + 1, UINT_MAX, 0) != 0 ||
+  if (kept < 0 || ::dup2(kept, kSocketInChild) < 0 ||
+      ::syscall(SYS_close_range, kSocketInChild + 1, UINT_MAX, 0) != 0 ||
       (rights == HelperProcess::Rights::kNone && !enter_sandbox())) {
     ::_exit(1);
   }

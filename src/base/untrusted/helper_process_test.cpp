@@ -33,7 +33,8 @@ HelperMessage try_all(HelperMessage request) {
   result += ::kill(::getppid(), 0) < 0 ? '-' : 'k';
   result += ::syscall(SYS_socket, 1, 1, 0) < 0 ? '-' : 's';
   result += ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? '-' : 'x';
-  result += ::mmap(nullptr, 1U << 30, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? '-' : 'm';
+  result +=
+      ::mmap(nullptr, 1U << 30, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? '-' : 'm';
   result += ::write(request.fd.get(), "x", 1) < 0 ? '-' : 'w';
   char byte = '?';
   result += ::pread(request.fd.get(), &byte, 1, 0) == 1 ? byte : '?';

@@ -24,10 +24,12 @@ constexpr int64_t kTableNs = 2 * kNsPerSecond;  // a table is good for so long
 constexpr size_t kMostTableBytes = 4U << 20;
 constexpr size_t kMostDevices = 65536;
 
-/// Types whose files lie on this host. What is not listed is taken for remote: a wrong answer there costs a little time.
+/// Types whose files lie on this host. What is not listed is taken for remote: a wrong answer there costs a little
+/// time.
 constexpr std::array<std::string_view, 25> kLocal{
-    "ext2",  "ext3",     "ext4",  "xfs",   "btrfs", "tmpfs",  "ramfs",   "rootfs", "devtmpfs", "squashfs", "erofs", "f2fs", "zfs",
-    "jfs",   "bcachefs", "vfat",  "exfat", "ntfs3", "iso9660", "udf",    "cramfs", "reiserfs", "nilfs2",   "virtiofs", "hugetlbfs"};
+    "ext2",     "ext3",  "ext4",   "xfs",      "btrfs",  "tmpfs",    "ramfs",    "rootfs", "devtmpfs",
+    "squashfs", "erofs", "f2fs",   "zfs",      "jfs",    "bcachefs", "vfat",     "exfat",  "ntfs3",
+    "iso9660",  "udf",   "cramfs", "reiserfs", "nilfs2", "virtiofs", "hugetlbfs"};
 constexpr std::string_view kOverlay = "overlay";
 
 bool is_local_type(std::string_view type) { return std::ranges::find(kLocal, type) != kLocal.end(); }
@@ -97,7 +99,7 @@ void Mounts::read_own(int64_t now_ns) {
   });
   // The kernel's own mount of memory without a name (memfd_create) is in no table.
   const UniqueFd memory(::memfd_create("stalltrace", MFD_CLOEXEC));
-  if (struct stat info {}; memory && ::fstat(memory.get(), &info) == 0) {
+  if (struct stat info{}; memory && ::fstat(memory.get(), &info) == 0) {
     by_device_[{major(info.st_dev), minor(info.st_dev)}] = {.type = "tmpfs", .local = true, .by_host = true};
   }
 }
@@ -127,8 +129,7 @@ const MountedOn& Mounts::of_device(pid_t pid, uint32_t major, uint32_t minor) {
   const bool by_host = has_our_user_namespace(pid);
   each_mount(procfs_.path(pid, "mountinfo"), [&](const MountLine& line) {
     const bool local = is_local_type(line.type) || (by_host && line.type == kOverlay);
-    by_device_.try_emplace({line.major, line.minor},
-                           MountedOn{.type = line.type, .local = local, .by_host = by_host});
+    by_device_.try_emplace({line.major, line.minor}, MountedOn{.type = line.type, .local = local, .by_host = by_host});
   });
   return by_device_[wanted];
 }

@@ -26,8 +26,8 @@ class Mounts {
   /// `procfs` outlives it.
   explicit Mounts(const Procfs& procfs) : procfs_(procfs) {}
 
-  /// Of a device as a process's mappings have it. An overlay counts as local only where the host mounted it: in a user's
-  /// own namespace its layers may be anything.
+  /// Of a device as a process's mappings have it. An overlay counts as local only where the host mounted it: in a
+  /// user's own namespace its layers may be anything.
   const MountedOn& of_device(pid_t pid, uint32_t major, uint32_t minor);
   /// Whether a path of this program's own leads through local file systems alone, followed link by link.
   [[nodiscard]] bool is_local_path(const std::string& path);

@@ -52,10 +52,10 @@ bool drop_capabilities() {
 }
 
 bool filter_system_calls() {
-  constexpr std::array kAllowed{SYS_read,   SYS_pread64, SYS_recvmsg,       SYS_sendmsg,        SYS_close,
-                                SYS_munmap, SYS_mremap,  SYS_brk,           SYS_madvise,        SYS_futex,
-                                SYS_fstat,  SYS_lseek,   SYS_clock_gettime, SYS_rt_sigprocmask, SYS_rt_sigreturn,
-                                SYS_exit,   SYS_exit_group, SYS_getrandom, SYS_newfstatat};
+  constexpr std::array kAllowed{SYS_read,   SYS_pread64,    SYS_recvmsg,       SYS_sendmsg,        SYS_close,
+                                SYS_munmap, SYS_mremap,     SYS_brk,           SYS_madvise,        SYS_futex,
+                                SYS_fstat,  SYS_lseek,      SYS_clock_gettime, SYS_rt_sigprocmask, SYS_rt_sigreturn,
+                                SYS_exit,   SYS_exit_group, SYS_getrandom,     SYS_newfstatat};
   constexpr std::array kWithProtection{SYS_mmap, SYS_mprotect};  // the third argument, without PROT_EXEC
   constexpr uint32_t kNumber = offsetof(seccomp_data, nr);
   constexpr uint32_t kThirdArgument = offsetof(seccomp_data, args) + 2 * sizeof(uint64_t);  // low half

@@ -168,9 +168,11 @@ bool UntrustedFile::is_unchanged() const {
          ns(now.stx_ctime) == facts_.changed_ns;
 }
 
+bool TrustedOwners::have(uid_t user) const { return anybody || std::ranges::find(users, user) != users.end(); }
+
 std::optional<std::string> reason_for_distrust(const Procfs& procfs, pid_t pid, const UntrustedFile& file,
                                                const TrustedOwners& trusted) {
-  if (trusted.anybody || trusted.users.contains(file.owner())) {
+  if (trusted.have(file.owner())) {
     return std::nullopt;
   }
   if (file.owner() != 0 && procfs.user(pid) != file.owner() && namespace_root(procfs, pid) != file.owner()) {

@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <expected>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/handle.h"
 #include "base/process/procfs.h"
@@ -84,8 +84,10 @@ class UntrustedFile {
 /// Whose files are trusted with probes: root's, those of the process's own user, and those of whoever is root in the
 /// process's user namespace (of a container without privilege), if nobody else may write them; and what is named here.
 struct TrustedOwners {
-  std::set<uid_t> users;
+  std::vector<uid_t> users;
   bool anybody = false;
+
+  [[nodiscard]] bool have(uid_t user) const;
 };
 
 /// Why a process's file may not be probed, for people ("it belongs to user 1002"); none: it may be.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Code addresses of a process → names, by the symbol tables of the files it maps, within a bound on the time that
-// all of them take; what is not found in time, or lies on a file system that may not answer, keeps its offset for a name.
-// One thread.
+// all of them take; what is not found in time, or lies on a file system that may not answer, keeps its offset for a
+// name. One thread.
 #pragma once
 
 #include <sys/types.h>

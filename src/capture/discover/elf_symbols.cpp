@@ -22,10 +22,15 @@ namespace {
 /// Names that every file of interest defines at least one of: a search for them in the string table rules most files
 /// out without walking hundreds of thousands of symbols.
 constexpr std::string_view kOpenMpiWorld = "ompi_mpi_comm_world";
-constexpr std::array<std::string_view, 9> kSentinels{
-    kOpenMpiWorld,
-    "ncclAllReduce",         "MPI_Allreduce",       "_ZN4gloo9allreduceE",  "_ZN4c10d16ProcessGroupGloo7runLoopE",
-    "cudaStreamSynchronize", "cuStreamSynchronize", "hipStreamSynchronize", ST_MARKER_FUNCTION};
+constexpr std::array<std::string_view, 9> kSentinels{kOpenMpiWorld,
+                                                     "ncclAllReduce",
+                                                     "MPI_Allreduce",
+                                                     "_ZN4gloo9allreduceE",
+                                                     "_ZN4c10d16ProcessGroupGloo7runLoopE",
+                                                     "cudaStreamSynchronize",
+                                                     "cuStreamSynchronize",
+                                                     "hipStreamSynchronize",
+                                                     ST_MARKER_FUNCTION};
 
 /// MPICH, and what shares its binary interface (Intel MPI, MVAPICH, Cray MPI), must define this function: programs call
 /// it by mpi.h's MPI_DUP_FN. OpenMPI's is OMPI_C_MPI_DUP_FN.

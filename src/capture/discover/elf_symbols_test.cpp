@@ -3,16 +3,21 @@
 #include "capture/discover/elf_symbols.h"
 
 #include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <random>
 #include <set>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/handle.h"
 
@@ -138,6 +143,112 @@ TEST_F(ElfSymbolsTest, WhatIsNoElfFileIsAnError) {
   EXPECT_FALSE(
       read_as("\x7f"
               "ELF"));
+}
+
+/// A library of its own making: one function, in a segment that this test chooses.
+struct MadeElf {
+  Elf64_Ehdr header{};
+  Elf64_Phdr segment{};
+  std::array<Elf64_Shdr, 3> sections{};
+  std::array<Elf64_Sym, 2> symbols{};
+  std::array<char, 32> names{};
+  std::array<char, 64> code{};
+
+  MadeElf() {
+    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+    header.e_ident[EI_CLASS] = ELFCLASS64;
+    header.e_ident[EI_DATA] = ELFDATA2LSB;
+#if defined(__x86_64__)
+    header.e_machine = EM_X86_64;
+#else
+    header.e_machine = EM_AARCH64;
+#endif
+    header.e_phentsize = sizeof segment;
+    header.e_shentsize = sizeof sections[0];
+    header.e_phoff = offsetof(MadeElf, segment);
+    header.e_shoff = offsetof(MadeElf, sections);
+    header.e_phnum = 1;
+    header.e_shnum = 3;
+    segment = {
+        .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_offset = 0, .p_vaddr = 0x4000, .p_filesz = sizeof(MadeElf)};
+    sections[1] = {.sh_type = SHT_DYNSYM,
+                   .sh_offset = offsetof(MadeElf, symbols),
+                   .sh_size = sizeof symbols,
+                   .sh_link = 2,
+                   .sh_entsize = sizeof symbols[0]};
+    sections[2] = {.sh_type = SHT_STRTAB, .sh_offset = offsetof(MadeElf, names), .sh_size = sizeof names};
+    symbols[1] = {.st_name = 1,
+                  .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+                  .st_shndx = 1,
+                  .st_value = 0x4000 + offsetof(MadeElf, code),
+                  .st_size = 16};
+    std::strcpy(names.data() + 1, "ncclAllReduce");
+  }
+  [[nodiscard]] std::string bytes() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
+};
+
+TEST_F(ElfSymbolsTest, OnlyFunctionsInsideExecutableSegmentsOfTheFile) {
+  const auto points = [&](const auto& change) {
+    MadeElf made;
+    change(made);
+    const auto symbols = read_as(made.bytes());
+    return symbols ? symbols->points.size() : 0;
+  };
+  EXPECT_EQ(points([](MadeElf&) {}), 1U);
+  EXPECT_EQ(points([](MadeElf& m) { m.symbols[1].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT); }), 0U);
+  EXPECT_EQ(points([](MadeElf& m) { m.symbols[1].st_shndx = SHN_UNDEF; }), 0U);
+  EXPECT_EQ(points([](MadeElf& m) { m.segment.p_flags = PF_R | PF_W; }), 0U) << "data";
+  EXPECT_EQ(points([](MadeElf& m) { m.segment.p_type = PT_NOTE; }), 0U);
+  EXPECT_EQ(points([](MadeElf& m) { m.segment.p_filesz = offsetof(MadeElf, code) + 8; }), 0U) << "half inside";
+  EXPECT_EQ(points([](MadeElf& m) { m.symbols[1].st_value = 0x4000 + sizeof(MadeElf); }), 0U);
+  EXPECT_EQ(points([](MadeElf& m) {
+              m.segment.p_filesz = 1 << 20;
+              m.symbols[1].st_value = 0x4000 + sizeof(MadeElf) + 4096;
+            }),
+            0U)
+      << "behind the file's end";
+  EXPECT_EQ(points([](MadeElf& m) { m.symbols[1].st_value = UINT64_MAX - 8; }), 0U);
+  EXPECT_EQ(points([](MadeElf& m) { m.segment.p_offset = UINT64_MAX - 8; }), 0U);
+  EXPECT_EQ(points([](MadeElf& m) { m.header.e_machine = EM_RISCV; }), 0U) << "another machine's";
+  EXPECT_EQ(points([](MadeElf& m) { m.header.e_ident[EI_DATA] = ELFDATA2MSB; }), 0U);
+  EXPECT_EQ(points([](MadeElf& m) { m.sections[2].sh_flags = SHF_COMPRESSED; }), 1U) << "nothing is inflated";
+}
+
+TEST_F(ElfSymbolsTest, ClaimsCostLittle) {
+  const int64_t begun_ns = monotonic_now_ns();
+  for (const uint64_t claim : {uint64_t{1} << 20, uint64_t{1} << 30, uint64_t{1} << 40, UINT64_MAX}) {
+    MadeElf made;
+    made.sections[1].sh_size = claim;
+    EXPECT_TRUE(read_as(made.bytes()));
+    made.sections[2].sh_size = claim;
+    EXPECT_TRUE(read_as(made.bytes()));
+    ASSERT_TRUE(write_file(path_, made.bytes()));
+    ASSERT_EQ(::truncate(path_.c_str(), static_cast<off_t>(std::min(claim, uint64_t{1} << 33))), 0);  // a hole
+    EXPECT_TRUE(find_probe_points(path_));
+  }
+  MadeElf crowded;
+  crowded.header.e_phnum = crowded.header.e_shnum = UINT16_MAX;
+  EXPECT_FALSE(read_as(crowded.bytes()).value_or(FileSymbols{}).of_interest());
+  EXPECT_LT(monotonic_now_ns() - begun_ns, 5 * kNsPerSecond);
+}
+
+TEST_F(ElfSymbolsTest, ChangedCodeIsSeen) {
+  MadeElf made;
+  const auto symbols = read_as(made.bytes());
+  ASSERT_TRUE(symbols);
+  const UniqueFd fd(::open(path_.c_str(), O_RDWR));
+  EXPECT_TRUE(has_same_code(fd.get(), *symbols));
+  ASSERT_EQ(::pwrite(fd.get(), "x", 1, static_cast<off_t>(symbols->points[0].offset) + 3), 1);
+  EXPECT_FALSE(has_same_code(fd.get(), *symbols));
+}
+
+TEST_F(ElfSymbolsTest, AnObjectsPlaceInAProcess) {
+  const MpiWorld world{.address = 0x9000, .segment_address = 0x2100, .segment_offset = 0x1100, .segment_bytes = 0x800};
+  const auto mapped = [](uint64_t start, uint64_t bytes, uint64_t offset) {
+    return MappedFile{.start = start, .end = start + bytes, .offset = offset};
+  };
+  EXPECT_EQ(world.address_in(mapped(0x7f0000001000, 0x1000, 0x1000)), 0x9000 + 0x7f0000001000 - 0x2000);
+  EXPECT_EQ(world.address_in(mapped(0x7f0000001000, 0x1000, 0x3000)), 0U) << "another segment";
 }
 
 /// Whatever is cut off, the reader answers: an error, or at most the points of the whole file.

@@ -17,8 +17,8 @@
 namespace stalltrace::capture {
 namespace {
 
-/// Where packages, vendors' installers, wheels and conda put collective libraries. Not in homes: those are their users',
-/// and often on a server.
+/// Where packages, vendors' installers, wheels and conda put collective libraries. Not in homes: those are their
+/// users', and often on a server.
 constexpr std::array kUsualLibraries{
     "/usr/lib/libgloo.so.*",
     "/usr/lib/*/libgloo.so.*",
@@ -60,9 +60,7 @@ std::vector<std::string> local_paths(const char* pattern, LibraryFiles& files) {
     return link ? ::lstat(path, info) : ::stat(path, info);
   };
   glob_t paths{};
-  paths.gl_opendir = [](const char* path) -> void* {
-    return looking->is_local_path(path) ? ::opendir(path) : nullptr;
-  };
+  paths.gl_opendir = [](const char* path) -> void* { return looking->is_local_path(path) ? ::opendir(path) : nullptr; };
   paths.gl_readdir = [](void* folder) { return ::readdir(static_cast<DIR*>(folder)); };
   paths.gl_closedir = [](void* folder) { ::closedir(static_cast<DIR*>(folder)); };
   static const auto look_at = look;

@@ -193,8 +193,7 @@ bool LibraryFiles::may_be_probed(pid_t pid, const MappedFile& mapping, const Fou
   const auto reason = reason_for_distrust(procfs_, pid, *found.opened, trusted_);
   if (reason) {
     leave_out("library:not_trusted", fmt::format("{} of process {}", mapping.path, pid),
-              fmt::format("{}; if that user's libraries may be trusted with probes: --trust-owner {}", *reason,
-                          owner));
+              fmt::format("{}; if that user's libraries may be trusted with probes: --trust-owner {}", *reason, owner));
   }
   return !reason;
 }
@@ -206,8 +205,7 @@ void LibraryFiles::set_attached(const Found& found) {
 
 bool LibraryFiles::may_be_probed(const std::string& path, const Found& found) {
   return is_local_path(path) &&
-         (trusted_.anybody || trusted_.users.contains(found.opened->owner()) ||
-          (found.opened->owner() == 0 && !found.opened->others_may_write()));
+         (trusted_.have(found.opened->owner()) || (found.opened->owner() == 0 && !found.opened->others_may_write()));
 }
 
 void LibraryFiles::leave_out(const std::string& source, const std::string& what, const std::string& why) {

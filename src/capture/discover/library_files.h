@@ -50,9 +50,9 @@ class LibraryFiles {
     here_.start();
     remote_.start();
   }
-  /// A mapped file; nothing where it is of no interest, or can't be looked at. Root's own files of this host are read at
-  /// once. Others are read by child processes: nothing yet, and advance() names the mapping when it is to be inspected
-  /// again.
+  /// A mapped file; nothing where it is of no interest, or can't be looked at. Root's own files of this host are read
+  /// at once. Others are read by child processes: nothing yet, and advance() names the mapping when it is to be
+  /// inspected again.
   std::optional<Found> inspect(pid_t pid, const MappedFile& mapping);
   /// A file that the administrator named. Errors: not there, not readable, not ELF.
   Result<Found> inspect_path(const std::string& path);
@@ -101,10 +101,10 @@ class LibraryFiles {
   TrustedOwners trusted_;
   Note note_;
   std::map<FileIdentity, File> files_;
-  /// Mapped files of no interest, as mappings have them, by the user: only those of the last seconds, in which the ranks
-  /// of a job map the same hundreds of files. The file behind such a name may change.
+  /// Mapped files of no interest, as mappings have them, by the user: only those of the last seconds, in which the
+  /// ranks of a job map the same hundreds of files. The file behind such a name may change.
   std::set<Mapping> dismissed_;
-  std::map<pid_t, uid_t> users_;     // of the same seconds
+  std::map<pid_t, uid_t> users_;    // of the same seconds
   int64_t dismissed_since_ns_ = 0;  // CLOCK_MONOTONIC
   Waiting waiting_;
   std::map<uid_t, size_t> waiting_of_;  // how many mappings of each user

@@ -29,7 +29,7 @@ class LibraryReader {
   struct Answer {
     Request request;
     std::optional<UntrustedFile> opened;  // none: it is gone
-    Result<FileSymbols> symbols;          // errors: kCorrupt: no ELF file; kInterrupted: it took too long, or a child died
+    Result<FileSymbols> symbols;  // errors: kCorrupt: no ELF file; kInterrupted: it took too long, or a child died
   };
 
   /// The references outlive it.

@@ -187,7 +187,9 @@ class TraceVerb final : public Subcommand {
       return std::unexpected(std::move(fd.error()));
     }
     std::string begin(kElf.size(), '\0');
-    return ::pread(fd->get(), begin.data(), begin.size(), 0) == static_cast<ssize_t>(begin.size()) && begin == kElf ? Status() : Status(fail(path + ": not a library", remedy, ErrorKind::kCorrupt));
+    return ::pread(fd->get(), begin.data(), begin.size(), 0) == static_cast<ssize_t>(begin.size()) && begin == kElf
+               ? Status()
+               : Status(fail(path + ": not a library", remedy, ErrorKind::kCorrupt));
   }
 
   /// A full disk is reported, and tracing goes on: what could not be stored is counted.
