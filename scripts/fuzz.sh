@@ -1,24 +1,26 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # scripts/fuzz.sh [SECONDS [TARGET]]: fuzzes the code that reads profiler files and other processes, starting from the kept corpora.
-# Targets: ring (reader and import), agent (what a tracer does with a process's file) and stacks (other processes' memory);
-# without one all, SECONDS each.
+# Targets: ring (reader and import), agent (what a tracer does with a process's file), stacks (other processes' memory) and
+# libraries (the files that they map); without one all, SECONDS each.
 # Needs clang and libclang-rt. Afterwards the target's corpus (tests/fuzz/corpus/TARGET.pack) holds few inputs that
 # cover all code reached so far. An input that fails is left in build-fuzz/finding-* and fails the run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
-targets=${2:-ring agent stacks}
+targets=${2:-ring agent stacks libraries}
 build=build-fuzz
-flags=(-std=c++2b -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -isystem tests/fuzz/clang -Isrc -I.
+flags=(-std=c++2b -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -isystem tests/fuzz/clang -Isrc -Ibpf -I.
   -DFMT_HEADER_ONLY -DSTALLTRACE_VERSION='"fuzzed"')
 
-mkdir -p "$build/seeds" "$build/seeds-stacks"
+mkdir -p "$build/seeds" "$build/seeds-stacks" "$build/seeds-libraries"
+python3 tests/fuzz/libraries_seeds.py "$build/seeds-libraries"
 clang++ "${flags[@]}" tests/fuzz/seeds.cpp -fsanitize=address,undefined -o "$build/make_seeds"
 "$build/make_seeds" "$build/seeds"
 # What all targets run, and all that it needs: whole folders, so that a file may move inside them.
 objects=()
-mapfile -t sources < <(find src/base src/model src/blackbox src/stacks -name '*.cpp' ! -name '*_test.cpp' ! -name fmt_library.cpp ! -path '*/testing/*')
+libraries=(src/capture/discover/{call_table,elf_symbols,library_symbols}.cpp)
+mapfile -t sources < <(printf '%s\n' "${libraries[@]}"; find src/base src/model src/blackbox src/stacks -name '*.cpp' ! -name '*_test.cpp' ! -name fmt_library.cpp ! -path '*/testing/*')
 for source in "${sources[@]}"; do
   object=$build/$(echo "$source" | tr / _).o
   clang++ "${flags[@]}" -c "$source" -o "$object"
@@ -29,6 +31,7 @@ clang++ "${flags[@]}" tests/fuzz/stacks_seeds.cpp "${objects[@]}" -fsanitize=add
 for target in $targets; do
   seeds=$build/seeds
   longest=16384
+  [[ $target != libraries ]] || seeds=$build/seeds-libraries
   [[ $target != stacks ]] || { seeds=$build/seeds-stacks; longest=65536; }
   pack=tests/fuzz/corpus/$target.pack
   kept=$build/kept-$target

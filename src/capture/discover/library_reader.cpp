@@ -3,11 +3,11 @@
 
 #include <sys/epoll.h>
 
-#include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/untrusted/bytes.h"
+#include "capture/discover/library_symbols.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -17,23 +17,6 @@ constexpr size_t kMostWaiting = 4096;  // files of one user; a PyTorch rank maps
 constexpr int64_t kParseNs = 2 * kNsPerSecond;
 constexpr int64_t kRemoteOpenNs = 3 * kNsPerSecond;
 constexpr int64_t kRemoteParseNs = 10 * kNsPerSecond;
-
-template <typename T>
-void put(std::string& bytes, const T& value) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-template <typename T>
-bool take_value(std::string_view& bytes, T& value) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  if (bytes.size() < sizeof value) {
-    return false;
-  }
-  std::memcpy(&value, bytes.data(), sizeof value);
-  bytes.remove_prefix(sizeof value);
-  return true;
-}
 
 HelperMessage serve_open(HelperMessage request) {
   MappedFile mapping;
@@ -67,51 +50,6 @@ HelperMessage serve_parse(HelperMessage request) {
 }
 
 }  // namespace
-
-std::string symbols_to_bytes(const FileSymbols& symbols) {
-  std::string bytes;
-  put(bytes, symbols.has_collectives);
-  put(bytes, symbols.code);
-  put(bytes, symbols.marker.has_value());
-  put(bytes, symbols.marker.value_or(MarkerPoint{}));
-  put(bytes, symbols.mpi_world.has_value());
-  put(bytes, symbols.mpi_world.value_or(MpiWorld{}));
-  for (const ProbePoint& point : symbols.points) {
-    put(bytes, point.offset);
-    put(bytes, point.row);
-    put(bytes, point.int_handles);
-  }
-  return bytes;
-}
-
-std::optional<FileSymbols> symbols_from_bytes(std::string_view bytes) {
-  FileSymbols symbols;
-  const auto take_flag = [&](bool& flag) {
-    uint8_t byte = 0;
-    const bool taken = take_value(bytes, byte) && byte <= 1;
-    flag = byte == 1;
-    return taken;
-  };
-  bool has_marker = false;
-  bool has_world = false;
-  MarkerPoint marker;
-  MpiWorld world;
-  if (!take_flag(symbols.has_collectives) || !take_value(bytes, symbols.code) || !take_flag(has_marker) ||
-      !take_value(bytes, marker) || !take_flag(has_world) || !take_value(bytes, world)) {
-    return std::nullopt;
-  }
-  symbols.marker = has_marker ? std::optional(marker) : std::nullopt;
-  symbols.mpi_world = has_world ? std::optional(world) : std::nullopt;
-  while (!bytes.empty()) {
-    ProbePoint point;
-    if (!take_value(bytes, point.offset) || !take_value(bytes, point.row) || !take_flag(point.int_handles) ||
-        point.row >= call_table().size()) {
-      return std::nullopt;
-    }
-    symbols.points.push_back(point);
-  }
-  return symbols;
-}
 
 LibraryReader::LibraryReader(const Procfs& procfs, Mounts& mounts, Place place)
     : procfs_(procfs),

@@ -69,8 +69,4 @@ class LibraryReader {
   UniqueFd wake_;
 };
 
-/// As the parser hands them over. None: garbled, or with points that no table has.
-std::string symbols_to_bytes(const FileSymbols& symbols);
-std::optional<FileSymbols> symbols_from_bytes(std::string_view bytes);
-
 }  // namespace stalltrace::capture

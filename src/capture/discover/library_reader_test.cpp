@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "capture/discover/library_symbols.h"
+
 namespace stalltrace::capture {
 namespace {
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/discover/library_symbols.h"
+
+#include <cstdint>
+
+#include "base/untrusted/bytes.h"
+
+namespace stalltrace::capture {
+
+std::string symbols_to_bytes(const FileSymbols& symbols) {
+  std::string bytes;
+  put(bytes, symbols.has_collectives);
+  put(bytes, symbols.code);
+  put(bytes, symbols.marker.has_value());
+  put(bytes, symbols.marker.value_or(MarkerPoint{}));
+  put(bytes, symbols.mpi_world.has_value());
+  put(bytes, symbols.mpi_world.value_or(MpiWorld{}));
+  for (const ProbePoint& point : symbols.points) {
+    put(bytes, point.offset);
+    put(bytes, point.row);
+    put(bytes, point.int_handles);
+  }
+  return bytes;
+}
+
+std::optional<FileSymbols> symbols_from_bytes(std::string_view bytes) {
+  FileSymbols symbols;
+  const auto take_flag = [&](bool& flag) {
+    uint8_t byte = 0;
+    const bool taken = take_value(bytes, byte) && byte <= 1;
+    flag = byte == 1;
+    return taken;
+  };
+  bool has_marker = false;
+  bool has_world = false;
+  MarkerPoint marker;
+  MpiWorld world;
+  if (!take_flag(symbols.has_collectives) || !take_value(bytes, symbols.code) || !take_flag(has_marker) ||
+      !take_value(bytes, marker) || !take_flag(has_world) || !take_value(bytes, world)) {
+    return std::nullopt;
+  }
+  symbols.marker = has_marker ? std::optional(marker) : std::nullopt;
+  symbols.mpi_world = has_world ? std::optional(world) : std::nullopt;
+  while (!bytes.empty()) {
+    ProbePoint point;
+    if (!take_value(bytes, point.offset) || !take_value(bytes, point.row) || !take_flag(point.int_handles) ||
+        point.row >= call_table().size()) {
+      return std::nullopt;
+    }
+    symbols.points.push_back(point);
+  }
+  return symbols;
+}
+
+}  // namespace stalltrace::capture
