@@ -191,7 +191,7 @@ bool LibraryFiles::may_be_probed(pid_t pid, const MappedFile& mapping, const Fou
     return false;
   }
   const auto reason = reason_for_distrust(procfs_, pid, *found.opened, trusted_);
-  if (reason) {
+  if (reason && procfs_.exists(pid)) {  // of one that is gone nobody is the user
     leave_out("library:not_trusted", fmt::format("{} of process {}", mapping.path, pid),
               fmt::format("{}; if that user's libraries may be trusted with probes: --trust-owner {}", *reason, owner));
   }
