@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that are no recordings, or no longer: one clear line each, never a crash.
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,6 +50,18 @@ TEST_F(BadInput, OneClearLineEach) {
   EXPECT_EQ(error_of(folder_ / "text.db"), ": not a recording (not an SQLite database)");
   put(folder_ / "short.db", "SQLite format 3");
   EXPECT_EQ(error_of(folder_ / "short.db"), ": not a recording (not an SQLite database)");
+}
+
+TEST_F(BadInput, ALogThatIsAFifoOrALinkToOneIsNone) {
+  const std::string path = recording(3);
+  const std::string log = path + "-wal";
+  ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
+  EXPECT_TRUE(open_recording(path)) << "it would wait for the other end";
+  EXPECT_FALSE(is_being_written(path));
+  EXPECT_FALSE(lock_writer(path));
+  ASSERT_EQ(::rename(log.c_str(), (folder_ / "fifo").c_str()), 0);
+  ASSERT_EQ(::symlink((folder_ / "fifo").c_str(), log.c_str()), 0);
+  EXPECT_TRUE(open_recording(path));
 }
 
 TEST_F(BadInput, AnotherProgramsDatabase) {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/file.h"
 #include "store/btree/file_numbers.h"
 #include "store/schema/schema.h"
 
@@ -26,11 +27,17 @@ int64_t file_size(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
 }
 
+/// Empty where there is none; what is no file of its own (a link, a FIFO that would make us wait) is none.
+UniqueFd open_log(const std::string& path) {
+  auto fd = open_regular(path + "-wal", O_NOFOLLOW);
+  return fd ? std::move(*fd) : UniqueFd();
+}
+
 bool has_log(const std::string& path) { return file_size(path + "-wal") > 0; }
 
 /// SQLite's header (its file format document, section 1.3) against the size of the file.
 Status check_header(const std::string& path, int64_t size) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));  // it may be a FIFO by now
   if (!fd) {
     return fail_errno(path, errno, "run as a user who may read it");
   }
@@ -88,7 +95,7 @@ Status check_file(const std::string& path) {
 }
 
 UniqueFd lock_writer(const std::string& path) {
-  UniqueFd fd(::open((path + "-wal").c_str(), O_RDONLY | O_CLOEXEC));
+  UniqueFd fd = open_log(path);
   constexpr int kAttempts = 10;  // a reader probing the lock holds it for microseconds
   for (int attempt = 0; fd && attempt < kAttempts; ++attempt) {
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
@@ -100,7 +107,7 @@ UniqueFd lock_writer(const std::string& path) {
 }
 
 bool is_being_written(const std::string& path) {
-  const UniqueFd fd(::open((path + "-wal").c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd fd = open_log(path);
   return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
