@@ -3,8 +3,10 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,12 +14,17 @@
 #include <cstdio>
 #include <cstring>
 
+#include "plugin/box/field.h"
+#include "plugin/wire/blackbox.h"
+
 namespace stalltrace::plugin {
 namespace {
 
 constexpr uint64_t kShareOfFileSystem = 8;
 constexpr int kMaxRemovals = 64;  // at one start
 constexpr int64_t kNsPerSecond = 1'000'000'000;
+/// In memory. On a disk they cost nobody's memory, and are their user's to remove.
+constexpr uint64_t kOldest_ns = 3ULL * 24 * 3600 * kNsPerSecond;
 
 struct OldFiles {
   uint64_t bytes = 0;
@@ -45,13 +52,32 @@ bool writer_lives(int fd) {
   return fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-void consider(int folder, const char* name, OldFiles* found) {
+bool is_in_memory(int folder) {
+  struct statfs file_system {};
+  return fstatfs(folder, &file_system) == 0 &&
+         (file_system.f_type == TMPFS_MAGIC || file_system.f_type == RAMFS_MAGIC);
+}
+
+/// Whether its process gave no sign of life for long. A file's own times don't tell: writing to a mapping in memory leaves
+/// them as they are.
+bool is_too_old(int fd) {
+  st_box_header header{};
+  if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
+      memcmp(header.magic, ST_BOX_MAGIC, sizeof(header.magic)) != 0 || header.version != ST_BOX_VERSION) {
+    return false;
+  }
+  const uint64_t last_ns = std::max({header.created_ns, header.heartbeat_ns, header.anchored_ns, header.closed_ns});
+  return last_ns != 0 && last_ns < now_ns() && now_ns() - last_ns > kOldest_ns;
+}
+
+void consider(int folder, const char* name, bool in_memory, OldFiles* found) {
   const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) {
     return;
   }
   struct stat info {};
-  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && !writer_lives(fd)) {
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && !writer_lives(fd) &&
+      !(in_memory && is_too_old(fd) && unlinkat(folder, name, 0) == 0)) {
     found->bytes += static_cast<uint64_t>(info.st_blocks) * 512;
     const int64_t modified_ns = info.st_mtim.tv_sec * kNsPerSecond + info.st_mtim.tv_nsec;
     if (modified_ns < found->oldest_ns) {
@@ -62,12 +88,14 @@ void consider(int folder, const char* name, OldFiles* found) {
   close(fd);
 }
 
+/// Removes those that are too old.
 OldFiles find_old_files(DIR* folder) {
   OldFiles found;
+  const bool in_memory = is_in_memory(dirfd(folder));
   rewinddir(folder);
   while (const dirent* entry = readdir(folder)) {
     if (is_black_box(entry->d_name) && !is_ours(entry->d_name)) {
-      consider(dirfd(folder), entry->d_name, &found);
+      consider(dirfd(folder), entry->d_name, in_memory, &found);
     }
   }
   return found;

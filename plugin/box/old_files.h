@@ -10,7 +10,8 @@ namespace stalltrace::plugin {
 inline constexpr uint64_t kOldFilesBudget_bytes = 1ULL << 30;
 
 /// Removes this user's files in the folder whose writers are gone, the oldest first, until the rest of those takes no
-/// more than the budget or an eighth of the file system.
+/// more than the budget or an eighth of the file system. In memory also those whose processes gave the last sign of
+/// life three days ago.
 void remove_old_files(const char* folder, uint64_t budget_bytes = kOldFilesBudget_bytes);
 
 }  // namespace stalltrace::plugin

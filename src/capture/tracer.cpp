@@ -74,6 +74,7 @@ Tracer::Tracer(const TracerOptions& options, EventSink& sink, Note note, std::un
       note_(std::move(note)),
       kernel_(std::move(kernel)),
       node_(describe_traced_node(options, kernel_->evidence())),
+      procfs_("/proc", options.commands),
       decoder_(node_, procfs_, sink,
                {.ticks_per_second = kernel_->ticks_per_second(),
                 .profiler_files = {.only_living = !options.pids.empty(), .only_netns = scope_netns(options)},

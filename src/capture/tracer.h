@@ -32,6 +32,7 @@ struct TracerOptions {
   bool own_netns = false;              // only processes in our own network namespace
   std::string sysfs_root = "/sys";     // where port counters are read
   std::optional<int64_t> duration_ns;  // none: until stopped
+  CommandLines commands = CommandLines::kRedacted;
   KernelOptions kernel;                // its scope is set from the above
 };
 

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/handle.h"
 #include "base/text.h"
+#include "plugin/wire/redaction.h"
 
 namespace stalltrace {
 namespace {
@@ -125,7 +126,12 @@ Result<Environment> Procfs::environment(pid_t pid) const {
 }
 
 std::string Procfs::command_line(pid_t pid) const {
-  std::string text = read_file(path(pid, "cmdline"), kCommandLineBytes).value_or("");
+  // More than is kept, so that a secret is not taken for none because what shows it was cut off.
+  std::string text = read_file(path(pid, "cmdline"), 4 * kCommandLineBytes).value_or("");
+  if (commands_ == CommandLines::kRedacted) {
+    text.resize(redaction::redact_command_line(text.data(), text.size()));
+  }
+  text.resize(std::min(text.size(), kCommandLineBytes));
   while (!text.empty() && text.back() == '\0') {
     text.pop_back();
   }
