@@ -53,11 +53,10 @@ TEST(Redaction, HidesWhatStandsInUrls) {
            {"x|--url=redis://:hunter2@cache", "x|--url=redis://:***@cache"},
            {"x|postgres://me:hun/ter2@db/runs", "x|postgres://me:***@db/runs"},
            {"x|https://abcdef@host/repo.git", "x|https://***@host/repo.git"},
-           {"x|https://host/a?sig=abcdef&x=1", "x|https://host/a?sig=***"},
+           {"x|https://host/a?sig=abcdef&x=1", "x|https://host/a?sig=***&x=1"},
            {"x|https://host/a?x=1&token=abcdef|y", "x|https://host/a?x=1&token=***|y"},
        }) {
-    const std::string got = of_arguments(line);
-    EXPECT_TRUE(got == wanted || got == std::string(wanted) + "&x=1") << got;
+    EXPECT_EQ(of_arguments(line), wanted);
   }
 }
 

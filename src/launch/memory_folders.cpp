@@ -27,8 +27,6 @@ constexpr uint64_t kRoomBytes = 512ULL << 20;
 constexpr uint64_t kMostLeftBehindBytes = 1ULL << 30;
 constexpr uint64_t kShareLeftBehind = 8;
 
-/// Memory that a job which is gone has taken is nobody's to give back but ours.
-constexpr uint64_t kOldest_ns = 3 * 24 * 3600 * uint64_t{kNsPerSecond};
 
 struct LeftBehind {
   OwnFolder folder;  // locked, so that no other launcher sees to it too
@@ -89,7 +87,8 @@ Result<OwnFolder> make_memory_folder(const std::string& memory) {
   return OwnFolder::make_temporary(std::string(kBeginning), 0700, memory);
 }
 
-void report_of_earlier_folders(const std::string& memory, const std::function<void(const std::string&)>& note) {
+void report_of_earlier_folders(const std::string& memory, const std::function<void(const std::string&)>& note,
+                               uint64_t oldest_ns) {
   struct statvfs room {};
   if (::statvfs(memory.c_str(), &room) != 0) {
     return;
@@ -100,7 +99,7 @@ void report_of_earlier_folders(const std::string& memory, const std::function<vo
   const auto now_ns = static_cast<uint64_t>(monotonic_now_ns());
   for (const LeftBehind& left : left_behind(memory)) {
     bytes += left.bytes;
-    const bool old = left.last_sign_ns != 0 && left.last_sign_ns + kOldest_ns < now_ns;
+    const bool old = left.last_sign_ns != 0 && left.last_sign_ns + oldest_ns < now_ns;
     if (left.bytes == 0 || bytes > most || old) {
       remove_with_contents(left.folder);
     } else {
