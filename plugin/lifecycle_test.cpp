@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "plugin/box/field.h"
 #include "plugin/box/old_files.h"
 #include "plugin/testing/host.h"
 
@@ -324,7 +325,7 @@ TEST_F(Lifecycle, InMemoryFilesOfTheLongDeadGoWhateverRoomThereIs) {
     return path;
   };
   const std::string old = put("stalltrace-1-1.profiler", 1);
-  const std::string fresh = put("stalltrace-2-1.profiler", plugin::now_ns());
+  const std::string fresh = put("stalltrace-2-1.profiler", now_ns());
   remove_old_files(folder_.path().c_str(), 1 << 30, 60'000'000'000);
   EXPECT_FALSE(std::filesystem::exists(old));
   EXPECT_TRUE(std::filesystem::exists(fresh));

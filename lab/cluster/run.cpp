@@ -65,8 +65,8 @@ Status check_options(const RunOptions& options) {
   return {};
 }
 
-/// The folder, made if need be; refuses one that holds an earlier run, and one that others can write into: root executes
-/// what lies there.
+/// The folder, made if need be; refuses one that holds an earlier run, and one that others can write into: root
+/// executes what lies there.
 Result<OwnFolder> prepare_folder(const std::string& out_dir) {
   namespace fs = std::filesystem;
   ST_ASSIGN(OwnFolder folder, OwnFolder::claim(out_dir, Readers::kOwner));

@@ -52,12 +52,11 @@ bool writer_lives(int fd) {
 
 bool is_in_memory(int folder) {
   struct statfs file_system {};
-  return fstatfs(folder, &file_system) == 0 &&
-         (file_system.f_type == TMPFS_MAGIC || file_system.f_type == RAMFS_MAGIC);
+  return fstatfs(folder, &file_system) == 0 && (file_system.f_type == TMPFS_MAGIC || file_system.f_type == RAMFS_MAGIC);
 }
 
-/// Whether its process gave no sign of life for long. A file's own times don't tell: writing to a mapping in memory leaves
-/// them as they are.
+/// Whether its process gave no sign of life for long. A file's own times don't show it: writing to a mapping in memory
+/// leaves them as they are.
 bool is_too_old(int fd, uint64_t oldest_ns) {
   st_box_header header{};
   if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||

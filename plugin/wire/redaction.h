@@ -64,8 +64,8 @@ inline constexpr Name kUserOptions[] = {
 };
 
 /// How tokens begin that are known by that; each has a digit, and is longer than kShortestToken.
-inline constexpr const char* kTokenBeginnings[] = {"hf_",  "ghp_",  "gho_",  "ghu_",  "ghs_",  "github_pat_", "glpat-",
-                                                   "sk-",  "xoxb-", "xoxp-", "nvapi-", "eyJ"};
+inline constexpr const char* kTokenBeginnings[] = {"hf_",    "ghp_", "gho_",  "ghu_",  "ghs_",   "github_pat_",
+                                                   "glpat-", "sk-",  "xoxb-", "xoxp-", "nvapi-", "eyJ"};
 inline constexpr size_t kShortestToken = 20;
 inline constexpr char kHidden[] = "***";
 
@@ -77,7 +77,9 @@ struct Span {
 constexpr bool is_small(char c) { return c >= 'a' && c <= 'z'; }
 constexpr bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
-constexpr bool is_name(char c) { return is_small(c) || is_capital(c) || is_digit(c) || c == '_' || c == '-' || c == '.'; }
+constexpr bool is_name(char c) {
+  return is_small(c) || is_capital(c) || is_digit(c) || c == '_' || c == '-' || c == '.';
+}
 constexpr bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 constexpr bool is_quote(char c) { return c == '"' || c == '\''; }
 constexpr char lower(char c) { return is_capital(c) ? static_cast<char>(c - 'A' + 'a') : c; }

@@ -33,7 +33,7 @@ struct TracerOptions {
   std::string sysfs_root = "/sys";     // where port counters are read
   std::optional<int64_t> duration_ns;  // none: until stopped
   CommandLines commands = CommandLines::kRedacted;
-  KernelOptions kernel;                // its scope is set from the above
+  KernelOptions kernel;  // its scope is set from the above
 };
 
 struct TracerStats {

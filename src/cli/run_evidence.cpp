@@ -156,7 +156,9 @@ bool RunEvidence::explain(const std::string& recording, std::optional<int> job_c
   say(*report);
   if (job_code) {
     note_failure(*report, *job_code);
-    if (const Status written = write_file(folder_.findings(), report::report_to_json(*report), file_mode(privacy_.readers())); !written) {
+    if (const Status written =
+            write_file(folder_.findings(), report::report_to_json(*report), file_mode(privacy_.readers()));
+        !written) {
       console_.error(written.error());
     }
   }

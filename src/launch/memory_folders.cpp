@@ -27,7 +27,6 @@ constexpr uint64_t kRoomBytes = 512ULL << 20;
 constexpr uint64_t kMostLeftBehindBytes = 1ULL << 30;
 constexpr uint64_t kShareLeftBehind = 8;
 
-
 struct LeftBehind {
   OwnFolder folder;  // locked, so that no other launcher sees to it too
   int64_t changed_s = 0;

@@ -13,8 +13,8 @@
 
 namespace stalltrace::launch {
 
-/// Makes `memory`/stalltrace-run-XXXXXX, mode 0700, locked while its launcher lives. An error says why the profiler files should not go there: it is no
-/// file system in memory, or has less room than they and NCCL need.
+/// Makes `memory`/stalltrace-run-XXXXXX, mode 0700, locked while its launcher lives. An error says why the profiler
+/// files should not go there: it is no file system in memory, or has less room than they and NCCL need.
 Result<OwnFolder> make_memory_folder(const std::string& memory);
 
 /// Notes in one line where profiler files of this user's earlier launchers are that were killed. Removed are those

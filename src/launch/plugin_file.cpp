@@ -66,7 +66,8 @@ Status check_loadable(const std::string& path) {
   }
   ::munmap(mapped, page);
   const Result<std::string> content = read_file(path, kLargestPlugin);
-  return content && *content == profiler_plugin() ? Status() : Status(fail(path + ": it was written, and reads otherwise"));
+  return content && *content == profiler_plugin() ? Status()
+                                                  : Status(fail(path + ": it was written, and reads otherwise"));
 }
 
 Result<std::string> place_in(const OwnFolder& folder) {

@@ -186,7 +186,8 @@ TEST_F(Rings, WhatAKilledLauncherLeftEmptyOrLongAgoIsRemoved) {
   file.write(old + "/stalltrace-1-1.profiler");
   file.header.created_ns = static_cast<uint64_t>(monotonic_now_ns());
   file.write(fresh + "/stalltrace-1-1.profiler");
-  report_of_earlier_folders(memory(), [this](const std::string& line) { said_ += line; }, 60 * kNsPerSecond);
+  report_of_earlier_folders(
+      memory(), [this](const std::string& line) { said_ += line; }, 60 * kNsPerSecond);
   EXPECT_FALSE(fs::exists(empty));
   EXPECT_FALSE(fs::exists(old));
   EXPECT_TRUE(fs::exists(fresh));

@@ -89,7 +89,8 @@ Result<RunFolder> claim_run_folder(const std::string& wanted, Readers readers) {
 Result<RunFolder> temporary_run_folder(const std::string& wanted, Readers readers) {
   RunFolder folder;
   const std::string name = std::filesystem::path(wanted).filename().string();
-  ST_ASSIGN(folder.own, OwnFolder::make_temporary((name.empty() ? "stalltrace-run" : name) + "-", folder_mode(readers)));
+  ST_ASSIGN(folder.own,
+            OwnFolder::make_temporary((name.empty() ? "stalltrace-run" : name) + "-", folder_mode(readers)));
   folder.path = folder.own.path();
   ST_ASSIGN(const bool made, folder.own.make_inside(kProfilerFolder, readers));
   return made ? Result<RunFolder>(std::move(folder)) : fail(folder.path + " has something in it already");

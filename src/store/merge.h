@@ -26,8 +26,8 @@ struct MergeSummary {
 };
 
 /// Merges `inputs` into a new file at `output`. The inputs are only read, and may still be written by a tracer.
-/// The output appears whole and stored or not at all, also where this process is killed; an existing one is never overwritten. Findings are not merged: they were
-/// drawn from a part of the evidence.
+/// The output appears whole and stored or not at all, also where this process is killed; an existing one is never
+/// overwritten. Findings are not merged: they were drawn from a part of the evidence.
 Result<MergeSummary> merge_recordings(std::span<const std::string> inputs, const std::string& output,
                                       const MergeOptions& options = {});
 

@@ -117,7 +117,7 @@ Status NewFile::give_name(const std::string& name, IfThere if_there) {
   }
   if (if_there == IfThere::kReplace) {
     return ::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name.c_str()) == 0 ? Status()
-                                                                                          : fail_errno(path_, errno);
+                                                                                           : fail_errno(path_, errno);
   }
   if (::renameat2(folder_.get(), temporary_.c_str(), folder_.get(), name.c_str(), RENAME_NOREPLACE) == 0) {
     return {};

@@ -156,8 +156,7 @@ bool lock(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB) == 0; }
 
 void hand_over_contents(int folder, int depth) {
   for_each_name(folder, [&](const std::string& name) {
-    const UniqueFd one(
-        ::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    const UniqueFd one(::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     struct stat info {};
     if (!one || ::fstat(one.get(), &info) != 0) {
       return;

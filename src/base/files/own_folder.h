@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of our own: nobody else can write into one, or put another in its place. They are made and used by descriptor;
-// a path into one is safe to hand on, since each folder above it was checked.
+// Folders of our own: nobody else can write into one, or put another in its place. They are made and used by
+// descriptor; a path into one is safe to hand on, since each folder above it was checked.
 #pragma once
 
 #include <sys/types.h>

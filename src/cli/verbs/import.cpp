@@ -30,8 +30,8 @@ class ImportVerb final : public Subcommand {
   }
   std::vector<Flag> flags() override {
     return {arguments("FILE", "profiler files (docs/profiler_file.md)", &files_),
-            text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_),
-            privacy_.readers_flag(), privacy_.commands_flag()};
+            text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_), privacy_.readers_flag(),
+            privacy_.commands_flag()};
   }
   Result<int> run(Console& console) override {
     ST_TRY(check_files());

@@ -102,7 +102,8 @@ class RunVerb final : public Subcommand {
             duration_flag("--hang-after", "explain when nothing completed for this long", &hang_after_ns_),
             text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, the host's name", &node_),
             switch_flag("--no-trace", "leave the kernel alone: the profiler plugin only", &no_trace_),
-            privacy_.readers_flag(), privacy_.commands_flag(),
+            privacy_.readers_flag(),
+            privacy_.commands_flag(),
             required(command_argument("the job's command", &command_))};
   }
 
@@ -111,8 +112,8 @@ class RunVerb final : public Subcommand {
     if (const auto refused = refuse_command(command_, console)) {
       return *refused;
     }
-    auto folder =
-        claim_some_folder(out_.empty() ? launch::default_run_folder(capture::node_name(node_)) : out_, privacy_.readers(), console);
+    auto folder = claim_some_folder(out_.empty() ? launch::default_run_folder(capture::node_name(node_)) : out_,
+                                    privacy_.readers(), console);
     if (!folder) {
       console.error(folder.error());
       console.note("the job runs without any evidence");

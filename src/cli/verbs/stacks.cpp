@@ -35,8 +35,7 @@ class StacksVerb final : public Subcommand {
   }
   std::vector<Flag> flags() override {
     return {pids_flag("--pid", "show this process and its descendants; may be repeated, or given as 12,34", &pids_),
-            switch_flag("--json", "print one JSON object, for programs", &json_),
-            privacy_.commands_flag()};
+            switch_flag("--json", "print one JSON object, for programs", &json_), privacy_.commands_flag()};
   }
 
   Result<int> run(Console& console) override {

@@ -70,7 +70,8 @@ class TraceVerb final : public Subcommand {
         switch_flag("--own-netns", "trace only processes in this program's own network namespace", &options_.own_netns),
         text_flag("--sysfs-root", "DIR", "read InfiniBand and RoCE port counters below this instead of /sys",
                   &options_.sysfs_root),
-        privacy_.readers_flag(), privacy_.commands_flag(),
+        privacy_.readers_flag(),
+        privacy_.commands_flag(),
         hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
         command_argument("start this, trace it, and return its exit code", &command_)};
   }
@@ -88,7 +89,8 @@ class TraceVerb final : public Subcommand {
       }
     }
     ST_TRY(apply_config(console));
-    ST_ASSIGN(const auto writer, store::RecordingWriter::create(out_, {.max_size_bytes = max_size_, .readers = privacy_.readers()}));
+    ST_ASSIGN(const auto writer,
+              store::RecordingWriter::create(out_, {.max_size_bytes = max_size_, .readers = privacy_.readers()}));
     options_.commands = privacy_.commands();
     if (!command_.empty()) {
       options_.pids.push_back(::getpid());  // our children are in scope from their first instruction

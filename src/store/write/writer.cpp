@@ -91,8 +91,9 @@ Result<Place> make_place(const std::string& path, Readers readers) {
     return fail_errno(path, errno, kRemedy);
   }
   for (const char* suffix : kSideFiles) {
-    if (const auto old = place.look(suffix); old && (!S_ISREG(old->st_mode) || old->st_uid != ::geteuid() ||
-                                                     ::unlinkat(place.folder.get(), (place.name + suffix).c_str(), 0) != 0)) {
+    if (const auto old = place.look(suffix);
+        old && (!S_ISREG(old->st_mode) || old->st_uid != ::geteuid() ||
+                ::unlinkat(place.folder.get(), (place.name + suffix).c_str(), 0) != 0)) {
       return fail(fmt::format("{}{}: there already, without a recording", path, suffix),
                   "remove it, or choose another file with --out");
     }
@@ -115,8 +116,8 @@ Result<Place> make_place(const std::string& path, Readers readers) {
 Status check_place(const Place& place, const std::string& path) {
   struct stat ours {};
   const auto there = place.look("");
-  bool same = ::fstat(place.file.get(), &ours) == 0 && there && there->st_dev == ours.st_dev &&
-              there->st_ino == ours.st_ino;
+  bool same =
+      ::fstat(place.file.get(), &ours) == 0 && there && there->st_dev == ours.st_dev && there->st_ino == ours.st_ino;
   for (const char* suffix : {"-wal", "-shm"}) {
     const auto side = place.look(suffix);
     same = same && (!side || (S_ISREG(side->st_mode) && side->st_uid == ours.st_uid));
@@ -171,7 +172,7 @@ struct RecordingWriter::State {
 
 Status RecordingWriter::State::open() {
   ST_ASSIGN(db, Database::open(file_uri(place.path(), "mode=rw"), SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI,
-                                  by_descriptor_vfs()));
+                               by_descriptor_vfs()));
   // The schema is made before the log is, so that from here on the file alone is a recording.
   ST_TRY(db.execute("PRAGMA page_size = 4096; PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY"));
   ST_TRY(migrate(db));

@@ -53,8 +53,8 @@ class RecordingWriter final : public EventSink {
   /// Rows that wait for flush(): call it when they are many (some ten thousand), and four times a second.
   [[nodiscard]] size_t buffered() const;
 
-  /// Flushes, marks the recording complete, leaves one file without a log, stored on the disk, and gives it to who called
-  /// us through sudo. Nothing may be accepted afterwards.
+  /// Flushes, marks the recording complete, leaves one file without a log, stored on the disk, and gives it to who
+  /// called us through sudo. Nothing may be accepted afterwards.
   Status close();
 
   [[nodiscard]] WriterStats stats() const;
