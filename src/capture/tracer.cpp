@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/process/resource_limits.h"
+#include "base/process/secrets.h"
 #include "capture/decode/tcp/drop_decoder.h"
 #include "capture/discover/identity.h"
 #include "capture/discover/mpi_world.h"
@@ -117,6 +118,9 @@ void Tracer::begin_process(pid_t pid, Library library) {
     return;  // the record of its end overtook that of its first call: they come by different rings
   }
   Process process = describe_process(procfs_, pid, node_.node_id, node_.clock_offset_ns);
+  if (options_.commands == CommandLines::kRedacted) {
+    hide_secrets_of_variables(process.settings);
+  }
   if (const Status status = kernel_->add_process(pid, process.cgroup_id); !status) {
     report_once(status.error().what);
   }

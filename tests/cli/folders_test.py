@@ -281,8 +281,10 @@ class Secrets(Case):
             with self.subTest(whole=whole):
                 job = Launcher(self.folder, "--steps", 2, "--log", self.folder / f"{whole}-token={SECRET}")
                 out = self.folder / f"{whole}.db"
-                self.done(run("trace", "--out", out, *flags, "--", *job.words))
+                self.done(run("trace", "--out", out, *flags, "--", "env", f"NCCL_TEST_TOKEN={SECRET}", *job.words))
                 self.assertEqual([SECRET in command for command in self.commands(out)], [whole] * 2)
+                settings = [row[0] for row in recordings.rows(out, "SELECT settings FROM process")]
+                self.assertEqual([f"NCCL_TEST_TOKEN={SECRET if whole else '***'}" in text.split("\n") for text in settings], [True] * 2)
 
 
 class ChosenFolder(Hostile):

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
+#include <set>
 #include <string_view>
 
 #include "base/file.h"
@@ -48,6 +50,25 @@ bool stands_for_outside(uid_t uid) {
   return overflow && *overflow == uid && !has_users_with(uid);
 }
 
+/// Who could put another program in the place of the one that we are.
+const std::set<uid_t>& owners_of_program() {
+  static const std::set<uid_t> owners = [] {
+    std::set<uid_t> found;
+    std::error_code error;
+    std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
+    struct stat info {};
+    while (!error && ::stat(path.c_str(), &info) == 0) {
+      found.insert(info.st_uid);
+      if (path == path.root_path()) {
+        break;
+      }
+      path = path.parent_path();
+    }
+    return found;
+  }();
+  return owners;
+}
+
 }  // namespace
 
 std::optional<Caller> sudo_caller() {
@@ -61,7 +82,8 @@ std::optional<Caller> sudo_caller() {
 
 bool is_trusted_owner(uid_t uid) {
   const auto caller = sudo_caller();
-  return uid == 0 || uid == ::geteuid() || (caller && uid == caller->uid) || stands_for_outside(uid);
+  return uid == 0 || uid == ::geteuid() || (caller && uid == caller->uid) || owners_of_program().contains(uid) ||
+         stands_for_outside(uid);
 }
 
 bool hand_to_caller(int fd) {

@@ -16,8 +16,8 @@
 
 #include "base/file.h"
 #include "base/handle.h"
+#include "base/process/secrets.h"
 #include "base/text.h"
-#include "plugin/wire/redaction.h"
 
 namespace stalltrace {
 namespace {
@@ -129,7 +129,7 @@ std::string Procfs::command_line(pid_t pid) const {
   // More than is kept, so that a secret is not taken for none because what shows it was cut off.
   std::string text = read_file(path(pid, "cmdline"), 4 * kCommandLineBytes).value_or("");
   if (commands_ == CommandLines::kRedacted) {
-    text.resize(redaction::redact_command_line(text.data(), text.size()));
+    hide_secrets(text);
   }
   text.resize(std::min(text.size(), kCommandLineBytes));
   while (!text.empty() && text.back() == '\0') {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/process/secrets.h"
 #include "blackbox/format/reader.h"
-#include "plugin/wire/redaction.h"
 
 namespace stalltrace::blackbox {
 namespace {
@@ -27,7 +27,7 @@ Process decode_process(const st_box_header& header, const Owner& owner, CommandL
   row.start_ns = to_utc(std::min(start_ns, created_ns), owner.clock_offset_ns).value_or(owner.clock_offset_ns);
   row.cmdline = text_of(header.command);
   if (commands == CommandLines::kRedacted) {  // an older plugin kept it whole
-    row.cmdline.resize(redaction::redact_command_line(row.cmdline.data(), row.cmdline.size()));
+    hide_secrets(row.cmdline);
   }
   row.exe = row.cmdline.substr(0, row.cmdline.find(' '));
   row.rank = rank_of(header.env_rank);
