@@ -229,7 +229,7 @@ Result<OwnFolder> OwnFolder::make_temporary(const std::string& prefix, mode_t mo
   if (!wanted.empty()) {
     parents = {wanted};
   } else if (variable != nullptr && *variable == '/') {
-    parents.insert(parents.begin(), variable);
+    parents = {variable};
   }
   Error reason;
   for (const std::string& place : parents) {

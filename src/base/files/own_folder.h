@@ -26,7 +26,7 @@ class OwnFolder {
   /// can write into it. An error, in each case with a remedy, where somebody else could exchange a folder above it; a
   /// link above it is followed if its owner is trusted, the last part of `path` never is.
   static Result<OwnFolder> claim(const std::string& path, Readers readers);
-  /// A new one, `prefix` and random letters, where temporary files belong ($TMPDIR, /tmp, /var/tmp, /dev/shm), and
+  /// A new one, `prefix` and random letters, where temporary files belong ($TMPDIR; else /tmp, /var/tmp, /dev/shm), or
   /// in `parent` alone if that is given. It is locked as long as this object lives (for_each_left_behind).
   static Result<OwnFolder> make_temporary(const std::string& prefix, mode_t mode, const std::string& parent = {});
 
