@@ -8,12 +8,14 @@
 
 #include <csignal>
 #include <cstdarg>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <thread>
 
+#include "plugin/box/field.h"
 #include "plugin/box/old_files.h"
 #include "plugin/testing/host.h"
 
@@ -309,6 +311,24 @@ TEST_F(Lifecycle, SomebodyElsesFileInTheWayIsNotTouched) {
   const Job<V5> job(library);
   EXPECT_EQ(std::filesystem::file_size(victim), 8U);
   EXPECT_EQ(folder_.boxes().size(), 2U);
+}
+
+TEST_F(Lifecycle, InMemoryFilesOfTheLongDeadGoWhateverRoomThereIs) {
+  const auto put = [this](const char* name, uint64_t heartbeat_ns) {
+    st_box_header header{};
+    std::memcpy(header.magic, ST_BOX_MAGIC, sizeof(header.magic));
+    header.version = ST_BOX_VERSION;
+    header.created_ns = 1;
+    header.heartbeat_ns = heartbeat_ns;
+    const std::string path = folder_.path() + "/" + name;
+    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(&header), sizeof(header));
+    return path;
+  };
+  const std::string old = put("stalltrace-1-1.profiler", 1);
+  const std::string fresh = put("stalltrace-2-1.profiler", now_ns());
+  remove_old_files(folder_.path().c_str(), 1 << 30, 60'000'000'000);
+  EXPECT_FALSE(std::filesystem::exists(old));
+  EXPECT_TRUE(std::filesystem::exists(fresh));
 }
 
 TEST_F(Lifecycle, FilesOfTheDeadMakeRoomOldestFirst) {

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/files/own_folder.h"
 #include "base/text.h"
 #include "lab/cluster/agents.h"
 #include "lab/cluster/artefacts/artefacts.h"
@@ -64,25 +65,22 @@ Status check_options(const RunOptions& options) {
   return {};
 }
 
-/// The folder, made if need be; refuses one that holds an earlier run.
-Result<std::string> prepare_folder(const std::string& out_dir) {
+/// The folder, made if need be; refuses one that holds an earlier run, and one that others can write into: root
+/// executes what lies there.
+Result<OwnFolder> prepare_folder(const std::string& out_dir) {
   namespace fs = std::filesystem;
+  ST_ASSIGN(OwnFolder folder, OwnFolder::claim(out_dir, Readers::kOwner));
   std::error_code error;
-  const fs::path folder = fs::absolute(out_dir, error);
-  fs::create_directories(folder, error);
-  if (error) {
-    return fail_errno("create " + folder.string(), error.value());
-  }
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(folder.path(), error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     const bool node_folder = name.starts_with("node") && entry->is_directory(error);  // made and removed by a run
     if (name == "truth.json" || name == "profiler" || (name.starts_with("node") && name.ends_with(".db")) ||
         node_folder) {
-      return fail(fmt::format("{} holds an earlier run or something else ({})", folder.string(), name),
+      return fail(fmt::format("{} holds an earlier run or something else ({})", folder.path(), name),
                   "give another --out, or remove that folder");
     }
   }
-  return folder.string();
+  return folder;
 }
 
 /// One run from beginning to end. Members are in the order of their making, so that they go in reverse.
@@ -94,13 +92,12 @@ class Run {
     ST_TRY(check_options(options_));
     ST_TRY(check_privilege_and_tools());
     std::error_code ignored;
-    const bool folder_is_new = !std::filesystem::exists(options_.out_dir, ignored);
     const Status started = set_up();
     if (!started) {
       agents_.discard_recordings();
-      if (folder_is_new) {
+      if (folder_.created()) {
         std::filesystem::remove(ring_folder(options_), ignored);  // both only while they are empty
-        std::filesystem::remove(options_.out_dir, ignored);
+        folder_.remove_itself();
       }
       return std::unexpected(started.error());
     }
@@ -132,7 +129,8 @@ class Run {
     if (!cleared.empty()) {
       say("removed what a killed run had left: " + fmt::format("{}", fmt::join(cleared, ", ")));
     }
-    ST_ASSIGN(options_.out_dir, prepare_folder(options_.out_dir));
+    ST_ASSIGN(folder_, prepare_folder(options_.out_dir));
+    options_.out_dir = folder_.path();
     if (options_.plugin && ::mkdir(ring_folder(options_).c_str(), 0755) != 0) {
       return fail_errno("create " + ring_folder(options_), errno);
     }
@@ -262,6 +260,7 @@ class Run {
   }
 
   RunOptions options_;
+  OwnFolder folder_;
   RunOutcome outcome_;
   std::string job_id_;
   int64_t started_ns_ = 0;

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "plugin/box/field.h"
+#include "plugin/wire/redaction.h"
 
 namespace stalltrace::plugin {
 namespace {
@@ -78,6 +79,24 @@ void describe_job(st_box_header& header) {
   }
 }
 
+/// Read further than is kept, so that a secret is not taken for none because what shows it was cut off.
+void describe_command(st_box_header& header) {
+  char command[4096];
+  size_t length = read_start("/proc/self/cmdline", command, sizeof(command));
+  while (length > 0 && command[length - 1] == '\0') {
+    --length;
+  }
+  const char* wanted = getenv("STALLTRACE_COMMANDS");
+  if (wanted == nullptr || strcmp(wanted, "whole") != 0) {
+    length = redaction::redact_command_line(command, length);
+  }
+  length = length < sizeof(header.command) - 1 ? length : sizeof(header.command) - 1;
+  std::memset(header.command, 0, sizeof(header.command));
+  for (size_t index = 0; index < length; ++index) {
+    header.command[index] = command[index] == '\0' ? ' ' : command[index];
+  }
+}
+
 uint64_t inode_of(const char* path) {
   struct stat info {};
   return stat(path, &info) == 0 ? info.st_ino : 0;
@@ -127,10 +146,7 @@ void describe_process(st_box_header& header) {
   gethostname(header.hostname, sizeof(header.hostname) - 1);
   set_text(header.node, getenv("STALLTRACE_NODE"));
   prctl(PR_GET_NAME, header.thread_name);
-  const size_t command_bytes = read_start("/proc/self/cmdline", header.command, sizeof(header.command));
-  for (size_t index = 0; index + 1 < command_bytes; ++index) {
-    header.command[index] = header.command[index] == '\0' ? ' ' : header.command[index];
-  }
+  describe_command(header);
   describe_job(header);
 }
 

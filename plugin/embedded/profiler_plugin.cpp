@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/embedded/profiler_plugin.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
-
 #include "base/file.h"
 
 extern "C" {
@@ -21,10 +17,7 @@ std::string_view profiler_plugin() {
 
 Result<std::string> write_profiler_plugin(const std::string& folder) {
   std::string path = folder + "/" + std::string(kProfilerPluginFile);
-  ST_TRY(write_file(path, profiler_plugin()));
-  if (::chmod(path.c_str(), 0755) != 0) {
-    return fail_errno("make " + path + " readable for all", errno);
-  }
+  ST_TRY(write_file(path, profiler_plugin(), 0755));
   return path;
 }
 

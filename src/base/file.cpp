@@ -2,12 +2,12 @@
 #include "base/file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 
+#include "base/files/new_file.h"
 #include "base/handle.h"
 
 namespace stalltrace {
@@ -47,31 +47,10 @@ Result<std::string> read_file(const std::string& path, size_t limit_bytes) {
   return content;
 }
 
-Status write_file(const std::string& path, std::string_view content) {
-  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
-  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd) {
-    return fail_errno("create " + temporary, errno);
-  }
-  const auto give_up = [&](std::string_view what) {
-    const int error_number = errno;
-    ::unlink(temporary.c_str());
-    return fail_errno(std::string(what) + " " + path, error_number);
-  };
-  while (!content.empty()) {
-    const ssize_t put = ::write(fd.get(), content.data(), content.size());
-    if (put < 0) {
-      if (errno == EINTR) {
-        continue;
-      }
-      return give_up("write");
-    }
-    content.remove_prefix(static_cast<size_t>(put));
-  }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    return give_up("rename");
-  }
-  return {};
+Status write_file(const std::string& path, std::string_view content, mode_t mode) {
+  ST_ASSIGN(NewFile file, NewFile::create(path, mode));
+  ST_TRY(file.append(content));
+  return file.publish(IfThere::kReplace);
 }
 
 }  // namespace stalltrace

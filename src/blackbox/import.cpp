@@ -47,7 +47,7 @@ bool is_one_clock(int64_t a_ns, int64_t b_ns) { return std::abs(a_ns - b_ns) <= 
 
 class Import {
  public:
-  explicit Import(EventSink& sink) : sink_(sink) {}
+  Import(EventSink& sink, CommandLines commands) : sink_(sink), commands_(commands) {}
 
   Status load(const std::string& path) {
     ST_ASSIGN(ProfilerSession session, ProfilerSession::open(path, Keep::kAll));
@@ -176,7 +176,7 @@ class Import {
     const st_box_header& header = session.header();
     const NodeId node_id = nodes_[file.node].node_id;
     const Owner owner{node_id, static_cast<int32_t>(header.pid & 0x7fff'ffff), file.offset_ns};
-    Process process = decode_process(header, owner);
+    Process process = decode_process(header, owner, commands_);
     process.exit_ns = death_ns;
     sink_.accept(std::move(process));
     summary_.living += session.has_writer() ? 1 : 0;
@@ -220,6 +220,7 @@ class Import {
   }
 
   EventSink& sink_;
+  CommandLines commands_;
   std::vector<ImportedFile> files_;
   std::vector<Node> nodes_;
   std::map<NodeId, uint64_t> numbers_;
@@ -231,8 +232,8 @@ class Import {
 }  // namespace
 
 Result<ImportSummary> import_profiler_files(std::span<const std::string> paths, EventSink& sink,
-                                            const std::function<void(const Error&)>& note) {
-  Import import(sink);
+                                            const std::function<void(const Error&)>& note, CommandLines commands) {
+  Import import(sink, commands);
   std::vector<Error> refused;
   for (const std::string& path : paths) {
     if (Status loaded = import.load(path); !loaded) {

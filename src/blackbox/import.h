@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/process/procfs.h"
 #include "base/result.h"
 #include "model/events.h"
 
@@ -23,6 +24,7 @@ struct ImportSummary {
 /// Reads every file once and delivers its rows; a file given twice is read once. A file that can't be read is left out,
 /// and `note` gets the reason; if none can be read, that is an error. Holds all files' events in memory.
 Result<ImportSummary> import_profiler_files(std::span<const std::string> paths, EventSink& sink,
-                                            const std::function<void(const Error&)>& note);
+                                            const std::function<void(const Error&)>& note,
+                                            CommandLines commands = CommandLines::kRedacted);
 
 }  // namespace stalltrace::blackbox

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/process/resource_limits.h"
+#include "base/process/secrets.h"
 #include "capture/decode/tcp/drop_decoder.h"
 #include "capture/discover/identity.h"
 #include "capture/discover/mpi_world.h"
@@ -74,6 +75,7 @@ Tracer::Tracer(const TracerOptions& options, EventSink& sink, Note note, std::un
       note_(std::move(note)),
       kernel_(std::move(kernel)),
       node_(describe_traced_node(options, kernel_->evidence())),
+      procfs_("/proc", options.commands),
       decoder_(node_, procfs_, sink,
                {.ticks_per_second = kernel_->ticks_per_second(),
                 .profiler_files = {.only_living = !options.pids.empty(), .only_netns = scope_netns(options)},
@@ -119,6 +121,9 @@ void Tracer::begin_process(pid_t pid, Library library, uint64_t mpi_world) {
     return;  // the record of its end overtook that of its first call: they come by different rings
   }
   Process process = describe_process(procfs_, pid, node_.node_id, node_.clock_offset_ns);
+  if (options_.commands == CommandLines::kRedacted) {
+    hide_secrets_of_variables(process.settings);
+  }
   if (const Status status = kernel_->add_process(pid, process.cgroup_id); !status) {
     report_once(status.error().what);
   }

@@ -34,7 +34,8 @@ struct TracerOptions {
   bool own_netns = false;              // only processes in our own network namespace
   std::string sysfs_root = "/sys";     // where port counters are read
   std::optional<int64_t> duration_ns;  // none: until stopped
-  KernelOptions kernel;                // its scope is set from the above
+  CommandLines commands = CommandLines::kRedacted;  // the recorded variables of the environment too
+  KernelOptions kernel;                             // its scope is set from the above
 };
 
 struct TracerStats {

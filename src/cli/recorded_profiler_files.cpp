@@ -9,11 +9,15 @@
 
 namespace stalltrace::cli {
 
-Status record_profiler_files(std::span<const std::string> files, const std::string& out, Console& console) {
-  ST_ASSIGN(const auto writer, store::RecordingWriter::create(out));
-  const auto summary = blackbox::import_profiler_files(files, *writer, [&](const Error& error) {
-    console.note(fmt::format("left out: {}{}{}", error.what, error.remedy.empty() ? "" : "; ", error.remedy));
-  });
+Status record_profiler_files(std::span<const std::string> files, const std::string& out, const Privacy& privacy,
+                             Console& console) {
+  ST_ASSIGN(const auto writer, store::RecordingWriter::create(out, {.readers = privacy.readers()}));
+  const auto summary = blackbox::import_profiler_files(
+      files, *writer,
+      [&](const Error& error) {
+        console.note(fmt::format("left out: {}{}{}", error.what, error.remedy.empty() ? "" : "; ", error.remedy));
+      },
+      privacy.commands());
   const Status closed = writer->close();
   if (!summary || !closed) {
     ::unlink(out.c_str());

@@ -7,11 +7,13 @@
 
 #include "base/result.h"
 #include "cli/framework/console.h"
+#include "cli/privacy.h"
 
 namespace stalltrace::cli {
 
 /// Makes the recording `out`, which must not exist; leaves none behind on failure. Prints what it holds and which files
 /// were left out.
-Status record_profiler_files(std::span<const std::string> files, const std::string& out, Console& console);
+Status record_profiler_files(std::span<const std::string> files, const std::string& out, const Privacy& privacy,
+                             Console& console);
 
 }  // namespace stalltrace::cli

@@ -28,8 +28,9 @@ std::string text_of_variable(const char* name) {
 
 }  // namespace
 
-RunEvidence::RunEvidence(launch::RunFolder folder, const std::string& node, Console& console)
+RunEvidence::RunEvidence(launch::RunFolder folder, const std::string& node, const Privacy& privacy, Console& console)
     : console_(console),
+      privacy_(privacy),
       folder_(std::move(folder)),
       profiler_files_(folder_.profiler_folder(), text_of_variable(kFolderVariable),
                       [&](const std::string& line) { console.note(line); }) {
@@ -49,7 +50,7 @@ RunEvidence::RunEvidence(launch::RunFolder folder, const std::string& node, Cons
 
 void RunEvidence::add_plugin() {
   if (const std::string chosen = text_of_variable(kPluginVariable); chosen.empty()) {
-    auto placed = launch::PluginFile::place(folder_.path);
+    auto placed = launch::PluginFile::place(folder_.own);
     if (!placed) {
       why_no_plugin_ = placed.error().what;
       note("no profiler file will be written: " + why_no_plugin_);
@@ -62,6 +63,9 @@ void RunEvidence::add_plugin() {
     return;
   }
   files_expected_ = true;
+  if (privacy_.commands() == CommandLines::kWhole) {
+    environment_.emplace_back("STALLTRACE_COMMANDS=whole");
+  }
   environment_.push_back(fmt::format("{}={}", kFolderVariable, profiler_files_.folder()));
 }
 
@@ -122,6 +126,7 @@ void RunEvidence::conclude(bool traced, bool has_profiler_rows, int job_code) {
   }
   plugin_.reset();
   folder_.remove_if_empty();
+  folder_.hand_over();
 }
 
 void RunEvidence::discard() {
@@ -134,7 +139,7 @@ bool RunEvidence::import_files(const std::vector<std::string>& files, const std:
   if (files.empty()) {
     return false;
   }
-  const Status imported = record_profiler_files(files, out, console_);
+  const Status imported = record_profiler_files(files, out, privacy_, console_);
   if (!imported) {
     console_.error(imported.error());
   }
@@ -151,7 +156,9 @@ bool RunEvidence::explain(const std::string& recording, std::optional<int> job_c
   say(*report);
   if (job_code) {
     note_failure(*report, *job_code);
-    if (const Status written = write_file(folder_.findings(), report::report_to_json(*report)); !written) {
+    if (const Status written =
+            write_file(folder_.findings(), report::report_to_json(*report), file_mode(privacy_.readers()));
+        !written) {
       console_.error(written.error());
     }
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/framework/console.h"
+#include "cli/privacy.h"
 #include "launch/hang_watch.h"
 #include "launch/plugin_file.h"
 #include "launch/profiler_files.h"
@@ -19,7 +20,7 @@ namespace stalltrace::cli {
 class RunEvidence {
  public:
   /// Makes the places; says where they are. `node` is the name that was asked for; empty: none was.
-  RunEvidence(launch::RunFolder folder, const std::string& node, Console& console);
+  RunEvidence(launch::RunFolder folder, const std::string& node, const Privacy& privacy, Console& console);
 
   [[nodiscard]] const launch::RunFolder& folder() const { return folder_; }
   [[nodiscard]] const launch::ProfilerFiles& profiler_files() const { return profiler_files_; }
@@ -55,6 +56,7 @@ class RunEvidence {
   void note(const std::string& line) const { console_.note(line); }
 
   Console& console_;
+  const Privacy& privacy_;
   launch::RunFolder folder_;
   launch::ProfilerFiles profiler_files_;
   std::optional<launch::PluginFile> plugin_;

@@ -4,28 +4,22 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "blackbox/format/reader.h"
 
 namespace stalltrace::launch {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view kBeginning = "stalltrace-run-";
 /// Eight processes' profiler files take half of it; NCCL's own shared memory needs the rest.
@@ -34,17 +28,11 @@ constexpr uint64_t kMostLeftBehindBytes = 1ULL << 30;
 constexpr uint64_t kShareLeftBehind = 8;
 
 struct LeftBehind {
-  std::string path;
+  OwnFolder folder;  // locked, so that no other launcher sees to it too
   int64_t changed_s = 0;
+  uint64_t last_sign_ns = 0;  // of life, of any of its processes: CLOCK_MONOTONIC
   uint64_t bytes = 0;
-  UniqueFd lock;  // so that no other launcher sees to it too
 };
-
-/// The process that holds the lock is its launcher, or takes care of it.
-UniqueFd lock_folder(const std::string& path) {
-  UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  return folder && ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0 ? std::move(folder) : UniqueFd();
-}
 
 bool is_in_memory(const std::string& path) {
   struct statfs info {};
@@ -52,47 +40,41 @@ bool is_in_memory(const std::string& path) {
 }
 
 /// Fills in what lies there; false where a process still writes.
-bool weigh(LeftBehind& folder) {
-  std::error_code error;
-  for (fs::directory_iterator entry(folder.path, error), end; !error && entry != end; entry.increment(error)) {
-    const auto reader = blackbox::ProfilerFileReader::open(entry->path().string());
+bool weigh(LeftBehind& left) {
+  bool settled = true;
+  for_each_name(left.folder.descriptor(), [&](const std::string& name) {
+    const auto reader = blackbox::ProfilerFileReader::open(left.folder.path() + "/" + name);
     struct stat info {};
-    if ((reader && reader->has_writer()) || ::lstat(entry->path().c_str(), &info) != 0) {
-      return false;
+    if ((reader && reader->has_writer()) ||
+        ::fstatat(left.folder.descriptor(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      settled = false;
+      return;
     }
-    folder.bytes += static_cast<uint64_t>(info.st_blocks) * 512;
-    folder.changed_s = std::max<int64_t>(folder.changed_s, info.st_mtim.tv_sec);
-  }
-  return !error;
+    if (reader) {
+      const st_box_header& header = reader->layout();
+      left.last_sign_ns = std::max({left.last_sign_ns, header.created_ns, header.heartbeat_ns, header.closed_ns});
+    }
+    left.bytes += static_cast<uint64_t>(info.st_blocks) * 512;
+    left.changed_s = std::max<int64_t>(left.changed_s, info.st_mtim.tv_sec);
+  });
+  return settled;
 }
 
 std::vector<LeftBehind> left_behind(const std::string& memory) {
   std::vector<LeftBehind> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(memory, error), end; !error && entry != end; entry.increment(error)) {
-    LeftBehind folder{.path = entry->path().string()};
-    struct stat info {};
-    if (!entry->path().filename().string().starts_with(kBeginning) || ::lstat(folder.path.c_str(), &info) != 0 ||
-        !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid()) {
-      continue;
+  for_each_left_behind(memory, kBeginning, [&](OwnFolder folder) {
+    LeftBehind left{.folder = std::move(folder)};
+    if (weigh(left)) {
+      found.push_back(std::move(left));
     }
-    folder.lock = lock_folder(folder.path);
-    if (folder.lock && weigh(folder) && folder.bytes > 0) {
-      found.push_back(std::move(folder));
-    }
-  }
+  });
   std::ranges::sort(found, std::greater{}, &LeftBehind::changed_s);
   return found;
 }
 
-void remove_folder(const std::string& path) {
-  std::error_code ignored;
-  fs::remove_all(path, ignored);
-}
-
 }  // namespace
 
-Result<MemoryFolder> make_memory_folder(const std::string& memory) {
+Result<OwnFolder> make_memory_folder(const std::string& memory) {
   struct statvfs room {};
   if (!is_in_memory(memory) || ::statvfs(memory.c_str(), &room) != 0) {
     return fail(memory + " is no file system in memory");
@@ -101,15 +83,11 @@ Result<MemoryFolder> make_memory_folder(const std::string& memory) {
     return fail(fmt::format("{} has {} left, {} are wanted", memory, format_size(static_cast<int64_t>(left)),
                             format_size(kRoomBytes)));
   }
-  std::string path = fmt::format("{}/{}XXXXXX", memory, kBeginning);
-  if (::mkdtemp(path.data()) == nullptr) {
-    return fail_errno("create a folder in " + memory, errno);
-  }
-  UniqueFd lock = lock_folder(path);
-  return MemoryFolder{std::move(path), std::move(lock)};
+  return OwnFolder::make_temporary(std::string(kBeginning), 0700, memory);
 }
 
-void report_of_earlier_folders(const std::string& memory, const std::function<void(const std::string&)>& note) {
+void report_of_earlier_folders(const std::string& memory, const std::function<void(const std::string&)>& note,
+                               uint64_t oldest_ns) {
   struct statvfs room {};
   if (::statvfs(memory.c_str(), &room) != 0) {
     return;
@@ -117,12 +95,14 @@ void report_of_earlier_folders(const std::string& memory, const std::function<vo
   const uint64_t most = std::min(kMostLeftBehindBytes, room.f_blocks * room.f_frsize / kShareLeftBehind);
   uint64_t bytes = 0;
   std::string places;
-  for (const LeftBehind& folder : left_behind(memory)) {
-    bytes += folder.bytes;
-    if (bytes > most) {
-      remove_folder(folder.path);
+  const auto now_ns = static_cast<uint64_t>(monotonic_now_ns());
+  for (const LeftBehind& left : left_behind(memory)) {
+    bytes += left.bytes;
+    const bool old = left.last_sign_ns != 0 && left.last_sign_ns + oldest_ns < now_ns;
+    if (left.bytes == 0 || bytes > most || old) {
+      remove_with_contents(left.folder);
     } else {
-      places += (places.empty() ? "" : ", ") + folder.path;
+      places += (places.empty() ? "" : ", ") + left.folder.path();
     }
   }
   if (!places.empty()) {

@@ -26,6 +26,9 @@ namespace fs = std::filesystem;
 /// NCCL copies the path into an array of 255 (MAX_STR_LEN, src/plugin/plugin_open.cc) and loads what fits.
 constexpr size_t kLongestPath = 254;
 constexpr size_t kLargestPlugin = 16U << 20;
+constexpr std::string_view kTemporary = "stalltrace-plugin-";
+/// Nobody else can list it, and so hold its lock.
+constexpr mode_t kUsedByAll = 0711;
 /// Words in every version of ours, and of nobody else's.
 constexpr std::string_view kOurWords = "stalltrace: recording to";
 
@@ -43,28 +46,45 @@ std::vector<std::string> places_of(const std::string& chosen) {
   return places;
 }
 
-/// As the job's dynamic linker would map it.
+/// As the job's dynamic linker would find and map it: the very bytes, which nobody else can change.
 Status check_loadable(const std::string& path) {
   if (path.size() > kLongestPath) {
     return fail(fmt::format("{} is too long: NCCL cuts a path after {} characters", path, kLongestPath));
   }
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info {};
+  if (!file || ::fstat(file.get(), &info) != 0) {
+    return fail_errno("open " + path, errno);
+  }
+  if (info.st_uid != ::geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return fail(path + ": somebody else can change it");
+  }
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  void* mapped = file ? ::mmap(nullptr, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, file.get(), 0) : MAP_FAILED;
+  void* mapped = ::mmap(nullptr, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, file.get(), 0);
   if (mapped == MAP_FAILED) {
     return fail_errno("no code can be loaded from " + path, errno);
   }
   ::munmap(mapped, page);
-  return {};
+  const Result<std::string> content = read_file(path, kLargestPlugin);
+  return content && *content == profiler_plugin() ? Status()
+                                                  : Status(fail(path + ": it was written, and reads otherwise"));
 }
 
-Result<std::string> place_in(const std::string& folder) {
-  ST_ASSIGN(std::string path, write_profiler_plugin(folder));
+Result<std::string> place_in(const OwnFolder& folder) {
+  ST_ASSIGN(std::string path, write_profiler_plugin(folder.path()));
   if (Status loadable = check_loadable(path); !loadable) {
-    ::unlink(path.c_str());
+    folder.remove(std::string(kProfilerPluginFile));
     return std::unexpected(std::move(loadable.error()));
   }
   return path;
+}
+
+std::vector<std::string> temporary_places() {
+  std::vector<std::string> places = {"/tmp", "/var/tmp", "/dev/shm"};
+  if (const char* variable = std::getenv("TMPDIR"); variable != nullptr && *variable == '/') {
+    places.insert(places.begin(), variable);
+  }
+  return places;
 }
 
 }  // namespace
@@ -81,32 +101,38 @@ bool is_our_plugin(const std::string& chosen) {
   return name == kProfilerPluginFile || fmt::format("libnccl-profiler-{}.so", name) == kProfilerPluginFile;
 }
 
-Result<PluginFile> PluginFile::place(const std::string& folder) {
-  Result<std::string> path = place_in(folder);
-  if (path) {
-    return PluginFile(std::move(*path), "");
+Result<PluginFile> PluginFile::place(const OwnFolder& folder) {
+  const bool others_job = ::geteuid() == 0;
+  Error first;
+  if (!others_job) {
+    Result<std::string> path = place_in(folder);
+    if (path) {
+      return PluginFile(std::move(*path), OwnFolder());
+    }
+    first = std::move(path.error());
   }
-  Error first = std::move(path.error());
-  std::error_code error;
-  for (const std::string& parent : {fs::temp_directory_path(error).string(), std::string("/tmp"),
-                                    std::string("/var/tmp"), std::string("/dev/shm")}) {
-    std::string own = parent + "/stalltrace-plugin-XXXXXX";
-    if (::mkdtemp(own.data()) == nullptr) {
+  for (const std::string& parent : temporary_places()) {
+    for_each_left_behind(parent, kTemporary, [](const OwnFolder& old) { remove_with_contents(old); });
+    auto own = OwnFolder::make_temporary(std::string(kTemporary), kUsedByAll, parent);
+    if (!own) {
       continue;
     }
-    ::chmod(own.c_str(), 0755);  // the job may run as somebody else
-    if (path = place_in(own); path) {
-      return PluginFile(std::move(*path), std::move(own));
+    if (Result<std::string> path = place_in(*own)) {
+      return PluginFile(std::move(*path), std::move(*own));
     }
-    ::rmdir(own.c_str());
+    own->remove_itself();
+  }
+  if (others_job) {
+    Result<std::string> path = place_in(folder);
+    return path ? Result<PluginFile>(PluginFile(std::move(*path), OwnFolder()))
+                : std::unexpected(std::move(path.error()));
   }
   return std::unexpected(std::move(first));
 }
 
 PluginFile::~PluginFile() {
-  if (!temporary_.empty()) {
-    ::unlink(path_.c_str());
-    ::rmdir(temporary_.c_str());
+  if (temporary_) {
+    remove_with_contents(temporary_);
   }
 }
 

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "base/file.h"
 #include "plugin/embedded/profiler_plugin.h"
@@ -28,6 +30,11 @@ class Plugin : public testing::Test {
   ~Plugin() override {
     before_ ? ::setenv("LD_LIBRARY_PATH", before_->c_str(), 1) : ::unsetenv("LD_LIBRARY_PATH");
     fs::remove_all(place_);
+  }
+  static OwnFolder claim(const std::string& path) {
+    auto folder = OwnFolder::claim(path, Readers::kOwner);
+    EXPECT_TRUE(folder) << folder.error().what;
+    return folder ? std::move(*folder) : OwnFolder();
   }
   std::string place_;
   std::optional<std::string> before_;
@@ -59,17 +66,29 @@ TEST_F(Plugin, WhereTheFileIsNotFoundTheNameCounts) {
   EXPECT_FALSE(is_our_plugin("none"));
 }
 
-TEST_F(Plugin, TheRunsFolderIsItsPlaceAndKeepsIt) {
-  { ASSERT_EQ(PluginFile::place(place_)->path(), place_ + "/" + std::string(kProfilerPluginFile)); }
-  EXPECT_TRUE(fs::exists(place_ + "/" + std::string(kProfilerPluginFile)));
+TEST_F(Plugin, TheRunsFolderKeepsItButRootsJobFindsItWhereEveryUserCan) {
+  std::string path;
+  {
+    const auto placed = PluginFile::place(claim(place_));
+    ASSERT_TRUE(placed) << placed.error().what;
+    path = placed->path();
+    EXPECT_EQ(read_file(path).value_or(""), profiler_plugin());
+    if (::geteuid() == 0) {
+      struct stat info {};
+      ASSERT_EQ(::stat(fs::path(path).parent_path().c_str(), &info), 0);
+      EXPECT_EQ(info.st_mode & 07777U, 0711U);
+    } else {
+      EXPECT_EQ(path, place_ + "/" + std::string(kProfilerPluginFile));
+    }
+  }
+  EXPECT_EQ(fs::exists(path), ::geteuid() != 0);
 }
 
 TEST_F(Plugin, APathThatNcclWouldCutIsNotTaken) {
   const std::string deep = place_ + "/" + std::string(230, 'd');
-  fs::create_directory(deep);
   std::string elsewhere;
   {
-    const auto placed = PluginFile::place(deep);
+    const auto placed = PluginFile::place(claim(deep));
     ASSERT_TRUE(placed) << placed.error().what;
     elsewhere = placed->path();
     EXPECT_LE(elsewhere.size(), 254U);
@@ -79,10 +98,23 @@ TEST_F(Plugin, APathThatNcclWouldCutIsNotTaken) {
   EXPECT_TRUE(fs::is_empty(deep));
 }
 
-TEST_F(Plugin, AFolderThatCantBeWrittenIsNoReasonNotToStart) {
-  const auto placed = PluginFile::place("/proc");
-  ASSERT_TRUE(placed) << placed.error().what;
-  EXPECT_TRUE(fs::exists(placed->path()));
+TEST_F(Plugin, AKilledLaunchersCopyGoesWithTheNextAndALivingOnesStays) {
+  ::setenv("TMPDIR", place_.c_str(), 1);
+  const std::string deep = place_ + "/" + std::string(230, 'd');
+  const OwnFolder run = claim(deep);
+  fs::create_directory(place_ + "/stalltrace-plugin-killed");
+  ASSERT_TRUE(write_file(place_ + "/stalltrace-plugin-killed/" + std::string(kProfilerPluginFile), "x"));
+  fs::create_directory(place_ + "/other");
+  fs::create_directory_symlink(place_ + "/other", place_ + "/stalltrace-plugin-link");
+  ASSERT_TRUE(write_file(place_ + "/other/file", "x"));
+  const auto living = PluginFile::place(run);
+  ASSERT_TRUE(living) << living.error().what;
+  EXPECT_TRUE(living->path().starts_with(place_ + "/stalltrace-plugin-"));
+  EXPECT_FALSE(fs::exists(place_ + "/stalltrace-plugin-killed"));
+  { ASSERT_TRUE(PluginFile::place(run)); }
+  EXPECT_TRUE(fs::exists(living->path()));
+  EXPECT_TRUE(fs::exists(place_ + "/other/file"));
+  ::unsetenv("TMPDIR");
 }
 
 }  // namespace

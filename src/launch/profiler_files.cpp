@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/files/new_file.h"
 #include "base/process/procfs.h"
 #include "base/text.h"
 #include "blackbox/format/reader.h"
@@ -42,6 +43,17 @@ UniqueFd open_plain(const std::string& path) {
   struct stat info {};
   const bool plain = file && ::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode);
   return plain ? std::move(file) : UniqueFd();
+}
+
+bool descends_from_us(pid_t pid) {
+  constexpr int kGenerations = 64;
+  const Procfs procfs;
+  for (int i = 0; i < kGenerations && pid > 1; ++i, pid = procfs.parent(pid)) {
+    if (pid == ::getpid()) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool is_zero(const char* bytes, size_t count) {
@@ -87,20 +99,16 @@ Status copy_bytes(int from, int to, const std::stop_token& stop) {
 }  // namespace
 
 Status copy_sparse(int from, const std::string& to, const std::stop_token& stop) {
-  const std::string part = to + ".part";
-  const UniqueFd file(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const std::string context = "copy a profiler file to " + to;
+  auto file = NewFile::create(to, 0600);
   if (!file) {
-    return fail_errno("create " + part, errno);
+    return with_context(context, std::move(file.error()));
   }
-  Status copied = copy_bytes(from, file.get(), stop);
-  if (copied && ::rename(part.c_str(), to.c_str()) != 0) {
-    copied = fail_errno("rename", errno);
+  Status copied = copy_bytes(from, file->descriptor(), stop);
+  if (copied) {
+    copied = file->publish(IfThere::kReplace);
   }
-  if (!copied) {
-    ::unlink(part.c_str());
-    return with_context("copy a profiler file to " + to, std::move(copied.error()));
-  }
-  return {};
+  return copied ? Status() : with_context(context, std::move(copied.error()));
 }
 
 ProfilerFiles::ProfilerFiles(std::string kept, const std::string& chosen, const Note& note, std::string memory)
@@ -113,10 +121,10 @@ ProfilerFiles::ProfilerFiles(std::string kept, const std::string& chosen, const 
     return;
   }
   report_of_earlier_folders(memory, note);
-  Result<MemoryFolder> made = make_memory_folder(memory);
+  Result<OwnFolder> made = make_memory_folder(memory);
   if (made) {
-    folder_ = std::move(made->path);
-    lock_ = std::move(made->lock);
+    memory_ = std::move(*made);
+    folder_ = memory_.path();
     temporary_ = true;
   } else {
     folder_ = kept_;
@@ -127,20 +135,21 @@ ProfilerFiles::ProfilerFiles(std::string kept, const std::string& chosen, const 
 
 ProfilerFiles::~ProfilerFiles() = default;
 
-bool ProfilerFiles::is_of_this_run(const st_box_header& header) const {
-  return !chosen_ || (header.process_start_ticks >= began_ticks_ && blackbox::text_of(header.boot_id) == boot_id_);
+bool ProfilerFiles::is_of_this_run(const blackbox::ProfilerFileReader& file) const {
+  if (!chosen_) {
+    return true;
+  }
+  const bool allowed = file.owner() == ::geteuid() || (::geteuid() == 0 && descends_from_us(file.writer().value_or(0)));
+  const st_box_header& header = file.layout();
+  return allowed && header.process_start_ticks >= began_ticks_ && blackbox::text_of(header.boot_id) == boot_id_;
 }
 
 bool ProfilerFiles::is_wanted(const std::string& path) const {
   if (!chosen_) {
     return true;
   }
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0 || (info.st_uid != ::geteuid() && ::geteuid() != 0)) {
-    return false;
-  }
   const auto reader = blackbox::ProfilerFileReader::open(path);
-  return reader && is_of_this_run(reader->layout());
+  return reader && is_of_this_run(*reader);
 }
 
 void ProfilerFiles::update() {
@@ -217,14 +226,14 @@ std::vector<std::string> ProfilerFiles::settle(const Note& note) {
     note(fmt::format("{} processes of the job go on: their profiler files go on in {}", living, folder_));
   }
   if (living + stuck == 0) {
-    ::rmdir(folder_.c_str());
+    memory_.remove_itself();
   }
   return settled;
 }
 
 void ProfilerFiles::discard() {
   if (temporary_) {
-    ::rmdir(folder_.c_str());
+    memory_.remove_itself();
   }
 }
 

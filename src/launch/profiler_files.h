@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/files/own_folder.h"
 #include "base/handle.h"
 #include "base/result.h"
 #include "blackbox/format/reader.h"
@@ -35,8 +36,9 @@ class ProfilerFiles {
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] bool in_memory() const { return temporary_; }
   /// Whether a file there is of this job: in a folder that the environment names, only those of processes that began
-  /// after this one.
-  [[nodiscard]] bool is_of_this_run(const st_box_header& header) const;
+  /// after this one, and of this user. For root another user's counts too while the process that holds its lock
+  /// descends from this one: anybody may put a file there.
+  [[nodiscard]] bool is_of_this_run(const blackbox::ProfilerFileReader& file) const;
   /// Opens new files. An open file can be copied even after its name was removed, which log-in managers do with a
   /// user's files in memory once the user has logged out.
   void update();
@@ -63,12 +65,12 @@ class ProfilerFiles {
   bool chosen_ = false;
   uint64_t began_ticks_ = 0;
   std::string boot_id_;
-  UniqueFd lock_;                          // of the folder in memory: shows that its launcher lives
+  OwnFolder memory_;                       // its lock shows that its launcher lives
   std::map<std::string, OpenFile> files_;  // by name
   std::jthread copier_;
 };
 
-/// Copies a file; blocks of zeros become holes. `to` appears whole or not at all, with mode 0600.
+/// Copies a file; blocks of zeros become holes. `to` appears whole and stored on the disk or not at all, mode 0600.
 Status copy_sparse(int from, const std::string& to, const std::stop_token& stop);
 
 }  // namespace stalltrace::launch

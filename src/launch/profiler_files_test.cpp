@@ -11,11 +11,13 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/process/procfs.h"
 #include "base/process/subprocess.h"
 #include "base/text.h"
 #include "blackbox/testing/made_profiler_file.h"
+#include "launch/memory_folders.h"
 
 namespace stalltrace::launch {
 namespace {
@@ -172,6 +174,25 @@ TEST_F(Rings, ThoseOfAKilledLauncherAreReported) {
   EXPECT_TRUE(fs::exists(left + "/stalltrace-1-1.profiler"));
 }
 
+TEST_F(Rings, WhatAKilledLauncherLeftEmptyOrLongAgoIsRemoved) {
+  const std::string empty = memory() + "/stalltrace-run-empty";
+  const std::string old = memory() + "/stalltrace-run-old";
+  const std::string fresh = memory() + "/stalltrace-run-fresh";
+  for (const std::string& folder : {empty, old, fresh}) {
+    fs::create_directory(folder);
+  }
+  blackbox::MadeProfilerFile file = file_of(1);
+  file.header.created_ns = file.header.heartbeat_ns = file.header.closed_ns = 1;
+  file.write(old + "/stalltrace-1-1.profiler");
+  file.header.created_ns = static_cast<uint64_t>(monotonic_now_ns());
+  file.write(fresh + "/stalltrace-1-1.profiler");
+  report_of_earlier_folders(
+      memory(), [this](const std::string& line) { said_ += line; }, 60 * kNsPerSecond);
+  EXPECT_FALSE(fs::exists(empty));
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(fs::exists(fresh));
+}
+
 TEST(CopySparse, CopiesEveryByteAndNoZeros) {
   const std::string place = testing::TempDir() + "copy_sparse." + std::to_string(::getpid());
   fs::create_directory(place);
@@ -188,7 +209,7 @@ TEST(CopySparse, CopiesEveryByteAndNoZeros) {
   stopped.request_stop();
   EXPECT_FALSE(copy_sparse(from.get(), place + "/other", stopped.get_token()));
   EXPECT_FALSE(fs::exists(place + "/other"));
-  EXPECT_FALSE(fs::exists(place + "/other.part"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(place), {}), 2) << "from and to";
   fs::remove_all(place);
 }
 

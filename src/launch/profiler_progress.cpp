@@ -17,7 +17,7 @@ void ProfilerProgress::find_files() {
       continue;
     }
     if (auto session = blackbox::ProfilerSession::open(path, blackbox::Keep::kNothing)) {
-      if (wanted_ && !wanted_(session->file().layout())) {
+      if (wanted_ && !wanted_(session->file())) {
         left_out_.insert(std::move(path));
       } else {
         sessions_.emplace(std::move(path), std::move(*session));

@@ -16,7 +16,7 @@ namespace stalltrace::launch {
 /// The profiler files in a folder, including those that appear later.
 class ProfilerProgress {
  public:
-  using Wanted = std::function<bool(const st_box_header&)>;
+  using Wanted = std::function<bool(const blackbox::ProfilerFileReader&)>;
 
   /// `wanted` selects the files of the job; empty: all are.
   explicit ProfilerProgress(std::string folder, Wanted wanted = {})

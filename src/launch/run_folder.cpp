@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <filesystem>
 #include <string_view>
 
@@ -16,21 +15,10 @@
 namespace stalltrace::launch {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int kNamesTried = 10'000;
 
-/// A folder that is there is fine.
-Result<bool> make_folder(const std::string& path) {
-  if (::mkdir(path.c_str(), 0777) == 0) {
-    return true;
-  }
-  const int error_number = errno;
-  if (std::error_code ignored; error_number == EEXIST && fs::is_directory(path, ignored)) {
-    return false;
-  }
-  return fail_errno("create " + path, error_number);
-}
+constexpr const char* kProfilerFolder = "profiler";
+constexpr const char* kRecording = "trace.db";
 
 }  // namespace
 
@@ -43,34 +31,30 @@ std::string RunFolder::log_pattern() const {
 }
 
 bool RunFolder::has_logs() const {
-  std::error_code error;
-  const fs::directory_iterator files(path, error);
-  return std::ranges::any_of(files, [](const fs::directory_entry& entry) {
-    const std::string name = entry.path().filename().string();
-    return name.starts_with("nccl.") && name.ends_with(".log");
+  bool found = false;
+  for_each_name(own.descriptor(), [&](const std::string& name) {
+    found = found || (name.starts_with("nccl.") && name.ends_with(".log"));
   });
+  return found;
 }
 
 void RunFolder::remove_if_empty() const {
-  std::error_code error;
-  const fs::path plugin = fs::path(path) / kProfilerPluginFile;
-  const fs::directory_iterator files(path, error);
-  const bool only_ours = !error && std::ranges::all_of(files, [&](const fs::directory_entry& entry) {
-    return entry.path() == plugin || entry.path() == profiler_folder();
+  bool only_ours = true;
+  for_each_name(own.descriptor(), [&](const std::string& name) {
+    only_ours = only_ours && (name == kProfilerPluginFile || name == kProfilerFolder);
   });
-  if (!only_ours || !fs::is_empty(profiler_folder(), error) || error) {
+  if (!only_ours || ::unlinkat(own.descriptor(), kProfilerFolder, AT_REMOVEDIR) != 0) {
     return;
   }
-  ::unlink(plugin.c_str());
-  ::rmdir(profiler_folder().c_str());
-  if (created) {
-    ::rmdir(path.c_str());
+  own.remove(std::string(kProfilerPluginFile));
+  if (own.created()) {
+    own.remove_itself();
   }
 }
 
 void RunFolder::discard() const {
   for (const char* end : {"", "-wal", "-shm", "-journal"}) {
-    ::unlink((recording() + end).c_str());
+    own.remove(std::string(kRecording) + end);
   }
   remove_if_empty();
 }
@@ -82,30 +66,34 @@ std::string default_run_folder(const std::string& node) {
   return name;
 }
 
-Result<RunFolder> claim_run_folder(const std::string& wanted) {
-  std::error_code error;
-  const std::string first = fs::absolute(wanted, error).lexically_normal().string();
-  std::string base = first;
+Result<RunFolder> claim_run_folder(const std::string& wanted, Readers readers) {
+  std::string base = wanted;
   while (base.size() > 1 && base.ends_with('/')) {
     base.pop_back();
   }
-  if (const std::string parent = fs::path(base).parent_path().string(); !fs::exists(parent, error)) {
-    fs::create_directories(parent, error);  // what fails shows below
-  }
   for (int number = 1; number <= kNamesTried; ++number) {
-    RunFolder folder{.path = number == 1 ? base : fmt::format("{}-{}", base, number)};
-    ST_ASSIGN(folder.created, make_folder(folder.path));
-    if (fs::exists(folder.recording(), error)) {
+    RunFolder folder;
+    ST_ASSIGN(folder.own, OwnFolder::claim(number == 1 ? base : fmt::format("{}-{}", base, number), readers));
+    folder.path = folder.own.path();
+    if (folder.own.has(kRecording)) {
       continue;
     }
-    if (::mkdir(folder.profiler_folder().c_str(), 0777) == 0) {  // of several launchers one succeeds
+    ST_ASSIGN(const bool made, folder.own.make_inside(kProfilerFolder, readers));  // of several launchers one succeeds
+    if (made) {
       return folder;
-    }
-    if (errno != EEXIST) {
-      return fail_errno("create " + folder.profiler_folder(), errno);
     }
   }
   return fail("every name is taken, up to " + fmt::format("{}-{}", base, kNamesTried));
+}
+
+Result<RunFolder> temporary_run_folder(const std::string& wanted, Readers readers) {
+  RunFolder folder;
+  const std::string name = std::filesystem::path(wanted).filename().string();
+  ST_ASSIGN(folder.own,
+            OwnFolder::make_temporary((name.empty() ? "stalltrace-run" : name) + "-", folder_mode(readers)));
+  folder.path = folder.own.path();
+  ST_ASSIGN(const bool made, folder.own.make_inside(kProfilerFolder, readers));
+  return made ? Result<RunFolder>(std::move(folder)) : fail(folder.path + " has something in it already");
 }
 
 }  // namespace stalltrace::launch

@@ -5,13 +5,14 @@
 
 #include <string>
 
+#include "base/files/own_folder.h"
 #include "base/result.h"
 
 namespace stalltrace::launch {
 
 struct RunFolder {
-  std::string path;      // absolute
-  bool created = false;  // by us, so that we may remove it
+  OwnFolder own;
+  std::string path;  // its own: absolute, and nobody else can lead it elsewhere
 
   [[nodiscard]] std::string recording() const { return path + "/trace.db"; }
   /// Of the profiler files at the latest hang.
@@ -28,13 +29,19 @@ struct RunFolder {
   void remove_if_empty() const;
   /// The same with what was recorded: the job was never started.
   void discard() const;
+  /// All is written: who called us through sudo gets it.
+  void hand_over() const { own.hand_over(); }
 };
 
 /// What the folder is called by default: it distinguishes nodes.
 std::string default_run_folder(const std::string& node);
 
 /// Makes `wanted`, or where that holds an earlier run `wanted`-2, -3 ... Of several launchers that want one folder at a
-/// time each gets its own, also on a file system over the network.
-Result<RunFolder> claim_run_folder(const std::string& wanted);
+/// time each gets its own, also on a file system over the network. A folder of somebody else, or one that others can
+/// write into or exchange, is an error.
+Result<RunFolder> claim_run_folder(const std::string& wanted, Readers readers = Readers::kOwner);
+
+/// A new one where temporary files belong, with `wanted`'s last part in its name.
+Result<RunFolder> temporary_run_folder(const std::string& wanted, Readers readers = Readers::kOwner);
 
 }  // namespace stalltrace::launch

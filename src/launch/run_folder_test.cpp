@@ -2,9 +2,11 @@
 #include "launch/run_folder.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "base/file.h"
 #include "plugin/embedded/profiler_plugin.h"
@@ -20,9 +22,9 @@ class Claim : public testing::Test {
   ~Claim() override { fs::remove_all(place_); }
 
   [[nodiscard]] RunFolder claim(const std::string& name) const {
-    const auto folder = claim_run_folder(place_ + "/" + name);
+    auto folder = claim_run_folder(place_ + "/" + name);
     EXPECT_TRUE(folder) << folder.error().what;
-    return folder.value_or(RunFolder{});
+    return folder ? std::move(*folder) : RunFolder{};
   }
   std::string place_;
 };
@@ -74,6 +76,28 @@ TEST_F(Claim, AJobThatNeverStartedLeavesNoRecordingButWhatWasThereBefore) {
   ASSERT_TRUE(write_file(folder.recording() + "-wal", "x"));
   folder.discard();
   EXPECT_TRUE(fs::is_empty(place_ + "/mine")) << "the folder is the user's, what was in it is ours";
+}
+
+TEST_F(Claim, OnlyItsOwnerMayReadItUnlessAskedFor) {
+  const auto mode_of = [](const std::string& path) {
+    struct stat info {};
+    return ::stat(path.c_str(), &info) == 0 ? info.st_mode & 0777U : 0;
+  };
+  const RunFolder closed = claim("closed");
+  EXPECT_EQ(mode_of(closed.path), 0700U);
+  EXPECT_EQ(mode_of(closed.profiler_folder()), 0700U);
+  const auto open = claim_run_folder(place_ + "/open", Readers::kEverybody);
+  ASSERT_TRUE(open) << open.error().what;
+  EXPECT_EQ(mode_of(open->path), 0755U);
+}
+
+TEST_F(Claim, ATemporaryOneHasItsLastPartInItsName) {
+  const auto folder = temporary_run_folder(place_ + "/a/my-run");
+  ASSERT_TRUE(folder) << folder.error().what;
+  EXPECT_NE(folder->path.find("/my-run-"), std::string::npos);
+  EXPECT_TRUE(fs::is_directory(folder->profiler_folder()));
+  folder->remove_if_empty();
+  EXPECT_FALSE(fs::exists(folder->path));
 }
 
 TEST_F(Claim, NcclsLogHasNoOtherPatternsThanOurs) {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/merge.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <set>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/files/caller.h"
+#include "base/files/new_file.h"
 #include "store/read/node_runs.h"
 #include "store/schema/schema.h"
 #include "store/schema/table.h"
+#include "store/sqlite/by_descriptor.h"
 #include "store/sqlite/open.h"
 
 namespace stalltrace::store {
@@ -58,15 +58,16 @@ ColumnLists column_lists(const NodeRun& part, const std::set<std::string>& prese
   return lists;
 }
 
-/// The output while it is being made: a temporary file beside its final place.
+/// Fills `output`, an empty file.
 class Merger {
  public:
-  Merger(std::span<const std::string> inputs, std::string temporary, const MergeOptions& options)
-      : inputs_(inputs), temporary_(std::move(temporary)), options_(options) {}
+  Merger(std::span<const std::string> inputs, int output, const MergeOptions& options)
+      : inputs_(inputs), output_(output), options_(options) {}
 
   Result<MergeSummary> run() {
     ST_TRY(plan());
-    ST_ASSIGN(db_, Database::open(temporary_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI));
+    ST_ASSIGN(db_, Database::open(file_uri(descriptor_path(output_), "mode=rw"),
+                                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI, by_descriptor_vfs()));
     // Nobody sees the file before it is whole, so it needs no journal; it is synced once, at the end.
     ST_TRY(
         db_.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF;"
@@ -230,7 +231,7 @@ class Merger {
   }
 
   std::span<const std::string> inputs_;
-  std::string temporary_;
+  int output_;
   const MergeOptions& options_;
   Database db_;
   std::vector<NodeRun> parts_;
@@ -243,25 +244,6 @@ Status exists_already(const std::string& output) {
               "choose another file with --out, or remove this one");
 }
 
-Status sync(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return fd && ::fsync(fd.get()) == 0 ? Status() : fail_errno(path, errno, "free some disk space");
-}
-
-/// Gives the finished file its name, unless somebody else took it in the meantime.
-Status publish(const std::string& temporary, const std::string& output) {
-  ST_TRY(sync(temporary));
-  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, output.c_str(), RENAME_NOREPLACE) == 0) {
-    return {};
-  }
-  // File systems of a server (NFS, Lustre) lack such a rename, with any kernel. They have links, which replace nothing.
-  if (errno == EINVAL && ::link(temporary.c_str(), output.c_str()) == 0) {
-    ::unlink(temporary.c_str());
-    return {};
-  }
-  return errno == EEXIST ? exists_already(output) : Status(fail_errno(output, errno));
-}
-
 }  // namespace
 
 Result<MergeSummary> merge_recordings(std::span<const std::string> inputs, const std::string& output,
@@ -272,19 +254,18 @@ Result<MergeSummary> merge_recordings(std::span<const std::string> inputs, const
   if (::access(output.c_str(), F_OK) == 0) {
     ST_TRY(exists_already(output));
   }
-  const std::string temporary = fmt::format("{}.merging-{}", output, ::getpid());
-  const UniqueFd created(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!created) {
-    return fail_errno(output, errno, "choose a folder you may write to with --out");
+  auto file = NewFile::create(output, file_mode(options.readers));
+  if (!file) {
+    file.error().remedy = "choose a folder you may write to with --out";
+    return std::unexpected(std::move(file.error()));
   }
-  auto summary = Merger(inputs, temporary, options).run();
-  if (summary) {
-    if (auto published = publish(temporary, output); !published) {
-      summary = std::unexpected(std::move(published.error()));
+  ST_ASSIGN(const MergeSummary summary, Merger(inputs, file->descriptor(), options).run());
+  (void)hand_to_caller(file->descriptor());
+  if (Status published = file->publish(IfThere::kFail); !published) {
+    if (::access(output.c_str(), F_OK) == 0) {
+      ST_TRY(exists_already(output));
     }
-  }
-  if (!summary) {
-    ::unlink(temporary.c_str());
+    return std::unexpected(std::move(published.error()));
   }
   return summary;
 }

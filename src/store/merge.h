@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/files/own_folder.h"
 #include "base/result.h"
 
 namespace stalltrace::store {
@@ -14,6 +15,7 @@ namespace stalltrace::store {
 struct MergeOptions {
   /// Called after each table of each input: inputs done, of how many. For progress.
   std::function<void(size_t done, size_t total)> progress;
+  Readers readers = Readers::kOwner;
 };
 
 struct MergeSummary {
@@ -24,8 +26,8 @@ struct MergeSummary {
 };
 
 /// Merges `inputs` into a new file at `output`. The inputs are only read, and may still be written by a tracer.
-/// The output appears whole or not at all; an existing one is never overwritten. Findings are not merged: they were
-/// drawn from a part of the evidence.
+/// The output appears whole and stored or not at all, also where this process is killed; an existing one is never
+/// overwritten. Findings are not merged: they were drawn from a part of the evidence.
 Result<MergeSummary> merge_recordings(std::span<const std::string> inputs, const std::string& output,
                                       const MergeOptions& options = {});
 

@@ -390,7 +390,7 @@ class Folder(Fares):
         result = self.launch("--out", "file/run", "--", "bash", "-c", "touch $(dirname $NCCL_DEBUG_FILE)/nccl.1.log; exit 3",
                              env={**os.environ, "TMPDIR": str(self.folder / "tmp")})
         self.assertEqual(result.returncode, 3, result.stderr)
-        self.assertTrue((self.folder / "tmp" / "run" / "nccl.1.log").exists(), result.stderr)
+        self.assertEqual(len(list((self.folder / "tmp").glob("run-*/nccl.1.log"))), 1, result.stderr)
         result = self.launch("--out", "file/run", "--", "bash", "-c", "exit 3", env={**os.environ, "TMPDIR": "/proc"})
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assertIn("without any evidence", result.stderr)

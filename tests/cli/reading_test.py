@@ -89,6 +89,7 @@ class Query(Reading):
 
     def test_reading_needs_no_privilege(self):
         self.need_root()
+        self.recording.chmod(0o644)
         self.done(run_as_nobody(self.folder, "query", self.recording, "SELECT COUNT(*) FROM collective"))
 
     def test_a_folder_that_is_read_only(self):

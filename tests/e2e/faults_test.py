@@ -166,6 +166,7 @@ class PacketLoss(Case):
         self.assertTrue(all(row["ms"] > 50 and row["rank"] in range(4) for row in rows))
 
     def test_reading_is_unprivileged(self):
+        self.merged.chmod(0o644)
         self.done(run_as_nobody(self.folder, "explain", self.merged))
 
     def test_nothing_is_left_of_the_lab(self):

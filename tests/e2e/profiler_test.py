@@ -81,7 +81,7 @@ class Run(Case):
         self.need_root()
         place = self.folder / "nobody"
         place.mkdir()
-        place.chmod(0o777)
+        place.chmod(0o1777)
         self.out = place / "run"
         tree = place / "lab"
         shutil.copytree(LIBRARIES.parent, tree, symlinks=True)
@@ -96,7 +96,7 @@ class Run(Case):
         self.need_root()
         place = self.folder / "nobody"
         place.mkdir()
-        place.chmod(0o777)
+        place.chmod(0o1777)
         self.out = place / "run"
         tree = place / "lab"
         shutil.copytree(LIBRARIES.parent, tree, symlinks=True)

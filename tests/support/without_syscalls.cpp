@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // without_syscalls WHAT COMMAND...: runs COMMAND, and all that it starts, where the system calls named by WHAT are
 // answered as an older kernel or another file system answers them. The filter lasts until its last process ends.
+#include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -54,6 +55,10 @@ std::vector<sock_filter> filter_of(std::string_view what) {
     add(invalid_with(SYS_close_range, 2, CLOSE_RANGE_CLOEXEC));
   } else if (what == "rename-flags") {  // as on NFS, with any kernel
     add(invalid_with(SYS_renameat2, 4, ~0U));
+  } else if (what == "nameless-files") {  // NFS, Lustre
+    add(invalid_with(SYS_openat, 2, O_TMPFILE & ~O_DIRECTORY));
+  } else if (what == "stored-files") {  // a disk that fails only when it has to write
+    add({kLoadNumber, BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fsync, 0, 1), answer(EIO)});
   } else {
     return {};
   }

@@ -66,14 +66,7 @@ Result<NodeFolder> NodeFolder::make(const VirtualNode& node) {
     if (error) {
       return failed(path.parent_path().string(), error);
     }
-    ST_TRY(write_file(path.string(), artefact.bytes));
-    fs::permissions(path,
-                    fs::perms::owner_all | fs::perms::group_read | fs::perms::group_exec | fs::perms::others_read |
-                        fs::perms::others_exec,
-                    error);
-    if (error) {
-      return failed(path.string(), error);
-    }
+    ST_TRY(write_file(path.string(), artefact.bytes, 0755));
   }
   ST_TRY(write_profiler_plugin(node.folder + "/lib"));
   return folder;

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/files/own_folder.h"
 #include "base/handle.h"
 #include "base/process/command.h"
 #include "base/process/subprocess.h"
@@ -37,13 +38,10 @@ class Campaign {
   explicit Campaign(const CampaignOptions& options) : options_(options) {}
 
   Result<std::vector<DrawResult>> perform() {
-    std::error_code error;
-    fs::create_directories(options_.out_dir, error);
-    if (error) {
-      return fail_errno("create " + options_.out_dir, error.value());
-    }
+    ST_ASSIGN(const OwnFolder folder, OwnFolder::claim(options_.out_dir, Readers::kOwner));
+    options_.out_dir = folder.path();
     ST_TRY(read_earlier());
-    log_ = UniqueFd(::open(log_path().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    log_ = UniqueFd(::open(log_path().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!log_) {
       return fail_errno("write " + log_path(), errno);
     }
@@ -227,7 +225,7 @@ class Campaign {
     }
   }
 
-  const CampaignOptions& options_;
+  CampaignOptions options_;
   InterruptGuard interrupt_;
   UniqueFd log_;
   std::map<int64_t, DrawResult> results_;

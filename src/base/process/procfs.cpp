@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "base/handle.h"
+#include "base/process/secrets.h"
 #include "base/text.h"
 
 namespace stalltrace {
@@ -128,7 +129,12 @@ Result<Environment> Procfs::environment(pid_t pid) const {
 }
 
 std::string Procfs::command_line(pid_t pid) const {
-  std::string text = read_file(path(pid, "cmdline"), kCommandLineBytes).value_or("");
+  // More than is kept, so that a secret is not taken for none because what shows it was cut off.
+  std::string text = read_file(path(pid, "cmdline"), 4 * kCommandLineBytes).value_or("");
+  if (commands_ == CommandLines::kRedacted) {
+    hide_secrets(text);
+  }
+  text.resize(std::min(text.size(), kCommandLineBytes));
   while (!text.empty() && text.back() == '\0') {
     text.pop_back();
   }

@@ -29,9 +29,13 @@ struct MappedFile {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 
+/// What is shown of command lines (plugin/wire/redaction.h).
+enum class CommandLines { kRedacted, kWhole };
+
 class Procfs {
  public:
-  explicit Procfs(std::string root = "/proc") : root_(std::move(root)) {}
+  explicit Procfs(std::string root = "/proc", CommandLines commands = CommandLines::kRedacted)
+      : root_(std::move(root)), commands_(commands) {}
 
   /// Of a file in the process's folder.
   [[nodiscard]] std::string path(pid_t pid, std::string_view name) const;
@@ -43,7 +47,7 @@ class Procfs {
   [[nodiscard]] Result<std::vector<MappedFile>> code_mappings(pid_t pid) const;
   /// As given at exec.
   [[nodiscard]] Result<Environment> environment(pid_t pid) const;
-  /// Arguments joined with blanks, at most 4 KiB.
+  /// Arguments joined with blanks, at most 4 KiB, without what is secret in them unless asked for whole.
   [[nodiscard]] std::string command_line(pid_t pid) const;
   [[nodiscard]] std::string executable(pid_t pid) const;
   /// Its threads now, in ascending order, at most a few thousand; empty when it is gone.
@@ -93,6 +97,7 @@ class Procfs {
   [[nodiscard]] UniqueFd find_mapped(pid_t pid, const MappedFile& file) const;
 
   std::string root_;
+  CommandLines commands_;
 };
 
 /// One line of /proc/PID/maps, if it maps a file executable.

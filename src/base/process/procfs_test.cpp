@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/process/secrets.h"
+
 namespace stalltrace {
 namespace {
 
@@ -77,6 +79,25 @@ TEST_F(ProcfsTest, TheCommandLineIsJoinedAndBounded) {
   put("8/cmdline", std::string(100'000, 'x'));
   EXPECT_EQ(procfs().command_line(8).size(), 4096U);
   EXPECT_EQ(procfs().command_line(9), "");
+}
+
+TEST_F(ProcfsTest, TheCommandLineIsWithoutItsSecretsUnlessAskedForWhole) {
+  put("7/cmdline", std::string("train\0--token\0two words\0-v\0", 28));
+  EXPECT_EQ(procfs().command_line(7), "train --token *** -v");
+  EXPECT_EQ(Procfs(root_.string(), CommandLines::kWhole).command_line(7), "train --token two words -v");
+  put("8/cmdline", std::string(4000, 'x') + " postgres://me:" + std::string(500, 's') + "@db");
+  EXPECT_EQ(procfs().command_line(8), std::string(4000, 'x') + " postgres://me:***@db") << "what is cut off counts";
+}
+
+TEST_F(ProcfsTest, VariablesAreWithoutTheirSecrets) {
+  const auto hidden = [](std::string lines) {
+    hide_secrets_of_variables(lines);
+    return lines;
+  };
+  EXPECT_EQ(hidden("NCCL_X_TOKEN=a b"), "NCCL_X_TOKEN=***");
+  EXPECT_EQ(hidden("A_KEY=a b\nMASTER_PORT=1"), "A_KEY=***\nMASTER_PORT=1");
+  EXPECT_EQ(hidden("NCCL_DEBUG=INFO\nNCCL_SOCKET_IFNAME=^lo"), "NCCL_DEBUG=INFO\nNCCL_SOCKET_IFNAME=^lo");
+  EXPECT_EQ(hidden(""), "");
 }
 
 TEST_F(ProcfsTest, TheStartSurvivesANameWithParentheses) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/process/secrets.h"
 #include "blackbox/format/reader.h"
 
 namespace stalltrace::blackbox {
@@ -15,7 +16,7 @@ constexpr uint64_t kStoppedNs = 2 * ST_BOX_PAUSE_NS;
 
 }  // namespace
 
-Process decode_process(const st_box_header& header, const Owner& owner) {
+Process decode_process(const st_box_header& header, const Owner& owner, CommandLines commands) {
   Process row;
   row.node_id = owner.node_id;
   row.pid = owner.pid;
@@ -25,6 +26,9 @@ Process decode_process(const st_box_header& header, const Owner& owner) {
                                 : created_ns;
   row.start_ns = to_utc(std::min(start_ns, created_ns), owner.clock_offset_ns).value_or(owner.clock_offset_ns);
   row.cmdline = text_of(header.command);
+  if (commands == CommandLines::kRedacted) {  // an older plugin kept it whole
+    hide_secrets(row.cmdline);
+  }
   row.exe = row.cmdline.substr(0, row.cmdline.find(' '));
   row.rank = rank_of(header.env_rank);
   row.rank_source = row.rank ? RankSource::kEnvironment : RankSource::kUnknown;

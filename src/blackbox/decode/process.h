@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/process/procfs.h"
 #include "blackbox/decode/values.h"
 #include "model/events.h"
 
 namespace stalltrace::blackbox {
 
-Process decode_process(const st_box_header& header, const Owner& owner);
+Process decode_process(const st_box_header& header, const Owner& owner,
+                       CommandLines commands = CommandLines::kRedacted);
 
 /// The newest heartbeat, CLOCK_MONOTONIC in ns; 0 where there is none, or where it lies before the process or after
 /// `now_ns`.

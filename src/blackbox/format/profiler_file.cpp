@@ -113,13 +113,14 @@ Result<st_box_header> ProfilerFile::header() const {
   return now;
 }
 
-bool ProfilerFile::has_writer() const {
+std::optional<pid_t> ProfilerFile::writer() const {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   lock.l_start = 0;
   lock.l_len = 1;
-  return ::fcntl(fd_.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && !is_ending(lock.l_pid);
+  const bool held = ::fcntl(fd_.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && !is_ending(lock.l_pid);
+  return held ? std::optional(lock.l_pid) : std::nullopt;
 }
 
 Status ProfilerFile::copy_bytes(uint64_t offset, std::span<std::byte> out) const {

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -29,7 +30,8 @@ class ProfilerFile {
   /// The header now. Use only the fields that the writer changes.
   [[nodiscard]] Result<st_box_header> header() const;
   /// True while the process that writes it lives on this host.
-  [[nodiscard]] bool has_writer() const;
+  [[nodiscard]] bool has_writer() const { return writer().has_value(); }
+  [[nodiscard]] std::optional<pid_t> writer() const;
   /// True for a process that is exiting or a zombie. It keeps its locks until the kernel has freed its memory, which
   /// takes seconds where much of it is pinned.
   static bool is_ending(pid_t pid);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -53,6 +54,9 @@ class ProfilerFileReader {
   /// The header at the time of open().
   [[nodiscard]] const st_box_header& layout() const { return file_.layout(); }
   [[nodiscard]] bool has_writer() const { return file_.has_writer(); }
+  /// Who holds the writer's lock, as the kernel knows it: 0 for a process of a pid namespace that is not seen from
+  /// here.
+  [[nodiscard]] std::optional<pid_t> writer() const { return file_.writer(); }
   [[nodiscard]] uid_t owner() const { return file_.owner(); }
 
  private:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "base/files/own_folder.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
 #include "lab/cluster/campaign/campaign.h"
@@ -67,6 +68,7 @@ class LabMatrixVerb final : public Subcommand {
     console.out(tables);
     ST_TRY(write_file(options_.out_dir + "/matrix.md", tables));
     ST_TRY(write_file(options_.out_dir + "/matrix.json", lab::matrix_to_json(results)));
+    hand_over_folder(options_.out_dir);
     return kExitDone;
   }
 

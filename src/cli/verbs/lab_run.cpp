@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/files/own_folder.h"
 #include "cli/framework/exit_code.h"
 #include "cli/reporting.h"
 #include "cli/verbs/verbs.h"
@@ -57,9 +58,9 @@ class LabRunVerb final : public Subcommand {
     if (!outcome.completed) {
       console.note("the job did not complete: " + outcome.problem);
     }
-    if (options_.trace) {
-      ST_TRY(explain(console, outcome));
-    }
+    const Status explained = options_.trace ? explain(console, outcome) : Status();
+    hand_over_folder(options_.out_dir);
+    ST_TRY(explained);
     return outcome.completed || !options_.faults.empty() ? kExitDone : kExitFailed;
   }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/framework/exit_code.h"
+#include "cli/privacy.h"
 #include "cli/verbs/verbs.h"
 
 namespace stalltrace::cli {
@@ -20,10 +21,11 @@ class MergeVerb final : public Subcommand {
   }
   std::vector<Flag> flags() override {
     return {arguments("FILE", "recordings", &files_),
-            required(text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_))};
+            required(text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_)),
+            privacy_.readers_flag()};
   }
   Result<int> run(Console& console) override {
-    store::MergeOptions options;
+    store::MergeOptions options{.readers = privacy_.readers()};
     if (console.shows_progress()) {
       options.progress = [&console](size_t done, size_t total) {
         console.live(fmt::format("merged {} of {} recordings", done, total));
@@ -41,6 +43,7 @@ class MergeVerb final : public Subcommand {
  private:
   std::vector<std::string> files_;
   std::string out_;
+  Privacy privacy_;
 };
 
 }  // namespace

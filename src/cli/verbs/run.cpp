@@ -15,6 +15,7 @@
 #include "capture/discover/identity.h"
 #include "capture/tracer.h"
 #include "cli/command_start.h"
+#include "cli/privacy.h"
 #include "cli/run_evidence.h"
 #include "cli/trusted_owners.h"
 #include "cli/verbs/verbs.h"
@@ -48,13 +49,14 @@ std::vector<std::string> libraries_of_path() {
   return found;
 }
 
-Result<Trace> start_trace(const launch::RunFolder& folder, const std::string& node, const TrustedOwners& trusted,
-                          Console& console) {
+Result<Trace> start_trace(const launch::RunFolder& folder, const std::string& node, const Privacy& privacy,
+                          const TrustedOwners& trusted, Console& console) {
   Trace trace;
-  ST_ASSIGN(trace.writer, store::RecordingWriter::create(folder.recording()));
+  ST_ASSIGN(trace.writer, store::RecordingWriter::create(folder.recording(), {.readers = privacy.readers()}));
   trace.sink = std::make_unique<launch::ProgressSink>(*trace.writer);
   capture::TracerOptions options;
   options.node_name = node;
+  options.commands = privacy.commands();
   options.libraries = libraries_of_path();
   options.trusted_owners = trusted;
   options.pids = {::getpid()};  // the command will be our child, in scope from its first instruction
@@ -70,16 +72,13 @@ Result<Trace> start_trace(const launch::RunFolder& folder, const std::string& no
 }
 
 /// Where the folder that was asked for can't be had, the job starts all the same.
-Result<launch::RunFolder> claim_some_folder(const std::string& wanted, Console& console) {
-  Result<launch::RunFolder> folder = launch::claim_run_folder(wanted);
+Result<launch::RunFolder> claim_some_folder(const std::string& wanted, Readers readers, Console& console) {
+  Result<launch::RunFolder> folder = launch::claim_run_folder(wanted, readers);
   if (folder) {
     return folder;
   }
   console.error(folder.error());
-  std::error_code error;
-  const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
-  const std::filesystem::path other = (error ? "/tmp" : temporary) / std::filesystem::path(wanted).filename();
-  return launch::claim_run_folder(other.string());
+  return launch::temporary_run_folder(wanted, readers);
 }
 
 class RunVerb final : public Subcommand {
@@ -106,6 +105,8 @@ class RunVerb final : public Subcommand {
             text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, the host's name", &node_),
             trust_owner_flag(&trusted_owners_),
             switch_flag("--no-trace", "leave the kernel alone: the profiler plugin only", &no_trace_),
+            privacy_.readers_flag(),
+            privacy_.commands_flag(),
             required(command_argument("the job's command", &command_))};
   }
 
@@ -115,8 +116,8 @@ class RunVerb final : public Subcommand {
       return *refused;
     }
     ST_ASSIGN(const TrustedOwners trusted, parse_trusted_owners(trusted_owners_));
-    auto folder =
-        claim_some_folder(out_.empty() ? launch::default_run_folder(capture::node_name(node_)) : out_, console);
+    auto folder = claim_some_folder(out_.empty() ? launch::default_run_folder(capture::node_name(node_)) : out_,
+                                    privacy_.readers(), console);
     if (!folder) {
       console.error(folder.error());
       console.note("the job runs without any evidence");
@@ -125,7 +126,7 @@ class RunVerb final : public Subcommand {
       }
       return job.wait();
     }
-    RunEvidence evidence(std::move(*folder), node_, console);
+    RunEvidence evidence(std::move(*folder), node_, privacy_, console);
     std::optional<Trace> trace = try_trace(console, evidence.folder(), trusted);
     if (Status started = job.start(command_, evidence.environment()); !started) {
       trace.reset();
@@ -152,7 +153,7 @@ class RunVerb final : public Subcommand {
     if (no_trace_) {
       return std::nullopt;
     }
-    Result<Trace> trace = start_trace(folder, node_, trusted, console);
+    Result<Trace> trace = start_trace(folder, node_, privacy_, trusted, console);
     if (!trace) {
       const Error& error = trace.error();
       console.note(fmt::format("the kernel is not traced, the profiler plugin is all there is: {}{}{}", error.what,
@@ -208,8 +209,8 @@ class RunVerb final : public Subcommand {
   /// Without a tracer the profiler files show whether the job gets on.
   Status watch_profiler_files(const launch::Job& job, RunEvidence& evidence) const {
     pollfd wait{.fd = job.descriptor(), .events = POLLIN, .revents = 0};
-    launch::ProfilerProgress files(evidence.profiler_files().folder(), [&](const st_box_header& header) {
-      return evidence.profiler_files().is_of_this_run(header);
+    launch::ProfilerProgress files(evidence.profiler_files().folder(), [&](const blackbox::ProfilerFileReader& file) {
+      return evidence.profiler_files().is_of_this_run(file);
     });
     launch::HangWatch hang(hang_after_ns_);
     while (true) {
@@ -236,6 +237,7 @@ class RunVerb final : public Subcommand {
   int64_t hang_after_ns_ = 3 * kNsPerSecond;
   bool no_trace_ = false;
   std::vector<std::string> trusted_owners_;
+  Privacy privacy_;
   std::vector<std::string> command_;
 };
 

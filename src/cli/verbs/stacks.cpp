@@ -8,6 +8,7 @@
 #include "base/process/procfs.h"
 #include "capture/discover/identity.h"
 #include "cli/framework/exit_code.h"
+#include "cli/privacy.h"
 #include "cli/running_jobs.h"
 #include "cli/verbs/verbs.h"
 #include "stacks/output/stacks_text.h"
@@ -34,11 +35,11 @@ class StacksVerb final : public Subcommand {
   }
   std::vector<Flag> flags() override {
     return {pids_flag("--pid", "show this process and its descendants; may be repeated, or given as 12,34", &pids_),
-            switch_flag("--json", "print one JSON object, for programs", &json_)};
+            switch_flag("--json", "print one JSON object, for programs", &json_), privacy_.commands_flag()};
   }
 
   Result<int> run(Console& console) override {
-    const Procfs procfs;
+    const Procfs procfs("/proc", privacy_.commands());
     const std::vector<RunningRank> wanted = pids_.empty() ? running_ranks(procfs) : asked_for(procfs);
     if (wanted.empty()) {
       return fail("no job runs on this host: no process uses a collective library, and no Python process has a rank",
@@ -98,6 +99,7 @@ class StacksVerb final : public Subcommand {
 
   std::vector<int32_t> pids_;
   bool json_ = false;
+  Privacy privacy_;
 };
 
 }  // namespace

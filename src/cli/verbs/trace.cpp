@@ -15,6 +15,7 @@
 #include "cli/config.h"
 #include "cli/framework/exit_code.h"
 #include "cli/live_watch.h"
+#include "cli/privacy.h"
 #include "cli/stop_signals.h"
 #include "cli/trusted_owners.h"
 #include "cli/verbs/verbs.h"
@@ -73,6 +74,8 @@ class TraceVerb final : public Subcommand {
         switch_flag("--own-netns", "trace only processes in this program's own network namespace", &options_.own_netns),
         text_flag("--sysfs-root", "DIR", "read InfiniBand and RoCE port counters below this instead of /sys",
                   &options_.sysfs_root),
+        privacy_.readers_flag(),
+        privacy_.commands_flag(),
         hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
         command_argument("start this, trace it, and return its exit code", &command_)};
   }
@@ -90,7 +93,9 @@ class TraceVerb final : public Subcommand {
       }
     }
     ST_TRY(apply_config(console));
-    ST_ASSIGN(const auto writer, store::RecordingWriter::create(out_, {.max_size_bytes = max_size_}));
+    ST_ASSIGN(const auto writer,
+              store::RecordingWriter::create(out_, {.max_size_bytes = max_size_, .readers = privacy_.readers()}));
+    options_.commands = privacy_.commands();
     if (!command_.empty()) {
       options_.pids.push_back(::getpid());  // our children are in scope from their first instruction
     }
@@ -283,6 +288,7 @@ class TraceVerb final : public Subcommand {
   int64_t max_size_ = kDefaultMaxSize;
   int64_t ready_fd_ = -1;
   bool live_ = false;
+  Privacy privacy_;
   std::vector<std::string> command_;
 };
 

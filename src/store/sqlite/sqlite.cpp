@@ -34,9 +34,9 @@ std::string_view Statement::text(int column) const {
                           : std::string_view(bytes, static_cast<size_t>(sqlite3_column_bytes(handle_.get(), column)));
 }
 
-Result<Database> Database::open(const std::string& target, int flags) {
+Result<Database> Database::open(const std::string& target, int flags, const char* vfs) {
   sqlite3* handle = nullptr;
-  const int code = sqlite3_open_v2(target.c_str(), &handle, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int code = sqlite3_open_v2(target.c_str(), &handle, flags | SQLITE_OPEN_NOMUTEX, vfs);
   Database db;
   db.handle_.reset(handle);
   if (code != SQLITE_OK) {

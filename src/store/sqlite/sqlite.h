@@ -47,7 +47,8 @@ class Statement {
 class Database {
  public:
   /// `flags` as sqlite3_open_v2 takes them; `target` is a path, or a URI where SQLITE_OPEN_URI is set.
-  static Result<Database> open(const std::string& target, int flags);
+  /// `vfs`: the name of a VFS; null is SQLite's own.
+  static Result<Database> open(const std::string& target, int flags, const char* vfs = nullptr);
 
   [[nodiscard]] sqlite3* get() const { return handle_.get(); }
   /// The absolute path of the file, for errors.

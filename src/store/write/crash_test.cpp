@@ -20,7 +20,7 @@ constexpr int kRowsPerFlush = 200;
 
 /// Records for ever, and says after each flush how many collectives are in the file.
 [[noreturn]] void record_for_ever(const std::string& path, int report) {
-  auto writer = must(RecordingWriter::create(path));
+  auto writer = must(RecordingWriter::create(path, {.readers = Readers::kEverybody}));
   writer->accept(node_row(kNode, "n"));
   for (int64_t number = 1;; ++number) {
     writer->accept(collective_row(kNode, static_cast<uint64_t>(number), number * 10, std::nullopt));

@@ -7,12 +7,16 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <optional>
 #include <tuple>
 
 #include "base/clock.h"
+#include "base/files/caller.h"
+#include "base/files/new_file.h"
 #include "store/schema/finding_table.h"
 #include "store/schema/schema.h"
+#include "store/sqlite/by_descriptor.h"
 #include "store/sqlite/open.h"
 #include "store/write/prune.h"
 #include "store/write/stall_window.h"
@@ -59,9 +63,68 @@ Status make_room(const std::string& path, bool overwrite) {
   return {};
 }
 
-Status create_empty(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  return fd ? Status() : fail_errno(path, errno, "choose a folder you may write to with --out");
+constexpr const char* kSideFiles[] = {"-wal", "-shm", "-journal"};
+
+/// The recording's folder and its file, held open: whoever may write into the folder can't have us write elsewhere.
+struct Place {
+  UniqueFd folder;
+  UniqueFd file;
+  std::string name;
+
+  /// The name by which SQLite finds both, wherever the folder is moved to.
+  [[nodiscard]] std::string path() const { return descriptor_path(folder.get()) + "/" + name; }
+  [[nodiscard]] std::optional<struct stat> look(const std::string& suffix) const {
+    struct stat info {};
+    const bool there = ::fstatat(folder.get(), (name + suffix).c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+    return there ? std::optional(info) : std::nullopt;
+  }
+};
+
+/// Makes the empty file. A log beside it that no recording has would be read as its own.
+Result<Place> make_place(const std::string& path, Readers readers) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  Place place;
+  place.name = std::filesystem::path(path).filename().string();
+  place.folder = UniqueFd(::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  constexpr const char* kRemedy = "choose a folder you may write to with --out";
+  if (!place.folder) {
+    return fail_errno(path, errno, kRemedy);
+  }
+  for (const char* suffix : kSideFiles) {
+    if (const auto old = place.look(suffix);
+        old && (!S_ISREG(old->st_mode) || old->st_uid != ::geteuid() ||
+                ::unlinkat(place.folder.get(), (place.name + suffix).c_str(), 0) != 0)) {
+      return fail(fmt::format("{}{}: there already, without a recording", path, suffix),
+                  "remove it, or choose another file with --out");
+    }
+  }
+  place.file = UniqueFd(
+      ::openat(place.folder.get(), place.name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!place.file || ::fchmod(place.file.get(), file_mode(readers)) != 0) {
+    return fail_errno(path, errno, kRemedy);
+  }
+  struct stat info {};
+  if (readers == Readers::kOwner && ::fstat(place.file.get(), &info) == 0 && info.st_uid != ::geteuid()) {
+    ::unlinkat(place.folder.get(), place.name.c_str(), 0);
+    return fail(fmt::format("{}: the file server made uid {} its owner", path, info.st_uid),
+                "choose a file on a disk of this host with --out, or give --world-readable", ErrorKind::kNoPrivilege);
+  }
+  return place;
+}
+
+/// That SQLite has opened our file, with a log that it made itself.
+Status check_place(const Place& place, const std::string& path) {
+  struct stat ours {};
+  const auto there = place.look("");
+  bool same =
+      ::fstat(place.file.get(), &ours) == 0 && there && there->st_dev == ours.st_dev && there->st_ino == ours.st_ino;
+  for (const char* suffix : {"-wal", "-shm"}) {
+    const auto side = place.look(suffix);
+    same = same && (!side || (S_ISREG(side->st_mode) && side->st_uid == ours.st_uid));
+  }
+  return same ? Status()
+              : fail(path + ": somebody else put a file in its place", "choose a folder of your own with --out",
+                     ErrorKind::kNoPrivilege);
 }
 
 }  // namespace
@@ -70,8 +133,9 @@ struct RecordingWriter::State {
   using Tables = ForTypes<std::tuple, TableWriter, kEventTypes>;
 
   std::string path;
+  Place place;  // outlives the database: to close a descriptor of its file drops SQLite's locks
   WriterOptions options;
-  UniqueFd lock;  // outlives the database
+  UniqueFd lock;  // outlives the database too
   Database db;
   Tables tables;
   FindingTable findings;
@@ -107,7 +171,8 @@ struct RecordingWriter::State {
 };
 
 Status RecordingWriter::State::open() {
-  ST_ASSIGN(db, Database::open(path, SQLITE_OPEN_READWRITE));
+  ST_ASSIGN(db, Database::open(file_uri(place.path(), "mode=rw"), SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI,
+                               by_descriptor_vfs()));
   // The schema is made before the log is, so that from here on the file alone is a recording.
   ST_TRY(db.execute("PRAGMA page_size = 4096; PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY"));
   ST_TRY(migrate(db));
@@ -128,7 +193,8 @@ Status RecordingWriter::State::open_log() {
                              "('creator', 'stalltrace'), ('clock', 'UTC nanoseconds: CLOCK_MONOTONIC plus "
                              "node.clock_offset_ns')",
                              ::getpid(), utc_now_ns())));
-  lock = lock_writer(path);
+  ST_TRY(check_place(place, path));
+  lock = lock_writer(place.path());
   return lock ? Status() : fail(path + ": another process is recording into it", "give this run a file of its own");
 }
 
@@ -231,12 +297,13 @@ Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::stri
     return fail("--max-size: too small for a recording", "give at least 1m", ErrorKind::kUsage);
   }
   ST_TRY(make_room(path, options.overwrite));
-  ST_TRY(create_empty(path));
   auto state = std::make_unique<State>();
   state->path = path;
+  ST_ASSIGN(state->place, make_place(path, options.readers));
   state->options = options;
   if (auto opened = state->open(); !opened) {
-    ::unlink(path.c_str());
+    state->db = Database();
+    ::unlinkat(state->place.folder.get(), state->place.name.c_str(), 0);
     return with_context(path, std::move(opened.error()));
   }
   return std::unique_ptr<RecordingWriter>(new RecordingWriter(std::move(state)));
@@ -312,12 +379,17 @@ Status RecordingWriter::close() {
   (void)state.db.execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE");
   state.db = Database();
   state.lock.reset();
-  return status;
+  if (!state.place.look("-wal")) {
+    (void)hand_to_caller(state.place.file.get());
+  }
+  Status stored = store_and_close(std::move(state.place.file), state.path);
+  (void)::fsync(state.place.folder.get());  // some file systems can't
+  return status ? stored : status;
 }
 
 WriterStats RecordingWriter::stats() const {
   WriterStats stats = state_->stats;
-  stats.bytes = static_cast<uint64_t>(size_of(state_->path) + size_of(state_->path + "-wal"));
+  stats.bytes = static_cast<uint64_t>(size_of(state_->place.path()) + size_of(state_->place.path() + "-wal"));
   return stats;
 }
 

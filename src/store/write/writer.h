@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "base/files/own_folder.h"
 #include "base/result.h"
 #include "model/events.h"
 #include "model/finding.h"
@@ -24,6 +25,7 @@ struct WriterOptions {
   int64_t max_size_bytes = 0;
   /// Replaces an existing recording. Never anything else, and never one that is being written.
   bool overwrite = false;
+  Readers readers = Readers::kOwner;
 };
 inline constexpr int64_t kSmallestMaxSize = 1 << 20;
 
@@ -51,7 +53,8 @@ class RecordingWriter final : public EventSink {
   /// Rows that wait for flush(): call it when they are many (some ten thousand), and four times a second.
   [[nodiscard]] size_t buffered() const;
 
-  /// Flushes, marks the recording complete and leaves one file without a log. Nothing may be accepted afterwards.
+  /// Flushes, marks the recording complete, leaves one file without a log, stored on the disk, and gives it to who
+  /// called us through sudo. Nothing may be accepted afterwards.
   Status close();
 
   [[nodiscard]] WriterStats stats() const;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/files/new_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+namespace stalltrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTemporary = ".stalltrace-new-";
+constexpr int kNamesTried = 100;
+constexpr int kNew = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+
+/// Those of processes that are gone: a living one holds its file's lock.
+void remove_left_behind(int folder) {
+  for_each_name(folder, [&](const std::string& name) {
+    if (!name.starts_with(kTemporary)) {
+      return;
+    }
+    const UniqueFd file(::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat info {};
+    if (file && ::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
+        ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
+      ::unlinkat(folder, name.c_str(), 0);
+    }
+  });
+}
+
+std::string name_of(const std::string& path) { return fs::path(path).filename().string(); }
+
+}  // namespace
+
+Status store_and_close(UniqueFd file, const std::string& path) {
+  if (::fsync(file.get()) != 0 && errno != EINVAL && errno != EROFS) {  // EINVAL: it is no file that can be synced
+    return fail_errno("store " + path, errno, "free some disk space");
+  }
+  if (::close(file.release()) != 0 && errno != EINTR) {
+    return fail_errno("close " + path, errno, "free some disk space");
+  }
+  return {};
+}
+
+Result<NewFile> NewFile::create(const std::string& path, mode_t mode) {
+  std::string parent = fs::path(path).parent_path().string();
+  UniqueFd folder(::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) {
+    return fail_errno("create " + path, errno);
+  }
+  UniqueFd file(::openat(folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  std::string temporary;
+  if (!file && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
+    remove_left_behind(folder.get());
+    for (int attempt = 0; !file && attempt < kNamesTried; ++attempt) {
+      temporary = std::string(kTemporary) + random_letters(8);
+      file = UniqueFd(::openat(folder.get(), temporary.c_str(), kNew, 0600));
+      if (!file && errno != EEXIST) {
+        break;
+      }
+    }
+    if (file) {
+      (void)::flock(file.get(), LOCK_EX | LOCK_NB);
+    }
+  }
+  if (!file) {
+    return fail_errno("create " + path, errno);
+  }
+  NewFile made(std::move(folder), std::move(file), std::move(temporary), path);
+  if (::fchmod(made.descriptor(), mode) != 0) {
+    return fail_errno("create " + path, errno);
+  }
+  return made;
+}
+
+NewFile::~NewFile() {
+  if (file_ && !temporary_.empty()) {
+    ::unlinkat(folder_.get(), temporary_.c_str(), 0);
+  }
+}
+
+Status NewFile::append(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(file_.get(), bytes.data(), bytes.size());
+    if (put < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      return fail_errno("write " + path_, errno);
+    }
+    bytes.remove_prefix(static_cast<size_t>(put));
+  }
+  return {};
+}
+
+Status NewFile::link_to(const std::string& name) {
+  const std::string here = fmt::format("/proc/self/fd/{}", file_.get());
+  return ::linkat(AT_FDCWD, here.c_str(), folder_.get(), name.c_str(), AT_SYMLINK_FOLLOW) == 0
+             ? Status()
+             : fail_errno(path_, errno);
+}
+
+Status NewFile::give_name(const std::string& name, IfThere if_there) {
+  if (temporary_.empty()) {
+    if (if_there == IfThere::kFail) {
+      return link_to(name);
+    }
+    std::string other = std::string(kTemporary) + random_letters(8);
+    ST_TRY(link_to(other));
+    temporary_ = std::move(other);
+  }
+  if (if_there == IfThere::kReplace) {
+    return ::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name.c_str()) == 0 ? Status()
+                                                                                           : fail_errno(path_, errno);
+  }
+  if (::renameat2(folder_.get(), temporary_.c_str(), folder_.get(), name.c_str(), RENAME_NOREPLACE) == 0) {
+    return {};
+  }
+  // File systems of a server (NFS, Lustre) lack such a rename, with any kernel. They have links, which replace nothing.
+  if (errno == EINVAL && ::linkat(folder_.get(), temporary_.c_str(), folder_.get(), name.c_str(), 0) == 0) {
+    ::unlinkat(folder_.get(), temporary_.c_str(), 0);
+    return {};
+  }
+  return fail_errno(path_, errno);
+}
+
+Status NewFile::publish(IfThere if_there) {
+  if (::fsync(file_.get()) != 0 && errno != EINVAL) {
+    return fail_errno("store " + path_, errno, "free some disk space");
+  }
+  ST_TRY(give_name(name_of(path_), if_there));
+  temporary_.clear();
+  (void)::fsync(folder_.get());  // that the name is stored too; some file systems can't
+  return ::close(file_.release()) == 0 || errno == EINTR ? Status() : fail_errno("close " + path_, errno);
+}
+
+}  // namespace stalltrace

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/files/own_folder.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/files/caller.h"
+#include "base/files/new_file.h"
+
+namespace stalltrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uid_t kStranger = 65534;
+
+class Folders : public testing::Test {
+ protected:
+  Folders() : place_(testing::TempDir() + "own_folder." + std::to_string(::getpid())) { fs::create_directory(place_); }
+  ~Folders() override {
+    ::unsetenv("SUDO_UID");
+    ::unsetenv("SUDO_GID");
+    fs::remove_all(place_);
+  }
+
+  [[nodiscard]] std::string error_of(const std::string& name) const {
+    const auto folder = OwnFolder::claim(place_ + "/" + name, Readers::kOwner);
+    return folder ? "" : folder.error().what + "; " + folder.error().remedy;
+  }
+  [[nodiscard]] mode_t mode_of(const std::string& name) const {
+    struct stat info {};
+    return ::stat((place_ + "/" + name).c_str(), &info) == 0 ? info.st_mode & 07777U : 0;
+  }
+  static uid_t owner_of(const std::string& path) {
+    struct stat info {};
+    return ::lstat(path.c_str(), &info) == 0 ? info.st_uid : 0;
+  }
+  std::string place_;
+};
+
+TEST_F(Folders, AreMadeForTheirOwnerAlone) {
+  const auto folder = OwnFolder::claim(place_ + "/a/b", Readers::kOwner);
+  ASSERT_TRUE(folder) << folder.error().what;
+  EXPECT_TRUE(folder->created());
+  EXPECT_EQ(folder->path(), place_ + "/a/b");
+  EXPECT_EQ(mode_of("a/b"), 0700U);
+  EXPECT_FALSE(OwnFolder::claim(place_ + "/a/b", Readers::kOwner)->created()) << "there already, and ours";
+  EXPECT_TRUE(OwnFolder::claim(place_ + "/open", Readers::kEverybody));
+  EXPECT_EQ(mode_of("open"), 0755U);
+}
+
+TEST_F(Folders, OthersWhoCanWriteIntoOneAreAReasonToRefuseIt) {
+  fs::create_directory(place_ + "/shared");
+  ::chmod((place_ + "/shared").c_str(), 0775);
+  EXPECT_NE(error_of("shared").find("others can write into it; chmod go-w"), std::string::npos) << error_of("shared");
+  ::chmod((place_ + "/shared").c_str(), 0755);
+  EXPECT_EQ(error_of("shared"), "");
+}
+
+TEST_F(Folders, NoLinkIsTakenForOne) {
+  fs::create_directory(place_ + "/target");
+  fs::create_directory_symlink(place_ + "/target", place_ + "/link");
+  EXPECT_NE(error_of("link").find("it is a link"), std::string::npos) << error_of("link");
+  EXPECT_EQ(error_of("link/inside"), "") << "a link of this user's, on the way, is followed";
+  EXPECT_TRUE(fs::is_directory(place_ + "/target/inside"));
+}
+
+TEST_F(Folders, AFolderAboveThatEverybodyCanChangeIsNoPlace) {
+  fs::create_directory(place_ + "/open");
+  ::chmod((place_ + "/open").c_str(), 0777);
+  EXPECT_NE(error_of("open/mine").find("everybody can write into " + place_ + "/open"), std::string::npos);
+  EXPECT_FALSE(fs::exists(place_ + "/open/mine"));
+  ::chmod((place_ + "/open").c_str(), 01777);
+  EXPECT_EQ(error_of("open/mine"), "") << "as /tmp is";
+}
+
+TEST_F(Folders, AStrangersAreNotUsed) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "needs root";
+  }
+  fs::create_directory(place_ + "/theirs");
+  fs::create_directory(place_ + "/target");
+  fs::create_directory_symlink(place_ + "/target", place_ + "/link");
+  ASSERT_EQ(::lchown((place_ + "/theirs").c_str(), kStranger, kStranger), 0);
+  ASSERT_EQ(::lchown((place_ + "/link").c_str(), kStranger, kStranger), 0);
+  for (const char* name : {"theirs", "theirs/inside", "link/inside"}) {
+    EXPECT_NE(error_of(name).find("uid 65534"), std::string::npos) << name << ": " << error_of(name);
+  }
+  EXPECT_TRUE(fs::is_empty(place_ + "/target"));
+  ::setenv("SUDO_UID", "65534", 1);
+  ::setenv("SUDO_GID", "65534", 1);
+  EXPECT_EQ(error_of("theirs/inside"), "") << "of who called us through sudo";
+}
+
+TEST_F(Folders, AreHandedToWhoCalledUsThroughSudo) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "needs root";
+  }
+  const auto folder = OwnFolder::claim(place_ + "/run", Readers::kOwner);
+  ASSERT_TRUE(folder && folder->make_inside("profiler", Readers::kOwner));
+  ASSERT_TRUE(write_file(folder->path() + "/profiler/file", "x"));
+  ASSERT_TRUE(write_file(place_ + "/roots", "x"));
+  fs::create_symlink(place_ + "/roots", folder->path() + "/link");
+  fs::create_hard_link(place_ + "/roots", folder->path() + "/second-name");
+  folder->hand_over();
+  EXPECT_EQ(owner_of(folder->path()), 0U) << "nobody called";
+  ::setenv("SUDO_UID", "65534", 1);
+  ::setenv("SUDO_GID", "65534", 1);
+  folder->hand_over();
+  EXPECT_EQ(owner_of(folder->path()), kStranger);
+  EXPECT_EQ(owner_of(folder->path() + "/profiler/file"), kStranger);
+  EXPECT_EQ(owner_of(place_ + "/roots"), 0U);
+}
+
+TEST_F(Folders, TemporaryOnesOfTheDeadAreFoundAndOfTheLivingNot) {
+  const auto living = OwnFolder::make_temporary("mine-", 0700, place_);
+  ASSERT_TRUE(living) << living.error().what;
+  EXPECT_TRUE(living->path().starts_with(place_ + "/mine-"));
+  fs::create_directories(place_ + "/mine-dead/inner");
+  ASSERT_TRUE(write_file(place_ + "/mine-dead/inner/file", "x"));
+  fs::create_directory(place_ + "/keep");
+  ASSERT_TRUE(write_file(place_ + "/keep/file", "x"));
+  fs::create_directory_symlink(place_ + "/keep", place_ + "/mine-link");
+  fs::create_directory_symlink(place_ + "/keep", place_ + "/mine-dead/link");
+  for_each_left_behind(place_, "mine-", [](const OwnFolder& folder) { remove_with_contents(folder); });
+  EXPECT_TRUE(fs::exists(living->path()));
+  EXPECT_FALSE(fs::exists(place_ + "/mine-dead"));
+  EXPECT_TRUE(fs::exists(place_ + "/keep/file"));
+}
+
+TEST_F(Folders, AFileReplacesALinkAndDoesNotFollowIt) {
+  ASSERT_TRUE(write_file(place_ + "/victim", "precious"));
+  fs::create_symlink(place_ + "/victim", place_ + "/name");
+  ASSERT_TRUE(write_file(place_ + "/name", "new"));
+  EXPECT_EQ(read_file(place_ + "/victim").value_or(""), "precious");
+  EXPECT_EQ(read_file(place_ + "/name").value_or(""), "new");
+  EXPECT_EQ(mode_of("name"), 0600U);
+  EXPECT_EQ(std::distance(fs::directory_iterator(place_), {}), 2) << "nothing else is left";
+}
+
+TEST_F(Folders, ANewFileHasNoNameUntilItIsWholeAndTakesNobodysPlace) {
+  {
+    auto file = NewFile::create(place_ + "/name", 0644);
+    ASSERT_TRUE(file) << file.error().what;
+    ASSERT_TRUE(file->append("half"));
+    EXPECT_FALSE(fs::exists(place_ + "/name"));
+  }
+  EXPECT_TRUE(fs::is_empty(place_));
+  auto first = NewFile::create(place_ + "/name", 0644);
+  auto second = NewFile::create(place_ + "/name", 0644);
+  ASSERT_TRUE(first && second && first->append("first"));
+  EXPECT_TRUE(first->publish(IfThere::kFail));
+  EXPECT_FALSE(second->publish(IfThere::kFail));
+  EXPECT_EQ(read_file(place_ + "/name").value_or(""), "first");
+  EXPECT_EQ(mode_of("name"), 0644U);
+}
+
+TEST_F(Folders, AFullDiskIsAnError) {
+  EXPECT_FALSE(write_file("/dev/full/x", "x"));
+  EXPECT_FALSE(store_and_close(UniqueFd(::open("/dev/full", O_RDWR | O_PATH | O_CLOEXEC)), "/dev/full"))
+      << "a descriptor that can't be stored";
+}
+
+}  // namespace
+}  // namespace stalltrace

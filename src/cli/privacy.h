@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of strangers' and the user's own secrets may leave the program: the flags of the verbs that write or print it.
+#pragma once
+
+#include "base/files/own_folder.h"
+#include "base/process/procfs.h"
+#include "cli/framework/flag.h"
+
+namespace stalltrace::cli {
+
+class Privacy {
+ public:
+  /// --world-readable
+  Flag readers_flag();
+  /// --whole-commands
+  Flag commands_flag();
+
+  [[nodiscard]] Readers readers() const { return world_readable_ ? Readers::kEverybody : Readers::kOwner; }
+  [[nodiscard]] CommandLines commands() const { return whole_ ? CommandLines::kWhole : CommandLines::kRedacted; }
+
+ private:
+  bool world_readable_ = false;
+  bool whole_ = false;
+};
+
+}  // namespace stalltrace::cli
