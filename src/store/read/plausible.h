@@ -3,10 +3,12 @@
 // to harm must not reach it with numbers that overflow. Internal to store/.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "store/schema/columns.h"
 
@@ -35,48 +37,71 @@ constexpr ValueKind kind_of_column(std::string_view name) {
   return name == "bytes" ? ValueKind::kBytes : ValueKind::kOther;
 }
 
-inline bool in_range(ValueKind kind, int64_t value) {
+/// The values that a column may have: [low, low + width].
+struct ValueRange {
+  int64_t low = 0;
+  uint64_t width = ~uint64_t{0};
+
+  [[nodiscard]] bool holds(uint64_t value) const { return value - static_cast<uint64_t>(low) <= width; }
+};
+
+constexpr ValueRange range_of(ValueKind kind) {
   switch (kind) {
     case ValueKind::kTime:
-      return value >= 0 && value <= kLatestTimeNs;
+      return {0, kLatestTimeNs};
     case ValueKind::kOffset:
-      return value >= -kLatestTimeNs && value <= kLatestTimeNs;
+      return {-kLatestTimeNs, 2 * static_cast<uint64_t>(kLatestTimeNs)};
     case ValueKind::kDuration:
-      return value >= 0 && value <= kLongestNs;
+      return {0, kLongestNs};
     case ValueKind::kBytes:
-      return value >= 0 && value <= kMostBytes;
+      return {0, kMostBytes};
     case ValueKind::kOther:
-      return true;
+      break;
   }
-  return true;
-}
-inline bool in_range(ValueKind kind, uint64_t value) {
-  return kind == ValueKind::kOther || in_range(kind, static_cast<int64_t>(value));
-}
-inline bool in_range(ValueKind /*kind*/, double value) { return std::fabs(value) <= kLargestSample; }
-template <typename T>
-bool in_range(ValueKind /*kind*/, const T& /*value*/) {
-  return true;
-}
-template <typename T>
-bool in_range(ValueKind kind, const std::optional<T>& value) {
-  return !value || in_range(kind, *value);
-}
-template <typename T>
-bool in_range(ValueKind kind, const OrNull<T>& field) {
-  return in_range(kind, field.value);
-}
-template <typename T>
-bool in_range(ValueKind kind, const OrNullUnless<T>& field) {
-  return in_range(kind, field.value);
+  return {};
 }
 
+inline constexpr size_t kColumnsAtMost = 64;
+/// Of the columns of T, in the order of each_column.
 template <typename T>
-bool is_plausible(const T& row) {
+inline const std::array<ValueRange, kColumnsAtMost> kRanges = [] {
+  std::array<ValueRange, kColumnsAtMost> ranges{};
+  size_t column = 0;
+  const T row;
+  each_column(row,
+              [&](const char* name, const auto& /*field*/) { ranges.at(column++) = range_of(kind_of_column(name)); });
+  return ranges;
+}();
+
+template <typename T>
+bool holds(const ValueRange& range, const T& value) {
+  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, uint64_t>) {
+    return range.holds(static_cast<uint64_t>(value));
+  } else if constexpr (std::is_same_v<T, double>) {
+    return std::fabs(value) <= kLargestSample;
+  } else {
+    return true;
+  }
+}
+template <typename T>
+bool holds(const ValueRange& range, const std::optional<T>& value) {
+  return !value || holds(range, *value);
+}
+template <typename T>
+bool holds(const ValueRange& range, const OrNull<T>& field) {
+  return holds(range, field.value);
+}
+template <typename T>
+bool holds(const ValueRange& range, const OrNullUnless<T>& field) {
+  return holds(range, field.value);
+}
+
+/// Asked of every row that is read: a comparison for each number of 64 bits.
+template <typename T>
+[[gnu::flatten]] bool is_plausible(const T& row) {
   bool plausible = true;
-  each_column(
-      row, [&plausible](const char* name, const auto& field)
-               __attribute__((always_inline)) { plausible = plausible && in_range(kind_of_column(name), field); });
+  const ValueRange* range = kRanges<T>.data();
+  each_column(row, [&](const char* /*name*/, const auto& field) { plausible &= holds(*range++, field); });
   return plausible;
 }
 
