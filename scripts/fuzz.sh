@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# scripts/fuzz.sh [SECONDS [TARGET]]: fuzzes the code that reads profiler files and other processes, starting from the kept corpora.
-# Targets: ring (reader and import), agent (what a tracer does with a process's file), stacks (other processes' memory) and
-# libraries (the files that they map); without one all, SECONDS each.
+# scripts/fuzz.sh [SECONDS [TARGET]]: fuzzes the code that reads profiler files, other processes and recordings, starting from the
+# kept corpora. Targets: ring (reader and import), agent (what a tracer does with a process's file), stacks (other processes'
+# memory), libraries (the files that they map) and recording (explain, query and merge of edited recordings); without one all,
+# SECONDS each.
 # Needs clang and libclang-rt. Afterwards the target's corpus (tests/fuzz/corpus/TARGET.pack) holds few inputs that
 # cover all code reached so far. An input that fails is left in build-fuzz/finding-* and fails the run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
-targets=${2:-ring agent stacks libraries}
+targets=${2:-ring agent stacks libraries recording}
 build=build-fuzz
 flags=(-std=c++2b -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -isystem tests/fuzz/clang -Isrc -Ibpf -I.
   -DFMT_HEADER_ONLY -DSTALLTRACE_VERSION='"fuzzed"')
@@ -17,30 +18,32 @@ mkdir -p "$build/seeds" "$build/seeds-stacks" "$build/seeds-libraries"
 python3 tests/fuzz/libraries_seeds.py "$build/seeds-libraries"
 clang++ "${flags[@]}" tests/fuzz/seeds.cpp -fsanitize=address,undefined -o "$build/make_seeds"
 "$build/make_seeds" "$build/seeds"
+libraries=(-l:libsqlite3.a -ldl -lm)
 # What all targets run, and all that it needs: whole folders, so that a file may move inside them.
 objects=()
-libraries=(src/capture/discover/{call_table,elf_symbols,library_symbols}.cpp)
-mapfile -t sources < <(printf '%s\n' "${libraries[@]}"; find src/base src/model src/blackbox src/stacks -name '*.cpp' ! -name '*_test.cpp' ! -name fmt_library.cpp ! -path '*/testing/*')
+symbol_readers=(src/capture/discover/{call_table,elf_symbols,library_symbols}.cpp)
+mapfile -t sources < <(printf '%s\n' "${symbol_readers[@]}"; find src/base src/model src/blackbox src/stacks src/store src/analysis src/report -name '*.cpp' ! -name '*_test.cpp' ! -name fmt_library.cpp ! -path '*/testing/*')
 for source in "${sources[@]}"; do
   object=$build/$(echo "$source" | tr / _).o
   clang++ "${flags[@]}" -c "$source" -o "$object"
   objects+=("$object")
 done
-clang++ "${flags[@]}" tests/fuzz/stacks_seeds.cpp "${objects[@]}" -fsanitize=address,undefined -o "$build/make_stacks_seeds"
+clang++ "${flags[@]}" tests/fuzz/stacks_seeds.cpp "${objects[@]}" -fsanitize=address,undefined "${libraries[@]}" -o "$build/make_stacks_seeds"
 "$build/make_stacks_seeds" "$build/seeds-stacks" src/stacks/testdata/*.image
 for target in $targets; do
   seeds=$build/seeds
   longest=16384
   [[ $target != libraries ]] || seeds=$build/seeds-libraries
   [[ $target != stacks ]] || { seeds=$build/seeds-stacks; longest=65536; }
+  [[ $target != recording ]] || { seeds=$build/seeds-recording; longest=256; mkdir -p "$seeds"; }
   pack=tests/fuzz/corpus/$target.pack
   kept=$build/kept-$target
   merged=$build/merged-$target
   rm -rf "$kept" "$merged"
   mkdir -p "$build/$target" "$kept" "$merged"
   [[ ! -e $pack ]] || scripts/fuzz_corpus.py unpack "$pack" "$kept"
-  clang++ "${flags[@]}" "tests/fuzz/${target}_target.cpp" "${objects[@]}" -fsanitize=fuzzer,address,undefined -o "$build/fuzz_$target"
-  "$build/fuzz_$target" -max_total_time="$seconds" -max_len="$longest" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+  clang++ "${flags[@]}" "tests/fuzz/${target}_target.cpp" "${objects[@]}" -fsanitize=fuzzer,address,undefined "${libraries[@]}" -o "$build/fuzz_$target"
+  "$build/fuzz_$target" -max_total_time="$seconds" -max_len="$longest" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
     -artifact_prefix="$build/finding-" "$build/$target" "$kept" "$seeds"
   "$build/fuzz_$target" -set_cover_merge=1 -max_len="$longest" "$merged" "$kept" "$build/$target" "$seeds"
   echo "$target: no failure in $seconds s; kept $(scripts/fuzz_corpus.py pack "$merged" "$pack")"

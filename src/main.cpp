@@ -2,10 +2,13 @@
 // The stalltrace program: hands the command line to cli/.
 #include <csignal>
 #include <cstdio>
+#include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "cli/framework/dispatch.h"
+#include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
 
 namespace {
@@ -23,5 +26,12 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const auto verbs = stalltrace::cli::all_verbs();
   stalltrace::cli::Console console(stdout, stderr);
-  return stalltrace::cli::dispatch(words, verbs, console);
+  try {
+    return stalltrace::cli::dispatch(words, verbs, console);
+  } catch (const std::bad_alloc&) {
+    std::fputs("stalltrace: out of memory; give it less at once (fewer recordings, --from and --to)\n", stderr);
+  } catch (const std::exception& error) {
+    console.error({.what = std::string("unexpected: ") + error.what(), .remedy = "report it with the command"});
+  }
+  return stalltrace::cli::kExitFailed;
 }

@@ -248,7 +248,9 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   }
   std::vector<StallFinding> findings = group_by_cause(context, decisions, report.notes);
   ST_TRY(add_expensive_calls(source, cluster, timeline, findings));
-  std::ranges::move(findings | std::views::transform(&StallFinding::finding), std::back_inserter(report.findings));
+  for (StallFinding& found : findings) {
+    report.findings.push_back(std::move(found.finding));
+  }
   ST_TRY(add_call_sites(source, cluster, report.findings));
   ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range, options.called));
   const auto waiting = std::ranges::stable_partition(

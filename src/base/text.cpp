@@ -47,6 +47,26 @@ std::pair<char32_t, size_t> first_code_point(std::string_view text) {
                                                                : std::pair{code, length};
 }
 
+/// Controls, and Unicode's characters that reverse the direction of text or have no width: a name that holds them reads
+/// as another name.
+bool is_treacherous(char32_t code) {
+  struct Range {
+    char32_t first;
+    char32_t last;
+  };
+  constexpr std::array kRanges{
+      Range{0x0, 0x1f},       Range{0x7f, 0x9f},      // C0, DEL, C1
+      Range{0xad, 0xad},      Range{0x34f, 0x34f},    // soft hyphen, combining grapheme joiner
+      Range{0x61c, 0x61c},    Range{0x115f, 0x1160},  // Arabic letter mark, Hangul fillers
+      Range{0x17b4, 0x17b5},  Range{0x180b, 0x180f},  // invisible vowels, Mongolian selectors
+      Range{0x200b, 0x200f},  Range{0x2028, 0x202e},  // zero width, marks; line separators, embeddings, overrides
+      Range{0x2060, 0x206f},  Range{0x3164, 0x3164},  // joiners, isolates
+      Range{0xfe00, 0xfe0f},  Range{0xfeff, 0xfeff},  // variation selectors, byte order mark
+      Range{0xffa0, 0xffa0},  Range{0xfff9, 0xfffb},  // annotations
+      Range{0xe0000, 0xe0fff}};                       // tags
+  return std::ranges::any_of(kRanges, [code](const Range& range) { return code >= range.first && code <= range.last; });
+}
+
 /// A non-negative decimal number followed by one of `units`.
 template <size_t n>
 Result<int64_t> parse_with_unit(std::string_view text, const std::array<Unit, n>& units, std::string_view what,
@@ -125,11 +145,28 @@ std::string printable(std::string_view text) {
   std::string line;
   while (!text.empty()) {
     const auto [code, length] = first_code_point(text);
-    const bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
-    line += length == 0 || control ? std::string_view("?") : text.substr(0, length);
+    line += length == 0 || is_treacherous(code) ? std::string_view("?") : text.substr(0, length);
     text.remove_prefix(std::max<size_t>(length, 1));
   }
   return line;
+}
+
+std::string escape_in_json(std::string_view json) {
+  std::string escaped;
+  escaped.reserve(json.size());
+  while (!json.empty()) {
+    const auto [code, length] = first_code_point(json);
+    if (length == 0 || code < 0x20 || !is_treacherous(code)) {  // JSON's own line ends are its layout
+      escaped += json.substr(0, std::max<size_t>(length, 1));
+    } else if (code < 0x10000) {
+      escaped += fmt::format("\\u{:04x}", static_cast<uint32_t>(code));
+    } else {
+      const uint32_t rest = static_cast<uint32_t>(code) - 0x10000;
+      escaped += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (rest >> 10U), 0xdc00 + (rest & 0x3ffU));
+    }
+    json.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return escaped;
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

@@ -23,9 +23,12 @@ std::string format_duration(int64_t duration_ns);
 /// "1.5 GiB"
 std::string format_size(int64_t size_bytes);
 
-/// For one line on a terminal: a control character (C0, DEL, or C1, which xterm obeys also as UTF-8) and every byte
-/// that is no UTF-8 becomes '?'.
+/// For one line on a terminal: what could drive it or mislead its reader becomes '?': a control character (C0, DEL, or
+/// C1, which xterm obeys also as UTF-8), what turns the direction of text or is invisible (U+202E, U+2066, U+200B and
+/// their like), and every byte that is no UTF-8. Applied where text is laid out: tables, reports, notes, errors.
 std::string printable(std::string_view text);
+/// JSON in which such characters stand as \uXXXX. `json` is valid JSON in UTF-8, where they are inside strings only.
+std::string escape_in_json(std::string_view json);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);

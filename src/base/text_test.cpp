@@ -22,6 +22,18 @@ TEST(Printable, ControlCharactersDoNotReachTheTerminal) {
   EXPECT_EQ(printable("\xc2\x80\xc2\x9f\xc2\xa0"), "??\xc2\xa0");
 }
 
+TEST(Printable, NothingTurnsTheTextRoundOrHides) {
+  EXPECT_EQ(printable("a\u202eb\u2066c\u200bd\u061ce\ufefff\u2028g"), "a?b?c?d?e?f?g");
+  EXPECT_EQ(printable("\U000e0041x\u200d"), "?x?");
+  EXPECT_EQ(printable("\u05e9\u05dc\u05d5\u05dd"), "\u05e9\u05dc\u05d5\u05dd") << "letters keep their direction";
+}
+
+TEST(EscapeInJson, SaysTheSameWithoutThem) {
+  EXPECT_EQ(escape_in_json("{\n  \"a\": \"K\u00fcche \u202e\u009b\x7f\"\n}\n"),
+            "{\n  \"a\": \"K\u00fcche \\u202e\\u009b\\u007f\"\n}\n");
+  EXPECT_EQ(escape_in_json("\"\U000e0041\""), "\"\\udb40\\udc41\"");
+}
+
 TEST(Printable, BytesThatAreNoUtf8BecomeQuestionMarks) {
   EXPECT_EQ(printable("\x9b"
                       "2J"),

@@ -62,10 +62,11 @@ Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, s
 }
 
 Result<Report> explain_recordings(std::span<const std::string> paths, const TimeWindow& window) {
-  store::FallbackCounts fallbacks{};
-  ST_ASSIGN(const std::unique_ptr<EventSource> source, store::open_recordings(paths, &fallbacks));
+  store::ReadReport read;
+  ST_ASSIGN(const std::unique_ptr<EventSource> source, store::open_recordings(paths, &read));
   ST_ASSIGN(ExplainResult result, stalltrace::explain(*source, {.window = window}));
-  std::ranges::move(store::notes_of(fallbacks), std::back_inserter(result.report.notes));
+  std::ranges::move(read.notes(), std::back_inserter(result.report.notes));
+  result.report.lost_events += read.rows_left_out();
   return std::move(result.report);
 }
 

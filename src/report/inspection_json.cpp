@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "report/inspection.h"
 
 namespace stalltrace::report {
@@ -69,7 +70,7 @@ std::string inspection_to_json(const Inspection& inspection) {
     instance["parts"].push_back(to_json(part));
   }
   const Json json{{"schema", Report::kSchema}, {"instance", std::move(instance)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return escape_in_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 }  // namespace stalltrace::report

@@ -60,9 +60,10 @@ std::string Page::paint(std::string_view text, std::string_view colour) const {
 
 void Page::line(std::string_view text) { text_ += fmt::format("{}\n", text); }
 
-void Page::field(std::string_view label, const std::string& text) {
+void Page::field(std::string_view label, std::string_view text) {
   constexpr size_t kIndent = 12;
-  std::string_view rest = text;
+  const std::string shown = printable(text);
+  std::string_view rest = shown;
   bool first = true;
   while (!rest.empty() || first) {
     size_t cut = rest.size();

@@ -25,8 +25,8 @@ class Page {
 
   [[nodiscard]] std::string paint(std::string_view text, std::string_view colour) const;
   void line(std::string_view text = {});
-  /// "  label     text", wrapped under itself.
-  void field(std::string_view label, const std::string& text);
+  /// "  label     text", wrapped under itself. The text is made printable (base/text.h): it holds names.
+  void field(std::string_view label, std::string_view text);
   std::string take() { return std::move(text_); }
 
  private:

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -38,7 +39,7 @@ class TableFormatter final : public QueryFormatter {
 
   Status columns(const std::vector<std::string>& names) override {
     for (const std::string& name : names) {
-      header_.push_back({name, false});
+      header_.push_back({one_line(name), false});
     }
     return {};
   }
@@ -168,7 +169,7 @@ class JsonFormatter final : public QueryFormatter {
 
  private:
   static std::string quoted(const std::string& text) {
-    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return escape_in_json(nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
 
   static std::string json(const Value& value) {
@@ -218,10 +219,34 @@ class CsvFormatter final : public QueryFormatter {
   Status finish() override { return {}; }
 
  private:
+  /// What a spreadsheet would run as a formula (OWASP, "CSV injection") gets an apostrophe before it, unless it is a
+  /// number. So does a text that begins with one.
+  static bool is_formula(std::string_view text) {
+    constexpr std::string_view kBegins = "=+-@\t\r\n'";
+    if (text.empty()) {
+      return false;
+    }
+    const bool full_width = text.starts_with("\uff1d") || text.starts_with("\uff0b") || text.starts_with("\uff0d") ||
+                            text.starts_with("\uff20");
+    const size_t sign = text[0] == '+' || text[0] == '-' ? 1 : 0;
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data() + sign, text.data() + text.size(), number);
+    const bool is_number = text.size() > sign && text[sign] >= '0' && text[sign] <= '9' && error == std::errc() &&
+                           end == text.data() + text.size();
+    return full_width || (kBegins.find(text[0]) != std::string_view::npos && !is_number);
+  }
+
   static std::string field(const std::string& text) {
+    if (is_formula(text)) {
+      return quoted("'" + text);
+    }
     if (!text.empty() && text.find_first_of("\",\r\n") == std::string::npos) {
       return text;
     }
+    return quoted(text);
+  }
+
+  static std::string quoted(std::string_view text) {
     std::string quoted = "\"";
     for (const char c : text) {
       quoted.append(c == '"' ? 2 : 1, c);

@@ -2,6 +2,7 @@
 // How rows read as a table, as JSON and as CSV.
 #include "report/query_format.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -42,6 +43,25 @@ TEST(QueryFormat, CsvEndsItsLinesAsAShellExpects) {
             "n,i,r,inf,t,e,b,s\n,9223372036854775807,0.5,inf,\"a\"\"b,c\",\"\",00ff,NULL\n");
   EXPECT_EQ(text_of(QueryFormat::kCsv, {"x"}, {{std::string("two\nlines")}, {std::string("a\rb")}}),
             "x\n\"two\nlines\"\n\"a\rb\"\n");
+}
+
+TEST(QueryFormat, CsvHoldsNoFormulas) {
+  for (const char* formula : {"=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\tx", "\rx", "-", "'=1", "\uff1d1"}) {
+    EXPECT_EQ(text_of(QueryFormat::kCsv, {"x"}, {{std::string(formula)}}), fmt::format("x\n\"'{}\"\n", formula));
+    EXPECT_TRUE(text_of(QueryFormat::kCsv, {formula}, {}).starts_with("\"'"));
+  }
+  EXPECT_EQ(text_of(QueryFormat::kCsv, {"i", "r", "t"}, {{int64_t{-5}, -0.5, std::string("-12.5e3")}}),
+            "i,r,t\n-5,-0.5,-12.5e3\n");
+}
+
+TEST(QueryFormat, NamesAndTextsCannotDriveOrMisleadATerminal) {
+  const std::string hostile = "a\x1b]52;c;eA==\x07\u202eb\u009b";
+  for (const QueryFormat format : {QueryFormat::kTable, QueryFormat::kJson}) {
+    const std::string text = text_of(format, {hostile}, {{hostile}});
+    for (const char* part : {"\x1b", "\x07", "\u202e", "\u009b"}) {
+      EXPECT_EQ(text.find(part), std::string::npos) << text;
+    }
+  }
 }
 
 TEST(QueryFormat, Json) {

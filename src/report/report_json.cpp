@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
+
 namespace stalltrace::report {
 namespace {
 
@@ -79,7 +81,9 @@ Json to_json(const Finding& finding) {
 }
 
 /// Names come from the kernel and the command line: bytes that are not UTF-8 are replaced, never thrown at.
-std::string text_of(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string text_of(const Json& json) {
+  return escape_in_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
+}
 
 }  // namespace
 

@@ -136,16 +136,21 @@ TEST(Schema, MigratesStepByStep) {
 }
 
 TEST_F(BadInput, OlderRecordingLacksColumnsAndTables) {
-  const std::string path = recording(3);
-  must(must(Database::open(path, SQLITE_OPEN_READWRITE))
-           .execute("DROP VIEW event_name; DROP VIEW nccl_events; ALTER TABLE collective DROP COLUMN called_ns;"
-                    "DROP TABLE wait_span"));
+  const std::string path = folder_ / "old.db";
+  {
+    Database db = must(Database::open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+    must(migrate(db, migrations().first(1)));
+    must(
+        db.execute("INSERT INTO node(node_id, name, started_ns, clock_offset_ns) VALUES(1, 'old', 1, 0);"
+                   "INSERT INTO connection(node_id, cookie, opened_ns, pid) VALUES(1, 5, 1, 42)"));
+  }
   const std::string before = bytes_of(path);
   auto source = must(open_recording(path));
-  const auto rows = collectives_of(*source);
-  ASSERT_EQ(rows.size(), 3U);
-  EXPECT_EQ(rows[0].called_ns, 0);
-  must(source->wait_spans({}, [](const WaitSpan&) { FAIL(); }));
+  const std::vector<Connection> connections = must(source->connections());
+  ASSERT_EQ(connections.size(), 1U);
+  EXPECT_EQ(connections[0].pid, 42);
+  EXPECT_EQ(connections[0].comm_id_hash, 0U);
+  must(source->proxy_steps({}, [](const ProxyStep&) { FAIL(); }));
   EXPECT_TRUE(bytes_of(path) == before);
 }
 

@@ -7,6 +7,7 @@
 
 #include "store/schema/bind.h"
 #include "store/schema/finding_table.h"
+#include "store/schema/known_schema.h"
 #include "store/schema/schema.h"
 #include "store/schema/select.h"
 #include "store/sqlite/open.h"
@@ -238,7 +239,8 @@ Status write_findings(const std::string& path, const Report& report) {
   if (!db) {
     return with_context(path, std::move(db.error()));
   }
-  auto written = replace_findings(*db, report);
+  auto written = check_known_schema(*db);
+  written = written ? replace_findings(*db, report) : written;
   return written ? written : with_context(path, std::move(written.error()));
 }
 

@@ -72,7 +72,6 @@ class Merger {
     ST_TRY(
         db_.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF;"
                     "PRAGMA cache_size = -65536"));
-    sqlite3_db_config(db_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     ST_TRY(migrate(db_));
     for (size_t file = 0; file < inputs_.size(); ++file) {
       if (auto copied = copy_file(file); !copied) {
@@ -93,14 +92,14 @@ class Merger {
 
  private:
   Status plan() {
-    std::vector<Database> files;
-    for (const std::string& input : inputs_) {
-      ST_ASSIGN(Database db, open_for_reading(input));
-      ST_ASSIGN(const int64_t nodes, db.integer("SELECT count(*) FROM node"));
-      nodes_given_ += static_cast<size_t>(nodes);
-      files.push_back(std::move(db));
+    NodePlan nodes;
+    for (size_t file = 0; file < inputs_.size(); ++file) {  // one open file at a time: there may be thousands
+      ST_ASSIGN(Database db, open_for_reading(inputs_[file]));
+      ST_ASSIGN(const int64_t given, db.integer("SELECT count(*) FROM node"));
+      nodes_given_ += static_cast<size_t>(given);
+      ST_TRY(nodes.add(db, file));
     }
-    ST_ASSIGN(parts_, plan_nodes(files));
+    ST_ASSIGN(parts_, nodes.parts());
     summary_.nodes = parts_.size();
     summary_.duplicate_nodes = nodes_given_ > parts_.size() ? nodes_given_ - parts_.size() : 0;
     summary_.renumbered_nodes = static_cast<size_t>(
@@ -110,9 +109,7 @@ class Merger {
 
   /// One input at a time is attached, so that SQLite's limit on attached files is none on inputs.
   Status copy_file(size_t file) {
-    ST_ASSIGN(const ReadingTarget target, reading_target(inputs_[file]));
-    ST_TRY(db_.execute(fmt::format("PRAGMA locking_mode = {}; ATTACH {} AS input",
-                                   target.exclusive ? "EXCLUSIVE" : "NORMAL", quote_text(target.uri))));
+    ST_TRY(attach_for_reading(db_, inputs_[file]));
     Status status;
     {
       auto transaction = Transaction::begin(db_);

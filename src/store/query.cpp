@@ -19,68 +19,6 @@ namespace stalltrace::store {
 namespace {
 
 constexpr const char* kReadOnly = "queries only read: use SELECT, or copy the file and change the copy";
-constexpr int kStepsPerCheck = 1000;  // virtual machine steps between two checks of the clock: well under a millisecond
-
-/// Functions that touch what lies outside the recording.
-constexpr std::array<std::string_view, 4> kRefusedFunctions{"load_extension", "fts3_tokenizer", "writefile", "edit"};
-/// Pragmas that show the schema; with an argument they name a table, and change nothing.
-constexpr std::array<std::string_view, 10> kAllowedPragmas{
-    "table_info",  "table_xinfo",   "table_list",   "index_list",     "index_info",
-    "index_xinfo", "database_list", "user_version", "application_id", "integrity_check"};
-
-template <size_t n>
-bool contains(const std::array<std::string_view, n>& names, const char* name) {
-  for (const std::string_view known : names) {
-    if (name != nullptr && sqlite3_stricmp(std::string(known).c_str(), name) == 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool allows_pragma(const char* name, const char* argument) {
-  const bool sets =
-      name != nullptr && (std::strcmp(name, "user_version") == 0 || std::strcmp(name, "application_id") == 0);
-  return contains(kAllowedPragmas, name) && !(sets && argument != nullptr);
-}
-
-int authorize(void* /*context*/, int action, const char* first, const char* second, const char*, const char*) {
-  switch (action) {
-    case SQLITE_SELECT:
-    case SQLITE_READ:
-    case SQLITE_RECURSIVE:
-      return SQLITE_OK;
-    case SQLITE_UPDATE:
-      // SQLite asks this when it declares a table-valued function such as json_each; a real change of the schema is
-      // refused all the same, since the connection is read-only and defensive.
-      return sqlite3_stricmp(first, "sqlite_master") == 0 ? SQLITE_OK : SQLITE_DENY;
-    case SQLITE_FUNCTION:
-      return contains(kRefusedFunctions, second) ? SQLITE_DENY : SQLITE_OK;
-    case SQLITE_PRAGMA:
-      return allows_pragma(first, second) ? SQLITE_OK : SQLITE_DENY;
-    default:
-      return SQLITE_DENY;
-  }
-}
-
-/// Stops a statement at a moment of the monotonic clock.
-class TimeLimit {
- public:
-  TimeLimit(Database& db, int64_t limit_ns) : db_(&db), deadline_ns_(monotonic_now_ns() + limit_ns) {
-    if (limit_ns > 0) {
-      sqlite3_progress_handler(db.get(), kStepsPerCheck, &TimeLimit::passed, this);
-    }
-  }
-  ~TimeLimit() { sqlite3_progress_handler(db_->get(), 0, nullptr, nullptr); }
-  TimeLimit(const TimeLimit&) = delete;
-  TimeLimit& operator=(const TimeLimit&) = delete;
-
- private:
-  static int passed(void* self) { return monotonic_now_ns() > static_cast<TimeLimit*>(self)->deadline_ns_ ? 1 : 0; }
-
-  Database* db_;
-  int64_t deadline_ns_;
-};
 
 /// A statement and where it runs, for what an error has to say.
 struct Asked {
@@ -230,12 +168,8 @@ Status deliver(Database& db, Statement& statement, const Asked& asked, RowSink& 
 }  // namespace
 
 Status query_recording(const std::string& path, std::string_view sql, const QueryOptions& options, RowSink& sink) {
-  ST_ASSIGN(Database db, open_for_reading(path));
-  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, nullptr);
-  sqlite3_limit(db.get(), SQLITE_LIMIT_ATTACHED, 0);
-  ST_TRY(db.execute("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY"));
-  sqlite3_set_authorizer(db.get(), &authorize, nullptr);
-  const TimeLimit limit(db, options.time_limit_ns);
+  const int64_t deadline_ns = options.time_limit_ns > 0 ? monotonic_now_ns() + options.time_limit_ns : 0;
+  ST_ASSIGN(Database db, open_for_reading(path, ReaderKind::kQuery, deadline_ns));
   const Asked asked{path, sql, options};
   ST_ASSIGN(Statement statement, prepare_one(db, asked));
   return deliver(db, statement, asked, sink);

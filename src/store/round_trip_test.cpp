@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "store/read/plausible.h"
 #include "store/schema/table.h"
 #include "store/testing/test_support.h"
 
@@ -31,12 +32,13 @@ ST_FIELDS(PortCounter, a, b, c, d, e, f)
 ST_FIELDS(Loss, a, b, c)
 #undef ST_FIELDS
 
-/// Gives every field of a row a value of its own, as large as its type holds.
+/// Gives every field of a row a value of its own, as large as its type holds, or as a reader takes it.
 class Filler {
  public:
   template <typename Field>
-  void operator()(const char* /*name*/, Field&& field) {
+  void operator()(const char* name, Field&& field) {
     ++count_;
+    kind_ = kind_of_column(name);
     fill(field);
   }
 
@@ -46,7 +48,13 @@ class Filler {
   void fill(bool& value) const { value = true; }
   template <typename T>
   requires std::is_integral_v<T>
-  void fill(T& value) const { value = static_cast<T>(std::numeric_limits<T>::max() - static_cast<T>(count_)); }
+  void fill(T& value) const {
+    const bool time = kind_ == ValueKind::kTime || kind_ == ValueKind::kOffset;
+    const T most = static_cast<T>(sizeof(T) < 8 || kind_ == ValueKind::kOther ? std::numeric_limits<T>::max()
+                                  : time                                      ? static_cast<T>(kLatestTimeNs)
+                                                                              : static_cast<T>(kLongestNs));
+    value = static_cast<T>(most - static_cast<T>(count_));
+  }
   template <typename T>
   requires std::is_enum_v<T>
   void fill(T& value) const { value = static_cast<T>(2); }
@@ -64,6 +72,7 @@ class Filler {
   }
 
   int count_ = 0;
+  ValueKind kind_ = ValueKind::kOther;
 };
 
 constexpr NodeId kNode = 0x7fffff;  // the largest

@@ -274,7 +274,8 @@ std::vector<StallFinding> group_by_cause(const AnalysisContext& all, const std::
     }
   }
   std::ranges::stable_sort(findings, std::greater{}, [](const StallFinding& found) { return found.finding.stall_ms; });
-  std::ranges::stable_partition(findings, [](const StallFinding& found) { return found.finding.ended_job; });
+  std::stable_partition(findings.begin(), findings.end(),
+                        [](const StallFinding& found) { return found.finding.ended_job; });
   return findings;
 }
 

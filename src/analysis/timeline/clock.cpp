@@ -10,6 +10,13 @@
 #include "base/text.h"
 
 namespace stalltrace::analysis {
+namespace {
+
+/// 18 years. Times are less than 127 years after 1970 (a source leaves out others), so that no sum of a time, a shift
+/// and a duration overflows, and no difference of two.
+constexpr int64_t kMostShiftNs = int64_t{1} << 59;
+
+}  // namespace
 
 void OffsetBounds::add(const std::vector<HostEdge>& edges) {
   constexpr HostEdge kNone;
@@ -41,7 +48,8 @@ Clock Clock::of(const std::vector<Node>& nodes) {
       references.push_back(&node);
     }
     clock.hosts_[node.node_id] = {.index = found->second};
-    clock.shifts_[node.node_id] = references[found->second]->clock_offset_ns - node.clock_offset_ns;
+    clock.shifts_[node.node_id] =
+        std::clamp(references[found->second]->clock_offset_ns - node.clock_offset_ns, -kMostShiftNs, kMostShiftNs);
   }
   clock.host_count_ = references.size();
   return clock;
@@ -67,7 +75,8 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
                       references[at]->name, reference.name));
       continue;
     }
-    const int64_t offset_ns = bounds.low_ns + (bounds.high_ns - bounds.low_ns) / 2;
+    const int64_t offset_ns =
+        std::clamp(bounds.low_ns + (bounds.high_ns - bounds.low_ns) / 2, -kMostShiftNs, kMostShiftNs);
     const int64_t error_ns = std::abs(bounds.high_ns - bounds.low_ns) / 2;
     for (const Node& node : nodes) {
       if (host(node.node_id) == at) {

@@ -7,6 +7,10 @@
 #include <array>
 #include <csignal>
 #include <cstring>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
 
 namespace stalltrace::analysis {
 namespace {
@@ -86,7 +90,15 @@ void Cluster::derive_split_ranks() {
       children[communicators_[i].comm_id_hash].push_back(i);
     }
   }
-  for (auto& [hash, rows] : children) {
+  using ParentKey = std::tuple<NodeId, int32_t, CommHash>;
+  std::map<ParentKey, int32_t> parents;  // the rank in the first row of each
+  for (const Communicator& row : communicators_) {
+    if (!children.empty()) {
+      parents.try_emplace({row.node_id, row.pid, row.comm_id_hash}, row.rank.value_or(0));
+    }
+  }
+  for (auto& entry : children) {
+    std::vector<size_t>& rows = entry.second;
     const bool complete = std::all_of(rows.begin(), rows.end(), [&](size_t row) {
       return !communicators_[row].nranks || static_cast<size_t>(*communicators_[row].nranks) == rows.size();
     });
@@ -97,12 +109,8 @@ void Cluster::derive_split_ranks() {
     }
     const auto parent_rank = [&](size_t row) {
       const Communicator& child = communicators_[row];
-      for (const Communicator& parent : communicators_) {
-        if (parent.node_id == child.node_id && parent.pid == child.pid && parent.comm_id_hash == child.parent_hash) {
-          return parent.rank.value_or(0);
-        }
-      }
-      return 0;
+      const auto parent = parents.find({child.node_id, child.pid, child.parent_hash});
+      return parent == parents.end() ? 0 : parent->second;
     };
     std::sort(rows.begin(), rows.end(), [&](size_t a, size_t b) {
       return std::tuple(communicators_[a].split_key.value_or(0), parent_rank(a)) <
@@ -112,22 +120,33 @@ void Cluster::derive_split_ranks() {
       communicators_[rows[i]].rank = static_cast<int32_t>(i);
       communicators_[rows[i]].nranks = static_cast<int32_t>(rows.size());
       communicators_[rows[i]].rank_source = RankSource::kDerived;
+      const Communicator& known = communicators_[rows[i]];
+      if (const auto first = parents.find({known.node_id, known.pid, known.comm_id_hash}); first != parents.end()) {
+        first->second = known.rank.value_or(0);  // a child may be a parent, too
+      }
     }
   }
 }
 
 /// Without a rank in the environment, the rank in the process's largest communicator is the job's.
 void Cluster::take_ranks_from_communicators() {
-  for (Member& member : members_) {
-    int32_t largest = 0;
-    if (member.rank) {
-      continue;
-    }
-    for (const Communicator& row : communicators_) {
-      if (row.node_id == member.node_id && row.pid == member.pid && row.rank && row.nranks.value_or(0) > largest) {
-        largest = *row.nranks;
-        member.rank = row.rank;
+  struct Largest {
+    int32_t nranks = 0;
+    std::optional<int32_t> rank;
+  };
+  std::map<std::pair<NodeId, int32_t>, Largest> of_process;
+  for (const Communicator& row : communicators_) {
+    if (row.rank && row.nranks.value_or(0) > 0) {
+      Largest& largest = of_process[{row.node_id, row.pid}];
+      if (*row.nranks > largest.nranks) {
+        largest = {*row.nranks, row.rank};
       }
+    }
+  }
+  for (Member& member : members_) {
+    const auto found = of_process.find({member.node_id, member.pid});
+    if (!member.rank && found != of_process.end()) {
+      member.rank = found->second.rank;
     }
   }
 }

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/text.h"
+
 namespace stalltrace::cli {
 namespace {
 
@@ -29,6 +31,7 @@ Console::Console(std::FILE* out, std::FILE* err)
       err_(err),
       colour_out_(is_terminal(out) && environment_allows_colour()),
       colour_err_(is_terminal(err) && environment_allows_colour()),
+      terminal_out_(is_terminal(out)),
       terminal_err_(is_terminal(err)) {}
 
 void Console::out(std::string_view text) {
@@ -39,7 +42,7 @@ void Console::out(std::string_view text) {
 
 void Console::note(std::string_view line) {
   live("");
-  const std::string text = std::string(line) + "\n";
+  const std::string text = printable(line) + "\n";
   std::fwrite(text.data(), 1, text.size(), err_);
   std::fflush(err_);
 }
@@ -48,7 +51,7 @@ void Console::live(std::string_view line) {
   if (line.empty() && !live_) {
     return;
   }
-  const std::string text = "\r\033[K" + std::string(line);  // to column 1, clear to the end
+  const std::string text = "\r\033[K" + printable(line);  // to column 1, clear to the end
   std::fwrite(text.data(), 1, text.size(), err_);
   std::fflush(err_);
   live_ = !line.empty();

@@ -16,9 +16,10 @@ class Console {
   /// Colour needs a terminal, no NO_COLOR in the environment (no-color.org) and a TERM other than "dumb".
   Console(std::FILE* out, std::FILE* err);
 
-  /// Data, as given.
+  /// Data, as given: who lays it out makes names printable (base/text.h).
   void out(std::string_view text);
-  /// One line for people; the newline is added.
+  /// One line for people; the newline is added. Notes, live lines and errors hold names of anybody's files and
+  /// processes: they are made printable here.
   void note(std::string_view line);
   /// Replaces the last live line on the terminal; empty takes it away. Only where shows_progress().
   void live(std::string_view line);
@@ -32,6 +33,8 @@ class Console {
   [[nodiscard]] bool colour_err() const { return colour_err_; }
   /// Progress and live lines are for a terminal on the error stream only.
   [[nodiscard]] bool shows_progress() const { return terminal_err_; }
+  /// The output is a terminal.
+  [[nodiscard]] bool shows_out() const { return terminal_out_; }
   /// True once the reader of the output has gone: nobody will see what is printed from now on.
   [[nodiscard]] bool reader_gone() const { return write_error_ != 0; }
 
@@ -40,6 +43,7 @@ class Console {
   std::FILE* err_;
   bool colour_out_;
   bool colour_err_;
+  bool terminal_out_;
   bool terminal_err_;
   int write_error_ = 0;
   bool live_ = false;  // a live line is on the terminal

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <limits>
 #include <regex>
 #include <utility>
 
@@ -19,6 +20,7 @@ int64_t fraction_ns(std::string digits) {
   return std::stoll(digits);
 }
 
+/// A year that nanoseconds can't hold is the first or the last time that they hold: nothing is recorded beyond.
 std::optional<int64_t> parse_utc(const std::string& text) {
   static const std::regex kForm(R"((\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?Z?)");
   std::smatch part;
@@ -34,7 +36,9 @@ std::optional<int64_t> parse_utc(const std::string& text) {
   }
   const auto seconds = std::chrono::sys_days(day).time_since_epoch() + std::chrono::hours(number(4)) +
                        std::chrono::minutes(number(5)) + std::chrono::seconds(number(6));
-  return std::chrono::duration_cast<std::chrono::seconds>(seconds).count() * kNsPerSecond + fraction_ns(part[7].str());
+  const int64_t whole = std::chrono::duration_cast<std::chrono::seconds>(seconds).count();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / kNsPerSecond - 1;  // April 2262
+  return whole < 0 ? 0 : whole > kMost ? kForever : whole * kNsPerSecond + fraction_ns(part[7].str());
 }
 
 }  // namespace

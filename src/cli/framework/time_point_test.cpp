@@ -30,6 +30,15 @@ TEST(TimePoint, ReadsADistanceFromTheStart) {
   EXPECT_EQ((TimePoint{.ns = kLast, .from_start = true}.utc_ns(5)), kLast);
 }
 
+TEST(TimePoint, AYearBeyondTheRangeOfTimesIsItsEnd) {
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(parse_time_point("9999-12-31T23:59:59Z")->ns, kLast);
+  EXPECT_EQ(parse_time_point("2263-01-01T00:00:00.999999999Z")->ns, kLast);
+  EXPECT_EQ(parse_time_point("2262-04-11T23:47:16.854775807Z")->ns, kLast);
+  EXPECT_EQ(parse_time_point("2262-04-11T23:47:15Z")->ns, 9'223'372'035 * kNsPerSecond);
+  EXPECT_EQ(parse_time_point("0001-01-01T00:00:00Z")->ns, 0);
+}
+
 TEST(TimePoint, RefusesTheRest) {
   for (const char* text : {"", "+", "+2", "yesterday", "2026-02-30T00:00:00Z", "2026-01-01T24:00:00Z", "2026-01-01",
                            "2026-01-01T00:00:00+01:00", "1769827620"}) {

@@ -120,7 +120,7 @@ class CheckVerb final : public Subcommand {
   }
 
   static void print(Console& console, const nlohmann::ordered_json& object) {
-    console.out(object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    console.out(escape_in_json(object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) + "\n");
   }
 
   bool json_ = false;

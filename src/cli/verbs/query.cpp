@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/process/command.h"
+#include "base/text.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
 #include "report/query_format.h"
@@ -29,6 +30,15 @@ class WhileRead final : public RowSink {
   RowSink& next_;
   const Console& console_;
 };
+
+/// CSV holds names as they are, which is right for a file.
+std::string for_terminal(std::string_view text) {
+  std::string shown;
+  for (const std::string_view line : split(text, '\n')) {
+    shown += (line.data() == text.data() ? "" : "\n") + printable(line);
+  }
+  return shown;
+}
 
 class QueryVerb final : public Subcommand {
  public:
@@ -54,8 +64,10 @@ class QueryVerb final : public Subcommand {
   }
   Result<int> run(Console& console) override {
     ST_TRY(check_order());
-    const auto formatter = report::make_query_formatter(*report::query_format_from_text(format_),
-                                                        [&console](std::string_view text) { console.out(text); });
+    const auto formatter =
+        report::make_query_formatter(*report::query_format_from_text(format_), [&console](std::string_view text) {
+          console.shows_out() ? console.out(for_terminal(text)) : console.out(text);
+        });
     WhileRead sink(*formatter, console);
     ST_TRY(store::query_recording(file_, sql_, options_, sink));
     ST_TRY(formatter->finish());

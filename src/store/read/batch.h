@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -13,6 +15,7 @@
 #include "model/source.h"
 #include "store/btree/btree_scan.h"
 #include "store/read/node_runs.h"
+#include "store/read/plausible.h"
 #include "store/read/row_group.h"
 #include "store/schema/select.h"
 #include "store/write/zone_map.h"
@@ -23,10 +26,12 @@ namespace stalltrace::store {
 struct TableHandle {
   std::string path;  // for errors
   Database* db = nullptr;
-  std::shared_ptr<const BtreeTable> pages;  // null: read with SQL
-  Statement select;                         // reads the ids [?, ?)
-  std::mutex mutex;                         // held while db and select are used
-  FallbackCounts* fallbacks = nullptr;      // null: not counted
+  std::shared_ptr<const BtreeTable> pages;                  // null: read with SQL
+  Statement select;                                         // reads the ids [?, ?)
+  std::mutex mutex;                                         // held while db and select are used
+  FallbackCounts* fallbacks = nullptr;                      // null: not counted
+  int64_t most_rows = std::numeric_limits<int64_t>::max();  // that a file of its size holds
+  std::atomic<int64_t> left_out = 0;                        // rows with values that can't be true
 
   void count(Fallback reason) const {
     if (fallbacks != nullptr) {
@@ -46,11 +51,7 @@ struct Timed {
 template <typename T>
 class Batch {
  public:
-  Batch(TableHandle& access, const NodeRun& part, TimeRange range)
-      : access_(&access),
-        part_(part),
-        range_(range),
-        scan_(access.pages != nullptr ? std::make_unique<BtreeScan>(access.pages) : nullptr) {}
+  Batch(TableHandle& access, const NodeRun& part, TimeRange range) : access_(&access), part_(part), range_(range) {}
 
   /// Replaces what it holds by the rows of `row_groups` that lie in the range.
   Status read(std::span<const RowGroup> row_groups) {
@@ -72,6 +73,9 @@ class Batch {
 
  private:
   Status read_ids(int64_t first_id, int64_t end_id) {
+    if (scan_ == nullptr && access_->pages != nullptr) {
+      scan_ = std::make_unique<BtreeScan>(access_->pages);
+    }
     const size_t before = used_;
     const auto take = [this](RecordColumns& columns) {
       T& row = slot();
@@ -96,7 +100,11 @@ class Batch {
     access_->select.bind(1, first_id);
     access_->select.bind(2, end_id);
     int code = SQLITE_DONE;
-    while ((code = access_->select.step()) == SQLITE_ROW) {
+    for (int64_t rows = 0; (code = access_->select.step()) == SQLITE_ROW; ++rows) {
+      if (rows > access_->most_rows) {
+        access_->select.reset();
+        return fail_more_rows(access_->path, EventTraits<T>::kTable);
+      }
       T& row = slot();
       extract(access_->select, row);
       keep(row);
@@ -117,7 +125,9 @@ class Batch {
   }
 
   void keep(T& row) {
-    if (belongs_to(row, range_)) {
+    if (!is_plausible(row)) [[unlikely]] {
+      access_->left_out.fetch_add(1, std::memory_order_relaxed);
+    } else if (belongs_to(row, range_)) {
       show(row);
       ++used_;
     }
@@ -151,7 +161,7 @@ class Batch {
   TableHandle* access_;
   NodeRun part_;
   TimeRange range_;
-  std::unique_ptr<BtreeScan> scan_;  // null: read with SQL
+  std::unique_ptr<BtreeScan> scan_;  // null: nothing was read yet, or with SQL
   std::vector<T> rows_;              // [0, used_) are read
   size_t used_ = 0;
   std::vector<Timed<T>> order_;

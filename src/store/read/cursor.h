@@ -76,7 +76,10 @@ class Cursor {
 
   /// Has the next row groups read into `slot`, if any are left.
   void order(Slot& slot) {
-    const size_t count = std::min(batch_row_groups_, row_groups_.size() - ordered_row_groups_);
+    // As much as is set aside, at least: where all of a table has to wait for its last row (a file may claim so), each
+    // row is set aside a few times, not once for each batch.
+    const size_t wanted = std::max(batch_row_groups_, aside_order_.size() / ZoneMap::kRows);
+    const size_t count = std::min(wanted, row_groups_.size() - ordered_row_groups_);
     if (count == 0) {
       return;
     }

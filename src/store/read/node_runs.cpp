@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/read/node_runs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -11,7 +13,10 @@
 namespace stalltrace::store {
 namespace {
 
-using RunKey = std::tuple<NodeId, std::string, std::string, int64_t>;  // id, name, boot, start
+using RunKey = std::tuple<NodeId, std::string, std::string, int64_t>;
+
+constexpr size_t kMostRuns = 16'384;        // in one file; each costs some 20 KiB while a table is read
+constexpr size_t kMostRunsInAll = 1 << 20;  // far fewer than there are ids
 
 struct Run {
   RunKey key;
@@ -21,14 +26,23 @@ struct Run {
 /// Every node of one file, ids ascending, also those whose row in `node` is missing.
 Result<std::vector<Run>> runs_of(Database& db, size_t file) {
   ST_ASSIGN(Statement statement,
-            db.prepare("SELECT ids.node_id, node.name, node.boot_id, ifnull(node.started_ns, 0),"
-                       "  (SELECT ifnull(sum(rows), 0) FROM segment WHERE segment.node_id = ids.node_id)"
+            db.prepare("SELECT ids.node_id, node.name, node.boot_id, ifnull(node.started_ns, 0), ifnull(rows, 0)"
                        " FROM (SELECT node_id FROM node UNION SELECT DISTINCT node_id FROM segment"
                        "       UNION SELECT DISTINCT node_id FROM process) AS ids"
-                       " LEFT JOIN node USING(node_id) ORDER BY ids.node_id"));
+                       " LEFT JOIN node USING(node_id)"
+                       " LEFT JOIN (SELECT node_id, sum(max(0, min(rows, 1 << 40))) AS rows FROM segment"
+                       "            GROUP BY node_id) USING(node_id)"
+                       " ORDER BY ids.node_id"));
   std::vector<Run> runs;
   int code = SQLITE_DONE;
   while ((code = statement.step()) == SQLITE_ROW) {
+    if (statement.integer(0) < 0 || statement.integer(0) >= int64_t{1} << kNodeIdBits ||
+        (!runs.empty() && statement.integer(0) <= runs.back().part.stored) || runs.size() >= kMostRuns) {
+      return fail(fmt::format("{}: {}", db.path(),
+                              runs.size() >= kMostRuns ? fmt::format("holds more than {} node runs", kMostRuns)
+                                                       : fmt::format("{} is no node's id", statement.integer(0))),
+                  "give the recordings of one job; this one is damaged, or was altered", ErrorKind::kCorrupt);
+    }
     const auto id = static_cast<NodeId>(statement.integer(0));
     NodeRun part{.file = file,
                  .stored = id,
@@ -64,19 +78,24 @@ NodeId free_id(NodeId taken, const std::set<NodeId>& used) {
 
 }  // namespace
 
-Result<std::vector<NodeRun>> plan_nodes(std::span<Database> files) {
-  std::map<RunKey, NodeRun> kept;
-  for (size_t file = 0; file < files.size(); ++file) {
-    ST_ASSIGN(const std::vector<Run> runs, runs_of(files[file], file));
-    for (const Run& run : runs) {
-      const auto [known, is_new] = kept.try_emplace(run.key, run.part);
-      if (!is_new && run.part.rows > known->second.rows) {
-        known->second = run.part;
-      }
+Status NodePlan::add(Database& db, size_t file) {
+  ST_ASSIGN(const std::vector<Run> runs, runs_of(db, file));
+  for (const Run& run : runs) {
+    const auto [known, is_new] = kept_.try_emplace(run.key, run.part);
+    if (!is_new && run.part.rows > known->second.rows) {
+      known->second = run.part;
     }
   }
+  return {};
+}
+
+Result<std::vector<NodeRun>> NodePlan::parts() const {
+  if (kept_.size() > kMostRunsInAll) {
+    return fail(fmt::format("{} node runs are too many to be read together", kept_.size()),
+                "give the recordings of one job", ErrorKind::kUsage);
+  }
   std::vector<NodeRun> parts;
-  for (const auto& [key, part] : kept) {
+  for (const auto& [key, part] : kept_) {
     parts.push_back(part);
   }
   std::stable_sort(parts.begin(), parts.end(), [](const NodeRun& a, const NodeRun& b) { return a.file < b.file; });

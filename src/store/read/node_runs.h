@@ -3,7 +3,9 @@
 // gets where two different runs happen to share one. Internal to store/.
 #pragma once
 
-#include <span>
+#include <map>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "model/events.h"
@@ -22,8 +24,19 @@ struct NodeRun {
   size_t runs_in_file = 0;
 };
 
-/// The parts to read, files in the given order. A node run (same id, name, boot and start) found twice is kept once.
-Result<std::vector<NodeRun>> plan_nodes(std::span<Database> files);
+/// Which runs of several files are read from which. A node run (same id, name, boot and start) found twice is kept
+/// once, from the fuller file.
+class NodePlan {
+ public:
+  /// Takes in the runs of the next file. `db` may be closed afterwards.
+  Status add(Database& db, size_t file);
+  /// The parts to read, files in the order in which they were added.
+  [[nodiscard]] Result<std::vector<NodeRun>> parts() const;
+
+ private:
+  using RunKey = std::tuple<NodeId, std::string, std::string, int64_t>;  // id, name, boot, start
+  std::map<RunKey, NodeRun> kept_;
+};
 
 /// `id` of a row of `part` as shown.
 constexpr EventId shown_id(const NodeRun& part, EventId id) {

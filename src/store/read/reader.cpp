@@ -5,9 +5,11 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <queue>
 #include <thread>
 
+#include "base/process/descriptor_limit.h"
 #include "store/read/cursor.h"
 #include "store/sqlite/open.h"
 
@@ -16,15 +18,19 @@ namespace {
 
 class RecordingSource final : public EventSource {
  public:
-  static Result<std::unique_ptr<EventSource>> open(std::span<const std::string> paths, FallbackCounts* fallbacks) {
+  static Result<std::unique_ptr<EventSource>> open(std::span<const std::string> paths, ReadReport* report) {
     auto source = std::unique_ptr<RecordingSource>(new RecordingSource);
-    source->fallbacks_ = fallbacks;
+    source->report_ = report;
+    ST_TRY(allow_open_files(paths.size() * kDescriptorsOfFile + kOtherDescriptors,
+                            fmt::format("{} recordings at once", paths.size()), "merge some of them first"));
+    NodePlan nodes;
     for (const std::string& path : paths) {
       ST_ASSIGN(Database db, open_for_reading(path));
+      ST_TRY(nodes.add(db, source->files_.size()));
       source->files_.push_back(std::move(db));
       source->paths_.push_back(path);
     }
-    ST_ASSIGN(source->parts_, plan_nodes(source->files_));
+    ST_ASSIGN(source->parts_, nodes.parts());
     return source;
   }
 
@@ -41,20 +47,37 @@ class RecordingSource final : public EventSource {
   /// The rows of every node run, file after file.
   template <typename T>
   Status read_rows(std::vector<T>& rows) {
+    int64_t left_out = 0;
+    Statement select;  // of the file of the last part
+    std::optional<size_t> selects_from;
+    int64_t most = 0;
     for (const NodeRun& part : parts_) {
       Database& db = files_[part.file];
-      ST_ASSIGN(const std::string sql, select_sql(db, EventTraits<T>::kTable, column_names<T>()));
-      ST_ASSIGN(Statement select, db.prepare(sql + " AND node_id = ?"));
+      if (selects_from != part.file) {
+        ST_ASSIGN(const std::string sql, select_sql(db, EventTraits<T>::kTable, column_names<T>()));
+        ST_ASSIGN(select, db.prepare(sql + " AND node_id = ?"));
+        selects_from = part.file;
+        most = most_rows(paths_[part.file]);
+      }
       select.bind(1, static_cast<int64_t>(part.stored));
       int code = SQLITE_DONE;
-      while ((code = select.step()) == SQLITE_ROW) {
+      for (int64_t count = 0; (code = select.step()) == SQLITE_ROW; ++count) {
+        if (count > most) {
+          return fail_more_rows(paths_[part.file], EventTraits<T>::kTable);
+        }
         extract(select, rows.emplace_back());
         rows.back().node_id = part.shown;
+        if (!is_plausible(rows.back())) {
+          rows.pop_back();
+          ++left_out;
+        }
       }
       if (code != SQLITE_DONE) {
         return with_context(paths_[part.file], fail_sqlite(db.get(), EventTraits<T>::kTable).error());
       }
+      select.reset();
     }
+    note_left_out(EventTraits<T>::kTable, left_out);
     return {};
   }
   Status read_rows(std::vector<Stack>& stacks);
@@ -87,7 +110,21 @@ class RecordingSource final : public EventSource {
     for (Cursor<T>& cursor : cursors) {
       ST_TRY(cursor.start(workers));
     }
-    return cursors.size() == 1 ? visit_one(cursors.front(), visit) : visit_merged(cursors, visit);
+    Status visited = cursors.size() == 1 ? visit_one(cursors.front(), visit) : visit_merged(cursors, visit);
+    int64_t left_out = 0;
+    for (const TableHandle& table : tables) {
+      left_out += table.left_out;
+    }
+    note_left_out(EventTraits<T>::kTable, left_out);
+    return visited;
+  }
+
+  /// A table may be read several times: the most that was left out at once counts.
+  void note_left_out(std::string_view table, int64_t rows) {
+    if (report_ != nullptr && rows > 0) {
+      int64_t& noted = report_->left_out[std::string(table)];
+      noted = std::max(noted, rows);
+    }
   }
 
   template <typename T>
@@ -97,7 +134,8 @@ class RecordingSource final : public EventSource {
     table.db = &files_[file];
     ST_ASSIGN(FoundTable found, find_btree_table(files_[file], EventTraits<T>::kTable, kIdColumn<T>, columns));
     table.pages = std::move(found.table);
-    table.fallbacks = fallbacks_;
+    table.fallbacks = report_ != nullptr ? &report_->fallbacks : nullptr;
+    table.most_rows = most_rows(paths_[file]);
     if (table.pages == nullptr) {
       table.count(found.reason);
     }
@@ -157,6 +195,8 @@ class RecordingSource final : public EventSource {
   /// Threads beside the caller's. More would wait for the analysis.
   static size_t helpers() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMostHelpers + 1) - 1; }
 
+  static constexpr size_t kDescriptorsOfFile = 4;  // SQLite's of file, log and index; the page reader's
+  static constexpr size_t kOtherDescriptors = 64;
   static constexpr size_t kBatchRowGroups = 2;  // some 2,000 rows: worth waking a thread for
   static constexpr size_t kMostHelpers = 3;
   static constexpr size_t kMostAhead = 64;     // of more node runs the batches made ahead would cost too much memory
@@ -165,7 +205,7 @@ class RecordingSource final : public EventSource {
   std::vector<std::string> paths_;
   std::vector<Database> files_;
   std::vector<NodeRun> parts_;
-  FallbackCounts* fallbacks_ = nullptr;
+  ReadReport* report_ = nullptr;
 };
 
 /// Without those that another file had.
@@ -174,8 +214,12 @@ Status RecordingSource::read_rows(std::vector<Stack>& stacks) {
   for (size_t file = 0; file < files_.size(); ++file) {
     ST_ASSIGN(const std::string sql, select_sql(files_[file], EventTraits<Stack>::kTable, column_names<Stack>()));
     ST_ASSIGN(Statement select, files_[file].prepare(sql));
+    const int64_t most = most_rows(paths_[file]);
     int code = SQLITE_DONE;
-    while ((code = select.step()) == SQLITE_ROW) {
+    for (int64_t count = 0; (code = select.step()) == SQLITE_ROW; ++count) {
+      if (count > most) {
+        return fail_more_rows(paths_[file], EventTraits<Stack>::kTable);
+      }
       Stack stack;
       extract(select, stack);
       found.emplace(stack.stack_id, std::move(stack));
@@ -192,11 +236,19 @@ Status RecordingSource::read_rows(std::vector<Stack>& stacks) {
 
 }  // namespace
 
-Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string> paths, FallbackCounts* fallbacks) {
-  return RecordingSource::open(paths, fallbacks);
+Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string> paths, ReadReport* report) {
+  return RecordingSource::open(paths, report);
 }
 
-std::vector<std::string> notes_of(const FallbackCounts& fallbacks) {
+int64_t ReadReport::rows_left_out() const {
+  int64_t rows = 0;
+  for (const auto& [table, count] : left_out) {
+    rows += count;
+  }
+  return rows;
+}
+
+std::vector<std::string> ReadReport::notes() const {
   std::vector<std::string> notes;
   for (size_t i = 0; i < fallbacks.size(); ++i) {
     const auto reason = static_cast<Fallback>(i);
@@ -205,6 +257,12 @@ std::vector<std::string> notes_of(const FallbackCounts& fallbacks) {
           fmt::format("rows were read with SQL instead of from the file's pages, which is slower: {} ({} times)",
                       to_text(reason), fallbacks[i].load()));
     }
+  }
+  for (const auto& [table, count] : left_out) {
+    notes.push_back(
+        fmt::format("{} row{} of table {} {} left out: a time before 1970 or after 2096, or a duration or size that no "
+                    "job has; the recording is damaged, or was altered",
+                    count, count == 1 ? "" : "s", table, count == 1 ? "was" : "were"));
   }
   return notes;
 }

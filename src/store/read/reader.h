@@ -9,6 +9,7 @@
 // complete recording streams are read from the file's pages (store/btree), of any other with SQL.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,13 +23,20 @@ namespace stalltrace::store {
 
 Result<std::unique_ptr<EventSource>> open_recording(const std::string& path);
 
+/// What a source met in its files. Outlives the source.
+struct ReadReport {
+  FallbackCounts fallbacks{};  // why rows of closed files were read with SQL
+  /// By table: rows that were left out, because a time or a size in them can't be true (plausible.h).
+  std::map<std::string, int64_t> left_out;
+
+  [[nodiscard]] int64_t rows_left_out() const;
+  /// One sentence for each thing that has to do with the files' content; none for a file still written to.
+  [[nodiscard]] std::vector<std::string> notes() const;
+};
+
 /// Several recordings as one, in one order of time; rows of equal time in the order of `paths`. A node's run that is in
 /// two of them is read once, from the fuller; of two runs that share an id by chance the second gets another. No paths:
-/// a source without rows. `fallbacks`, which outlives the source, counts why rows of closed files were read with SQL.
-Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string> paths,
-                                                     FallbackCounts* fallbacks = nullptr);
-
-/// One sentence for each reason that has to do with the file's content; none for a file still written to.
-std::vector<std::string> notes_of(const FallbackCounts& fallbacks);
+/// a source without rows.
+Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string> paths, ReadReport* report = nullptr);
 
 }  // namespace stalltrace::store

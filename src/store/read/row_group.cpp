@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/read/row_group.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "store/write/zone_map.h"
@@ -15,19 +17,40 @@ struct Zone {
   int64_t end_ns;
 };
 
-/// They cover every id of the part.
+/// False only where there is certainly none.
+bool has_rows(Database& db, std::string_view table, const NodeRun& part) {
+  auto select = db.prepare(fmt::format("SELECT 1 FROM {} WHERE rowid >= ? AND rowid < ? LIMIT 1", table));
+  if (!select) {
+    return true;
+  }
+  select->bind(1, part.first_id);
+  select->bind(2, part.end_id);
+  return select->step() != SQLITE_DONE;
+}
+
+/// They cover every id of the part that has a row.
 Result<std::vector<Zone>> zones_of(Database& db, std::string_view table, const NodeRun& part) {
   ST_ASSIGN(Statement select, db.prepare("SELECT first_id, min_ns, ifnull(end_ns, 9223372036854775807) FROM segment"
-                                         " WHERE source = ? AND node_id = ? ORDER BY first_id"));
+                                         " WHERE source = ? AND first_id >= ? AND first_id < ? AND node_id = ?"
+                                         " ORDER BY first_id"));
   select.bind(1, table);
-  select.bind(2, static_cast<int64_t>(part.stored));
+  select.bind(2, part.first_id);
+  select.bind(3, part.end_id);
+  select.bind(4, static_cast<int64_t>(part.stored));
   std::vector<Zone> zones;
   int code = SQLITE_DONE;
   while ((code = select.step()) == SQLITE_ROW) {
+    if (!zones.empty() && select.integer(0) <= zones.back().first_id) {  // ids would be read more than once
+      return fail(fmt::format("{}: the segments of table {} are out of order", db.path(), table),
+                  "the file is damaged: copy it again from where it was made", ErrorKind::kCorrupt);
+    }
     zones.push_back({select.integer(0), part.end_id, select.integer(1), select.integer(2)});
   }
   if (code != SQLITE_DONE) {
     return fail_sqlite(db.get(), db.path() + ": segments");
+  }
+  if (zones.empty() && !has_rows(db, table, part)) {
+    return zones;
   }
   if (zones.empty()) {  // rows that no writer of ours made: one zone about which nothing is known
     return std::vector<Zone>{{part.first_id, part.end_id, std::numeric_limits<int64_t>::min(), kForever}};

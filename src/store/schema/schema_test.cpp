@@ -6,6 +6,7 @@
 #include <regex>
 #include <set>
 
+#include "store/schema/known_schema.h"
 #include "store/schema/table.h"
 #include "store/testing/test_support.h"
 
@@ -48,6 +49,21 @@ Columns columns_of_page() {
     }
   }
   return columns;
+}
+
+/// Those of SQLite, and no others but where one migration adds several columns.
+TEST(Schema, DeclarationsAreReadFromTheMigrationsAsSqliteKeepsThem) {
+  const auto ours = declarations_in(migrations());
+  ASSERT_TRUE(ours.has_value()) << "a statement of another form: declarations_by_sqlite is used";
+  const Declarations kept = must(declarations_by_sqlite(migrations()));
+  EXPECT_EQ(ours->size(), kept.size());
+  for (const auto& [name, declarations] : kept) {
+    const auto found = ours->find(name);
+    ASSERT_NE(found, ours->end()) << std::get<1>(name);
+    for (const std::string& declaration : declarations) {
+      EXPECT_TRUE(found->second.contains(declaration)) << declaration;
+    }
+  }
 }
 
 TEST(Schema, PageSpecifiesEveryColumnAndNoOther) { EXPECT_EQ(columns_of_page(), columns_of_schema()); }

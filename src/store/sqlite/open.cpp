@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "store/btree/file_numbers.h"
+#include "store/schema/known_schema.h"
 #include "store/schema/schema.h"
 
 namespace stalltrace::store {
@@ -39,7 +40,9 @@ bool has_log(const std::string& path) { return file_size(path + "-wal") > 0; }
 Status check_header(const std::string& path, int64_t size) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));  // it may be a FIFO by now
   if (!fd) {
-    return fail_errno(path, errno, "run as a user who may read it");
+    return fail_errno(path, errno,
+                      errno == EMFILE || errno == ENFILE ? "raise the limit of open files (ulimit -n), or give fewer"
+                                                         : "run as a user who may read it");
   }
   std::array<uint8_t, 100> header{};
   const ssize_t got = ::pread(fd.get(), header.data(), header.size(), 0);
@@ -56,22 +59,34 @@ Status check_header(const std::string& path, int64_t size) {
   return {};
 }
 
-Result<Database> open_once(const std::string& path) {
+/// How SQLite has to open a file.
+struct ReadingTarget {
+  std::string uri;
+  /// Whether `PRAGMA locking_mode` must be EXCLUSIVE before, which keeps the log's index in memory.
+  bool exclusive = false;
+};
+
+Result<ReadingTarget> reading_target(const std::string& path) {
+  ST_TRY(check_file(path));
+  if (is_being_written(path)) {
+    return ReadingTarget{file_uri(path, "mode=ro"), false};
+  }
+  // Nobody writes: without locks the log needs no shared memory file beside it. A rollback journal can only be left
+  // from before the first row or after the last one, and is ignored.
+  return has_log(path) ? ReadingTarget{file_uri(path, "mode=ro&vfs=unix-none"), true}
+                       : ReadingTarget{file_uri(path, "mode=ro&immutable=1"), false};
+}
+
+Result<Database> open_once(const std::string& path, ReaderKind kind, int64_t deadline_ns) {
   ST_ASSIGN(const ReadingTarget target, reading_target(path));
-  auto opened = Database::open(target.uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
-  if (!opened) {
-    return opened;
-  }
-  Database db = std::move(*opened);
-  // A recording may come from anyone: no functions from its schema, no surprises from damaged pages.
-  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
-  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-  if (target.exclusive) {
-    ST_TRY(db.execute("PRAGMA locking_mode = EXCLUSIVE"));
-  }
-  ST_TRY(db.execute("PRAGMA cell_size_check = ON; PRAGMA cache_size = -8192"));
+  ST_ASSIGN(Database db, Database::open(target.uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI));
+  ST_TRY(db.guard({.kind = kind, .path = path, .deadline_ns = deadline_ns},
+                  fmt::format("PRAGMA locking_mode = {}; PRAGMA query_only = ON; PRAGMA cache_size = -8192",
+                              target.exclusive ? "EXCLUSIVE" : "NORMAL")));
   ST_TRY(check_schema(db));
+  if (kind == ReaderKind::kVerb) {
+    ST_TRY(check_known_schema(db));
+  }
   return db;
 }
 
@@ -111,22 +126,23 @@ bool is_being_written(const std::string& path) {
   return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-Result<ReadingTarget> reading_target(const std::string& path) {
-  ST_TRY(check_file(path));
-  if (is_being_written(path)) {
-    return ReadingTarget{file_uri(path, "mode=ro"), false};
+Status attach_for_reading(Database& db, const std::string& path) {
+  ST_ASSIGN(const ReadingTarget target, reading_target(path));
+  ST_TRY(db.guard({.kind = ReaderKind::kMerge, .path = path},
+                  fmt::format("PRAGMA locking_mode = {}; ATTACH {} AS input", target.exclusive ? "EXCLUSIVE" : "NORMAL",
+                              quote_text(target.uri))));
+  auto checked = check_known_schema(db, "input");
+  if (!checked) {
+    static_cast<void>(db.execute("DETACH input"));
   }
-  // Nobody writes: without locks the log needs no shared memory file beside it. A rollback journal can only be left
-  // from before the first row or after the last one, and is ignored.
-  return has_log(path) ? ReadingTarget{file_uri(path, "mode=ro&vfs=unix-none"), true}
-                       : ReadingTarget{file_uri(path, "mode=ro&immutable=1"), false};
+  return checked;
 }
 
-Result<Database> open_for_reading(const std::string& path) {
+Result<Database> open_for_reading(const std::string& path, ReaderKind kind, int64_t deadline_ns) {
   // A writer may start a log or remove it between our look and SQLite's: look again.
   constexpr int kAttempts = 3;
   for (int attempt = 1;; ++attempt) {
-    auto opened = open_once(path);
+    auto opened = open_once(path, kind, deadline_ns);
     if (opened) {
       return opened;
     }

@@ -6,23 +6,23 @@
 
 #include "base/handle.h"
 #include "base/result.h"
+#include "store/sqlite/guard.h"
 #include "store/sqlite/sqlite.h"
 
 namespace stalltrace::store {
 
-/// Opens `path` for reading only and checks that it is a recording. Nothing beside it is created or altered:
+/// Opens `path`, which may come from anyone, for reading only and checks that it is a recording; for kVerb its schema,
+/// too (known_schema.h). Everything that reads recordings opens them with this or attach_for_reading, which put the
+/// same limits on the connection (guard.h); `deadline_ns` is one of them. Nothing beside the file is created or
+/// altered:
 ///  - closed cleanly (no write-ahead log): opened as immutable, which also works on read-only media;
 ///  - being written: opened as any SQLite client does, sharing the writer's memory;
 ///  - left by a killed tracer (a log, no writer): the log is read, but its index is kept in this process's memory.
-Result<Database> open_for_reading(const std::string& path);
+Result<Database> open_for_reading(const std::string& path, ReaderKind kind = ReaderKind::kVerb,
+                                  int64_t deadline_ns = 0);
 
-/// The URI with which SQLite opens a file as open_for_reading does; for ATTACH.
-struct ReadingTarget {
-  std::string uri;
-  /// Whether `PRAGMA locking_mode` must be EXCLUSIVE before, which keeps the log's index in memory.
-  bool exclusive = false;
-};
-Result<ReadingTarget> reading_target(const std::string& path);
+/// Attaches `path` to a connection of our own file as `input`, opened and checked as by open_for_reading.
+Status attach_for_reading(Database& db, const std::string& path);
 
 /// True while a tracer is writing `path`.
 bool is_being_written(const std::string& path);

@@ -16,7 +16,14 @@ std::unexpected<Error> fail_sqlite(sqlite3* db, std::string_view context) {
       remedy = "the file is damaged: copy it again from where it was made";
       break;
     case SQLITE_INTERRUPT:
-      kind = ErrorKind::kInterrupted;
+      return fail(fmt::format("{}: reading it takes more work than a file of its size can hold", context),
+                  "the file is damaged, or made to keep its reader busy: copy it again from where it was made",
+                  ErrorKind::kInterrupted);
+    case SQLITE_NOMEM:
+      remedy = "it needs more memory than a recording may take: ask for less of it";
+      break;
+    case SQLITE_TOOBIG:
+      remedy = "a text in it is longer than any that stalltrace writes";
       break;
     case SQLITE_FULL:
       remedy = "free some disk space";
@@ -44,6 +51,13 @@ Result<Database> Database::open(const std::string& target, int flags, const char
   }
   sqlite3_busy_timeout(handle, 5000);
   return db;
+}
+
+Status Database::guard(Guard limits, const std::string& settings) {
+  auto next = std::make_unique<Guard>(std::move(limits));
+  const Status watched = watch(*this, *next, settings);
+  guard_ = std::move(next);
+  return watched;
 }
 
 std::string Database::path() const {

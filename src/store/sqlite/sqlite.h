@@ -11,6 +11,7 @@
 
 #include "base/handle.h"
 #include "base/result.h"
+#include "store/sqlite/guard.h"
 
 namespace stalltrace::store {
 
@@ -59,8 +60,11 @@ class Database {
   /// The first column of the first row; 0 where there is no row.
   Result<int64_t> integer(const std::string& sql);
   Result<std::string> text(const std::string& sql);
+  /// Puts these limits on the connection from now on (guard.h), in place of others.
+  Status guard(Guard limits, const std::string& settings = {});
 
  private:
+  std::unique_ptr<Guard> guard_;  // null: none; outlives the connection
   std::unique_ptr<sqlite3, Free<sqlite3_close_v2>> handle_;
 };
 

@@ -144,6 +144,13 @@ void OpenCallGraph::Walk::offer(HangKind kind, MemberIndex who) {
   }
 }
 
+/// Of many cycles only the first is looked at: that takes ranks times ranks.
+void OpenCallGraph::offer_cycle(Path::const_iterator from, Path::const_iterator to, Walk& walk) const {
+  if (HangKind::kCycle > walk.best.kind) {
+    walk.offer(HangKind::kCycle, odd_one_of({from, to}));
+  }
+}
+
 void OpenCallGraph::follow(uint32_t sequence, uint32_t group, int64_t column, Walk& walk) const {
   const MemberIndex member = timeline_.sequences()[sequence].member;
   if (died(member, walk.window)) {
@@ -157,7 +164,7 @@ void OpenCallGraph::follow(uint32_t sequence, uint32_t group, int64_t column, Wa
   }
   const auto same = [&](const HangStep& step) { return step.member == member; };
   if (const auto again = std::find_if(walk.path.begin(), walk.path.end(), same); again != walk.path.end()) {
-    walk.offer(HangKind::kCycle, odd_one_of({again, walk.path.end()}));
+    offer_cycle(again, walk.path.end(), walk);
     return;
   }
   examine(*open, walk);
@@ -181,7 +188,7 @@ void OpenCallGraph::examine(const HangStep& open, Walk& walk) const {
       return step.column == open.column && timeline_.sequences()[step.sequence].group == inside;
     });
     if (again != end) {
-      walk.offer(HangKind::kCycle, odd_one_of({again, end}));
+      offer_cycle(again, end, walk);
     }
   } else if (blockers.empty()) {
     const MemberIndex dead = dead_in(inside, walk.window);
@@ -210,7 +217,7 @@ bool OpenCallGraph::examine_older(const HangStep& open, Walk& walk) const {
       return step.sequence == call.sequence && step.column == call.column;
     };
     if (const auto again = std::ranges::find_if(walk.path, same); again != walk.path.end()) {
-      walk.offer(HangKind::kCycle, odd_one_of({again, walk.path.end()}));
+      offer_cycle(again, walk.path.end(), walk);
     } else {
       examine(call, walk);
     }

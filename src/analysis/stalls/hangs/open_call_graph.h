@@ -50,11 +50,12 @@ class OpenCallGraph {
   [[nodiscard]] bool died(MemberIndex member, Interval window) const;
   [[nodiscard]] MemberIndex first_death(MemberIndex member) const;
   [[nodiscard]] MemberIndex odd_one_of(const std::vector<HangStep>& cycle) const;
+  using Path = std::vector<HangStep>;
   /// A walk from open call to open call. A call that was visited is not examined again: nothing behind it can be better
   /// than what its first visit found.
   struct Walk {
     Interval window;
-    std::vector<HangStep> path = {};                       // from the first open call to the one that is examined
+    Path path = {};                                        // from the first open call to the one that is examined
     HangRoot best = {};                                    // the first root found of the greatest kind
     std::set<std::pair<uint32_t, int64_t>> visited = {};   // sequence and column of open calls
     std::set<std::pair<uint32_t, int64_t>> complete = {};  // group and column of instances that all have entered
@@ -64,6 +65,7 @@ class OpenCallGraph {
   using Visited = std::set<std::pair<uint32_t, int64_t>>;  // group and column of instances
   [[nodiscard]] bool leads_back(const Instance& from, const Instance& to, std::vector<HangStep>& path,
                                 Visited& visited) const;
+  void offer_cycle(Path::const_iterator from, Path::const_iterator to, Walk& walk) const;
   void examine(const HangStep& open, Walk& walk) const;
   [[nodiscard]] bool examine_older(const HangStep& open, Walk& walk) const;
   void follow(uint32_t sequence, uint32_t group, int64_t column, Walk& walk) const;

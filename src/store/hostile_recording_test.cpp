@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recordings that were made to harm their reader: refused in one line, or read within bounds and with what was left out
+// counted. `query` still shows what is in them.
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "base/clock.h"
+#include "store/merge.h"
+#include "store/query.h"
+#include "store/sqlite/open.h"
+#include "store/testing/test_support.h"
+
+namespace stalltrace::store {
+namespace {
+
+/// Counts rows.
+struct RowCount final : RowSink {
+  Status columns(const std::vector<std::string>& /*names*/) override { return {}; }
+  Result<bool> row(std::span<const Value> /*values*/) override {
+    ++rows;
+    return true;
+  }
+  int64_t rows = 0;
+};
+
+class HostileRecording : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto writer = must(RecordingWriter::create(path_));
+    writer->accept(node_row(1, "node0"));
+    Process process;
+    process.node_id = 1;
+    process.pid = 42;
+    writer->accept(process);
+    for (int i = 1; i <= 3'000; ++i) {
+      writer->accept(collective_row(1, static_cast<uint64_t>(i), int64_t{1'000'000} * i, 1'000));
+    }
+    must(writer->close());
+  }
+  void alter(const std::string& sql) {
+    Database db = must(Database::open(path_, SQLITE_OPEN_READWRITE));
+    must(db.execute(sql));
+  }
+  /// Declares something else under a name of ours, as a text editor would.
+  void declare(const std::string& sql, const std::string& where) {
+    alter(fmt::format("PRAGMA writable_schema = ON; UPDATE sqlite_schema SET {} WHERE {}", sql, where));
+  }
+  Status query(std::string_view sql, int64_t limit_ns = 5 * kNsPerSecond) {
+    count_ = {};
+    return query_recording(path_, sql, {limit_ns}, count_);
+  }
+  Status merge() {
+    auto merged = merge_recordings(std::span(&path_, 1), folder_ / "merged.db");
+    return merged ? Status() : Status(std::unexpected(merged.error()));
+  }
+  void expect_refused(const std::string& about) {
+    const auto source = open_recording(path_);
+    for (const Status& status : {source ? Status() : Status(std::unexpected(source.error())), merge()}) {
+      ASSERT_FALSE(status) << about;
+      EXPECT_EQ(status.error().kind, ErrorKind::kCorrupt) << status.error().what;
+      EXPECT_NE(status.error().what.find(path_), std::string::npos) << status.error().what;
+      EXPECT_NE(status.error().what.find(about), std::string::npos) << status.error().what;
+      EXPECT_EQ(status.error().what.find('\n'), std::string::npos);
+      EXPECT_FALSE(status.error().remedy.empty());
+    }
+    EXPECT_TRUE(query("SELECT name FROM node")) << about;
+    EXPECT_EQ(folder_.names(), std::vector<std::string>{"r.db"});
+  }
+
+  TemporaryFolder folder_;
+  std::string path_ = folder_ / "r.db";
+  RowCount count_;
+};
+
+constexpr const char* kEndless =
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 1 AS node_id, i AS pid, i AS start_ns FROM "
+    "n";
+
+TEST_F(HostileRecording, ATableThatIsAView) {
+  alter(fmt::format("PRAGMA legacy_alter_table = ON; DROP TABLE process; CREATE VIEW process AS {}", kEndless));
+  expect_refused("view 'process'");
+  const Status endless = query("SELECT count(*) FROM process", 200 * kNsPerMs);
+  ASSERT_FALSE(endless);
+  EXPECT_EQ(endless.error().kind, ErrorKind::kInterrupted);
+}
+
+TEST_F(HostileRecording, AViewOfOursThatSaysSomethingElse) {
+  alter(fmt::format("DROP VIEW nccl_events; CREATE VIEW nccl_events AS {}", kEndless));
+  expect_refused("view 'nccl_events'");
+}
+
+TEST_F(HostileRecording, ATableThatIsVirtual) {
+  alter("DROP TABLE stack; CREATE VIRTUAL TABLE stack USING fts5(stack_id, frames)");
+  expect_refused("'stack");
+  const Status read = query("SELECT * FROM stack");
+  ASSERT_FALSE(read);
+  EXPECT_NE(read.error().what.find("no such module"), std::string::npos) << read.error().what;
+}
+
+TEST_F(HostileRecording, ATrigger) {
+  alter("CREATE TRIGGER t AFTER DELETE ON finding BEGIN UPDATE node SET name = 'x'; END");
+  expect_refused("trigger 't'");
+}
+
+TEST_F(HostileRecording, AnIndexOverAnExpression) {
+  alter("CREATE INDEX i ON collective(abs(seq))");
+  expect_refused("index 'i'");
+}
+
+TEST_F(HostileRecording, AnotherTable) {
+  alter("CREATE TABLE extra(x)");
+  expect_refused("table 'extra'");
+}
+
+TEST_F(HostileRecording, ColumnsThatAreNotOurs) {
+  const std::string before = bytes_of(path_);
+  for (const char* column :
+       {"g AS (hex(zeroblob(1000000)))", "d TEXT DEFAULT 'x'", "c INTEGER CHECK(c > 0)", "t TEXT COLLATE NOCASE"}) {
+    std::ofstream(path_, std::ios::binary) << before;
+    alter(fmt::format("ALTER TABLE process ADD COLUMN {}", column));
+    expect_refused("table 'process'");
+  }
+}
+
+TEST_F(HostileRecording, ADeclarationThatOnlyLooksLikeOurs) {
+  declare("sql = replace(sql, 'exe TEXT', 'exe TEXT DEFAULT (random())')", "name = 'process'");
+  expect_refused("table 'process'");
+}
+
+TEST_F(HostileRecording, WhiteSpaceOfADeclarationMeansNothing) {
+  declare("sql = replace(sql, ', ', char(10) || ',   ')", "name = 'process'");
+  EXPECT_EQ(must(must(open_recording(path_))->processes()).size(), 1U);
+}
+
+/// Every child of the table's root is the same page: its rows come again and again, and never in order.
+TEST_F(HostileRecording, PagesThatLeadToEachOther) {
+  const int64_t root = std::stoll(ask(path_, "SELECT rootpage FROM sqlite_schema WHERE name = 'collective'"));
+  std::string bytes = bytes_of(path_);
+  const auto byte = [&](size_t at) -> uint8_t { return static_cast<uint8_t>(bytes[at]); };
+  const size_t page = static_cast<size_t>(root - 1) * 4096;
+  ASSERT_EQ(byte(page), 0x05) << "the root has children";
+  const size_t cells = static_cast<size_t>(byte(page + 3)) << 8U | byte(page + 4);
+  ASSERT_GT(cells, 10U);
+  for (size_t i = 0; i <= cells; ++i) {
+    const size_t cell =
+        i == cells ? page + 8 : page + (static_cast<size_t>(byte(page + 12 + 2 * i)) << 8U | byte(page + 13 + 2 * i));
+    for (int b = 0; b < 4; ++b) {  // the root itself: an endless tree, but for SQLite's limit of 20 levels
+      bytes[cell + static_cast<size_t>(b)] = static_cast<char>(root >> (24 - 8 * b));
+    }
+  }
+  std::ofstream(path_, std::ios::binary) << bytes;
+  const int64_t begun_ns = monotonic_now_ns();
+  const auto source = must(open_recording(path_));
+  const Status read = source->collectives({}, [](const Collective&) {});
+  EXPECT_FALSE(read);
+  EXPECT_FALSE(merge());
+  EXPECT_LT(monotonic_now_ns() - begun_ns, 20 * kNsPerSecond);
+}
+
+TEST_F(HostileRecording, TimesAndSizesThatCannotBeAreLeftOutAndCounted) {
+  alter(
+      "UPDATE collective SET duration_ns = 9223372036854775807 WHERE event_id & 1023 = 1;"
+      "UPDATE collective SET timestamp_ns = -5 WHERE event_id & 1023 = 2;"
+      "UPDATE collective SET bytes = -1 WHERE event_id & 1023 = 3;"
+      "UPDATE process SET start_ns = 9223372036854775807");
+  ReadReport report;
+  const auto source = must(open_recordings(std::span(&path_, 1), &report));
+  EXPECT_EQ(collectives_of(*source).size(), 3'000U - 9U);
+  EXPECT_EQ(collectives_of(*source).size(), 3'000U - 9U);
+  EXPECT_TRUE(must(source->processes()).empty());
+  EXPECT_EQ(report.left_out["collective"], 9);
+  EXPECT_EQ(report.left_out["process"], 1);
+  EXPECT_EQ(report.rows_left_out(), 10);
+  ASSERT_EQ(report.notes().size(), 2U);
+  EXPECT_NE(report.notes()[0].find("9 rows of table collective were left out"), std::string::npos);
+}
+
+TEST_F(HostileRecording, NodeIdsThatAreNoneAndSegmentsOutOfRange) {
+  const std::string before = bytes_of(path_);
+  for (const char* id : {"-1", "8388608", "4294967297"}) {
+    std::ofstream(path_, std::ios::binary) << before;
+    alter(fmt::format("INSERT INTO node(node_id, started_ns, clock_offset_ns) VALUES({}, 1, 0)", id));
+    const auto source = open_recording(path_);
+    ASSERT_FALSE(source);
+    EXPECT_NE(source.error().what.find("no node's id"), std::string::npos) << source.error().what;
+  }
+}
+
+/// Time and memory of many node runs are in proportion to their number.
+TEST_F(HostileRecording, ThousandsOfNodeRuns) {
+  alter(
+      "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 8000) INSERT INTO node(node_id, name, "
+      "started_ns, clock_offset_ns) SELECT i, 'n' || i, 1, 0 FROM n");
+  const int64_t begun_ns = monotonic_now_ns();
+  const auto source = must(open_recording(path_));
+  EXPECT_EQ(must(source->nodes()).size(), 8'000U);
+  EXPECT_EQ(collectives_of(*source).size(), 3'000U);
+  EXPECT_LT(monotonic_now_ns() - begun_ns, 10 * kNsPerSecond);
+  alter(
+      "WITH RECURSIVE n(i) AS (SELECT 8001 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) INSERT INTO node(node_id, "
+      "name, started_ns, clock_offset_ns) SELECT i, 'n' || i, 1, 0 FROM n");
+  EXPECT_FALSE(open_recording(path_));
+}
+
+/// All rows have to wait for the last one: they are set aside a few times, not once for each batch.
+TEST_F(HostileRecording, ASegmentThatClaimsToBeginFirst) {
+  alter("UPDATE segment SET min_ns = 0");
+  const std::vector<Collective> rows = collectives_of(*must(open_recording(path_)));
+  ASSERT_EQ(rows.size(), 3'000U);
+  EXPECT_TRUE(std::ranges::is_sorted(rows, {}, &Collective::timestamp_ns));
+}
+
+TEST_F(HostileRecording, AQueryHasOnlyFunctionsOfItsRow) {
+  for (const char* sql : {"SELECT load_extension('x')", "SELECT fts3_tokenizer('x')", "SELECT sqlite_log(1, 'x')",
+                          "SELECT sqlite_compileoption_get(1)", "SELECT writefile('x', 'y')", "SELECT edit('x')"}) {
+    const Status status = query(sql);
+    ASSERT_FALSE(status) << sql;
+    EXPECT_EQ(status.error().kind, ErrorKind::kUsage) << sql;
+  }
+  for (const char* sql : {"SELECT * FROM dbstat", "SELECT * FROM sqlite_dbpage", "SELECT * FROM sqlite_stmt",
+                          "SELECT * FROM bytecode('SELECT 1')"}) {
+    EXPECT_FALSE(query(sql)) << sql;
+  }
+  for (const char* sql : {"SELECT upper(name), printf('%d', 1), json_extract('[1]', '$[0]') FROM node",
+                          "SELECT row_number() OVER (ORDER BY event_id) FROM collective LIMIT 1",
+                          "SELECT datetime('now'), group_concat(pid), total(pid) FROM process"}) {
+    EXPECT_TRUE(query(sql)) << sql << ": " << query(sql).error().what;
+  }
+}
+
+TEST_F(HostileRecording, OneOperationOfAQueryIsBounded) {
+  const int64_t begun_ns = monotonic_now_ns();
+  EXPECT_FALSE(query("SELECT length(hex(zeroblob(300000000)))", kNsPerSecond));
+  alter("CREATE VIEW slow AS SELECT printf('%.*c', 1000000000, 'x')");
+  EXPECT_FALSE(query("SELECT * FROM slow", kNsPerSecond));
+  EXPECT_FALSE(query("SELECT 'x' LIKE '" + std::string(5'000, '%') + "y'", kNsPerSecond));
+  EXPECT_LT(monotonic_now_ns() - begun_ns, 5 * kNsPerSecond);
+}
+
+TEST_F(HostileRecording, MoreFilesThanMayBeOpenAtOnce) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<std::string> paths;
+  for (int i = 0; i < 80; ++i) {
+    paths.push_back(folder_ / fmt::format("{}.db", i));
+    auto writer = must(RecordingWriter::create(paths.back()));
+    writer->accept(node_row(static_cast<NodeId>(i + 1), fmt::format("node{}", i)));
+    must(writer->close());
+  }
+  const rlimit low{64, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  EXPECT_TRUE(merge_recordings(paths, folder_ / "all.db")) << "one at a time";
+  EXPECT_EQ(must(must(open_recordings(paths))->nodes()).size(), 80U) << "the soft limit is raised";
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {  // a hard limit can't be raised again
+    const rlimit hard{64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &hard);
+    const auto source = open_recordings(paths);
+    ::_exit(!source && source.error().what.find("80 recordings") != std::string::npos &&
+                    source.error().remedy.find("ulimit") != std::string::npos
+                ? 0
+                : 1);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+}
+
+}  // namespace
+}  // namespace stalltrace::store

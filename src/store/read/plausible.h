@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the times and sizes of a row can be true. Analysis adds and subtracts them: a file that was damaged or made
+// to harm must not reach it with numbers that overflow. Internal to store/.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+#include "store/schema/columns.h"
+
+namespace stalltrace::store {
+
+inline constexpr int64_t kLatestTimeNs = 4'000'000'000'000'000'000;  // October 2096; the earliest is 1970
+inline constexpr int64_t kLongestNs = int64_t{1} << 53;              // 104 days: a thousand of them can be added
+inline constexpr int64_t kMostBytes = int64_t{1} << 53;              // 8 PiB
+inline constexpr double kLargestSample = 1e18;
+
+/// Of a column, by its name.
+enum class ValueKind : uint8_t { kTime, kOffset, kDuration, kBytes, kOther };
+
+constexpr ValueKind kind_of_column(std::string_view name) {
+  if (name == "clock_offset_ns") {
+    return ValueKind::kOffset;
+  }
+  if (name == "timestamp_ns" || name == "called_ns" || name == "start_ns" || name == "exit_ns" ||
+      name == "started_ns" || name == "ended_ns" || name == "created_ns" || name == "destroyed_ns" ||
+      name == "opened_ns" || name == "closed_ns") {
+    return ValueKind::kTime;
+  }
+  if (name.ends_with("_ns")) {
+    return ValueKind::kDuration;
+  }
+  return name == "bytes" ? ValueKind::kBytes : ValueKind::kOther;
+}
+
+/// The values that a column may have: [low, low + width].
+struct ValueRange {
+  int64_t low = 0;
+  uint64_t width = ~uint64_t{0};
+
+  [[nodiscard]] bool holds(uint64_t value) const { return value - static_cast<uint64_t>(low) <= width; }
+};
+
+constexpr ValueRange range_of(ValueKind kind) {
+  switch (kind) {
+    case ValueKind::kTime:
+      return {0, kLatestTimeNs};
+    case ValueKind::kOffset:
+      return {-kLatestTimeNs, 2 * static_cast<uint64_t>(kLatestTimeNs)};
+    case ValueKind::kDuration:
+      return {0, kLongestNs};
+    case ValueKind::kBytes:
+      return {0, kMostBytes};
+    case ValueKind::kOther:
+      break;
+  }
+  return {};
+}
+
+inline constexpr size_t kColumnsAtMost = 64;
+/// Of the columns of T, in the order of each_column.
+template <typename T>
+inline const std::array<ValueRange, kColumnsAtMost> kRanges = [] {
+  std::array<ValueRange, kColumnsAtMost> ranges{};
+  size_t column = 0;
+  const T row;
+  each_column(row,
+              [&](const char* name, const auto& /*field*/) { ranges.at(column++) = range_of(kind_of_column(name)); });
+  return ranges;
+}();
+
+template <typename T>
+bool holds(const ValueRange& range, const T& value) {
+  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, uint64_t>) {
+    return range.holds(static_cast<uint64_t>(value));
+  } else if constexpr (std::is_same_v<T, double>) {
+    return std::fabs(value) <= kLargestSample;
+  } else {
+    return true;
+  }
+}
+template <typename T>
+bool holds(const ValueRange& range, const std::optional<T>& value) {
+  return !value || holds(range, *value);
+}
+template <typename T>
+bool holds(const ValueRange& range, const OrNull<T>& field) {
+  return holds(range, field.value);
+}
+template <typename T>
+bool holds(const ValueRange& range, const OrNullUnless<T>& field) {
+  return holds(range, field.value);
+}
+
+/// Asked of every row that is read: a comparison for each number of 64 bits.
+template <typename T>
+[[gnu::flatten]] bool is_plausible(const T& row) {
+  bool plausible = true;
+  const ValueRange* range = kRanges<T>.data();
+  each_column(row, [&](const char* /*name*/, const auto& field) { plausible &= holds(*range++, field); });
+  return plausible;
+}
+
+}  // namespace stalltrace::store
