@@ -81,6 +81,7 @@ Tracer::Tracer(const TracerOptions& options, EventSink& sink, Note note, std::un
                 .profiler_files = {.only_living = !options.pids.empty(), .only_netns = scope_netns(options)},
                 .on_call = [this](pid_t pid) { discovery_.on_call(pid); },
                 .report = [this](const std::string& text) { report_once(text); }}),
+      python_stacks_(node_, sink),
       open_waits_(*kernel_, node_, sink),
       host_({.sys = options.sysfs_root}, node_.node_id, sink),
       discovery_(
@@ -284,10 +285,12 @@ Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush,
     wait_for(mappings_->descriptors());
   }
   wait_for(discovery_.descriptors());
+  wait_for({-1});  // the last one: see below
   const auto stops = std::span(waits).first(stop_descriptors.size());
   const int64_t started_ns = monotonic_now_ns();
   PeriodicTasks tasks(periodic_tasks(started_ns, flush, progress), started_ns);
   for (bool stopping = false; !stopping;) {
+    waits.back().fd = python_stacks_.descriptor();  // -1, which poll ignores, but for a moment
     if (::poll(waits.data(), waits.size(), kPollNs / kNsPerMs) < 0 && errno != EINTR) {
       return fail_errno("wait for events", errno);
     }
@@ -296,6 +299,7 @@ Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush,
         std::ranges::any_of(stops, [](const pollfd& stop) { return (stop.revents & (POLLIN | POLLHUP)) != 0; }) ||
         (options_.duration_ns && now_ns - started_ns >= *options_.duration_ns);
     collect();
+    python_stacks_.look([this] { return decoder_.standings(); }, now_ns);
     ST_TRY(tasks.run_due(now_ns));
   }
   deliver_rest();

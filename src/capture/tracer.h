@@ -22,6 +22,7 @@
 #include "capture/kernel/kernel.h"
 #include "capture/kernel/kernel_options.h"
 #include "capture/periodic_tasks.h"
+#include "capture/python/python_stacks.h"
 #include "model/events.h"
 
 namespace stalltrace::capture {
@@ -67,6 +68,9 @@ class Tracer {
   /// calling thread becomes one that preempts nobody (SCHED_BATCH).
   Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress);
 
+  /// A finding was reported: run() looks as soon as may be where the ranks are that stand still (`python_stack`).
+  void ask_for_stacks() { python_stacks_.ask(); }
+
   [[nodiscard]] TracerStats stats() const;
   [[nodiscard]] const Node& node() const { return node_; }
   /// The evidence that this kernel does not give, one line each: what it is, and why.
@@ -97,6 +101,7 @@ class Tracer {
   Node node_;
   Procfs procfs_;
   RecordDecoder decoder_;
+  PythonStacks python_stacks_;
   OpenWaits open_waits_;
   HostSampler host_;
   JobDiscovery discovery_;

@@ -12,6 +12,7 @@
 #include "model/events/host.h"
 #include "model/events/job.h"
 #include "model/events/profiler.h"
+#include "model/events/python.h"
 #include "model/events/scheduler.h"
 #include "model/events/tcp.h"
 
@@ -20,7 +21,8 @@ namespace stalltrace {
 /// Read whole: see TableKind::kState.
 inline constexpr auto kStateTypes = kJobTypes + kConnectionTypes;
 /// Streamed in time order.
-inline constexpr auto kStreamedTypes = kCollectiveTypes + kTcpTypes + kSchedulerTypes + kProfilerTypes + kHostTypes;
+inline constexpr auto kStreamedTypes =
+    kCollectiveTypes + kTcpTypes + kSchedulerTypes + kProfilerTypes + kPythonTypes + kHostTypes;
 inline constexpr auto kEventTypes = kStateTypes + kStreamedTypes;
 
 template <typename T>

@@ -255,7 +255,7 @@ Result<ProcessStacks> read_one(const Procfs& procfs, Descriptors& descriptors, p
   return process;
 }
 
-void find_peers(Descriptors& descriptors, std::span<ProcessStacks* const> processes) {
+void find_peers(Descriptors& descriptors, std::span<ProcessStacks* const> processes, int64_t most_ns) {
   std::vector<Descriptor*> wanted;
   std::vector<pid_t> pids;
   for (ProcessStacks* process : processes) {
@@ -267,7 +267,7 @@ void find_peers(Descriptors& descriptors, std::span<ProcessStacks* const> proces
       }
     }
   }
-  descriptors.find_peers(wanted, pids);
+  descriptors.find_peers(wanted, pids, most_ns);
 }
 
 }  // namespace
@@ -277,7 +277,7 @@ Result<ProcessStacks> read_process(const Procfs& procfs, Descriptors& descriptor
   auto process = read_one(procfs, descriptors, pid, options);
   if (process && options.peers) {
     ProcessStacks* one = &*process;
-    find_peers(descriptors, {&one, 1});
+    find_peers(descriptors, {&one, 1}, options.peer_search_ns);
   }
   return process;
 }
@@ -296,7 +296,7 @@ std::vector<Result<ProcessStacks>> read_processes(const Procfs& procfs, std::spa
     }
   }
   if (options.peers) {
-    find_peers(descriptors, read);
+    find_peers(descriptors, read, options.peer_search_ns);
   }
   return results;
 }

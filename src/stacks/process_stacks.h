@@ -51,6 +51,7 @@ struct ProcessStacks {
 
 struct ReadOptions {
   bool peers = true;  // look for the other ends of pipes and connections in all processes of the host
+  int64_t peer_search_ns = Descriptors::kPeerSearchNs;  // at most
   BoundedMemory::Bounds bounds{};
 };
 

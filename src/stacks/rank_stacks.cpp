@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <string_view>
 
@@ -13,47 +12,15 @@
 #include "stacks/output/describe.h"
 
 namespace stalltrace::stacks {
-namespace {
-
-/// Installed code: packages, the standard library, and what is frozen into the interpreter.
-bool is_installed(std::string_view file) {
-  constexpr std::array<std::string_view, 3> kFolders{"/site-packages/", "/dist-packages/", "/lib/python3"};
-  return file.starts_with("<frozen ") || std::ranges::any_of(kFolders, [&](std::string_view folder) {
-           return file.find(folder) != std::string_view::npos;
-         });
-}
-
-/// "main.<locals>.step" → "step"
-std::string_view short_name(std::string_view function) {
-  constexpr std::string_view kLocal = "<locals>.";
-  const size_t at = function.rfind(kLocal);
-  return at == std::string_view::npos ? function : function.substr(at + kLocal.size());
-}
-
-/// Functions that only call what was asked for: decorators, and torch's way into a module.
-bool only_forwards(std::string_view function) {
-  constexpr std::array<std::string_view, 5> kNames{"wrapper", "inner", "decorate_context", "_call_impl",
-                                                   "_wrapped_call_impl"};
-  const std::string_view last = function.substr(function.rfind('.') + 1);
-  return std::ranges::find(kNames, last) != kNames.end();
-}
-
-}  // namespace
-
 std::string place_of(const ThreadStack& thread) {
   const auto& frames = thread.python ? thread.python->frames : std::vector<PythonFrame>();
   if (frames.empty()) {
     return describe_wait(thread);
   }
-  const auto own = std::ranges::find_if(frames, [](const PythonFrame& frame) { return !is_installed(frame.file); });
-  const auto at = own == frames.end() ? frames.begin() : own;
-  auto called = at;
-  while (called != frames.begin() && (called == at || only_forwards(called->function))) {
-    --called;
-  }
-  const std::string_view file = std::string_view(at->file).substr(at->file.rfind('/') + 1);
-  const std::string line = at->line ? fmt::format(":{}", *at->line) : "";
-  return fmt::format("in {} at {}{}", printable(short_name(called->function)), printable(file), line);
+  const PythonPlace place = place_in(frames);
+  const std::string_view file = std::string_view(place.own->file).substr(place.own->file.rfind('/') + 1);
+  const std::string line = place.own->line ? fmt::format(":{}", *place.own->line) : "";
+  return fmt::format("in {} at {}{}", printable(short_function(*place.called)), printable(file), line);
 }
 
 std::vector<FoldedJob> fold_jobs(std::span<const RankStacks> ranks) {

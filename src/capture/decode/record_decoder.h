@@ -58,6 +58,7 @@ class RecordDecoder {
   /// Losses of the profiler files, and records that could not be decoded.
   void deliver_losses();
 
+  [[nodiscard]] std::vector<CallStanding> standings() const { return collectives_.standings(); }
   [[nodiscard]] size_t processes() const { return processes_.size(); }
   [[nodiscard]] uint64_t calls() const { return collectives_.calls(); }
   [[nodiscard]] uint64_t retransmits() const { return network_.retransmits(); }

@@ -200,6 +200,7 @@ class RunVerb final : public Subcommand {
       evidence.look();
       const launch::Progress progress = trace.sink->progress();
       if (stands_still(hang, progress, evidence)) {
+        trace.tracer->ask_for_stacks();
         flush();
         evidence.explain_hang(progress, hang.still_ns(), evidence.folder().recording());
       }

@@ -125,7 +125,9 @@ class TraceVerb final : public Subcommand {
         [&] {
           if (live) {
             live->advance(monotonic_now_ns() + tracer.node().clock_offset_ns);
-            report_live(console, *live, *writer);
+            if (report_live(console, *live, *writer)) {
+              tracer.ask_for_stacks();
+            }
           }
           return keep_going(console, writer->flush());
         },
@@ -205,10 +207,12 @@ class TraceVerb final : public Subcommand {
     return {};
   }
 
-  /// Findings go to the output when they come and go, and into the recording whenever they change.
-  void report_live(Console& console, LiveWatch& live, store::RecordingWriter& writer) {
+  /// Findings go to the output when they come and go, and into the recording whenever they change. True: one came.
+  bool report_live(Console& console, LiveWatch& live, store::RecordingWriter& writer) {
     const std::vector<analysis::LiveChange> changes = live.take();
+    bool came = false;
     for (const analysis::LiveChange& change : changes) {
+      came = came || (change.news != analysis::LiveNews::kGrew && change.news != analysis::LiveNews::kEnded);
       if (const auto headline = headline_of(change.news)) {
         end_progress(console);
         console.out(report::live_finding_to_text(*headline, change.time_ns, change.number, change.finding,
@@ -219,6 +223,7 @@ class TraceVerb final : public Subcommand {
     if (!changes.empty() && !console.reader_gone()) {
       (void)console.finish();  // printed at once for a person who watches; a failure is reported at the end
     }
+    return came;
   }
 
   void end_live(Console& console, LiveWatch& live, store::RecordingWriter& writer) {

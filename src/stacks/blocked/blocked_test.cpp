@@ -78,7 +78,7 @@ class OwnDescriptors : public testing::Test {
     Descriptor found = descriptor.value_or(Descriptor());
     Descriptor* wanted = &found;
     const pid_t pid = ::getpid();
-    descriptors_.find_peers({&wanted, 1}, {&pid, 1});
+    descriptors_.find_peers({&wanted, 1}, {&pid, 1}, Descriptors::kPeerSearchNs);
     return found;
   }
 

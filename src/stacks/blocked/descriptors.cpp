@@ -26,7 +26,6 @@ namespace {
 constexpr size_t kMostNetBytes = 32U << 20;
 constexpr size_t kMostDescriptors = 65'536;  // of a process, looked at for peers
 constexpr size_t kMostPeers = 8;
-constexpr int64_t kPeerSearchNs = 2 * kNsPerSecond;
 constexpr std::string_view kPipe = "pipe:[";
 constexpr std::string_view kSocket = "socket:[";
 // include/net/tcp_states.h
@@ -220,7 +219,7 @@ bool Descriptors::is_named_fifo(pid_t pid, int number) const {
   return file && file->fifo;
 }
 
-void Descriptors::find_peers(std::span<Descriptor* const> wanted, std::span<const pid_t> pids) const {
+void Descriptors::find_peers(std::span<Descriptor* const> wanted, std::span<const pid_t> pids, int64_t most_ns) const {
   std::multimap<std::string_view, size_t> by_link;
   std::vector<int> own_modes;
   std::vector<std::optional<FileId>> own_files;
@@ -241,7 +240,7 @@ void Descriptors::find_peers(std::span<Descriptor* const> wanted, std::span<cons
       if (entry->d_name[0] == '.') {
         continue;
       }
-      if (++seen > kMostDescriptors || monotonic_now_ns() - begun_ns > kPeerSearchNs) {
+      if (++seen > kMostDescriptors || monotonic_now_ns() - begun_ns > most_ns) {
         complete = false;
         break;
       }

@@ -61,7 +61,8 @@ class Descriptors {
   [[nodiscard]] std::vector<int> watched_by(pid_t pid, int epoll, size_t most) const;
   /// Fills in `peers`: one pass over the descriptors of all processes that may be looked into, within bounds on their
   /// number and the time. `wanted` are those of process `pids[i]`.
-  void find_peers(std::span<Descriptor* const> wanted, std::span<const pid_t> pids) const;
+  void find_peers(std::span<Descriptor* const> wanted, std::span<const pid_t> pids, int64_t most_ns) const;
+  static constexpr int64_t kPeerSearchNs = 2'000'000'000;
 
  private:
   struct Network {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "stacks/blocked/system_calls.h"
 
 namespace stalltrace::stacks {
 namespace {
@@ -39,7 +40,65 @@ std::string peers_of(const Descriptor& descriptor) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+/// Beyond these, descriptors of a poll are counted.
+constexpr size_t kNamed = 2;
+
+std::string what_of(const Descriptor& descriptor) {
+  const std::string text = describe_descriptor(descriptor);
+  const bool named = descriptor.kind == DescriptorKind::kPipe && descriptor.link.starts_with('/');
+  return named ? "FIFO " + text : text;
+}
+
+std::string whats_of(const Blocked& blocked) {
+  std::vector<std::string> parts;
+  for (const Descriptor& descriptor : blocked.descriptors) {
+    if (parts.size() < kNamed) {
+      parts.push_back(what_of(descriptor));
+    }
+  }
+  const size_t more = blocked.descriptors.size() - parts.size() + blocked.more_descriptors;
+  return fmt::format("{}{}", fmt::join(parts, ", "), more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
+std::string activity_in(const Blocked& blocked, const CallInfo& info) {
+  const std::string whats = whats_of(blocked);
+  const auto with = [&](std::string_view doing, std::string_view nothing) {
+    return whats.empty() ? std::string(nothing) : fmt::format("{} {}", doing, whats);
+  };
+  const std::string in_call = fmt::format("in {}", info.name);
+  switch (info.kind) {
+    case CallKind::kRead:
+      return with("reading", in_call);
+    case CallKind::kWrite:
+      return with("writing to", in_call);
+    case CallKind::kAccept:
+      return with("waiting for a connection to", in_call);
+    case CallKind::kFile:
+      return with(in_call + " of", in_call);
+    case CallKind::kPoll:
+    case CallKind::kSelect:
+    case CallKind::kEpoll:
+      return with("waiting for", in_call);
+    case CallKind::kFutex:
+      return "waiting for another thread (futex)";
+    case CallKind::kSleep:
+      return fmt::format("sleeping ({})", info.name);
+    case CallKind::kWait:
+      return fmt::format("waiting for a child process ({})", info.name);
+    case CallKind::kOther:
+      break;
+  }
+  return blocked.path.empty() ? in_call : fmt::format("{} of {}", in_call, printable(blocked.path));
+}
+
 }  // namespace
+
+std::string describe_activity(const ThreadStack& thread) {
+  const bool in_call = thread.blocked && thread.blocked->call && !thread.blocked->for_gil && thread.state != 'T' &&
+                       thread.state != 't' && thread.state != 'Z' && thread.state != 'X';
+  const auto info = in_call ? call_info(thread.blocked->call->number) : std::nullopt;
+  return info ? activity_in(*thread.blocked, *info) : describe_wait_briefly(thread);
+}
 
 std::string describe_descriptor(const Descriptor& descriptor) {
   const std::string peers = peers_of(descriptor);

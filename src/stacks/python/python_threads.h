@@ -12,19 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "base/python_frames.h"
 #include "base/result.h"
 #include "stacks/memory/memory.h"
 #include "stacks/python/find_python.h"
 
 namespace stalltrace::stacks {
-
-struct PythonFrame {
-  std::string function;  // qualified from 3.11 on; the process's own text: not for a terminal as it is
-  std::string file;
-  std::optional<int32_t> line;
-
-  bool operator==(const PythonFrame&) const = default;
-};
 
 struct PythonThread {
   pid_t tid = 0;                    // in the process's pid namespace; 0: not known

@@ -243,6 +243,21 @@ void each_column(Row& r, F&& f) {
   f("waits_for", r.waits_for);
 }
 
+template <RowOf<PythonStack> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("duration_ns", r.duration_ns);
+  f("pid", r.pid);
+  f("rank_pid", r.rank_pid);
+  f("tid", or_null(r.tid));
+  f("state", or_null(r.state));
+  f("activity", or_null(r.activity));
+  f("collecting", r.collecting);
+  f("stack_id", or_null(r.stack_id));
+  f("problem", or_null(r.problem));
+}
+
 template <RowOf<PacketDrop> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);

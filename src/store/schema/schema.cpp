@@ -127,7 +127,14 @@ constexpr const char* kThird = R"sql(
 ALTER TABLE process ADD COLUMN settings TEXT;
 )sql";
 
-constexpr std::array kMigrations{kFirst, kSecond, kThird};
+constexpr const char* kFourth = R"sql(
+CREATE TABLE python_stack(
+  id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, timestamp_ns INTEGER NOT NULL, duration_ns INTEGER NOT NULL,
+  pid INTEGER NOT NULL, rank_pid INTEGER NOT NULL, tid INTEGER, state TEXT, activity TEXT,
+  collecting INTEGER NOT NULL, stack_id INTEGER, problem TEXT);
+)sql";
+
+constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth};
 
 }  // namespace
 

@@ -25,6 +25,9 @@ void CollectiveTracker::finish(ProcessState& process, EventId event, Completion 
   process.live.erase(found);
   row.completion = completion;
   row.duration_ns = std::max<int64_t>(utc(end_ns) - row.timestamp_ns, 0);
+  if (moves_data(row.op)) {
+    process.standing.ended_ns = std::max(process.standing.ended_ns, utc(end_ns));
+  }
   sink_.accept(std::move(row));
 }
 

@@ -96,6 +96,30 @@ uint64_t CollectiveTracker::number_of_call(Comm& comm, const st_call_entry& reco
   return comm.tags_repeat ? record.sequence : record.tag;
 }
 
+/// What is in `standing` of a call that moves data begins with its entry.
+void CollectiveTracker::note_entry(ProcessState& process, const Collective& row) {
+  constexpr int64_t kSmoothing = 16;  // calls
+  CallStanding& standing = process.standing;
+  if (process.newest != 0) {
+    standing.usual_gap_ns += (row.timestamp_ns - standing.entered_ns - standing.usual_gap_ns) / kSmoothing;
+  }
+  standing.pid = row.pid;
+  standing.entered_ns = std::max(standing.entered_ns, row.timestamp_ns);
+  standing.waits_by_design = is_point_to_point(row.op);
+  process.newest = row.event_id;
+}
+
+std::vector<CallStanding> CollectiveTracker::standings() const {
+  std::vector<CallStanding> all;
+  for (const auto& [pid, process] : states_) {
+    if (process.newest != 0) {
+      all.push_back(process.standing);
+      all.back().inside = process.live.contains(process.newest);
+    }
+  }
+  return all;
+}
+
 void CollectiveTracker::on_entry(const st_call_entry& record, int64_t stack_id) {
   if (record.row >= call_table().size()) {
     return;
@@ -153,6 +177,9 @@ void CollectiveTracker::on_entry(const st_call_entry& record, int64_t stack_id) 
   const EventId event = live.row.event_id;
   give_up_lost_return(process, record.header);
   process.in_flight[record.header.tid] = {.event = event, .entry_ns = record.header.time_ns};
+  if (moves_data(live.row.op)) {
+    note_entry(process, live.row);
+  }
   process.live.emplace(event, std::move(live));
   forget_oldest(process);
 }

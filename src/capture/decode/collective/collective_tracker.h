@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/python/call_standing.h"
 #include "model/event_ids.h"
 #include "model/events.h"
 #include "model/process_registry.h"
@@ -50,6 +51,9 @@ class CollectiveTracker {
   /// Delivers, as open, what is in flight and has changed since it was last delivered. Called before each flush, so
   /// that a call that never returns is in the recording.
   void deliver_open();
+
+  /// Of every process that has made a call that moves data.
+  [[nodiscard]] std::vector<CallStanding> standings() const;
 
   [[nodiscard]] uint64_t calls() const { return calls_; }
   /// Our hash of a process's communicator by NCCL's own; 0 where it is not known.
@@ -91,6 +95,8 @@ class CollectiveTracker {
     JobPlace job;
     uint64_t worlds = 0;              // communicators of all ranks that it has made
     std::vector<EventId> connecting;  // set-ups whose end is known from another call
+    EventId newest = 0;               // of the calls that move data; 0: none yet
+    CallStanding standing;
   };
 
   [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const { return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_; }
@@ -104,6 +110,7 @@ class CollectiveTracker {
   void give_up_lost_return(ProcessState& process, const st_header& header);
   void finish(ProcessState& process, EventId event, Completion completion, uint64_t end_ns);
   void end_group(ProcessState& process, const st_call_return& record, int64_t launch_ns);
+  static void note_entry(ProcessState& process, const Collective& row);
   static uint64_t number_of_call(Comm& comm, const st_call_entry& record);
   void comm_made(ProcessState& process, const st_call_return& record, const InFlight& call);
   void adopt(ProcessState& process, Communicator&& made);

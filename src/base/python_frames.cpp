@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/python_frames.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "base/text.h"
+
+namespace stalltrace {
+namespace {
+
+/// Functions that only call what was asked for: decorators, and torch's way into a module.
+bool only_forwards(std::string_view function) {
+  constexpr std::array<std::string_view, 5> kNames{"wrapper", "inner", "decorate_context", "_call_impl",
+                                                   "_wrapped_call_impl"};
+  const std::string_view last = function.substr(function.rfind('.') + 1);
+  return std::ranges::find(kNames, last) != kNames.end();
+}
+
+std::string text_of(std::string_view function, std::string_view file, std::optional<int32_t> line) {
+  std::string text = printable(function) + " (" + printable(file);
+  if (line) {
+    text += ':' + std::to_string(*line);
+  }
+  return text + ')';
+}
+
+std::string_view file_name(const PythonFrame& frame) {
+  return std::string_view(frame.file).substr(frame.file.rfind('/') + 1);
+}
+
+}  // namespace
+
+bool is_installed(const PythonFrame& frame) {
+  constexpr std::array<std::string_view, 3> kFolders{"/site-packages/", "/dist-packages/", "/lib/python3"};
+  return frame.file.starts_with("<frozen ") || std::ranges::any_of(kFolders, [&](std::string_view folder) {
+           return frame.file.find(folder) != std::string::npos;
+         });
+}
+
+std::string_view short_function(const PythonFrame& frame) {
+  constexpr std::string_view kLocal = "<locals>.";
+  const size_t at = frame.function.rfind(kLocal);
+  return std::string_view(frame.function).substr(at == std::string::npos ? 0 : at + kLocal.size());
+}
+
+std::string brief_text(const PythonFrame& frame) {
+  return text_of(short_function(frame), file_name(frame), frame.line);
+}
+
+PythonPlace place_in(std::span<const PythonFrame> frames) {
+  if (frames.empty()) {
+    return {};
+  }
+  const auto own = std::ranges::find_if_not(frames, is_installed);
+  const auto at = own == frames.end() ? frames.begin() : own;
+  auto called = at;
+  while (called != frames.begin() && (called == at || only_forwards(called->function))) {
+    --called;
+  }
+  return {&*at, &*called, &frames.front()};
+}
+
+std::string frames_to_text(std::span<const PythonFrame> frames) {
+  std::string text;
+  for (const PythonFrame& frame : frames) {
+    text += (text.empty() ? "" : "\n") + text_of(frame.function, frame.file, frame.line);
+  }
+  return text;
+}
+
+std::vector<PythonFrame> frames_from_text(std::string_view text) {
+  std::vector<PythonFrame> frames;
+  for (const std::string_view line : split(text, '\n')) {
+    const size_t open = line.find(" (");
+    if (open == std::string_view::npos || open == 0 || !line.ends_with(')')) {
+      continue;
+    }
+    PythonFrame frame{.function = std::string(line.substr(0, open)), .file = {}, .line = {}};
+    std::string_view place = line.substr(open + 2);
+    place.remove_suffix(1);
+    const size_t colon = place.rfind(':');
+    const auto number = colon == std::string_view::npos ? Result<int64_t>(0) : parse_integer(place.substr(colon + 1));
+    if (number && *number > 0 && *number <= std::numeric_limits<int32_t>::max()) {
+      frame.line = static_cast<int32_t>(*number);
+      place = place.substr(0, colon);
+    }
+    frame.file = std::string(place);
+    frames.push_back(std::move(frame));
+  }
+  return frames;
+}
+
+}  // namespace stalltrace

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/python_frames.h"
+
+#include <gtest/gtest.h>
+
+namespace stalltrace {
+namespace {
+
+const PythonFrame kReduce{"all_reduce", "/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py", 1320};
+const PythonFrame kWrapper{"_exception_logger.<locals>.wrapper",
+                           "/usr/lib/python3/dist-packages/torch/distributed/c10d_logger.py", 50};
+const PythonFrame kStep{"train.<locals>.step", "/home/u/train.py", 88};
+const PythonFrame kModule{"<module>", "/home/u/train.py", 120};
+const PythonFrame kFrozen{"_call_with_frames_removed", "<frozen importlib._bootstrap>", 241};
+
+TEST(PythonFrames, ThePlaceIsTheInnermostOfTheProgramItself) {
+  const std::vector<PythonFrame> inside{kReduce, kStep, kModule};
+  PythonPlace place = place_in(inside);
+  EXPECT_EQ(*place.own, kStep);
+  EXPECT_EQ(*place.called, kReduce);
+  EXPECT_EQ(*place.innermost, kReduce);
+  const std::vector<PythonFrame> logged{kReduce, kWrapper, kStep, kModule};
+  EXPECT_EQ(*place_in(logged).called, kReduce);
+  const std::vector<PythonFrame> own{kStep, kModule};
+  place = place_in(own);
+  EXPECT_EQ(*place.own, kStep);
+  EXPECT_EQ(*place.called, kStep);
+  const std::vector<PythonFrame> none_own{kFrozen, kReduce};
+  EXPECT_EQ(*place_in(none_own).own, kFrozen);
+  EXPECT_EQ(place_in({}).own, nullptr);
+}
+
+TEST(PythonFrames, TextForPeople) {
+  EXPECT_EQ(brief_text(kStep), "step (train.py:88)");
+  EXPECT_EQ(brief_text({"f", "a/b.py", std::nullopt}), "f (b.py)");
+  EXPECT_EQ(brief_text({"f\x1b[31m", "b\n.py", 1}), "f?[31m (b?.py:1)");
+}
+
+TEST(PythonFrames, ThereAndBack) {
+  const std::vector<PythonFrame> frames{
+      kReduce, kFrozen, {"f", "/a (b):c/d.py", 7}, {"g", "/x:y.py", std::nullopt}, {"<listcomp>", "<stdin>", 1}};
+  EXPECT_EQ(frames_from_text(frames_to_text(frames)), frames);
+  EXPECT_TRUE(frames_from_text("").empty());
+  EXPECT_TRUE(frames_from_text("(12 more)\nwithout a place\n").empty());
+}
+
+}  // namespace
+}  // namespace stalltrace

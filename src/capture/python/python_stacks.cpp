@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/python/python_stacks.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+
+namespace stalltrace::capture {
+namespace {
+
+constexpr int64_t kLookNs = 100 * kNsPerMs;
+constexpr size_t kDelivered = 65'536;  // remembered; after that a row may be delivered again, which changes nothing
+
+}  // namespace
+
+void PythonStacks::deliver(const ReadStack& read) {
+  PythonStack row{.node_id = node_.node_id,
+                  .timestamp_ns = read.begun_ns + node_.clock_offset_ns,
+                  .duration_ns = read.took_ns,
+                  .pid = read.pid,
+                  .rank_pid = read.rank_pid,
+                  .tid = read.tid,
+                  .state = read.state,
+                  .activity = read.activity,
+                  .collecting = read.collecting,
+                  .problem = read.problem};
+  if (!read.frames.empty()) {
+    row.stack_id = static_cast<int64_t>(splitmix64_text(read.frames) >> 1);  // positive, as ids are
+    if (delivered_.size() >= kDelivered) {
+      delivered_.clear();
+    }
+    if (delivered_.insert(row.stack_id).second) {
+      sink_.accept(Stack{row.stack_id, read.frames});
+    }
+  }
+  sink_.accept(std::move(row));
+}
+
+void PythonStacks::look(const std::function<std::vector<CallStanding>()>& standings, int64_t now_ns) {
+  for (const ReadStack& stack : reader_.take(now_ns)) {
+    deliver(stack);
+  }
+  for (const pid_t other : reader_.take_others()) {
+    others_.insert(other);
+  }
+  if (now_ns - looked_ns_ < kLookNs || reader_.busy()) {
+    return;
+  }
+  looked_ns_ = now_ns;
+  std::vector<CallStanding> python = standings();
+  std::erase_if(others_, [&](pid_t pid) { return std::ranges::find(python, pid, &CallStanding::pid) == python.end(); });
+  std::erase_if(python, [&](const CallStanding& standing) { return others_.contains(standing.pid); });
+  reader_.begin(watch_.choose(python, now_ns + node_.clock_offset_ns), now_ns);
+}
+
+}  // namespace stalltrace::capture

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a helper process reads of a rank. It may block or fail: see StackReader.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/python_frames.h"
+#include "base/text.h"
+#include "capture/python/stack_reader.h"
+#include "stacks/output/describe.h"
+#include "stacks/process_stacks.h"
+
+namespace stalltrace::capture {
+namespace {
+
+using stacks::ProcessStacks;
+using stacks::ThreadStack;
+
+constexpr size_t kInnermost = 56;  // frames kept of a deep stack ...
+constexpr size_t kOutermost = 8;
+
+/// Stays below StackReader's deadline where the process itself answers.
+constexpr stacks::ReadOptions kOptions{
+    .peers = true, .peer_search_ns = 100 * kNsPerMs, .bounds = {.most_ns = 200 * kNsPerMs}};
+
+std::string text_of(std::vector<PythonFrame> frames) {
+  if (frames.size() > kInnermost + kOutermost) {
+    frames.erase(frames.begin() + kInnermost, frames.end() - kOutermost);
+  }
+  return frames_to_text(frames);
+}
+
+/// "waiting for the GIL, which thread "loader" has in work (data.py:9)"
+std::string activity_of(const ProcessStacks& process, const ThreadStack& thread) {
+  const std::string activity = stacks::describe_activity(thread);
+  if (!thread.blocked || !thread.blocked->for_gil) {
+    return activity;
+  }
+  const auto holder = std::ranges::find_if(process.threads, [](const ThreadStack& other) {
+    return other.python && other.python->holds_gil.value_or(false) && !other.python->frames.empty();
+  });
+  return holder == process.threads.end() || holder->tid == thread.tid
+             ? activity
+             : fmt::format("{}, which thread \"{}\" has in {}", activity, printable(holder->name),
+                           brief_text(*place_in(holder->python->frames).own));
+}
+
+/// False: it is no Python process, or has ended.
+bool give_one(const Procfs& procfs, stacks::Descriptors& descriptors, pid_t rank_pid, pid_t pid, const GiveStack& give,
+              char& state) {
+  const int64_t begun_ns = monotonic_now_ns();
+  const auto process = stacks::read_process(procfs, descriptors, pid, kOptions);
+  const ThreadStack* thread = process ? main_thread(*process) : nullptr;
+  const bool refused = process && process->no_python && process->no_python->kind == ErrorKind::kNoPrivilege;
+  if (thread == nullptr || (!process->python && !refused)) {
+    return false;
+  }
+  ReadStack stack{.rank_pid = rank_pid, .pid = pid, .tid = thread->tid, .begun_ns = begun_ns};
+  state = thread->state;
+  stack.state = printable(std::string_view(&thread->state, 1));
+  stack.activity = activity_of(*process, *thread);
+  if (thread->python) {
+    stack.collecting = thread->python->collecting;
+    stack.frames = text_of(thread->python->frames);
+    stack.problem = printable(thread->python->problem);
+  }
+  if (stack.frames.empty() && stack.problem.empty()) {
+    stack.problem = process->no_python ? printable(process->no_python->what) : "its main thread runs no Python code";
+  }
+  stack.took_ns = monotonic_now_ns() - begun_ns;
+  give(stack);
+  return true;
+}
+
+std::vector<pid_t> descendants(const Procfs& procfs, pid_t pid) {
+  std::multimap<pid_t, pid_t> children;
+  for (const pid_t one : procfs.pids()) {
+    children.emplace(procfs.parent(one), one);
+  }
+  std::vector<pid_t> found{pid};
+  std::set<pid_t> seen{pid};
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto [first, last] = children.equal_range(found[i]);
+    for (auto child = first; child != last; ++child) {
+      if (seen.insert(child->second).second) {
+        found.push_back(child->second);
+      }
+    }
+  }
+  found.erase(found.begin());
+  return found;
+}
+
+}  // namespace
+
+void read_rank(pid_t pid, const GiveStack& give) {
+  const Procfs procfs;
+  stacks::Descriptors descriptors(procfs);
+  char state = 'R';
+  if (!give_one(procfs, descriptors, pid, pid, give, state) || state == 'R') {
+    return;  // one that runs waits for no child
+  }
+  size_t given = 0;
+  for (const pid_t child : descendants(procfs, pid)) {
+    char ignored = 0;
+    if (given < kMostChildren && stacks::may_be_python(procfs, child) &&
+        give_one(procfs, descriptors, pid, child, give, ignored)) {
+      ++given;
+    }
+  }
+}
+
+}  // namespace stalltrace::capture

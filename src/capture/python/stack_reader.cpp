@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/python/stack_reader.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+#include "base/process/pipe.h"
+#include "base/python_frames.h"
+#include "base/text.h"
+
+namespace stalltrace::capture {
+namespace {
+
+// Printable text has neither.
+constexpr char kFieldEnd = '\x1f';
+constexpr char kRecordEnd = '\x1e';
+constexpr int kPipeBytes = 1 << 20;
+constexpr int kNice = 5;  // ranks go first; but a deadline runs
+
+/// The helper's whole life. Another thread of ours may have held any lock but malloc's when we forked: a helper that
+/// waits for one is given up like any other.
+[[noreturn]] void help(int pipe, pid_t parent, std::span<const pid_t> pids, const StackReader::Read& read) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) {
+    ::_exit(1);
+  }
+  // What it keeps open would outlive us with it: probes, and whoever waits for the end of our output.
+  ::close_range(0, static_cast<unsigned>(pipe) - 1, 0);
+  ::close_range(static_cast<unsigned>(pipe) + 1, std::numeric_limits<unsigned>::max(), 0);
+  const sched_param none{};
+  (void)::sched_setscheduler(0, SCHED_BATCH, &none);
+  (void)::setpriority(PRIO_PROCESS, 0, kNice);
+  const auto write_all = [pipe](std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t written = ::write(pipe, text.data(), text.size());
+      if (written < 0 && errno != EINTR) {
+        ::_exit(1);
+      }
+      text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(written, 0)));
+    }
+  };
+  for (const pid_t pid : pids) {
+    read(pid, [&](const ReadStack& stack) { write_all(to_wire(stack)); });
+    write_all({&kRecordEnd, 1});
+  }
+  ::_exit(0);
+}
+
+/// False while it has not ended.
+bool reap(pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; }
+
+}  // namespace
+
+std::string to_wire(const ReadStack& stack) {
+  std::string text;
+  const auto add = [&](std::string_view field) {
+    text += field;
+    text += kFieldEnd;
+  };
+  for (const int64_t number : {int64_t{stack.rank_pid}, int64_t{stack.pid}, int64_t{stack.tid}, stack.begun_ns,
+                               stack.took_ns, int64_t{stack.collecting}}) {
+    add(std::to_string(number));
+  }
+  for (const std::string* field : {&stack.state, &stack.activity, &stack.frames, &stack.problem}) {
+    add(*field);
+  }
+  text.back() = kRecordEnd;
+  return text;
+}
+
+std::vector<ReadStack> from_wire(std::string_view text) {
+  constexpr size_t kNumbers = 6;
+  constexpr size_t kFields = 10;
+  std::vector<ReadStack> stacks;
+  for (const std::string_view record : split(text, kRecordEnd)) {
+    const std::vector<std::string_view> fields = split(record, kFieldEnd);
+    if (fields.size() != kFields) {
+      continue;
+    }
+    std::array<int64_t, kNumbers> numbers{};
+    bool whole = true;
+    for (size_t i = 0; i < kNumbers; ++i) {
+      const Result<int64_t> number = parse_integer(fields[i]);
+      whole = whole && number;
+      numbers[i] = number.value_or(0);
+    }
+    if (whole) {
+      stacks.push_back({.rank_pid = static_cast<pid_t>(numbers[0]),
+                        .pid = static_cast<pid_t>(numbers[1]),
+                        .tid = static_cast<pid_t>(numbers[2]),
+                        .begun_ns = numbers[3],
+                        .took_ns = numbers[4],
+                        .state = std::string(fields[6]),
+                        .activity = std::string(fields[7]),
+                        .collecting = numbers[5] != 0,
+                        .frames = std::string(fields[8]),
+                        .problem = std::string(fields[9])});
+    }
+  }
+  return stacks;
+}
+
+StackReader::~StackReader() {
+  end_helper();
+  reap_given_up();
+}
+
+void StackReader::begin(std::vector<pid_t> pids, int64_t now_ns) {
+  reap_given_up();
+  if (busy() || pids.empty() || given_up_.size() >= limits_.most_given_up) {
+    return;
+  }
+  pids_ = std::move(pids);
+  begun_ns_ = now_ns;
+  start(now_ns);
+}
+
+void StackReader::start(int64_t now_ns) {
+  Result<Pipe> pipe = make_pipe();
+  if (!pipe) {
+    pids_.clear();
+    return;
+  }
+  (void)::fcntl(pipe->write_end.get(), F_SETPIPE_SZ, kPipeBytes);
+  (void)::fcntl(pipe->read_end.get(), F_SETFL, O_NONBLOCK);
+  const pid_t self = ::getpid();
+  const pid_t helper = ::fork();
+  if (helper == 0) {
+    help(pipe->write_end.get(), self, pids_, read_);
+  }
+  if (helper < 0) {
+    pids_.clear();
+    return;
+  }
+  helper_ = helper;
+  pipe_ = std::move(pipe->read_end);
+  heard_ns_ = now_ns;
+  text_.clear();
+  bytes_ = 0;
+  gave_ = false;
+}
+
+/// Kills it; one that does not end at once is reaped later.
+void StackReader::end_helper() {
+  if (helper_ > 0) {
+    ::kill(helper_, SIGKILL);
+    if (!reap(helper_)) {
+      given_up_.push_back(helper_);
+    }
+  }
+  helper_ = 0;
+  pipe_.reset();
+}
+
+void StackReader::reap_given_up() { std::erase_if(given_up_, reap); }
+
+/// Takes the whole records out of the text; false: the helper has done all, or can do no more.
+bool StackReader::parse(bool ended, std::vector<ReadStack>& stacks) {
+  for (size_t end = text_.find(kRecordEnd); end != std::string::npos; end = text_.find(kRecordEnd)) {
+    const std::vector<ReadStack> read = from_wire(std::string_view(text_).substr(0, end + 1));
+    stacks.insert(stacks.end(), read.begin(), read.end());
+    if (end > 0) {
+      gave_ = true;
+    } else if (!pids_.empty()) {
+      if (!gave_) {
+        others_.push_back(pids_.front());
+      }
+      pids_.erase(pids_.begin());
+      gave_ = false;
+    }
+    text_.erase(0, end + 1);
+  }
+  return !ended && !pids_.empty();
+}
+
+std::vector<ReadStack> StackReader::take(int64_t now_ns) {
+  std::vector<ReadStack> stacks;
+  reap_given_up();
+  if (!busy()) {
+    return stacks;
+  }
+  bool ended = false;
+  std::array<char, 65'536> buffer;
+  while (!ended) {
+    const ssize_t got = ::read(pipe_.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0 && errno == EAGAIN) {
+      break;
+    }
+    ended = got <= 0;
+    text_.append(buffer.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    bytes_ += static_cast<size_t>(std::max<ssize_t>(got, 0));
+    heard_ns_ = now_ns;
+    if (bytes_ > limits_.most_bytes) {
+      ended = true;
+    }
+  }
+  if (parse(ended, stacks)) {
+    if (now_ns - heard_ns_ < limits_.process_ns) {
+      return stacks;
+    }
+  } else if (pids_.empty()) {
+    end_helper();
+    return stacks;
+  }
+  // It hangs, or has died, at the first that is left.
+  end_helper();
+  const pid_t stuck = pids_.front();
+  if (!gave_) {
+    stacks.push_back(
+        {.rank_pid = stuck,
+         .pid = stuck,
+         .begun_ns = heard_ns_,
+         .took_ns = now_ns - heard_ns_,
+         .problem = ended ? "the reading failed"
+                          : fmt::format("it could not be read within {}", format_duration(limits_.process_ns))});
+  }
+  pids_.erase(pids_.begin());
+  if (!pids_.empty() && now_ns - begun_ns_ < limits_.all_ns && given_up_.size() < limits_.most_given_up) {
+    start(now_ns);
+  } else {
+    pids_.clear();
+  }
+  return stacks;
+}
+
+}  // namespace stalltrace::capture
