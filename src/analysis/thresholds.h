@@ -324,5 +324,7 @@ inline constexpr int64_t kLongestStallNs = 120 * kNsPerSecond;
 inline constexpr int64_t kMaxStalls = 100'000;
 /// Rows of each evidence table kept in memory (about 64 bytes each).
 inline constexpr int64_t kMaxEvidenceRows = 1'500'000;
+/// Looks at Python stacks: a node records some tens of them a minute at most.
+inline constexpr size_t kMostPythonStacks = 100'000;
 
 }  // namespace stalltrace::analysis

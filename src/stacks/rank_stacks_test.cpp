@@ -164,5 +164,34 @@ TEST(DescribeWait, StatesWithoutASystemCall) {
   EXPECT_EQ(describe_wait(thread), "waiting for the GIL");
 }
 
+TEST(DescribeActivity, InWordsForASentence) {
+  ThreadStack thread{.tid = 1, .name = "x", .state = 'S'};
+  const auto waiting = [&](int64_t call, std::vector<Descriptor> descriptors = {}) {
+    thread.blocked = Blocked{.call = SystemCall{.number = call}, .descriptors = std::move(descriptors)};
+    return describe_activity(thread);
+  };
+  const Descriptor file{.number = 3, .kind = DescriptorKind::kFile, .link = "/data/x\x1b[5m"};
+  const Descriptor fifo{.number = 4, .kind = DescriptorKind::kPipe, .link = "/data/in"};
+  const Descriptor pipe{.number = 5, .kind = DescriptorKind::kPipe, .link = "pipe:[9]", .peers = {{7, "tee"}}};
+  const Descriptor tcp{
+      .number = 6, .kind = DescriptorKind::kTcp, .local = "10.0.0.1:4", .remote = "10.0.0.2:5", .state = "ESTABLISHED"};
+  EXPECT_EQ(waiting(SYS_read, {file}), "reading /data/x?[5m");
+  EXPECT_EQ(waiting(SYS_read, {fifo}), "reading FIFO /data/in");
+  EXPECT_EQ(waiting(SYS_read), "in read");
+  EXPECT_EQ(waiting(SYS_write, {pipe}), "writing to pipe:[9] (its other end: pid 7 (tee))");
+  EXPECT_EQ(waiting(SYS_recvfrom, {tcp}), "reading TCP 10.0.0.1:4 -> 10.0.0.2:5 (ESTABLISHED)");
+  EXPECT_EQ(waiting(SYS_ppoll, {pipe, fifo, file, tcp}),
+            "waiting for pipe:[9] (its other end: pid 7 (tee)), FIFO /data/in and 2 more");
+  EXPECT_EQ(waiting(SYS_futex), "waiting for another thread (futex)");
+  EXPECT_EQ(waiting(SYS_clock_nanosleep), "sleeping (clock_nanosleep)");
+  EXPECT_EQ(waiting(SYS_wait4), "waiting for a child process (wait4)");
+  EXPECT_EQ(waiting(999), "in system call 999");
+  thread.blocked->for_gil = true;
+  EXPECT_EQ(describe_activity(thread), "waiting for the GIL");
+  thread.state = 'T';
+  EXPECT_EQ(describe_activity(thread), "stopped by a signal");
+  EXPECT_EQ(describe_activity(ThreadStack{.state = 'R'}), "running");
+}
+
 }  // namespace
 }  // namespace stalltrace::stacks

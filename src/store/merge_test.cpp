@@ -142,6 +142,7 @@ TEST_F(Merge, TakesRecordingsOfAnOlderSchema) {
     int steps = 0;
     must(owned->proxy_steps({}, [&](const ProxyStep&) { ++steps; }));
     EXPECT_EQ(steps, 1);
+    must(owned->python_stacks({}, [](const PythonStack&) { ADD_FAILURE() << "the old schema has no such table"; }));
   }
 }
 

@@ -7,9 +7,7 @@
 namespace stalltrace::capture {
 namespace {
 
-int64_t still_ns(const CallStanding& standing, int64_t now_ns) {
-  return now_ns - std::max(standing.entered_ns, standing.ended_ns);
-}
+int64_t still_since(const CallStanding& standing) { return std::max(standing.entered_ns, standing.ended_ns); }
 
 /// When the last of those entered that are inside, and have been for long.
 std::optional<int64_t> waiting_since(std::span<const CallStanding> standings, int64_t now_ns) {
@@ -42,48 +40,39 @@ bool LateWatch::take_token(int64_t now_ns, bool lasting) {
   return true;
 }
 
-bool LateWatch::is_due(const CallStanding& standing, int64_t still_ns, bool awaited) {
-  const int64_t first_ns = awaited ? kLateNs : std::max(kStillNs, kUnusual * standing.usual_gap_ns);
-  if (still_ns < first_ns) {
-    return false;
-  }
-  return still_ns >= next_look_ns_.try_emplace(standing.pid, first_ns).first->second;
-}
-
 std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, int64_t now_ns) {
   const auto waiting_ns = waiting_since(standings, now_ns);
   bool due = false;
   int64_t longest_ns = 0;
   std::vector<CallStanding> outside;
   std::vector<CallStanding> inside;
-  std::map<pid_t, int64_t> next_look_ns;
+  std::map<pid_t, Still> still;  // who goes on begins anew
   for (const CallStanding& standing : standings) {
-    const int64_t since_ns = still_ns(standing, now_ns);
-    if (since_ns < kLateNs) {
+    const int64_t since_ns = still_since(standing);
+    const int64_t for_ns = now_ns - since_ns;
+    if (for_ns < kLateNs) {
       continue;
     }
     const bool awaited = !standing.inside && waiting_ns && standing.entered_ns < *waiting_ns;
-    if (is_due(standing, since_ns, awaited)) {
+    const int64_t first_ns = awaited ? kLateNs : std::max(kStillNs, kUnusual * standing.usual_gap_ns);
+    const auto known = still_.find(standing.pid);
+    const bool same = known != still_.end() && known->second.since_ns == since_ns;
+    const Still& now = still[standing.pid] = same ? known->second : Still{since_ns, 0};
+    if (for_ns >= std::max(first_ns, now.next_look_ns)) {
       due = true;
-      longest_ns = std::max(longest_ns, since_ns);
-    }
-    if (const auto next = next_look_ns_.find(standing.pid); next != next_look_ns_.end()) {
-      next_look_ns.insert(*next);
+      longest_ns = std::max(longest_ns, for_ns);
     }
     (standing.inside ? inside : outside).push_back(standing);
   }
-  next_look_ns_ = std::move(next_look_ns);  // who goes on begins anew
-  const bool nobody = outside.empty() && inside.empty();
-  const bool asked = asked_ && now_ns - answered_ns_ >= kAskedNs && !nobody;
-  asked_ = asked_ && !asked && !nobody;
+  still_ = std::move(still);
+  const bool asked = asked_ && now_ns - answered_ns_ >= kAskedNs && !still_.empty();
+  asked_ = asked_ && !asked && !still_.empty();
   if (!asked && (!due || !take_token(now_ns, longest_ns >= kStillNs))) {
     return {};
   }
   answered_ns_ = asked ? now_ns : answered_ns_;
-  for (const auto* group : {&outside, &inside}) {
-    for (const CallStanding& standing : *group) {
-      next_look_ns_[standing.pid] = kAgain * still_ns(standing, now_ns);
-    }
+  for (auto& [pid, one] : still_) {
+    one.next_look_ns = kAgain * (now_ns - one.since_ns);
   }
   std::vector<pid_t> pids;
   add_first(outside, kMostOutside, pids);

@@ -43,9 +43,13 @@ class LateWatch {
 
  private:
   [[nodiscard]] bool take_token(int64_t now_ns, bool lasting);
-  [[nodiscard]] bool is_due(const CallStanding& standing, int64_t still_ns, bool awaited);
+  /// A time without calls, and how long it lasts when it is looked at next.
+  struct Still {
+    int64_t since_ns = 0;
+    int64_t next_look_ns = 0;
+  };
 
-  std::map<pid_t, int64_t> next_look_ns_;  // by process that stands still: of its time without a call
+  std::map<pid_t, Still> still_;
   int64_t tokens_ns_ = kMostAtOnce * kEveryNs;
   int64_t filled_ns_ = 0;
   int64_t answered_ns_ = 0;

@@ -27,6 +27,7 @@ namespace {
 constexpr char kFieldEnd = '\x1f';
 constexpr char kRecordEnd = '\x1e';
 constexpr int kPipeBytes = 1 << 20;
+constexpr int64_t kStuckNs = kNsPerSecond;
 constexpr int kNice = 5;  // ranks go first; but a deadline runs
 
 /// The helper's whole life. Another thread of ours may have held any lock but malloc's when we forked: a helper that
@@ -114,12 +115,15 @@ std::vector<ReadStack> from_wire(std::string_view text) {
 
 StackReader::~StackReader() {
   end_helper();
-  reap_given_up();
+  for (int i = 0; i < 20 && !killed_.empty(); ++i) {
+    reap_killed();
+    ::usleep(killed_.empty() ? 0 : 1000);
+  }
 }
 
 void StackReader::begin(std::vector<pid_t> pids, int64_t now_ns) {
-  reap_given_up();
-  if (busy() || pids.empty() || given_up_.size() >= limits_.most_given_up) {
+  reap_killed();
+  if (busy() || pids.empty() || too_many_stuck(now_ns)) {
     return;
   }
   pids_ = std::move(pids);
@@ -157,14 +161,21 @@ void StackReader::end_helper() {
   if (helper_ > 0) {
     ::kill(helper_, SIGKILL);
     if (!reap(helper_)) {
-      given_up_.push_back(helper_);
+      killed_.push_back({helper_, monotonic_now_ns()});
     }
   }
   helper_ = 0;
   pipe_.reset();
 }
 
-void StackReader::reap_given_up() { std::erase_if(given_up_, reap); }
+void StackReader::reap_killed() {
+  std::erase_if(killed_, [](const Killed& killed) { return reap(killed.pid); });
+}
+
+bool StackReader::too_many_stuck(int64_t now_ns) const {
+  const auto stuck = std::ranges::count_if(killed_, [&](const Killed& one) { return now_ns - one.at_ns > kStuckNs; });
+  return static_cast<size_t>(stuck) >= limits_.most_stuck;
+}
 
 /// Takes the whole records out of the text; false: the helper has done all, or can do no more.
 bool StackReader::parse(bool ended, std::vector<ReadStack>& stacks) {
@@ -187,7 +198,7 @@ bool StackReader::parse(bool ended, std::vector<ReadStack>& stacks) {
 
 std::vector<ReadStack> StackReader::take(int64_t now_ns) {
   std::vector<ReadStack> stacks;
-  reap_given_up();
+  reap_killed();
   if (!busy()) {
     return stacks;
   }
@@ -230,7 +241,7 @@ std::vector<ReadStack> StackReader::take(int64_t now_ns) {
                           : fmt::format("it could not be read within {}", format_duration(limits_.process_ns))});
   }
   pids_.erase(pids_.begin());
-  if (!pids_.empty() && now_ns - begun_ns_ < limits_.all_ns && given_up_.size() < limits_.most_given_up) {
+  if (!pids_.empty() && now_ns - begun_ns_ < limits_.all_ns && !too_many_stuck(now_ns)) {
     start(now_ns);
   } else {
     pids_.clear();

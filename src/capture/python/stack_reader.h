@@ -49,7 +49,7 @@ class StackReader {
     int64_t process_ns = 500 * kNsPerMs;  // without anything from the helper: the process hangs
     int64_t all_ns = 3 * kNsPerSecond;    // for all that were asked for at once
     size_t most_bytes = 4U << 20;         // from one helper
-    size_t most_given_up = 2;             // helpers that don't end when they are killed: no more are started
+    size_t most_stuck = 2;                // helpers that outlive SIGKILL by a second: no more are started
   };
   using Read = std::function<void(pid_t, const GiveStack&)>;
 
@@ -59,7 +59,7 @@ class StackReader {
   StackReader& operator=(const StackReader&) = delete;
   ~StackReader();
 
-  /// Reads these, one after the other. While another reading is under way, and after too many helpers were given up,
+  /// Reads these, one after the other. While another reading is under way, and while too many helpers can't be ended,
   /// nothing happens.
   void begin(std::vector<pid_t> pids, int64_t now_ns);
   [[nodiscard]] bool busy() const { return helper_ > 0; }
@@ -73,7 +73,8 @@ class StackReader {
  private:
   void start(int64_t now_ns);
   void end_helper();
-  void reap_given_up();
+  void reap_killed();
+  [[nodiscard]] bool too_many_stuck(int64_t now_ns) const;
   bool parse(bool ended, std::vector<ReadStack>& stacks);
 
   Read read_;
@@ -86,7 +87,11 @@ class StackReader {
   std::string text_;  // not parsed yet
   size_t bytes_ = 0;
   bool gave_ = false;  // something of the process that is being read
-  std::vector<pid_t> given_up_;
+  struct Killed {
+    pid_t pid = 0;
+    int64_t at_ns = 0;
+  };
+  std::vector<Killed> killed_;  // not reaped yet
   std::vector<pid_t> others_;
 };
 

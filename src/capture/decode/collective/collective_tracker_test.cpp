@@ -55,6 +55,30 @@ TEST_F(CollectiveTrackerTest, ACallThatHasNotReturnedIsDeliveredOpenOnceAndAgain
   EXPECT_EQ(only(Operation::kAllReduce).completion, Completion::kOpen);
 }
 
+TEST_F(CollectiveTrackerTest, StandingSaysWhoIsInsideAndSinceWhen) {
+  make_comm(10, 8, 3);
+  EXPECT_THAT(tracker_.standings(), SizeIs(0)) << "a set-up moves no data";
+  launch("ncclAllReduce", 1 * kMs, 4);
+  ASSERT_THAT(tracker_.standings(), SizeIs(1));
+  CallStanding standing = tracker_.standings()[0];
+  EXPECT_EQ(standing.pid, kPid);
+  EXPECT_TRUE(standing.inside);
+  EXPECT_FALSE(standing.waits_by_design);
+  EXPECT_EQ(standing.entered_ns, utc(1 * kMs));
+  EXPECT_EQ(standing.ended_ns, 0);
+  tracker_.on_sync(synced("cudaStreamSynchronize", 2 * kMs, 9 * kMs));
+  standing = tracker_.standings()[0];
+  EXPECT_FALSE(standing.inside);
+  EXPECT_EQ(standing.ended_ns, utc(9 * kMs));
+  launch("ncclSend", 33 * kMs, 5);
+  standing = tracker_.standings()[0];
+  EXPECT_TRUE(standing.inside);
+  EXPECT_TRUE(standing.waits_by_design);
+  EXPECT_EQ(standing.usual_gap_ns, static_cast<int64_t>(2 * kMs)) << "32 ms, smoothed over 16 calls";
+  tracker_.on_exit(kPid);
+  EXPECT_THAT(tracker_.standings(), SizeIs(0));
+}
+
 TEST_F(CollectiveTrackerTest, GroupMembersGetTheGroupsLaunchAndArrival) {
   tracker_.on_return(returned("ncclGroupStart", 900, 910));
   for (const uint64_t at : {1000, 2000}) {

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/findings/python_places.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include "analysis/causes/cause.h"
+#include "analysis/thresholds.h"
+#include "base/python_frames.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr size_t kRanksNamed = 3;  // more at one place are counted
+constexpr size_t kPlacesReported = 6;
+
+/// A row on the common clock.
+struct Look {
+  MemberIndex member = kNoMember;
+  Interval time;
+  const PythonStack* row = nullptr;
+};
+
+using Frames = std::map<int64_t, std::vector<PythonFrame>>;  // by id of the stack
+
+/// How often something was seen.
+template <typename Key>
+class Votes {
+ public:
+  void add(Key key) { ++votes_[std::move(key)]; }
+  /// The one seen most; of equals the greatest.
+  [[nodiscard]] const std::pair<const Key, size_t>& most() const {
+    return *std::ranges::max_element(votes_, {}, [](const auto& vote) { return std::pair(vote.second, vote.first); });
+  }
+  [[nodiscard]] bool empty() const { return votes_.empty(); }
+
+ private:
+  std::map<Key, size_t> votes_;
+};
+
+/// The frames of a process that was forked by a worker pool begin with those of its parent.
+std::span<const PythonFrame> own_of_worker(std::span<const PythonFrame> frames) {
+  const auto entry = std::ranges::find_if(
+      frames, [](const PythonFrame& frame) { return frame.file.ends_with("/multiprocessing/process.py"); });
+  return frames.first(static_cast<size_t>(entry - frames.begin()));
+}
+
+bool waits_for_workers(std::span<const PythonFrame> frames) {
+  for (const PythonFrame& frame : frames) {
+    if (!is_installed(frame)) {
+      return false;
+    }
+    if (frame.file.find("/torch/utils/data/") != std::string::npos ||
+        frame.file.find("/multiprocessing/") != std::string::npos ||
+        frame.file.find("/concurrent/futures/") != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// What a process does there beyond running: it is blocked, stopped, or collects garbage.
+std::string doing_in(const PythonStack& row) {
+  if (row.collecting) {
+    return "collecting garbage";
+  }
+  return row.activity == "running" ? "" : row.activity;
+}
+
+/// Where one rank was in its looks, as text.
+struct Seen {
+  size_t looks = 0;   // with frames
+  size_t agreed = 0;  // of these at the place
+  std::string place;  // "load_batch (data.py:212), reading FIFO /data/in"; empty: not known
+  std::string problem;
+};
+
+class Places {
+ public:
+  Places(const Cluster& cluster, const Frames& frames) : cluster_(cluster), frames_(frames) {}
+
+  /// `looks`: of this rank and its descendants. `awaited`: the others wait for it.
+  [[nodiscard]] Seen seen_of(const std::vector<const Look*>& looks, bool awaited) const {
+    Seen seen;
+    using Key = std::tuple<std::string, std::string>;
+    Votes<Key> places;
+    std::map<Key, Votes<std::string>> lines;
+    std::map<Key, Votes<std::string>> doings;
+    for (const Look* look : looks) {
+      const PythonStack& row = *look->row;
+      if (row.pid != row.rank_pid) {
+        continue;
+      }
+      const auto frames = frames_.find(row.stack_id);
+      if (frames == frames_.end() || frames->second.empty()) {
+        seen.problem = row.problem;
+        continue;
+      }
+      ++seen.looks;
+      const PythonPlace place = place_in(frames->second);
+      const PythonFrame& named = awaited ? *place.own : *place.called;
+      const Key key{named.function, place.own->file};
+      places.add(key);
+      lines[key].add(awaited ? awaited_text(place) : waiting_text(place));
+      const std::string workers = awaited && waits_for_workers(frames->second) ? workers_text(looks, *look) : "";
+      doings[key].add(workers.empty() ? doing_in(row) : workers);
+    }
+    if (places.empty()) {
+      return seen;
+    }
+    const auto& [key, count] = places.most();
+    seen.agreed = count;
+    seen.place = lines.at(key).most().first;
+    const auto& [doing, times] = doings.at(key).most();
+    if (awaited && !doing.empty() && 2 * times > count) {
+      seen.place += ", " + doing;
+    }
+    return seen;
+  }
+
+  [[nodiscard]] const Cluster& cluster() const { return cluster_; }
+
+ private:
+  /// What the program called, at the program's own line.
+  static std::string waiting_text(const PythonPlace& place) {
+    return brief_text({place.called->function, place.own->file, place.own->line});
+  }
+
+  static std::string awaited_text(const PythonPlace& place) {
+    return place.innermost == place.own
+               ? brief_text(*place.own)
+               : fmt::format("{}, which called {}", brief_text(*place.own), brief_text(*place.innermost));
+  }
+
+  /// "waiting for its worker pid 77 in __getitem__ (data.py:14), sleeping (nanosleep)": of the workers that were seen
+  /// in the program's own code at the same look.
+  [[nodiscard]] std::string workers_text(const std::vector<const Look*>& looks, const Look& of) const {
+    std::vector<int32_t> pids;
+    std::string first;
+    for (const Look* look : looks) {
+      const PythonStack& row = *look->row;
+      const auto frames = frames_.find(row.stack_id);
+      const bool same = row.rank_pid == of.row->pid && row.pid != row.rank_pid && frames != frames_.end() &&
+                        look->time.from_ns >= of.time.from_ns && look->time.from_ns - of.time.from_ns < kSameLookNs;
+      if (!same) {
+        continue;
+      }
+      const auto own = own_of_worker(frames->second);
+      const PythonPlace place = place_in(own);
+      if (place.own == nullptr || is_installed(*place.own)) {
+        continue;
+      }
+      if (pids.empty()) {
+        const std::string doing = doing_in(row);
+        first = awaited_text(place) + (doing.empty() ? "" : ", " + doing);
+      }
+      pids.push_back(row.pid);
+    }
+    return pids.empty() ? ""
+           : pids.size() == 1
+               ? fmt::format("waiting for its worker pid {} in {}", pids[0], first)
+               : fmt::format("waiting for its {} workers, of which pid {} is in {}", pids.size(), pids[0], first);
+  }
+
+  static constexpr int64_t kSameLookNs = 3 * kNsPerSecond;
+  const Cluster& cluster_;
+  const Frames& frames_;
+};
+
+bool is_awaited(const StallFinding& found, MemberIndex member) {
+  return std::ranges::any_of(found.stalls, [&](const Stall* stall) {
+    return !std::holds_alternative<SlowTransfer>(stall->kind) &&
+           std::ranges::find(stall->suspects, member) != stall->suspects.end();
+  });
+}
+
+bool concerns(const Stall& stall, const Look& look) {
+  return look.time.from_ns >= stall.window.from_ns && look.time.to_ns <= stall.window.to_ns &&
+         (std::ranges::find(stall.members, look.member) != stall.members.end() ||
+          std::ranges::find(stall.suspects, look.member) != stall.suspects.end());
+}
+
+std::string who(const Cluster& cluster, const std::vector<MemberIndex>& members) {
+  if (members.size() > kRanksNamed) {
+    return fmt::format("{} ranks", members.size());
+  }
+  std::vector<std::string> names;
+  bool ranks = true;
+  for (const MemberIndex member : members) {
+    names.push_back(short_name(cluster, member));
+    ranks = ranks && cluster.member(member).rank;
+  }
+  if (!ranks || members.size() == 1) {
+    return fmt::format("{}", fmt::join(names, ", "));
+  }
+  std::vector<int32_t> numbers;
+  for (const MemberIndex member : members) {
+    numbers.push_back(*cluster.member(member).rank);
+  }
+  return fmt::format("ranks {}", fmt::join(numbers, ", "));
+}
+
+/// " (in 3 of 4 looks)" where not all agree.
+std::string agreement(const Seen& seen) {
+  return seen.agreed == seen.looks ? "" : fmt::format(" (in {} of {} looks)", seen.agreed, seen.looks);
+}
+
+bool blames_a_place(Cause cause) {
+  return cause == Cause::kMissingCollective || cause == Cause::kLateRank || cause == Cause::kProcessStopped;
+}
+
+void add_to_summary(const Cluster& cluster, const StallFinding& found, MemberIndex member, const Seen& seen,
+                    Finding& finding) {
+  if (!blames_a_place(finding.cause) || seen.place.empty() || 2 * seen.agreed < seen.looks) {
+    return;
+  }
+  const bool still = !cluster.member(member).exit_ns && !finding.ended_job &&
+                     std::ranges::any_of(found.stalls, [](const Stall* stall) { return stall->hung(); });
+  finding.summary += fmt::format(" {} {} in {}{}.", capitalised(short_name(cluster, member)), still ? "is" : "was",
+                                 seen.place, agreement(seen));
+}
+
+void add_places(const Places& places, const std::vector<Look>& looks, StallFinding& found) {
+  const Cluster& cluster = places.cluster();
+  std::map<MemberIndex, std::vector<const Look*>> by_member;
+  for (const Look& look : looks) {
+    if (std::ranges::any_of(found.stalls, [&](const Stall* stall) { return concerns(*stall, look); })) {
+      by_member[look.member].push_back(&look);
+    }
+  }
+  if (by_member.empty()) {
+    return;
+  }
+  Finding& finding = found.finding;
+  std::map<std::string, std::vector<MemberIndex>> folded;
+  int64_t count = 0;
+  for (const auto& [member, of_member] : by_member) {
+    const Seen seen = places.seen_of(of_member, is_awaited(found, member));
+    count += static_cast<int64_t>(of_member.size());
+    if (!seen.place.empty()) {
+      folded["in " + seen.place + agreement(seen)].push_back(member);
+    } else if (!seen.problem.empty()) {
+      folded["not known: " + seen.problem].push_back(member);
+    }
+    const Member& known = cluster.member(member);
+    if (finding.culprit && finding.culprit->pid == known.pid && finding.culprit->node == known.node) {
+      add_to_summary(cluster, found, member, seen, finding);
+    }
+  }
+  std::vector<std::pair<std::string, std::vector<MemberIndex>>> ordered(folded.begin(), folded.end());
+  for (auto& [place, members] : ordered) {
+    std::ranges::sort(members, {}, [&](MemberIndex member) { return cluster.member(member).rank.value_or(-1); });
+  }
+  std::ranges::stable_sort(ordered, [&](const auto& a, const auto& b) {
+    const auto first = [&](const auto& one) { return cluster.member(one.second.front()).rank.value_or(-1); };
+    return a.second.size() != b.second.size() ? a.second.size() > b.second.size() : first(a) < first(b);
+  });
+  std::vector<std::string> parts;
+  for (const auto& [place, members] : ordered) {
+    if (parts.size() < kPlacesReported) {
+      parts.push_back(who(cluster, members) + " " + place);
+    }
+  }
+  if (!parts.empty()) {
+    finding.evidence.push_back({"python_stack", count, fmt::format("{}", fmt::join(parts, "; ")), {}});
+  }
+}
+
+}  // namespace
+
+Status add_python_places(EventSource& source, const Cluster& cluster, std::vector<StallFinding>& findings) {
+  std::optional<Interval> time;
+  for (const StallFinding& found : findings) {
+    for (const Stall* stall : found.stalls) {
+      time = time ? Interval{std::min(time->from_ns, stall->window.from_ns), std::max(time->to_ns, stall->window.to_ns)}
+                  : stall->window;
+    }
+  }
+  if (!time) {
+    return {};
+  }
+  const int64_t slack_ns = cluster.clock().largest_shift_ns();
+  std::vector<PythonStack> rows;
+  ST_TRY(source.python_stacks({time->from_ns - slack_ns, time->to_ns + slack_ns}, [&](const PythonStack& row) {
+    if (rows.size() < kMostPythonStacks) {
+      rows.push_back(row);
+    }
+  }));
+  if (rows.empty()) {
+    return {};
+  }
+  std::vector<Look> looks;
+  std::set<int64_t> wanted;
+  for (const PythonStack& row : rows) {
+    const MemberIndex member = cluster.find(row.node_id, row.rank_pid);
+    const int64_t begin_ns = cluster.clock().to_common(row.node_id, row.timestamp_ns);
+    if (member != kNoMember) {
+      looks.push_back({member, {begin_ns, begin_ns + row.duration_ns}, &row});
+      wanted.insert(row.stack_id);
+    }
+  }
+  ST_ASSIGN(const std::vector<Stack> stacks, source.stacks());
+  Frames frames;
+  for (const Stack& stack : stacks) {
+    if (wanted.contains(stack.stack_id)) {
+      frames[stack.stack_id] = frames_from_text(stack.frames);
+    }
+  }
+  const Places places(cluster, frames);
+  for (StallFinding& found : findings) {
+    add_places(places, looks, found);
+  }
+  return {};
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the ranks of a finding were in their program.
+#include "analysis/findings/python_places.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "analysis/testing/golden_text.h"
+#include "analysis/testing/slow_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using namespace small_job;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr auto kTorch = "/usr/lib/python3/dist-packages/torch/";
+constexpr int64_t kHangFromNs = kLastArrivalNs + kNsPerMs;
+constexpr int64_t kReduce = 1;
+constexpr int64_t kLoad = 2;
+constexpr int64_t kPoll = 3;
+constexpr int64_t kLoader = 4;
+constexpr int64_t kWorker = 5;
+constexpr int64_t kIdleWorker = 6;
+constexpr int64_t kLoadElsewhere = 7;
+constexpr int64_t kLoadAgain = 8;
+
+void add_stacks(MemorySource& source) {
+  const std::string torch = kTorch;
+  const std::string outer = "\ntrain (/home/u/train.py:88)\n<module> (/home/u/train.py:120)";
+  const std::string worker = "\n_worker_loop (" + torch + "utils/data/_utils/worker.py:302)\n" +
+                             "BaseProcess.run (/usr/lib/python3.11/multiprocessing/process.py:108)" + outer;
+  source.accept(Stack{kReduce, "all_reduce (" + torch + "distributed/distributed_c10d.py:1541)" + outer});
+  source.accept(Stack{kLoad, "load_batch (/home/u/data.py:212)" + outer});
+  source.accept(Stack{kPoll, "poll (/usr/lib/python3.11/selectors.py:415)\nload_batch (/home/u/data.py:212)" + outer});
+  source.accept(Stack{kLoader, "_try_get_data (" + torch + "utils/data/dataloader.py:1120)" + outer});
+  source.accept(Stack{kWorker, "Data.__getitem__ (/home/u/data.py:14)" + worker});
+  source.accept(Stack{kIdleWorker, "get (/usr/lib/python3.11/multiprocessing/queues.py:113)" + worker});
+  source.accept(Stack{kLoadAgain, "load_again (/home/u/data.py:400)" + outer});
+  source.accept(Stack{kLoadElsewhere, "load_other (/home/u/data.py:300)" + outer});
+}
+
+PythonStack look(int rank, int64_t at_ns, int64_t stack, const std::string& activity = "") {
+  return {.node_id = node_of_rank(rank),
+          .timestamp_ns = at_ns,
+          .duration_ns = 10 * kNsPerMs,
+          .pid = 10 + rank,
+          .rank_pid = 10 + rank,
+          .tid = 10 + rank,
+          .state = "S",
+          .activity = activity,
+          .stack_id = stack};
+}
+
+/// Rank 2 does not come to the last call; the recording ends 5 s later.
+MemorySource absent_job() {
+  MemorySource source;
+  Ending ending = hang({2});
+  ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 5 * kNsPerSecond; };
+  fill(source, ending);
+  add_stacks(source);
+  return source;
+}
+
+void add_waiting(MemorySource& source, int64_t at_ns) {
+  for (const int rank : {0, 1, 3}) {
+    source.accept(look(rank, at_ns, kReduce, "waiting for another thread (futex)"));
+  }
+}
+
+std::string places_of(const Finding& finding) {
+  const auto line = std::ranges::find(finding.evidence, "python_stack", &Evidence::kind);
+  return line == finding.evidence.end() ? "" : line->text;
+}
+
+TEST(PythonPlaces, AnAbsentRankAndThoseThatWait) {
+  MemorySource source = absent_job();
+  add_waiting(source, kHangFromNs + kNsPerSecond);
+  source.accept(look(2, kHangFromNs + kNsPerSecond, kLoad, "reading FIFO /data/in"));
+  const Finding finding = only(source);
+  expect_culprit(finding, Cause::kMissingCollective, 2);
+  EXPECT_EQ(places_of(finding),
+            "ranks 0, 1, 3 in all_reduce (train.py:88); rank 2 in load_batch (data.py:212), reading FIFO /data/in");
+  EXPECT_THAT(finding.summary, EndsWith(" Rank 2 is in load_batch (data.py:212), reading FIFO /data/in."));
+  EXPECT_EQ(evidence_of(finding, "python_stack").count, 4);
+  expect_golden_text("missing_collective with Python stacks", finding);
+}
+
+TEST(PythonPlaces, TheProgramsLineAndTheInnermost) {
+  MemorySource source = absent_job();
+  source.accept(look(2, kHangFromNs + kNsPerSecond, kPoll, "waiting for TCP 10.0.0.1:4 -> 10.0.0.2:5 (ESTABLISHED)"));
+  EXPECT_THAT(only(source).summary,
+              EndsWith(" Rank 2 is in load_batch (data.py:212), which called poll (selectors.py:415), waiting for TCP "
+                       "10.0.0.1:4 -> 10.0.0.2:5 (ESTABLISHED)."));
+}
+
+TEST(PythonPlaces, NothingIsClaimedFromOutsideTheStall) {
+  MemorySource source = absent_job();
+  source.accept(look(2, kLastArrivalNs - kNsPerSecond, kLoad));                 // before
+  source.accept(look(2, kLastArrivalNs + 5 * kNsPerSecond - kNsPerMs, kLoad));  // ends after it
+  source.accept(look(2, kLastArrivalNs + 6 * kNsPerSecond, kLoad));             // after
+  const Finding finding = only(source);
+  EXPECT_EQ(places_of(finding), "");
+  EXPECT_THAT(finding.summary, Not(HasSubstr("load_batch")));
+}
+
+TEST(PythonPlaces, OfSeveralLooksTheMostDecide) {
+  MemorySource source = absent_job();
+  for (const int64_t second : {1, 2, 3}) {
+    source.accept(look(2, kHangFromNs + second * kNsPerSecond, second == 2 ? kLoadElsewhere : kLoad));
+  }
+  EXPECT_THAT(only(source).summary, EndsWith(" Rank 2 is in load_batch (data.py:212) (in 2 of 3 looks)."));
+  source.accept(look(2, kHangFromNs + 4 * kNsPerSecond, kLoadAgain));
+  source.accept(look(2, kHangFromNs + 4 * kNsPerSecond + kNsPerMs, kPoll + 100));  // without frames
+  source.accept(look(2, kHangFromNs + 4 * kNsPerSecond + 2 * kNsPerMs, kLoader));
+  const Finding scattered = only(source);
+  EXPECT_THAT(scattered.summary, Not(HasSubstr("load_batch"))) << "2 of 5";
+  EXPECT_EQ(places_of(scattered), "rank 2 in load_batch (data.py:212) (in 2 of 5 looks)");
+}
+
+TEST(PythonPlaces, AWorkerThatTheRankWaitsFor) {
+  MemorySource source = absent_job();
+  const int64_t at_ns = kHangFromNs + kNsPerSecond;
+  source.accept(look(2, at_ns, kLoader, "waiting for pipe:[9]"));
+  PythonStack idle = look(2, at_ns + 20 * kNsPerMs, kIdleWorker, "waiting for pipe:[7]");
+  idle.pid = 76;
+  source.accept(idle);
+  PythonStack worker = look(2, at_ns + 40 * kNsPerMs, kWorker, "sleeping (clock_nanosleep)");
+  worker.pid = 77;
+  source.accept(worker);
+  EXPECT_THAT(
+      only(source).summary,
+      EndsWith(" Rank 2 is in train (train.py:88), which called _try_get_data (dataloader.py:1120), waiting for "
+               "its worker pid 77 in Data.__getitem__ (data.py:14), sleeping (clock_nanosleep)."));
+}
+
+TEST(PythonPlaces, AGarbageCollectionIsNamed) {
+  MemorySource source = absent_job();
+  PythonStack row = look(2, kHangFromNs + kNsPerSecond, kLoad, "running");
+  row.collecting = true;
+  source.accept(row);
+  EXPECT_THAT(only(source).summary, EndsWith(" Rank 2 is in load_batch (data.py:212), collecting garbage."));
+}
+
+TEST(PythonPlaces, WhatCouldNotBeReadIsSaid) {
+  MemorySource source = absent_job();
+  PythonStack row = look(2, kHangFromNs + kNsPerSecond, 0);
+  row.problem = "it could not be read within 500 ms";
+  source.accept(row);
+  const Finding finding = only(source);
+  EXPECT_EQ(places_of(finding), "rank 2 not known: it could not be read within 500 ms");
+  EXPECT_THAT(finding.summary, Not(HasSubstr("not known")));
+}
+
+TEST(PythonPlaces, ALateRankWasThere) {
+  MemorySource source;
+  fill(source, late(1, 30 * kNsPerMs));
+  for (int64_t step = kSlowFrom; step < kSteps; ++step) {
+    WaitSpan span{.node_id = node_of_rank(1), .timestamp_ns = begin_of(step), .window_ns = 30 * kNsPerMs};
+    span.waited_ns = span.window_ns;
+    span.pid = span.tid = 11;
+    source.accept(span);
+  }
+  add_stacks(source);
+  for (const int64_t step : {50, 60, 70}) {
+    PythonStack row = look(1, begin_of(step) + 5 * kNsPerMs, kLoad, "sleeping (clock_nanosleep)");
+    source.accept(row);
+    row.timestamp_ns += 35 * kNsPerMs;  // in the transfer: not late any more
+    row.stack_id = kReduce;
+    source.accept(row);
+  }
+  const Finding finding = only(source);
+  expect_culprit(finding, Cause::kLateRank, 1);
+  EXPECT_THAT(finding.summary, EndsWith(" Rank 1 was in load_batch (data.py:212), sleeping (clock_nanosleep)."));
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/python/late_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stalltrace::capture {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr int64_t kStart = 1000 * kNsPerSecond;
+constexpr int64_t kStep = 100 * kNsPerMs;
+
+CallStanding standing(int32_t pid, bool inside, int64_t entered_ns, int64_t ended_ns = 0) {
+  return {.pid = pid, .inside = inside, .entered_ns = entered_ns, .ended_ns = ended_ns, .usual_gap_ns = 10 * kNsPerMs};
+}
+
+class LateWatchTest : public testing::Test {
+ protected:
+  /// When it looked, after kStart, with the same standings all the time.
+  std::vector<int64_t> looks(std::span<const CallStanding> standings, int64_t for_ns, int64_t from_ns = 0) {
+    std::vector<int64_t> at;
+    for (int64_t now_ns = from_ns; now_ns <= for_ns; now_ns += kStep) {
+      if (!watch_.choose(standings, kStart + now_ns).empty()) {
+        at.push_back(now_ns);
+      }
+    }
+    return at;
+  }
+  LateWatch watch_;
+};
+
+TEST_F(LateWatchTest, WhoIsAwaitedComesFirst) {
+  const std::vector<CallStanding> job{standing(10, true, kStart), standing(11, false, kStart - kStep, kStart - kStep),
+                                      standing(12, true, kStart)};
+  EXPECT_THAT(watch_.choose(job, kStart + kStep), IsEmpty()) << "ranks scatter";
+  EXPECT_THAT(watch_.choose(job, kStart + 2 * kStep), ElementsAre(11, 10, 12));
+}
+
+TEST_F(LateWatchTest, AJobThatGetsOnIsLeftAlone) {
+  for (int64_t step = 0; step < 1000; ++step) {
+    const int64_t at_ns = kStart + step * kStep;
+    const std::vector<CallStanding> job{standing(10, step % 2 == 0, at_ns), standing(11, false, at_ns - kStep, at_ns)};
+    ASSERT_THAT(watch_.choose(job, at_ns + kStep), IsEmpty()) << step;
+  }
+}
+
+/// All compute between two calls for longer than usual: nobody waits.
+TEST_F(LateWatchTest, APauseOfAllIsNoLateness) {
+  const std::vector<CallStanding> job{standing(10, false, kStart, kStart), standing(11, false, kStart, kStart + 1)};
+  EXPECT_THAT(looks(job, LateWatch::kStillNs - kStep), IsEmpty());
+}
+
+TEST_F(LateWatchTest, AReceiverWaitsByDesign) {
+  std::vector<CallStanding> job{standing(10, true, kStart), standing(11, false, kStart - kStep, kStart - kStep)};
+  job[0].waits_by_design = true;
+  EXPECT_THAT(looks(job, kNsPerSecond), IsEmpty());
+}
+
+/// The rank alone on its node, for which others wait elsewhere.
+TEST_F(LateWatchTest, OneThatStandsStillAloneIsSeen) {
+  const std::vector<CallStanding> alone{standing(11, false, kStart, kStart)};
+  EXPECT_THAT(looks(alone, 10 * kNsPerSecond), ElementsAre(2 * kNsPerSecond, 8 * kNsPerSecond));
+  std::vector<CallStanding> slow = alone;
+  slow[0].usual_gap_ns = 5 * kNsPerSecond;
+  LateWatch other;
+  EXPECT_THAT(other.choose(slow, kStart + 39 * kNsPerSecond), IsEmpty()) << "its steps take long";
+  EXPECT_THAT(other.choose(slow, kStart + 40 * kNsPerSecond), ElementsAre(11));
+}
+
+TEST_F(LateWatchTest, AHangIsLookedAtMoreAndMoreRarely) {
+  const std::vector<CallStanding> job{standing(10, true, kStart), standing(11, false, kStart - kStep, kStart - kStep)};
+  EXPECT_THAT(looks(job, 3600 * kNsPerSecond), testing::AllOf(SizeIs(testing::Ge(6U)), SizeIs(testing::Le(12U))));
+}
+
+TEST_F(LateWatchTest, LooksAreBoundedHoweverOftenARankIsLate) {
+  size_t looks = 0;
+  constexpr int64_t kMinutes = 10;
+  for (int64_t now_ns = kStart; now_ns < kStart + kMinutes * 60 * kNsPerSecond; now_ns += 3 * kStep) {
+    const std::vector<CallStanding> job{standing(10, true, now_ns),
+                                        standing(11, false, now_ns - kStep, now_ns - kStep)};
+    looks += watch_.choose(job, now_ns + 2 * kStep).empty() ? 0 : 1;
+  }
+  EXPECT_GE(looks, static_cast<size_t>(kMinutes * 10));
+  EXPECT_LE(looks, static_cast<size_t>(kMinutes * 60 * kNsPerSecond / LateWatch::kEveryNs + LateWatch::kMostAtOnce));
+  // What lasts is still looked at.
+  const int64_t hang_ns = kStart + kMinutes * 60 * kNsPerSecond;
+  const std::vector<CallStanding> hang{standing(10, true, hang_ns),
+                                       standing(11, false, hang_ns - kStep, hang_ns - kStep)};
+  EXPECT_THAT(watch_.choose(hang, hang_ns + 3 * kNsPerSecond), ElementsAre(11, 10));
+}
+
+TEST_F(LateWatchTest, NumberOfProcessesIsBounded) {
+  std::vector<CallStanding> job;
+  for (int32_t pid = 0; pid < 64; ++pid) {
+    job.push_back(standing(pid, pid >= 32, pid >= 32 ? kStart : kStart - kStep - pid));
+  }
+  EXPECT_THAT(watch_.choose(job, kStart + 2 * kStep), SizeIs(LateWatch::kMostOutside + LateWatch::kMostInside));
+}
+
+TEST_F(LateWatchTest, AFindingAsksForALookButNotAgainAtOnce) {
+  const std::vector<CallStanding> job{standing(10, false, kStart, kStart)};
+  watch_.ask();
+  EXPECT_THAT(watch_.choose(job, kStart + kStep), IsEmpty()) << "it gets on";
+  EXPECT_THAT(watch_.choose(job, kStart + 3 * kStep), IsEmpty()) << "the question was about another moment";
+  watch_.ask();
+  EXPECT_THAT(watch_.choose(job, kStart + 4 * kStep), ElementsAre(10));
+  watch_.ask();
+  EXPECT_THAT(watch_.choose(job, kStart + 5 * kStep), IsEmpty());
+  EXPECT_THAT(watch_.choose(job, kStart + 4 * kStep + LateWatch::kAskedNs), ElementsAre(10));
+}
+
+}  // namespace
+}  // namespace stalltrace::capture

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/python/stack_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "base/file.h"
+#include "base/process/subprocess.h"
+#include "base/python_frames.h"
+#include "capture/python/python_stacks.h"
+#include "model/memory_source.h"
+
+namespace stalltrace::capture {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing::StartsWith;
+
+ReadStack stack_of(pid_t pid) {
+  return {.rank_pid = pid,
+          .pid = pid + 1,
+          .tid = pid + 2,
+          .begun_ns = 5,
+          .took_ns = 6,
+          .state = "S",
+          .activity = "reading FIFO /x",
+          .collecting = true,
+          .frames = "f (/a.py:1)\ng (/b.py:2)",
+          .problem = "none"};
+}
+
+/// Until the reader has done all; what it gave.
+std::vector<ReadStack> all_of(StackReader& reader) {
+  std::vector<ReadStack> all;
+  while (reader.busy()) {
+    pollfd wait{.fd = reader.descriptor(), .events = POLLIN, .revents = 0};
+    ::poll(&wait, 1, 20);
+    for (ReadStack& stack : reader.take(monotonic_now_ns())) {
+      all.push_back(std::move(stack));
+    }
+  }
+  return all;
+}
+
+std::vector<ReadStack> read_with(const StackReader::Read& read, std::vector<pid_t> pids,
+                                 StackReader::Limits limits = {}) {
+  StackReader reader(read, limits);
+  reader.begin(std::move(pids), monotonic_now_ns());
+  return all_of(reader);
+}
+
+TEST(StackReader, WireThereAndBack) {
+  const ReadStack stack = stack_of(7);
+  EXPECT_THAT(from_wire(to_wire(stack) + to_wire({}) + "rubbish\x1e" + "a\x1f\x1e"), ElementsAre(stack, ReadStack{}));
+}
+
+TEST(StackReader, GivesWhatTheHelperReads) {
+  const auto read = [](pid_t pid, const GiveStack& give) {
+    if (pid != 20) {
+      give(stack_of(pid));
+      give(stack_of(pid + 1));
+    }
+  };
+  StackReader reader(read);
+  EXPECT_EQ(reader.descriptor(), -1);
+  reader.begin({10, 20, 30}, monotonic_now_ns());
+  EXPECT_THAT(all_of(reader), ElementsAre(stack_of(10), stack_of(11), stack_of(30), stack_of(31)));
+  EXPECT_THAT(reader.take_others(), ElementsAre(20));
+  EXPECT_EQ(reader.descriptor(), -1);
+}
+
+TEST(StackReader, AProcessThatHangsCostsItsDeadlineAndNoOther) {
+  const auto read = [](pid_t pid, const GiveStack& give) {
+    if (pid == 20) {
+      ::sleep(100);
+    }
+    give(stack_of(pid));
+  };
+  const int64_t begun_ns = monotonic_now_ns();
+  const auto stacks = read_with(read, {10, 20, 30}, {.process_ns = 200 * kNsPerMs});
+  EXPECT_LT(monotonic_now_ns() - begun_ns, 20 * kNsPerSecond);
+  ASSERT_THAT(stacks, SizeIs(3));
+  EXPECT_EQ(stacks[0], stack_of(10));
+  EXPECT_EQ(stacks[1].pid, 20);
+  EXPECT_EQ(stacks[1].problem, "it could not be read within 200 ms");
+  EXPECT_EQ(stacks[2], stack_of(30));
+}
+
+TEST(StackReader, AHelperThatDiesTakesNothingWithIt) {
+  const auto read = [](pid_t pid, const GiveStack& give) {
+    if (pid == 20) {
+      ::raise(SIGKILL);
+    }
+    give(stack_of(pid));
+  };
+  const auto stacks = read_with(read, {20, 30});
+  ASSERT_THAT(stacks, SizeIs(2));
+  EXPECT_EQ(stacks[0].problem, "the reading failed");
+  EXPECT_EQ(stacks[1], stack_of(30));
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a helper was left";
+}
+
+TEST(StackReader, AllTogetherHaveADeadlineToo) {
+  const auto read = [](pid_t, const GiveStack&) { ::sleep(100); };
+  const auto stacks =
+      read_with(read, {1, 2, 3, 4, 5, 6, 7, 8}, {.process_ns = 50 * kNsPerMs, .all_ns = 120 * kNsPerMs});
+  EXPECT_THAT(stacks, SizeIs(testing::AllOf(testing::Ge(1U), testing::Le(4U))));
+}
+
+TEST(StackReader, BytesAreBounded) {
+  const auto read = [](pid_t pid, const GiveStack& give) {
+    while (true) {
+      give(stack_of(pid));
+    }
+  };
+  EXPECT_THAT(read_with(read, {10}, {.most_bytes = 100'000}), SizeIs(testing::Lt(10'000U)));
+}
+
+class PythonProcess : public testing::Test {
+ protected:
+  void start(const std::string& program) {
+    ASSERT_TRUE(write_file(file("worker.py"), program));
+    auto process = Subprocess::spawn({.argv = {"python3", file("worker.py"), folder_}});
+    ASSERT_TRUE(process);
+    process_ = std::move(*process);
+    for (int i = 0; i < 1000 && !std::filesystem::exists(file("ready")); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ASSERT_TRUE(std::filesystem::exists(file("ready")));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "stalltrace-stacks-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_;
+  Subprocess process_;
+};
+
+TEST_F(PythonProcess, ItsLineAndWhatItReads) {
+  ASSERT_EQ(::mkfifo(file("in").c_str(), 0600), 0);
+  start(
+      "import os, sys\n"
+      "def load_batch():\n"
+      "    fd = os.open(sys.argv[1] + '/in', os.O_RDWR)\n"
+      "    open(sys.argv[1] + '/ready', 'w').close()\n"
+      "    os.read(fd, 1)\n"
+      "load_batch()\n");
+  const auto stacks = read_with(read_rank, {process_.pid(), ::getpid()});
+  ASSERT_THAT(stacks, SizeIs(1)) << "this program is not Python";
+  EXPECT_EQ(stacks[0].rank_pid, process_.pid());
+  EXPECT_EQ(stacks[0].tid, process_.pid());
+  EXPECT_EQ(stacks[0].problem, "");
+  EXPECT_EQ(stacks[0].state, "S");
+  EXPECT_THAT(stacks[0].activity, StartsWith("reading FIFO " + file("in")));
+  EXPECT_GT(stacks[0].took_ns, 0);
+  const std::vector<PythonFrame> frames = frames_from_text(stacks[0].frames);
+  ASSERT_THAT(frames, SizeIs(2));
+  EXPECT_EQ(frames[0], (PythonFrame{"load_batch", file("worker.py"), 5}));
+}
+
+TEST_F(PythonProcess, StoppedItIsReadAllTheSame) {
+  start(
+      "import sys, time\n"
+      "def step():\n"
+      "    open(sys.argv[1] + '/ready', 'w').close()\n"
+      "    while True: pass\n"
+      "step()\n");
+  ASSERT_EQ(::kill(process_.pid(), SIGSTOP), 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto stacks = read_with(read_rank, {process_.pid()});
+  ASSERT_THAT(stacks, SizeIs(1));
+  EXPECT_EQ(stacks[0].state, "T");
+  EXPECT_EQ(stacks[0].activity, "stopped by a signal");
+  EXPECT_THAT(stacks[0].frames, StartsWith("step ("));
+}
+
+TEST_F(PythonProcess, ItsWorkersAreReadToo) {
+  start(
+      "import multiprocessing, sys, time\n"
+      "def load():\n"
+      "    open(sys.argv[1] + '/ready', 'w').close()\n"
+      "    time.sleep(100)\n"
+      "worker = multiprocessing.get_context('fork').Process(target=load, daemon=True)\n"
+      "worker.start()\n"
+      "worker.join()\n");
+  const auto stacks = read_with(read_rank, {process_.pid()});
+  ASSERT_THAT(stacks, SizeIs(2));
+  EXPECT_EQ(stacks[1].rank_pid, process_.pid());
+  EXPECT_NE(stacks[1].pid, process_.pid());
+  EXPECT_THAT(stacks[1].frames, StartsWith("load ("));
+  ASSERT_EQ(::kill(stacks[1].pid, SIGKILL), 0);
+}
+
+TEST(PythonStacksTest, RowsOfARankThatIsAwaitedAndEachStackOnce) {
+  const Node node{.node_id = 3, .clock_offset_ns = 1'000'000};
+  MemorySource rows;
+  const auto read = [](pid_t pid, const GiveStack& give) {
+    ReadStack stack = stack_of(pid);
+    stack.pid = pid;
+    stack.frames = pid == 12 ? "" : stack.frames;
+    if (pid != 13) {
+      give(stack);
+    }
+  };
+  PythonStacks stacks(node, rows, read);
+  const int64_t start_ns = monotonic_now_ns();
+  size_t asked = 0;
+  const auto standings = [&] {
+    ++asked;
+    const int64_t now_ns = start_ns + node.clock_offset_ns;
+    std::vector<CallStanding> all;
+    for (const int32_t pid : {10, 11, 12, 13}) {
+      all.push_back({.pid = pid, .inside = pid == 10, .entered_ns = now_ns - kNsPerSecond + (pid == 10 ? 5 : 0)});
+    }
+    return all;
+  };
+  const auto count = [&] {
+    size_t found = 0;
+    EXPECT_TRUE(rows.python_stacks({}, [&](const PythonStack&) { ++found; }));
+    return found;
+  };
+  for (int i = 0; i < 500 && count() < 3; ++i) {
+    stacks.look(standings, start_ns + i * 10 * kNsPerMs);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  std::vector<PythonStack> found;
+  ASSERT_TRUE(rows.python_stacks({}, [&](const PythonStack& row) { found.push_back(row); }));
+  ASSERT_THAT(found, SizeIs(3));
+  EXPECT_EQ(found[0].pid, 11);
+  EXPECT_EQ(found[0].timestamp_ns, 5 + node.clock_offset_ns);
+  EXPECT_EQ(found[1].stack_id, 0);
+  EXPECT_EQ(found[2].pid, 10);
+  EXPECT_EQ(found[2].stack_id, found[0].stack_id);
+  const auto texts = rows.stacks();
+  ASSERT_TRUE(texts);
+  ASSERT_THAT(*texts, SizeIs(1));
+  EXPECT_EQ((*texts)[0].frames, stack_of(0).frames);
+  EXPECT_LT(asked, 60U) << "cheap: every 100 ms";
+}
+
+}  // namespace
+}  // namespace stalltrace::capture
