@@ -86,15 +86,15 @@ class Places {
  public:
   Places(const Cluster& cluster, const Frames& frames) : cluster_(cluster), frames_(frames) {}
 
-  /// `looks`: of this rank and its descendants. `awaited`: the others wait for it.
+  /// `looks`: of this rank and its descendants, in order of time. `awaited`: the others wait for it.
   [[nodiscard]] Seen seen_of(const std::vector<const Look*>& looks, bool awaited) const {
     Seen seen;
     using Key = std::tuple<std::string, std::string>;
     Votes<Key> places;
     std::map<Key, Votes<std::string>> lines;
     std::map<Key, Votes<std::string>> doings;
-    for (const Look* look : looks) {
-      const PythonStack& row = *look->row;
+    for (size_t i = 0; i < looks.size(); ++i) {
+      const PythonStack& row = *looks[i]->row;
       if (row.pid != row.rank_pid) {
         continue;
       }
@@ -109,7 +109,8 @@ class Places {
       const Key key{named.function, place.own->file};
       places.add(key);
       lines[key].add(awaited ? awaited_text(place) : waiting_text(place));
-      const std::string workers = awaited && waits_for_workers(frames->second) ? workers_text(looks, *look) : "";
+      const bool by_workers = awaited && waits_for_workers(frames->second);
+      const std::string workers = by_workers ? workers_text(std::span(looks).subspan(i + 1)) : "";
       doings[key].add(workers.empty() ? doing_in(row) : workers);
     }
     if (places.empty()) {
@@ -140,16 +141,17 @@ class Places {
   }
 
   /// "waiting for its worker pid 77 in __getitem__ (data.py:14), sleeping (nanosleep)": of the workers that were seen
-  /// in the program's own code at the same look.
-  [[nodiscard]] std::string workers_text(const std::vector<const Look*>& looks, const Look& of) const {
+  /// in the program's own code. `after` begins with the rows of one look that follow the rank's own.
+  [[nodiscard]] std::string workers_text(std::span<const Look* const> after) const {
     std::vector<int32_t> pids;
     std::string first;
-    for (const Look* look : looks) {
+    for (const Look* look : after) {
       const PythonStack& row = *look->row;
+      if (row.pid == row.rank_pid) {
+        break;  // the next look
+      }
       const auto frames = frames_.find(row.stack_id);
-      const bool same = row.rank_pid == of.row->pid && row.pid != row.rank_pid && frames != frames_.end() &&
-                        look->time.from_ns >= of.time.from_ns && look->time.from_ns - of.time.from_ns < kSameLookNs;
-      if (!same) {
+      if (frames == frames_.end()) {
         continue;
       }
       const auto own = own_of_worker(frames->second);
@@ -169,7 +171,6 @@ class Places {
                : fmt::format("waiting for its {} workers, of which pid {} is in {}", pids.size(), pids[0], first);
   }
 
-  static constexpr int64_t kSameLookNs = 3 * kNsPerSecond;
   const Cluster& cluster_;
   const Frames& frames_;
 };

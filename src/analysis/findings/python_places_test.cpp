@@ -130,6 +130,11 @@ TEST(PythonPlaces, AWorkerThatTheRankWaitsFor) {
   PythonStack worker = look(2, at_ns + 40 * kNsPerMs, kWorker, "sleeping (clock_nanosleep)");
   worker.pid = 77;
   source.accept(worker);
+  for (const PythonStack& row : {look(2, at_ns, kLoader, "waiting for pipe:[9]"), idle, worker}) {  // the next look
+    PythonStack again = row;
+    again.timestamp_ns += kNsPerSecond;
+    source.accept(again);
+  }
   EXPECT_THAT(
       only(source).summary,
       EndsWith(" Rank 2 is in train (train.py:88), which called _try_get_data (dataloader.py:1120), waiting for "

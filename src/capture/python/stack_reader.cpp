@@ -38,7 +38,9 @@ constexpr int kNice = 5;  // ranks go first; but a deadline runs
     ::_exit(1);
   }
   // What it keeps open would outlive us with it: probes, and whoever waits for the end of our output.
-  ::close_range(0, static_cast<unsigned>(pipe) - 1, 0);
+  if (pipe > 0) {
+    ::close_range(0, static_cast<unsigned>(pipe) - 1, 0);
+  }
   ::close_range(static_cast<unsigned>(pipe) + 1, std::numeric_limits<unsigned>::max(), 0);
   const sched_param none{};
   (void)::sched_setscheduler(0, SCHED_BATCH, &none);
@@ -150,7 +152,7 @@ void StackReader::start(int64_t now_ns) {
   }
   helper_ = helper;
   pipe_ = std::move(pipe->read_end);
-  heard_ns_ = now_ns;
+  received_ns_ = now_ns;
   text_.clear();
   bytes_ = 0;
   gave_ = false;
@@ -215,13 +217,13 @@ std::vector<ReadStack> StackReader::take(int64_t now_ns) {
     ended = got <= 0;
     text_.append(buffer.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
     bytes_ += static_cast<size_t>(std::max<ssize_t>(got, 0));
-    heard_ns_ = now_ns;
+    received_ns_ = now_ns;
     if (bytes_ > limits_.most_bytes) {
       ended = true;
     }
   }
   if (parse(ended, stacks)) {
-    if (now_ns - heard_ns_ < limits_.process_ns) {
+    if (now_ns - received_ns_ < limits_.process_ns) {
       return stacks;
     }
   } else if (pids_.empty()) {
@@ -235,8 +237,8 @@ std::vector<ReadStack> StackReader::take(int64_t now_ns) {
     stacks.push_back(
         {.rank_pid = stuck,
          .pid = stuck,
-         .begun_ns = heard_ns_,
-         .took_ns = now_ns - heard_ns_,
+         .begun_ns = received_ns_,
+         .took_ns = now_ns - received_ns_,
          .problem = ended ? "the reading failed"
                           : fmt::format("it could not be read within {}", format_duration(limits_.process_ns))});
   }

@@ -81,7 +81,7 @@ class StackReader {
   Limits limits_;
   std::vector<pid_t> pids_;  // not read yet; the first is being read
   int64_t begun_ns_ = 0;
-  int64_t heard_ns_ = 0;
+  int64_t received_ns_ = 0;
   pid_t helper_ = 0;
   UniqueFd pipe_;
   std::string text_;  // not parsed yet

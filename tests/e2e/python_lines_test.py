@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings on PyTorch jobs name the line of Python: what a rank was doing while the others waited for it."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+from job import Tracer
+from processes import free_port, rank_environment
+from stalltrace import DONE, PROGRAM, Case, run
+
+PYTHON = "/usr/bin/python3"  # Debian's, which has torch
+DATA = """\
+import gc, os, time, torch
+
+heap = []
+
+
+def load_batch(how, folder):
+    if how == "sleeps":
+        time.sleep(2)  # the rank
+    elif how == "fifo":
+        open(folder + "/ready", "w").close()
+        fd = os.open(folder + "/in", os.O_RDWR)
+        os.read(fd, 1)
+    elif how == "collects":
+        gc.disable()
+        heap.extend([] for _ in range(3000000))
+        for _ in range(8):
+            gc.collect()
+
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, index):
+        if index == 200:
+            time.sleep(2)  # the worker
+        return torch.ones(4)
+"""
+TRAIN = """\
+import os, sys, time, torch, torch.distributed as dist
+from data import Data, load_batch
+
+HOW, FOLDER = sys.argv[1:]
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+
+
+def train():
+    if HOW == "loader" and rank == 1:
+        batches = iter(torch.utils.data.DataLoader(Data(), batch_size=4, num_workers=1))
+    for step in range(80):
+        if HOW == "loader" and rank == 1:
+            next(batches)
+        if step == 50 and rank == 1:
+            load_batch(HOW, FOLDER)
+        time.sleep(0.005)
+        dist.all_reduce(torch.ones(1000))
+
+
+train()
+"""
+
+
+def place(program, code):
+    """The place of the line with `code`: "data.py:12"."""
+    line, = [number for number, text in enumerate({"data.py": DATA, "train.py": TRAIN}[program].splitlines(), 1) if code in text]
+    return f"{program}:{line}"
+
+
+SLEEPS = place("data.py", 'time.sleep(2)  # the rank')
+READS = place("data.py", "os.read")
+COLLECTS = place("data.py", "gc.collect")
+WORKER = place("data.py", "time.sleep(2)  # the worker")
+NEXT = place("train.py", "next(batches)")
+REDUCES = place("train.py", "all_reduce")
+
+
+class PythonLines(Case):
+    def setUp(self):
+        super().setUp()
+        self.need_root()
+        if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("python3-torch is not installed")
+        (self.folder / "data.py").write_text(DATA)
+        (self.folder / "train.py").write_text(TRAIN)
+        os.mkfifo(self.folder / "in")
+
+    def start(self, how):
+        """Two ranks, each its own process group."""
+        port = free_port()
+        ranks = []
+        for rank in range(2):
+            environment = rank_environment(rank, 2, port, {"OMP_NUM_THREADS": "1"})
+            ranks.append(subprocess.Popen([PYTHON, self.folder / "train.py", how, self.folder], env=environment,
+                                          start_new_session=True, stderr=subprocess.DEVNULL))
+            self.addCleanup(ranks[-1].wait)
+            self.addCleanup(self.kill, ranks[-1].pid)
+        return ranks
+
+    @staticmethod
+    def kill(group):
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def traced(self, how, *words):
+        """The tracer of a job that has ended by itself."""
+        tracer = Tracer(self, "--pid", str(os.getpid()), *words)
+        for rank in self.start(how):
+            self.assertEqual(rank.wait(timeout=60), 0)
+        time.sleep(0.3)
+        self.assertEqual(tracer.stop(), DONE)
+        return tracer
+
+    def explained(self, tracer):
+        return json.loads(self.done(run("explain", tracer.path, "--json")))["findings"]
+
+    def late_at(self, how, *, summary):
+        """The one finding on a job whose rank 1 was late once."""
+        finding, = self.explained(self.traced(how))
+        self.assertEqual((finding["cause"], finding["culprit"]["rank"]), ("late_rank", 1), finding["summary"])
+        self.assertRegex(finding["summary"], summary)
+        line, = [evidence["text"] for evidence in finding["evidence"] if evidence["kind"] == "python_stack"]
+        self.assertIn(f"rank 0 in all_reduce ({REDUCES})", line)
+
+    def test_a_job_that_gets_on_is_never_looked_at(self):
+        tracer = self.traced("healthy")
+        self.assertEqual(self.explained(tracer), [])
+        self.assertEqual(tracer.rows("SELECT count(*) FROM python_stack"), [(0,)])
+
+    def test_a_rank_that_sleeps(self):
+        self.late_at("sleeps", summary=rf" Rank 1 was in load_batch \({SLEEPS}\), sleeping \(\w+\)\.$")
+
+    def test_a_data_loader_that_sleeps(self):
+        self.late_at("loader", summary=rf" Rank 1 was in train \({NEXT}\), which called [\w.]+ \(\w+\.py:\d+\), waiting "
+                                       rf"for its worker pid \d+ in Data\.__getitem__ \({WORKER}\), sleeping \(\w+\)\.$")
+
+    def test_a_rank_that_collects_garbage(self):
+        self.late_at("collects", summary=rf" Rank 1 was in load_batch \({COLLECTS}\), collecting garbage")
+
+    def test_a_rank_that_reads_a_fifo_while_the_job_runs(self):
+        tracer = Tracer(self, "--pid", str(os.getpid()), "--live")
+        ranks = self.start("fifo")
+        self.wait_for(self.folder / "ready")
+        time.sleep(4)
+        printed = " ".join((self.folder / "tracer.log").read_text().split())
+        reading = f"load_batch ({READS}), reading FIFO {self.folder}/in"
+        self.assertIn(f"Rank 1 is in {reading}", printed)
+        with open(self.folder / "in", "w", encoding="ascii") as fifo:
+            fifo.write("x")
+        for rank in ranks:
+            self.assertEqual(rank.wait(timeout=60), 0)
+        self.assertEqual(tracer.stop(), DONE)
+        finding, = self.explained(tracer)
+        self.assertEqual((finding["cause"], finding["culprit"]["pid"]), ("late_rank", ranks[1].pid), finding["summary"])
+        self.assertIn(f"Rank 1 was in {reading}", finding["summary"])
+        text, = tracer.rows("SELECT frames FROM python_stack JOIN stack USING(stack_id) "
+                            f"WHERE pid = {ranks[1].pid} ORDER BY timestamp_ns LIMIT 1")[0]
+        self.assertEqual(text.splitlines()[0], f"load_batch ({self.folder}/{READS})")
+
+    def test_a_rank_that_reads_a_fifo_under_run(self):
+        port = free_port()
+        script = "".join(f"RANK={rank} LOCAL_RANK={rank} {PYTHON} {self.folder}/train.py fifo {self.folder} & " for rank in range(2))
+        log = self.folder / "run.log"
+        environment = rank_environment(0, 2, port, {"OMP_NUM_THREADS": "1"})
+        with open(log, "wb") as sink:
+            command = subprocess.Popen([PROGRAM, "run", "--out", self.folder / "run", "--hang-after", "2s", "--", "sh", "-c",
+                                        script + "wait"], env=environment, stdout=sink, stderr=sink, start_new_session=True)
+        self.addCleanup(command.wait)
+        self.addCleanup(self.kill, command.pid)
+        self.wait_for(self.folder / "ready")
+        time.sleep(4)
+        self.assertIn(f"Rank 1 is in load_batch ({READS}), reading FIFO {self.folder}/in", " ".join(log.read_text().split()))
+
+    def wait_for(self, path):
+        deadline = time.monotonic() + 60
+        while not path.exists():
+            self.assertLess(time.monotonic(), deadline, f"no {path}")
+            time.sleep(0.1)
