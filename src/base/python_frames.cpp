@@ -62,6 +62,20 @@ PythonPlace place_in(std::span<const PythonFrame> frames) {
   return {&*at, &*called, &frames.front()};
 }
 
+bool waits_for_workers(std::span<const PythonFrame> frames) {
+  for (const PythonFrame& frame : frames) {
+    if (!is_installed(frame)) {
+      return false;
+    }
+    if (frame.file.find("/torch/utils/data/") != std::string::npos ||
+        frame.file.find("/multiprocessing/") != std::string::npos ||
+        frame.file.find("/concurrent/futures/") != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string frames_to_text(std::span<const PythonFrame> frames) {
   std::string text;
   for (const PythonFrame& frame : frames) {

@@ -34,6 +34,9 @@ struct PythonPlace {
 };
 PythonPlace place_in(std::span<const PythonFrame> frames);
 
+/// The thread waits for other processes of its own: inside a data loader of PyTorch, a pool or another worker.
+bool waits_for_workers(std::span<const PythonFrame> frames);
+
 /// One a line, innermost first, with the whole path: "load_batch (/home/u/data.py:212)"; printable.
 std::string frames_to_text(std::span<const PythonFrame> frames);
 /// The same back; other lines are skipped.

@@ -30,6 +30,17 @@ TEST(PythonFrames, ThePlaceIsTheInnermostOfTheProgramItself) {
   EXPECT_EQ(place_in({}).own, nullptr);
 }
 
+TEST(PythonFrames, WhoWaitsForWorkers) {
+  const PythonFrame select{"select", "/usr/lib/python3.11/selectors.py", 415};
+  const PythonFrame poll{"wait", "/usr/lib/python3.11/multiprocessing/connection.py", 930};
+  const PythonFrame loader{"_try_get_data", "/usr/lib/python3/dist-packages/torch/utils/data/dataloader.py", 1120};
+  EXPECT_TRUE(waits_for_workers(std::vector{select, poll, kStep}));
+  EXPECT_TRUE(waits_for_workers(std::vector{loader, kStep}));
+  EXPECT_FALSE(waits_for_workers(std::vector{select, kStep, loader})) << "its own code inside of it is what runs";
+  EXPECT_FALSE(waits_for_workers(std::vector{kReduce, kStep}));
+  EXPECT_FALSE(waits_for_workers({}));
+}
+
 TEST(PythonFrames, TextForPeople) {
   EXPECT_EQ(brief_text(kStep), "step (train.py:88)");
   EXPECT_EQ(brief_text({"f", "a/b.py", std::nullopt}), "f (b.py)");

@@ -52,20 +52,6 @@ std::span<const PythonFrame> own_of_worker(std::span<const PythonFrame> frames) 
   return frames.first(static_cast<size_t>(entry - frames.begin()));
 }
 
-bool waits_for_workers(std::span<const PythonFrame> frames) {
-  for (const PythonFrame& frame : frames) {
-    if (!is_installed(frame)) {
-      return false;
-    }
-    if (frame.file.find("/torch/utils/data/") != std::string::npos ||
-        frame.file.find("/multiprocessing/") != std::string::npos ||
-        frame.file.find("/concurrent/futures/") != std::string::npos) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /// What a process does there beyond running: it is blocked, stopped, or collects garbage.
 std::string doing_in(const PythonStack& row) {
   if (row.collecting) {

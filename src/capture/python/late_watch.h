@@ -28,7 +28,7 @@ class LateWatch {
   static constexpr int64_t kAgain = 4;
   /// Looks: this many at once, and one more every kEveryNs; the last kKept are for what lasts kStillNs or longer.
   static constexpr int64_t kMostAtOnce = 6;
-  static constexpr int64_t kEveryNs = 5 * kNsPerSecond;
+  static constexpr int64_t kEveryNs = 10 * kNsPerSecond;
   static constexpr int64_t kKept = 2;
   /// A look that was asked for comes at most this often.
   static constexpr int64_t kAskedNs = 2 * kNsPerSecond;

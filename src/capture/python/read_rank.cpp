@@ -49,7 +49,7 @@ std::string activity_of(const ProcessStacks& process, const ThreadStack& thread)
 
 /// False: it is no Python process, or has ended.
 bool give_one(const Procfs& procfs, stacks::Descriptors& descriptors, pid_t rank_pid, pid_t pid, const GiveStack& give,
-              char& state) {
+              bool& waits_for_others) {
   const int64_t begun_ns = monotonic_now_ns();
   const auto process = stacks::read_process(procfs, descriptors, pid, kOptions);
   const ThreadStack* thread = process ? main_thread(*process) : nullptr;
@@ -58,12 +58,12 @@ bool give_one(const Procfs& procfs, stacks::Descriptors& descriptors, pid_t rank
     return false;
   }
   ReadStack stack{.rank_pid = rank_pid, .pid = pid, .tid = thread->tid, .begun_ns = begun_ns};
-  state = thread->state;
   stack.state = printable(std::string_view(&thread->state, 1));
   stack.activity = activity_of(*process, *thread);
   if (thread->python) {
     stack.collecting = thread->python->collecting;
     stack.frames = text_of(thread->python->frames);
+    waits_for_others = thread->state != 'R' && waits_for_workers(thread->python->frames);
     stack.problem = printable(thread->python->problem);
   }
   if (stack.frames.empty() && stack.problem.empty()) {
@@ -98,13 +98,13 @@ std::vector<pid_t> descendants(const Procfs& procfs, pid_t pid) {
 void read_rank(pid_t pid, const GiveStack& give) {
   const Procfs procfs;
   stacks::Descriptors descriptors(procfs);
-  char state = 'R';
-  if (!give_one(procfs, descriptors, pid, pid, give, state) || state == 'R') {
-    return;  // one that runs waits for no child
+  bool waits_for_others = false;
+  if (!give_one(procfs, descriptors, pid, pid, give, waits_for_others) || !waits_for_others) {
+    return;
   }
   size_t given = 0;
   for (const pid_t child : descendants(procfs, pid)) {
-    char ignored = 0;
+    bool ignored = false;
     if (given < kMostChildren && stacks::may_be_python(procfs, child) &&
         give_one(procfs, descriptors, pid, child, give, ignored)) {
       ++given;

@@ -37,8 +37,9 @@ struct ReadStack {
 std::string to_wire(const ReadStack& stack);
 std::vector<ReadStack> from_wire(std::string_view text);
 
-/// What a helper does for one process: gives its main thread's stack, then those of its descendants that are Python, at
-/// most kMostChildren. Nothing for a process that is not Python; of one that can't be read, the problem.
+/// What a helper does for one process: gives its main thread's stack, then, where that waits for workers, those of its
+/// descendants that are Python, at most kMostChildren. Nothing for a process that is not Python; of one that can't be
+/// read, the problem.
 inline constexpr size_t kMostChildren = 8;
 using GiveStack = std::function<void(const ReadStack&)>;
 void read_rank(pid_t pid, const GiveStack& give);
