@@ -8,6 +8,15 @@ set(STALLTRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them: a
 add_library(stalltrace_flags INTERFACE)
 target_compile_options(stalltrace_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wcast-align
   $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual> -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Wno-restrict -Wimplicit-fallthrough -Werror)
+# Hardening. Bounds of the standard library's containers are checked in release builds too: the program reads what others wrote, as root.
+target_compile_options(stalltrace_flags INTERFACE -fstack-protector-strong -fstack-clash-protection
+  $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},x86_64>:-fcf-protection> $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},aarch64>:-mbranch-protection=standard>
+  -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+target_compile_definitions(stalltrace_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:_GLIBCXX_ASSERTIONS>)
+if(NOT STALLTRACE_SANITIZE)  # the sanitizers replace the functions that it checks
+  target_compile_definitions(stalltrace_flags INTERFACE $<$<NOT:$<CONFIG:Debug>>:_FORTIFY_SOURCE=2>)
+endif()
+target_link_options(stalltrace_flags INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
 target_include_directories(stalltrace_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/bpf)
 if(STALLTRACE_SANITIZE)
   target_compile_options(stalltrace_flags INTERFACE -fsanitize=${STALLTRACE_SANITIZE} -fno-omit-frame-pointer)

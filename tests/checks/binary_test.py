@@ -24,6 +24,14 @@ class Binary(Case):
     def test_has_no_path_of_the_build_host_in_its_search_path(self):
         self.assertNotRegex(readelf("-d"), r"\((RPATH|RUNPATH)\)")
 
+    def test_it_is_hardened(self):
+        headers = readelf("--program-headers")
+        self.assertIn("GNU_RELRO", headers)
+        self.assertRegex(headers, r"GNU_STACK .* RW ")
+        self.assertRegex(readelf("-d"), r"BIND_NOW|NOW")
+        self.assertIn("__stack_chk_fail", readelf("--symbols"))
+        self.assertIn("_chk", readelf("--symbols"))
+
     def test_its_parts_are_known_with_their_licences(self):
         subprocess.run([ROOT / "scripts" / "sbom.py", BUILD], check=True)
         document = json.loads((BUILD / "sbom.cdx.json").read_text())

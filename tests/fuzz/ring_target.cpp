@@ -23,9 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (auto reader = blackbox::ProfilerFileReader::open(path)) {
     (void)reader->read({.most_records = 3, .open_parts = false});
     (void)reader->read();
-    (void)::ftruncate(fd.get(), static_cast<off_t>(size - size / 3));
+    require(::ftruncate(fd.get(), static_cast<off_t>(size - size / 3)) == 0);
     (void)reader->read();
-    (void)::ftruncate(fd.get(), 0);
+    require(::ftruncate(fd.get(), 0) == 0);
     require(::pwrite(fd.get(), data, size, 0) == static_cast<ssize_t>(size));
   }
   MemorySource rows;
