@@ -48,7 +48,7 @@ Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline)
 
 constexpr size_t kRanksListed = 16;
 
-/// Those that took no part, but for those that were started and called nothing yet.
+/// Those that took no part, but for those that were started and called nothing yet; one more than are listed at most.
 std::vector<int32_t> missing_ranks(const Cluster& cluster, const Timeline& timeline, const Group& group) {
   std::set<int32_t> present;
   const Member& member = cluster.member(timeline.sequences()[group.sequences.front()].member);
@@ -67,7 +67,7 @@ std::vector<int32_t> missing_ranks(const Cluster& cluster, const Timeline& timel
     }
   }
   std::vector<int32_t> missing;
-  for (int32_t rank = 0; rank < *group.nranks; ++rank) {
+  for (int32_t rank = 0; rank < *group.nranks && missing.size() <= kRanksListed; ++rank) {
     if (!present.contains(rank)) {
       missing.push_back(rank);
     }

@@ -181,29 +181,22 @@ void RunEvidence::note_missing_files() const {
   note(fmt::format("no profiler file appeared in {}: no process of the job had NCCL load the profiler plugin",
                    profiler_files_.folder()));
   if (!folder_.has_logs()) {
-    note(
-        fmt::format("possible reasons:\n"
-                    "  1. the job made no NCCL communicator\n"
-                    "  2. its ranks ran on a host or in a container that does not see {}\n"
-                    "  3. its NCCL is older than 2.23, and logs elsewhere",
-                    profiler_files_.folder()));
+    note("possible reasons:");
+    note("  1. the job made no NCCL communicator");
+    note(fmt::format("  2. its ranks ran on a host or in a container that does not see {}", profiler_files_.folder()));
+    note("  3. its NCCL is older than 2.23, and logs elsewhere");
   } else {
-    note(
-        fmt::format("possible reasons; {}/nccl.*.log show which (lines with PROFILER/Plugin or stalltrace):\n"
-                    "  1. its NCCL is older than 2.23\n"
-                    "  2. NCCL could not load the plugin (a noexec mount, a path of more than 254 characters)\n"
-                    "  3. its processes may not write there",
-                    folder_.path));
+    note(fmt::format("possible reasons; {}/nccl.*.log show which (lines with PROFILER/Plugin or stalltrace):",
+                     folder_.path));
+    note("  1. its NCCL is older than 2.23");
+    note("  2. NCCL could not load the plugin (a noexec mount, a path of more than 254 characters)");
+    note("  3. its processes may not write there");
   }
 }
 
 /// Standard output is the job's.
 void RunEvidence::say(const Report& report) const {
-  std::string text = report::report_to_text(report, {.colour = console_.colour_err()});
-  while (text.ends_with('\n')) {
-    text.pop_back();
-  }
-  note(text);
+  console_.page(report::report_to_text(report, {.colour = console_.colour_err()}));
 }
 
 }  // namespace stalltrace::cli

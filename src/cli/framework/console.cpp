@@ -47,6 +47,12 @@ void Console::note(std::string_view line) {
   std::fflush(err_);
 }
 
+void Console::page(std::string_view text) {
+  live("");
+  std::fwrite(text.data(), 1, text.size(), err_);
+  std::fflush(err_);
+}
+
 void Console::live(std::string_view line) {
   if (line.empty() && !live_) {
     return;

@@ -21,6 +21,8 @@ class Console {
   /// One line for people; the newline is added. Notes, live lines and errors hold names of anybody's files and
   /// processes: they are made printable here.
   void note(std::string_view line);
+  /// Text for people that is laid out already, with its line ends, as given: who lays it out makes names printable.
+  void page(std::string_view text);
   /// Replaces the last live line on the terminal; empty takes it away. Only where shows_progress().
   void live(std::string_view line);
   /// "stalltrace: WHAT; REMEDY" on one line.

@@ -46,6 +46,7 @@ class ZoneMap {
   void mark_changed(size_t index);
 
   NodeId node_;
+  int64_t last_id_ = 0;  // the greatest
   std::vector<Segment> segments_;
   std::vector<size_t> changed_;
 };

@@ -49,7 +49,7 @@ struct Part {
              return of_rank(other) && other.life.to_ns > rank.life.from_ns;
            });
   }
-  [[nodiscard]] bool complete() const { return job.missing().empty(); }
+  [[nodiscard]] bool complete() const { return job.absent() == 0; }
 };
 
 /// Calls of its processes may have been made and not recorded.
@@ -198,10 +198,14 @@ std::set<int32_t> LaunchedJob::present() const {
   return present;
 }
 
+int64_t LaunchedJob::absent() const {
+  return world_size - std::ranges::count_if(present(), [&](int32_t rank) { return rank >= 0 && rank < world_size; });
+}
+
 std::vector<int32_t> LaunchedJob::missing() const {
   const std::set<int32_t> seen = present();
   std::vector<int32_t> missing;
-  for (int32_t rank = 0; rank < world_size; ++rank) {
+  for (int32_t rank = 0; rank < world_size && missing.size() <= kRanksListed; ++rank) {
     if (!seen.contains(rank)) {
       missing.push_back(rank);
     }

@@ -34,7 +34,8 @@ struct LaunchedJob {
   int32_t world_size = 0;           // of most of them
 
   [[nodiscard]] std::set<int32_t> present() const;
-  /// The ranks of which no process was recorded.
+  /// How many ranks no process was recorded of, and the first ones of them, one more than ranks_text() lists at most.
+  [[nodiscard]] int64_t absent() const;
   [[nodiscard]] std::vector<int32_t> missing() const;
 };
 

@@ -399,7 +399,7 @@ std::optional<Failure> rank_ended(const Scene& scene) {
 /// recorded, more likely than not.
 std::optional<Failure> rank_absent(const Scene& scene) {
   const std::vector<int32_t> missing = scene.job().missing();
-  const bool elsewhere = missing.size() >= scene.job().present().size();
+  const bool elsewhere = scene.job().absent() >= static_cast<int64_t>(scene.job().present().size());
   const Ranks waiting = scene.waiting(elsewhere ? kLongWaitNs : kAbsentRankNs);
   if (missing.empty() || waiting.empty()) {
     return std::nullopt;
