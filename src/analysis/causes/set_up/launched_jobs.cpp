@@ -19,6 +19,9 @@ namespace {
 
 constexpr size_t kRanksListed = 16;
 
+/// Each node can have the program in a place of its own.
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
 std::map<std::string, std::string> parse_settings(const std::string& text) {
   std::map<std::string, std::string> settings;
   for (const std::string_view line : split(text, '\n')) {
@@ -145,7 +148,7 @@ class Builder {
     const bool called = callers_.contains(rank.key());
     const bool before = rank.life.from_ns < starts_.at(process.node_id);
     const auto values = [](const LaunchedRank& of) {
-      return std::tuple(of.process->job_id, of.process->exe, of.process->world_size, of.setting("MASTER_ADDR"),
+      return std::tuple(of.process->job_id, base_name(of.process->exe), of.process->world_size, of.setting("MASTER_ADDR"),
                         of.setting("MASTER_PORT"));
     };
     const auto part = std::find_if(parts_.rbegin(), parts_.rend(),
@@ -169,7 +172,7 @@ class Builder {
                       (one.setting("MASTER_ADDR") != other.setting("MASTER_ADDR") ? 1 : 0) +
                       (one.setting("MASTER_PORT") != other.setting("MASTER_PORT") ? 1 : 0);
     const auto together = static_cast<int32_t>(a.job.present().size() + b.job.present().size());
-    return one.process->job_id == other.process->job_id && one.process->exe == other.process->exe && apart == 1 &&
+    return one.process->job_id == other.process->job_id && base_name(one.process->exe) == base_name(other.process->exe) && apart == 1 &&
            !a.complete() && !b.complete() && together == std::max(a.job.world_size, b.job.world_size) &&
            disjoint(a.job, b.job) && std::llabs(a.starts.from_ns - b.starts.from_ns) <= kStartedTogetherNs;
   }

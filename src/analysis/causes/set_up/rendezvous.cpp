@@ -338,7 +338,6 @@ std::optional<Failure> store_unreached(const Scene& scene) {
   const auto zero = std::ranges::find(scene.job().ranks, 0, &LaunchedRank::rank);
   const LaunchedRank* server = zero == scene.job().ranks.end() ? nullptr : &*zero;
   const bool should_be_here = scene.is_own_address(attempts.target.address);
-  const std::string where = fmt::format("{} (MASTER_ADDR and MASTER_PORT)", format_endpoint(attempts.target));
   Failure failure{.culprits = kept_out,
                   .absent = std::nullopt,
                   .what = "",
@@ -367,8 +366,9 @@ std::optional<Failure> store_unreached(const Scene& scene) {
       attempts.error == ECONNREFUSED
           ? fmt::format(", and that it listens on port {}", attempts.target.port)
           : fmt::format(", and that a firewall lets connections to port {} through", attempts.target.port);
-  failure.what = fmt::format("{} did not reach the store at {}: {}; {}", scene.names(kept_out), where,
-                             error_text(attempts), about_server);
+  failure.what = fmt::format("{} did not reach the store at {} ({}), where MASTER_ADDR and MASTER_PORT lead; {}",
+                             scene.names(kept_out), format_endpoint(attempts.target), error_text(attempts),
+                             about_server);
   return failure;
 }
 
