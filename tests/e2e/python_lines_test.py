@@ -18,6 +18,11 @@ import gc, os, time, torch
 heap = []
 
 
+def fill_heap():
+    gc.disable()
+    heap.extend([] for _ in range(3000000))
+
+
 def load_batch(how, folder):
     if how == "sleeps":
         time.sleep(2)  # the rank
@@ -26,8 +31,6 @@ def load_batch(how, folder):
         fd = os.open(folder + "/in", os.O_RDWR)
         os.read(fd, 1)
     elif how == "collects":
-        gc.disable()
-        heap.extend([] for _ in range(3000000))
         for _ in range(8):
             gc.collect()
 
@@ -43,9 +46,11 @@ class Data(torch.utils.data.Dataset):
 """
 TRAIN = """\
 import os, sys, time, torch, torch.distributed as dist
-from data import Data, load_batch
+from data import Data, fill_heap, load_batch
 
 HOW, FOLDER = sys.argv[1:]
+if HOW == "collects":
+    fill_heap()
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 rank = dist.get_rank()

@@ -148,8 +148,8 @@ class Builder {
     const bool called = callers_.contains(rank.key());
     const bool before = rank.life.from_ns < starts_.at(process.node_id);
     const auto values = [](const LaunchedRank& of) {
-      return std::tuple(of.process->job_id, base_name(of.process->exe), of.process->world_size, of.setting("MASTER_ADDR"),
-                        of.setting("MASTER_PORT"));
+      return std::tuple(of.process->job_id, base_name(of.process->exe), of.process->world_size,
+                        of.setting("MASTER_ADDR"), of.setting("MASTER_PORT"));
     };
     const auto part = std::find_if(parts_.rbegin(), parts_.rend(),
                                    [&](const Part& other) { return values(other.job.ranks.front()) == values(rank); });
@@ -172,9 +172,10 @@ class Builder {
                       (one.setting("MASTER_ADDR") != other.setting("MASTER_ADDR") ? 1 : 0) +
                       (one.setting("MASTER_PORT") != other.setting("MASTER_PORT") ? 1 : 0);
     const auto together = static_cast<int32_t>(a.job.present().size() + b.job.present().size());
-    return one.process->job_id == other.process->job_id && base_name(one.process->exe) == base_name(other.process->exe) && apart == 1 &&
-           !a.complete() && !b.complete() && together == std::max(a.job.world_size, b.job.world_size) &&
-           disjoint(a.job, b.job) && std::llabs(a.starts.from_ns - b.starts.from_ns) <= kStartedTogetherNs;
+    return one.process->job_id == other.process->job_id &&
+           base_name(one.process->exe) == base_name(other.process->exe) && apart == 1 && !a.complete() &&
+           !b.complete() && together == std::max(a.job.world_size, b.job.world_size) && disjoint(a.job, b.job) &&
+           std::llabs(a.starts.from_ns - b.starts.from_ns) <= kStartedTogetherNs;
   }
 
   const Cluster& cluster_;

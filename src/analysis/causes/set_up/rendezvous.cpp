@@ -353,12 +353,13 @@ std::optional<Failure> store_unreached(const Scene& scene) {
     failure.remedy = should_be_here
                          ? "see why rank 0 does not run: it must be started on the host that MASTER_ADDR names"
                          : "see whether rank 0, or its launcher, runs on the host that MASTER_ADDR names";
-  } else if (scene.is_gone(0)) {
+  } else if (scene.is_gone(0) && server->life.to_ns - attempts.first_ns < kOpenInitNs) {  // not one that gave up later
     about_server = fmt::format("{}, on whose node it is served, {}", scene.name(*server), scene.how_it_ended(*server));
     failure.culprits = {server};
     failure.remedy = "see why rank 0 ended: read the last lines that it wrote to standard error";
   } else {
-    about_server = fmt::format("{}, on whose node it is served, runs", scene.name(*server));
+    about_server =
+        fmt::format("{}, on whose node it is served, {}", scene.name(*server), scene.is_gone(0) ? "ran then" : "runs");
     failure.remedy = fmt::format("check that {} is an address of {}, where rank 0 runs", attempts.target.address,
                                  scene.node_of(*server));
   }
@@ -366,9 +367,9 @@ std::optional<Failure> store_unreached(const Scene& scene) {
       attempts.error == ECONNREFUSED
           ? fmt::format(", and that it listens on port {}", attempts.target.port)
           : fmt::format(", and that a firewall lets connections to port {} through", attempts.target.port);
-  failure.what = fmt::format("{} did not reach the store at {} ({}), where MASTER_ADDR and MASTER_PORT lead; {}",
-                             scene.names(kept_out), format_endpoint(attempts.target), error_text(attempts),
-                             about_server);
+  failure.what =
+      fmt::format("{} did not reach the store at {} ({}), where MASTER_ADDR and MASTER_PORT lead; {}",
+                  scene.names(kept_out), format_endpoint(attempts.target), error_text(attempts), about_server);
   return failure;
 }
 
