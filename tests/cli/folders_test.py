@@ -312,7 +312,7 @@ class ChosenFolder(Hostile):
         logs = self.shared / "logs"
         logs.mkdir()
         logs.chmod(0o1777)
-        job = Launcher(logs, "--steps", 60)
+        job = Launcher(logs, "--steps", 120, "--device-ms", 20)  # seen while it lives
         words = [str(word).replace(str(LIBRARIES.parent), str(tree)) for word in job.words]
         result = self.run_job(f'exec {" ".join(AS_NOBODY)} "$@"', *words)
         self.assertEqual(result.returncode, DONE, result.stderr)
