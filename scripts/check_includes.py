@@ -48,7 +48,7 @@ ALLOWED = {
 # Of analysis/, from the events to the findings. "base" are headers of its root that all may see, "explain" is the rest
 # of its root. Tests, and what is made for them in testing/, see all.
 ANALYSIS_LAYERS = ["base", "timeline", "evidence", "stalls", "causes", "findings", "explain", "live"]
-ANALYSIS_BASE = {"intervals", "thresholds"}
+ANALYSIS_BASE = {"intervals", "rank_numbers", "thresholds"}
 
 # header pattern -> the rooms that may see it
 PRIVATE = [

@@ -92,7 +92,7 @@ int64_t read_range(const std::string& path, Way way, int64_t first, int64_t end)
   for (int64_t id = first; id < end; id += kRowsPerRead) {
     const store::RowGroup group{.first_id = id, .end_id = std::min(id + kRowsPerRead, end), .later_min_ns = 0};
     must(batch.read(std::span(&group, 1)));
-    for (const Timed<Collective>& timed : batch.rows()) {
+    for (const store::Timed<Collective>& timed : batch.rows()) {
       sum += timed.row->seq.value_or(0) + static_cast<int64_t>(timed.row->bytes);
     }
   }

@@ -2,11 +2,9 @@
 #include "analysis/explain.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 #include <set>
 
 #include "analysis/causes/recorded_kinds.h"
@@ -18,6 +16,7 @@
 #include "analysis/findings/failed_ranks.h"
 #include "analysis/findings/inspect.h"
 #include "analysis/findings/python_places.h"
+#include "analysis/rank_numbers.h"
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
 #include "analysis/timeline/communicator_names.h"
@@ -46,10 +45,8 @@ Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline)
   return source.wait_spans(after, extend);
 }
 
-constexpr size_t kRanksListed = 16;
-
-/// Those that took no part, but for those that were started and called nothing yet; one more than are listed at most.
-std::vector<int32_t> missing_ranks(const Cluster& cluster, const Timeline& timeline, const Group& group) {
+/// Ranks that took no part, except those that were started and called nothing yet.
+std::vector<int32_t> unrecorded_ranks(const Cluster& cluster, const Timeline& timeline, const Group& group) {
   std::set<int32_t> present;
   const Member& member = cluster.member(timeline.sequences()[group.sequences.front()].member);
   for (const Process& process : cluster.processes()) {
@@ -66,34 +63,24 @@ std::vector<int32_t> missing_ranks(const Cluster& cluster, const Timeline& timel
       present.insert(*timeline.sequences()[sequence].comm_rank);
     }
   }
-  std::vector<int32_t> missing;
-  for (int32_t rank = 0; rank < *group.nranks && missing.size() <= kRanksListed; ++rank) {
-    if (!present.contains(rank)) {
-      missing.push_back(rank);
-    }
-  }
-  return missing;
+  return missing_ranks(present, *group.nranks);
 }
 
 void note_missing_ranks(const Cluster& cluster, const Timeline& timeline, Report& report) {
   std::set<std::string> seen;
   for (const Group& group : timeline.groups()) {
-    const auto recorded =
-        static_cast<size_t>(std::count_if(group.sequences.begin(), group.sequences.end(), [&](uint32_t sequence) {
-          return !timeline.sequences()[sequence].continued;
-        }));
-    if (group.hash == 0 || group.point_to_point || group.nranks.value_or(0) <= 0 ||
-        recorded >= static_cast<size_t>(*group.nranks)) {
+    const auto sequences = std::ranges::count_if(
+        group.sequences, [&](uint32_t sequence) { return !timeline.sequences()[sequence].continued; });
+    if (group.hash == 0 || group.point_to_point || group.nranks.value_or(0) <= 0 || sequences >= *group.nranks) {
       continue;
     }
-    const std::vector<int32_t> missing = missing_ranks(cluster, timeline, group);
+    const std::vector<int32_t> missing = unrecorded_ranks(cluster, timeline, group);
     if (missing.empty()) {
       continue;
     }
-    const std::string text = fmt::format(
-        "communicator {} has {} ranks, {} recorded; not recorded: rank{} {}{}", format_hash(group.hash), *group.nranks,
-        recorded, missing.size() == 1 ? "" : "s", fmt::join(missing | std::views::take(kRanksListed), ", "),
-        missing.size() > kRanksListed ? ", ..." : "");
+    const int64_t recorded = *group.nranks - static_cast<int64_t>(missing.size());
+    const std::string text = fmt::format("communicator {} has {} ranks, {} recorded; not recorded: {}",
+                                         format_hash(group.hash), *group.nranks, recorded, ranks_text(missing));
     if (seen.insert(text).second) {
       report.notes.push_back(text);
       if (report.unrecorded_ranks.empty()) {

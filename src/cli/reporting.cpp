@@ -51,23 +51,29 @@ Result<EventId> event_called(std::string_view text, EventSource& source) {
   return fail(fmt::format("--instance: '{}' names no event", text), kWhereIdsAre, ErrorKind::kUsage);
 }
 
+Report with_rows_left_out(Report report, const store::ReadReport& read) {
+  std::ranges::move(read.notes(), std::back_inserter(report.notes));
+  report.lost_events += read.rows_left_out();
+  return report;
+}
+
 }  // namespace
 
 Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event) {
-  ST_ASSIGN(const std::unique_ptr<EventSource> source, store::open_recordings(paths));
+  store::ReadReport read;
+  ST_ASSIGN(const std::unique_ptr<EventSource> source, store::open_recordings(paths, &read));
   ExplainOptions options;
   ST_ASSIGN(options.instance, event_called(event, *source));
   ST_ASSIGN(ExplainResult result, stalltrace::explain(*source, options));
-  return InspectedReport{std::move(result.report), std::move(result.inspection).value_or(Inspection{})};
+  return InspectedReport{with_rows_left_out(std::move(result.report), read),
+                         std::move(result.inspection).value_or(Inspection{})};
 }
 
 Result<Report> explain_recordings(std::span<const std::string> paths, const TimeWindow& window) {
   store::ReadReport read;
   ST_ASSIGN(const std::unique_ptr<EventSource> source, store::open_recordings(paths, &read));
   ST_ASSIGN(ExplainResult result, stalltrace::explain(*source, {.window = window}));
-  std::ranges::move(read.notes(), std::back_inserter(result.report.notes));
-  result.report.lost_events += read.rows_left_out();
-  return std::move(result.report);
+  return with_rows_left_out(std::move(result.report), read);
 }
 
 void print_report(Console& console, const Report& report) {

@@ -196,20 +196,6 @@ int upsert(Statement& statement, const FindingRow& row) {
   return code;
 }
 
-Status replace_findings(Database& db, const Report& report) {
-  ST_TRY(migrate(db));
-  ST_ASSIGN(Transaction transaction, Transaction::begin(db, "BEGIN IMMEDIATE"));
-  ST_TRY(db.execute("DELETE FROM finding"));
-  ST_ASSIGN(Statement statement, prepare_upsert(db));
-  int64_t id = 0;
-  for (const Finding& finding : report.findings) {
-    if (upsert(statement, to_row(finding, ++id)) != SQLITE_DONE) {
-      return fail_sqlite(db.get(), "findings");
-    }
-  }
-  return transaction.commit();
-}
-
 }  // namespace
 
 Status FindingTable::prepare(Database& db) {
@@ -228,20 +214,6 @@ int FindingTable::write() {
     }
   }
   return SQLITE_DONE;
-}
-
-Status write_findings(const std::string& path, const Report& report) {
-  {
-    // Everything that can be wrong with the file is said as for reading it.
-    ST_ASSIGN(const Database readable, open_for_reading(path));
-  }
-  auto db = Database::open(path, SQLITE_OPEN_READWRITE);
-  if (!db) {
-    return with_context(path, std::move(db.error()));
-  }
-  auto written = check_known_schema(*db);
-  written = written ? replace_findings(*db, report) : written;
-  return written ? written : with_context(path, std::move(written.error()));
 }
 
 Result<std::vector<Finding>> read_findings(const std::string& path) {

@@ -10,10 +10,6 @@
 
 namespace stalltrace::store {
 
-/// Replaces the findings of the recording at `path` by those of `report`, in one transaction. Brings an older
-/// schema up to date first. Works while a tracer is writing the file.
-Status write_findings(const std::string& path, const Report& report);
-
 /// The stored findings, in the order they were given.
 Result<std::vector<Finding>> read_findings(const std::string& path);
 

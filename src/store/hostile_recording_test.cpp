@@ -180,7 +180,7 @@ TEST_F(HostileRecording, TimesAndSizesThatCannotBeAreLeftOutAndCounted) {
   EXPECT_NE(report.notes()[0].find("9 rows of table collective were left out"), std::string::npos);
 }
 
-TEST_F(HostileRecording, NodeIdsThatAreNoneAndSegmentsOutOfRange) {
+TEST_F(HostileRecording, NodeIdsThatAreNone) {
   const std::string before = bytes_of(path_);
   for (const char* id : {"-1", "8388608", "4294967297"}) {
     std::ofstream(path_, std::ios::binary) << before;
@@ -207,8 +207,8 @@ TEST_F(HostileRecording, ThousandsOfNodeRuns) {
   EXPECT_FALSE(open_recording(path_));
 }
 
-/// All rows have to wait for the last one: they are set aside a few times, not once for each batch.
-TEST_F(HostileRecording, ASegmentThatClaimsToBeginFirst) {
+/// All rows have to wait for the last one.
+TEST_F(HostileRecording, RowsStayInOrderWhereASegmentClaimsToBeginFirst) {
   alter("UPDATE segment SET min_ns = 0");
   const std::vector<Collective> rows = collectives_of(*must(open_recording(path_)));
   ASSERT_EQ(rows.size(), 3'000U);

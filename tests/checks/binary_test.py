@@ -30,7 +30,12 @@ class Binary(Case):
         self.assertRegex(headers, r"GNU_STACK .* RW ")
         self.assertRegex(readelf("-d"), r"BIND_NOW|NOW")
         self.assertIn("__stack_chk_fail", readelf("--symbols"))
-        self.assertIn("_chk", readelf("--symbols"))
+
+    def test_its_own_code_has_checked_string_functions(self):
+        """Static libraries of the system bring such functions, too: only our own objects say how ours was compiled."""
+        rooms = [str(path) for path in sorted((BUILD / "src").glob("*/libstalltrace_*.a"))]
+        undefined = subprocess.run(["nm", "--undefined-only", *rooms], check=True, capture_output=True, text=True).stdout
+        self.assertRegex(undefined, r"U __(memcpy|snprintf)_chk")
 
     def test_its_parts_are_known_with_their_licences(self):
         subprocess.run([ROOT / "scripts" / "sbom.py", BUILD], check=True)

@@ -16,6 +16,12 @@ bool failed_in(const Member& member, const TimeRange& judged) {
          failed_by_itself(member);
 }
 
+bool is_named(const Member& member, const std::vector<Finding>& findings) {
+  return std::ranges::any_of(findings, [&](const Finding& finding) {
+    return finding.culprit && finding.culprit->pid == member.pid && finding.culprit->node == member.node;
+  });
+}
+
 std::string afterwards_text(const AnalysisContext& context, const JobEnd& end) {
   return fmt::format("{} {}{}{}", context.cluster.describe(end.first()),
                      context.cluster.member(end.first()).how_it_ended(),
@@ -28,7 +34,9 @@ std::string afterwards_text(const AnalysisContext& context, const JobEnd& end) {
 void note_failed_ranks(const AnalysisContext& context, Report& report) {
   std::vector<MemberIndex> noted;
   for (const JobEnd& end : context.ends.all()) {
-    if (end.kind == JobEnd::Kind::kAfterwards && failed_in(context.cluster.member(end.first()), report.judged_range)) {
+    const Member& first = context.cluster.member(end.first());
+    if (end.kind == JobEnd::Kind::kAfterwards && failed_in(first, report.judged_range) &&
+        !is_named(first, report.findings)) {
       report.notes.push_back(afterwards_text(context, end));
       noted.push_back(end.first());
     }

@@ -44,5 +44,55 @@ TEST(LiveFindings, AreReadableWhileTheTraceGoesOnAndReplacedAsTheyChange) {
   EXPECT_EQ((*read)[1].ended_ns, 9'000);
 }
 
+TEST(LiveFindings, AreReadAsWritten) {
+  const TemporaryFolder folder;
+  Finding finding;
+  finding.cause = Cause::kLateRank;
+  finding.severity = Severity::kHigh;
+  finding.confidence = 0.97;
+  finding.culprit = Culprit{"node2", 2, 4711};
+  finding.link = LinkPlace{1, std::nullopt, Endpoint{"10.77.0.2", 40112}, Endpoint{"fe80::1", 22}};
+  finding.comm_id_hash = 0xfedcba9876543210;
+  finding.op = Operation::kAllGather;
+  finding.collectives_affected = 37;
+  finding.stall_ms = 5120.4;
+  finding.window = {10, 20};
+  finding.summary = "rank 2's computing was late";
+  finding.evidence = {{"tcp_retransmit_skb", 120, "a \"text\"", {make_event_id(0x7fffff, 9), make_event_id(1, 2)}}};
+  finding.remedy = "look";
+  const auto writer = must(RecordingWriter::create(folder / "r.db"));
+  writer->accept_finding(1, finding);
+  writer->accept_finding(2, Finding{});
+  must(writer->close());
+  const auto read = must(read_findings(folder / "r.db"));
+  ASSERT_EQ(read.size(), 2U);
+  EXPECT_EQ(read[0].cause, finding.cause);
+  EXPECT_EQ(read[0].severity, finding.severity);
+  EXPECT_EQ(read[0].confidence, finding.confidence);
+  EXPECT_EQ(read[0].culprit->node, "node2");
+  EXPECT_EQ(read[0].culprit->rank, 2);
+  EXPECT_EQ(read[0].culprit->pid, 4711);
+  EXPECT_EQ(read[0].link->src_rank, 1);
+  EXPECT_EQ(read[0].link->dst_rank, std::nullopt);
+  EXPECT_EQ(read[0].link->src, finding.link->src);
+  EXPECT_EQ(read[0].link->dst, finding.link->dst);
+  EXPECT_EQ(read[0].comm_id_hash, finding.comm_id_hash);
+  EXPECT_EQ(read[0].op, finding.op);
+  EXPECT_EQ(read[0].collectives_affected, 37);
+  EXPECT_EQ(read[0].stall_ms, 5120.4);
+  EXPECT_EQ(read[0].window.from_ns, 10);
+  EXPECT_EQ(read[0].window.to_ns, 20);
+  EXPECT_EQ(read[0].summary, finding.summary);
+  ASSERT_EQ(read[0].evidence.size(), 1U);
+  EXPECT_EQ(read[0].evidence[0].kind, "tcp_retransmit_skb");
+  EXPECT_EQ(read[0].evidence[0].count, 120);
+  EXPECT_EQ(read[0].evidence[0].text, "a \"text\"");
+  EXPECT_EQ(read[0].evidence[0].events, finding.evidence[0].events);
+  EXPECT_EQ(read[0].remedy, "look");
+  EXPECT_FALSE(read[1].culprit.has_value());
+  EXPECT_FALSE(read[1].link.has_value());
+  EXPECT_EQ(read[1].window.from_ns, TimeRange{}.from_ns);
+}
+
 }  // namespace
 }  // namespace stalltrace::store

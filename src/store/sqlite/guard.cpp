@@ -24,6 +24,8 @@ constexpr int64_t kFreeSteps = 50'000'000;
 constexpr int64_t kLeastRowBytes = 4;  // a cell and its pointer
 /// For all connections of the process: sorts and temporary tables of a query, above all.
 constexpr int64_t kHeapBytes = int64_t{1} << 30;
+/// From here on caches of pages reuse their own memory: many recordings are open at once, each with a cache.
+constexpr int64_t kCachesBytes = kHeapBytes / 4;
 
 /// What recordings and queries need at most, and some. SQLite's own limits are larger by a factor of 10 to 10,000.
 constexpr std::array<std::pair<int, int>, 10> kLimits{{{SQLITE_LIMIT_LENGTH, 16 << 20},
@@ -236,8 +238,7 @@ int interrupts(void* context) {
     return 0;
   }
   // The file may still grow: it is asked again whenever the free steps have been used up.
-  guard.passed_work = (guard.steps - kFreeSteps) / kStepsPerByte > size_with_log(guard.path);
-  return guard.passed_work ? 1 : 0;
+  return (guard.steps - kFreeSteps) / kStepsPerByte > size_with_log(guard.path) ? 1 : 0;
 }
 
 }  // namespace
@@ -245,6 +246,7 @@ int interrupts(void* context) {
 Status watch(Database& db, Guard& guard, const std::string& settings) {
   sqlite3* handle = db.get();
   sqlite3_hard_heap_limit64(kHeapBytes);
+  sqlite3_soft_heap_limit64(kCachesBytes);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);

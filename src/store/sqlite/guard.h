@@ -28,7 +28,6 @@ struct Guard {
   std::string path;         // kVerb and kMerge: the file whose size bounds the work
   int64_t deadline_ns = 0;  // of the monotonic clock; 0: none
   int64_t steps = 0;        // of SQLite's virtual machine so far
-  bool passed_work = false;
 };
 
 /// Puts the limits on a connection that reads somebody else's file, before its first statement: nothing of the schema

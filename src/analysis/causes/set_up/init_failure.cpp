@@ -157,7 +157,8 @@ Result<std::optional<Finding>> failure_of(EventSource& source, Cluster& cluster,
   const auto most = std::max_element(unreached.begin(), unreached.end(),
                                      [](const auto& a, const auto& b) { return a.second.count() < b.second.count(); });
   if (most == unreached.end() ||
-      std::max(most->second.count(), unanswered_at(unreached, most->second.target)) < kUnreachedAttempts) {
+      std::max(most->second.count(), unanswered_by_address(unreached).at(most->second.target.address)) <
+          kUnreachedAttempts) {
     return std::nullopt;  // somebody has not come yet: a set-up may take its time
   }
   const MemberIndex culprit = most->first.first;
@@ -194,7 +195,7 @@ Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cl
     ST_ASSIGN(reach, reach_in(source, cluster, time));
   }
   for (const LaunchedJob& job : jobs) {
-    std::optional<Finding> found = rendezvous_failure(cluster, set_up_of(cluster, timeline, job, stuck, reach));
+    std::optional<Finding> found = rendezvous_failure(JobSetUp(cluster, timeline, job, stuck, reach));
     if (found && range.from_ns <= found->window.to_ns && range.to_ns > found->window.from_ns) {
       findings.push_back(std::move(*found));
       std::ranges::transform(job.ranks, std::inserter(explained, explained.end()), &LaunchedRank::key);

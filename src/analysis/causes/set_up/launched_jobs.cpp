@@ -5,10 +5,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <compare>
+#include <span>
 #include <tuple>
+#include <utility>
 
 #include "analysis/causes/set_up/stuck_calls.h"
+#include "analysis/evidence/flows.h"
+#include "analysis/rank_numbers.h"
 #include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/thresholds.h"
 #include "base/text.h"
@@ -17,9 +21,6 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kRanksListed = 16;
-
-/// Each node can have the program in a place of its own.
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::map<std::string, std::string> parse_settings(const std::string& text) {
@@ -32,27 +33,40 @@ std::map<std::string, std::string> parse_settings(const std::string& text) {
   return settings;
 }
 
+/// What the ranks of a job have alike. `host` is set where the address leads each host to itself: the default of
+/// torchrun, with which the jobs of two hosts differ in nothing else.
+struct JobKey {
+  std::string job_id;
+  std::string program;  // without its folder: each node can have it in another one
+  int32_t world_size = 0;
+  std::string address;
+  std::string port;
+  std::optional<size_t> host;
+
+  auto operator<=>(const JobKey&) const = default;
+};
+
 /// Ranks with equal values, alive together.
 struct Part {
+  JobKey key;
   LaunchedJob job;
-  bool called = false;          // one of them called a collective
-  bool before_tracing = false;  // one of them had started then
+  bool judged = true;
   Interval starts{kForever, -kForever};
+  std::map<int32_t, int64_t> ends_of_ranks;
 
-  void add(LaunchedRank rank, bool has_called, bool started_before) {
-    called = called || has_called;
-    before_tracing = before_tracing || started_before;
+  /// `is_judged`: it called nothing, started while its node was recorded, and its node lost no call.
+  void add(LaunchedRank rank, bool is_judged) {
+    judged = judged && is_judged;
     starts = {std::min(starts.from_ns, rank.life.from_ns), std::max(starts.to_ns, rank.life.from_ns)};
+    int64_t& end_ns = ends_of_ranks.try_emplace(rank.rank, rank.life.to_ns).first->second;
+    end_ns = std::max(end_ns, rank.life.to_ns);
     job.ranks.push_back(std::move(rank));
   }
   /// A later process of a rank that had ended: the job's next attempt. Children of one that lives are none.
   [[nodiscard]] bool is_over_for(const LaunchedRank& rank) const {
-    const auto of_rank = [&](const LaunchedRank& other) { return other.rank == rank.rank; };
-    return std::ranges::any_of(job.ranks, of_rank) && std::ranges::none_of(job.ranks, [&](const LaunchedRank& other) {
-             return of_rank(other) && other.life.to_ns > rank.life.from_ns;
-           });
+    const auto end = ends_of_ranks.find(rank.rank);
+    return end != ends_of_ranks.end() && end->second <= rank.life.from_ns;
   }
-  [[nodiscard]] bool complete() const { return job.absent() == 0; }
 };
 
 /// Calls of its processes may have been made and not recorded.
@@ -67,10 +81,7 @@ bool lost_calls(const Node& node, const std::vector<Loss>& losses) {
          });
 }
 
-bool disjoint(const LaunchedJob& a, const LaunchedJob& b) {
-  const std::set<int32_t> present = a.present();
-  return std::ranges::none_of(b.ranks, [&](const LaunchedRank& rank) { return present.contains(rank.rank); });
-}
+bool leaves_out_libraries(const Loss& loss) { return loss.count > 0 && loss.source.starts_with("library:"); }
 
 class Builder {
  public:
@@ -84,39 +95,32 @@ class Builder {
       }
     }
     for (const Node& node : cluster.nodes()) {
-      if (lost_calls(node, losses)) {
-        continue;
-      }
       starts_[node.node_id] = cluster.clock().to_common(node.node_id, node.started_ns);
+      if (lost_calls(node, losses)) {
+        lossy_.insert(node.node_id);
+      }
     }
+    processes_left_out_ = std::ranges::any_of(losses, leaves_out_libraries);
   }
 
   std::vector<LaunchedJob> build() {
     for (LaunchedRank& rank : launched()) {
       add(std::move(rank));
     }
-    std::vector<Part> joined;
-    for (Part& part : parts_) {
-      if (part.called || part.before_tracing) {
-        continue;
-      }
-      const auto whole = std::ranges::find_if(joined, [&](const Part& other) { return is_one(other, part); });
-      if (whole == joined.end()) {
-        joined.push_back(std::move(part));
-        continue;
-      }
-      for (LaunchedRank& rank : part.job.ranks) {
-        whole->add(std::move(rank), false, false);
-      }
-      if (part.job.ranks.size() > whole->job.ranks.size() / 2) {
-        whole->job.world_size = part.job.world_size;
-      }
-    }
+    join_parts([](JobKey& key) { key.host.reset(); });
+    join_parts([](JobKey& key) { key.address.clear(), key.host.reset(); });
+    join_parts([](JobKey& key) { key.port.clear(), key.host.reset(); });
+    join_parts([](JobKey& key) { key.world_size = 0, key.host.reset(); });
     std::vector<LaunchedJob> jobs;
-    for (Part& part : joined) {
+    for (Part& part : parts_) {
+      if (!part.judged || part.job.ranks.empty()) {
+        continue;
+      }
       std::ranges::stable_sort(part.job.ranks, {}, [](const LaunchedRank& rank) {
         return std::tuple(rank.rank, rank.life.from_ns, rank.key());
       });
+      part.job.world_size = usual_world_size(part.job);
+      part.job.processes_left_out = processes_left_out_;
       jobs.push_back(std::move(part.job));
     }
     return jobs;
@@ -128,7 +132,7 @@ class Builder {
     std::vector<LaunchedRank> ranks;
     for (const Process& process : cluster_.processes()) {
       if (!process.rank || process.rank_source != RankSource::kEnvironment || process.world_size.value_or(0) < 2 ||
-          process.start_ns == 0 || !starts_.contains(process.node_id)) {
+          process.start_ns == 0) {
         continue;
       }
       LaunchedRank rank{.process = &process, .rank = *process.rank, .settings = parse_settings(process.settings)};
@@ -143,46 +147,103 @@ class Builder {
     return ranks;
   }
 
-  void add(LaunchedRank rank) {
+  JobKey key_of(const LaunchedRank& rank) const {
     const Process& process = *rank.process;
-    const bool called = callers_.contains(rank.key());
-    const bool before = rank.life.from_ns < starts_.at(process.node_id);
-    const auto values = [](const LaunchedRank& of) {
-      return std::tuple(of.process->job_id, base_name(of.process->exe), of.process->world_size,
-                        of.setting("MASTER_ADDR"), of.setting("MASTER_PORT"));
-    };
-    const auto part = std::find_if(parts_.rbegin(), parts_.rend(),
-                                   [&](const Part& other) { return values(other.job.ranks.front()) == values(rank); });
-    if (part != parts_.rend() && !part->is_over_for(rank)) {
-      part->add(std::move(rank), called, before);
+    JobKey key{.job_id = process.job_id,
+               .program = base_name(process.exe),
+               .world_size = *process.world_size,
+               .address = rank.setting("MASTER_ADDR"),
+               .port = rank.setting("MASTER_PORT"),
+               .host = std::nullopt};
+    if (key.address == "localhost" || is_loopback(key.address)) {
+      key.host = cluster_.clock().host(process.node_id);
+    }
+    return key;
+  }
+
+  void add(LaunchedRank rank) {
+    const NodeId node = rank.process->node_id;
+    const bool judged =
+        !callers_.contains(rank.key()) && !lossy_.contains(node) && rank.life.from_ns >= starts_.at(node);
+    JobKey key = key_of(rank);
+    const auto latest = latest_.find(key);
+    if (latest != latest_.end() && !parts_[latest->second].is_over_for(rank)) {
+      parts_[latest->second].add(std::move(rank), judged);
       return;
     }
-    Part fresh;
-    fresh.job.world_size = *process.world_size;
-    fresh.add(std::move(rank), called, before);
+    latest_[key] = parts_.size();
+    Part fresh{.key = std::move(key), .job = {}, .ends_of_ranks = {}};
+    fresh.job.world_size = *rank.process->world_size;
+    fresh.add(std::move(rank), judged);
     parts_.push_back(std::move(fresh));
   }
 
-  /// Neither has all its ranks, together they have, none has a rank of the other, they were started together, and one
-  /// variable alone keeps them apart.
-  [[nodiscard]] static bool is_one(const Part& a, const Part& b) {
-    const LaunchedRank& one = a.job.ranks.front();
-    const LaunchedRank& other = b.job.ranks.front();
-    const int apart = (one.process->world_size != other.process->world_size ? 1 : 0) +
-                      (one.setting("MASTER_ADDR") != other.setting("MASTER_ADDR") ? 1 : 0) +
-                      (one.setting("MASTER_PORT") != other.setting("MASTER_PORT") ? 1 : 0);
-    const auto together = static_cast<int32_t>(a.job.present().size() + b.job.present().size());
-    return one.process->job_id == other.process->job_id &&
-           base_name(one.process->exe) == base_name(other.process->exe) && apart == 1 && !a.complete() &&
-           !b.complete() && together == std::max(a.job.world_size, b.job.world_size) && disjoint(a.job, b.job) &&
-           std::llabs(a.starts.from_ns - b.starts.from_ns) <= kStartedTogetherNs;
+  /// Joins parts that are alike but for what `ignore` clears, that were started together, and that are a whole job only
+  /// together: none has all its ranks, and no two have the same rank. A part that was joined is left without ranks.
+  template <typename Ignore>
+  void join_parts(const Ignore& ignore) {
+    std::map<JobKey, std::vector<size_t>> alike;  // by start, since parts_ are
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (!parts_[i].job.ranks.empty() && parts_[i].job.absent() > 0) {
+        JobKey key = parts_[i].key;
+        ignore(key);
+        alike[key].push_back(i);
+      }
+    }
+    for (const auto& [key, indices] : alike) {
+      for (size_t first = 0, end = 0; first < indices.size(); first = end) {
+        const int64_t start_ns = parts_[indices[first]].starts.from_ns;
+        end = first;
+        while (end < indices.size() && parts_[indices[end]].starts.from_ns - start_ns <= kStartedTogetherNs) {
+          ++end;
+        }
+        const std::span<const size_t> together(indices.begin() + static_cast<std::ptrdiff_t>(first), end - first);
+        if (is_whole(together)) {
+          join(together);
+        }
+      }
+    }
+  }
+
+  [[nodiscard]] bool is_whole(std::span<const size_t> parts) const {
+    std::set<int32_t> present;
+    std::set<int32_t> world_sizes;
+    size_t ranks = 0;
+    for (const size_t part : parts) {
+      const std::set<int32_t> more = parts_[part].job.present();
+      present.insert(more.begin(), more.end());
+      ranks += more.size();
+      world_sizes.insert(parts_[part].job.world_size);
+    }
+    return parts.size() > 1 && ranks == present.size() && *present.begin() == 0 &&
+           *present.rbegin() + size_t{1} == present.size() && world_sizes.contains(static_cast<int32_t>(ranks));
+  }
+
+  void join(std::span<const size_t> parts) {
+    Part& whole = parts_[parts.front()];
+    for (const size_t part : parts.subspan(1)) {
+      for (LaunchedRank& rank : std::exchange(parts_[part].job.ranks, {})) {
+        whole.add(std::move(rank), parts_[part].judged);
+      }
+    }
+  }
+
+  static int32_t usual_world_size(const LaunchedJob& job) {
+    std::map<int32_t, size_t> ranks;
+    for (const LaunchedRank& rank : job.ranks) {
+      ++ranks[*rank.process->world_size];
+    }
+    return std::ranges::max_element(ranks, {}, [](const auto& entry) { return entry.second; })->first;
   }
 
   const Cluster& cluster_;
   std::map<NodeId, int64_t> ends_;
   std::map<NodeId, int64_t> starts_;
+  std::set<NodeId> lossy_;  // nodes that lost calls
+  bool processes_left_out_ = false;
   std::set<ProcessKey> callers_;
-  std::vector<Part> parts_;
+  std::vector<Part> parts_;          // by start
+  std::map<JobKey, size_t> latest_;  // the latest of parts_
 };
 
 }  // namespace
@@ -193,6 +254,10 @@ std::string LaunchedRank::setting(const std::string& name) const {
 }
 
 bool LaunchedRank::failed() const { return failed_by_itself(process->exit_signal, process->exit_code); }
+
+bool LaunchedRank::was_asked_to_end() const {
+  return analysis::was_asked_to_end(process->exit_signal, process->exit_code);
+}
 
 std::set<int32_t> LaunchedJob::present() const {
   std::set<int32_t> present;
@@ -206,16 +271,7 @@ int64_t LaunchedJob::absent() const {
   return world_size - std::ranges::count_if(present(), [&](int32_t rank) { return rank >= 0 && rank < world_size; });
 }
 
-std::vector<int32_t> LaunchedJob::missing() const {
-  const std::set<int32_t> seen = present();
-  std::vector<int32_t> missing;
-  for (int32_t rank = 0; rank < world_size && missing.size() <= kRanksListed; ++rank) {
-    if (!seen.contains(rank)) {
-      missing.push_back(rank);
-    }
-  }
-  return missing;
-}
+std::vector<int32_t> LaunchedJob::missing() const { return missing_ranks(present(), world_size); }
 
 std::vector<LaunchedJob> jobs_in_set_up(const Cluster& cluster, const Timeline& timeline,
                                         const std::vector<Loss>& losses, const std::set<ProcessKey>& called) {
@@ -262,24 +318,6 @@ std::vector<Difference> differences(const LaunchedJob& job) {
     }
   }
   return found;
-}
-
-std::string ranks_text(std::vector<int32_t> ranks) {
-  std::ranges::sort(ranks);
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  if (ranks.size() == 1) {
-    return fmt::format("rank {}", ranks[0]);
-  }
-  if (ranks.size() > 3 && ranks.back() - ranks.front() + 1 == static_cast<int32_t>(ranks.size())) {
-    return fmt::format("ranks {} to {}", ranks.front(), ranks.back());
-  }
-  if (ranks.size() > kRanksListed) {
-    ranks.resize(kRanksListed);
-    return fmt::format("ranks {}, ...", fmt::join(ranks, ", "));
-  }
-  const int32_t last = ranks.back();
-  ranks.pop_back();
-  return fmt::format("ranks {} and {}", fmt::join(ranks, ", "), last);
 }
 
 }  // namespace stalltrace::analysis

@@ -26,23 +26,25 @@ struct LaunchedRank {
   /// The value, or empty.
   [[nodiscard]] std::string setting(const std::string& name) const;
   [[nodiscard]] bool failed() const;
+  [[nodiscard]] bool was_asked_to_end() const;
 };
 
 /// Ranks that are one job by what they were given, or that would be but for one variable that differs.
 struct LaunchedJob {
   std::vector<LaunchedRank> ranks;  // by rank, then by start
   int32_t world_size = 0;           // of most of them
+  bool processes_left_out = false;  // libraries were not probed: a process of the job may not be recorded
 
   [[nodiscard]] std::set<int32_t> present() const;
-  /// How many ranks no process was recorded of, and the first ones of them, one more than ranks_text() lists at most.
+  /// Ranks of which no process was recorded: how many, and at most 65,536 of them.
   [[nodiscard]] int64_t absent() const;
   [[nodiscard]] std::vector<int32_t> missing() const;
 };
 
 /// Jobs of which no rank called a collective, and all of whose recorded ranks started while they were recorded: what
 /// went before is not known of others. `called`: processes that are known to have called collectives, beside those in
-/// `timeline`. Nodes that lost calls, or recorded none, are left out. Points into `cluster`. Time is the product of
-/// processes and jobs.
+/// `timeline`. A job with a rank on a node that lost calls, or could record none, is left out. Points into `cluster`.
+/// Time is n log n of the processes.
 std::vector<LaunchedJob> jobs_in_set_up(const Cluster& cluster, const Timeline& timeline,
                                         const std::vector<Loss>& losses, const std::set<ProcessKey>& called);
 
@@ -59,8 +61,5 @@ struct Difference {
 
 /// By name.
 std::vector<Difference> differences(const LaunchedJob& job);
-
-/// "rank 1", "ranks 0 and 2", "ranks 0 to 6"; at most 16 are listed.
-std::string ranks_text(std::vector<int32_t> ranks);
 
 }  // namespace stalltrace::analysis

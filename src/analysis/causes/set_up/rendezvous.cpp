@@ -10,6 +10,8 @@
 #include <iterator>
 
 #include "analysis/causes/cause.h"
+#include "analysis/evidence/flows.h"
+#include "analysis/rank_numbers.h"
 #include "analysis/thresholds.h"
 #include "base/text.h"
 
@@ -17,8 +19,6 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr size_t kMostDifferences = 3;
-
-using Ranks = std::vector<const LaunchedRank*>;
 
 /// What a rule found.
 struct Failure {
@@ -32,227 +32,34 @@ struct Failure {
   std::string_view head = "The job was not set up";
 };
 
-std::string numbers_of(const Ranks& ranks) {
-  std::vector<int32_t> numbers;
-  std::ranges::transform(ranks, std::back_inserter(numbers), &LaunchedRank::rank);
-  return ranks_text(std::move(numbers));
-}
-
-/// A job's set-up, and what its rules ask about it.
-class Scene {
- public:
-  Scene(Cluster& cluster, const SetUp& set_up) : cluster_(cluster), set_up_(set_up) {
-    for (const auto& [who, attempts] : set_up.reach.unreached) {
-      const Attempts*& most = fails_[who.first];
-      if (!reached(who.first, who.second) && (most == nullptr || attempts.count() > most->count())) {
-        most = &attempts;
-      }
-    }
-    std::erase_if(fails_, [&](const auto& entry) {
-      return entry.second == nullptr ||
-             std::max(entry.second->count(), unanswered_at(set_up.reach.unreached, entry.second->target)) <
-                 kUnreachedAttempts;
-    });
-    for (const StuckCall& one : set_up.stuck) {
-      const Member& member = cluster.member(one.call->member);
-      stuck_.try_emplace({member.node_id, member.pid}, &one);
-    }
-  }
-
-  [[nodiscard]] const SetUp& set_up() const { return set_up_; }
-  [[nodiscard]] const LaunchedJob& job() const { return *set_up_.job; }
-  [[nodiscard]] Cluster& cluster() const { return cluster_; }
-
-  [[nodiscard]] std::string name(const LaunchedRank& rank) const {
-    const MemberIndex member = member_of(rank);
-    return member == kNoMember ? ranks_text({rank.rank}) : cluster_.describe(member);
-  }
-  [[nodiscard]] std::string names(const Ranks& ranks) const {
-    return ranks.size() == 1 ? name(*ranks[0]) : numbers_of(ranks);
-  }
-  [[nodiscard]] MemberIndex member_of(const LaunchedRank& rank) const {
-    return cluster_.join(rank.process->node_id, rank.process->pid);
-  }
-  [[nodiscard]] std::string how_it_ended(const LaunchedRank& rank) const {
-    const MemberIndex member = member_of(rank);
-    return member == kNoMember ? "ended" : cluster_.member(member).how_it_ended();
-  }
-  [[nodiscard]] std::string node_of(const LaunchedRank& rank) const {
-    return cluster_.node_name(rank.process->node_id);
-  }
-  [[nodiscard]] std::string nodes() const {
-    std::set<std::string> names;
-    for (const LaunchedRank& rank : job().ranks) {
-      names.insert(node_of(rank));
-    }
-    return names.size() == 1 ? *names.begin() : count_of(static_cast<int64_t>(names.size()), "recorded node");
-  }
-
-  /// Its attempts to reach the address that it tried most in vain; null: none that came to nothing often enough.
-  [[nodiscard]] const Attempts* fails(const LaunchedRank& rank) const {
-    const auto found = fails_.find(rank.key());
-    return found == fails_.end() ? nullptr : found->second;
-  }
-  /// The same, where they go to the place that it was given to meet the others.
-  [[nodiscard]] const Attempts* fails_at_store(const LaunchedRank& rank) const {
-    const Attempts* attempts = fails(rank);
-    return attempts != nullptr && is_store(rank, attempts->target) ? attempts : nullptr;
-  }
-  /// It came to the place that it was given to meet the others.
-  [[nodiscard]] bool met(const LaunchedRank& rank) const {
-    const auto found = set_up_.reach.reached.find(rank.key());
-    return found != set_up_.reach.reached.end() &&
-           std::ranges::any_of(found->second, [&](const Endpoint& endpoint) { return is_store(rank, endpoint); });
-  }
-  /// It came to the others or tried to, or made a call: not a child that only inherited its parent's variables.
-  [[nodiscard]] bool acts(const LaunchedRank& rank) const {
-    return met(rank) || fails_at_store(rank) != nullptr || stuck(rank) != nullptr;
-  }
-  [[nodiscard]] const StuckCall* stuck(const LaunchedRank& rank) const {
-    const auto found = stuck_.find(rank.key());
-    return found == stuck_.end() ? nullptr : found->second;
-  }
-  /// Those that have been inside a set-up call for `least_ns` and still are.
-  [[nodiscard]] Ranks waiting(int64_t least_ns) const {
-    return those([&](const LaunchedRank& rank) {
-      const StuckCall* call = stuck(rank);
-      return call != nullptr && !call->failed && call->call->end_ns == kForever && call->time.length() >= least_ns;
-    });
-  }
-  [[nodiscard]] Ranks failing() const {
-    return those([&](const LaunchedRank& rank) { return fails(rank) != nullptr; });
-  }
-  [[nodiscard]] Ranks failing_at_store() const {
-    return those([&](const LaunchedRank& rank) { return fails_at_store(rank) != nullptr; });
-  }
-  /// All processes of the rank have ended; none where one lives.
-  [[nodiscard]] bool is_gone(int32_t rank) const {
-    return std::ranges::none_of(job().ranks,
-                                [&](const LaunchedRank& one) { return one.rank == rank && !one.process->exit_ns; });
-  }
-  /// Of each rank that is gone the process that counts: the one that acted, or the first; by the time of its end.
-  [[nodiscard]] Ranks gone() const {
-    Ranks ranks = those([&](const LaunchedRank& rank) {
-      const bool first = &rank == &job().ranks.front() || (&rank - 1)->rank != rank.rank;
-      return (first || acts(rank)) && is_gone(rank.rank);
-    });
-    std::ranges::stable_sort(ranks, {}, [](const LaunchedRank* rank) { return rank->life.to_ns; });
-    return ranks;
-  }
-  [[nodiscard]] Ranks failed() const {
-    Ranks ranks = gone();
-    std::erase_if(ranks, [](const LaunchedRank* rank) { return !rank->failed(); });
-    return ranks;
-  }
-  /// Another rank was in its set-up then, or tried to come to it, and went on for a while: nobody ended all of them.
-  [[nodiscard]] bool is_missed(const LaunchedRank& gone) const {
-    return std::ranges::any_of(job().ranks, [&](const LaunchedRank& rank) {
-      const StuckCall* call = stuck(rank);
-      const Attempts* attempts = fails_at_store(rank);
-      const int64_t waits_to_ns =
-          std::max(call == nullptr ? -kForever : call->time.to_ns, attempts == nullptr ? -kForever : attempts->last_ns);
-      return rank.rank != gone.rank && waits_to_ns - gone.life.to_ns >= kOpenInitNs;
-    });
-  }
-  /// A communicator of the job was made.
-  [[nodiscard]] bool is_set_up() const { return set_up_.made_communicators; }
-  /// Somebody waits, tries in vain to come to the others, or failed: without that, variables that differ mean nothing.
-  [[nodiscard]] bool in_trouble() const {
-    return !failing_at_store().empty() || !failed().empty() || !waiting(kInitHangNs).empty() ||
-           std::ranges::any_of(set_up_.stuck, &StuckCall::failed);
-  }
-  /// When the trouble began.
-  [[nodiscard]] int64_t from_ns() const {
-    int64_t from_ns = set_up_.seen.to_ns;
-    for (const LaunchedRank& rank : job().ranks) {
-      const Attempts* attempts = fails(rank);
-      const StuckCall* call = stuck(rank);
-      from_ns = std::min({from_ns, attempts == nullptr ? kForever : attempts->first_ns,
-                          call == nullptr ? kForever : call->time.from_ns, rank.failed() ? rank.life.to_ns : kForever});
-    }
-    return from_ns;
-  }
-  /// What tries in vain may still succeed: the longest time that one of them has tried, or kForever for one that gave
-  /// up.
-  [[nodiscard]] int64_t tried_ns(const Ranks& ranks) const {
-    int64_t longest_ns = 0;
-    for (const LaunchedRank* rank : ranks) {
-      const Attempts* attempts = fails(*rank);
-      longest_ns = std::max(longest_ns, rank->process->exit_ns ? kForever : attempts->last_ns - attempts->first_ns);
-    }
-    return longest_ns;
-  }
-
-  /// The address at which most ranks met.
-  [[nodiscard]] std::optional<Endpoint> store() const {
-    std::map<Endpoint, size_t> visits;
-    for (const LaunchedRank& rank : job().ranks) {
-      if (const auto found = set_up_.reach.reached.find(rank.key()); found != set_up_.reach.reached.end()) {
-        for (const Endpoint& endpoint : found->second) {
-          visits[endpoint] += is_store(rank, endpoint) ? 1 : 0;
-        }
-      }
-    }
-    const auto most = std::ranges::max_element(visits, {}, [](const auto& entry) { return entry.second; });
-    return most == visits.end() || most->second == 0 ? std::nullopt : std::optional(most->first);
-  }
-  [[nodiscard]] bool is_own_address(const std::string& address) const {
-    return is_loopback(address) || set_up_.reach.own_addresses.contains(address);
-  }
-
- private:
-  template <typename Condition>
-  [[nodiscard]] Ranks those(const Condition& condition) const {
-    Ranks ranks;
-    for (const LaunchedRank& rank : job().ranks) {
-      if (condition(rank)) {
-        ranks.push_back(&rank);
-      }
-    }
-    return ranks;
-  }
-  [[nodiscard]] bool reached(const ProcessKey& process, const Endpoint& endpoint) const {
-    const auto found = set_up_.reach.reached.find(process);
-    return found != set_up_.reach.reached.end() && found->second.contains(endpoint);
-  }
-  [[nodiscard]] static bool is_store(const LaunchedRank& rank, const Endpoint& endpoint) {
-    return rank.setting("MASTER_PORT") == std::to_string(endpoint.port);
-  }
-
-  Cluster& cluster_;
-  const SetUp& set_up_;
-  std::map<ProcessKey, const Attempts*> fails_;
-  std::map<ProcessKey, const StuckCall*> stuck_;
-};
-
 /// It came nowhere: it tries in vain, or ended before it met the others.
-bool is_lost(const Scene& scene, const LaunchedRank& rank) {
-  return !scene.met(rank) && (scene.fails_at_store(rank) != nullptr || (rank.failed() && scene.is_gone(rank.rank)));
+bool is_lost(const JobSetUp& set_up, const LaunchedRank& rank) {
+  return !set_up.met(rank) && (set_up.fails_at_store(rank) != nullptr || (rank.failed() && set_up.is_gone(rank)));
 }
 
 /// A variable may differ and be right: rank 0 can call its own host "localhost". It is the cause where those that have
 /// the rare value come nowhere, or where nobody else does and rank 0 waits at a port of its own.
-bool keeps_apart(const Scene& scene, const Difference& difference) {
+bool keeps_apart(const JobSetUp& set_up, const Difference& difference) {
   const Ranks& rare = difference.minority();
-  const auto lost = [&](const LaunchedRank* rank) { return is_lost(scene, *rank); };
+  const auto lost = [&](const LaunchedRank* rank) { return is_lost(set_up, *rank); };
   if (difference.name == "WORLD_SIZE") {
-    return scene.in_trouble();
+    return set_up.in_trouble();
   }
   if (difference.name == "MASTER_ADDR" && rare.front()->rank == 0) {
     return false;
   }
-  const Ranks trying = scene.failing_at_store();
+  const Ranks trying = set_up.failing_at_store();
   const bool others_try = std::ranges::any_of(
       trying, [&](const LaunchedRank* rank) { return std::ranges::find(rare, rank) == rare.end(); });
   return std::ranges::all_of(rare, lost) || (difference.name == "MASTER_PORT" && rare.front()->rank == 0 && others_try);
 }
 
 /// The ranks were given different places to meet, or different numbers of ranks.
-std::optional<Failure> variables_differ(const Scene& scene) {
-  for (const Difference& difference : differences(scene.job())) {
+std::optional<Failure> variables_differ(const JobSetUp& set_up) {
+  for (const Difference& difference : differences(set_up.job())) {
     const bool meeting =
         difference.name == "MASTER_ADDR" || difference.name == "MASTER_PORT" || difference.name == "WORLD_SIZE";
-    if (!meeting || !keeps_apart(scene, difference)) {
+    if (!meeting || !keeps_apart(set_up, difference)) {
       continue;
     }
     const Ranks& minority = difference.minority();
@@ -260,31 +67,34 @@ std::optional<Failure> variables_differ(const Scene& scene) {
                    .absent = std::nullopt,
                    .what = fmt::format("{} is not the same on all its ranks: {}", difference.name, difference.text()),
                    .remedy = fmt::format("give all ranks the same {}: see how {} {} started", difference.name,
-                                         scene.names(minority), minority.size() == 1 ? "is" : "are"),
-                   .from_ns = scene.from_ns(),
+                                         set_up.names(minority), minority.size() == 1 ? "is" : "are"),
+                   .from_ns = set_up.trouble_from_ns(),
                    .used = {difference.name}};
   }
   return std::nullopt;
 }
 
 /// Two processes were given one rank.
-std::optional<Failure> rank_twice(const Scene& scene) {
-  const std::vector<LaunchedRank>& ranks = scene.job().ranks;
+std::optional<Failure> rank_twice(const JobSetUp& set_up) {
+  const std::vector<LaunchedRank>& ranks = set_up.job().ranks;
+  if (!set_up.in_trouble()) {
+    return std::nullopt;
+  }
   for (size_t i = 1; i < ranks.size(); ++i) {
     const LaunchedRank& first = ranks[i - 1];
     const LaunchedRank& second = ranks[i];
-    if (first.rank != second.rank || !scene.acts(first) || !scene.acts(second) || !scene.in_trouble()) {
+    if (first.rank != second.rank || !set_up.acts(first) || !set_up.acts(second)) {
       continue;
     }
-    const std::vector<int32_t> missing = scene.job().missing();
+    const std::vector<int32_t> missing = set_up.job().missing();
     return Failure{
         .culprits = {&second, &first},
         .absent = std::nullopt,
         .what = fmt::format("rank {} was started twice (pid {} on {}, pid {} on {}){}", first.rank, first.process->pid,
-                            scene.node_of(first), second.process->pid, scene.node_of(second),
+                            set_up.node_of(first), second.process->pid, set_up.node_of(second),
                             missing.empty() ? "" : fmt::format(", and {} was not seen", ranks_text(missing))),
         .remedy = "give each process a RANK of its own, from 0 to WORLD_SIZE - 1",
-        .from_ns = scene.from_ns(),
+        .from_ns = set_up.trouble_from_ns(),
         .used = {}};
   }
   return std::nullopt;
@@ -302,155 +112,177 @@ std::string_view head_of(Severity severity) {
 }
 
 /// It tries a port at which nobody meets, while the others met at another.
-std::optional<Failure> elsewhere(const Scene& scene) {
-  const std::optional<Endpoint> store = scene.store();
-  Ranks lost = scene.failing();
+std::optional<Failure> elsewhere(const JobSetUp& set_up) {
+  const std::optional<Endpoint> store = set_up.store();
+  Ranks lost = set_up.failing();
   std::erase_if(lost, [&](const LaunchedRank* rank) {
-    return scene.met(*rank) || scene.stuck(*rank) != nullptr || !store ||
-           scene.fails(*rank)->target.port == store->port;
+    return set_up.met(*rank) || set_up.stuck(*rank) != nullptr || set_up.is_child(*rank) || !store ||
+           set_up.fails(*rank)->target.port == store->port;
   });
-  const std::optional<Severity> severity = lost.empty() ? std::nullopt : severity_of(scene.tried_ns(lost));
+  const std::optional<Severity> severity = lost.empty() ? std::nullopt : severity_of(set_up.tried_ns(lost));
   if (!severity) {
     return std::nullopt;
   }
-  const Attempts& attempts = *scene.fails(*lost.front());
-  return Failure{.culprits = lost,
-                 .absent = std::nullopt,
-                 .what = fmt::format("{} tried to reach {} ({}) while others of its ranks met at {}", scene.names(lost),
-                                     format_endpoint(attempts.target), error_text(attempts), format_endpoint(*store)),
-                 .remedy = fmt::format("let {} use {}, as the others do: its program, or what starts it, sets another "
-                                       "MASTER_ADDR or MASTER_PORT than its environment",
-                                       scene.names(lost), format_endpoint(*store)),
-                 .from_ns = scene.from_ns(),
-                 .used = {},
-                 .severity = *severity,
-                 .head = head_of(*severity)};
+  const Attempts& attempts = *set_up.fails(*lost.front());
+  return Failure{
+      .culprits = lost,
+      .absent = std::nullopt,
+      .what = fmt::format("{} tried to reach {} ({}) while others of its ranks met at {}", set_up.names(lost),
+                          format_endpoint(attempts.target), error_text(attempts), format_endpoint(*store)),
+      .remedy = fmt::format("let {} use {}, as the others do: its program, or what starts it, sets another "
+                            "MASTER_ADDR or MASTER_PORT than its environment",
+                            set_up.names(lost), format_endpoint(*store)),
+      .from_ns = set_up.trouble_from_ns(),
+      .used = {},
+      .severity = *severity,
+      .head = head_of(*severity)};
 }
 
-/// The place where all ranks meet can't be reached. Rank 0 serves it, or the launcher on rank 0's node.
-std::optional<Failure> store_unreached(const Scene& scene) {
-  const Ranks kept_out = scene.failing_at_store();
-  const std::optional<Severity> severity = kept_out.empty() ? std::nullopt : severity_of(scene.tried_ns(kept_out));
+/// What is known of the store's host: the job's rank 0 runs there, or its launcher.
+struct Server {
+  std::string text;  // "rank 0, on whose node it is served, runs"
+  std::string remedy;
+  const LaunchedRank* culprit = nullptr;
+  bool rank_absent = false;
+};
+
+Server server_of(const JobSetUp& set_up, const LaunchedRank& kept_out, const Attempts& attempts) {
+  const auto zero = std::ranges::find(set_up.job().ranks, 0, &LaunchedRank::rank);
+  const bool loopback = is_loopback(attempts.target.address);
+  const std::string set_address =
+      fmt::format("set MASTER_ADDR to an address of rank 0's node on all ranks: {} leads each node to itself",
+                  attempts.target.address);
+  if (zero == set_up.job().ranks.end()) {
+    const bool should_be_here = set_up.is_own_address(attempts.target.address) && !set_up.job().processes_left_out;
+    return {.text = fmt::format("rank 0, on whose node it is served, was not seen on {}", set_up.nodes()),
+            .remedy = loopback ? "see why rank 0 does not run here; if it runs on another node, " + set_address
+                      : should_be_here
+                          ? "see why rank 0 does not run: it must be started on the host that MASTER_ADDR names"
+                          : "see whether rank 0, or its launcher, runs on the host that MASTER_ADDR names",
+            .rank_absent = should_be_here};
+  }
+  const std::string name = set_up.name(*zero);
+  if (loopback && zero->process->node_id != kept_out.process->node_id) {
+    return {.text = fmt::format("that address leads to {} itself, and {} runs on {}", set_up.node_of(kept_out), name,
+                                set_up.node_of(*zero)),
+            .remedy = set_address};
+  }
+  if (set_up.is_gone(0) && zero->life.to_ns - attempts.first_ns < kOpenInitNs) {  // not one that gave up later
+    return {.text = fmt::format("{}, on whose node it is served, {}", name, set_up.how_it_ended(*zero)),
+            .remedy = "see why rank 0 ended: read the last lines that it wrote to standard error",
+            .culprit = &*zero};
+  }
+  return {.text = fmt::format("{}, on whose node it is served, {}", name, set_up.is_gone(0) ? "ran then" : "runs"),
+          .remedy = loopback ? fmt::format("check that rank 0 listens on port {}", attempts.target.port)
+                             : fmt::format("check that {} is an address of {}, where rank 0 runs",
+                                           attempts.target.address, set_up.node_of(*zero))};
+}
+
+/// No rank that tries reaches the store.
+std::optional<Failure> store_unreached(const JobSetUp& set_up) {
+  const Ranks kept_out = set_up.failing_at_store();
+  const std::optional<Severity> severity = kept_out.empty() ? std::nullopt : severity_of(set_up.tried_ns(kept_out));
   if (!severity) {
     return std::nullopt;
   }
-  const Attempts& attempts = *scene.fails(*kept_out.front());
-  const auto zero = std::ranges::find(scene.job().ranks, 0, &LaunchedRank::rank);
-  const LaunchedRank* server = zero == scene.job().ranks.end() ? nullptr : &*zero;
-  const bool should_be_here = scene.is_own_address(attempts.target.address);
-  Failure failure{.culprits = kept_out,
-                  .absent = std::nullopt,
-                  .what = "",
-                  .remedy = "",
-                  .from_ns = scene.from_ns(),
-                  .used = {"MASTER_ADDR", "MASTER_PORT"},
-                  .severity = *severity,
-                  .head = head_of(*severity)};
-  std::string about_server;
-  if (server == nullptr) {
-    about_server = fmt::format("rank 0, on whose node it is served, was not seen on {}", scene.nodes());
-    failure.absent = should_be_here ? std::optional(0) : std::nullopt;
-    failure.remedy = should_be_here
-                         ? "see why rank 0 does not run: it must be started on the host that MASTER_ADDR names"
-                         : "see whether rank 0, or its launcher, runs on the host that MASTER_ADDR names";
-  } else if (scene.is_gone(0) && server->life.to_ns - attempts.first_ns < kOpenInitNs) {  // not one that gave up later
-    about_server = fmt::format("{}, on whose node it is served, {}", scene.name(*server), scene.how_it_ended(*server));
-    failure.culprits = {server};
-    failure.remedy = "see why rank 0 ended: read the last lines that it wrote to standard error";
-  } else {
-    about_server =
-        fmt::format("{}, on whose node it is served, {}", scene.name(*server), scene.is_gone(0) ? "ran then" : "runs");
-    failure.remedy = fmt::format("check that {} is an address of {}, where rank 0 runs", attempts.target.address,
-                                 scene.node_of(*server));
-  }
-  failure.remedy +=
+  const Attempts& attempts = *set_up.fails(*kept_out.front());
+  const Server server = server_of(set_up, *kept_out.front(), attempts);
+  const std::string port =
       attempts.error == ECONNREFUSED
           ? fmt::format(", and that it listens on port {}", attempts.target.port)
           : fmt::format(", and that a firewall lets connections to port {} through", attempts.target.port);
-  failure.what =
-      fmt::format("{} did not reach the store at {} ({}), where MASTER_ADDR and MASTER_PORT lead; {}",
-                  scene.names(kept_out), format_endpoint(attempts.target), error_text(attempts), about_server);
-  return failure;
+  return Failure{
+      .culprits = server.culprit != nullptr ? Ranks{server.culprit} : kept_out,
+      .absent = server.rank_absent ? std::optional(0) : std::nullopt,
+      .what = fmt::format("{} did not reach the store at {} ({}), where MASTER_ADDR and MASTER_PORT lead; {}",
+                          set_up.names(kept_out), format_endpoint(attempts.target), error_text(attempts), server.text),
+      .remedy = server.remedy + (is_loopback(attempts.target.address) ? "" : port),
+      .from_ns = set_up.trouble_from_ns(),
+      .used = {"MASTER_ADDR", "MASTER_PORT"},
+      .severity = *severity,
+      .head = head_of(*severity)};
 }
 
-/// A rank ended before it met the others, who missed it.
-std::optional<Failure> rank_ended(const Scene& scene) {
-  if (scene.is_set_up()) {
+/// A rank ended before it met the others, who missed it. Of several the first one, unless it was asked to end: their
+/// launcher does that when one has failed.
+std::optional<Failure> rank_ended(const JobSetUp& set_up) {
+  if (set_up.made_communicators()) {
     return std::nullopt;
   }
-  const Ranks gone = scene.gone();
-  const auto found = std::ranges::find_if(gone, [&](const LaunchedRank* rank) { return scene.is_missed(*rank); });
+  const Ranks gone = set_up.gone();
+  const auto found = std::ranges::find_if(gone, [&](const LaunchedRank* rank) {
+    return set_up.is_missed(*rank) && (gone.size() == 1 || !rank->was_asked_to_end());
+  });
   if (found == gone.end()) {
     return std::nullopt;
   }
   const LaunchedRank& first = **found;
+  const bool is_first = gone.size() > 1 && found == gone.begin() &&
+                        std::ranges::all_of(gone, [&](const auto* rank) { return set_up.on_one_host(*rank, first); });
   return Failure{.culprits = {&first},
                  .absent = std::nullopt,
-                 .what = fmt::format("{} {}, {} after it was started{}", scene.name(first), scene.how_it_ended(first),
-                                     format_duration(first.life.length()),
-                                     gone.size() > 1 && found == gone.begin() ? ", before any other" : ""),
+                 .what = fmt::format("{} {}, {} after it was started{}", set_up.name(first), set_up.how_it_ended(first),
+                                     format_duration(first.life.length()), is_first ? ", before any other" : ""),
                  .remedy = fmt::format("read the last lines that rank {} wrote to standard error on {}: its program "
                                        "ended before its communicators were made",
-                                       first.rank, scene.node_of(first)),
+                                       first.rank, set_up.node_of(first)),
                  .from_ns = first.life.to_ns,
                  .used = {}};
 }
 
 /// The others wait for ranks of which there is no process. Where half of the ranks are, they are on nodes that were not
 /// recorded, more likely than not.
-std::optional<Failure> rank_absent(const Scene& scene) {
-  const std::vector<int32_t> missing = scene.job().missing();
-  const bool elsewhere = scene.job().absent() >= static_cast<int64_t>(scene.job().present().size());
-  const Ranks waiting = scene.waiting(elsewhere ? kLongWaitNs : kAbsentRankNs);
-  if (missing.empty() || waiting.empty()) {
+std::optional<Failure> rank_absent(const JobSetUp& set_up) {
+  const std::vector<int32_t> missing = set_up.job().missing();
+  const bool half_absent = set_up.job().absent() >= static_cast<int64_t>(set_up.job().present().size());
+  const Ranks waiting = set_up.waiting(half_absent ? kLongWaitNs : kAbsentRankNs);
+  if (missing.empty() || waiting.empty() || set_up.job().processes_left_out) {
     return std::nullopt;
   }
-  const Severity severity = scene.waiting(kLongWaitNs).empty() ? Severity::kWaiting : Severity::kCritical;
+  const Severity severity = set_up.waiting(kLongWaitNs).empty() ? Severity::kWaiting : Severity::kCritical;
   return Failure{.culprits = {},
                  .absent = missing.front(),
-                 .what = fmt::format("{} of {} {} not seen on {}", ranks_text(missing), scene.job().world_size,
-                                     missing.size() == 1 ? "was" : "were", scene.nodes()),
+                 .what = fmt::format("{} of {} {} not seen on {}", ranks_text(missing), set_up.job().world_size,
+                                     missing.size() == 1 ? "was" : "were", set_up.nodes()),
                  .remedy = fmt::format("see whether {} {} started, and with which RANK and WORLD_SIZE; record the "
                                        "nodes where they should be, too",
                                        ranks_text(missing), missing.size() == 1 ? "was" : "were"),
-                 .from_ns = scene.from_ns(),
+                 .from_ns = set_up.trouble_from_ns(),
                  .used = {},
                  .severity = severity,
                  .head = head_of(severity)};
 }
 
 /// The most direct first: what explains the symptoms of those behind it.
-using Rule = std::optional<Failure> (*)(const Scene&);
+using Rule = std::optional<Failure> (*)(const JobSetUp&);
 constexpr std::array<Rule, 6> kRules{variables_differ, rank_twice, elsewhere, store_unreached, rank_ended, rank_absent};
 
-void add_evidence(const Scene& scene, const Failure& failure, Finding& finding) {
+void add_evidence(const JobSetUp& set_up, const Failure& failure, Finding& finding) {
   size_t lines = 0;
-  for (const LaunchedRank& rank : scene.job().ranks) {
-    const Attempts* attempts = scene.fails(rank);
+  for (const LaunchedRank& rank : set_up.job().ranks) {
+    const Attempts* attempts = set_up.fails(rank);
     if (attempts != nullptr && ++lines <= kMostSteps) {
       finding.evidence.push_back(attempts_evidence(ranks_text({rank.rank}), *attempts));
     }
   }
   lines = 0;
-  for (const StuckCall& stuck : scene.set_up().stuck) {
+  for (const StuckCall& stuck : set_up.stuck()) {
     if (++lines <= kMostSteps) {
-      finding.evidence.push_back({"collective", 1, stuck_text(scene.cluster(), stuck), {}});
+      finding.evidence.push_back({"collective", 1, stuck_text(set_up.cluster(), stuck), {}});
     }
   }
   lines = 0;
-  for (const LaunchedRank* rank : scene.failed()) {
-    const MemberIndex member = scene.cluster().join(rank->process->node_id, rank->process->pid);
-    if (member != kNoMember && ++lines <= kMostSteps) {
-      finding.evidence.push_back(
-          {"process",
-           1,
-           fmt::format("{} {}, {} after it was started", scene.name(*rank),
-                       scene.cluster().member(member).how_it_ended(), format_duration(rank->life.length())),
-           {}});
+  for (const LaunchedRank* rank : set_up.gone()) {
+    if (++lines <= kMostSteps) {
+      finding.evidence.push_back({"process",
+                                  1,
+                                  fmt::format("{} {}, {} after it was started", set_up.name(*rank),
+                                              set_up.how_it_ended(*rank), format_duration(rank->life.length())),
+                                  {}});
     }
   }
   lines = 0;
-  for (const Difference& difference : differences(scene.job())) {
+  for (const Difference& difference : differences(set_up.job())) {
     const Ranks& minority = difference.minority();
     const bool of_culprit = std::ranges::any_of(failure.culprits, [&](const LaunchedRank* rank) {
       return std::ranges::find(minority, rank) != minority.end();
@@ -463,8 +295,8 @@ void add_evidence(const Scene& scene, const Failure& failure, Finding& finding) 
 }
 
 /// "; ranks 0 and 2 waited for 12.2 s"
-std::string waiting_text(const Scene& scene, const Failure& failure) {
-  Ranks waiting = scene.waiting(0);
+std::string waiting_text(const JobSetUp& set_up, const Failure& failure) {
+  Ranks waiting = set_up.waiting(0);
   std::erase_if(waiting, [&](const LaunchedRank* rank) {
     return std::ranges::find(failure.culprits, rank) != failure.culprits.end();
   });
@@ -473,60 +305,18 @@ std::string waiting_text(const Scene& scene, const Failure& failure) {
   }
   int64_t longest_ns = 0;
   for (const LaunchedRank* rank : waiting) {
-    longest_ns = std::max(longest_ns, scene.stuck(*rank)->time.length());
+    longest_ns = std::max(longest_ns, set_up.stuck(*rank)->time.length());
   }
   return fmt::format("; {} waited for {}", numbers_of(waiting), format_duration(longest_ns));
 }
 
 }  // namespace
 
-SetUp set_up_of(const Cluster& cluster, const Timeline& timeline, const LaunchedJob& job,
-                const std::vector<StuckCall>& stuck, const Reach& reach) {
-  SetUp set_up{.job = &job, .stuck = {}, .reach = {}, .seen = {kForever, -kForever}};
-  std::map<ProcessKey, Interval> lives;
-  for (const LaunchedRank& rank : job.ranks) {
-    lives[rank.key()] = rank.life;
-    set_up.seen.from_ns = std::min(set_up.seen.from_ns, rank.life.from_ns);
-    if (rank.life.to_ns != kForever) {
-      set_up.seen.to_ns = std::max(set_up.seen.to_ns, rank.life.to_ns);
-    }
-  }
-  const auto takes_part = [&](MemberIndex index) {
-    const Member& member = cluster.member(index);
-    return lives.contains({member.node_id, member.pid});
-  };
-  for (const StuckCall& one : stuck) {
-    if (takes_part(one.call->member)) {
-      set_up.stuck.push_back(one);
-      set_up.seen.to_ns = std::max(set_up.seen.to_ns, one.time.to_ns);
-    }
-  }
-  set_up.made_communicators = std::ranges::any_of(timeline.communicator_calls(), [&](const CommunicatorCall& call) {
-    return takes_part(call.member) && call.end_ns != kForever &&
-           !call_failed(call.library, call.return_code.value_or(0));
-  });
-  for (const auto& [who, attempts] : reach.unreached) {
-    const auto life = lives.find(who.first);
-    if (life != lives.end() && attempts.first_ns <= life->second.to_ns) {
-      set_up.reach.unreached.emplace(who, attempts);
-      set_up.seen.to_ns = std::max(set_up.seen.to_ns, std::min(attempts.last_ns, life->second.to_ns));
-    }
-  }
-  for (const auto& [process, endpoints] : reach.reached) {
-    if (lives.contains(process)) {
-      set_up.reach.reached.emplace(process, endpoints);
-    }
-  }
-  set_up.reach.own_addresses = reach.own_addresses;
-  return set_up;
-}
-
-std::optional<Finding> rendezvous_failure(Cluster& cluster, const SetUp& set_up) {
-  const Scene scene(cluster, set_up);
+std::optional<Finding> rendezvous_failure(const JobSetUp& set_up) {
   std::optional<Failure> failure;
   for (const Rule rule : kRules) {
     if (!failure) {
-      failure = rule(scene);
+      failure = rule(set_up);
     }
   }
   if (!failure) {
@@ -536,22 +326,22 @@ std::optional<Finding> rendezvous_failure(Cluster& cluster, const SetUp& set_up)
   if (failure->absent) {
     finding.culprit = Culprit{.node = "", .rank = failure->absent, .pid = 0};
   } else {
-    const Process& process = *failure->culprits.front()->process;
-    const MemberIndex member = cluster.join(process.node_id, process.pid);
-    finding.culprit = member == kNoMember ? std::nullopt : std::optional(culprit_of(cluster, member));
+    const MemberIndex member = set_up.member_of(*failure->culprits.front());
+    finding.culprit = member == kNoMember ? std::nullopt : std::optional(culprit_of(set_up.cluster(), member));
   }
-  if (!set_up.stuck.empty()) {
-    finding.comm_id_hash = set_up.stuck.front().call->hash;
-    if (const AttemptIndex attempt = cluster.attempt_of(set_up.stuck.front().call->member); attempt != kNoAttempt) {
+  if (!set_up.stuck().empty()) {
+    const CommunicatorCall& call = *set_up.stuck().front().call;
+    finding.comm_id_hash = call.hash;
+    if (const AttemptIndex attempt = set_up.cluster().attempt_of(call.member); attempt != kNoAttempt) {
       finding.attempt = attempt + int64_t{1};
     }
   }
   finding.op = Operation::kCommInitRank;
   finding.collectives_affected = 1;
-  finding.window = {failure->from_ns, std::max(failure->from_ns, set_up.seen.to_ns)};
+  finding.window = {failure->from_ns, std::max(failure->from_ns, set_up.seen_to_ns())};
   finding.stall_ms = static_cast<double>(finding.window.to_ns - finding.window.from_ns) / static_cast<double>(kNsPerMs);
-  finding.summary = fmt::format("{}: {}{}.", failure->head, failure->what, waiting_text(scene, *failure));
-  add_evidence(scene, *failure, finding);
+  finding.summary = fmt::format("{}: {}{}.", failure->head, failure->what, waiting_text(set_up, *failure));
+  add_evidence(set_up, *failure, finding);
   finding.remedy = failure->remedy;
   return finding;
 }

@@ -43,13 +43,13 @@ struct Reach {
 /// late, as where a queue of connections overflows while all ranks start.
 Result<Reach> reach_in(EventSource& source, const Cluster& cluster, Interval time);
 
-/// By all processes together, on any port: TCP repeats a SYN only after seconds. `unreached`: as Unreached, by whatever
-/// names a process.
+/// Unanswered attempts to reach each address, of all processes and ports: TCP repeats a SYN only after seconds, so one
+/// process has few of them. `unreached` is an Unreached, or the same with another key of the process.
 template <typename Key>
-int64_t unanswered_at(const std::map<std::pair<Key, Endpoint>, Attempts>& unreached, const Endpoint& target) {
-  int64_t unanswered = 0;
+std::map<std::string, int64_t> unanswered_by_address(const std::map<std::pair<Key, Endpoint>, Attempts>& unreached) {
+  std::map<std::string, int64_t> unanswered;
   for (const auto& [who, attempts] : unreached) {
-    unanswered += attempts.target.address == target.address ? attempts.unanswered : 0;
+    unanswered[attempts.target.address] += attempts.unanswered;
   }
   return unanswered;
 }

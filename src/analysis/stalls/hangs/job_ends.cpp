@@ -289,11 +289,11 @@ class Search {
 bool failed_by_itself(const Member& member) { return failed_by_itself(member.exit_signal, member.exit_code); }
 
 bool failed_by_itself(std::optional<int32_t> exit_signal, std::optional<int32_t> exit_code) {
-  if (exit_signal) {
-    return !asks_to_end(*exit_signal);
-  }
-  const int32_t code = exit_code.value_or(0);
-  return code != 0 && !(code > kShellSignalBase && asks_to_end(code - kShellSignalBase));
+  return (exit_signal || exit_code.value_or(0) != 0) && !was_asked_to_end(exit_signal, exit_code);
+}
+
+bool was_asked_to_end(std::optional<int32_t> exit_signal, std::optional<int32_t> exit_code) {
+  return asks_to_end(exit_signal.value_or(exit_code.value_or(0) - kShellSignalBase));
 }
 
 JobEnds JobEnds::find(const Timeline& timeline, const Cluster& cluster, const Flows& flows) {

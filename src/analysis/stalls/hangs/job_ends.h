@@ -19,6 +19,8 @@ namespace stalltrace::analysis {
 /// its end is known, as from its profiler file: the order of such times is too vague.
 bool failed_by_itself(const Member& member);
 bool failed_by_itself(std::optional<int32_t> exit_signal, std::optional<int32_t> exit_code);
+/// By a signal, or as a shell reports one of its command.
+bool was_asked_to_end(std::optional<int32_t> exit_signal, std::optional<int32_t> exit_code);
 
 struct JobEnd {
   enum class Kind : uint8_t {
