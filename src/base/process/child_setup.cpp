@@ -73,7 +73,7 @@ Status plan_files(const SpawnOptions& options, ChildPlan& plan) {
 void set_signals(const SpawnOptions& options) {
   for (int number = 1; number < NSIG; ++number) {
     const bool ignored = options.signals && ::sigismember(&options.signals->ignored, number) == 1;
-    ::signal(number, ignored ? SIG_IGN : SIG_DFL);  // the kernel refuses SIGKILL, SIGSTOP and the C library's own: harmless
+    ::signal(number, ignored ? SIG_IGN : SIG_DFL);  // SIGKILL, SIGSTOP and the C library's own are refused: harmless
   }
   sigset_t mask;
   ::sigemptyset(&mask);

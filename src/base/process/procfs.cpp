@@ -265,7 +265,7 @@ UniqueFd Procfs::find_mapped(pid_t pid, const MappedFile& file) const {
   how.flags = O_PATH | O_CLOEXEC;
   how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   UniqueFd place(static_cast<int>(::syscall(SYS_openat2, root.get(), inner.c_str(), &how, sizeof how)));
-  if (!place && (errno == ENOSYS || errno == EPERM)) {  // before Linux 5.6, or a container's seccomp filter from that time
+  if (!place && (errno == ENOSYS || errno == EPERM)) {  // before Linux 5.6, or a container's filter of that time
     place = UniqueFd(::openat(root.get(), inner.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   }
   return place;
