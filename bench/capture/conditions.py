@@ -68,7 +68,7 @@ class Agent:
         self.recording = recording
 
     def cpu_seconds(self):
-        """CPU time so far of all threads in nanoseconds (field 1 of schedstat)."""
+        """CPU time of all threads so far, exact to the nanosecond (field 1 of schedstat)."""
         threads = pathlib.Path(f"/proc/{self.pid}/task").iterdir()
         return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) * 1e-9
 
@@ -110,7 +110,7 @@ class Script:
         self.output = output
 
     def lines(self):
-        """Number of calls, once it has ended."""
+        """Number of its output lines about calls, once it has ended."""
         return sum(b" enter " in line or b" return " in line for line in self.output.read_bytes().splitlines())
 
 
