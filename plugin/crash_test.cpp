@@ -86,8 +86,7 @@ TEST(Crash, KilledAtAnyMoment) {
     std::for_each(view.ended.begin(), view.ended.end(), expect_true);
     std::for_each(view.open.begin(), view.open.end(), expect_true);
     EXPECT_LE(view.open.size(), 6U) << "two threads, three open events each";
-    const uint64_t lapped =
-        view.header.lost[ST_BOX_LOST_LAPPED];  // a thread lost its CPU for a whole lap of the ring
+    const uint64_t lapped = view.header.lost[ST_BOX_LOST_LAPPED];  // a thread lost its CPU for a whole lap of the ring
     EXPECT_LE(view.unreadable, 2U + lapped) << "one record a thread";
     records += view.ended.size();
     unreadable += view.unreadable;

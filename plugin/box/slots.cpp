@@ -8,10 +8,9 @@
 namespace stalltrace::plugin {
 namespace {
 
-constexpr int kProbesForFree =
-    8;  // slots examined before one is taken from a collective without further reports
-constexpr int kProbes = 64;     // slots examined before the event is dropped
-constexpr int kPatience = 200;  // checks of a slot that is being closed, some nanoseconds each
+constexpr int kProbesForFree = 8;  // slots examined before one is taken from a collective without further reports
+constexpr int kProbes = 64;        // slots examined before the event is dropped
+constexpr int kPatience = 200;     // checks of a slot that is being closed, some nanoseconds each
 constexpr uint64_t kPartsAndAbandoned = ST_BOX_SLOT_HAD_PARTS | ST_BOX_SLOT_ABANDONED;
 constexpr uint64_t kOnePart = 1ULL << ST_BOX_SLOT_PARTS_SHIFT;
 

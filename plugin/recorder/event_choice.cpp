@@ -80,8 +80,7 @@ EventMask parse_events(const char* text) {
     text += length + 1;
   }
   if (choice.nccl_mask != 0) {
-    choice.kept_mask |=
-        bit(ST_BOX_COLL) | bit(ST_BOX_P2P);  // NCCL reports them anyway: the others are parts of them
+    choice.kept_mask |= bit(ST_BOX_COLL) | bit(ST_BOX_P2P);  // NCCL reports them anyway: the others are parts of them
   }
   return choice;
 }

@@ -39,7 +39,7 @@ class OneHost(Case):
         if cause != "mtu_blackhole":  # which has a link
             self.assertEqual(rank, fault["rank"], rows)
         onset_ns = fault["intervals"][0]["from_ns"]
-        if cause in ("init_failure", "mtu_blackhole"):  # in effect before the programs start: noticed in their first calls
+        if cause in ("init_failure", "mtu_blackhole"):  # in effect before the start: felt in the first calls
             first = "COMM_INIT_RANK" if cause == "init_failure" else "BROADCAST"
             onset_ns, = tracer.rows(f"SELECT min(timestamp_ns) FROM collective WHERE op = '{first}'")[0]
         self.assertLessEqual(detected_ns - onset_ns, REPORTED_WITHIN_NS, rows)

@@ -11,7 +11,7 @@ inline constexpr std::string_view kTimeout = "--timeout 60s";
 
 struct MatrixJob {
   int steps = 100;
-  std::string_view hang_args;  // arguments for a job that hangs: room for start, fault, and at least 2 s to see it
+  std::string_view hang_args;      // arguments for a job that hangs: room for start, fault, and at least 2 s to see it
   std::string_view workload_args;  // after the --
 };
 /// For a workload without a row of its own: the lab's default job.
