@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// What happens to TCP connections of traced processes: retransmits, congestion states, resets, errors, connects,
-// closes.
+// Events of TCP connections of traced processes: retransmits, congestion states, resets, errors, connects, closes.
 #ifndef STALLTRACE_TCP_H
 #define STALLTRACE_TCP_H
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is linked into the program, as a CycloneDX bill of materials, and the licence texts of it.
+"""Lists everything linked into the program as a CycloneDX bill of materials, with the licence texts.
 
     scripts/sbom.py [BUILD]
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing adds to one call when calls come as fast as they can: none, empty probes, stalltrace, bpftrace.
+"""The cost that tracing adds to one call at the highest call rate: none, empty probes, stalltrace, bpftrace.
 
     bench/capture/call_cost_bench.py BUILD [--rounds N] [--seconds S]
 

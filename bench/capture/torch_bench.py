@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing costs a PyTorch job from its first step on, and what its start costs the agent.
+"""The cost of tracing a PyTorch job from its first step on, and the cost of its start to the agent.
 
     bench/capture/torch_bench.py BUILD [--rounds N] [--steps N] [--device-ms MS]
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing costs a job at a realistic rate, and what the agent itself uses then.
+"""The cost of tracing a job at a realistic rate, and the agent's own use of resources.
 
     bench/capture/workload_bench.py BUILD [--rounds N] [--ranks N]
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the profiler plugin alone costs a job, beside no plugin and a plugin that does nothing (nothing_plugin.cpp).
+"""The cost of the profiler plugin alone to a job, against no plugin and a plugin that does nothing (nothing_plugin.cpp).
 
     bench/plugin/job_cost_bench.py BUILD [--plugins FOLDER] [--rounds N] [--ranks N]
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page reader (store/btree/) gains over SQLite on the same file: N threads read ranges of the same
-// collectives, through the pages, or each through a read-only connection of its own, with all columns or with those
-// alone that `explain` uses. In rounds within one run, each case once a round in turn.
+// The gain of the page reader (store/btree/) over SQLite on the same file: N threads read ranges of the same
+// collectives, through the pages, or each through a read-only connection of its own, with all columns or with only
+// those that `explain` uses. Each case runs once per round, in turn.
 //
 //   bench_readers [ROWS] [ROUNDS] [FOLDER]      default: 1,000,000 rows, 7 rounds, the temporary folder
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the recording costs beside bare SQLite on the same schema and rows, in pairs within one run:
+// The cost of a recording compared with bare SQLite on the same schema and rows, in pairs within one run:
 //   writing: RecordingWriter against a loop of prepared inserts      budget: at least 80 % of its rate
 //   merging: merge_recordings against INSERT ... SELECT              budget: at most 1.5 times its time
 //   reading: collectives streamed in time order                      goal: 10 million in 2 s

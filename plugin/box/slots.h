@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The events that have not ended: a fixed table in the file, so that they outlive the process. Any thread; no locks.
 //
-// An event's handle is its id, slot and generation in one word; nothing is ever looked up through a pointer that
-// somebody handed in. All of a slot's life is in its commit word (st_box_phase): who changes a field of an open slot
-// holds the slot in the meantime, and a held slot is not given to another event. What holds a collective longer is an
-// open part of it.
+// An event's handle is its id, slot and generation in one word; no pointer from a caller is ever dereferenced. A slot's
+// commit word holds its whole state (st_box_phase): a thread holds an open slot while it changes a field, and a held
+// slot is not given to another event. An open part holds its collective for longer.
 //
 //   FREE -> WRITING -> OPEN -> ENDED -> CLOSING -> FREE         CLOSING: being copied to the ring
 //   a collective:              ENDED -> QUIET                   QUIET: in the ring; free for the next event

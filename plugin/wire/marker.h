@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the plugin reports to a tracer about a connection: the argument of its marker, a function that does nothing and
- * waits for somebody to probe it. Plain C, fixed widths.
+/* The plugin's report to a tracer about a connection: the argument of its marker, a function that does nothing until a
+ * tracer probes it. Plain C, fixed widths.
  *
  * NCCL does not report to the plugin which socket it uses. But it calls the plugin right after the transfer that
- * finished a step (a send's stopEvent, a receive's RecvFlushWait), on the thread that made it: the socket this thread
- * moved bytes on last is the connection's, unless NCCL's socket helpers move the data. The counts let the tracer hold
- * the socket's own against them. Between two ranks NCCL makes one connection for each channel and direction for
- * collectives and another for Send and Recv (send[0] and send[1] of a channel's peer, in NCCL's src/enqueue.cc), so
- * there is a count of the step's kind, and one of every kind for where they share a socket.
- */
+ * finished a step (a send's stopEvent, a receive's RecvFlushWait), on the same thread: the socket on which this thread
+ * last moved bytes is the connection's, unless NCCL's socket helpers move the data. The tracer compares the counts with
+ * the socket's own. Between two ranks NCCL makes one connection for each channel and direction for collectives and
+ * another for Send and Recv (send[0] and send[1] of a channel's peer, in NCCL's src/enqueue.cc), so there is a count of
+ * the step's kind, and one of every kind for connections that share a socket. */
 #ifndef STALLTRACE_PLUGIN_MARKER_H
 #define STALLTRACE_PLUGIN_MARKER_H
 

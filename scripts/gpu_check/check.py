@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check itself: runs ranks under `stalltrace run`, then holds what was recorded against what they noted.
+"""The check itself: runs ranks under `stalltrace run`, then compares the recording with their notes.
 
     check.py STALLTRACE OUT [--ranks N] [--max-bytes N] [--lab FOLDER]
 

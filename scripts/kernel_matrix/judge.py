@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the guests left behind, as one JSON object on standard output. Exit code 1 if a step did not pass.
+"""Prints the results of the guests as one JSON object on standard output. Exit code 1 if a step did not pass.
 
     scripts/kernel_matrix/judge.py [--kept FILE.json] ARCH RESULTS_FOLDER KERNELS_FOLDER STEADY PARALLEL KERNEL...
 

@@ -114,7 +114,7 @@ constexpr std::string_view kReport =
     "all else is recorded; report this kernel with the output of 'stalltrace check --programs'";
 constexpr std::string_view kNewerKernel = "a newer kernel records it: docs/kernels.md says from which version on";
 
-/// How the calls' probes are attached.
+/// Reports how the calls' probes are attached.
 CheckLine check_probes(BpfPrograms& kernel) {
   const KernelFeatures& features = kernel.features();
   if (const Status probed = probe_ourselves(kernel); !probed) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where `stalltrace run` puts profiler files and the plugin, and what it says when there are none."""
+"""The places where `stalltrace run` puts profiler files and the plugin, and its output when there are none."""
 
 import os
 import pathlib

@@ -115,7 +115,7 @@ std::vector<std::string> all_of(EventSource& source) {
   return rows;
 }
 
-/// What differs first, instead of thousands of rows.
+/// The first difference, instead of thousands of rows.
 std::string difference(const std::vector<std::string>& expected, const std::vector<std::string>& found) {
   const auto [a, b] = std::mismatch(expected.begin(), expected.end(), found.begin(), found.end());
   return a == expected.end() && b == found.end()

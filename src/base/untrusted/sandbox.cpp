@@ -94,7 +94,8 @@ bool become_nobody() {
 }  // namespace
 
 bool enter_sandbox() {
-  // Keeps the user id: any other program of nobody could kill the process. It has none of that user's rights left.
+  // Keeps the user id: as nobody it could be killed by any other process of that user. It has none of its user's rights
+  // left.
   const bool filters = ::prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0;
   return limit_resources() && (filters || ::geteuid() != 0 || become_nobody()) && drop_capabilities() &&
          (!filters || filter_system_calls());

@@ -42,7 +42,7 @@ struct Entry {
   uint64_t timer_ns = 0;
 };
 
-/// What a recorder library exports as `recorder`.
+/// The object that a recorder library exports as `recorder`.
 struct Recorder {
   /// Clears the record; the next communicator gets the event mask `mask`, and its init returns `result`.
   void (*reset)(int mask, int result);
