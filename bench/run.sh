@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every budget's benchmark, one after the other; each prints its ratio. About twenty minutes on two cores. Needs root.
+# Runs the benchmark of every budget; each prints its ratio. About twenty minutes on two cores. Needs root.
 #
 #   bench/run.sh [--build FOLDER] [--rounds N]
 #
@@ -34,7 +34,7 @@ fi
 
 export PYTHONDONTWRITEBYTECODE=1
 section() { printf '\n== %s   [%s UTC, load %s]\n' "$1" "$(date -u +%H:%M)" "$(cut -d' ' -f1 /proc/loadavg)"; }
-# The jobs run where no other tracer looks, and our agent sees no other job.
+# In a network namespace of their own, where no other tracer looks and our agent sees no other job.
 alone() { unshare --net bash -c 'ip link set lo up && exec "$@"' _ "$@"; }
 
 echo "$(date -u +%F): $(nproc) cores, kernel $(uname -r)"

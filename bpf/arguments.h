@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// What the arguments of a call say: those in registers and on the stack, an MPI datatype, a struct of Gloo's options.
+// Decodes the arguments of a call: registers and stack, an MPI datatype, a struct of Gloo's options.
 #ifndef STALLTRACE_ARGUMENTS_H
 #define STALLTRACE_ARGUMENTS_H
 
@@ -14,13 +14,13 @@ static __always_inline u64 argument(const struct st_arguments* arguments, u8 slo
   return arguments->slot[slot & (ST_ARGUMENT_SLOTS - 1)];
 }
 
-// A handle as it was passed. Above an int, its register or stack slot holds anything.
+// A handle as it was passed. Its register or stack slot has undefined bits above an int.
 static __always_inline u64 handle_argument(const struct st_arguments* arguments, u8 slot, bool int_handles) {
   const u64 value = argument(arguments, slot);
   return int_handles ? (u32)value : value;
 }
 
-// A handle in memory, 0 where that can't be read.
+// A handle in memory, 0 where it can't be read.
 static __always_inline u64 handle_at(u64 address, bool int_handles) {
   u64 handle = 0;
   if (int_handles) {
@@ -32,8 +32,8 @@ static __always_inline u64 handle_at(u64 address, bool int_handles) {
 }
 
 // Bytes of one element of an MPI_Datatype. OpenMPI's is a pointer to struct ompi_datatype_t, whose base, struct
-// opal_datatype_t (opal/datatype/opal_datatype.h), has the size behind a 16-byte object head, two u16 and a u32.
-// MPICH's is an int that carries the size of a predefined type in its second byte (src/include/mpi.h.in, 0x4c00SSnn).
+// opal_datatype_t (opal/datatype/opal_datatype.h), has the size after a 16-byte object head, two u16 and a u32. MPICH's
+// is an int that holds the size of a predefined type in its second byte (src/include/mpi.h.in, 0x4c00SSnn).
 static __always_inline u32 mpi_element_bytes(u64 datatype, bool int_handles) {
   if (int_handles) {
     return (datatype & 0xff000000) == 0x4c000000 ? (datatype >> 8) & 0xff : 0;
@@ -54,7 +54,7 @@ static __always_inline u32 user_u32(u64 address, u32 unreadable) {
   return bpf_probe_read_user(&value, sizeof(value), (const void*)address) ? unreadable : value;
 }
 
-// Fills in what a Gloo call's options say. `options` is their address.
+// Fills in the fields from a Gloo call's options at address `options`.
 static __always_inline void read_options(const volatile struct st_call_spec* spec, u64 options,
                                          struct st_call_entry* record) {
   record->comm_rank = (s32)user_u32(record->comm + ST_GLOO_CONTEXT_RANK, -1);

@@ -27,7 +27,7 @@ struct st_registers_arm64 {
   __u64 regs[31], sp, pc, pstate;
 };
 
-/* One call's arguments by slot: [1] is the first. id_address is where a by-value unique id lies, 0 if nowhere. */
+/* One call's arguments by slot: [1] is the first. id_address is the address of a by-value unique id, 0 if none. */
 struct st_arguments {
   __u64 slot[ST_ARGUMENT_SLOTS];
   __u64 id_address;
@@ -82,10 +82,10 @@ ST_ALWAYS_INLINE void st_read_arguments_arm64(const struct st_registers_arm64* r
   }
 }
 
-#define ST_CODE_BYTES 8 /* looked at before an address */
+#define ST_CODE_BYTES 8 /* code bytes examined before an address */
 
-/* Whether an address that has these bytes before it can be a return address: behind a call. Of random bytes one in 170
- * looks like one. Intel SDM volume 2, CALL: E8 with 32 bits, or FF /2 with a ModRM byte, and SIB and displacement. */
+/* Whether an address after these bytes can be a return address, that is, follows a call. One in 170 random byte strings
+ * matches. Intel SDM volume 2, CALL: E8 with 32 bits, or FF /2 with a ModRM byte, and SIB and displacement. */
 ST_ALWAYS_INLINE int st_is_behind_call_x86_64(const __u8* code) {
   const __u8* end = code + ST_CODE_BYTES;
   return end[-5] == 0xe8 || (end[-2] == 0xff && (end[-1] & 0x38) == 0x10) ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Which call each thread is in, which process it belongs to, and how many calls a communicator has seen.
+// The call that each thread is in, the process it belongs to, and the number of calls on each communicator.
 #ifndef STALLTRACE_CALLS_IN_FLIGHT_H
 #define STALLTRACE_CALLS_IN_FLIGHT_H
 
@@ -8,31 +8,31 @@
 
 const volatile struct st_call_spec calls[ST_MAX_CALLS] = {};
 
-#define ST_PLACES 8  // of a thread, from which it calls: a training loop has about as many
+#define ST_PLACES 8  // call sites kept per thread: a training loop has about as many
 
-// A call in flight on a thread. Only the outermost counts: ncclBcast calls ncclBroadcast.
+// A call in flight on a thread. Only the outermost counts, since ncclBcast calls ncclBroadcast.
 struct call_in_flight {
   u64 stack_pointer;  // at entry; 0: nothing in flight
   u64 entry_ns;
   u64 comm;
   u64 out_address;  // where the new communicator or the queried int will be written
-  u64 requests;     // where an asynchronous call's request will be written, or where those waited for lie
+  u64 requests;     // where an asynchronous call's request will be written, or where the awaited ones are
   u64 done_address;
   u64 indices_address;
   u64 stream;
-  u64 event;          // or the one request that is waited for
-  u64 sequence_peer;  // key part of the sequence counter, to take back the number of a refused call
+  u64 event;          // or the only awaited request
+  u64 sequence_peer;  // key part of the sequence counter, to return the number of a refused call
   u32 row;
   u32 group_depth;
-  u64 group_id;  // entry of the outermost ncclGroupStart
-  u32 nranks;    // communicators that the call makes in this process
+  u64 group_id;  // entry time of the outermost ncclGroupStart
+  u32 nranks;    // number of communicators that the call makes in this process
   u32 int_handles;
-  u64 places[ST_PLACES];  // by hash: those whose stacks were sent
+  u64 places[ST_PLACES];  // hashes of call sites whose stacks were sent
 };
 
 ST_TASK_STATE(calls_in_flight, struct call_in_flight);
 ST_STATE_BY_NUMBER(calls_in_flight_by_tid, struct call_in_flight,
-                   ST_TRACED_THREADS);  // a spare, like processes_by_tgid
+                   ST_TRACED_THREADS);  // a fallback, like processes_by_tgid
 
 static __always_inline struct call_in_flight* flight_of(struct task_struct* task, u32 tid, bool make) {
   if (config.task_storage) {
@@ -82,9 +82,9 @@ static __always_inline struct st_process* traced_process(struct task_struct* tas
     return NULL;
   }
   if (!watch_thread(task, (u32)id, tgid, bpf_ktime_get_ns()) && !config.task_storage) {
-    count_loss(ST_LOSS_THREAD_STATE);  // user space finds the others, and finds no room for this one, either
+    count_loss(ST_LOSS_THREAD_STATE);  // user space finds the other threads, and has no room for this one either
   }
-  // User space has not found this process by its maps yet (a fork, or a very early call): report it.
+  // User space has not yet found this process by its maps (a fork, or a very early call): report it.
   struct st_header* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (record) {
     fill_header(record, ST_RECORD_PROCESS, sizeof(*record), bpf_ktime_get_ns(), tgid, (u32)id);
@@ -99,7 +99,7 @@ static __always_inline u64 last_collective_byte(const struct st_process* process
   return process->last_nccl_net_ns ? process->last_nccl_net_ns : process->last_net_ns;
 }
 
-// Next sequence numbers. A communicator's own goes with it; what a process leaves is removed by user space at its exit.
+// Next sequence numbers. A communicator's own is deleted with it; user space deletes a process's rest at its exit.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 262144);
@@ -108,8 +108,8 @@ struct {
   __type(value, u64);
 } sequences SEC(".maps");
 
-// Before Linux 5.12 the kernel refuses programs with an atomic operation that also returns the value, so that there two
-// threads that call at the same instant may get one number. Callers that need `atomic` false are programs of their own.
+// Before Linux 5.12 the kernel refuses programs with an atomic operation that also returns the value, so two threads
+// that call at the same instant may get one number there. Callers with `atomic` false are separate programs.
 static __always_inline u64 take_sequence(u32 tgid, u64 comm, u64 peer, bool atomic) {
   struct st_sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid};
   u64* next = bpf_map_lookup_elem(&sequences, &key);
@@ -136,7 +136,7 @@ static __always_inline void give_back_sequence(u32 tgid, u64 comm, u64 peer) {
   }
 }
 
-// A communicator's numbers begin at 0, also where an earlier one lay at the same address.
+// A new communicator's numbers begin at 0, even if an earlier one had the same address.
 static __always_inline void forget_sequence(u32 tgid, u64 comm) {
   struct st_sequence_key key = {.comm = comm, .peer = ST_SEQUENCE_COLLECTIVE, .tgid = tgid};
   bpf_map_delete_elem(&sequences, &key);

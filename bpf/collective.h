@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Calls of the collective library and the GPU runtime: one entry program and one return program for every row of
-// the call table. The row's index travels in the attach cookie.
+// Calls of the collective library and the GPU runtime: one entry program and one return program for every row of the
+// call table. The attach cookie holds the row's index.
 #ifndef STALLTRACE_COLLECTIVE_H
 #define STALLTRACE_COLLECTIVE_H
 
@@ -93,7 +93,7 @@ static __always_inline void emit_return(const struct call_in_flight* flight, u64
   bpf_ringbuf_submit(record, wake_flags);
 }
 
-// The thread's call without a return probe is done, or threw.
+// The thread's call without a return probe has finished or thrown.
 static __always_inline void finish_call(struct call_in_flight* flight, s32 return_code, u64 id) {
   if (flight->stack_pointer && calls[flight->row & (ST_MAX_CALLS - 1)].entry_only) {
     emit_return(flight, flight->comm, 0, return_code, bpf_ktime_get_ns(), id, ST_WAKE_FLAGS(&collective_ring));
@@ -101,9 +101,9 @@ static __always_inline void finish_call(struct call_in_flight* flight, s32 retur
   }
 }
 
-// Where probes have no cookies, user space puts a small program of its own before ours at each probe: it leaves the
-// cookie here and goes on by a tail call. Nothing else runs on this CPU in
-// between: kernels without cookies (before 5.15) call both with preemption off, and let no other program of this kind
+// Where probes have no cookies, user space attaches a small program to each probe: it stores the cookie here and
+// tail-calls ours. Nothing else runs on this CPU in between: kernels without cookies (before 5.15) run both with
+// preemption off, and let no other program of this kind interrupt them.
 // interrupt them.
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -112,7 +112,7 @@ struct {
   __type(value, u64);
 } call_cookie SEC(".maps");
 
-// The programs that those go on to.
+// The programs that those tail-call.
 struct {
   __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
   __uint(max_entries, ST_CALL_PROGRAMS);
@@ -152,10 +152,10 @@ static __always_inline int enter_call(struct pt_regs* ctx, bool atomic_fetch) {
     return 0;
   }
   const u64 stack_pointer = ST_STACK_POINTER(registers);
-  // C++ calls without a return probe don't call each other: a new one means that the last is over.
+  // C++ calls without a return probe don't call each other: a new one means that the last one is over.
   if (flight->stack_pointer && !spec->entry_only && !calls[flight->row & (ST_MAX_CALLS - 1)].entry_only) {
-    // Deeper on the stack, or a tail call into another function: nested. Anything else means that the
-    // outer call was left without its return being seen (longjmp, an exception): it is over.
+    // Deeper on the stack, or a tail call into another function: nested. Otherwise the outer call ended without an
+    // observed return (longjmp, an exception).
     if (stack_pointer < flight->stack_pointer || (stack_pointer == flight->stack_pointer && row != flight->row)) {
       return 0;
     }
@@ -234,7 +234,7 @@ int call_entry(struct pt_regs* ctx) { return enter_call(ctx, true); }
 SEC("uprobe")
 int call_entry_without_atomic_fetch(struct pt_regs* ctx) { return enter_call(ctx, false); }
 
-// ncclCommInitAll: one record for each communicator it made; `comm` carries the index, which is the rank.
+// ncclCommInitAll: one record for each communicator made; `comm` holds the index, which is the rank.
 static __always_inline void emit_members(const struct call_in_flight* flight, s32 return_code, u64 now, u64 id) {
   for (u32 i = 0; i < ST_MAX_LOCAL_RANKS && i < flight->nranks; i++) {
     u64 comm = 0;
@@ -244,7 +244,7 @@ static __always_inline void emit_members(const struct call_in_flight* flight, s3
   }
 }
 
-// What a call wrote where an argument points: a new communicator, its request, or the int it was asked for.
+// The value that a call wrote through an argument: a new communicator, its request, or the queried int.
 static __always_inline u64 written_by(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
                                       u64 id) {
   u64 value = 0;
@@ -277,7 +277,7 @@ int call_return(struct pt_regs* ctx) {
   struct call_in_flight* flight = flight_of(task, (u32)id, false);
   if (!flight || !flight->stack_pointer || flight->row != row ||
       ST_ENTRY_STACK_POINTER_AT_RETURN(registers) < flight->stack_pointer) {
-    return 0;  // a nested call's return, or one entered before tracing began
+    return 0;  // the return of a nested call, or of one entered before tracing began
   }
   if (found_nothing(flight)) {
     flight->stack_pointer = 0;

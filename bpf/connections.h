@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// The connections of traced processes by their addresses: whose a packet is that has no socket yet, or none any more.
-// Old ones make room; at its close a connection has no port any more by which it could be removed.
+// Connections of traced processes by their addresses: finds the owner of a packet without a socket. Old entries make
+// room, since a closed connection no longer has a port by which it could be removed.
 #ifndef STALLTRACE_CONNECTIONS_H
 #define STALLTRACE_CONNECTIONS_H
 
@@ -15,7 +15,7 @@ struct {
   __type(value, struct st_connection);
 } connections SEC(".maps");
 
-// Packets of an IPv6 socket that talks to an IPv4 peer are IPv4.
+// An IPv6 socket with an IPv4 peer sends IPv4 packets.
 static __always_inline void as_on_the_wire(struct st_tuple* tuple) {
   tuple->netns = 0;
   const u32* source = (const u32*)tuple->source;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Packets of traced connections that the host drops, with the kernel's reason. Every freed packet of the host passes
-// through here: all but those dropped for a reason that points to a fault leave at once, and what is left is counted,
-// never sent.
+// Packets of traced connections that the host drops, with the kernel's reason. Every packet freed on the host passes
+// through here: all but those dropped for a recorded reason return at once; the rest are counted, never sent.
 #ifndef STALLTRACE_HOST_DROPS_H
 #define STALLTRACE_HOST_DROPS_H
 
@@ -10,7 +9,7 @@
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 
-// Set by user space before loading, which knows this kernel's numbers: 1 for a reason that is reported.
+// Set by user space before loading, from this kernel's numbers: 1 for a recorded reason.
 const volatile __u8 recorded_drop_reasons[ST_DROP_REASONS] = {};
 
 struct {
@@ -21,7 +20,7 @@ struct {
   __type(value, struct st_drops);
 } drops SEC(".maps");
 
-// The addresses of the TCP packet whose network header lies at `at`; false where none does.
+// Reads the addresses of the TCP packet whose network header is at `at`; false if there is none.
 static __always_inline bool read_addresses(const u8* at, struct st_tuple* tuple) {
   u8 header[40];
   u16 ports[2];
@@ -73,9 +72,9 @@ static __always_inline void count_drop(const struct st_tuple* tuple, u32 netns, 
     return;
   }
   struct st_drop_key key = {.cookie = connection->cookie, .reason = reason, .incoming = incoming};
-  key.netns = netns ? netns : connection->netns;  // a packet that reached its socket has no device any more
+  key.netns = netns ? netns : connection->netns;  // a packet that reached its socket no longer has a device
   if (config.only_netns && key.netns != config.only_netns) {
-    return;  // another node's, or the network's between them
+    return;  // dropped on another node, or on the network between
   }
   const u64 now = bpf_ktime_get_ns();
   struct st_drops* sum = bpf_map_lookup_elem(&drops, &key);
@@ -108,7 +107,7 @@ int BPF_PROG(kfree_skb, struct sk_buff* skb, void* location, u32 reason) {
     return 0;
   }
   struct st_tuple tuple;
-  // A driver's packet that no layer has looked at yet begins with its network header.
+  // A driver's packet that no layer has examined begins with its network header.
   if (!read_addresses(BPF_CORE_READ(skb, head) + skb->network_header, &tuple) &&
       !read_addresses(BPF_CORE_READ(skb, data), &tuple)) {
     return 0;

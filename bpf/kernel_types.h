@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// The few kernel types the programs read, with only the fields they read. libbpf relocates every access to
-// the running kernel's layout (CO-RE), so the order and the omissions here do not matter; the names do.
-// A field that only some kernels have is read behind bpf_core_field_exists.
+// The few kernel types that the programs read, with only the fields they read. libbpf relocates every access to the
+// running kernel's layout (CO-RE), so order and omissions do not matter; names do. A field that only some kernels have
+// is read behind bpf_core_field_exists.
 #ifndef STALLTRACE_KERNEL_TYPES_H
 #define STALLTRACE_KERNEL_TYPES_H
 
-// libbpf's headers need the kernel's types before them.
+// libbpf's headers need the kernel's types first.
 // clang-format off
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -41,8 +41,7 @@ typedef __s64 s64;
 #define TCP_CLOSE 7
 #define TCP_LISTEN 10
 
-// `value`, or `limit` where it is larger: a bound that the compiler can't take for known and leave out, so that the
-// verifier sees it, too.
+// `value`, or `limit` if that is smaller: a bound that the compiler can't optimise away, so that the verifier sees it.
 static __always_inline u64 at_most(u64 value, u64 limit) {
   asm volatile("" : "+r"(value));
   return value > limit ? limit : value;
@@ -68,10 +67,10 @@ typedef struct {
 struct signal_struct {
   atomic_t live;
 };
-// The kernel's account of waiting for a CPU; empty without CONFIG_SCHED_INFO. By the run queue's clock.
+// The kernel's account of waits for a CPU, by the run queue's clock; empty without CONFIG_SCHED_INFO.
 struct sched_info {
-  unsigned long long last_arrival;  // when the task got a CPU last
-  unsigned long long last_queued;   // since when it waits for one; 0: it does not
+  unsigned long long last_arrival;  // when the task last got a CPU
+  unsigned long long last_queued;   // since when it waits for one; 0: it does not wait
 };
 struct bpf_local_storage;
 struct task_struct {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Beginnings and ends of threads and processes: who is watched from birth, and what is forgotten at the end.
+// Starts and ends of threads and processes: begins to watch new ones, deletes the state of ended ones.
 #ifndef STALLTRACE_LIFETIMES_H
 #define STALLTRACE_LIFETIMES_H
 
@@ -23,7 +23,7 @@ int BPF_PROG(sched_process_fork, struct task_struct* parent, struct task_struct*
   return 0;
 }
 
-// What lies in tables by the number of a thread, except for its times: it is switched away from once more.
+// Deletes a thread's entries in tables by number, but not its times: it is switched away from once more.
 static __always_inline void forget_thread(u32 tid) {
   bpf_map_delete_elem(&calls_in_flight_by_tid, &tid);
   if (!config.socket_storage) {
@@ -35,7 +35,7 @@ static __always_inline void forget_thread(u32 tid) {
   }
 }
 
-// A thread that replaces its process's program takes the number of the first thread: nothing ends under its old one.
+// A thread that replaces its process's program takes the first thread's number, so no thread ends under its old number.
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(sched_process_exec, struct task_struct* task, int old_tid) {
   const u32 tid = old_tid;
@@ -76,7 +76,7 @@ int BPF_PROG(sched_process_exit, struct task_struct* task) {
   return 0;
 }
 
-// The victim is an argument since Linux 6.8; before, its number is.
+// The victim is an argument since Linux 6.8; before that, its number is.
 SEC("raw_tp/mark_victim")
 int mark_victim(struct bpf_raw_tracepoint_args* ctx) {
   const u64 victim = ctx->args[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// What all probe families share: configuration, rings, the traced processes, the count of what was lost.
+// State shared by all probe families: configuration, rings, the traced processes, loss counts.
 #ifndef STALLTRACE_MAPS_H
 #define STALLTRACE_MAPS_H
 
@@ -16,12 +16,12 @@ const volatile struct st_config config = {};
     __uint(max_entries, bytes);         \
   } name SEC(".maps")
 
-// One ring per family, so that a flood of one cannot cost another.
+// One ring per family, so that a flood of one causes no loss in another.
 ST_RING(collective_ring, 8 << 20);
 ST_RING(network_ring, 4 << 20);
 ST_RING(scheduler_ring, 2 << 20);
 
-// With config.only_listed: the processes named on the command line and their descendants.
+// With config.only_listed: the processes from the command line and their descendants.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 65536);
@@ -52,9 +52,10 @@ static __always_inline void fill_header(struct st_header* header, u16 type, u32 
   header->tid = tid;
 }
 
-// User space reads on a timer; it is woken early only when a ring fills, so that an event costs no wake-up. A wake-up
-// is an interrupt of this CPU, expensive in a virtual machine: records that find the ring beyond wake_bytes while the
-// reader is on its way give only a few (those that lie in the first ST_WAKE_WINDOW_BYTES after each wake_bytes).
+// User space reads on a timer, and is woken early only when a ring fills, so that an event costs no wake-up. A wake-up
+// is an interrupt of this CPU, which is expensive in a virtual machine. While the ring holds more than wake_bytes and
+// the reader is on its way, only few records cause one (those in the first ST_WAKE_WINDOW_BYTES after each multiple of
+// wake_bytes).
 #define ST_WAKE_WINDOW_BYTES 2048
 
 static __always_inline u64 wake_flags(void* ring) {
@@ -64,7 +65,7 @@ static __always_inline u64 wake_flags(void* ring) {
 }
 #define ST_WAKE_FLAGS(ring) wake_flags(ring)
 
-// The task that runs now: only with config.task_storage a pointer that the verifier knows, so that its fields can be
+// The running task. Only with config.task_storage it is a pointer that the verifier knows, so that its fields can be
 // read without BPF_CORE_READ.
 static __always_inline struct task_struct* current_task(void) {
   if (config.task_storage) {

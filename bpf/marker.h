@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Whose data a connection carries: the profiler plugin's marker (plugin/wire/marker.h) is called right after the
-// transfer that finished a step, by the thread that made it. What that thread moved last goes with it; user space
-// decides.
+// Socket attribution: the thread that finished a step calls the profiler plugin's marker (plugin/wire/marker.h) right
+// after the step's transfer. The record includes that thread's last transfer; user space decides.
 #ifndef STALLTRACE_MARKER_H
 #define STALLTRACE_MARKER_H
 
@@ -10,7 +9,7 @@
 #include "wire/marker.h"
 #include "wire/tcp.h"
 
-// Set by user space when it probes a marker: until then transfers are not followed.
+// Set by user space when it probes a marker; until then transfers are not followed.
 __u64 markers_probed = 0;
 
 struct thread_transfers {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// What threads of traced processes wait for, and who ran instead. Every context switch of the host
-// passes through here: a task that is not traced has no state, and that is all that is asked.
+// The waits of traced processes' threads, and which process ran instead. Every context switch of the host passes
+// through here; for a task that is not traced, only its missing state is looked up.
 #ifndef STALLTRACE_SCHEDULER_H
 #define STALLTRACE_SCHEDULER_H
 
@@ -9,7 +9,7 @@
 /* include/linux/sched.h */
 #define TASK_DEAD_BIT 0x80
 
-// task_struct.__state was called `state` before Linux 5.14.
+// Before Linux 5.14, task_struct.__state was called `state`.
 struct task_struct___before_5_14 {
   volatile long state;
 } __attribute__((preserve_access_index));
@@ -37,8 +37,8 @@ static __always_inline u32 wait_kind_of(struct task_struct* task, u64 state, boo
   return ST_WAIT_BLOCKED;
 }
 
-// Since when a thread that is off the CPU could run; 0: it cannot. The kernel notes it by the run queue's clock; how
-// that differs from ours is known from the thread's latest arrival on a CPU, which both clocks timed.
+// Since when a thread off the CPU could run; 0: it can't. The kernel records it by the run queue's clock; its offset
+// from our clock is known from the thread's latest arrival on a CPU, which both clocks timed.
 static __always_inline u64 ready_since(const struct st_thread_time* thread, struct task_struct* task, u64 now) {
   if (thread->off_kind == ST_WAIT_RUNNABLE) {
     return thread->off_ns;
@@ -54,10 +54,10 @@ static __always_inline u64 ready_since(const struct st_thread_time* thread, stru
   return ready < thread->off_ns ? thread->off_ns : ready > now ? now : ready;
 }
 
-// Shorter waits for a CPU are summed without asking who ran: a name costs more than they do.
+// Shorter waits for a CPU are summed without the name of the other process, whose look-up costs more than the wait.
 #define ST_NAMED_WAIT_NS 20000
 
-// What a thread did in [from_ns, to_ns), or the sum of what it did so there.
+// One activity of a thread in [from_ns, to_ns), or the sum of that activity there.
 struct wait_interval {
   u64 from_ns;
   u64 to_ns;
@@ -91,7 +91,7 @@ static __noinline int emit_wait(const struct st_thread_time* thread, u32 tid, co
   return 0;
 }
 
-// Reports the sums of the window that ends at `to`, and begins another.
+// Reports the sums of the window that ends at `to`, and starts the next window.
 static __noinline int flush_window(struct st_thread_time* thread, u32 tid, u64 to) {
   for (u32 kind = 0; kind < ST_WAIT_KINDS; kind++) {
     struct st_wait_sum* sum = &thread->sums[kind];
@@ -117,7 +117,8 @@ static __noinline int flush_window(struct st_thread_time* thread, u32 tid, u64 t
   return 0;
 }
 
-// Boyer and Moore's majority vote, weighted by time: one slot suffices to name who ran more than half of it.
+// Boyer and Moore's majority vote, weighted by time: one slot is enough to find the process that ran more than half of
+// it.
 static __always_inline void vote(struct st_thread_time* thread, u64 waited, struct task_struct* by) {
   const u32 by_tgid = by->tgid;
   if (thread->by_tgid == by_tgid) {
@@ -158,12 +159,12 @@ static __always_inline void add_time(struct st_thread_time* thread, struct task_
   }
   thread->sums[kind].waited_ns += waited;
   thread->sums[kind].count += 1;
-  if (by && waited >= ST_NAMED_WAIT_NS && by->tgid) {  // the idle task is nobody
+  if (by && waited >= ST_NAMED_WAIT_NS && by->tgid) {  // the idle task has no name
     vote(thread, waited, by);
   }
 }
 
-// Most tasks of a host have no storage at all: to see that needs no call of a helper.
+// Most tasks of a host have no storage at all, which is visible without a helper call.
 static __always_inline struct st_thread_time* thread_of(struct task_struct* task) {
   if (!config.task_storage) {
     return state_by_number(&threads_by_tid, task->pid, false);
@@ -177,7 +178,7 @@ static __always_inline struct st_thread_time* thread_of(struct task_struct* task
 static __always_inline void leaves_cpu(struct st_thread_time* thread, struct task_struct* task, bool preempted,
                                        u64 now) {
   const bool window_over = now - thread->window_ns >= config.window_ns;
-  if (window_over || !thread->thread_name[0]) {  // a thread may name itself after its start
+  if (window_over || !thread->thread_name[0]) {  // a thread may rename itself after its start
     bpf_probe_read_kernel(thread->thread_name, sizeof(thread->thread_name), task->comm);
   }
   if (thread->on_ns && !thread->off_ns) {
@@ -223,7 +224,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct* prev, struct task_s
   return 0;
 }
 
-// Walks the threads of traced processes: begins to watch those that were there before the process was known, and lists
+// Walks the threads of traced processes: begins to watch those that existed before the process was known, and lists
 // those that wait.
 SEC("iter/task")
 int list_threads(struct bpf_iter__task* ctx) {
@@ -238,11 +239,11 @@ int list_threads(struct bpf_iter__task* ctx) {
   if (!thread) {
     const u64 state = state_of(task);
     if (state & TASK_DEAD_BIT) {
-      return 0;  // nothing would forget it
+      return 0;  // nothing would delete it
     }
     thread = watch_thread(task, task->pid, task->tgid, now);
     if (!thread && !config.task_storage) {
-      count_loss(ST_LOSS_THREAD_STATE);  // the table is full: another look would find it so again
+      count_loss(ST_LOSS_THREAD_STATE);  // the table is full: another look would find the same
       return 0;
     }
     if (!thread) {

@@ -13,8 +13,8 @@ static __always_inline bool is_tcp_by_address(struct sock* sk) {
   return BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP && (family == AF_INET || family == AF_INET6);
 }
 
-// bpf_sock_from_file is as old as storage at sockets is for tracing programs. Before: a socket's file leads to it, and
-// it leads back.
+// bpf_sock_from_file is as old as storage at sockets for tracing programs. Before, a socket is reached through its
+// file, and must point back to it.
 static __always_inline struct sock* sock_of_file(struct file* file) {
   if (config.socket_storage) {
     struct socket* socket = bpf_sock_from_file(file);
@@ -27,8 +27,8 @@ static __always_inline struct sock* sock_of_file(struct file* file) {
   return socket && BPF_CORE_READ(socket, file) == file ? BPF_CORE_READ(socket, sk) : NULL;
 }
 
-// Walks the TCP sockets of a process through its open files: the only way to those opened before tracing, in whatever
-// network namespace, and the sample of those that are silent.
+// Walks the TCP sockets of a process through its open files: the only way to sockets opened before tracing, in any
+// network namespace. It also samples silent ones.
 SEC("iter/task_file")
 int list_sockets(struct bpf_iter__task_file* ctx) {
   struct task_struct* task = ctx->task;
@@ -37,7 +37,7 @@ int list_sockets(struct bpf_iter__task_file* ctx) {
     return 0;
   }
   if (config.walks_all_tasks && task->pid != task->tgid) {
-    return 0;  // threads share their process's files: one visit does
+    return 0;  // threads share their process's files: one visit is enough
   }
   const struct st_process* process = process_of(task, task->tgid);
   if (!process) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Sockets of traced processes: who owns one, and what is recorded of it. The owner is learnt in process context (a
-// send, a receive, a connect, or the listing of its files) and remembered at the socket; it is never the current task.
+// Sockets of traced processes: owners and recorded data. The owner is learned in process context (a send, a receive, a
+// connect, or the listing of its files) and stored with the socket; it is never the current task.
 #ifndef STALLTRACE_SOCKETS_H
 #define STALLTRACE_SOCKETS_H
 
@@ -8,9 +8,9 @@
 #include "state.h"
 #include "wire/tcp.h"
 
-// The owner and the running sums of a socket of a traced process, kept at the socket: it goes when the socket does.
-// Tracing programs have that from Linux 5.12 on; programs at kprobes never do. There the state is kept by the socket's
-// address, and deleted when the connection is closed.
+// The owner and the running sums of a traced process's socket, in the socket's storage, which the kernel frees with the
+// socket. Tracing programs can use that storage from Linux 5.12 on, programs at kprobes never. Without it the state is
+// in a table by the socket's address, and deleted when the connection is closed.
 struct {
   __uint(type, BPF_MAP_TYPE_SK_STORAGE);
   __uint(map_flags, BPF_F_NO_PREALLOC);
@@ -25,7 +25,7 @@ struct {
 } sockets_by_address SEC(".maps");
 
 // When the peer established a connection that has no owner yet: the handshake ends in an interrupt, its process is
-// known at the first byte. Of the whole host, so old ones make room.
+// known at the first byte. The table covers the whole host, so old entries make room.
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, 8192);
@@ -33,7 +33,7 @@ struct {
   __type(value, u64);
 } accepted_ns SEC(".maps");
 
-// The state of a socket that a traced process is known to own; in any context.
+// The state of a socket whose owner is known to be a traced process; in any context.
 static __always_inline struct st_socket* owned_socket(struct sock* sk) {
   if (config.socket_storage) {
     return bpf_sk_storage_get(&sockets, sk, 0, 0);
@@ -49,13 +49,13 @@ static __always_inline void forget_socket(struct sock* sk) {
   }
 }
 
-// What distinguishes a socket from all others that are open now.
+// Distinguishes a socket from all others that are open now.
 static __always_inline u64 socket_key(struct sock* sk) {
   return config.socket_storage ? bpf_get_socket_cookie(sk) : (u64)sk;
 }
 
-// What distinguishes a socket from all others that ever were: the kernel's cookie, else the time when it was first
-// seen, mixed with a random number; 63 bits, as SQLite's integers.
+// Distinguishes a socket from all others that ever existed: the kernel's cookie, else the time when it was first seen,
+// mixed with a random number; 63 bits, as SQLite's integers.
 static __always_inline u64 socket_cookie(struct sock* sk) {
   if (config.socket_storage) {
     return bpf_get_socket_cookie(sk);
@@ -63,7 +63,7 @@ static __always_inline u64 socket_cookie(struct sock* sk) {
   return (bpf_ktime_get_ns() * 0x9e3779b97f4a7c15 ^ bpf_get_prandom_u32()) >> 1;
 }
 
-// The state of a socket, made where there is none. Not for closed ones: nothing would delete it.
+// The state of a socket, created if missing. Not for closed sockets, whose state nothing would delete.
 static __always_inline struct st_socket* new_socket(struct sock* sk) {
   if (config.socket_storage) {
     return bpf_sk_storage_get(&sockets, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -88,8 +88,8 @@ static __always_inline void read_tuple(struct st_tuple* tuple, struct sock* sk) 
   }
 }
 
-/* include/net/tcp.h, enum tcp_chrono: 1 busy, 2 receive-window limited, 3 send-buffer limited; the running one is
- * not in its sum yet (net/ipv4/tcp.c, tcp_get_info_chrono_stats). */
+/* include/net/tcp.h, enum tcp_chrono: 1 busy, 2 receive-window limited, 3 send-buffer limited; the running one is not
+ * yet in its sum (net/ipv4/tcp.c, tcp_get_info_chrono_stats). */
 static __always_inline u32 chrono(struct tcp_sock* tp, u32 which, u32 now_jiffies) {
   u32 sum = 0;
   bpf_core_read(&sum, sizeof(sum), &tp->chrono_stat[which - 1]);
@@ -159,7 +159,7 @@ static __always_inline u8 congestion_state(struct sock* sk) {
   return BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock*)sk, inet_conn.icsk_ca_state);
 }
 
-// With config.congestion_by_ack: emits a state that differs from the one seen last.
+// With config.congestion_by_ack: emits the state if it differs from the last one seen.
 static __always_inline void note_congestion_state(struct sock* sk, struct st_socket* socket, u8 state) {
   if (config.congestion_by_ack && socket->congestion_state != state) {
     socket->congestion_state = state;
@@ -167,7 +167,7 @@ static __always_inline void note_congestion_state(struct sock* sk, struct st_soc
   }
 }
 
-// The owner of a connection is now known: reports when its peer established it, if it did.
+// The owner of a connection has become known: reports when its peer established it, if it did.
 static __always_inline void emit_accept(struct sock* sk, const struct st_socket* socket) {
   const u64 key = socket_key(sk);
   const u64* accepted = bpf_map_lookup_elem(&accepted_ns, &key);
@@ -205,7 +205,7 @@ static __always_inline void emit_span(const struct st_socket* socket, const stru
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&network_ring));
 }
 
-// Spans that have been silent since before this are ended by the next listing. Set by user space.
+// Spans that have been silent since before this time are ended by the next listing. Set by user space.
 __u64 idle_before_ns = 0;
 
 static __always_inline void end_spans(struct st_socket* socket, u64 before_ns) {
@@ -218,7 +218,7 @@ static __always_inline void end_spans(struct st_socket* socket, u64 before_ns) {
   }
 }
 
-// A connection is known by its addresses once it has both.
+// Adds a connection to the table of addresses once it has both addresses.
 static __always_inline void note_socket(struct sock* sk, const struct st_socket* socket) {
   struct st_tuple tuple;
   read_tuple(&tuple, sk);
@@ -227,7 +227,7 @@ static __always_inline void note_socket(struct sock* sk, const struct st_socket*
   }
 }
 
-// Remembers the owner of a socket and reports the connection to user space. Process context.
+// Stores the owner of a socket and reports the connection to user space. Process context.
 static __always_inline struct st_socket* adopt_socket(struct sock* sk, u64 id, u64 cgroup_id) {
   struct st_socket* socket = new_socket(sk);
   if (!socket) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Where in the program a call is made: the thread's user stack, sent once for each place.
+// The call site of a call: the thread's user stack, sent once for each site.
 #ifndef STALLTRACE_STACKS_H
 #define STALLTRACE_STACKS_H
 
@@ -15,9 +15,9 @@ static __always_inline bool is_return_address(u64 address) {
          st_is_behind_call(code);
 }
 
-// A place: the height of the stack, the caller, and the callers above it as far as frame pointers lead. Without frame
-// pointers their register holds anything: only what lies on the stack above the last frame and has a return address is
-// one. Taken for a frame, data of the program would make a place of every call.
+// The hash of a call site: the height of the stack, the caller, and its callers as far as frame pointers lead. Without
+// frame pointers their register may hold any value, so only an address on the stack above the last frame that has a
+// return address counts as a frame. Otherwise program data would make every call a new site.
 static __always_inline u64 calling_place(const struct st_registers* registers, u64 return_address) {
   u64 place = ST_STACK_POINTER(registers) * 0x9e3779b97f4a7c15 ^ return_address;
   u64 last = ST_STACK_POINTER(registers);
@@ -35,8 +35,8 @@ static __always_inline u64 calling_place(const struct st_registers* registers, u
   return place ?: 1;
 }
 
-// The place of this call, 0 where there was no room for its stack. A thread calls from a few places again and again:
-// their stacks are walked and sent once.
+// This call's site, 0 where its stack found no room. A thread calls from a few sites again and again, so their stacks
+// are walked and sent once.
 static __always_inline u64 note_place(struct pt_regs* ctx, const struct st_registers* registers,
                                       struct call_in_flight* flight, u64 now, u64 id) {
   const u64 return_address = ST_RETURN_ADDRESS(registers);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// What the programs remember of tasks. Storage at the task costs less than half of a hash table's look-up, next to
-// nothing for tasks that have none, and goes with the task. Tracing programs have it from Linux 5.12 on. Before, the
-// same state lies in hash tables by number, and is deleted when the thread or process ends.
+// State of tasks. Storage at the task costs less than half of a hash table's look-up, almost nothing for tasks that
+// have none, and is freed with the task. Tracing programs can use it from Linux 5.12 on. Before, the same state is in
+// hash tables by number, and deleted when the thread or process ends.
 #ifndef STALLTRACE_STATE_H
 #define STALLTRACE_STATE_H
 
@@ -23,7 +23,7 @@
     __type(value, value_type);                        \
   } name SEC(".maps")
 
-// The first value of any state: too large for the stack, some of them.
+// The initial value of any state; some are too large for the stack.
 #define ST_LARGEST_STATE 2048
 const volatile __u8 no_state[ST_LARGEST_STATE] = {};
 
@@ -36,12 +36,12 @@ static __always_inline void* state_by_number(void* map, u32 number, bool make) {
   return state;
 }
 
-// Tables of this size hold the threads of the traced processes of a node.
+// Size of tables that hold the threads of a node's traced processes.
 #define ST_TRACED_THREADS 16384
 
-// What is known of a traced process, with its first task. The table is also a spare where storage can't be made: the
-// kernel refuses where it interrupted another that is making some on this CPU, and keeps only a handful of pieces of
-// memory ready. A first call must not be lost for that.
+// The state of a traced process, stored with its first task. The table is also a fallback where storage can't be made:
+// the kernel refuses if it interrupted another allocation of storage on this CPU, and keeps only a few pieces of memory
+// ready. A first call must not be lost for that.
 ST_TASK_STATE(processes, struct st_process);
 ST_STATE_BY_NUMBER(processes_by_tgid, struct st_process, ST_TRACED_THREADS);
 

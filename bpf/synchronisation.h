@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// The calls that a program makes to wait for asynchronous ones: those of the GPU runtime, and MPI's waits for requests.
+// The calls with which a program waits for asynchronous ones: the GPU runtime's, and MPI's waits for requests.
 #ifndef STALLTRACE_SYNCHRONISATION_H
 #define STALLTRACE_SYNCHRONISATION_H
 
 #include "arguments.h"
 #include "calls_in_flight.h"
 
-// Later than this after a process's last collective call, its synchronisation calls are nobody's completion.
+// Synchronisation calls later than this after a process's last collective call complete nothing.
 #define SYNC_INTEREST_NS (60ULL * 1000000000ULL)
 
-// The requests that a thread waits for: a copy, since the library overwrites those that are done. With the thread, not
-// in a table by request: programs poll MPI_Testall. A single request needs no copy, it is noted with the call.
+// The requests that a thread waits for: a copy, since the library overwrites those that are done. Stored by thread, not
+// in a table by request, since programs poll MPI_Testall. A single request is stored with the call and needs no copy.
 union request_handles {
   u64 pointers[ST_MAX_REQUESTS];
   u32 ints[ST_MAX_REQUESTS];
@@ -18,7 +18,7 @@ union request_handles {
 struct waited_requests {
   struct st_requests_done record;  // its handles as they were at entry
   union request_handles after;     // ... and at return
-  u32 index[ST_MAX_REQUESTS];      // of those that are done, as the call says
+  u32 index[ST_MAX_REQUESTS];      // of those that are done, from the call's result
 };
 ST_STATIC_ASSERT(sizeof(struct waited_requests) <= ST_LARGEST_STATE, "first value");
 ST_STATIC_ASSERT(sizeof(union request_handles) == sizeof(((struct st_requests_done*)0)->handles), "same handles");
@@ -55,7 +55,7 @@ static __always_inline void note_requests(const struct st_arguments* arguments,
                       (const void*)flight->requests);
 }
 
-// By its entry: the longest stall is the one whose synchronisation returns late.
+// Decided by its entry: in the longest stall the synchronisation returns late.
 static __always_inline bool ends_a_collective(const struct st_process* process, const struct call_in_flight* flight) {
   const u64 last_call_ns = process->last_call_ns;
   return last_call_ns && (flight->entry_ns <= last_call_ns || flight->entry_ns - last_call_ns <= SYNC_INTEREST_NS);
@@ -83,15 +83,15 @@ static __always_inline void emit_sync(const volatile struct st_call_spec* spec, 
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&collective_ring));
 }
 
-// The calls that were polled in vain are most of them.
+// Most polled calls find nothing.
 static __always_inline bool found_nothing(const struct call_in_flight* flight) {
   return flight->done_address && !user_u32(flight->done_address, 0);
 }
 
-// Two things keep the verifier from walking these loops once for every combination: the bits of `done` are kept in
-// memory, whose content it does not follow, and no iteration depends on the number of requests.
+// Two things keep the verifier from walking these loops once for every combination: the bits of `done` are in memory,
+// whose content it does not follow, and no iteration depends on the number of requests.
 
-// Sets the bits of those requests that the call says are done.
+// Sets the bits of the requests that are done, according to the call's result.
 static __always_inline void note_done(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
                                       struct waited_requests* waited) {
   volatile u64* done = &waited->record.done;
@@ -102,7 +102,7 @@ static __always_inline void note_done(const volatile struct st_call_spec* spec, 
   *done = 0;
   if (spec->kind == ST_CALL_WAIT_ANY_REQUEST) {
     const u32 index = user_u32(flight->out_address, ST_MAX_REQUESTS);
-    if (index < ST_MAX_REQUESTS) {  // beyond: MPI_UNDEFINED, there was nothing to wait for
+    if (index < ST_MAX_REQUESTS) {  // otherwise MPI_UNDEFINED: there was nothing to wait for
       *done = 1ULL << index;
     }
     return;
@@ -111,7 +111,7 @@ static __always_inline void note_done(const volatile struct st_call_spec* spec, 
   if ((s32)count < 0) {  // MPI_UNDEFINED
     return;
   }
-  __builtin_memset(waited->index, 0xff, sizeof(waited->index));  // beyond `count`: no request
+  __builtin_memset(waited->index, 0xff, sizeof(waited->index));  // entries beyond `count`: no request
   bpf_probe_read_user(waited->index, at_most((u64)count * sizeof(u32), sizeof(waited->index)),
                       (const void*)flight->indices_address);
   for (u32 i = 0; i < ST_MAX_REQUESTS; i++) {
@@ -122,8 +122,8 @@ static __always_inline void note_done(const volatile struct st_call_spec* spec, 
   }
 }
 
-// Clears the bits of requests that are the same as at entry. One that was done before is MPI_REQUEST_NULL before and
-// after: it ended nothing, however often it is polled.
+// Clears the bits of requests that are unchanged since entry. One that was done earlier is MPI_REQUEST_NULL at entry
+// and return: it ended nothing, however often it is polled.
 static __always_inline void drop_unchanged(struct waited_requests* waited, bool ints) {
   volatile u64* done = &waited->record.done;
   const u32* before = (const u32*)waited->record.handles;

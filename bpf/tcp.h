@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// What happens to TCP connections of traced processes: retransmits, congestion states, resets, errors, connects,
-// closes.
+// Events of TCP connections of traced processes: retransmits, congestion states, resets, errors, connects, closes.
 #ifndef STALLTRACE_TCP_H
 #define STALLTRACE_TCP_H
 
@@ -37,9 +36,9 @@ int BPF_PROG(tcp_cong_state_set, struct sock* sk, u8 state) {
   return 0;
 }
 
-// At every segment that an established connection receives, before it is dealt with. Where tcp_cong_state_set is
-// missing (before Linux 5.19), a state that began is seen at the retransmission that follows it at once, and one that
-// an acknowledgement ended at the next segment, transfer or listing, whichever comes first.
+// Runs for every segment that an established connection receives, before it is processed. Where tcp_cong_state_set is
+// missing (before Linux 5.19), the start of a state is seen at the retransmission that follows at once; a state ended
+// by an acknowledgement is seen at the next segment, transfer or listing, whichever comes first.
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(tcp_probe, struct sock* sk) {
   struct st_socket* socket = owned_socket(sk);
@@ -52,7 +51,7 @@ int BPF_PROG(tcp_probe, struct sock* sk) {
 SEC("tp_btf/tcp_send_reset")
 int BPF_PROG(tcp_send_reset, struct sock* sk) {
   if (!sk) {
-    return 0;  // an answer to a segment that has no socket
+    return 0;  // the answer to a segment without a socket
   }
   struct st_socket* socket = owned_socket(sk);
   if (socket) {
@@ -91,13 +90,13 @@ int BPF_PROG(inet_sock_set_state, struct sock* sk, int before, int after) {
     const u64 id = bpf_get_current_pid_tgid();
     const struct st_process* process = process_of(current_task(), id >> 32);
     if (process) {
-      forget_socket(sk);  // of an earlier one at this address
+      forget_socket(sk);  // state of an earlier socket at this address
       adopt_socket(sk, id, process->cgroup_id);
     }
     return 0;
   }
   if (before == TCP_LISTEN && after == TCP_SYN_RECV) {
-    forget_socket(sk);  // the same: this one is a new connection's
+    forget_socket(sk);  // the same: this is a new connection's socket
     return 0;
   }
   struct st_socket* socket = owned_socket(sk);
@@ -111,7 +110,7 @@ int BPF_PROG(inet_sock_set_state, struct sock* sk, int before, int after) {
     }
     return 0;
   }
-  end_spans(socket, ~0ULL);  // of an orphan that lingers nobody would ask again
+  end_spans(socket, ~0ULL);  // nothing would list a lingering orphan again
   if (after == TCP_ESTABLISHED) {
     note_socket(sk, socket);
     emit_event(sk, socket, before == TCP_SYN_SENT ? ST_TCP_CONNECT : ST_TCP_ACCEPT, 0, 0, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// The watched threads: those of traced processes. Whoever first sees one begins to watch it.
+// The watched threads: those of traced processes. The first program that sees a thread begins to watch it.
 #ifndef STALLTRACE_THREADS_H
 #define STALLTRACE_THREADS_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Bytes that traced processes send and receive over TCP, summed to spans; the first makes the process its socket's
-// owner. The hook is the tracepoints sock_send_length and sock_recv_length (Linux 6.3), else the exits of tcp_sendmsg
-// and tcp_recvmsg by fexit, else by kprobes at their entry and return (arm64 before 6.4 has no fexit). User space loads
-// one.
+// Bytes that traced processes send and receive over TCP, summed to spans; the first transfer makes the process its
+// socket's owner. The hook is the tracepoints sock_send_length and sock_recv_length (Linux 6.3), else the exits of
+// tcp_sendmsg and tcp_recvmsg by fexit, else by kprobes at their entry and return (arm64 before 6.4 has no fexit). User
+// space loads one of them.
 #ifndef STALLTRACE_TRANSFERS_H
 #define STALLTRACE_TRANSFERS_H
 
@@ -16,7 +16,7 @@ static __always_inline bool is_tcp(struct sock* sk) {
   return sk->sk_protocol == IPPROTO_TCP && (family == AF_INET || family == AF_INET6);
 }
 
-// In process context, of a TCP socket, with bytes > 0: half of a poller's receives find nothing.
+// Called in process context, for a TCP socket, with bytes > 0: half of a poller's receives find nothing.
 static __always_inline void transferred(struct sock* sk, u32 bytes, bool is_send) {
   struct task_struct* task = current_task();
   const u64 id = bpf_get_current_pid_tgid();
@@ -27,7 +27,7 @@ static __always_inline void transferred(struct sock* sk, u32 bytes, bool is_send
   struct st_socket* socket = owned_socket(sk);
   if (!socket) {
     if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_CLOSE) {
-      return;  // what had arrived before its end
+      return;  // data that had arrived before its end
     }
     socket = adopt_socket(sk, id, process->cgroup_id);
     if (!socket) {
@@ -103,7 +103,7 @@ int BPF_PROG(tcp_recvmsg_exit, struct sock* sk, void* message, u64 size, int fla
   return 0;
 }
 
-// The same before Linux 5.19, with one parameter more.
+// The same before Linux 5.19, with one more parameter.
 SEC("fexit/tcp_recvmsg")
 int BPF_PROG(tcp_recvmsg_nonblock_exit, struct sock* sk, void* message, u64 size, int nonblock, int flags,
              int* address_length, int result) {
@@ -113,7 +113,7 @@ int BPF_PROG(tcp_recvmsg_nonblock_exit, struct sock* sk, void* message, u64 size
   return 0;
 }
 
-// The send or receive that a thread of a traced process is in. They don't nest.
+// The send or receive that a thread of a traced process is in. They are not nested.
 struct socket_call {
   u64 sk;
   u64 peeks;
@@ -163,7 +163,7 @@ int tcp_sendmsg_return_probe(const struct st_registers* registers) {
 
 SEC("kprobe/tcp_recvmsg")
 int tcp_recvmsg_probe(const volatile struct st_registers* registers) {
-  // Volatile: both are read at their places, which the verifier asks for; of an address that depends it knows nothing.
+  // Volatile: the verifier requires constant offsets, and can't follow an address that depends on a value.
   const u64 fourth = ST_FOURTH_ARGUMENT(registers);
   const u64 fifth = ST_FIFTH_ARGUMENT(registers);
   const u64 flags = config.recvmsg_arguments == 5 ? fourth : fifth;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives are numbered where they are called: NCCL does not launch all of them as a collective that it reports
-// (from 2.29 a Broadcast is none), and ranks must agree on the numbers of the others.
+// Collectives are numbered at their calls: NCCL does not report all of them as a launched collective (from 2.29 on a
+// Broadcast is not), and ranks must agree on the numbers of the others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class CallNumbers : public LibraryTest {
 
   void launch(Job<V>& job, void* call) { job.stop(job.coll(call, {})); }
 
-  /// Of the collectives that were launched, in that order.
+  /// Numbers of the launched collectives, in launch order.
   std::vector<uint64_t> numbers() {
     std::vector<st_box_event> open = folder_.read().open;
     std::erase_if(open, [](const st_box_event& event) { return event.type != ST_BOX_COLL; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGKILL at any moment: what is whole in the file is true, what was open is there.
+// After SIGKILL at any moment, the file's complete records are correct and open events are present.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -17,7 +17,7 @@
 namespace stalltrace::plugin::testing {
 namespace {
 
-/// Every number of a collective follows from its sequence number, so that a mixture of two would show.
+/// Every number of a collective follows from its sequence number, so that a mix of two collectives would show.
 void record_forever(Job<V5>& job) {
   for (uint64_t number = 0;; ++number) {
     void* coll =
@@ -31,7 +31,7 @@ void record_forever(Job<V5>& job) {
   }
 }
 
-/// A file is no box before its header is whole: on a slow machine it is seen earlier.
+/// A file is not valid before its header is complete, which a slow machine makes visible.
 bool is_made(const BoxFolder& folder) {
   const std::vector<std::string> boxes = folder.boxes();
   try {
@@ -66,7 +66,7 @@ TEST(Crash, KilledAtAnyMoment) {
   uint64_t unreadable = 0;
   for (int round = 0; round < 40; ++round) {
     const BoxFolder folder;
-    setenv("STALLTRACE_RING_SIZE", "1m", 1);  // soon full, so that killing also hits overwriting
+    setenv("STALLTRACE_RING_SIZE", "1m", 1);  // soon full, so that kills also hit overwriting
     const pid_t writer = fork();
     if (writer == 0) {
       static const Library library;
@@ -86,8 +86,7 @@ TEST(Crash, KilledAtAnyMoment) {
     std::for_each(view.ended.begin(), view.ended.end(), expect_true);
     std::for_each(view.open.begin(), view.open.end(), expect_true);
     EXPECT_LE(view.open.size(), 6U) << "two threads, three open events each";
-    const uint64_t lapped =
-        view.header.lost[ST_BOX_LOST_LAPPED];  // a thread lost its core for a whole round of the ring
+    const uint64_t lapped = view.header.lost[ST_BOX_LOST_LAPPED];  // a thread lost its CPU for a whole lap of the ring
     EXPECT_LE(view.unreadable, 2U + lapped) << "one record a thread";
     records += view.ended.size();
     unreadable += view.unreadable;

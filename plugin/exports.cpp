@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ncclProfiler_v1 to ncclProfiler_v6, thin: each function turns NCCL's arguments into the recorder's. NCCL takes the
-// newest it knows.
+// ncclProfiler_v1 to ncclProfiler_v6: each function converts NCCL's arguments into the recorder's. NCCL uses the newest
+// version that it knows.
 #include "plugin/plugin.h"
 #include "plugin/recorder/draft.h"
 #include "plugin/recorder/recorder.h"
@@ -44,7 +44,7 @@ int init_v5(void** context, uint64_t comm_hash, int* mask, const char* comm_name
                context, mask);
 }
 
-/// Before v4 the collectives themselves report whose they are.
+/// Before v4 the collectives themselves carry communicator and rank.
 template <typename Descriptor>
 void learn(Box& box, uint64_t context, const Descriptor& descriptor) {
   if constexpr (requires { descriptor.coll.comm_hash; }) {

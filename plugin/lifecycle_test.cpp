@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Beginnings and ends: loading and unloading, forks, folders that refuse, and files of processes that are gone.
+// Lifecycle: loading and unloading, forks, unusable folders, and files of dead processes.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -27,7 +27,7 @@ class Lifecycle : public ::testing::Test {
   BoxFolder folder_;
 };
 
-/// Runs in a child process; the exit code of `work` is its result. 99: it ended otherwise.
+/// Runs in a child process and returns the exit code of `work`; 99 if it ended otherwise.
 template <typename Work>
 int in_child(Work work) {
   const pid_t child = fork();
@@ -40,7 +40,7 @@ int in_child(Work work) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
 }
 
-/// Asked from another process: to its owner a lock is none, and closing the file would end it.
+/// Checked from another process: the owner sees no lock of its own, and closing the file would release it.
 bool is_locked(const std::string& path) {
   return in_child([&path] {
            const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -62,7 +62,7 @@ size_t threads_of_this_process() {
   return static_cast<size_t>(std::distance(begin(tasks), end(tasks)));
 }
 
-/// The kernel lists a thread that has been joined for a moment longer.
+/// Waits briefly, since the kernel still lists a joined thread for a moment.
 size_t threads_soon(size_t at_most) {
   for (int look = 0; look < 1000 && threads_of_this_process() > at_most; ++look) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -126,14 +126,14 @@ TEST_F(Lifecycle, UnloadedWithoutATrace) {
       EXPECT_TRUE(is_mapped(folder_.path()));
     }
     ASSERT_FALSE(is_mapped(folder_.path()));
-    threads = round == 0 ? threads_of_this_process() : threads;  // with a sanitizer's own
+    threads = round == 0 ? threads_of_this_process() : threads;  // includes a sanitizer's own
     ASSERT_LE(threads_soon(threads), threads);
     for (const std::string& file : folder_.boxes()) {
       ASSERT_FALSE(is_locked(file));
       std::filesystem::remove(file);
     }
   }
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose runtimes keep libraries
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their runtimes keep libraries loaded
   EXPECT_FALSE(is_mapped("libnccl-profiler-stalltrace.so"));
 #endif
   EXPECT_EQ(in_child([] { return 0; }), 0) << "a fork after the unloading";
@@ -207,7 +207,7 @@ TEST_F(Lifecycle, AForksChildWritesNothingIntoItsParentsFile) {
     job.stop(coll);
     Job<V5> own(library, 77);  // the child uses NCCL itself
     own.stop(own.op(own.coll(nullptr, {.sequence = 50}), true, 1));
-    job.finish();  // what it inherited
+    job.finish();  // the inherited communicator
     void* more = own.coll(nullptr, {.sequence = 51});
     const auto files = folder_.boxes();
     const bool open = files.size() == 2 && read_box(files[0] == parents ? files[1] : files[0]).open.size() == 2;
@@ -239,7 +239,7 @@ void count_warnings(int level, unsigned long, const char*, int, const char* form
   warnings += level == nccl::kLogWarn ? 1 : 0;
 }
 
-/// Everything answers success, nothing is asked for, and the log has one line.
+/// Every function returns success, no event is requested, and the log has one line.
 void expect_harmless() {
   const Library library;
   const auto& table = library.table<V5>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many threads, more events than there is room for, and the ring round and round.
+// Many threads, more events than there is room for, and a ring that wraps repeatedly.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ uint64_t sum_of_losses(const st_box_header& header) {
   return sum;
 }
 
-/// A whole collective; `count` and `sequence` repeat the same number, so that a torn record would show.
+/// A complete collective; `count` and `sequence` repeat the same number, so that a torn record would show.
 void run_collective(Job<V5>& job, uint64_t number) {
   void* coll = job.coll(nullptr, {.sequence = number, .count = number * 3 + 1, .channels = 1});
   void* op = job.op(coll, true, static_cast<int>(number % 1000));
@@ -83,7 +83,7 @@ TEST_F(Load, ManyThreadsWithCommunicatorsOfTheirOwn) {
 
 TEST_F(Load, OneCollectivesPartsOnManyThreads) {
   constexpr int kThreads = 4;
-  constexpr int kParts = 300;  // so many that the ring holds every repetition
+  constexpr int kParts = 300;  // few enough that the ring holds every repetition
   Job<V6> job(library_);
   for (int round = 0; round < 5; ++round) {
     void* coll = job.coll(nullptr, {.sequence = static_cast<uint64_t>(round), .channels = 0});
@@ -190,7 +190,7 @@ TEST_F(Load, TheRingKeepsTheNewest) {
   }
   const BoxView view = folder_.read();
   ASSERT_GE(view.header.ring_head, 2 * collectives);
-  const uint64_t long_steps = view.header.ring_head - 2 * collectives;  // this thread lost its core for that long
+  const uint64_t long_steps = view.header.ring_head - 2 * collectives;  // this thread lost its CPU for that long
   EXPECT_EQ(view.ended.size(), capacity);
   EXPECT_EQ(view.unreadable, 0U);
   const auto colls = view.of_type(ST_BOX_COLL);
@@ -202,7 +202,7 @@ TEST_F(Load, TheRingKeepsTheNewest) {
 
 TEST_F(Load, MoreCommunicatorsThanTheTableHolds) {
   std::vector<std::unique_ptr<Job<V5>>> jobs;
-  for (int round = 0; round < 3; ++round) {  // destroyed ones make room
+  for (int round = 0; round < 3; ++round) {  // destroyed communicators make room
     jobs.clear();
     for (uint64_t number = 0; number < 400; ++number) {
       jobs.push_back(std::make_unique<Job<V5>>(library_, number + 1));

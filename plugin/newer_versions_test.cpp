@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only later versions of NCCL's interface report: kernels and network plugins (v3), calls (v5), copy engines (v6).
+// Events of later interface versions: kernels and network plugins (v3), calls (v5), copy engines (v6).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -45,7 +45,7 @@ TYPED_TEST(KernelVersions, ACommunicatorOfOneRankExpectsNoKernel) {
   job.stop(job.coll(nullptr, {}));
   const BoxView view = this->folder_.read();
   ASSERT_EQ(view.open.size(), 1U);
-  const uint8_t expected = V::kNumber >= 4 ? 0 : ST_BOX_KERNEL_EXPECTED;  // v3 does not report how many ranks
+  const uint8_t expected = V::kNumber >= 4 ? 0 : ST_BOX_KERNEL_EXPECTED;  // v3 does not report the number of ranks
   EXPECT_EQ(view.open[0].flags, expected);
 }
 
@@ -63,7 +63,7 @@ TYPED_TEST(KernelVersions, NetworkPluginsOwnStructs) {
   nccl::NetIbV1 queue{1, {3, 77, 2, 9, 4096}};
   void* one = net(nccl::kNetTypeSocket | 1, &socket);
   void* two = net(nccl::kNetTypeIb | 1, &queue);
-  void* unknown = net(0x1230001, reinterpret_cast<void*>(0x10));  // never looked at
+  void* unknown = net(0x1230001, reinterpret_cast<void*>(0x10));  // never dereferenced
   void* empty = net(nccl::kNetTypeSocket | 1, nullptr);
   job.state(one, nccl::kStateNetPluginUpdate);
   for (void* handle : {one, two, unknown, empty}) {

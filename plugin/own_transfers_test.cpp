@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's Send to itself and the Recv of it: NCCL starts and stops their events and reports no part of them
+// A rank's Send to itself and the matching Recv: NCCL starts and stops their events and reports no part of them
 // (`nProxyOps = selfSend ? 0 : 2` in addP2pToPlan of its enqueue.cc, 2.26 to 2.30).
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace stalltrace::plugin::testing {
 namespace {
 
-constexpr int kOwnRank = 1;  // of Job
+constexpr int kOwnRank = 1;  // Job's own rank
 
 template <typename V>
 class OwnTransfers : public LibraryTest {};

@@ -23,15 +23,15 @@
 namespace stalltrace::plugin {
 namespace {
 
-constexpr uint64_t kNoBox = 0xc0;  // a context that is not NULL, which NCCL takes for "no profiler"
+constexpr uint64_t kNoBox = 0xc0;  // context without a file; not NULL, which NCCL takes for "no profiler"
 
 struct Plugin {
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;  // init and finalize; never an event
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;  // for init and finalize; no event takes it
   std::atomic<Box*> active = nullptr;
   Box box;
-  uint32_t communicators = 0;  // living ones
+  uint32_t communicators = 0;  // living communicators
   uint32_t nccl_mask = 0;
-  bool failed = false;  // reported; not tried again in this process
+  bool failed = false;  // reported; no further attempt in this process
   bool fork_watched = false;
 };
 constinit Plugin plugin;
@@ -44,8 +44,8 @@ class Lock {
   Lock& operator=(const Lock&) = delete;
 };
 
-/// The child of a fork writes nothing into its parent's profiler file; should it use NCCL, it gets its own. Only the
-/// forking thread lives here, and a thread that held the mutex does not.
+/// The child of a fork must not write into its parent's profiler file; if it uses NCCL, it gets its own. Only the
+/// forking thread exists in the child, so a thread that held the mutex does not.
 void forget_parent() {
   plugin.active.store(nullptr, std::memory_order_relaxed);
   forget_heartbeat();
@@ -58,7 +58,7 @@ void forget_parent() {
   forget_thread();
 }
 
-/// "512m", "1g" or plain bytes; `otherwise` for what is no size.
+/// Parses "512m", "1g" or plain bytes; returns `otherwise` for an invalid size.
 uint64_t size_of_text(const char* text, uint64_t otherwise) {
   if (text == nullptr || *text < '0' || *text > '9') {
     return otherwise;
@@ -77,7 +77,7 @@ uint64_t size_of_text(const char* text, uint64_t otherwise) {
   return otherwise;
 }
 
-/// Asked of the NCCL that called, wherever it was loaded from.
+/// Asks the NCCL that called, wherever it was loaded from.
 int32_t version_of_nccl(const void* code) {
   Dl_info place{};
   if (code == nullptr || dladdr(code, &place) == 0) {
@@ -133,7 +133,7 @@ bool open_box(const InitRequest& request, const EventMask& choice) {
   return true;
 }
 
-/// True with a profiler file that records.
+/// True once a profiler file is being written.
 bool ensure_recording(const InitRequest& request) {
   if (plugin.active.load(std::memory_order_relaxed) != nullptr) {
     return true;
@@ -155,9 +155,9 @@ bool ensure_recording(const InitRequest& request) {
   return ready;
 }
 
-/// At dlclose. While communicators live it is the end of the process instead, and NCCL's threads may still be writing.
-/// A thread that holds the mutex during this (another thread in ncclCommDestroy while main returns) needs what there
-/// is: all stays then, for the process's end to take.
+/// Runs at dlclose. While communicators live it runs at the end of the process instead, and NCCL's threads may still be
+/// writing. A thread that holds the mutex during this (another thread in ncclCommDestroy while main returns) needs the
+/// mapping: everything is then left to the process's end.
 [[gnu::destructor]] void unload() {
   if (pthread_mutex_trylock(&plugin.mutex) != 0) {
     return;

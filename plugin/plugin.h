@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin in one process: which communicators live, and the profiler file they share. The one thing here that is
-// global, since NCCL hands out no pointer of ours on every call.
+// The plugin in one process: its living communicators, and the profiler file that they share. This is the only global
+// state, since NCCL does not pass a pointer of ours with every call.
 //
-// Everything answers success whatever happens: a failure of ours turns recording off and is one line of NCCL's log.
+// Every function returns success: a failure of ours turns recording off and gives one line in NCCL's log.
 #pragma once
 
 #include "plugin/abi/events.h"
@@ -11,17 +11,17 @@
 
 namespace stalltrace::plugin {
 
-/// The profiler file while recording, else nullptr. Any thread, every event.
+/// The profiler file while recording, else nullptr. Any thread, on every event.
 Box* active_box();
 
 struct InitRequest {
   uint32_t interface_version = 0;
   CommunicatorInfo communicator;
   nccl::Logger logger = nullptr;    // from v4 on
-  const void* nccl_code = nullptr;  // some address inside the NCCL that calls
+  const void* nccl_code = nullptr;  // an address inside the calling NCCL
 };
 
-/// A communicator is made. The mask of events to ask NCCL for: 0 where recording is off.
+/// A communicator is made. Returns the mask of events to request from NCCL: 0 if recording is off.
 uint32_t start_communicator(const InitRequest& request, uint64_t* context);
 
 /// A communicator is gone; with the last one the file is closed.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library as NCCL sees it, through every version of its interface; what NCCL reported must be in the file.
+// The library as NCCL uses it, through every version of its interface; the file must contain everything that NCCL
+// reported.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ class EveryVersion : public LibraryTest {};
 using Versions = ::testing::Types<V1, V2, V3, V4, V5, V6>;
 TYPED_TEST_SUITE(EveryVersion, Versions);
 
-/// A step of a send, through its states.
+/// One step of a send with all of its states.
 template <typename V>
 void send_step(Job<V>& job, void* op, int number, size_t bytes) {
   void* step = job.step(op, number);
@@ -162,7 +163,7 @@ TYPED_TEST(EveryVersion, NestedGroupsOfTransfersAreCountedPerPeer) {
     void* receive = job.p2p(inner, false, 3, 200);
     job.stop(send);
     job.stop(receive);
-    job.stop(outer);  // not in order
+    job.stop(outer);  // out of order
     job.stop(inner);
     void* send_op = job.op(send, true, 2);
     void* receive_op = job.op(receive, false, 3);
@@ -216,7 +217,7 @@ TYPED_TEST(EveryVersion, EndsOutOfOrderTwiceAndOfNothing) {
   void* step = job.step(op, 0);
   job.state(step, nccl::kStateSendGpuWait);
   job.stop(op);    // before its step
-  job.stop(step);  // finds no operation any more
+  job.stop(step);  // its operation is gone
   job.stop(coll);  // after its part
   job.stop(coll);  // twice
   job.stop(op);
@@ -257,7 +258,7 @@ TYPED_TEST(EveryVersion, EventsOfAnotherProcessTouchNothingOfOurs) {
   Job<V> job(this->library_);
   void* coll = job.coll(nullptr, {});
   const pid_t other = getpid() + 1;
-  // A neighbour's pointer, whatever it is, and even one that looks like ours.
+  // A pointer from a neighbour with any value, even one in the format of ours.
   void* foreign = reinterpret_cast<void*>(0x7f0012345678);
   void* one = job.op(foreign, true, 2, 0, other);
   void* two = job.op(coll, true, 3, 0, other);
@@ -267,7 +268,7 @@ TYPED_TEST(EveryVersion, EventsOfAnotherProcessTouchNothingOfOurs) {
   job.stop(two);
   job.stop(foreign);
   job.state(foreign, nccl::kStateSendWait);
-  // A context of another process, as PXN hands on.
+  // A context of another process, as PXN passes on.
   typename V::Descriptor event = job.descriptor(nccl::kEventProxyOp, foreign);
   event.proxy_op = {other, 1, 2, 4, 65536, 1};
   void* handle = nullptr;
@@ -293,7 +294,7 @@ TYPED_TEST(EveryVersion, EventsOfAnotherProcessTouchNothingOfOurs) {
 TYPED_TEST(EveryVersion, UnknownTypesAndStatesAreCounted) {
   using V = TypeParam;
   Job<V> job(this->library_);
-  // What the version cannot know: later types, several bits at once, none.
+  // Types unknown to this version: later types, several bits at once, none.
   for (const uint64_t type : {0x80000ULL, 3ULL, 0ULL}) {
     if (type < 256 || V::kNumber >= 5) {
       EXPECT_EQ(job.start(job.descriptor(type, nullptr)), nullptr);
@@ -342,7 +343,7 @@ TYPED_TEST(EveryVersion, WhatIsOpenShowsWhatItWaitsFor) {
   EXPECT_EQ(open_step.channels, 1);
   EXPECT_EQ(open_step.flags & ST_BOX_SEND_SIDE, 0);
 
-  job.finish();  // aborted: all of it goes to the ring, unfinished
+  job.finish();  // aborted: all of its events go to the ring, unfinished
   const BoxView after = this->folder_.read();
   EXPECT_TRUE(after.open.empty());
   const auto aborted = after.of_type(ST_BOX_COLL);
@@ -370,7 +371,7 @@ TYPED_TEST(EveryVersion, AStepThatWaitsLongIsARecordOnceARun) {
   };
   steps(0, false);
   steps(3, true);
-  steps(6, true);  // behind the one reported already
+  steps(6, true);  // follow the one reported already
   steps(20, true);
   job.stop(op);
   job.stop(coll);

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # scripts/build.sh [PRESET [TARGET...]]: builds everything, or the targets, into build/ (build-PRESET/ for another
-# preset; arm64 is the cross-build, whose packages scripts/install_packages.sh arm64 installs). Quiet unless it fails.
+# preset; arm64 is the cross-build, whose packages scripts/install_packages.sh arm64 installs). Prints output only on
+# failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:-default}

@@ -17,19 +17,19 @@ import pathlib
 import re
 import sys
 
-# A folder of more files has to be walked, not looked at: it needs folders of its own.
+# Above this number of files, a folder is hard to overview and needs subfolders.
 MOST_FILES = 25
 
 PLUGIN_PARTS = {"plugin/abi", "plugin/wire", "plugin/box", "plugin/recorder"}
 ALLOWED = {
-    "base": {"plugin/wire"},  # what is secret in a command line
+    "base": {"plugin/wire"},  # redaction of command lines
     "model": {"base"},
     "store": {"base", "model"},
     "analysis": {"base", "model"},
     "report": {"base", "model"},
     "stacks": {"base"},
     "blackbox": {"base", "model", "plugin/wire"},
-    "capture": {"base", "model", "blackbox", "stacks", "bpf", "wire", "plugin/wire"},  # what both sides of the kernel see
+    "capture": {"base", "model", "blackbox", "stacks", "bpf", "wire", "plugin/wire"},  # both sides of the kernel
     "launch": {"base", "model", "blackbox", "plugin/embedded"},
     "lab": {"base", "model", "plugin/embedded"},
     "cli": {"base", "model", "store", "analysis", "report", "blackbox", "capture", "stacks", "launch", "lab"},
@@ -45,12 +45,12 @@ ALLOWED = {
     "plugin/embedded": {"base"},
 }
 
-# Of analysis/, from the events to the findings. "base" are headers of its root that all may see, "explain" is the rest
-# of its root. Tests, and what is made for them in testing/, see all.
+# The layers of analysis/, from the events to the findings. "base" are headers of its root that all layers may include,
+# "explain" is the rest of its root. Tests and their helpers in testing/ may include all.
 ANALYSIS_LAYERS = ["base", "timeline", "evidence", "stalls", "causes", "findings", "explain", "live"]
 ANALYSIS_BASE = {"intervals", "rank_numbers", "thresholds"}
 
-# header pattern -> the rooms that may see it
+# header pattern -> the rooms that may include it
 PRIVATE = [
     (re.compile(r"^sqlite3(ext)?\.h$"), {"store"}),
     (re.compile(r"^bpf/(libbpf|bpf|btf|libbpf_\w+)\.h$"), {"capture"}),
@@ -64,7 +64,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 def room_of_file(path):
-    """The room of a source file, by its path from the root; None where no rule applies."""
+    """The room of a source file, by its path from the root; None if no rule applies."""
     parts = path.parts
     if parts[0] == "bpf":
         return "bpf"
@@ -78,7 +78,7 @@ def room_of_file(path):
 
 
 def room_of_include(root, path, header):
-    """The room a header belongs to; None for one of no room or a neighbour in the same folder."""
+    """A header's room; None if it is in no room, or a neighbour in the same folder."""
     if (path.parent / header).exists():
         return None
     first = header.split("/")[0] if "/" in header else ""
@@ -91,7 +91,7 @@ def room_of_include(root, path, header):
 
 
 def analysis_layer(parts):
-    """The layer of a file of analysis/, by its path from there; None for tests and what is made for them."""
+    """The layer of a file of analysis/, by its path from there; None for tests and their helpers."""
     if parts[0] == "testing" or parts[-1].endswith("_test.cpp"):
         return None
     if len(parts) > 1:
@@ -100,7 +100,7 @@ def analysis_layer(parts):
 
 
 def layer_violation(relative, header):
-    """Why a file of analysis/ may not include a header of analysis/; None if it may."""
+    """The reason why a file of analysis/ may not include a header of analysis/; None if it may."""
     if relative.parts[:2] != ("src", "analysis") or not header.startswith("analysis/"):
         return None
     own, other = analysis_layer(relative.parts[2:]), analysis_layer(tuple(header.split("/")[1:]))
@@ -115,7 +115,7 @@ def layer_violation(relative, header):
 
 
 def violation(root, path, bracket, header):
-    """Why the file may not include `header`; None if it may."""
+    """The reason why the file may not include `header`; None if it may."""
     room = room_of_file(path.relative_to(root))
     for pattern, rooms in PRIVATE:
         if pattern.search(header) and room not in rooms:
@@ -131,7 +131,7 @@ def violation(root, path, bracket, header):
 
 
 def check_sizes(root):
-    """One line for each folder of code that holds too many files."""
+    """One line for each code folder with too many files."""
     counts = collections.Counter(path.parent for top in TOPS for path in (root / top).rglob("*") if path.suffix in SUFFIXES)
     return [f"{folder.relative_to(root)}: {count} files side by side; give it folders of at most {MOST_FILES}"
             for folder, count in sorted(counts.items()) if count > MOST_FILES]

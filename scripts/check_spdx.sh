@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every source, script and build file begins with its licence.
+# Checks that every source, script and build file begins with its licence.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bad=0
-# The checkout may belong to another user than the one who tests (root in CI).
+# The checkout may belong to a user other than the one who runs this (root in CI).
 mapfile -t files < <(git -c safe.directory="$PWD" ls-files --cached --others --exclude-standard -- \
   '*.h' '*.c' '*.cpp' '*.S' '*.py' '*.sh' '*.cmake' '*CMakeLists.txt' .ci/run)
 ((${#files[@]})) || {

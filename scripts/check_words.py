@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 
-# word (each of its forms) -> the term to use
+# word (all of its forms) -> the term to use
 REPLACED = {
     ("tell", "tells", "telling", "told", "untold"): "report, reported; distinguish; unobserved",
     ("dear", "dearer", "dearest"): "expensive, costly",
@@ -24,12 +24,12 @@ REPLACED = {
 TERMS = {word: term for words, term in REPLACED.items() for word in words}
 FOLDERS = ("src", "bpf", "plugin", "lab", "tests", "bench", "scripts", "docs", "cmake")
 SUFFIXES = {".h", ".c", ".cpp", ".py", ".sh", ".md", ".txt", ".cmake", ".toml", ".sql"}
-# The format of profiler files keeps the prefix of its types, and the plugin's writer of it its folder. What programs
-# printed is evidence: it stays as printed. This list and its test name the words.
+# Exceptions: the profiler file's format keeps the prefix of its types, and the plugin's writer its folder. Printed
+# output of programs is evidence and stays unchanged. This list and its test contain the words.
 SKIPPED = re.compile(r"^(docs/evidence/|tests/fuzz/corpus/|scripts/check_words\.py$|tests/checks/scripts_test\.py$|src/report/testdata/)")
 FORMAT_NAMES = re.compile(r"\b(st_box|ST_BOX)\w*|plugin/box\b|\bbox/")
 WRITER = "plugin/"
-# One part of a name or sentence: a run of lower-case letters, with at most its first letter in upper case.
+# One part of a name or sentence: a run of lower-case letters with at most one leading upper-case letter.
 PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 

@@ -19,7 +19,7 @@ python3 tests/fuzz/libraries_seeds.py "$build/seeds-libraries"
 clang++ "${flags[@]}" tests/fuzz/seeds.cpp -fsanitize=address,undefined -o "$build/make_seeds"
 "$build/make_seeds" "$build/seeds"
 libraries=(-l:libsqlite3.a -ldl -lm)
-# What all targets run, and all that it needs: whole folders, so that a file may move inside them.
+# The code and dependencies of all targets: whole folders, so that a file may move inside them.
 objects=()
 symbol_readers=(src/capture/discover/{call_table,elf_symbols,library_symbols}.cpp)
 mapfile -t sources < <(printf '%s\n' "${symbol_readers[@]}"; find src/base src/model src/blackbox src/stacks src/store src/analysis src/report -name '*.cpp' ! -name '*_test.cpp' ! -name fmt_library.cpp ! -path '*/testing/*')

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Real NCCL on a real card: ranks of one job on one GPU, over TCP between virtual nodes, with the profiler plugin and, where
-# this user may, the tracer; what was recorded is held against the ranks' own clocks and CUDA events.
+# Checks real NCCL on a real GPU: ranks of one job on one GPU, over TCP between virtual nodes, with the profiler plugin
+# and, with sufficient privilege, the tracer; compares the recording with the ranks' own clocks and CUDA events.
 #
 #   scripts/gpu_check.sh [--out DIR] [--ranks N] [--max-bytes N]   run it here
 #   scripts/gpu_check.sh --pack FILE.tar.gz                        make a package for a machine that has nothing

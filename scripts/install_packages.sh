@@ -13,7 +13,7 @@ if (($#)); then
   }
 fi
 
-# installed NAME[:ARCHITECTURE]: without one the host's. One name may be installed for several architectures.
+# installed NAME[:ARCHITECTURE]: default is the host's. One package may be installed for several architectures.
 native=$(dpkg --print-architecture)
 installed() {
   local architecture=$native
@@ -45,7 +45,7 @@ done
 install() { apt-get install -y -q --no-install-recommends "${missing[@]}" >"$log" 2>&1; }
 
 echo "installing ${#missing[@]} packages: ${missing[*]}" >&2
-# The package lists of a fresh host are empty, those of an old one stale: both show as a failed install.
+# A fresh host's package lists are empty, an old one's outdated: both show as a failed install.
 if ! install; then
   apt-get update -q >"$log" 2>&1 || {
     tail -n 5 "$log" >&2

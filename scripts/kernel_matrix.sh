@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Other kernels: boots each in an emulated machine, tries there what stalltrace does, and prints a table.
+# Boots each of several kernels in an emulated machine, runs stalltrace's checks there, and prints a table.
 #
 #   [MATRIX_ARCH=arm64] scripts/kernel_matrix.sh [--short | --without-tests] [--out DIR] [--kept FILE.json] [VERSION...]
 #
@@ -19,7 +19,7 @@ usage() {
   exit 2
 }
 
-# What many CPUs may change, on two; what has to do with time, where time is steady.
+# On two CPUs: steps that depend on the number of CPUs. With steady time: steps that depend on time.
 steady_steps=(check programs calls lab healthy)
 parallel_steps=(root_tests)
 out=
@@ -48,7 +48,8 @@ for name in "${names[@]}"; do
   "$here/fetch_kernel.sh" "$name"
 done
 
-# run MACHINE KERNEL STEP...: on the one or the other machine (settings.sh). A second of the steady one may take the host several.
+# run MACHINE KERNEL STEP...: runs on one of the two machines (settings.sh). A second of the steady one may take the
+# host several.
 run() {
   local machine=$1 name=$2 steps=("${@:3}") folder=$results/$2/$1 limit=90 options=() step
   for step in "${steps[@]}"; do
@@ -59,7 +60,7 @@ run() {
     limit=$((limit * 4))
   fi
   mkdir -p "$folder"
-  # How that ended is read from what it left: a step without an exit code hung, or was not come to.
+  # The result is read from the files left behind: a step without an exit code hung, or was not reached.
   "$here/boot.sh" "${options[@]}" --limit "$limit" --results "$folder" "$name" -- /km/run_steps "${steps[@]}" 2>&1 |
     tee "$folder/console" >&2 || true
 }

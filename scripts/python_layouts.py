@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-# field of Layout -> the expression, by first and last minor version
+# field of Layout -> its expression, by first and last minor version
 FIELDS = [
     ("interpreters_head", [(9, 13, "offsetof(_PyRuntimeState, interpreters.head)")]),
     ("main_thread", [(9, 13, "offsetof(_PyRuntimeState, main_thread)")]),
@@ -78,14 +78,14 @@ void layout(void) {
 
 
 def layout(include):
-    """The minor version of the headers in a folder, and its fields by name."""
+    """The headers' minor version, and its fields by name."""
     minor = int(re.search(r"#define PY_MINOR_VERSION\s+(\d+)", (include / "patchlevel.h").read_text())[1])
     lines = [f'__asm__("->{name} %0" : : "i"({expression}));'
              for name, choices in FIELDS for first, last, expression in choices if first <= minor <= last]
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "layout.c"
         source.write_text(HEAD + "\n".join(lines) + "\n}\n")
-        # Debian keeps pyconfig.h in a folder of the architecture.
+        # Debian has pyconfig.h in a folder per architecture.
         others = [f"-I{path}" for path in include.parent.glob(f"*/{include.name}")]
         text = subprocess.run([os.environ.get("CC", "gcc"), "-DPy_BUILD_CORE", "-DNDEBUG", "-O1", "-w", "-S", f"-I{include}", f"-I{include}/internal",
                                *others, source, "-o", "-"], capture_output=True, text=True, check=True).stdout

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is linked into the program, as a CycloneDX bill of materials, and the licence texts of it.
+"""Lists everything linked into the program as a CycloneDX bill of materials, with the licence texts.
 
     scripts/sbom.py [BUILD]
 
@@ -25,7 +25,7 @@ def output(*words):
 
 
 def archives(build):
-    """The static libraries of the link line that are not the build's own."""
+    """The static libraries of the link line, without the build's own."""
     words = shlex.split(output("ninja", "-C", str(build), "-t", "commands", "stalltrace").splitlines()[-1])
     compiler = next(word for word in words if word.endswith(("c++", "g++", "clang++")))
     found = {word for word in words if word.startswith("/") and word.endswith(".a")}
@@ -37,7 +37,7 @@ def archives(build):
 
 
 def owner(path):
-    """The package of a file: dpkg knows it by the path it was installed to, with or without /usr."""
+    """A file's package: dpkg lists it by its path at installation, with or without /usr."""
     for candidate in (path, path.removeprefix("/usr")):
         result = subprocess.run(["dpkg", "-S", candidate], capture_output=True, text=True, check=False)
         if result.returncode == 0:
@@ -53,7 +53,7 @@ def compiled_in():
 
 
 def component(package):
-    fields = "${Package}\t${Version}\t${source:Package}\t${Homepage}\n"  # one line for each architecture
+    fields = "${Package}\t${Version}\t${source:Package}\t${Homepage}\n"  # one line per architecture
     name, version, source, homepage = output("dpkg-query", "-W", "-f", fields, package).splitlines()[0].split("\t")
     upstream = re.sub(r"([+.](dfsg|ds)\d*)?-[^-]*$", "", version.partition(":")[2] or version)
     return {"type": "library", "name": source, "version": upstream, "purl": f"pkg:deb/debian/{name}@{version}",

@@ -14,7 +14,7 @@ import pathlib
 import sys
 from xml.etree import ElementTree
 
-PRIVILEGE = "needs root"  # how the skip message of a test that wants privilege begins
+PRIVILEGE = "needs root"  # start of the skip message of a test that needs privilege
 
 
 def outcome_of(case):
@@ -41,7 +41,7 @@ def count_cases(path):
 
 
 def suites_of(ctest_xml):
-    """(name, ended well) of each ctest entry."""
+    """(name, passed) of each ctest entry."""
     for case in ElementTree.parse(ctest_xml).iter("testcase"):
         yield case.get("name"), case.get("status") == "run"
 
@@ -59,10 +59,10 @@ def main():
                   f"failed: {name} ended without naming a failed case (a crash, a time limit)")
             counts["failed"] += 1
         elif ended_well and not reported:
-            counts["passed"] += 1  # a program that reports by its exit status alone
+            counts["passed"] += 1  # a program that reports only by its exit status
         elif not any(counts.values()):
             if "GTEST_FILTER" in os.environ:
-                continue  # no case of this program has the chosen name
+                continue  # no case of this program matches
             print(f"failed: {name} ran no case")
             counts["failed"] += 1
         print(f"  {name:<24} {counts['passed']:>5} passed {counts['failed']:>3} failed {counts['skipped']:>3} skipped")

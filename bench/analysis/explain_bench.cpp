@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time and peak memory of explain on a made-up recording. The source makes its rows as they are asked for, so
-// that what is measured is the analysis and not a container of events.
+// Time and peak memory of explain on a synthetic recording. The source makes its rows on demand, so that the benchmark
+// measures the analysis and not a container of events.
 //
 //   bench_analysis [COLLECTIVES] [RANKS]        default: 10,000,000 of 8 ranks; budget 3 s, 512 MiB
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ constexpr int64_t kBudgetKib = 512 * 1024;
 constexpr int64_t kStepNs = 5 * kNsPerMs;
 constexpr int64_t kStart = 1'800'000'000LL * kNsPerSecond;
 
-/// `rows` AllReduce calls of `ranks` ranks, one in 300 steps 60 ms longer with a loss recovery on one link.
+/// `rows` AllReduce calls of `ranks` ranks; one in 300 steps takes 60 ms longer, with a loss recovery on one link.
 class Source final : public EventSource {
  public:
   Source(int64_t rows, int32_t ranks) : steps_(rows / ranks), ranks_(ranks) {}
@@ -107,7 +107,7 @@ class Source final : public EventSource {
   static constexpr int64_t kSlowNs = 60 * kNsPerMs;
   static NodeId node_of_rank(int32_t rank) { return static_cast<NodeId>(rank + 1); }
   static bool slow(int64_t step) { return step > 0 && step % kSlowEvery == 0; }
-  /// A slow step moves all later ones.
+  /// A slow step delays all later ones.
   static int64_t start_of(int64_t step) {
     return kStart + step * kStepNs + (step > 0 ? (step - 1) / kSlowEvery * kSlowNs : 0);
   }

@@ -37,9 +37,9 @@ constexpr double kBudgetMs = 3000;
 constexpr double kBudgetMib = 512;
 constexpr int64_t kStart = 1'800'000'000LL * kNsPerSecond;
 constexpr int32_t kRanks = 8;
-constexpr size_t kRowsPerFlush = 5'000;  // a busy node's quarter of a second
+constexpr size_t kRowsPerFlush = 5'000;  // the rows of a quarter of a second on a busy node
 
-/// A training job: each step of 20 ms, every rank does 4 collectives on 2 communicators. One step in 300 is 60 ms
+/// A training job: in each step of 20 ms, every rank does 4 collectives on 2 communicators. One step in 300 takes 60 ms
 /// longer, while the link from rank 0 to rank 1 recovers from loss.
 class Job {
  public:
@@ -48,7 +48,7 @@ class Job {
 
   Job(int32_t hosts, bool evidence) : hosts_(hosts), evidence_(evidence) {}
 
-  /// Rows of one rank in one step.
+  /// Number of rows of one rank in one step.
   [[nodiscard]] int64_t rows_per_step() const { return kCallsPerStep + (evidence_ ? kOthersPerStep : 0); }
 
   void write(int32_t host, int64_t steps, store::RecordingWriter& writer) const {
@@ -92,7 +92,7 @@ class Job {
   [[nodiscard]] int32_t host_of(int32_t rank) const { return rank * hosts_ / kRanks; }
   static int64_t skew_ns(int32_t host) { return host * 3 * kNsPerMs; }
   static bool slow(int64_t step) { return step > 0 && step % kSlowEvery == 0; }
-  /// A slow step moves all later ones.
+  /// A slow step delays all later ones.
   static int64_t start_of(int64_t step) {
     return kStart + step * kStepNs + (step > 0 ? (step - 1) / kSlowEvery * kSlowNs : 0);
   }
@@ -180,7 +180,7 @@ class Job {
     return row;
   }
 
-  /// 7 bursts, 7 waits, 8 samples in 5 steps and 2 retransmits that cost nothing.
+  /// 7 bursts, 7 waits, 8 samples in 5 steps and 2 retransmits without a cost.
   void add_evidence(int64_t step, int32_t rank, uint64_t& number, store::RecordingWriter& writer) const {
     const NodeId node = node_of(host_of(rank));
     const int64_t begin = start_of(step) + skew_ns(host_of(rank));
@@ -246,7 +246,7 @@ int64_t peak_kib() {
   return 0;
 }
 
-/// Of all threads, which a busy machine disturbs less than the time on the wall.
+/// CPU time of all threads, which a busy machine disturbs less than wall time.
 int64_t cpu_ms() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -254,7 +254,7 @@ int64_t cpu_ms() {
          (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1'000;
 }
 
-/// What `stalltrace explain FILES` does, in this process: one line for the parent.
+/// Does the work of `stalltrace explain FILES` in this process, and prints one line for the parent.
 int explain_files(const std::vector<std::string>& files) {
   const auto begun = std::chrono::steady_clock::now();
   const auto source = must(store::open_recordings(files));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing adds to one call when calls come as fast as they can: none, empty probes, stalltrace, bpftrace.
+"""The cost that tracing adds to one call at the highest call rate: none, empty probes, stalltrace, bpftrace.
 
     bench/capture/call_cost_bench.py BUILD [--rounds N] [--seconds S]
 
@@ -20,7 +20,7 @@ import tempfile
 import conditions
 from paired import Ratio, rounds_of, spread
 
-BUDGET = 0.5  # of bpftrace's
+BUDGET = 0.5  # relative to bpftrace's cost
 
 
 def main():
@@ -39,7 +39,7 @@ def main():
                  "empty probes": functools.partial(conditions.empty_probes, build, [library]),
                  "stalltrace": functools.partial(conditions.stalltrace, build, [library], folder),
                  "bpftrace": functools.partial(conditions.bpftrace, library, folder)}
-        seen = {"stalltrace": [], "bpftrace": []}  # shares of what the calls should have left
+        seen = {"stalltrace": [], "bpftrace": []}  # fraction of the expected records
 
         def measure(condition):
             with watch[condition]() as watcher:
@@ -66,7 +66,7 @@ def report(series, seen, arguments):
 
 
 def report_clock(title, clock, series):
-    """Prints what each condition adds by one clock; returns stalltrace's ratio to bpftrace."""
+    """Prints the cost that each condition adds by one clock; returns stalltrace's ratio to bpftrace."""
     base = [figures[clock] for figures in series["none"]]
     added = {condition: [figures[clock] - none for figures, none in zip(runs, base)]
              for condition, runs in series.items()}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls ncclAllReduce without a pause and prints what a call cost.
+// Calls ncclAllReduce without a pause and prints the cost of a call.
 //
 //   bench_call_loop SECONDS      prints {"calls":N,"wall_ns":X,"cpu_ns":Y}, both per call
 #include <stddef.h>

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What watches the program that is measured: nothing, empty probes, stalltrace, bpftrace. Each is a context manager that
-yields once calls are seen."""
+"""The conditions under which a program is measured: untraced, empty probes, stalltrace, bpftrace. Each is a context
+manager that yields once calls are seen.
+"""
 
 import contextlib
 import pathlib
@@ -28,7 +29,7 @@ def wait_readable(descriptor, what):
 
 @contextlib.contextmanager
 def ending(process):
-    """Ends the process, unless whoever entered did."""
+    """Ends the process, unless the caller already did."""
     try:
         yield process
     finally:
@@ -60,14 +61,14 @@ def empty_probes(build, libraries):
 
 
 class Agent:
-    """A running `stalltrace trace`; its cost by the kernel's own accounts."""
+    """A running `stalltrace trace`, with its cost from the kernel's accounts."""
 
     def __init__(self, pid, recording):
         self.pid = pid
         self.recording = recording
 
     def cpu_seconds(self):
-        """On the CPU so far, all threads, to the nanosecond (field 1 of schedstat)."""
+        """CPU time of all threads so far, exact to the nanosecond (field 1 of schedstat)."""
         threads = pathlib.Path(f"/proc/{self.pid}/task").iterdir()
         return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) * 1e-9
 
@@ -78,7 +79,7 @@ class Agent:
         raise SystemExit("bench: /proc has no VmHWM")
 
     def count(self, sql):
-        """Of the finished recording."""
+        """The single number that a query on the finished recording returns; 0 for NULL."""
         return recordings.rows(self.recording, sql)[0][0] or 0
 
     def lost(self):
@@ -87,7 +88,7 @@ class Agent:
 
 @contextlib.contextmanager
 def stalltrace(build, libraries, folder, *flags):
-    """Everything on: collectives, network, scheduler. The recording stays for questions until `folder` goes."""
+    """Everything on: collectives, network, scheduler. The recording stays for queries until `folder` is removed."""
     recording = folder / f"{time.monotonic_ns()}.db"
     words = ["--own-netns", "--out", recording, *flags]
     for library in libraries:
@@ -103,19 +104,19 @@ def stalltrace(build, libraries, folder, *flags):
 
 
 class Script:
-    """A running bpftrace script and what it printed."""
+    """A running bpftrace script, with its output."""
 
     def __init__(self, output):
         self.output = output
 
     def lines(self):
-        """Of calls, once it has ended."""
+        """Number of its output lines about calls, once it has ended."""
         return sum(b" enter " in line or b" return " in line for line in self.output.read_bytes().splitlines())
 
 
 @contextlib.contextmanager
 def bpftrace(library, folder):
-    """allreduce.bt, printing to a file."""
+    """Runs allreduce.bt, with its output in a file."""
     script = folder / "allreduce.bt"
     script.write_text((HERE / "allreduce.bt").read_text().replace("LIBRARY", str(library)))
     output = folder / "bpftrace.out"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The least that probing can cost: an entry and a return probe whose program only returns 0, on every function that
-// stalltrace would probe, by the same kind of link.
+// The minimum cost of probing: an entry and a return probe whose program only returns 0, on every function that
+// stalltrace would probe, with the same kind of link.
 //
 //   bench_empty_probes LIBRARY...      prints a line when attached; detaches when its standard input ends
 #include <bpf/bpf.h>

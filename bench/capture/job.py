@@ -17,13 +17,13 @@ JOB_SECONDS = 120
 
 
 def children_cpu():
-    """Seconds of all children that were waited for."""
+    """CPU seconds of all children that were waited for."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def outputs_of(processes, during=None, seconds=JOB_SECONDS):
-    """Calls `during`, then waits for all: what each printed. None is left when anything fails."""
+    """Calls `during`, then waits for all ranks; returns the output of each. Ends all of them on any failure."""
     try:
         if during:
             during()
@@ -39,7 +39,7 @@ def outputs_of(processes, during=None, seconds=JOB_SECONDS):
 
 
 class Job:
-    """Programs and libraries copied to a folder of the benchmark, so that nobody else's probes lie on them."""
+    """Programs and libraries copied to a folder of the benchmark, so that no other program's probes are on them."""
 
     def __init__(self, build, folder):
         self.program = folder / "bin" / "nccl-train"
@@ -49,8 +49,9 @@ class Job:
         self.libraries = [(folder / "lib" / name).resolve() for name in ("libnccl.so.2", "libcudart.so.12")]
 
     def run(self, ranks, words, during=None):
-        """Runs to the end, calls `during` once all ranks were started. Returns (what each rank printed, CPU seconds of
-        all of them)."""
+        """Runs to the end; calls `during` once all ranks were started. Returns (the output of each rank, CPU seconds of
+        all of them).
+        """
         port = free_port()
         before = children_cpu()
         processes = [self._start(rank, ranks, port, words) for rank in range(ranks)]
@@ -62,7 +63,7 @@ class Job:
 
 
 def paced(job, ranks, calls_per_second, seconds, during=None):
-    """Small AllReduces at a steady rate: {"call_us": ..., "launch_us": ..., "cpu_us": of the job per call, ...}."""
+    """Small AllReduces at a steady rate: {"call_us": ..., "launch_us": ..., "cpu_us": the job's per call, ...}."""
     calls = int(calls_per_second * seconds)
     outputs, cpu = job.run(ranks, ["--calls", calls, "--calls-per-second", calls_per_second], during)
     rows = [json.loads(output.splitlines()[-1]) for output in outputs]
@@ -76,7 +77,7 @@ def paced(job, ranks, calls_per_second, seconds, during=None):
 
 
 def training(job, ranks, steps, **shape):
-    """The training loop as fast as it goes: {"wall_ms": of a step, "cpu_ms": of the job per step and rank}."""
+    """The training loop at full speed: {"wall_ms": per step, "cpu_ms": per step and rank}."""
     words = ["--steps", steps]
     for name, value in shape.items():
         words += ["--" + name.replace("_", "-"), value]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long it takes until a trace has begun: choosing, verifying, loading and attaching the BPF programs.
+"""The time until a trace has begun: choosing, verifying, loading and attaching the BPF programs.
 
     bench/capture/load_bench.py PROGRAM [--rounds N]
 

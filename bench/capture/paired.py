@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paired measurements: every round takes each condition once, in an order that turns, so that what drifts on the machine
-hits all conditions alike; a result is the median of the rounds' ratios, with their range."""
+"""Paired measurements: every round takes each condition once, in a rotating order, so that drift of the machine affects
+all conditions alike; a result is the median of the rounds' ratios, with their range.
+"""
 
 import statistics
 
 
 def order_of(conditions, number):
-    """Of one round: each second begins one further, and the one between goes backwards."""
+    """The order of a round: every second round starts one condition later, and the rounds between are reversed."""
     first = number // 2 % len(conditions)
     order = [*conditions][first:] + [*conditions][:first]
     return order if number % 2 == 0 else order[::-1]
 
 
 def rounds_of(conditions, rounds, measure):
-    """{condition: [measure(condition) of each round]}."""
+    """Returns {condition: [measure(condition) of each round]}."""
     results = {condition: [] for condition in conditions}
     for number in range(rounds):
         for condition in order_of(conditions, number):
@@ -22,7 +23,7 @@ def rounds_of(conditions, rounds, measure):
 
 
 class Ratio:
-    """Of two paired series; as text "1.012 (1.003..1.020)"."""
+    """The ratio of two paired series; as text "1.012 (1.003..1.020)"."""
 
     def __init__(self, above, below):
         self.values = [a / b for a, b in zip(above, below, strict=True)]
@@ -33,7 +34,7 @@ class Ratio:
 
     @property
     def slowdown(self):
-        """As a share: 0.01 is 1 % slower."""
+        """The ratio as a fraction: 0.01 is 1 % slower."""
         return self.median - 1
 
     def percent(self):

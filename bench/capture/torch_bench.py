@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing costs a PyTorch job from its first step on, and what its start costs the agent.
+"""The cost of tracing a PyTorch job from its first step on, and the cost of its start to the agent.
 
     bench/capture/torch_bench.py BUILD [--rounds N] [--steps N] [--device-ms MS]
 
@@ -29,7 +29,7 @@ RANKS = 2
 START_RANKS = (2, 4, 8)
 START_ROUNDS = 3
 SLOWDOWN_BUDGET = 0.01
-START_BUDGET = (8, 0.3)  # ranks, seconds of CPU
+START_BUDGET = (8, 0.3)  # ranks, seconds of CPU time
 
 
 def has_torch():
@@ -37,7 +37,7 @@ def has_torch():
 
 
 def run_job(ranks, steps, device_ms, started=None):
-    """Runs to the end, calls `started` behind the first step; what rank 0 measured."""
+    """Runs to the end; calls `started` after the first step. Returns rank 0's measurements."""
     port = free_port()
     more = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     processes = [subprocess.Popen([PYTHON, JOB, str(steps), str(device_ms)], stdout=subprocess.PIPE, text=True,

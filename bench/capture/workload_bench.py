@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing costs a job at a realistic rate, and what the agent itself uses then.
+"""The cost of tracing a job at a realistic rate, and the agent's own use of resources.
 
     bench/capture/workload_bench.py BUILD [--rounds N] [--ranks N]
 
@@ -21,9 +21,9 @@ import conditions
 import job as jobs
 from paired import Ratio, rounds_of, spread
 
-RATE = 200  # collectives a second and rank
+RATE = 200  # collectives per second and rank
 TRAINING_RANKS = 2
-# 4 AllReduces in some 20 ms
+# 4 AllReduces in about 20 ms
 ON_DEVICE = {"steps": 150, "compute_ms": 2, "device_ms": 15.5, "buckets": 4, "elements": 16384}
 ON_CPU = {"steps": 150, "compute_ms": 17.5, "buckets": 4, "elements": 16384}
 PACED_SECONDS = 5
@@ -72,12 +72,12 @@ def bench_training(watch, job, rounds, where, shape):
 
 
 def by_condition(results, name):
-    """{condition: [that figure of each round]}."""
+    """Returns {condition: [that figure of each round]}."""
     return {condition: [figures[name] for figures in runs] for condition, runs in results.items()}
 
 
 def measure_agent(agent, usage):
-    """Over the middle of a paced run; fills `usage`."""
+    """Measures the middle of a paced run; fills `usage`."""
     time.sleep(1)
     cpu, begin = agent.cpu_seconds(), time.monotonic()
     time.sleep(PACED_SECONDS - 2)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one call of NCCL into the profiler plugin costs, beside a plugin that does nothing; both are called as NCCL
-// calls them, through the table of interface v6, alternately. Goal: at most 100 ns a call.
+// The cost of one call from NCCL into the profiler plugin, compared with a plugin that does nothing. Both are called
+// alternately through the table of interface v6, as NCCL calls them. Goal: at most 100 ns per call.
 //
-//   bench_plugin [ROUNDS]      default: 15 rounds of some 100,000 calls a kind; medians
+//   bench_plugin [ROUNDS]      default: 15 rounds of about 100,000 calls per kind; medians
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ constexpr double kGoal_ns = 100;
   std::exit(1);
 }
 
-/// One plugin, and one communicator of it.
+/// One plugin with one communicator.
 class Side {
  public:
   explicit Side(const char* library) {
@@ -103,7 +103,7 @@ class Side {
 
 struct Kind {
   const char* name;
-  int calls;  // of one round of `work`
+  int calls;  // calls in one round of `work`
   void (*work)(const Side&);
 };
 
@@ -111,7 +111,7 @@ void collective(const Side& side) { side.stop(side.coll()); }
 
 void api_call(const Side& side) { side.stop(side.api()); }
 
-/// A collective of one channel, as one rank of a ring reports it: an operation each way, four steps each, a kernel
+/// A collective of one channel, as one rank of a ring reports it: one operation each way with four steps, and a kernel
 /// channel.
 void whole_collective(const Side& side) {
   void* api = side.api();
@@ -160,7 +160,7 @@ void steps(const Side& side) {
   side.stop(coll);
 }
 
-/// As NCCL's proxy thread does it while a peer is not ready.
+/// Repeats a state, as NCCL's proxy thread does while a peer is not ready.
 void repeated_state(const Side& side) {
   void* coll = side.coll();
   void* op = side.op(coll);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the profiler plugin alone costs a job, beside no plugin and a plugin that does nothing (nothing_plugin.cpp).
+"""The cost of the profiler plugin alone to a job, against no plugin and a plugin that does nothing (nothing_plugin.cpp).
 
     bench/plugin/job_cost_bench.py BUILD [--plugins FOLDER] [--rounds N] [--ranks N]
 
@@ -25,7 +25,7 @@ from paired import Ratio, rounds_of, spread  # noqa: E402
 SLOWDOWN_GOAL = 0.005
 FILE_GOAL_MIB = 64
 TRAINING = {"steps": 300, "compute_ms": 10, "buckets": 4, "elements": 16384}
-RATE = 500  # AllReduces a second and rank
+RATE = 500  # AllReduces per second and rank
 PACED_SECONDS = 6
 JOBS_A_ROUND = 4
 
@@ -38,7 +38,7 @@ def find(folder, name):
 
 
 def select(plugin, rings):
-    """The next jobs load `plugin`; None for none."""
+    """The next jobs load `plugin`, or no plugin if None."""
     os.environ["STALLTRACE_DIR"] = str(rings)
     os.environ.pop("NCCL_PROFILER_PLUGIN", None)
     if plugin:
@@ -46,7 +46,7 @@ def select(plugin, rings):
 
 
 def loop_only(long, short):
-    """CPU milliseconds of a step without those of starting and ending the job: two runs that differ in their steps."""
+    """CPU milliseconds per step without the job's start and end: from two runs with different numbers of steps."""
     (long_ms, steps), (short_ms, few) = long, short
     return (long_ms * steps - short_ms * few) / (steps - few)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profiler plugin that asks for what ours asks for and does nothing with it: what it costs NCCL to report.
+// A profiler plugin that requests the same events as ours and ignores them: shows NCCL's own cost of reporting.
 #include "plugin/abi/profiler.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page reader (store/btree/) gains over SQLite on the same file: N threads read ranges of the same
-// collectives, through the pages, or each through a read-only connection of its own, with all columns or with those
-// alone that `explain` uses. In rounds within one run, each case once a round in turn.
+// The gain of the page reader (store/btree/) over SQLite on the same file: N threads read ranges of the same
+// collectives, through the pages, or each through a read-only connection of its own, with all columns or with only
+// those that `explain` uses. Each case runs once per round, in turn.
 //
 //   bench_readers [ROWS] [ROUNDS] [FOLDER]      default: 1,000,000 rows, 7 rounds, the temporary folder
 #include <fmt/format.h>
@@ -26,8 +26,8 @@ namespace stalltrace {
 namespace {
 
 constexpr int64_t kStart = 1'800'000'000LL * kNsPerSecond;
-constexpr int64_t kRowsPerFlush = 5'000;  // a busy node's quarter of a second
-constexpr int64_t kRowsPerRead = 2'048;   // as store/read/reader reads ahead
+constexpr int64_t kRowsPerFlush = 5'000;  // the rows of a quarter of a second on a busy node
+constexpr int64_t kRowsPerRead = 2'048;   // like store/read/reader's read-ahead
 
 Collective collective(int64_t i) {
   Collective row;
@@ -58,7 +58,7 @@ Collective collective(int64_t i) {
   return row;
 }
 
-/// What `explain` reads of a collective; the others are read as NULL by the narrow case.
+/// The columns of a collective that `explain` uses; the narrow case reads the others as NULL.
 const std::set<std::string, std::less<>> kUsed{
     "event_id", "node_id", "timestamp_ns", "duration_ns",  "launch_ns",   "library",  "op",      "completion",
     "seq",      "rank",    "nranks",       "comm_id_hash", "comm_ptr",    "pid",      "tid",     "count",
@@ -66,7 +66,7 @@ const std::set<std::string, std::less<>> kUsed{
 
 enum class Way { kPages, kSql, kSqlNarrow };
 
-/// One thread's reader of the ids [first, end); returns a sum that depends on every row.
+/// One thread reads the ids [first, end); returns a sum that depends on every row.
 int64_t read_range(const std::string& path, Way way, int64_t first, int64_t end) {
   store::Database db = must(store::open_for_reading(path));
   store::TableHandle table;
@@ -82,7 +82,7 @@ int64_t read_range(const std::string& path, Way way, int64_t first, int64_t end)
   }
   if (way == Way::kSqlNarrow) {
     for (std::string& column : columns) {
-      column = kUsed.contains(column) ? column : "no_such_column";  // select_sql makes NULL of it
+      column = kUsed.contains(column) ? column : "no_such_column";  // select_sql turns it into NULL
     }
   }
   const std::string sql = must(store::select_sql(db, EventTraits<Collective>::kTable, columns));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the recording costs beside bare SQLite on the same schema and rows, in pairs within one run:
+// The cost of a recording compared with bare SQLite on the same schema and rows, in pairs within one run:
 //   writing: RecordingWriter against a loop of prepared inserts      budget: at least 80 % of its rate
 //   merging: merge_recordings against INSERT ... SELECT              budget: at most 1.5 times its time
 //   reading: collectives streamed in time order                      goal: 10 million in 2 s
@@ -27,7 +27,7 @@
 namespace stalltrace {
 namespace {
 
-constexpr int64_t kRowsPerFlush = 5'000;  // a busy node's quarter of a second
+constexpr int64_t kRowsPerFlush = 5'000;  // the rows of a quarter of a second on a busy node
 constexpr int kNodes = 4;
 constexpr int64_t kStart = 1'800'000'000LL * kNsPerSecond;
 
@@ -85,7 +85,7 @@ TcpSample sample(NodeId node, int64_t i) {
   return row;
 }
 
-/// The same rows by the shortest way to the same schema: insert statements, one transaction for as many rows.
+/// Writes the same rows with the same schema by bare SQLite: insert statements, one transaction for as many rows.
 void write_bare(const std::string& path, int64_t rows) {
   store::Database db = must(store::Database::open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
   must(store::migrate(db));
@@ -114,7 +114,7 @@ void write_bare(const std::string& path, int64_t rows) {
   must(db.execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE"));
 }
 
-/// The tracer's way: accept, and flush after as many rows.
+/// Writes as the tracer does: accept, and flush after as many rows.
 void write_recording(const std::string& path, NodeId node, int64_t rows) {
   const auto writer = must(store::RecordingWriter::create(path));
   Node run;
@@ -182,7 +182,7 @@ class Bench {
     return median(ratios) <= 1.5;
   }
 
-  /// For the record, not a budget of its own: explain's contains it.
+  /// Informative only: explain's budget includes reading.
   void reading() {
     for (const char* name : {"ours.db", "merged.db"}) {
       std::vector<double> times;

@@ -6,16 +6,17 @@
 #include "wire/header.h"
 
 #define ST_MAX_CALLS 128
-#define ST_MAX_LOCAL_RANKS 64  /* communicators of one ncclCommInitAll that are reported */
+#define ST_MAX_LOCAL_RANKS 64  /* reported communicators of one ncclCommInitAll */
 #define ST_UNIQUE_ID_BYTES 128 /* sizeof(ncclUniqueId) */
 #define ST_ARGUMENT_SLOTS 16   /* a power of two, so that a mask bounds an index */
 #define ST_MAX_STACK_ARGUMENTS 5
-#define ST_MAX_REQUESTS 64 /* of one MPI_Waitall that are reported; a power of two, as many as a word has bits */
+#define ST_MAX_REQUESTS 64 /* reported requests of one MPI_Waitall; a power of two, and the number of bits in a word \
+                            */
 
-/* An attach cookie: the row of the call table, below ST_MAX_CALLS, and what holds for the file that is probed. */
+/* An attach cookie: the row of the call table, below ST_MAX_CALLS, and flags of the probed file. */
 #define ST_COOKIE_INT_HANDLES (1 << 16) /* MPICH's: an MPI handle is an int, not a pointer */
 
-/* What a probed function does; decides what the programs record about it. */
+/* The action of a probed function; it decides what the programs record about it. */
 enum st_call_kind {
   ST_CALL_UNUSED = 0,
   ST_CALL_DATA,             /* a collective or point-to-point call */
@@ -30,15 +31,15 @@ enum st_call_kind {
   ST_CALL_SYNC_STREAM, /* returns when the stream's work is done */
   ST_CALL_SYNC_DEVICE,
   ST_CALL_SYNC_EVENT,
-  ST_CALL_EVENT_RECORD,       /* notes the stream's position in an event */
+  ST_CALL_EVENT_RECORD,       /* stores the stream's position in an event */
   ST_CALL_STREAM_WAIT_EVENT,  /* later work of the stream waits for the event */
   ST_CALL_WAIT_REQUEST,       /* returns when an asynchronous call's request is done */
   ST_CALL_WAIT_ALL_REQUESTS,  /* ... when `count` requests are */
-  ST_CALL_WAIT_ANY_REQUEST,   /* ... when one of `count` requests is; `out` says which */
-  ST_CALL_WAIT_SOME_REQUESTS, /* ... when some of `count` requests are; `done` says how many, `indices` which */
-  ST_CALL_WORLD_INIT,         /* makes the communicator of all ranks, which lies where the library's file says */
+  ST_CALL_WAIT_ANY_REQUEST,   /* ... when one of `count` requests is; `out` holds its index */
+  ST_CALL_WAIT_SOME_REQUESTS, /* ... when some of `count` requests are; `done` holds how many, `indices` which */
+  ST_CALL_WORLD_INIT,         /* makes the communicator of all ranks, at the address given by the library's file */
   ST_CALL_WORLD_END,          /* destroys it */
-  ST_CALL_FINISHED,           /* entered when the thread's call is done */
+  ST_CALL_FINISHED,           /* entered when the thread's call has finished */
   ST_CALL_FAILED,             /* ... when it threw */
   ST_CALL_SET_UP,             /* entered when the communicators that the process was making are made */
 };
@@ -48,7 +49,7 @@ enum st_call_kind {
 #define ST_LIBRARY_RCCL 1
 #define ST_NCCL_IN_PROGRESS 7 /* ncclInProgress: the call was accepted, and goes on in the background */
 
-/* Which argument is what: 1-based slots, 0 where the call has none. One row of the call table. */
+/* The arguments' meaning: 1-based slots, 0 if the call has no such argument. One row of the call table. */
 struct st_call_spec {
   __u8 kind;      /* enum st_call_kind */
   __u8 operation; /* stalltrace::Operation, carried through untouched */
@@ -72,18 +73,18 @@ struct st_call_spec {
   __u8 stack_arguments; /* how many arguments lie beyond the registers on x86-64, at most ST_MAX_STACK_ARGUMENTS */
   __u8 blocking;        /* 1: its return is the end of the operation */
   __u8 mpi_datatype;    /* an MPI_Datatype: the element's size is read from it */
-  __u8 request;         /* pointer to where the asynchronous call's request is written, or to those waited for */
-  __u8 entry_only;      /* 1: C++ that may throw. An exception that meets a return probe ends the process: none there */
+  __u8 request;         /* pointer to where an asynchronous call's request is written, or to the awaited requests */
+  __u8 entry_only;      /* 1: C++ that may throw; it gets no return probe, in which an exception ends the process */
   /* A C++ call with one argument, a reference to a struct of options: byte offsets in it, 0 where it has none. */
   __u8 options;              /* 1: such a call; the struct begins with a pointer to the communicator */
   __u8 option_count;         /* u64 */
   __u8 option_element_bytes; /* u64 */
   __u8 option_root;          /* s32 */
   __u8 option_tag;           /* u32 */
-  __u8 option_buffer;        /* pointer to a buffer whose size says the count */
-  /* Of a call that waits for requests. */
+  __u8 option_buffer;        /* pointer to a buffer whose size gives the count */
+  /* For a call that waits for requests. */
   __u8 done; /* pointer to an int; 0 there: nothing is done, the call is one poll of many. No such slot: all is done */
-  __u8 indices; /* pointer to the ints that say which are */
+  __u8 indices; /* pointer to the indices of the done requests */
 };
 
 /* In a gloo::Context (gloo/context.h): after the pointer to its functions; in a gloo::transport::UnboundBuffer
@@ -92,7 +93,7 @@ struct st_call_spec {
 #define ST_GLOO_CONTEXT_SIZE 12
 #define ST_GLOO_BUFFER_SIZE 16
 
-#define ST_STACK_FRAMES 32 /* kept of a stack, innermost first */
+#define ST_STACK_FRAMES 32 /* frames kept per stack, innermost first */
 
 enum st_call_flags {
   ST_CALL_IN_GROUP = 1,
@@ -119,16 +120,16 @@ struct st_call_entry {
   __u16 padding[2];
   __u32 element_bytes; /* where the call says; 0: unknown, or `datatype` says */
   __u32 tag;           /* with ST_CALL_HAS_TAG: a number that all ranks give this call */
-  __s32 comm_rank;     /* where the communicator says; -1: not */
+  __s32 comm_rank;     /* rank in the communicator, if the call shows it; -1: unknown */
   __s32 comm_size;
-  __u64 place; /* where the call was made, of an st_call_stack before; 0: not known */
+  __u64 place; /* call site, from an earlier st_call_stack; 0 unknown */
 };
 
-/* The stack of a call, sent when its thread calls from a place for the first time. */
+/* The stack of a call, sent when its thread calls from a site for the first time. */
 struct st_call_stack {
   struct st_header header;
-  __u64 place;          /* a hash; the same in other threads only by chance */
-  __u64 return_address; /* of the call: the walk by frame pointers may miss it */
+  __u64 place;          /* a hash; other threads' equal values are coincidence */
+  __u64 return_address; /* of the call, since the walk by frame pointers may miss it */
   __u32 frames;
   __u32 padding;
   __u64 addresses[ST_STACK_FRAMES]; /* innermost first */
@@ -150,7 +151,7 @@ struct st_comm_init {
   struct st_header header;
   __u64 cgroup_id;
   __u64 parent_comm;
-  __u64 comm; /* where the new one's address is known at entry; 0: not */
+  __u64 comm; /* the new one's address, if known at entry; else 0 */
   __s32 nranks;
   __s32 rank;
   __s32 color;
@@ -161,12 +162,12 @@ struct st_comm_init {
   __u8 id[ST_UNIQUE_ID_BYTES];
 };
 
-/* A synchronisation call, written when it returned: header.time_ns. */
+/* A synchronisation call, written at its return: header.time_ns. */
 struct st_sync {
   struct st_header header;
   __u64 entry_ns;
   __u64 stream;
-  __u64 event; /* or the one request that was waited for */
+  __u64 event; /* or the only awaited request */
   __u64 last_net_ns;
   __u64 net_bytes;
   __s32 return_code;
@@ -174,7 +175,7 @@ struct st_sync {
   __u16 kind;
 };
 
-/* A call that waits for several requests, written when it returned with some of them done. */
+/* A call that waits for several requests, written at its return if some of them are done. */
 struct st_requests_done {
   struct st_header header;
   __u64 entry_ns;
@@ -183,7 +184,7 @@ struct st_requests_done {
   __s32 return_code;
   __u16 row;
   __u16 kind;
-  __u64 done; /* a bit for each request that this call ended */
+  __u64 done; /* one bit for each request that this call ended */
   __u32 count;
   __u32 int_handles;              /* 1: `handles` is an array of 32-bit handles */
   __u64 handles[ST_MAX_REQUESTS]; /* as they were at entry */

@@ -23,7 +23,7 @@ struct st_config {
   __u64 window_min_ns; /* ... and reported when a sum reaches this */
   __u32 wake_bytes;    /* wake user space when a ring holds this much */
   __u32 self_tgid;     /* never trace ourselves */
-  /* What this kernel has, tried by user space. The verifier leaves out what is behind a 0. */
+  /* Features of this kernel, tested by user space. The verifier removes code behind a 0. */
   __u32 task_storage;   /* storage at tasks for tracing programs (Linux 5.12); 0: hash tables by number */
   __u32 socket_storage; /* storage at sockets, and their cookies (5.12); 0: a hash table by address */
   __u32 attach_cookie;  /* bpf_get_attach_cookie (5.15); 0: a program before ours leaves the cookie in `call_cookie` */

@@ -49,7 +49,7 @@ struct st_header {
   __u32 tid;
 };
 
-/* Who dropped a record that could not be kept; an index into the `losses` map. */
+/* Why a record was lost; an index into the `losses` map. */
 enum st_loss_source {
   ST_LOSS_COLLECTIVE = 0,
   ST_LOSS_NETWORK,
@@ -61,7 +61,7 @@ enum st_loss_source {
   ST_LOSS_COUNT,
 };
 
-/* What the programs share of a traced process (map `processes`). */
+/* The programs' shared state of a traced process (map `processes`). */
 struct st_process {
   __u64 last_call_ns;     /* entry of its latest collective call */
   __u64 last_net_ns;      /* latest byte sent or received over TCP, by any thread */

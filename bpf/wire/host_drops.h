@@ -5,7 +5,7 @@
 
 #include "wire/header.h"
 
-/* Reasons (enum skb_drop_reason) from this on belong to subsystems with numbers of their own. */
+/* Reasons (enum skb_drop_reason) from this number on belong to subsystems with their own numbers. */
 #define ST_DROP_REASONS 256
 
 /* Value of the map `connections`, by addresses: a struct st_tuple whose netns is 0. */
@@ -30,7 +30,7 @@ struct st_drops {
   __u32 tgid;
 };
 
-/* The kernel chose this process to be killed for want of memory. */
+/* The kernel chose this process to be killed for lack of memory. */
 struct st_oom_kill {
   struct st_header header;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What the profiler plugin's marker says, beside what its thread moved last. */
+/* The content of the profiler plugin's marker, with the last transfers of its thread. */
 #ifndef STALLTRACE_WIRE_MARKER_H
 #define STALLTRACE_WIRE_MARKER_H
 
@@ -9,11 +9,11 @@
 /* A thread's last transfer in one direction. */
 struct st_last_transfer {
   __u64 cookie; /* of the socket; 0: none yet */
-  __u64 moved;  /* bytes on it in this direction so far, this transfer included */
+  __u64 moved;  /* bytes on it in this direction so far, including this transfer */
   __u64 time_ns;
 };
 
-/* Of header.tid, which called the marker. */
+/* A marker call by thread header.tid. */
 struct st_step_mark {
   struct st_header header;
   struct st_step_moved step;

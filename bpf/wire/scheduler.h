@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What threads of traced processes did with their time, summed in the kernel. */
+/* Activities of traced processes' threads, summed in the kernel. */
 #ifndef STALLTRACE_WIRE_SCHEDULER_H
 #define STALLTRACE_WIRE_SCHEDULER_H
 
@@ -15,7 +15,7 @@ enum st_wait_kind {
   ST_WAIT_KINDS,
 };
 
-/* header.time_ns is the start; waited_ns of [start, end) was spent so. count 1: a single wait. */
+/* header.time_ns is the start; waited_ns of [start, end) was spent in this wait. count 1: a single wait. */
 struct st_wait {
   struct st_header header;
   __u64 end_ns;
@@ -42,7 +42,7 @@ struct st_wait_sum {
   __u32 padding;
 };
 
-/* Value of the map `threads`, kept at the task. Zero times mean "never" or "not now". */
+/* Value of the map `threads`, stored with the task. Times of 0 mean "never" or "not now". */
 struct st_thread_time {
   __u64 on_ns;     /* when it got the CPU last */
   __u64 off_ns;    /* when it lost it; 0 while it runs */
@@ -50,7 +50,7 @@ struct st_thread_time {
   __u32 tgid;
   __u32 off_kind; /* why it is off the CPU: ST_WAIT_RUNNABLE when preempted */
   struct st_wait_sum sums[ST_WAIT_KINDS];
-  __u32 by_tgid; /* who ran most while this thread was ready: a majority vote weighted by time */
+  __u32 by_tgid; /* the process that ran most while this thread was ready: a majority vote weighted by time */
   __u32 padding;
   __u64 by_weight_ns; /* the vote's lead */
   __u64 by_waited_ns; /* time counted for by_tgid since it became the candidate */
@@ -58,8 +58,8 @@ struct st_thread_time {
   char thread_name[ST_COMM_LEN];
 };
 
-/* What the task iterator writes for each thread of a traced process that is off the CPU, or could not be watched yet:
- * there was no memory at hand for its state. */
+/* The task iterator's record of a traced process's thread that is off the CPU, or could not be watched yet because no
+ * memory was available for its state. */
 #define ST_THREAD_UNWATCHED 0xff
 struct st_thread_listing {
   struct st_header header; /* time_ns: now */

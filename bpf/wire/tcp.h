@@ -83,7 +83,7 @@ struct st_net_span {
   __u32 is_send;
 };
 
-/* First sight of a connection by its owner. */
+/* A connection seen for the first time by its owner. */
 struct st_socket_seen {
   struct st_header header;
   __u64 cookie;
@@ -93,7 +93,7 @@ struct st_socket_seen {
   __u32 padding;
 };
 
-/* What the task_file iterator writes for each TCP socket of a process; a sample when it has a cookie. */
+/* The task_file iterator's record of a process's TCP socket; a sample if it has a cookie. */
 struct st_socket_listing {
   struct st_header header;
   __u64 cookie;
@@ -110,14 +110,14 @@ struct st_span_state {
   __u32 tid;
 };
 
-/* Value of the map `sockets`, kept at the socket. */
+/* Value of the map `sockets`, stored with the socket. */
 struct st_socket {
   __u64 cookie;
   __u32 tgid;
   __u32 tid;
   __u64 cgroup_id;
   __u64 last_sample_ns;
-  __u32 thread_known;     /* whether by_nccl is of thread `tid` */
+  __u32 thread_known;     /* by_nccl is valid for thread `tid` */
   __u32 by_nccl;          /* its name begins with "NCCL" */
   __u32 congestion_state; /* latest seen; only with config.congestion_by_ack */
   __u32 padding;

@@ -101,7 +101,7 @@ Status Agents::wait_one(Agent& agent, int64_t deadline_ns, InterruptGuard& inter
     if (::read(agent.ready.get(), &byte, 1) == 1) {
       return {};
     }
-    // The end of the pipe without a byte: the agent gave up, and is about to end.
+    // End of the pipe without a byte: the agent failed, and is about to end.
     (void)agent.process.wait_for(std::chrono::seconds(2));
     return fail(fmt::format("the agent of {} ended before it was ready; {}", agent.node, last_line(agent.log)),
                 "run `stalltrace check`");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agents of a run: one `stalltrace trace` in each virtual node, started before the ranks and ended after them.
-// Those still running when this object goes are killed. Single-threaded.
+// The agents of a run: one `stalltrace trace` in each virtual node, started before the ranks and ended after them. The
+// destructor kills those still running. Single-threaded.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ namespace stalltrace::lab {
 
 class Agents {
  public:
-  /// Starts one per node, with --live where `live`; recordings and logs go to `out_dir`.
+  /// Starts one per node, with --live if `live`; recordings and logs go to `out_dir`.
   Status start(const std::string& program, std::span<const VirtualNode> nodes, const std::string& out_dir, bool live);
 
   /// Returns when every agent has written a byte to its ready descriptor.
   Status wait_ready(int64_t limit_ns, InterruptGuard& interrupt);
 
-  /// SIGINT to all, then waits for each; a line for every one that did not end well.
+  /// Sends SIGINT to all and waits for each; returns a line for each one that ended badly.
   std::vector<std::string> stop();
 
-  /// 0: that node has none.
+  /// 0: that node has no agent.
   [[nodiscard]] int pid_of(int rank) const;
   /// Paths of the recordings that exist.
   [[nodiscard]] std::vector<std::string> recordings() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cluster would do, without doing it: names, commands, environments, the state file.
+// The cluster's names, commands, environments and state file, without running anything.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

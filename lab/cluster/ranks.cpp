@@ -15,7 +15,7 @@
 namespace stalltrace::lab {
 namespace {
 
-/// NCCL finds the node's own copy of the plugin.
+/// Makes NCCL find the node's own copy of the plugin.
 std::vector<std::string> plugin_environment(const RunOptions& options, const VirtualNode& node) {
   return {fmt::format("NCCL_PROFILER_PLUGIN={}/lib/{}", node.folder, kProfilerPluginFile),
           "STALLTRACE_DIR=" + ring_folder(options), "STALLTRACE_NODE=" + node.name};
@@ -168,7 +168,7 @@ Status Ranks::stop(std::span<VirtualNode> nodes) {
     if (member.process.running()) {
       ST_ASSIGN(member.outcome.status, end(member.process));
     }
-    // Of what the command started, its own success is all that is known.
+    // For the command's ranks, only the command's own success is known.
     if (by_command_ && command_.status() && command_.status()->success()) {
       member.outcome.status = command_.status();
     }

@@ -31,7 +31,7 @@ namespace stalltrace::lab {
 namespace {
 
 constexpr int kTickMs = 10;
-/// After the last rank's end: its last events reach the agents.
+/// Wait after the last rank's end, until its last events reach the agents.
 constexpr std::chrono::milliseconds kSettle{200};
 
 int64_t default_timeout_ns(int steps) { return (60 + static_cast<int64_t>(steps)) * kNsPerSecond; }
@@ -65,15 +65,15 @@ Status check_options(const RunOptions& options) {
   return {};
 }
 
-/// The folder, made if need be; refuses one that holds an earlier run, and one that others can write into: root
-/// executes what lies there.
+/// Prepares the folder. Refuses one with an earlier run, and one that other users can write into, since root executes
+/// files from it.
 Result<OwnFolder> prepare_folder(const std::string& out_dir) {
   namespace fs = std::filesystem;
   ST_ASSIGN(OwnFolder folder, OwnFolder::claim(out_dir, Readers::kOwner));
   std::error_code error;
   for (fs::directory_iterator entry(folder.path(), error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    const bool node_folder = name.starts_with("node") && entry->is_directory(error);  // made and removed by a run
+    const bool node_folder = name.starts_with("node") && entry->is_directory(error);  // a run makes and removes these
     if (name == "truth.json" || name == "profiler" || (name.starts_with("node") && name.ends_with(".db")) ||
         node_folder) {
       return fail(fmt::format("{} holds an earlier run or something else ({})", folder.path(), name),
@@ -83,7 +83,7 @@ Result<OwnFolder> prepare_folder(const std::string& out_dir) {
   return folder;
 }
 
-/// One run from beginning to end. Members are in the order of their making, so that they go in reverse.
+/// One run. Members are in the order of construction, so that they are destroyed in reverse.
 class Run {
  public:
   explicit Run(RunOptions options) : options_(std::move(options)) {}
@@ -121,7 +121,7 @@ class Run {
     }
   }
 
-  /// Up to and including the start of the ranks.
+  /// Prepares the run, up to the start of the ranks.
   Status set_up() {
     ST_ASSIGN(LabLock lock, LabLock::take());
     lock_.emplace(std::move(lock));
@@ -163,7 +163,7 @@ class Run {
     return {};
   }
 
-  /// Until the ranks have ended, the time is up, a signal came or a fault could not be injected.
+  /// Runs until the ranks have ended, the time is up, a signal came or a fault could not be injected.
   Status watch() {
     int64_t deadline_ns = monotonic_now_ns() + options_.timeout_ns.value_or(default_timeout_ns(options_.steps));
     bool death_seen = false;
@@ -203,14 +203,14 @@ class Run {
     }
   }
 
-  /// A tick, or earlier when something ends or a signal comes.
+  /// Waits for a tick, or less if something ends or a signal comes.
   void wait_for_event() const {
     std::vector<pollfd> fds = {{interrupt_.fd(), POLLIN, 0}};
     ranks_.add_poll_fds(fds);
     ::poll(fds.data(), fds.size(), kTickMs);
   }
 
-  /// Ends all in order, whatever `watched` says, and writes down what is known. The first failure is the error.
+  /// Ends everything in order, whatever `watched` is, and writes the results. Returns the first error.
   Status finish(const Status& watched) {
     Status first;
     const auto note = [&](Status status) {
@@ -218,7 +218,7 @@ class Run {
         first = std::move(status);
       }
     };
-    // A job that hangs must not go on because its fault is undone: nobody would take that for a hang.
+    // Ranks are stopped before the faults are undone: a hanging job must not continue, or it would not count as a hang.
     note(ranks_.stop(nodes_));
     const int64_t ended_ns = utc_now_ns();
     note(injector_->finish());

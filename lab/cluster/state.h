@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a cluster made by hand consists of, kept between two calls of the command line. One JSON file, schema 1.
+// The state of a cluster made by hand, kept between two calls of the command line. One JSON file, schema 1.
 #pragma once
 
 #include <string>
@@ -25,9 +25,9 @@ struct ClusterState {
 std::string to_json(const ClusterState& state);
 Result<ClusterState> cluster_state_from_json(std::string_view text);
 
-/// Where it is kept.
+/// Path of the state file.
 std::string state_path();
-/// ErrorKind::kNotFound where no cluster is up.
+/// ErrorKind::kNotFound if no cluster is up.
 Result<ClusterState> load_state();
 Status save_state(const ClusterState& state);
 

@@ -14,7 +14,7 @@ Json optional(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-/// A number where the text is one.
+/// Converts a text to a number if it is one.
 Json plain(const std::string& text) {
   double number = 0;
   const char* const end = text.data() + text.size();

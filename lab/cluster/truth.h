@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// truth.json: what a run really was. Tests and users compare findings with it. Schema 1, docs/lab.md.
+// truth.json: the true events of a run, with which tests and users compare findings. Schema 1, docs/lab.md.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@
 namespace stalltrace::lab {
 namespace {
 
-/// What torchrun gives a worker, one worker per node.
+/// torchrun's variables for a worker, with one worker per node.
 std::vector<std::string> torchrun_environment(const RankContext& context) {
   return {
       fmt::format("RANK={}", context.node->rank),       "LOCAL_RANK=0",
@@ -35,13 +35,13 @@ std::vector<std::string> with_options(std::vector<std::string> program, const Ra
   return program;
 }
 
-/// The interface that a rank is configured to use: the wrong one where a fault demands it.
+/// The interface that a rank is configured to use: a wrong one if a fault requires it.
 std::string interface_of(const VirtualNode& node) {
   const std::string wrong = read_file(node.bug_prefix + "interface").value_or("");
   return wrong.empty() ? std::string(kInterface) : std::string(trim(wrong));
 }
 
-/// Where a workload finds which mistakes to make.
+/// Adds the variable that names the workload's bug files.
 void add_mistakes(const VirtualNode& node, std::vector<std::string>& environment) {
   environment.push_back("LAB_SLOW_FILE=" + node.slow_file);
   environment.push_back("LAB_BUGS=" + node.bug_prefix);
@@ -59,7 +59,7 @@ std::vector<std::string> nccl_environment(const RankContext& context) {
   environment.push_back("NCCL_SOCKET_IFNAME=" + interface_of(*context.node));
   add_mistakes(*context.node, environment);
   environment.push_back("LAB_SLOW_COPY=" + context.node->bug_prefix + "copy");
-  // before any libnccl or libcudart that the user's own environment leads to
+  // precedes any libnccl or libcudart of the user's own environment
   environment.push_back("LD_LIBRARY_PATH=" + context.node->folder + "/lib");
   return environment;
 }
@@ -91,9 +91,9 @@ std::vector<std::string> mpi_environment(const RankContext& context) {
   return environment;
 }
 
-/// mpirun, reaching its hosts (by address) through a program that enters their namespaces; a rank a host, each with
-/// its own node's program and files. TCP only, as between hosts; no binding to cores, since each daemon believes it has
-/// the machine for itself.
+/// mpirun, which reaches its hosts (by address) through a program that enters their namespaces; one rank per host, each
+/// with its own node's program and files. TCP only, as between hosts; no binding to cores, since each daemon assumes
+/// that it has the machine for itself.
 std::vector<std::string> mpi_launcher(std::span<const RankContext> ranks) {
   const std::string network = "10.77.0.0/24";
   std::vector<std::string> argv = {"mpirun", "--allow-run-as-root", "--bind-to", "none"};
@@ -124,7 +124,7 @@ std::vector<std::string> mpi_launcher(std::span<const RankContext> ranks) {
 
 constexpr std::array<std::string_view, 7> kTorchBugs = {"skip",      "extra", "mismatch", "disk",
                                                         "interface", "leak",  "raise"};
-/// The distribution's own: another Python in PATH doesn't have its PyTorch.
+/// The distribution's Python: another one in PATH may not have its PyTorch.
 constexpr std::string_view kPython = "/usr/bin/python3";
 
 Status torch_ready() {
@@ -159,10 +159,10 @@ constexpr std::array kRows = {
                 torch_environment, kTorchBugs, torch_ready},
 };
 
-/// Faults, or kinds of them, that need a workload which makes the mistake.
+/// Faults, or kinds of them, that need a workload with that bug.
 struct Mistake {
   std::string_view cause;
-  std::string_view parameter;  // empty: the fault in any kind
+  std::string_view parameter;  // empty: any kind of the fault
   std::string_view choice;
   std::string_view bug;
 };

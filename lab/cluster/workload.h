@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workloads a lab can run: one row each. A row says how its ranks are started; nothing in it helps the tracer.
+// The workloads that a lab can run: one row each. A row only defines how its ranks are started; nothing in it helps the
+// tracer.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ struct RankContext {
   std::string job_id;
   std::string step_log;  // the workload writes a line per finished step
   const std::vector<std::string>* extra = nullptr;
-  std::string log;  // for what it prints
+  std::string log;  // for its output
 };
 
 struct WorkloadRow {
@@ -32,10 +33,10 @@ struct WorkloadRow {
   std::string_view summary;
   std::vector<std::string> (*argv)(const RankContext&);
   std::vector<std::string> (*environment)(const RankContext&);
-  std::span<const std::string_view> bugs;  // the mistakes it makes on demand, by the name of the file that demands it
-  /// What it needs is on this host; nullptr: nothing.
+  std::span<const std::string_view> bugs;  // its bugs, by the name of the file that switches each on
+  /// Checks that its requirements are installed; nullptr: none.
   Status (*ready)() = nullptr;
-  /// One command that starts all ranks, from the namespace that joins the nodes; nullptr: each is started by itself.
+  /// The command that starts all ranks, in the namespace that joins the nodes; nullptr: each is started separately.
   std::vector<std::string> (*launcher)(std::span<const RankContext>) = nullptr;
 };
 
@@ -43,10 +44,10 @@ std::span<const WorkloadRow> workload_rows();
 /// nullptr: no such workload.
 const WorkloadRow* find_workload(std::string_view name);
 
-/// Refuses a fault that needs a mistake which this workload does not make.
+/// Refuses a fault that needs a bug which this workload does not have.
 Status check_fault(const WorkloadRow& workload, const FaultSpec& spec);
 
-/// Counts the lines of a file that grows. Not there yet: none.
+/// Counts the lines of a growing file. 0 if it does not exist yet.
 class StepCounter {
  public:
   explicit StepCounter(std::string path) : path_(std::move(path)) {}

@@ -55,7 +55,7 @@ ThreadState& this_thread() {
   return state;
 }
 
-/// Remembers a failure for cudaGetLastError; cudaErrorNotReady is an answer, not a failure.
+/// Stores a failure for cudaGetLastError; cudaErrorNotReady is an answer, not a failure.
 cudaError_t result(cudaError_t error) {
   if (error != cudaSuccess && error != cudaErrorNotReady) {
     this_thread().last_error = error;
@@ -166,7 +166,7 @@ cudaError_t cudaMalloc(void** devPtr, size_t size) {
   if (devPtr == nullptr) {
     return result(cudaErrorInvalidValue);
   }
-  constexpr size_t kAlignment = 256;  // what the real cudaMalloc promises
+  constexpr size_t kAlignment = 256;  // guaranteed by the real cudaMalloc
   *devPtr = nullptr;
   if (size == 0) {
     return cudaSuccess;
@@ -179,7 +179,7 @@ cudaError_t cudaMalloc(void** devPtr, size_t size) {
 }
 
 cudaError_t cudaFree(void* devPtr) {
-  cudaDeviceSynchronize();  // as the real one does: queued work may still use the memory
+  cudaDeviceSynchronize();  // as in the real library: queued work may still use the memory
   std::free(devPtr);
   return cudaSuccess;
 }

@@ -10,15 +10,15 @@
 
 namespace lab::cuda {
 
-/// At any time one party at most carries the stream on: a thread in carry_on(), the worker in its turn, or the mark
-/// that the stream waits for. Whoever has something new for a stream that nobody carries on, does.
+/// At most one party at a time advances the stream: a thread in carry_on(), the worker, or the mark that the stream
+/// waits for. A thread that adds work to a stream without such a party advances it.
 class Stream::Queue : public std::enable_shared_from_this<Queue> {
  public:
   enum class Kind { kHost, kShort, kWait };
   struct Item {
     Kind kind;
     std::function<void()> work;
-    std::shared_ptr<Mark> mark;  // of a wait
+    std::shared_ptr<Mark> mark;  // for a wait
   };
 
   void push(Item item) {
@@ -61,8 +61,8 @@ class Stream::Queue : public std::enable_shared_from_this<Queue> {
   }
 
  private:
-  /// For the party that carries the stream on. Passes what needs no worker, then hands over to the worker, to a mark,
-  /// or to the next push().
+  /// Called by the party that advances the stream. Executes everything that needs no worker, then passes the stream to
+  /// the worker, to a mark, or to the next push().
   void carry_on(std::unique_lock<std::mutex> lock) {
     while (!items_.empty() && items_.front().kind != Kind::kHost) {
       if (items_.front().kind == Kind::kShort) {

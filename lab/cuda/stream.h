@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream of the CUDA stand-in: an ordered queue of work, and events, which mark a place in such a queue. Host work
-// runs on the stream's worker thread. A device needs no thread to be woken to get from one thing to the next: events,
-// waits for them and kernels are passed by whichever thread brings the stream there. Any thread may call any function
-// here, and none of them holds a lock while it calls another's. A worker outlives its Stream until the queued work is
-// done, so that destroying a stream never blocks, as with the real library.
+// A stream of the CUDA stand-in: an ordered queue of work and of events, which mark a position in the queue. Host work
+// runs on the stream's worker thread. A device needs no thread wake-up between two items, so the thread that brings the
+// stream to an event, a wait or a kernel executes it. Any thread may call any function here, and none of them holds a
+// lock while it calls another's code. A worker outlives its Stream until the queued work is done, so that destroying a
+// stream never blocks, as in the real library.
 #pragma once
 
 #include <chrono>
@@ -18,10 +18,10 @@ namespace lab::cuda {
 /// One recording of an event, or the end of a kernel: done once reached.
 class Mark {
  public:
-  /// Runs what waits for the mark, on the calling thread.
+  /// Runs everything that waits for the mark, on the calling thread.
   void reach();
   void wait() const;
-  /// True if the mark is reached; otherwise `go_on` is called when it is.
+  /// True if the mark is reached; otherwise `go_on` will be called when it is.
   [[nodiscard]] bool reached_or(std::function<void()> go_on);
   [[nodiscard]] bool reached() const;
   /// Valid once reached.
@@ -46,7 +46,7 @@ class Stream {
   void enqueue(std::function<void()> work);
   /// Calls `pass`, which must be short, on the thread that brings the stream there.
   void enqueue_short(std::function<void()> pass);
-  /// What is enqueued later waits until `mark` is reached.
+  /// Work enqueued later waits until `mark` is reached.
   void wait_for(std::shared_ptr<Mark> mark);
   /// True when everything enqueued so far has run.
   [[nodiscard]] bool idle() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpi-train: one rank of a training-like job. Errors of MPI end the whole job, as MPI has it. Exit codes: 0 done,
+// mpi-train: one rank of a training-like job. MPI errors end the whole job, which is MPI's default. Exit codes: 0 done,
 // 1 failed, 2 wrong usage.
 #include <mpi.h>
 
@@ -85,7 +85,7 @@ class Trainer {
     }
   }
 
-  /// A bucket's reduction, or what the bug "mismatch" makes of it: half the "count", another "datatype" or "op".
+  /// Reduces a bucket, or does what the bug "mismatch" selects: half the "count", another "datatype" or "op".
   void reduce(size_t bucket, const std::string& mismatch) {
     float* gradients = buckets_[bucket].data();
     const auto all = static_cast<int>(options_.elements);
@@ -100,8 +100,8 @@ class Trainer {
     }
   }
 
-  /// Stays away from this step's collectives as long as the bug "skip" is on: waits for "input", goes on to "compute",
-  /// or receives ("recv") from the rank before what it never sends.
+  /// Skips this step's collectives while the bug "skip" is on: waits for "input", continues with "compute", or receives
+  /// ("recv") a message that the rank before never sends.
   void stay_away() {
     for (std::string kind = bug("skip"); !kind.empty(); kind = bug("skip")) {
       if (kind == "recv") {

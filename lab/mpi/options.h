@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What mpi-train was asked to do.
+// mpi-train's command line.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@ struct Options {
   long steps = 100;
   size_t elements = 262144;  // floats of each gradient bucket
   int buckets = 4;
-  double compute_ms = 2;  // CPU time of forward and backward together
-  double step_ms = 0;     // shortest period of a step; 0 is flat out
-  long mix = 0;           // every so many steps the other collectives as well; 0 never
+  double compute_ms = 2;  // CPU time of forward and backward pass together
+  double step_ms = 0;     // shortest period of a step; 0: no pause
+  long mix = 0;           // interval in steps of the other collectives; 0: never
   bool blocking = false;  // MPI_Allreduce instead of MPI_Iallreduce and MPI_Waitall
-  std::string poll;       // the call to poll instead of MPI_Waitall, one of kPolls; none: don't
-  std::string log;        // one JSON line for each step
+  std::string poll;       // the call to poll instead of MPI_Waitall, one of kPolls; empty: no polling
+  std::string log;        // one JSON line per step
 };
 
 inline constexpr std::array<std::string_view, 4> kPolls = {"test", "testall", "testany", "testsome"};

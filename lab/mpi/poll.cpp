@@ -6,7 +6,7 @@
 namespace lab::mpi {
 namespace {
 
-/// Asks for each, also for those that were done before.
+/// Polls each one, even if it was done before.
 bool each_done(std::span<MPI_Request> requests) {
   bool all = true;
   for (MPI_Request& request : requests) {
@@ -23,7 +23,7 @@ bool all_done(std::span<MPI_Request> requests) {
   return done != 0;
 }
 
-/// Once all are done, none is left to be found.
+/// Once all are done, the call finds no active request.
 bool none_left_of_any(std::span<MPI_Request> requests) {
   int index = 0;
   int done = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends asynchronous calls as programs do that have something else to do in the meantime: by asking again and again.
+// Ends asynchronous calls by polling, like programs that do other work in the meantime.
 #pragma once
 
 #include <mpi.h>
@@ -9,7 +9,7 @@
 
 namespace lab::mpi {
 
-/// Polls one of kPolls until all requests are done. Returns how often it called MPI.
+/// Polls with one of kPolls until all requests are done. Returns the number of MPI calls.
 long poll_until_done(std::string_view call, std::span<MPI_Request> requests);
 
 }  // namespace lab::mpi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the training loop does outside of MPI: compute, write, read which mistakes to make, look at clocks.
+// The training loop's work outside of MPI: computing, writing, reading which bugs are on, reading clocks.
 #pragma once
 
 #include <cstdio>
@@ -9,16 +9,16 @@
 
 namespace lab::mpi {
 
-/// What the file LAB_BUGS followed by this name holds; empty while there is none.
+/// The content of the file LAB_BUGS followed by this name; empty if there is none.
 std::string bug(std::string_view name);
 /// Extra compute milliseconds for this rank, from the file LAB_SLOW_FILE names; 0 without one.
 double slow_ms();
 
-/// Keeps this thread busy for so much of its own CPU time.
+/// Keeps this thread busy for this much of its own CPU time.
 void compute(double cpu_ms);
-/// An input queue whose producer is gone: waits a while for what does not come.
+/// Simulates an input queue whose producer is gone: waits a while in vain.
 void wait_for_input();
-/// Writes as many megabytes as the bug "disk" says to a file beside it and waits until they are on disk.
+/// Writes as many megabytes as the bug "disk" gives to a file beside it, and waits until they are on disk.
 void write_checkpoint();
 
 struct CloseFile {

@@ -9,13 +9,13 @@
 namespace lab::nccl {
 namespace {
 
-/// A range that was scheduled to arrive: the index of the receive of its first slice.
+/// A scheduled receive of a range: the index of the receive of its first slice.
 struct Arrival {
   static constexpr size_t kNothing = std::numeric_limits<size_t>::max();
   size_t first_recv = kNothing;
 };
 
-/// Writes a schedule range by range; knows slices, and which slot of the scratch room is free when.
+/// Writes a schedule range by range; splits ranges into slices and tracks the free slots of the scratch space.
 class Builder {
  public:
   Builder(const Operation& operation, int rank, int nranks, Scratch& scratch)
@@ -71,7 +71,7 @@ class Builder {
     return arrival;
   }
 
-  /// Receives a range and combines it with `own` into `result`; null leaves it in the scratch room for send_partial.
+  /// Receives a range and combines it with `own` into `result`; null leaves it in the scratch space for send_partial.
   Arrival recv_combine(const std::byte* own, std::byte* result, size_t bytes, bool last) {
     const Arrival arrival{schedule_.recvs.size()};
     for_slices(bytes, [&](size_t, size_t offset, size_t size) {
@@ -87,7 +87,7 @@ class Builder {
     return arrival;
   }
 
-  /// Sends a range that recv_combine left in the scratch room.
+  /// Sends a range that recv_combine left in the scratch space.
   void send_partial(size_t bytes, Arrival partial) {
     for_slices(bytes, [&](size_t index, size_t, size_t size) {
       const size_t recv_index = partial.first_recv + index;
@@ -196,7 +196,7 @@ void Builder::broadcast() {
   }
 }
 
-// A chain that begins behind the root and ends in it.
+// A chain that starts after the root and ends at it.
 void Builder::reduce() {
   if (nranks_ == 1) {
     copy(send_, recv_, bytes_);

@@ -7,7 +7,7 @@
 
 namespace lab::nccl {
 
-/// For every function but Send and Recv. The schedule points into the operation's buffers and into `scratch`.
+/// For every function except Send and Recv. The schedule points into the operation's buffers and into `scratch`.
 Schedule ring_schedule(const Operation& operation, int rank, int nranks, Scratch& scratch);
 
 }  // namespace lab::nccl

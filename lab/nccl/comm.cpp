@@ -15,7 +15,7 @@
 namespace lab::nccl {
 namespace {
 
-/// Where the stand-in's devices would sit on the PCI bus.
+/// The stand-in's device addresses on the PCI bus.
 int64_t bus_id(int device) { return static_cast<int64_t>(device + 1) << 12U; }
 
 std::unique_ptr<ncclComm> new_comm(int rank, int nranks, int device, const std::string& name) {
@@ -28,7 +28,8 @@ std::unique_ptr<ncclComm> new_comm(int rank, int nranks, int device, const std::
   return comm;
 }
 
-/// Starts the proxy thread and has one byte sent around the ring: what cannot work fails here, not in a collective.
+/// Starts the proxy thread and sends one byte around the ring, so that an unusable ring fails here and not in a
+/// collective.
 ncclResult_t start_proxy(ncclComm* comm, uint64_t magic, Socket listener, std::vector<SocketAddress> peers) {
   comm->proxy =
       std::make_unique<Proxy>(comm->rank, comm->nranks, comm->device,
@@ -47,7 +48,7 @@ ncclResult_t start_proxy(ncclComm* comm, uint64_t magic, Socket listener, std::v
   return ncclSuccess;
 }
 
-/// Ranks with one address share a node.
+/// Ranks with the same address share a node.
 int count_nodes(const std::vector<SocketAddress>& peers) {
   std::set<std::string> hosts;
   for (const SocketAddress& peer : peers) {
@@ -69,7 +70,7 @@ ncclResult_t connect_ranks(ncclComm* comm, uint64_t magic) {
   return start_proxy(comm, magic, std::move(listener), std::move(peers));
 }
 
-/// What each rank of the parent says in a split.
+/// Each parent rank's contribution to a split.
 struct SplitRecord {
   int32_t color;
   int32_t key;

@@ -24,8 +24,8 @@ struct ncclComm {
   int nranks = 0;
   int device = 0;
   int64_t bus_id = 0;
-  std::string name;   // the user's; may be empty
-  uint64_t hash = 0;  // NCCL's own: of the unique id, or of parent, number and colour of a split
+  std::string name;   // from the user; may be empty
+  uint64_t hash = 0;  // NCCL's own: of the unique id, or of a split's parent, number and colour
   int split_count = 0;
   lab::nccl::Interface interface;
   std::atomic<bool> abort = false;
@@ -34,7 +34,7 @@ struct ncclComm {
   std::unique_ptr<lab::nccl::Bootstrap> bootstrap;
   std::unique_ptr<lab::nccl::Profiler> profiler;  // null without a plugin
   std::unique_ptr<lab::nccl::Proxy> proxy;
-  std::unique_ptr<lab::nccl::Ras> ras;  // of a communicator that is no split, with other ranks
+  std::unique_ptr<lab::nccl::Ras> ras;  // only for a communicator with other ranks that is not a split
 };
 
 namespace lab::nccl {
@@ -42,15 +42,15 @@ namespace lab::nccl {
 /// `caller` is the public function's name, for the log; `name` is the communicator's, and may be empty.
 ncclResult_t init_rank(const char* caller, int nranks, const ncclUniqueId& id, int rank, int device,
                        const std::string& name, ncclComm_t* result);
-/// Collective over the parent's ranks. NCCL_SPLIT_NOCOLOR takes part and gets a null communicator.
+/// Collective over the parent's ranks. With NCCL_SPLIT_NOCOLOR a rank takes part and gets a null communicator.
 ncclResult_t split(ncclComm_t parent, int color, int key, const std::string& name, ncclComm_t* result);
 
-/// ncclSuccess for a usable communicator; else the fault, logged under `caller`.
+/// ncclSuccess for a usable communicator; else the error, logged under `caller`.
 ncclResult_t check_comm(ncclComm_t comm, const char* caller);
 
-/// Waits until everything launched is done; gives up on an error.
+/// Waits until everything launched is done; stops at an error.
 void drain(ncclComm_t comm);
-/// Waits as drain does unless `abort`, then ends the threads, closes the sockets and frees the communicator.
+/// Drains unless `abort`, then ends the threads, closes the sockets and frees the communicator.
 void destroy_comm(ncclComm_t comm, bool abort);
 
 }  // namespace lab::nccl

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the device's copy engine takes for what the network delivers. On a healthy device it keeps up and this is
-// nothing; LAB_SLOW_COPY names a file that may hold a rate in MB/s, as of a card that fell back to a narrow PCIe link.
+// The time that the device's copy engine takes for received data. On a healthy device it keeps up and takes none;
+// LAB_SLOW_COPY names a file that may hold a rate in MB/s, like that of a card that fell back to a narrow PCIe link.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@ namespace lab::nccl {
 class CopyEngine {
  public:
   CopyEngine();
-  /// Reads the rate anew: once for each plan is enough.
+  /// Reads the rate again: once per plan is enough.
   void refresh();
-  /// Waits as long as a copy of so many bytes takes.
+  /// Waits for the duration of a copy of this size.
   void copy(size_t bytes) const;
 
  private:

@@ -84,7 +84,7 @@ FILE* open_file(const std::string& host) {
   return std::fopen(path.c_str(), "ae");
 }
 
-/// What the environment asked for, and the last warning. Never destroyed: threads may log while the process ends.
+/// The settings from the environment, and the last warning. Never destroyed: threads may log while the process ends.
 class Log {
  public:
   static Log& instance() {

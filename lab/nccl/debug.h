@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The debug log in NCCL's own form, steered by NCCL_DEBUG (VERSION, WARN, INFO, TRACE), NCCL_DEBUG_SUBSYS (a list of
+// The debug log in NCCL's own form, controlled by NCCL_DEBUG (VERSION, WARN, INFO, TRACE), NCCL_DEBUG_SUBSYS (a list of
 // names, `^` before it inverts) and NCCL_DEBUG_FILE (%h host, %p pid; standard output when unset). Read once per
 // process; any thread may log.
 #pragma once
@@ -25,14 +25,14 @@ enum Subsystem : unsigned {
 [[gnu::format(printf, 2, 3)]] void info(unsigned subsystems, const char* format, ...);
 [[gnu::format(printf, 1, 2)]] void log_version(const char* format, ...);
 
-/// The logger a plugin is given: the same log. Its signature is the interface's.
+/// The logger passed to a plugin: the same log. The interface defines its signature.
 [[gnu::format(printf, 5, 6)]] void log_for_plugin(int level, unsigned long subsystems, const char* file, int line,
                                                   const char* format, ...);
 
-/// The text of the last warning, kept for ncclGetLastError whether or not it was printed.
+/// The text of the last warning, printed or not, for ncclGetLastError.
 std::string last_warning();
 
-/// Warnings name the place that found the fault, as NCCL's do.
+/// Warnings name the source line that found the error, as NCCL's do.
 #define NCCL_WARN(...) ::lab::nccl::warn(__FILE__, __LINE__, ::lab::nccl::kAll, __VA_ARGS__)
 
 }  // namespace lab::nccl

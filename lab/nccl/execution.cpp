@@ -11,7 +11,7 @@
 namespace lab::nccl {
 namespace {
 
-/// What goes to and comes from one peer, and whose it is.
+/// The data sent to and received from one peer, with their task.
 struct Exchange {
   Schedule schedule;
   TransferEvents::Tasks tasks;
@@ -20,7 +20,7 @@ struct Exchange {
 template <typename Visit>
 void for_slices(size_t bytes, Visit visit) {
   size_t offset = 0;
-  do {  // a message of no bytes is one empty slice
+  do {  // a message without bytes is one empty slice
     const size_t size = std::min(kSliceBytes, bytes - offset);
     visit(offset, size);
     offset += size;
@@ -50,7 +50,7 @@ void add_recv(Exchange& exchange, const Operation& operation, size_t bytes) {
   exchange.tasks.recvs.push_back({.task = operation.profile, .first = first, .count = recvs.size() - first});
 }
 
-/// What a rank sends to itself is copied, the n-th send into the n-th receive.
+/// A rank's sends to itself are copies, the n-th send into the n-th receive.
 std::vector<Copy> own_copies(const std::vector<Operation>& operations, int rank) {
   std::deque<const Operation*> sends;
   for (const Operation& operation : operations) {
@@ -71,7 +71,7 @@ std::vector<Copy> own_copies(const std::vector<Operation>& operations, int rank)
   return copies;
 }
 
-/// All of a schedule belongs to one task.
+/// Assigns a whole schedule to one task.
 TransferEvents::Tasks one_task(const TaskProfile& task, const Schedule& schedule) {
   TransferEvents::Tasks tasks{.all = {task}, .sends = {}, .recvs = {}};
   if (!schedule.sends.empty()) {
@@ -111,7 +111,7 @@ Execution::Stage Execution::ring_stage(const Operation& operation) {
   return stage;
 }
 
-/// One transfer for each peer.
+/// Makes one transfer per peer.
 Execution::Stage Execution::point_to_point_stage() {
   std::map<int, Exchange> by_peer;
   for (const Operation& operation : plan_->operations()) {
@@ -121,7 +121,7 @@ Execution::Stage Execution::point_to_point_stage() {
     const size_t bytes = operation.count * element_bytes(operation.type);
     Exchange& exchange = by_peer[operation.root];
     if (operation.root == rank_) {
-      continue;  // NCCL reports nothing of these but that they are enqueued
+      continue;  // NCCL reports only that these are enqueued
     }
     exchange.tasks.all.push_back(operation.profile);
     if (operation.function == Function::kSend) {

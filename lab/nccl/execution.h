@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One plan being executed, in stages: its collectives one after the other, then all its sends and receives at once, so
-// that ranks that exchange data in a group cannot block each other. Used by the proxy thread alone.
+// The execution of one plan, in stages: its collectives one after the other, then all its sends and receives together,
+// so that ranks that exchange data in a group cannot block each other. Used by the proxy thread only.
 #pragma once
 
 #include <deque>
@@ -14,16 +14,16 @@ namespace lab::nccl {
 
 class Execution {
  public:
-  /// `profiler` may be null; it is notified of every operation at once.
+  /// `profiler` may be null; it is notified of every operation immediately.
   Execution(std::shared_ptr<Plan> plan, int rank, int nranks, Scratch& scratch, Profiler* profiler);
 
-  /// The plan is the next one, but the device need not have reached it. For the profiler.
+  /// The plan is the next one, although the device may not have reached it. For the profiler.
   void begin();
-  /// The device has reached it: moves what can be moved now. Sets *moved if anything was.
+  /// The device has reached the plan: moves all data that can move now. Sets *moved if any was.
   ncclResult_t advance(Links& links, bool* done, bool* moved);
   void add_polls(const Links& links, std::vector<pollfd>* polls) const;
   [[nodiscard]] Plan& plan() const { return *plan_; }
-  /// What the profiler knows of it, one for each task and direction.
+  /// Number of operations reported to the profiler, one per task and direction.
   [[nodiscard]] int proxy_operations() const;
 
  private:
@@ -31,7 +31,7 @@ class Execution {
 
   Stage ring_stage(const Operation& operation);
   Stage point_to_point_stage();
-  /// The transfers have become the next ones to move.
+  /// Its transfers are the next ones to run.
   static void begin_stage(const Stage& stage);
 
   std::shared_ptr<Plan> plan_;
@@ -39,7 +39,7 @@ class Execution {
   int nranks_;
   Scratch& scratch_;
   Profiler* profiler_;
-  std::deque<Stage> stages_;  // those not done, the first under way
+  std::deque<Stage> stages_;  // those not done; the first is running
   bool begun_ = false;
 };
 

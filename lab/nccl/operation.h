@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of the API: its arguments as the caller gave them.
+// One API call with its arguments as the caller passed them.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace lab::nccl {
 
 enum class Function {
-  kConnect,  // not a call: one byte around the ring, so that initialisation fails where the ring cannot carry data
+  kConnect,  // not a call: sends one byte around the ring, so that an unusable ring fails at initialisation
   kAllReduce,
   kReduceScatter,
   kAllGather,
@@ -20,7 +20,7 @@ enum class Function {
 };
 inline constexpr size_t kFunctions = static_cast<size_t>(Function::kRecv) + 1;
 
-/// What was reported to the profiler plugin about an operation so far; all empty without one.
+/// The handles of an operation's events at the profiler plugin; empty without one.
 struct TaskProfile {
   int mask = 0;               // the events it wanted when the operation was called
   void* group_api = nullptr;  // handles of the plugin

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of one communicator that are launched together, on their way from the caller over the streams to the
-// proxy thread and back. A plan is ready when every stream it was launched on has reached it; its kernels on them run
-// until the proxy thread has finished it. Any thread may call anything here.
+// The operations of one communicator that are launched together, on their way from the caller through the streams to
+// the proxy thread and back. A plan is ready when all streams that it was launched on have reached it; its kernels on
+// them run until the proxy thread has finished it. Any thread may call anything here.
 #pragma once
 
 #include <lab_kernel.h>
@@ -29,11 +29,11 @@ class Plan {
   /// For the launching thread, before the plan is posted.
   [[nodiscard]] std::vector<Operation>& operations() { return operations_; }
 
-  /// One stream has reached the plan, whose kernel runs there from now on.
+  /// One stream has reached the plan, whose kernel now runs there.
   void arrive(labKernel_t kernel);
   [[nodiscard]] bool ready() const;
-  /// The transfers are done, or will never be: the kernels end. With no lock held, since a stream may get to the next
-  /// plan.
+  /// The transfers are done, or will never be: ends the kernels. Called without a lock, since a stream may then reach
+  /// the next plan.
   void finish();
   /// True if the plan finished within the time.
   [[nodiscard]] bool wait_for(std::chrono::milliseconds limit) const;
@@ -48,8 +48,8 @@ class Plan {
   bool finished_ = false;
 };
 
-/// The plans of one communicator, in launch order. Wakes the proxy thread through a file descriptor, so that it waits
-/// for work and for its sockets in one poll().
+/// The plans of one communicator, in launch order. Wakes the proxy thread through a file descriptor, so that one poll()
+/// waits for work and sockets.
 class WorkQueue {
  public:
   WorkQueue();
@@ -61,7 +61,7 @@ class WorkQueue {
   /// Removes and returns all plans, ready or not, oldest first.
   std::deque<std::shared_ptr<Plan>> take_all();
   [[nodiscard]] bool has_ready() const;
-  /// Finishes all plans, also those still to come. Streams go on; what they wait for was aborted.
+  /// Finishes all plans, including later ones. Streams continue; what they waited for was aborted.
   void close();
   [[nodiscard]] bool closed() const;
 
@@ -69,7 +69,8 @@ class WorkQueue {
   void drain_wakes() const;
   [[nodiscard]] int wake_fd() const { return wake_.get(); }
 
-  /// Blocks until every plan pushed so far is finished, the queue is closed or `give_up` says so (asked every 50 ms).
+  /// Blocks until every plan pushed so far is finished, the queue is closed or `give_up` returns true (called every 50
+  /// ms).
   template <typename GiveUp>
   void wait_idle(GiveUp give_up) {
     std::unique_lock lock(mutex_);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of NCCL's RAS (reliability, availability, serviceability) that shows on the wire: a thread "NCCL RAS" that
-// sends its next neighbour a small keep-alive every second, on a connection of its own, and reads what the one before
-// sends. Made by one thread, which then leaves all to its own; a connection that ends is not made again.
+// The part of NCCL's RAS (reliability, availability, serviceability) that is visible on the network: a thread "NCCL
+// RAS" sends its next neighbour a small keep-alive every second on a connection of its own, and reads those of its
+// previous neighbour. One thread makes the object, whose own thread then does everything; a lost connection is not
+// restored.
 #pragma once
 
 #include <atomic>

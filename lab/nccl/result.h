@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors inside the library are NCCL's own result codes; whoever finds one has logged it (debug.h).
+// Errors inside the library are NCCL's own result codes; the function that finds an error logs it (debug.h).
 #pragma once
 
 #include "nccl.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank sends and receives for an operation, as plain data: an ordered list of sends over one connection, an
-// ordered list of receives over another, and which of one list waits for which of the other. All collectives are
-// different schedules, run by the same Transfer; slices keep reduction and both directions of the wire busy at once.
+// One rank's sends and receives for an operation, as plain data: an ordered list of sends over one connection, an
+// ordered list of receives over another, and the dependencies between them. All collectives are schedules run by the
+// same Transfer; slices keep reduction and both directions of the network busy together.
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@ namespace lab::nccl {
 
 inline constexpr size_t kSliceBytes = 128U << 10U;      // the unit of sending, receiving and reducing
 inline constexpr size_t kChunkBytes = 4 * kSliceBytes;  // one rank's share of the ring at a time
-inline constexpr size_t kWindowSlices = 8;              // partial results on their way through a rank
+inline constexpr size_t kWindowSlices = 8;              // partial results passing through a rank
 
-/// Room for what passes through a rank without staying there. One per communicator, used by one schedule at a time.
+/// Space for data that passes through a rank. One per communicator, used by one schedule at a time.
 using Scratch = std::array<std::array<std::byte, kSliceBytes>, kWindowSlices>;
 
 struct Copy {
@@ -26,20 +26,20 @@ struct Copy {
 struct SendStep {
   const std::byte* from;
   size_t bytes;
-  size_t after_recvs;  // so many receives must be complete first
+  size_t after_recvs;  // number of receives that must be complete first
 };
 
 struct RecvStep {
   std::byte* into;
   size_t bytes;
-  size_t after_sends;    // so many sends must be complete first: `into` was their source
+  size_t after_sends;    // number of sends that must be complete first, since `into` was their source
   const std::byte* own;  // this rank's contribution, or null where nothing is reduced
   std::byte* result;     // own (op) into, where something is
-  bool last;             // no other rank's contribution is missing now
+  bool last;             // all other ranks' contributions are included
 };
 
 struct Schedule {
-  std::vector<Copy> copies;  // within this rank, first of all
+  std::vector<Copy> copies;  // within this rank, before everything else
   std::vector<SendStep> sends;
   std::vector<RecvStep> recvs;
 };

@@ -37,19 +37,19 @@ def text_of(path):
 
 
 def bug(name):
-    """What the file LAB_BUGS followed by this name holds; empty while there is none."""
+    """The content of the file LAB_BUGS followed by this name; empty if there is none."""
     return text_of(os.environ.get("LAB_BUGS", "/nowhere/") + name)
 
 
 def compute(cpu_ms):
-    """Keeps this thread busy for so much of its own CPU time."""
+    """Keeps this thread busy for this much of its own CPU time."""
     end = time.thread_time() + cpu_ms * 1e-3
     while time.thread_time() < end:
         pass
 
 
 def wait_for_input():
-    """An input queue whose producer is gone."""
+    """Simulates an input queue whose producer is gone."""
     read_end, write_end = os.pipe()
     select.select([read_end], [], [], INPUT_TURN_SECONDS)
     os.close(read_end)
@@ -57,7 +57,7 @@ def wait_for_input():
 
 
 def write_checkpoint():
-    """Writes as many megabytes as the bug "disk" says and waits until they are on disk."""
+    """Writes as many megabytes as the bug "disk" gives, and waits until they are on disk."""
     megabytes = int(bug("disk") or 0)
     if megabytes <= 0:
         return
@@ -71,13 +71,13 @@ def write_checkpoint():
 
 
 def leak_memory():
-    """Keeps as many megabytes as the bug "leak" says, and more each step."""
+    """Allocates and keeps as many megabytes as the bug "leak" gives, and more in each step."""
     if megabytes := int(bug("leak") or 0):
         LEAKED.append(b"x" * (megabytes << 20))
 
 
 def fail():
-    """An exception, or sys.exit with the code that the bug "raise" holds."""
+    """Raises an exception, or calls sys.exit with the code that the bug "raise" gives."""
     what = bug("raise")
     if what == "exception":
         raise RuntimeError("a shard of the data set is broken")
@@ -86,7 +86,7 @@ def fail():
 
 
 class Model(torch.nn.Module):
-    """One parameter a bucket: what is computed matters less than that gradients come one after the other."""
+    """One parameter per bucket: only the sequence of gradients matters, not what is computed."""
 
     def __init__(self, buckets, elements):
         super().__init__()
@@ -118,7 +118,7 @@ class Trainer:
             if rest > 0:
                 time.sleep(rest)
             else:
-                after = time.monotonic()  # a late step delays those after it, it is not caught up
+                after = time.monotonic()  # a late step delays the following ones and is not caught up
         seconds = time.monotonic() - start
         print(f"rank {self.rank}: {self.options.steps} steps in {seconds:.3f} s, "
               f"{self.options.steps / seconds:.2f} steps/s", flush=True)
@@ -134,7 +134,7 @@ class Trainer:
         compute(self.options.compute_ms * (1 - FORWARD_SHARE))
         wait_start = time.monotonic()
         loss.backward()
-        if bug("extra"):  # the classic: if rank == 0: dist.all_reduce(t)
+        if bug("extra"):  # a common bug: if rank == 0: dist.all_reduce(t)
             dist.all_reduce(torch.ones(1))
         self.average_metrics()
         wait_ms = (time.monotonic() - wait_start) * 1e3
@@ -148,7 +148,7 @@ class Trainer:
             self.log.flush()
 
     def average_metrics(self):
-        """Or what the bug "mismatch" makes of it: half the "count", another "datatype" or "op"."""
+        """The all-reduce, or what the bug "mismatch" selects: half the "count", another "datatype" or "op"."""
         kind = bug("mismatch")
         metrics = torch.ones(METRICS // 2 if kind == "count" else METRICS)
         if kind == "datatype":
@@ -159,8 +159,9 @@ class Trainer:
             dist.all_reduce(metrics)
 
     def stay_away(self):
-        """As long as the bug "skip" is on: waits for "input", goes on to "compute", or receives ("recv") from the rank
-        before what it never sends."""
+        """While the bug "skip" is on: waits for "input", continues with "compute", or receives ("recv") a message that
+        the rank before never sends.
+        """
         while kind := bug("skip"):
             if kind == "recv":
                 dist.recv(torch.ones(1), src=(self.rank - 1) % self.ranks, tag=8)

@@ -18,7 +18,7 @@ namespace {
 constexpr int kInputTurnMs = 500;
 constexpr double kComputeTurnMs = 100;
 
-/// A pipe that nobody writes to: an input queue whose producer is gone.
+/// A pipe without a writer: an input queue whose producer is gone.
 void wait_for_input() {
   std::array<int, 2> ends{};
   if (pipe(ends.data()) == 0) {

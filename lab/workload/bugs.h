@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes that training scripts make, switched on while the job runs: each is a small file, LAB_BUGS followed by its
-// name, whose content says which kind. Nobody but the workload reads them.
+// Bugs of training scripts, switched on while the job runs by small files: LAB_BUGS followed by the bug's name, whose
+// content gives the kind. Only the workload reads them.
 #pragma once
 
 #include <string>
@@ -10,22 +10,22 @@
 
 namespace lab::workload {
 
-/// What the file of this mistake holds; empty while there is none.
+/// The content of this bug's file; empty if there is none.
 std::string bug(std::string_view name);
 
-/// Stays away from what comes next as long as the bug `name` is on: "input" waits for a batch that does not
-/// come, "compute" goes on computing, "recv" receives from the rank before, which sends nothing. Throws when the job is
-/// asked to stop in the meantime.
+/// Skips the following calls while the bug `name` is on: "input" waits for a batch that never comes, "compute"
+/// continues computing, "recv" receives from the rank before, which sends nothing. Throws if the job is asked to stop
+/// in the meantime.
 void stay_away(Job& job, cudaStream_t stream, std::string_view name = "skip");
 
-/// Keeps as many megabytes as the bug "leak" says, and more each step.
+/// Allocates and keeps as many megabytes as the bug "leak" gives, and more in each step.
 void leak_memory();
 
-/// Writes as many megabytes as the bug "disk" says and waits until they are on disk.
+/// Writes as many megabytes as the bug "disk" gives, and waits until they are on disk.
 void wait_for_disk();
 
-/// One bucket's AllReduce as the bug "mismatch" makes it: "count", "datatype" or "op". False where it makes nothing
-/// else of it, and nothing was launched.
+/// One bucket's AllReduce as changed by the bug "mismatch": "count", "datatype" or "op". Returns false and launches
+/// nothing if the bug does not change it.
 bool mismatched_all_reduce(Job& job, void* gradients, cudaStream_t stream);
 
 }  // namespace lab::workload

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Call mode: what one small AllReduce costs, for benchmarks; by the workload's own clock, when each began and was done.
+// Call mode for benchmarks: the cost of one small AllReduce, with its start and end by the workload's own clock.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -47,7 +47,7 @@ class DeviceClock {
 
   void begin() { CHECK_CALL(cudaEventRecord(begin_, stream_)); }
   void end() { CHECK_CALL(cudaEventRecord(end_, stream_)); }
-  /// Once the stream has passed both.
+  /// Valid once the stream has passed both points.
   [[nodiscard]] double microseconds() const {
     float ms = 0;
     CHECK_CALL(cudaEventElapsedTime(&ms, begin_, end_));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of a practice job: flags are rows, one loop reads them. For nccl-train and mpi-train.
+// Command line of a practice job: flags are rows, read by one loop. For nccl-train and mpi-train.
 #pragma once
 
 #include <charconv>
@@ -14,7 +14,7 @@ namespace lab {
 
 struct Flag {
   std::string_view name;                      // "--steps"
-  std::function<bool(std::string_view)> set;  // takes the value as typed; false: not a value it takes
+  std::function<bool(std::string_view)> set;  // takes the value as typed; false: invalid
   bool takes_value = true;                    // else `set` gets an empty text
 };
 
@@ -31,7 +31,7 @@ std::function<bool(std::string_view)> number(T* value) {
   return [value](std::string_view text) { return parse_number(text, value); };
 }
 
-/// Hands each word of argv to its flag, in order. The error is a message for the user; empty after --help or -h.
+/// Passes each argument to its flag, in order. The error is a message for the user; empty after --help or -h.
 std::expected<void, std::string> parse_flags(int argc, char** argv, std::span<const Flag> flags);
 
 }  // namespace lab

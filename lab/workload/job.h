@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every mode of the workload needs: errors, device buffers, the communicator with its watchdog, and when to stop.
+// Shared by all modes of the workload: errors, device buffers, the communicator with its watchdog, and stopping.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -44,8 +44,8 @@ class Buffer {
   void* data_ = nullptr;
 };
 
-/// A rank's communicators: one over all ranks, and splits of it. The watchdog asks for asynchronous errors every 100
-/// ms, as PyTorch's does, and some time after one aborts them all, so that a rank whose peer died ends instead of
+/// A rank's communicators: one over all ranks, and splits of it. The watchdog checks for asynchronous errors every 100
+/// ms, like PyTorch's, and aborts all communicators some time after one, so that a rank whose peer died ends instead of
 /// waiting for ever.
 class Job {
  public:
@@ -61,7 +61,7 @@ class Job {
   [[nodiscard]] int nranks() const { return place_.world_size; }
   [[nodiscard]] const Options& options() const { return options_; }
 
-  /// Throws once the watchdog has aborted: what was waited for is not there.
+  /// Throws once the watchdog has aborted, since the awaited result is missing.
   void check_alive() const;
 
  private:
@@ -82,7 +82,7 @@ class Job {
 void install_stop_signals();
 bool stop_requested();
 
-/// Keeps this thread busy for so much of its own CPU time.
+/// Keeps this thread busy for this much of its own CPU time.
 void compute(double cpu_ms);
 
 struct CloseFile {

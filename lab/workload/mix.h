@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives that plain data-parallel training doesn't use: AllGather, ReduceScatter, Broadcast, Reduce, an
-// exchange with the neighbours by Send and Recv in a group, one of all with all, themselves among them, and an
+// Collectives that plain data-parallel training doesn't use: AllGather, ReduceScatter, Broadcast, Reduce, an exchange
+// with the neighbours by Send and Recv in a group, an exchange of all ranks with all, including themselves, and an
 // AllReduce of a split communicator (even and odd ranks).
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the workload was asked to do: the command line, and the environment that torchrun gives a rank.
+// The workload's options: the command line, and torchrun's environment of a rank.
 #pragma once
 
 #include <nccl.h>
@@ -13,26 +13,26 @@ struct Options {
   long steps = 100;
   size_t elements = 262144;  // of each gradient bucket
   int buckets = 4;
-  double compute_ms = 2;  // CPU time of forward and backward together
-  double step_ms = 0;     // shortest period of a step; 0 is flat out
+  double compute_ms = 2;  // CPU time of forward and backward pass together
+  double step_ms = 0;     // shortest period of a step; 0: no pause
   ncclDataType_t dtype = ncclFloat32;
-  long stages = 0;    // every so many steps a pipeline over the ranks; 0 never
-  long exchange = 0;  // every so many steps an exchange with the neighbour; 0 never
-  long mix = 0;       // every so many steps the other collectives as well; 0 never
+  long stages = 0;    // interval in steps of a pipeline over the ranks; 0: never
+  long exchange = 0;  // interval in steps of an exchange with the neighbour; 0: never
+  long mix = 0;       // interval in steps of the other collectives; 0: never
   bool verify = false;
-  std::string log;               // one JSON line for each step or call
+  std::string log;               // one JSON line per step or call
   double calls_per_second = 0;   // call mode: AllReduces at this rate ...
-  long calls = 0;                // ... so many of them
-  bool flat_out = false;         // ... or as fast as possible
-  long sync_every = 1;           // ... with a stream synchronisation after so many
+  long calls = 0;                // ... this many
+  bool flat_out = false;         // ... or without a pause
+  long sync_every = 1;           // ... with a stream synchronisation after this many
   bool device_clock = false;     // ... each timed by CUDA events too
-  double device_ms = 0;          // of each step the device computes and the CPU waits
+  double device_ms = 0;          // part of each step in which the device computes and the CPU waits
   bool uneven = false;           // messages of many sizes
   long warm_up_steps = 0;        // the first steps compute longer ...
   double warm_up_ms = 300;       // ... by up to this
-  long checkpoint_every = 0;     // steps; 0 never
+  long checkpoint_every = 0;     // steps; 0: never
   long checkpoint_mbytes = 8;    // of each rank
-  long evaluate_every = 0;       // steps, on rank 0; 0 never
+  long evaluate_every = 0;       // steps, on rank 0; 0: never
   double evaluate_ms = 1000;     // CPU time
   double save_ms = 0;            // CPU time of rank 0 at the end
   double watchdog_seconds = 10;  // after an asynchronous error, until the communicators are aborted

@@ -20,7 +20,7 @@ constexpr size_t kBlockBytes = 1U << 20U;
 constexpr size_t kBlockAlignment = 4096;
 /// Uneven messages have this many sizes, up to the whole bucket.
 constexpr unsigned kSizes = 8;
-/// A warm-up step takes up to so many shares of --warm-up-ms, by rank and step.
+/// The time of a warm-up step varies in this many parts of --warm-up-ms, by rank and step.
 constexpr unsigned kWarmUpShares = 8;
 
 bool is_due(long every, long number) { return every > 0 && (number + 1) % every == 0; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipeline-parallel work: activations go from rank to rank, gradients back. And neighbours that exchange their borders,
-// one sending first and the other receiving first, as it has to be without a group.
+// Pipeline-parallel work: activations go from rank to rank, gradients back. Also an exchange of borders between
+// neighbours, one sending first and the other receiving first, as is necessary without a group.
 #pragma once
 
 #include <cstddef>

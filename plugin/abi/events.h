@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words NCCL's profiler interface speaks: event bits, states, and the functions of every version that never
-// changed. Written from the interface NCCL 2.23 to 2.30 calls (ncclProfiler_v1 to _v6); layout_test.cpp pins every
-// number.
+// The vocabulary of NCCL's profiler interface: event bits, states, and the functions that are the same in every
+// version. Written from the interface that NCCL 2.23 to 2.30 calls (ncclProfiler_v1 to _v6); layout_test.cpp asserts
+// every number.
 #pragma once
 
 #include <sys/types.h>
@@ -30,7 +30,7 @@ enum EventType : uint32_t {
   kEventCeBatch = 1U << 14,
 };
 
-/// What recordEventState reports. Each state of a proxy step is the thing the step begins to wait for.
+/// The states of recordEventState. A proxy step's state says what the step begins to wait for.
 enum EventState : int {
   kStateSendPosted = 0,  // v1 to v3: a proxy operation's progress, with transSize and steps; 0 to 7
   kStateSendRemFifoWait = 1,
@@ -44,7 +44,7 @@ enum EventState : int {
   kStateSendWait = 9,        // handed to the network, not acknowledged
   kStateRecvWait = 10,       // nothing has arrived
   kStateRecvFlushWait = 11,  // arrived, not yet visible to the GPU
-  kStateRecvGpuWait = 12,    // the GPU has not taken it
+  kStateRecvGpuWait = 12,    // the GPU has not taken the data
   kStateCtrlIdle = 13,
   kStateCtrlActive = 14,
   kStateCtrlSleep = 15,
@@ -52,12 +52,12 @@ enum EventState : int {
   kStateCtrlAppend = 17,
   kStateCtrlAppendEnd = 18,
   kStateOpInProgress = 19,  // v4
-  kStateSendPeerWait = 20,  // v4: the receiver has not said where to put it
+  kStateSendPeerWait = 20,  // v4: the receiver has not said where to put the data
   kStateNetPluginUpdate = 21,
   kStateKernelChStop = 22,
   kStateGroupStartApiStop = 23,  // v5
   kStateGroupEndApiStart = 24,
-  kStateCeCollStart = 25,  // v6; defined, and not sent by NCCL 2.29 and 2.30
+  kStateCeCollStart = 25,  // v6; defined, but not sent by NCCL 2.29 and 2.30
   kStateCeCollComplete = 26,
   kStateCeSyncStart = 27,
   kStateCeSyncComplete = 28,
@@ -65,10 +65,10 @@ enum EventState : int {
   kStateCeBatchComplete = 30,
 };
 
-/// ncclResult_t of every function below; a profiler that answers anything else to init is unloaded.
+/// ncclResult_t of every function below; NCCL unloads a profiler whose init returns anything else.
 inline constexpr int kSuccess = 0;
 
-/// NCCL's logger, handed to init from v4 on. Level and subsystem are ncclDebugLogLevel and ncclDebugLogSubSys.
+/// NCCL's logger, passed to init from v4 on. Level and subsystem are ncclDebugLogLevel and ncclDebugLogSubSys.
 using Logger = void (*)(int level, unsigned long subsystem, const char* file, int line, const char* format, ...);
 inline constexpr int kLogWarn = 2;
 inline constexpr int kLogInfo = 3;
@@ -81,7 +81,7 @@ using InitV5 = int (*)(void** context, uint64_t comm_hash, int* mask, const char
                        int rank,
                        Logger logger);  // v5 and v6
 
-/// The struct a plugin exports as ncclProfiler_vN.
+/// The struct that a plugin exports as ncclProfiler_vN.
 template <typename Init, typename Descriptor, typename StateArguments>
 struct Profiler {
   const char* name;

@@ -10,7 +10,7 @@
 namespace stalltrace::nccl {
 namespace {
 
-// Offsets of members of unions and of nested structs are what the interface is made of; GCC takes them as an extension.
+// The interface consists of offsets of members of unions and nested structs; GCC accepts them as an extension.
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"
 #define EXPECT_OFFSET(type, member, offset) EXPECT_EQ(offsetof(type, member), offset)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL's own network transports put behind NetPlugin.data, when NCCL was built with NET_PROFILER=1 (stock builds
-// are not). NetPlugin.id says whose struct it is and in which version.
+// The structs behind NetPlugin.data from NCCL's own network transports, if NCCL was built with NET_PROFILER=1 (stock
+// builds are not). NetPlugin.id identifies the struct and its version.
 #pragma once
 
 #include <cstddef>

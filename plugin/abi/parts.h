@@ -7,8 +7,8 @@
 
 namespace stalltrace::nccl {
 
-/// parentObj: what startEvent handed out for the Coll or P2p, in the process `pid`, which is another one when a rank's
-/// data goes through a neighbour's network card (PXN).
+/// parentObj: the handle that startEvent returned for the Coll or P2p in the process `pid`, which is another process
+/// when a rank's data goes through a neighbour's network card (PXN).
 struct ProxyOp {
   pid_t pid;
   uint8_t channel;

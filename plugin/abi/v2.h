@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ncclProfiler_v2: NCCL 2.24 and 2.25. Numbers became text.
+// ncclProfiler_v2: NCCL 2.24 and 2.25. Text replaces numbers.
 #pragma once
 
 #include "plugin/abi/parts.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ncclProfiler_v3: NCCL 2.26. Kernel channels and network plugins speak too.
+// ncclProfiler_v3: NCCL 2.26. Adds kernel channels and network plugins.
 #pragma once
 
 #include "plugin/abi/parts.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ncclProfiler_v4: NCCL 2.27. init names the communicator, its size and the rank; events no longer do.
+// ncclProfiler_v4: NCCL 2.27. init gets the communicator's name, its size and the rank, which events no longer have.
 #pragma once
 
 #include "plugin/abi/parts.h"

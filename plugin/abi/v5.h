@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ncclProfiler_v5: NCCL 2.28. The API calls are events, and parents of what they start.
+// ncclProfiler_v5: NCCL 2.28. API calls are events, and parents of the events that they start.
 #pragma once
 
 #include "plugin/abi/parts.h"

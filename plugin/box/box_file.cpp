@@ -46,7 +46,7 @@ Layout layout_of(uint64_t ring_capacity) {
   return layout;
 }
 
-/// The largest that fits; ring_capacity 0 where none does.
+/// The largest layout that fits; ring_capacity 0 if none does.
 Layout largest_layout(uint64_t limit_bytes) {
   for (uint64_t capacity = std::bit_floor(limit_bytes / sizeof(Event)); capacity >= kMinRing; capacity /= 2) {
     if (const Layout layout = layout_of(capacity); layout.file_bytes <= limit_bytes) {
@@ -63,7 +63,7 @@ uint64_t space_for_us(int fd, uint64_t limit_bytes) {
   }
   rlimit file_size{};
   if (getrlimit(RLIMIT_FSIZE, &file_size) == 0) {
-    limit_bytes = std::min(limit_bytes, static_cast<uint64_t>(file_size.rlim_cur));  // beyond it, a signal kills
+    limit_bytes = std::min(limit_bytes, static_cast<uint64_t>(file_size.rlim_cur));  // writing beyond it is fatal
   }
   return limit_bytes;
 }
@@ -76,7 +76,7 @@ int reserve(int fd, uint64_t offset, uint64_t bytes) {
   return failed;
 }
 
-/// The n-th name of this process's files; false where it is too long.
+/// The n-th name of this process's files; false if it is too long.
 bool name_file(const char* folder, int number, char* path) {
   char suffix[16] = "";
   if (number > 0) {
@@ -87,8 +87,8 @@ bool name_file(const char* folder, int number, char* path) {
   return length >= 0 && static_cast<size_t>(length) < kPathBytes;
 }
 
-/// Held until the process ends, or closes the file; a fork's child has no part in it. False if another process holds
-/// it.
+/// Locks the file until the process ends or closes it; a fork's child does not inherit the lock. False if another
+/// process holds it.
 bool lock_file(int fd) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -129,7 +129,7 @@ int map_box(int fd, const Layout& layout, Box* box) {
   return 0;
 }
 
-/// Says that the file is written, as the last thing: until then it is none of ours.
+/// Marks the file as being written, as the last step: until then readers ignore it.
 void begin_recording(Box& box) {
   st_box_header& header = *box.header;
   box.tag = header.process_tag;
@@ -141,7 +141,7 @@ void begin_recording(Box& box) {
   std::memcpy(header.magic, ST_BOX_MAGIC, sizeof(header.magic));
 }
 
-/// A new file; 0 or an error number.
+/// Fills a new file; returns 0 or an error number.
 int fill_new_file(int fd, uint64_t limit_bytes, Box* box) {
   const Layout layout = largest_layout(space_for_us(fd, limit_bytes));
   if (layout.ring_capacity == 0) {
@@ -157,7 +157,8 @@ int fill_new_file(int fd, uint64_t limit_bytes, Box* box) {
   return failed;
 }
 
-/// The layout of a file this very process closed when the library was unloaded; ring_capacity 0 if it is anything else.
+/// The layout of a file that this process closed when the library was unloaded; ring_capacity 0 if it is any other
+/// file.
 Layout layout_of_ours(int fd) {
   struct stat info {};
   st_box_header header{};
@@ -180,7 +181,7 @@ Layout layout_of_ours(int fd) {
   return whole ? layout : Layout{};
 }
 
-/// Goes on with it; false if it is not ours or its space is gone.
+/// Continues writing to the file; false if it is not ours or its space is gone.
 bool resume_file(const char* path, Box* box) {
   const int fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) {
@@ -209,7 +210,7 @@ bool create_box(const BoxOptions& options, Box* box, char* path, BoxError* error
       if (resume_file(path, box)) {
         return true;
       }
-      continue;  // somebody else's
+      continue;  // another process's
     }
     const int failed = fd < 0 ? errno : fill_new_file(fd, options.limit_bytes, box);
     if (failed == 0) {

@@ -11,7 +11,7 @@ namespace {
 constexpr int kTagShift = 48;
 constexpr int kIndexShift = 32;
 
-/// An unused entry, else the one that ended longest ago; capacity where all live.
+/// An unused entry, else the one that ended longest ago; capacity if all are alive.
 uint64_t find_place(Box& box) {
   const uint64_t capacity = box.header->communicator_capacity;
   uint64_t oldest = capacity;
@@ -28,7 +28,7 @@ uint64_t find_place(Box& box) {
   return oldest;
 }
 
-/// Sends and receives by communicator and peer. Open addressing, never emptied while a communicator lives.
+/// Counts of sends and receives by communicator and peer. Open addressing, never emptied while a communicator lives.
 struct TransferCount {
   uint64_t key;  // 0 unused
   uint64_t count;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicators' table. Made and ended under the plugin's lock; the counters are any thread's.
+// The table of communicators. Entries are made and ended under the plugin's lock; any thread may change the counters.
 #pragma once
 
 #include "plugin/box/box.h"
@@ -14,28 +14,29 @@ struct CommunicatorInfo {
   int32_t nodes = 0;
 };
 
-/// What init hands to NCCL as the context: index << 32 | serial, of this process by its tag; never a pointer. With no
-/// room left, the context stands for communicator 0.
+/// Returns the context that init gives to NCCL: index << 32 | serial, with this process's tag; never a pointer. Without
+/// room, the context stands for communicator 0.
 uint64_t add_communicator(Box& box, const CommunicatorInfo& info);
 
-/// nullptr where the context is of communicator 0, or was made by another process (PXN hands those on).
+/// nullptr for the context of communicator 0 or of another process (PXN passes those on).
 Communicator* communicator_of(Box& box, uint64_t context);
 
 /// Whether this process made the context.
 bool is_context_of(const Box& box, uint64_t context);
 
-/// The serial number in a context, 0 unknown.
+/// The serial number in a context; 0 unknown.
 uint32_t serial_of(uint64_t context);
 
 void end_communicator(Communicator& communicator);
 
-/// Interface v1 to v3 reports hash and rank with the first event only.
+/// Sets hash and rank, which interface v1 to v3 reports only with the first event.
 void learn_communicator(Communicator& communicator, uint64_t hash, int32_t rank);
 
-/// Counts the n-th Send or Recv with a peer, from 0; ST_BOX_NUMBER_UNKNOWN where there is no room to count.
+/// Counts Sends or Recvs with a peer; returns this one's number, from 0, or ST_BOX_NUMBER_UNKNOWN without room to
+/// count.
 uint64_t count_transfer(uint64_t context, bool send, int32_t peer);
 
-/// Forgets all counts; when no communicator is left.
+/// Resets all counts, when no communicator is left.
 void forget_transfers();
 
 }  // namespace stalltrace::plugin

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields of the mapped file that several threads touch: one word each, atomic by how they are accessed.
+// Fields of the mapped file that several threads use: single words, accessed atomically.
 #pragma once
 
 #include <atomic>
@@ -31,21 +31,21 @@ bool replace(T& field, T& expected, T value) {
                                                            std::memory_order_acquire);
 }
 
-/// Latest of several moments.
+/// Raises the field to `value`, if that is later.
 inline void raise_to(uint64_t& field, uint64_t value) {
   uint64_t current = load(field);
   while (current < value && !replace(field, current, value)) {
   }
 }
 
-/// Earliest of several moments; 0 is none yet.
+/// Lowers the field to `value`, if that is earlier; 0: unset.
 inline void lower_to(uint64_t& field, uint64_t value) {
   uint64_t current = load(field);
   while ((current == 0 || current > value) && !replace(field, current, value)) {
   }
 }
 
-/// Copies whole words that another thread may be looking at.
+/// Copies whole words that another thread may be reading.
 inline void copy_words(void* to, const void* from, size_t bytes) {
   auto* target = static_cast<uint64_t*>(to);
   const auto* source = static_cast<const uint64_t*>(from);
@@ -54,7 +54,7 @@ inline void copy_words(void* to, const void* from, size_t bytes) {
   }
 }
 
-/// Answered in user space (vDSO) where the kernel's clock source allows it.
+/// Needs no system call (vDSO) where the kernel's clock source allows it.
 inline uint64_t clock_ns(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);

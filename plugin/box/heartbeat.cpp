@@ -18,7 +18,7 @@ constexpr uint64_t kNsPerSecond = 1'000'000'000;
 constexpr size_t kStackBytes = 256 << 10;
 
 #ifdef __SANITIZE_THREAD__
-constexpr bool kThreadsAfterFork = false;  // which ThreadSanitizer cannot follow
+constexpr bool kThreadsAfterFork = false;  // ThreadSanitizer does not support them
 #else
 constexpr bool kThreadsAfterFork = true;
 #endif
@@ -26,14 +26,14 @@ constexpr bool kThreadsAfterFork = true;
 struct Heartbeat {
   pthread_t thread{};
   sem_t stop{};
-  st_box_header* header = nullptr;  // while the thread lives
+  st_box_header* header = nullptr;  // valid while the thread lives
   uint64_t started_ns = 0;
   pid_t owner = 0;
   bool forked = false;
 };
 constinit Heartbeat heartbeat;
 
-/// Of this thread, since it began: what it spent waiting for a CPU; ~0 where the kernel keeps no account.
+/// This thread's total wait for a CPU; ~0 where the kernel keeps no account.
 uint64_t runnable_ns(int schedstat) {
   char text[96];
   const ssize_t got = schedstat < 0 ? -1 : pread(schedstat, text, sizeof(text) - 1, 0);
@@ -45,7 +45,7 @@ uint64_t runnable_ns(int schedstat) {
   return second == nullptr ? UINT64_MAX : strtoull(second, nullptr, 10);
 }
 
-/// True when it is time to stop.
+/// True when the thread should stop.
 bool sleep_until(uint64_t due_ns) {
   const timespec due{static_cast<time_t>(due_ns / kNsPerSecond), static_cast<long>(due_ns % kNsPerSecond)};
   for (;;) {
@@ -69,7 +69,7 @@ void report_pause(st_box_header& header, uint64_t from_ns, uint64_t to_ns, uint6
   store(header.pauses_filled, number + 1, std::memory_order_release);
 }
 
-/// Says that we are awake. When that took long, the file is on a disk that did: no fault of the process.
+/// Records a heartbeat. If writing it took long, the file is on a slow disk: that is not counted as a pause.
 uint64_t report_beat(st_box_header& header, uint64_t now) {
   store(header.heartbeat_ns, now, std::memory_order_release);
   const uint64_t reported_ns = now_ns();
@@ -99,7 +99,7 @@ void* beat(void*) {
   return nullptr;
 }
 
-/// Signals are the job's: none is delivered to our thread.
+/// Starts the thread with all signals blocked: signals belong to the job.
 bool make_thread() {
   sigset_t all;
   sigset_t before;
@@ -125,7 +125,7 @@ void start_heartbeat(Box& box) {
   heartbeat.header = box.header;
   heartbeat.owner = getpid();
   heartbeat.started_ns = now_ns();
-  // A reader that sees a heartbeat that has not ended must see a young one.
+  // A reader that sees a running heartbeat must see a recent one.
   raise_to(box.header->heartbeat_ns, heartbeat.started_ns);
   store<uint64_t>(box.header->heartbeat_ended_ns, 0, std::memory_order_release);
   if (!make_thread()) {

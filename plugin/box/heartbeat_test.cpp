@@ -25,7 +25,7 @@ uint64_t monotonic_ns() {
 
 class Heartbeat : public ::testing::Test {
  protected:
-  /// A process that has a communicator and does nothing.
+  /// An idle process with a communicator.
   template <typename Work>
   pid_t start(Work work) {
     int ready[2];
@@ -52,7 +52,7 @@ class Heartbeat : public ::testing::Test {
     waitpid(child, nullptr, 0);
   }
 
-  /// The first beat after `before_ns`; 0 where there was none for ten seconds.
+  /// The first heartbeat after `before_ns`; 0 if there is none for ten seconds.
   [[nodiscard]] uint64_t beat_after(uint64_t before_ns) const {
     for (int look = 0; look < 200; ++look) {
       if (const uint64_t beat_ns = folder_.read().header.heartbeat_ns; beat_ns > before_ns) {

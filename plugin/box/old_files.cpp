@@ -21,7 +21,7 @@ namespace stalltrace::plugin {
 namespace {
 
 constexpr uint64_t kShareOfFileSystem = 8;
-constexpr int kMaxRemovals = 64;  // at one start
+constexpr int kMaxRemovals = 64;  // per start
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 
 struct OldFiles {
@@ -35,7 +35,7 @@ bool is_black_box(const char* name) {
   return strncmp(name, "stalltrace-", 11) == 0 && end != nullptr && strcmp(end, ".profiler") == 0;
 }
 
-/// One of this very process, by another copy of the library: opening and closing it would drop its lock.
+/// True for a file of this process made by another copy of the library: opening and closing it would drop its lock.
 bool is_ours(const char* name) {
   char prefix[32];
   const int length = snprintf(prefix, sizeof(prefix), "stalltrace-%d-", getpid());
@@ -55,8 +55,8 @@ bool is_in_memory(int folder) {
   return fstatfs(folder, &file_system) == 0 && (file_system.f_type == TMPFS_MAGIC || file_system.f_type == RAMFS_MAGIC);
 }
 
-/// Whether its process gave no sign of life for long. A file's own times don't show it: writing to a mapping in memory
-/// leaves them as they are.
+/// Whether the process gave no sign of life for long. A file's own times do not show it, since writing to a mapping in
+/// memory does not change them.
 bool is_too_old(int fd, uint64_t oldest_ns) {
   st_box_header header{};
   if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
@@ -67,7 +67,7 @@ bool is_too_old(int fd, uint64_t oldest_ns) {
   return last_ns != 0 && last_ns < now_ns() && now_ns() - last_ns > oldest_ns;
 }
 
-/// `oldest_ns` 0: none is too old.
+/// `oldest_ns` 0: no age limit.
 void consider(int folder, const char* name, uint64_t oldest_ns, OldFiles* found) {
   const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) {
@@ -86,7 +86,7 @@ void consider(int folder, const char* name, uint64_t oldest_ns, OldFiles* found)
   close(fd);
 }
 
-/// Removes those that are too old.
+/// Also removes those that are too old.
 OldFiles find_old_files(DIR* folder, uint64_t oldest_ns) {
   OldFiles found;
   rewinddir(folder);

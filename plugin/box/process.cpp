@@ -39,7 +39,7 @@ void set_text(char (&field)[Size], const char* text) {
   }
 }
 
-/// The first bytes of a file, NUL-terminated; how many.
+/// Reads the first bytes of a file, NUL-terminated; returns how many.
 size_t read_start(const char* path, char* buffer, size_t size) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   const ssize_t got = fd < 0 ? 0 : read(fd, buffer, size - 1);
@@ -79,7 +79,7 @@ void describe_job(st_box_header& header) {
   }
 }
 
-/// Read further than is kept, so that a secret is not taken for none because what shows it was cut off.
+/// Reads more than is kept: redaction needs the text around a secret.
 void describe_command(st_box_header& header) {
   char command[4096];
   size_t length = read_start("/proc/self/cmdline", command, sizeof(command));
@@ -102,7 +102,7 @@ uint64_t inode_of(const char* path) {
   return stat(path, &info) == 0 ? info.st_ino : 0;
 }
 
-/// 16 bits, not 0, that distinguish this process's ids from its neighbours'.
+/// 16 bits, not 0, that distinguish this process's ids from those of other processes.
 uint32_t tag_of(const st_box_header& header) {
   uint64_t mixed = header.process_start_ticks << 32 ^ header.pid ^ header.pid_namespace << 20 ^ header.created_ns << 7;
   mixed ^= mixed >> 30;
@@ -119,7 +119,7 @@ uint32_t tag_of(const st_box_header& header) {
 uint64_t process_start_ticks() {
   char stat_line[1024];
   read_start("/proc/self/stat", stat_line, sizeof(stat_line));
-  const char* field = strrchr(stat_line, ')');  // the name before it may hold anything
+  const char* field = strrchr(stat_line, ')');  // the name before it may contain anything
   for (int number = 2; field != nullptr && number < 22; ++number) {
     field = strchr(field + 1, ' ');
   }

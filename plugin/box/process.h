@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the header holds about the process that writes. Called under the plugin's lock.
+// The header's description of the writing process. Called under the plugin's lock.
 #pragma once
 
 #include "plugin/wire/blackbox.h"
 
 namespace stalltrace::plugin {
 
-/// When the process started, in clock ticks since boot: field 22 of /proc/self/stat; 0 where it cannot be read.
+/// Start of the process in clock ticks since boot: field 22 of /proc/self/stat; 0 if it can't be read.
 uint64_t process_start_ticks();
 
-/// Fills everything of the header that is about the process, its host and its job.
+/// Fills the header's fields about the process, its host and its job.
 void describe_process(st_box_header& header);
 
 }  // namespace stalltrace::plugin

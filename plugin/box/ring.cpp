@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t kAnchorInterval_ns = 10'000'000'000;
 
-/// The narrowest of a few readings of one clock between two of the other.
+/// The narrowest of several readings of one clock between two of the other.
 st_box_clock_anchor read_clocks() {
   st_box_clock_anchor best{};
   uint64_t best_width = UINT64_MAX;
@@ -36,7 +36,7 @@ void append(Box& box, const Event& event) {
     count_loss(box, ST_BOX_LOST_LAPPED);
     return;
   }
-  std::atomic_thread_fence(std::memory_order_release);  // WRITING is seen before what is written now
+  std::atomic_thread_fence(std::memory_order_release);  // WRITING becomes visible before the data written now
   copy_words(&record.id, &event.id, sizeof(Event) - offsetof(Event, id));
   store<uint64_t>(record.commit, ST_BOX_RING_WHOLE(number), std::memory_order_release);
 }

@@ -40,7 +40,7 @@ TEST_F(Ring, TheNewestOverwritesTheOldest) {
 
 TEST_F(Ring, ARecordThatIsBeingWrittenIsNotWrittenByAnother) {
   append_number(0);
-  records_[1].commit = ST_BOX_RING_WRITING(1);  // a thread that lost its core
+  records_[1].commit = ST_BOX_RING_WRITING(1);  // a thread that lost its CPU
   records_[1].id = 77;
   header_->ring_head = 5;
   append_number(5);

@@ -8,10 +8,9 @@
 namespace stalltrace::plugin {
 namespace {
 
-constexpr int kProbesForFree =
-    8;  // slots looked at before one is taken from a collective about which nothing more is reported
-constexpr int kProbes = 64;     // and before an event is given up
-constexpr int kPatience = 200;  // looks at a slot that is being closed, some nanoseconds each
+constexpr int kProbesForFree = 8;  // slots examined before one is taken from a collective without further reports
+constexpr int kProbes = 64;        // slots examined before the event is dropped
+constexpr int kPatience = 200;     // checks of a slot that is being closed, some nanoseconds each
 constexpr uint64_t kPartsAndAbandoned = ST_BOX_SLOT_HAD_PARTS | ST_BOX_SLOT_ABANDONED;
 constexpr uint64_t kOnePart = 1ULL << ST_BOX_SLOT_PARTS_SHIFT;
 
@@ -21,7 +20,7 @@ uint64_t with_phase(uint64_t commit, uint64_t phase) { return (commit & ~ST_BOX_
 
 uint64_t generation_of(uint64_t commit) { return commit >> ST_BOX_SLOT_GENERATION_SHIFT & ST_BOX_SLOT_GENERATION_MASK; }
 
-/// The slot that an id names, also where another event is in it now; nullptr for an id this file never gave out.
+/// The slot that an id names, even if it now holds another event; nullptr for an id that this file never gave out.
 Event* slot_of(Box& box, uint64_t id) {
   const uint64_t index = id & ST_BOX_ID_SLOT_MASK;
   return id >> ST_BOX_ID_TAG_SHIFT == box.tag && index <= box.slot_mask ? &box.slots[index] : nullptr;
@@ -40,12 +39,12 @@ Event* renew(Box& box, uint64_t index, uint64_t commit) {
   const uint64_t generation = (generation_of(commit) + 1) & ST_BOX_SLOT_GENERATION_MASK;
   Event& slot = box.slots[index];
   store<uint64_t>(slot.commit, generation << ST_BOX_SLOT_GENERATION_SHIFT | ST_BOX_WRITING);
-  std::atomic_thread_fence(std::memory_order_release);  // the claim is seen before what is written now
+  std::atomic_thread_fence(std::memory_order_release);  // the claim becomes visible before the data written now
   slot.id = id_of(box, index, generation);
   return &slot;
 }
 
-/// Takes a slot nobody needs; nullptr if somebody does.
+/// Takes a free slot; nullptr if it is in use.
 Event* take_free(Box& box, uint64_t index) {
   uint64_t commit = load(box.slots[index].commit);
   const uint64_t phase = phase_of(commit);
@@ -81,8 +80,9 @@ bool same_parts(const Event& one, const Event& other) {
          one.u.coll.kernels_ended == load(other.u.coll.kernels_ended);
 }
 
-/// Lets go of a collective, `commit`, that only the caller holds and whose parts have ended; false if others came
-/// in the meantime. It stays open to a late part all the while: a thread that loses its core here delays nobody.
+/// Frees a collective whose parts have ended and which only the caller holds; `commit` is its state. False if another
+/// holder came in the meantime. Until then it stays open to a late part, so a thread that loses its CPU here delays
+/// nobody.
 bool retire(Box& box, Event& slot, uint64_t& commit) {
   Event copy;
   copy_words(&copy, &slot, sizeof(copy));
@@ -93,20 +93,21 @@ bool retire(Box& box, Event& slot, uint64_t& commit) {
     copy.flags |= ST_BOX_WHOLE_COLL;
   }
   append(box, copy);
-  if (Event* again = same_parts(copy, slot) ? nullptr : hold(box, copy.id)) {  // one came and went during the copying
+  if (Event* again = same_parts(copy, slot) ? nullptr : hold(box, copy.id)) {  // a holder came and went during the copy
     release(box, *again);
   }
   return true;
 }
 
-/// Called by the thread that made a slot's state `commit`, ENDED and held by nobody. The event may be another's by now.
+/// Called by the thread that put a slot into state `commit`, ENDED without a holder. The slot may hold another event by
+/// now.
 void settle(Box& box, Event& slot, uint64_t commit, bool has_parts) {
   const bool abandoned = (commit & ST_BOX_SLOT_ABANDONED) != 0;
   if (has_parts && !abandoned) {
     return;  // enqueued; its parts are still to come
   }
   if (!replace<uint64_t>(slot.commit, commit, with_phase(commit, ST_BOX_CLOSING))) {
-    return;  // somebody holds it for a moment, and will be here
+    return;  // another thread holds it briefly, and will call this
   }
   if (abandoned) {
     slot.flags |= ST_BOX_UNFINISHED;
@@ -118,7 +119,7 @@ void settle(Box& box, Event& slot, uint64_t commit, bool has_parts) {
   make_free(box, slot, commit);
 }
 
-/// `flag` is set in the commit word too.
+/// Also sets `flag` in the commit word.
 Event* hold_and_mark(Box& box, uint64_t id, uint64_t flag) {
   Event* slot = slot_of(box, id);
   if (slot == nullptr) {
@@ -143,7 +144,7 @@ Event* hold_and_mark(Box& box, uint64_t id, uint64_t flag) {
   return nullptr;
 }
 
-/// Ends an event of a communicator that is gone; of a part, what it is a part of lets go of it. The caller holds it.
+/// Ends an event whose communicator is gone; for a part, also releases its collective. The caller holds it.
 void abandon_held(Box& box, Event& slot) {
   uint64_t commit = load(slot.commit);
   while (!replace<uint64_t>(slot.commit, commit, with_phase(commit, ST_BOX_ENDED) | ST_BOX_SLOT_ABANDONED)) {
@@ -206,7 +207,7 @@ Event* held_by_part(Box& box, uint64_t id) {
 }
 
 void release(Box& box, Event& slot) {
-  const bool has_parts = goes_on_in_parts(slot);  // the slot may be another event's once it is let go
+  const bool has_parts = goes_on_in_parts(slot);  // the slot may hold another event once it is released
   uint64_t commit = load(slot.commit, std::memory_order_acquire);
   while (true) {
     const bool last = phase_of(commit) == ST_BOX_ENDED && parts_of(commit) == 1;
@@ -237,7 +238,7 @@ Event* end(Box& box, uint64_t id) {
 }
 
 void abandon(Box& box, uint32_t communicator) {
-  for (const bool collectives : {false, true}) {  // parts before the whole
+  for (const bool collectives : {false, true}) {  // parts before their collective
     for (uint64_t index = 0; index <= box.slot_mask; ++index) {
       const uint64_t commit = load(box.slots[index].commit, std::memory_order_acquire);
       const bool in_use = phase_of(commit) == ST_BOX_OPEN || phase_of(commit) == ST_BOX_ENDED;

@@ -16,7 +16,7 @@ constexpr int kSetBits = 11;
 constexpr uint64_t kWays = 8;
 
 struct Set {
-  uint64_t noted;  // so far
+  uint64_t noted;  // number of calls noted so far
   CallNumber ways[kWays];
 };
 
@@ -30,7 +30,7 @@ void note_call(uint64_t id, uint64_t number) {
   Set& set = set_of(id);
   CallNumber& entry = set.ways[add<uint64_t>(set.noted, 1) % kWays];
   store<uint64_t>(entry.call, 0);
-  std::atomic_thread_fence(std::memory_order_release);  // seen before what is written now
+  std::atomic_thread_fence(std::memory_order_release);  // visible before the data written now
   store(entry.number, number);
   store(entry.call, id, std::memory_order_release);
 }

@@ -8,7 +8,7 @@
 namespace stalltrace::plugin {
 namespace {
 
-/// Calls of a group get one slot after the other's end: generations of it.
+/// Successive calls of a group reuse one slot: the id's generation rises.
 uint64_t call_id(uint64_t generation) { return 0x77ULL << ST_BOX_ID_TAG_SHIFT | generation << 16 | 5; }
 
 TEST(CallNumberTable, HoldsThoseOfAGroupOfThousands) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an event descriptor of any version of NCCL's interface to the start of an event in the profiler file. One
-// template: what a version lacks is asked for at compile time.
+// Converts an event descriptor of any interface version to the start of an event in the profiler file. One template:
+// missing fields are detected at compile time.
 #pragma once
 
 #include "plugin/abi/profiler.h"
@@ -9,11 +9,11 @@
 
 namespace stalltrace::plugin {
 
-/// What a group that is not kept is answered with: NCCL up to 2.27 reports a group's collectives only if the group's
-/// start was answered with a handle (`if (plan->groupEventHandle)` in its profiler.cc). No id, since those have a tag.
+/// The handle for a group that is not recorded: NCCL up to 2.27 reports a group's collectives only if the group's start
+/// returned a handle (`if (plan->groupEventHandle)` in its profiler.cc). It is no id, since ids have a tag.
 inline constexpr uint64_t kUnkeptGroup = 1;
 
-/// 0: of nothing that is kept.
+/// 0: the handle of an event that is not recorded.
 inline uint64_t id_of_handle(const void* handle) {
   const auto id = reinterpret_cast<uint64_t>(handle);
   return id == kUnkeptGroup ? 0 : id;
@@ -91,14 +91,14 @@ void fill_api(const Api& from, uint8_t type, Event& to) {
   }
 }
 
-/// What NCCL's own transports report; of other plugins only the id.
+/// Fills in the data of NCCL's own transports; of other plugins only the id.
 void fill_net(const nccl::NetPlugin& from, Event& to);
 
 void fill_copy_engine(const nccl::v6::CeColl& from, Event& to);
 void fill_copy_engine_sync(const nccl::v6::CeSync& from, Event& to);
 void fill_copy_engine_batch(const nccl::v6::CeBatch& from, Event& to);
 
-/// Types that v5 and v6 added; false for one that is unknown.
+/// Fills in types that v5 and v6 added; false for an unknown type.
 template <typename Descriptor>
 bool fill_later_types(const Descriptor& from, Event& to) {
   const auto type = static_cast<uint64_t>(from.type);
@@ -139,7 +139,7 @@ bool fill_later_types(const Descriptor& from, Event& to) {
   return false;
 }
 
-/// Fills an event that is all zero; false for a type of a later interface.
+/// Fills in an event that is all zero; false for a type of a later interface.
 template <typename Descriptor>
 bool fill_draft(const Descriptor& from, Event& to) {
   to.rank = from.rank;

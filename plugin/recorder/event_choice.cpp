@@ -25,10 +25,10 @@ constexpr Choice kChoices[] = {
     {"coll", nccl::kEventColl, bit(ST_BOX_COLL)},
     {"p2p", nccl::kEventP2p, bit(ST_BOX_P2P)},
     {"proxyop", nccl::kEventProxyOp, bit(ST_BOX_PROXY_OP)},
-    {"waits", nccl::kEventProxyStep, 0},  // summed up in the proxy operation, kept while open
+    {"waits", nccl::kEventProxyStep, 0},  // summed in the proxy operation; recorded while open
     {"proxystep", nccl::kEventProxyStep, bit(ST_BOX_PROXY_STEP)},
     {"proxyctrl", nccl::kEventProxyCtrl, bit(ST_BOX_PROXY_CTRL)},
-    {"kernel", nccl::kEventKernelCh, 0},  // the end of the collective, kept while open
+    {"kernel", nccl::kEventKernelCh, 0},  // ends the collective; recorded while open
     {"kernelch", nccl::kEventKernelCh, bit(ST_BOX_KERNEL_CHANNEL)},
     {"net", nccl::kEventNetPlugin, bit(ST_BOX_NET)},
     {"groupapi", nccl::kEventGroupApi, bit(ST_BOX_GROUP_API)},
@@ -44,7 +44,7 @@ bool is_name(const char* text, size_t length, const char* name) {
   return strlen(name) == length && strncasecmp(text, name, length) == 0;
 }
 
-/// Adds what a name stands for; false for an unknown one.
+/// Adds the events of one name; false for an unknown name.
 bool choose(const char* text, size_t length, EventMask* choice) {
   const bool all = is_name(text, length, "all");
   bool known = all || length == 0 || is_name(text, length, "none");
@@ -80,8 +80,7 @@ EventMask parse_events(const char* text) {
     text += length + 1;
   }
   if (choice.nccl_mask != 0) {
-    choice.kept_mask |=
-        bit(ST_BOX_COLL) | bit(ST_BOX_P2P);  // NCCL reports them anyway: they are what the others are parts of
+    choice.kept_mask |= bit(ST_BOX_COLL) | bit(ST_BOX_P2P);  // NCCL reports them anyway: the others are parts of them
   }
   return choice;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// STALLTRACE_EVENTS: what NCCL is asked to report, and what of it becomes a record of its own.
+// STALLTRACE_EVENTS: which events NCCL is asked to report, and which become records.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct EventMask {
   bool understood = true;  // false: an unknown name was left out
 };
 
-/// Names separated by commas, in any case; null or empty is "default". "none" asks for nothing.
+/// Parses names separated by commas, in any case; null or empty means "default". "none" requests nothing.
 EventMask parse_events(const char* text);
 
 }  // namespace stalltrace::plugin

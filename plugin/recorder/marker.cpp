@@ -4,7 +4,7 @@
 // NOLINTBEGIN: names that the tracer looks for
 extern "C" {
 
-/// In a section of its own, as the kernel wants it: in the file, and writable.
+/// In a section of its own, as the kernel requires: in the file, and writable.
 [[gnu::visibility("default"), gnu::used, gnu::section(".probes")]] uint16_t stalltrace_step_moved_semaphore = 0;
 
 [[gnu::visibility("default"), gnu::used, gnu::noinline]] void stalltrace_step_moved(const st_step_moved* step) {
@@ -16,17 +16,17 @@ extern "C" {
 namespace stalltrace::plugin {
 namespace {
 
-/// A trap is expensive: a connection is reported in runs of a few steps, each run four times as far on as the last one.
+/// A trap is expensive, so a connection is reported in runs of a few steps; the distance between runs grows fourfold.
 constexpr uint32_t kRun = 4;
 constexpr uint64_t kNextRun = 4;
-/// A step this small proves nothing about a socket, unless it was the only one under way.
+/// A smaller step proves nothing about a socket, unless it was the only one under way.
 constexpr uint64_t kReportingBytes = 1024;
 
-/// Steps of one kind.
+/// The count of steps of one kind.
 struct Counted {
   st_step_count moved;
   uint64_t next_reported;  // the step to report next
-  uint32_t reported;       // of this run
+  uint32_t reported;       // in this run
   uint32_t semaphore;      // its value when the run began
 };
 /// One direction between two ranks on one channel. Open addressing, never emptied while a communicator lives.
@@ -84,9 +84,9 @@ uint64_t alone_since(const Event& step) {
   return since_ns == 0 || since_ns > step.start_ns ? since_ns : step.start_ns;
 }
 
-/// Whether this step, already counted, is one to report.
+/// Whether this step, already counted, should be reported.
 bool is_due(Counted& counted, uint32_t semaphore) {
-  if (load(counted.semaphore) != semaphore) {  // somebody has begun to listen
+  if (load(counted.semaphore) != semaphore) {  // a tracer has attached
     store(counted.semaphore, semaphore);
     store<uint32_t>(counted.reported, 0);
     store<uint64_t>(counted.next_reported, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which steps are reported to a tracer, and with what content. Tests with a real probe are in tests/bpf.
+// Which steps are reported to a tracer, and their content. Tests with a real probe are in tests/bpf.
 #include "plugin/recorder/marker.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class Marker : public testing::Test {
     return describe_step(box_, event, semaphore, moved_);
   }
 
-  /// The numbers, from 1, of those of the next `count` steps that are reported.
+  /// The numbers, from 1, of the reported steps among the next `count`.
   std::vector<int> reported(int count, uint64_t bytes, uint16_t semaphore = kTracer) {
     std::vector<int> numbers;
     for (int number = 1; number <= count; ++number) {
@@ -94,7 +94,7 @@ TEST_F(Marker, SmallStepsProveNothingUnlessTheyAreAlone) {
 
 TEST_F(Marker, AnotherOperationOfTheDirectionIsCompany) {
   count_operation_start(true, now_ns());
-  count_operation_start(false, now_ns());  // the other direction is another socket
+  count_operation_start(false, now_ns());  // the other direction uses another socket
   describes(step(4096));
   EXPECT_GT(moved_.alone_since_ns, 0U);
   count_operation_start(true, now_ns());

@@ -8,7 +8,7 @@
 namespace stalltrace::plugin {
 namespace {
 
-/// FNV-1a: a name is known by its hash, so that a look-up reads it once. names_test.cpp sees that no two are alike.
+/// FNV-1a: names are looked up by hash, in one pass over the text. names_test.cpp checks that there are no collisions.
 constexpr uint64_t hash_of(const char* text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (; *text != '\0'; ++text) {
@@ -62,7 +62,7 @@ constexpr Name kProtocols[] = {
     {"LL128", ST_BOX_PROTO_LL128},
 };
 
-// By NCCL 2.23's numbers.
+// Indexed by NCCL 2.23's numbers.
 constexpr uint8_t kFunctionsV1[] = {ST_BOX_OP_BROADCAST,      ST_BOX_OP_REDUCE,     ST_BOX_OP_ALL_GATHER,
                                     ST_BOX_OP_REDUCE_SCATTER, ST_BOX_OP_ALL_REDUCE, ST_BOX_OP_SEND_RECV,
                                     ST_BOX_OP_SEND,           ST_BOX_OP_RECV};
@@ -70,7 +70,7 @@ constexpr uint8_t kAlgorithmsV1[] = {
     ST_BOX_ALGO_TREE,      ST_BOX_ALGO_RING, ST_BOX_ALGO_COLLNET_DIRECT, ST_BOX_ALGO_COLLNET_CHAIN, ST_BOX_ALGO_NVLS,
     ST_BOX_ALGO_NVLS_TREE, ST_BOX_ALGO_PAT};
 constexpr uint8_t kProtocolsV1[] = {ST_BOX_PROTO_LL, ST_BOX_PROTO_LL128, ST_BOX_PROTO_SIMPLE};
-constexpr uint8_t kDatatypesV1 = 10;  // the numbers are ours
+constexpr uint8_t kDatatypesV1 = 10;  // number of datatypes; they are numbered as here
 
 template <size_t Count>
 uint8_t find(const Name (&names)[Count], const char* text, uint8_t unknown) {

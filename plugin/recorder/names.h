@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's names and numbers, as the profiler file writes them. Any thread; unknown or missing text is "unknown".
+// Converts NCCL's names and numbers to those of the profiler file. Any thread; unknown or missing text is "unknown".
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ uint8_t algorithm_of(const char* name);
 /// "SIMPLE" -> ST_BOX_PROTO_SIMPLE
 uint8_t protocol_of(const char* name);
 
-/// The same from the numbers of interface v1, which are those of NCCL 2.23.
+/// The same for the numbers of interface v1, which are those of NCCL 2.23.
 uint8_t operation_of(uint8_t nccl_function);
 uint8_t datatype_of(uint8_t nccl_datatype);
 uint8_t algorithm_of(uint8_t nccl_algorithm);

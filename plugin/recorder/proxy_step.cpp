@@ -8,7 +8,7 @@
 namespace stalltrace::plugin {
 namespace {
 
-/// st_box_wait, or ST_BOX_WAIT_NONE for a state that is not a step's.
+/// st_box_wait, or ST_BOX_WAIT_NONE for a state that does not belong to a step.
 uint8_t wait_of(int nccl_state) {
   switch (nccl_state) {
     case nccl::kStateSendGpuWait:
@@ -25,12 +25,12 @@ uint8_t wait_of(int nccl_state) {
   }
 }
 
-/// NCCL sets the size with these two; with the others it still is that of an earlier step.
+/// NCCL sets the size in these two states; in the others it is still that of an earlier step.
 bool reports_size(int nccl_state) {
   return nccl_state == nccl::kStateSendWait || nccl_state == nccl::kStateRecvFlushWait;
 }
 
-/// Adds the time in the present state, which lasts until `now`.
+/// Adds the time in the current state, which lasts until `now`.
 void end_wait(st_box_proxy_step& step, uint64_t now) {
   const uint8_t waited = load(step.state);
   if (waited < ST_BOX_WAITS) {
@@ -44,7 +44,7 @@ bool waited_long(const st_box_proxy_step& step) {
          step.wait_ns[ST_BOX_WAIT_NETWORK] >= ST_BOX_LONG_WAIT_NS;
 }
 
-/// The steps that are under way together wait together: the first to end is reported for all of them.
+/// Steps that are under way together wait together: only the first to end is reported.
 bool begins_long_run(st_box_proxy_op& operation, int32_t step) {
   const auto number = static_cast<uint16_t>(step + 1);
   const uint16_t last = load(operation.long_step);

@@ -15,7 +15,7 @@
 namespace stalltrace::plugin {
 namespace {
 
-// In the static block, not one that the first access of a thread would have to allocate.
+// In the static TLS block, since a thread's first access must not allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local uint32_t this_thread = 0;
 
 uint32_t thread_id() {
@@ -25,19 +25,19 @@ uint32_t thread_id() {
   return this_thread;
 }
 
-/// Collectives and what makes their end known need a slot even where they are no records of their own.
+/// Collectives and the parts that show their end need a slot even if they are not recorded.
 bool is_followed(const Box& box, uint8_t type) {
   constexpr uint32_t kNeeded = 1U << ST_BOX_COLL | 1U << ST_BOX_P2P | 1U << ST_BOX_PROXY_OP | 1U << ST_BOX_PROXY_STEP |
                                1U << ST_BOX_KERNEL_CHANNEL;
   return ((kNeeded | box.kept_mask) >> type & 1) != 0;
 }
 
-/// The next number of the communicator's collectives.
+/// The next number of a communicator's collectives.
 uint64_t count_collective(Communicator* communicator) {
   return communicator != nullptr ? add<uint64_t>(communicator->collectives, 1) : ST_BOX_NUMBER_UNKNOWN;
 }
 
-/// One that is captured into a CUDA graph is not run now; each run of the graph counts.
+/// Numbers a call, unless it is captured into a CUDA graph, which does not run it now; each run of the graph counts.
 void number_call(Communicator* communicator, Event& call) {
   if (communicator != nullptr && (call.flags & ST_BOX_GRAPH_CAPTURED) == 0) {
     const uint64_t number = count_collective(communicator);
@@ -46,14 +46,14 @@ void number_call(Communicator* communicator, Event& call) {
   }
 }
 
-/// Not all calls become a COLL: they are counted where they are reported, so that all ranks agree on the numbers.
+/// Not all calls become a COLL: they are counted when reported, so that all ranks agree on the numbers.
 uint64_t number_of_collective(Communicator* communicator, const Event& event) {
   const uint64_t number = number_of_call(event.parent);
   return number != ST_BOX_NUMBER_UNKNOWN ? number : count_collective(communicator);
 }
 
 /// NCCL's kernel counts a rank's transfer to itself among a channel's works, its host does not (addP2pToPlan in NCCL's
-/// src/enqueue.cc, 2.26 to 2.30): from the first on, the host reads the times of earlier works.
+/// src/enqueue.cc, 2.26 to 2.30): from the first one on, the host reads the times of earlier works.
 bool reports_kernels_too_early(const Communicator* communicator) {
   return communicator != nullptr && load(communicator->own_transfers) != 0;
 }
@@ -74,9 +74,9 @@ void number_collective(Box& box, Communicator* communicator, Event& event) {
   event.u.coll.call_number = number_of_collective(communicator, event);
 }
 
-/// Of a collective by the copy engines.
+/// Numbers a collective of the copy engines.
 void number_copy(Communicator* communicator, Event& event) {
-  const bool counts = event.parent == 0 && communicator != nullptr;  // its call is not kept
+  const bool counts = event.parent == 0 && communicator != nullptr;  // its call is not recorded
   const uint64_t number = counts ? count_collective(communicator) : number_of_call(event.parent);
   event.u.ce.call_ordinal = number != ST_BOX_NUMBER_UNKNOWN ? number + 1 : 0;
 }
@@ -98,7 +98,7 @@ void number_transfer(Box& box, uint64_t context, Communicator* communicator, Eve
   }
 }
 
-/// A proxy operation or kernel channel becomes a part of its collective.
+/// Makes a proxy operation or kernel channel a part of its collective.
 void join_collective(Box& box, Event& part) {
   const bool is_operation = part.type == ST_BOX_PROXY_OP;
   const bool foreign = is_operation && part.u.proxy_op.maker_pid != static_cast<int32_t>(box.header->pid);
@@ -139,7 +139,7 @@ void join_as_kernel(Box& box, const Communicator* communicator, Event& kernel) {
   }
 }
 
-/// A part has ended: its collective ends no earlier. `whole` is held by the part.
+/// A part has ended: its collective ends no earlier. The part holds `whole`.
 void leave_collective(Box& box, Event& whole, bool is_operation, uint64_t end_ns, uint64_t gpu_stop_ns) {
   st_box_coll& coll = whole.u.coll;
   raise_to(whole.end_ns, end_ns);
@@ -222,7 +222,7 @@ void record_held(Box& box, Event& event, int state, const StateDetail& detail) {
     case ST_BOX_CE_SYNC:
     case ST_BOX_CE_BATCH:
       if (state >= nccl::kStateCeCollStart && state <= nccl::kStateCeBatchComplete) {
-        return;  // start and stop say the same
+        return;  // start and stop have the same content
       }
       break;
     default:

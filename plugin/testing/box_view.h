@@ -15,9 +15,9 @@ struct BoxView {
   st_box_header header{};
   std::vector<st_box_communicator> communicators;
   std::vector<st_box_event> open;   // slots that are OPEN, ENDED or CLOSING
-  std::vector<st_box_event> quiet;  // collectives that are over, for now
+  std::vector<st_box_event> quiet;  // collectives that are over unless a late part comes
   std::vector<st_box_event> ended;  // the ring, oldest first
-  uint64_t unreadable = 0;          // records of the ring that are not whole
+  uint64_t unreadable = 0;          // incomplete records of the ring
 
   /// The last record of each id.
   [[nodiscard]] std::map<uint64_t, st_box_event> latest() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's part, played by tests: loads the library as NCCL does, and calls one version's functions.
+// A test's stand-in for NCCL: loads the library as NCCL does, and calls one version's functions.
 #pragma once
 
 #include <dlfcn.h>
@@ -51,7 +51,7 @@ class BoxFolder {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::vector<std::string> boxes() const { return find_boxes(path_); }
 
-  /// The only one there is.
+  /// Reads the only file in the folder.
   [[nodiscard]] BoxView read() const {
     const auto files = boxes();
     EXPECT_EQ(files.size(), 1U);
@@ -62,7 +62,7 @@ class BoxFolder {
   std::string path_;
 };
 
-/// The library, loaded while the object lives.
+/// The library, loaded for the object's lifetime.
 class Library {
  public:
   Library() : handle_(dlopen(STALLTRACE_PLUGIN, RTLD_NOW | RTLD_LOCAL)) { EXPECT_NE(handle_, nullptr) << dlerror(); }
@@ -94,7 +94,7 @@ struct CollCall {
   uint8_t channels = 2;
 };
 
-/// One communicator's side of the conversation. Every function must answer success; the handle may be null.
+/// One communicator. Every function must return success; the handle may be null.
 template <typename V>
 class Job {
  public:
@@ -137,7 +137,7 @@ class Job {
   }
 
   void* start(Descriptor descriptor) {
-    void* handle = &descriptor;  // NCCL's variable may hold anything
+    void* handle = &descriptor;  // NCCL's variable may have any value
     EXPECT_EQ(table_.start_event(context_, &handle, &descriptor), 0);
     return handle;
   }

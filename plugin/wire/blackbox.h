@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The profiler file: the bytes of the file a process with the profiler plugin writes about itself.
+/* The profiler file: the format of the file that a process with the profiler plugin writes about itself.
  * docs/profiler_file.md describes it, with the rules for a reader. Plain C, fixed width, explicit padding, the host's
  * byte order.
  *
  * A file is: header | communicators | open events (slots) | ring of ended events. Offsets and counts are in the header;
- * a reader takes them from there after checking them against the file's size. All times are CLOCK_MONOTONIC nanoseconds
- * unless a name says otherwise, 0 where not known.
- */
+ * a reader checks them against the file's size before use. All times are CLOCK_MONOTONIC nanoseconds unless a name says
+ * otherwise, 0 if unknown. */
 #ifndef STALLTRACE_WIRE_BLACKBOX_H
 #define STALLTRACE_WIRE_BLACKBOX_H
 
@@ -27,8 +25,8 @@
 #define ST_BOX_COUNTERS 16u
 #define ST_BOX_PAUSES 16u
 
-/* The file's name is stalltrace-PID-START.profiler, or, where that is taken, with -1, -2 ... before the suffix: so many
- * names are tried. */
+/* The file's name is stalltrace-PID-START.profiler, or, if that is taken, with -1, -2 ... before the suffix. This is
+ * the number of names that are tried. */
 #define ST_BOX_NAMES 64
 
 /* An event's id and its parent's: tag << 48 | generation << 16 | slot. The tag is the writer's (header.process_tag), so
@@ -42,8 +40,8 @@
 #define ST_BOX_RING_WRITING(n) ((((uint64_t)(n)) << 1 | 1) + 2)
 #define ST_BOX_RING_WHOLE(n) ((((uint64_t)(n)) << 1) + 2)
 
-/* commit of a slot: flags << 62 | open parts << 40 | generation << 8 | phase. Parts are what holds the slot: a
- * collective's proxy operations and kernel channels that have not ended, or somebody adding to it this moment. */
+/* commit of a slot: flags << 62 | open parts << 40 | generation << 8 | phase. Open parts hold the slot: a collective's
+ * proxy operations and kernel channels that have not ended, or a thread that is changing it now. */
 #define ST_BOX_PHASE_MASK 0xffull
 #define ST_BOX_SLOT_GENERATION_SHIFT 8
 #define ST_BOX_SLOT_GENERATION_MASK 0xffffffffull
@@ -53,7 +51,7 @@
 #define ST_BOX_SLOT_HAD_PARTS (1ull << 63)
 enum st_box_phase {
   ST_BOX_FREE = 0,
-  ST_BOX_WRITING = 1, /* claimed, being filled: nothing in it counts */
+  ST_BOX_WRITING = 1, /* claimed, being filled: its content is invalid */
   ST_BOX_OPEN = 2,    /* NCCL has not stopped it */
   ST_BOX_ENDED = 3,   /* NCCL has stopped it; a collective is enqueued, its parts may be open or yet to come */
   ST_BOX_QUIET = 4,   /* a collective whose parts so far have all ended; a late one makes it ENDED again */
@@ -61,7 +59,7 @@ enum st_box_phase {
 };
 
 enum st_box_type {
-  ST_BOX_GROUP = 1, /* one kernel launch's worth of operations */
+  ST_BOX_GROUP = 1, /* the operations of one kernel launch */
   ST_BOX_COLL,
   ST_BOX_P2P,
   ST_BOX_PROXY_OP,
@@ -69,11 +67,11 @@ enum st_box_type {
   ST_BOX_PROXY_CTRL,
   ST_BOX_KERNEL_CHANNEL,
   ST_BOX_NET,
-  ST_BOX_GROUP_API, /* the four calls on the user's thread */
+  ST_BOX_GROUP_API, /* this and the next three: calls on the user's thread */
   ST_BOX_COLL_API,
   ST_BOX_P2P_API,
   ST_BOX_KERNEL_LAUNCH,
-  ST_BOX_CE_COLL, /* by the copy engines; start and end are those of the launch */
+  ST_BOX_CE_COLL, /* by the copy engines; start and end are the launch's */
   ST_BOX_CE_SYNC,
   ST_BOX_CE_BATCH,
 };
@@ -114,7 +112,7 @@ enum st_box_protocol {
   ST_BOX_PROTO_SIMPLE,
 };
 
-#define ST_BOX_DATATYPE_UNKNOWN 255 /* else ncclDataType_t's number */
+#define ST_BOX_DATATYPE_UNKNOWN 255 /* else the number in ncclDataType_t */
 #define ST_BOX_NUMBER_UNKNOWN 0xffffffffffffffffull
 
 enum st_box_event_flags {
@@ -125,15 +123,15 @@ enum st_box_event_flags {
   ST_BOX_FOREIGN_PARENT = 16, /* proxy op: its collective is in another process's file */
   ST_BOX_OWN_SEQUENCE = 32,   /* p2p: sequence is the plugin's own count */
   ST_BOX_SEND_SIDE = 64,      /* proxy op and step: this rank sends */
-  ST_BOX_KERNELS_UNTRUE = 64, /* coll: its kernel channels are no parts of it: NCCL reports them too early */
+  ST_BOX_KERNELS_UNTRUE = 64, /* coll: NCCL reports its kernel channels too early, so they do not count as its parts */
   ST_BOX_COUNTED = 128,       /* proxy op, kernel channel: its collective counts it among its parts */
   ST_BOX_LONG_STEP = 1,       /* proxy step: it waited long, the first of a run of its operation */
   ST_BOX_OF_P2P = 2,          /* proxy op and step: of a Send or Recv */
 };
 
-/* A step that waited this long for one thing is kept as a record even where steps are not ... */
+/* A step that waited this long for one thing is recorded even if steps are not ... */
 #define ST_BOX_LONG_WAIT_NS 5000000ull
-/* ... but of so many steps in a row only the first: that many are on their way at a time, and wait together. */
+/* ... but only the first of this many steps in a row, since that many are under way together, and wait together. */
 #define ST_BOX_STEPS_UNDER_WAY 8
 
 /* What a proxy step waits for; the index of wait_ns and the values of `state`. */
@@ -148,14 +146,14 @@ enum st_box_wait {
 
 /* Why something is not in the file. Index of header.lost. */
 enum st_box_loss {
-  ST_BOX_LOST_NO_SLOT = 0,     /* every slot taken by open events: the event was not recorded */
-  ST_BOX_LOST_LAPPED,          /* a writer found its place in the ring held by one a whole lap behind */
-  ST_BOX_LOST_NO_COMMUNICATOR, /* communicators beyond the table: their events bear communicator 0 */
+  ST_BOX_LOST_NO_SLOT = 0,     /* every slot has an open event: the event was not recorded */
+  ST_BOX_LOST_LAPPED,          /* the writer's place in the ring was held by a writer a whole lap behind */
+  ST_BOX_LOST_NO_COMMUNICATOR, /* communicators beyond the table: their events have communicator 0 */
   ST_BOX_LOST_STALE_HANDLE,    /* an end or state for an event that is not open: ended twice, or evicted */
   ST_BOX_LOST_FOREIGN_HANDLE,  /* an end or state for a handle this process did not give out */
   ST_BOX_LOST_UNKNOWN_TYPE,    /* an event type of a later NCCL */
   ST_BOX_LOST_UNKNOWN_STATE,   /* a state of a later NCCL, or one that does not fit the event */
-  ST_BOX_LOST_LATE_PART,       /* a part whose collective had left its slot: it is in the ring, not in the collective */
+  ST_BOX_LOST_LATE_PART,       /* a part whose collective had left its slot: in the ring, not in the collective */
   ST_BOX_LOST_EVICTED,         /* open collectives without parts whose slot was needed: in the ring, UNFINISHED */
 };
 
@@ -165,17 +163,17 @@ struct st_box_clock_anchor {
   uint64_t realtime_ns;
 };
 
-/* Time in which the process's heartbeat failed, though the next beat was due. runnable_ns: of it, the thread
- * wanted to run and something else had the CPU; ~0 unknown. from_ns is 0 while the entry is being written. */
+/* An interval without heartbeats although one was due. runnable_ns: the part of it in which the thread was ready and
+ * had no CPU; ~0 unknown. from_ns is 0 while the entry is being written. */
 struct st_box_pause {
   uint64_t from_ns;
   uint64_t to_ns;
   uint64_t runnable_ns;
 };
 
-/* A heartbeat is due this long after the one before. */
+/* Interval between heartbeats. */
 #define ST_BOX_BEAT_NS 250000000ull
-/* Less is no pause: threads of a busy machine wait that long now and then. */
+/* Shorter intervals are not pauses: threads of a busy machine wait that long at times. */
 #define ST_BOX_PAUSE_NS 1000000000ull
 
 enum st_box_state {
@@ -199,7 +197,7 @@ struct st_box_header {
   uint64_t ring_offset;
   uint64_t ring_capacity; /* a power of two */
 
-  /* Who writes. */
+  /* The writer. */
   uint32_t pid;                 /* in its own pid namespace */
   uint32_t process_tag;         /* 16 bits, not 0; upper bits of every id */
   uint64_t process_start_ticks; /* field 22 of /proc/self/stat */
@@ -209,15 +207,15 @@ struct st_box_header {
   uint64_t created_ns;
   uint64_t created_realtime_ns;
   uint32_t uid;
-  int32_t env_rank; /* RANK, or another launcher's; -1 unknown */
+  int32_t env_rank; /* RANK, or another launcher's variable; -1 unknown */
   int32_t env_local_rank;
   int32_t env_world_size;
   uint32_t interface_version; /* of NCCL's profiler interface, 1 to 6 */
   int32_t nccl_version;       /* as ncclGetVersion says it, 0 unknown */
-  uint32_t event_mask;        /* what was asked of NCCL: its event bits */
-  uint32_t kept_mask;         /* 1 << st_box_type of what is kept as records of its own */
+  uint32_t event_mask;        /* the event bits requested from NCCL */
+  uint32_t kept_mask;         /* 1 << st_box_type of the recorded types */
 
-  /* What happened; written while recording. */
+  /* State; written while recording. */
   uint32_t state; /* enum st_box_state */
   uint32_t open_communicators;
   uint64_t closed_ns;
@@ -234,48 +232,48 @@ struct st_box_header {
   char thread_name[16];
   char command[256]; /* arguments separated by blanks, cut */
 
-  /* The heartbeat: a thread of the plugin's own that wakes a few times a second while communicators live, whatever NCCL
-   * does. A process that is stopped or frozen has none. */
-  uint64_t heartbeat_ns;       /* its last beat; 0: there is none */
-  uint64_t heartbeat_ended_ns; /* it was asked to end; 0: it beats */
+  /* The heartbeat: a thread of the plugin wakes a few times a second while communicators live, whatever NCCL does. In a
+   * stopped or frozen process it does not run. */
+  uint64_t heartbeat_ns;       /* the last heartbeat; 0: none */
+  uint64_t heartbeat_ended_ns; /* when it was asked to end; 0: it is running */
   uint64_t pauses_filled;      /* the n-th lies at index n % ST_BOX_PAUSES */
   struct st_box_pause pauses[ST_BOX_PAUSES];
   uint8_t padding_1[1688];
   uint64_t anchored_ns; /* the newest anchor's monotonic_ns */
 
-  /* A cache line each, so that counting does not disturb reading. */
+  /* Each on its own cache line, so that counting does not disturb reading. */
   uint64_t ring_head; /* number of the next record */
   uint8_t padding_2[56];
-  uint64_t slot_cursor; /* where the writer looks for a free slot next */
+  uint64_t slot_cursor; /* where the writer looks for the next free slot */
   uint8_t padding_3[56];
 };
 
-/* A communicator. serial is written last; 0: unused. A destroyed one's place may be given to a later one. */
+/* A communicator. serial is written last; 0: unused. A later communicator may take a destroyed one's entry. */
 struct st_box_communicator {
   uint64_t serial; /* from 1; events name it */
   uint64_t hash;   /* NCCL's own communicator hash (commId); 0 unknown */
   int32_t rank;    /* -1 unknown */
   int32_t ranks;   /* 0 unknown: not reported by interface v1 to v3 */
   int32_t nodes;
-  uint32_t own_transfers; /* 1: this rank has sent to itself; what NCCL reports about kernels is untrue since */
+  uint32_t own_transfers; /* 1: this rank has sent to itself; since then NCCL's reports about kernels are wrong */
   uint64_t created_ns;
-  uint64_t destroyed_ns; /* 0: lives */
-  uint64_t collectives;  /* started so far */
+  uint64_t destroyed_ns; /* 0: alive */
+  uint64_t collectives;  /* number started so far */
   uint64_t sends;
   uint64_t receives;
   char name[64];
   uint8_t reserved[120];
 };
 
-/* ST_BOX_COLL and ST_BOX_P2P. start_ns: NCCL began to enqueue it. end_ns: its last part (proxy operation or kernel
- * channel) ended, as far as parts have ended; 0 while one is open or none was seen. */
+/* ST_BOX_COLL and ST_BOX_P2P. start_ns: NCCL began to enqueue it. end_ns: end of its last part (proxy operation or
+ * kernel channel) so far; 0 while one is open or none was seen. */
 struct st_box_coll {
   uint64_t sequence;    /* NCCL's: per function and communicator. p2p: per communicator, direction and peer */
   uint64_t call_number; /* n-th collective of this rank on the communicator, whatever the function: its call's number,
                            or in launch order where calls are not reported; ~0 unknown */
   uint64_t count;
   uint64_t enqueued_ns;     /* NCCL's stopEvent: the kernel is launched */
-  uint64_t kernel_start_ns; /* first kernel channel's start as the host learned of it */
+  uint64_t kernel_start_ns; /* start of the first kernel channel, when the host saw it */
   uint64_t gpu_start_ns;    /* GPU's global timer: earliest start, latest stop */
   uint64_t gpu_stop_ns;
   int32_t root_or_peer;
@@ -292,7 +290,7 @@ struct st_box_coll {
 /* ST_BOX_PROXY_OP: one channel's transfer with one peer. */
 struct st_box_proxy_op {
   int32_t peer;      /* rank in the communicator */
-  int32_t maker_pid; /* of the process whose collective it is */
+  int32_t maker_pid; /* process of the collective */
   int32_t steps;
   int32_t chunk_bytes;
   uint64_t transferred_bytes;
@@ -300,14 +298,14 @@ struct st_box_proxy_op {
   uint16_t nccl_state;            /* the operation's last one; interface v1 to v3: enum EventState 0 to 7 */
   uint16_t long_step;             /* lower bits of 1 + the number of the last LONG_STEP; 0 none */
   uint64_t in_progress_ns;        /* first progress; 0 none */
-  uint64_t last_step_ns;          /* when a step ended last */
+  uint64_t last_step_ns;          /* end of the latest ended step */
   uint64_t wait_ns[ST_BOX_WAITS]; /* sums over the ended steps */
 };
 
-/* ST_BOX_PROXY_STEP: one chunk. While open, what it waits for and since when. */
+/* ST_BOX_PROXY_STEP: one chunk. While open, its current wait and when that started. */
 struct st_box_proxy_step {
   int32_t step;
-  int32_t peer;  /* the operation's; -1 unknown */
+  int32_t peer;  /* from the operation; -1 unknown */
   uint8_t state; /* enum st_box_wait */
   uint8_t nccl_state;
   uint16_t padding;
@@ -326,7 +324,7 @@ struct st_box_kernel_channel {
   uint64_t reserved[7];
 };
 
-/* ST_BOX_GROUP, _GROUP_API, _COLL_API, _P2P_API, _KERNEL_LAUNCH: what happened on the caller's thread. */
+/* ST_BOX_GROUP, _GROUP_API, _COLL_API, _P2P_API, _KERNEL_LAUNCH: events on the caller's thread. */
 struct st_box_api {
   uint64_t count;
   uint64_t stream;
@@ -361,8 +359,8 @@ struct st_box_ce {
   uint64_t reserved[2];
 };
 
-/* ST_BOX_NET: what a network plugin reported about a request; of NCCL's own transports, and only where NCCL was built
- * so. */
+/* ST_BOX_NET: a network plugin's report about a request; from NCCL's own transports, and only if NCCL was built with
+ * it. */
 struct st_box_net {
   int64_t plugin_id;
   int32_t fd_or_device;
@@ -374,7 +372,7 @@ struct st_box_net {
   uint64_t reserved[4];
 };
 
-/* ST_BOX_PROXY_CTRL: the proxy thread's own doing. */
+/* ST_BOX_PROXY_CTRL: activity of the proxy thread itself. */
 struct st_box_proxy_ctrl {
   int32_t nccl_state; /* the last one */
   int32_t appended_ops;
@@ -392,8 +390,8 @@ struct st_box_event {
   uint32_t tid;          /* of the thread that started it, in its pid namespace */
   uint8_t type;          /* enum st_box_type */
   uint8_t flags;         /* enum st_box_event_flags */
-  uint16_t channels;     /* coll: how many, 0 unknown. proxy op, kernel channel: which */
-  int32_t rank;          /* as NCCL gave it with the event */
+  uint16_t channels;     /* coll: number of channels, 0 unknown. proxy op, kernel channel: the channel */
+  int32_t rank;          /* as reported by NCCL */
   union {
     struct st_box_coll coll;
     struct st_box_proxy_op proxy_op;
@@ -408,7 +406,7 @@ struct st_box_event {
 };
 
 /* A Send or Recv of a rank with itself. NCCL gives it neither a proxy operation nor a kernel channel: nothing reports
- * its end, and it waits for nobody, whatever its flags say (files of earlier plugins expect a kernel). */
+ * its end, and it waits for nobody, whatever its flags are (files of earlier plugins expect a kernel). */
 static inline int st_box_is_own_transfer(const struct st_box_event* event) {
   return event->type == ST_BOX_P2P && event->rank == event->u.coll.root_or_peer;
 }

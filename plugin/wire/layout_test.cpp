@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profiler file's bytes, as docs/profiler_file.md promises them to readers.
+// The profiler file's layout, as docs/profiler_file.md specifies it.
 #include <gtest/gtest.h>
 
 #include <cstddef>

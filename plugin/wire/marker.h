@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the plugin reports to a tracer about a connection: the argument of its marker, a function that does nothing and
- * waits for somebody to probe it. Plain C, fixed widths.
+/* The plugin's report to a tracer about a connection: the argument of its marker, a function that does nothing until a
+ * tracer probes it. Plain C, fixed widths.
  *
  * NCCL does not report to the plugin which socket it uses. But it calls the plugin right after the transfer that
- * finished a step (a send's stopEvent, a receive's RecvFlushWait), on the thread that made it: the socket this thread
- * moved bytes on last is the connection's, unless NCCL's socket helpers move the data. The counts let the tracer hold
- * the socket's own against them. Between two ranks NCCL makes one connection for each channel and direction for
- * collectives and another for Send and Recv (send[0] and send[1] of a channel's peer, in NCCL's src/enqueue.cc), so
- * there is a count of the step's kind, and one of every kind for where they share a socket.
- */
+ * finished a step (a send's stopEvent, a receive's RecvFlushWait), on the same thread: the socket on which this thread
+ * last moved bytes is the connection's, unless NCCL's socket helpers move the data. The tracer compares the counts with
+ * the socket's own. Between two ranks NCCL makes one connection for each channel and direction for collectives and
+ * another for Send and Recv (send[0] and send[1] of a channel's peer, in NCCL's src/enqueue.cc), so there is a count of
+ * the step's kind, and one of every kind for connections that share a socket. */
 #ifndef STALLTRACE_PLUGIN_MARKER_H
 #define STALLTRACE_PLUGIN_MARKER_H
 
@@ -19,16 +17,16 @@
 #define ST_MARKER_FUNCTION "stalltrace_step_moved"
 #define ST_MARKER_SEMAPHORE "stalltrace_step_moved_semaphore"
 
-/* Of the structure below. The job's plugin may be of another version than the tracer. */
+/* Version of the structure below. The job's plugin may have another version than the tracer. */
 #define ST_MARKER_VERSION 2u
 
 enum st_step_kind {
-  ST_STEP_COLLECTIVE = 0, /* also one of which the plugin does not know what it is a step of */
-  ST_STEP_P2P = 1,        /* Send, Recv, and what is made of them */
+  ST_STEP_COLLECTIVE = 0, /* also a step whose collective the plugin does not know */
+  ST_STEP_P2P = 1,        /* Send, Recv, and operations made of them */
   ST_STEP_KINDS = 2,
 };
 
-/* Finished between two ranks on one channel in one direction since they were first counted. */
+/* Steps finished between two ranks on one channel in one direction, since they were first counted. */
 struct st_step_count {
   __u64 steps;
   __u64 bytes;
@@ -38,7 +36,7 @@ struct st_step_moved {
   __u32 size; /* of this structure */
   __u32 version;
   __u64 comm_hash;          /* NCCL's own hash of the communicator */
-  struct st_step_count own; /* steps of this one's kind, this one included */
+  struct st_step_count own; /* steps of this kind, this step included */
   struct st_step_count all; /* steps of every kind */
   __u64 alone_since_ns; /* CLOCK_MONOTONIC; since then nothing else of this direction was under way on this thread, for
                            all of this step; 0: something was */

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a command line may leave the process that it belongs to, or ours: passwords, keys and tokens become "***".
-// The tables say which arguments hold one. For the plugin and all of src/: in place, without memory of its own.
+// Redaction of command lines before they leave their process, or ours: passwords, keys and tokens become "***". The
+// tables list the arguments that hold one. Used by the plugin and all of src/: works in place and allocates nothing.
 //
-// It knows an argument by its name (--password X, --api-key=X, WANDB_API_KEY=X, {"token": "X"}, ?sig=X, "Authorization:
-// Bearer X"), a URL's user:password@, and tokens by how they begin. A secret that stands alone (`wandb login X`,
+// It recognises an argument by its name (--password X, --api-key=X, WANDB_API_KEY=X, {"token": "X"}, ?sig=X,
+// "Authorization: Bearer X"), a URL's user:password@, and tokens by their prefix. It does not recognise a secret
+// without a name (`wandb login X`, `mysql -pX`). In doubt it hides more: --sort-key X is hidden, and so is all of an
+// argument after its name.
 // `mysql -pX`) it does not know. In doubt more is hidden: --sort-key X is, and all of an argument after its name.
 #pragma once
 
@@ -13,14 +15,14 @@
 namespace stalltrace::redaction {
 
 enum class Where {
-  kWord,      // a word of the name: words end at - _ . and where a capital follows a small letter
+  kWord,      // a word of the name; words end at - _ . and before a capital after a lower-case letter
   kLastWord,  // the last one
-  kEnding,    // how a word ends: dbpassword
+  kEnding,    // the end of a word: dbpassword
 };
 enum class Value {
   kWhole,       // hidden
-  kAfterColon,  // of user:password the password
-  kTwoWords,    // "Bearer X", where nothing shows where the argument ends
+  kAfterColon,  // only the password of user:password
+  kTwoWords,    // two words ("Bearer X"), where nothing marks the end of the argument
 };
 
 struct Name {
@@ -56,14 +58,14 @@ inline constexpr Name kNames[] = {
     {"cookie", Where::kWord, Value::kTwoWords},
 };
 
-/// Whole options with user:password, as curl and wget have them.
+/// Complete names of options with user:password, from curl and wget.
 inline constexpr Name kUserOptions[] = {
     {"-u", Where::kWord, Value::kAfterColon},
     {"--user", Where::kWord, Value::kAfterColon},
     {"--proxy-user", Where::kWord, Value::kAfterColon},
 };
 
-/// How tokens begin that are known by that; each has a digit, and is longer than kShortestToken.
+/// Prefixes of tokens. Each token has a digit, and is longer than kShortestToken.
 inline constexpr const char* kTokenBeginnings[] = {"hf_",    "ghp_", "gho_",  "ghu_",  "ghs_",   "github_pat_",
                                                    "glpat-", "sk-",  "xoxb-", "xoxp-", "nvapi-", "eyJ"};
 inline constexpr size_t kShortestToken = 20;
@@ -86,11 +88,11 @@ constexpr char lower(char c) { return is_capital(c) ? static_cast<char>(c - 'A' 
 
 class Scanner {
  public:
-  /// Arguments end at '\0' where the text has one, else at blanks.
+  /// Arguments end at '\0' if the text has one, else at blanks.
   Scanner(const char* text, size_t size)
       : text_(text), size_(size), separated_(size > 1 && memchr(text, '\0', size - 1) != nullptr) {}
 
-  /// The first secret that begins at `from` or later; `before` is the character before it.
+  /// The first secret that begins at `from` or later; `before` is the preceding character.
   Span next(size_t from, char before) const {
     for (size_t at = from; at < size_;) {
       const char previous = at == from ? before : text_[at - 1];
@@ -139,7 +141,7 @@ class Scanner {
     return false;
   }
 
-  /// From "://" on: user:password@ or, for the web, anything@.
+  /// Searches from "://" on: user:password@ or, for the web, anything@.
   [[nodiscard]] Span in_url(size_t scheme_end) const {
     const size_t begin = scheme_end + 3;
     size_t sign = 0;
@@ -150,7 +152,7 @@ class Scanner {
     for (; end < size_ && text_[end] != '\0' && !is_blank(text_[end]) && !is_quote(text_[end]); ++end) {
       const char c = text_[end];
       if (in_host && (c == '/' || c == '?' || c == '#')) {
-        in_host = false;  // or in a password that is not escaped as it should be
+        in_host = false;  // or in a password that is not escaped correctly
       }
       if (in_host && colon == 0 && c == ':') {
         colon = end;
@@ -184,7 +186,7 @@ class Scanner {
     return true;
   }
 
-  /// The row of the tables for the name; null where there is none.
+  /// The table row for the name; null if there is none.
   [[nodiscard]] const Name* find(size_t begin, size_t end) const {
     for (const Name& row : kUserOptions) {
       if (end - begin == strlen(row.word) && matches(begin, row.word, end - begin)) {
@@ -262,8 +264,8 @@ class Scanner {
   bool separated_;
 };
 
-/// Hides what is secret in a command line, whose arguments are separated by '\0' as in /proc/PID/cmdline, or else by
-/// blanks. Returns the new size, which is never larger. Doing it again changes nothing.
+/// Redacts a command line in place; arguments are separated by '\0', as in /proc/PID/cmdline, or else by blanks.
+/// Returns the new size, which is never larger. Idempotent.
 inline size_t redact_command_line(char* text, size_t size) {
   size_t put = 0;
   size_t from = 0;

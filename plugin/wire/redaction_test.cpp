@@ -15,7 +15,7 @@ std::string redacted(std::string line) {
   return line;
 }
 
-/// Written with '|' between the arguments, as /proc/PID/cmdline has '\0'.
+/// Uses '|' between the arguments, where /proc/PID/cmdline has '\0'.
 std::string of_arguments(std::string line) {
   std::ranges::replace(line, '|', '\0');
   line = redacted(line);

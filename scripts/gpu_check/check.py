@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check itself: runs ranks under `stalltrace run`, then holds what was recorded against what they noted.
+"""The check itself: runs ranks under `stalltrace run`, then compares the recording with their notes.
 
     check.py STALLTRACE OUT [--ranks N] [--max-bytes N] [--lab FOLDER]
 
@@ -20,8 +20,8 @@ import libraries
 import network
 
 HERE = pathlib.Path(__file__).resolve().parent
-PROFILER_SINCE = (2, 23)  # NCCL's profiler interface
-SIZES_REPORTED_SINCE = (2, 27)  # a communicator's size with it
+PROFILER_SINCE = (2, 23)  # first version with NCCL's profiler interface
+SIZES_REPORTED_SINCE = (2, 27)  # first version that reports a communicator's size through it
 LATE_RANK = 1
 
 
@@ -32,7 +32,7 @@ def place(culprit, to):
 
 
 class Table:
-    """One line for each check; a check that could not be run says why."""
+    """One line per check; a skipped check gives its reason."""
 
     def __init__(self):
         self.rows = []
@@ -57,10 +57,10 @@ class Check:
             self.environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"] = options.lab
         self.nodes_missing = network.available()
         self.nccl_version = (0, 0)
-        self.traced = False  # the latest job
+        self.traced = False  # in the latest job
 
     def prepare(self):
-        """Says what this machine has; False if there is nothing to run on."""
+        """Reports this machine's equipment; False if there is nothing to run on."""
         version = self.stalltrace("version")
         self.table.add("stalltrace", version.returncode == 0, (version.stdout or version.stderr).strip()[-200:])
         nccl, cudart = libraries.find_nccl(), libraries.find_cudart()
@@ -70,7 +70,7 @@ class Check:
             try:
                 self.nccl_version = libraries.nccl_version(nccl)
                 found = f"{'.'.join(map(str, self.nccl_version))} in {nccl}"
-            except OSError as error:  # of another machine, or without what it needs
+            except OSError as error:  # for another machine, or its requirements are missing
                 nccl, found = None, f"{nccl} can't be loaded: {error}"
         self.table.add("NCCL", bool(nccl), found)
         self.table.add("CUDA runtime", bool(cudart), cudart or "libcudart.so was not found")
@@ -80,14 +80,14 @@ class Check:
         return bool(version.returncode == 0 and nccl and devices)
 
     def stalltrace(self, *words, timeout=600):
-        """What came of it; 124 and its words so far if it took too long, and was ended."""
+        """The exit code and output of a command; 124 and the output so far if it took too long and was ended."""
         command = [self.options.stalltrace, *map(str, words)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment) as process:
             try:
                 out, err = process.communicate(timeout=timeout)
                 return subprocess.CompletedProcess(command, process.returncode, out, err)
             except subprocess.TimeoutExpired:
-                process.terminate()  # it takes the job with it
+                process.terminate()  # it ends the job too
                 try:
                     out, err = process.communicate(timeout=30)
                 except subprocess.TimeoutExpired:
@@ -96,7 +96,7 @@ class Check:
                 return subprocess.CompletedProcess(command, 124, out, f"{err}\nended after {timeout} s")
 
     def job(self, name, program):
-        """Runs the ranks into OUT/name; their folder, or None."""
+        """Runs the ranks into OUT/name; returns their folder, or None."""
         folder = self.out / name
         folder.mkdir(parents=True)
         place = "loopback" if self.nodes_missing else "nodes"
@@ -106,7 +106,7 @@ class Check:
         (folder / "ranks.txt").write_text(result.stdout)
         self.table.add(f"{name}: {self.options.ranks} ranks, {place}", result.returncode == 0,
                        "ran to their end" if result.returncode == 0 else (result.stderr + result.stdout)[-300:].replace("\n", " | "))
-        # Without a tracer the recording is there all the same, made of the profiler files.
+        # Without a tracer, `run` makes the recording from the profiler files.
         untraced = next((line for line in result.stderr.splitlines() if "the kernel is not traced" in line), None)
         self.traced = untraced is None and (folder / "run" / "trace.db").exists()
         self.table.add(f"{name}: kernel traced", self.traced or None, "yes" if self.traced else untraced or "no recording")
@@ -138,7 +138,7 @@ class Check:
         print("\n".join("    " + line for line in lines), flush=True)
 
     def explain(self, name, recording):
-        """The findings' causes and places; None if they are unknown."""
+        """The findings' causes and places; None if unknown."""
         result = self.stalltrace("explain", "--json", recording)
         if result.returncode != 0:
             self.table.add(f"{name}: explain", False, result.stderr.strip()[-300:])
@@ -147,7 +147,7 @@ class Check:
                 for finding in json.loads(result.stdout)["findings"]]
 
     def find(self, name, what, findings, cause, rank):
-        """Whether that cause was said of that rank, or of a link to it."""
+        """Whether that cause was reported for that rank, or for a link to it."""
         if findings is not None:
             said = ", ".join(f"{found} ({place(culprit, to)})"
                              for found, culprit, to in findings)
@@ -191,7 +191,7 @@ class Check:
             self.table.add("ddp: gradients' AllReduces", complete, f"(rank, calls, ended): {per_rank}")
 
     def run(self):
-        """0 if all that could be checked here holds, 1 if something failed or nothing could be run."""
+        """Returns 0 if all possible checks pass, 1 if one failed or nothing could be run."""
         self.out.mkdir(parents=True)
         print(f"stalltrace GPU check on {platform.node()}, {platform.release()}, Python {platform.python_version()}")
         ready = self.prepare()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds a recording against what the ranks noted by their own clocks and by CUDA events."""
+"""Compares a recording with the ranks' own notes from their clocks and CUDA events."""
 
 import json
 import sqlite3
@@ -7,9 +7,9 @@ import statistics
 
 TOLERANCE_NS = 50_000
 TOLERANCE_SHARE = 0.01
-# Called on the communicator of all ranks alone.
+# Called only on the communicator of all ranks.
 WORLD_OPS = ("ALL_GATHER", "REDUCE_SCATTER", "BROADCAST", "REDUCE")
-# From here on, NCCL reports a Broadcast to the plugin only as a call, unless NCCL_ALLGATHERV_ENABLE=0.
+# From this version on, NCCL reports a Broadcast to the plugin only as a call, unless NCCL_ALLGATHERV_ENABLE=0.
 ONLY_CALLS_REPORTED_SINCE = (2, 29, 2)
 
 
@@ -43,14 +43,15 @@ class Recording:
 
 
 def duration_fits(call, duration_ns):
-    """A collective lasts at least as long as the device was busy once it was launched (the first event is passed before that:
-    NCCL's first call connects the ranks in the meantime), at most until the caller knew of its end."""
+    """A collective lasts at least as long as the device was busy after its launch (the first event is passed before
+    that: NCCL's first call connects the ranks in the meantime), and at most until the caller knew of its end.
+    """
     slack = max(TOLERANCE_NS, TOLERANCE_SHARE * call["wall_ns"])
     return call["device_ns"] - call["launch_ns"] - slack <= duration_ns <= call["wall_ns"] + slack
 
 
 def check_counts(recording, owns):
-    """Every call is there once."""
+    """Every call is recorded once."""
     wrong = []
     total = 0
     for own in owns:
@@ -63,7 +64,7 @@ def check_counts(recording, owns):
 
 
 def check_ranks(recording, owns, sizes_reported):
-    """Whether each call bears its rank, and its communicator's size where NCCL reports it."""
+    """Whether each call has its rank, and its communicator's size if NCCL reports it."""
     wrong = []
     for own in owns:
         seen = set(recording.rows(f"SELECT DISTINCT rank, nranks FROM nccl_events WHERE pid = ? AND op IN {WORLD_OPS}", own.who["pid"]))
@@ -80,7 +81,9 @@ def check_hashes(recording, owns):
 
 
 def check_sequences(recording, owns):
-    """Each call on the communicator of all ranks has a number above the one before, and all ranks agree on them."""
+    """On the communicator of all ranks, each call's number is higher than the one before, and all ranks agree on the
+    numbers.
+    """
     reported = []
     for own in owns:
         calls = recording.rows(f"SELECT op, seq FROM nccl_events WHERE pid = ? AND op IN {WORLD_OPS} ORDER BY timestamp_ns, seq", own.who["pid"])
@@ -94,7 +97,7 @@ def check_sequences(recording, owns):
 
 
 def check_broadcasts(recording, owns, nccl_version):
-    """Whether their ends are known, where NCCL reports them."""
+    """Whether the calls' ends are known, if NCCL reports them."""
     ends = [row[2] for own in owns for row in recording.calls(own.who["pid"], "BROADCAST")]
     unobserved = ends.count("unobserved")
     if unobserved and nccl_version >= ONLY_CALLS_REPORTED_SINCE:
@@ -104,7 +107,7 @@ def check_broadcasts(recording, owns, nccl_version):
 
 
 def check_places(recording, address_of):
-    """Connections said to carry a channel's data to a rank do go to that rank's address."""
+    """Connections attributed to a channel and a rank lead to that rank's address."""
     said = recording.rows("SELECT rank, peer_rank, daddr FROM connection WHERE channel IS NOT NULL")
     wrong = [f"rank {rank}'s to {address} is not rank {peer}'s" for rank, peer, address in said
              if peer is None or address != address_of(peer)]
@@ -112,8 +115,9 @@ def check_places(recording, address_of):
 
 
 def check_durations(recording, owns, completions):
-    """Calls outside of groups whose end is known in one of these ways: the recorded duration against the rank's own clock
-    and CUDA events."""
+    """For calls outside of groups with an end known in one of these ways: compares the recorded duration with the
+    rank's own clock and CUDA events.
+    """
     within, differences, seen = 0, [], 0
     for own in owns:
         for op in ("ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER", "BROADCAST", "REDUCE"):
@@ -131,7 +135,7 @@ def check_durations(recording, owns, completions):
 
 
 def size_table(recording, owns, completions):
-    """A line for each AllReduce size: medians of rank 0."""
+    """One line per AllReduce size: medians of rank 0."""
     own = owns[0]
     by_size = {}
     for call, row in zip(own.of("ALL_REDUCE"), recording.calls(own.who["pid"], "ALL_REDUCE")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of PyTorch's DistributedDataParallel on NCCL: a small model, some steps. RANK and WORLD_SIZE say which."""
+"""One rank of PyTorch's DistributedDataParallel on NCCL: a small model, a few steps. RANK and WORLD_SIZE select it."""
 
 import os
 

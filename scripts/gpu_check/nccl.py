@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL and the CUDA runtime by ctypes: what one rank of the check needs, no more."""
+"""NCCL and the CUDA runtime through ctypes: only the calls that a rank of the check needs."""
 
 import ctypes
 from ctypes import POINTER, byref, c_float, c_int, c_size_t, c_void_p
@@ -17,7 +17,7 @@ class Failed(Exception):
 
 
 def nccl_hash(unique_id):
-    """What NCCL's logs and its plugin call the communicator's id: its own hash of the 128 bytes."""
+    """The communicator's id in NCCL's logs and plugin: NCCL's own hash of the 128 bytes."""
     words = [int.from_bytes(unique_id[i:i + 8], "little") for i in range(0, 128, 8)]
     first, second = 1 ^ 128, 1
     for word in words:
@@ -37,7 +37,7 @@ def nccl_hash(unique_id):
 
 
 class Library:
-    """Calls by name; anything but 0 is an error."""
+    """Calls functions by name; any result but 0 is an error."""
 
     def __init__(self, path, error_text):
         self.library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
@@ -51,7 +51,7 @@ class Library:
 
 
 class Device:
-    """One stream, one pair of buffers, events that time what lies between them."""
+    """One stream, one pair of buffers, and events that time the work between them."""
 
     def __init__(self, path, bytes_):
         self.cuda = Library(path, "cudaGetErrorString")
@@ -105,7 +105,7 @@ class Nccl:
         self.nccl.call("ncclGroupStart" if start else "ncclGroupEnd")
 
     def collective(self, op, comm, device, count, root=0):
-        """`count` floats, as the call of that name counts them."""
+        """`count` floats, counted as the call of that name does."""
         send, recv, stream, n, kind = device.send, device.recv, device.stream, c_size_t(count), c_int(FLOAT32)
         arguments = {
             "ALL_REDUCE": ("ncclAllReduce", send, recv, n, kind, c_int(SUM), comm, stream),

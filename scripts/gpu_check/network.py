@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual nodes without any tool: each rank unshares a network namespace and gets a TUN device there; a forwarder for
-each node carries packets between them and can lose some. Needs /dev/net/tun and either root or user namespaces."""
+"""Virtual nodes without external tools: each rank unshares a network namespace and gets a TUN device there; a forwarder
+for each node carries packets between them and can drop some. Needs /dev/net/tun and either root or user namespaces.
+"""
 
 import array
 import ctypes
@@ -18,7 +19,7 @@ SIOCSIFADDR, SIOCSIFNETMASK, SIOCSIFMTU, SIOCSIFFLAGS = 0x8916, 0x891c, 0x8922, 
 IFF_UP, IFF_RUNNING = 0x1, 0x40
 PR_SET_PDEATHSIG = 1
 TUN = "/dev/net/tun"
-# Not a name that the host uses: NCCL looks an interface up in /sys, which still shows the host's.
+# Must differ from the host's interface names: NCCL looks an interface up in /sys, which still shows the host's.
 INTERFACE, MTU = "gpucheck0", 9000
 LOSSY_NODE = 1
 
@@ -41,7 +42,7 @@ def unshare_network():
 
 
 def configure(name, address=None):
-    """Brings an interface up; ioctl(2) alone."""
+    """Brings an interface up with ioctl(2) alone."""
     def request(control, number, payload):
         fcntl.ioctl(control, number, struct.pack("16s24s", name.encode(), payload))
 
@@ -67,7 +68,7 @@ def enter(node):
 
 
 def end_with(parent):
-    """However the parent ends, this process does not outlive it."""
+    """Makes this process end with its parent."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -78,13 +79,13 @@ def send_descriptor(channel, descriptor):
 
 
 def receive_descriptor(channel):
-    """None when the other end gave up; it said why on its standard error."""
+    """Returns None if the other end gave up, with its reason on standard error."""
     _, ancillary, _, _ = channel.recvmsg(1, socket.CMSG_SPACE(4))
     return array.array("i", ancillary[0][2])[0] if ancillary else None
 
 
 def forward(node, devices, loss_file):
-    """Carries what node `node` sends, for ever; packets to LOSSY_NODE get lost at the percentage that `loss_file` holds."""
+    """Forwards node `node`'s packets for ever; packets to LOSSY_NODE are dropped at the percentage in `loss_file`."""
     by_address = {socket.inet_aton(address_of(other)): device for other, device in enumerate(devices)}
     lossy = socket.inet_aton(address_of(LOSSY_NODE))
     percent, packets = 0.0, 0
@@ -105,7 +106,7 @@ def forward(node, devices, loss_file):
 
 
 def start_forwarders(devices, loss_file):
-    """A process for each node; returns their pids, to be killed."""
+    """Starts a process for each node; returns their pids, for the caller to kill."""
     pids = []
     parent = os.getpid()
     for node in range(len(devices)):
@@ -121,7 +122,7 @@ def start_forwarders(devices, loss_file):
 
 
 def available():
-    """None if virtual nodes can be made here, else why not. Tried in a process of its own."""
+    """None if virtual nodes can be made here, else the reason. Tested in a separate process."""
     if not os.path.exists(TUN):
         return f"{TUN} is missing"
     read_end, write_end = os.pipe()

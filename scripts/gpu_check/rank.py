@@ -14,13 +14,13 @@ import libraries
 from nccl import Device, Nccl, nccl_hash
 
 WAIT_SECONDS = 60
-PROBED_SECONDS = 1  # a tracer beside finds a library when it is mapped
+PROBED_SECONDS = 1  # time for a tracer to find and probe the library
 LATE_MS = 300
-LOSS_PERCENT = 30  # so that repeats get lost too: a repeat that comes through costs next to nothing
+LOSS_PERCENT = 30  # high enough that retransmissions are lost too: one that arrives costs almost nothing
 
 
 def shared_id(folder, nccl, rank, ranks):
-    """Rank 0's unique id, handed over in a file."""
+    """Rank 0's unique id, passed to the others in a file."""
     path = folder / "unique_id"
     if rank == 0:
         temporary = path.with_suffix(".new")
@@ -50,7 +50,7 @@ class Rank:
         self.log.flush()
 
     def timed(self, phase, calls, comm=None):
-        """Runs [(op, count, root)] as one group if there are several; one line for each call."""
+        """Runs [(op, count, root)], as one group if there are several; one line per call."""
         start = time.time_ns()
         self.device.mark(0)
         if len(calls) > 1:
@@ -100,7 +100,7 @@ class Rank:
             self.timed("late", [("ALL_REDUCE", 262144, 0)])
 
     def loss(self):
-        """Rank 0 switches loss on and off; a collective before and after keeps the others in step."""
+        """Rank 0 switches loss on and off; collectives before and after keep the other ranks in step."""
         self.timed("before_loss", [("ALL_REDUCE", 1024, 0)])
         if self.rank == 0:
             (self.folder / "loss").write_text(str(LOSS_PERCENT))

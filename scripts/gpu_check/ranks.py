@@ -17,7 +17,7 @@ import network
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIMIT_SECONDS = 420
-# Real NCCL takes several ranks on one card if each claims a host of its own and nothing but sockets.
+# Real NCCL accepts several ranks on one GPU if each claims its own host and uses only sockets.
 SOCKETS_ONLY = {"NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none", "NCCL_IB_DISABLE": "1", "NCCL_SHM_DISABLE": "1",
                 "NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0"}
 
@@ -29,9 +29,9 @@ def environment_of(rank, ranks, nodes):
 
 
 def become_rank(rank, ranks, nodes, channel, words, parent):
-    """In the child: enters its node, hands over the device, waits until all are there, and becomes the rank."""
+    """In the child: enters its node, passes on the device, waits until all are there, and becomes the rank."""
     send = network.enter(rank) if nodes else None
-    network.end_with(parent)  # a new user namespace would have undone it
+    network.end_with(parent)  # after the namespace: a new user namespace would undo it
     if nodes:
         network.send_descriptor(channel, send)
         if channel.recv(1) != b"g":
@@ -56,7 +56,7 @@ def start(rank, ranks, nodes, words):
 
 
 def wait_for(pids):
-    """0, or 1 when a rank failed or none ended in time; the first failure ends the others after a while."""
+    """Returns 0, or 1 if a rank failed or none ended in time; the first failure ends the others after a while."""
     end = time.monotonic() + LIMIT_SECONDS
     code = 0
     while pids:

@@ -50,7 +50,7 @@ fi
 (cd "$scratch/extra" && find . | cpio -o -H newc -R 0:0 --quiet | gzip -1) >"$scratch/extra.cpio.gz"
 mkdir -p "$work"
 (
-  flock 9 # boots side by side share what is made here
+  flock 9  # parallel boots share the files made here
   "$here/fetch_kernel.sh" "$kernel"
   "$here/make_modules.sh" "$kernel"
   "$here/make_sysroot.sh"
@@ -65,7 +65,7 @@ timeout -k 5 "$limit" "${qemu[@]}" "${machine[@]}" -kernel "$kernels/$kernel/vml
   </dev/null >"$scratch/console" 2>"$scratch/qemu.log" &
 qemu_pid=$!
 
-# Before "up" the console has the firmware's and the kernel's words: shown only if the guest does not come up.
+# Before "up" the console shows the firmware's and the kernel's output: printed only if the guest does not come up.
 : >"$scratch/boot.log"
 code=
 up=
@@ -73,7 +73,7 @@ while IFS= read -r line; do
   line=${line%$'\r'}
   case $line in
     *'@@KM up '*) up=${line##* } ;;
-    *'@@KM exit '*) # behind output that ends without a new line
+    *'@@KM exit '*)  # follows output that ends without a newline
       code=${line##* }
       printf '%s' "${line%@@KM exit *}"
       ;;

@@ -25,7 +25,7 @@ flavour=$(flavour_of "$name")
 image=$(apt-cache pkgnames linux-image- | grep -E -- "^linux-image-[0-9][^-]*(-[0-9]+)?-$flavour\$" | sort -V | tail -n 1) ||
   fail "$suite has no linux-image-*-$flavour"
 release=${image#linux-image-}
-# Newer suites keep the kernel and its modules in packages of their own.
+# Newer suites have the kernel and its modules in separate packages.
 packages=("$image")
 for part in "linux-binary-$release" "linux-modules-$release"; do
   [[ -z $(apt-cache pkgnames "$part") ]] || packages+=("$part")

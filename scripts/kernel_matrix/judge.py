@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the guests left behind, as one JSON object on standard output. Exit code 1 if a step did not pass.
+"""Prints the results of the guests as one JSON object on standard output. Exit code 1 if a step did not pass.
 
     scripts/kernel_matrix/judge.py [--kept FILE.json] ARCH RESULTS_FOLDER KERNELS_FOLDER STEADY PARALLEL KERNEL...
 
@@ -32,8 +32,9 @@ def number(path):
 
 
 def complaints(path):
-    """Lines of the kernel's log about a bug, each with the one before, which says more. A CPU that was stuck for some
-    time is a busy host's, not the kernel's."""
+    """Lines of the kernel's log about a bug, each with the line before, which has more detail. A CPU that was stuck for
+    some time is the fault of a busy host, not of the kernel.
+    """
     lines = [re.sub(r"^\[ *[\d.]+\] ", "", line) for line in path.read_text(errors="replace").splitlines()] if path.exists() else []
     return [f"{before}: {line}" for before, line in zip(lines, lines[1:])
             if re.search(r"WARNING: |BUG: |Oops|general protection fault", line) and "soft lockup" not in line]
@@ -54,7 +55,7 @@ def record_of(name, results, kernels, machines):
 
 
 def states(kernel):
-    """Of each line of `check`, whether it is ok, a fallback, missing or refused."""
+    """The state of each line of `check`: ok, fallback, missing or refused."""
     said = next((step["data"] for step in kernel["steps"] if step["step"] == "check"), None) or {"lines": []}
     return {line["key"]: line["state"] for line in said["lines"]}
 

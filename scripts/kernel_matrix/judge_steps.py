@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step of the guest left behind, judged: one function per step, which gets the step's folder and returns
-(passed, words, data). The words are for a cell of the table; they say why where it did not pass."""
+"""Judges the files left by a step of the guest: one function per step, which gets the step's folder and returns
+(passed, words, data). The words are for a cell of the table, with the reason if it did not pass.
+"""
 
 import json
 import re
 
-# What guest/steps/calls makes the stand-in job call (tests/bpf/standin/job.c, `all_calls`):
-# op, count, datatype, reduce_op, root, peer, stream, seq.
+# The calls that guest/steps/calls makes with the stand-in job (tests/bpf/standin/job.c, `all_calls`): op, count,
+# datatype, reduce_op, root, peer, stream, seq.
 CALLS = [
     ("ALL_REDUCE", 101, 7, 0, None, None, 0x51, 0),
     ("REDUCE_SCATTER", 102, 7, 2, None, None, 0x52, 1),
@@ -21,7 +22,7 @@ CALLS = [
     ("RECV", 111, 7, None, None, 2, 0x5B, 0),
 ]
 CALL_COLUMNS = ("op", "count", "datatype", "reduce_op", "root", "peer", "stream", "seq")
-# nranks, rank, split_color, split_key of the communicators, in the order in which they are made.
+# nranks, rank, split_color, split_key of the communicators, in the order of their creation.
 COMMUNICATORS = [
     (8, 3, None, None),
     (16, 5, None, None),
@@ -32,9 +33,9 @@ COMMUNICATORS = [
     (3, 2, None, None),
 ]
 COMMUNICATOR_COLUMNS = ("nranks", "rank", "split_color", "split_key")
-FAULTY_RANK = 2  # of guest/steps/lab
+FAULTY_RANK = 2  # in guest/steps/lab
 
-# Tests that a kernel can't pass, as (kernel, test): reason. Nothing else is excused.
+# Tests that fail on a kernel by design, as (kernel, test): reason. All other failures count.
 EXCUSED_TESTS = {}
 
 
@@ -89,7 +90,7 @@ def root_tests(folder, kernel):
     result = {name: "did not end" for name in tries}
     for outcome, name in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^\s,]+).* \(\d+ ms\)$", said, re.M):
         tries[name] += 1
-        result[name] = outcome  # of its last try
+        result[name] = outcome  # from its last try
     passed = [name for name in result if result[name] == "OK"]
     again = [name for name in passed if tries[name] > 1]
     bad = {name: outcome for name, outcome in result.items() if outcome != "OK"}
@@ -128,7 +129,7 @@ def lab(folder, _kernel):
     finding = findings[0]
     places = [(finding["link"] or {}).get("src_rank"), (finding["link"] or {}).get("dst_rank"),
               (finding["culprit"] or {}).get("rank")]
-    if FAULTY_RANK not in places[1:]:  # what is lost is on its way to that rank
+    if FAULTY_RANK not in places[1:]:  # packets are dropped on the way to that rank
         return False, f"another place: {finding['summary']}", data
     if not retransmits or ownerless:
         return False, f"retransmissions without their owner on node {ownerless or 0} of {retransmits}", data
@@ -165,7 +166,7 @@ def judge(name, folder, kernel):
     record["output"] = (folder / "output").read_text(errors="replace")[-4000:]
     try:
         record["passed"], record["words"], record["data"] = STEPS[name](folder, kernel)
-    except (OSError, ValueError, LookupError, TypeError) as error:  # what it should have left is not there, or no JSON
+    except (OSError, ValueError, LookupError, TypeError) as error:  # a file is missing or invalid
         record["words"] = last_line(folder) if record["code"] else f"results are not as expected: {error!r}"
     if record["code"] != 0:
         ended = "its time was over" if record["code"] in (124, 137, 143) else f"exit code {record['code']}"

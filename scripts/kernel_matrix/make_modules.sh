@@ -5,8 +5,8 @@
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 
-# virtio_blk carries the results; the rest is what `stalltrace lab` asks of ip, tc and nft. Some kernels have one or
-# the other built in.
+# virtio_blk transfers the results; `stalltrace lab` needs the others for ip, tc and nft. Some kernels have some of them
+# built in.
 wanted=(virtio_pci virtio_mmio virtio_blk veth bridge nf_tables nft_counter nft_objref nft_ct nft_numgen nft_limit
   nft_reject_inet sch_tbf sch_htb cls_fw)
 folder=$kernels/${1:?kernel name}
@@ -19,7 +19,7 @@ trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree/km/modules"
 : >"$tree/km/modules/order"
 for module in "${wanted[@]}"; do
-  # modprobe prints "insmod FILE" for the module and before it for each that it depends on.
+  # modprobe prints "insmod FILE" for the module, after those for its dependencies.
   while read -r verb file _; do
     [[ $verb == insmod ]] || continue
     name=$(basename "$file")

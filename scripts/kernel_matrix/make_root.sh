@@ -6,13 +6,13 @@
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 
-# Busybox's own shell would take its own ip and tc before these: hence dash.
+# dash, since busybox's shell prefers its own ip and tc to these.
 tools=(usr/bin/dash usr/bin/ip usr/sbin/tc usr/sbin/nft usr/bin/unshare)
 built=(stalltrace libnccl-profiler-stalltrace.so tests/bpf/test_capture_root
   tests/bpf/programs/{standin_job,standin_progress,libstandin_nccl.so,libstandin_inside.so})
 read -ra asked_for <<<"${MATRIX_PROGRAMS:-}"
 built+=("${asked_for[@]}")
-# The lab's programs travel inside stalltrace: only the libraries that they need are to be in the root.
+# The lab's programs are embedded in stalltrace: the root only needs their libraries.
 carried=(lab/cluster/artefacts/{nccl-train,stress-cpu,libnccl.so.2,libcudart.so.12})
 
 [[ -x $programs/stalltrace ]] || {
@@ -48,12 +48,12 @@ for folder in bin sbin lib lib64; do
   ln -s "usr/$folder" "$tree/$folder"
 done
 
-# Debug information would triple the size, and with it the time to unpack. Symbols stay: probes and tests need them.
+# Debug information would triple the size, and with it the time to unpack. Symbols are kept for probes and tests.
 copy() { # copy FILE PLACE
   mkdir -p "$tree/$(dirname "$2")"
   "$strip" -g -o "$tree/$2" "$1" 2>/dev/null || cp -L "$1" "$tree/$2"
 }
-needed_by() { # the loader, by its path, and the libraries, by their names
+needed_by() {  # prints the loader by path, and the libraries by name
   readelf -ld "$1" 2>/dev/null |
     sed -n 's/.*\[Requesting program interpreter: \/\(.*\)\]/\1/p; s/.*(NEEDED).*\[\(.*\)\]/\1/p'
 }

@@ -9,7 +9,7 @@ step() { "$@" >"$apt/log" 2>&1 || fail "'$*': $(grep -E '^(E|Err)' "$apt/log" | 
 # own_apt FOLDER SUITE: its files go to FOLDER, as if nothing were installed.
 own_apt() {
   local archive release_file apt=$1 suite=$2
-  # The archive that this machine's own packages come from: the one that has its release.
+  # The archive of this machine's own packages, which has its release.
   . /etc/os-release
   release_file=/dists/$VERSION_CODENAME/InRelease
   archive=$(apt-get --print-uris update 2>/dev/null | sed -n "s|^'\(.*\)$release_file' .*|\1|p" | head -n 1)

@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2034
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the scripts here: kernels, architecture, places. It sets variables and changes nothing.
-# Environment: MATRIX_ARCH, another architecture; MATRIX_BUILD, another build folder to take the programs from;
-# MATRIX_PROGRAMS, more files of the build folder for the guest, such as src/base/test_base.
+# Sourced by the scripts here: kernels, architecture, paths. It only sets variables. Environment: MATRIX_ARCH, another
+# architecture; MATRIX_BUILD, another build folder for the programs; MATRIX_PROGRAMS, more files of the build folder for
+# the guest, such as src/base/test_base.
 
 PATH+=:/usr/sbin:/sbin # depmod and modprobe
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 here=$root/scripts/kernel_matrix
 arch=${MATRIX_ARCH:-amd64}
-guest_build=$root/build # the programs' place in the guest: the tests have it compiled in
+guest_build=$root/build  # the programs' path in the guest: it is compiled into the tests
 [[ $arch == amd64 ]] || guest_build=$root/build-$arch
 programs=${MATRIX_BUILD:-$guest_build}
 kernels=$root/build/kernels/$arch
@@ -30,27 +30,27 @@ suite_of() { # the Debian suite that has this kernel
   esac
 }
 
-# More words for the kernel's command line.
+# Additional arguments for the kernel's command line.
 append_for() {
-  # Without cmpxchg16b (below) BPF's storage of tasks can be allocated, from 6.18 on, only where slabs are checked.
+  # Without cmpxchg16b (below), BPF task storage can be allocated from 6.18 on only where slabs are checked.
   case $arch/$1 in
     amd64/newest) echo "slab_debug=F,kmalloc-*" ;;
   esac
 }
 
-# What make_root.sh takes from a sysroot.
+# Packages that make_root.sh takes from a sysroot.
 tool_packages=(busybox-static dash iproute2 nftables util-linux libstdc++6)
 
-# Two kinds of emulated machine; `-accel kvm` hangs in many virtual machines, and is absent in most. `parallel` has two
-# CPUs, each as fast as the host lets it be. `steady` has one, whose clock counts a nanosecond for each instruction: the same
-# times on every host, however busy, and idle time costs nothing; hence for whatever is judged by its time.
+# Two kinds of emulated machine; `-accel kvm` hangs in many virtual machines, and is missing in most. `parallel` has two
+# CPUs as fast as the host allows. `steady` has one, whose clock advances one nanosecond per instruction: the times are
+# equal on every host, however busy, and idle time costs nothing; it is for all steps judged by time.
 parallel=(-accel "tcg,thread=multi" -smp 2)
 steady=(-accel "tcg,thread=single" -icount "shift=0,sleep=off" -rtc clock=vm -smp 1)
 
-# What differs between architectures. `sysroot` holds busybox, ip, nft and the libraries for the guest.
+# Differences between architectures. `sysroot` holds busybox, ip, nft and the libraries for the guest.
 case $arch in
   amd64)
-    # Without cmpxchg16b: QEMU 7.2 leaves wrong flags behind that instruction, and Linux 6.12 panics.
+    # Without cmpxchg16b: QEMU 7.2 leaves wrong flags after that instruction, and Linux 6.12 panics.
     qemu=(qemu-system-x86_64 -cpu "max,cx16=off")
     console=ttyS0
     library_folders=(lib/x86_64-linux-gnu usr/lib/x86_64-linux-gnu)
@@ -58,12 +58,12 @@ case $arch in
     sysroot=
     ;;
   arm64)
-    # The emulation of the architecture's own cipher for pointers is slow.
+    # Emulating the architecture's own cipher for pointers is slow.
     qemu=(qemu-system-aarch64 -M virt -cpu "max,pauth-impdef=on")
     console=ttyAMA0
     library_folders=(lib/aarch64-linux-gnu usr/lib/aarch64-linux-gnu)
     strip=aarch64-linux-gnu-strip
-    sysroot=$kernels/sysroot # make_sysroot.sh makes it
+    sysroot=$kernels/sysroot  # made by make_sysroot.sh
     ;;
   *)
     echo "kernel_matrix: no settings for the architecture $arch in ${BASH_SOURCE[0]}" >&2

@@ -36,7 +36,7 @@ def step_of(kernel, name):
 
 
 def lines_of(kernel):
-    """The lines of `check` by their key."""
+    """The lines of `check` by key."""
     step = step_of(kernel, "check")
     return {line["key"]: line for line in (step["data"] or {}).get("lines", [])} if step else {}
 
@@ -47,7 +47,7 @@ def programs_of(kernel):
 
 
 def in_order(kernels, items_of):
-    """All keys that any kernel has, in the order of the first that has them."""
+    """The keys of all kernels, in order of first occurrence."""
     keys = []
     for kernel in kernels:
         keys += [key for key in items_of(kernel) if key not in keys]
@@ -76,7 +76,7 @@ def program_cell(program):
     return f"{program['state']}: {program['detail']}"
 
 
-# Lines of `check` that report the machine it runs on, not of the kernel.
+# Lines of `check` about the machine it runs on, not about the kernel.
 OF_THE_MACHINE = ("kernel", "processes")
 
 
@@ -112,7 +112,7 @@ def print_matrix(matrix):
         ["boot"] + [f"{kernel['boot_seconds']:.0f} s" if kernel["boot_seconds"] else "did not boot" for kernel in kernels],
         ["the host's time for all"] + [f"{kernel['seconds']:.0f} s" for kernel in kernels],
     ])
-    head = [kernel["package"].split("-")[0] for kernel in kernels]  # the release has the first version of its series only
+    head = [kernel["package"].split("-")[0] for kernel in kernels]  # the release lacks the patch version
     print_table(["feature", *head], features(kernels))
     if any(programs_of(kernel) for kernel in kernels):
         print("Instructions that the verifier looked at, and its time at a thousand million instructions a second:\n")

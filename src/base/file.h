@@ -12,15 +12,15 @@
 
 namespace stalltrace {
 
-/// Opens a file that may be anything by now: never waits, for a FIFO's other end as little as for a lease.
-/// `more_flags`: such as O_NOFOLLOW. Errors: not there, not readable, no regular file.
+/// Opens an untrusted path without ever waiting, neither for a FIFO's other end nor for a lease. `more_flags`: such as
+/// O_NOFOLLOW. Errors: not found, not readable, not a regular file.
 Result<UniqueFd> open_regular(const std::string& path, int more_flags = 0);
 
-/// The whole of a file (also of /proc files, whose size is unknown), at most `limit_bytes`.
+/// The whole file (also a /proc file, whose size is unknown), at most `limit_bytes`.
 Result<std::string> read_file(const std::string& path, size_t limit_bytes = 16U << 20);
 
-/// Writes to `path`: it is replaced by the whole new file, or stays. Returns once it is stored on the disk. A link of
-/// that name is replaced, not followed.
+/// Writes to `path` atomically: it is replaced by the complete new file, or unchanged. Returns once the file is stored
+/// on disk. A link of that name is replaced, not followed.
 Status write_file(const std::string& path, std::string_view content, mode_t mode = 0600);
 
 }  // namespace stalltrace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fmt library itself, compiled here once: Debian ships no static libfmt, and compiling it into every file
-// doubles the build. The list is what fmt 9's headers declare `extern template` or leave undefined.
+// Compiles the fmt library once: Debian ships no static libfmt, and compiling it into every file doubles the build
+// time. The list contains everything that fmt 9's headers declare `extern template` or leave undefined.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

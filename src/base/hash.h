@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hashes that leave the process: identities of communicators, nodes and stacks.
+// Hashes that are stored or compared across hosts: identities of communicators, nodes and stacks.
 #pragma once
 
 #include <cstdint>

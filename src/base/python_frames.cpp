@@ -10,7 +10,7 @@
 namespace stalltrace {
 namespace {
 
-/// Functions that only call what was asked for: decorators, and torch's way into a module.
+/// Functions that only forward a call: decorators, and torch's module call.
 bool only_forwards(std::string_view function) {
   constexpr std::array<std::string_view, 5> kNames{"wrapper", "inner", "decorate_context", "_call_impl",
                                                    "_wrapped_call_impl"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors are values. Every fallible function returns Result<T>; a boundary adds its context with
-// `with_context`; only cli/ turns an Error into an exit code and a line on stderr.
+// Errors are values. Every fallible function returns Result<T>; a boundary adds its context with `with_context`; only
+// cli/ turns an Error into an exit code and a line on stderr.
 #pragma once
 
 #include <expected>
@@ -16,12 +16,11 @@ enum class ErrorKind {
   kNoPrivilege,  // exit code 1: the remedy names the capability
   kUnsupported,  // exit code 1: this kernel or host can't; optional features degrade on it
   kNotFound,     // exit code 1
-  kCorrupt,      // exit code 1: bytes that are not what they claim to be
+  kCorrupt,      // exit code 1: bytes in an invalid format
   kInterrupted,  // exit code 1: a time limit or a signal ended the work
 };
 
-/// What went wrong and what to do about it. `what` reads "outer: inner: cause", `remedy` is a full
-/// clause for the person on call, or empty where nothing can be advised.
+/// The error and its remedy. `what` reads "outer: inner: cause"; `remedy` is a full clause for the operator, or empty.
 struct Error {
   ErrorKind kind = ErrorKind::kFailed;
   std::string what;

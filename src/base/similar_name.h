@@ -8,9 +8,9 @@
 
 namespace stalltrace {
 
-/// The one of `names` that `typed` was probably meant to be: equal but for upper and lower case, or at most two letters
-/// (half of the name, where that is less) added, left out or changed. The nearest; of equals the first. None: no
-/// name is near. Returns a view into `names`.
+/// The member of `names` that `typed` probably meant: equal except for case, or with at most two letters added, removed
+/// or changed (at most half of the name's letters). The nearest wins, then the first. nullopt if no name is close.
+/// Returns a view into `names`.
 std::optional<std::string_view> similar_name(std::string_view typed, std::span<const std::string_view> names);
 
 }  // namespace stalltrace

@@ -22,7 +22,7 @@ TEST(SimilarName, TakesTheNearest) {
 TEST(SimilarName, TakesNoneThatIsFar) {
   EXPECT_EQ(similar_name("frobnicate", kNames), std::nullopt);
   EXPECT_EQ(similar_name("", kNames), std::nullopt);
-  EXPECT_EQ(similar_name("up", kNames), std::nullopt);  // two letters of three are others
+  EXPECT_EQ(similar_name("up", kNames), std::nullopt);  // two of three letters differ
   EXPECT_EQ(similar_name("explain", {}), std::nullopt);
 }
 

@@ -26,7 +26,7 @@ constexpr std::array kDurationUnits{
 constexpr std::array kSizeUnits{Unit{"", 1}, Unit{"k", 1LL << 10}, Unit{"m", 1LL << 20}, Unit{"g", 1LL << 30},
                                 Unit{"t", 1LL << 40}};
 
-/// The code point that `text` begins with and its bytes of UTF-8 (RFC 3629); 0 bytes where there is none.
+/// The first code point of `text` and its length in UTF-8 (RFC 3629); length 0 if it is invalid.
 std::pair<char32_t, size_t> first_code_point(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -47,8 +47,8 @@ std::pair<char32_t, size_t> first_code_point(std::string_view text) {
                                                                : std::pair{code, length};
 }
 
-/// Controls, and Unicode's characters that reverse the direction of text or have no width: a name that holds them reads
-/// as another name.
+/// Control characters, and Unicode characters that reverse the text direction or have no width: a name that contains
+/// them reads as another name.
 bool is_treacherous(char32_t code) {
   struct Range {
     char32_t first;
@@ -67,7 +67,7 @@ bool is_treacherous(char32_t code) {
   return std::ranges::any_of(kRanges, [code](const Range& range) { return code >= range.first && code <= range.last; });
 }
 
-/// A non-negative decimal number followed by one of `units`.
+/// Parses a non-negative decimal number followed by one of `units`.
 template <size_t n>
 Result<int64_t> parse_with_unit(std::string_view text, const std::array<Unit, n>& units, std::string_view what,
                                 std::string_view example) {
@@ -156,7 +156,7 @@ std::string escape_in_json(std::string_view json) {
   escaped.reserve(json.size());
   while (!json.empty()) {
     const auto [code, length] = first_code_point(json);
-    if (length == 0 || code < 0x20 || !is_treacherous(code)) {  // JSON's own line ends are its layout
+    if (length == 0 || code < 0x20 || !is_treacherous(code)) {  // JSON's own line breaks are layout
       escaped += json.substr(0, std::max<size_t>(length, 1));
     } else if (code < 0x10000) {
       escaped += fmt::format("\\u{:04x}", static_cast<uint32_t>(code));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text that people type and read: durations, sizes, numbers.
+// Parsing and formatting of user-facing text: durations, sizes, numbers.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace stalltrace {
 Result<int64_t> parse_duration_ns(std::string_view text);
 /// "500m", "2g", "64k", "4096" (bytes) to bytes; binary multiples.
 Result<int64_t> parse_size_bytes(std::string_view text);
-/// The whole of `text` as a decimal integer.
+/// Parses the whole of `text` as a decimal integer.
 Result<int64_t> parse_integer(std::string_view text);
 
-/// "5.12 s", "37 ms", "12 us": three significant digits, for reading, not for parsing.
+/// "5.12 s", "37 ms", "12 us": three significant digits, for display only.
 std::string format_duration(int64_t duration_ns);
 /// "1.5 GiB"
 std::string format_size(int64_t size_bytes);
 
-/// For one line on a terminal: what could drive it or mislead its reader becomes '?': a control character (C0, DEL, or
-/// C1, which xterm obeys also as UTF-8), what turns the direction of text or is invisible (U+202E, U+2066, U+200B and
-/// their like), and every byte that is no UTF-8. Applied where text is laid out: tables, reports, notes, errors.
+/// Makes text safe for one line on a terminal: replaces by '?' control characters (C0, DEL, and C1, which xterm obeys
+/// in UTF-8 too), characters that change the text direction or are invisible (U+202E, U+2066, U+200B and the like), and
+/// every byte that is not UTF-8. Applied where text is laid out: tables, reports, notes, errors.
 std::string printable(std::string_view text);
-/// JSON in which such characters stand as \uXXXX. `json` is valid JSON in UTF-8, where they are inside strings only.
+/// Escapes such characters in JSON as \uXXXX. `json` is valid JSON in UTF-8, where they occur only inside strings.
 std::string escape_in_json(std::string_view json);
 
 std::vector<std::string_view> split(std::string_view text, char separator);

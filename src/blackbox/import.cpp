@@ -18,15 +18,15 @@
 namespace stalltrace::blackbox {
 namespace {
 
-/// Clock offsets of files from one kernel differ by the corrections of its clock in between; if by more than this, one
-/// of them is wrong.
+/// Clock offsets of files from one kernel differ by its clock's corrections in between; a larger difference means that
+/// one of them is wrong.
 constexpr int64_t kOneClockNs = kNsPerSecond;
 
 struct ImportedFile {
   ProfilerSession session;
   int64_t offset_ns = 0;          // UTC minus CLOCK_MONOTONIC
   ProcessActivity activity{};     // by that clock
-  int64_t observed_until_ns = 0;  // UTC; until when its open calls are known to be open
+  int64_t observed_until_ns = 0;  // UTC; last time at which its open calls are known to be open
   size_t node = 0;
 };
 
@@ -87,8 +87,8 @@ class Import {
   [[nodiscard]] bool empty() const { return files_.empty(); }
 
  private:
-  /// One offset for all files of one kernel and user, the newest: they share its clock, and differences between their
-  /// times stay exact. A file with a wrong time moves no other user's rows.
+  /// Takes the newest offset for all files of one kernel and user: they share its clock, so differences between their
+  /// times stay exact. A file with a wrong time affects no other user's rows.
   void choose_clocks() {
     std::map<std::pair<std::string, uid_t>, std::vector<std::pair<uint64_t, int64_t>>> clocks;  // when taken, offset
     const auto clock_of = [&](const ImportedFile& file) -> auto& {
@@ -132,7 +132,8 @@ class Import {
     return to_utc(file.session.header().created_ns, file.offset_ns).value_or(file.activity.last_active_ns);
   }
 
-  /// The index of a file's node in nodes_. Files of one node name with different times of day are of different nodes.
+  /// The index of a file's node in nodes_. Files of one node name with different times of day belong to different
+  /// nodes.
   size_t node_index(const ImportedFile& file, std::multimap<NodeKey, size_t>& index) {
     const st_box_header& header = file.session.header();
     const NodeKey key = node_of(header);
@@ -152,7 +153,7 @@ class Import {
     return index.emplace(key, nodes_.size() - 1)->second;
   }
 
-  /// A node's recording ends with the last time at which one of its processes, or of their open calls, was observed.
+  /// A node's recording ends at the last time at which one of its processes, or an open call of theirs, was observed.
   void make_nodes() {
     std::multimap<NodeKey, size_t> index;
     for (ImportedFile& file : files_) {
@@ -192,7 +193,7 @@ class Import {
     losses_[node_id].add(kLostUnread, session.unread());
   }
 
-  /// Returns the rows' ids by the calls' ids in the file.
+  /// Returns the rows' event ids by the calls' ids in the file.
   std::unordered_map<uint64_t, EventId> deliver_calls(ProfilerSession& session, const Owner& owner) {
     std::unordered_map<uint64_t, EventId> events;
     for (ProfilerCall& call : session.take_calls(owner)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiler files → events: a recording of what the profiler plugin alone has seen. Needs no privilege, kernel or agent;
-// the processes may live, hang or be dead.
+// Profiler files → events: makes a recording from the profiler plugin's files alone. Needs no privilege, kernel or
+// agent; the processes may be running, hanging or dead.
 #pragma once
 
 #include <functional>
@@ -16,13 +16,13 @@ namespace stalltrace::blackbox {
 struct ImportSummary {
   size_t processes = 0;
   size_t nodes = 0;
-  size_t living = 0;  // processes that still live on this host
+  size_t living = 0;  // processes still running on this host
   uint64_t collectives = 0;
   uint64_t open = 0;
 };
 
-/// Reads every file once and delivers its rows; a file given twice is read once. A file that can't be read is left out,
-/// and `note` gets the reason; if none can be read, that is an error. Holds all files' events in memory.
+/// Reads every file once and delivers its rows; duplicates in `paths` are read once. A file that can't be read is left
+/// out, and `note` gets the reason; it is an error if none can be read. Holds all files' events in memory.
 Result<ImportSummary> import_profiler_files(std::span<const std::string> paths, EventSink& sink,
                                             const std::function<void(const Error&)>& note,
                                             CommandLines commands = CommandLines::kRedacted);

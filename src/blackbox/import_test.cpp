@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recording of profiler files alone holds.
+// The content of a recording made from profiler files alone.
 #include "blackbox/import.h"
 
 #include <gtest/gtest.h>
@@ -97,10 +97,10 @@ TEST_F(ImportFiles, TimesWithoutAHeartbeatAreWaits) {
   file.header.pauses_filled = 2;
   file.header.pauses[0] = {.from_ns = 10 * kSecond, .to_ns = 15 * kSecond, .runnable_ns = kSecond};
   file.header.pauses[1] = {.from_ns = 20 * kSecond, .to_ns = 22 * kSecond, .runnable_ns = kSecond + 1};
-  file.header.pauses[2] = {.from_ns = 30 * kSecond, .to_ns = 35 * kSecond, .runnable_ns = ~uint64_t{0}};  // not known
+  file.header.pauses[2] = {.from_ns = 30 * kSecond, .to_ns = 35 * kSecond, .runnable_ns = ~uint64_t{0}};  // unknown
   file.header.pauses[3] = {.from_ns = 45 * kSecond, .to_ns = 40 * kSecond};
   file.header.pauses[4] = {.from_ns = 40 * kSecond, .to_ns = ~uint64_t{0}};
-  file.header.pauses[5] = {.from_ns = 1, .to_ns = 40 * kSecond};  // before there was the process
+  file.header.pauses[5] = {.from_ns = 1, .to_ns = 40 * kSecond};  // starts before the process
   ASSERT_TRUE(import({save(file, "a")}));
   std::vector<WaitSpan> spans;
   ASSERT_TRUE(rows_.wait_spans({}, [&](const WaitSpan& row) { spans.push_back(row); }));
@@ -123,7 +123,7 @@ TEST_F(ImportFiles, OfProcessesWithoutEventsTheHeartbeatShowsWhichDied) {
     hung.u.coll.ops_started = 1;
     file.put(1, hung, ST_BOX_ENDED);
     file.header.heartbeat_ns =
-        rank == 1 ? 2 * kSecond + 100 : 30 * kSecond;  // the other waited for it until it was killed
+        rank == 1 ? 2 * kSecond + 100 : 30 * kSecond;  // the other rank waited for it until it was killed
     paths.push_back(save(file, std::to_string(rank)));
   }
   ASSERT_TRUE(import(paths));
@@ -309,7 +309,7 @@ st_box_event hanging() {
   return hung;
 }
 
-/// NCCL reports a death to the other ranks at once, and they abort.
+/// NCCL reports a death to the other ranks immediately, and they abort.
 TEST_F(ImportFiles, WhoeverLeftACommunicatorOpenThatOthersEndedAfterwardsHasDied) {
   for (const int64_t ended_after_ns : {400'000'000, -1}) {
     MadeProfilerFile dead = file_of(11, 0);
@@ -334,7 +334,7 @@ TEST_F(ImportFiles, AHangOfAJobThatDiedWholeEndsWithTheJob) {
   std::vector<std::string> paths;
   for (const int32_t rank : {0, 1}) {
     MadeProfilerFile file = file_of(100 + static_cast<uint32_t>(rank), rank);
-    file.header.node[0] = static_cast<char>('a' + rank);  // a node each
+    file.header.node[0] = static_cast<char>('a' + rank);  // each on its own node
     file.header.node[1] = 0;
     file.put(1, hanging(), ST_BOX_ENDED);
     file.header.heartbeat_ns = (rank == 0 ? 20 : 30) * kSecond;

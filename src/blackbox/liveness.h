@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes died, and when, by the profiler files of all of them. A process that vanished with an open
-// communicator has died at its last sign of life if another one outlived it:
+// Decides from all profiler files which processes died, and when. A process that vanished with an open communicator has
+// died at its last sign of life if another one outlived it:
 // - another process is alive, or its last sign of life is more than 1 s later; or
-// - another process ended one of those communicators in order after that last sign of life: NCCL reports a death to the
+// - another process ended one of those communicators normally after that last sign of life: NCCL reports a death to the
 //   other ranks within milliseconds, and they abort.
-// Where all became silent at once, the order of their deaths is unknown, and none is reported. Pure; one thread.
+// Where all became silent at the same time, the order of their deaths is unknown, and none is reported. Pure; one
+// thread.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@
 
 namespace stalltrace::blackbox {
 
-/// Signs of life less far apart than this have no order: a process writes its heartbeat only every so often.
+/// Signs of life closer together than this have no order, since heartbeats are periodic.
 inline constexpr int64_t kOutlivedNs = 1'000'000'000;
 
 /// Signs of life of one process. Times are UTC, ns.
@@ -26,19 +27,19 @@ struct ProcessActivity {
   int64_t last_active_ns = 0;
   bool has_open_communicator = false;
   std::vector<uint64_t> open;                       // NCCL's hashes of open communicators
-  std::vector<std::pair<uint64_t, int64_t>> ended;  // those that ended in order, and when
+  std::vector<std::pair<uint64_t, int64_t>> ended;  // those that ended normally, and when
 };
 
 class Liveness {
  public:
-  /// Adds a process; returns its number, from 0.
+  /// Adds a process; returns its index, from 0.
   size_t add(ProcessActivity process);
-  /// When the process died; none while it lives, where it ended in order, or where no other one outlived it. Takes time
+  /// When the process died; nullopt while it lives, if it ended normally, or if no other one outlived it. Takes time
   /// linear in its open communicators.
   [[nodiscard]] std::optional<int64_t> death_ns(size_t process) const;
 
  private:
-  /// The two newest times of different processes: one of them is another's than the one in question.
+  /// The two newest times of different processes, one of which is not the process in question.
   class NewestTwo {
    public:
     void add(size_t process, int64_t time_ns);

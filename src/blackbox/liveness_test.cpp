@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who died, and who outlived whom: each scenario gives one answer, from the rule itself, from an import of the files,
-// and from a follower that finds them on its host.
+// Which processes died and which outlived them: each scenario gives one answer, from the rule itself, from an import of
+// the files, and from a follower that finds them on its host.
 #include "blackbox/liveness.h"
 
 #include <gtest/gtest.h>
@@ -23,10 +23,10 @@ namespace {
 constexpr pid_t kFirst = 6000;
 constexpr uint64_t kHash = 0xabc;
 
-/// One process. Times are ms before the files are read.
+/// One process. Times are in ms before the files are read.
 struct Given {
   int64_t silent_ms = 0;              // since its last sign of life
-  std::optional<int64_t> ended_ms{};  // since it ended its communicator in order; none: left open
+  std::optional<int64_t> ended_ms{};  // since it ended its communicator normally; nullopt: left open
   bool alive = false;
   uint64_t communicator = kHash;
 };
@@ -68,7 +68,7 @@ class LivenessScenario : public ProfilerHost, public testing::WithParamInterface
     for (size_t i = 0; i < scenario.processes.size(); ++i) {
       const Given& given = scenario.processes[i];
       const pid_t pid = pid_of(i);
-      add_process(given.alive ? pid : kFirst - 1, 0);  // folders are searched for a traced process only
+      add_process(given.alive ? pid : kFirst - 1, 0);  // only folders of traced processes are searched
       MadeProfilerFile file = file_of(pid);
       file.header.created_ns = before_ns(20'000);
       file.header.heartbeat_ns = before_ns(given.silent_ms);

@@ -15,7 +15,7 @@ constexpr std::array<const char*, 9> kWriterLosses{
     "profiler:stale_handle",  "profiler:foreign_handle", "profiler:unknown_type",
     "profiler:unknown_state", "profiler:late_part",      "profiler:evicted"};
 
-constexpr uint64_t kMostCount = std::numeric_limits<int64_t>::max();  // of a column of SQLite
+constexpr uint64_t kMostCount = std::numeric_limits<int64_t>::max();  // SQLite's largest integer
 
 }  // namespace
 

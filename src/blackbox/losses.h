@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the profiler-file path could not keep, by source (docs/recording.md, table `loss`): what the file's writer
-// dropped, and what exceeded a bound of the reader, the follower or the pairing. Every bound counts here. One thread.
+// Counts what the profiler-file path lost, by source (docs/recording.md, table `loss`): events that the file's writer
+// dropped, and those beyond a limit of the reader, the follower or the pairing. Every limit is counted here. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +47,7 @@ class LossCounts {
   std::map<std::string_view, uint64_t> counts_;  // sources are string literals
 };
 
-/// What is lost so far of a file: its writer's own counts, and the records that were overwritten or torn when they were
-/// read.
+/// A file's losses so far: its writer's own counts, and the records that were overwritten or torn when they were read.
 LossCounts file_losses(const ProfilerFileContents& contents);
 
 }  // namespace stalltrace::blackbox

@@ -70,7 +70,7 @@ void ProfilerSession::learn_communicators(std::vector<st_box_communicator> table
     communicators_[entry.serial] = entry;
   }
   table_ = std::move(table);
-  // The writer reuses the entries of ended communicators: those that left the table are kept while there is room.
+  // The writer reuses entries of ended communicators: those that left the table are kept while there is room.
   std::erase_if(communicators_, [&](const auto& known) {
     return communicators_.size() > header_.communicator_capacity &&
            std::ranges::none_of(table_, [&](const auto& entry) { return entry.serial == known.first; });
@@ -106,8 +106,8 @@ void ProfilerSession::count_progress(const ProfilerFileContents& contents) {
   }
 }
 
-/// An ended event may be in the ring and in its slot, and one whose end nothing will show stays in its slot for long:
-/// each is learnt when its end is another than before.
+/// An ended event may be in the ring and in its slot, and one with an unobserved end stays in its slot for long: each
+/// is delivered when its end differs from the last one.
 void ProfilerSession::learn_news(const st_box_event& event, bool open) {
   open = open && !(is_launch(event) && event.end_ns == 0 && end_unobserved(event));
   if (!open && (is_launch(event) || is_step(event))) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything read so far from one profiler file: communicators, calls, steps, signs of life, losses. The live follower,
-// the import and the progress of a job all read files through it. One thread.
+// the import and the progress display of a job read files through it. One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace stalltrace::blackbox {
 
-/// What a session keeps of a file's events.
+/// Which of a file's events a session keeps.
 enum class Keep {
   kNothing,   // counts and communicators only
   kNewCalls,  // events until they are taken, and the newest 2,048 API calls, which later events name. Bounded. A state
@@ -31,11 +31,11 @@ enum class Keep {
   kAll,       // the newest state of every event; for a file that is read once
 };
 
-/// How a process advances.
+/// A process's progress.
 struct FileProgress {
   uint64_t completed = 0;                  // collectives, Sends and Recvs that ended, over all reads
   uint64_t open = 0;                       // entered, not ended
-  std::optional<uint64_t> oldest_open_ns;  // CLOCK_MONOTONIC; when the one open for longest was entered
+  std::optional<uint64_t> oldest_open_ns;  // CLOCK_MONOTONIC; entry of the call that has been open longest
 };
 
 class ProfilerSession {
@@ -48,35 +48,35 @@ class ProfilerSession {
   Status read(uint64_t now_ns, const ReadBounds& bounds = {});
 
   [[nodiscard]] const ProfilerFileReader& file() const { return reader_; }
-  /// As of the last read(), which must have succeeded once.
+  /// From the last read(); a read() must have succeeded.
   [[nodiscard]] const st_box_header& header() const { return header_; }
   [[nodiscard]] bool has_writer() const { return has_writer_; }
-  /// Nothing was left in the ring.
+  /// True if the last read left nothing in the ring.
   [[nodiscard]] bool drained() const { return drained_; }
   /// Records of the ring that the last read left.
   [[nodiscard]] uint64_t unread() const { return unread_; }
   [[nodiscard]] FileProgress progress() const { return progress_; }
-  /// So far; a count never decreases.
+  /// Losses so far; a count never decreases.
   [[nodiscard]] LossCounts losses() const;
 
   /// Null for an unknown serial number.
   [[nodiscard]] const st_box_communicator* communicator(uint64_t serial) const;
-  /// On how many hosts the communicator with NCCL's hash is; 0 unknown.
+  /// Number of hosts of the communicator with this NCCL hash; 0 unknown.
   [[nodiscard]] int32_t nodes_of(uint64_t hash) const;
   /// Rows of communicators that are new or have ended since the last call, in the order of the file's table.
   std::vector<Communicator> take_communicators(const Owner& owner);
 
   /// Ended calls that were not taken before, and the open ones of the last read, numbered in the order of the calls and
-  /// sorted by time. One that ends again, with a late part, is taken again. Calls that began at `before_ns`
-  /// (CLOCK_MONOTONIC) or later are kept back. With kNewCalls only those that NCCL launched as COLL or P2P, with kAll
+  /// sorted by time. A call that ends again, with a late part, is taken again. Calls that began at `before_ns`
+  /// (CLOCK_MONOTONIC) or later are kept back. kNewCalls returns only calls that NCCL launched as COLL or P2P, kAll
   /// every call.
   std::vector<ProfilerCall> take_calls(const Owner& owner, uint64_t before_ns = std::numeric_limits<uint64_t>::max());
-  /// True where ended calls are kept back.
+  /// True if ended calls are kept back.
   [[nodiscard]] bool holds_calls() const { return !ended_calls_.empty(); }
   /// Steps and operations that have ended and were not taken before, steps first.
   std::vector<StepRow> take_steps(const Owner& owner);
-  /// Operations that had not ended at the last read, and what they wait for at `now_ns` (CLOCK_MONOTONIC). None where
-  /// that read left out open parts.
+  /// Operations that had not ended at the last read, and their wait at `now_ns` (CLOCK_MONOTONIC). Empty where that
+  /// read left out open parts.
   [[nodiscard]] std::vector<StepRow> open_steps(const Owner& owner, uint64_t now_ns) const;
   /// Whether the last read included communicators and open events.
   [[nodiscard]] bool read_open_parts() const { return read_open_parts_; }
@@ -103,14 +103,14 @@ class ProfilerSession {
   bool read_open_parts_ = false;
   FileProgress progress_;
   uint64_t last_active_ns_ = 0;                            // CLOCK_MONOTONIC
-  std::vector<st_box_communicator> table_;                 // newest
-  std::map<uint64_t, st_box_communicator> communicators_;  // by serial number, also some that left the table
+  std::vector<st_box_communicator> table_;                 // from the last read
+  std::map<uint64_t, st_box_communicator> communicators_;  // by serial number; includes some that left the table
   std::vector<uint64_t> changed_communicators_;            // serial numbers
-  EventTable events_;                                      // all, or API calls
+  EventTable events_;                                      // all events, or API calls
   std::deque<uint64_t> api_calls_;                         // ids, oldest first
   bool forgot_api_calls_ = false;
-  SlotTable<uint64_t> ends_;               // of the events learnt: their end, 0 not observed
-  std::vector<st_box_event> ended_calls_;  // also those whose end nothing will show
+  SlotTable<uint64_t> ends_;               // ends of the events delivered; 0: unobserved
+  std::vector<st_box_event> ended_calls_;  // includes those with an unobserved end
   std::vector<st_box_event> open_calls_;
   std::vector<st_box_event> ended_steps_;
   std::vector<st_box_event> open_steps_;

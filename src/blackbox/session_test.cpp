@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session makes of a file that grows, and what it counts where a bound is exceeded.
+// A session's view of a growing file, and its loss counts where a limit is exceeded.
 #include "blackbox/session.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class Session : public ::testing::Test {
   }
   void write() const { file_.write(path()); }
   [[nodiscard]] std::string path() const { return folder_ + "/a.profiler"; }
-  /// Appends `count` events and reads them, as often as the ring is full.
+  /// Appends `count` events, reading whenever the ring is full.
   template <typename Make>
   void stream(ProfilerSession& session, uint64_t count, const Make& make) {
     for (uint64_t n = 0; n < count; ++n) {

@@ -88,10 +88,11 @@ CheckLine check_ptrace() {
                  .remedy = "run as root, or grant CAP_SYS_PTRACE"});
 }
 
-/// Never called: something of our own to probe.
+/// Never called; check probes it.
 [[gnu::noinline, gnu::used]] void probed_by_check() { asm volatile(""); }
 
-/// Probes a function of this program, as a library's are probed. The kernel side removes it with itself.
+/// Probes a function of this program the way library functions are probed. The kernel side removes the probe with
+/// itself.
 Status probe_ourselves(BpfPrograms& kernel) {
   const auto address = reinterpret_cast<uint64_t>(&probed_by_check);
   ST_ASSIGN(const std::string maps, read_file("/proc/self/maps"));
@@ -113,7 +114,7 @@ constexpr std::string_view kReport =
     "all else is recorded; report this kernel with the output of 'stalltrace check --programs'";
 constexpr std::string_view kNewerKernel = "a newer kernel records it: docs/kernels.md says from which version on";
 
-/// How the calls' probes are attached.
+/// Reports how the calls' probes are attached.
 CheckLine check_probes(BpfPrograms& kernel) {
   const KernelFeatures& features = kernel.features();
   if (const Status probed = probe_ourselves(kernel); !probed) {
@@ -185,7 +186,7 @@ void check_jobs(const TrustedOwners& trusted, std::vector<CheckLine>& lines) {
   size_t jobs = 0;
   size_t unreadable = 0;
   std::set<std::string> libraries;
-  // Twice: what is not root's is read by another process in the meantime.
+  // Two passes: another process reads files that root does not own between them.
   for (const bool again : {false, true}) {
     for (const pid_t pid : procfs.pids()) {
       const auto mappings = procfs.executable_mappings(pid);

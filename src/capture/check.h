@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Can this host be traced? Each thing the tracer needs, tried for real, with the remedy where it is refused.
+// Checks whether this host can be traced: tries everything the tracer needs, and gives a remedy for each refusal.
 #pragma once
 
 #include <string>
@@ -13,28 +13,28 @@ namespace stalltrace::capture {
 
 enum class CheckState {
   kOk,
-  kFallback,  // the same evidence by a way that costs more, or is less exact
-  kMissing,   // something is missing from the recording
+  kFallback,  // same evidence, by a method that costs more or is less exact
+  kMissing,   // the recording lacks something
   kRefused,   // tracing is impossible without it
 };
 
 struct CheckLine {
   CheckState state = CheckState::kOk;
-  std::string key;  // stable, for programs: docs/kernels.md lists them
+  std::string key;  // stable identifier for programs; docs/kernels.md lists them
   std::string what;
   std::string detail;
   std::string remedy;  // empty when ok
 };
 
-/// `trusted`: whose libraries a trace would probe, see LibraryFiles.
+/// `trusted`: the owners whose libraries a trace would probe, see LibraryFiles.
 std::vector<CheckLine> check_host(const TrustedOwners& trusted = {});
 
 struct CheckedPrograms {
   std::vector<ProgramReport> programs;
-  int64_t load_us = 0;  // until everything is loaded and attached, the choice of programs included
+  int64_t load_us = 0;  // time to choose, load and attach all programs
 };
 
-/// Loads all programs that a trace would load, with the verifier's figures.
+/// Loads all programs that a trace would load, and returns the verifier's figures.
 Result<CheckedPrograms> check_programs();
 
 }  // namespace stalltrace::capture

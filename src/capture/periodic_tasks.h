@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a loop does again and again, each task at its own period. One thread; the loop says what time it is.
+// Runs the periodic tasks of a loop, each at its own period. One thread; the caller passes the time.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class PeriodicTasks {
   /// Each task is due for the first time one period after `started_ns`.
   PeriodicTasks(std::vector<PeriodicTask> tasks, int64_t started_ns);
 
-  /// Runs the tasks that are due, in the order of the table. A task is due again one period after it ran: one that came
-  /// late does not run twice to catch up. The first error is returned, and the tasks behind it wait for the next call.
+  /// Runs the tasks that are due, in the order of the table. A task is due again one period after it ran: a late task
+  /// does not run twice to catch up. Returns the first error; the tasks after it wait for the next call.
   Status run_due(int64_t now_ns);
 
  private:

@@ -9,7 +9,7 @@
 namespace stalltrace::capture {
 namespace {
 
-/// Tasks that write down their name and when they ran.
+/// Tasks that record their name and the time when they ran.
 class Journal {
  public:
   PeriodicTask task(std::string_view name, int64_t period_ns) {

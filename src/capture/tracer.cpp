@@ -21,21 +21,21 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr int64_t kPollNs = 100 * kNsPerMs;    // rings are read this often when nothing wakes us earlier
-constexpr int64_t kSampleNs = 250 * kNsPerMs;  // silent connections are sampled this often
-constexpr int64_t kFlushNs = 500 * kNsPerMs;   // events are written this often
+constexpr int64_t kPollNs = 100 * kNsPerMs;    // the longest interval between reads of the rings
+constexpr int64_t kSampleNs = 250 * kNsPerMs;  // sample interval of silent connections
+constexpr int64_t kFlushNs = 500 * kNsPerMs;   // write interval of events
 constexpr int64_t kProgressNs = kNsPerSecond;
-constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a safety net under the mapping watch ...
-constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or all there is where perf events are refused
+constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a fallback beside the mapping watch ...
+constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or the only way where perf events are refused
 constexpr int64_t kIdleSpanNs = 5 * kNsPerMs;
-constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;    // a wait that has not ended is reported at the end of the trace ...
+constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;    // minimum length of an open wait at the end of the trace ...
 constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;  // ... or, once, while it lasts
 
 constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{"ring:collective", "ring:network", "ring:scheduler",
                                                             "state:thread",    "state:socket", "state:sequence",
                                                             "state:drops"};
 
-/// 0: all.
+/// 0: all namespaces.
 uint64_t scope_netns(const TracerOptions& options) { return options.own_netns ? Procfs().netns(::getpid()) : 0; }
 
 Node describe_traced_node(const TracerOptions& options, std::span<const EvidenceChoice> evidence) {
@@ -50,8 +50,8 @@ Node describe_traced_node(const TracerOptions& options, std::span<const Evidence
   return node;
 }
 
-/// A wake-up of ours must not take the CPU from a rank: the rings hold what comes in the meantime. Where it is refused,
-/// we go on.
+/// Keeps our wake-ups from taking the CPU from a rank: the rings hold the records in the meantime. A refusal is
+/// harmless.
 void yield_to_the_job() {
   const sched_param none{};
   (void)::sched_setscheduler(0, SCHED_BATCH | SCHED_RESET_ON_FORK, &none);
@@ -119,7 +119,7 @@ void Tracer::report_once(const std::string& text) {
 
 void Tracer::begin_process(pid_t pid, Library library, uint64_t mpi_world) {
   if (decoder_.has_ended(pid) && !procfs_.exists(pid)) {
-    return;  // the record of its end overtook that of its first call: they come by different rings
+    return;  // its end record overtook the record of its first call: they come by different rings
   }
   Process process = describe_process(procfs_, pid, node_.node_id, node_.clock_offset_ns);
   if (options_.commands == CommandLines::kRedacted) {
@@ -154,13 +154,13 @@ void Tracer::collect() {
   };
   consume();
   if (const std::vector<st_exit> ended = decoder_.take_exits(); !ended.empty()) {
-    consume();  // all that they did before is in the rings by now
+    consume();  // all its earlier records are in the rings by now
     end_processes(ended);
   }
   if (mappings_) {
     lost_mappings_ += mappings_->drain([&](pid_t pid, const MappedFile& file) {
       discovery_.on_mapping(pid, file);
-      consume();  // looking into a large file takes its time, and the rings go on filling
+      consume();  // reading a large file takes time, while the rings continue to fill
     });
   }
   discovery_.advance();
@@ -205,12 +205,12 @@ void Tracer::deliver_losses() {
   if (lost_mappings_ > 0) {
     sink_.accept(Loss{node_.node_id, "perf:mappings", lost_mappings_});
   }
-  for (const auto& [source, count] : discovery_.left_out()) {  // libraries, not events: no part of lost_
+  for (const auto& [source, count] : discovery_.left_out()) {  // libraries, not events: excluded from lost_
     sink_.accept(Loss{node_.node_id, source, count});
   }
 }
 
-/// Before Linux 6.6 each probe is a file descriptor: says so before they run out.
+/// Before Linux 6.6 each probe is a file descriptor: warns before they run out.
 void Tracer::watch_descriptors() {
   const uint64_t held = kernel_->features().uprobe_multi ? 0 : kernel_->probe_descriptors();
   if (held > descriptor_limit() / 10 * 8) {
@@ -290,7 +290,7 @@ Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush,
   const int64_t started_ns = monotonic_now_ns();
   PeriodicTasks tasks(periodic_tasks(started_ns, flush, progress), started_ns);
   for (bool stopping = false; !stopping;) {
-    waits.back().fd = python_stacks_.descriptor();  // -1, which poll ignores, but for a moment
+    waits.back().fd = python_stacks_.descriptor();  // usually -1, which poll ignores
     if (::poll(waits.data(), waits.size(), kPollNs / kNsPerMs) < 0 && errno != EINTR) {
       return fail_errno("wait for events", errno);
     }

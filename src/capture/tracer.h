@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A live host → events. Loads the kernel side, finds the job, turns records into events and hands them to a sink, until
-// asked to stop. Everything happens on the thread that calls run().
+// A live host → events. Loads the kernel side, finds the job, turns records into events and passes them to a sink until
+// asked to stop. Everything runs on the thread that calls run().
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@
 namespace stalltrace::capture {
 
 struct TracerOptions {
-  std::string node_name;               // empty: see capture::node_name
+  std::string node_name;               // empty: as capture::node_name decides
   std::vector<int32_t> pids;           // trace only these and their descendants; empty: every job on the host
-  std::vector<std::string> libraries;  // probed at once, besides those in the usual places
+  std::vector<std::string> libraries;  // probed immediately, besides those in the usual places
   TrustedOwners trusted_owners;        // besides root and each process's own user
   bool own_netns = false;              // only processes in our own network namespace
-  std::string sysfs_root = "/sys";     // where port counters are read
-  std::optional<int64_t> duration_ns;  // none: until stopped
-  CommandLines commands = CommandLines::kRedacted;  // the recorded variables of the environment too
-  KernelOptions kernel;                             // its scope is set from the above
+  std::string sysfs_root = "/sys";     // root of the port counters' folders
+  std::optional<int64_t> duration_ns;  // nullopt: until stopped
+  CommandLines commands = CommandLines::kRedacted;  // applies to recorded environment variables too
+  KernelOptions kernel;                             // its scope is set from the fields above
 };
 
 struct TracerStats {
@@ -51,29 +51,29 @@ struct TracerStats {
 
 class Tracer {
  public:
-  /// Called between batches of events, at most every quarter of a second: the place to write them down.
+  /// Called between batches of events, at most every quarter of a second, to write them to the recording.
   using Flush = std::function<Status()>;
   /// Called about once a second.
   using Progress = std::function<void(const TracerStats&)>;
-  /// Called with what could not be done, once for each text.
+  /// Called with each failure, once for each text.
   using Note = std::function<void(const std::string&)>;
 
-  /// Loads and attaches; after this, calls are seen. `sink` outlives the tracer. Errors: no privilege, no BTF, a
-  /// process in `pids` that does not exist.
+  /// Loads and attaches; once it returns, calls are recorded. `sink` must outlive the tracer. Errors: no privilege, no
+  /// BTF, a process in `pids` that does not exist.
   static Result<std::unique_ptr<Tracer>> create(const TracerOptions& options, EventSink& sink, Note note);
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
-  /// Runs until the duration is over or one of `stop_descriptors` becomes readable; then delivers what is left. The
-  /// calling thread becomes one that preempts nobody (SCHED_BATCH).
+  /// Runs until the duration is over or one of `stop_descriptors` becomes readable; then delivers remaining events.
+  /// Sets the calling thread to SCHED_BATCH, so that it preempts no other.
   Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress);
 
-  /// A finding was reported: run() looks as soon as may be where the ranks are that stand still (`python_stack`).
+  /// A finding was reported: run() reads the stacks of ranks without progress as soon as possible (`python_stack`).
   void ask_for_stacks() { python_stacks_.ask(); }
 
   [[nodiscard]] TracerStats stats() const;
   [[nodiscard]] const Node& node() const { return node_; }
-  /// The evidence that this kernel does not give, one line each: what it is, and why.
+  /// The evidence that this kernel does not give: one line each, with the reason.
   [[nodiscard]] std::vector<std::string> missing_evidence() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Live interpreters: what is read from outside is what Python itself says.
+// Live interpreters: the frames read from outside match those that Python reports itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ class EachInterpreter : public testing::TestWithParam<size_t> {
   TestProcess start(const std::string& program, std::vector<std::string> arguments = {}) {
     auto process = start_test_process(interpreter(), program, std::move(arguments));
     EXPECT_TRUE(process);
-    // It writes the file, and then goes where the test wants it.
+    // The program writes the file before it reaches the place that the test waits for.
     const auto arrived = [](const ProcessStacks& stacks) {
       return std::ranges::none_of(stacks.threads, [](const ThreadStack& thread) {
         return thread.python && std::ranges::any_of(thread.python->frames, [](const PythonFrame& frame) {
@@ -42,7 +42,7 @@ class EachInterpreter : public testing::TestWithParam<size_t> {
     return process && read_until(process->process.pid(), arrived) ? std::move(*process) : TestProcess();
   }
 
-  /// The first reading that is as wanted; none within 20 s.
+  /// The first reading that meets the condition; nullopt if none does within 20 s.
   std::optional<ProcessStacks> read_until(pid_t pid, const std::function<bool(const ProcessStacks&)>& wanted) {
     for (int i = 0; i < 2000; ++i) {
       Descriptors descriptors(procfs_);
@@ -150,7 +150,7 @@ TEST_P(EachInterpreter, WhoWaitsForTheGilSaysSo) {
       const bool waits = thread.blocked && thread.blocked->for_gil;
       waiting += waits ? 1 : 0;
       holders += thread.python->holds_gil == true ? 1 : 0;
-      // A thread that calls a function over and over: its frames may change, what encloses them may not.
+      // A thread that calls a function repeatedly: its inner frames may change, the enclosing frames may not.
       ASSERT_FALSE(thread.python->frames.empty()) << thread.python->problem;
       const bool own = std::ranges::any_of(thread.python->frames,
                                            [](const PythonFrame& frame) { return frame.function == "calling"; });
@@ -223,7 +223,7 @@ TEST_P(EachInterpreter, AForkHasItsOwnNumbers) {
     child = procfs_.parent(pid) == process.process.pid() ? pid : child;
   }
   ASSERT_GT(child, 0);
-  // Python has things to do in a child first.
+  // Python runs its own code in a child first.
   const auto stacks = read_until(child, [](const ProcessStacks& now) { return sleeps_in(now.threads[0], "forked"); });
   ::kill(child, SIGKILL);
   ASSERT_TRUE(stacks);

@@ -14,16 +14,16 @@
 namespace stalltrace::stacks {
 namespace {
 
-constexpr size_t kMostListed = 8;  // descriptors of a poll, kernel functions of a stack
+constexpr size_t kMostListed = 8;  // limit for descriptors of a poll, and for kernel functions of a stack
 constexpr size_t kMostPath = 512;
 constexpr size_t kFdSetBits = 1024;
 
-/// What the kernel says of a thread's wait, as text.
+/// The kernel's information about a thread's wait, as text.
 struct Wait {
   std::string call;
   std::string wchan;
 
-  /// For the same thing: a wait with a time limit is begun anew again and again, with other arguments behind the first.
+  /// Compares what is waited for: a wait with a time limit restarts repeatedly, with other arguments after the first.
   bool operator==(const Wait& other) const { return of_what() == other.of_what() && wchan == other.wchan; }
   [[nodiscard]] std::string_view of_what() const {
     const size_t number = call.find(' ');
@@ -140,7 +140,7 @@ class WaitReader {
     const uint64_t bits = std::min<uint64_t>(arguments[0], kFdSetBits);
     for (size_t set = 1; set <= 3; ++set) {
       std::array<uint64_t, kFdSetBits / 64> bitmap{};
-      // The process's set may be shorter than 1024 bits, and end with its memory.
+      // The process's set may be shorter than 1024 bits, and end at the end of its memory.
       const std::span words = std::span(bitmap).first((bits + 63) / 64);
       if (read_memory(arguments[set], words)) {
         for (size_t i = 0; i < words.size(); ++i) {
@@ -178,7 +178,7 @@ std::unexpected<Error> gone(pid_t pid) {
   return fail(fmt::format("process {} has ended", pid), "name one that runs", ErrorKind::kNotFound);
 }
 
-/// Reads a process, but not who has the other ends.
+/// Reads a process, without the peers of its descriptors.
 Result<ProcessStacks> read_one(const Procfs& procfs, Descriptors& descriptors, pid_t pid, const ReadOptions& options) {
   const uint64_t started = procfs.start_ticks(pid);
   if (started == 0) {
@@ -193,7 +193,7 @@ Result<ProcessStacks> read_one(const Procfs& procfs, Descriptors& descriptors, p
 
   PythonThreads python;
   auto memory = ProcessMemory::open(procfs, pid);
-  std::map<pid_t, pid_t> here;  // the process's own numbers → ours
+  std::map<pid_t, pid_t> here;  // numbers in the process's namespace → numbers here
   if (auto program = find_python(procfs, pid); !program) {
     process.no_python = program.error();
   } else if (!memory) {
@@ -221,7 +221,7 @@ Result<ProcessStacks> read_one(const Procfs& procfs, Descriptors& descriptors, p
     const auto ours = here.find(thread.tid);
     if (thread.tid == 0 || ours == here.end() || by_tid.contains(ours->second)) {
       thread.tid = 0;
-      if (!thread.frames.empty() || !thread.problem.empty()) {  // else it is about to start
+      if (!thread.frames.empty() || !thread.problem.empty()) {  // otherwise it is about to start
         process.unnumbered.push_back(std::move(thread));
       }
     } else {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where every thread of another process is: its Python frames, and what it is blocked in. Read from outside, through
-// /proc alone: the process is not stopped, nothing is written to it, and it may be hostile. Takes some milliseconds for
-// a process with a hundred threads, and never more than BoundedMemory::Bounds and the bounds in descriptors.cpp allow.
+// Where every thread of another process is: its Python frames, and the system call it is blocked in. Reads only through
+// /proc, from outside: the process is not stopped, nothing is written to it, and it may be hostile. Takes some
+// milliseconds for a process with a hundred threads, and never more than BoundedMemory::Bounds and the limits in
+// descriptors.cpp allow.
 #pragma once
 
 #include <sys/types.h>
@@ -20,13 +21,13 @@
 
 namespace stalltrace::stacks {
 
-/// What a thread waits for in the kernel. It was the same before and after its frames were read.
+/// A thread's wait in the kernel, equal before and after its frames were read.
 struct Blocked {
-  std::optional<SystemCall> call;       // none: in no system call (a page fault, a stop)
-  std::vector<Descriptor> descriptors;  // those that it waits for; of many the first
+  std::optional<SystemCall> call;       // nullopt: outside a system call (a page fault, a stop)
+  std::vector<Descriptor> descriptors;  // those that it waits for, up to a limit
   size_t more_descriptors = 0;
-  std::string path;                       // of an open
-  bool for_gil = false;                   // the interpreter's global lock
+  std::string path;                       // for an open
+  bool for_gil = false;                   // it waits for the interpreter's global lock
   std::string wchan;                      // the kernel's function; empty: not readable
   std::vector<std::string> kernel_stack;  // innermost first, without offsets; empty: not readable
 };
@@ -35,36 +36,36 @@ struct ThreadStack {
   pid_t tid = 0;
   std::string name;
   char state = '?';                    // as in proc(5)
-  std::optional<Blocked> blocked;      // none: it runs, or went on while it was read
-  std::optional<PythonThread> python;  // none: the interpreter doesn't know the thread
+  std::optional<Blocked> blocked;      // nullopt: it runs, or continued while it was read
+  std::optional<PythonThread> python;  // nullopt: the interpreter doesn't know the thread
 };
 
 struct ProcessStacks {
   pid_t pid = 0;
   std::string command;                  // its command line
-  std::optional<PythonProgram> python;  // none: `no_python` says why
+  std::optional<PythonProgram> python;  // nullopt: `no_python` has the reason
   std::optional<Error> no_python;
   std::vector<ThreadStack> threads;      // by number, the main thread first
-  std::vector<PythonThread> unnumbered;  // Python threads whose number is not known
-  std::vector<std::string> notes;        // what may be missing, and why
+  std::vector<PythonThread> unnumbered;  // Python threads with an unknown number
+  std::vector<std::string> notes;        // what may be missing, with the reason
 };
 
 struct ReadOptions {
-  bool peers = true;  // look for the other ends of pipes and connections in all processes of the host
-  int64_t peer_search_ns = Descriptors::kPeerSearchNs;  // at most
+  bool peers = true;  // search all processes of the host for the other ends of pipes and connections
+  int64_t peer_search_ns = Descriptors::kPeerSearchNs;  // maximum time of the search
   BoundedMemory::Bounds bounds{};
 };
 
-/// Errors: kNotFound (no such process, or it ended), kNoPrivilege (not even its state may be read). That it is not
-/// Python, or its frames can't be read, is `no_python`.
+/// Errors: kNotFound (no such process, or it ended), kNoPrivilege (even its state is unreadable). Where it is not
+/// Python, or its frames can't be read, `no_python` has the reason.
 Result<ProcessStacks> read_process(const Procfs& procfs, Descriptors& descriptors, pid_t pid,
                                    const ReadOptions& options = {});
 
-/// The same for several, with one search for peers; one result for each.
+/// The same for several processes with one search for peers; one result each.
 std::vector<Result<ProcessStacks>> read_processes(const Procfs& procfs, std::span<const pid_t> pids,
                                                   const ReadOptions& options = {});
 
-/// The thread that runs the program: the main one. Null only for a process without threads.
+/// The main thread, which runs the program. Null only for a process without threads.
 const ThreadStack* main_thread(const ProcessStacks& process);
 
 }  // namespace stalltrace::stacks

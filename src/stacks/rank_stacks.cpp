@@ -55,7 +55,7 @@ std::vector<FoldedJob> fold_jobs(std::span<const RankStacks> ranks) {
 }
 
 std::string folded_line(std::span<const FoldedRanks> folded) {
-  constexpr size_t kListed = 3;  // more are counted
+  constexpr size_t kListed = 3;  // further ones are only counted
   std::vector<std::string> parts;
   for (const FoldedRanks& one : folded) {
     const std::string who = one.ranks.size() == 1         ? fmt::format("rank {}", one.ranks[0])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stacks of a job's ranks on this host, and their fold: which ranks are at the same place.
+// The stacks of a job's ranks on this host, folded by place.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace stalltrace::stacks {
 
-/// A rank, or another process of interest, with the processes that descend from it (data-loader workers and others).
+/// A rank, or another process of interest, with its descendants (data-loader workers and others).
 struct RankStacks {
   pid_t pid = 0;
-  std::optional<int32_t> rank;  // none: not known
+  std::optional<int32_t> rank;  // nullopt: unknown
   std::string job;              // the launcher's name for it; may be empty
   Result<ProcessStacks> stacks;
   std::vector<RankStacks> children;
 };
 
-/// Ranks whose main threads are at one place.
+/// Ranks whose main threads are at the same place.
 struct FoldedRanks {
   std::vector<int32_t> ranks;  // ascending
   std::string place;           // "in all_reduce at train.py:88"
@@ -29,15 +29,15 @@ struct FoldedRanks {
 
 struct FoldedJob {
   std::string job;
-  std::vector<FoldedRanks> places;  // the most ranks first
+  std::vector<FoldedRanks> places;  // largest group first
 };
 
-/// Where a thread is, in the program's own terms: the innermost frame that is in no installed package, with the
-/// function of a package that it called: "in all_reduce at train.py:88", "in load_batch at data.py:212". Without Python
-/// frames what it is blocked in. Printable.
+/// A thread's place in the program's own terms: the innermost frame outside installed packages, with the package
+/// function that it called: "in all_reduce at train.py:88", "in load_batch at data.py:212". Without Python frames, the
+/// call it is blocked in. Printable.
 std::string place_of(const ThreadStack& thread);
 
-/// Every job that has several ranks among these; processes without a rank are left out.
+/// Every job with several ranks among these; processes without a rank are left out.
 std::vector<FoldedJob> fold_jobs(std::span<const RankStacks> ranks);
 
 /// "7 ranks in all_reduce at train.py:88, rank 3 in load_batch at data.py:212"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every argument of every call, seen from the kernel, against a library whose calls are known.
+// Every argument of every call, as the kernel side sees it, against a library whose calls are known.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -218,7 +218,7 @@ TEST_F(CallsRoot, WhereEachCallWasMade) {
 }
 
 TEST_F(CallsRoot, CodeWithoutFramePointersCallsFromOnePlace) {
-  constexpr size_t kCalls = 300;  // of a process, 256 places count
+  constexpr size_t kCalls = 300;  // more than the 256 places that are kept for a process
   Trace trace;
   Job job;
   job.must("init 8 3");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank in a container, as far as that concerns its profiler file: a mount namespace with a shared-memory folder of
-// its own, and a pid namespace in which it has another number. Followed live from outside.
+// A rank in a container, as far as it concerns its profiler file: a mount namespace with its own shared-memory folder,
+// and a pid namespace in which the rank has another number. Followed live from outside.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class ContainersRoot : public testing::Test {
     }
   }
 
-  /// The stand-in's rank as `setup` leaves it: it is the only child of the program that makes the namespaces.
+  /// The stand-in's rank as `setup` leaves it: the only child of the program that makes the namespaces.
   Job container(const std::string& setup) {
     char hash[32];
     (void)std::snprintf(hash, sizeof hash, "%lx", nccl_comm_hash(id_));
@@ -43,7 +43,7 @@ class ContainersRoot : public testing::Test {
     }
     return 0;
   }
-  /// Its collectives, seen from outside; the job is over by then, and its namespaces with it.
+  /// The rank's collectives, seen from outside; the job and its namespaces have ended by then.
   void follow(const std::string& setup) {
     Trace trace;
     auto job = container(setup);
@@ -73,7 +73,7 @@ class ContainersRoot : public testing::Test {
     ASSERT_TRUE(trace.sink().proxy_steps({}, [&](const ProxyStep& row) { steps.push_back(row); }));
     EXPECT_FALSE(steps.empty());
     EXPECT_TRUE(std::ranges::all_of(steps, [&](const ProxyStep& row) { return row.pid == pid; }));
-    // Its profiler file is no other process's, though in its namespace it has a number that is init's here.
+    // Its profiler file must not be taken for another process's, although its number there is init's here.
     const auto processes = trace.sink().processes();
     EXPECT_EQ(std::ranges::count(*processes, 1, &Process::pid), 0);
     EXPECT_TRUE(std::ranges::none_of(*processes, [](const Process& row) { return row.pid > 1 << 22; }));

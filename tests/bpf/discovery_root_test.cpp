@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs are found wherever their library lies, before tracing or during it, however probes are attached.
+// Jobs are found wherever their library is, before tracing or during it, and by every way of attaching probes.
 #include <glob.h>
 #include <gmock/gmock.h>
 #include <sys/mman.h>
@@ -68,7 +68,7 @@ TEST_F(DiscoveryRoot, ALaterJobIsPickedUp) {
   EXPECT_THAT(trace.call(job.pid(), 142).rank, Optional(3));
 }
 
-/// Hundreds of files in a few milliseconds, as Python maps when it loads PyTorch, while nobody reads.
+/// Hundreds of mappings in a few milliseconds, as when Python loads PyTorch, while nobody reads the rings.
 TEST_F(DiscoveryRoot, ManyMappingsAtOnceAreAllSeen) {
   constexpr size_t kMappings = 1500;
   auto watch = MappingWatch::open();
@@ -87,7 +87,7 @@ TEST_F(DiscoveryRoot, ManyMappingsAtOnceAreAllSeen) {
   EXPECT_EQ(seen, kMappings);
 }
 
-/// What was looked at is not looked at again for a while: no longer than that.
+/// A file that was read is not read again for a while, and no longer than that.
 TEST_F(DiscoveryRoot, AFileThatBecomesALibraryIsProbed) {
   const fs::path path = fs::path(testing::TempDir()) / "libbecomes_nccl.so";
   std::ofstream(path) << "no library yet";
@@ -101,7 +101,7 @@ TEST_F(DiscoveryRoot, AFileThatBecomesALibraryIsProbed) {
   }
   ::waitpid(child, nullptr, 0);
   sleep_ms(2200);
-  fs::copy_file(standin_library(), path, fs::copy_options::overwrite_existing);  // in place: the inode stays
+  fs::copy_file(standin_library(), path, fs::copy_options::overwrite_existing);  // in place: the inode stays the same
   Job job({.argv = {standin("standin_job"), path.string()}});
   sleep_ms(kDiscoveryMs);
   job.must("init 8 3");
@@ -122,7 +122,7 @@ TEST_F(DiscoveryRoot, ALibraryInsideAnotherIsProbed) {
   EXPECT_EQ(trace.call(job.pid(), 143).comm_ptr, 0xc0de0100U);
 }
 
-/// The library's path exists only in the job's own mount namespace, and is a file of its own there.
+/// The library's path exists only in the job's own mount namespace, and leads to a file there.
 TEST_F(DiscoveryRoot, ALaterJobInAMountNamespaceOfItsOwnIsPickedUp) {
   const fs::path folder = fs::temp_directory_path() / ("capture_root_" + std::to_string(::getpid()));
   fs::create_directories(folder);
@@ -142,7 +142,7 @@ TEST_F(DiscoveryRoot, ALaterJobInAMountNamespaceOfItsOwnIsPickedUp) {
   fs::remove_all(folder);
 }
 
-/// A data loader has the library mapped as its parent has, and never calls it.
+/// A data loader has the library mapped like its parent, and never calls it.
 TEST_F(DiscoveryRoot, AForkedChildIsTracedOnceItMakesACall) {
   Job job;
   job.must("init 8 3");
@@ -172,7 +172,7 @@ TEST_F(DiscoveryRoot, OnlyTheNamedProcessIsTraced) {
   EXPECT_THAT(trace.calls(other.pid()), SizeIs(0));
 }
 
-/// `options` say what is lacking; all calls and their rows must arrive all the same.
+/// `options` disable features; all calls and their rows must arrive nevertheless.
 void expect_perf_events_do(const KernelOptions& options) {
   auto kernel = BpfPrograms::load(options);
   ASSERT_TRUE(kernel) << kernel.error().what;

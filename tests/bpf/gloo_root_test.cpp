@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gloo as it is: two processes on the distribution's library, whose last call throws while it is traced.
+// Real Gloo: two processes on the distribution's library, whose last call throws while it is traced.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ using testing::Optional;
 
 struct JobEnd {
   std::map<int32_t, int32_t> pids;  // by rank
-  bool caught = false;              // the exception arrived where it was awaited
+  bool caught = false;              // the exception arrived where the job expects it
 };
 
 JobEnd run_job() {
@@ -58,7 +58,7 @@ TEST_F(GlooRoot, EveryCallOfARealJobAndNoHarmWhereOneThrows) {
   Trace trace({.libraries = {standin("standin_gloo_job")}});
   const JobEnd job = run_job();
   trace.stop();
-  EXPECT_TRUE(job.caught);  // with a return probe the exception would have ended the process
+  EXPECT_TRUE(job.caught);  // a return probe would have ended the process
   ASSERT_EQ(job.pids.size(), 2U);
   constexpr std::nullopt_t no = std::nullopt;
   const std::vector<Expected> expected{

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI as it is: a job of two ranks on the distribution's OpenMPI, whose handles are pointers, and on its MPICH, whose
+// Real MPI: a job of two ranks on the distribution's OpenMPI, whose handles are pointers, and on its MPICH, whose
 // handles are ints.
 #include <gmock/gmock.h>
 
@@ -33,7 +33,7 @@ const std::vector<Mpi> kLibraries{
     {"mpich", {"mpirun.mpich"}},
 };
 
-/// Runs the job to its end; pid by rank.
+/// Runs the job to its end; returns pids by rank.
 std::map<int32_t, int32_t> run_job(const Mpi& library) {
   std::vector<std::string> argv = library.launcher;
   argv.insert(argv.end(), {"-n", "2", standin("standin_" + library.name + "_job")});
@@ -56,7 +56,7 @@ struct Expected {
   bool blocking;
 };
 
-/// What the job does (tests/bpf/standin/mpi_job.c), as `rank` of 2.
+/// The calls of the job (tests/bpf/standin/mpi_job.c) as `rank` of 2.
 std::vector<Expected> expected_calls(int32_t rank) {
   constexpr std::nullopt_t no = std::nullopt;
   const int32_t other = 1 - rank;
@@ -78,7 +78,7 @@ std::vector<Expected> expected_calls(int32_t rank) {
       {Operation::kBarrier, no, 0, no, no, false},
       {Operation::kAllReduce, 114, 456, no, no, false},
   };
-  for (int64_t count = 120; count <= 128; ++count) {  // one MPI_Waitall for all
+  for (int64_t count = 120; count <= 128; ++count) {  // one MPI_Waitall ends them all
     calls.push_back({Operation::kAllReduce, count, 4 * count, no, no, false});
   }
   calls.push_back({Operation::kAllReduce, 115, 460, no, no, true});
@@ -116,7 +116,7 @@ void expect_sequence_numbers(const std::vector<Collective>& rows) {
   }
 }
 
-/// All calls but the last are in MPI_COMM_WORLD; the key of the split before the last one turns the order of ranks.
+/// All calls but the last are on MPI_COMM_WORLD; the key of the split before the last one reverses the ranks.
 void expect_communicators(const std::vector<Collective>& rows, int32_t rank) {
   for (size_t i = 0; i + 1 < rows.size(); ++i) {
     EXPECT_THAT(rows[i].rank, Optional(rank));
@@ -126,7 +126,7 @@ void expect_communicators(const std::vector<Collective>& rows, int32_t rank) {
   EXPECT_NE(rows.back().comm_ptr, rows.front().comm_ptr);
 }
 
-/// No rank has the sum before the last one gave its part.
+/// No rank has the sum before the last one has contributed.
 void expect_end_after_last_arrival(const std::vector<Collective>& ranks) {
   ASSERT_EQ(ranks.size(), 2U);
   const int64_t last_arrival_ns = std::max(ranks[0].timestamp_ns, ranks[1].timestamp_ns);
@@ -200,7 +200,8 @@ std::string library_of(const Mpi& library) {
   return {};
 }
 
-/// Polls in vain, and of what was done before, send nothing: each request is reported once, when it is done.
+/// Polls that find nothing, or only requests that were done before, send nothing: each request is reported once, when
+/// it is done.
 TEST_P(MpiRoot, ARequestIsReportedOnceHoweverOftenItIsPolled) {
   constexpr size_t kRequests = 14;
   auto kernel = BpfPrograms::load(kernel_options());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP between two network namespaces: what happens to a connection, and whose it is.
+// TCP between two network namespaces: the events of a connection, and its owner.
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
@@ -104,7 +104,7 @@ TEST_P(NetworkRoot, AConnectionsLifeIsSeenFromBothEnds) {
   EXPECT_EQ(server.answer(), "5000");
   client.must("close");
   server.must("close");
-  sleep_ms(1000);  // the last acknowledgement may have to be asked for again
+  sleep_ms(1000);  // the last acknowledgement may need a retransmission
   trace.stop();
 
   const auto at_client = trace.connections(client.pid());
@@ -191,7 +191,7 @@ TEST_P(NetworkRoot, ASocketOpenedBeforeTracingIsFound) {
   EXPECT_EQ(bytes(trace.spans(client.pid()))[true], 3000U);
 }
 
-/// Retransmits come from interrupts and timers: whatever ran then, they belong to the process that sends.
+/// Retransmits come from interrupts and timers: whatever process was running, they belong to the sender.
 TEST_P(NetworkRoot, EveryRetransmitBelongsToTheSender) {
   Trace trace;
   Job client(on(kClientNode));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose data a connection carries, learnt from one node alone: the profiler plugin with its marker, a progress thread
-// that has many connections in turn, with and without socket helpers.
+// Socket attribution from one node alone: the profiler plugin with its marker, and a progress thread that serves many
+// connections in turn, with and without socket helpers.
 #include <gmock/gmock.h>
 #include <stdlib.h>
 
@@ -39,8 +39,8 @@ class PlacesRoot : public testing::Test {
 
   enum Transfers { kNone, kOwnSockets, kSameSockets };
 
-  /// The connections of rank 0 after some collectives, with Send and Recv beside them; what the job says of them is in
-  /// `reported_`, by local port.
+  /// The connections of rank 0 after some collectives, with Send and Recv beside them; the job's own account of them is
+  /// in `reported_`, by local port.
   std::vector<Connection> connections(int channels, bool helpers, Transfers transfers = kNone) {
     Trace trace;
     char hash[32];
@@ -48,7 +48,7 @@ class PlacesRoot : public testing::Test {
     Job job({.argv = {standin("standin_progress"), standin_library(), STALLTRACE_PLUGIN, hash},
              .environment = {"STALLTRACE_DIR=" + profiler_folder_, "RANK=0", "WORLD_SIZE=3"}});
     job.must("init 3 0");
-    sleep_ms(300);  // the plugin is being probed
+    sleep_ms(300);  // time to probe the plugin
     job.send_command("run " + std::to_string(channels) + (helpers ? " 1 " : " 0 ") + std::to_string(transfers));
     std::istringstream words(job.answer());
     const int sockets = helpers ? 3 : 1;
@@ -58,15 +58,15 @@ class PlacesRoot : public testing::Test {
       int port = 0;
       Place place{.control = number % sockets == 0};
       EXPECT_EQ(std::sscanf(word.c_str(), "%d:%d:%d", &port, &place.channel, &place.peer), 3);
-      reported_[port].push_back(place);  // the receiving ends of one connection have one port
+      reported_[port].push_back(place);  // the receiving ends of one connection share a port
     }
     sleep_ms(1500);
     trace.stop();
     return trace.connections(job.pid());
   }
 
-  /// Every socket whose place is said has the right one; how many were said, of the progress thread's own and of
-  /// others.
+  /// Every socket with an attributed place must have the right one; returns how many there are, of the progress
+  /// thread's own and of others.
   std::pair<size_t, size_t> check(const std::vector<Connection>& rows) {
     std::pair<size_t, size_t> said;
     for (const Connection& row : rows) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread waited for, and who ran instead.
+// A thread's waits, and the processes that ran instead.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -59,7 +59,7 @@ TEST_F(SchedulerRoot, WhoeverRanInsteadIsNamed) {
   job.must("init 2 0");
   auto hog = Subprocess::spawn({.argv = {"sh", "-c", "while :; do :; done"}, .cpus = {0}});
   ASSERT_TRUE(hog);
-  sleep_ms(50);  // until then it may have its parent's name
+  sleep_ms(50);  // before that it may have its parent's name
   job.must("spin 1500");
   const pid_t hog_pid = hog->pid();
   ASSERT_TRUE(hog->terminate(SIGKILL, std::chrono::seconds(1)));

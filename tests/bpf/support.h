@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the root tests share: a traced host, a job that obeys, network namespaces that vanish with the test.
+// Shared by the root tests: a traced host, a job controlled by commands, network namespaces that are removed with the
+// test.
 #pragma once
 
 #include <fcntl.h>
@@ -30,7 +31,7 @@ inline std::string standin_library() { return standin("libstandin_nccl.so"); }
 
 inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-/// Skips without root, but fails where CI must run it.
+/// Skips without root; fails instead in CI.
 #define ST_NEED_ROOT()                                                   \
   do {                                                                   \
     if (::geteuid() != 0) {                                              \
@@ -42,7 +43,7 @@ inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::millisec
   } while (false)
 
 /// With STALLTRACE_WITHOUT_STORAGE set: as on a kernel without storage at tasks and sockets.
-/// STALLTRACE_WITHOUT_PROGRAMS lists programs that are left out as if they were refused.
+/// STALLTRACE_WITHOUT_PROGRAMS lists programs that are treated as refused.
 inline KernelOptions kernel_options() {
   KernelOptions options{.without_storage = std::getenv("STALLTRACE_WITHOUT_STORAGE") != nullptr};
   const char* programs = std::getenv("STALLTRACE_WITHOUT_PROGRAMS");
@@ -52,7 +53,7 @@ inline KernelOptions kernel_options() {
   return options;
 }
 
-/// A tracer of this host on a thread of its own. Its rows may be read after stop().
+/// A tracer of this host on its own thread. Read its rows after stop().
 class Trace {
  public:
   explicit Trace(TracerOptions options = {.libraries = {standin_library()}}) {
@@ -93,14 +94,14 @@ class Trace {
     std::erase_if(result, [&](const Collective& row) { return row.op != op; });
     return result;
   }
-  /// The one call with this count, which the job makes unique.
+  /// The call with this count, which the job uses only once.
   Collective call(int32_t pid, int64_t count) {
     std::vector<Collective> result = calls(pid);
     std::erase_if(result, [&](const Collective& row) { return row.count != count; });
     EXPECT_EQ(result.size(), 1U) << "calls with count " << count;
     return result.empty() ? Collective{} : result.front();
   }
-  /// The frames of a call's stack, innermost first; empty where it has none.
+  /// The frames of a call's stack, innermost first; empty if it has none.
   std::string frames_of(const Collective& call) {
     const auto stacks = sink_.stacks();
     for (const Stack& stack : *stacks) {
@@ -164,7 +165,7 @@ class Trace {
   std::jthread thread_;
 };
 
-/// A stand-in job: obeys one command at a time. Killed with the object.
+/// A stand-in job that runs one command at a time. Killed with the object.
 class Job {
  public:
   struct Options {
@@ -203,7 +204,7 @@ class Job {
     const std::string line = command + "\n";
     EXPECT_EQ(::write(to_.get(), line.data(), line.size()), static_cast<ssize_t>(line.size()));
   }
-  /// The next line, without its end; empty after ten seconds or at the end of the job.
+  /// The next line, without its newline; empty after ten seconds or at the end of the job.
   std::string answer(int limit_ms = 10'000) {
     std::string line;
     char byte = 0;

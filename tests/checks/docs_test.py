@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/cli.md knows every verb and flag of the program, and no others."""
+"""docs/cli.md lists every verb and flag of the program, and no others."""
 
 import re
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed fuzz corpora come back as they were, and a replay names the entry that fails."""
+"""Packed fuzz corpora unpack to the same entries, and a replay names the entry that fails."""
 
 import gzip
 import subprocess
@@ -25,7 +25,7 @@ class FuzzCorpus(Case):
         self.packed = self.folder / "test.pack"
 
     def make(self, *entries):
-        """Packs the entries; returns the number that each has in the pack."""
+        """Packs the entries; returns each one's number in the pack."""
         source, back = self.folder / "source", self.folder / "back"
         source.mkdir()
         for number, entry in enumerate(entries):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/kernels.md knows every kind of evidence, and its figures are those of the kept run of scripts/kernel_matrix.sh."""
+"""docs/kernels.md lists every kind of evidence, and its figures are those of the stored run of
+scripts/kernel_matrix.sh.
+"""
 
 import json
 import re
@@ -10,7 +12,7 @@ from stalltrace import ROOT, Case, run
 
 PAGE = (ROOT / "docs" / "kernels.md").read_text()
 KEPT = sorted((ROOT / "docs" / "evidence").glob("kernel-matrix*.json"))
-INSTRUCTIONS_BUDGET = 100_000  # of each program, on every kernel
+INSTRUCTIONS_BUDGET = 100_000  # per program, on every kernel
 
 
 class Kernels(Case):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of scripts/ hold, and each can fail."""
+"""The checks of scripts/ pass, and each of them can fail."""
 
 import pathlib
 import re

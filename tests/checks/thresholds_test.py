@@ -35,7 +35,7 @@ def value_of(expression, known):
 
 
 def constants(header):
-    """Name to value; a Gate is its three values."""
+    """Returns name to value; a Gate becomes its three values."""
     known = dict(UNITS)
     for match in re.finditer(r"^inline constexpr \w+ (k\w+)(?: = ([^;]+)|\{([^}]+)\});", header, re.MULTILINE):
         name, single, gate = match.groups()
@@ -44,7 +44,7 @@ def constants(header):
 
 
 def numbers_in(text):
-    """What a text gives as numbers, in the constants' units: ns, shares, counts."""
+    """The numbers in a text, in the constants' units: ns, fractions, counts."""
     found = []
     for match in NUMBER.finditer(text):
         digits, unit, percent, word = match.groups()
@@ -62,7 +62,7 @@ def same(number, value):
 
 
 class Claim:
-    """A constant that the page names, with the numbers before it in its sentence or row, and those after it."""
+    """A constant named on the page, with the numbers before and after it in its sentence or row."""
 
     def __init__(self, match, begin):
         self.name = match[1]
@@ -73,8 +73,9 @@ class Claim:
         self.after = numbers_in(row) if row.startswith(" |") else []
 
     def numbers(self, wanted):
-        """The numbers that the page gives for a constant of so many values, from the first; none where it only refers to
-        the constant."""
+        """The numbers that the page gives for a constant with `wanted` values, first to last; none if the page only
+        refers to the constant.
+        """
         if self.factor:
             return numbers_in(self.factor[1])
         if wanted == 3 and len(self.before) >= 3:  # "250 ms and 3 %, or one stall of 400 ms"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders and files of our own, where another user of the host is hostile: root is the victim, nobody the attacker
-(docs/security_files.md)."""
+"""Our own folders and files where another user of the host is hostile: root is the victim, nobody the attacker
+(docs/security_files.md).
+"""
 
 import json
 import os
@@ -41,7 +42,7 @@ def mode(path):
 
 
 class Hostile(Case):
-    """`shared` is a folder like /tmp, `victim` a file of root's that nobody may not even read."""
+    """`shared` is a folder like /tmp, `victim` a file of root's that the user nobody may not read."""
 
     def setUp(self):
         super().setUp()
@@ -66,7 +67,7 @@ class Hostile(Case):
 
 class RunFolder(Hostile):
     def used_elsewhere(self, result, *reasons):
-        """The job ran, with its evidence in a folder that nobody had a hand in."""
+        """The job ran, and its evidence is in a folder that the user nobody could not touch."""
         self.assertEqual(result.returncode, 7, result.stderr)
         first = result.stderr.splitlines()[0]
         for reason in ("is not used", *reasons):
@@ -170,7 +171,7 @@ class Recordings(Hostile):
                 self.done(run_as_nobody(self.folder, "query", out, "SELECT count(*) FROM node"))
 
     def test_a_name_is_a_name(self):
-        """Not a URI, nor a database in memory."""
+        """A name is neither a URI nor a database in memory."""
         for name in ("file:x.db", ":memory:", "a?mode=memory", "a b%20c"):
             with self.subTest(name=name):
                 result = self.run_in(self.shared, "merge", self.recording, "--out", name)
@@ -208,7 +209,7 @@ class Recordings(Hostile):
                     process.send_signal(number)
                     process.wait(timeout=10)
                     self.assertTrue(running, "too quick to be killed")
-                    if what:  # there no file is without a name: the next one removes it
+                    if what:  # there, every file has a name: the next process removes it
                         self.done(run("merge", self.recording, "--out", self.shared / "next.db", prefix=map(str, what)))
                         (self.shared / "next.db").unlink()
                     self.assertEqual(list(self.shared.iterdir()), [])
@@ -236,7 +237,7 @@ class LabFolder(Hostile):
 
 
 class Secrets(Case):
-    """What a recording, a profiler file or `stacks` holds of a command line."""
+    """What a recording, a profiler file or `stacks` contains of a command line."""
 
     COMMAND = ("--api-key", SECRET, f"--url=postgres://me:{SECRET}@db/runs", "--lr", "1")
 
@@ -288,14 +289,14 @@ class Secrets(Case):
 
 
 class ChosenFolder(Hostile):
-    """STALLTRACE_DIR names a folder that everybody may write into."""
+    """STALLTRACE_DIR names a world-writable folder."""
 
     def run_job(self, script, *words):
         return self.run_in(self.folder, "run", "--no-trace", "--out", "run", "--", "sh", "-c", script, "job", *words,
                            environment={"STALLTRACE_DIR": str(self.shared)})
 
     def test_root_takes_no_strangers_profiler_file_for_its_jobs(self):
-        """A copy of a job's file: all in it is as it has to be."""
+        """A copy of a job's file, valid in every respect."""
         files = self.folder / "files"
         files.mkdir()
         job = Launcher(self.folder, "--steps", 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`run` and `trace -- COMMAND` stand where the user's command would stand: it must fare as if they were not there."""
+"""`run` and `trace -- COMMAND` replace the user's command: it must behave as if they were not there."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ import time
 from job import wait_until
 from stalltrace import FAILED, PROGRAM, Case, run
 
-# Says which signals came, by number, and ends with 5 once its time is over. "ready" says that it listens.
+# Reports the numbers of received signals, and exits with 5 when its time is over. "ready" means that it listens.
 LISTENER = """
 import os, signal, sys, time
 for number in map(int, sys.argv[2].split(",")):
@@ -30,9 +30,9 @@ PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signa
 
 
 class Fares(Case):
-    """The verbs differ in what they record."""
+    """The commands that start a job; they differ in what they record."""
 
-    prefix = ()  # the words that start the program elsewhere (old_kernel_test.py)
+    prefix = ()  # the program's command line elsewhere (old_kernel_test.py)
 
     def setUp(self):
         super().setUp()
@@ -40,7 +40,7 @@ class Fares(Case):
         self.errors = self.folder / "errors"
 
     def verbs(self):
-        """Each with a name; `trace` needs root, and is left out without."""
+        """Each command with a name; `trace` needs root, and is left out without it."""
         yield "run", ("run", "--no-trace", "--out", self.folder / "run")
         if os.geteuid() == 0:
             yield "trace", ("trace", "--out", self.folder / "t.db")
@@ -73,7 +73,7 @@ class Fares(Case):
             pass
 
     def got(self):
-        """(number, when) of each signal the job had."""
+        """(number, time) of each signal that the job received."""
         return [(int(number), float(when)) for number, when in re.findall(r"got (\d+) (\S+)", self.output.read_text())]
 
     def wait_for_signals(self, count):
@@ -113,7 +113,7 @@ class Signals(Fares):
                 self.assertEqual([number for number, _ in self.got()], [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
 
     def test_one_for_each_process_in_turn_reaches_the_job_once(self):
-        """As batch systems do."""
+        """Signals as batch systems send them."""
         process = self.listen(("run", "--no-trace"), 2)
         everyone = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
         for pid in (process.pid, *map(int, everyone.split())):
@@ -146,7 +146,7 @@ class Signals(Fares):
                 self.assertEqual(self.got(), [])
 
     def test_one_ignored_at_the_start_is_for_the_job_to_want(self):
-        """Launchers of jobs handle SIGINT and SIGTERM whatever they began with."""
+        """Launchers handle SIGINT and SIGTERM, whatever handlers they started with."""
         process = self.start(("run", "--no-trace"), sys.executable, "-c", LISTENER.replace("!= signal.SIG_IGN", "is not None"),
                              1, "2", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
         wait_until(lambda: "ready" in self.output.read_text(), "the job")
@@ -162,7 +162,7 @@ class Signals(Fares):
                 self.assertEqual(result.stdout, plain.stdout)
 
     def test_a_job_has_the_time_it_takes_to_end(self):
-        """Longer than any grace that a launcher might think of: nothing but its own end ends it."""
+        """Longer than any launcher's grace period: only the job's own end ends it."""
         process = self.start(("run", "--no-trace"), "bash", "-c",
                              "trap 'sleep 12; echo saved; exit 9' TERM; echo ready; while :; do sleep 0.05; done")
         wait_until(lambda: "ready" in self.output.read_text(), "the job")
@@ -213,7 +213,7 @@ class Signals(Fares):
 
 
 class Terminal(Fares):
-    """With a shell's job control on a terminal of its own."""
+    """With a shell's job control on its own terminal."""
 
     def setUp(self):
         super().setUp()
@@ -236,7 +236,7 @@ class Terminal(Fares):
         os.write(self.terminal, text.encode())
 
     def expect(self, pattern, seconds=20):
-        """Reads until `pattern`; what was read up to its end is gone."""
+        """Reads until `pattern`; everything up to its end is consumed."""
         end = time.monotonic() + seconds
         while not (found := re.search(pattern, self.seen)):
             ready, _, _ = select.select([self.terminal], [], [], max(0, end - time.monotonic()))
@@ -274,7 +274,7 @@ class Terminal(Fares):
         self.expect("had words")
 
     def test_a_terminal_that_goes_away_is_the_jobs_to_hear(self):
-        """`run` leads the session, as under ssh -t: the kernel reports nobody else."""
+        """`run` leads the session, as under ssh -t: the kernel sends signals to nobody else."""
         log = self.folder / "log"
         self.type(f"exec {PROGRAM} run --no-trace --out run -- bash -c "
                   f"'trap \"echo hup >>{log}; exit\" HUP; echo rea\"\"dy; while :; do sleep 0.05; done'\n")
@@ -287,7 +287,7 @@ class Terminal(Fares):
 
 class Surroundings(Fares):
     def test_descriptors_are_the_jobs(self):
-        """Those it was handed, as by a shell's <(...) or an MPI launcher, and none of ours."""
+        """The job has the descriptors it was given, as by a shell's <(...) or an MPI launcher, and none of ours."""
         read_end, write_end = os.pipe()
         self.addCleanup(os.close, write_end)
         with open(read_end) as pipe:
@@ -355,7 +355,7 @@ class Folder(Fares):
         return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
 
     def test_launchers_that_share_a_working_folder_all_start_their_jobs(self):
-        """Many at a time, two names of nodes."""
+        """Many processes at a time, two node names."""
         command = ("bash", "-c", "touch $(dirname $NCCL_DEBUG_FILE)/nccl.$$.log; sleep 1; echo started")
         processes = [subprocess.Popen([PROGRAM, "run", "--no-trace", "--node", f"n{i % 2}", "--", *command], cwd=self.folder,
                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for i in range(6)]

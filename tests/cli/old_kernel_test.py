@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What needs no eBPF works on kernels that lack newer system calls, as RHEL 8's 4.18 and Debian 11's 5.10 do. A seccomp filter
-answers as they do (tests/support/without_syscalls.cpp); type information (BTF) is taken away by STALLTRACE_BTF."""
+"""Everything that needs no eBPF works on kernels that lack newer system calls, such as RHEL 8's 4.18 and Debian 11's
+5.10. A seccomp filter answers as they do (tests/support/without_syscalls.cpp); STALLTRACE_BTF hides the type
+information (BTF).
+"""
 
 import os
 import subprocess
@@ -15,7 +17,7 @@ LINUX_4_18, LINUX_5_10, RENAME_FLAGS = [(str(WITHOUT), what) for what in ("linux
 
 
 class Filter(Case):
-    """The tests below mean nothing where the filter lets everything pass."""
+    """The tests below would prove nothing if the filter let everything pass."""
 
     SCRIPT = """
 import ctypes, errno, os
@@ -28,7 +30,9 @@ print("ok" if library.renameat2(-100, b"from", -100, b"to", 1) == 0 else errno.e
 """
 
     def answers(self, *prefix):
-        """To pidfd_open, to close_range without flags and with CLOSE_RANGE_CLOEXEC, to a bad clone3, to a rename with flags."""
+        """The answers to pidfd_open, close_range without flags and with CLOSE_RANGE_CLOEXEC, an invalid clone3, a
+        rename with flags.
+        """
         result = subprocess.run([*prefix, "python3", "-c", self.SCRIPT], cwd=self.folder, capture_output=True, text=True,
                                 check=False)
         (self.folder / "to").unlink(missing_ok=True)
@@ -42,7 +46,7 @@ print("ok" if library.renameat2(-100, b"from", -100, b"to", 1) == 0 else errno.e
 
 
 class OnLinux418:
-    """Cases of job_test for `run --no-trace` alone."""
+    """Cases of job_test that use `run --no-trace` only."""
 
     prefix = LINUX_4_18
 
@@ -51,7 +55,7 @@ class OnLinux418:
 
 
 class Signals(OnLinux418, job_test.Signals):
-    test_a_job_has_the_time_it_takes_to_end = None  # it takes 12 s, and no call of a newer kernel
+    test_a_job_has_the_time_it_takes_to_end = None  # it takes 12 s, and uses no newer system call
 
 
 class Surroundings(OnLinux418, job_test.Surroundings):
@@ -78,7 +82,7 @@ class Run(Case):
                     self.assertEqual(result.returncode, code, result.stderr)
 
     def test_a_job_with_the_profiler_plugin_is_recorded_and_explained(self):
-        """Without --no-trace it falls back to the plugin where there is no type information."""
+        """Without --no-trace, `run` falls back to the plugin if there is no type information."""
         for name, words in (("plugin", ["--no-trace"]), ("refused", [])):
             with self.subTest(words=words):
                 folder = self.folder / name
@@ -92,7 +96,7 @@ class Run(Case):
                 self.assertEqual(len(list((folder / "run" / "profiler").glob("*.profiler"))), 2)
 
     def test_a_job_without_any_evidence_runs(self):
-        """No folder can be had."""
+        """No folder can be made."""
         (self.folder / "file").touch()
         result = run("run", "--no-trace", "--out", self.folder / "file" / "run", "--", "sh", "-c", "exit 3", prefix=LINUX_4_18,
                      environment={"TMPDIR": "/proc"})
@@ -100,7 +104,7 @@ class Run(Case):
 
 
 class Reading(Case):
-    """The same words with and without the filter: the same answer."""
+    """The same command gives the same answer with and without the filter."""
 
     def setUp(self):
         super().setUp()
@@ -124,7 +128,7 @@ class Reading(Case):
             self.same("query", self.recording, "SELECT * FROM nccl_events", "--format", form)
 
     def test_merge(self):
-        """Also where renaming without replacing is refused, as on NFS."""
+        """Works even if renaming without replacing is refused, as on NFS."""
         for name, prefix in (("plain", ()), ("old", LINUX_4_18), ("nfs", RENAME_FLAGS)):
             with self.subTest(name):
                 out = self.folder / f"{name}.db"
@@ -136,7 +140,7 @@ class Reading(Case):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a.db", "nfs.db", "old.db", "plain.db"])
 
     def test_import(self):
-        """Profiler files that `run` left; a recording holds when it was made, so what is compared is what it says."""
+        """Profiler files left by `run`; a recording holds its creation time, so only its content is compared."""
         self.done(run("run", "--no-trace", "--out", self.folder / "run", "--", *Launcher(self.folder, "--steps", 30).words))
         profiler_files = sorted((self.folder / "run" / "profiler").glob("*.profiler"))
         self.assertEqual(len(profiler_files), 2)
@@ -149,7 +153,7 @@ class Reading(Case):
 
 
 class Tracing(Case):
-    """Needs BTF, so that it is refused: in one line, and nothing is left behind."""
+    """`trace` needs BTF, so it is refused in one line, and nothing is left behind."""
 
     def setUp(self):
         super().setUp()

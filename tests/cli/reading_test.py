@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""query, explain and merge: good input, and every bad one ends with one clear line."""
+"""query, explain and merge: valid input, and one clear line for every invalid one."""
 
 import csv
 import hashlib
@@ -136,7 +136,7 @@ class Explain(Reading):
                 self.assertEqual(run("explain", stalled, "--exit-code", *words).returncode, code)
 
     def test_the_times_of_a_report_are_those_of_the_flags(self):
-        """Also where the agent began ten minutes before the job, and in a merged recording."""
+        """The interval is also right if the agent began ten minutes before the job, and in a merged recording."""
         stalled = recordings.make(self.folder / "stalled.db", stalled=100)
         with sqlite3.connect(stalled) as database:
             database.execute("UPDATE node SET started_ns = started_ns - 600000000000")
@@ -159,7 +159,7 @@ class Explain(Reading):
         self.assertIs(part["healthy"], True)
         self.assertEqual(part["recording"], whole["recording"])
         self.assertEqual(part["judged"]["to_ns"] - part["judged"]["from_ns"], 1_000_000_000)
-        self.assertAlmostEqual(part["judged"]["collectives"], 2 * 25, delta=4)  # of two ranks, every 40 ms
+        self.assertAlmostEqual(part["judged"]["collectives"], 2 * 25, delta=4)  # two ranks, one every 40 ms
         self.assertRegex(self.done(run("explain", stalled, "--from", "+1s", "--to", "+2s")), r"\d+ collectives .* in 1 s \(of 400 in ")
         during = self.done(run("explain", stalled, "--from", "+5s", "--to", "+6s"))
         self.assertIn("100 % of the judged time", during)

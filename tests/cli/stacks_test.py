@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stalltrace stacks`: where running Python processes are, and one clear line where that can't be read."""
+"""`stalltrace stacks`: the places of running Python processes, and one clear line where they can't be read."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class Stacks(Case):
         pids = [self.start_rank(0), self.start_rank(1, {"FORKS": "1"})]
         text = self.done(run("stacks"))
         line = "ranks 0, 1 in load_batch at train.py:6"
-        self.assertIn(line, text)  # behind "job NAME: " where other jobs run
+        self.assertIn(line, text)  # follows "job NAME: " if other jobs run
         report = json.loads(self.done(run("stacks", "--json")))
         job, = [job for job in report["jobs"] if job["job"] == self.id()]
         self.assertEqual(job["line"], line)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""trace, check and lab on bad input and on hosts that lack something: one clear line, the right exit code."""
+"""trace, check and lab with invalid input and on incomplete hosts: one clear line, the right exit code."""
 
 import pathlib
 import signal
@@ -9,7 +9,7 @@ import recordings
 from stalltrace import DONE, FAILED, PROGRAM, USAGE, Case, run
 from unprivileged import run_as_nobody
 
-NOBODYS_PID = 4194303  # above any pid of a host that was not set up otherwise
+NOBODYS_PID = 4194303  # above the default maximum pid
 
 
 class Trace(Case):
@@ -85,7 +85,7 @@ class Trace(Case):
                 out = self.folder / f"{number}.db"
                 with subprocess.Popen([PROGRAM, "trace", "--out", out], stdout=subprocess.PIPE,
                                       stderr=subprocess.PIPE, text=True) as process:
-                    # Bounded: the recording appears once the trace has begun.
+                    # Limited in time: the recording appears once the trace has begun.
                     for _ in range(200):
                         if out.exists():
                             break

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line itself: help, unknown words, streams, colour."""
+"""The command line itself: help, unknown arguments, streams, colour."""
 
 import os
 import pty
@@ -74,7 +74,7 @@ class Help(Case):
         self.refused(run("trace", "--duration", "--out", "x.db"), USAGE, "--duration needs a value")
 
     def test_an_empty_value(self):
-        """A shell variable that was not set."""
+        """An unset shell variable gives an empty argument."""
         for words in (["explain", "a.db", "--instance", ""], ["trace", "--node", ""], ["run", "--node=", "--", "true"],
                       ["trace", "--out", ""], ["trace", "--library", ""]):
             with self.subTest(words=words):

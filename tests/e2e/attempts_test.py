@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that is started again has the old communicator's name, and is another job attempt."""
+"""A restarted job has the old communicator's name, and is another job attempt."""
 
 import json
 import os
@@ -31,7 +31,7 @@ class Attempts(Case):
         self.port = free_port()
 
     def run_pytorch(self, how):
-        """The ranks' pids and exit codes."""
+        """Returns the ranks' pids and exit codes."""
         ranks = [subprocess.Popen([PYTHON, "-c", PROGRAM, how], stderr=subprocess.DEVNULL,
                                   env=rank_environment(rank, RANKS, self.port, {"OMP_NUM_THREADS": "1"}))
                  for rank in range(RANKS)]
@@ -40,7 +40,7 @@ class Attempts(Case):
         return [process.pid for process in ranks], [process.wait(timeout=60) for process in ranks]
 
     def tracer(self):
-        return Tracer(self, "--pid", str(os.getpid()))  # and what this test starts
+        return Tracer(self, "--pid", str(os.getpid()))  # and this test's processes
 
     def explained(self, tracer, *words):
         time.sleep(0.5)
@@ -55,13 +55,13 @@ class Attempts(Case):
         self.assertEqual(codes, [0, 0])
         report = self.explained(tracer)
         names = tracer.rows("SELECT DISTINCT comm_id_hash FROM collective WHERE seq IS NOT NULL")
-        self.assertEqual(len(names), 1, names)  # what the test is about
+        self.assertEqual(len(names), 1, names)  # the precondition of this test
         attempts = report["attempts"]
         self.assertEqual([attempt["ranks"] for attempt in attempts], [RANKS, RANKS], attempts)
         self.assertIn(attempts[0]["ended_by"]["pid"], first)
         self.assertIsNone(attempts[1]["ended_by"])
         for finding in report["findings"]:
-            self.assertLess(finding["stall_ms"], 1000, finding["summary"])  # nobody waited for the next attempt
+            self.assertLess(finding["stall_ms"], 1000, finding["summary"])  # no rank waited for the next attempt
         event, = tracer.rows("SELECT node_id || ':' || (event_id & 0xffffffffff) FROM collective WHERE op = 'ALL_REDUCE' "
                              f"AND pid = {second[0]} AND seq > 40 LIMIT 1")[0]
         instance = json.loads(self.done(run("explain", tracer.path, "--json", "--instance", event)))["instance"]

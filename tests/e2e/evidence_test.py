@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where `stalltrace run` puts profiler files and the plugin, and what it says when there are none."""
+"""The places where `stalltrace run` puts profiler files and the plugin, and its output when there are none."""
 
 import os
 import pathlib
@@ -43,7 +43,7 @@ class Evidence(Case):
         self.process.wait(timeout=20)
 
     def memory(self):
-        """The folder that was reported."""
+        """Returns the folder that was reported."""
         return pathlib.Path(re.search(r"profiler files to (\S+)", self.errors.read_text())[1])
 
     @staticmethod
@@ -95,7 +95,7 @@ class Memory(Evidence):
         self.assertGreater(self.collectives("trace.db"), 0)
 
     def test_asked_to_end_the_profiler_files_are_saved_before_the_job_is_done(self):
-        """And when the launcher is killed then, they are where it said, whole."""
+        """The files are complete and in the reported folder even if the launcher is killed at that moment."""
         job = Launcher(self.folder, "--steps", 100000)
         self.start("--no-trace", "--", "bash", "-c", "trap 'echo reported' TERM; \"$@\" & wait; wait", "-", *job.words)
         wait_until(job.pids, "the ranks")
@@ -138,7 +138,7 @@ class Memory(Evidence):
         self.assertEqual(self.collectives("trace.db"), 160)
 
     def test_what_killed_launchers_leave_in_memory_is_bounded(self):
-        """The oldest goes beyond an eighth of the file system."""
+        """The oldest file exceeds an eighth of the file system."""
         self.need_root()
         script = ("cd /dev/shm; for n in 1 2 3; do mkdir stalltrace-run-00000$n; head -c 60M /dev/zero >stalltrace-run-00000$n/stalltrace-$n-$n.profiler; "
                   "touch -d 2026-01-0$n stalltrace-run-00000$n/*; done; mkdir stalltrace-run-lives; "
@@ -190,7 +190,7 @@ class Chosen(Evidence):
         self.assertIsNone(self.process.poll())
 
     def test_profiler_files_that_the_tracer_does_not_read_are_not_thrown_away(self):
-        """The tracer looks where the environment says; here it says something that leads nowhere."""
+        """The tracer uses the environment's folder; here it leads nowhere."""
         self.need_root()
         words = self.run_job(wrap=("bash", "-c", 'cd "$STALLTRACE_DIR"; export STALLTRACE_DIR=.; exec "$@"', "-"))
         self.assertEqual(self.collectives("trace.db", "completion = 'profiler'"), 0)

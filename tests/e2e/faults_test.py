@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each fault of the lab, at a loud dose: the finding names the cause and the place that truth.json holds."""
+"""Each fault of the lab at a high dose: the finding names the cause and the place in truth.json."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ class Faults(Case):
         return lab
 
     def assert_cause(self, lab, cause):
-        """Exactly this cause; the place of the most expensive finding."""
+        """Exactly this cause is reported; returns the place of the most expensive finding."""
         said = [place_of(finding) for finding in lab.findings]
         self.assertEqual({finding["cause"] for finding in lab.findings}, {cause}, said)
         return lab.findings[0]
@@ -59,7 +59,7 @@ class Faults(Case):
 
 
 class PacketLoss(Case):
-    """One run with 2 % loss into rank 2's node, looked at from all sides."""
+    """One run with 2 % loss towards rank 2's node, checked in every output format."""
 
     @classmethod
     def setUpClass(cls):
@@ -97,7 +97,7 @@ class PacketLoss(Case):
         self.assertIn("packet", self.lab.text)
 
     def test_the_drops_have_their_side(self):
-        """The firewall that drops is the host's own."""
+        """The host's own firewall drops the packets."""
         text = str(self.lab.findings[0]["evidence"])
         self.assertIn("inside the host of rank 2, on the way in", text)
         self.assertIn("NETFILTER_DROP", text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that hang: the finding names who is to blame, and how."""
+"""Jobs that hang: the finding names the culprit and the cause."""
 
 import re
 

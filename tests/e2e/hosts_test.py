@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults inside a host: packets it drops, a failing port, a limit of CPU time or memory, an interface chosen wrongly."""
+"""Faults inside a host: dropped packets, a failing port, a CPU or memory limit, a wrong interface."""
 
 import unittest
 
@@ -8,7 +8,7 @@ from stalltrace import FAILED, USAGE, Case, run
 
 
 def has_controller(name):
-    """Whether cgroups of this machine can limit it: a hierarchy of version 1, or version 2 with the controller on."""
+    """Whether this machine's cgroups can limit it: a version 1 hierarchy, or version 2 with the controller enabled."""
     for path in (f"/sys/fs/cgroup/{name}/cgroup.procs", "/sys/fs/cgroup/cgroup.subtree_control"):
         try:
             with open(path, encoding="ascii") as file:

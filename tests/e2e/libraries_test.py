@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collective libraries that nobody here wrote: PyTorch on Gloo, and OpenMPI. What breaks a job is named while it hangs."""
+"""Third-party collective libraries: PyTorch on Gloo, and OpenMPI. The fault of a job is named while it hangs."""
 
 import json
 import time
@@ -12,19 +12,21 @@ REPORTED_WITHIN_NS = 5_000_000_000
 
 
 class OneHost(Case):
-    """All ranks on one host, as most jobs begin: one tracer, which knew nothing of them, sees all."""
+    """All ranks on one host, as most jobs begin: one tracer, without prior knowledge of them, sees all."""
 
     def setUp(self):
         super().setUp()
         self.need_root()
 
     def reported(self, workload, fault, *more):
-        """The costliest finding of a job with this fault, reported within 5 s of its onset; as a row of the recording."""
+        """The most expensive finding of a job with this fault, reported within 5 s of its onset, as a row of the
+        recording.
+        """
         tracer = Tracer(self, "--live")
         lab = self.folder / "lab"
         self.done(run("lab", "run", "--no-trace", "--workload", workload, "--steps", 60, "--timeout", "14s", "--fault",
                       fault, "--out", lab, *more, timeout=120))
-        deadline = time.monotonic() + 5  # the job may have ended a moment after its fault
+        deadline = time.monotonic() + 5  # the job may have ended just after its fault
         while not tracer.rows("SELECT 1 FROM finding") and time.monotonic() < deadline:
             time.sleep(0.1)
         tracer.stop()
@@ -34,10 +36,10 @@ class OneHost(Case):
         self.assertTrue(rows, "nothing was reported")
         cause, rank, detected_ns, summary = rows[0]
         self.assertEqual(cause, fault["cause"], rows)
-        if cause != "mtu_blackhole":  # which names a link
+        if cause != "mtu_blackhole":  # which has a link
             self.assertEqual(rank, fault["rank"], rows)
         onset_ns = fault["intervals"][0]["from_ns"]
-        if cause in ("init_failure", "mtu_blackhole"):  # in effect before the programs start: felt in what they do first
+        if cause in ("init_failure", "mtu_blackhole"):  # in effect before the start: felt in the first calls
             first = "COMM_INIT_RANK" if cause == "init_failure" else "BROADCAST"
             onset_ns, = tracer.rows(f"SELECT min(timestamp_ns) FROM collective WHERE op = '{first}'")[0]
         self.assertLessEqual(detected_ns - onset_ns, REPORTED_WITHIN_NS, rows)
@@ -61,7 +63,7 @@ class OneHost(Case):
         self.assertIn("signal 9", self.reported("torch", "dead_rank:rank=2,signal=9"))
 
     def test_a_rank_that_raised(self):
-        """Python closes its sockets before its process ends: the others' calls fail first."""
+        """Python closes its sockets before its process ends, so the others' calls fail first."""
         summary = self.reported("torch", "dead_rank:rank=2,how=exception")
         self.assertRegex(summary, r"Rank 2 .* ended by itself with exit code 1, before any other rank, after AllReduce")
         self.assertIn("the job ended", summary)
@@ -71,7 +73,7 @@ class OneHost(Case):
         self.assertIn("ended by itself with exit code 0, before any other rank and while others waited for it", summary)
 
     def test_a_stopped_rank(self):
-        # reported() holds when it was first said; the row has the newest words, and the stop is over before the job is
+        # reported() holds the first report; the row has the latest text, and the stop ends before the job
         self.assertRegex(self.reported("torch", "process_stopped:rank=1,ms=6000"), r"(is|was) stopped \(SIGSTOP")
 
     def test_a_firewall_before_the_rendezvous(self):
@@ -83,7 +85,7 @@ class OneHost(Case):
         self.assertIn("the wrong interface was chosen", summary)
 
     def test_an_mtu_black_hole_from_the_start(self):
-        """The usual one: small messages of the set-up pass, the first large one never does."""
+        """The usual black hole: the set-up's small messages pass, the first large one never does."""
         self.assertIn("Large packets do not get through", self.reported("torch", "mtu_blackhole:rank=2,start=launch"))
 
     def test_an_mpi_rank_that_computes_on(self):
@@ -92,7 +94,7 @@ class OneHost(Case):
 
 
 class EachOnItsHost(Case):
-    """A recording a rank: equal numbers are one collective."""
+    """One recording per rank: equal numbers mean the same collective."""
 
     def costliest(self, workload, library, fault, *more):
         self.need_root()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that begin before, begin after, and end badly while a trace runs."""
+"""Jobs that begin before or after the start of a trace, or fail while it runs."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ class Lifecycle(Case):
             for _, _, row_rank, source, comm in reductions:
                 self.assertEqual((row_rank, source), (rank, "init"))
                 self.assertIsNotNone(comm)
-        pids = ", ".join(str(process.pid) for process in job.ranks)  # the host may run other jobs in the meantime
+        pids = ", ".join(str(process.pid) for process in job.ranks)  # the host may run other jobs too
         communicators = tracer.rows(f"SELECT comm_id_hash, rank, nranks, rank_source FROM communicator WHERE pid IN ({pids}) "
                                     "ORDER BY rank")
         self.assertEqual([row[1:] for row in communicators], [(0, 2, "init"), (1, 2, "init")])
@@ -55,7 +55,7 @@ class Lifecycle(Case):
         peer, victim = job.ranks[1], job.ranks[0]
         peer.send_signal(signal.SIGSTOP)
         before = -1
-        while job.steps() != before:  # the victim is inside once its steps stand still
+        while job.steps() != before:  # the victim is inside a collective once its step count stops
             before = job.steps()
             time.sleep(0.5)
         victim.kill()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings while the job runs: within seconds of the fault, by the agent that can know; the others say `unknown`."""
+"""Findings while the job runs: within seconds of the fault, from the agent with the evidence; the others report
+`unknown`.
+"""
 
 import json
 import signal
@@ -22,7 +24,9 @@ class Live(Case):
         return json.loads((self.folder / "lab" / "live.json").read_text())["findings"]
 
     def expect(self, fault, *more, place, reported_by, steps=200):
-        """`reported_by`'s agent reported the fault's cause in time, and no agent reported much of another one."""
+        """`reported_by`'s agent reported the fault's cause in time, and no agent reported much stall time of another
+        cause.
+        """
         reported = self.live(fault, *more, steps=steps)
         truth = self.lab.truth["faults"][0]
         said = [f"{finding['reported_by']} {place_of(finding)}" for finding in reported]
@@ -35,7 +39,7 @@ class Live(Case):
         self.assertLessEqual(first["detected_ns"] - onset_ns, REPORTED_WITHIN_NS, said)
         self.assertGreaterEqual(first["detected_ns"], onset_ns, said)
         others = sum(finding["stall_ms"] for finding in reported if finding["cause"] not in (truth["cause"], "unknown"))
-        self.assertLess(others, 0.5 * first["stall_ms"], said)  # a busy machine has hiccups of its own
+        self.assertLess(others, 0.5 * first["stall_ms"], said)  # a busy machine has short stalls of its own
         return first
 
     def test_a_late_rank_by_its_own_agent(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short campaign: draws are run, scored, written, and not run again; Ctrl-C leaves nothing behind."""
+"""A short campaign: draws are run, scored and stored, and not run again; Ctrl-C leaves nothing behind."""
 
 import json
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPI as it is: OpenMPI, whose handles are pointers, and MPICH, whose handles are ints; calls that are polled."""
+"""Real MPI: OpenMPI, whose handles are pointers, and MPICH, whose handles are ints; polled calls."""
 
 import collections
 import json
@@ -10,7 +10,7 @@ from stalltrace import BUILD, Case
 
 
 class MpiJob:
-    """Ranks of mpi-train on this host, by one launcher. `words` of rank r are `each(r)`."""
+    """Runs mpi-train's ranks on this host with one launcher. `each(r)` gives the arguments of rank r."""
 
     OPENMPI = ("mpi-train", "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca",
                "btl", "tcp,self", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "lo", "--mca",
@@ -18,7 +18,7 @@ class MpiJob:
     MPICH = ("mpi-train-mpich", "mpirun.mpich")
 
     def __init__(self, case, library, ranks, *options, slow=None):
-        """`slow` is (rank, extra milliseconds a step)."""
+        """`slow` is (rank, extra milliseconds per step)."""
         program, *words = library
         self.logs = [case.folder / f"{program}{rank}.jsonl" for rank in range(ranks)]
         slow_file = case.folder / "slow"
@@ -35,7 +35,7 @@ class MpiJob:
 
 
 class MpiAsItIs(Case):
-    """Both families of MPI: handles that are pointers, handles that are ints."""
+    """Both MPI families: handles that are pointers, handles that are ints."""
 
     ROWS = ("SELECT rank, op, count, bytes, nranks, comm_id_hash, seq, completion, timestamp_ns, duration_ns "
             "FROM collective WHERE library = 'mpi' ORDER BY timestamp_ns")
@@ -46,7 +46,7 @@ class MpiAsItIs(Case):
         self.need_root()
 
     def traced(self, library, ranks, *options, slow=None):
-        """The job, and the calls that were recorded."""
+        """Runs the job; returns it and the recorded calls."""
         tracer = Tracer(self)
         job = MpiJob(self, library, ranks, *options, slow=slow)
         tracer.stop()
@@ -56,7 +56,7 @@ class MpiAsItIs(Case):
         return job, rows
 
     def instances(self, rows, ranks):
-        """Collectives by communicator and number; each has all ranks, in the same operation."""
+        """Collectives by communicator and number: each has all ranks, with the same operation."""
         instances = collections.defaultdict(list)
         for row in rows:
             if row.op not in ("SEND", "COMM_INIT_RANK", "COMM_DESTROY"):
@@ -82,7 +82,7 @@ class MpiAsItIs(Case):
         self.assertEqual([row for row in rows if row.completion == "open"], [])
 
     def test_calls_that_are_polled(self):
-        """One rank is late, so that the others poll in vain: no poll is recorded, and none is taken for an end."""
+        """One rank is late, so that the others' polls find nothing: no poll is recorded or taken for an end."""
         steps, buckets, ranks = 10, 2, 2
         for library, call in ((MpiJob.OPENMPI, "test"), (MpiJob.OPENMPI, "testall"), (MpiJob.OPENMPI, "testsome"),
                               (MpiJob.MPICH, "test"), (MpiJob.MPICH, "testall"), (MpiJob.MPICH, "testany")):

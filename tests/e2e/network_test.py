@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of the network beyond random loss, and of the disk: the finding names the link or the rank."""
+"""Network faults other than random loss, and disk faults: the finding names the link or the rank."""
 
 import pathlib
 import tempfile
@@ -17,8 +17,8 @@ class Network(Case):
         self.assertTrue(said, "no finding")
         first, *others = lab.findings
         self.assertEqual(first["cause"], lab.truth["faults"][0]["cause"], said)
-        # What stays unknown of the stalls is small beside the fault. Four ranks share the test machine's few cores: what
-        # that costs is smaller still, and no more than the kernel's own account of it.
+        # Stall time that stays unknown is small compared with the fault. Four ranks share the test machine's few cores,
+        # whose cost is smaller still, and within the kernel's own account.
         for finding in others:
             if finding["cause"] == "cpu_contention":
                 self.assertLess(finding["stall_ms"], 0.1 * first["stall_ms"], said)
@@ -51,7 +51,7 @@ class Network(Case):
         self.assert_link(*self.explain("slow_link:rank=1,mbit=100", steps=45, timeout="60s"), 1, 2)
 
     def test_a_firewall_before_the_rendezvous(self):
-        finding, said = self.explain("init_failure:rank=2", timeout="8s")  # a hang of the set-up is one after 5 s
+        finding, said = self.explain("init_failure:rank=2", timeout="8s")  # a set-up counts as hanging after 5 s
         self.assertEqual(finding["culprit"]["rank"], 2, said)
         self.assertIn("29500", finding["summary"])
 
@@ -60,7 +60,7 @@ class Network(Case):
         self.assertEqual(finding["culprit"]["rank"], 2, said)
 
     def test_a_slow_disk(self):
-        with tempfile.TemporaryDirectory(dir=BUILD) as folder:  # on a disk, which the usual place need not be
+        with tempfile.TemporaryDirectory(dir=BUILD) as folder:  # on a disk, which the default place may not be
             finding, said = self.explain("disk_io:rank=1", timeout="60s", folder=pathlib.Path(folder))
         self.assertEqual(finding["culprit"]["rank"], 1, said)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose data a connection carries, from each node's recording alone, held against the other ends' recordings."""
+"""Socket attribution from each node's recording alone, checked against the other ends' recordings."""
 
 import pathlib
 import shutil
@@ -8,7 +8,7 @@ import tempfile
 from lab import LabRun
 from stalltrace import Case
 
-# The progress threads' connections; the rest is the bootstrap's.
+# The progress threads' connections; the others belong to the bootstrap.
 DATA = """
 SELECT c.saddr, c.sport, c.daddr, c.dport, c.rank, c.peer_rank, c.channel, c.comm_id_hash, c.pid,
        (SELECT SUM(bytes) FROM net_span s WHERE s.cookie = c.cookie) AS bytes
@@ -21,7 +21,7 @@ class Places(Case):
 
     @classmethod
     def mixed(cls):
-        """One run for all tests that look at it: three ranks, collectives and transfers, a communicator of a part."""
+        """One run for all tests that use it: three ranks, collectives and transfers, a sub-communicator."""
         if cls.mixed_run is None:
             folder = pathlib.Path(tempfile.mkdtemp(prefix="stalltrace-test-"))
             cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
@@ -48,7 +48,7 @@ class Places(Case):
         self.assertEqual({(end[3],) for end in ends.values()}, known)
 
     def test_a_part_of_the_job_has_one_name_and_peers_of_the_job(self):
-        """Ranks 0 and 2 also have a communicator of their own, made by a split, in which they are 0 and 1."""
+        """Ranks 0 and 2 also share a communicator made by a split, in which they are 0 and 1."""
         self.need_root()
         lab = self.mixed()
         parts = dict(row for node, row in lab.rows("""
@@ -66,7 +66,9 @@ class Places(Case):
             self.assertEqual(named, whole | {(parts[0],)}, table)
 
     def test_connections_of_collectives_and_of_transfers_both_name_their_peer(self):
-        """One communicator with both: two ranks have one for the ring, which leads one way, and one for transfers each way."""
+        """Both on one communicator: two ranks share one connection for the ring, which is one-way, and one for
+        transfers each way.
+        """
         self.need_root()
         lab = self.mixed()
         whole = {row for _, row in lab.rows("SELECT comm_id_hash FROM communicator WHERE nranks = 3")}

@@ -46,8 +46,9 @@ class ProfilerFile(Case):
         return json.loads(self.done(run("explain", self.recording, "--json")))
 
     def check_calls(self, job, calls, rows_of):
-        """Each call once, numbered without a gap, with launch and true duration, inside the job's own time from the call to the end of
-        its wait, and as long as between the CUDA events around it; `rows_of` answers a query."""
+        """Each call is there once, numbered without gaps, with launch and true duration, within the job's own time from
+        the call to the end of its wait, and as long as between the CUDA events around it; `rows_of` answers a query.
+        """
         for rank, process in enumerate(job.ranks):
             reported = [json.loads(line) for line in job.logs[rank].read_text().splitlines()]
             rows = rows_of("SELECT timestamp_ns, duration_ns, launch_ns, completion, seq FROM nccl_events "
@@ -63,8 +64,8 @@ class ProfilerFile(Case):
                 self.assertLessEqual(start_ns + duration_ns, call["end_ns"] + SAME_NS, "not after the job saw its end")
                 true_ns = call["device_us"] * 1e3
                 same += abs(true_ns - duration_ns) <= max(SAME_SHARE * true_ns, SAME_NS)
-            # On a busy machine the thread that plays the device is now and then off its CPU between what the plugin hears last
-            # and the event.
+            # On a busy machine the thread that plays the device may be off its CPU between the plugin's last report and
+            # the event.
             self.assertGreaterEqual(same, 0.9 * calls, f"rank {rank}: {same} of {calls} durations are those of the job's events")
 
     def test_every_collective_is_there_once_with_launch_and_true_duration(self):
@@ -143,7 +144,7 @@ class ProfilerFile(Case):
         self.assertEqual(self.explain()["findings"], [])
 
     def lab_profiler_files(self, fault, steps):
-        """A run of the practice cluster without an agent; what its profiler files alone explain."""
+        """Runs the practice cluster without an agent, and explains its profiler files alone."""
         out = self.folder / "lab"
         self.done(run("lab", "run", "--ranks", 4, "--steps", steps, "--plugin", "--no-trace", "--fault", fault, "--out", out,
                       timeout=300))
@@ -196,7 +197,9 @@ class ProfilerFile(Case):
         self.assertIn(("process_stopped", 1), [(f["cause"], (f["culprit"] or {}).get("rank")) for f in findings], "when it was")
 
     def test_after_a_hang_the_rank_that_died_first_is_named(self):
-        """A watchdog ends the others seconds later: which went first is in the profiler files, though all fell silent at once."""
+        """A watchdog ends the others seconds later: the profiler files show which rank ended first, though all became
+        silent together.
+        """
         job = RecordedJob(self, "--steps", 100000, "--watchdog-seconds", 30, ranks=3)
         job.wait_for_profiler_files()
         time.sleep(2)

@@ -171,7 +171,8 @@ class GpuCheck(Case):
                 self.assertEqual(verdicts.get(what), "ok", result.stdout + result.stderr)
         failed = {what for what, verdict in verdicts.items() if verdict == "FAILED"}
         self.assertEqual(result.returncode, 1 if failed else 0, result.stdout + result.stderr)
-        # A busy machine wakes the ranks late, and their own clocks with them; and profiler files do not show what a late rank did.
+        # A busy machine wakes the ranks late, and their own clocks with them; profiler files do not show the activity
+        # of a late rank.
         busy = {"plugin: true durations", "tracer: true durations", "plugin: the late rank is found"}
         self.assertLessEqual(failed, busy, result.stdout)
 
@@ -198,7 +199,7 @@ class GpuCheck(Case):
 
 class Workload(Case):
     def test_nothing_is_loaded_that_was_not_asked_for(self):
-        """The practice NCCL without a plugin: none in the process, no file written."""
+        """The practice NCCL without a plugin: the process has none, and no file is written."""
         result = subprocess.run([WORKLOAD, "--steps", "3"], capture_output=True, text=True, timeout=30, check=False,
                                 env={**os.environ, "NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "lo",
                                      "STALLTRACE_DIR": str(self.folder)})

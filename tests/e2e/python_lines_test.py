@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings on PyTorch jobs name the line of Python: what a rank was doing while the others waited for it."""
+"""Findings on PyTorch jobs name the line of Python: the late rank's code while the others waited for it."""
 
 import json
 import os
@@ -73,7 +73,7 @@ train()
 
 
 def place(program, code):
-    """The place of the line with `code`: "data.py:12"."""
+    """The place of the line that contains `code`: "data.py:12"."""
     line, = [number for number, text in enumerate({"data.py": DATA, "train.py": TRAIN}[program].splitlines(), 1) if code in text]
     return f"{program}:{line}"
 
@@ -97,7 +97,7 @@ class PythonLines(Case):
         os.mkfifo(self.folder / "in")
 
     def start(self, how):
-        """Two ranks, each its own process group."""
+        """Starts two ranks, each in its own process group."""
         port = free_port()
         ranks = []
         for rank in range(2):
@@ -116,7 +116,7 @@ class PythonLines(Case):
             pass
 
     def traced(self, how, *words):
-        """The tracer of a job that has ended by itself."""
+        """Traces a job until it ends by itself; returns the tracer."""
         tracer = Tracer(self, "--pid", str(os.getpid()), *words)
         for rank in self.start(how):
             self.assertEqual(rank.wait(timeout=60), 0)
@@ -128,7 +128,7 @@ class PythonLines(Case):
         return json.loads(self.done(run("explain", tracer.path, "--json")))["findings"]
 
     def late_at(self, how, *, summary):
-        """The one finding on a job whose rank 1 was late once."""
+        """The only finding on a job whose rank 1 was late once."""
         finding, = self.explained(self.traced(how))
         self.assertEqual((finding["cause"], finding["culprit"]["rank"]), ("late_rank", 1), finding["summary"])
         self.assertRegex(finding["summary"], summary)

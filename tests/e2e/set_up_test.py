@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch jobs whose ranks do not meet: which rank, and by which variable."""
+"""PyTorch jobs whose ranks do not meet: the finding names the rank and the variable."""
 
 import json
 import os
@@ -26,7 +26,7 @@ class SetUp(Case):
         super().setUp()
         self.need_root()
         self.port = free_port()
-        self.tracer = Tracer(self, "--live", "--pid", str(os.getpid()))  # and what this test starts
+        self.tracer = Tracer(self, "--live", "--pid", str(os.getpid()))  # and this test's processes
 
     def start(self, rank, **environment):
         process = subprocess.Popen([PYTHON, "-c", PROGRAM], stderr=subprocess.DEVNULL,
@@ -40,7 +40,7 @@ class SetUp(Case):
         return json.loads(self.done(run("explain", self.tracer.path, "--json")))["findings"]
 
     def finding(self, rank):
-        """The only one, once it is reported while the job is still being set up."""
+        """The only finding, once it is reported while the job is still being set up."""
         wait_until(lambda: "init_failure" in (self.folder / "tracer.log").read_text(), "the live finding")
         findings = self.findings()
         self.assertEqual([finding["cause"] for finding in findings], ["init_failure"], findings)

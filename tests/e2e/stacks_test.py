@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stalltrace stacks` on PyTorch jobs: the line of every rank, and of the data loader's worker that one waits for."""
+"""`stalltrace stacks` on PyTorch jobs: the line of every rank, and that of the data loader's worker which one rank
+waits for.
+"""
 
 import json
 import os

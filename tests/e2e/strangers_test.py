@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile users beside a tracer of root's: what they do with files that it looks at does nothing, but is counted."""
+"""Hostile users beside a tracer run by root: their files have no effect on it, and are counted."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ from stalltrace import DONE, PROGRAM, ROOT, Case, run
 
 PYTHON = "/usr/bin/python3"  # one that any user may run
 NOBODY, SOMEBODY, ANOTHER = 65534, 61001, 61002
-MOST_BYTES = 300 << 20  # that a tracer may take while it looks at bombs
+MOST_BYTES = 300 << 20  # memory limit of a tracer that examines bombs
 MOST_MEMORY = """
 import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
@@ -23,7 +23,7 @@ sys.exit(code)
 
 
 class UsersJob(Job):
-    """A job of another user's; its program is copied to where that user may run it."""
+    """A job of another user; its program is copied to a folder where that user may run it."""
 
     def __init__(self, case, user, program, *arguments, **options):
         self.user, self.program = user, program
@@ -50,7 +50,7 @@ class Strangers(Case):
         return folder
 
     def stranger(self, what, *words):
-        """As nobody; its process, once its mapping is there."""
+        """Runs as nobody; returns the process once its mapping is there."""
         process = subprocess.Popen([PYTHON, self.script, what, self.theirs, *words], user=NOBODY, group=NOBODY, extra_groups=[],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
@@ -60,7 +60,7 @@ class Strangers(Case):
         return process
 
     def library_of(self, user, name, mode=0o755):
-        """The practice NCCL as a library of this user's."""
+        """The practice NCCL as a library owned by this user."""
         folder = self.folder_of(user, name)
         for file in LIBRARIES.iterdir():
             shutil.copy(file, folder / file.name)
@@ -87,7 +87,7 @@ class Strangers(Case):
         return (self.folder / "tracer.log").read_text()
 
     def test_a_mapping_that_becomes_another_file_after_it_was_read(self):
-        """C1: the probe would lie inside an instruction of the victim's program."""
+        """C1: the probe would be inside an instruction of the victim's program."""
         victim = self.folder / "victim"
         shutil.copy("/bin/true", victim)
         self.stranger("race", str(victim), "0x23e7")
@@ -119,7 +119,7 @@ class Strangers(Case):
         """H3"""
         self.stranger("bombs")
         begun = time.monotonic()
-        # A process of its own: the largest child that this one ever had may have been another test's.
+        # In a separate process: this one's largest child so far may have been another test's.
         measured = subprocess.run([sys.executable, "-c", MOST_MEMORY, PROGRAM, "check"], capture_output=True, text=True, timeout=20,
                                   check=True)
         self.assertLess(time.monotonic() - begun, 6)
@@ -153,7 +153,7 @@ class Strangers(Case):
         self.assertRegex(checked, f"libraries left out +.*libnccl.so.2.* is not probed: it belongs to user {ANOTHER}")
         self.assertEqual(tracer.stop(), DONE)
         self.assertEqual(self.calls(tracer, job), 0)
-        self.assertEqual(self.losses(tracer), {"library:not_trusted": 2})  # one of each process
+        self.assertEqual(self.losses(tracer), {"library:not_trusted": 2})  # one per process
         self.assertIn(f"it belongs to user {ANOTHER}; if that user's libraries may be trusted with probes: --trust-owner {ANOTHER}",
                       self.said())
         tracer.path.unlink()
@@ -172,7 +172,9 @@ class Strangers(Case):
         self.assertIn(f"others than its owner, user {SOMEBODY}, may write it", self.said())
 
     def test_a_file_system_that_falls_silent(self):
-        """H11: a library of a file system that answers is probed as any other. One that doesn't costs itself alone."""
+        """H11: a library on a file system that answers is probed as usual. One on a file system that does not answer
+        costs only itself.
+        """
         if not pathlib.Path("/dev/fuse").exists():
             self.skipTest("the kernel has no FUSE")
         remote = self.folder / "remote"

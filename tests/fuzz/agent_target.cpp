@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes what an agent, which is root, does with a process's profiler file: any bytes are found, followed, and paired
-// with rows of the probes.
+// Fuzzes how an agent, which is root, handles a process's profiler file: arbitrary bytes are found, followed, and
+// paired with rows of the probes.
 #include <unistd.h>
 
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace {
 constexpr pid_t kPid = 5000;
 constexpr uint64_t kStart = 987'654'321;
 
-/// A /proc with one process and the folder of its file.
+/// A /proc with one process, and the folder of its file.
 class Host {
  public:
   Host() {
@@ -49,7 +49,7 @@ class Host {
   Host& operator=(const Host&) = delete;
 
   [[nodiscard]] const std::string& root() const { return root_; }
-  /// The bytes, as the process's: its number and start are right.
+  /// Writes the bytes as the process's file: its number and start are right.
   void put(std::string bytes) const {
     if (bytes.size() >= sizeof(st_box_header)) {
       st_box_header header;
@@ -66,7 +66,7 @@ class Host {
   std::string file_;
 };
 
-/// Of the probes, at no particular time, so that a file's call may be any of them.
+/// Rows of the probes at varied times, so that any of the file's calls may match.
 std::vector<Collective> rows_of_probes(EventIds& ids) {
   std::vector<Collective> rows;
   for (const Operation op : {Operation::kAllReduce, Operation::kAllToAll, Operation::kSend, Operation::kBroadcast}) {

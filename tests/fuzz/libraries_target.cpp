@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes what looks at files that other users chose: any bytes as a library, as the answer of the child that parsed
-// one, and as a line of mountinfo. Nothing crashes, and probes lie inside the file.
+// Fuzzes the code that examines other users' files: arbitrary bytes as a library, as the answer of the child that
+// parsed one, and as a line of mountinfo. Nothing crashes, and probes are inside the file.
 #include <sys/mman.h>
 #include <unistd.h>
 

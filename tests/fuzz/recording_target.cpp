@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes everything that reads a recording. An input is a list of edits to a small valid recording: a value of a column
-// in some of its rows, a declaration in its schema, or bytes of its pages. What comes out is explained, looked at,
-// queried and merged, within a bound of time and memory.
+// Fuzzes all readers of a recording. An input is a list of edits to a small valid recording: a value of a column in
+// some rows, a declaration in its schema, or bytes of its pages. The result is explained, inspected, queried and merged
+// within limits of time and memory.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ constexpr int64_t kStart = 1'769'827'620 * kNsPerSecond;
 constexpr int kRanks = 4;
 constexpr int kCalls = 40;
 constexpr int kStalled = 25;
-constexpr int64_t kMostNs = 8 * kNsPerSecond;  // of one input, under sanitizers
+constexpr int64_t kMostNs = 8 * kNsPerSecond;  // per input, under sanitizers
 
 NodeId node_of_rank(int rank) { return rank < kRanks / 2 ? 5 : 9; }
 
@@ -49,7 +49,7 @@ Collective call(int rank, int seq) {
   row.timestamp_ns = kStart + seq * 40 * kNsPerMs + (seq > kStalled ? 3 * kNsPerSecond : 0);
   row.duration_ns = 10 * kNsPerMs + (seq == kStalled ? 3 * kNsPerSecond : 0);
   row.completion = Completion::kSync;
-  if (seq + 1 == kCalls && rank == 0) {  // one hangs
+  if (seq + 1 == kCalls && rank == 0) {  // one call hangs
     row.duration_ns.reset();
     row.completion = Completion::kOpen;
   }
@@ -132,12 +132,12 @@ void record(const std::string& path) {
                                .value = static_cast<uint64_t>(i)});
   }
   require(writer->close().has_value());
-  // Small pages: few bytes, and trees of several levels.
+  // Small pages give few bytes, and trees with several levels.
   auto db = must(store::Database::open(path, SQLITE_OPEN_READWRITE));
   require(db.execute("PRAGMA page_size = 512; VACUUM").has_value());
 }
 
-/// A valid recording and a place for what is made of it.
+/// A valid recording, and a folder for files made from it.
 class Workplace {
  public:
   Workplace() {
@@ -219,7 +219,7 @@ constexpr std::array kSchemaEdits{
     "DROP VIEW event_name",
     "PRAGMA user_version = 1"};
 
-/// Edits in SQL come first, then those of bytes.
+/// SQL edits come first, then edits of bytes.
 void make(Workplace& place, const uint8_t* data, size_t size) {
   std::ofstream(place.path(), std::ios::binary | std::ios::trunc) << place.valid();
   std::vector<std::pair<uint64_t, uint8_t>> bytes;
@@ -253,7 +253,7 @@ void make(Workplace& place, const uint8_t* data, size_t size) {
   }
 }
 
-/// Nothing that drives a terminal, but for the line ends of its layout.
+/// Nothing but line breaks may control a terminal.
 void require_printable(const std::string& text) {
   for (const std::string_view line : split(text, '\n')) {
     require(printable(line) == line);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A target with a fault of each kind, for the test of the replay itself (tests/checks/fuzz_test.py).
+// A target with one fault of each kind, to test the replay itself (tests/checks/fuzz_test.py).
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

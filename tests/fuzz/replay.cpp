@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// replay PACK: runs the fuzzer's target over every entry of a packed corpus (scripts/fuzz_corpus.py), without the
-// fuzzer. Each entry has a process of its own: one that crashes or hangs is named by its number; the others run too.
+// replay PACK: runs the fuzzer's target on every entry of a packed corpus (scripts/fuzz_corpus.py), without the fuzzer.
+// Each entry has its own process: one that crashes or hangs is reported by its number, and the others still run.
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -32,7 +32,7 @@ bool read_exactly(gzFile pack, void* into, uint32_t size) {
   return ::gzread(pack, into, size) == static_cast<int>(size);
 }
 
-/// Every entry; none if the file is missing, cut off or garbled.
+/// All entries; nullopt if the file is missing, truncated or garbled.
 std::optional<std::vector<Entry>> read_pack(const char* path) {
   const Pack pack(::gzopen(path, "rb"));
   if (!pack || ::gzdirect(pack.get()) != 0) {
@@ -59,7 +59,7 @@ std::optional<std::vector<Entry>> read_pack(const char* path) {
   return entries;
 }
 
-/// Whether the target came back.
+/// Whether the target returned.
 bool passes(const Entry& entry, size_t number) {
   const pid_t child = ::fork();
   if (child == 0) {

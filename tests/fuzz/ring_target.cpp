@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reader of profiler files: any bytes are read as a file, twice as a follower does, then imported. Rows may
-// be wrong, but never out of range, and nothing crashes.
+// Fuzzes the reader of profiler files: arbitrary bytes are read as a file, twice as a follower does, then imported.
+// Rows may be wrong, but never out of range, and nothing crashes.
 #include <sys/mman.h>
 #include <unistd.h>
 

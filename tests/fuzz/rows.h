@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds of every row, whatever bytes it was made of: it may be wrong, but never out of range.
+// Invariants of every row, whatever bytes it was made from: it may be wrong, but never out of range.
 #pragma once
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ inline void require(bool holds) {
   }
 }
 
-/// `only_files`: no row comes from probes, so that each row with an end has it from a file.
+/// `only_files`: no row comes from probes, so each row with an end has it from a file.
 inline void check_rows(MemorySource& rows, bool only_files) {
   const Status visited = rows.collectives({}, [only_files](const Collective& row) {
     require(row.timestamp_ns > 0 && row.duration_ns.value_or(0) >= 0 && row.launch_ns.value_or(0) >= 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// seeds FOLDER: the files a fuzzer starts from: empty, busy, wrapped, one with every kind of event, one whose process
-// was paused, and one of calls whose ends NCCL does not report.
+// seeds FOLDER: the seed files of a fuzzer: empty, busy, wrapped, one with every kind of event, one whose process was
+// paused, and one with calls whose ends NCCL does not report.
 #include <string>
 
 #include "blackbox/testing/made_profiler_file.h"
@@ -19,8 +19,8 @@ st_box_event called(st_box_type type, uint64_t parent, uint64_t start_ns) {
   return event;
 }
 
-/// A group of calls: one that launched a collective, one that launched nothing, one by the copy engines; and a Send of
-/// the rank to itself.
+/// A group of calls: one launched a collective, one launched nothing, one used the copy engines; and a Send of the rank
+/// to itself.
 MadeProfilerFile calls_without_ends() {
   MadeProfilerFile file;
   st_box_event group = called(ST_BOX_GROUP_API, 0, kStart);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes what reads other processes: any bytes as the memory of a CPython process (stacks/testing/image.h), as an ELF
-// file, as tables of lines, and as lines of /proc. Nothing crashes, and results stay within their bounds.
+// Fuzzes the code that reads other processes: arbitrary bytes as the memory of a CPython process
+// (stacks/testing/image.h), as an ELF file, as line tables, and as lines of /proc. Nothing crashes, and results stay
+// within their limits.
 #include <sys/mman.h>
 #include <unistd.h>
 

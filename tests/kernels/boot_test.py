@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's own kernels, booted under emulation: the programs load, calls are recorded, a lost packet's link is named, and
-`check` says what docs/kernels.md says. The full set: scripts/kernel_matrix.sh without --short."""
+"""Debian's own kernels, booted under emulation: the programs load, calls are recorded, the link that lost packets is
+named, and `check` matches docs/kernels.md. The full set: scripts/kernel_matrix.sh without --short.
+"""
 
 import subprocess
 

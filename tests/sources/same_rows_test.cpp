@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contract of EventSource: a source in memory, a recording (while it is written and when it is complete) and a live
-// window that were given the same random rows deliver the same rows for every range. Goes through the list of event
-// types: a new type is tested here without an edit.
+// window deliver the same rows for every range, given the same random rows. The test iterates over the list of event
+// types, so a new type needs no edit here.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -17,12 +17,12 @@ namespace {
 using analysis::LiveWindow;
 
 constexpr NodeId kNode = 5;
-constexpr int kRows = 1'200;                 // of each streamed type: more than a zone of a recording
-constexpr int64_t kStepNs = 4;               // between rows, on average
+constexpr int kRows = 1'200;                 // per streamed type: more than a zone of a recording
+constexpr int64_t kStepNs = 4;               // average distance between rows
 constexpr int64_t kEndNs = kRows * kStepNs;  // nothing begins later
 
 /// Random rows in the order of a trace: starts jump back and forth, lengths vary, some rows are open. A row with a key
-/// comes again with other fields, as a call's completion does.
+/// is repeated with other fields, as when a call completes.
 class RandomTrace {
  public:
   explicit RandomTrace(uint64_t seed) : random_(seed) {
@@ -53,7 +53,7 @@ class RandomTrace {
 
   void add_states() {
     Node node = store::random_row<Node>(random_, kNode);
-    node.ended_ns = kEndNs;  // or the writer and the window would set it
+    node.ended_ns = kEndNs;  // otherwise the writer and the window would set it
     events_.emplace_back(node);
     for_each_type(kStateTypes, [&]<typename T>() {
       for (int i = 0; i < 100 && !std::is_same_v<T, Node>; ++i) {
@@ -115,7 +115,7 @@ std::vector<std::string> all_of(EventSource& source) {
   return rows;
 }
 
-/// What differs first, instead of thousands of rows.
+/// The first difference, instead of thousands of rows.
 std::string difference(const std::vector<std::string>& expected, const std::vector<std::string>& found) {
   const auto [a, b] = std::mismatch(expected.begin(), expected.end(), found.begin(), found.end());
   return a == expected.end() && b == found.end()
@@ -132,7 +132,7 @@ void expect_same_state(EventSource& expected, EventSource& source) {
   });
 }
 
-/// Of every type that has rows in one of the ranges. The number of rows compared.
+/// Compares every type that has rows in one of the ranges; returns the number of rows compared.
 size_t expect_same_streams(EventSource& expected, EventSource& source, const std::vector<TimeRange>& ranges) {
   size_t compared = 0;
   for (const TimeRange& range : ranges) {
@@ -173,7 +173,7 @@ TEST_P(SameRows, InARecording) {
   size_t accepted = 0;
   for (const Event& event : trace_.events()) {
     writer->accept(event);
-    if (++accepted % 5'000 == 0) {  // a replaced row is in another transaction than the first
+    if (++accepted % 5'000 == 0) {  // a replaced row must be in another transaction than the first
       store::must(writer->flush());
     }
   }
@@ -196,12 +196,12 @@ TEST_P(SameRows, InALiveWindow) {
   expect_same(window);
 }
 
-/// Beyond its length the window forgets exactly the rows that report nothing of the time since; an open row too, unless
-/// its begin is held (LiveWindow::hold).
+/// Beyond its length the window drops exactly the rows that report nothing about the later time; an open row too,
+/// unless its start is held (LiveWindow::hold).
 TEST_P(SameRows, InALiveWindowThatHasPassed) {
   LiveWindow window({.length_ns = kEndNs / 2, .rows = 2 * kRows, .states = 1'000});
   MemorySource remembered;
-  // The window sweeps by the clock, from zero: the trace's times move to where a sweep is due.
+  // The window sweeps by the clock, from zero: the trace is shifted to where a sweep is due.
   constexpr int64_t kNowNs = 3 * kNsPerSecond;
   constexpr int64_t kShiftNs = kNowNs - kEndNs;
   const TimeRange held{kShiftNs + kEndNs / 4, kShiftNs + kEndNs / 4 + 500};

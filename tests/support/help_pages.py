@@ -7,7 +7,7 @@ from stalltrace import run
 
 
 def verbs():
-    """Every verb of `stalltrace --help`, "lab run" among them."""
+    """All verbs of `stalltrace --help`, including "lab run"."""
     page = run("--help").stdout
     block = page.split("Subcommands:\n", 1)[1].split("\n\n", 1)[0]
     return [re.split(r"\s{2,}", line.strip())[0] for line in block.splitlines() if line.strip()]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job of the lab's training loop over loopback, and a tracer beside it. The test's clean-up ends both, whatever happens."""
+"""A job of the lab's training loop over loopback, with a tracer beside it. The test's clean-up ends both in any
+case.
+"""
 
 import signal
 import subprocess
@@ -15,7 +17,7 @@ PLUGIN = BUILD / "libnccl-profiler-stalltrace.so"
 
 
 def wait_until(condition, what, seconds=30):
-    """Bounded."""
+    """Waits, within a time limit."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"waited {seconds} s for {what}"
@@ -23,8 +25,9 @@ def wait_until(condition, what, seconds=30):
 
 
 class Job:
-    """Ranks as torchrun would start them. `arguments` are the training loop's, `environment` is added to each rank's; `log`
-    begins the names of its log files."""
+    """Starts ranks as torchrun would. `arguments` go to the training loop, `environment` is added to each rank's; `log`
+    is the prefix of their log files.
+    """
 
     def __init__(self, case, *arguments, ranks=2, environment=None, log=""):
         self.case = case
@@ -46,7 +49,7 @@ class Job:
         wait_until(lambda: self.steps() >= steps, f"{steps} steps")
 
     def wait(self):
-        """For its end, which must be a good one."""
+        """Waits for its end, which must be successful."""
         self.case.assertEqual([process.wait(timeout=60) for process in self.ranks], [0] * len(self.ranks))
 
     def kill(self):
@@ -58,7 +61,7 @@ class Job:
 
 
 class Tracer:
-    """`stalltrace trace`; the constructor returns once calls are seen."""
+    """`stalltrace trace`; the constructor returns once calls are recorded."""
 
     def __init__(self, case, *words):
         self.path = case.folder / "t.db"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One practice run and what came of it."""
+"""One practice run and its results."""
 
 import json
 
@@ -16,7 +16,7 @@ LOUD = {
 
 
 class LabRun:
-    """Runs the lab into `folder`; raises AssertionError with the tool's words if that fails."""
+    """Runs the lab into `folder`; raises AssertionError with the tool's output if that fails."""
 
     def __init__(self, folder, fault, ranks=4, steps=200, more=(), workload="nccl"):
         self.folder = folder
@@ -35,14 +35,16 @@ class LabRun:
         return self.report["findings"]
 
     def rows(self, sql):
-        """(recording's node, row) of every node's recording."""
+        """(recording's node, row) for every node's recording."""
         for node, path in zip(self.truth["nodes"], self.recordings):
             for row in recordings.rows(path, sql):
                 yield node, row
 
 
 def cpu_pressure_ms():
-    """Time so far in which some task of this machine was ready and had no CPU, by the kernel's own account; 0 where it keeps none."""
+    """Time so far in which some task of this machine was ready without a CPU, by the kernel's own account; 0 if it
+    keeps none.
+    """
     try:
         with open("/proc/pressure/cpu", encoding="ascii") as file:
             return int(file.readline().rpartition("total=")[2]) / 1000
@@ -51,5 +53,5 @@ def cpu_pressure_ms():
 
 
 def place_of(finding):
-    """Where a finding points, for messages."""
+    """A finding's place as text for messages."""
     return f"{finding['cause']} culprit={finding['culprit']} link={finding['link']}"

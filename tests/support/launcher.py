@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job as one command that starts all its ranks on this host, as torchrun is."""
+"""A job started by one command on this host, like torchrun's."""
 
 from job import LIBRARIES, WORKLOAD
 from processes import free_port, job_environment
@@ -16,7 +16,7 @@ exit ${code:-0}
 
 
 class Launcher:
-    """`words` starts it; `pids()` are its ranks, by rank, once they run."""
+    """`words` is the ranks' command; `pids()` returns their pids by rank once they run."""
 
     def __init__(self, folder, *arguments, ranks=2):
         self.pids_file = folder / "pids"

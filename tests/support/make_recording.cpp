@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // make_recording FILE [COLLECTIVES [STALLED]]: a small recording for tests of the command line: one node, two ranks,
-// healthy but for the instance STALLED, which takes three seconds and delays what follows.
+// healthy except for the instance STALLED, which takes three seconds and delays the following ones.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

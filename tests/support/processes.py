@@ -16,19 +16,21 @@ def free_port():
 
 
 def job_environment(ranks, port):
-    """What torchrun would set for all ranks of a job on this host."""
+    """The variables that torchrun would set for all ranks of a job on this host."""
     return {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
             "NCCL_SOCKET_IFNAME": "lo"}
 
 
 def rank_environment(rank, ranks, port, more=None):
-    """The whole environment of one rank: the caller's, what torchrun would set, and `more`."""
+    """The whole environment of one rank: the caller's, torchrun's variables, and `more`."""
     return {**os.environ, **job_environment(ranks, port), "RANK": str(rank), "LOCAL_RANK": str(rank), **(more or {})}
 
 
 def start_tracer(program, *words, log, seconds=30):
-    """Starts `program trace words...` with its output in the file `log`; returns the process once the tracer sees calls.
-    RuntimeError with that output if it ends before, or takes longer than `seconds`; nothing is left running then."""
+    """Starts `program trace words...` with its output in the file `log`; returns the process once the tracer sees
+    calls. Raises RuntimeError with that output, and leaves nothing running, if it ends before or takes longer than
+    `seconds`.
+    """
     read_end, write_end = os.pipe()
     command = [str(word) for word in (program, "trace", *words, "--ready-fd", write_end)]
     with open(log, "wb") as sink, open(read_end, "rb", buffering=0) as ready:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings: asked by an SQLite library that is not ours, and made for tests, whole and damaged."""
+"""Recordings: queried with an SQLite library that is not ours, and made for tests, intact and damaged."""
 
 import contextlib
 import sqlite3
@@ -9,13 +9,13 @@ from stalltrace import BUILD
 
 
 def rows(path, sql):
-    """All rows, read-only; also while the recording is written."""
+    """All rows, read-only; also works while the recording is being written."""
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         return database.execute(sql).fetchall()
 
 
 def make(path, collectives=200, stalled=-1):
-    """`collectives` every 40 ms, 10 ms each; number `stalled` takes 3 s and holds up what follows."""
+    """One of `collectives` every 40 ms, 10 ms each; number `stalled` takes 3 s and delays the following ones."""
     subprocess.run([BUILD / "tests" / "make_recording", path, str(collectives), str(stalled)], check=True)
     return path
 
@@ -35,7 +35,7 @@ def make_foreign(path):
 
 
 def damaged(folder):
-    """(what, path, a word the message must hold): everything that is not a recording."""
+    """(what, path, required part of the message) for everything that is not a recording."""
     text = folder / "notes.db"
     text.write_text("these are my notes, not a recording\n" * 100)
     empty = folder / "empty.db"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file system of one's own (FUSE, linux/fuse.h) with one file, a library: silent_files.py FILE FOLDER. It answers until a
-line comes on standard input; from then on it is silent, like the server of a network file system that is gone. Needs root."""
+"""A user's own file system (FUSE, linux/fuse.h) with one file, a library: silent_files.py FILE FOLDER. It answers until
+a line arrives on standard input, and then stops, like a network file server that is gone. Needs root.
+"""
 
 import ctypes
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests share: where things are, how the program is run, what a good error line is."""
+"""Shared by the tests: paths, running the program, and the form of an error line."""
 
 import os
 import pathlib
@@ -28,7 +28,7 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="stalltrace-test-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        # Tests run the program as another user too, who must reach the folder.
+        # Tests also run the program as another user, who must be able to reach the folder.
         self.folder.chmod(0o755)
 
     def need_root(self):
@@ -40,7 +40,7 @@ class Case(unittest.TestCase):
             self.skipTest(f"{name} is not installed")
 
     def refused(self, result, code, *parts):
-        """Ended with `code` and said why: one line on stderr holding each of `parts`, nothing on stdout."""
+        """It ended with `code` and one line on stderr with each of `parts`, and nothing on stdout."""
         self.assertEqual(result.returncode, code, result.stderr)
         self.assertEqual(result.stdout or "", "")
         lines = result.stderr.splitlines()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a hostile user does with the files that a tracer looks at. Run as that user: stranger.py WHAT FOLDER [VICTIM OFFSET].
-Prints a line once its mapping is there, and lives until it is ended. Needs nothing but Python, so that any user can run it."""
+"""A hostile user's treatment of files that a tracer examines. Run as that user: stranger.py WHAT FOLDER [VICTIM
+OFFSET]. Prints a line once its mapping is there, and lives until it is ended. Needs only Python, so that any user can
+run it.
+"""
 
 import ctypes
 import mmap
@@ -19,7 +21,7 @@ libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_i
 
 
 def elf(path, order="<", symbols=1, names=len(NAMES), function_at=0x3800, size=0x20000, sections=3):
-    """A library that claims to have ncclAllReduce at a place of one's choice."""
+    """A library that claims to have ncclAllReduce at a chosen offset."""
     header = b"\x7fELF" + bytes([2, 1 if order == "<" else 2, 1, 0]) + b"\0" * 8
     header += struct.pack(order + "HHIQQQIHHHHHH", 3, 62, 1, 0, 64, SECTIONS_AT, 0, 64, 56, 1, 64, sections, 0)
     header += struct.pack(order + "IIQQQQQQ", 1, 5, 0, 0, 0, 0x100000, 0x100000, 0x1000)
@@ -43,11 +45,11 @@ def ready():
 
 
 def race(folder, victim, offset):
-    """Once the file has been read, its address leads to the victim's."""
+    """Once the file has been read, its mapping is replaced by the victim's."""
     path = folder / "libnccl.so.2"
     elf(path, function_at=int(offset, 16))
     watch = libc.inotify_init()
-    libc.inotify_add_watch(watch, bytes(path), 0x30)  # IN_OPEN | IN_CLOSE_NOWRITE: as early as can be
+    libc.inotify_add_watch(watch, bytes(path), 0x30)  # IN_OPEN | IN_CLOSE_NOWRITE: as early as possible
     mine, its = os.open(path, os.O_RDONLY), os.open(victim, os.O_RDONLY)
     os.read(watch, 4096)
     address = libc.mmap(None, 4096, 5, 2, mine, 0)
@@ -61,7 +63,7 @@ def race(folder, victim, offset):
 
 
 def fifo(folder):
-    """The path that the kernel shows for a deleted file is a FIFO without a writer."""
+    """The kernel's path for the deleted file leads to a FIFO without a writer."""
     path = folder / "libmpi.so.40"
     elf(path)
     kept = map_code(path)
@@ -73,7 +75,7 @@ def fifo(folder):
 
 
 def truncate(folder):
-    """The file is now long, now short."""
+    """The file's length keeps changing."""
     path = folder / "libnccl.so.2"
     fd = elf(path, names=200 << 20)
     kept = map_code(path)
@@ -87,7 +89,7 @@ def truncate(folder):
 
 
 def bombs(folder):
-    """Kilobytes on disk that claim to be gigabytes, in each way that a reader may believe."""
+    """Kilobytes on disk that claim to be gigabytes, in each way that a reader may accept."""
     kept = []
     for number, claims in enumerate([{"order": ">", "symbols": 40_000_000}, {"order": ">", "names": 1 << 30}, {"names": 1 << 30},
                                      {"names": 63 << 20}, {"symbols": 100_000_000}, {"sections": 60_000}]):
@@ -100,7 +102,7 @@ def bombs(folder):
 
 
 def flood(folder):
-    """New libraries, as fast as they can be mapped."""
+    """New libraries, mapped as fast as possible."""
     ready()
     kept = []
     for number in range(100_000):

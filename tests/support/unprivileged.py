@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the program as nobody, from a place nobody can reach."""
+"""Runs the program as the user nobody, from a copy that this user can read."""
 
 import shutil
 

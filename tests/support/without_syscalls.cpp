@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// without_syscalls WHAT COMMAND...: runs COMMAND, and all that it starts, where the system calls named by WHAT are
-// answered as an older kernel or another file system answers them. The filter lasts until its last process ends.
+// without_syscalls WHAT COMMAND...: runs COMMAND and its children with the system calls named by WHAT answered as on an
+// older kernel or another file system. The filter lasts until its last process ends.
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/filter.h>
@@ -32,12 +32,12 @@ constexpr sock_filter answer(uint32_t error) { return BPF_STMT(BPF_RET | BPF_K, 
 constexpr sock_filter kAllow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 constexpr sock_filter kLoadNumber = load(offsetof(seccomp_data, nr));
 
-/// All from `first` up are unknown.
+/// All numbers from `first` up are unknown.
 std::vector<sock_filter> unknown_from(uint32_t first) {
   return {kLoadNumber, BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, first, 0, 1), answer(ENOSYS)};
 }
 
-/// `number` with one of `flags` in the argument `index`, or with any where `flags` is all of them, is an invalid call.
+/// `number` with one of `flags` in the argument `index` (with any value if `flags` is all ones) is an invalid call.
 std::vector<sock_filter> invalid_with(uint32_t number, size_t index, uint32_t flags) {
   return {kLoadNumber, BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 3), load(argument(index)),
           BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, flags, 0, 1), answer(EINVAL)};
@@ -57,7 +57,7 @@ std::vector<sock_filter> filter_of(std::string_view what) {
     add(invalid_with(SYS_renameat2, 4, ~0U));
   } else if (what == "nameless-files") {  // NFS, Lustre
     add(invalid_with(SYS_openat, 2, O_TMPFILE & ~O_DIRECTORY));
-  } else if (what == "stored-files") {  // a disk that fails only when it has to write
+  } else if (what == "stored-files") {  // a disk that fails only on writing
     add({kLoadNumber, BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fsync, 0, 1), answer(EIO)});
   } else {
     return {};
@@ -69,7 +69,7 @@ std::vector<sock_filter> filter_of(std::string_view what) {
 bool install(std::vector<sock_filter>& filter) {
   const sock_fprog program{.len = static_cast<unsigned short>(filter.size()), .filter = filter.data()};
   const auto set = [&program] { return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0; };
-  // Without CAP_SYS_ADMIN only for a process that can't gain privilege.
+  // Without CAP_SYS_ADMIN, a filter requires a process that can't gain privileges.
   return set() || (errno == EACCES && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && set());
 }
 

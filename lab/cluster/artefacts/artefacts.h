@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs and libraries of the lab that travel inside the stalltrace binary (artefacts.S), and the folder of a
-// virtual node that holds its own copy of them, like a real node's own file system.
+// The lab's programs and libraries that are embedded in the stalltrace binary (artefacts.S), and a virtual node's
+// folder with its own copy of them, in place of a real node's file system.
 #pragma once
 
 #include <span>
@@ -17,16 +17,16 @@ struct Artefact {
   std::string_view bytes;
 };
 
-/// Scripts and programs that workloads are started by, within a node's folder.
+/// Scripts and programs that start workloads, within a node's folder.
 inline constexpr std::string_view kMpiTrain = "bin/mpi-train";
 inline constexpr std::string_view kTorchTrain = "bin/torch-train.py";
 inline constexpr std::string_view kNodeShell = "bin/node-shell";
 
 std::span<const Artefact> artefacts();
-/// mpi-train is there only where MPI was when this was built.
+/// mpi-train exists only if MPI was installed at build time.
 bool has_artefact(std::string_view path);
 
-/// A node's folder with all artefacts and the profiler plugin in it, as long as this object lives (unless released).
+/// A node's folder with all artefacts and the profiler plugin, for this object's lifetime (unless released).
 class NodeFolder {
  public:
   static Result<NodeFolder> make(const VirtualNode& node);

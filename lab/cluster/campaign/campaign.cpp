@@ -27,9 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run has its own time limit well below this; beyond, it hangs itself.
+/// Limit for a run, well above the run's own time limit: beyond it the run itself hangs.
 constexpr int64_t kLimitNs = 120 * kNsPerSecond;
-/// To end in order after a signal: agents write their last rows, the network is removed.
+/// Time to end normally after a signal: agents write their last rows, the network is removed.
 constexpr std::chrono::seconds kGrace{30};
 constexpr std::chrono::seconds kCleanUp{60};
 
@@ -70,7 +70,7 @@ class Campaign {
     return fmt::format("{}/draw{:04}", options_.out_dir, draw.number);
   }
 
-  /// A line that an interruption cut short is run again.
+  /// Reads finished draws; a line cut short by an interruption is run again.
   Status read_earlier() {
     if (!fs::exists(log_path())) {
       return {};
@@ -106,7 +106,7 @@ class Campaign {
     return {};
   }
 
-  /// Whatever goes wrong with it is its result; only an interruption is an error.
+  /// Any failure of the run is its result; only an interruption is an error.
   Result<DrawResult> run_draw(Draw next) {
     DrawResult result;
     result.draw = std::move(next);
@@ -140,7 +140,7 @@ class Campaign {
     spawn.argv.insert(spawn.argv.end(), next.arguments.begin(), next.arguments.end());
     spawn.stdin_path = "/dev/null";
     spawn.stdout_path = spawn.stderr_path = folder + ".log";
-    spawn.own_process_group = true;       // Ctrl-C reaches it through this process, once
+    spawn.own_process_group = true;       // Ctrl-C reaches it once, through this process
     spawn.parent_death_signal = SIGTERM;  // it then removes its network
     ST_ASSIGN(Subprocess process, Subprocess::spawn(spawn));
     const Status waited = wait_for_end(process);
@@ -169,7 +169,7 @@ class Campaign {
     }
   }
 
-  /// A run that was killed could not remove what it made.
+  /// Removes the remains of a run that was killed.
   Status clean_up(Subprocess& process, const Status& why) const {
     ST_ASSIGN(const ExitStatus ended, process.terminate(SIGINT, kGrace));
     if (ended.signal == SIGKILL) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs draws one after the other, each as a process of its own (`stalltrace lab run`), scores it and writes its line
-// before the next begins. A draw that fails is a result like any other.
+// Runs draws one after the other, each in its own process (`stalltrace lab run`), scores it and writes its line before
+// the next begins. A failed draw is a result like any other.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ struct CampaignOptions {
   std::vector<std::string> workloads;
   std::string only;  // settings whose name contains it
   std::string out_dir;
-  bool keep = false;                            // recordings of draws that went right, too
-  bool live = false;                            // agents look while the job runs: how soon is a fault named?
-  std::string program = "/proc/self/exe";       // that has `lab run` and `lab down`
+  bool keep = false;                            // keep recordings of correct draws too
+  bool live = false;                            // agents analyse while the job runs, to measure the delay of a finding
+  std::string program = "/proc/self/exe";       // program with `lab run` and `lab down`
   std::function<void(const DrawResult&)> done;  // after each; may be empty
 };
 
-/// Results of earlier draws in that folder, of the same campaign, count: only what is missing is run. Returns all of
-/// them, by number. Ctrl-C ends the draw under way in order and is ErrorKind::kInterrupted; what was done is on disk.
+/// Results of earlier draws of the same campaign in that folder count: only missing draws are run. Returns all of them,
+/// by number. Ctrl-C ends the current draw normally and gives ErrorKind::kInterrupted; finished draws are on disk.
 /// Single-threaded, main thread.
 Result<std::vector<DrawResult>> run_campaign(const CampaignOptions& options);
 

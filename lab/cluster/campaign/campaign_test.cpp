@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A campaign whose `lab run` is a script: what is written, what is run again, and what failure does.
+// A campaign whose `lab run` is a script: the files written, the draws run again, and the handling of failures.
 #include "lab/cluster/campaign/campaign.h"
 
 #include <gmock/gmock.h>
@@ -25,13 +25,13 @@ class Campaigns : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// A program that notes that it ran and then does `body`; $OUT is the draw's folder.
+  /// Makes a program that records that it ran and then does `body`; $OUT is the draw's folder.
   void be(const std::string& body) {
     const std::string path = folder_ + "/program";
     std::ofstream(path) << "#!/bin/sh\nOUT=$4\nmkdir -p $OUT\necho ran >> " << folder_ << "/runs\n" << body << "\n";
     ::chmod(path.c_str(), 0755);
   }
-  /// A healthy run with no findings, its recording there.
+  /// A healthy run without findings, with its recording.
   void be_healthy() {
     be(R"(echo '{"run":{"ended_ns":9,"completed":true},"faults":[]}' > $OUT/truth.json
 echo '{"findings":[]}' > $OUT/findings.json

@@ -25,7 +25,7 @@ constexpr double kNearlyAll = 0.95;
 
 struct Usual {
   int64_t middle_ns = 0;
-  int64_t longest_ns = 0;  // nearly none is longer
+  int64_t longest_ns = 0;  // nearly all are shorter
 };
 
 int64_t quantile(std::vector<int64_t>& lengths, double share) {

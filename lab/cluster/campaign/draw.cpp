@@ -46,7 +46,7 @@ void shuffle(std::vector<Trial>& trials, DrawStream stream) {
 
 using Values = std::map<std::string, std::string, std::less<>>;
 
-/// Ranks, start (1 to 2 s) and duration (2.5 to 3.5 s).
+/// Draws ranks, start (1 to 2 s) and duration (2.5 to 3.5 s).
 Values draw_values(DrawStream& stream) {
   const auto a = static_cast<int>(stream.below(kRanks));
   const auto b = static_cast<int>((a + 1 + stream.below(kRanks - 1)) % kRanks);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One draw and what came of it, as a line of draws.jsonl: a campaign that was interrupted goes on from those lines.
+// One draw and its result, as a line of draws.jsonl: an interrupted campaign continues from those lines.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ namespace stalltrace::lab {
 struct DrawResult {
   Draw draw;
   DrawScore score;
-  std::string problem;  // why it failed; empty if it did not
-  double seconds = 0;   // that the run and its explanation took
+  std::string problem;  // why it failed; empty otherwise
+  double seconds = 0;   // time of the run and its explanation
 };
 
 /// One line, without its end. docs/lab.md.

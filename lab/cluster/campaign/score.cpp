@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 5> kVerdicts = {"right", "abstained", "wr
 constexpr std::string_view kUnknown = "unknown";
 constexpr std::string_view kNothing = "nothing";
 
-/// Whose address it is, of "10.77.0.3:40112" or "[fd77::3]:40112".
+/// The rank at an address such as "10.77.0.3:40112" or "[fd77::3]:40112".
 std::optional<int> rank_at(std::string_view endpoint) {
   std::string_view address = endpoint.substr(0, endpoint.rfind(':'));
   if (address.starts_with('[') && address.ends_with(']')) {
@@ -31,7 +31,7 @@ std::optional<int> rank_at(std::string_view endpoint) {
   return std::nullopt;
 }
 
-/// An agent that sees one node alone knows the other end by its address only.
+/// An agent of one node knows the other end only by its address.
 std::optional<int> read_end(const Json& link, const char* rank, const char* endpoint) {
   if (const auto found = link.find(rank); found != link.end() && !found->is_null()) {
     return found->get<int>();
@@ -77,7 +77,7 @@ SaidFault read_finding(const Json& json) {
   return said;
 }
 
-/// The library throws where a key is missing or of another type; nothing else here does.
+/// Only here, the library throws if a key is missing or of another type.
 template <typename Read>
 auto read_json(std::string_view text, std::string_view what, Read read) -> Result<decltype(read(Json()))> {
   try {
@@ -87,13 +87,13 @@ auto read_json(std::string_view text, std::string_view what, Read read) -> Resul
   }
 }
 
-/// Faults of a node that show on the links it sends on.
+/// Faults of a node that show on its outgoing links.
 constexpr std::array<std::string_view, 3> kOutgoing = {"slow_link", "host_drop", "fabric_errors"};
 bool is_outgoing(const TrueFault& fault) {
   return fault.direction == "egress" || std::ranges::find(kOutgoing, fault.cause) != kOutgoing.end();
 }
 
-/// Does a link show what happens to all that a node receives, or sends?
+/// Whether a link shows what affects everything that a node receives, or sends.
 bool on_that_side(const FaultLink& link, const TrueFault& fault) {
   const bool in = link.dst_rank == fault.rank;
   const bool out = link.src_rank == fault.rank;
@@ -109,7 +109,7 @@ std::vector<TrueFault> real_faults(const std::vector<TrueFault>& faults) {
   return real;
 }
 
-/// Findings that name no fault, in the order of the report: most expensive first.
+/// Findings that match no fault, in the order of the report: most expensive first.
 std::vector<SaidFault> unfounded(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& said) {
   std::vector<SaidFault> strange;
   std::ranges::copy_if(said, std::back_inserter(strange), [&](const SaidFault& finding) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Was the finding right? Compares findings.json with truth.json: cause and place of every finding, how soon it was
-// made and what it said the fault cost. Pure; any thread.
+// Compares findings.json with truth.json: cause and place of every finding, its delay, and the cost it gives for the
+// fault. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@
 
 namespace stalltrace::lab {
 
-/// What truth.json says of one fault that was in effect.
+/// One fault in effect, from truth.json.
 struct TrueFault {
   std::string cause;
   bool harmless = false;
   int rank = 0;
   std::optional<FaultLink> link;
-  std::string direction;  // empty where the fault has none
+  std::string direction;  // empty if the fault has none
   std::vector<Interval> intervals;
 };
 
-/// What findings.json says.
+/// One finding from findings.json.
 struct SaidFault {
   std::string cause;
-  std::optional<int> culprit;  // its rank
+  std::optional<int> culprit;  // the culprit's rank
   std::optional<FaultLink> link;
   double stall_ms = 0;
-  int64_t detected_ns = 0;  // of what was reported live
+  int64_t detected_ns = 0;  // for findings reported live
 };
 
 struct TruthRead {
@@ -40,49 +40,48 @@ struct TruthRead {
   bool completed = false;
 };
 
-/// ErrorKind::kCorrupt when the text is not what the lab writes.
+/// ErrorKind::kCorrupt if the lab did not write the text.
 Result<TruthRead> read_truth(std::string_view json);
 Result<std::vector<SaidFault>> read_findings(std::string_view json);
 
-/// Cause and place: a fault on one direction of a node is that node's, or that of a link it can be seen on.
+/// Whether cause and place match: a fault on one direction of a node is that node's, or that of a link where it shows.
 bool names(const SaidFault& said, const TrueFault& fault);
 
 enum class DrawVerdict : uint8_t {
-  kRight,      // every fault is named with its place, and nothing else
-  kAbstained,  // nothing false is said, but a fault is not named
-  kWrong,      // something false is said
-  kCostless,   // nothing is said of a fault that cost the job nothing worth saying
+  kRight,      // every fault is named with its place, and nothing else is reported
+  kAbstained,  // nothing false is reported, but a fault is not named
+  kWrong,      // something false is reported
+  kCostless,   // nothing is reported about a fault of negligible cost
   kFailed,     // the run itself did not work
 };
 std::string_view to_text(DrawVerdict verdict);
 std::optional<DrawVerdict> verdict_from_text(std::string_view text);
 
-/// One fault, and what was said of it.
+/// One fault, and the findings about it.
 struct FaultScore {
   std::string cause;
-  std::string said;  // the cause that was named in its place: its own, a wrong one, "unknown" or "nothing"
-  std::optional<double> latency_ms;  // from its first effect until it was named live
-  std::optional<double> cost_ms;     // what it cost the job, where that is known
-  std::optional<double> said_ms;     // what the finding says
+  std::string said;                  // the cause reported in its place: its own, a wrong one, "unknown" or "nothing"
+  std::optional<double> latency_ms;  // from its first effect until it was reported live
+  std::optional<double> cost_ms;     // its cost to the job, if known
+  std::optional<double> said_ms;     // the finding's cost
 };
 
 struct DrawScore {
   DrawVerdict verdict = DrawVerdict::kFailed;
   std::vector<FaultScore> faults;
-  std::vector<std::string> false_causes;  // said without any fault to it; "unknown" is not among them
-  std::vector<std::string> live_false;    // the same, of what agents reported while the job ran
+  std::vector<std::string> false_causes;  // reported without a matching fault; excludes "unknown"
+  std::vector<std::string> live_false;    // the same for agents' reports while the job ran
 };
 
-/// Less than this, by the job's own clock, is what one timeout of TCP costs (200 ms) and the scatter of steps: to stay
-/// silent about it is right.
+/// Smaller costs, by the job's own clock, are within one TCP timeout (200 ms) and the scatter of steps: not reporting
+/// them is right.
 inline constexpr double kWorthSayingMs = 250;
 
-/// `unknown` beside a fault that is named is no mistake; where nothing was injected every finding is one.
+/// `unknown` beside a correctly named fault is not an error; without any injected fault every finding is one.
 DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& said,
                 std::optional<double> cost_ms);
 
-/// Adds how soon each fault was named, with its place, by any agent that watched one node alone, and what was reported
-/// falsely.
+/// Adds the delay until each fault was named, with its place, by any agent of one node, and the agents' false reports.
 void add_live(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& reported, DrawScore& score);
 
 }  // namespace stalltrace::lab

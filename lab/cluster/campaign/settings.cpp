@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a campaign, one row each, and the jobs they are tried on.
+// The settings of a campaign, one row each, and the jobs on which they are tried.
 #include "lab/cluster/campaign/settings.h"
 
 #include <algorithm>
@@ -13,13 +13,13 @@ namespace {
 /// Links with a rate: half of it is the quiet dose of slow_link.
 constexpr std::string_view kLinks = "--link-mbit 400";
 
-/// Small ones fit into the sockets' buffers: nobody waits for the half that is missing.
+/// Small messages fit into the sockets' buffers, so that nobody waits for the missing half.
 constexpr std::string_view kLargeMessages = "--elements 262144";
 
-/// Many messages of a few packets: what is lost is often the end of one, and costs a timeout.
+/// Many messages of a few packets: a lost packet is often the last of one, and costs a timeout.
 constexpr std::string_view kManyMessages = "--buckets 8";
 
-/// Whose phases and copies can be asked for.
+/// The workload that supports phases and slow copies.
 constexpr std::string_view kNccl = "nccl";
 
 using enum DrawKind;
@@ -171,7 +171,8 @@ struct JobRow {
   std::string_view workload;
   MatrixJob job;
 };
-/// The CPUs rest for half of a step, as those of a node whose GPU computes: what else runs on the machine matters less.
+/// The CPUs are idle for half of a step, as on a node whose GPU computes, so that other load on the machine matters
+/// less.
 constexpr std::array kJobs = {
     JobRow{"nccl", {150, "--timeout 6s", "--elements 65536 --compute-ms 2 --device-ms 15 --watchdog-seconds 2"}},
     JobRow{"mpi", {280, "--timeout 7s", "--elements 65536 --compute-ms 2"}},

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Of a fault that cost the job less, an error in per cent says nothing.
+/// Below this cost, a relative error of the cost says nothing.
 constexpr double kJudgedCostMs = 200;
 constexpr double kCostTolerance = 0.2;
 constexpr std::string_view kNoFault = "none";
@@ -68,7 +68,7 @@ std::optional<double> median(std::vector<double> values) {
 /// By setting, in the order of the settings.
 using BySetting = std::map<std::pair<DrawKind, std::string>, Counts>;
 
-/// What was said of each injected cause; of `none`: what was said without one.
+/// Reported causes by injected cause; `none`: reported without a fault.
 using Confusion = std::map<std::string, std::map<std::string, int64_t>>;
 
 Confusion confusion_of(std::span<const DrawResult> results) {

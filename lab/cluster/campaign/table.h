@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of a campaign: how often it was right, what it said instead, how soon, and how well it knew the cost.
-// Pure; any thread.
+// The figures of a campaign: rate of correct draws, wrong reports, delay, and accuracy of the cost. Pure; any thread.
 #pragma once
 
 #include <span>
@@ -10,8 +9,8 @@
 
 namespace stalltrace::lab {
 
-/// Tables in Markdown, for docs/accuracy.md and for reading: by kind against the target, by setting, and the
-/// confusion matrix. Failed draws are counted, and part of no rate.
+/// Tables in Markdown, for docs/accuracy.md: by kind against the target, by setting, and the confusion matrix. Failed
+/// draws are counted, but in no rate.
 std::string matrix_to_markdown(std::span<const DrawResult> results);
 
 /// The same figures for programs. docs/lab.md.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults that are mistakes of the workload itself: a file that it reads says which.
+// Faults that are bugs of the workload itself, selected by a file that it reads.
 #include "base/file.h"
 #include "base/process/command.h"
 #include "lab/cluster/faults/faults.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection reset: a firewall that has forgotten the job's connections rejects their packets, and informs the
-// sender.
+// A connection reset: a firewall that lost its state rejects packets of the job's connections, and informs the sender.
 #include <array>
 
 #include "lab/cluster/faults/drop.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU contention: another program competes with all threads of a rank for one core. Where there is a second core,
-// the other ranks keep to the rest, so that the competitor meets only the one it is meant for. Or the rank's cgroup may
-// use only a part of a core, and is throttled for the rest of each tenth of a second.
+// CPU contention: another program competes with all threads of a rank for one core. If there is a second core, the
+// other ranks keep to the rest, so that the competitor meets only its target. Alternatively, the rank's cgroup may use
+// only a part of a core, and is throttled for the rest of each tenth of a second.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sched.h>
@@ -41,7 +41,7 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
-/// Binds every thread of a process and notes how to free them again: all CPUs this process may use.
+/// Binds every thread of a process and records how to undo it: all CPUs that this process may use.
 void bind_process(int pid, const std::vector<int>& cpus, const std::vector<int>& all, AppliedFault& applied) {
   cpu_set_t set;
   CPU_ZERO(&set);

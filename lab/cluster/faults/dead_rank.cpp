@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dead rank: a signal that it does not survive, its memory's end, or its own program's. The others find out by
-// themselves, as on a real cluster.
+// A dead rank: by a fatal signal, by lack of memory, or by its own program. The others notice it themselves, as on a
+// real cluster.
 #include <fmt/format.h>
 
 #include <array>
@@ -14,7 +14,7 @@ namespace stalltrace::lab {
 namespace {
 
 constexpr std::array<std::string_view, 4> kHow = {"signal", "memory", "exception", "exit"};
-constexpr std::string_view kLeakMegabytes = "16";  // each step
+constexpr std::string_view kLeakMegabytes = "16";  // per step
 constexpr std::string_view kLimitBytes = "67108864";
 constexpr std::array kParameters = {
     FaultParameter{
@@ -23,7 +23,7 @@ constexpr std::array kParameters = {
     FaultParameter{"signal", "9", 1, 31, {}, "that ends it: 9 is SIGKILL, 11 SIGSEGV, 6 SIGABRT"},
 };
 
-/// The kernel kills it for want of memory: it leaks some each step, into a cgroup with a limit.
+/// The kernel kills it for lack of memory: it leaks in each step, in a cgroup with a limit.
 Result<AppliedFault> run_out_of_memory(const FaultContext& context) {
   const std::string bytes(kLimitBytes);
   ST_ASSIGN(AppliedFault applied, apply_bug(context.node(), "leak", kLeakMegabytes));

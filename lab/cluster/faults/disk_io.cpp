@@ -14,7 +14,7 @@ constexpr std::array kParameters = {
     FaultParameter{"mbytes", "32", 1, 4096, {}, "written and flushed before each step's collectives"},
 };
 
-/// Writes to memory wait for nothing.
+/// A file system in memory has no disk waits.
 bool is_in_memory(const std::string& folder) {
   struct statfs system {};
   return ::statfs(folder.c_str(), &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes in is caught in the node's own namespace. What goes out is caught where the node's link enters the bridge:
-// the node's own TCP would learn of a drop inside the node at once, which is no loss at all.
+// Incoming packets are matched in the node's own namespace. Outgoing packets are matched where the node's link enters
+// the bridge: the node's own TCP would notice a drop inside the node at once, unlike a real loss.
 #include "lab/cluster/faults/drop.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace stalltrace::lab {
 namespace {
 
-/// Where packets are caught: a network namespace and a chain in it.
+/// Where packets are matched: a network namespace and a chain in it.
 struct Hook {
   std::string netns;
   std::string family;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several faults of the network share: an nftables rule for a node's TCP packets, on the way in, on the way out,
-// or on the way in from one peer only.
+// Shared by several network faults: an nftables rule for a node's TCP packets, incoming, outgoing, or incoming from one
+// peer only.
 #pragma once
 
 #include <array>

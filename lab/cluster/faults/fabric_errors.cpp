@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A failing port of an InfiniBand or RoCE card, as far as a machine without one can have it: the node's sysfs tree (the
-// lab's own, which its agent reads instead of /sys) shows a port whose error counters rise, and what the node sends
-// passes a token bucket in the meantime, as through a link that has fallen back to a lower rate.
+// A failing port of an InfiniBand or RoCE card, as far as a machine without one can simulate it: the node's sysfs tree
+// (the lab's own, which its agent reads instead of /sys) shows a port whose error counters rise, while the node's
+// outgoing packets pass a token bucket, as on a link that has fallen back to a lower rate.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr std::array kParameters = {
 };
 constexpr std::string_view kPort = "class/infiniband/mlx5_0/ports/1/counters";
 
-/// Counts for as long as it runs: $0 the folder, $1 errors in a tenth of a second.
+/// Counts until it is killed: $0 is the folder, $1 the errors per tenth of a second.
 constexpr const char* kCounting =
     "mkdir -p \"$0\"; errors=0; data=0; while true; do errors=$((errors + $1)); data=$((data + 100000)); "
     "echo $errors > \"$0/symbol_error\"; echo $data > \"$0/port_xmit_data\"; sleep 0.1; done";

@@ -24,7 +24,7 @@ FaultRow dead_rank_row();
 FaultRow missing_collective_row();
 FaultRow mismatched_collective_row();
 
-/// Switches on the workload's mistake `name`, of this kind.
+/// Switches on the workload's bug `name`, of this kind.
 Result<AppliedFault> apply_bug(const VirtualNode& node, std::string_view name, std::string_view kind);
 
 }  // namespace stalltrace::lab

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets dropped inside a host: the queue of the node's interface is shorter than the bursts that the job sends.
+// Packets dropped inside a host: the queue of the node's interface is shorter than the job's bursts.
 #include <fmt/format.h>
 
 #include <array>

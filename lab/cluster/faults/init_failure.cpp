@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A failing set-up: a firewall on rank 0's node does not let one rank in, at the port of the rendezvous or at NCCL's
-// own, which rank 0 opens anew for each communicator; or the rank is configured to use an interface that leads nowhere.
-// In effect before the ranks start.
+// A failing set-up: a firewall on rank 0's node blocks one rank, at the port of the rendezvous or at NCCL's own, which
+// rank 0 opens anew for each communicator; or the rank is configured to use an interface that leads nowhere. In effect
+// before the ranks start.
 #include <fmt/format.h>
 
 #include <array>
@@ -30,7 +30,7 @@ constexpr std::array kParameters = {
 constexpr std::string_view kOtherInterface = "other0";
 constexpr std::string_view kOtherNetwork = "10.66.0.0/24";
 
-/// Runs it, and notes what undoes it.
+/// Runs the command, and records how to undo it.
 Status change(const std::vector<std::string>& command, const std::vector<std::string>& undo, AppliedFault& applied) {
   ST_TRY(run_command(command));
   applied.commands.push_back(format_command(command));
@@ -38,8 +38,8 @@ Status change(const std::vector<std::string>& command, const std::vector<std::st
   return {};
 }
 
-/// A second network of the rank's node. All nodes have a route to it, as to everything, by way of a router that knows
-/// nothing of it: connections there are never answered.
+/// Adds a second network to the rank's node. All nodes have a route to it by way of a router that does not know it:
+/// connections to it are never answered.
 Status add_other_network(const FaultContext& context, AppliedFault& applied) {
   const auto in = [](const VirtualNode& node, std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"ip", "-n", node.netns});

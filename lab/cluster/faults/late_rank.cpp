@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A late rank: the workload itself computes longer each step, by the milliseconds it reads from a file.
+// A late rank: the workload itself computes longer in each step, by the milliseconds in a file that it reads.
 #include <array>
 
 #include "base/file.h"

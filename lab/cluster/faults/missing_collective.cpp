@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A missing collective: the workload of one rank stays away from a step's collectives, alive, as a training script
-// does whose input ran dry or whose branch depends on the rank. Or ranks call things in orders that don't fit.
+// A missing collective: one rank's workload skips a step's collectives while alive, like a training script whose input
+// is exhausted or whose branch depends on the rank. Or ranks make calls in orders that don't match.
 #include <fmt/format.h>
 
 #include <array>
@@ -20,7 +20,7 @@ constexpr std::array kParameters = {
         "order: two communicators in the other order, with `-- --mix 1`"},
 };
 
-/// Ranks 0 and 1 exchange, 2 and 3, ...: both send first.
+/// Pairs of ranks (0 and 1, 2 and 3, ...) exchange data; both send first.
 Result<AppliedFault> both_send(const FaultSpec& spec, const FaultContext& context) {
   const auto neighbour = static_cast<size_t>(context.rank ^ 1);
   if (neighbour >= context.nodes.size()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An MTU black hole: IP packets above a length vanish without a word, smaller ones pass.
-// What the hosts hand over in batches is cut into packets first, as an interface does before the path can drop any.
+// An MTU black hole: IP packets above a length vanish silently, smaller ones pass. Batches from the hosts are split
+// into packets first, as an interface does before the path can drop any.
 #include <array>
 
 #include "base/process/command.h"
@@ -20,7 +20,7 @@ constexpr std::array kParameters = {
 constexpr std::string_view kNoBatches = "1";
 constexpr std::string_view kBatches = "65535";  // the kernel's default
 
-/// An end of the node's link, and how many segments it takes at once.
+/// One end of the node's link, and its limit of segments per batch.
 std::vector<std::string> batches(std::string_view netns, std::string_view interface, std::string_view segments) {
   return {"ip",
           "-n",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packet loss: TCP packets are dropped at random. A dropped packet may be a batch of segments that the virtual link had
+// Packet loss: TCP packets are dropped at random. A dropped packet may be a batch of segments that the virtual link has
 // not split yet: the counter counts packets as the hook sees them.
 #include <fmt/format.h>
 

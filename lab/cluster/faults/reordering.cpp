@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reordering: some of the packets that a node sends take a slower way and arrive behind their successors. TCP repeats a
-// few for nothing, and the job loses no time: it is no fault, and no finding is expected.
+// Reordering: some of a node's outgoing packets take a slower path and arrive after their successors. TCP retransmits a
+// few unnecessarily, and the job loses no time: it is not a fault, and no finding is expected.
 #include <fmt/format.h>
 
 #include <array>
@@ -20,7 +20,7 @@ constexpr std::array kParameters = {
     FaultParameter{"mbit", "300", 1, 100'000, {}, "per second on the slower way"},
 };
 
-/// One HTB class for all packets, one for those that nftables picks.
+/// One HTB class for all packets, and one for those that nftables selects.
 std::vector<std::vector<std::string>> commands_for(const FaultSpec& spec, const FaultContext& context) {
   const std::string netns = context.node().netns;
   const std::string device(kInterface);

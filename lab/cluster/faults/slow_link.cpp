@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A slow link: what a node sends passes a token bucket. Its queue is long enough to lose nothing.
+// A slow link: a node's outgoing packets pass a token bucket, whose queue is long enough to lose nothing.
 #include <array>
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A slow receiver: the rank's copies to its device take longer, so that it reads what it receives more slowly than the
+// A slow receiver: the rank's copies to its device take longer, so that it reads received data more slowly than the
 // network delivers.
 #include <array>
 

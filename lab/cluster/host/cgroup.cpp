@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kRoot = "/sys/fs/cgroup";
 
 struct Parent {
-  std::string home;    // where the process is
-  std::string folder;  // where its new group goes
+  std::string home;    // the process's current group
+  std::string folder;  // the new group's path
   bool version1 = false;
 };
 
@@ -31,8 +31,8 @@ bool lists(std::string_view controllers, std::string_view controller, char separ
   return std::find(all.begin(), all.end(), controller) != all.end();
 }
 
-/// Version 1 has a hierarchy for each controller. In version 2 only a leaf holds processes, so that a new group stands
-/// beside the old one.
+/// Version 1 has one hierarchy per controller. In version 2 only leaves hold processes, so a new group is a sibling of
+/// the old one.
 std::optional<Parent> parent_of(std::string_view controller, int pid) {
   std::error_code error;
   const std::string text = read_file(fmt::format("/proc/{}/cgroup", pid)).value_or("");
@@ -60,7 +60,7 @@ std::optional<Parent> parent_of(std::string_view controller, int pid) {
   return std::nullopt;
 }
 
-/// A file of a cgroup is written in place, never replaced.
+/// Writes a cgroup's file in place, since it can't be replaced.
 Status put(const std::string& path, const std::string& value, std::vector<std::string>& commands) {
   std::ofstream file(path);
   if (!(file << value << std::flush)) {
@@ -97,7 +97,7 @@ Status limit_processes(std::string_view controller, const std::string& name, con
     return fail_errno("create " + folder, errno);
   }
   commands.push_back("mkdir " + folder);
-  // A process that was killed leaves its group a moment later.
+  // A killed process leaves its group a moment later.
   const UndoAction remove = {
       UndoKind::kCommand,
       {"sh", "-c",

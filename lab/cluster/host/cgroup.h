@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A control group made for processes of the lab, below the one they are in, in either version. Needs root.
+// A control group for the lab's processes, below their current one, in either version. Needs root.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@
 
 namespace stalltrace::lab {
 
-/// What a limit is called in each version: file and value.
+/// A limit's file and value in each version.
 struct CgroupLimit {
   std::vector<std::pair<std::string, std::string>> version1;
   std::vector<std::pair<std::string, std::string>> version2;
 };
 
-/// Makes a group `name` for `controller` ("cpu", "memory") with this limit and moves the processes there. The commands
-/// are added as a person would type them, with the undoing: the processes go back, the group is removed. On error
-/// nothing is left behind.
+/// Makes a group `name` for `controller` ("cpu", "memory") with this limit and moves the processes there. Adds the
+/// equivalent shell commands and the undo actions: the processes move back, the group is removed. On error nothing is
+/// left behind.
 Status limit_processes(std::string_view controller, const std::string& name, const CgroupLimit& limit,
                        const std::vector<int>& pids, std::vector<std::string>& commands, std::vector<UndoAction>& undo);
 

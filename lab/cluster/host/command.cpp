@@ -27,7 +27,7 @@ Result<std::string> run_command(const std::vector<std::string>& argv) {
   SpawnOptions options;
   options.argv = argv;
   options.stdin_path = "/dev/null";
-  options.own_process_group = true;  // a Ctrl-C must not cut a tool off in the middle
+  options.own_process_group = true;  // Ctrl-C must not interrupt a tool half-way
   options.parent_death_signal = SIGKILL;
   ST_ASSIGN(CommandOutput output, run_and_capture(options, kLimit));
   if (!output.status.success()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running the system's tools (ip, nft) as a person would, with errors worth reading.
+// Runs the system's tools (ip, nft) with readable errors.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace stalltrace::lab {
 
-/// Runs a tool to its end (at most 20 s) and returns what it printed. Exit other than 0 is an error that holds the
-/// command and the tool's own first line.
+/// Runs a tool to its end (at most 20 s) and returns its output. A nonzero exit is an error with the command and the
+/// first line of the tool's message.
 Result<std::string> run_command(const std::vector<std::string>& argv);
 
-/// Root and the tools are there; otherwise the one line that says what is missing.
+/// Root and the tools are available; otherwise one line with what is missing.
 Status check_privilege_and_tools();
 
 }  // namespace stalltrace::lab

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl-C and its like as something one can ask for, so that everything can be undone in order. While this object
-// lives, SIGINT, SIGTERM and SIGHUP to the calling thread wait here instead of ending the process.
+// Ctrl-C and similar signals as a state to poll, so that everything can be undone in order. While this object lives,
+// SIGINT, SIGTERM and SIGHUP to the calling thread are held here instead of ending the process.
 #pragma once
 
 #include <csignal>
@@ -16,12 +16,12 @@ class InterruptGuard {
   InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
-  /// Signals that came in the meantime are dropped: they have been obeyed.
+  /// Discards the held signals: they have been handled.
   ~InterruptGuard();
 
   /// An error of kind kInterrupted once a signal came, then for good.
   Status check();
-  /// Readable (poll) when check() has something new to say.
+  /// Readable (poll) when check() has a new signal.
   [[nodiscard]] int fd() const { return fd_.get(); }
 
  private:

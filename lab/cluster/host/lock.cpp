@@ -17,7 +17,7 @@ namespace {
 
 std::string lock_path() { return std::string(kStateFolder) + "/lock"; }
 
-/// True while the name still leads to the open file: a holder that ended may have removed it in the meantime.
+/// True while the name still leads to the open file: a holder that ended may have removed it.
 bool still_named(int fd) {
   struct stat open_file {};
   struct stat named {};

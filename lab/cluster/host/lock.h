@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lab at a time: a lock file under /run/stalltrace-lab that names its holder. The kernel drops the lock with
-// the holder, however it ends.
+// One lab at a time: a lock file under /run/stalltrace-lab that names its holder. The kernel releases the lock when the
+// holder ends for any reason.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ inline constexpr std::string_view kStateFolder = "/run/stalltrace-lab";
 
 class LabLock {
  public:
-  /// Takes the lock or says which process has it.
+  /// Takes the lock, or reports which process has it.
   static Result<LabLock> take();
 
   LabLock(LabLock&&) = default;

@@ -18,10 +18,10 @@ namespace {
 
 using Command = std::vector<std::string>;
 
-/// A virtual link carries batches of segments unsplit, by default up to 64 KiB: losing one of those is nothing like
-/// losing a packet. This is a compromise with the CPU that splitting them all would take.
+/// A virtual link carries batches of segments unsplit, by default up to 64 KiB, and losing one differs from losing a
+/// packet. This is a compromise with the CPU time of splitting them all.
 constexpr std::string_view kBatchBytes = "16384";
-/// Of a link with a rate: long enough to lose nothing, as behind a switch that pauses its senders.
+/// Queue of a link with a rate: long enough to lose nothing, as behind a switch that pauses its senders.
 constexpr std::string_view kShapedBurst = "64k";
 constexpr std::string_view kShapedQueue = "64m";
 
@@ -31,7 +31,7 @@ Command in(std::string_view netns, std::initializer_list<std::string_view> argum
   return command;
 }
 
-/// SIGKILL to everything in the namespace, again until nothing is left there.
+/// Sends SIGKILL to every process in the namespace until none is left.
 Status end_processes(const std::string& netns) {
   constexpr auto kLimit = std::chrono::seconds(10);
   const std::string path = "/run/netns/" + netns;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network of the virtual nodes: a namespace per node, joined by a bridge in a namespace of its own, so that the
-// host's network is never touched. Needs root.
+// The network of the virtual nodes: one namespace per node, joined by a bridge in its own namespace, so that the host's
+// network is never touched. Needs root.
 #pragma once
 
 #include <cstdint>
@@ -24,29 +24,30 @@ inline constexpr std::string_view kRouter = "10.77.0.254";
 /// The bridge's end of a node's link, in kBridgeNetns.
 std::string bridge_port(int rank);
 
-/// The commands that make it, in order; pure. With a rate, what reaches a node passes a token bucket of the bridge.
+/// The commands that make the network, in order; pure. With a rate, a node's incoming packets pass a token bucket of
+/// the bridge.
 std::vector<std::vector<std::string>> network_commands(std::span<const VirtualNode> nodes,
                                                        std::optional<int64_t> link_mbit = {});
 
-/// The namespaces of a lab that exist now, by name: "stalltrace-node0", ...
+/// The lab's existing namespaces by name: "stalltrace-node0", ...
 std::vector<std::string> existing_namespaces();
 
-/// Ends every process in the lab's namespaces and deletes them. Returns the names; goes on after a failure.
+/// Ends every process in the lab's namespaces and deletes them. Returns their names; continues after a failure.
 Result<std::vector<std::string>> remove_namespaces();
 
-/// The network, as long as this object lives (unless released).
+/// The network, for this object's lifetime (unless released).
 class Network {
  public:
-  /// Refuses if a lab's namespace exists already; removes what it made if it fails half-way.
+  /// Refuses if one of the lab's namespaces exists; removes what it made if it fails half-way.
   static Result<Network> make(std::span<const VirtualNode> nodes, std::optional<int64_t> link_mbit = {});
 
   Network(Network&& other) noexcept : owned_(std::exchange(other.owned_, false)) {}
   Network& operator=(Network&&) = delete;
   ~Network();
 
-  /// Removes it now and says whether that worked.
+  /// Removes it now and reports the result.
   Status remove();
-  /// Leaves it standing.
+  /// Leaves the network in place.
   void release() { owned_ = false; }
 
  private:

@@ -16,13 +16,13 @@ struct VirtualNode {
   std::string netns_path;  // "/run/netns/stalltrace-node2"
   std::string address;     // "10.77.0.3"
   std::string address6;    // "fd77::3"
-  std::string folder;      // its own file system: bin/, lib/, slow_ms
-  std::string slow_file;   // the workload adds the milliseconds it holds to each step
-  std::string bug_prefix;  // files that begin so switch on mistakes of the workload
-  std::vector<int> pids;   // of the job's processes on this node
+  std::string folder;      // its own folder in place of a file system: bin/, lib/, slow_ms
+  std::string slow_file;   // file with the milliseconds that the workload adds to each step
+  std::string bug_prefix;  // prefix of files that switch on bugs of the workload
+  std::vector<int> pids;   // the job's processes on this node
 };
 
-/// The root that the node's agent reads port counters below, instead of /sys.
+/// The root for port counters that the node's agent uses instead of /sys.
 inline std::string sysfs_of(const VirtualNode& node) { return node.folder + "/sys"; }
 
 /// Node `rank`, its folder under `parent_folder`.

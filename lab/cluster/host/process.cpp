@@ -17,7 +17,7 @@ struct Stat {
   uint64_t start_time = 0;
 };
 
-/// /proc/PID/stat: the name (field 2) is in parentheses and may hold anything, so count from the last ')'.
+/// Fields of /proc/PID/stat: the name (field 2) is in parentheses and may contain anything, so count from the last ')'.
 std::optional<Stat> read_stat(int pid) {
   constexpr size_t kStartTimeAfterName = 19;  // field 22; the state is field 3, first after the name
   const auto text = read_file(fmt::format("/proc/{}/stat", pid));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc says about processes.
+// Processes, from /proc.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace stalltrace::lab {
 
-/// Clock ticks since boot at which the process started; none if there is none, or only its zombie.
+/// Start of the process in clock ticks since boot; nullopt if it does not exist or is a zombie.
 std::optional<uint64_t> process_start_time(int pid);
 
 /// The state letter of /proc/PID/stat: 'R', 'S', 'T', 'Z', ...; none without such a process.
 std::optional<char> process_state(int pid);
 
-/// Its threads at this moment; empty without such a process.
+/// The current threads of a process; empty if it does not exist.
 std::vector<int> threads_of(int pid);
 
 /// All processes in the network namespace that `netns_path` names.

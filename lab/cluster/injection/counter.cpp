@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading nftables' counters.
+// Reads nftables' counters.
 #include <nlohmann/json.hpp>
 
 #include "lab/cluster/host/command.h"

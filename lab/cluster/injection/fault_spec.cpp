@@ -134,7 +134,7 @@ Status read_pairs(const FaultRow& row, std::string_view text, FaultSpec& spec) {
   return {};
 }
 
-/// A fault that comes and goes has a period and, within it, a time of rest.
+/// An intermittent fault has a period that is longer than its pulse.
 Status check_pulse(const FaultRow& row, const FaultSpec& spec) {
   if (spec.at_launch && (spec.start_ns || spec.duration_ns || spec.every_ns || spec.pulse_ns)) {
     return fail("start=launch lasts to the end of the run", "leave start, duration, for and every out",

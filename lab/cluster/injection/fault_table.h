@@ -17,12 +17,12 @@
 
 namespace stalltrace::lab {
 
-/// What a fault may act on.
+/// The target of a fault.
 struct FaultContext {
   std::span<const VirtualNode> nodes;  // by rank
-  int rank = 0;                        // whom it hits
-  int number = 0;                      // of this fault in the run: keeps names apart
-  bool outlives_caller = false;        // by hand: helpers survive the process that started them
+  int rank = 0;                        // the affected rank
+  int number = 0;                      // number of this fault in the run, for unique names
+  bool outlives_caller = false;        // applied by hand: helpers outlive the process that started them
 
   [[nodiscard]] const VirtualNode& node() const { return nodes[static_cast<size_t>(rank)]; }
 };
@@ -39,13 +39,13 @@ struct PacketCounter {
   std::string table;
 };
 
-/// A fault in effect, and all that is needed to end it.
+/// A fault in effect, with everything needed to end it.
 struct AppliedFault {
-  std::vector<std::string> commands;  // what was done, as a person would type it
-  std::vector<UndoAction> undo;       // in order of doing; undone backwards
-  std::optional<FaultLink> link;      // where a link is hit rather than the rank
+  std::vector<std::string> commands;  // equivalent shell commands
+  std::vector<UndoAction> undo;       // in order of execution; undone in reverse
+  std::optional<FaultLink> link;      // set if a link is affected rather than the rank
   std::optional<PacketCounter> drops;
-  std::vector<std::pair<std::string, std::string>> details;  // beyond the dose asked for: who, where
+  std::vector<std::pair<std::string, std::string>> details;  // details besides the dose: who, where
 };
 
 /// A parameter is a number within limits, or one of `choices` where there are any.
@@ -70,24 +70,24 @@ struct FaultRow {
   std::string_view summary;
   std::string_view example;
   std::span<const FaultParameter> parameters;
-  std::string_view pulse;  // the parameter that says for how many ms one pulse lasts; empty: acts all the time
+  std::string_view pulse;  // the parameter with the length of a pulse in ms; empty: the fault acts all the time
   /// Puts the fault into effect. On error nothing is left behind.
   Result<AppliedFault> (*apply)(const FaultSpec&, const FaultContext&);
   Onset onset = Onset::kRunning;
-  bool harmless = false;  // no fault but something ordinary: no finding is expected
+  bool harmless = false;  // normal behaviour, not a fault: no finding is expected
 };
 
 std::span<const FaultRow> fault_rows();
 /// nullptr: no such cause.
 const FaultRow* find_fault_row(std::string_view cause);
 
-/// How long one pulse of it lasts; none: it acts all the time.
+/// Length of one pulse; nullopt: the fault acts all the time.
 std::optional<int64_t> pulse_of(const FaultRow& row, const FaultSpec& spec);
 
-/// Checks what parse_fault can't: ranks against the size of the cluster. Draws the rank of `rank=random`.
+/// Validates ranks against the size of the cluster, which parse_fault can't do. Draws the rank of `rank=random`.
 Result<int> choose_rank(const FaultSpec& spec, int ranks, uint64_t seed);
 
-/// Packets dropped so far.
+/// Number of packets dropped so far.
 Result<uint64_t> read_counter(const PacketCounter& counter);
 
 }  // namespace stalltrace::lab

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts a run's faults into effect and ends them, each at its time, and keeps the account for truth.json.
-// Whatever is in effect is undone when the injector goes. Single-threaded.
+// Applies a run's faults and ends them at their times, and records them for truth.json. The destructor undoes faults
+// still in effect. Single-threaded.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct Schedule {
   [[nodiscard]] bool active_at(int64_t time_ns) const;
 };
 
-/// How far the job is.
+/// The job's progress.
 struct JobProgress {
-  std::optional<int64_t> since_first_step_ns;  // none: no step was seen
+  std::optional<int64_t> since_first_step_ns;  // nullopt: no step yet
   int64_t steps = 0;                           // finished by rank 0
 };
 
@@ -44,11 +44,11 @@ class Injector {
   Injector& operator=(Injector&&) = default;
   ~Injector();
 
-  /// Applies what has to be in effect before the ranks start.
+  /// Applies the faults that must be in effect before the ranks start.
   Status prepare();
-  /// Applies and ends what is due.
+  /// Applies and ends the faults that are due.
   Status tick(const JobProgress& progress);
-  /// Ends everything; the first failure is the error.
+  /// Ends all faults; returns the first error.
   Status finish();
   [[nodiscard]] std::vector<FaultTruth> truths() const;
 

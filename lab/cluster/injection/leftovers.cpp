@@ -23,7 +23,7 @@ void remove_noted_folders(std::vector<std::string>& removed) {
   for (const std::string_view line : split(text, '\n')) {
     const fs::path folder(line);
     std::error_code ignored;
-    // "DIR/node3" only: a damaged note must not cost anybody another folder
+    // only "DIR/node3": a damaged note must not remove any other folder
     if (folder.is_absolute() && folder.filename().string().starts_with("node") && fs::exists(folder / "bin", ignored)) {
       fs::remove_all(folder, ignored);
       removed.push_back(folder.string());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a killed run leaves: its namespaces, and the folders that a note under /run lists. The next lab clears it, or
+// Remains of a killed run: its namespaces, and the folders listed in a note under /run. The next lab removes them, or
 // `lab down`.
 #pragma once
 
@@ -27,11 +27,11 @@ class LeftoverNote {
   bool owned_ = true;
 };
 
-/// Removes namespaces, node folders and whatever else a lab keeps under /run, and returns their names. Needs the lab's
+/// Removes namespaces, node folders and the lab's other files under /run, and returns their names. Needs the lab's
 /// lock.
 Result<std::vector<std::string>> remove_everything();
 
-/// The same if it is nobody's: no cluster made by hand is up (who holds the lock knows that no run is). Else nothing.
+/// The same, unless a cluster made by hand is up; then nothing. The lock's holder knows that no run is active.
 Result<std::vector<std::string>> clear_killed_run();
 
 }  // namespace stalltrace::lab

@@ -113,7 +113,7 @@ Result<std::vector<std::string>> down() {
   ST_TRY(check_privilege_and_tools());
   ST_ASSIGN(const LabLock lock, LabLock::take());
   if (auto state = load_state()) {
-    (void)undo_faults(*state);  // what can't be undone goes with its namespace
+    (void)undo_faults(*state);  // faults that can't be undone go with their namespace
   }
   return remove_everything();
 }

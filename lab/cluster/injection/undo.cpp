@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 5> kNames = {"command", "remove_file", "k
 
 struct ProcessRef {
   int pid = 0;
-  bool alive = false;  // and still the same process
+  bool alive = false;  // it still is the same process
 };
 
 ProcessRef process_of(const UndoAction& action) {
@@ -53,7 +53,7 @@ Status kill_and_reap(int pid) {
   return fail(fmt::format("process {} does not end", pid));
 }
 
-/// All threads of the process, also those started since: they inherited the binding.
+/// Frees all threads of the process, including later ones, which inherited the binding.
 Status free_cpus(int pid, std::span<const std::string> cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);

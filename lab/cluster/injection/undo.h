@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How to end a fault, as data: a run undoes it itself, `lab fault none` reads it from a file of an earlier process.
+// Undo actions as data: a run executes them itself; `lab fault none` reads them from a file of an earlier process.
 #pragma once
 
 #include <optional>
@@ -29,11 +29,11 @@ struct UndoAction {
 std::string_view to_text(UndoKind kind);
 std::optional<UndoKind> undo_kind_from_text(std::string_view text);
 
-/// Acts on a process by pid, with its start time so that a reused pid is left alone.
+/// An action on a process by pid, with its start time, so that a reused pid is left alone.
 UndoAction undo_for_process(UndoKind kind, int pid);
 
-/// Performs all, last first, and goes on after a failure; the error is the first one's. A process or file that is
-/// gone already is no failure.
+/// Executes all actions, last first, and continues after a failure; returns the first error. A process or file that no
+/// longer exists is not a failure.
 Status undo_all(std::span<const UndoAction> actions);
 
 }  // namespace stalltrace::lab

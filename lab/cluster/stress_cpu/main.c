@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stress-cpu THREADS PERCENT: each thread wants the CPU for PERCENT of every 100 ms, until the process is killed.
-// It stands for any other program on a node: it knows nothing of who starts it or why.
+// stress-cpu THREADS PERCENT: each thread uses the CPU for PERCENT of every 100 ms, until the process is killed. It
+// represents any other program on a node.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

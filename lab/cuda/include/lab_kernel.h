@@ -14,8 +14,8 @@ extern "C" {
 typedef struct labKernel_st* labKernel_t;
 typedef void (*labKernelStart_t)(void* userData, labKernel_t kernel);
 
-/* `start` is called when the stream has got to the kernel, by the thread that brought it there: it must be short. The
- * stream goes on when labKernelEnd was called, once, by any thread, also inside `start`. */
+/* `start` is called when the stream reaches the kernel, on the thread that brought it there, so it must be short. The
+ * stream continues after labKernelEnd was called, once, by any thread, also inside `start`. */
 cudaError_t labLaunchKernel(cudaStream_t stream, labKernelStart_t start, void* userData);
 void labKernelEnd(labKernel_t kernel);
 

@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// What happened, in order.
+/// Records events in order.
 class Diary {
  public:
   void note(const std::string& entry) {
@@ -62,7 +62,7 @@ class OwnEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-/// A kernel that runs until it is asked to end.
+/// A kernel that runs until the test ends it.
 class Kernel {
  public:
   void launch(cudaStream_t stream) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the exported functions are defined: pncclX holds the code, ncclX is a weak alias of it at the same address.
-// No exception leaves the library.
+// Definition of the exported functions: pncclX holds the code, ncclX is a weak alias of it at the same address. No
+// exception leaves the library.
 #pragma once
 
 #include <exception>
@@ -14,7 +14,7 @@
 
 namespace lab::nccl {
 
-/// Runs the body of an exported function; running out of memory or threads is a system error, as with the real library.
+/// Runs the body of an exported function; lack of memory or threads is a system error, as in the real library.
 template <typename Body>
 ncclResult_t guarded(const char* name, Body body) noexcept {
   try {

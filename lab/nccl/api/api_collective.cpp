@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exported collective and point-to-point functions. ncclBcast and the all-to-all family are made of other public
-// functions and call them by their public symbols.
+// The exported collective and point-to-point functions. ncclBcast and the all-to-all family consist of other public
+// functions, which they call by their public symbols.
 #include "api.h"
 #include "comm.h"
 #include "group.h"
@@ -15,7 +15,7 @@ ncclResult_t call(const char* name, const Operation& operation) {
   return guarded(name, [&] { return enqueue(name, operation); });
 }
 
-/// Checks what a call made of sends and receives needs to know before it can count in bytes and ranks.
+/// Validates the arguments that a call made of sends and receives needs for counting in bytes and ranks.
 ncclResult_t check_composed(const char* name, ncclComm_t comm, ncclDataType_t datatype, int root) {
   NCCL_TRY(check_comm(comm, name));
   if (element_bytes(datatype) == 0) {

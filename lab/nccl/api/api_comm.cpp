@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exported functions that make, question and end communicators, and the group calls.
+// The exported functions that make, query and end communicators, and the group calls.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -16,7 +16,7 @@ using namespace lab::nccl;
 
 namespace {
 
-/// The version line, once a process.
+/// Prints the version line, once per process.
 void announce() {
   static std::once_flag once;
   std::call_once(once, [] { log_version("NCCL version %d.%d.%d+cuda12.0", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH); });
@@ -43,7 +43,7 @@ std::string name_of(const ncclConfig_t* config) {
   return config == nullptr || config->commName == nullptr ? "" : config->commName;
 }
 
-/// Notes a rank's initialisation; outside of a group it is done on return.
+/// Records a rank's initialisation; outside of a group it is done on return.
 ncclResult_t begin_init(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& id, int rank,
                         int device, const std::string& name = {}) {
   NCCL_TRY(check_pointer(comm, function, "newcomm"));
@@ -236,7 +236,7 @@ NCCL_API(const char*, ncclGetErrorString, (ncclResult_t result)) {
   return "unknown result code";
 }
 
-/// The text lives until the same thread asks again.
+/// The text is valid until the same thread's next call.
 NCCL_API(const char*, ncclGetLastError, (ncclComm_t)) {
   thread_local std::string text;
   text = last_warning();

@@ -65,13 +65,13 @@ ncclResult_t check_arguments(const char* name, const Operation& operation) {
   return comm.proxy->async_error();
 }
 
-/// The device reaches the plan and is busy with it until the proxy has finished.
+/// The device reaches the plan, and is busy until the proxy has finished it.
 void start_on_stream(void* argument, labKernel_t kernel) {
   const std::unique_ptr<std::shared_ptr<Plan>> plan(static_cast<std::shared_ptr<Plan>*>(argument));
   (*plan)->arrive(kernel);
 }
 
-/// The default stream is the communicator's device's, whichever device the caller works with.
+/// Selects the communicator's device, to which the default stream belongs, whatever device the caller uses.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int device) {
@@ -111,7 +111,7 @@ ncclResult_t launch_on(const std::vector<cudaStream_t>& streams, const std::shar
   return ncclSuccess;
 }
 
-/// With a profiler: launches, then posts the plan to the proxy at once, as NCCL does.
+/// With a profiler: launches, then immediately posts the plan to the proxy, as NCCL does.
 ncclResult_t launch_profiled(Profiler& profiler, const std::vector<cudaStream_t>& streams,
                              const std::shared_ptr<Plan>& plan, WorkQueue& queue) {
   LaunchedTasks tasks(profiler, plan->operations());
@@ -143,7 +143,7 @@ ncclResult_t launch(ncclComm_t comm, std::vector<Operation> operations) {
   return launch_on(streams, plan);
 }
 
-/// One thread for each independent piece of work; the calling thread's device is theirs.
+/// Uses one thread for each independent item; they inherit the calling thread's device.
 ncclResult_t run_inits(const std::vector<InitWork>& inits) {
   if (inits.size() == 1) {
     return inits.front().run();

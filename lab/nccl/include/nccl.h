@@ -66,7 +66,7 @@ typedef enum {
 
 typedef enum { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4, ncclNumOps = 5 } ncclRedOp_t;
 
-/* Initialise with NCCL_CONFIG_INITIALIZER. `blocking` 0 is accepted: the calls then still return when they are done. */
+/* Initialise with NCCL_CONFIG_INITIALIZER. `blocking` 0 is accepted, but calls still return only when they are done. */
 typedef struct ncclConfig_v22800 {
   size_t size;
   unsigned int magic;

@@ -11,7 +11,7 @@
 namespace lab::nccl {
 namespace {
 
-// An event is started when it is wanted or when one below it is.
+// An event is started if it is wanted, or if one of its descendants is.
 constexpr int kProxyParents = abi::kEventProxyOp | abi::kEventProxyStep | abi::kEventKernelCh | abi::kEventNetPlugin;
 constexpr int kCollParents = abi::kEventColl | kProxyParents;
 constexpr int kP2pParents = abi::kEventP2p | kProxyParents;
@@ -36,8 +36,8 @@ abi::v5::Descriptor descriptor(abi::EventType type, void* parent) {
   return event;
 }
 
-/// From 2.29 on NCCL makes a task of its own of a Broadcast, by default, and reports to the plugin only that it was
-/// called (collTaskAppend in enqueue.cc: the task has no eActivationMask). Here that is chosen.
+/// From 2.29 on, NCCL by default makes a separate task of a Broadcast, and reports only its call to the plugin
+/// (collTaskAppend in enqueue.cc: the task has no eActivationMask). Here this is an option.
 bool reports_only_the_call(Function function) {
   static const bool chosen = [] {
     const char* enabled = std::getenv("NCCL_ALLGATHERV_ENABLE");
@@ -46,7 +46,7 @@ bool reports_only_the_call(Function function) {
   return chosen && function == Function::kBroadcast;
 }
 
-/// NCCL moves what it only copies as bytes, and says so in the Coll event.
+/// NCCL moves data that it only copies as bytes, and the Coll event says so.
 bool moves_bytes(Function function) { return function == Function::kAllGather || function == Function::kBroadcast; }
 
 }  // namespace
@@ -60,7 +60,7 @@ const char* function_name(Function function) {
 TaskProfile GroupCalls::call(const Operation& operation, int depth) {
   Profiler* profiler = operation.comm->profiler.get();
   if (profiler == nullptr || (operation.comm->nranks == 1 && !operation.is_point_to_point())) {
-    return {};  // one rank's collective is a copy, not an operation
+    return {};  // a single rank's collective is a copy, not an operation
   }
   TaskProfile task{.mask = profiler->mask()};
   if (profiler_ == nullptr && (task.mask & kGroupApiParents) != 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the calling thread reports to the profiler plugin, in NCCL's order: the group begins with its first operation,
-// each call is an event of its own; at the end of the group come the kernel launch, then the group of tasks that was
-// launched, with a Coll or P2p for each. A task's stop says that it is enqueued, no more.
+// The calling thread's reports to the profiler plugin, in NCCL's order: the group begins with its first operation, and
+// each call is an event; at the end of the group follow the kernel launch, then the group of launched tasks, with a
+// Coll or P2p for each. A task's stop only means that it is enqueued.
 #pragma once
 
 #include <vector>
@@ -17,8 +17,8 @@ const char* function_name(Function function);
 /// The API calls of one outermost group. Belongs to the calling thread.
 class GroupCalls {
  public:
-  /// A call that was noted in the group, `depth` groups deep; returns what goes with the operation: nothing with one
-  /// that is not followed further.
+  /// A call recorded in the group, `depth` groups deep; returns the operation's profile, which is empty if it is not
+  /// followed further.
   TaskProfile call(const Operation& operation, int depth);
   /// ncclGroupEnd was called.
   void begin_end();
@@ -30,16 +30,16 @@ class GroupCalls {
   void* handle_ = nullptr;
 };
 
-/// The operations that one launch hands to the device and to the proxy thread. Must live from before the launch until
+/// The operations that one launch passes to the device and to the proxy thread. Must live from before the launch until
 /// the plan is posted.
 class LaunchedTasks {
  public:
-  /// Borrows both.
+  /// Borrows both arguments.
   LaunchedTasks(Profiler& profiler, std::vector<Operation>& operations);
 
   void begin_kernel_launch();
   void end_kernel_launch();
-  /// Starts the tasks' events and notes their handles in the operations; then they may be posted.
+  /// Starts the tasks' events and stores their handles in the operations, which may then be posted.
   void begin_post();
   void end_post();
 

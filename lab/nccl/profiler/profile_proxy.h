@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the proxy thread reports to the profiler plugin about one transfer: an operation for each task and direction,
-// its steps with what each waits for, and the device's work. The words are those of NCCL's network transport, the
-// moments are this engine's: a step is posted when one of eight places for it is free, a send waits for the device
-// until its data is there, then for the connection, then for the socket to take it; a receive waits for the network
-// until its bytes are in, then for the device to reduce them. A receive waits for the network also while the device has
-// not reached the operation: nothing is read ahead of it. Used by the proxy thread alone.
+// The proxy thread's reports to the profiler plugin about one transfer: an operation for each task and direction, its
+// steps with their waits, and the device's work. The states are those of NCCL's network transport, the times are this
+// engine's: a step is posted when one of its eight slots is free; a send waits for the device until its data is there,
+// then for the connection, then for the socket to take it; a receive waits for the network until its bytes are in, then
+// for the device to reduce them. A receive also waits for the network while the device has not reached the operation,
+// since nothing is read ahead of it. Used by the proxy thread only.
 #pragma once
 
 #include <array>
@@ -33,19 +33,19 @@ class DirectionEvents {
   [[nodiscard]] size_t handed_on() const { return handed_on_; }
   [[nodiscard]] bool may_post() const { return posted_ < steps_ && posted_ < done_ + kPlaces; }
 
-  /// The operations are next in line for their connection.
+  /// The operations are the next ones on their connection.
   void begin();
   /// Starts the next step, which now waits for `state`.
   void post(abi::EventState state);
-  /// The first step that was not handed on yet goes over to `state`.
+  /// The first step that was not handed on changes to `state`.
   void record(abi::EventState state, size_t bytes);
-  /// It went through all that it waits for but the last.
+  /// The step has only its last wait left.
   void hand_on() { handed_on_++; }
-  /// Ends steps up to `done`, and operations with their last step.
+  /// Ends steps up to `done`, and each operation with its last step.
   void complete(size_t done);
 
  private:
-  static constexpr size_t kPlaces = 8;  // steps of a connection on their way, as in NCCL
+  static constexpr size_t kPlaces = 8;  // steps under way on a connection, as in NCCL
 
   struct Task {
     TaskSteps steps;
@@ -65,19 +65,19 @@ class DirectionEvents {
   size_t done_ = 0;
 };
 
-/// A transfer as the profiler sees it.
+/// The profiler's view of a transfer.
 class TransferEvents {
  public:
   struct Tasks {
-    std::vector<TaskProfile> all;  // each task of the transfer once, also those that move nothing over the network
+    std::vector<TaskProfile> all;  // each task of the transfer once, including those without network traffic
     std::vector<TaskSteps> sends;
     std::vector<TaskSteps> recvs;
   };
-  /// What the transfer has done so far.
+  /// The transfer's progress.
   struct Progress {
     size_t sent = 0;
     size_t received = 0;
-    bool connected = false;  // the connection to send over is there
+    bool connected = false;  // the connection for sending exists
   };
 
   /// The proxy thread knows of the operations.
@@ -89,11 +89,11 @@ class TransferEvents {
   void begin(const Schedule& schedule);
   /// The device has reached it: data may move.
   void device_arrived();
-  /// Brings the events up to where the transfer is.
+  /// Updates the events to the transfer's progress.
   void follow(const Schedule& schedule, const Progress& now);
-  /// The next receive's bytes are in, and the device takes them.
+  /// The next receive's bytes are in, and the device processes them.
   void received(size_t bytes);
-  /// The transfer is done, for the device too.
+  /// The transfer is done, on the device too.
   void end();
 
  private:

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one communicator reports to the profiler plugin. A communicator without a plugin has no Profiler, and nothing
-// here costs it more than the test for a null pointer. The calling thread reports calls and launches
-// (profile_launch.h), the proxy thread of transfers (profile_proxy.h); between them goes a TaskProfile with each
-// operation.
+// One communicator's reports to the profiler plugin. A communicator without a plugin has no Profiler; the only cost is
+// then the test for a null pointer. The calling thread reports calls and launches (profile_launch.h), the proxy thread
+// transfers (profile_proxy.h); each operation carries a TaskProfile between them.
 #pragma once
 
 #include <array>
@@ -41,7 +40,7 @@ class Profiler {
     plugin_->record(handle, state, arguments);
   }
 
-  /// Counts the operations of each function, as NCCL numbers them. For the thread that launches.
+  /// Counts each function's operations with NCCL's numbering. For the launching thread.
   uint64_t next_sequence(Function function) { return sequence_[static_cast<size_t>(function)]++; }
 
  private:

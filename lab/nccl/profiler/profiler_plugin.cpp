@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "libnccl-profiler";
 
-/// Opens the library; *absent says that there is no such file, which alone is no reason to complain.
+/// Opens the library; sets *absent if there is no such file, which alone is not reported.
 void* open_library(const std::string& name, bool* absent) {
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -65,7 +65,7 @@ std::string path_of(void* library) {
   return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : "";
 }
 
-/// What is reported to a plugin of version 4; its Coll and P2p are children of the Group.
+/// Converts an event for a plugin of version 4, where Coll and P2p are children of the Group.
 abi::v4::Descriptor to_v4(const abi::v5::Descriptor& from) {
   abi::v4::Descriptor to{};
   to.type = static_cast<uint8_t>(from.type);

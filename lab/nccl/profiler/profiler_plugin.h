@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The profiler plugin of this process, found and loaded as NCCL 2.28 does: NCCL_PROFILER_PLUGIN is a path, or NAME for
-// libnccl-profiler-NAME.so, or `none`; unset means libnccl-profiler.so. The newest interface the library offers is
-// spoken: ncclProfiler_v5, else _v4. Shared by all communicators; the last one closes it. Any thread may call anything.
+// libnccl-profiler-NAME.so, or `none`; unset means libnccl-profiler.so. Uses the library's newest interface:
+// ncclProfiler_v5, else _v4. Shared by all communicators; the last one closes it. Any thread may call anything.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,14 @@ class ProfilerPlugin {
     int rank;
   };
 
-  /// Null when there is no plugin, or none that can be used: the log says why, and the job goes on without. A process
-  /// that failed to load one does not try again.
+  /// Null if there is no usable plugin: the log gives the reason, and the job continues without. A process that failed
+  /// to load one does not try again.
   static std::shared_ptr<ProfilerPlugin> acquire();
   ~ProfilerPlugin();
   ProfilerPlugin(const ProfilerPlugin&) = delete;
   ProfilerPlugin& operator=(const ProfilerPlugin&) = delete;
 
-  /// What the plugin wants to hear of now: bits of abi::EventType. It may change its mind at any time.
+  /// The events that the plugin wants now: bits of abi::EventType. May change at any time.
   [[nodiscard]] int mask() const { return __atomic_load_n(&mask_, __ATOMIC_RELAXED); }
 
   /// False if the plugin refuses the communicator. Its context may be null.
@@ -54,7 +54,7 @@ class ProfilerPlugin {
   [[nodiscard]] const char* name() const { return v5_ != nullptr ? v5_->name : v4_->name; }
 
   void* library_;
-  abi::v5::Profiler* v5_ = nullptr;  // one of the two
+  abi::v5::Profiler* v5_ = nullptr;  // one of the two is set
   abi::v4::Profiler* v4_ = nullptr;
   int mask_ = 0;  // written by the plugin
 };

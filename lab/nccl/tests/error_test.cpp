@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library does when something is wrong, what it prints, and what it exports.
+// The library's error handling, messages, and exported symbols.
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -118,7 +118,7 @@ TEST(AsyncError, APeerThatLeavesIsARemoteError) {
   });
 }
 
-/// An id whose root nobody listens at.
+/// An id whose root does not exist.
 ncclUniqueId dead_id() {
   ncclUniqueId id = new_id();
   sockaddr_in address{};
@@ -149,7 +149,7 @@ TEST(Init, RefusesAnInterfaceThatIsNotThere) {
   EXPECT_EQ(ncclCommInitRank(&comm, 1, id, 0), ncclInvalidUsage);
   setenv("NCCL_SOCKET_IFNAME", "^lo,nothing-else", 1);
   ncclUniqueId other{};
-  if (ncclGetUniqueId(&other) == ncclSuccess) {  // there is another interface than lo: it was taken
+  if (ncclGetUniqueId(&other) == ncclSuccess) {  // another interface than lo exists, and was used
     sockaddr_in address{};
     std::memcpy(&address, other.internal + 8, sizeof(address));
     EXPECT_NE(address.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
@@ -179,7 +179,7 @@ TEST(Exports, EveryFunctionIsAWeakAliasOfItsTwin) {
   }
 }
 
-/// NCCL's hash of a unique id, written down a second time.
+/// An independent implementation of NCCL's hash of a unique id.
 unsigned long long hash_of(const ncclUniqueId& id) {
   uint64_t a = 1 ^ sizeof(id);
   uint64_t b = 1;
@@ -200,7 +200,7 @@ unsigned long long hash_of(const ncclUniqueId& id) {
 TEST(DebugLog, HasTheFormOfTheRealOne) {
   const std::string path = testing::TempDir() + "lab_nccl_log." + std::to_string(getpid());
   std::remove(path.c_str());
-  // A process of its own: the log reads its settings once. The child talks through the file only.
+  // In a separate process, since the log reads its settings once. The child reports only through the file.
   const pid_t child = fork();
   if (child == 0) {
     setenv("LAB_NCCL_LOG_CHILD", "1", 1);

@@ -127,7 +127,7 @@ TEST(Communicators, RunAtTheSameTimeOnStreamsOfTheirOwn) {
     ASSERT_EQ(cudaStreamCreate(&other_stream), cudaSuccess);
     std::vector<Ints> data(20, Ints(20000, 1));
     for (size_t i = 0; i < data.size(); ++i) {
-      // ranks launch in different orders between the communicators: independent streams must not care
+      // ranks launch on the communicators in different orders, which independent streams must tolerate
       const bool first = (i + static_cast<size_t>(rank.rank())) % 2 == 0;
       Ints& buffer = data[(i / 2 * 2) + (first ? 0 : 1)];
       ASSERT_EQ(ncclAllReduce(buffer.data(), buffer.data(), buffer.size(), ncclInt32, ncclSum,

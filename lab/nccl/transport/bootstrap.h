@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks that share only a unique id find each other. ncclGetUniqueId starts the root, a thread that waits for every
-// rank to check in and sends each the address of its right-hand neighbour; the ranks then form a ring of control
-// connections, kept as long as the communicator, over which small records are gathered.
+// How ranks that share only a unique id find each other. ncclGetUniqueId starts the root, a thread that waits for all
+// ranks to check in and sends each the address of its right-hand neighbour; the ranks then form a ring of control
+// connections for the communicator's lifetime, over which small records are gathered.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace lab::nccl {
 
-/// What a unique id holds: 8 bytes of random magic, the root's address, zeros.
+/// The content of a unique id: 8 bytes of random magic, the root's address, zeros.
 struct BootstrapHandle {
   uint64_t magic;
   SocketAddress root;

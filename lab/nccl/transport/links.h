@@ -30,13 +30,13 @@ class Links {
   /// The connection `peer` sends over, -1 until it has connected.
   [[nodiscard]] int incoming(LinkUse use, int peer) const;
 
-  /// What the links deliver goes through this to the device.
+  /// Received data pass through it to the device.
   [[nodiscard]] CopyEngine& copy_engine() { return copy_engine_; }
   [[nodiscard]] const CopyEngine& copy_engine() const { return copy_engine_; }
 
-  /// Adds what the links themselves wait for: newcomers, and connections being made.
+  /// Adds the descriptors that the links wait for: incoming connections, and those being made.
   void add_polls(std::vector<pollfd>* polls) const;
-  /// Carries on with all of that as far as possible.
+  /// Advances all of these as far as possible.
   ncclResult_t progress();
 
  private:

@@ -96,7 +96,7 @@ void Proxy::advance() {
   }
 }
 
-/// NCCL's proxy reports when it begins and when it ceases to find nothing to move.
+/// As NCCL's proxy, reports when it becomes idle and when it stops being idle.
 void Proxy::report_idle(bool idle) {
   if (profiler_ != nullptr && idle != std::exchange(idle_, idle)) {
     ControlEvent(profiler_).record(idle ? abi::kStateCtrlIdle : abi::kStateCtrlActive);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The proxy thread of one communicator ("NCCL Progress%2d"): takes plans in launch order and drives their transfers
-// over the data connections. It waits in poll() for work and sockets together and never spins. With a profiler plugin
-// it takes plans as soon as they are posted, so that the plugin hears of operations that still wait for the device.
+// The proxy thread of one communicator ("NCCL Progress%2d"): takes plans in launch order and runs their transfers over
+// the data connections. It waits in poll() for work and sockets together and never spins. With a profiler plugin it
+// takes plans as soon as they are posted, so that the plugin also gets operations that still wait for the device.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class Proxy {
  public:
   /// Borrows the profiler, which may be null.
   Proxy(int rank, int nranks, int device, Links links, Profiler* profiler);
-  /// Ends the thread; plans that are not done are given up.
+  /// Ends the thread; unfinished plans are abandoned.
   ~Proxy();
   Proxy(const Proxy&) = delete;
   Proxy& operator=(const Proxy&) = delete;
@@ -33,7 +33,7 @@ class Proxy {
 
  private:
   void run();
-  /// Takes over what was posted since; with a profiler only.
+  /// Takes over plans posted since the last call; with a profiler only.
   void append_posted();
   void start_next();
   [[nodiscard]] bool may_start() const { return profiler_ != nullptr ? !appended_.empty() : queue_->has_ready(); }
@@ -49,11 +49,11 @@ class Proxy {
   const std::shared_ptr<WorkQueue> queue_ = std::make_shared<WorkQueue>();
   std::atomic<ncclResult_t> async_error_ = ncclSuccess;
 
-  // The thread's own.
+  // Used by the thread only.
   Links links_;
   const std::unique_ptr<Scratch> scratch_ = std::make_unique<Scratch>();
   std::unique_ptr<Execution> execution_;
-  std::deque<std::unique_ptr<Execution>> appended_;  // those after it that the profiler knows of
+  std::deque<std::unique_ptr<Execution>> appended_;  // later ones, already reported to the profiler
   bool idle_ = false;
   std::vector<pollfd> polls_;
 

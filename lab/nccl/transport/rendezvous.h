@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank and the bootstrap root say to each other: the rank sends a CheckIn, the root answers with the address of
-// the next rank's listener once all have checked in.
+// The messages between a rank and the bootstrap root: the rank sends a CheckIn; once all have checked in, the root
+// answers with the address of the next rank's listener.
 #pragma once
 
 #include <cstdint>

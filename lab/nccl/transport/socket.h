@@ -53,7 +53,7 @@ ncclResult_t recv_all(const Socket& socket, void* data, size_t size, const std::
 /// One nonblocking send or recv of at most `size` bytes; `*moved` is 0 where it would block.
 ncclResult_t try_send(int fd, const void* data, size_t size, size_t* moved);
 ncclResult_t try_recv(int fd, void* data, size_t size, size_t* moved);
-/// One nonblocking accept; `*socket` stays empty where nobody waits.
+/// One nonblocking accept; `*socket` stays empty if no connection waits.
 ncclResult_t try_accept(const Socket& listener, Socket* socket);
 
 /// The other end's address, for messages.

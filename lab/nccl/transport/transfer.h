@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one schedule over its two connections, as far as the sockets and the schedule's own order allow at a time.
-// Used by the proxy thread alone; never blocks.
+// Runs one schedule over its two connections, each time as far as the sockets and the schedule's order allow. Used by
+// the proxy thread only; never blocks.
 #pragma once
 
 #include <poll.h>
@@ -19,15 +19,15 @@ class Transfer {
  public:
   Transfer(Schedule schedule, Reducer reducer, LinkUse use, int send_peer, int recv_peer);
 
-  /// Has a profiler follow it; before anything else.
+  /// Attaches a profiler; call it before anything else.
   void follow(std::unique_ptr<TransferEvents> events) { events_ = std::move(events); }
   [[nodiscard]] TransferEvents* events() const { return events_.get(); }
   [[nodiscard]] const Schedule& schedule() const { return schedule_; }
 
-  /// Moves what can be moved now; *done when nothing is left. Sets *moved if anything was.
+  /// Moves all data that can move now; sets *done when nothing is left, and *moved if any was.
   ncclResult_t advance(Links& links, bool* done, bool* moved);
 
-  /// Adds the sockets that stand in the way of going on; connections still being made are the links' to watch.
+  /// Adds the sockets that block progress; the links watch connections still being made.
   void add_polls(const Links& links, std::vector<pollfd>* polls) const;
 
  private:

@@ -13,9 +13,9 @@ namespace {
 
 constexpr uint64_t kMostSections = 512;
 constexpr uint64_t kMostSegments = 256;
-constexpr uint64_t kMostSymbols = 1'000'000;  // of a table; libtorch_cpu.so has 200,000
+constexpr uint64_t kMostSymbols = 1'000'000;  // per table; libtorch_cpu.so has 200,000
 constexpr size_t kSymbolsAtOnce = 2048;
-constexpr uint64_t kMostNameBytes = 64U << 20;  // of a string table that is searched; libtorch_cpu.so has 40 MiB
+constexpr uint64_t kMostNameBytes = 64U << 20;  // per searched string table; libtorch_cpu.so has 40 MiB
 constexpr size_t kPieceBytes = 1U << 20;
 
 #if defined(__x86_64__)
@@ -65,7 +65,7 @@ std::optional<uint64_t> ElfFile::code_address(uint64_t file_offset) const {
 
 std::optional<uint64_t> ElfFile::load_bias(uint64_t start, uint64_t end, uint64_t file_offset) const {
   for (const Elf64_Phdr& segment : segments_) {
-    // A mapping is whole pages: it may begin before its segment, by less than a page of whatever size.
+    // A mapping consists of whole pages: it may begin before its segment, by less than one page of whatever size.
     const bool overlaps =
         segment.p_offset < file_offset + (end - start) && file_offset < segment.p_offset + segment.p_filesz;
     if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) && overlaps) {
@@ -100,7 +100,7 @@ bool ElfFile::is_of_this_machine() const { return header_.e_machine == kThisMach
 bool ElfFile::read(uint64_t offset, std::span<std::byte> into) const { return read_at(fd_, offset, into); }
 
 void ElfFile::walk(uint32_t type, const std::function<void(const Elf64_Sym&, const Elf64_Shdr&)>& take) const {
-  const auto table = std::ranges::find(sections_, type, &Elf64_Shdr::sh_type);  // a file has no second one
+  const auto table = std::ranges::find(sections_, type, &Elf64_Shdr::sh_type);  // a file has at most one
   if (table == sections_.end() || table->sh_entsize != sizeof(Elf64_Sym) || table->sh_link >= sections_.size()) {
     return;
   }
@@ -131,7 +131,8 @@ std::string ElfFile::names_of(const Elf64_Shdr& strings, std::span<const std::st
   if (strings.sh_size > kMostNameBytes || strings.sh_offset > size_ || strings.sh_size > size_ - strings.sh_offset) {
     return {};
   }
-  // Once to look, once to keep: most files have none of the needles, and a hole in a file is large and costs nothing.
+  // Two passes, one to search and one to store: most files contain none of the needles, and a large hole in a file
+  // costs nothing.
   size_t longest = 0;
   for (const std::string_view needle : needles) {
     longest = std::max(longest, needle.size());
@@ -169,7 +170,7 @@ void ElfFile::each_name(uint32_t type, std::span<const std::string_view> needles
   if (table == sections_.end() || table->sh_link >= sections_.size()) {
     return;
   }
-  // Names are found in their table: to read each symbol's own would take a system call a symbol.
+  // Names are found in their table: reading each symbol's own name would take a system call per symbol.
   const std::string names = names_of(sections_[table->sh_link], needles);
   if (names.empty()) {
     return;

@@ -15,18 +15,18 @@
 namespace stalltrace {
 namespace {
 
-constexpr size_t kLongestName = 160;  // bytes kept; most of a long C++ name is template arguments
+constexpr size_t kLongestName = 160;  // bytes kept; a long C++ name is mostly template arguments
 constexpr size_t kLongestSymbol = 300;
 
-/// What is looked for, and the innermost function found so far that covers it.
+/// An address to look up, and the innermost function found so far that covers it.
 struct Wanted {
-  std::optional<uint64_t> address;  // as the symbols have it
+  std::optional<uint64_t> address;  // as in the symbol table
   uint64_t begin = 0;
   uint64_t name_at = 0;  // in the file
   bool found = false;
 };
 
-/// Each reference to what was named before ("S_", "T1_") may double a name's length when it is written out.
+/// True if demangling stays short: each back reference ("S_", "T1_") may double the length of the result.
 bool is_short_work(const std::string& symbol) {
   constexpr int kMostReferences = 10;
   int references = 0;
@@ -44,7 +44,7 @@ bool is_short_work(const std::string& symbol) {
   return symbol.size() + 1 < kLongestSymbol && references <= kMostReferences;
 }
 
-/// A name of somebody else's file, for people: demangled, without control characters, not endless.
+/// A readable form of a name from an untrusted file: demangled, without control characters, of limited length.
 std::string readable(const std::string& symbol) {
   std::string name = symbol;
   if (symbol.starts_with("_Z") && is_short_work(symbol)) {

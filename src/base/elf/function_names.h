@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of the functions that code belongs to, by the symbol tables of its file, dynamic and full.
+// Names of the functions at code addresses, from the file's dynamic and full symbol tables.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace stalltrace {
 
 /// A function and how far into it an address lies.
 struct CodePlace {
-  std::string function;  // demangled where that is short work; printable
-  uint64_t into = 0;     // bytes
+  std::string function;  // demangled where that stays short; printable
+  uint64_t into = 0;     // bytes from its start
 };
 
-/// The functions of an open ELF file of this machine's kind at these offsets in it, one result for each; nothing where
-/// no symbol with a size covers it, nor for a file that is none. Of nested symbols the innermost. A pass over all of
-/// the file's symbols, whatever the number of offsets.
+/// The functions at these offsets of an open ELF file for this machine, one result each; nullopt where no symbol with a
+/// size covers the offset, or if it is not such a file. The innermost of nested symbols. Takes one pass over all of the
+/// file's symbols, whatever the number of offsets.
 std::vector<std::optional<CodePlace>> functions_at(int fd, std::span<const uint64_t> file_offsets);
 
 }  // namespace stalltrace

@@ -21,7 +21,7 @@ namespace {
 using testing::SizeIs;
 using testing::StartsWith;
 
-/// A file with one executable segment and one symbol, to be damaged.
+/// A file with one executable segment and one symbol, for tests to damage.
 struct SmallElf {
   Elf64_Ehdr header{};
   Elf64_Phdr segment{};
@@ -95,7 +95,7 @@ TEST(FunctionNames, HostileFilesCostLittleAndNothingBreaks) {
   SmallElf crowded("train");
   crowded.header.e_shnum = crowded.header.e_phnum = UINT16_MAX;
   EXPECT_FALSE(crowded.look({0x100})[0]);
-  // Each parameter is twice as long as the one before when written out.
+  // Each parameter expands to twice the length of the one before.
   std::string doubling = "_Z1f1aIiiE";
   for (int i = 0; i < 60; ++i) {
     doubling += "S_IS" + std::to_string(i) + "_S" + std::to_string(i) + "_E";

@@ -24,7 +24,7 @@ std::optional<uint32_t> id_of_variable(const char* name) {
                                                                       : std::nullopt;
 }
 
-/// Whether processes of this user namespace can have the id (user_namespaces(7), uid_map).
+/// Whether this user namespace maps the id (user_namespaces(7), uid_map).
 bool has_users_with(uid_t uid) {
   const auto map = read_file("/proc/self/uid_map", 65536);
   if (!map) {
@@ -50,7 +50,7 @@ bool stands_for_outside(uid_t uid) {
   return overflow && *overflow == uid && !has_users_with(uid);
 }
 
-/// Who could put another program in the place of the one that we are.
+/// The users who could replace our own program file.
 const std::set<uid_t>& owners_of_program() {
   static const std::set<uid_t> owners = [] {
     std::set<uid_t> found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose files are ours: this user's, and those of the person who called us through sudo. Any thread.
+// Whose files count as ours: this user's, and those of the user who called us through sudo. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -13,16 +13,16 @@ struct Caller {
   gid_t gid = 0;
 };
 
-/// The user who called this root process through sudo (SUDO_UID, SUDO_GID); none where nobody did.
+/// The user who called this root process through sudo (SUDO_UID, SUDO_GID); nullopt without sudo.
 std::optional<Caller> sudo_caller();
 
-/// Whether this user may exchange our files without gaining anything: root, ourselves, who called us through sudo, and
-/// who owns our program or a folder above it, and so could exchange that. In a user namespace also the owner that
-/// stands for users outside it, since no process in it has that id.
+/// Whether this user gains nothing by replacing our files: root, ourselves, the user who called us through sudo, and
+/// the owners of our program and of the folders above it, who could replace the program. In a user namespace also the
+/// owner id that stands for users outside it, since no process inside has that id.
 bool is_trusted_owner(uid_t uid);
 
-/// Gives an open file or folder of ours to who called us through sudo. Never anything of another owner, nor a file with
-/// a second name. False where that was wanted and failed.
+/// Gives an open file or folder of ours to the user who called us through sudo; never one with another owner, nor a
+/// file with a second name. False if that was wanted and failed.
 bool hand_to_caller(int fd);
 
 }  // namespace stalltrace

@@ -19,7 +19,7 @@ constexpr std::string_view kTemporary = ".stalltrace-new-";
 constexpr int kNamesTried = 100;
 constexpr int kNew = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 
-/// Those of processes that are gone: a living one holds its file's lock.
+/// Removes the files of processes that have ended: a living one holds its file's lock.
 void remove_left_behind(int folder) {
   for_each_name(folder, [&](const std::string& name) {
     if (!name.starts_with(kTemporary)) {
@@ -39,7 +39,7 @@ std::string name_of(const std::string& path) { return fs::path(path).filename().
 }  // namespace
 
 Status store_and_close(UniqueFd file, const std::string& path) {
-  if (::fsync(file.get()) != 0 && errno != EINVAL && errno != EROFS) {  // EINVAL: it is no file that can be synced
+  if (::fsync(file.get()) != 0 && errno != EINVAL && errno != EROFS) {  // EINVAL: not a file that can be synced
     return fail_errno("store " + path, errno, "free some disk space");
   }
   if (::close(file.release()) != 0 && errno != EINTR) {
@@ -122,7 +122,7 @@ Status NewFile::give_name(const std::string& name, IfThere if_there) {
   if (::renameat2(folder_.get(), temporary_.c_str(), folder_.get(), name.c_str(), RENAME_NOREPLACE) == 0) {
     return {};
   }
-  // File systems of a server (NFS, Lustre) lack such a rename, with any kernel. They have links, which replace nothing.
+  // File servers (NFS, Lustre) lack such a rename on any kernel. They have links, which replace nothing.
   if (errno == EINVAL && ::linkat(folder_.get(), temporary_.c_str(), folder_.get(), name.c_str(), 0) == 0) {
     ::unlinkat(folder_.get(), temporary_.c_str(), 0);
     return {};
@@ -136,7 +136,7 @@ Status NewFile::publish(IfThere if_there) {
   }
   ST_TRY(give_name(name_of(path_), if_there));
   temporary_.clear();
-  (void)::fsync(folder_.get());  // that the name is stored too; some file systems can't
+  (void)::fsync(folder_.get());  // stores the name too; some file systems can't
   return ::close(file_.release()) == 0 || errno == EINTR ? Status() : fail_errno("close " + path_, errno);
 }
 

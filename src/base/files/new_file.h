@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that gets its name once it is whole and stored. Until then it has none where the file system can do that, so
-// that a killed process leaves nothing; elsewhere a random one, and what a killed process left is removed by the next.
+// A file that gets its name once it is complete and stored. Until then it has no name where the file system supports
+// that, so that a killed process leaves nothing; elsewhere it has a random name, and the next process removes the file
+// of a killed one.
 #pragma once
 
 #include <string>
@@ -12,22 +13,22 @@
 
 namespace stalltrace {
 
-/// What becomes of a file that has the name already.
+/// What to do if a file with that name exists.
 enum class IfThere { kFail, kReplace };
 
 class NewFile {
  public:
-  /// `path` is the name that it will get. The folder is opened once, here.
+  /// `path` is its final name. The folder is opened once, here.
   static Result<NewFile> create(const std::string& path, mode_t mode);
   NewFile(NewFile&& other) noexcept = default;
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();
 
   [[nodiscard]] int descriptor() const { return file_.get(); }
-  /// Adds to its end.
+  /// Appends to the file.
   Status append(std::string_view bytes);
-  /// Stores it on the disk, gives it its name, and closes it; an error where any of that failed. With IfThere::kFail
-  /// and a file of that name, ErrorKind::kFailed and `errno` text "File exists".
+  /// Stores it on disk, gives it its name, and closes it; an error where any of that failed. With IfThere::kFail and an
+  /// existing file of that name, ErrorKind::kFailed and `errno` text "File exists".
   Status publish(IfThere if_there);
 
  private:
@@ -38,11 +39,11 @@ class NewFile {
 
   UniqueFd folder_;
   UniqueFd file_;
-  std::string temporary_;  // its name until then; empty: it has none
+  std::string temporary_;  // its name until publish(); empty: it has none
   std::string path_;
 };
 
-/// fsync and close, each with its error: only then a file is stored, on a file server too.
+/// fsync and close, each with its error: both must succeed, on a file server too.
 Status store_and_close(UniqueFd file, const std::string& path);
 
 }  // namespace stalltrace

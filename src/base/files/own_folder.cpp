@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostLinks = 40;  // as the kernel follows
+constexpr int kMostLinks = 40;  // the kernel's own limit
 constexpr int kNamesTried = 100;
 constexpr int kDeepest = 32;
 constexpr const char* kElsewhere = "choose a place of your own with --out";
@@ -35,7 +35,7 @@ std::unexpected<Error> refuse(const std::string& path, const std::string& why, s
   return fail(fmt::format("{} is not used: {}", path, why), std::move(remedy), ErrorKind::kNoPrivilege);
 }
 
-/// Whether somebody else can exchange what is in the folder `at` of the way to `path`.
+/// Errors if another user can replace an entry of the folder `at` on the way to `path`.
 Status check_way(const struct stat& info, const std::string& at, const std::string& path) {
   if (!is_trusted_owner(info.st_uid)) {
     return refuse(path, fmt::format("{} belongs to uid {}, who could put another in its place", at, info.st_uid));
@@ -56,7 +56,7 @@ void push_parts(std::deque<std::string>& parts, std::string_view path) {
   }
 }
 
-/// The folders from the root to the wanted one, each opened inside the one before.
+/// The folders from the root to the wanted one, each opened inside its parent.
 class Way {
  public:
   Way(const std::string& path, bool make_missing) : path_(path), make_missing_(make_missing) {
@@ -138,7 +138,7 @@ UniqueFd open_folder(int parent, const std::string& name) {
   return UniqueFd(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
 }
 
-/// A folder that was there before us.
+/// Checks a folder that existed before.
 Status check_existing(const struct stat& info, const std::string& path) {
   if (!is_trusted_owner(info.st_uid)) {
     return refuse(path, fmt::format("it belongs to uid {}", info.st_uid),
@@ -151,7 +151,7 @@ Status check_existing(const struct stat& info, const std::string& path) {
   return {};
 }
 
-/// Held by the descriptor and its copies until all are closed. False where another process holds it.
+/// The descriptor and its copies hold the lock until all are closed. False if another process holds it.
 bool lock(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB) == 0; }
 
 void hand_over_contents(int folder, int depth) {
@@ -247,7 +247,7 @@ Result<OwnFolder> OwnFolder::make_temporary(const std::string& prefix, mode_t mo
   return std::unexpected(std::move(reason));
 }
 
-/// Leaves in errno why it failed: EEXIST where another name may do.
+/// Sets errno to the reason of a failure: EEXIST where another name may succeed.
 Result<OwnFolder> OwnFolder::make_in(const std::string& place, const std::string& name, mode_t mode) {
   const auto failed = [&](int error_number) {
     auto error = fail_errno("create a folder in " + place, error_number);
@@ -266,7 +266,7 @@ Result<OwnFolder> OwnFolder::make_in(const std::string& place, const std::string
   folder.fd_ = open_folder(folder.parent_.get(), name);
   struct stat info {};
   if (!folder || !lock(folder.descriptor()) || ::fstat(folder.descriptor(), &info) != 0 || info.st_nlink == 0) {
-    return failed(EEXIST);  // somebody who removes what is left behind was faster than our lock
+    return failed(EEXIST);  // another process removed it before we had the lock
   }
   if (info.st_uid != ::geteuid() || ::fchmod(folder.descriptor(), mode) != 0) {
     folder.remove_itself();
@@ -304,7 +304,7 @@ void OwnFolder::remove_itself() const {
 void OwnFolder::hand_over() const {
   if (sudo_caller()) {
     hand_over_contents(descriptor(), 0);
-    (void)hand_to_caller(descriptor());  // last: from here on its new owner may change what is in it
+    (void)hand_to_caller(descriptor());  // last: from here on its new owner may change its content
   }
 }
 
@@ -319,7 +319,7 @@ void hand_over_folder(const std::string& path) {
 void for_each_name(int folder, const std::function<void(const std::string&)>& visit) {
   const int again = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, Free<closedir>> names(again < 0 ? nullptr : ::fdopendir(again));
-  std::vector<std::string> all;  // before any is removed
+  std::vector<std::string> all;  // complete before any is removed
   while (const dirent* entry = names ? ::readdir(names.get()) : nullptr) {
     if (const std::string_view name = entry->d_name; name != "." && name != "..") {
       all.emplace_back(name);

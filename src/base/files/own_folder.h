@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of our own: nobody else can write into one, or put another in its place. They are made and used by
-// descriptor; a path into one is safe to hand on, since each folder above it was checked.
+// Folders of our own that no other user can write into or replace. They are made and used by descriptor; a path into
+// one may be passed on, since each folder above it was checked.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@
 
 namespace stalltrace {
 
-/// Who may read what we write.
+/// Who may read our files.
 enum class Readers { kOwner, kEverybody };
 constexpr mode_t file_mode(Readers readers) { return readers == Readers::kOwner ? 0600 : 0644; }
 constexpr mode_t folder_mode(Readers readers) { return readers == Readers::kOwner ? 0700 : 0755; }
@@ -22,28 +22,28 @@ constexpr mode_t folder_mode(Readers readers) { return readers == Readers::kOwne
 class OwnFolder {
  public:
   OwnFolder() = default;
-  /// Makes `path`, and the folders above it that are missing. One that is there is taken if it is ours and nobody else
-  /// can write into it. An error, in each case with a remedy, where somebody else could exchange a folder above it; a
-  /// link above it is followed if its owner is trusted, the last part of `path` never is.
+  /// Makes `path` and the missing folders above it. An existing folder is accepted if it is ours and nobody else can
+  /// write into it. It is an error, with a remedy, if another user could replace a folder above it. A link above it is
+  /// followed if its owner is trusted; a link as the last part of `path` never is.
   static Result<OwnFolder> claim(const std::string& path, Readers readers);
-  /// A new one, `prefix` and random letters, where temporary files belong ($TMPDIR; else /tmp, /var/tmp, /dev/shm), or
-  /// in `parent` alone if that is given. It is locked as long as this object lives (for_each_left_behind).
+  /// Makes a new folder, `prefix` and random letters, in the place for temporary files ($TMPDIR; else /tmp, /var/tmp,
+  /// /dev/shm), or in `parent` if given. It stays locked while this object lives (for_each_left_behind).
   static Result<OwnFolder> make_temporary(const std::string& prefix, mode_t mode, const std::string& parent = {});
 
   [[nodiscard]] int descriptor() const { return fd_.get(); }
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// By us, now: so that we may remove it.
+  /// We made it, so we may remove it.
   [[nodiscard]] bool created() const { return created_; }
   explicit operator bool() const { return static_cast<bool>(fd_); }
 
-  /// Makes a folder in it. False where there is something of that name.
+  /// Makes a folder inside. False if something with that name exists.
   [[nodiscard]] Result<bool> make_inside(const std::string& name, Readers readers) const;
   [[nodiscard]] bool has(const std::string& name) const;
   /// Removes a file or an empty folder.
   bool remove(const std::string& name) const;
-  /// Removes the folder itself, if it is empty and still where it was made.
+  /// Removes the folder itself, if it is empty and still at its original path.
   void remove_itself() const;
-  /// Gives it and all that we made in it to who called us through sudo.
+  /// Gives it, and everything that we made in it, to the user who called us through sudo.
   void hand_over() const;
 
  private:
@@ -59,20 +59,20 @@ class OwnFolder {
   bool created_ = false;
 };
 
-/// OwnFolder::hand_over of a folder that was claimed before; nothing where it is not ours any more.
+/// OwnFolder::hand_over of a folder that was claimed before; does nothing if it is no longer ours.
 void hand_over_folder(const std::string& path);
 
-/// Opens a folder by a path that nobody else can lead elsewhere (O_PATH). `make_missing`: with mode 0755 at most.
+/// Opens a folder (O_PATH) by a path that no other user can redirect. `make_missing`: with mode 0755 at most.
 Result<UniqueFd> open_trusted(const std::string& path, bool make_missing = false);
 
 /// The names in an open folder, without "." and "..".
 void for_each_name(int folder, const std::function<void(const std::string&)>& visit);
 
-/// Temporary folders of this user in `parent` whose names begin with `prefix` and whose maker is gone: it held their
-/// lock. Each is locked now, for as long as the visitor keeps it.
+/// Visits this user's temporary folders in `parent` whose names begin with `prefix` and whose maker, which held their
+/// lock, has ended. Each is locked while the visitor keeps it.
 void for_each_left_behind(const std::string& parent, std::string_view prefix,
                           const std::function<void(OwnFolder)>& visit);
-/// Removes the folder with all that is in it, by descriptor; no link is followed.
+/// Removes the folder with its content, by descriptor; links are not followed.
 void remove_with_contents(const OwnFolder& folder);
 
 /// `count` random letters and digits.

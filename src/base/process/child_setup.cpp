@@ -73,7 +73,7 @@ Status plan_files(const SpawnOptions& options, ChildPlan& plan) {
 void set_signals(const SpawnOptions& options) {
   for (int number = 1; number < NSIG; ++number) {
     const bool ignored = options.signals && ::sigismember(&options.signals->ignored, number) == 1;
-    ::signal(number, ignored ? SIG_IGN : SIG_DFL);  // refused for SIGKILL, SIGSTOP and the C library's own: harmless
+    ::signal(number, ignored ? SIG_IGN : SIG_DFL);  // SIGKILL, SIGSTOP and the C library's own are refused: harmless
   }
   sigset_t mask;
   ::sigemptyset(&mask);
@@ -84,10 +84,10 @@ bool keep_descriptors(const std::vector<int>& kept) {
   return std::ranges::all_of(kept, [](int fd) { return ::fcntl(fd, F_SETFD, 0) == 0; });
 }
 
-/// Moves the descriptors to their numbers. Sources are first lifted above every number wanted, so that
-/// one move can't overwrite the source of another.
+/// Moves the descriptors to their numbers. Sources are first moved above every wanted number, so that no move
+/// overwrites another's source.
 bool arrange_descriptors(const SpawnOptions& options, const ChildPlan& plan) {
-  int above = 3;  // every number wanted
+  int above = 3;  // the highest wanted number
   for (const auto& [source, target] : options.inherited_fds) {
     above = std::max(above, target + 1);
   }
@@ -117,14 +117,14 @@ bool arrange_descriptors(const SpawnOptions& options, const ChildPlan& plan) {
   return true;
 }
 
-/// Between fork and exec: returns the step that failed, with errno set.
+/// Runs between fork and exec; returns the step that failed, with errno set.
 Step become_program(const SpawnOptions& options, const ChildPlan& plan) {
   if (options.parent_death_signal != 0) {
     if (::prctl(PR_SET_PDEATHSIG, options.parent_death_signal) != 0) {
       return kDeathSignal;
     }
     if (::getppid() != plan.parent) {
-      ::_exit(127);  // the parent ended before it could be watched
+      ::_exit(127);  // the parent ended before the death signal was set
     }
   }
   if (options.own_process_group && ::setpgid(0, 0) != 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a child process does between fork and exec, and what is prepared for that before. Internal to base/process.
+// The child's work between fork and exec, and its preparation. Internal to base/process.
 #pragma once
 
 #include <sched.h>
@@ -14,17 +14,17 @@
 
 namespace stalltrace {
 
-/// What the child reports to the parent through a close-on-exec pipe when it can't get as far as exec.
+/// The child's report to the parent, through a close-on-exec pipe, when it fails before exec.
 struct ChildFailure {
   int step = 0;
   int error_number = 0;
 };
 
-/// Everything the child needs, made before fork: after it, only async-signal-safe calls are allowed.
+/// Everything the child needs, allocated before fork: only async-signal-safe calls are allowed after it.
 struct ChildPlan {
   std::string program;
   std::vector<char*> argv;
-  std::vector<char*> shell_argv;  // the same through the shell
+  std::vector<char*> shell_argv;  // argv to run the file through the shell
   std::vector<std::string> environment;
   std::vector<char*> envp;
   UniqueFd netns;
@@ -34,14 +34,14 @@ struct ChildPlan {
   pid_t parent = 0;
 };
 
-/// The surroundings that `options` asks for: files are opened, the program is looked up.
+/// Prepares the environment that `options` describes: opens files, looks the program up.
 Result<ChildPlan> make_plan(const SpawnOptions& options);
 
-/// The child's whole life up to exec, in async-signal-safe calls alone. Where it does not get there, it writes a
-/// ChildFailure to `report_fd` and ends.
+/// The child's code up to exec, in async-signal-safe calls only. On failure it writes a ChildFailure to `report_fd` and
+/// ends.
 [[noreturn]] void run_child(const SpawnOptions& options, const ChildPlan& plan, int report_fd);
 
-/// The failed step for a person, such as "enter the network namespace".
+/// Names the failed step for an error message, such as "enter the network namespace".
 const char* step_text(const ChildFailure& failure);
 
 }  // namespace stalltrace

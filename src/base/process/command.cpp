@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr size_t kCaptureLimitBytes = 16U << 20;
 
-/// Appends what is there; false at the end of the stream.
+/// Appends the available bytes; false at the end of the stream.
 bool drain(int fd, std::string& into) {
   char buffer[16384];
   const ssize_t got = ::read(fd, buffer, sizeof buffer);
@@ -32,7 +32,7 @@ bool drain(int fd, std::string& into) {
   return got > 0;
 }
 
-/// Reads both streams until they end; false when the deadline passed first.
+/// Reads both streams to their ends; false if the deadline passed first.
 bool drain_both(UniqueFd& out, UniqueFd& err, CommandOutput& output, Clock::time_point deadline) {
   while (out || err) {
     std::vector<pollfd> fds = {{out.get(), POLLIN, 0}, {err.get(), POLLIN, 0}};  // poll skips -1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands: where a program is, what one prints, how one is written.
+// Commands: finding a program, capturing its output, formatting a command line.
 #pragma once
 
 #include <chrono>
@@ -18,14 +18,15 @@ struct CommandOutput {
   std::string err;
 };
 
-/// Runs to the end and returns both outputs (at most 16 MiB each). An unsuccessful exit is a value; not being
-/// able to start, or running past `limit` (it is killed then), is an error. stdout_path, stderr_path are ignored.
+/// Runs to the end and returns both outputs (at most 16 MiB each). An unsuccessful exit is a value; failure to start is
+/// an error, and so is running longer than `limit`, after which the child is killed. Ignores stdout_path and
+/// stderr_path.
 Result<CommandOutput> run_and_capture(SpawnOptions options, std::chrono::milliseconds limit);
 
-/// The program's file in PATH or, since a plain user's PATH lacks them, /usr/sbin and /sbin.
+/// The program's file in PATH, or in /usr/sbin and /sbin, which a plain user's PATH lacks.
 Result<std::string> find_program(std::string_view name);
 
-/// An argument vector as a person would type it, quoted for a shell where needed.
+/// An argument vector as a command line, quoted for a shell where needed.
 std::string format_command(const std::vector<std::string>& argv);
 
 }  // namespace stalltrace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many files this process may have open.
+// The limit of this process's open files.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace stalltrace {
 
-/// Raises the soft limit (RLIMIT_NOFILE) where `files` at once are more than it, as far as the hard limit allows; fails
-/// where that is less: "WHAT need 8064 open files, the limit is 4096". The limit is the process's, and what it starts
-/// inherits it.
+/// Raises the soft limit (RLIMIT_NOFILE) to `files`, if it is lower, as far as the hard limit allows. Fails where the
+/// hard limit is lower: "WHAT need 8064 open files, the limit is 4096". The limit applies to the whole process and is
+/// inherited by its children.
 Status allow_open_files(size_t files, std::string_view what, std::string_view other_remedy);
 
 }  // namespace stalltrace

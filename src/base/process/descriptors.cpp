@@ -15,15 +15,15 @@
 namespace stalltrace {
 namespace {
 
-/// The kernel's own limit as it comes (fs.nr_open).
+/// The kernel's default limit (fs.nr_open).
 constexpr rlim_t kMostDescriptors = 1U << 20;
 
-/// By system call: the C library's function came with its version 2.34.
+/// Makes the system call directly: the C library has the function since version 2.34.
 bool close_range(unsigned first, unsigned last, unsigned flags) {
   return ::syscall(SYS_close_range, first, last, flags) == 0;
 }
 
-/// What getdents64(2) writes; the name follows.
+/// The record of getdents64(2); the name follows.
 struct DirectoryEntry {
   uint64_t inode;
   int64_t offset;
@@ -41,9 +41,8 @@ int number_of(const char* name) {
   return number;
 }
 
-/// By /proc/self/fd, without opendir, which allocates memory. The kernel lists
-/// by number: what `visit` closes makes it miss none. The descriptor that it
-/// reads is not visited. False where /proc can't be read.
+/// Lists /proc/self/fd without opendir, which allocates memory. The kernel lists by number, so `visit` may close
+/// descriptors without hiding any. The descriptor being read is not visited. False where /proc can't be read.
 template <typename Visit>
 bool visit_listed(Visit visit) {
   const int folder = ::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -71,8 +70,7 @@ void visit_descriptors(Visit visit) {
   if (visit_listed(visit)) {
     return;
   }
-  // Not the soft limit: it may have been lowered since a descriptor above it
-  // was opened.
+  // The soft limit may have been lowered since a descriptor above it was opened.
   rlimit limit{};
   const rlim_t end = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_max : kMostDescriptors;
   for (int fd = 0; fd < static_cast<int>(std::min(end, kMostDescriptors)); ++fd) {

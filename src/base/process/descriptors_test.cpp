@@ -12,7 +12,7 @@
 namespace stalltrace {
 namespace {
 
-/// In a child, whose descriptors are its own. The C++ library's destructors are left out.
+/// Runs in a child, which has its own descriptors. Skips the C++ library's destructors.
 bool holds_in_child(const std::function<bool()>& claim) {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -24,7 +24,7 @@ bool holds_in_child(const std::function<bool()>& claim) {
 
 int flags_of(int fd) { return ::fcntl(fd, F_GETFD); }
 
-/// More than one read of /proc/self/fd lists.
+/// More than one read of /proc/self/fd returns.
 bool open_many(int count) {
   for (int i = 0; i < count; ++i) {
     if (::dup2(STDERR_FILENO, 100 + 3 * i) < 0) {
@@ -69,7 +69,7 @@ TEST(Descriptors, AlsoThoseAboveALimitThatWasLoweredSince) {
   EXPECT_TRUE(holds_in_child([] {
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = 3;  // so that /proc/self/fd can not be opened either
+    limit.rlim_cur = 3;  // prevents opening /proc/self/fd too
     const bool prepared = ::dup2(STDERR_FILENO, 700) == 700 && ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
     close_from_on_exec(3);
     return prepared && flags_of(700) == FD_CLOEXEC;

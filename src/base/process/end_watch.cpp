@@ -15,9 +15,8 @@
 namespace stalltrace {
 namespace {
 
-/// WNOWAIT: the child stays for its owner to reap. When it is reaped first,
-/// waitid answers ECHILD, which is an end too; a later child that got the same
-/// number would only keep this thread for as long as it lives.
+/// WNOWAIT leaves the child for its owner to reap. If it is reaped first, waitid answers ECHILD, which is an end too; a
+/// later child with the same number would only keep this thread alive for as long.
 void report_end(pid_t child, const UniqueFd& end) {
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a child process as a descriptor for poll. A pidfd where there are
-// any (Linux 5.3, and no seccomp profile refuses them), else an eventfd that a
-// thread writes to: poll needs no difference.
+// A child process's end as a descriptor for poll: a pidfd where available (Linux 5.3, and no seccomp profile refuses
+// it), else an eventfd that a thread writes to.
 #pragma once
 
 #include <sys/types.h>
@@ -13,13 +12,13 @@
 
 namespace stalltrace {
 
-/// Does not reap the child. Without pidfds a thread waits for the child's end,
-/// also when this object is gone before; it has all signals blocked.
+/// Does not reap the child. Without pidfds a thread waits for the child's end, even after this object is gone; all
+/// signals are blocked in it.
 class EndWatch {
  public:
   /// Watches nothing: the descriptor is -1.
   EndWatch() = default;
-  /// `child` is one of this process, and nobody has reaped it yet.
+  /// `child` belongs to this process and has not been reaped.
   static Result<EndWatch> start(pid_t child);
 
   /// Readable once the child has ended, and from then on.
@@ -29,7 +28,7 @@ class EndWatch {
  private:
   explicit EndWatch(std::shared_ptr<const UniqueFd> end) : end_(std::move(end)) {}
 
-  std::shared_ptr<const UniqueFd> end_;  // the thread, where there is one, shares it
+  std::shared_ptr<const UniqueFd> end_;  // shared with the thread, where there is one
 };
 
 }  // namespace stalltrace

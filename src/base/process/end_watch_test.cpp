@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tests/cli/old_kernel_test.py runs these also where there are no pidfds.
+// tests/cli/old_kernel_test.py also runs these tests without pidfds.
 #include "base/process/end_watch.h"
 
 #include <gtest/gtest.h>

@@ -31,7 +31,7 @@ inline Result<Pipe> make_pipe() {
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-/// poll that outlives interruptions; false when the deadline passed first.
+/// poll that continues after interruptions; false if the deadline passed first.
 inline bool poll_until(std::vector<pollfd>& fds, std::chrono::steady_clock::time_point deadline) {
   for (;;) {
     const auto left_ms =

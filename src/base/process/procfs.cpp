@@ -27,7 +27,7 @@ namespace {
 
 constexpr size_t kCommandLineBytes = 4096;
 
-/// Reads a number in `base` up to `stop`, and moves past the stop.
+/// Reads a number in `base` up to `stop`, and advances past `stop`.
 bool take_number(std::string_view& text, char stop, int base, uint64_t& value) {
   const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (code != std::errc{} || rest == text.data() + text.size() || *rest != stop) {
@@ -39,10 +39,10 @@ bool take_number(std::string_view& text, char stop, int base, uint64_t& value) {
 
 constexpr size_t kMostThreads = 4096;
 
-/// Inode of the namespace that the kernel starts with: PROC_PID_INIT_INO of include/linux/proc_ns.h, since Linux 3.8.
+/// Inode of the initial pid namespace: PROC_PID_INIT_INO of include/linux/proc_ns.h, since Linux 3.8.
 constexpr ino_t kFirstPidNamespace = 0xeffffffc;
 
-/// The last number of the line NSpid of a status file; 0 when it is gone.
+/// The last number of a status file's NSpid line; 0 if the process has ended.
 pid_t inner_number(const std::string& status_path) {
   const std::string status = read_file(status_path, 8192).value_or("");
   for (const std::string_view line : split(status, '\n')) {
@@ -129,7 +129,7 @@ Result<Environment> Procfs::environment(pid_t pid) const {
 }
 
 std::string Procfs::command_line(pid_t pid) const {
-  // More than is kept, so that a secret is not taken for none because what shows it was cut off.
+  // Reads more than is kept: redaction needs the text around a secret.
   std::string text = read_file(path(pid, "cmdline"), 4 * kCommandLineBytes).value_or("");
   if (commands_ == CommandLines::kRedacted) {
     hide_secrets(text);
@@ -258,14 +258,14 @@ UniqueFd Procfs::find_mapped(pid_t pid, const MappedFile& file) const {
       return place;
     }
   }
-  // Without the privilege for that: by the path, in which the kernel has resolved all links.
+  // Without the privilege for that: by the path, whose links the kernel has already resolved.
   const UniqueFd root(::open(path(pid, "root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   const std::string inner = file.path.substr(std::min<size_t>(file.path.find_first_not_of('/'), file.path.size()));
   open_how how{};
   how.flags = O_PATH | O_CLOEXEC;
   how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   UniqueFd place(static_cast<int>(::syscall(SYS_openat2, root.get(), inner.c_str(), &how, sizeof how)));
-  if (!place && (errno == ENOSYS || errno == EPERM)) {  // before Linux 5.6, or a container's filter from then
+  if (!place && (errno == ENOSYS || errno == EPERM)) {  // before Linux 5.6, or a container's filter of that time
     place = UniqueFd(::openat(root.get(), inner.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   }
   return place;
@@ -273,7 +273,7 @@ UniqueFd Procfs::find_mapped(pid_t pid, const MappedFile& file) const {
 
 UniqueFd Procfs::open_mapped(pid_t pid, const MappedFile& file) const {
   UniqueFd place = find_mapped(pid, file);
-  if (!place && errno == ENOENT && file.end != 0) {  // it was mapped anew, or in part: by its address of now
+  if (!place && errno == ENOENT && file.end != 0) {  // it was mapped again, or in part: use its current address
     const auto mappings = executable_mappings(pid).value_or(std::vector<MappedFile>());
     const auto same = std::ranges::find_if(mappings, [&](const MappedFile& one) {
       return one.inode == file.inode && one.path == file.path && one.start != file.start;
@@ -284,7 +284,7 @@ UniqueFd Procfs::open_mapped(pid_t pid, const MappedFile& file) const {
   if (!place || ::fstat(place.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_ino != file.inode) {
     return {};
   }
-  // A lease of the file's owner would make us wait, but for O_NONBLOCK.
+  // O_NONBLOCK keeps a lease of the file's owner from blocking us.
   const std::string opened = fmt::format("/proc/self/fd/{}", place.get());
   return UniqueFd(::open(opened.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host that is a folder; and lines that no kernel should write.
+// A fake host in a folder, and lines that no kernel should write.
 #include "base/process/procfs.h"
 
 #include <gmock/gmock.h>

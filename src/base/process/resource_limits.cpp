@@ -9,7 +9,7 @@
 namespace stalltrace {
 namespace {
 
-/// What the limits were, once they are raised.
+/// The original limits, once they are raised.
 struct Original {
   rlimit files{};
   rlimit locked_memory{};

@@ -13,7 +13,7 @@ void hide_secrets(std::string& command_line) {
 
 void hide_secrets_of_variables(std::string& lines) {
   std::ranges::replace(lines, '\n', '\0');
-  lines += '\0';  // that even one is separated from others
+  lines += '\0';  // separates even a single variable from others
   lines += '\0';
   hide_secrets(lines);
   lines.resize(lines.size() - 2);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts of other processes without what is secret in them (plugin/wire/redaction.h). Pure.
+// Redaction of other processes' texts (plugin/wire/redaction.h). Pure.
 #pragma once
 
 #include <string>
 
 namespace stalltrace {
 
-/// A command line: arguments separated by '\0', or else by blanks.
+/// Redacts a command line: arguments separated by '\0', else by blanks.
 void hide_secrets(std::string& command_line);
-/// Variables, NAME=VALUE one a line: each value by its name, all of it.
+/// Redacts variables, one NAME=VALUE per line: a secret variable's whole value.
 void hide_secrets_of_variables(std::string& lines);
 
 }  // namespace stalltrace

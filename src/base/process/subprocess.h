@@ -19,18 +19,18 @@
 
 namespace stalltrace {
 
-/// What exec hands on of a process's signals: those it ignores (as nohup has a job ignore SIGHUP), and its mask.
+/// The signal state that exec passes on: the ignored signals (nohup makes a job ignore SIGHUP) and the mask.
 struct SignalState {
   sigset_t ignored{};
   sigset_t mask{};
 
-  /// Of this process, and the calling thread's mask.
+  /// The state of this process, and the calling thread's mask.
   static SignalState current();
 };
 
-/// What to start and in which surroundings. The child begins with default signal handlers, an empty signal
-/// mask and no descriptors but 0, 1, 2, `inherited_fds` and `kept_fds`. A file without a format of its own is the
-/// shell's, as for execvp.
+/// The command to start and its environment. The child starts with default signal handlers, an empty signal mask and no
+/// descriptors but 0, 1, 2, `inherited_fds` and `kept_fds`. As with execvp, the shell runs a file without a known
+/// format.
 struct SpawnOptions {
   /// argv[0] is looked up by find_program unless it holds a slash.
   std::vector<std::string> argv;
@@ -42,22 +42,22 @@ struct SpawnOptions {
   int nice = 0;                   // 0: inherited
   std::string stdin_path;         // empty: inherited
   std::string stdout_path;        // truncated and written; empty: inherited
-  std::string stderr_path;        // may equal stdout_path: then both share one description; empty: inherited
+  std::string stderr_path;        // may equal stdout_path, then both share one file description; empty: inherited
   /// (descriptor here, number in the child), applied after the files above.
   std::vector<std::pair<int, int>> inherited_fds;
-  std::vector<int> kept_fds;           // open in the child too, under the same number
+  std::vector<int> kept_fds;           // open in the child under the same number
   std::optional<SignalState> signals;  // instead of default handlers and an empty mask
   bool own_process_group = false;      // out of reach of the terminal's Ctrl-C
-  int parent_death_signal = 0;         // sent to the child when this thread ends, however it ends; 0: none
+  int parent_death_signal = 0;         // sent to the child when this thread ends for any reason; 0: none
 };
 
-/// How a process ended: one of the two is set.
+/// A process's exit status: one of the two is set.
 struct ExitStatus {
   std::optional<int> code;
   std::optional<int> signal;
 
   [[nodiscard]] bool success() const { return code == 0; }
-  /// As a shell has it: the code, or 128 + signal.
+  /// The shell's convention: the code, or 128 + signal.
   [[nodiscard]] int shell_code() const { return code ? *code : 128 + signal.value_or(0); }
 };
 /// "exit code 1", "signal 9 (Killed)"
@@ -65,7 +65,7 @@ std::string format_exit(const ExitStatus& status);
 
 class Subprocess {
  public:
-  /// Starts the program. A failure anywhere up to and including exec is the error of this call.
+  /// Starts the program. A failure up to and including exec is this call's error.
   static Result<Subprocess> spawn(const SpawnOptions& options);
 
   Subprocess() = default;
@@ -76,19 +76,19 @@ class Subprocess {
   [[nodiscard]] pid_t pid() const { return pid_; }
   /// Readable (poll) once the process has ended; -1 after it was reaped or detached.
   [[nodiscard]] int end_descriptor() const { return end_.descriptor(); }
-  /// The end, if it was seen by try_wait or wait_for.
+  /// The exit status, once try_wait or wait_for has seen the end.
   [[nodiscard]] const std::optional<ExitStatus>& status() const { return status_; }
   [[nodiscard]] bool running() const { return pid_ > 0 && !status_; }
 
-  /// Reaps the process if it has ended; none while it runs.
+  /// Reaps the process if it has ended; nullopt while it runs.
   Result<std::optional<ExitStatus>> try_wait();
-  /// Waits at most `limit`; none if it still runs then.
+  /// Waits at most `limit`; nullopt if it still runs then.
   Result<std::optional<ExitStatus>> wait_for(std::chrono::milliseconds limit);
   /// Sends a signal; does nothing once the process was reaped.
   Status send_signal(int signal_number);
-  /// `polite_signal`, up to `grace`, then SIGKILL; returns how it ended.
+  /// Sends `polite_signal`, waits up to `grace`, then sends SIGKILL; returns the exit status.
   Result<ExitStatus> terminate(int polite_signal, std::chrono::milliseconds grace);
-  /// Gives the process up: it outlives this object, and the caller (or init) reaps it.
+  /// Releases the process: it outlives this object, and the caller (or init) reaps it.
   pid_t detach();
 
  private:

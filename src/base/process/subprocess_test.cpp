@@ -154,7 +154,7 @@ TEST(Subprocess, BothStreamsIntoOneFile) {
 
 TEST(Subprocess, PassesADescriptorAndNoOther) {
   int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);  // not close-on-exec, and yet not to be found in the child
+  ASSERT_EQ(::pipe(ends), 0);  // not close-on-exec, yet it must be closed in the child
   const UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   SpawnOptions options = shell("echo ready >&9; ls /proc/self/fd | wc -l");

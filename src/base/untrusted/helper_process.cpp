@@ -21,7 +21,7 @@ namespace stalltrace {
 namespace {
 
 constexpr size_t kMostBytes = 64 << 10;
-constexpr size_t kMostEnded = 8;  // that hang in the kernel
+constexpr size_t kMostEnded = 8;  // helpers that hang in the kernel
 constexpr int kSocketInChild = 3;
 
 bool send_message(int socket, const HelperMessage& message, int flags) {
@@ -43,7 +43,7 @@ bool send_message(int socket, const HelperMessage& message, int flags) {
   return ::sendmsg(socket, &header, flags | MSG_NOSIGNAL) == static_cast<ssize_t>(message.bytes.size());
 }
 
-/// Bytes received; 0: the other end is closed. -1: errno.
+/// Bytes received; 0: the other end is closed. -1: see errno.
 ssize_t receive_message(int socket, HelperMessage& message, int flags) {
   message.bytes.resize(kMostBytes);
   iovec bytes{.iov_base = message.bytes.data(), .iov_len = message.bytes.size()};
@@ -66,11 +66,11 @@ ssize_t receive_message(int socket, HelperMessage& message, int flags) {
   return got;
 }
 
-/// The child's whole life: nothing of the parent's is left open but the socket.
+/// The child's main function: it keeps no descriptor of the parent open but the socket.
 [[noreturn]] void run_helper(int socket, HelperProcess::Serve serve, HelperProcess::Rights rights) {
   sigset_t all;
   ::sigfillset(&all);
-  ::sigprocmask(SIG_BLOCK, &all, nullptr);  // Ctrl-C is the parent's: it closes the socket
+  ::sigprocmask(SIG_BLOCK, &all, nullptr);  // Ctrl-C ends the parent, which closes the socket
   ::prctl(PR_SET_NAME, "stalltrace-file");
   const int kept = ::fcntl(socket, F_DUPFD_CLOEXEC, kSocketInChild + 1);
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);

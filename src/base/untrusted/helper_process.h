@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child of this program that does what may hang, crash or be subverted: it opens or reads what a stranger chose. It
-// answers one message at a time; its parent never waits for it, and ends it when it takes too long. One thread.
+// A child process for work that may hang, crash or be subverted: it opens or reads files of untrusted users. It answers
+// one message at a time; its parent never waits for it, and kills it when it takes too long. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -20,11 +20,11 @@ struct HelperMessage {
 
 class HelperProcess {
  public:
-  /// Runs in the child, once a request.
+  /// Runs in the child, once per request.
   using Serve = HelperMessage (*)(HelperMessage request);
   enum class Rights {
-    kOurs,  // to open what only we may
-    kNone,  // no capability, no new privilege, no system call but to read open files, and bounded memory
+    kOurs,  // our privileges: to open files that only we may open
+    kNone,  // no capability, no new privilege, no system calls but those that read open files, and bounded memory
   };
   enum class Outcome { kWaiting, kAnswered, kEnded };
 
@@ -33,16 +33,16 @@ class HelperProcess {
   HelperProcess& operator=(const HelperProcess&) = delete;
   ~HelperProcess();
 
-  /// Starts it where it doesn't run. Errors: no process, no socket; or too many that were ended haven't died yet.
+  /// Starts it unless it runs. Errors: no process, no socket, or too many killed helpers that are still not dead.
   Status start();
-  /// Starts it if need be, and asks. After that receive() until it is answered or ended.
+  /// Starts it if needed, and sends the request. Then call receive() until the answer or the end arrives.
   Status ask(const HelperMessage& request);
   Outcome receive(HelperMessage& answer);
-  /// Ends it at once. One that hangs in the kernel dies when the kernel lets it.
+  /// Kills it. One that hangs in the kernel dies when the kernel releases it.
   void end();
 
   [[nodiscard]] bool is_running() const { return static_cast<bool>(socket_); }
-  /// Readable when there is an answer, or it has ended; -1 when it doesn't run.
+  /// Readable when an answer has arrived or the helper has ended; -1 while it doesn't run.
   [[nodiscard]] int descriptor() const { return socket_.get(); }
   [[nodiscard]] pid_t pid() const { return pid_; }
 

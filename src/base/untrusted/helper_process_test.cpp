@@ -25,7 +25,7 @@ Outcome wait_for(HelperProcess& helper, HelperMessage& answer, int ms = 5000) {
   return helper.receive(answer);
 }
 
-/// What a parser that was taken over might try; each answer is a letter.
+/// What a subverted parser might try; each answer is a letter.
 HelperMessage try_all(HelperMessage request) {
   std::string result;
   result += ::open("/proc/self/status", O_RDONLY) < 0 ? '-' : 'o';

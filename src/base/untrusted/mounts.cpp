@@ -20,11 +20,11 @@
 namespace stalltrace {
 namespace {
 
-constexpr int64_t kTableNs = 2 * kNsPerSecond;  // a table is good for so long
+constexpr int64_t kTableNs = 2 * kNsPerSecond;  // how long a table is reused
 constexpr size_t kMostTableBytes = 4U << 20;
 constexpr size_t kMostDevices = 65536;
 
-/// Types whose files lie on this host. What is not listed is taken for remote: a wrong answer there costs a little
+/// File system types whose files lie on this host. An unlisted type counts as remote, which at worst costs a little
 /// time.
 constexpr std::array<std::string_view, 25> kLocal{
     "ext2",     "ext3",  "ext4",   "xfs",      "btrfs",  "tmpfs",    "ramfs",    "rootfs", "devtmpfs",
@@ -64,7 +64,7 @@ void each_mount(const std::string& path, const Visit& visit) {
 }  // namespace
 
 bool parse_mount_line(std::string_view line, MountLine& into) {
-  // id parent major:minor root point options [optional fields] - type source options
+  // Format: id parent major:minor root point options [optional fields] - type source options
   const size_t dash = line.find(" - ");
   if (dash == std::string_view::npos) {
     return false;
@@ -97,7 +97,7 @@ void Mounts::read_own(int64_t now_ns) {
     by_device_[{line.major, line.minor}] = {.type = line.type, .local = local, .by_host = true};
     points_[line.point] = line.type;
   });
-  // The kernel's own mount of memory without a name (memfd_create) is in no table.
+  // No table lists the kernel's internal mount of anonymous memory (memfd_create).
   const UniqueFd memory(::memfd_create("stalltrace", MFD_CLOEXEC));
   if (struct stat info{}; memory && ::fstat(memory.get(), &info) == 0) {
     by_device_[{major(info.st_dev), minor(info.st_dev)}] = {.type = "tmpfs", .local = true, .by_host = true};
@@ -125,7 +125,7 @@ const MountedOn& Mounts::of_device(pid_t pid, uint32_t major, uint32_t minor) {
   if (const auto known = by_device_.find(wanted); known != by_device_.end()) {
     return known->second;
   }
-  read_own(monotonic_now_ns());  // it may have been mounted a moment ago
+  read_own(monotonic_now_ns());  // it may just have been mounted
   const bool by_host = has_our_user_namespace(pid);
   each_mount(procfs_.path(pid, "mountinfo"), [&](const MountLine& line) {
     const bool local = is_local_type(line.type) || (by_host && line.type == kOverlay);
@@ -138,7 +138,7 @@ bool Mounts::is_local_path(const std::string& path) {
   refresh();
   constexpr int kMostLinks = 40;
   int links = 0;
-  std::string open = path;  // what is still to be walked
+  std::string open = path;  // the part still to walk
   std::string walked;
   while (!open.empty()) {
     const size_t begin = open.find_first_not_of('/');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which file systems answer without anybody else's help. The answer comes from the kernel's tables of mounts: a look at
-// a file of a server that is gone, or of a user's own FUSE program, may never return. One thread.
+// Which file systems answer without the help of another host or process, from the kernel's mount tables: accessing a
+// file of a server that is gone, or of a user's FUSE program, may never return. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -16,20 +16,20 @@
 namespace stalltrace {
 
 struct MountedOn {
-  std::string type;      // as mountinfo has it; empty: mounted where nobody looks, or no more
-  bool local = false;    // to open and read a file there waits for this host alone
-  bool by_host = false;  // by somebody with this host's privilege: no user made it in a namespace of his own
+  std::string type;      // as in mountinfo; empty: not in any table read, or unmounted
+  bool local = false;    // opening and reading a file there depends on this host only
+  bool by_host = false;  // mounted with this host's privilege, not by a user in a namespace of his own
 };
 
 class Mounts {
  public:
-  /// `procfs` outlives it.
+  /// `procfs` must outlive the object.
   explicit Mounts(const Procfs& procfs) : procfs_(procfs) {}
 
-  /// Of a device as a process's mappings have it. An overlay counts as local only where the host mounted it: in a
+  /// The mount of a device in a process's mappings. An overlay counts as local only where the host mounted it: in a
   /// user's own namespace its layers may be anything.
   const MountedOn& of_device(pid_t pid, uint32_t major, uint32_t minor);
-  /// Whether a path of this program's own leads through local file systems alone, followed link by link.
+  /// Whether a path in this program's namespace, followed link by link, leads only through local file systems.
   [[nodiscard]] bool is_local_path(const std::string& path);
 
  private:
@@ -40,15 +40,15 @@ class Mounts {
 
   const Procfs& procfs_;
   std::map<Device, MountedOn> by_device_;
-  std::map<std::string, std::string> points_;  // of this program's namespace: mount point → type, the topmost
+  std::map<std::string, std::string> points_;  // in this program's namespace: mount point → type of the topmost mount
   int64_t read_ns_ = 0;                        // CLOCK_MONOTONIC
 };
 
-/// One line of /proc/PID/mountinfo; false for what is none.
+/// Parses one line of /proc/PID/mountinfo; false if malformed.
 struct MountLine {
   uint32_t major = 0;
   uint32_t minor = 0;
-  std::string point;  // with its escapes undone
+  std::string point;  // unescaped
   std::string type;
 };
 bool parse_mount_line(std::string_view line, MountLine& into);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host that is a folder: its tables of mounts, its namespaces.
+// A fake host in a folder: its mount tables and namespaces.
 #include "base/untrusted/mounts.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class MountsTest : public testing::Test {
     put(::getpid(), "", "ours");
   }
   void TearDown() override { fs::remove_all(root_); }
-  /// A process with these mounts, in a user namespace of this name.
+  /// Adds a process with these mounts, in the user namespace of this name.
   void put(pid_t pid, const std::string& mounts, const std::string& users) {
     const fs::path folder = root_ / std::to_string(pid);
     fs::create_directories(folder / "ns");

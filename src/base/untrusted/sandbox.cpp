@@ -24,7 +24,7 @@
 namespace stalltrace {
 namespace {
 
-constexpr rlim_t kMoreMemory = 256U << 20;  // names of symbols take at most 64 MiB (base/elf)
+constexpr rlim_t kMoreMemory = 256U << 20;  // symbol names take at most 64 MiB (base/elf)
 constexpr rlim_t kFiles = 16;
 
 #if defined(__x86_64__)
@@ -56,7 +56,7 @@ bool filter_system_calls() {
                                 SYS_munmap, SYS_mremap,     SYS_brk,           SYS_madvise,        SYS_futex,
                                 SYS_fstat,  SYS_lseek,      SYS_clock_gettime, SYS_rt_sigprocmask, SYS_rt_sigreturn,
                                 SYS_exit,   SYS_exit_group, SYS_getrandom,     SYS_newfstatat};
-  constexpr std::array kWithProtection{SYS_mmap, SYS_mprotect};  // the third argument, without PROT_EXEC
+  constexpr std::array kWithProtection{SYS_mmap, SYS_mprotect};  // their third argument must not contain PROT_EXEC
   constexpr uint32_t kNumber = offsetof(seccomp_data, nr);
   constexpr uint32_t kThirdArgument = offsetof(seccomp_data, args) + 2 * sizeof(uint64_t);  // low half
   const auto statement = [](uint16_t code, uint32_t k) { return sock_filter{.code = code, .jt = 0, .jf = 0, .k = k}; };
@@ -84,7 +84,7 @@ bool filter_system_calls() {
   return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
 }
 
-/// Where the kernel has no filter of system calls: as nobody at least.
+/// Where the kernel has no system call filter: becomes nobody at least.
 bool become_nobody() {
   constexpr uid_t kNobody = 65534;
   return ::setgroups(0, nullptr) == 0 && ::setresgid(kNobody, kNobody, kNobody) == 0 &&
@@ -94,7 +94,8 @@ bool become_nobody() {
 }  // namespace
 
 bool enter_sandbox() {
-  // The user stays: as nobody it could be ended by every other program of nobody's. It has no right left of it.
+  // Keeps the user id: as nobody it could be killed by any other process of that user. It has none of its user's rights
+  // left.
   const bool filters = ::prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0;
   return limit_resources() && (filters || ::geteuid() != 0 || become_nobody()) && drop_capabilities() &&
          (!filters || filter_system_calls());

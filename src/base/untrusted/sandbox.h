@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a child gives up before it touches a stranger's bytes.
+// Drops a child's privileges before it reads untrusted bytes.
 #pragma once
 
 namespace stalltrace {
 
-/// For good: capabilities, new privileges, memory beyond some 256 MiB more, new files, and every system call but those
-/// that read open files, answer and allocate. False where the kernel refuses that.
+/// Drops for good: capabilities, new privileges, memory beyond about 256 MiB more, new files, and every system call
+/// except those that read open files, answer and allocate. False where the kernel refuses.
 bool enter_sandbox();
 
 }  // namespace stalltrace

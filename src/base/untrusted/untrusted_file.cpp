@@ -26,8 +26,8 @@ constexpr int kOverlayHandle = 0xf8;     // OVL_FILEID_V1 of fs/overlayfs/overla
 
 int64_t ns_of(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
 
-/// The file below an overlay: its file system's UUID, its type of handle and its handle. Empty where the kernel doesn't
-/// say (before 6.6), or the overlay is a user's and the UUID was left out of it.
+/// Identifies the file below an overlay: its file system's UUID, its handle type and handle. Empty where the kernel
+/// doesn't report it (before 6.6), or where the overlay is a user's, which lacks the UUID.
 std::string below_overlay(int fd, bool by_host) {
   constexpr size_t kMostBytes = 128;  // MAX_HANDLE_SZ
   alignas(file_handle) std::array<std::byte, sizeof(file_handle) + kMostBytes> buffer{};
@@ -38,7 +38,7 @@ std::string below_overlay(int fd, bool by_host) {
       handle->handle_type != kOverlayHandle) {
     return {};
   }
-  // Three bytes of padding, then struct ovl_fb: version, magic, length, flags; from here on what is wanted.
+  // Three bytes of padding, then struct ovl_fb: version, magic, length, flags; the wanted bytes follow.
   constexpr size_t kBegin = 3 + 4;
   constexpr size_t kUuidBytes = 16;
   const std::string_view bytes(reinterpret_cast<const char*>(handle->f_handle), handle->handle_bytes);
@@ -65,7 +65,7 @@ std::string name_of_file(int fd, const struct stat& info, const MappedFile* mapp
   return fmt::format("device {}:{} inode {}", major(info.st_dev), minor(info.st_dev), info.st_ino);
 }
 
-/// The user that is root in the process's user namespace; root's own number where that can't be read.
+/// The user that is root in the process's user namespace; root's own id where that can't be read.
 uid_t namespace_root(const Procfs& procfs, pid_t pid) {
   const std::string map = read_file(procfs.path(pid, "uid_map"), 65536).value_or("");
   for (const std::string_view line : split(map, '\n')) {
@@ -162,7 +162,7 @@ bool UntrustedFile::others_may_write() const {
 
 bool UntrustedFile::is_unchanged() const {
   const auto ns = [](const statx_timestamp& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; };
-  struct statx now {};  // of a remote file what is known here, without asking its server
+  struct statx now {};  // for a remote file: cached values, without asking its server
   return ::statx(fd_.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &now) == 0 &&
          static_cast<int64_t>(now.stx_size) == facts_.size && ns(now.stx_mtime) == facts_.modified_ns &&
          ns(now.stx_ctime) == facts_.changed_ns;

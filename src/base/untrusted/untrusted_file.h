@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that another user may have chosen. It is opened once, without waiting and without running anything, and from
-// then on only its descriptor counts: what is parsed, probed and compared is that file, whatever its path leads to.
+// A file that another user may have chosen. It is opened once, without waiting and without side effects; from then on
+// only its descriptor is used: the file that is parsed, probed and compared is the same, whatever its path leads to.
 #pragma once
 
 #include <sys/stat.h>
@@ -21,46 +21,47 @@
 
 namespace stalltrace {
 
-/// Which file, in which state. One file below several overlays of the host is one, as it is for the kernel's probes.
+/// Identifies a file and its state. A file below several overlays of the host is one file, as for the kernel's probes.
 struct FileIdentity {
   std::string file;  // file system and inode
   int64_t size = 0;
   int64_t modified_ns = 0;
-  int64_t changed_ns = 0;  // which no user can set
+  int64_t changed_ns = 0;  // ctime, which no user can set
 
   auto operator<=>(const FileIdentity&) const = default;
 };
 
 enum class OpenRefusal {
-  kGone,    // it can't be opened, is no regular file, or the process maps another by now
-  kRemote,  // on a file system that may keep us waiting
+  kGone,    // it can't be opened, is not a regular file, or the process maps another one by now
+  kRemote,  // on a file system that may not answer
 };
 
 class UntrustedFile {
  public:
-  /// The file that a process maps.
+  /// Opens the file that a process maps.
   static std::expected<UntrustedFile, OpenRefusal> open_mapped(const Procfs& procfs, Mounts& mounts, pid_t pid,
                                                                const MappedFile& file);
-  /// The same on whatever file system: it may never return. For a helper process.
+  /// The same on any file system: it may never return. For use in a helper process.
   static std::expected<UntrustedFile, OpenRefusal> open_anywhere(const Procfs& procfs, pid_t pid,
                                                                  const MappedFile& file);
-  /// One that a helper process opened there, and what it says of it; none where that is garbled.
+  /// Takes over a file that a helper process opened, with the helper's description; nullopt if that is garbled.
   static std::optional<UntrustedFile> adopt(UniqueFd fd, std::string_view facts);
   [[nodiscard]] std::string facts() const;
-  /// The file at a path of this program's own; links are followed. Errors: not there, not readable, no regular file.
+  /// Opens a path in this program's namespace; links are followed. Errors: not found, not readable, not a regular file.
   static Result<UntrustedFile> open_path(const std::string& path);
 
   [[nodiscard]] int fd() const { return fd_.get(); }
-  /// Leads to this very file for as long as this object lives.
+  /// Leads to this very file while this object lives.
   [[nodiscard]] std::string path() const { return "/proc/self/fd/" + std::to_string(fd_.get()); }
   [[nodiscard]] const FileIdentity& identity() const { return identity_; }
   [[nodiscard]] uid_t owner() const { return facts_.owner; }
-  /// It lies on a file system that may keep us waiting: it is only to be read by a helper process.
+  /// On a file system that may not answer: only a helper process may read it.
   [[nodiscard]] bool is_remote() const { return remote_; }
   [[nodiscard]] UniqueFd duplicate() const;
-  /// Somebody besides its owner may write it; the owner's private group, which has the owner's number, is the owner.
+  /// Whether a user other than its owner may write it. A group with the owner's number is the owner's private group and
+  /// counts as the owner.
   [[nodiscard]] bool others_may_write() const;
-  /// Still as it was when it was opened, as far as the file system says.
+  /// Whether it is still in the state in which it was opened, as far as the file system reports.
   [[nodiscard]] bool is_unchanged() const;
 
  private:
@@ -81,8 +82,8 @@ class UntrustedFile {
   bool remote_ = false;
 };
 
-/// Whose files are trusted with probes: root's, those of the process's own user, and those of whoever is root in the
-/// process's user namespace (of a container without privilege), if nobody else may write them; and what is named here.
+/// Owners whose files may be probed, if no other user can write them: root, the process's own user, the root of the
+/// process's user namespace (of an unprivileged container), and the users listed here.
 struct TrustedOwners {
   std::vector<uid_t> users;
   bool anybody = false;
@@ -90,7 +91,7 @@ struct TrustedOwners {
   [[nodiscard]] bool have(uid_t user) const;
 };
 
-/// Why a process's file may not be probed, for people ("it belongs to user 1002"); none: it may be.
+/// The reason, for users, why a process's file may not be probed ("it belongs to user 1002"); nullopt if it may.
 std::optional<std::string> reason_for_distrust(const Procfs& procfs, pid_t pid, const UntrustedFile& file,
                                                const TrustedOwners& trusted);
 

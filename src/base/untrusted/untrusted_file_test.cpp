@@ -29,7 +29,7 @@ class UntrustedFileTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
   [[nodiscard]] std::string at(const std::string& name) const { return (folder_ / name).string(); }
-  /// As a process of this user, in a user namespace whose root is that one.
+  /// Adds a process of this user, in a user namespace with that root.
   void put_process(pid_t pid, uid_t user, uid_t root) {
     fs::create_directories(folder_ / std::to_string(pid));
     std::ofstream(folder_ / std::to_string(pid) / "status") << "Uid:\t1\t" << user << "\t1\t1\n";
@@ -91,7 +91,7 @@ TEST_F(UntrustedFileTest, AMappedFileIsOpenedWhateverItsPathLeadsTo) {
   fs::remove(folder_ / "file");
   ASSERT_EQ(::mkfifo((at("file") + " (deleted)").c_str(), 0600), 0);
   const auto opened = UntrustedFile::open_mapped(procfs, mounts, ::getpid(), *mapping);
-  if (::geteuid() == 0) {  // others may only open it by its path, where a FIFO is
+  if (::geteuid() == 0) {  // other users may only open it by its path, where a FIFO is
     ASSERT_TRUE(opened);
     EXPECT_EQ(opened->identity().size, 8192);
     const auto sent = UntrustedFile::adopt(opened->duplicate(), opened->facts());

@@ -47,7 +47,7 @@ std::optional<OperationRow> operation_of(uint8_t operation) {
   }
 }
 
-/// For these two, NCCL's launch gives the count in bytes; the API call gives it in the caller's datatype.
+/// NCCL's launch event of these two gives the count in bytes; the API call gives it in the caller's datatype.
 bool counts_bytes(Operation op) { return op == Operation::kAllGather || op == Operation::kBroadcast; }
 
 struct Size {
@@ -88,7 +88,7 @@ void describe_size(const Size& task, const st_box_event* api, Collective& row) {
 
 bool is_api(const st_box_event& event) { return event.type == ST_BOX_COLL_API || event.type == ST_BOX_P2P_API; }
 
-/// The call that launched the event; null where it is not known.
+/// The call that launched the event; null if unknown.
 const st_box_event* api_of(const st_box_event& event, const EventTable& table) {
   const EventTable::Entry* parent = table.find(event.parent);
   return parent != nullptr && is_api(parent->event) ? &parent->event : nullptr;
@@ -116,12 +116,12 @@ std::optional<int64_t> number_of(uint64_t number) {
   return number <= static_cast<uint64_t>(kMostSequence) ? std::optional(static_cast<int64_t>(number)) : std::nullopt;
 }
 
-/// Ordinals count from 1; 0 is none.
+/// Ordinals count from 1; 0 means none.
 std::optional<int64_t> number_of_ordinal(uint64_t ordinal) {
   return ordinal == 0 ? std::nullopt : number_of(ordinal - 1);
 }
 
-/// From `from_ns` to `to_ns`; none where one of them is unknown or invalid.
+/// Length from `from_ns` to `to_ns`; nullopt where one of them is unknown or invalid.
 std::optional<int64_t> time_between(uint64_t from_ns, uint64_t to_ns) {
   return to_ns >= from_ns && to_ns < kLatestTime ? std::optional(static_cast<int64_t>(to_ns - from_ns)) : std::nullopt;
 }
@@ -132,7 +132,7 @@ class CallDecoder {
   CallDecoder(const EventTable& table, const st_box_communicator* communicator, const Owner& owner)
       : table_(table), communicator_(communicator), owner_(owner) {}
 
-  /// A COLL or P2P.
+  /// Decodes a COLL or P2P.
   [[nodiscard]] std::optional<Collective> task(const EventTable::Entry& entry) const {
     const st_box_event& event = entry.event;
     const st_box_coll& coll = event.u.coll;
@@ -160,7 +160,7 @@ class CallDecoder {
     return row;
   }
 
-  /// A CE_COLL. The end of its event is that of the launch.
+  /// Decodes a CE_COLL. Its event ends at the end of the launch.
   [[nodiscard]] std::optional<Collective> copy(const EventTable::Entry& entry) const {
     const st_box_event& event = entry.event;
     const st_box_ce& ce = event.u.ce;
@@ -181,8 +181,8 @@ class CallDecoder {
     return row;
   }
 
-  /// A COLL_API or P2P_API without any other event. It is not launched before its group's end is called, and never
-  /// where it is captured into a CUDA graph.
+  /// Decodes a COLL_API or P2P_API without any other event. It is not launched before its group's end is called, and
+  /// never if it is captured into a CUDA graph.
   [[nodiscard]] std::optional<Collective> call(const EventTable::Entry& entry) const {
     const st_box_event& api = entry.event;
     const EventTable::Entry* group = group_of(api, table_);
@@ -217,7 +217,7 @@ class CallDecoder {
     }
   }
 
-  /// Caller, operation and time; none where one of them is invalid.
+  /// Sets caller, operation and time; nullopt where one of them is invalid.
   [[nodiscard]] std::optional<Collective> begin(const st_box_event& event, uint8_t code, uint64_t arrival_ns,
                                                 const st_box_event* api) const {
     const auto operation = operation_of(code);
@@ -240,7 +240,7 @@ class CallDecoder {
       row.comm_id_hash = communicator_->hash;
       row.rank = rank_of(communicator_->rank);
       row.nranks = communicator_->ranks > 0 ? rank_of(communicator_->ranks) : std::nullopt;
-    } else if (!is_api(event)) {  // NCCL gives no rank with those
+    } else if (!is_api(event)) {  // NCCL gives no rank with API calls
       row.rank = rank_of(event.rank);
     }
     row.rank_source = row.rank ? RankSource::kPlugin : RankSource::kUnknown;

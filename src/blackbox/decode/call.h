@@ -18,18 +18,18 @@ struct ProfilerCall {
   Collective row;  // without event_id; comm_ptr is the communicator's serial number in the file
   uint64_t id = 0;
   uint64_t group = 0;  // of its API call; 0 unknown
-  uint64_t api = 0;    // its API call; 0 unknown. Its own id where it is known by its API call only
+  uint64_t api = 0;    // its API call, or its own id where only the API call is known; 0 unknown
 };
 
-/// Converts a COLL, P2P or CE_COLL. An API call from which the table knows no launch is converted too: open until its
-/// group returns, then with an unobserved completion. None for other types, for API calls whose launch has a row of its
-/// own, that are not launched yet or were captured into a CUDA graph, and for entries with invalid numbers.
-/// `communicator` is the one that the entry names, or null.
+/// Converts a COLL, P2P or CE_COLL. An API call without a known launch is converted too: open until its group returns,
+/// then with an unobserved completion. Returns nullopt for other types, for API calls whose launch has its own row,
+/// that are not launched yet or were captured into a CUDA graph, and for entries with invalid numbers. `communicator`:
+/// the one that the entry names, or null.
 std::optional<ProfilerCall> decode_call(const EventTable::Entry& entry, const EventTable& table,
                                         const st_box_communicator* communicator, const Owner& owner);
 
-/// NCCL launches the collectives of a group in an order of its own and numbers them in that order; the probes number
-/// calls. Assigns the numbers of each group's collectives in the order of the calls.
+/// NCCL launches a group's collectives in its own order and numbers them in that order; the probes number calls. This
+/// assigns the numbers of each group's collectives in the order of the calls.
 void number_in_call_order(std::vector<ProfilerCall>& calls);
 
 }  // namespace stalltrace::blackbox

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row for each call, whichever events NCCL reports of it; a call whose end NCCL does not report is not one that
-// goes on.
+// One row for each call, whichever of its events NCCL reports. A call whose end NCCL does not report is not an open
+// call.
 #include "blackbox/decode/call.h"
 
 #include <gtest/gtest.h>

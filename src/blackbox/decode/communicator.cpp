@@ -12,7 +12,7 @@ std::optional<Communicator> decode_communicator(const st_box_communicator& entry
   row.node_id = owner.node_id;
   row.pid = owner.pid;
   row.comm_ptr = entry.serial;
-  row.comm_id_hash = entry.hash;  // the unique id is not in the file: NCCL's own hash stands for it
+  row.comm_id_hash = entry.hash;  // the file lacks the unique id, so NCCL's own hash takes its place
   row.nccl_comm_hash = entry.hash;
   row.rank = rank_of(entry.rank);
   row.rank_source = row.rank ? RankSource::kPlugin : RankSource::kUnknown;

@@ -9,7 +9,7 @@
 
 namespace stalltrace::blackbox {
 
-/// `comm_ptr` is the communicator's serial number in the file. None for an entry without a valid time.
+/// `comm_ptr` is the communicator's serial number in the file. nullopt for an entry without a valid time.
 std::optional<Communicator> decode_communicator(const st_box_communicator& entry, const Owner& owner);
 
 }  // namespace stalltrace::blackbox

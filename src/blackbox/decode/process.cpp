@@ -11,7 +11,8 @@
 namespace stalltrace::blackbox {
 namespace {
 
-/// A living process whose heartbeat is overdue by this much is stopped; a heartbeat that is merely late comes earlier.
+/// A living process counts as stopped when its heartbeat is overdue by this much; a heartbeat that is only late comes
+/// earlier.
 constexpr uint64_t kStoppedNs = 2 * ST_BOX_PAUSE_NS;
 
 }  // namespace
@@ -26,7 +27,7 @@ Process decode_process(const st_box_header& header, const Owner& owner, CommandL
                                 : created_ns;
   row.start_ns = to_utc(std::min(start_ns, created_ns), owner.clock_offset_ns).value_or(owner.clock_offset_ns);
   row.cmdline = text_of(header.command);
-  if (commands == CommandLines::kRedacted) {  // an older plugin kept it whole
+  if (commands == CommandLines::kRedacted) {  // older plugins stored it unredacted
     hide_secrets(row.cmdline);
   }
   row.exe = row.cmdline.substr(0, row.cmdline.find(' '));
@@ -53,7 +54,7 @@ std::vector<WaitSpan> decode_pauses(const st_box_header& header, bool has_writer
       return;
     }
     WaitSpan span{.node_id = owner.node_id, .timestamp_ns = *since_ns, .open = open, .kind = kind, .pid = owner.pid};
-    span.tid = owner.pid;  // stands for all threads of the process
+    span.tid = owner.pid;  // represents all threads of the process
     span.window_ns = static_cast<int64_t>(to_ns - from_ns);
     span.waited_ns = static_cast<int64_t>(waited_ns);
     spans.push_back(std::move(span));

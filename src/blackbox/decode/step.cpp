@@ -8,7 +8,7 @@ namespace stalltrace::blackbox {
 namespace {
 
 constexpr size_t kMostOperations = 4096;
-constexpr uint64_t kLongestWaitNs = 1ULL << 50;  // 13 days, over all steps of an operation
+constexpr uint64_t kLongestWaitNs = 1ULL << 50;  // 13 days: the sum over all steps of an operation
 constexpr uint64_t kMostBytes = 1ULL << 50;
 
 int64_t wait_of(uint64_t wait_ns) { return wait_ns > kLongestWaitNs ? 0 : static_cast<int64_t>(wait_ns); }
@@ -26,7 +26,7 @@ ProxyWait wait_for(uint8_t state) {
   }
 }
 
-/// What steps and operations have in common; none for an event without a valid start.
+/// The fields that steps and operations share; nullopt for an event without a valid start.
 std::optional<StepRow> begin_row(const st_box_event& event, int32_t peer, uint64_t collective,
                                  const st_box_communicator* communicator, const Owner& owner) {
   const auto start_ns = to_utc(event.start_ns, owner.clock_offset_ns);
@@ -104,7 +104,7 @@ std::optional<StepRow> StepDecoder::ended_operation(const st_box_event& event, c
     return std::nullopt;
   }
   set_end(event, owner, row->row);
-  // Before version 4 of the profiler interface NCCL reports no single steps: the operation's own number counts.
+  // Before version 4 of the profiler interface NCCL reports no single steps: the operation's own count is used.
   const uint32_t steps =
       operation.steps_ended > 0 ? operation.steps_ended : static_cast<uint32_t>(std::max(operation.steps, 0));
   row->row.steps = std::max<uint32_t>(steps - std::min(steps, separate.steps), 1);
@@ -117,7 +117,7 @@ std::optional<StepRow> StepDecoder::ended_operation(const st_box_event& event, c
   return row;
 }
 
-/// By operation, the step with the lowest number: later ones wait for it, whatever else they wait for.
+/// For each operation the step with the lowest number: later ones wait for it, besides their other waits.
 std::unordered_map<uint64_t, const st_box_event*> StepDecoder::foremost_steps(const std::vector<st_box_event>& open) {
   std::unordered_map<uint64_t, const st_box_event*> foremost;
   for (const st_box_event& event : open) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proxy operations and steps of a profiler file → rows of `proxy_step`. A step with a record of its own becomes a row
-// of its own; its operation's row is the sum of the others, so that rows add up. Pure; one thread.
+// Proxy operations and steps of a profiler file → rows of `proxy_step`. A step with a record of its own becomes a row;
+// its operation's row sums the other steps, so that rows add up. Pure; one thread.
 #pragma once
 
 #include <array>
@@ -16,21 +16,20 @@ namespace stalltrace::blackbox {
 
 struct StepRow {
   ProxyStep row;            // without collective_id
-  uint64_t operation = 0;   // of one that is open: the operation's id in the file
-  uint64_t collective = 0;  // its collective's id in the file; 0 none, or in another process's file
+  uint64_t operation = 0;   // for an open one: the operation's id in the file
+  uint64_t collective = 0;  // its collective's id in the file; 0: none, or in another process's file
 };
 
 class StepDecoder {
  public:
-  /// A step that has ended. What it sums to is remembered until its operation ends. Beyond 4,096 operations the steps
-  /// of a new operation are not remembered: its row then holds them a second time, and each is counted in
-  /// doubled_steps().
+  /// Converts an ended step. Its sums are kept until its operation ends. Beyond 4,096 operations, the steps of a new
+  /// operation are not kept: its row then includes them a second time, and each is counted in doubled_steps().
   std::optional<StepRow> ended_step(const st_box_event& step, const st_box_communicator* communicator,
                                     const Owner& owner);
-  /// An operation that has ended; none where every step of it had a row.
+  /// Converts an ended operation; nullopt where every step of it had a row.
   std::optional<StepRow> ended_operation(const st_box_event& operation, const st_box_communicator* communicator,
                                          const Owner& owner);
-  /// Operations that have not ended, with what the first of their steps waits for; `open` holds operations and steps.
+  /// Operations that have not ended, with the wait of their first open step; `open` holds operations and steps.
   /// `communicator_of` returns an event's communicator or null. `now_ns`: CLOCK_MONOTONIC.
   template <typename Find>
   std::vector<StepRow> open_operations(const std::vector<st_box_event>& open, uint64_t now_ns,
@@ -52,7 +51,7 @@ class StepDecoder {
     return rows;
   }
 
-  /// Steps with a row of their own that are in their operation's row too.
+  /// Number of steps with a row that their operation's row includes too.
   [[nodiscard]] uint64_t doubled_steps() const { return doubled_steps_; }
 
  private:

@@ -26,15 +26,15 @@ namespace {
 constexpr const char* kUsualFolder = "/dev/shm";
 constexpr size_t kMostFolders = 64;
 constexpr size_t kMostTargets = 1024;
-constexpr size_t kMostKnown = 16384;                // of one folder; more are examined again
-constexpr int kNamesAtOnce = 4096;                  // of one folder in one search
-constexpr int kFilesAtOnce = 64;                    // of one user that are opened in one search
-constexpr int64_t kAllNamesNs = 16 * kNsPerSecond;  // between trials of all names of one process
+constexpr size_t kMostKnown = 16384;                // per folder; further ones are examined again
+constexpr int kNamesAtOnce = 4096;                  // per folder and search
+constexpr int kFilesAtOnce = 64;                    // files of one user opened in one search
+constexpr int64_t kAllNamesNs = 16 * kNsPerSecond;  // interval between trials of all names of one process
 constexpr int64_t kBeingMadeNs = 10 * kNsPerSecond;
-/// A process that is gone may be the reason for a hang if its last sign of life is at most this old.
+/// Maximum age of the last sign of life of a dead process that may have caused a hang.
 constexpr int64_t kStillOfInterestNs = 600 * kNsPerSecond;
 
-/// True for file systems of this host. A network or user file system might never answer.
+/// True for file systems of this host. A network or user file system may never answer.
 bool is_local(int folder) {
   constexpr std::array<int64_t, 7> kLocal{TMPFS_MAGIC,       RAMFS_MAGIC,           EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,
                                           BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, F2FS_SUPER_MAGIC};
@@ -46,7 +46,7 @@ UniqueFd open_file(int folder, const char* name) {
   return UniqueFd(::openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW));
 }
 
-/// A folder as a process with this root sees it: links on the way are resolved below `root`.
+/// Opens a folder as seen by a process with this root: links on the path are resolved below `root`.
 UniqueFd open_below(const std::string& root, const std::string& path) {
   const UniqueFd base(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   const open_how how{.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .mode = 0, .resolve = RESOLVE_IN_ROOT};
@@ -140,8 +140,8 @@ bool ProfilerFileFinder::Target::has(const st_box_header& header) const {
 }
 
 /// Opens the file by its name, so that other files in the folder cannot hide it, however many they are. The plugin
-/// takes a number only where those before are taken, but their files may have been removed since: now and then all are
-/// tried.
+/// takes a number only where all lower ones are taken, but those files may have been removed since: all names are tried
+/// from time to time.
 void ProfilerFileFinder::search_target(Target& target, int64_t now_ns, const std::function<void(FoundFile)>& found) {
   const auto folder = std::ranges::find_if(folders_, [&](const Folder& one) { return one.id == target.folder; });
   if (folder == folders_.end()) {
@@ -162,7 +162,7 @@ void ProfilerFileFinder::search_target(Target& target, int64_t now_ns, const std
   }
 }
 
-/// None where the file is not this process's, or not yet.
+/// nullopt where the file is not this process's, or not yet.
 std::optional<FoundFile> ProfilerFileFinder::open_target(Target& target, Folder& folder, UniqueFd file,
                                                          const std::string& name) {
   struct stat info {};
@@ -231,14 +231,14 @@ ProfilerFileFinder::Verdict ProfilerFileFinder::examine(int folder, const char* 
     return Verdict::kForever;
   }
   auto reader = ProfilerFileReader::adopt(std::move(file), name);
-  if (!reader) {  // no profiler file, or one that is being made
+  if (!reader) {  // not a profiler file, or one still being made
     const int64_t age_ns = utc_now_ns() - info.st_mtim.tv_sec * kNsPerSecond;
     return age_ns >= 0 && age_ns < kBeingMadeNs ? Verdict::kLater : Verdict::kForever;
   }
   const bool is_traced =
       std::ranges::any_of(targets_, [&](const Target& target) { return target.has(reader->layout()); });
   if (is_traced || reader->has_writer()) {
-    return Verdict::kLater;  // of a process that lives, traced or not
+    return Verdict::kLater;  // of a living process, traced or not
   }
   if (!is_recent(*reader, now_ns)) {
     return Verdict::kForever;

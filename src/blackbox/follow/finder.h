@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds profiler files (docs/profiler_file.md): those of traced processes, in the folder that each of them would use,
-// seen through its own mount namespace, and those that processes which are gone left there. Nothing there is trusted:
-// only folders on file systems of this host are used, links are not followed, pipes do not block, each search reads a
-// bounded number of names, and one user's files cannot keep another's from being found. One thread.
+// Finds profiler files (docs/profiler_file.md): those of traced processes, in the folder that each would use, seen
+// through its own mount namespace, and those that dead processes left there. The folders are untrusted: only those on
+// file systems of this host are used, links are not followed, pipes do not block, each search reads a bounded number of
+// names, and one user's files cannot keep another's from being found. One thread.
 #pragma once
 
 #include <dirent.h>
@@ -26,31 +26,31 @@ namespace stalltrace::blackbox {
 
 struct FoundFile {
   ProfilerFileReader reader;
-  int32_t pid = 0;     // on this host; 0 where its process was gone, whose number here is unknown
+  int32_t pid = 0;     // on this host; 0 for a process that has ended, whose number here is unknown
   bool alive = false;  // of a traced process
 };
 
 class ProfilerFileFinder {
  public:
   struct Scope {
-    bool only_living = false;  // no files of processes that are gone
-    uint64_t only_netns = 0;   // of those that are gone: inode number; 0: all
+    bool only_living = false;  // ignore files of processes that have ended
+    uint64_t only_netns = 0;   // for processes that have ended: inode number; 0: all
   };
   explicit ProfilerFileFinder(const Procfs& procfs, Scope scope);
 
-  /// A traced process, whose file is or will be in its folder.
+  /// Adds a traced process, whose file is or will be in its folder.
   void add_process(pid_t pid);
-  /// It has ended: its file is found now or not at all. A folder that only it used is closed, since it would keep the
-  /// file system of a container mounted.
+  /// The process has ended: its file is found now or never. A folder that only it used is closed, since an open one
+  /// would keep the file system of a container mounted.
   void end_process(pid_t pid, const std::function<void(FoundFile)>& found);
   /// Calls `found` for files not found before. `now_ns` is CLOCK_MONOTONIC.
   void search(int64_t now_ns, const std::function<void(FoundFile)>& found);
-  /// Folders and processes beyond their bounds: 64 and 1,024.
+  /// Folders beyond 64 and processes beyond 1,024.
   [[nodiscard]] const LossCounts& losses() const { return losses_; }
 
  private:
   using FileId = std::pair<uint64_t, uint64_t>;  // device, inode
-  struct Target {                                // what a file must hold to be this process's
+  struct Target {                                // identity of a process that its file must match
     pid_t pid = 0;
     uint32_t inner_pid = 0;
     uint64_t start_ticks = 0;
@@ -58,17 +58,17 @@ class ProfilerFileFinder {
     uid_t owner = 0;
     bool ended = false;
     std::optional<FileId> folder;
-    std::optional<FileId> file;  // the one that was found
+    std::optional<FileId> file;  // the file that was found
     int64_t all_names_tried_ns = 0;
     [[nodiscard]] bool has(const st_box_header& header) const;
   };
   struct Folder {
     UniqueFd fd;
     FileId id;
-    bool keep = false;                           // this host's own
-    std::unique_ptr<DIR, Free<closedir>> names;  // where the last search ended
+    bool keep = false;                           // this host's own folder
+    std::unique_ptr<DIR, Free<closedir>> names;  // position of the last search
     std::set<FileId> known;                      // files that need not be examined again
-    std::set<FileId> seen;                       // in this pass over the names
+    std::set<FileId> seen;                       // in the current pass over the names
   };
   enum class Verdict { kTaken, kLater, kForever };
   std::optional<FileId> add_folder(const std::string& root, const std::string& path, bool keep);

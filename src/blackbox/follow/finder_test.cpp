@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of a made-up host: whose they are, when they appear and disappear, and what else a user may put into the
+// Files of a simulated host: their owners, when they appear and disappear, and what else a user may put into the
 // folder.
 #include "blackbox/follow/finder.h"
 
@@ -37,7 +37,7 @@ class Finder : public ProfilerHost {
     add_process(kPid);
     finder_->add_process(kPid);
   }
-  /// Of this test's processes.
+  /// The files found for this test's processes.
   Files look() {
     Files found;
     finder_->search(monotonic_now_ns(), [&](FoundFile file) { add(file, found); });
@@ -54,7 +54,7 @@ class Finder : public ProfilerHost {
       found.push_back({file.alive ? file.pid : static_cast<int32_t>(header.pid), file.alive});
     }
   }
-  /// What a process left that is no more.
+  /// The file left by a dead process.
   [[nodiscard]] std::string left() const { return folder_of(kPid) + "/" + name_of(kGone); }
 
   Procfs procfs_{root_};
@@ -81,7 +81,7 @@ TEST_F(Finder, AFileThatVanishedIsNotMissed) {
 
 TEST_F(Finder, ANameThatIsTakenHasANumber) {
   begin();
-  file_of(kPid).write(path_of(kPid));  // of the same number in another pid namespace, dead
+  file_of(kPid).write(path_of(kPid));  // same pid in another pid namespace, dead
   file_of(kPid).write(path_of(kPid, 0, 1));
   const ProfilerFileWriter writer(path_of(kPid, 0, 1));
   EXPECT_EQ(look(), (Files{{kPid, true}}));
@@ -147,7 +147,7 @@ TEST_F(Finder, AnotherUsersFileIsNotTheProcesss) {
   ASSERT_EQ(::chown(path_of(kPid).c_str(), 12345, 12345), 0);
   const ProfilerFileWriter planted(path_of(kPid));
   EXPECT_EQ(look(), Files{});
-  file_of(kPid).write(path_of(kPid, 0, 1));  // the plugin found its name taken
+  file_of(kPid).write(path_of(kPid, 0, 1));  // as when the plugin found its name taken
   const ProfilerFileWriter writer(path_of(kPid, 0, 1));
   EXPECT_EQ(look(), (Files{{kPid, true}}));
 }
@@ -180,7 +180,7 @@ TEST_F(Finder, LinksToAFolderLeadWhereTheyLeadTheProcess) {
   begin();
   add_process(kPid + 1, 0, "/link");
   fs::remove(folder_of(kPid + 1, "/link"));
-  fs::create_directory_symlink("/profiler", folder_of(kPid + 1, "/link"));  // of its root, not of ours
+  fs::create_directory_symlink("/profiler", folder_of(kPid + 1, "/link"));  // relative to its root, not to ours
   fs::create_directory(folder_of(kPid + 1));
   finder_->add_process(kPid + 1);
   file_of(kPid + 1).write(path_of(kPid + 1));
@@ -195,7 +195,7 @@ TEST_F(Finder, AFolderThatIsNoneOrRelativeIsNoFolder) {
   finder_->add_process(kPid + 1);
   add_process(kPid + 2, 0, "relative");
   finder_->add_process(kPid + 2);
-  finder_->add_process(kPid + 3);  // gone before it was looked at
+  finder_->add_process(kPid + 3);  // ended before it was looked at
   EXPECT_EQ(look(), Files{});
 }
 
@@ -255,7 +255,7 @@ TEST_F(Finder, TheScopeBoundsWhatIsGone) {
 
 TEST_F(Finder, RubbishDatedInTheFutureHidesNoFile) {
   begin();
-  constexpr int kRubbish = 300;  // more than are opened in a look
+  constexpr int kRubbish = 300;  // more than one search opens
   for (int n = 0; n < kRubbish; ++n) {
     const std::string path = folder_of(kPid) + "/stalltrace-x" + std::to_string(n) + ".profiler";
     { const std::ofstream empty(path); }
@@ -271,7 +271,7 @@ TEST_F(Finder, RubbishDatedInTheFutureHidesNoFile) {
 
 TEST_F(Finder, EveryNameHasItsTurn) {
   begin();
-  constexpr int kNames = 9000;  // more than are listed in two looks
+  constexpr int kNames = 9000;  // more than two searches list
   for (int n = 0; n < kNames; ++n) {
     const std::ofstream file(folder_of(kPid) + "/other-" + std::to_string(n));
   }
@@ -291,7 +291,7 @@ TEST_F(Finder, AFileThatTakesThePlaceOfAnotherIsLookedAt) {
   EXPECT_EQ(look().size(), 1);
   fs::remove(left());
   EXPECT_EQ(look(), Files{});
-  file_of(kGone).write(left());  // where numbers of files are used again, it may have the same
+  file_of(kGone).write(left());  // may be reused where the file system reuses inode numbers
   EXPECT_EQ(look(), (Files{{kGone, false}}));
 }
 
@@ -334,7 +334,7 @@ TEST_F(Finder, ANumberedFileThatAppearsLaterIsFoundInTime) {
 
 TEST_F(Finder, AFileIsOfTheProcessInItsPidNamespace) {
   begin();
-  add_process(kPid + 1, kPid);  // a container whose process calls itself by that number too, in the same folder
+  add_process(kPid + 1, kPid);  // a container whose process has that number too, in the same folder
   const std::string other = fs::path(folder_of(kPid + 1)).parent_path();
   fs::remove_all(other);
   fs::create_directory_symlink(fs::path(folder_of(kPid)).parent_path(), other);

@@ -13,11 +13,11 @@
 namespace stalltrace::blackbox {
 namespace {
 
-constexpr int64_t kSearchNs = kNsPerSecond;    // between searches of the folders
-constexpr int64_t kReadOpenNs = kNsPerSecond;  // between reads of a file's open events
+constexpr int64_t kSearchNs = kNsPerSecond;    // interval between searches of the folders
+constexpr int64_t kReadOpenNs = kNsPerSecond;  // interval between reads of a file's open events
 constexpr uint64_t kRecordsAtOnce = 8192;      // of one file: 1 MiB
-constexpr size_t kStepsAtOnce = 500;           // rows of that many records
-constexpr int64_t kRoundNs = 100 * kNsPerMs;   // a round does not begin to read more after this time
+constexpr size_t kStepsAtOnce = 500;           // rows from that many records
+constexpr int64_t kRoundNs = 100 * kNsPerMs;   // a round starts no further read after this time
 constexpr size_t kMostFiles = 512;
 constexpr size_t kMostClosed = 1024;
 constexpr size_t kMostOpenWaits = 4096;
@@ -61,8 +61,8 @@ bool ProfilerFollower::is_number_here(const st_box_header& header) const {
   return header.pid_namespace == own_pid_namespace_ && header.pid <= kMostPid;
 }
 
-/// The number of a process that is gone. In another pid namespace its number would be another process's here, and one
-/// number may have been that of several processes: it gets one that no process has.
+/// A number for a process that has ended. From another pid namespace its number would be another process's here, and
+/// several processes may have had it: it gets one that no process has.
 int32_t ProfilerFollower::number_of_gone(const st_box_header& header) {
   const auto pid = static_cast<int32_t>(std::min(header.pid, kMostPid));
   const bool is_free = is_number_here(header) &&
@@ -86,7 +86,7 @@ void ProfilerFollower::take(FoundFile found) {
   }
 }
 
-/// Not of a process with the number of a traced one: it may have been the same, whose rows are delivered already.
+/// Ignores a file whose process has a traced one's number: it may be the same, whose rows are delivered already.
 void ProfilerFollower::take_gone(FoundFile found) {
   const st_box_header& header = found.reader.layout();
   if (is_number_here(header) && processes_.find(static_cast<int32_t>(header.pid)) != nullptr) {
@@ -139,8 +139,7 @@ void ProfilerFollower::round(int64_t probes_read_ns) {
   deliver_deaths();
 }
 
-/// Every file has its turn; then those that are behind, again and again, so that the rest of the time is divided
-/// evenly.
+/// Reads every file once, then those that are behind again and again, so that the remaining time is divided evenly.
 void ProfilerFollower::read_files(int64_t probes_read_ns, int64_t until_ns) {
   for (FollowedFile& file : files_) {
     follow(file, probes_read_ns);
@@ -221,7 +220,7 @@ void ProfilerFollower::deliver_calls(FollowedFile& file, int64_t probes_read_ns)
 void ProfilerFollower::deliver_steps(FollowedFile& file) {
   std::vector<StepRow> rows = file.session.take_steps(file.owner);
   add_open_waits(file, rows);
-  if (rows.size() > kStepsAtOnce) {  // the longest explain a stall
+  if (rows.size() > kStepsAtOnce) {  // keeps the longest, which explain a stall
     std::ranges::nth_element(rows, rows.begin() + kStepsAtOnce, std::ranges::greater{}, weight);
     losses_.add(kLostShortSteps, rows.size() - kStepsAtOnce);
     rows.resize(kStepsAtOnce);
@@ -304,8 +303,8 @@ void ProfilerFollower::close(const FollowedFile& file) {
   }
 }
 
-/// The kernel reports the ends of traced processes; only the files report which of those that were gone before have
-/// died first (liveness.h).
+/// The kernel reports the ends of traced processes. Which of the processes that ended before tracing died first, only
+/// the files show (liveness.h).
 void ProfilerFollower::deliver_deaths() {
   if (std::ranges::none_of(closed_, [](const ClosedProcess& process) { return process.undecided.has_value(); })) {
     return;

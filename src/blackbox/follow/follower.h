@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows the profiler files of this host while they grow: finds them, reads what is new in bounded rounds, and gives
-// it to the pairing. A file whose process was gone when it was found is read too, and its process gets a row. One
-// thread.
+// Follows the profiler files of this host while they grow: finds them, reads new events in bounded rounds, and passes
+// them to the pairing. A file of a process that had already ended is read too, and its process gets a row. One thread.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +23,22 @@ namespace stalltrace::blackbox {
 class ProfilerFollower {
  public:
   using Note = std::function<void(const std::string& text)>;
-  /// References outlive the follower; `sink` gets processes and losses.
+  /// All references must outlive the follower; `sink` gets processes and losses.
   ProfilerFollower(const Node& node, const Procfs& procfs, ProfilerFileFinder::Scope scope, ProcessRegistry& processes,
                    CallPairing& pairing, EventSink& sink, Note note);
 
   void add_process(pid_t pid) { finder_.add_process(pid); }
-  /// The process has ended: its file is read to the end.
+  /// The process has ended: its file will be read to the end.
   void end_process(pid_t pid);
-  /// One round, to be called twice a second: 8,192 records of each file, and the rest of them while the round has taken
-  /// less than 100 ms; open events once a second. Probe rows from before `probes_read_ns` (CLOCK_MONOTONIC) must have
-  /// been given to the pairing; calls that began later wait for the next round.
+  /// One round; call it twice a second. Reads 8,192 records of each file, then more while the round has taken less than
+  /// 100 ms; open events once a second. Probe rows from before `probes_read_ns` (CLOCK_MONOTONIC) must have been passed
+  /// to the pairing; calls that began later wait for the next round.
   void round(int64_t probes_read_ns);
-  /// Reads all that is left, for at most a second, and delivers what was waiting. What it cannot read is a loss.
+  /// Reads the rest for at most a second, and delivers waiting rows. Unread records are counted as losses.
   void finish(int64_t probes_read_ns);
-  /// Losses so far of the files, of this object, and of the pairing.
+  /// Delivers the losses so far of the files, this object, and the pairing.
   void deliver_losses();
-  /// On how many hosts the communicator's ranks are, as NCCL reported it to the process; 0 unknown.
+  /// Number of hosts of the communicator's ranks, as NCCL reported it to the process; 0 unknown.
   [[nodiscard]] int32_t nodes_of(int32_t pid, uint64_t nccl_comm_hash) const;
 
  private:
@@ -53,18 +52,18 @@ class ProfilerFollower {
     ProfilerSession session;
     Owner owner;
     State state = State::kAlive;
-    std::optional<Process> gone{};  // its row, where the process was gone when its file was found
+    std::optional<Process> gone{};  // its row, if the process had ended when its file was found
     bool numbers_differ = false;    // threads have other numbers in the process's own pid namespace
-    int64_t open_read_ns = 0;       // when open parts were read last
+    int64_t open_read_ns = 0;       // time of the last read of open parts
     std::map<uint64_t, std::pair<int64_t, int32_t>> reported_waits;  // by operation: start and step
-    uint64_t most_left_out_waits = 0;                                // of one read
-    std::map<pid_t, pid_t> threads;                                  // number there → number here
+    uint64_t most_left_out_waits = 0;                                // in one read
+    std::map<pid_t, pid_t> threads;                                  // number in its namespace → number here
     int64_t threads_read_ns = 0;
     [[nodiscard]] bool is_alive() const { return state == State::kAlive; }
     [[nodiscard]] bool is_done() const;
     [[nodiscard]] bool is_behind() const { return state != State::kUnreadable && !session.drained(); }
   };
-  /// Which file of all that were ever written on this host since it started.
+  /// Identifies one file among all that were ever written on this host since it started.
   struct FileKey {
     uint64_t pid_namespace = 0;
     uint32_t pid = 0;
@@ -76,7 +75,7 @@ class ProfilerFollower {
     FileKey file;
     int32_t pid = 0;
     ProcessActivity activity;
-    std::optional<Process> undecided;  // its row, while it may have died before others
+    std::optional<Process> undecided;  // its row, until it is decided whether it died before others
   };
 
   void take(FoundFile found);

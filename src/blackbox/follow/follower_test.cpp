@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of a made-up host become rows: of live processes, of files that are damaged while they are read, and of
-// processes that are gone.
+// Files of a simulated host become rows: of live processes, of files that are damaged while they are read, and of dead
+// processes.
 #include "blackbox/follow/follower.h"
 
 #include <gtest/gtest.h>
@@ -35,9 +35,9 @@ class Follower : public ProfilerHost {
     processes_.add(process);
     follower_.add_process(kPid);
   }
-  /// A round with a search for files and a read of open events, which a tracer does once a second.
+  /// A round with a search for files and a read of open events, as a tracer does once a second.
   void round() { follower_.finish(monotonic_now_ns()); }
-  /// A moment ago, as events bear it.
+  /// A recent event time.
   static uint64_t ago_ns(int64_t ms) { return static_cast<uint64_t>(monotonic_now_ns() - ms * kNsPerMs); }
   std::vector<Collective> calls(int32_t pid = kPid) {
     std::vector<Collective> rows;
@@ -62,7 +62,7 @@ class Follower : public ProfilerHost {
     }
     return counts;
   }
-  /// A file as the plugin makes it, with that many calls 100 us apart, the newest a second ago.
+  /// A file as the plugin makes it, with `calls` calls 100 us apart, the newest a second ago.
   static MadeProfilerFile large_file(uint64_t calls, uint64_t phase, pid_t pid = kPid) {
     MadeProfilerFile file = file_of(pid);
     file.resize(16384, 65536);
@@ -155,7 +155,7 @@ TEST_F(Follower, AFileThatIsDeletedWhileItsProcessLivesIsReadOn) {
 TEST_F(Follower, AFileWithInvalidNumbersMakesNoRowOfAnothersTime) {
   begin();
   MadeProfilerFile file = file_of(kPid);
-  file.append(MadeProfilerFile::collective(0, ~uint64_t{0}, 1));         // begins after all time
+  file.append(MadeProfilerFile::collective(0, ~uint64_t{0}, 1));         // starts after the latest valid time
   file.append(MadeProfilerFile::collective(1, ago_ns(10), ago_ns(20)));  // ends before it begins
   file.append(MadeProfilerFile::collective(~uint64_t{0}, ago_ns(10), ago_ns(5)));
   file.ring[2].type = 0xff;
@@ -172,7 +172,7 @@ TEST_F(Follower, AFileWithInvalidNumbersMakesNoRowOfAnothersTime) {
   EXPECT_FALSE(process(kPid)->rank);
   file.header.ring_head = uint64_t{1} << 62;
   file.write(path_of(kPid));
-  round();  // and comes to an end
+  round();  // and terminates
   EXPECT_GT(losses()["profiler:overwritten"], 1U << 30);
 }
 
@@ -210,7 +210,7 @@ TEST_F(Follower, OfThoseThatAreGoneTheOneThatOthersOutlivedDied) {
 TEST_F(Follower, TheDeadOfOtherPidNamespacesAreNobodyHere) {
   begin();
   for (int container = 0; container < 2; ++container) {
-    MadeProfilerFile file = file_of(kPid);  // each calls itself as a process here is called
+    MadeProfilerFile file = file_of(kPid);  // each has in its namespace the number of a process here
     file.header.pid_namespace = 1 + static_cast<uint64_t>(container);
     file.header.process_start_ticks = kStart + 1;
     file.append(MadeProfilerFile::collective(0, ago_ns(9000), ago_ns(8990)));
@@ -417,7 +417,7 @@ TEST_F(Follower, WhatIsNotReadAtTheEndIsALoss) {
   MadeProfilerFile file = file_of(kPid);
   file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
   file.append(MadeProfilerFile::collective(1, ago_ns(900), ago_ns(890)));
-  file.ring[1].commit = ST_BOX_RING_WRITING(1);  // and never whole while we look
+  file.ring[1].commit = ST_BOX_RING_WRITING(1);  // and never completed while it is read
   file.write(path_of(kPid));
   const ProfilerFileWriter writer(path_of(kPid));
   follower_.round(monotonic_now_ns());
@@ -462,7 +462,7 @@ TEST_F(Follower, AFileThatWasReadIsNoLossWhenItsFolderIsSearchedAgain) {
   MadeProfilerFile file = file_of(kPid);
   file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
   file.write(path_of(kPid));
-  follower_.end_process(kPid);  // the folder is let go
+  follower_.end_process(kPid);  // the folder is closed
   round();
   follower_.add_process(kPid + 1);
   round();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events of one profiler file by id, and which calls launched something. Pure; one thread.
+// One profiler file's events by id, with the calls that launched something. Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ class EventTable {
   };
   void add(const ProfilerFileContents& contents);
   void add(const st_box_event& event, bool open);
-  /// Notes the call that launched the event; the event itself is not kept.
+  /// Records the call that launched the event; the event itself is not kept.
   void note_launch(const st_box_event& event);
   void erase(uint64_t id);
   [[nodiscard]] const std::map<uint64_t, Entry>& entries() const { return entries_; }
   [[nodiscard]] const Entry* find(uint64_t id) const;
-  /// Whether a COLL, P2P or CE_COLL was added or noted that the API call `id` launched.
+  /// Whether API call `id` launched a COLL, P2P or CE_COLL that was added or noted.
   [[nodiscard]] bool has_launched(uint64_t id) const { return launchers_.contains(id); }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One profiler file on disk (docs/profiler_file.md): where its parts lie, and copies of bytes out of them. The file
+// One profiler file on disk (docs/profiler_file.md): the positions of its parts, and copies of its bytes. The file
 // belongs to another user and may change, shrink or hold wrong numbers at any moment: it is never mapped, only copied
 // with pread, and no number in it is used before it is checked against the file's size. Internal to blackbox/.
 #pragma once
@@ -25,11 +25,11 @@ class ProfilerFile {
   /// The same for an open file; `path` is its name in errors.
   static Result<ProfilerFile> adopt(UniqueFd fd, const std::string& path);
 
-  /// The header at the time of open(): the fields that never change, and where the parts lie.
+  /// The header at the time of open(): the constant fields, and the positions of the parts.
   [[nodiscard]] const st_box_header& layout() const { return layout_; }
-  /// The header now. Use only the fields that the writer changes.
+  /// The current header. Use only the fields that the writer changes.
   [[nodiscard]] Result<st_box_header> header() const;
-  /// True while the process that writes it lives on this host.
+  /// True while the writing process lives on this host.
   [[nodiscard]] bool has_writer() const { return writer().has_value(); }
   [[nodiscard]] std::optional<pid_t> writer() const;
   /// True for a process that is exiting or a zombie. It keeps its locks until the kernel has freed its memory, which

@@ -9,10 +9,10 @@
 namespace stalltrace::blackbox {
 namespace {
 
-constexpr uint64_t kEventsAtOnce = 256;  // 32 KiB, which a processor's cache holds until the second copy
+constexpr uint64_t kEventsAtOnce = 256;  // 32 KiB, which stays in a processor's cache until the second copy
 constexpr size_t kMostUnfinished = 4096;
 constexpr uint64_t kMostReserved = 16384;
-// The bits of a slot's commit that identify one event in one state; the others may change while it is copied.
+// The bits of a slot's commit that identify one event in one state; the others may change during a copy.
 constexpr uint64_t kSameEvent = ST_BOX_SLOT_GENERATION_MASK << ST_BOX_SLOT_GENERATION_SHIFT | ST_BOX_PHASE_MASK;
 
 uint64_t slot_id(const st_box_header& layout, const st_box_event& slot, uint64_t index) {
@@ -32,7 +32,7 @@ Result<ProfilerFileReader> ProfilerFileReader::adopt(UniqueFd fd, const std::str
   return ProfilerFileReader(std::move(file));
 }
 
-/// The ring before the slots: an event that ends in between is in one of the two, or in the next read.
+/// Reads the ring before the slots: an event that ends in between is in one of the two, or in the next read.
 Result<ProfilerFileContents> ProfilerFileReader::read(const ReadBounds& bounds) {
   ProfilerFileContents contents;
   contents.has_writer = file_.has_writer();  // before the bytes: without a writer they are final
@@ -70,7 +70,7 @@ Status ProfilerFileReader::read_ring(ProfilerFileContents& contents, uint64_t mo
   ST_TRY(retry_unfinished(contents));
   const uint64_t head = now.ring_head;
   const uint64_t oldest = head > capacity ? head - capacity : 0;
-  if (next_ > head) {  // the head went backwards: not a value that the plugin writes
+  if (next_ > head) {  // the head moved backwards, which the plugin never does
     return fail(file_.path() + ": its ring went backwards", "give a file that the profiler plugin wrote",
                 ErrorKind::kCorrupt);
   }
@@ -92,8 +92,8 @@ Status ProfilerFileReader::read_ring(ProfilerFileContents& contents, uint64_t mo
 }
 
 /// Copies records [first, first + count), which do not wrap. A record that the writer may have reached again during the
-/// copy counts as overwritten. A processor may read the words of one copy in any order (arm64 does), so that a record
-/// is whole only if an earlier copy of it was.
+/// copy counts as overwritten. A processor may read the words of one copy in any order (arm64 does), so a record is
+/// valid only if an earlier copy of it was complete.
 Status ProfilerFileReader::read_records(uint64_t first, uint64_t count, ProfilerFileContents& contents) {
   const st_box_header& layout = file_.layout();
   before_.resize(count);
@@ -131,7 +131,7 @@ Status ProfilerFileReader::read_slots(ProfilerFileContents& contents, bool with_
   return {};
 }
 
-/// Most slots are free: only a block with an event in it is copied again, and once more to see which slots changed.
+/// Most slots are free: only a block with an event in it is copied again, and a third time to see which slots changed.
 Status ProfilerFileReader::read_slot_block(uint64_t first, uint64_t count, ProfilerFileContents& contents,
                                            bool with_ended) {
   const st_box_header& layout = file_.layout();
@@ -160,7 +160,7 @@ Status ProfilerFileReader::read_slot_block(uint64_t first, uint64_t count, Profi
       continue;
     }
     const uint64_t phase = slot.commit & ST_BOX_PHASE_MASK;
-    // QUIET and CLOSING: the writer may have been killed before the ring had it.
+    // QUIET and CLOSING: the writer may have been killed before it wrote the ring record.
     (phase == ST_BOX_OPEN || phase == ST_BOX_ENDED ? contents.open : contents.ended).push_back(slot);
   }
   return {};

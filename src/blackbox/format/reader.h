@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a profiler file holds, while its process lives or after it died. Each read() returns what is new since the last
-// one; the first returns all there is. One thread; a reader owns its file.
+// The content of a profiler file, while its process lives or after it died. Each read() returns what is new since the
+// last one; the first returns everything. One thread; a reader owns its file.
 //
-// The file belongs to its process's user and may hold anything: events are returned as they lie in it, checked only for
-// being whole and in their place. Numbers and texts inside are checked by decode/.
+// The file belongs to its process's user and may hold anything: events are returned as they are in it, checked only for
+// being complete and in their place. decode/ checks numbers and texts inside.
 #pragma once
 
 #include <cstdint>
@@ -20,25 +20,25 @@
 
 namespace stalltrace::blackbox {
 
-/// How much a read() may do.
+/// Limits of one read().
 struct ReadBounds {
   uint64_t most_records = std::numeric_limits<uint64_t>::max();
-  bool open_parts = true;   // communicators and slots too, once nothing is left in the ring: slots are newer than that
-  bool ended_slots = true;  // of slots, the ended events too. While the writer lives they come in the ring
+  bool open_parts = true;   // also read communicators and slots once the ring is empty: slots are newer than the ring
+  bool ended_slots = true;  // also return ended events in slots. While the writer lives, the ring delivers them
 };
 
 struct ProfilerFileContents {
   st_box_header header{};
   bool has_writer = false;  // its process lives on this host
-  uint64_t unread = 0;      // records that are left in the ring, or were not whole yet
+  uint64_t unread = 0;      // records left in the ring, or incomplete
   bool drained = false;     // none is left in the ring
   bool open_parts = false;  // communicators and slots were read
   std::vector<st_box_communicator> communicators;
-  std::vector<st_box_event> ended;  // in the order they were written; of several with one id the last counts
-  size_t ended_in_ring = 0;  // of `ended`, the first: each is read once. The others, in slots, are there at every read
+  std::vector<st_box_event> ended;  // in the order they were written; the last of several with one id counts
+  size_t ended_in_ring = 0;  // the first of `ended`, each read once; the others are in slots and come with every read
   std::vector<st_box_event> open;  // not ended at the time of the read
   uint64_t overwritten = 0;        // records lost so far because the ring wrapped before they were read
-  uint64_t torn = 0;               // records so far that were never finished: their writer was killed
+  uint64_t torn = 0;               // records so far that were never completed: their writer was killed
 };
 
 class ProfilerFileReader {
@@ -48,14 +48,14 @@ class ProfilerFileReader {
   static Result<ProfilerFileReader> adopt(UniqueFd fd, const std::string& path);
 
   [[nodiscard]] Result<ProfilerFileContents> read(const ReadBounds& bounds = {});
-  /// The communicator table alone. Leaves what read() returns next as it is.
+  /// Reads the communicator table alone, without effect on the next read().
   [[nodiscard]] Result<std::vector<st_box_communicator>> read_communicators() const;
   [[nodiscard]] const std::string& path() const { return file_.path(); }
   /// The header at the time of open().
   [[nodiscard]] const st_box_header& layout() const { return file_.layout(); }
   [[nodiscard]] bool has_writer() const { return file_.has_writer(); }
-  /// Who holds the writer's lock, as the kernel knows it: 0 for a process of a pid namespace that is not seen from
-  /// here.
+  /// The process that holds the writer's lock, as the kernel reports it: 0 for a process of a pid namespace that is not
+  /// visible from here.
   [[nodiscard]] std::optional<pid_t> writer() const { return file_.writer(); }
   [[nodiscard]] uid_t owner() const { return file_.owner(); }
 
@@ -69,10 +69,10 @@ class ProfilerFileReader {
 
   ProfilerFile file_;
   uint64_t next_ = 0;              // record to read next
-  std::set<uint64_t> unfinished_;  // records that were being written when they were read
+  std::set<uint64_t> unfinished_;  // incomplete when they were read
   uint64_t overwritten_ = 0;
   uint64_t torn_ = 0;
-  std::vector<st_box_event> before_;  // copies of one block, whose memory is used again
+  std::vector<st_box_event> before_;  // copies of one block; the memory is reused
   std::vector<st_box_event> copy_;
   std::vector<st_box_event> after_;
 };
@@ -80,8 +80,8 @@ class ProfilerFileReader {
 /// A text field up to its NUL or its end, with unprintable characters replaced.
 std::string text_of(std::span<const char> field);
 
-/// True for a COLL or P2P without an end that is enqueued and has no part that NCCL would report: its end is not
-/// observed. It does not hang.
+/// True for a COLL or P2P without an end that is enqueued and has no part that NCCL would report: its end is
+/// unobserved, so it does not hang.
 bool end_unobserved(const st_box_event& event);
 
 }  // namespace stalltrace::blackbox

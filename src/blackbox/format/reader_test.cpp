@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Valid files are read whole; every invalid one gives one clear line, or its invalid part is left out.
+// Valid files are read completely; each invalid file gives one clear line, or its invalid part is left out.
 #include "blackbox/format/reader.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value for the newest event of each slot of one profiler file. An event's id names its slot and grows with each
-// event in it: while a slot has no newer event, records of its event may come again. Pure; one thread.
+// A value for the newest event in each slot of one profiler file. An event's id names its slot and grows with each
+// event in it: until a slot gets a newer event, records of its event may come again. Pure; one thread.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@
 
 namespace stalltrace::blackbox {
 
-/// Grows to the highest slot seen: the plugin makes 16,384, an id can name 65,536.
+/// Grows to the highest slot seen: the plugin makes 16,384 slots, an id can name 65,536.
 template <typename Value>
 class SlotTable {
  public:
@@ -22,13 +22,12 @@ class SlotTable {
     uint64_t id = 0;
     Value value{};
   };
-  /// Null where the slot's value is another event's, or there is none.
+  /// Null where the slot holds another event's value or none.
   Value* find(uint64_t id) {
     const size_t slot = slot_of(id);
     return slot < entries_.size() && entries_[slot].id == id ? &entries_[slot].value : nullptr;
   }
-  /// Returns what the table does not hold because of it: the entry of an older event, or this one where the slot has a
-  /// newer event.
+  /// Returns the entry that the table drops: that of an older event, or this one where the slot has a newer event.
   std::optional<Entry> put(uint64_t id, Value value) {
     const size_t slot = slot_of(id);
     if (slot >= entries_.size()) {

@@ -68,7 +68,7 @@ void CallPairing::accept_communicator(Communicator row) {
   next_.accept(states_[row.pid].communicators.accept_probed(std::move(row)));
 }
 
-/// The state of a file's process; nullptr where there are too many of them.
+/// The state of a file's process; nullptr where there are too many processes.
 CallPairing::ProcessState* CallPairing::state_for_file(int32_t pid) {
   if (states_.size() >= kMostProcesses && !states_.contains(pid)) {
     losses_.add(kLostProcesses);
@@ -93,7 +93,7 @@ void CallPairing::communicator(const Communicator& row) {
   }
 }
 
-/// Makes the pending row a paired one.
+/// Turns the pending row into a paired one.
 CallPairing::PairedCall& CallPairing::pair(ProcessState& process, EventId event) {
   Collective row = process.pending.take(event);
   process.newest_paired_ns = std::max(process.newest_paired_ns, row.called_ns);
@@ -108,7 +108,7 @@ CallPairing::PairedCall& CallPairing::pair(ProcessState& process, EventId event)
   return process.paired.insert_or_assign(event, PairedCall{.row = std::move(row)}).first->second;
 }
 
-/// The oldest that is not open, since the file will report the end of an open one; else the oldest.
+/// Drops the oldest pair that is not open, since the file will report the end of an open one; else the oldest.
 void CallPairing::forget_oldest_pair(ProcessState& process) {
   auto oldest = std::ranges::find_if(
       process.paired, [](const auto& entry) { return !entry.second.open && entry.second.open_parts.empty(); });
@@ -117,7 +117,7 @@ void CallPairing::forget_oldest_pair(ProcessState& process) {
   process.paired.erase(oldest);
 }
 
-/// The AllToAll, Gather or Scatter that a Send or Recv of the file is a part of, or null.
+/// The AllToAll, Gather or Scatter that contains a Send or Recv of the file, or null.
 CallPairing::PairedCall* CallPairing::parent_of(ProcessState& process, const Collective& call) {
   PairedCall* parent = nullptr;
   for (const Operation op : {Operation::kAllToAll, Operation::kGather, Operation::kScatter}) {
@@ -181,7 +181,7 @@ void CallPairing::call_again(ProcessState& process, ProfilerCall& call, Match& m
       deliver(process, paired->second);
     }
   } else if (match.source == Source::kBoth && has_first_end) {
-    losses_.add(kLostUnpaired);  // its row is forgotten, and stays without the end
+    losses_.add(kLostUnpaired);  // its row is dropped, and keeps no end
   }
 }
 
@@ -206,7 +206,7 @@ CallPairing::Match CallPairing::match_new(ProcessState& process, ProfilerCall& c
   } else if (const auto given_up = process.pending.given_up(call.row, process.communicators)) {
     match.event = *given_up;
     match.source = Source::kLost;
-    losses_.add(kLostUnpaired);  // its row is delivered already: another would be a second row of one call
+    losses_.add(kLostUnpaired);  // its row is already delivered: another one would be a second row of one call
   } else {
     match.event = ids_.next();
     match.source = Source::kFileOnly;
@@ -228,7 +228,7 @@ void CallPairing::call(ProfilerCall call) {
   deliver_steps(*process, process->steps.take(call.id), match.event);
 }
 
-/// A call that only the file reports. It gets the probes' name of its communicator where that is known.
+/// Delivers a call that only the file reports, with the probes' name of its communicator where known.
 void CallPairing::deliver_file_only(ProcessState& process, const ProfilerCall& call, EventId event) {
   Collective row = call.row;
   row.event_id = event;
@@ -246,8 +246,7 @@ const Communicator* CallPairing::find(int32_t pid, uint64_t nccl_comm_hash) cons
   return process == states_.end() ? nullptr : process->second.communicators.find(nccl_comm_hash);
 }
 
-/// `event`: the row of their collective; 0 where it is not known. The communicator gets the probes' name where it is
-/// known.
+/// `event`: the row of their collective; 0 unknown. The communicator gets the probes' name where known.
 void CallPairing::deliver_steps(const ProcessState& process, std::vector<ProxyStep> rows, EventId event) {
   for (ProxyStep& row : rows) {
     row.collective_id = event;

@@ -2,10 +2,10 @@
 // Makes one row of a call that both the probes and a profiler file report: arrival and launch from the probe,
 // completion from the file. Probe rows are forwarded at once and, when the file's record of the same call arrives
 // (before or after the probe's last update), delivered again with its completion. A call that only one side reports is
-// delivered as it is.
+// delivered unchanged.
 //
-// Rows of a file come checked (blackbox/decode/) and change rows of their own process only. All state is bounded; what
-// exceeds a bound counts in losses(). Pure: no kernel, no clock. One thread.
+// A file's rows arrive validated (blackbox/decode/) and affect rows of their own process only. All state is bounded;
+// what exceeds a bound is counted in losses(). Pure: no kernel, no clock. One thread.
 #pragma once
 
 #include <cstdint>
@@ -29,48 +29,48 @@ namespace stalltrace::blackbox {
 
 class CallPairing final : public EventSink {
  public:
-  /// References outlive the object; all rows go to `next`.
+  /// All references must outlive the object; all rows go to `next`.
   CallPairing(EventIds& ids, EventSink& next) : ids_(ids), next_(next) {}
 
-  /// A row of the probes. Rows other than collectives and communicators are forwarded unchanged.
+  /// A row of the probes. Only collectives and communicators are changed.
   void accept(Event event) override;
 
   /// A communicator of a file; `row.comm_ptr` is its serial number there.
   void communicator(const Communicator& row);
   /// A call of a file, ended or open; it may come again. The probe rows from before its start must have been accepted.
-  /// `row.tid` is the thread's number on this host, or 0 where it is unknown.
+  /// `row.tid` is the thread's number on this host, 0 unknown.
   void call(ProfilerCall call);
   void step(StepRow step);
-  /// Whether calls are left in the process's file that may be those of waiting rows: they wait for them then.
+  /// `behind`: unread calls are left in the process's file, so waiting rows go on waiting for them.
   void set_behind(int32_t pid, bool behind);
-  /// The process has ended and its file is read to the end.
+  /// The process has ended, and its file is read to the end.
   void forget(int32_t pid);
   /// Delivers the steps that still wait for their collective, without it.
   void finish();
 
-  /// The probes' row of a process's communicator by NCCL's own hash; nullptr where the two are not connected.
+  /// The probes' row of a process's communicator, by NCCL's own hash; nullptr if the two are not connected.
   [[nodiscard]] const Communicator* find(int32_t pid, uint64_t nccl_comm_hash) const;
   [[nodiscard]] const LossCounts& losses() const { return losses_; }
 
  private:
   /// A probe row whose call the file has reported.
   struct PairedCall {
-    Collective row;  // as the probes have it
+    Collective row;  // the probes' row
     std::optional<int64_t> end_ns{};
     bool open = false;                // the file reports it as not ended
-    std::set<uint64_t> open_parts{};  // of a call made of transfers: ids of those that have not ended
+    std::set<uint64_t> open_parts{};  // for a call made of transfers: ids of those that have not ended
     [[nodiscard]] bool ended() const { return end_ns && open_parts.empty(); }
   };
   enum class Source { kBoth, kFileOnly, kLost };
-  /// The row of a call of the file.
+  /// The row of one of the file's calls.
   struct Match {
     EventId event = 0;
-    int64_t end_ns = 0;  // UTC, as the file reported it last; 0 not yet
+    int64_t end_ns = 0;  // UTC, as last reported by the file; 0: not yet
     Source source = Source::kBoth;
-    bool open = false;  // the file has reported it as nothing but open
+    bool open = false;  // the file has so far reported it only as open
   };
-  /// Rows by the call's id in the file: of the newest call in each slot, and of the newest 4,096 whose slot has another
-  /// by now.
+  /// Rows by the call's id in the file: the newest call in each slot, and the newest 4,096 whose slot holds another
+  /// call by now.
   class Matches {
    public:
     Match* find(uint64_t id);
@@ -87,11 +87,11 @@ class CallPairing final : public EventSink {
     bool behind = false;
     PendingCalls pending;
     std::map<EventId, PairedCall> paired;
-    LaunchIndex paired_parents;  // those of `paired` that are made of transfers
+    LaunchIndex paired_parents;  // entries of `paired` that are made of transfers
     int64_t newest_paired_ns = 0;
     Matches matches;
     StepBacklog steps;
-    std::map<uint64_t, bool> delivered_serials;  // communicators that only the file knows; true: with their end
+    std::map<uint64_t, bool> delivered_serials;  // communicators that only the file reports; true: with their end
   };
 
   void accept_collective(Collective row);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A probe's row and a profiler file's row of one call become one row, whatever is missing on either side.
+// The probes' row and the profiler file's row of a call become one row, whatever is missing on either side.
 #include "blackbox/pairing/call_pairing.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ constexpr CommHash kNcclHash = 0xabc;
 
 class Pairing : public ::testing::Test {
  protected:
-  /// A communicator of which the probes saw the making, or only calls.
+  /// A communicator: the probes saw its creation, or only its calls.
   void begin(bool made_while_tracing) { begin(made_while_tracing, pairing_); }
   void begin(bool made_while_tracing, CallPairing& pairing) {
     Communicator probe{.node_id = 5, .pid = kPid, .comm_ptr = kPointer, .created_ns = kBegin};
@@ -44,7 +44,7 @@ class Pairing : public ::testing::Test {
     file_row.created_ns = kBegin - kNsPerSecond;
     pairing.communicator(file_row);
   }
-  /// Calls are launched in 20 us, 10 ms apart.
+  /// Calls take 20 us to launch, 10 ms apart.
   Collective probe(int64_t number, bool returned = true) {
     Collective row;
     row.event_id = make_event_id(5, 1000 + static_cast<uint64_t>(number));
@@ -82,7 +82,7 @@ class Pairing : public ::testing::Test {
     row.datatype = 7;
     return call;
   }
-  /// The row at another time: the `number`-th of `rate` calls a second.
+  /// Moves the row to the time of call `number` at `rate` calls per second.
   static Collective at_rate(Collective row, int64_t number, int64_t rate) {
     const int64_t before_ns = row.timestamp_ns - (kBegin + number * 10 * kNsPerMs);
     row.timestamp_ns = row.called_ns = kBegin + number * (kNsPerSecond / rate) + before_ns;
@@ -94,7 +94,7 @@ class Pairing : public ::testing::Test {
     return rows;
   }
 
-  /// How many steps name this collective; 0 none.
+  /// How many steps name this collective; 0: no collective.
   size_t steps_of(EventId collective) {
     size_t count = 0;
     EXPECT_TRUE(rows_.proxy_steps({}, [&](const ProxyStep& row) { count += row.collective_id == collective ? 1 : 0; }));
@@ -164,10 +164,10 @@ TEST_F(Pairing, ACommunicatorMadeBeforeTracingIsNamedByTheFile) {
   begin(false);
   for (int64_t number = 0; number < 3; ++number) {
     Collective row = probe(number + 40);
-    row.seq = number;  // the probes count from when they came
+    row.seq = number;  // the probes count from the time they were attached
     pairing_.accept(row);
   }
-  pairing_.call(profiled(39));  // from before the probes
+  pairing_.call(profiled(39));  // from before the probes were attached
   for (int64_t number = 40; number < 43; ++number) {
     pairing_.call(profiled(number));
   }
@@ -216,7 +216,7 @@ TEST_F(Pairing, MembersOfAGroupAreDistinguishedByTheirArguments) {
     member.group_id = 9;
     pairing_.accept(member);
   }
-  for (int64_t number = 2; number >= 0; --number) {  // launched in an order of NCCL's own
+  for (int64_t number = 2; number >= 0; --number) {  // launched in NCCL's own order
     ProfilerCall member = profiled(0, number * kNsPerMs + kNsPerMs);
     member.id += static_cast<uint64_t>(number);
     member.row.count = 100 + number;
@@ -277,7 +277,7 @@ TEST_F(Pairing, AnAllToAllLastsUntilItsLastTransferHasEnded) {
   };
   pairing_.call(part(0, std::nullopt));
   pairing_.call(part(1, kNsPerMs));
-  ProfilerCall own = part(3, std::nullopt);  // the rank's own copy
+  ProfilerCall own = part(3, std::nullopt);  // the rank's copy to itself
   own.row.completion = Completion::kUnobserved;
   pairing_.call(own);
   ASSERT_EQ(rows().size(), 1);
@@ -298,7 +298,7 @@ TEST_F(Pairing, StepsOfAnAllToAllsTransfersAreItsOwn) {
   ProfilerCall part = profiled(0);
   part.row.op = Operation::kSend;
   part.row.peer = 0;
-  for (const bool is_paired : {false, true}) {  // a step comes before its transfer, and after
+  for (const bool is_paired : {false, true}) {  // a step may come before or after its transfer
     StepRow step{.collective = part.id};
     step.row.pid = kPid;
     step.row.timestamp_ns = kBegin;
@@ -357,7 +357,7 @@ TEST_F(Pairing, StepsNameTheRowOfTheirCollective) {
   pairing_.step(step);  // an operation ends before its collective
   pairing_.call(profiled(0));
   pairing_.step(step);
-  step.collective = 777;  // whose collective never comes
+  step.collective = 777;  // a collective that never comes
   pairing_.step(step);
   pairing_.finish();
   std::vector<EventId> named;
@@ -381,7 +381,7 @@ TEST_F(Pairing, ACommunicatorWithoutAnIdIsFoundByNcclsHashOnceCallsHaveMet) {
   EXPECT_EQ(pairing_.find(kPid + 1, kNcclHash), nullptr);
 }
 
-/// Calls at an even rate; each round the probes' rows of all come before the file's.
+/// Calls at an even rate; in each round all of the probes' rows come before the file's.
 struct Rounds {
   int64_t rate;
   int64_t of_a_round;
@@ -413,7 +413,7 @@ TEST_F(Pairing, EveryCallHasOneRowAtAnyRate) {
   }
 }
 
-/// The file is read 7 s late: the probes' rows are given up by then.
+/// The file is read 7 s late, after the probes' rows were given up.
 TEST_F(Pairing, ACallWhoseRowWasGivenUpIsALossAndNoSecondRow) {
   begin(true);
   constexpr int64_t kRate = 10'000;
@@ -478,7 +478,7 @@ TEST_F(Pairing, ACallThatStaysOpenWhileTensOfThousandsEndHasOneRow) {
     pairing_.accept(probe(number));
     pairing_.call(profiled(number));
     if (number % 100 == 0) {
-      pairing_.call(profiled(0, std::nullopt));  // a follower reports open calls again and again
+      pairing_.call(profiled(0, std::nullopt));  // a follower reports open calls repeatedly
     }
   }
   pairing_.call(profiled(0, 300 * kNsPerSecond));
@@ -544,7 +544,7 @@ TEST_F(Pairing, ACallThatComesAgainHasOneRowHoweverManyCameSince) {
   EXPECT_EQ(rows().size(), kCalls);
 }
 
-/// Counts rows of collectives, also those that come again.
+/// Counts rows of collectives, repeated deliveries included.
 class Deliveries final : public EventSink {
  public:
   void accept(Event event) override {

@@ -9,10 +9,10 @@
 namespace stalltrace::blackbox {
 namespace {
 
-constexpr size_t kMostCommunicators = 1024;     // of a file; the plugin keeps 512 at a time
-constexpr int64_t kSameTimeNs = 20 * kNsPerUs;  // records of two threads may come in another order than they were made
+constexpr size_t kMostCommunicators = 1024;     // of one file; the plugin keeps 512 at a time
+constexpr int64_t kSameTimeNs = 20 * kNsPerUs;  // records of two threads may arrive in another order than the events
 
-/// Fills in rank and size where the probes do not know them: for example, they see no size at a split.
+/// Fills in rank and size where the probes do not know them: for example, a split does not show them the size.
 template <typename Row>
 void add_rank(Row& row, const Communicator& profiled) {
   if (!row.rank || row.rank_source == RankSource::kEnvironment) {
@@ -36,8 +36,8 @@ const Communicator* CommunicatorIdentity::profiled(uint64_t serial) const {
   return found == profiled_.end() ? nullptr : &found->second;
 }
 
-/// The file is read later than the probes report: they may have seen the next communicator being made at an address
-/// before the last calls of the one before it are read.
+/// The file is read later than the probes report, so the probes may see a new communicator at an address before the
+/// last calls of the former one are read.
 bool CommunicatorIdentity::is_former(const Collective& probed) const {
   const auto newest = probed_.find(probed.comm_ptr);
   return newest != probed_.end() && newest->second.accepted &&

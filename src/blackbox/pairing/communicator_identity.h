@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicators of one process under both their names: the pointer that the probes see, and the serial number in
-// the profiler file. They are connected by NCCL's own hash or by the first call that both report. Pure; one thread.
+// the profiler file. NCCL's own hash connects them, or the first call that both report. Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,27 @@
 
 namespace stalltrace::blackbox {
 
-/// What calls with equal keys are numbered by: 0 for the collectives of a communicator, else operation and peer of a
+/// Identifies the counter that numbers a call: 0 for the collectives of a communicator, else operation and peer of a
 /// Send or Recv.
 uint64_t numbering_of(const Collective& row);
 
 class CommunicatorIdentity {
  public:
-  /// A row of the probes. Returns it with what the file knows and the probes do not: rank, size, hash.
+  /// A row of the probes. Returns it with rank, size and hash from the file where the probes lack them.
   Communicator accept_probed(Communicator row);
   /// A row of the file; `comm_ptr` is its serial number. False, and not kept, beyond 1,024 communicators.
   bool accept_profiled(const Communicator& row);
-  /// Both rows are of one call. If that connects a communicator, returns the probes' row of it, completed as above.
+  /// Both rows describe one call. If that connects a communicator, returns the probes' row of it, completed as above.
   std::optional<Communicator> connect(const Collective& probed, const Collective& profiled);
 
-  /// Whether a call of the probes and one of the file may be on the same communicator.
+  /// Whether a call of the probes and one of the file may belong to the same communicator.
   [[nodiscard]] bool may_be_same(const Collective& probed, const Collective& profiled) const;
-  /// The number of the probes' call as the file counts; none where it is not known. The probes count from the time they
-  /// were attached.
+  /// The number of the probes' call in the file's count; nullopt if unknown. The probes count from the time they were
+  /// attached.
   [[nodiscard]] std::optional<int64_t> file_number(const Collective& probed) const;
 
-  /// Calls `visit(pointer, number, sure)` for the numbers under which the probes may have the file's call, and ends
-  /// when it returns true. `sure`: the communicators are connected or have the same hash. The connected one comes
-  /// first.
+  /// Calls `visit(pointer, number, sure)` for the numbers under which the probes may have the file's call, until it
+  /// returns true. `sure`: the communicators are connected or have the same hash. The connected one comes first.
   template <typename Visit>
   void for_each_probed_number(const Collective& profiled, const Visit& visit) const {
     if (!profiled.seq) {
@@ -58,13 +57,13 @@ class CommunicatorIdentity {
       }
     }
   }
-  /// The file's number of the probes' number 0; none where both count alike, or it is not known.
+  /// The file's number of the probes' number 0; nullopt where both count alike, or it is unknown.
   [[nodiscard]] std::optional<int64_t> first_number(uint64_t pointer, uint64_t numbering) const;
 
-  /// Completes a call of the probes: hash, number, rank and size where only the file knows them.
+  /// Completes a call of the probes: hash, number, rank and size where only the file has them.
   void complete(Collective& probed) const;
-  /// Replaces serial number and hash of a call of the file by the probes' names. False where the probes do not know the
-  /// communicator; the row is unchanged then.
+  /// Replaces serial number and hash of a call of the file by the probes' names. Returns false and leaves the row
+  /// unchanged where the probes do not know the communicator.
   bool rename(Collective& profiled) const;
   /// The file's row of a serial number, or null.
   [[nodiscard]] const Communicator* profiled(uint64_t serial) const;
@@ -76,18 +75,18 @@ class CommunicatorIdentity {
     Communicator row;
     bool accepted = false;                     // the probes have delivered its row
     uint64_t serial = 0;                       // in the file; 0 not connected
-    std::map<uint64_t, int64_t> first_number;  // by numbering
+    std::map<uint64_t, int64_t> first_number;  // by counter, see numbering_of
     [[nodiscard]] std::optional<int64_t> first(uint64_t numbering) const;
   };
-  /// Whether the probes' call was made on a communicator that had this address before the newest one.
+  /// Whether the probes' call was made on the former communicator at this address.
   [[nodiscard]] bool is_former(const Collective& probed) const;
-  /// The call's communicator; null where it is not known.
+  /// The call's communicator; null if unknown.
   [[nodiscard]] const Probed* probed_of(const Collective& probed) const;
   Communicator completed(Communicator row, const Probed& known) const;
 
   std::unordered_map<uint64_t, Probed> probed_;          // by pointer
-  std::unordered_map<uint64_t, Probed> former_;          // by pointer, the ones before those
-  std::set<uint64_t> unconnected_;                       // pointers of `probed_` without a serial number
+  std::unordered_map<uint64_t, Probed> former_;          // by pointer: their predecessors at the same address
+  std::set<uint64_t> unconnected_;                       // pointers in `probed_` without a serial number
   std::unordered_map<uint64_t, Communicator> profiled_;  // by serial number
   std::unordered_map<uint64_t, uint64_t> pointers_;      // by serial number
 };

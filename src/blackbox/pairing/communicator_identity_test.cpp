@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One communicator, whichever name it is called by.
+// One communicator under each of its names.
 #include "blackbox/pairing/communicator_identity.h"
 
 #include <gtest/gtest.h>

@@ -11,8 +11,8 @@ namespace stalltrace::blackbox {
 namespace {
 
 constexpr size_t kMostGivenUp = 65536;
-constexpr int64_t kSameTimeNs = 20 * kNsPerUs;           // both sides stamp with one clock, microseconds apart
-constexpr int64_t kLaunchedLaterNs = 10 * kNsPerSecond;  // by a thread of NCCL's own, or a stream's host function
+constexpr int64_t kSameTimeNs = 20 * kNsPerUs;           // one clock, read microseconds apart
+constexpr int64_t kLaunchedLaterNs = 10 * kNsPerSecond;  // by one of NCCL's own threads, or a stream's host function
 constexpr int kNotReturned = 63;                         // length class of a launch that has not returned
 
 constexpr int kLaunchScore = 4;
@@ -30,7 +30,7 @@ bool launch_contains(const Collective& probed, int64_t start_ns) {
          (!probed.launch_ns || start_ns <= probed.timestamp_ns + *probed.launch_ns + kSameTimeNs);
 }
 
-/// 0 where a pid namespace hides the thread's number on the host.
+/// Thread id 0: a pid namespace hides the thread's number on the host.
 bool same_thread(const Collective& probed, const Collective& profiled) {
   return profiled.tid == 0 || profiled.tid == probed.tid;
 }
@@ -72,7 +72,7 @@ int LaunchIndex::length_class(const Collective& row) {
 }
 
 int64_t LaunchIndex::earliest_start(int64_t start_ns, int length_class) {
-  constexpr int kLongest = 61;  // so that nothing overflows; 73 years
+  constexpr int kLongest = 61;  // 73 years; prevents overflow
   return length_class > kLongest ? std::numeric_limits<int64_t>::min()
                                  : start_ns - (int64_t{1} << length_class) - kSameTimeNs;
 }
@@ -94,7 +94,7 @@ void LaunchIndex::remove(const Collective& row) {
   }
 }
 
-/// None where the row has no number, or is a Send or Recv without a peer.
+/// nullopt where the row has no number, or is a Send or Recv without a peer.
 std::optional<PendingCalls::NumberKey> PendingCalls::key_of(const Collective& row, uint64_t pointer,
                                                             std::optional<int64_t> number) {
   const bool to_peer = is_point_to_point(row.op);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of one process that the probes have reported and its profiler file has not, and which of them a call of the
-// file is. Lookups take logarithmic time: by number on the communicator, and by launch time. Pure; one thread.
+// Calls of one process that the probes have reported and its profiler file has not, matched with the file's calls.
+// Lookups take logarithmic time: by number on the communicator, and by launch time. Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +17,30 @@
 
 namespace stalltrace::blackbox {
 
-/// How long and how many rows are kept of a process: those of the last 2 s up to 32,768, and at least 1,024. The file
-/// is read to its end twice a second; where that does not succeed, rows are kept for longer.
+/// Rows kept for a process: those of the last 2 s up to 32,768, and at least 1,024. The file is read to its end twice a
+/// second; where that does not succeed, rows are kept longer.
 inline constexpr size_t kFewestRows = 1024;
 inline constexpr size_t kMostRows = 32768;
 inline constexpr int64_t kRowsKeptNs = 2'000'000'000;
 
-/// AllToAll, Gather, Scatter: NCCL runs them as a Send and a Recv for each peer, which are no calls of their own.
+/// AllToAll, Gather, Scatter: NCCL runs them as a Send and a Recv for each peer, which are not separate calls.
 bool is_made_of_transfers(Operation op);
 
 /// How well a call of the probes and one of the file agree: the file's began during the probe's launch, on the same
-/// thread, and has the same number. None where they can't be the same, or too little agrees.
+/// thread, and has the same number. nullopt where they can't be the same, or too little agrees.
 std::optional<int> agreement(const Collective& probed, const Collective& profiled,
                              const CommunicatorIdentity& identity);
 
 /// Whether the file's call began during the probe's launch, on the same thread or an unknown one.
 bool launched_by(const Collective& probed, const Collective& profiled);
 
-/// Rows by the time of their launch.
+/// Rows by launch time.
 class LaunchIndex {
  public:
   void add(const Collective& row);
-  /// Does nothing for a row that is not there.
+  /// Does nothing if the row is absent.
   void remove(const Collective& row);
-  /// Visits the rows with operation `op` whose launch may contain `start_ns` (UTC), and few others. Ends when `visit`
+  /// Visits the rows with operation `op` whose launch may contain `start_ns` (UTC), and few others, until `visit`
   /// returns true.
   template <typename Visit>
   void for_each_at(Operation op, int64_t start_ns, const Visit& visit) const {
@@ -59,23 +59,23 @@ class LaunchIndex {
   static int64_t earliest_start(int64_t start_ns, int length_class);
   static int64_t latest_start(int64_t start_ns);
 
-  // By operation and bit width of the launch's length: within one class, launches that contain a time began within
+  // By operation and bit width of the launch's length: within one class, a launch that contains a time began at most
   // twice that length before it.
   std::map<std::pair<Operation, int>, std::set<std::pair<int64_t, EventId>>> by_length_;
 };
 
 class PendingCalls {
  public:
-  /// Adds the row or replaces that of the same event. Beyond the bound the oldest is given up; `remember` says whether
-  /// given_up() will know it, `behind` that rows are given up for their number only.
+  /// Adds the row or replaces that of the same event. Beyond the limit the oldest row is given up. `remember`:
+  /// given_up() will know it; `behind`: rows are given up for their number only.
   void put(Collective row, bool remember, bool behind = false);
-  /// Removes and returns a row that is there.
+  /// Removes and returns a row, which must be present.
   Collective take(EventId event);
-  /// The row that agrees best with a call of the file, and of several the first; null where none agrees.
+  /// The row that agrees best with a call of the file, the first of equals; null where none agrees.
   [[nodiscard]] const Collective* match(const Collective& profiled, const CommunicatorIdentity& identity) const;
-  /// The AllToAll, Gather or Scatter that a Send or Recv of the file is a part of, or null.
+  /// The AllToAll, Gather or Scatter that contains a Send or Recv of the file, or null.
   [[nodiscard]] const Collective* parent(const Collective& profiled) const;
-  /// The row of a call of the file if it was given up: known by its number, for the last 65,536.
+  /// The row of a call of the file if it was given up: found by its number, for the last 65,536.
   [[nodiscard]] std::optional<EventId> given_up(const Collective& profiled, const CommunicatorIdentity& identity) const;
   [[nodiscard]] size_t size() const { return rows_.size(); }
 
@@ -83,7 +83,7 @@ class PendingCalls {
   using NumberKey = std::tuple<uint64_t, Operation, int32_t, int64_t>;  // pointer, operation, peer, number
   struct GivenUp {
     EventId event = 0;
-    bool numbered_by_nccl = false;  // from the communicator's first call on
+    bool numbered_by_nccl = false;  // true from the communicator's first call on
   };
   static std::optional<NumberKey> key_of(const Collective& row, uint64_t pointer, std::optional<int64_t> number);
   void index(const Collective& row);

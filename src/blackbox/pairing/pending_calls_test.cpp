@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The indexes find what a search through all rows finds.
+// The indexes find the same as a search through all rows.
 #include "blackbox/pairing/pending_calls.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ void make_communicator(CommunicatorIdentity& identity, uint64_t pointer, uint64_
   identity.accept_profiled(Communicator{.comm_ptr = serial, .comm_id_hash = hash, .nccl_comm_hash = hash});
 }
 
-/// By comparing with every row.
+/// Searches by comparison with every row.
 const Collective* search_all(const std::vector<Collective>& rows, const Collective& profiled,
                              const CommunicatorIdentity& identity) {
   const Collective* best = nullptr;
@@ -64,7 +64,7 @@ TEST(PendingCalls, FindsWhatASearchThroughAllRowsFinds) {
     CommunicatorIdentity identity;
     make_communicator(identity, kPointer, kSerial, kHash);
     make_communicator(identity, kPointer + 1, kSerial + 1, kHash + 1);
-    identity.accept_probed(Communicator{.comm_ptr = kPointer + 2});  // known by its calls only
+    identity.accept_probed(Communicator{.comm_ptr = kPointer + 2});  // known only by its calls
     PendingCalls pending;
     std::vector<Collective> rows;
     for (int64_t n = 0; n < 400; ++n) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiler files made up byte by byte, for tests.
+// Synthetic profiler files for tests, built byte by byte.
 #pragma once
 
 #include <cstring>
@@ -12,7 +12,7 @@
 
 namespace stalltrace::blackbox {
 
-/// A small valid file, which tests then change.
+/// A small valid file for tests to modify.
 struct MadeProfilerFile {
   static constexpr uint64_t kCommunicators = 4;
   static constexpr uint64_t kSlots = 8;
@@ -62,7 +62,7 @@ struct MadeProfilerFile {
     return event;
   }
 
-  /// As large as the plugin makes it, say.
+  /// Changes the file's capacities, for example to the plugin's.
   void resize(uint64_t slot_capacity, uint64_t ring_capacity) {
     slots.resize(slot_capacity);
     ring.resize(ring_capacity);
@@ -78,7 +78,7 @@ struct MadeProfilerFile {
     append_as_it_is(event);
   }
 
-  /// Appends what is in slot `index` to the ring.
+  /// Appends the content of slot `index` to the ring.
   void append_slot(uint64_t index) { append_as_it_is(slots[index]); }
 
   /// Puts the event into slot `index`, in `phase`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A made-up host for tests of profiler files: processes in a /proc of folders, each with a root of its own, files where
-// the plugin would put them, and writers that hold them as a living process does.
+// A simulated host for tests of profiler files: processes in a fake /proc, each with its own root, files where the
+// plugin would put them, and writers that hold their locks as a living process does.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 
 namespace stalltrace::blackbox {
 
-/// A process that holds the lock of a file, until it is killed with the object.
+/// A process that holds a file's lock until the object's end, which kills it.
 class ProfilerFileWriter {
  public:
   explicit ProfilerFileWriter(const std::string& path) {
@@ -38,7 +38,7 @@ class ProfilerFileWriter {
       lock.l_len = 1;
       const char held = ::fcntl(fd, F_SETLK, &lock) == 0 ? '1' : '0';
       (void)!::write(ready[1], &held, 1);
-      ::alarm(60);  // whatever becomes of the test
+      ::alarm(60);  // ends it even if the test dies
       for (;;) {
         ::pause();
       }
@@ -66,7 +66,7 @@ class ProfilerHost : public testing::Test {
  protected:
   static constexpr pid_t kPid = 5000;
   static constexpr uint64_t kStart =
-      987'654'321;  // of the made-up processes, so that no real file is taken for one of theirs
+      987'654'321;  // start time of the simulated processes, so that no real file is taken for theirs
 
   ProfilerHost() {
     char name[] = "/dev/shm/stalltrace-host-XXXXXX";
@@ -74,7 +74,7 @@ class ProfilerHost : public testing::Test {
   }
   ~ProfilerHost() override { std::filesystem::remove_all(root_); }
 
-  /// `inner`: its number in a pid namespace of its own.
+  /// `inner`: its number in its own pid namespace.
   void add_process(pid_t pid, pid_t inner = 0, const std::string& folder = "/profiler") {
     put(pid, "stat", std::to_string(pid) + " (rank) S" + repeat(" 0", 18) + " " + std::to_string(kStart) + " 0 0\n");
     put(pid, "status",
@@ -86,7 +86,7 @@ class ProfilerHost : public testing::Test {
   [[nodiscard]] std::string folder_of(pid_t pid, const std::string& folder = "/profiler") const {
     return root_ + "/" + std::to_string(pid) + "/root" + folder;
   }
-  /// Where the process's file is; `number` as where the name before it was taken.
+  /// Path of the process's file; `number` counts the names already taken.
   [[nodiscard]] std::string path_of(pid_t pid, pid_t inner = 0, int number = 0) const {
     return folder_of(pid) + "/" + name_of(inner ? inner : pid, number);
   }
@@ -94,7 +94,7 @@ class ProfilerHost : public testing::Test {
     return "stalltrace-" + std::to_string(inner) + "-" + std::to_string(kStart) +
            (number ? "-" + std::to_string(number) : "") + ".profiler";
   }
-  /// What the plugin in a process of this number would have written.
+  /// The file of the plugin in a process with this number.
   static MadeProfilerFile file_of(pid_t inner) {
     MadeProfilerFile file;
     file.header.pid = static_cast<uint32_t>(inner);
@@ -118,7 +118,7 @@ class ProfilerHost : public testing::Test {
   std::string root_;
 
  private:
-  /// This host's, or one of its own.
+  /// This host's namespace, or one of its own.
   void put_pid_namespace(pid_t pid, bool own) const {
     const std::string path = root_ + "/" + std::to_string(pid) + "/ns/pid";
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());

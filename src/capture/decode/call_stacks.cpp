@@ -11,7 +11,7 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr size_t kPlacesOfAProcess = 256;
-constexpr size_t kDelivered = 65'536;  // remembered; after that a row may be delivered again, which changes nothing
+constexpr size_t kDelivered = 65'536;  // remembered rows; older ones may be delivered again, which is harmless
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void CallStacks::note(const st_call_stack& record) {
   }
   const size_t frames = std::min<size_t>(record.frames, ST_STACK_FRAMES);
   std::vector<uint64_t> addresses(record.addresses, record.addresses + frames);
-  // The kernel walks frame pointers, which miss the caller of a function that has not set up its frame yet.
+  // The kernel's walk of frame pointers misses the caller of a function that has not set up its frame yet.
   if (!addresses.empty() && (addresses.size() == 1 || addresses[1] != record.return_address)) {
     addresses.insert(addresses.begin() + 1, record.return_address);
   }
@@ -32,7 +32,7 @@ void CallStacks::note(const st_call_stack& record) {
     places[record.place] = 0;
     return;
   }
-  stack.stack_id = static_cast<int64_t>(splitmix64_text(stack.frames) >> 1);  // positive, as ids are
+  stack.stack_id = static_cast<int64_t>(splitmix64_text(stack.frames) >> 1);  // ids are positive
   places[record.place] = stack.stack_id;
   if (delivered_.size() >= kDelivered) {
     delivered_.clear();

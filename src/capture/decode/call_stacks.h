@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where calls come from: the kernel side's stacks → rows of `stack`, each content once. One thread.
+// Call sites: the kernel side's stacks → rows of `stack`, one row for each content. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -16,13 +16,13 @@ namespace stalltrace::capture {
 
 class CallStacks {
  public:
-  /// Both outlive it.
+  /// Both arguments must outlive the object.
   CallStacks(const Procfs& procfs, EventSink& sink) : names_(procfs), sink_(sink) {}
 
-  /// Delivers the stack's row unless one with the same content was. Of a process, the first 256 places count: a program
-  /// that builds code as it runs has ever new ones.
+  /// Delivers the stack's row unless an equal row was delivered. Only the first 256 places of a process are kept: a
+  /// program that generates code at run time has new ones forever.
   void note(const st_call_stack& record);
-  /// The row of a place that was noted: its id is a hash of the text, the same on all nodes; 0 for any other.
+  /// The row id of a noted place: a hash of the text, equal on all nodes. 0 for an unknown place.
   [[nodiscard]] int64_t id_of(pid_t pid, uint64_t place) const;
   void on_exit(pid_t pid) {
     processes_.erase(pid);

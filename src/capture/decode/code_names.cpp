@@ -15,10 +15,10 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr size_t kNamesKept = 8192;
-/// The part of each second that may be spent on names: the ring buffers fill in the meantime.
+/// Time limit for name look-ups in each second: the ring buffers fill while they run.
 constexpr int64_t kTimeNs = 100 * kNsPerMs;
-/// Mappings that were read are good for so long, and for this long also where an address is in none of them: it may be
-/// of a library that was loaded since, or no address at all.
+/// How long mappings are reused, even for an address in none of them: it may be in a library loaded since, or be no
+/// address at all.
 constexpr int64_t kMappingsNs = kNsPerSecond;
 constexpr int64_t kNoMappingNs = 100 * kNsPerMs;
 

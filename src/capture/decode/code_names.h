@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code addresses of a process → names, by the symbol tables of the files it maps, within a bound on the time that
-// all of them take; what is not found in time, or lies on a file system that may not answer, keeps its offset for a
-// name. One thread.
+// Code addresses of a process → names, from the symbol tables of the files it maps. All look-ups together have a time
+// limit. An address not resolved in time, or on a file system that may not answer, is named by its offset. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -20,18 +19,19 @@ namespace stalltrace::capture {
 
 class CodeNames {
  public:
-  /// `procfs` outlives it.
+  /// `procfs` must outlive the object.
   explicit CodeNames(const Procfs& procfs) : procfs_(procfs), mounts_(procfs) {}
 
-  /// One line a frame: "train_step+0x4f (train)", or "+0x1f40 (libstripped.so)" with the offset in the file.
-  /// `addresses` are those of a stack, innermost first: all but the first are return addresses. It ends before the
-  /// first that is in no file: code without frame pointers leads there. Empty when the process is gone.
+  /// One line per frame: "train_step+0x4f (train)", or "+0x1f40 (libstripped.so)" with the offset in the file.
+  /// `addresses` is a stack, innermost first; all but the first are return addresses. The result ends before the first
+  /// address that is in no file, since walks through code without frame pointers end there. Empty when the process is
+  /// gone.
   std::string describe(pid_t pid, std::span<const uint64_t> addresses);
   void forget(pid_t pid) { mappings_.erase(pid); }
 
  private:
-  /// A process's code, read once for the many stacks of its start: a PyTorch rank has 1,700 mappings, which take the
-  /// kernel more than a millisecond to write down.
+  /// A process's code mappings, read once for the many stacks at its start: a PyTorch rank has 1,700 mappings, and the
+  /// kernel takes more than a millisecond to list them.
   struct Mappings {
     std::vector<MappedFile> files;
     int64_t read_ns = 0;  // CLOCK_MONOTONIC
@@ -52,7 +52,7 @@ class CodeNames {
   Mounts mounts_;
   std::map<pid_t, Mappings> mappings_;
   std::map<Key, std::string> known_;
-  int64_t second_ns_ = 0;  // CLOCK_MONOTONIC: of the second that spent_ns_ is about
+  int64_t second_ns_ = 0;  // CLOCK_MONOTONIC: start of the second that spent_ns_ counts
   int64_t spent_ns_ = 0;
 };
 

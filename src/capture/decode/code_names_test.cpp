@@ -14,7 +14,7 @@
 #include "capture/decode/call_stacks.h"
 #include "model/memory_source.h"
 
-// Not in the anonymous namespace: symbols to be found.
+// Outside the anonymous namespace so that their symbols can be found.
 namespace stalltrace::capture::code_names_test {
 
 __attribute__((noipa)) uint64_t a_place_to_call_from() {
@@ -24,7 +24,7 @@ __attribute__((noipa)) uint64_t a_place_to_call_from() {
 volatile int calls;
 __attribute__((noipa)) uint64_t a_caller() {
   const uint64_t place = a_place_to_call_from();
-  calls = calls + 1;  // no tail call
+  calls = calls + 1;  // prevents a tail call
   return place;
 }
 

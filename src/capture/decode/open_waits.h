@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits that have not ended: a rank that hangs makes no more calls, so what its threads wait for is recorded while the
-// wait lasts. One thread.
+// Waits that have not ended: a hanging rank makes no more calls, so its threads' waits are recorded while they last.
+// One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -17,17 +17,17 @@ namespace stalltrace::capture {
 
 class OpenWaits {
  public:
-  /// References outlive the object.
+  /// All references must outlive the object.
   OpenWaits(BpfPrograms& kernel, const Node& node, EventSink& sink) : kernel_(kernel), node_(node), sink_(sink) {}
 
-  /// Delivers what threads of `pids` have been waiting for since `at_least_ns` or longer, each wait once.
+  /// Delivers waits of `pids`' threads that have lasted at least `at_least_ns`, each wait once.
   Status deliver(const std::set<pid_t>& pids, uint64_t at_least_ns);
 
  private:
   BpfPrograms& kernel_;
   const Node& node_;
   EventSink& sink_;
-  std::map<uint32_t, uint64_t> delivered_;  // by thread: the start of its wait
+  std::map<uint32_t, uint64_t> delivered_;  // by thread id: the start of its delivered wait
 };
 
 }  // namespace stalltrace::capture

@@ -37,8 +37,8 @@ RecordDecoder::RecordDecoder(const Node& node, const Procfs& procfs, EventSink& 
           [this](int32_t pid, uint64_t hash) { return communicator_facts(pid, hash); }),
       stacks_(procfs, sink) {}
 
-/// The hash of a communicator whose unique id the probes did not see comes from calls that were paired with the
-/// profiler file's.
+/// A communicator whose unique id the probes did not see gets its hash from calls that were paired with the profiler
+/// file's.
 CommunicatorInfo RecordDecoder::communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const {
   CommunicatorInfo facts{.hash = collectives_.comm_of_nccl_hash(pid, nccl_comm_hash),
                          .nodes = profiler_files_.nodes_of(pid, nccl_comm_hash)};
@@ -73,7 +73,7 @@ void RecordDecoder::end_process(const st_exit& record) {
 
 std::vector<st_exit> RecordDecoder::take_exits() { return std::exchange(exits_, {}); }
 
-/// Not of a process whose end came first, by another ring: nothing would ever forget it.
+/// Ignores a process whose end arrived first, by another ring: its state would never be dropped.
 void RecordDecoder::note_stack(const st_call_stack& record) {
   if (!has_ended(static_cast<pid_t>(record.header.tgid))) {
     stacks_.note(record);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of the BPF programs → events: one decoder per family, and what they share. What is decoded goes to the
-// sink, some of it only when later records have said the rest. One thread.
+// The records of the BPF programs → events: one decoder per family, and the state they share. Some events reach the
+// sink only when later records have completed them. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -31,38 +31,39 @@ class RecordDecoder {
   struct Options {
     int64_t ticks_per_second = 0;  // of the kernel's jiffies
     blackbox::ProfilerFileFinder::Scope profiler_files;
-    std::function<void(pid_t)> on_call;              // a process made a call before it was found
-    std::function<void(const std::string&)> report;  // what could not be done
+    std::function<void(pid_t)> on_call;              // called before discovery found the process
+    std::function<void(const std::string&)> report;  // reports failures
   };
 
-  /// References outlive the decoder.
+  /// All references must outlive the decoder.
   RecordDecoder(const Node& node, const Procfs& procfs, EventSink& sink, Options options);
 
-  /// One record as it came out of a ring.
+  /// `bytes`: one record as it came out of a ring.
   void decode(std::span<const std::byte> bytes);
   void decode(const st_socket_listing& listing) { network_.on_listing(listing); }
 
-  /// The processes whose end was decoded since the last call. Other rings may still hold records of theirs: they are
-  /// to be decoded before end_process().
+  /// The processes whose end was decoded since the last call. Other rings may still hold their records: decode those
+  /// before calling end_process().
   std::vector<st_exit> take_exits();
-  /// The record of a process's end can overtake that of its first call: they come by different rings.
+  /// A process's end record can overtake the record of its first call, since they come by different rings.
   [[nodiscard]] bool has_ended(pid_t pid) const;
   [[nodiscard]] bool knows(pid_t pid) const { return processes_.find(pid) != nullptr; }
   void begin_process(Process process, Library library, CollectiveTracker::JobPlace job);
   void end_process(const st_exit& record);
 
-  /// Delivers what has been waiting for more. Records from before `decoded_ns` (CLOCK_MONOTONIC) have been decoded.
+  /// Delivers events that wait for later records. All records from before `decoded_ns` (CLOCK_MONOTONIC) must have been
+  /// decoded.
   void deliver_waiting(int64_t decoded_ns);
-  /// The same at the end: nothing more will come.
+  /// The same at the end, when no record will follow.
   void finish(int64_t decoded_ns);
-  /// Losses of the profiler files, and records that could not be decoded.
+  /// Delivers losses of the profiler files, and the count of records that could not be decoded.
   void deliver_losses();
 
   [[nodiscard]] std::vector<CallStanding> standings() const { return collectives_.standings(); }
   [[nodiscard]] size_t processes() const { return processes_.size(); }
   [[nodiscard]] uint64_t calls() const { return collectives_.calls(); }
   [[nodiscard]] uint64_t retransmits() const { return network_.retransmits(); }
-  /// Records that could not be decoded.
+  /// Number of records that could not be decoded.
   [[nodiscard]] uint64_t malformed() const { return malformed_; }
 
  private:

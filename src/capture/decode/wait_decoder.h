@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of the scheduler → rows of `wait_span`.
+// Scheduler records → rows of `wait_span`.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace stalltrace::capture {
 
 WaitSpan decode_wait(const st_wait& record, NodeId node, int64_t utc_offset_ns);
 
-/// A wait that has not ended: what the thread is off the CPU for, and since when.
+/// A wait that has not ended: its kind and start.
 WaitSpan decode_open_wait(const st_thread_listing& thread, NodeId node, int64_t utc_offset_ns);
 
 }  // namespace stalltrace::capture

@@ -19,7 +19,7 @@ constexpr st_call_spec sync(st_call_kind kind, __u8 stream, __u8 event) {
   return {.kind = static_cast<__u8>(kind), .stream = stream, .event = event};
 }
 
-/// The slots of an MPI call that moves data; `comm` is the last argument but for a request, statuses and the like.
+/// The slots of an MPI call that moves data; `comm` is the last argument, except for a request, statuses and the like.
 struct MpiSlots {
   __u8 count = 0, datatype = 0, root = 0, peer = 0, comm = 0;
 };
@@ -41,7 +41,7 @@ constexpr Call mpi(std::string_view symbol, Operation operation, MpiSlots slots)
            .mpi_datatype = slots.datatype}};
 }
 
-/// The same, asynchronous: the request follows the communicator.
+/// The same for the asynchronous call: the request follows the communicator.
 constexpr Call mpi_begin(std::string_view symbol, Operation operation, MpiSlots slots) {
   Call call = mpi(symbol, operation, slots);
   call.spec.blocking = 0;
@@ -67,8 +67,8 @@ constexpr Call mpi_wait(std::string_view symbol, st_call_kind kind, WaitSlots sl
            .indices = slots.indices}};
 }
 
-/// Where the fields of a Gloo call's options lie; `count` or, where the struct has none, the `buffer` from which it can
-/// be derived.
+/// Offsets of the fields of a Gloo call's options; `count` or, where the struct has none, the `buffer` from which it
+/// can be derived.
 struct GlooOffsets {
   __u8 count = 0, buffer = 0, element_bytes = 0, root = 0, tag = 0;
 };
@@ -99,14 +99,14 @@ constexpr Call gloo_init(std::string_view symbol) {
            .entry_only = 1}};
 }
 
-/// A function of a framework whose entry says something about the calls that it made.
+/// A framework function whose entry reveals the state of calls that the framework made.
 constexpr Call framework(std::string_view symbol, st_call_kind kind) {
   return {symbol, CallFamily::kFramework, {.kind = static_cast<__u8>(kind), .library = kGloo, .entry_only = 1}};
 }
 
-// Not here: ncclCommGetAsyncError, cudaEventQuery, cudaStreamQuery, MPI_Iprobe. Programs poll them; a trap on each
-// would be expensive. MPI_Test and its family are polled, too, but nothing else shows that a request is done: a poll in
-// vain is let go in the kernel.
+// Left out: ncclCommGetAsyncError, cudaEventQuery, cudaStreamQuery, MPI_Iprobe. Programs poll them, and a trap on each
+// poll would be expensive. MPI_Test and its family are polled too, but nothing else shows that a request is done: the
+// kernel side drops polls that found nothing.
 // clang-format off
 constexpr std::array kCalls{
     // Collectives and point-to-point.
@@ -143,7 +143,7 @@ constexpr std::array kCalls{
     Call{"ncclRecv", kCollective,
          {.kind = ST_CALL_DATA, .operation = op(Operation::kRecv), .library = kNccl, .count = 2, .datatype = 3,
           .peer = 4, .comm = 5, .stream = 6}},
-    // RCCL's own all-to-all, older than NCCL's and with NCCL's later signature.
+    // RCCL's own all-to-all; older than NCCL's, with the signature that NCCL adopted later.
     Call{"ncclAllToAll", kCollective,
          {.kind = ST_CALL_DATA, .operation = op(Operation::kAllToAll), .library = kNccl, .count = 3, .datatype = 4,
           .comm = 5, .stream = 6}},
@@ -182,7 +182,7 @@ constexpr std::array kCalls{
          {.kind = ST_CALL_COMM_END, .operation = op(Operation::kCommAbort), .library = kNccl, .comm = 1}},
     Call{"ncclCommUserRank", kCollective, {.kind = ST_CALL_COMM_QUERY_RANK, .library = kNccl, .comm = 1, .out = 2}},
     Call{"ncclCommCount", kCollective, {.kind = ST_CALL_COMM_QUERY_COUNT, .library = kNccl, .comm = 1, .out = 2}},
-    // MPI (mpi.h of OpenMPI and MPICH; MPI 3.1). Counts in arrays (the v-variants') are left unknown.
+    // MPI (mpi.h of OpenMPI and MPICH; MPI 3.1). Counts in arrays (the v-variants) stay unknown.
     mpi("MPI_Allreduce", Operation::kAllReduce, {.count = 3, .datatype = 4, .comm = 6}),
     mpi("MPI_Reduce", Operation::kReduce, {.count = 3, .datatype = 4, .root = 6, .comm = 7}),
     mpi("MPI_Bcast", Operation::kBroadcast, {.count = 2, .datatype = 3, .root = 4, .comm = 5}),
@@ -237,7 +237,7 @@ constexpr std::array kCalls{
          {.kind = ST_CALL_WORLD_INIT, .operation = op(Operation::kCommInitRank), .library = kMpi}},
     Call{"MPI_Finalize", kCollective,
          {.kind = ST_CALL_WORLD_END, .operation = op(Operation::kCommDestroy), .library = kMpi}},
-    // Gloo, by its mangled names: gloo::allreduce(AllreduceOptions const&), the rest take a plain reference.
+    // Gloo, by mangled names: gloo::allreduce(AllreduceOptions const&); the others take a non-const reference.
     gloo("_ZN4gloo9allreduceERKNS_16AllreduceOptionsE", Operation::kAllReduce,
          {.count = 80, .element_bytes = 88, .tag = 128}),
     gloo("_ZN4gloo9broadcastERNS_16BroadcastOptionsE", Operation::kBroadcast,
@@ -253,18 +253,18 @@ constexpr std::array kCalls{
     gloo("_ZN4gloo8alltoallERNS_15AlltoallOptionsE", Operation::kAllToAll,
          {.buffer = 16, .element_bytes = 32, .tag = 40}),
     gloo("_ZN4gloo7barrierERNS_14BarrierOptionsE", Operation::kBarrier, {.tag = 24}),
-    // gloo::rendezvous::Context::connectFullMesh, as it was until 2023 and since.
+    // gloo::rendezvous::Context::connectFullMesh: the signature until 2023, and the one since.
     gloo_init("_ZN4gloo10rendezvous7Context15connectFullMeshERNS0_5StoreERSt10shared_ptrINS_9transport6DeviceEE"),
     gloo_init("_ZN4gloo10rendezvous7Context15connectFullMeshESt10shared_ptrINS0_5StoreEERS2_INS_9transport6DeviceEE"),
-    // c10d::ProcessGroupGloo: its worker's AsyncWork::finishWorkGloo and finishWorkGlooError after each call, and
-    // runLoop, which its workers start with once all contexts are connected.
+    // c10d::ProcessGroupGloo: AsyncWork::finishWorkGloo and finishWorkGlooError, which its workers call after each
+    // collective, and runLoop, which workers start with once all contexts are connected.
     framework("_ZN4c10d16ProcessGroupGloo9AsyncWork14finishWorkGlooEv", ST_CALL_FINISHED),
     framework("_ZN4c10d16ProcessGroupGloo9AsyncWork19finishWorkGlooErrorENSt15__exception_ptr13exception_ptrE",
               ST_CALL_FAILED),
     framework("_ZN4c10d16ProcessGroupGloo9AsyncWork19finishWorkGlooErrorERKNSt15__exception_ptr13exception_ptrE",
               ST_CALL_FAILED),
     framework("_ZN4c10d16ProcessGroupGloo7runLoopEi", ST_CALL_SET_UP),
-    // CUDA runtime. The _ptsz names are the per-thread default stream's.
+    // CUDA runtime. The _ptsz names belong to the per-thread default stream.
     Call{"cudaStreamSynchronize", kGpu, sync(ST_CALL_SYNC_STREAM, 1, 0)},
     Call{"cudaStreamSynchronize_ptsz", kGpu, sync(ST_CALL_SYNC_STREAM, 1, 0)},
     Call{"cudaDeviceSynchronize", kGpu, sync(ST_CALL_SYNC_DEVICE, 0, 0)},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of probed calls: a new symbol is a new row, never a new function. The row's index is the attach cookie.
+// The table of probed calls: a new symbol is a new row, never a new function. A row's index is its attach cookie.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace stalltrace::capture {
 
-/// Which file a row belongs to. A process is traced when it maps a file with collective rows; the others matter only
-/// inside such a process.
+/// Which library a row belongs to. A process is traced when it maps a file with collective rows; the other families
+/// matter only inside such a process.
 enum class CallFamily : uint8_t { kCollectiveLibrary, kGpuRuntime, kFramework };
 
 struct Call {
@@ -21,8 +21,8 @@ struct Call {
 };
 
 /// All rows. Argument slots are from NVIDIA's nccl.h (2.30), cuda_runtime_api.h and cuda.h (13), AMD's
-/// hip_runtime_api.h (6), and the MPI standard (3.1); offsets from Gloo's option structs, which
-/// tests/bpf/gloo_root_test.cpp holds against the real library. See st_call_spec. At most ST_MAX_CALLS.
+/// hip_runtime_api.h (6), and the MPI standard (3.1). Offsets are from Gloo's option structs;
+/// tests/bpf/gloo_root_test.cpp checks them against the real library. See st_call_spec. At most ST_MAX_CALLS.
 std::span<const Call> call_table();
 
 }  // namespace stalltrace::capture

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Invariants of the call table: what the kernel programs and the tracker take for granted of a row.
+// Invariants of the call table that the kernel programs and the tracker rely on.
 #include "capture/discover/call_table.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST(CallTable, EachKindHasTheSlotsItNeeds) {
           EXPECT_TRUE(spec.count && spec.datatype && spec.stream);
         } else {
           EXPECT_EQ(spec.count != 0, spec.mpi_datatype != 0);
-          EXPECT_NE(spec.blocking != 0, spec.request != 0);  // one of the two says when it is done
+          EXPECT_NE(spec.blocking != 0, spec.request != 0);  // one of the two shows when the call is done
         }
         EXPECT_TRUE(moves_data(static_cast<Operation>(spec.operation)));
         EXPECT_EQ(spec.peer != 0, is_point_to_point(static_cast<Operation>(spec.operation)));
@@ -141,7 +141,7 @@ TEST(CallTable, EachKindHasTheSlotsItNeeds) {
   }
 }
 
-/// A call that is polled says whether anything is done; without that slot every poll would be reported.
+/// A polled call needs the slot that says whether anything is done; without it every poll would be reported.
 TEST(CallTable, WhatIsPolledSaysWhetherAnythingIsDone) {
   int polled = 0;
   for (const Call& call : call_table()) {
@@ -153,7 +153,7 @@ TEST(CallTable, WhatIsPolledSaysWhetherAnythingIsDone) {
   EXPECT_EQ(polled, 4);
 }
 
-/// An exception that unwinds through a return probe ends the process: C++ functions must not have one.
+/// An exception that unwinds through a return probe ends the process, so C++ functions must not have one.
 TEST(CallTable, WhatMayThrowHasNoReturnProbe) {
   for (const Call& call : call_table()) {
     EXPECT_EQ(call.spec.entry_only != 0, call.symbol.starts_with("_Z")) << call.symbol;

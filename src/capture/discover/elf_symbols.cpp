@@ -19,8 +19,8 @@
 namespace stalltrace::capture {
 namespace {
 
-/// Names that every file of interest defines at least one of: a search for them in the string table rules most files
-/// out without walking hundreds of thousands of symbols.
+/// Every file of interest defines at least one of these names: searching the string table for them rules out most files
+/// without walking hundreds of thousands of symbols.
 constexpr std::string_view kOpenMpiWorld = "ompi_mpi_comm_world";
 constexpr std::array<std::string_view, 9> kSentinels{kOpenMpiWorld,
                                                      "ncclAllReduce",
@@ -32,13 +32,13 @@ constexpr std::array<std::string_view, 9> kSentinels{kOpenMpiWorld,
                                                      "hipStreamSynchronize",
                                                      ST_MARKER_FUNCTION};
 
-/// MPICH, and what shares its binary interface (Intel MPI, MVAPICH, Cray MPI), must define this function: programs call
-/// it by mpi.h's MPI_DUP_FN. OpenMPI's is OMPI_C_MPI_DUP_FN.
+/// MPICH and libraries with its binary interface (Intel MPI, MVAPICH, Cray MPI) must define this function: programs
+/// call it by mpi.h's MPI_DUP_FN. OpenMPI's is OMPI_C_MPI_DUP_FN.
 constexpr std::string_view kOfIntHandles = "MPIR_Dup_fn";
 
-/// More points than the table has rows, for libraries that have a function twice; a file with more is a made-up one.
+/// More points than the table has rows, for libraries that contain a function twice. A file with more is not genuine.
 constexpr size_t kMostPoints = 1024;
-constexpr size_t kCodeBytes = 16;  // at a point, that are compared
+constexpr size_t kCodeBytes = 16;  // bytes compared at each point
 
 const std::unordered_map<std::string_view, uint32_t>& rows_by_symbol() {
   static const auto rows = [] {
@@ -58,7 +58,7 @@ uint64_t code_at(const ElfFile& elf, const FileSymbols& symbols) {
   const auto take = [&](uint64_t offset) {
     bytes.fill(std::byte{0});
     for (size_t size = bytes.size(); size > 0 && !elf.read(offset, std::span(bytes).first(size)); size /= 2) {
-    }  // a function may end with the file
+    }  // a function may end at the end of the file
     hash = splitmix64_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, hash);
   };
   for (const ProbePoint& point : symbols.points) {
@@ -105,9 +105,9 @@ class SymbolCollector {
   [[nodiscard]] bool has_collectives() const { return result_.has_collectives; }
 
  private:
-  /// Where a function that begins with "mov disp32(%rip), %rax; push" is probed: at the push, which the kernel does by
-  /// itself (Linux 4.16), where the load costs it a second trap for a single step. Arguments and stack pointer are
-  /// still as they came.
+  /// Probe address for a function that begins with "mov disp32(%rip), %rax; push": the push. The kernel emulates a push
+  /// (Linux 4.16), while the load costs a second trap for a single step. Arguments and stack pointer are still
+  /// unchanged there.
   [[nodiscard]] uint64_t behind_load(uint64_t offset, uint64_t function_bytes) const {
 #if defined(__x86_64__)
     constexpr std::array<std::byte, 3> kLoad{std::byte{0x48}, std::byte{0x8b}, std::byte{0x05}};
@@ -162,7 +162,7 @@ class SymbolCollector {
 }  // namespace
 
 uint64_t MpiWorld::address_in(const MappedFile& mapping) const {
-  // A mapping is whole pages: it may begin before its segment.
+  // A mapping consists of whole pages, so it may begin before its segment.
   const bool overlaps = segment_offset < mapping.offset + (mapping.end - mapping.start) &&
                         mapping.offset < segment_offset + segment_bytes;
   return overlaps ? address + mapping.start - mapping.offset + segment_offset - segment_address : 0;
@@ -178,7 +178,7 @@ Result<FileSymbols> find_probe_points(int fd) {
   }
   SymbolCollector collector(*elf);
   collector.collect(SHT_DYNSYM, [](CallFamily) { return true; });
-  // A collective library carries the GPU runtime inside, under local names: those are its own calls, not the job's.
+  // A collective library contains the GPU runtime under local names: those calls are its own, not the job's.
   const bool is_collective_library = collector.has_collectives();
   collector.collect(SHT_SYMTAB, [&](CallFamily family) {
     return family == CallFamily::kCollectiveLibrary || !is_collective_library;

@@ -15,7 +15,7 @@ namespace stalltrace::capture {
 
 /// A probe point: a row of the call table at a file offset (what uprobes are addressed by).
 struct ProbePoint {
-  uint64_t offset = 0;  // the function's, or that of its second instruction: all is still as the caller left it
+  uint64_t offset = 0;  // of the function, or of its second instruction: the caller's state is unchanged
   uint32_t row = 0;
   bool int_handles = false;  // the file's MPI handles are ints, not pointers
 };
@@ -26,20 +26,20 @@ struct MarkerPoint {
   uint64_t semaphore_offset = 0;
 };
 
-/// OpenMPI's object for MPI_COMM_WORLD, and the first executable segment, by whose mapping the address in a process is
-/// known.
+/// OpenMPI's object for MPI_COMM_WORLD, and the first executable segment, whose mapping gives the object's address in a
+/// process.
 struct MpiWorld {
-  uint64_t address = 0;  // as symbols have it
+  uint64_t address = 0;  // as in the symbol table
   uint64_t segment_address = 0;
   uint64_t segment_offset = 0;  // in the file
   uint64_t segment_bytes = 0;
 
-  /// 0: the mapping is of another segment.
+  /// 0: the mapping belongs to another segment.
   [[nodiscard]] uint64_t address_in(const MappedFile& mapping) const;
 };
 
 struct FileSymbols {
-  std::vector<ProbePoint> points;  // each offset once: weak aliases of one function make one point
+  std::vector<ProbePoint> points;  // each offset once: weak aliases of one function give one point
   bool has_collectives = false;    // defines rows of CallFamily::kCollectiveLibrary
   std::optional<MarkerPoint> marker;
   std::optional<MpiWorld> mpi_world;
@@ -49,15 +49,14 @@ struct FileSymbols {
   [[nodiscard]] bool of_interest() const { return can_be_probed() || mpi_world; }
 };
 
-/// Looks the table's symbols up in the dynamic symbol table, and in the full one, where a library linked
-/// statically into another leaves its names. Only functions that lie in the file's executable segments count. The file
-/// may be anybody's (base/elf/elf_file.h). One without any gives empty points, as does one for another machine.
-/// Errors: not ELF.
+/// Looks the table's symbols up in the dynamic symbol table and in the full one, which has the names of a library
+/// linked statically into another. Only functions in the file's executable segments count. The file is untrusted
+/// (base/elf/elf_file.h). A file without such symbols, or for another machine, gives empty points. Errors: not ELF.
 Result<FileSymbols> find_probe_points(int fd);
-/// The same of the file at a path. Errors: also not readable, no regular file.
+/// The same for the file at a path. Errors: also not readable, not a regular file.
 Result<FileSymbols> find_probe_points(const std::string& path);
 
-/// Whether the file still has the code that was there when its points were found.
+/// True if the file still has the code that was there when its points were found.
 bool has_same_code(int fd, const FileSymbols& symbols);
 
 }  // namespace stalltrace::capture

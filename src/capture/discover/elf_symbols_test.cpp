@@ -251,7 +251,7 @@ TEST_F(ElfSymbolsTest, AnObjectsPlaceInAProcess) {
   EXPECT_EQ(world.address_in(mapped(0x7f0000001000, 0x1000, 0x3000)), 0U) << "another segment";
 }
 
-/// Whatever is cut off, the reader answers: an error, or at most the points of the whole file.
+/// A truncated file gives an error, or at most the points of the whole file.
 TEST_F(ElfSymbolsTest, ATruncatedFileNeverCrashes) {
   for (size_t size = 0; size < bytes_.size(); size += 61) {
     const auto symbols = read_as(bytes_.substr(0, size));

@@ -50,8 +50,8 @@ std::optional<int32_t> number_of_variable(const Environment& environment, std::s
   return number && *number >= 0 && *number < kMaxRanks ? std::optional(static_cast<int32_t>(*number)) : std::nullopt;
 }
 
-/// The id of the process's version 2 control group: its folder's inode number, which is what
-/// bpf_get_current_cgroup_id answers.
+/// The id of the process's version 2 control group: the inode number of its folder, which bpf_get_current_cgroup_id
+/// returns.
 uint64_t cgroup_id(pid_t pid) {
   const std::string text = read_file("/proc/" + std::to_string(pid) + "/cgroup", 65536).value_or("");
   for (const std::string_view line : split(text, '\n')) {
@@ -129,12 +129,12 @@ Process describe_process(const Procfs& procfs, pid_t pid, NodeId node, int64_t u
   process.cmdline = procfs.command_line(pid);
   process.netns = procfs.netns(pid);
   process.cgroup_id = cgroup_id(pid);
-  // Ticks count from boot, suspended time included: CLOCK_BOOTTIME.
+  // Ticks count from boot and include suspended time: CLOCK_BOOTTIME.
   timespec boot{};
   clock_gettime(CLOCK_BOOTTIME, &boot);
   const int64_t boot_now_ns = boot.tv_sec * kNsPerSecond + boot.tv_nsec;
   const auto start_ticks = static_cast<int64_t>(procfs.start_ticks(pid));
-  const int64_t age_ns =  // 0 for a process that is gone: first seen now
+  const int64_t age_ns =  // 0 for a process that has ended: its start becomes the time of discovery
       start_ticks == 0 ? 0 : boot_now_ns - start_ticks * (kNsPerSecond / sysconf(_SC_CLK_TCK));
   process.start_ns = monotonic_now_ns() + utc_offset_ns - age_ns;
   if (const auto environment = procfs.environment(pid)) {

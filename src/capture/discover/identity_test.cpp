@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who a process says it is: the variables of each launcher, values that are no ranks, and what only a parent knows.
+// A process's identity: the variables of each launcher, values that are not ranks, and facts that only an ancestor has.
 #include "capture/discover/identity.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ TEST(Identity, Slurm) {
   EXPECT_EQ(identity.job_id, "991");
 }
 
-/// torchrun under Slurm: one Slurm task a node, so its numbers are the nodes'.
+/// torchrun under Slurm: one Slurm task per node, so Slurm's numbers are those of the nodes.
 TEST(Identity, TheInnerLauncherGivesAllNumbersAndTheOuterTheJob) {
   const JobIdentity identity = job_identity(
       {{"RANK", "9"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"}, {"SLURM_JOB_ID", "991"}});
@@ -81,8 +81,7 @@ TEST(Identity, OnlySettingsOfTheSetUpAreKept) {
   EXPECT_EQ(job_settings({}), "");
 }
 
-/// MPICH's launcher passes a rank no id of its job. The proxy that started it, here through a shell, was given one
-/// address.
+/// MPICH's launcher passes a rank no job id. The proxy that started the rank, here through a shell, got an address.
 class HydraJob : public testing::Test {
  protected:
   void SetUp() override {

@@ -17,8 +17,8 @@
 namespace stalltrace::capture {
 namespace {
 
-/// Where packages, vendors' installers, wheels and conda put collective libraries. Not in homes: those are their
-/// users', and often on a server.
+/// Where packages, vendors' installers, wheels and conda put collective libraries. Home folders are left out: they
+/// belong to users, and are often on a server.
 constexpr std::array kUsualLibraries{
     "/usr/lib/libgloo.so.*",
     "/usr/lib/*/libgloo.so.*",
@@ -43,12 +43,12 @@ constexpr std::array kUsualLibraries{
     "/opt/*/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.*",
 };
 
-/// RCCL exports NCCL's names; only its file's name distinguishes it.
+/// RCCL exports NCCL's names; only its file name distinguishes it.
 Library library_of(const std::string& path) {
   return path.find("librccl") != std::string::npos ? Library::kRccl : Library::kNccl;
 }
 
-/// The files of a pattern, without a look at any file system of others: to look at one that hangs would hang.
+/// The files that match a pattern, without accessing remote file systems, where an access may hang.
 std::vector<std::string> local_paths(const char* pattern, LibraryFiles& files) {
   static thread_local LibraryFiles* looking = nullptr;  // glob's functions get no context
   looking = &files;
@@ -92,7 +92,7 @@ bool JobDiscovery::in_scope(pid_t pid) const {
   return scope_.only_netns == 0 || procfs_.netns(pid) == scope_.only_netns;
 }
 
-/// A second walk that finds nothing new leaves no gap to the children that the kernel side lists.
+/// A second walk that finds nothing new proves that no child was missed: the kernel side lists later children.
 Status JobDiscovery::list(std::span<const int32_t> pids) {
   for (const int32_t pid : pids) {
     if (!procfs_.exists(pid)) {
@@ -153,7 +153,7 @@ void JobDiscovery::attach(const Found& found, const std::string& shown_path) {
           (probes.error().remedy.empty() ? "" : "; " + probes.error().remedy));
     return;
   }
-  if (changed()) {  // probes lie where its functions were
+  if (changed()) {  // the probes' offsets no longer match
     kernel_.detach(*probes);
     note_("can't probe " + printable(shown_path) + ": it is being changed");
     return;
@@ -171,7 +171,7 @@ uint64_t JobDiscovery::mpi_world_of(pid_t pid, std::span<const Candidate> candid
     }
     const uint64_t address = found.file->symbols.mpi_world->address_in(mapping);
     if (address != 0 && mapping.path == program) {
-      return address;  // the program's copy is the one that all use
+      return address;  // the linker's copy in the program is the one that all libraries use
     }
     in_library = in_library ? in_library : address;
   }
@@ -180,13 +180,13 @@ uint64_t JobDiscovery::mpi_world_of(pid_t pid, std::span<const Candidate> candid
 
 void JobDiscovery::consider(pid_t pid, bool certainly_job) {
   const auto mappings = procfs_.executable_mappings(pid);
-  if (!mappings) {  // gone, or another user's without CAP_SYS_PTRACE
+  if (!mappings) {  // ended, or another user's process without CAP_SYS_PTRACE
     if (certainly_job && jobs_.insert(pid).second) {
       if (procfs_.exists(pid)) {
         note_("process " + std::to_string(pid) + " can't be looked into, its rank stays unknown: " +
               mappings.error().what + "; run as root, or grant CAP_SYS_PTRACE");
       }
-      job_found_(pid, Library::kNccl, 0);  // it made a call: a short life is reported too
+      job_found_(pid, Library::kNccl, 0);  // it made a call: report it even if it is short-lived
     }
     return;
   }

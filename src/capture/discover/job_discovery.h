@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the job: processes that map a collective library, wherever it lives, now or later. Probes each file once.
-// One thread.
+// Finds the job: processes that map a collective library, whatever its path, now or later. Probes each file once. One
+// thread.
 #pragma once
 
 #include <functional>
@@ -23,34 +23,34 @@ class JobDiscovery {
  public:
   struct Scope {
     uint64_t only_netns = 0;   // inode number; 0: all
-    bool only_listed = false;  // only what BpfPrograms::is_listed
+    bool only_listed = false;  // only processes for which BpfPrograms::is_listed is true
   };
-  /// `mpi_world`: what the process passes for MPI_COMM_WORLD, see mpi_world.h.
+  /// `mpi_world`: the process's handle of MPI_COMM_WORLD, see mpi_world.h.
   using JobFound = std::function<void(pid_t pid, Library library, uint64_t mpi_world)>;
   using Note = std::function<void(const std::string& text)>;
 
-  /// References outlive the object. `job_found` is called once a process, before its probes can fire; `note` is called
-  /// with what could not be probed and why.
+  /// All references must outlive the object. `job_found` is called once for each process, before its probes can fire;
+  /// `note` gets what could not be probed, with the reason.
   JobDiscovery(BpfPrograms& kernel, const Procfs& procfs, Scope scope, TrustedOwners trusted, JobFound job_found,
                Note note);
 
-  /// To be called first: starts the child processes that read files, while this one is small.
+  /// Call it first: it starts the child processes that read files while this process is small.
   void start() { files_.start(); }
-  /// With only_listed: puts processes and all their descendants in scope; those to come are listed by the kernel side.
-  /// Errors: no such process.
+  /// With only_listed: puts processes and all their descendants in scope; the kernel side lists later ones. Errors: no
+  /// such process.
   Status list(std::span<const int32_t> pids);
-  /// Probes a library's file before any process maps it, so that a job's first call is seen however soon it comes: to
-  /// attach takes the kernel some 20 ms (a grace period), which a quick start can win. Errors: not readable, not
-  /// ELF, nothing to probe in it.
+  /// Probes a library's file before any process maps it, so that a job's first call is always seen: attaching takes the
+  /// kernel about 20 ms (a grace period), and a quick start can be faster. Errors: not readable, not ELF, nothing to
+  /// probe in it.
   Status attach_library(const std::string& path);
-  /// The same for the collective libraries in the usual places; none is no error.
+  /// The same for collective libraries in the usual places; finding none is not an error.
   void attach_usual_libraries();
   enum class Again {
     kNone,
-    kOthers,  // those that were no job when it did
-    kAll,     // jobs too: a library that one of them has loaded since was not reported
+    kOthers,  // processes that were not jobs at their first look
+    kAll,     // jobs too, since they may have loaded a library that was not reported
   };
-  /// Looks at every process of the host that it has not seen, and again at some that it has.
+  /// Looks at every process of the host that it has not seen, and again at some of the others.
   void scan(Again again);
   /// A process has mapped a file executable.
   void on_mapping(pid_t pid, const MappedFile& file);
@@ -58,15 +58,15 @@ class JobDiscovery {
   void on_call(pid_t pid);
   void on_exit(pid_t pid);
 
-  /// Goes on with files that take their time to be read: not root's, or on other hosts. Never waits.
+  /// Continues with files that take time to read (not owned by root, or remote). Never waits.
   void advance();
-  /// The same, but waits for those of this host, a second at most.
+  /// The same, but waits up to one second for files of this host.
   void settle();
   /// Readable when advance() may have something to do.
   [[nodiscard]] std::vector<int> descriptors() const { return files_.descriptors(); }
 
   [[nodiscard]] size_t libraries() const { return attached_; }
-  /// Libraries that were left out, by reason.
+  /// Libraries that were left out: counts by reason.
   [[nodiscard]] const std::map<std::string, uint64_t>& left_out() const { return files_.left_out(); }
 
  private:
@@ -77,7 +77,8 @@ class JobDiscovery {
   };
 
   [[nodiscard]] bool in_scope(pid_t pid) const;
-  /// A job's child that only has its parent's mappings: a data loader, a helper. It is a job when it makes a call.
+  /// True for a child of a job that only has its parent's mappings, such as a data loader. It counts as a job once it
+  /// makes a call.
   [[nodiscard]] bool only_inherits(pid_t pid) const;
   void attach(const Found& found, const std::string& shown_path);
   void attach_usual_library(const std::string& path);
@@ -91,7 +92,7 @@ class JobDiscovery {
   Note note_;
   LibraryFiles files_;
   std::set<pid_t> jobs_;
-  std::map<pid_t, uint64_t> scanned_;  // pid → start time, so that a reused number is looked at again
+  std::map<pid_t, uint64_t> scanned_;  // pid → start time, to detect a reused pid
   size_t attached_ = 0;
 };
 

@@ -12,17 +12,17 @@
 namespace stalltrace::capture {
 namespace {
 
-/// So many files that processes map are remembered; reading one again costs some milliseconds at most.
+/// Number of mapped files that are remembered; reading one again costs a few milliseconds at most.
 constexpr size_t kMostFiles = 4096;
-/// What was read of a file is taken for what a mapping of the same name maps.
+/// How long the content read for a file name is assumed for further mappings of that name.
 constexpr int64_t kDismissedNs = 2 * kNsPerSecond;
-/// A user can map files without end: so many are counted one by one, and so many are named.
+/// Limit of files counted one by one and of names reported, since a user can map files without end.
 constexpr size_t kMostCounted = 65536;
-/// Probed libraries of one user but root: each takes 20 ms and more to probe, and again at the end.
+/// Limit of probed libraries per user other than root: each takes 20 ms or more to probe, and as long to detach.
 constexpr size_t kMostAttached = 64;
-/// Mappings of one user that wait for their file to be read: 128 ranks of PyTorch that start at once have fewer.
+/// Limit of one user's mappings that wait for their file to be read: 128 ranks of PyTorch starting at once have fewer.
 constexpr size_t kMostWaiting = 65536;
-/// What a file on another host was, and that its server was silent, is taken for true so long.
+/// How long the content of a remote file, and a server's silence, are assumed to last.
 constexpr int64_t kRemoteNs = 30 * kNsPerSecond;
 constexpr int kSettlePollMs = 20;
 constexpr size_t kMostNamed = 16;
@@ -104,7 +104,7 @@ std::optional<LibraryFiles::Found> LibraryFiles::inspect(pid_t pid, const Mapped
   return Found{&known->second, std::make_shared<const UntrustedFile>(std::move(*opened))};
 }
 
-/// What a child process read is known from now on; a file that it could not read is of no interest.
+/// Stores what a child process read; a file that it could not read is of no interest.
 void LibraryFiles::take(LibraryReader::Answer answer, bool remote) {
   const MappedFile& mapping = answer.request.mapping;
   if (!answer.symbols && answer.symbols.error().kind == ErrorKind::kInterrupted) {
@@ -147,7 +147,7 @@ void LibraryFiles::advance(LibraryReader& reader, bool remote, const Ready& read
       waiting_of_.erase(count);
     }
     for (const LibraryReader::Request& other : waiting.mapped()) {
-      if (opened || other.pid != request.pid) {  // what is gone for one process may be there for another
+      if (opened || other.pid != request.pid) {  // a file missing for one process may exist for another
         ready(other.pid, other.mapping);
       }
     }
@@ -191,7 +191,7 @@ bool LibraryFiles::may_be_probed(pid_t pid, const MappedFile& mapping, const Fou
     return false;
   }
   const auto reason = reason_for_distrust(procfs_, pid, *found.opened, trusted_);
-  if (reason && procfs_.exists(pid)) {  // of one that is gone nobody is the user
+  if (reason && procfs_.exists(pid)) {  // a process that has ended has no user
     leave_out("library:not_trusted", fmt::format("{} of process {}", mapping.path, pid),
               fmt::format("{}; if that user's libraries may be trusted with probes: --trust-owner {}", *reason, owner));
   }

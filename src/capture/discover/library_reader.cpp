@@ -12,8 +12,8 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr size_t kMostWaiting = 4096;  // files of one user; a PyTorch rank maps some 400
-/// A file of libtorch's size takes 50 ms from memory. From a server that answers it may take its time.
+constexpr size_t kMostWaiting = 4096;  // files per user; a PyTorch rank maps about 400
+/// Time limit for one file. A file of libtorch's size takes 50 ms from memory; a server may be slower.
 constexpr int64_t kParseNs = 2 * kNsPerSecond;
 constexpr int64_t kRemoteOpenNs = 3 * kNsPerSecond;
 constexpr int64_t kRemoteParseNs = 10 * kNsPerSecond;
@@ -60,7 +60,7 @@ LibraryReader::LibraryReader(const Procfs& procfs, Mounts& mounts, Place place)
       wake_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
 void LibraryReader::start() {
-  (void)parser_.start();  // where that fails, each request says so
+  (void)parser_.start();  // if that fails, each request reports it
   if (place_ == Place::kRemote) {
     (void)opener_.start();
   }
@@ -80,7 +80,7 @@ bool LibraryReader::ask_child(HelperProcess& child, const HelperMessage& message
     return false;
   }
   epoll_event event{.events = EPOLLIN, .data = {}};
-  ::epoll_ctl(wake_.get(), EPOLL_CTL_ADD, child.descriptor(), &event);  // EEXIST: the child of the last request
+  ::epoll_ctl(wake_.get(), EPOLL_CTL_ADD, child.descriptor(), &event);  // EEXIST: same child as in the last request
   return true;
 }
 
@@ -96,7 +96,7 @@ LibraryReader::Answer LibraryReader::give_up(const std::string& why) {
   return finish(fail(why, {}, ErrorKind::kInterrupted));
 }
 
-/// False: it is gone, or no child can be had; `answer` says so.
+/// False if the file is gone or no child can be started; `answer` has the reason.
 bool LibraryReader::parse(std::optional<Answer>& answer) {
   const uid_t owner = current_->opened->owner();
   if (owner != parsed_for_) {
@@ -115,7 +115,7 @@ bool LibraryReader::begin_next(std::optional<Answer>& answer) {
   if (queues_.empty()) {
     return false;
   }
-  auto next = queues_.upper_bound(last_user_);  // one of each user in turn
+  auto next = queues_.upper_bound(last_user_);  // round-robin over users
   next = next == queues_.end() ? queues_.begin() : next;
   last_user_ = next->first;
   current_ = Current{.request = std::move(next->second.front()), .opened = {}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads files that are not root's, or lie on a file system that may not answer, in child processes: one that opens,
-// where that may hang, and one without any right that parses. Asks and answers never wait. One thread.
+// Reads files that root does not own, or on file systems that may not answer, in two child processes: one opens files,
+// which may hang; one without any privilege parses them. Requests and answers never wait. One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,26 +23,26 @@ class LibraryReader {
   enum class Place { kThisHost, kRemote };
   struct Request {
     pid_t pid = 0;
-    uid_t user = 0;  // who waits in one queue
+    uid_t user = 0;  // each user has a queue
     MappedFile mapping;
   };
   struct Answer {
     Request request;
-    std::optional<UntrustedFile> opened;  // none: it is gone
-    Result<FileSymbols> symbols;  // errors: kCorrupt: no ELF file; kInterrupted: it took too long, or a child died
+    std::optional<UntrustedFile> opened;  // nullopt: the file is gone
+    Result<FileSymbols> symbols;  // errors: kCorrupt: not an ELF file; kInterrupted: it took too long, or a child died
   };
 
-  /// The references outlive it.
+  /// The references must outlive the object.
   LibraryReader(const Procfs& procfs, Mounts& mounts, Place place);
 
-  /// Starts the children now, so that the first file need not wait for that.
+  /// Starts the children now, so that the first file need not wait for them.
   void start();
-  /// False: this user has too many files waiting.
+  /// False if this user has too many files waiting.
   bool ask(Request request);
-  /// The next answer; none yet.
+  /// The next answer; nullopt if none has arrived.
   std::optional<Answer> take();
   [[nodiscard]] bool is_idle() const { return !current_ && queues_.empty(); }
-  /// Readable when take() may have something; -1 where the kernel gives none.
+  /// Readable when take() may have an answer; -1 where the kernel gives no descriptor.
   [[nodiscard]] int descriptor() const { return wake_.get(); }
 
  private:
@@ -62,7 +62,7 @@ class LibraryReader {
   Place place_;
   HelperProcess opener_;
   HelperProcess parser_;
-  uid_t parsed_for_ = 0;  // a parser that one user's file may have subverted reads no other's
+  uid_t parsed_for_ = 0;  // a parser that one user's file may have subverted must not parse another user's
   std::map<uid_t, std::deque<Request>> queues_;
   uid_t last_user_ = 0;
   std::optional<Current> current_;

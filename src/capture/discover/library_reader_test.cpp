@@ -26,7 +26,7 @@ TEST(LibraryReader, SymbolsComeThroughAsTheyWere) {
   EXPECT_EQ(back->mpi_world->segment_bytes, 4U);
 }
 
-/// The parser may have been subverted by what it read.
+/// The file that the parser read may have subverted it.
 TEST(LibraryReader, GarbledSymbolsAreRefused) {
   FileSymbols symbols;
   symbols.points = {{.offset = 0x1000, .row = 3}};
@@ -42,7 +42,7 @@ TEST(LibraryReader, GarbledSymbolsAreRefused) {
   EXPECT_FALSE(symbols_from_bytes(odd)) << "no flag";
 }
 
-/// This program's own mappings, read by children.
+/// This program's own mappings, read by child processes.
 class ReadByChildren : public testing::TestWithParam<LibraryReader::Place> {};
 
 TEST_P(ReadByChildren, EachFileIsAnsweredOnce) {

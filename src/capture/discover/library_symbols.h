@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Symbols of a library on their way from the child process that found them.
+// Serialises a library's symbols between the child process that found them and the tracer.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace stalltrace::capture {
 
 std::string symbols_to_bytes(const FileSymbols& symbols);
-/// None: garbled, or with points that no table has. The child may have been subverted by what it read.
+/// nullopt if the bytes are garbled or have impossible points: the file may have subverted the child.
 std::optional<FileSymbols> symbols_from_bytes(std::string_view bytes);
 
 }  // namespace stalltrace::capture

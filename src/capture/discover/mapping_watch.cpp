@@ -15,16 +15,16 @@
 namespace stalltrace::capture {
 namespace {
 
-/// A PyTorch rank maps 380 files within some 100 ms, of 150 bytes each here; ranks that start together on few CPUs
-/// leave us none in that time. So much is also what perf takes, and what an unprivileged user may lock for each CPU
-/// (kernel.perf_event_mlock_kb). Where there are many CPUs, fewer ranks share one.
+/// A PyTorch rank maps 380 files within about 100 ms, 150 bytes each here, and ranks that start together on few CPUs
+/// leave this process no CPU time then. perf uses the same size, which is also what an unprivileged user may lock for
+/// each CPU (kernel.perf_event_mlock_kb). With many CPUs, fewer ranks share one.
 constexpr size_t kMostRingBytes = 512 << 10;
 constexpr size_t kLeastRingBytes = 64 << 10;
 constexpr size_t kAllRingsBytes = 32 << 20;
 
 size_t page_size() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 
-/// A power of two, as the kernel asks for.
+/// A power of two, as the kernel requires.
 size_t ring_bytes(long cpus) {
   const size_t share = std::bit_floor(kAllRingsBytes / static_cast<size_t>(std::max(cpus, 1L)));
   return std::clamp(share, kLeastRingBytes, kMostRingBytes);
@@ -49,7 +49,7 @@ int open_on_cpu(int cpu) {
   attributes.size = sizeof attributes;
   attributes.type = PERF_TYPE_SOFTWARE;
   attributes.config = PERF_COUNT_SW_DUMMY;
-  attributes.mmap = 1;  // executable mappings; data mappings would need mmap_data
+  attributes.mmap = 1;  // executable mappings only; data mappings would need mmap_data
   attributes.mmap2 = 1;
   attributes.watermark = 1;
   attributes.wakeup_watermark = 1;
@@ -60,7 +60,7 @@ int open_on_cpu(int cpu) {
 
 struct MappingWatch::Ring {
   UniqueFd fd;
-  void* memory = nullptr;  // a page of control, then the data
+  void* memory = nullptr;  // one control page, then the data
   size_t data_bytes = 0;
 
   Ring(UniqueFd descriptor, void* mapped, size_t bytes)
@@ -74,7 +74,7 @@ struct MappingWatch::Ring {
     }
   }
 
-  /// A smaller one where that much memory may not be locked.
+  /// Maps a smaller ring where the limit of locked memory requires it.
   static Result<Ring> map(UniqueFd fd, size_t data_bytes) {
     for (size_t bytes = data_bytes;; bytes /= 2) {
       void* memory = ::mmap(nullptr, page_size() + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
@@ -98,7 +98,7 @@ Result<std::unique_ptr<MappingWatch>> MappingWatch::open() {
     UniqueFd fd(open_on_cpu(cpu));
     if (!fd) {
       if (errno == ENODEV) {
-        continue;  // this CPU is offline
+        continue;  // CPU is offline
       }
       return fail_errno("perf_event_open for file mappings", errno, "run as root, or grant CAP_PERFMON");
     }
@@ -125,7 +125,7 @@ uint64_t MappingWatch::drain(const Visitor& visit) {
     const uint64_t size = ring.data_bytes;
     const uint64_t head = __atomic_load_n(&control->data_head, __ATOMIC_ACQUIRE);
     uint64_t tail = control->data_tail;
-    const auto copy = [&](uint64_t from, size_t length, void* to) {  // a record may wrap around the ring's end
+    const auto copy = [&](uint64_t from, size_t length, void* to) {  // a record may wrap around
       for (size_t i = 0; i < length; ++i) {
         static_cast<std::byte*>(to)[i] = data[(from + i) % size];
       }

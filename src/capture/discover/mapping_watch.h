@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports at once that a process mapped an executable file: the kernel's own MMAP2 records (what
-// `perf record` learns libraries from), one ring per CPU. So a library is known before its first call, without polling.
+// Reports immediately that a process mapped an executable file: the kernel's MMAP2 records (as used by `perf record`),
+// one ring per CPU. A library is known before its first call, without polling.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ class MappingWatch {
   /// Watches all processes of the host. Errors: perf_event_open refused (needs CAP_PERFMON).
   static Result<std::unique_ptr<MappingWatch>> open();
 
-  /// Visits what was mapped since the last call. Returns how many records the kernel had to drop.
+  /// Visits the mappings since the last call. Returns how many records the kernel dropped.
   uint64_t drain(const Visitor& visit);
 
-  /// One pollable descriptor per CPU: readable when there is something to drain.
+  /// One pollable descriptor per CPU: readable when drain() has something to visit.
   [[nodiscard]] std::vector<int> descriptors() const;
 
  private:

@@ -38,7 +38,7 @@ std::vector<SoftnetCpu> parse_softnet(std::string_view text) {
 }
 
 std::vector<InterfaceCounters> parse_net_dev(std::string_view text) {
-  constexpr size_t kColumns = 16;  // 8 of receiving: bytes packets errs drop ...; 8 of sending
+  constexpr size_t kColumns = 16;  // 8 for receiving (bytes packets errs drop ...), 8 for sending
   std::vector<InterfaceCounters> interfaces;
   for (const std::string_view line : split(text, '\n')) {
     const size_t colon = line.find(':');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formats of the kernel's files about the host: text in, numbers out. Pure.
+// Parsers for the kernel's text files about the host. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace stalltrace::capture {
 
-/// One line of /proc/net/softnet_stat: a CPU's queue for packets that have come in.
+/// One line of /proc/net/softnet_stat: a CPU's queue of received packets.
 struct SoftnetCpu {
   uint64_t dropped = 0;   // the queue was full
   uint64_t squeezed = 0;  // its turn ended before the queue was empty
@@ -27,10 +27,10 @@ struct InterfaceCounters {
 };
 std::vector<InterfaceCounters> parse_net_dev(std::string_view text);
 
-/// `total` of the line that begins with `kind` ("some", "full") in a file of /proc/pressure, in microseconds.
+/// `total` of the line that begins with `kind` ("some", "full") in a /proc/pressure file, in microseconds.
 std::optional<uint64_t> parse_pressure(std::string_view text, std::string_view kind);
 
-/// The number behind `key` in a file of "key value" lines: cpu.stat, memory.events, memory.oom_control, /proc/PID/io.
+/// The number after `key` in a file of "key value" lines: cpu.stat, memory.events, memory.oom_control, /proc/PID/io.
 std::optional<uint64_t> parse_keyed(std::string_view text, std::string_view key);
 
 /// A process's cgroup in one hierarchy, from /proc/PID/cgroup.

@@ -20,7 +20,7 @@ constexpr double kNsPerUs = 1000;
 
 std::string text_of(const std::string& path) { return read_file(path, kFileLimit).value_or(""); }
 
-/// The mounted folder of a version 1 hierarchy: "cpu,cpuacct" and "cpu" are both usual.
+/// The mount folder of a version 1 hierarchy: both "cpu,cpuacct" and "cpu" are in use.
 std::string hierarchy(const std::string& root, std::string_view controllers, std::string_view controller) {
   std::error_code error;
   const std::string joined = root + "/" + std::string(controllers);
@@ -32,7 +32,7 @@ bool lists(std::string_view controllers, std::string_view controller) {
   return std::find(all.begin(), all.end(), controller) != all.end();
 }
 
-/// The folders below `root` from the process's cgroup up, without the root's own: a limit may stand at each.
+/// Adds the folders from the process's cgroup up to `root`, without the root's own: each level may have a limit.
 void add_levels(const std::string& root, std::string path, std::string_view file,
                 std::vector<std::pair<std::string, std::string>>& files) {
   std::error_code error;
@@ -43,7 +43,7 @@ void add_levels(const std::string& root, std::string path, std::string_view file
   }
 }
 
-/// The files of a process's cgroups that count throttling and out-of-memory kills, by either version.
+/// The files of a process's cgroups that count throttling and out-of-memory kills, in either version.
 std::vector<std::pair<std::string, std::string>> cgroup_files(const HostRoots& roots, pid_t pid) {
   std::vector<std::pair<std::string, std::string>> files;
   std::error_code error;
@@ -121,7 +121,7 @@ void HostSampler::sample_pressure() {
 }
 
 void HostSampler::sample_process(pid_t pid) {
-  for (const auto& [file, path] : cgroup_files(roots_, pid)) {  // each time anew: a process may be moved
+  for (const auto& [file, path] : cgroup_files(roots_, pid)) {  // looked up each time, since a process may be moved
     const std::string text = text_of(file);
     const std::string detail = std::to_string(pid) + ":" + path;
     if (const auto periods = parse_keyed(text, "nr_throttled")) {

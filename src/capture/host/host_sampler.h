@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers about the host and about the cgroups of traced processes → rows of `host_sample` and `port_counter`. The
-// roots of /proc and /sys are replaceable, so that tests and the lab can fake a host. A number is written when it has
-// changed, together with its last unchanged value: between two rows of one number it rose. One thread.
+// Counters of the host and of traced processes' cgroups → rows of `host_sample` and `port_counter`. The roots of /proc
+// and /sys are replaceable, so that tests and the lab can fake a host. A counter is written when it has changed,
+// together with its last unchanged value: between two rows of one counter it rose. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -24,22 +24,23 @@ struct HostRoots {
 
 class HostSampler {
  public:
-  /// `sink` outlives the sampler.
+  /// `sink` must outlive the sampler.
   HostSampler(HostRoots roots, NodeId node, EventSink& sink) : roots_(std::move(roots)), node_(node), sink_(sink) {}
 
-  /// Reads everything once: about once a second. `pids` are the traced processes that run.
+  /// Reads all counters; call it about once a second. `pids` are the running traced processes.
   void sample(int64_t utc_ns, const std::set<pid_t>& pids);
-  /// Dropped packets are counted on this host: written with every sample, so that zero is known to be zero.
+  /// Dropped packets are counted on this host: they are written with every sample, so that zero means zero and not
+  /// unknown.
   void counts_drops() { counts_drops_ = true; }
 
  private:
   struct Number {
     double value = 0;
-    int64_t read_ns = 0;     // when it was read last
-    int64_t written_ns = 0;  // when its latest row is from
-    pid_t pid = 0;           // of a process: it goes with it
+    int64_t read_ns = 0;     // time of the last read
+    int64_t written_ns = 0;  // time of the latest row
+    pid_t pid = 0;           // for a process's counter: dropped when the process ends
   };
-  /// `key` names the number, `write` makes a row of a value and its time.
+  /// `key` names the counter; `write` makes a row of a value and its time.
   template <typename Write>
   void note(std::string key, double value, const Write& write);
   void note_host(std::string_view name, const std::string& detail, double value);
@@ -53,7 +54,7 @@ class HostSampler {
   EventSink& sink_;
   bool counts_drops_ = false;
   int64_t now_ns_ = 0;
-  pid_t now_pid_ = 0;  // whose numbers are being read
+  pid_t now_pid_ = 0;  // process whose counters are being read
   std::map<std::string, Number> numbers_;
 };
 

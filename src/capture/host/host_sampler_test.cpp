@@ -133,7 +133,7 @@ TEST_F(Sampler, ThrottlingIsReadFromBothVersionsAndAllLevels) {
 
 TEST_F(Sampler, PortCountersComeFromTheGivenRoot) {
   write("sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error", "17\n");
-  write("sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_packets", "17\n");  // not one that is recorded
+  write("sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_packets", "17\n");  // not a recorded counter
   write("sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence", "N/A (no PMA)\n");
   HostSampler sampler(roots(), 7, sink_);
   sampler.sample(kSecond, {});

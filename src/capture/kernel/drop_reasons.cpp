@@ -39,7 +39,7 @@ constexpr std::array<std::string_view, 45> kReported = {
     "TCP_OFO_QUEUE_PRUNE",
     "TCP_LISTEN_OVERFLOW",
     "NEIGH_QUEUEFULL",
-    // broken packets, devices that are not there
+    // broken packets, missing devices
     "TCP_CSUM",
     "IP_CSUM",
     "SKB_CSUM",
@@ -51,7 +51,7 @@ constexpr std::array<std::string_view, 45> kReported = {
     "DEV_READY",
     "SKB_GSO_SEG",
     "SKB_UCOPY_FAULT",
-    // no way on
+    // no route or neighbour
     "NEIGH_CREATEFAIL",
     "NEIGH_FAILED",
     "NEIGH_DEAD",

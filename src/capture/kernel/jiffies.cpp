@@ -11,7 +11,7 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr int64_t kJiffiesMask = 0x7fffffff;  // what read_jiffies returns
+constexpr int64_t kJiffiesMask = 0x7fffffff;  // the range of read_jiffies
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the kernel's clock ticks (CONFIG_HZ): connections' clocks count in its jiffies.
+// The kernel's tick rate (CONFIG_HZ): connections' clocks count in jiffies.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace stalltrace::capture {
 
-/// Ticks per second, measured over ten of them with the program read_jiffies; none where it may not be run here.
+/// Ticks per second, measured over ten ticks with the program read_jiffies; nullopt where it can't be run.
 std::optional<int64_t> measure_ticks_per_second(int read_jiffies_fd);
 
 }  // namespace stalltrace::capture

@@ -32,10 +32,10 @@ constexpr int kWatchRounds = 50;
 constexpr useconds_t kRefillUs = 500;
 
 using RingHandle = std::unique_ptr<ring_buffer, Free<ring_buffer__free>>;
-/// What the programs learn of the probe that called them.
+/// The attach cookie: what the programs learn about the probe that called them.
 uint64_t cookie_of(const ProbePoint& point) { return point.row | (point.int_handles ? ST_COOKIE_INT_HANDLES : 0); }
 
-/// Whether a process can still do something: not gone, not a zombie.
+/// Whether a process still runs: it exists and is not a zombie.
 bool is_running(pid_t pid) {
   const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
   const size_t name_end = stat ? stat->rfind(')') : std::string::npos;
@@ -58,7 +58,7 @@ struct BpfPrograms::Object {
   [[nodiscard]] bpf_program* program(const char* name) const {
     return bpf_object__find_program_by_name(skeleton->obj, name);
   }
-  /// The one of the two entry programs that this kernel took.
+  /// The entry program that this kernel accepted.
   [[nodiscard]] const bpf_program* call_entry() const {
     const auto& programs = skeleton->progs;
     return bpf_program__fd(programs.call_entry) >= 0 ? programs.call_entry : programs.call_entry_without_atomic_fetch;
@@ -74,7 +74,7 @@ Result<std::unique_ptr<BpfPrograms>> BpfPrograms::load(const KernelOptions& opti
                 "trace from the host, or give the container the host's processes (--pid=host; hostPID: true)",
                 ErrorKind::kUnsupported);
   }
-  raise_limits();  // of files: each perf event is one
+  raise_limits();  // of open files: each perf event is one
   ST_ASSIGN(const KernelTypes types, KernelTypes::read());
   std::unique_ptr<BpfPrograms> kernel;
   for (Refusals refused;;) {
@@ -100,7 +100,7 @@ Result<std::unique_ptr<BpfPrograms>> BpfPrograms::load(const KernelOptions& opti
   return kernel;
 }
 
-/// Attaches what is no probe of a file and no iterator. Returns what can't be attached.
+/// Attaches the programs that are neither file probes nor iterators. Returns those that can't be attached.
 Refusals BpfPrograms::attach_hooks() {
   constexpr std::array kNotAttachedHere{EvidenceKind::kCalls, EvidenceKind::kTransferMarks,
                                         EvidenceKind::kOpenConnections, EvidenceKind::kThreadListing};
@@ -121,7 +121,7 @@ Refusals BpfPrograms::attach_hooks() {
   return refused;
 }
 
-/// Where probes have no cookies, the programs that their own small programs go on to.
+/// Where probes have no cookies: fills the table of programs that their small programs tail-call.
 Status BpfPrograms::fill_call_programs() {
   if (features_.attach_cookie) {
     return {};
@@ -145,7 +145,7 @@ Status BpfPrograms::open_rings() {
   const auto deliver = [](void* context, void* data, size_t size) {
     auto* kernel = static_cast<BpfPrograms*>(context);
     (*kernel->visitor_)({static_cast<const std::byte*>(data), size});
-    return --kernel->budget_ > 0 ? 0 : -ENOBUFS;  // an error ends the round behind this record
+    return --kernel->budget_ > 0 ? 0 : -ENOBUFS;  // an error ends the round after this record
   };
   const auto& maps = object_->skeleton->maps;
   for (const bpf_map* map : {maps.collective_ring, maps.network_ring, maps.scheduler_ring}) {
@@ -176,7 +176,7 @@ Result<UniqueFd> BpfPrograms::probe(const std::string& path, const ProbePoint& p
 Result<BpfPrograms::ProbeSet> BpfPrograms::attach_file(const std::string& path, std::span<const ProbePoint> points) {
   std::vector<ProbePoint> returning(points.begin(), points.end());
   std::erase_if(returning, [](const ProbePoint& point) { return call_table()[point.row].spec.entry_only != 0; });
-  std::vector<UniqueFd> probes;  // all or none: half a file's probes would fire twice when it is tried again
+  std::vector<UniqueFd> probes;  // all or none: after a retry, half of them would fire twice
   for (const bool at_return : {true, false}) {
     const std::span<const ProbePoint> at = at_return ? std::span<const ProbePoint>(returning) : points;
     if (at.empty()) {
@@ -237,7 +237,7 @@ Status BpfPrograms::add_process(pid_t pid, uint64_t cgroup_id) {
     if (bpf_map_update_elem(map, &number, &process, BPF_NOEXIST) != 0 && errno != EEXIST) {
       return failed(errno);
     }
-    if (!is_running(pid)) {  // its end has been dealt with: the entry would be the next process's of that number
+    if (!is_running(pid)) {  // its end has been handled: the entry would be taken for the next process with that pid
       bpf_map_delete_elem(map, &number);
       return {};
     }
@@ -249,7 +249,7 @@ Status BpfPrograms::add_process(pid_t pid, uint64_t cgroup_id) {
   }
   const int key = process_fd.get();
   const int map = bpf_map__fd(maps.processes);
-  int error = EAGAIN;  // as the kernel says where a probe makes the same storage this moment
+  int error = EAGAIN;  // the kernel's answer where a probe is creating the same storage at this moment
   for (int round = 0; round < kWatchRounds && (error == EAGAIN || error == EBUSY || error == ENOMEM); ++round) {
     if (round > 0) {
       ::usleep(kRefillUs);
@@ -262,7 +262,7 @@ Status BpfPrograms::add_process(pid_t pid, uint64_t cgroup_id) {
   return watch_threads(pid);
 }
 
-/// Begins to watch the threads that a process has. Memory for their states comes in small portions, refilled at once.
+/// Begins to watch a process's threads. The kernel keeps memory for a few states ready and refills it at once.
 Status BpfPrograms::watch_threads(pid_t pid) {
   if (bpf_program__fd(object_->skeleton->progs.list_threads) < 0) {
     return {};

@@ -36,7 +36,7 @@ constexpr bpf_insn kExit{.code = BPF_JMP | BPF_EXIT};
 class Code {
  public:
   Code(std::initializer_list<bpf_insn> code) : code_(code) {}
-  /// A map's descriptor, in register 1, takes two instructions.
+  /// Loads a map's descriptor into register 1, which takes two instructions.
   Code& load_map(int map) {
     code_.push_back(
         {.code = BPF_LD | BPF_IMM | BPF_DW, .dst_reg = BPF_REG_1, .src_reg = BPF_PSEUDO_MAP_FD, .imm = map});
@@ -57,7 +57,7 @@ class Code {
   std::vector<bpf_insn> code_;
 };
 
-/// A map of one int by task or socket; storage maps are refused without type information.
+/// A map of one int by task or socket; the kernel refuses storage maps without type information.
 UniqueFd make_storage(bpf_map_type type) {
   const std::unique_ptr<btf, Free<btf__free>> types(btf__new_empty());
   const int integer = types ? btf__add_int(types.get(), "int", sizeof(int), BTF_INT_SIGNED) : -1;
@@ -105,7 +105,7 @@ bool has_atomic_fetch() {
   return static_cast<bool>(code.load(BPF_PROG_TYPE_KPROBE));
 }
 
-/// Loading is not enough: arm64 loads such programs from 6.0 on, and attaches them from 6.4 on.
+/// Loading is not proof: arm64 loads such programs from 6.0 on, and attaches them from 6.4 on.
 bool has_function_exits(const KernelTypes& types) {
   const int32_t function = types.function_id("tcp_sendmsg");
   const Code code{set<BPF_REG_0>(0), kExit};

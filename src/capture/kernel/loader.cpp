@@ -35,13 +35,13 @@ constexpr std::string_view kRefusedRemedy =
 
 constexpr size_t kFiguresBytes = 4 << 10;
 constexpr size_t kRefusalBytes =
-    8 << 20;  // the reason comes last, and old kernels keep the log's beginning; most take less than 16 MiB
+    8 << 20;  // the reason comes last, and old kernels keep the log's start; most logs take less than 16 MiB
 constexpr uint32_t kLogFigures = 4;  // BPF_LOG_STATS of the kernel's include/linux/bpf_verifier.h, since Linux 5.2
 constexpr const char* kNeverAttached = "read_jiffies";
 
 int silent(enum libbpf_print_level, const char*, va_list) { return 0; }
 
-/// The verifier's reason: its last line but for its figures.
+/// The verifier's reason: its last line before its figures.
 std::string reason_in(std::string_view log) {
   std::string_view reason;
   for (const std::string_view line : split(log, '\n')) {
@@ -53,7 +53,7 @@ std::string reason_in(std::string_view log) {
   return std::string(reason);
 }
 
-/// The number behind `words` in the verifier's figures; 0 where they are not there.
+/// The number after `words` in the verifier's figures; 0 where `words` are missing.
 uint64_t number_behind(std::string_view log, std::string_view words) {
   const size_t at = log.rfind(words);
   uint64_t number = 0;
@@ -85,7 +85,7 @@ class Loader {
 
   Result<LoadedPrograms> load() {
     SkeletonHandle skeleton;
-    while (true) {  // each round leaves out at least one program more
+    while (true) {  // each round excludes at least one more program
       ST_TRY(check_required());
       ST_ASSIGN(skeleton, open(loadable()));
       const int error = stalltrace_bpf__load(skeleton.get());
@@ -140,7 +140,7 @@ class Loader {
     return programs;
   }
 
-  /// The object with its constants set and no program to be loaded but `programs`.
+  /// Opens the object with its constants set; only `programs` will be loaded.
   Result<SkeletonHandle> open(const std::vector<std::string>& programs, size_t log_bytes = kFiguresBytes) {
     const std::string btf_path = kernel_btf_path();
     LIBBPF_OPTS(bpf_object_open_opts, open_options, .btf_custom_path = btf_path.c_str());
@@ -184,8 +184,8 @@ class Loader {
     bpf_map__set_autocreate(maps.socket_calls, !socket_storage_);
     bpf_map__set_autocreate(maps.call_programs, !features_.attach_cookie);
     if (!features_.uprobe_multi) {
-      // Before Linux 6.1 a probe's program with a table that takes its memory at run time makes the kernel log a
-      // warning, and is refused where the kernel is PREEMPT_RT.
+      // Before Linux 6.1, a probe's program with a table that allocates at run time makes the kernel log a warning, and
+      // is refused on PREEMPT_RT.
       constexpr uint32_t kSequences = 65536;
       bpf_map__set_map_flags(maps.sequences, 0);
       bpf_map__set_max_entries(maps.sequences, kSequences);
@@ -237,7 +237,7 @@ class Loader {
     }
   }
 
-  /// Which programs the kernel refuses: each is loaded alone, since the kernel stops at the first.
+  /// Finds which programs the kernel refuses: loads each alone, since the kernel stops at the first refusal.
   Status find_refused() {
     Refusals refused;
     const std::vector<std::string> programs = loadable();
@@ -256,7 +256,7 @@ class Loader {
       const std::string reason = reason_in(logs_.front().second.data());
       refused[program] = std::string(strerror(-error)) + (reason.empty() ? "" : " (" + reason + ")");
     }
-    // The maps are made ahead of the programs: where all fail alike, it is not the programs.
+    // The maps are made before the programs: if all fail alike, the cause is not in the programs.
     const bool says_nothing = logs_.front().second.front() == '\0';
     if (refused.size() < programs.size() || !says_nothing) {
       refused_.merge(refused);
@@ -295,7 +295,7 @@ class Loader {
   Refusals refused_;
   std::vector<EvidenceChoice> choices_;
   std::vector<std::string> drop_reasons_;
-  std::vector<std::pair<std::string, std::vector<char>>> logs_;  // of the programs to be loaded, in the object's order
+  std::vector<std::pair<std::string, std::vector<char>>> logs_;  // of the programs to load, in the object's order
   std::vector<ProgramReport> reports_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the BPF programs that this kernel takes. A program that the kernel refuses costs its evidence; only the entry
-// and the return of calls are needed for tracing at all. Internal to capture/kernel: its users see libbpf.
+// Loads the BPF programs that this kernel accepts. A refused program costs its evidence; tracing needs only the entry
+// and return programs of calls. Internal to capture/kernel, since its users see libbpf.
 #pragma once
 
 #include <memory>
@@ -31,14 +31,14 @@ using SkeletonHandle = std::unique_ptr<stalltrace_bpf, DestroySkeleton>;
 
 struct LoadedPrograms {
   SkeletonHandle skeleton;
-  KernelFeatures features;  // as used: without what the options leave out
+  KernelFeatures features;  // as used: without those that the options exclude
   std::vector<EvidenceChoice> evidence;
-  std::vector<std::string> drop_reasons;  // by number; empty: not recorded, or none of that number
+  std::vector<std::string> drop_reasons;  // by number; empty: not recorded, or no such reason
   std::vector<ProgramReport> reports;     // with KernelOptions::report_programs
 };
 
-/// Loads what is not in `refused`. kNoPrivilege or kUnsupported where the kernel lets us load nothing, or refuses a
-/// program that is needed.
+/// Loads all programs but those in `refused`. kNoPrivilege or kUnsupported where the kernel lets us load nothing, or
+/// refuses a required program.
 Result<LoadedPrograms> load_programs(const KernelTypes& types, const KernelOptions& options, const Refusals& refused);
 
 }  // namespace stalltrace::capture

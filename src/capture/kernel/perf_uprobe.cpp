@@ -21,7 +21,7 @@ constexpr std::string_view kRemedy = "perf uprobes need CAP_SYS_ADMIN on this ke
 constexpr std::string_view kDescriptorRemedy =
     "this kernel needs a file descriptor for every probe: raise the hard limit of open files (ulimit -Hn)";
 
-/// The number of the perf event source "uprobe"; it is given out at boot.
+/// The number of the perf event source "uprobe", assigned at boot.
 Result<uint32_t> uprobe_source() {
   const auto text = read_file("/sys/bus/event_source/devices/uprobe/type", 64);
   if (!text) {
@@ -48,7 +48,7 @@ Result<UniqueFd> open_perf_uprobe(int program_fd, const std::string& path, const
   attributes.config = (place.at_return ? 1U : 0U) | place.semaphore_offset << 32;
   attributes.config1 = reinterpret_cast<uint64_t>(path.c_str());
   attributes.config2 = place.offset;
-  // Of all processes; the CPU is a formality, the program runs on each.
+  // The event covers all processes. The CPU is a formality: the program runs on each.
   UniqueFd event(static_cast<int>(::syscall(SYS_perf_event_open, &attributes, -1, 0, -1, PERF_FLAG_FD_CLOEXEC)));
   if (!event) {
     return refuse(path, errno);
@@ -63,7 +63,7 @@ Result<UniqueFd> open_perf_uprobe(int program_fd, const std::string& path, const
     if (::ioctl(event.get(), PERF_EVENT_IOC_ENABLE, 0) != 0) {
       return refuse(path, errno);
     }
-    return link;  // it holds the event
+    return link;  // it owns the event
   }
   if (::ioctl(event.get(), PERF_EVENT_IOC_SET_BPF, program_fd) != 0 ||
       ::ioctl(event.get(), PERF_EVENT_IOC_ENABLE, 0) != 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// User probes as perf events, for kernels without uprobe-multi links (before 6.6): one file descriptor a probe. Needs
+// User probes as perf events, for kernels without uprobe-multi links (before 6.6): one file descriptor per probe. Needs
 // CAP_SYS_ADMIN on most kernels.
 #pragma once
 
@@ -14,16 +14,16 @@ namespace stalltrace::capture {
 
 struct UprobePlace {
   uint64_t offset = 0;            // in the file
-  uint64_t semaphore_offset = 0;  // of a 16-bit counter that the kernel raises while the probe lives; 0: none
+  uint64_t semaphore_offset = 0;  // offset of a 16-bit counter that the kernel raises while the probe exists; 0: none
   bool at_return = false;
 };
 
-/// Runs `program_fd` at a place of `path`, in every process, until the descriptor is closed. With a cookie where the
-/// kernel has them (Linux 5.15).
+/// Runs `program_fd` at an offset of `path`, in every process, until the descriptor is closed. The cookie is set where
+/// the kernel has cookies (Linux 5.15).
 Result<UniqueFd> open_perf_uprobe(int program_fd, const std::string& path, const UprobePlace& place,
                                   std::optional<uint64_t> cookie);
 
-/// Where the kernel has no cookies: a program that leaves `cookie` in the per-CPU array `cookie_map` and goes on to
+/// For kernels without cookies: loads a program that stores `cookie` in the per-CPU array `cookie_map` and tail-calls
 /// slot `slot` of the program array `programs_map`.
 Result<UniqueFd> load_cookie_program(int cookie_map, int programs_map, uint32_t slot, uint64_t cookie);
 

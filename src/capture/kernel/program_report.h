@@ -6,13 +6,13 @@
 
 namespace stalltrace::capture {
 
-/// What this kernel's verifier says of a BPF program.
+/// The verifier's result for one BPF program.
 struct ProgramReport {
   std::string program;
   bool loaded = false;
-  uint64_t instructions = 0;  // that the verifier looked at, those of all paths
+  uint64_t instructions = 0;  // instructions that the verifier examined on all paths
   uint64_t verified_us = 0;
-  std::string detail;  // where it was refused: the kernel's words
+  std::string detail;  // for a refused program: the kernel's message
 };
 
 }  // namespace stalltrace::capture

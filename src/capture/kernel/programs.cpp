@@ -11,7 +11,7 @@ using Lacks = std::function<std::string(const KernelTypes&, const KernelFeatures
 
 std::string lacks_nothing(const KernelTypes&, const KernelFeatures&) { return {}; }
 
-/// `since`: the first mainline kernel with that tracepoint, where it is newer than 5.10.
+/// `since`: the first mainline kernel with that tracepoint, if newer than 5.10.
 Lacks tracepoint(std::string name, std::string since = {}) {
   return [name = std::move(name), since = std::move(since)](const KernelTypes& types, const KernelFeatures&) {
     if (types.has_tracepoint(name)) {
@@ -31,7 +31,7 @@ std::string lacks_sched_info(const KernelTypes& types, const KernelFeatures&) {
              : "this kernel was built without CONFIG_SCHED_INFO: that time counts as blocked, for want of its start";
 }
 
-/// `recvmsg_parameters`: of tcp_recvmsg, 6 before Linux 5.19, 5 since.
+/// `recvmsg_parameters`: number of parameters of tcp_recvmsg, 6 before Linux 5.19 and 5 since.
 Lacks function_exits(uint32_t recvmsg_parameters) {
   return [=](const KernelTypes& types, const KernelFeatures& features) -> std::string {
     if (!features.function_exits) {
@@ -114,7 +114,7 @@ std::vector<EvidenceChoice> choose_programs(const KernelTypes& types, const Kern
         choice.detail = set.how;
         break;
       }
-      // What the best set lacks is the reason, unless a program was refused that should have loaded.
+      // The reason is what the best set lacks, unless the kernel refused a program that it should load.
       choice.refused = choice.refused || is_refused;
       if (choice.detail.empty() || is_refused) {
         choice.detail = std::move(lacking);

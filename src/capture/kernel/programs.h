@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The BPF programs by the evidence that they give. Evidence can come from one of several sets of programs; the first
-// set that this kernel takes is used. A new program is a row here.
+// The BPF programs by the evidence that they give. Several sets of programs may give a kind of evidence; the first set
+// that this kernel accepts is used. A new program is a new row.
 #pragma once
 
 #include <array>
@@ -17,12 +17,12 @@
 
 namespace stalltrace::capture {
 
-/// One way to get a kind of evidence.
+/// One way to collect a kind of evidence.
 struct ProgramSet {
-  std::vector<const char*> programs;  // names in the BPF object; none: the kernel does it by itself
-  /// Why this kernel can't have it; empty where it can.
+  std::vector<const char*> programs;  // names in the BPF object; empty: the kernel itself provides it
+  /// The reason why this kernel lacks it; empty where it does not.
   std::function<std::string(const KernelTypes&, const KernelFeatures&)> lacks;
-  std::string_view how;  // to people; only of sets behind the first
+  std::string_view how;  // description for users; for all sets but the first
 };
 
 struct EvidenceRow {
@@ -32,25 +32,25 @@ struct EvidenceRow {
 
 std::span<const EvidenceRow> evidence_rows();
 
-/// Programs that the kernel refused, and what it said.
+/// Programs that the kernel refused, with its messages.
 using Refusals = std::map<std::string, std::string, std::less<>>;
 
 enum class EvidenceState { kFull, kFallback, kMissing };
 
-/// What became of one kind of evidence on this kernel.
+/// The choice for one kind of evidence on this kernel.
 struct EvidenceChoice {
   EvidenceKind kind{};
   EvidenceState state = EvidenceState::kMissing;
-  std::vector<const char*> programs;  // to load; none when missing
-  std::string detail;                 // how it is got, or why it is missing
-  bool refused = false;               // missing because the kernel refused a program that it should take
+  std::vector<const char*> programs;  // to load; empty when missing
+  std::string detail;                 // how it is collected, or why it is missing
+  bool refused = false;               // missing because the kernel refused a program that it should accept
 };
 
-/// For every row the first set whose programs were not refused.
+/// For each row the first set without refused programs.
 std::vector<EvidenceChoice> choose_programs(const KernelTypes& types, const KernelFeatures& features,
                                             const Refusals& refused);
 
-/// The names of the kprobe programs for transfers: with them state can't be kept at sockets.
+/// True if the kprobe programs for transfers are used, with which state can't be kept at sockets.
 bool uses_kernel_probes(std::span<const EvidenceChoice> choices);
 
 }  // namespace stalltrace::capture

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Iterator programs: what the kernel itself writes down about the threads and files of a process.
+// Iterator programs: the kernel's listing of a process's threads and files.
 #pragma once
 
 #include <bpf/bpf.h>
@@ -31,7 +31,7 @@ inline constexpr uint16_t kListingType<st_socket_listing> = ST_RECORD_SOCKET_LIS
 template <>
 inline constexpr uint16_t kListingType<st_thread_listing> = ST_RECORD_THREAD_LISTING;
 
-/// Reads to its end what an iterator's link writes, and visits the `Listing`s of `pids`.
+/// Reads an iterator link's output to its end, and visits the `Listing`s of `pids`.
 template <typename Listing>
 Status read_iterator(const bpf_link* link, const char* what, const std::set<pid_t>& pids,
                      const std::function<void(const Listing&)>& visit) {
@@ -68,8 +68,8 @@ Status read_iterator(const bpf_link* link, const char* what, const std::set<pid_
   }
 }
 
-/// Runs an iterator program over processes. One that has ended is no error; another error begins with `what`. Before
-/// Linux 6.1 an iterator can't be narrowed to a process: then one walk over all processes of the host serves for all.
+/// Runs an iterator program over processes. A process that has ended is not an error; other errors begin with `what`.
+/// Before Linux 6.1 an iterator can't be limited to a process, so one walk over all processes of the host serves all.
 template <typename Listing>
 Status visit_tasks(const bpf_program* program, const char* what, const std::set<pid_t>& pids,
                    const std::function<void(const Listing&)>& visit) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kUprobeMultiReturn = 1;  // BPF_F_UPROBE_MULTI_RETURN
 
-/// The uprobe_multi arm of union bpf_attr's link_create, as linux/bpf.h has it since 6.6; older headers lack it.
+/// The uprobe_multi member of union bpf_attr's link_create, as in linux/bpf.h since 6.6; older headers lack it.
 struct LinkCreate {
   uint32_t program_fd;
   uint32_t target_fd;
@@ -53,8 +53,8 @@ Result<UniqueFd> link_uprobe_multi(int program_fd, const std::string& path, std:
 }
 
 bool has_uprobe_multi() {
-  // A program that only returns 0, and a link to a path that cannot be probed: a kernel that knows the link type
-  // answers EBADF (not a regular file), others EINVAL. The probe is libbpf's (src/features.c, since 1.3).
+  // Loads a program that only returns 0 and links it to a path that can't be probed: a kernel that knows the link type
+  // answers EBADF (not a regular file), others EINVAL. libbpf uses the same test (src/features.c, since 1.3).
   const bpf_insn program[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0},
                               {.code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0}};
   LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = kTraceUprobeMulti);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records that the kernel side sends have no hidden padding: every byte of them is written. Compiling this file is
-// the check.
+// Asserts that records of the kernel side have no hidden padding, so that every byte of them is written. Compiling this
+// file is the check.
 #include <type_traits>
 
 #include "wire/collective.h"

@@ -9,7 +9,7 @@ namespace {
 
 int64_t still_since(const CallStanding& standing) { return std::max(standing.entered_ns, standing.ended_ns); }
 
-/// When the last of those entered that are inside, and have been for long.
+/// The last entry time among the processes that have been inside a call for long.
 std::optional<int64_t> waiting_since(std::span<const CallStanding> standings, int64_t now_ns) {
   std::optional<int64_t> newest;
   for (const CallStanding& standing : standings) {
@@ -20,7 +20,7 @@ std::optional<int64_t> waiting_since(std::span<const CallStanding> standings, in
   return newest;
 }
 
-/// The first `most` by when they entered their newest call: who stays away has the oldest.
+/// Adds the first `most` by entry time of their newest call: an absent rank has the oldest.
 void add_first(std::vector<CallStanding> from, size_t most, std::vector<pid_t>& pids) {
   std::ranges::sort(from, {}, &CallStanding::entered_ns);
   for (size_t i = 0; i < from.size() && i < most; ++i) {
@@ -46,7 +46,7 @@ std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, in
   int64_t longest_ns = 0;
   std::vector<CallStanding> outside;
   std::vector<CallStanding> inside;
-  std::map<pid_t, Still> still;  // who goes on begins anew
+  std::map<pid_t, Still> still;  // a process that continued starts anew
   for (const CallStanding& standing : standings) {
     const int64_t since_ns = still_since(standing);
     const int64_t for_ns = now_ns - since_ns;

@@ -20,7 +20,7 @@ CallStanding standing(int32_t pid, bool inside, int64_t entered_ns, int64_t ende
 
 class LateWatchTest : public testing::Test {
  protected:
-  /// When it looked, after kStart, with the same standings all the time.
+  /// The times of its looks, relative to kStart, with constant standings.
   std::vector<int64_t> looks(std::span<const CallStanding> standings, int64_t for_ns, int64_t from_ns = 0) {
     std::vector<int64_t> at;
     for (int64_t now_ns = from_ns; now_ns <= for_ns; now_ns += kStep) {
@@ -48,7 +48,7 @@ TEST_F(LateWatchTest, AJobThatGetsOnIsLeftAlone) {
   }
 }
 
-/// All compute between two calls for longer than usual: nobody waits.
+/// All ranks compute longer than usual between two calls: nobody waits.
 TEST_F(LateWatchTest, APauseOfAllIsNoLateness) {
   const std::vector<CallStanding> job{standing(10, false, kStart, kStart), standing(11, false, kStart, kStart + 1)};
   EXPECT_THAT(looks(job, LateWatch::kStillNs - kStep), IsEmpty());
@@ -60,7 +60,7 @@ TEST_F(LateWatchTest, AReceiverWaitsByDesign) {
   EXPECT_THAT(looks(job, kNsPerSecond), IsEmpty());
 }
 
-/// The rank alone on its node, for which others wait elsewhere.
+/// The only rank on its node, for which others wait elsewhere.
 TEST_F(LateWatchTest, OneThatStandsStillAloneIsSeen) {
   const std::vector<CallStanding> alone{standing(11, false, kStart, kStart)};
   EXPECT_THAT(looks(alone, 10 * kNsPerSecond), ElementsAre(2 * kNsPerSecond, 8 * kNsPerSecond));
@@ -86,7 +86,7 @@ TEST_F(LateWatchTest, LooksAreBoundedHoweverOftenARankIsLate) {
   }
   EXPECT_GE(looks, static_cast<size_t>(kMinutes * 5));
   EXPECT_LE(looks, static_cast<size_t>(kMinutes * 60 * kNsPerSecond / LateWatch::kEveryNs + LateWatch::kMostAtOnce));
-  // What lasts is still looked at.
+  // A long pause is still looked at.
   const int64_t hang_ns = kStart + kMinutes * 60 * kNsPerSecond;
   const std::vector<CallStanding> hang{standing(10, true, hang_ns),
                                        standing(11, false, hang_ns - kStep, hang_ns - kStep)};

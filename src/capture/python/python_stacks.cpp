@@ -9,7 +9,7 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr int64_t kLookNs = 100 * kNsPerMs;
-constexpr size_t kDelivered = 65'536;  // remembered; after that a row may be delivered again, which changes nothing
+constexpr size_t kDelivered = 65'536;  // remembered rows; older ones may be delivered again, which is harmless
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void PythonStacks::deliver(const ReadStack& read) {
                   .collecting = read.collecting,
                   .problem = read.problem};
   if (!read.frames.empty()) {
-    row.stack_id = static_cast<int64_t>(splitmix64_text(read.frames) >> 1);  // positive, as ids are
+    row.stack_id = static_cast<int64_t>(splitmix64_text(read.frames) >> 1);  // ids are positive
     if (delivered_.size() >= kDelivered) {
       delivered_.clear();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stacks of Python ranks while something is wrong → rows of `python_stack` and `stack`. One thread: the tracer's,
-// which never waits for any of it.
+// Stacks of Python ranks while something is wrong → rows of `python_stack` and `stack`. One thread: the tracer's, which
+// never waits for a reading.
 #pragma once
 
 #include <sys/types.h>
@@ -18,15 +18,15 @@ namespace stalltrace::capture {
 
 class PythonStacks {
  public:
-  /// Both outlive it.
+  /// Both references must outlive the object.
   PythonStacks(const Node& node, EventSink& sink, StackReader::Read read = read_rank)
       : node_(node), sink_(sink), reader_(std::move(read)) {}
 
-  /// Starts a reading where one is due, and delivers what has been read. Often; `now_ns` is CLOCK_MONOTONIC.
+  /// Starts a reading if one is due, and delivers finished readings. Call it often; `now_ns` is CLOCK_MONOTONIC.
   void look(const std::function<std::vector<CallStanding>()>& standings, int64_t now_ns);
-  /// A finding was reported: whoever stands still is to be looked at.
+  /// A finding was reported: read the processes without progress.
   void ask() { watch_.ask(); }
-  /// For poll: there is something to deliver; -1 mostly.
+  /// For poll: readable when there is something to deliver; -1 while no reading is under way.
   [[nodiscard]] int descriptor() const { return reader_.descriptor(); }
 
  private:

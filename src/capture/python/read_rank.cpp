@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a helper process reads of a rank. It may block or fail: see StackReader.
+// The helper process's reading of one rank. It may block or fail: see StackReader.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using stacks::ThreadStack;
 constexpr size_t kInnermost = 56;  // frames kept of a deep stack ...
 constexpr size_t kOutermost = 8;
 
-/// Stays below StackReader's deadline where the process itself answers.
+/// Below StackReader's deadline as long as the process itself answers.
 constexpr stacks::ReadOptions kOptions{
     .peers = true, .peer_search_ns = 100 * kNsPerMs, .bounds = {.most_ns = 200 * kNsPerMs}};
 
@@ -47,7 +47,7 @@ std::string activity_of(const ProcessStacks& process, const ThreadStack& thread)
                            brief_text(*place_in(holder->python->frames).own));
 }
 
-/// False: it is no Python process, or has ended.
+/// False if it is not a Python process, or has ended.
 bool give_one(const Procfs& procfs, stacks::Descriptors& descriptors, pid_t rank_pid, pid_t pid, const GiveStack& give,
               bool& waits_for_others) {
   const int64_t begun_ns = monotonic_now_ns();

@@ -23,21 +23,22 @@
 namespace stalltrace::capture {
 namespace {
 
-// Printable text has neither.
+// Printable text contains neither of these.
 constexpr char kFieldEnd = '\x1f';
 constexpr char kRecordEnd = '\x1e';
 constexpr int kPipeBytes = 1 << 20;
 constexpr int64_t kStuckNs = kNsPerSecond;
-constexpr int kNice = 5;  // ranks go first; but a deadline runs
+constexpr int kNice = 5;  // ranks have priority; but a deadline applies
 
-/// The helper's whole life. Another thread of ours may have held any lock but malloc's when we forked: a helper that
-/// waits for one is given up like any other.
+/// Main function of the helper. Another thread of ours may have held any lock but malloc's at the fork: a helper that
+/// blocks on one is given up like any other.
 [[noreturn]] void help(int pipe, pid_t parent, std::span<const pid_t> pids, const StackReader::Read& read) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) {
     ::_exit(1);
   }
-  // What it keeps open would outlive us with it: probes, and whoever waits for the end of our output.
+  // Closes inherited descriptors, which would outlive us in the helper: probes, and the output whose end somebody waits
+  // for.
   if (pipe > 0) {
     ::close_range(0, static_cast<unsigned>(pipe) - 1, 0);
   }
@@ -61,7 +62,7 @@ constexpr int kNice = 5;  // ranks go first; but a deadline runs
   ::_exit(0);
 }
 
-/// False while it has not ended.
+/// False while it still runs.
 bool reap(pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; }
 
 }  // namespace
@@ -158,7 +159,7 @@ void StackReader::start(int64_t now_ns) {
   gave_ = false;
 }
 
-/// Kills it; one that does not end at once is reaped later.
+/// Kills it; if it does not end at once, it is reaped later.
 void StackReader::end_helper() {
   if (helper_ > 0) {
     ::kill(helper_, SIGKILL);
@@ -179,7 +180,7 @@ bool StackReader::too_many_stuck(int64_t now_ns) const {
   return static_cast<size_t>(stuck) >= limits_.most_stuck;
 }
 
-/// Takes the whole records out of the text; false: the helper has done all, or can do no more.
+/// Takes the complete records from the text; false if the helper has finished or failed.
 bool StackReader::parse(bool ended, std::vector<ReadStack>& stacks) {
   for (size_t end = text_.find(kRecordEnd); end != std::string::npos; end = text_.find(kRecordEnd)) {
     const std::vector<ReadStack> read = from_wire(std::string_view(text_).substr(0, end + 1));
@@ -230,7 +231,7 @@ std::vector<ReadStack> StackReader::take(int64_t now_ns) {
     end_helper();
     return stacks;
   }
-  // It hangs, or has died, at the first that is left.
+  // It hung or died at the first process that is left.
   end_helper();
   const pid_t stuck = pids_.front();
   if (!gave_) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the stacks of processes in a helper process of our own, which may block as they do: it is given up after a
-// deadline, and whoever reads the kernel's rings never waits. A helper that is hurt by what a process's memory holds
-// takes nothing with it. The processes are neither stopped nor changed. One thread, the one that may fork.
+// Reads the stacks of processes in a helper process, which may block with them: it is given up after a deadline, so
+// that the thread that reads the kernel's rings never waits. A helper that is subverted by a process's memory can harm
+// only itself. The processes are neither stopped nor changed. One thread, the one that may fork.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@
 
 namespace stalltrace::capture {
 
-/// What was seen of one process. Texts are printable.
+/// The stack read from one process. Texts are printable.
 struct ReadStack {
   pid_t rank_pid = 0;
   pid_t pid = 0;
@@ -33,13 +33,13 @@ struct ReadStack {
   bool operator==(const ReadStack&) const = default;
 };
 
-/// Both ways through the helper's pipe; what is no record is left out.
+/// Serialise for the helper's pipe, and back; malformed records are skipped.
 std::string to_wire(const ReadStack& stack);
 std::vector<ReadStack> from_wire(std::string_view text);
 
-/// What a helper does for one process: gives its main thread's stack, then, where that waits for workers, those of its
-/// descendants that are Python, at most kMostChildren. Nothing for a process that is not Python; of one that can't be
-/// read, the problem.
+/// A helper's work for one process: reports its main thread's stack and, where that waits for workers, those of its
+/// Python descendants, at most kMostChildren. Reports nothing for a process that is not Python, and the problem for one
+/// that can't be read.
 inline constexpr size_t kMostChildren = 8;
 using GiveStack = std::function<void(const ReadStack&)>;
 void read_rank(pid_t pid, const GiveStack& give);
@@ -47,10 +47,10 @@ void read_rank(pid_t pid, const GiveStack& give);
 class StackReader {
  public:
   struct Limits {
-    int64_t process_ns = 500 * kNsPerMs;  // without anything from the helper: the process hangs
-    int64_t all_ns = 3 * kNsPerSecond;    // for all that were asked for at once
-    size_t most_bytes = 4U << 20;         // from one helper
-    size_t most_stuck = 2;                // helpers that outlive SIGKILL by a second: no more are started
+    int64_t process_ns = 500 * kNsPerMs;  // limit without output of the helper: the process hangs
+    int64_t all_ns = 3 * kNsPerSecond;    // limit for all requested processes
+    size_t most_bytes = 4U << 20;         // limit of one helper's output
+    size_t most_stuck = 2;                // limit of helpers that outlive SIGKILL by a second: no more are started then
   };
   using Read = std::function<void(pid_t, const GiveStack&)>;
 
@@ -60,15 +60,16 @@ class StackReader {
   StackReader& operator=(const StackReader&) = delete;
   ~StackReader();
 
-  /// Reads these, one after the other. While another reading is under way, and while too many helpers can't be ended,
-  /// nothing happens.
+  /// Reads these processes, one after the other. Does nothing while another reading is under way, or while too many
+  /// helpers can't be killed.
   void begin(std::vector<pid_t> pids, int64_t now_ns);
   [[nodiscard]] bool busy() const { return helper_ > 0; }
-  /// Becomes readable when there is something to take; -1 while nothing is under way.
+  /// Becomes readable when there is something to take; -1 while no reading is under way.
   [[nodiscard]] int descriptor() const { return pipe_.get(); }
-  /// What has come since the last call. Never waits. To be called again and again while busy(): keeps the deadlines.
+  /// Returns what has arrived since the last call. Never waits. Call it repeatedly while busy(): it enforces the
+  /// deadlines.
   std::vector<ReadStack> take(int64_t now_ns);
-  /// Processes that proved not to be Python since the last call.
+  /// Processes found not to be Python since the last call.
   std::vector<pid_t> take_others() { return std::exchange(others_, {}); }
 
  private:
@@ -80,19 +81,19 @@ class StackReader {
 
   Read read_;
   Limits limits_;
-  std::vector<pid_t> pids_;  // not read yet; the first is being read
+  std::vector<pid_t> pids_;  // still to be read; the first is being read
   int64_t begun_ns_ = 0;
   int64_t received_ns_ = 0;
   pid_t helper_ = 0;
   UniqueFd pipe_;
-  std::string text_;  // not parsed yet
+  std::string text_;  // not yet parsed
   size_t bytes_ = 0;
-  bool gave_ = false;  // something of the process that is being read
+  bool gave_ = false;  // the process being read has given something
   struct Killed {
     pid_t pid = 0;
     int64_t at_ns = 0;
   };
-  std::vector<Killed> killed_;  // not reaped yet
+  std::vector<Killed> killed_;  // not yet reaped
   std::vector<pid_t> others_;
 };
 

@@ -42,7 +42,7 @@ ReadStack stack_of(pid_t pid) {
           .problem = "none"};
 }
 
-/// Until the reader has done all; what it gave.
+/// Everything the reader gave until it finished.
 std::vector<ReadStack> all_of(StackReader& reader) {
   std::vector<ReadStack> all;
   while (reader.busy()) {

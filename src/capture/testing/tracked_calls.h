@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records as the BPF programs send them, of one thread's calls, and what the collective tracker makes of them.
+// Records of one thread's calls as the BPF programs send them, and the collective tracker's output.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace stalltrace::capture {
 
-/// Records of any library's calls, by the name of the function.
+/// Records of any library's calls, by function name.
 class TrackedCalls : public testing::Test {
  protected:
   static constexpr NodeId kNode = 7;
@@ -39,7 +39,7 @@ class TrackedCalls : public testing::Test {
     record.row = row_of(symbol);
     record.sequence = sequence;
     record.datatype = record.reduce_op = record.root = record.peer = record.comm_rank = record.comm_size = -1;
-    record.last_net_ns = time_ns;  // bytes are moving: no silence
+    record.last_net_ns = time_ns;  // bytes are moving, so there is no silence
     return record;
   }
   static st_call_return return_of(std::string_view symbol, uint64_t entry_ns, uint64_t time_ns) {
@@ -65,7 +65,7 @@ class TrackedCalls : public testing::Test {
     return record;
   }
 
-  /// What came out, each call as it was reported last.
+  /// The output: each call as last reported.
   std::vector<Collective> rows() {
     std::vector<Collective> result;
     EXPECT_TRUE(sink_.collectives({}, [&](const Collective& row) { result.push_back(row); }));
@@ -87,7 +87,7 @@ class TrackedCalls : public testing::Test {
   }
 };
 
-/// The calls of a rank of NCCL, of 256 elements each, on one communicator and one stream.
+/// Calls of one NCCL rank, 256 elements each, on one communicator and one stream.
 class CollectiveTrackerTest : public TrackedCalls {
  protected:
   static constexpr uint64_t kComm = 0xc0113;
@@ -124,7 +124,7 @@ class CollectiveTrackerTest : public TrackedCalls {
     return record;
   }
 
-  /// An asynchronous call that was launched.
+  /// Launches an asynchronous call.
   void launch(std::string_view symbol, uint64_t at_ns, uint64_t sequence = 0, uint64_t stream = kStream) {
     st_call_entry record = entry(symbol, at_ns, sequence);
     record.stream = stream;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// System calls and descriptors: lines that the kernel writes, and this process's own.
+// System calls and descriptors: from lines of the kernel's format, and of this process.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -24,7 +24,7 @@ namespace stalltrace::stacks {
 namespace {
 
 constexpr size_t kMostNetBytes = 32U << 20;
-constexpr size_t kMostDescriptors = 65'536;  // of a process, looked at for peers
+constexpr size_t kMostDescriptors = 65'536;  // of one process, examined for peers
 constexpr size_t kMostPeers = 8;
 constexpr std::string_view kPipe = "pipe:[";
 constexpr std::string_view kSocket = "socket:[";
@@ -48,7 +48,7 @@ std::string link_of(const std::string& path) {
   return length > 0 ? std::string(target.data(), static_cast<size_t>(length)) : std::string();
 }
 
-/// What a descriptor's link leads to; asks no file server.
+/// Identifies the target of a descriptor's link, without asking a file server.
 std::optional<FileId> file_behind(const std::string& link) {
   struct statx found {};
   if (::statx(AT_FDCWD, link.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &found) != 0) {
@@ -106,7 +106,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
-/// O_ACCMODE of a descriptor: 0 reads, 1 writes, 2 both; -1 not known.
+/// O_ACCMODE of a descriptor: 0 read, 1 write, 2 both; -1 unknown.
 int access_mode(const std::string& fdinfo_path) {
   const std::string text = read_file(fdinfo_path, 512).value_or("");
   for (const std::string_view line : split(text, '\n')) {
@@ -234,7 +234,7 @@ void Descriptors::find_peers(std::span<Descriptor* const> wanted, std::span<cons
   bool complete = true;
   for (const pid_t pid : by_link.empty() ? std::vector<pid_t>() : procfs_.pids()) {
     const std::unique_ptr<DIR, Free<closedir>> folder(::opendir(procfs_.path(pid, "fd").c_str()));
-    complete = complete && (folder || errno == ENOENT);  // one that has ended holds nothing
+    complete = complete && (folder || errno == ENOENT);  // a process that has ended holds nothing
     size_t seen = 0;
     while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr) {
       if (entry->d_name[0] == '.') {
@@ -249,7 +249,7 @@ void Descriptors::find_peers(std::span<Descriptor* const> wanted, std::span<cons
       for (auto match = first; match != last; ++match) {
         Descriptor& descriptor = *wanted[match->second];
         const bool socket = descriptor.kind == DescriptorKind::kTcp;
-        // Containers give different files one path.
+        // Different containers may give different files the same path.
         if (link.starts_with('/') &&
             file_behind(procfs_.path(pid, std::string("fd/") + entry->d_name)) != own_files[match->second]) {
           continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a descriptor of a process is: a file, a pipe, a socket with its addresses; and which other processes of this
-// host have its other end. Never opens or stats the file itself: that may block as the process does.
+// Describes a process's descriptor: a file, a pipe, a socket with its addresses; and finds the other processes of this
+// host that hold its other end. Never opens or stats the file itself, which may block as the process does.
 #pragma once
 
 #include <sys/types.h>
@@ -17,11 +17,11 @@
 
 namespace stalltrace::stacks {
 
-/// Who has the other end of a pipe or connection.
+/// The process that holds the other end of a pipe or connection.
 struct PeerProcess {
   pid_t pid = 0;
   std::string name;     // of its first thread
-  bool itself = false;  // the process that waits
+  bool itself = false;  // the waiting process itself
 };
 
 enum class DescriptorKind : uint8_t { kFile, kPipe, kTcp, kUnix, kOtherSocket, kOther };
@@ -29,14 +29,14 @@ enum class DescriptorKind : uint8_t { kFile, kPipe, kTcp, kUnix, kOtherSocket, k
 struct Descriptor {
   int number = -1;
   DescriptorKind kind = DescriptorKind::kFile;
-  std::string link;       // as readlink has it: "/data/x", "pipe:[123]", "socket:[45]", "anon_inode:[eventpoll]"
+  std::string link;       // as readlink returns it: "/data/x", "pipe:[123]", "socket:[45]", "anon_inode:[eventpoll]"
   std::string local;      // TCP: address and port
-  std::string remote;     // TCP; of a Unix socket empty
+  std::string remote;     // TCP; empty for a Unix socket
   std::string state;      // TCP: "ESTABLISHED"
-  std::string unix_path;  // Unix socket with a name
-  std::string other_end;  // the link that the process with the other end has; empty: not known
+  std::string unix_path;  // name of a Unix socket
+  std::string other_end;  // the link of the other end; empty: unknown
   std::vector<PeerProcess> peers;
-  bool peers_known = false;  // the host was searched; no peer then means: none there
+  bool peers_known = false;  // the host was searched, so no peer means none on this host
 };
 
 /// A line of /proc/net/tcp or tcp6.
@@ -48,26 +48,26 @@ struct TcpRow {
 };
 std::optional<TcpRow> parse_tcp_row(std::string_view line);
 
-/// One thread. Keeps what it read of each network namespace: make a new one for a new look.
+/// One thread. Caches each network namespace it reads: use a new object for a new look.
 class Descriptors {
  public:
   explicit Descriptors(const Procfs& procfs) : procfs_(procfs) {}
 
-  /// None: the process has no such descriptor (any more).
+  /// nullopt: the process has no such descriptor.
   std::optional<Descriptor> at(pid_t pid, int number);
-  /// The descriptor is a FIFO with a name: its link is a path, as a file's is.
+  /// True for a FIFO with a name: its link is a path, like a file's.
   [[nodiscard]] bool is_named_fifo(pid_t pid, int number) const;
   /// The descriptors that an epoll descriptor watches, at most `most`.
   [[nodiscard]] std::vector<int> watched_by(pid_t pid, int epoll, size_t most) const;
-  /// Fills in `peers`: one pass over the descriptors of all processes that may be looked into, within bounds on their
-  /// number and the time. `wanted` are those of process `pids[i]`.
+  /// Fills in `peers`: one pass over the descriptors of all accessible processes, with limits on their number and the
+  /// time. `wanted[i]` belongs to process `pids[i]`.
   void find_peers(std::span<Descriptor* const> wanted, std::span<const pid_t> pids, int64_t most_ns) const;
   static constexpr int64_t kPeerSearchNs = 2'000'000'000;
 
  private:
   struct Network {
     std::map<uint64_t, TcpRow> tcp;                // by inode
-    std::map<uint64_t, std::string> unix_sockets;  // by inode: the path, or empty
+    std::map<uint64_t, std::string> unix_sockets;  // by inode: the path or empty
     bool has_unix(uint64_t inode) const { return unix_sockets.contains(inode); }
   };
   const Network& network_of(pid_t pid);

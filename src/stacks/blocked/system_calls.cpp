@@ -15,7 +15,7 @@ namespace {
 
 using enum CallKind;
 
-// Calls that wait. Some have a number on one architecture only.
+// Calls that wait. Some exist on one architecture only.
 constexpr CallInfo kCalls[] = {
     {SYS_read, "read", kRead},
     {SYS_readv, "readv", kRead},

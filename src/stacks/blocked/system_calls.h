@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread is blocked in, as /proc/PID/task/TID/syscall has it.
+// The system call that a thread is blocked in, from /proc/PID/task/TID/syscall.
 #pragma once
 
 #include <array>
@@ -10,17 +10,17 @@
 
 namespace stalltrace::stacks {
 
-/// A system call that a thread is inside of.
+/// A system call that a thread has entered.
 struct SystemCall {
   int64_t number = 0;
   std::array<uint64_t, 6> arguments{};
 };
 
-/// One line of proc's file: "202 0x7f.. ...". None for "running", for "-1 ..." (blocked, but in no system call: a page
-/// fault, a stop), and for any other text.
+/// Parses one line of proc's file: "202 0x7f.. ...". nullopt for "running", for "-1 ..." (blocked outside a system
+/// call: a page fault, a stop), and for any other text.
 std::optional<SystemCall> parse_system_call(std::string_view text);
 
-/// What the first argument or another says about what is waited for.
+/// How a call's arguments show what it waits for.
 enum class CallKind : uint8_t {
   kRead,  // of a descriptor
   kWrite,
@@ -41,7 +41,7 @@ struct CallInfo {
   CallKind kind = CallKind::kOther;
 };
 
-/// None: a call that is in no table here.
+/// nullopt for a call that is not in the table.
 std::optional<CallInfo> call_info(int64_t number);
 
 /// "read", or "system call 333".

@@ -17,7 +17,7 @@ namespace stalltrace::stacks {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-constexpr size_t kMostPages = 4096;  // kept at once
+constexpr size_t kMostPages = 4096;  // cached pages
 
 }  // namespace
 
@@ -76,7 +76,7 @@ const BoundedMemory::Page* BoundedMemory::page(uint64_t number) {
   }
   Page page(kPageBytes);
   if (!memory_.read(number * kPageBytes, page)) {
-    page.clear();  // remembered as unreadable
+    page.clear();  // cached as unreadable
   }
   const Page& kept = pages_[number] = std::move(page);
   return kept.empty() ? nullptr : &kept;

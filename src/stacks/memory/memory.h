@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of another process, or an image of one. The process goes on while it is read and may be hostile: what is
-// read may be of two moments, and any number may be a lie.
+// The memory of another process, or an image of one. The process runs while it is read and may be hostile: a reading
+// may mix two moments, and any number may be false.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ namespace stalltrace::stacks {
 class Memory {
  public:
   virtual ~Memory() = default;
-  /// All of the bytes, or false; `into` is undefined then.
+  /// Reads all of the bytes or returns false; `into` is undefined then.
   virtual bool read(uint64_t address, std::span<std::byte> into) = 0;
 };
 
-/// Of a live process, through /proc/PID/mem, opened for reading: it is neither stopped nor changed, and a process that
-/// gets the same number later is not read by mistake.
+/// Memory of a live process, through /proc/PID/mem, opened for reading: the process is neither stopped nor changed, and
+/// a later process with the same number is never read.
 class ProcessMemory final : public Memory {
  public:
   /// Errors: kNotFound, kNoPrivilege.
@@ -36,8 +36,8 @@ class ProcessMemory final : public Memory {
   UniqueFd fd_;
 };
 
-/// Reads whole pages and keeps them, so that what lies together is of one moment, and few system calls are made; ends
-/// all reading once its bounds on bytes and time are reached. Borrows the memory below it.
+/// Reads and caches whole pages, so that adjacent data are from one moment and few system calls are made; stops all
+/// reading once its limits of bytes and time are reached. Borrows the underlying memory.
 class BoundedMemory {
  public:
   struct Bounds {
@@ -51,11 +51,11 @@ class BoundedMemory {
   template <typename T>
   requires std::is_trivially_copyable_v<T>
   bool read(uint64_t address, T& into) { return read(address, std::as_writable_bytes(std::span(&into, 1))); }
-  /// What is read from here on is read anew.
+  /// Drops the cache: later reads are fresh.
   void forget();
-  /// Lets the process go on for a moment, after a reading that failed or differed.
+  /// Waits a moment after a reading that failed or differed, so that the process moves on.
   void pause() const;
-  /// A bound was reached: nothing is read any more.
+  /// A limit was reached: nothing more is read.
   [[nodiscard]] bool exhausted() const { return exhausted_; }
 
  private:

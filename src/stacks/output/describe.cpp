@@ -40,7 +40,7 @@ std::string peers_of(const Descriptor& descriptor) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// Beyond these, descriptors of a poll are counted.
+/// Descriptors of a poll beyond these are only counted.
 constexpr size_t kNamed = 2;
 
 std::string what_of(const Descriptor& descriptor) {

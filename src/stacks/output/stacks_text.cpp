@@ -39,7 +39,7 @@ class Writer {
       text_ += fmt::format("{}{}{}: {}\n", margin, who,
                            stacks.python ? fmt::format(", CPython {}", stacks.python->version) : "",
                            shortened(stacks.command));
-      // That a program is not Python is seen from its command line.
+      // The command line already shows that a program is not Python.
       if (stacks.no_python && (stacks.python || stacks.no_python->kind != ErrorKind::kUnsupported)) {
         text_ += fmt::format("{}  no Python frames: {}\n", margin, message(*stacks.no_python));
       }
@@ -61,7 +61,7 @@ class Writer {
     const std::string margin(indent, ' ');
     std::map<std::string, size_t> others;
     for (const ThreadStack& thread : stacks.threads) {
-      // Without Python code: counted, but for the main thread.
+      // Threads without Python code are only counted, except for the main thread.
       if (thread.tid != stacks.pid &&
           (!thread.python || (thread.python->frames.empty() && thread.python->problem.empty()))) {
         ++others[describe_wait_briefly(thread)];
@@ -109,7 +109,7 @@ class Writer {
       if (thread.left_out > 0 && i == thread.left_out_at) {
         text_ += fmt::format("{}... {} frames more\n", margin, thread.left_out);
       }
-      size_t equal = 1;  // deep recursion is one line
+      size_t equal = 1;  // deep recursion takes one line
       while (i + equal < thread.frames.size() && thread.frames[i + equal] == thread.frames[i] &&
              !(thread.left_out > 0 && i + equal == thread.left_out_at)) {
         ++equal;

@@ -13,10 +13,10 @@ namespace {
 constexpr size_t kMostFunction = 200;  // characters
 constexpr size_t kMostFile = 1024;
 constexpr size_t kMostTable = 1U << 20;    // bytes of one code object's table
-constexpr size_t kMostTables = 32U << 20;  // of all
+constexpr size_t kMostTables = 32U << 20;  // of all tables
 constexpr size_t kMostCodeObjects = 20'000;
 constexpr int64_t kMostInstructions = 64LL << 20;  // bytes
-constexpr int kReadings = 6;                       // at most, of a code object
+constexpr int kReadings = 6;                       // most readings of one code object
 constexpr std::string_view kCodeTypeName{"code\0", 5};
 
 void append_utf8(std::string& text, uint32_t code) {
@@ -137,7 +137,7 @@ void CodeObjects::learn(std::span<const uint64_t> addresses) {
         continue;
       }
       if (table_bytes_ + now->line_table.size() > kMostTables) {
-        now->line_table.clear();  // without its table code keeps its name; the line is not known then
+        now->line_table.clear();  // without its table, code keeps its name; its line is unknown
       }
       table_bytes_ += now->line_table.size();
       known_[entry->first] = std::move(*now);
@@ -152,7 +152,7 @@ const CodeObject* CodeObjects::at(uint64_t address) const {
 }
 
 std::optional<int64_t> CodeObjects::offset_in(uint64_t code, uint64_t instruction) const {
-  constexpr int64_t kBeforeFirst = -2;  // a code unit: to 3.12 the instruction before the next one
+  constexpr int64_t kBeforeFirst = -2;  // in bytes, one code unit: to 3.12 the instruction before the next one
   const auto offset = static_cast<int64_t>(instruction - (code + layout_.code_instructions));
   return offset >= kBeforeFirst && offset < kMostInstructions && offset % 2 == 0 ? std::optional(offset) : std::nullopt;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code objects of a CPython process: what a frame's code is called, and where it stands.
+// Code objects of a CPython process: names, and the source line of a position.
 #pragma once
 
 #include <cstdint>
@@ -23,27 +23,26 @@ struct CodeObject {
   bool operator==(const CodeObject&) const = default;
 };
 
-/// Text of a str object as UTF-8, at most `most_characters` of it. None: it is no compact str.
+/// Text of a str object as UTF-8, at most `most_characters` of it. nullopt: not a compact str.
 std::optional<std::string> read_text(BoundedMemory& memory, const Layout& layout, uint64_t object,
                                      size_t most_characters);
 
 /// Reads each code object once. Borrows memory and layout.
 class CodeObjects {
  public:
-  /// `code_type` is the address of PyCode_Type; 0: not known, then the type's name decides.
+  /// `code_type` is the address of PyCode_Type; 0 unknown, then the type's name decides.
   CodeObjects(BoundedMemory& memory, const Layout& layout, uint64_t code_type)
       : memory_(memory), layout_(layout), code_type_(code_type) {}
 
-  /// Whether the object at the address says that it is one.
+  /// Whether the type of the object at the address is the code type.
   bool is_code(uint64_t address);
-  /// Reads those that are not known yet, until two readings of each agree, a few times at most. Lets the memory forget
-  /// its pages.
+  /// Reads new code objects until two readings of each agree, a few times at most. Drops the memory's cached pages.
   void learn(std::span<const uint64_t> addresses);
-  /// Null: not learned, none, or no two readings agreed. Valid until the next learn().
+  /// Null if it was not read, is no code object, or no two readings agreed. Valid until the next learn().
   [[nodiscard]] const CodeObject* at(uint64_t address) const;
-  /// Bytes from the first instruction of code from 3.11 on; none for an address outside.
+  /// Offset in bytes from the first instruction, from 3.11 on; nullopt for an address outside.
   [[nodiscard]] std::optional<int64_t> offset_in(uint64_t code, uint64_t instruction) const;
-  /// From 3.11 on: a call whose frame is being set up, which Python's own lists leave out.
+  /// From 3.11 on: a call whose frame is still being set up, which Python's own tracebacks leave out.
   bool before_first_traceable(uint64_t code, int64_t offset);
 
  private:

@@ -36,7 +36,7 @@ std::optional<uint32_t> minor_in(std::string_view text) {
   return std::nullopt;
 }
 
-/// Files that may have the interpreter, the likeliest first: a library, the program itself, any other.
+/// Files that may contain the interpreter, most likely first: a library, the program itself, any other.
 std::vector<MappedFile> candidates(const std::vector<MappedFile>& mappings, const std::string& executable) {
   const auto order = [&](const MappedFile& file) {
     return file_name(file.path).starts_with("libpython") ? 0 : file.path == executable ? 1 : 2;
@@ -81,7 +81,7 @@ std::unexpected<Error> not_cpython(const Procfs& procfs, pid_t pid, const std::v
               ErrorKind::kUnsupported);
 }
 
-/// Py_Version as the process has it; 0 where it can't be read.
+/// Py_Version in the process's memory; 0 where it can't be read.
 uint32_t version_in(const Procfs& procfs, pid_t pid, uint64_t address) {
   uint64_t version = 0;
   auto memory = ProcessMemory::open(procfs, pid);

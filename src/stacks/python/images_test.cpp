@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded memory of each version, replayed: so every version is tested on hosts that have none of them. And the same
-// memory made hostile. With STALLTRACE_UPDATE_GOLDEN=1 the images of the interpreters of this host are recorded anew.
+// Replays recorded memory of each version, so that every version is tested on hosts without it, and the same memory
+// with hostile changes. STALLTRACE_UPDATE_GOLDEN=1 records the images of this host's interpreters anew.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-/// Everything that was read, as text to compare.
+/// Everything that was read, as text for comparison.
 std::string shown(const Result<PythonThreads>& threads) {
   if (!threads) {
     return "error: " + threads.error().what + "\n";
@@ -67,7 +67,7 @@ Golden load(uint32_t minor) {
   return golden;
 }
 
-/// Keeps what is read.
+/// Stores what is read.
 class RecordingMemory final : public Memory {
  public:
   RecordingMemory(Memory& memory, Image& image) : memory_(memory), image_(image) {}
@@ -86,7 +86,7 @@ class RecordingMemory final : public Memory {
   Image& image_;
 };
 
-/// Another text of the same length in every place of the image: paths of the host where it was recorded.
+/// Replaces a text everywhere in the image: paths of the host where it was recorded.
 void replace(Image& image, std::string_view text, char filler) {
   for (auto first = image.pieces.begin(); first != image.pieces.end();) {
     std::string run;
@@ -103,7 +103,7 @@ void replace(Image& image, std::string_view text, char filler) {
   }
 }
 
-/// Records a process whose threads are blocked, and leaves out every piece that nothing depends on.
+/// Records a process whose threads are blocked, and removes every piece that the result does not depend on.
 void record(const Interpreter& interpreter) {
   const auto process = start_test_process(interpreter, "blocked_threads.py");
   ASSERT_TRUE(process);
@@ -119,7 +119,7 @@ void record(const Interpreter& interpreter) {
   const char* home = std::getenv("HOME");
   replace(image, home != nullptr ? home : "/root", 'h');
   const std::string whole = shown(read_image(image));
-  for (const uint64_t together : {64U, 8U, 1U}) {  // whole pages first
+  for (const uint64_t together : {64U, 8U, 1U}) {  // starts with whole pages
     std::set<uint64_t> groups;
     for (const auto& [number, piece] : image.pieces) {
       groups.insert(number / together);
@@ -158,7 +158,7 @@ TEST_P(EachVersion, ARecordedProcess) {
 TEST_P(EachVersion, WithoutTheTypesSymbol) {
   Golden golden = load(GetParam());
   golden.image.program.code_type = 0;
-  // tp_name of the type isn't in the image: nothing is taken for code.
+  // The image lacks the type's tp_name, so nothing is recognised as code.
   const auto threads = read_image(golden.image);
   ASSERT_TRUE(threads);
   for (const PythonThread& thread : threads->threads) {
@@ -197,7 +197,7 @@ TEST_P(EachVersion, MemoryThatChangesWhileItIsRead) {
   for (unsigned flip = 2; flip < 40; ++flip) {
     const auto threads = read_image(golden.image, flip);
     for (const PythonThread& thread : threads ? threads->threads : std::vector<PythonThread>()) {
-      // Either what was there, or why not.
+      // Either the recorded content, or a reason for its absence.
       const bool said = thread.changing > 0 || !thread.problem.empty();
       for (const PythonFrame& frame : thread.frames) {
         EXPECT_TRUE(said || golden.expected.find(fmt::format("{} (", frame.function)) != std::string::npos ||

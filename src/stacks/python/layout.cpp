@@ -11,8 +11,8 @@
 namespace stalltrace::stacks {
 namespace {
 
-// sizeof(struct _gil_runtime_state): it has two of the C library's mutexes. Of all that is used here it is the one
-// number that differs between x86-64 and arm64.
+// sizeof(struct _gil_runtime_state), which contains two of the C library's mutexes. Of all numbers used here, only this
+// one differs between x86-64 and arm64.
 #ifdef __aarch64__
 constexpr uint32_t kGilBytes = 224;
 #else
@@ -203,10 +203,10 @@ constexpr std::array kLayouts{
            .text_compact_data = 56},
 };
 
-/// The first words of _Py_DebugOffsets (internal/pycore_runtime.h of 3.13), up to what is used here.
+/// The first words of _Py_DebugOffsets (internal/pycore_runtime.h of 3.13), up to the last one used here.
 struct DebugOffsets {
   char cookie[8];
-  uint64_t version;  // as Py_Version
+  uint64_t version;  // in the format of Py_Version
   uint64_t free_threaded;
   struct {
     uint64_t size, finalizing, interpreters_head;
@@ -256,7 +256,7 @@ struct DebugOffsets {
 
 constexpr uint32_t kFirstWithOffsets = 13;
 constexpr std::string_view kCookie = "xdebugpy";
-/// Offsets beyond are a lie. An interpreter's state has some hundred kilobytes.
+/// Larger offsets are invalid. An interpreter's state has some hundred kilobytes.
 constexpr uint64_t kLargestOffset = 4U << 20;
 
 std::unexpected<Error> no_description() {
@@ -298,7 +298,7 @@ Result<Layout> layout_in(BoundedMemory& memory, uint64_t runtime, uint32_t minor
   take(layout.interpreter_threads, offsets.interpreter_state.threads_head);
   take(layout.interpreter_gil, offsets.interpreter_state.ceval_gil);
   take(layout.interpreter_collecting, offsets.interpreter_state.gc + offsets.gc.collecting);
-  // These two are described as parts of the interpreter's own lock; an interpreter may use another's.
+  // These two are given relative to the interpreter's own lock; an interpreter may use another's.
   take(layout.gil_locked,
        offsets.interpreter_state.gil_runtime_state_locked - offsets.interpreter_state.gil_runtime_state);
   take(layout.gil_holder,
@@ -327,14 +327,14 @@ Result<Layout> layout_in(BoundedMemory& memory, uint64_t runtime, uint32_t minor
   take(layout.text_state, offsets.unicode_object.state);
   take(layout.text_length, offsets.unicode_object.length);
   take(layout.text_ascii_data, offsets.unicode_object.asciiobject_size);
-  // Not in the description: the two words of PyCompactUnicodeObject that follow.
+  // The description lacks the two words of PyCompactUnicodeObject that follow.
   constexpr uint32_t kCompactBytes = 16;
   layout.text_compact_data = layout.text_ascii_data + kCompactBytes;
   constexpr uint32_t kLargestFrame = 4096;
   if (!sane || layout.frame_size > kLargestFrame) {
     return no_description();
   }
-  // Fields that the description lacks are taken from the usual build, and only where the rest is as there.
+  // Fields that the description lacks are taken from the usual build, but only if all other fields match it.
   if (layout.code_instructions != known->code_instructions) {
     layout.code_first_traceable = kAbsent;
   }

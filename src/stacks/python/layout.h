@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where CPython keeps what: offsets of fields in its structs, by minor version.
+// Offsets of the fields in CPython's structs, by minor version.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline constexpr uint32_t kAbsent = UINT32_MAX;
 
 /// Offsets in bytes; kAbsent where the version has no such field.
 struct Layout {
-  uint32_t minor = 0;  // of 3.MINOR
+  uint32_t minor = 0;  // 3.MINOR
 
   // _PyRuntimeState (internal/pycore_runtime.h)
   uint32_t interpreters_head = kAbsent;
@@ -35,18 +35,18 @@ struct Layout {
   uint32_t thread_next = kAbsent;
   uint32_t thread_interpreter = kAbsent;
   uint32_t thread_frame = kAbsent;    // 3.9, 3.10, 3.13: the innermost frame
-  uint32_t thread_cframe = kAbsent;   // 3.11, 3.12: _PyCFrame, which has it
+  uint32_t thread_cframe = kAbsent;   // 3.11, 3.12: _PyCFrame, which holds it
   uint32_t cframe_frame = kAbsent;    //
   uint32_t thread_pthread = kAbsent;  // pthread_t
   uint32_t thread_tid = kAbsent;      // from 3.11: the kernel's number
   // struct _frame (cpython/frameobject.h), from 3.11 _PyInterpreterFrame (internal/pycore_frame.h)
-  uint32_t frame_size = kAbsent;  // up to the locals
+  uint32_t frame_size = kAbsent;  // without the locals
   uint32_t frame_previous = kAbsent;
   uint32_t frame_code = kAbsent;
   uint32_t frame_instruction = kAbsent;  // to 3.10 a number (int), from 3.11 an address
   uint32_t frame_owner = kAbsent;        // from 3.11: char
-  uint32_t frame_trace = kAbsent;        // 3.9: not null where frame_line is the line
-  uint32_t frame_line = kAbsent;         // 3.10: the line where not 0
+  uint32_t frame_trace = kAbsent;        // 3.9: if not null, frame_line is the line
+  uint32_t frame_line = kAbsent;         // 3.10: the line, if not 0
   // PyObject, PyTypeObject (object.h, cpython/object.h)
   uint32_t object_type = kAbsent;
   uint32_t type_name = kAbsent;
@@ -56,7 +56,7 @@ struct Layout {
   uint32_t code_file = kAbsent;
   uint32_t code_first_line = kAbsent;
   uint32_t code_line_table = kAbsent;
-  uint32_t code_first_traceable = kAbsent;  // from 3.11: instructions before it belong to a call that has not begun
+  uint32_t code_first_traceable = kAbsent;  // from 3.11: earlier instructions belong to a call that has not begun
   uint32_t code_instructions = kAbsent;     // from 3.11
   // PyBytesObject (cpython/bytesobject.h), PyASCIIObject, PyCompactUnicodeObject (cpython/unicodeobject.h)
   uint32_t bytes_size = kAbsent;
@@ -69,13 +69,13 @@ struct Layout {
   bool free_threaded = false;  // 3.13t: several threads may run Python at once
 };
 
-/// The layout of CPython 3.MINOR as its headers have it, for the usual build (with a GIL, without Py_DEBUG). None for
+/// The layout of CPython 3.MINOR from its headers, for the usual build (with a GIL, without Py_DEBUG). nullopt for
 /// versions other than 3.9 to 3.13.
 std::optional<Layout> layout_of(uint32_t minor);
 
-/// The layout that holds in this process: from 3.13 on the interpreter describes itself (_Py_DebugOffsets, at the begin
-/// of _PyRuntime), which wins over our table. Errors: kUnsupported for a version not known, kCorrupt for a description
-/// that is none.
+/// The layout in this process: from 3.13 on the interpreter describes itself (_Py_DebugOffsets, at the start of
+/// _PyRuntime), which takes precedence over our table. Errors: kUnsupported for an unknown version, kCorrupt for an
+/// invalid description.
 Result<Layout> layout_in(BoundedMemory& memory, uint64_t runtime, uint32_t minor);
 
 }  // namespace stalltrace::stacks

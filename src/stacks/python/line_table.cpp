@@ -10,7 +10,7 @@ std::optional<int32_t> checked(int64_t line) {
   return line > 0 && line < kLastLine ? std::optional(static_cast<int32_t>(line)) : std::nullopt;
 }
 
-/// Pairs of (bytes of code, lines), the second signed; a pair says what to add before the code that follows.
+/// Pairs of (bytes of code, lines), the second signed; a pair holds the increments before the code that follows.
 std::optional<int32_t> by_pairs(std::span<const std::byte> table, int64_t line, int64_t offset) {
   int64_t address = 0;
   for (size_t i = 0; i + 1 < table.size(); i += 2) {
@@ -23,7 +23,7 @@ std::optional<int32_t> by_pairs(std::span<const std::byte> table, int64_t line, 
   return checked(line);
 }
 
-/// Pairs of (bytes of code, lines), the second signed; a pair is about its own bytes, -128 says that they have no line.
+/// Pairs of (bytes of code, lines), the second signed; a pair applies to its own bytes, -128 means no line.
 std::optional<int32_t> by_ranges(std::span<const std::byte> table, int64_t line, int64_t offset) {
   constexpr int8_t kNoLine = -128;
   int64_t end = 0;
@@ -38,7 +38,7 @@ std::optional<int32_t> by_ranges(std::span<const std::byte> table, int64_t line,
   return std::nullopt;
 }
 
-/// Six bits a byte, the lowest first; 0x40 says that more follow. The sign is the lowest bit.
+/// Six bits per byte, the lowest first; 0x40 marks a continuation. The sign is the lowest bit.
 int64_t signed_number(std::span<const std::byte> bytes) {
   constexpr size_t kMostBytes = 6;
   uint64_t value = 0;
@@ -55,8 +55,8 @@ int64_t signed_number(std::span<const std::byte> bytes) {
 /// Entries that begin with a byte of 0x80: kind (4 bits), code units less one (3 bits), then numbers.
 std::optional<int32_t> by_locations(std::span<const std::byte> table, int64_t line, int64_t offset) {
   constexpr uint8_t kFirst = 0x80;
-  constexpr uint8_t kOneLine = 10;    // 10 to 12: so many lines on, with columns
-  constexpr uint8_t kNoColumns = 13;  // and 14, with columns: the lines follow as a number
+  constexpr uint8_t kOneLine = 10;    // 10 to 12: line increment of 0 to 2, with columns
+  constexpr uint8_t kNoColumns = 13;  // 13, and 14 with columns: the line increment follows as a number
   constexpr uint8_t kLong = 14;
   constexpr uint8_t kNone = 15;
   constexpr int64_t kUnitBytes = 2;

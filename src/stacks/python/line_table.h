@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instruction → line of source, by a code object's table. Pure; the table is anybody's bytes.
+// Instruction → source line, from a code object's table. Pure; the table is untrusted.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace stalltrace::stacks {
 
-/// The line of the instruction at `offset` (bytes from the first; negative: before it). None where the table says that
-/// there is none, or does not reach as far. Formats: co_lnotab (3.9, Objects/lnotab_notes.txt), the line table of
-/// PEP 626 (3.10), the location table (from 3.11, Objects/locations.md). Linear in the table's size.
+/// The line of the instruction at `offset` (bytes from the first; negative: before it). nullopt where the table gives
+/// no line or ends before the offset. Formats: co_lnotab (3.9, Objects/lnotab_notes.txt), the line table of PEP 626
+/// (3.10), the location table (from 3.11, Objects/locations.md). Linear in the table's size.
 std::optional<int32_t> line_of(uint32_t minor, std::span<const std::byte> table, int32_t first_line, int64_t offset);
 
 }  // namespace stalltrace::stacks

@@ -18,7 +18,7 @@ std::vector<std::byte> bytes(std::initializer_list<int> values) {
 }
 
 TEST(LineOf, APairOfLnotabCountsFromItsCodeOn) {
-  // Objects/lnotab_notes.txt: from byte 6 on 1 line on, from 50 on 205 (two pairs), from 56 on 3 back.
+  // Objects/lnotab_notes.txt: +1 line from byte 6 on, +205 from byte 50 on (two pairs), -3 from byte 56 on.
   const auto table = bytes({6, 1, 44, 127, 0, 78, 6, -3});
   EXPECT_EQ(line_of(9, table, 10, -1), 10);
   EXPECT_EQ(line_of(9, table, 10, 0), 10);

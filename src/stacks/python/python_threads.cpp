@@ -19,12 +19,12 @@ namespace {
 
 constexpr size_t kMostInterpreters = 64;
 constexpr size_t kMostThreads = 4096;
-constexpr size_t kMostDepth = 20'000;    // frames of a thread that are walked
-constexpr size_t kMostFrames = 200'000;  // of a process
+constexpr size_t kMostDepth = 20'000;    // frames walked per thread
+constexpr size_t kMostFrames = 200'000;  // per process
 constexpr size_t kKeptInner = 200;
 constexpr size_t kKeptOuter = 50;
-constexpr int kReadings = 6;                  // at most, of what has to agree in two
-constexpr uint32_t kLastOfFrameObjects = 10;  // the last minor version whose frames are all objects
+constexpr int kReadings = 6;                  // most readings of data that must agree in two of them
+constexpr uint32_t kLastOfFrameObjects = 10;  // the last minor version in which all frames are objects
 constexpr uint8_t kOwnedByGenerator = 1;      // enum _frameowner of internal/pycore_frame.h
 constexpr uint8_t kOwnedByCStack = 3;         // from 3.12: no Python code
 constexpr size_t kLargestFrame = 4096;
@@ -33,14 +33,14 @@ struct RawFrame {
   uint64_t address = 0;
   uint64_t code = 0;
   int64_t offset = 0;
-  int32_t line = 0;  // where the frame says it itself; else 0
+  int32_t line = 0;  // if the frame stores it; else 0
 
   bool operator==(const RawFrame& other) const { return address == other.address && code == other.code; }
 };
 
 struct Gil {
   uint64_t address = 0;
-  uint64_t holder = 0;  // a thread state; 0: nobody
+  uint64_t holder = 0;  // a thread state; 0: none
   bool readable = false;
 
   bool operator==(const Gil&) const = default;
@@ -58,7 +58,7 @@ struct Reading {
   std::vector<RawFrame> frames;
   Gil gil;
   bool collecting = false;
-  bool cut = false;  // more frames than are walked
+  bool cut = false;  // more frames than were walked
 };
 
 class Reader {
@@ -140,7 +140,7 @@ class Reader {
                 ErrorKind::kCorrupt);
   }
 
-  /// The second reading follows the first at once; where it failed or differed the moment was a bad one.
+  /// The second reading follows the first immediately; after a failure or a difference, waits for a better moment.
   void pause(int readings) const {
     if (readings > 0) {
       memory_.pause();
@@ -193,7 +193,7 @@ class Reader {
 
   enum class Step : uint8_t { kFrame, kHidden, kTorn };
 
-  /// The frame at its address, and the one that called it.
+  /// Reads the frame at its address, and the address of its caller.
   Step read_frame(RawFrame& frame, uint64_t& previous) {
     std::array<std::byte, kLargestFrame> bytes{};
     if (layout_.frame_size > bytes.size() || frame.address % alignof(uint64_t) != 0 ||
@@ -216,7 +216,7 @@ class Reader {
     if (object) {
       const auto instruction = int64_t{field<int32_t>(bytes, layout_.frame_instruction)};
       const bool own_line = layout_.frame_trace == kAbsent || field<uint64_t>(bytes, layout_.frame_trace) != 0;
-      frame.offset = layout_.frame_trace != kAbsent ? instruction : 2 * instruction;  // from 3.10 in code units
+      frame.offset = layout_.frame_trace != kAbsent ? instruction : 2 * instruction;  // in code units from 3.10 on
       frame.line = own_line ? field<int32_t>(bytes, layout_.frame_line) : 0;
       return Step::kFrame;
     }
@@ -244,7 +244,7 @@ class Reader {
       }
       RawFrame frame{.address = *address};
       uint64_t previous = 0;
-      const Step step = seen.insert(*address).second ? read_frame(frame, previous) : Step::kTorn;  // a cycle is none
+      const Step step = seen.insert(*address).second ? read_frame(frame, previous) : Step::kTorn;  // a cycle is invalid
       if (step == Step::kTorn) {
         return std::nullopt;
       }
@@ -264,7 +264,8 @@ class Reader {
       memory_.forget();
       auto now = read_once(raw);
       if (now && last) {
-        // A frame that calls the same function again from another line differs; the innermost one runs.
+        // A frame that calls the same function again from another line counts as different; the innermost frame is
+        // running.
         const auto alike = [&](const RawFrame& a, const RawFrame& b) {
           return a == b && (a.offset == b.offset || &a == &now->frames.front());
         };
@@ -328,9 +329,9 @@ class Reader {
     }
   }
 
-  /// Kernel's numbers: the interpreter has them from 3.11 on, else the C library has, in the struct that a pthread_t
-  /// points to. A thread that starts has its creator's number at first: of equal ones only the oldest counts, and the
-  /// interpreter lists the newest first.
+  /// Assigns the kernel's thread numbers: from 3.11 on the interpreter stores them; before, the C library has them in
+  /// the struct that a pthread_t points to. A thread that starts has its creator's number at first: of equal ones only
+  /// the oldest counts, and the interpreter lists the newest first.
   void number_threads(PythonThreads& result, const std::vector<RawThread>& raw, std::span<const pid_t> tids,
                       pid_t main) {
     const std::set<pid_t> live(tids.begin(), tids.end());
@@ -361,11 +362,11 @@ class Reader {
     uint64_t pthread = 0;
   };
 
-  /// Where the C library has a thread's number is its own affair: at the one place, the same for all, where every
-  /// struct has the number of another thread of the process.
+  /// The C library's place of a thread's number is private: it is the one offset at which every struct has the number
+  /// of a different thread of the process.
   void number_by_pthreads(PythonThreads& result, const std::vector<Unnumbered>& threads, const std::set<pid_t>& live,
                           pid_t main) {
-    constexpr size_t kPthreadBytes = 1536;  // of the struct: the number is in its first part
+    constexpr size_t kPthreadBytes = 1536;  // of the struct, whose first part holds the number
     uint64_t main_pthread = 0;
     if (layout_.main_thread != kAbsent) {
       pointer(program_.runtime, layout_.main_thread, main_pthread);

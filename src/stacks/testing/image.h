@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a Python process as bytes: recorded, made or fuzzed. Of each page only the pieces that matter are there;
-// the rest of it is zero. What lies in no page of a piece is not mapped.
+// A memory image of a Python process: recorded, synthetic or fuzzed. A page holds only the relevant pieces; its other
+// bytes are zero. Pages without a piece are not mapped.
 #pragma once
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ struct Image {
   std::map<uint64_t, Piece> pieces;  // by address / kPieceBytes
 };
 
-/// The image as memory, as it is now. Every `flip`-th page that is read has its words in another order: the process
+/// The image as readable memory. Every `flip`-th page read has its words in another order, as if the process had
 /// changed it.
 class ImageMemory final : public Memory {
  public:
@@ -73,7 +73,7 @@ class ImageMemory final : public Memory {
   unsigned reads_ = 0;
 };
 
-/// As text: the program, the threads, the pieces in hexadecimal, and an empty line.
+/// The text form: the program, the threads, the pieces in hexadecimal, and an empty line.
 inline std::string image_text(const Image& image) {
   std::string text =
       fmt::format("{} {:x} {:x} {}", image.program.minor, image.program.runtime, image.program.code_type, image.main);
@@ -89,7 +89,7 @@ inline std::string image_text(const Image& image) {
   return text + "\n\n";
 }
 
-/// Of text that a test has written; what follows the empty line is ignored.
+/// Parses text written by a test; ignores everything after the empty line.
 inline Image image_of_text(std::string_view text) {
   const auto hex = [](std::string_view digits) { return std::stoull(std::string(digits), nullptr, 16); };
   const auto lines = split(text.substr(0, text.find("\n\n")), '\n');
@@ -113,7 +113,7 @@ inline Image image_of_text(std::string_view text) {
   return image;
 }
 
-// As bytes, for a fuzzer: minor version, flags, addresses, threads, pieces.
+// The byte form for a fuzzer: minor version, flags, addresses, threads, pieces.
 inline std::string image_bytes(const Image& image) {
   std::string text;
   const auto put = [&](const auto& value) { text.append(reinterpret_cast<const char*>(&value), sizeof value); };
@@ -133,7 +133,7 @@ inline std::string image_bytes(const Image& image) {
   return text;
 }
 
-/// Reads what there is of one; `flip` is the byte behind the version.
+/// Reads as much of an image as the bytes contain; `flip` is the byte after the version.
 inline Image image_of(std::span<const uint8_t> bytes, unsigned& flip) {
   Image image;
   const auto take = [&](auto& value) {

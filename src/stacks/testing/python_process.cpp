@@ -37,7 +37,7 @@ std::vector<Interpreter> find_interpreters() {
     const std::string answer = output && output->status.success() ? std::string(trim(output->out)) : "";
     const auto words = split(answer, ' ');
     const auto minor = words.size() == 3 && words[0] == "3" ? parse_integer(words[1]).value_or(0) : 0;
-    // pyenv puts scripts into PATH: what they start is the interpreter.
+    // pyenv puts scripts into PATH; the interpreter is what they start.
     const bool known = std::ranges::any_of(found, [&](const Interpreter& other) { return other.path == words.back(); });
     if (minor >= 9 && minor <= 13 && !known) {
       found.push_back({std::string(words[2]), static_cast<uint32_t>(minor)});

@@ -19,15 +19,15 @@ struct Interpreter {
 /// CPython 3.9 to 3.13: python3 and python3.MINOR in PATH, and those of pyenv. Each version once.
 const std::vector<Interpreter>& interpreters();
 
-/// A program of testdata/ that runs; it ends with this object.
+/// A running program of testdata/; it ends with this object.
 struct TestProcess {
   Subprocess process;
-  std::string file;  // the program's last argument, which it writes when it is ready; removed already
-  std::string text;  // what it wrote
+  std::string file;  // the program's last argument, which it writes when it is ready; already removed
+  std::string text;  // its content
 };
 
-/// Starts `testdata/NAME` with these arguments and, as the last one, a file; waits until there is one. None: it never
-/// was.
+/// Starts `testdata/NAME` with these arguments and a file as the last one; waits until the file exists. nullopt: it
+/// never did.
 std::optional<TestProcess> start_test_process(const Interpreter& interpreter, const std::string& name,
                                               std::vector<std::string> arguments = {});
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One of each Gloo collective between two processes over loopback, with sizes and tags that distinguishes them, run as
-// PyTorch's workers run theirs: each call is followed by finishWorkGloo or, where it threw, by finishWorkGlooError. The
-// last call throws, because only rank 0 makes it. Prints pid and rank of both, and "caught" where the exception was.
+// One call of each Gloo collective between two processes over loopback, each with its own size and tag, run as
+// PyTorch's workers do: each call is followed by finishWorkGloo or, if it threw, by finishWorkGlooError. The last call
+// throws, because only rank 0 makes it. Prints pid and rank of both, and "caught" where the exception was caught.
 // usage: gloo_job FOLDER (empty, for the rendezvous)
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-// What PyTorch's libtorch_cpu defines; here empty, and kept from being inlined.
+// Functions that PyTorch's libtorch_cpu defines; empty here, and not inlined.
 namespace c10d {
 struct ProcessGroupGloo {
   struct AsyncWork {
@@ -74,7 +74,7 @@ void all_reduce(const std::shared_ptr<gloo::Context>& context, size_t count, uin
   gloo::allreduce(options);
 }
 
-/// The options that all calls have, then the call.
+/// Sets the options that all calls share, then makes the call.
 template <typename Options>
 void run(void (*call)(Options&), Options& options, uint32_t tag) {
   options.setTag(tag);
@@ -133,7 +133,7 @@ int job(int rank, const char* folder) {
   std::thread([] { c10d::ProcessGroupGloo().runLoop(0); }).join();
   calls(context);
   if (rank == 1) {
-    std::this_thread::sleep_for(2 * kShort);  // rank 0's exception is its time limit, not our end
+    std::this_thread::sleep_for(2 * kShort);  // rank 0's exception must come from its time limit, not from our end
   }
   return 0;
 }

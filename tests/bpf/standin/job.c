@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job that does what it is reported: job LIBRARY; then one command a line on standard input, one answer a line. */
+/* A job controlled by commands: job LIBRARY; then one command per line on standard input, one answer per line. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -55,7 +55,8 @@ static int grouped(void) {
 
 static long reduce_once(void) { return api->all_reduce(BUFFERS, 115, 7, 0, comm, (void*)0x51); }
 
-/* Calls as code without frame pointers does: their register points at data of the caller, other data at each call. */
+/* Makes calls as code without frame pointers does: the frame pointer's register points at changing data of the caller.
+ */
 static long no_frame_pointers(long calls) {
   long failed = 0;
 #if defined(__x86_64__)
@@ -170,7 +171,7 @@ static long spin(long ms) {
   return 0;
 }
 
-/* A child that lives for `ms` and, with `calls`, makes a call of its own; its pid. */
+/* Forks a child that lives for `ms` and, with `calls`, makes a call of its own; returns its pid. */
 static long fork_child(long ms, long calls) {
   const pid_t child = fork();
   if (child == 0) {

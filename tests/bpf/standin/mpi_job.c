@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One of each kind of MPI call, with sizes that distinguishes them. Prints its pid and rank first. Where calls are
- * polled, rank 1 is late, so that rank 0 polls in vain. */
+/* One call of each kind of MPI call, each with its own size. Prints its pid and rank first. Where calls are polled,
+ * rank 1 is late, so that rank 0's first polls find nothing. */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ static void begin(int rank, int count, MPI_Request* request) {
   MPI_Iallreduce(send, receive, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD, request);
 }
 
-/* Asynchronous calls ended in every way but MPI_Wait, MPI_Waitall and MPI_Waitany. */
+/* Asynchronous calls that end in every way but MPI_Wait, MPI_Waitall and MPI_Waitany. */
 static void polled(int rank) {
   MPI_Request requests[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   int indices[3];
@@ -28,7 +28,7 @@ static void polled(int rank) {
   while (!done) {
     MPI_Test(&requests[0], &done, MPI_STATUS_IGNORE);
   }
-  MPI_Test(&requests[0], &done, MPI_STATUS_IGNORE); /* once more, of a request that is done */
+  MPI_Test(&requests[0], &done, MPI_STATUS_IGNORE); /* once more, for a request that is done */
   begin(rank, 121, &requests[0]);
   begin(rank, 122, &requests[2]);
   for (done = 0; !done;) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Built twice: as a library of its own, and (STANDIN_INSIDE) hidden in another, as if linked in statically. */
+/* Built twice: as a library of its own, and (STANDIN_INSIDE) hidden in another, as if statically linked. */
 #include "nccl.h"
 
 #include <unistd.h>
@@ -55,7 +55,7 @@ API int ncclBroadcast(const void* s, void* r, size_t n, int type, int root, void
 API int ncclBcast(void* b, size_t n, int type, int root, void* comm, void* stream) {
   return ncclBroadcast(b, b, n, type, root, comm, stream);
 }
-/* Compiled to a jump: both functions have one and the same return address. */
+/* Compiled to a jump, so that both functions have the same return address. */
 API int ncclAlltoAll(const void* s, void* r, size_t n, int type, void* comm, void* stream) {
   return ncclAllGather(s, r, n, type, comm, stream);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stand-in for NCCL: the real names and prototypes, and nothing behind them. What a call does besides returning is
- * set beforehand. */
+/* A stand-in for NCCL with the real names and prototypes and no implementation. Tests set beforehand what a call does
+ * besides returning. */
 #ifndef STANDIN_NCCL_H
 #define STANDIN_NCCL_H
 
@@ -11,7 +11,7 @@ typedef struct {
   char internal[128];
 } ncclUniqueId;
 
-/* What the next call does. Cleared by it. */
+/* The behaviour of the next call, which clears it. */
 struct standin_next {
   int result;       /* returns this */
   int never_return; /* sleeps for ever */
@@ -42,7 +42,7 @@ struct standin_api {
   int (*user_rank)(void*, int*);
 };
 
-/* The only name that both forms of the library export. */
+/* The only name that both builds of the library export. */
 const struct standin_api* standin_api(void);
 
 #endif

@@ -43,7 +43,7 @@ constexpr int kPeers = 2;
 constexpr int kSteps = 12;
 constexpr size_t kStepBytes = 96 * 1024;
 constexpr size_t kHeaderBytes = 4;
-constexpr size_t kPassBytes = 40 * 1024;  // so that a step takes several tests
+constexpr size_t kPassBytes = 40 * 1024;  // small, so that a step takes several tests
 constexpr int kDataSockets = 2;
 
 const Profiler* profiler;
@@ -55,7 +55,7 @@ struct Pair {
   int far = -1;
 };
 
-/// Connections of one listener, as NCCL's sockets of one connection have.
+/// Connections with one listener, like NCCL's sockets of one connection.
 std::vector<Pair> connect_pairs(int count) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -116,7 +116,7 @@ void send_command(void* handle, int state, size_t bytes = 0) {
   profiler->record_event_state(handle, state, &arguments);
 }
 
-/// Whose data a connection carries.
+/// The data that a connection carries.
 struct Carries {
   bool collectives = true;
   bool transfers = false;
@@ -175,7 +175,7 @@ class Sub {
   }
   [[nodiscard]] bool done() const { return done_ == kSteps * static_cast<int>(operations_.size()); }
 
-  /// One look of the progress loop.
+  /// One pass of the progress loop.
   void progress() {
     if (done()) {
       return;
@@ -233,7 +233,7 @@ class Sub {
     return moved_ == limit;
   }
 
-  /// ncclNetSocketTest: true with the step's last byte.
+  /// As ncclNetSocketTest: true with the step's last byte.
   bool test() {
     if (data_.empty()) {
       if (!move_some(kHeaderBytes + kStepBytes)) {
@@ -270,7 +270,7 @@ class Sub {
     }
   }
 
-  /// The peer: takes everything, or has everything to give.
+  /// The peer: receives everything, or sends everything.
   void play_far_end(const std::stop_token& stop) {
     name_thread("far end");
     while (!stop.stop_requested()) {
@@ -294,7 +294,7 @@ class Sub {
   const Carries carries_;
   Pair control_;
   std::vector<Pair> data_;
-  std::vector<void*> operations_;  // their steps take turns
+  std::vector<void*> operations_;  // their steps alternate
   void* step_ = nullptr;
   int phase_ = 0;
   int done_ = 0;
@@ -308,7 +308,7 @@ class Sub {
 
 std::vector<std::unique_ptr<Sub>> subs;
 
-/// Some collectives, and transfers beside them, over all connections at once.
+/// Runs some collectives, and transfers beside them, over all connections at once.
 void run(int channels, bool helpers, int transfers) {
   std::vector<Carries> connections{{.collectives = true, .transfers = transfers == 2}};
   if (transfers == 1) {
@@ -344,7 +344,7 @@ void run(int channels, bool helpers, int transfers) {
       }
       profiler->stop_event(collective);
     }
-    sleep(1);  // NCCL's thread lives on: its name can be read
+    sleep(1);  // keeps NCCL's thread alive: its name can be read
   });
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* published_nccl LIBRARY: one unique id and one communicator of a published libnccl, and what came of it: the id in
+/* published_nccl LIBRARY: makes one unique id and one communicator with a published libnccl, and prints the id in
  * hexadecimal and the return code. Waits for a line on standard input between loading and calling. */
 #include <dlfcn.h>
 #include <stdio.h>

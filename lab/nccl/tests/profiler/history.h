@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recorder received, in a form that tests can compare.
+// A recorder's input, in a form that tests can compare.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ class History {
     }
     return found;
   }
-  /// What one thread said, as "start 256", "state 24", "stop 2": the types of the events meant.
+  /// The calls of one thread, such as "start 256", "state 24", "stop 2": the types of the events.
   [[nodiscard]] std::vector<std::string> said_by(pthread_t thread) const {
     std::vector<std::string> lines;
     for (const Entry& entry : entries_) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a profiler plugin hears: every event, its parents, order, threads and counts, in both interface versions.
+// A profiler plugin's input: every event, with parents, order, threads and counts, in both interface versions.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -17,7 +17,7 @@ constexpr int kEverything = 0xfff;
 constexpr int kV4Events = 0xff;
 constexpr size_t kSlice = 128U << 10U;
 
-/// One of the recorder libraries, chosen as the plugin of the communicators made in the meantime.
+/// One of the recorder libraries, used as the plugin of communicators made during its lifetime.
 class Plugin {
  public:
   explicit Plugin(int version, int mask = kEverything, int result = 0)
@@ -413,7 +413,7 @@ TEST(Profiler, APluginThatRefusesIsLeftAlone) {
   EXPECT_EQ(history.entries().size(), 2U) << "two times init, no more";
 }
 
-/// In a process of its own: makes a communicator with NCCL_PROFILER_PLUGIN so set, and prints NCCL's log to stderr.
+/// Runs in a separate process: makes a communicator with this NCCL_PROFILER_PLUGIN, and prints NCCL's log to stderr.
 void run_with_plugin_named(const char* name) {
   setenv("NCCL_DEBUG", "INFO", 1);
   setenv("NCCL_DEBUG_SUBSYS", "INIT,ENV", 1);

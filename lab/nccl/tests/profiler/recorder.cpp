@@ -49,7 +49,7 @@ int init(void** context, int* mask, const char* name, uint64_t hash, int nodes, 
   return memory.result;
 }
 
-/// What version 5 added.
+/// Adds the fields of version 5.
 [[maybe_unused]] void describe_new(const abi::v5::Descriptor& event, Entry& entry) {
   if (event.type == abi::kEventGroupApi) {
     entry.depth = event.group_api.depth;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profiler plugin for tests: it remembers every call, in order. Built once for each interface version, loaded by the
-// library under test as any plugin and opened by the test too, which reads what it remembers.
+// A profiler plugin for tests that records every call, in order. Built once for each interface version; the library
+// under test loads it like any plugin, and the test opens it too, to read the record.
 #pragma once
 
 #include <pthread.h>
@@ -42,9 +42,9 @@ struct Entry {
   uint64_t timer_ns = 0;
 };
 
-/// What a recorder library exports as `recorder`.
+/// The object that a recorder library exports as `recorder`.
 struct Recorder {
-  /// Forgets everything; the next communicator's mask is `mask`, and its init answers `result`.
+  /// Clears the record; the next communicator gets the event mask `mask`, and its init returns `result`.
   void (*reset)(int mask, int result);
   std::vector<Entry> (*entries)();
 };

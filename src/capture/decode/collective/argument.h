@@ -7,7 +7,7 @@
 
 namespace stalltrace::capture {
 
-/// An argument of a call, or none: a record holds -1 where the call has no such argument.
+/// An argument of a call, or nullopt: a record holds -1 where the call has no such argument.
 inline std::optional<int32_t> unless_negative(int32_t value) { return value < 0 ? std::nullopt : std::optional(value); }
 
 }  // namespace stalltrace::capture

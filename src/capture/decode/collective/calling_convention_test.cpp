@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both calling conventions over synthetic registers: for every row of the call table, a call is laid out by an
-// independent model of the ABI from the function's C prototype, and each slot of the row must find its argument.
+// Both calling conventions over synthetic registers: an independent model of the ABI lays out a call for every row of
+// the call table from the function's C prototype, and each slot of the row must find its argument.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -261,7 +261,7 @@ std::vector<std::pair<std::string_view, uint8_t>> slots_of(const st_call_spec& s
           {"indices", spec.indices}};
 }
 
-/// Each parameter that a row can hold must be found in it, and by its value.
+/// Each parameter that a row can hold must be found there by its value.
 void expect_arguments(const Prototype& prototype, const st_call_spec& spec, const st_arguments& arguments) {
   for (const auto& [name, slot] : slots_of(spec)) {
     const auto parameter = std::find(prototype.parameters.begin(), prototype.parameters.end(), name);
@@ -278,7 +278,7 @@ void expect_arguments(const Prototype& prototype, const st_call_spec& spec, cons
 TEST(CallingConvention, EveryRowHasAPrototypeAndTheReverse) {
   size_t of_c = 0;
   for (const Call& call : call_table()) {
-    if (!call.spec.entry_only) {  // C++: at most one argument of interest, the first
+    if (!call.spec.entry_only) {  // C++: at most the first argument is of interest
       ++of_c;
       EXPECT_NO_THROW(static_cast<void>(prototype_of(call.symbol))) << call.symbol;
     }
@@ -317,7 +317,7 @@ TEST(CallingConvention, X86StackArgumentsAreEightBytesApart) {
   EXPECT_EQ(arguments.slot[8], call.stack[2]);
 }
 
-/// A call that has all its arguments in registers must not read the caller's stack: it may not be mapped there.
+/// A call with all its arguments in registers must not read the caller's stack, which may not be mapped there.
 TEST(CallingConvention, X86LeavesTheStackAloneWithoutStackArguments) {
   X86Call call(prototype_of("ncclAllGather"));
   call.registers.sp = 0;  // a read would crash here
@@ -341,7 +341,7 @@ TEST(CallingConvention, CodeBeforeAReturnAddress) {
   for (const Code& code :
        {Code{}, Code{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90}, Code{0, 0, 0, 0xe9, 1, 2, 3, 4},  // jmp rel32
         Code{0, 0, 0, 0, 0, 0, 0xff, 0xe0},                                                             // jmp *%rax
-        Code{0, 0, 0xe8, 1, 2, 3, 4, 5}}) {  // a byte behind the call
+        Code{0, 0, 0xe8, 1, 2, 3, 4, 5}}) {  // one byte after the call
     EXPECT_FALSE(st_is_behind_call_x86_64(code.data()));
   }
   const auto code_of = [](uint32_t instruction) {
@@ -363,8 +363,8 @@ TEST(CallingConvention, CodeBeforeAReturnAddress) {
 #endif
 }
 
-/// Reading the id's address from the third register and the rank from the fourth, as if the id were a pointer, is
-/// wrong on x86-64 (and right on arm64).
+/// Reading the id's address from the third register and the rank from the fourth, as if the id were passed by pointer,
+/// is wrong on x86-64 and right on arm64.
 TEST(CallingConvention, ReadingTheIdAsAThirdRegisterIsWrongOnX86) {
   for (const std::string_view symbol : {"ncclCommInitRank", "ncclCommInitRankConfig"}) {
     const Prototype& prototype = prototype_of(symbol);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicators of a process: how they were made, who they are across ranks.
+// The communicators of a process: how they were made, and how they are identified across ranks.
 #include <algorithm>
 
 #include "base/hash.h"
@@ -11,7 +11,7 @@
 namespace stalltrace::capture {
 CollectiveTracker::Comm& CollectiveTracker::comm_of(ProcessState& process, const st_header& header, uint64_t pointer) {
   const auto [found, fresh] = process.comms.try_emplace(pointer);
-  if (fresh) {  // made before tracing began: its hash is unknown, its rank at best the launcher's word
+  if (fresh) {  // made before tracing began: its hash is unknown, its rank comes from the launcher if at all
     Communicator& row = found->second.row;
     row.node_id = ids_.node();
     row.pid = static_cast<int32_t>(header.tgid);
@@ -69,7 +69,7 @@ void CollectiveTracker::on_comm_init(const st_comm_init& record) {
   live.row.nranks = comm.nranks;
   live.row.comm_id_hash = comm.comm_id_hash;
   const EventId event = live.row.event_id;
-  if (record.comm) {  // it has no return record: it is made when its set-up is known to be over
+  if (record.comm) {  // no return record: it is made once its set-up is known to be over
     live.row.comm_ptr = comm.comm_ptr = record.comm;
     process.connecting.push_back(event);
     process.live.emplace(event, std::move(live));
@@ -104,8 +104,8 @@ void CollectiveTracker::adopt(ProcessState& process, Communicator&& made) {
   process.comms.insert_or_assign(pointer, std::move(comm));
 }
 
-/// A communicator of all ranks has no id of its own that could be read. Every rank makes them in the same order: the
-/// job and the place in that order are as good.
+/// A communicator of all ranks has no id that could be read. Every rank makes them in the same order, so the job and
+/// the position in that order identify it.
 void CollectiveTracker::describe_world(ProcessState& process, Communicator& comm) {
   const Process* known = processes_.find(comm.pid);
   if (!known || !known->rank || !known->world_size) {
@@ -121,7 +121,7 @@ void CollectiveTracker::describe_world(ProcessState& process, Communicator& comm
   }
 }
 
-/// The set-ups under way are over: all of them, or that of one communicator, at the latest when it is first used.
+/// Ends the set-ups under way: all of them, or that of one communicator, at the latest on its first use.
 void CollectiveTracker::end_set_up(ProcessState& process, std::optional<uint64_t> comm, Completion completion,
                                    uint64_t end_ns) {
   std::erase_if(process.connecting, [&](EventId event) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators, from the calls that make, ask for and destroy them; ranks where there is none.
+// Communicators: from calls that make, query and destroy them; ranks where no such call was seen.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -133,7 +133,7 @@ TEST_F(CollectiveTrackerTest, InitAllMakesACommunicatorForEachDevice) {
   EXPECT_EQ(only(Operation::kCommInitAll).completion, Completion::kCall);
 }
 
-/// One record of a member is all that comes of a call that made none.
+/// A call that made no communicator sends the record of one member only.
 TEST_F(CollectiveTrackerTest, AFailedInitAllEnds) {
   st_comm_init all = init("ncclCommInitAll", 1000, 100, -1);
   all.has_id = 0;
@@ -150,7 +150,7 @@ TEST_F(CollectiveTrackerTest, InitAllOfNoDevicesEndsAndMakesNone) {
   tracker_.on_comm_init(all);
   st_call_return done = returned("ncclCommInitAll", 1000, 2000);
   done.comm = 0;
-  done.value = 0x6a4ba6e;  // what happened to lie at the caller's array
+  done.value = 0x6a4ba6e;  // arbitrary content of the caller's array
   tracker_.on_return(done);
   EXPECT_EQ(only(Operation::kCommInitAll).completion, Completion::kCall);
   EXPECT_THAT(communicators(), SizeIs(0));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When an asynchronous call was done: by the synchronisation that followed it, the wait for its request, or the last
-// byte on the rank's sockets.
+// When an asynchronous call completed: at the synchronisation that followed it, at the wait for its request, or at the
+// last byte on the rank's sockets.
 #include <algorithm>
 
 #include "base/clock.h"
@@ -9,9 +9,9 @@
 namespace stalltrace::capture {
 namespace {
 
-/// A synchronisation that returned this long after the last byte waited for something else after the transfer.
+/// A synchronisation that returned this long after the last byte waited for other work after the transfer.
 constexpr int64_t kOtherGpuWorkNs = 2 * kNsPerMs;
-/// Silence before the next call that ends a transfer, where the job never synchronises in a way we see.
+/// A silence before the next call that ends a transfer in a job whose synchronisation is never seen.
 constexpr uint64_t kSilenceNs = 1 * kNsPerMs;
 
 }  // namespace
@@ -31,7 +31,7 @@ void CollectiveTracker::finish(ProcessState& process, EventId event, Completion 
   sink_.accept(std::move(row));
 }
 
-/// The call that made a request; a later one may have been given the same handle.
+/// The call that made a request; a later call may have got the same handle.
 std::vector<EventId> CollectiveTracker::begun_as(const ProcessState& process, uint64_t request) {
   std::vector<EventId> events;
   for (const auto& [event, live] : process.live) {
@@ -101,8 +101,8 @@ void CollectiveTracker::complete(ProcessState& process, const std::vector<EventI
     }
     process.synchronises = true;
     const Live& live = found->second;
-    // The synchronisation's return is the end if it waited for the transfer. If it began after the last byte, or
-    // went on long after it, the last byte is the truer end.
+    // The synchronisation's return is the end if it waited for the transfer. If it began after the last byte or lasted
+    // long after it, the last byte is the better estimate.
     const auto last_byte = static_cast<int64_t>(record.last_net_ns);
     const bool moved_bytes = record.net_bytes > live.net_bytes && last_byte > live.launched_ns;
     const bool byte_is_truer = last_byte < static_cast<int64_t>(record.entry_ns) ||
@@ -119,8 +119,8 @@ void CollectiveTracker::complete_by_network(ProcessState& process, const st_call
   if (record.header.time_ns - record.last_net_ns < kSilenceNs) {
     return;
   }
-  // Silence alone proves nothing (a retransmission timeout is silent too): as many bytes must have moved as the
-  // launched calls need at the least.
+  // Silence alone proves nothing, since a retransmission timeout is silent too: at least as many bytes as the launched
+  // calls need must have moved.
   int64_t needed = 0;
   std::vector<EventId> ended;
   for (const auto& [event, live] : process.live) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When an asynchronous call was done: streams, events, the bytes that moved, or no signal at all.
+// When an asynchronous call completed: by streams, by events, by bytes moved, or unobserved.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ TEST_F(CollectiveTrackerTest, ADeviceSynchronisationEndsAllStreams) {
   EXPECT_EQ(only(Operation::kAllGather).completion, Completion::kSync);
 }
 
-/// PyTorch's way: the collective's stream records an event, the compute stream waits for it and is synchronised.
+/// As in PyTorch: the collective's stream records an event; the compute stream waits for it and is synchronised.
 TEST_F(CollectiveTrackerTest, AnEventCarriesACallToTheStreamThatWaitsForIt) {
   constexpr uint64_t kEvent = 0xe;
   constexpr uint64_t kCompute = 0x99;
@@ -121,7 +121,7 @@ TEST_F(CollectiveTrackerTest, BytesFromBeforeTheCallAreNotItsEnd) {
   EXPECT_EQ(only(Operation::kAllReduce).completion, Completion::kSync);
 }
 
-/// The next call of a job that never synchronises in a way that is seen.
+/// The next call of a job whose synchronisation is never seen.
 TEST_F(CollectiveTrackerTest, SilenceAfterEnoughBytesEndsACallThatNobodySynchronises) {
   launch("ncclAllReduce", 1 * kMs);
   st_call_entry next = entry("ncclAllGather", 40 * kMs, 1);
@@ -154,7 +154,8 @@ TEST_F(CollectiveTrackerTest, WhatAnAbortEndsStaysOpenThoughTheSynchronisationRe
   EXPECT_EQ(call.duration_ns, std::nullopt);
 }
 
-/// A job that polls its events and moves no bytes over sockets: what waits for an end is bounded, no row is lost.
+/// A job that polls its events and moves no bytes over sockets: the number of calls awaiting an end is bounded, and no
+/// row is lost.
 TEST_F(CollectiveTrackerTest, CallsThatNobodyEndsAreForgottenTheOldestFirst) {
   constexpr uint64_t kLaunched = 5000;
   for (uint64_t call = 0; call < kLaunched; ++call) {

@@ -11,10 +11,10 @@ namespace {
 
 constexpr int32_t kNcclSplitNoColor = -1;
 
-// Launched calls of a process whose end is awaited. A GPU's launch queue holds about a thousand: what lies further back
-// has ended unseen (polled events, transfers that use no socket).
+// Limit of launched calls per process whose end is awaited. A GPU's launch queue holds about a thousand: older calls
+// ended unobserved (polled events, transfers that use no socket).
 constexpr size_t kMostLive = 4096;
-constexpr size_t kRecentTags = 64;  // in which a tag is looked for
+constexpr size_t kRecentTags = 64;  // number of recent tags that are searched
 
 bool accepted(const st_call_return& record) {
   return !call_failed(static_cast<Library>(call_table()[record.row].spec.library), record.return_code);
@@ -76,15 +76,15 @@ void CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
   row.bytes = payload_bytes(row.op, row.count.value_or(0), element_bytes, row.nranks.value_or(0));
   uint64_t number = number_of_call(comm, record);
   if (row.peer) {
-    // The kernel numbers by address; a communicator made since at the same address begins at 0 again.
+    // The kernel numbers calls by address; a new communicator at the same address starts at 0 again.
     const uint64_t peer = static_cast<uint64_t>(row.op) << 32 | static_cast<uint32_t>(*row.peer);
     number -= comm.peer_base.try_emplace(peer, number).first->second;
   }
   row.seq = static_cast<int64_t>(number);
 }
 
-/// The tag that all ranks give a call is better than counting, which begins where tracing does. But only where every
-/// call has its own: a program may as well leave it at one value.
+/// A tag that all ranks give a call is better than a count, which starts when tracing does. It is used only where every
+/// call has its own tag: a program may leave it at one value.
 uint64_t CollectiveTracker::number_of_call(Comm& comm, const st_call_entry& record) {
   if (!(record.flags & ST_CALL_HAS_TAG) || comm.tags_repeat) {
     return record.sequence;
@@ -96,7 +96,7 @@ uint64_t CollectiveTracker::number_of_call(Comm& comm, const st_call_entry& reco
   return comm.tags_repeat ? record.sequence : record.tag;
 }
 
-/// What is in `standing` of a call that moves data begins with its entry.
+/// Starts what `standing` holds of a call that moves data, at its entry.
 void CollectiveTracker::note_entry(ProcessState& process, const Collective& row) {
   constexpr int64_t kSmoothing = 16;  // calls
   CallStanding& standing = process.standing;
@@ -184,7 +184,8 @@ void CollectiveTracker::on_entry(const st_call_entry& record, int64_t stack_id) 
   forget_oldest(process);
 }
 
-/// What is under way when its communicator is given up never ends: the synchronisation that returns then says nothing.
+/// Calls under way on a communicator that was given up never end: a synchronisation that returns later says nothing
+/// about them.
 void CollectiveTracker::leave_open(ProcessState& process, uint64_t comm) {
   for (auto entry = process.live.begin(); entry != process.live.end();) {
     Live& live = entry->second;
@@ -213,8 +214,8 @@ void CollectiveTracker::forget_oldest(ProcessState& process) {
   process.live.erase(oldest);
 }
 
-/// A thread that enters another call has left the one before: its return was lost (and counted), or it was left by a
-/// jump. When it returned is not known; that it was launched is.
+/// A thread that enters another call has left the one before: its return was lost (and counted), or a jump left the
+/// call. The call was launched; when it returned is unknown.
 void CollectiveTracker::give_up_lost_return(ProcessState& process, const st_header& header) {
   const auto flight = process.in_flight.find(header.tid);
   const auto found = flight == process.in_flight.end() ? process.live.end() : process.live.find(flight->second.event);
@@ -278,7 +279,7 @@ void CollectiveTracker::on_return(const st_call_return& record) {
   Live& live = found->second;
   const auto launch_ns = static_cast<int64_t>(record.header.time_ns - record.entry_ns);
   if (spec.kind != ST_CALL_DATA || !(record.flags & ST_CALL_IN_GROUP) || !accepted(record)) {
-    live.row.launch_ns = launch_ns;  // a group's member is launched by ncclGroupEnd
+    live.row.launch_ns = launch_ns;  // ncclGroupEnd launches a group's members
   }
   live.row.return_code = record.return_code;
   live.delivered = false;
@@ -311,7 +312,7 @@ void CollectiveTracker::on_return(const st_call_return& record) {
       if (spec.kind == ST_CALL_COMM_INIT_ALL && accepted(record)) {
         const int32_t reported = std::min(flight->second.new_comm->nranks.value_or(0), ST_MAX_LOCAL_RANKS);
         if (static_cast<int32_t>(record.comm) + 1 < reported) {
-          return;  // one record a member; the call ends with the last
+          return;  // one record per member; the last one ends the call
         }
       }
       finish(process, live.row.event_id, Completion::kCall, record.header.time_ns);

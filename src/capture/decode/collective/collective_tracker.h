@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records of calls → rows of `collective` and `communicator`. Pairs entries with returns, gives group members their
-// group's launch, follows streams and events to find when an asynchronous call completed (collective_ends.cpp), knows
-// the communicators (collective_communicators.cpp), and keeps what has not ended.
+// group's launch, follows streams and events to find when an asynchronous call completed (collective_ends.cpp), tracks
+// the communicators (collective_communicators.cpp), and keeps calls that have not ended.
 //
 // Pure: no kernel, no clock; the same records give the same rows. One thread.
 #pragma once
@@ -24,78 +24,78 @@ namespace stalltrace::capture {
 
 class CollectiveTracker {
  public:
-  /// All references outlive the tracker. `utc_offset_ns` is UTC minus CLOCK_MONOTONIC.
+  /// All references must outlive the tracker. `utc_offset_ns` is UTC minus CLOCK_MONOTONIC.
   CollectiveTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns);
 
-  // Records of one thread arrive in the order in which the kernel sent them; those of different threads may be mixed.
-  // Where a record was lost: a return whose entry is not the thread's last one is ignored, and an entry without its
-  // return stays open. After on_exit a process id begins anew: its communicators and sequence numbers are forgotten, so
-  // that a reused number inherits nothing.
+  // Records of one thread arrive in the order in which the kernel sent them; records of different threads may be
+  // interleaved. After a lost record, a return whose entry is not the thread's last one is ignored, and an entry
+  // without its return stays open. on_exit drops the communicators and sequence numbers of a process id, so that a
+  // reused id inherits nothing.
 
-  /// `stack_id` is of the row of `stack` that says where the call was made; 0: not known.
+  /// `stack_id`: the row of `stack` with the call site; 0 unknown.
   void on_entry(const st_call_entry& record, int64_t stack_id = 0);
   void on_return(const st_call_return& record);
   void on_comm_init(const st_comm_init& record);
   void on_sync(const st_sync& record);
-  /// What only the process's environment and files reveal about its job.
+  /// The part of a process's job identity that only its environment and files reveal.
   struct JobPlace {
-    uint64_t key = 0;        // the same on all ranks of the job, in no other; 0: not known
+    uint64_t key = 0;        // equal on all ranks of the job, unique to it; 0 unknown
     uint64_t mpi_world = 0;  // MPI_COMM_WORLD's handle; 0: no MPI
   };
   void set_job(int32_t pid, JobPlace job);
-  /// What the process left unfinished stays open.
+  /// Calls that the process left unfinished stay open.
   void on_exit(int32_t pid);
-  /// RCCL exports NCCL's names: which of the two a process has is known from the file.
+  /// RCCL exports NCCL's names, so the file decides which of the two a process uses.
   void set_library(int32_t pid, Library library);
 
-  /// Delivers, as open, what is in flight and has changed since it was last delivered. Called before each flush, so
-  /// that a call that never returns is in the recording.
+  /// Delivers calls in flight that have changed since their last delivery, as open. Called before each flush, so that a
+  /// call that never returns is in the recording.
   void deliver_open();
 
-  /// Of every process that has made a call that moves data.
+  /// One entry for each process that has made a call that moves data.
   [[nodiscard]] std::vector<CallStanding> standings() const;
 
   [[nodiscard]] uint64_t calls() const { return calls_; }
-  /// Our hash of a process's communicator by NCCL's own; 0 where it is not known.
+  /// Our hash of the process's communicator with this hash of NCCL's; 0 unknown.
   [[nodiscard]] CommHash comm_of_nccl_hash(int32_t pid, uint64_t nccl_comm_hash) const;
 
  private:
-  /// A communicator and what numbers its point-to-point calls and splits.
+  /// A communicator and the counters that number its point-to-point calls and splits.
   struct Comm {
     Communicator row;
-    std::map<uint64_t, uint64_t> peer_base;  // first number seen by {operation, peer}
+    std::map<uint64_t, uint64_t> peer_base;  // first number seen, by {operation, peer}
     uint64_t splits = 0;
     std::set<uint32_t> recent_tags;
     bool tags_repeat = false;
   };
-  /// A call whose completion is not known yet.
+  /// A call whose completion is still unknown.
   struct Live {
     Collective row;
     bool delivered = false;
-    bool launched = false;       // its call, and its group's, have returned
+    bool launched = false;       // its call and its group's call have returned
     int64_t launched_ns = 0;     // CLOCK_MONOTONIC
-    uint64_t net_bytes = 0;      // of the process, at entry
-    std::set<uint64_t> streams;  // those whose synchronisation would mean that it is done
-    uint64_t request = 0;        // MPI's, whose wait would
+    uint64_t net_bytes = 0;      // of the process, at the call's entry
+    std::set<uint64_t> streams;  // synchronisation of any of them completes the call
+    uint64_t request = 0;        // MPI's request; a wait for it completes the call
   };
   struct InFlight {
     EventId event = 0;
     uint64_t entry_ns = 0;
-    std::optional<Communicator> new_comm;  // filled at entry of a call that makes one
+    std::optional<Communicator> new_comm;  // set at the entry of a call that makes one
     uint64_t parent = 0;
   };
   struct ProcessState {
     Library library = Library::kNccl;
     std::unordered_map<uint64_t, Comm> comms;                          // by pointer
     std::map<EventId, Live> live;                                      // in order of entry
-    std::unordered_map<uint64_t, std::vector<EventId>> events;         // GPU event → what it comes after
+    std::unordered_map<uint64_t, std::vector<EventId>> events;         // GPU event → calls that it completes
     std::unordered_map<uint32_t, std::vector<EventId>> group_members;  // by tid
     std::unordered_map<uint32_t, InFlight> in_flight;                  // by tid
     bool synchronises = false;
     JobPlace job;
-    uint64_t worlds = 0;              // communicators of all ranks that it has made
+    uint64_t worlds = 0;              // how many communicators of all ranks it has made
     std::vector<EventId> connecting;  // set-ups whose end is known from another call
-    EventId newest = 0;               // of the calls that move data; 0: none yet
+    EventId newest = 0;               // newest call that moves data; 0: none yet
     CallStanding standing;
   };
 
@@ -104,7 +104,7 @@ class CollectiveTracker {
   Comm& comm_of(ProcessState& process, const st_header& header, uint64_t pointer);
   Collective make_row(ProcessState& process, const st_header& header, uint16_t table_row);
   void describe_data(ProcessState& process, const st_call_entry& record, Collective& row);
-  /// Gives up waiting for the end of the oldest launched call when too many wait: it stays open in the recording.
+  /// Stops waiting for the end of the oldest launched call when too many wait: it stays open in the recording.
   void leave_open(ProcessState& process, uint64_t comm);
   void forget_oldest(ProcessState& process);
   void give_up_lost_return(ProcessState& process, const st_header& header);

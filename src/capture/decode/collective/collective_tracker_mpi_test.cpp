@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tracker makes of MPI's own ways: requests, and the end of MPI_COMM_WORLD.
+// The tracker on MPI's specifics: requests, and the end of MPI_COMM_WORLD.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ class MpiCalls : public TrackedCalls {
     record.event = request;
     tracker_.on_sync(record);
   }
-  /// In the order of their begins: they came in that of their ends.
+  /// Sorted by start; they were delivered in order of their ends.
   std::vector<Collective> rows(Operation op) {
     tracker_.deliver_open();
     std::vector<Collective> result = TrackedCalls::rows();

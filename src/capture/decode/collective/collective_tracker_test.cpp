@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of calls in, rows out: calls, groups, what has no return or no entry.
+// Call records in, rows out: single calls, groups, calls without a return or an entry.
 #include "capture/decode/collective/collective_tracker.h"
 
 #include <gmock/gmock.h>
@@ -153,7 +153,7 @@ TEST_F(CollectiveTrackerTest, ACallInProgressIsNotRefused) {
 TEST_F(CollectiveTrackerTest, AReturnWithoutItsEntryChangesNothing) {
   tracker_.on_return(returned("ncclAllReduce", 1000, 1600));
   tracker_.on_entry(entry("ncclAllReduce", 2000));
-  tracker_.on_return(returned("ncclAllReduce", 1000, 2600));  // another call's
+  tracker_.on_return(returned("ncclAllReduce", 1000, 2600));  // return of another call
   tracker_.deliver_open();
   EXPECT_EQ(only(Operation::kAllReduce).launch_ns, std::nullopt);
 }
@@ -188,14 +188,14 @@ TEST_F(CollectiveTrackerTest, AnExitDeliversWhatIsOpenAndForgetsTheProcess) {
   tracker_.on_exit(kPid);
   EXPECT_EQ(only(Operation::kAllReduce).completion, Completion::kOpen);
   EXPECT_EQ(only(Operation::kAllReduce).duration_ns, std::nullopt);
-  tracker_.on_sync(synced("cudaDeviceSynchronize", 2000, 3000));  // another process of the same number
+  tracker_.on_sync(synced("cudaDeviceSynchronize", 2000, 3000));  // another process with the same pid
   EXPECT_EQ(only(Operation::kAllReduce).completion, Completion::kOpen);
   launch("ncclAllGather", 4000);
   tracker_.deliver_open();
   EXPECT_EQ(only(Operation::kAllGather).rank, std::nullopt);
 }
 
-/// The kernel numbers point-to-point calls by address and peer; a new communicator at an old address begins at 0.
+/// The kernel numbers point-to-point calls by address and peer; a new communicator at an old address starts at 0.
 TEST_F(CollectiveTrackerTest, PointToPointNumbersBeginAgainWithANewCommunicatorAtTheSameAddress) {
   make_comm(500, 8, 3);
   const auto send = [&](uint64_t at_ns, int32_t peer, uint64_t kernel_number) {

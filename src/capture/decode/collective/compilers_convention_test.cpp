@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calling convention of the machine that the test runs on, as its compiler uses it: functions that note their
-// registers at the first instruction, as a probe sees them, read by what reads them in the kernel.
+// The calling convention of the test machine as its compiler uses it: functions store their registers at the first
+// instruction, as a probe sees them, and the kernel side's code reads the arguments from them.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -29,7 +29,7 @@ struct UniqueId {
   std::array<char, ST_UNIQUE_ID_BYTES> bytes;
 };
 
-/// What the call that is under way is one of, and what of it was read at its first instruction.
+/// The call table's row for the call under way, and what was read at its first instruction.
 st_call_spec spec;
 st_arguments arguments;
 UniqueId id;
@@ -37,7 +37,7 @@ UniqueId id;
 extern "C" {
 [[gnu::used]] st_registers stalltrace_test_registers;
 
-/// The function noted its registers and jumped here: the caller's stack is as it came.
+/// The function stored its registers and jumped here, so the caller's stack is untouched.
 [[gnu::used]] void stalltrace_test_read() {
   arguments = {};
   st_read_arguments(&stalltrace_test_registers, &spec, &arguments);
@@ -51,7 +51,7 @@ void stalltrace_test_scatterv(const void*, const int*, const int*, void*, void*,
 void stalltrace_test_sendrecv(const void*, int, void*, int, int, void*, int, void*, int, int, void*, void*);
 }
 
-// One function by three names: what distinguishes them is how the compiler calls them.
+// One function under three names, which differ only in how the compiler calls them.
 #if defined(__aarch64__)
 asm(R"(
   .pushsection .text

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A wait for several requests, as the waits for each of those that it ended.
+// Splits a wait for several requests into one wait for each request that it ended.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace stalltrace::capture {
 
-/// Calls `visit` with an st_sync for each request that the call ended, in the order of the program's array.
+/// Calls `visit` with one st_sync for each request that the call ended, in the order of the program's array.
 template <typename Visit>
 void for_each_request(const st_requests_done& record, const Visit& visit) {
   const uint32_t count = std::min<uint32_t>(record.count, ST_MAX_REQUESTS);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two hashes of an ncclUniqueId by which a communicator is known across ranks.
+// The two hashes of an ncclUniqueId that identify a communicator across ranks.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@
 
 namespace stalltrace::capture {
 
-/// Our own: the id's sixteen little-endian words folded with splitmix64.
+/// Our own hash: the id's sixteen little-endian words folded with splitmix64.
 CommHash comm_id_hash(std::span<const std::byte, ST_UNIQUE_ID_BYTES> id);
 
-/// NCCL's own, printed in its logs as `commId 0x...`, in RAS output and given to profiler plugins: getHash of
-/// src/include/utils.h and commHash in src/init.cc, the same from NCCL 2.23 to 2.30.
+/// NCCL's own hash, as printed in its logs (`commId 0x...`) and RAS output and given to profiler plugins: getHash of
+/// src/include/utils.h, commHash in src/init.cc, unchanged from NCCL 2.23 to 2.30.
 uint64_t nccl_comm_hash(std::span<const std::byte, ST_UNIQUE_ID_BYTES> id);
 
-/// The hash of a communicator split off another. The same on all its members, since a split is collective:
-/// `ordinal` counts the splits of the parent on this rank from 0. 0 when the parent is unknown.
+/// The hash of a communicator split off another. Equal on all its members, since a split is collective: `ordinal`
+/// counts the parent's splits on this rank from 0. 0 when the parent is unknown.
 CommHash split_comm_hash(CommHash parent, uint64_t ordinal, int color);
 
 }  // namespace stalltrace::capture

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both hashes of a unique id against a second implementation of the published formulas, and against literals that
-// were computed with neither.
+// Both hashes of a unique id, against a second implementation of the published formulas and against literals that were
+// computed with neither.
 #include "capture/decode/collective/unique_id.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Id counting_id() {
 uint64_t ours(const Id& id) { return comm_id_hash(std::as_bytes(std::span(id))); }
 uint64_t nccls(const Id& id) { return nccl_comm_hash(std::as_bytes(std::span(id))); }
 
-/// Byte by byte, so that no assumption on the host's byte order is shared with the code under test.
+/// Byte by byte, to share no assumption about byte order with the code under test.
 std::array<uint64_t, 16> words_of(const Id& id) {
   std::array<uint64_t, 16> words{};
   for (size_t i = 0; i < id.size(); ++i) {

@@ -7,7 +7,7 @@ namespace {
 constexpr int32_t kDisputed = -1;
 constexpr size_t kMostEntries = 65536;
 
-/// Notes what is claimed, or that claims differ.
+/// Stores a claim, or that claims differ.
 template <typename Map, typename Key>
 void claim(Map& claims, Key key, int32_t value) {
   const auto known = claims.find(key);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank of the job a member of a part of it is. A communicator that NCCL's hash names numbers its own members; of
-// them this host knows
-//   - those that are processes here: the job's rank is the process's;
-//   - those at an address that the job's own communicator has shown to be a rank's, where each rank has a host for
-//     itself: an address is of one host only.
-// What is claimed twice, and differently, is nobody's. Pure; one thread.
+// Translates ranks of a sub-communicator into ranks of the job. A communicator that is known by NCCL's hash numbers its
+// own members. Of them this host knows
+// - those that are processes here: the job's rank is the process's;
+// - those at an address that the job's own communicator has shown to be a rank's, where each rank has a host for
+//   itself, so that an address belongs to one rank only.
+// Conflicting claims leave the rank unknown. Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ class CommRankMap {
   [[nodiscard]] std::optional<int32_t> process_of(uint64_t comm, int32_t rank) const;
   void forget_process(int32_t pid);
 
-  /// The job's own communicator `world` has a host for each rank, and this address is of that rank's.
+  /// Reports that rank `rank` of the job's own communicator `world`, which has one host per rank, is at this address.
   void host(uint64_t world, const std::string& address, int32_t rank);
   [[nodiscard]] std::optional<int32_t> rank_at(uint64_t world, const std::string& address) const;
 
-  /// The job's own communicator of a process here.
+  /// Reports the job's own communicator of a process on this host.
   void world(int32_t pid, uint64_t world) { worlds_[pid] = world; }
   [[nodiscard]] std::optional<uint64_t> world_of(int32_t pid) const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was counted of packets dropped inside this host → rows of `packet_drop`.
+// Counts of packets dropped inside this host → rows of `packet_drop`.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr uint64_t kKnownAfterCloseNs = 5ULL * kNsPerSecond;
-/// A connection that does nothing at all is sampled this often.
+/// Sample interval of a connection without any activity.
 constexpr uint64_t kUnchangedNs = 5ULL * kNsPerSecond;
 constexpr size_t kThreadsKept = 4096;
 /// NCCL's "NCCL SockS..." and "NCCL SockR..."
@@ -74,7 +74,7 @@ void NetworkTracker::on_listing(const st_socket_listing& record) {
   } else {
     settle(known->second);
   }
-  // Silent connections are many, and each is listed four times a second: only what has changed is worth a row.
+  // Silent connections are many, and each is listed four times a second: only a change is worth a row.
   Listing& last = last_listing_[record.cookie];
   const bool same = last.time_ns != 0 && std::memcmp(&last.metrics, &record.metrics, sizeof last.metrics) == 0;
   if (same && record.header.time_ns < last.time_ns + kUnchangedNs) {
@@ -114,14 +114,14 @@ void NetworkTracker::on_event(const st_tcp_event& record) {
   sink_.accept(std::move(event));
   retransmits_ += kind == TcpEventKind::kRetransmit;
   if (kind == TcpEventKind::kConnect || kind == TcpEventKind::kAccept) {
-    sink_.accept(connection);  // now with the local address and port the kernel chose
+    sink_.accept(connection);  // now with the local address and port that the kernel chose
   } else if (kind == TcpEventKind::kClose || kind == TcpEventKind::kConnectFailed) {
     settle(connection);
     connection.closed_ns = utc(record.header.time_ns);
     sink_.accept(connection);
     closed_.emplace_back(record.header.time_ns, record.cookie);
   }
-  // A socket's error or reset may be reported after its close: it stays known for a while.
+  // A socket's error or reset may be reported after its close, so the socket stays known for a while.
   while (!closed_.empty() && closed_.front().first + kKnownAfterCloseNs < record.header.time_ns) {
     forget(closed_.front().second);
     closed_.pop_front();
@@ -205,8 +205,8 @@ void NetworkTracker::on_exit(int32_t pid) {
   ranks_.forget_process(pid);
 }
 
-/// Its own place; that of its group where NCCL's helper threads move its data. All sockets of one of NCCL's connections
-/// have the receiver's end in common, a listener of its own.
+/// The socket's own place; or that of its group where NCCL's helper threads move its data. All sockets of one NCCL
+/// connection share the receiver's port, which belongs to a listener of its own.
 std::optional<CommSocket> NetworkTracker::place_of(const Connection& connection) const {
   if (auto own = places_.place_of(connection.cookie); own || !connection.thread_name.starts_with(kHelperThreads)) {
     return own;
@@ -226,7 +226,7 @@ std::optional<CommSocket> NetworkTracker::place_of(const Connection& connection)
   return shared;
 }
 
-/// Brings what the row says of the connection's place up to date.
+/// Updates the row's place of the connection.
 void NetworkTracker::settle(Connection& connection) {
   const auto place = place_of(connection);
   const auto said = said_.find(connection.cookie);
@@ -246,7 +246,7 @@ void NetworkTracker::settle(Connection& connection) {
   }
 }
 
-/// What was known once stays, though those who knew it may have forgotten.
+/// Known values are kept even when their source has dropped them.
 void NetworkTracker::fill_in(Connection& connection, const CommSocket& place) {
   const CommunicatorInfo facts = facts_of_hash_(place.pid, place.nccl_comm_hash);
   Connection now = connection;
@@ -264,7 +264,7 @@ void NetworkTracker::fill_in(Connection& connection, const CommSocket& place) {
   }
 }
 
-/// A rank of a part of the job is no rank of the job: it is translated where this host knows how.
+/// Translates a sub-communicator's rank to a rank of the job, where this host can.
 std::optional<int32_t> NetworkTracker::peer_rank(const Connection& connection, const CommSocket& place,
                                                  const CommunicatorInfo& facts) {
   const Process* process = processes_.find(place.pid);

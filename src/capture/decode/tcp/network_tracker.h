@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of TCP → rows of `connection`, `tcp_events`, `tcp_sample` and `net_span`. Pure but for the names of threads
-// and the communicators of a process, which it asks its owner for. One thread.
+// TCP records → rows of `connection`, `tcp_events`, `tcp_sample` and `net_span`. Pure except for thread names and a
+// process's communicators, which it asks its owner for. One thread.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +21,21 @@
 
 namespace stalltrace::capture {
 
-/// What is known of a communicator besides NCCL's own hash of it.
+/// Facts about a communicator besides NCCL's own hash.
 struct CommunicatorInfo {
-  CommHash hash = 0;     // ours; 0 where it is not known
-  bool is_part = false;  // made of another one
-  int32_t nodes = 0;     // hosts of its ranks, as NCCL counts them; 0 where it is not known
+  CommHash hash = 0;     // our hash; 0 unknown
+  bool is_part = false;  // made from another communicator
+  int32_t nodes = 0;     // hosts of its ranks, as counted by NCCL; 0 unknown
 };
 
 class NetworkTracker {
  public:
   using ThreadName = std::function<std::string(int32_t pid, int32_t tid)>;
-  /// Of a process's communicator, by NCCL's own hash.
+  /// Facts about a process's communicator, by NCCL's own hash.
   using FactsOfHash = std::function<CommunicatorInfo(int32_t pid, uint64_t nccl_comm_hash)>;
 
-  /// References outlive the tracker. `ticks_per_second`: of the kernel's jiffies, in which connections keep their
-  /// clocks.
+  /// All references must outlive the tracker. `ticks_per_second`: rate of the kernel's jiffies, the unit of a
+  /// connection's clocks.
   NetworkTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns,
                  int64_t ticks_per_second, ThreadName thread_name, FactsOfHash facts_of_hash);
 
@@ -46,7 +46,7 @@ class NetworkTracker {
   void on_span(const st_net_span& record);
   void on_step_mark(const st_step_mark& record);
   void on_exit(int32_t pid);
-  /// Says of connections what was not known when they were proven to be a communicator's.
+  /// Completes connections whose communicator was proven before all facts about it were known.
   void settle_rest();
 
   [[nodiscard]] uint64_t retransmits() const { return retransmits_; }
@@ -60,7 +60,7 @@ class NetworkTracker {
   std::optional<int32_t> peer_rank(const Connection& connection, const CommSocket& place,
                                    const CommunicatorInfo& facts);
   [[nodiscard]] std::optional<CommSocket> place_of(const Connection& connection) const;
-  /// Asked for at most once a second and thread: those of a process may take turns on a connection.
+  /// Asks at most once a second per thread, since threads of a process may take turns on a connection.
   const std::string& thread_name(int32_t pid, int32_t tid, uint64_t now_ns);
   void deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics);
 
@@ -81,7 +81,7 @@ class NetworkTracker {
     uint64_t read_ns = 0;  // CLOCK_MONOTONIC
   };
   std::map<std::pair<int32_t, int32_t>, NamedThread> threads_;  // by pid and tid
-  std::unordered_map<uint64_t, CommSocket> said_;               // the places that rows say, by cookie
+  std::unordered_map<uint64_t, CommSocket> said_;               // places already delivered in rows, by cookie
   struct Listing {
     uint64_t time_ns = 0;
     st_tcp_metrics metrics{};

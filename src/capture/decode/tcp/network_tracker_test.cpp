@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of TCP in, rows out: addresses, the life of a connection, whose it is.
+// TCP records in, rows out: addresses, the lifetime of a connection, and its owner.
 #include "capture/decode/tcp/network_tracker.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ class NetworkTrackerTest : public testing::Test {
     record.header = header(time_ns, pid);
     record.cookie = kCookie;
     record.tuple = tuple(port);
-    std::memcpy(record.thread_name, "NCCL Progress 0!", ST_COMM_LEN);  // as long as can be: not terminated
+    std::memcpy(record.thread_name, "NCCL Progress 0!", ST_COMM_LEN);  // maximum length: not terminated
     tracker_.on_socket(record);
   }
   void event(st_tcp_event_kind kind, uint64_t time_ns, uint16_t port = 40000, uint32_t pid = 100, int32_t state = 0) {
@@ -129,7 +129,7 @@ class PlacedConnections : public NetworkTrackerTest {
     record.tuple = tuple(source_port);
     tracker_.on_listing(record);
   }
-  /// Two of them prove the socket's place.
+  /// Two marks prove the socket's place.
   void mark(uint64_t cookie, int32_t peer) { mark(cookie, {.comm_hash = 0xa11, .rank = 2, .ranks = 4, .peer = peer}); }
   void mark(uint64_t cookie, const st_step_moved& of, uint32_t pid = 100) {
     st_step_mark record{};
@@ -241,7 +241,7 @@ TEST_F(PlacedConnections, AHostOfSeveralRanksSaysNothing) {
 }
 
 TEST_F(PlacedConnections, APartOfTheSameSizeIsNotTheJob) {
-  facts_[0xa11].is_part = true;  // its ranks may be in another order
+  facts_[0xa11].is_part = true;  // its ranks may be in another order than the job's
   open(11, 40000, "NCCL Progress 0");
   mark(11, 3);
   mark(11, 3);

@@ -5,17 +5,17 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr int kProofs = 2;
-/// So many bytes that headers alone can't be taken for them.
+/// More bytes than headers alone would move.
 constexpr uint64_t kReportingBytes = 1024;
 /// NCCL's header: four bytes, or with a small message inside (NCCL_SOCKET_INLINE, 128 bytes).
 constexpr uint64_t kHeaderBytes = 4 + 128;
 
-/// Whatever was moved then was of this connection.
+/// True if every byte moved in that time belongs to this connection.
 bool was_alone(const st_step_mark& mark) {
   return mark.step.alone_since_ns != 0 && mark.last.time_ns >= mark.step.alone_since_ns;
 }
 
-/// Whether the steps between two counts explain what a socket moved in the meantime.
+/// True if the steps between two counts explain the bytes that a socket moved between them.
 bool explains(const st_step_count& before, const st_step_count& now, uint64_t moved) {
   if (before.steps >= now.steps) {
     return false;

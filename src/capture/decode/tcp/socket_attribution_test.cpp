@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks in, places out: as NCCL's progress thread makes them with several connections in turn, with and without its
+// Marks in, places out, as NCCL's progress thread makes them for several connections in turn, with and without its
 // socket helpers.
 #include "capture/decode/tcp/socket_attribution.h"
 
@@ -17,7 +17,7 @@ constexpr uint64_t kHeader = 4;
 /// One process; `channel` stands for the connections to peer 1.
 class Places : public testing::Test {
  protected:
-  /// The channel's step is done; the thread moved bytes on `cookie` last.
+  /// The channel's step is done; the thread's last bytes were on `cookie`.
   bool mark(uint16_t channel, uint64_t cookie, uint64_t bytes = kStepBytes, bool alone = false) {
     std::array<st_step_count, ST_STEP_KINDS>& counts = counts_[channel];
     counts[kind_].steps += 1;
@@ -44,7 +44,7 @@ class Places : public testing::Test {
     moved_[cookie] += bytes;
     last_ns_ = now_ns_ + 900;
   }
-  /// A step whose thread moves its data itself.
+  /// A step whose data the thread moves itself.
   bool step(uint16_t channel, uint64_t cookie, uint64_t bytes = kStepBytes, bool alone = false) {
     move(cookie, kHeader + bytes);
     return mark(channel, cookie, bytes, alone);
@@ -89,8 +89,8 @@ TEST_F(Places, ItTakesTwoProofs) {
   EXPECT_EQ(channel_of(100), 0);
 }
 
-/// Helpers move the data: the thread itself sends headers, channel after channel, so that before each mark the last
-/// socket is always the other channel's.
+/// Helpers move the data: the thread itself sends headers, channel by channel, so that before each mark the last socket
+/// is always the other channel's.
 TEST_F(Places, HeadersAloneProveNothing) {
   for (int round = 0; round < 20; ++round) {
     move(101, kHeader);
@@ -163,7 +163,7 @@ TEST_F(Places, CollectivesAndTransfersInTurnOnOneSocket) {
   EXPECT_EQ(channel_of(102), 1);
 }
 
-/// What a socket moved must be its steps, whatever the other kind moved elsewhere.
+/// A socket's bytes must match its own steps, whatever steps of the other kind moved elsewhere.
 TEST_F(Places, HalfOfItsStepsProvesNothingBesideTheOtherKind) {
   for (int round = 0; round < 3; ++round) {
     move(100, kHeader + kStepBytes / 2);
