@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kRanksListed = 16;
 
-/// Each node can have the program in a place of its own.
+/// Nodes may have the program in different folders.
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::map<std::string, std::string> parse_settings(const std::string& text) {
@@ -32,11 +32,11 @@ std::map<std::string, std::string> parse_settings(const std::string& text) {
   return settings;
 }
 
-/// Ranks with equal values, alive together.
+/// Ranks with equal values that were alive together.
 struct Part {
   LaunchedJob job;
   bool called = false;          // one of them called a collective
-  bool before_tracing = false;  // one of them had started then
+  bool before_tracing = false;  // one of them started before the recording
   Interval starts{kForever, -kForever};
 
   void add(LaunchedRank rank, bool has_called, bool started_before) {
@@ -45,7 +45,8 @@ struct Part {
     starts = {std::min(starts.from_ns, rank.life.from_ns), std::max(starts.to_ns, rank.life.from_ns)};
     job.ranks.push_back(std::move(rank));
   }
-  /// A later process of a rank that had ended: the job's next attempt. Children of one that lives are none.
+  /// True for a later process of a rank that has ended: it belongs to the job's next attempt. Children of a living
+  /// process don't count.
   [[nodiscard]] bool is_over_for(const LaunchedRank& rank) const {
     const auto of_rank = [&](const LaunchedRank& other) { return other.rank == rank.rank; };
     return std::ranges::any_of(job.ranks, of_rank) && std::ranges::none_of(job.ranks, [&](const LaunchedRank& other) {
@@ -55,7 +56,7 @@ struct Part {
   [[nodiscard]] bool complete() const { return job.absent() == 0; }
 };
 
-/// Calls of its processes may have been made and not recorded.
+/// True if calls of the node's processes may be missing from the recording.
 bool lost_calls(const Node& node, const std::vector<Loss>& losses) {
   const std::vector<EvidenceKind> missing = kinds_of_keys(node.missing_evidence);
   return std::ranges::find(missing, EvidenceKind::kCalls) != missing.end() ||
@@ -123,7 +124,7 @@ class Builder {
   }
 
  private:
-  /// By start.
+  /// Sorted by start.
   std::vector<LaunchedRank> launched() const {
     std::vector<LaunchedRank> ranks;
     for (const Process& process : cluster_.processes()) {
@@ -163,8 +164,8 @@ class Builder {
     parts_.push_back(std::move(fresh));
   }
 
-  /// Neither has all its ranks, together they have, none has a rank of the other, they were started together, and one
-  /// variable alone keeps them apart.
+  /// True if neither has all its ranks but together they do, no rank is in both, they were started together, and only
+  /// one variable differs.
   [[nodiscard]] static bool is_one(const Part& a, const Part& b) {
     const LaunchedRank& one = a.job.ranks.front();
     const LaunchedRank& other = b.job.ranks.front();
@@ -253,7 +254,7 @@ std::vector<Difference> differences(const LaunchedJob& job) {
   for (const std::string& name : names) {
     Difference difference{.name = name, .values = {}};
     for (const LaunchedRank& rank : job.ranks) {
-      if (!rank.settings.empty()) {  // not readable, or recorded by an older version
+      if (!rank.settings.empty()) {  // its variables were not readable, or an older version recorded it
         difference.values[rank.setting(name)].push_back(&rank);
       }
     }

@@ -20,10 +20,10 @@ constexpr size_t kMostDifferences = 3;
 
 using Ranks = std::vector<const LaunchedRank*>;
 
-/// What a rule found.
+/// The result of a rule.
 struct Failure {
   Ranks culprits;                 // the first one is the finding's
-  std::optional<int32_t> absent;  // a rank of which no process was seen, where that is the culprit
+  std::optional<int32_t> absent;  // a rank without a recorded process, if that is the culprit
   std::string what;               // "rank 1 was started twice"
   std::string remedy;
   int64_t from_ns = 0;
@@ -38,7 +38,7 @@ std::string numbers_of(const Ranks& ranks) {
   return ranks_text(std::move(numbers));
 }
 
-/// A job's set-up, and what its rules ask about it.
+/// A job's set-up, with the queries of the rules.
 class Scene {
  public:
   Scene(Cluster& cluster, const SetUp& set_up) : cluster_(cluster), set_up_(set_up) {
@@ -88,23 +88,24 @@ class Scene {
     return names.size() == 1 ? *names.begin() : count_of(static_cast<int64_t>(names.size()), "recorded node");
   }
 
-  /// Its attempts to reach the address that it tried most in vain; null: none that came to nothing often enough.
+  /// The rank's attempts to reach the address that it failed most often to reach; null if none failed often enough.
   [[nodiscard]] const Attempts* fails(const LaunchedRank& rank) const {
     const auto found = fails_.find(rank.key());
     return found == fails_.end() ? nullptr : found->second;
   }
-  /// The same, where they go to the place that it was given to meet the others.
+  /// The same, if they go to the meeting place in its variables.
   [[nodiscard]] const Attempts* fails_at_store(const LaunchedRank& rank) const {
     const Attempts* attempts = fails(rank);
     return attempts != nullptr && is_store(rank, attempts->target) ? attempts : nullptr;
   }
-  /// It came to the place that it was given to meet the others.
+  /// True if it reached the meeting place in its variables.
   [[nodiscard]] bool met(const LaunchedRank& rank) const {
     const auto found = set_up_.reach.reached.find(rank.key());
     return found != set_up_.reach.reached.end() &&
            std::ranges::any_of(found->second, [&](const Endpoint& endpoint) { return is_store(rank, endpoint); });
   }
-  /// It came to the others or tried to, or made a call: not a child that only inherited its parent's variables.
+  /// True if it reached the others or tried to, or made a call: a child that only inherited its parent's variables does
+  /// none of these.
   [[nodiscard]] bool acts(const LaunchedRank& rank) const {
     return met(rank) || fails_at_store(rank) != nullptr || stuck(rank) != nullptr;
   }
@@ -112,7 +113,7 @@ class Scene {
     const auto found = stuck_.find(rank.key());
     return found == stuck_.end() ? nullptr : found->second;
   }
-  /// Those that have been inside a set-up call for `least_ns` and still are.
+  /// Ranks that have been inside a set-up call for at least `least_ns` and still are.
   [[nodiscard]] Ranks waiting(int64_t least_ns) const {
     return those([&](const LaunchedRank& rank) {
       const StuckCall* call = stuck(rank);
@@ -125,12 +126,12 @@ class Scene {
   [[nodiscard]] Ranks failing_at_store() const {
     return those([&](const LaunchedRank& rank) { return fails_at_store(rank) != nullptr; });
   }
-  /// All processes of the rank have ended; none where one lives.
+  /// True if all processes of the rank have ended.
   [[nodiscard]] bool is_gone(int32_t rank) const {
     return std::ranges::none_of(job().ranks,
                                 [&](const LaunchedRank& one) { return one.rank == rank && !one.process->exit_ns; });
   }
-  /// Of each rank that is gone the process that counts: the one that acted, or the first; by the time of its end.
+  /// The relevant process of each rank that is gone: the one that acted, or the first; sorted by its end.
   [[nodiscard]] Ranks gone() const {
     Ranks ranks = those([&](const LaunchedRank& rank) {
       const bool first = &rank == &job().ranks.front() || (&rank - 1)->rank != rank.rank;
@@ -144,7 +145,8 @@ class Scene {
     std::erase_if(ranks, [](const LaunchedRank* rank) { return !rank->failed(); });
     return ranks;
   }
-  /// Another rank was in its set-up then, or tried to come to it, and went on for a while: nobody ended all of them.
+  /// True if another rank was in its set-up at that time, or tried to reach it, and continued for a while: the job was
+  /// not ended as a whole.
   [[nodiscard]] bool is_missed(const LaunchedRank& gone) const {
     return std::ranges::any_of(job().ranks, [&](const LaunchedRank& rank) {
       const StuckCall* call = stuck(rank);
@@ -154,9 +156,9 @@ class Scene {
       return rank.rank != gone.rank && waits_to_ns - gone.life.to_ns >= kOpenInitNs;
     });
   }
-  /// A communicator of the job was made.
+  /// True if a communicator of the job was made.
   [[nodiscard]] bool is_set_up() const { return set_up_.made_communicators; }
-  /// Somebody waits, tries in vain to come to the others, or failed: without that, variables that differ mean nothing.
+  /// True if a rank waits, fails to reach the others, or failed: otherwise differing variables mean nothing.
   [[nodiscard]] bool in_trouble() const {
     return !failing_at_store().empty() || !failed().empty() || !waiting(kInitHangNs).empty() ||
            std::ranges::any_of(set_up_.stuck, &StuckCall::failed);
@@ -172,8 +174,7 @@ class Scene {
     }
     return from_ns;
   }
-  /// What tries in vain may still succeed: the longest time that one of them has tried, or kForever for one that gave
-  /// up.
+  /// The longest time for which one of the ranks has tried, since attempts may still succeed; kForever if one gave up.
   [[nodiscard]] int64_t tried_ns(const Ranks& ranks) const {
     int64_t longest_ns = 0;
     for (const LaunchedRank* rank : ranks) {
@@ -225,13 +226,13 @@ class Scene {
   std::map<ProcessKey, const StuckCall*> stuck_;
 };
 
-/// It came nowhere: it tries in vain, or ended before it met the others.
+/// True if it met no other rank: its attempts fail, or it ended before.
 bool is_lost(const Scene& scene, const LaunchedRank& rank) {
   return !scene.met(rank) && (scene.fails_at_store(rank) != nullptr || (rank.failed() && scene.is_gone(rank.rank)));
 }
 
-/// A variable may differ and be right: rank 0 can call its own host "localhost". It is the cause where those that have
-/// the rare value come nowhere, or where nobody else does and rank 0 waits at a port of its own.
+/// A differing variable may be right: rank 0 can call its own host "localhost". It is the cause if the ranks with the
+/// rare value are lost, or if only the others are lost and rank 0 waits at a port of its own.
 bool keeps_apart(const Scene& scene, const Difference& difference) {
   const Ranks& rare = difference.minority();
   const auto lost = [&](const LaunchedRank* rank) { return is_lost(scene, *rank); };
@@ -247,7 +248,7 @@ bool keeps_apart(const Scene& scene, const Difference& difference) {
   return std::ranges::all_of(rare, lost) || (difference.name == "MASTER_PORT" && rare.front()->rank == 0 && others_try);
 }
 
-/// The ranks were given different places to meet, or different numbers of ranks.
+/// The ranks have different meeting places or different world sizes in their variables.
 std::optional<Failure> variables_differ(const Scene& scene) {
   for (const Difference& difference : differences(scene.job())) {
     const bool meeting =
@@ -267,7 +268,7 @@ std::optional<Failure> variables_differ(const Scene& scene) {
   return std::nullopt;
 }
 
-/// Two processes were given one rank.
+/// Two processes have the same rank in their variables.
 std::optional<Failure> rank_twice(const Scene& scene) {
   const std::vector<LaunchedRank>& ranks = scene.job().ranks;
   for (size_t i = 1; i < ranks.size(); ++i) {
@@ -301,7 +302,7 @@ std::string_view head_of(Severity severity) {
   return severity == Severity::kWaiting ? "The job is not set up yet" : "The job was not set up";
 }
 
-/// It tries a port at which nobody meets, while the others met at another.
+/// A rank tries a port at which no rank meets, while the others met at another.
 std::optional<Failure> elsewhere(const Scene& scene) {
   const std::optional<Endpoint> store = scene.store();
   Ranks lost = scene.failing();
@@ -327,7 +328,7 @@ std::optional<Failure> elsewhere(const Scene& scene) {
                  .head = head_of(*severity)};
 }
 
-/// The place where all ranks meet can't be reached. Rank 0 serves it, or the launcher on rank 0's node.
+/// The meeting place of all ranks can't be reached. It is served by rank 0, or by the launcher on rank 0's node.
 std::optional<Failure> store_unreached(const Scene& scene) {
   const Ranks kept_out = scene.failing_at_store();
   const std::optional<Severity> severity = kept_out.empty() ? std::nullopt : severity_of(scene.tried_ns(kept_out));
@@ -353,7 +354,7 @@ std::optional<Failure> store_unreached(const Scene& scene) {
     failure.remedy = should_be_here
                          ? "see why rank 0 does not run: it must be started on the host that MASTER_ADDR names"
                          : "see whether rank 0, or its launcher, runs on the host that MASTER_ADDR names";
-  } else if (scene.is_gone(0) && server->life.to_ns - attempts.first_ns < kOpenInitNs) {  // not one that gave up later
+  } else if (scene.is_gone(0) && server->life.to_ns - attempts.first_ns < kOpenInitNs) {  // it did not give up later
     about_server = fmt::format("{}, on whose node it is served, {}", scene.name(*server), scene.how_it_ended(*server));
     failure.culprits = {server};
     failure.remedy = "see why rank 0 ended: read the last lines that it wrote to standard error";
@@ -373,7 +374,7 @@ std::optional<Failure> store_unreached(const Scene& scene) {
   return failure;
 }
 
-/// A rank ended before it met the others, who missed it.
+/// A rank ended before it met the others, which missed it.
 std::optional<Failure> rank_ended(const Scene& scene) {
   if (scene.is_set_up()) {
     return std::nullopt;
@@ -396,8 +397,8 @@ std::optional<Failure> rank_ended(const Scene& scene) {
                  .used = {}};
 }
 
-/// The others wait for ranks of which there is no process. Where half of the ranks are, they are on nodes that were not
-/// recorded, more likely than not.
+/// The others wait for ranks without a process. If half of the ranks or more are absent, they are probably on nodes
+/// that were not recorded.
 std::optional<Failure> rank_absent(const Scene& scene) {
   const std::vector<int32_t> missing = scene.job().missing();
   const bool elsewhere = scene.job().absent() >= static_cast<int64_t>(scene.job().present().size());
@@ -419,7 +420,7 @@ std::optional<Failure> rank_absent(const Scene& scene) {
                  .head = head_of(severity)};
 }
 
-/// The most direct first: what explains the symptoms of those behind it.
+/// The most direct rule first: it explains the symptoms of the later ones.
 using Rule = std::optional<Failure> (*)(const Scene&);
 constexpr std::array<Rule, 6> kRules{variables_differ, rank_twice, elsewhere, store_unreached, rank_ended, rank_absent};
 

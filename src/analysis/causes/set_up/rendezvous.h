@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a job that a launcher started was not set up: its ranks did not meet. Judges processes, their variables and their
-// attempts to connect; no call of a collective library need have been made.
+// Why a launched job was not set up: its ranks did not meet. The rules use processes, their variables and their
+// connection attempts; no call of a collective library is needed.
 #pragma once
 
 #include <optional>
@@ -14,20 +14,20 @@
 
 namespace stalltrace::analysis {
 
-/// What is known of one job's set-up.
+/// The known facts about one job's set-up.
 struct SetUp {
   const LaunchedJob* job = nullptr;
-  std::vector<StuckCall> stuck;     // of its ranks
-  bool made_communicators = false;  // one of its ranks came out of a set-up call with success
-  Reach reach;                      // of its ranks
-  Interval seen{0, 0};              // from its first process's start to the last time it was observed
+  std::vector<StuckCall> stuck;     // calls of its ranks
+  bool made_communicators = false;  // a set-up call of one of its ranks succeeded
+  Reach reach;                      // connections of its ranks
+  Interval seen{0, 0};              // from its first process's start to its last observation
 };
 
-/// Takes the job's share of `stuck` and `reach`.
+/// Selects the job's part of `stuck` and `reach`.
 SetUp set_up_of(const Cluster& cluster, const Timeline& timeline, const LaunchedJob& job,
                 const std::vector<StuckCall>& stuck, const Reach& reach);
 
-/// None where nothing failed and nobody waits for long; ranks that are named become members of the cluster.
+/// None if nothing failed and no rank waits for long. Ranks that the finding names are added to the cluster.
 std::optional<Finding> rendezvous_failure(Cluster& cluster, const SetUp& set_up);
 
 }  // namespace stalltrace::analysis
