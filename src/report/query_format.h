@@ -22,7 +22,7 @@ enum class QueryFormat { kTable, kJson, kCsv };
 /// "table", "json", "csv"
 std::optional<QueryFormat> query_format_from_text(std::string_view text);
 
-/// A sink whose text is handed to `write` piece by piece. finish() must be called after a query that succeeded.
+/// A sink that passes its text to `write` piece by piece. finish() must be called after a successful query.
 class QueryFormatter : public RowSink {
  public:
   virtual Status finish() = 0;

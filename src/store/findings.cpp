@@ -15,7 +15,7 @@
 namespace stalltrace::store {
 namespace {
 
-/// The columns of `finding` as plain values, so that binding and reading share one list.
+/// The columns of `finding` as plain values: binding and reading share one list.
 struct FindingRow {
   int64_t finding_id = 0;
   std::string cause;
@@ -232,7 +232,7 @@ int FindingTable::write() {
 
 Status write_findings(const std::string& path, const Report& report) {
   {
-    // Everything that can be wrong with the file is said as for reading it.
+    // Reports every problem of the file in the same way as reading does.
     ST_ASSIGN(const Database readable, open_for_reading(path));
   }
   auto db = Database::open(path, SQLITE_OPEN_READWRITE);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings kept in the recording they were drawn from, in the table `finding`.
+// Findings in the table `finding` of the recording that they come from.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace stalltrace::store {
 
-/// Replaces the findings of the recording at `path` by those of `report`, in one transaction. Brings an older
-/// schema up to date first. Works while a tracer is writing the file.
+/// Replaces the findings of the recording at `path` with those of `report`, in one transaction. First migrates an older
+/// schema. Works while a tracer writes the file.
 Status write_findings(const std::string& path, const Report& report);
 
-/// The stored findings, in the order they were given.
+/// The stored findings, in the order in which they were written.
 Result<std::vector<Finding>> read_findings(const std::string& path);
 
 }  // namespace stalltrace::store

@@ -37,8 +37,8 @@ class OpenCallGraph {
   [[nodiscard]] HangRoot order_cycle(const Instance& instance) const;
   /// The vote on the signatures under one sequence number; none if all agree.
   [[nodiscard]] std::optional<SignatureVote> vote_on(uint32_t group, int64_t column) const;
-  /// The vote on the group's newest instance whose ranks differ, unless a later instance that all entered alike and
-  /// ended proves that it passed. None for groups without open calls.
+  /// The vote on the first instance whose ranks differ, after the newest one that all entered alike and ended. None for
+  /// groups without open calls.
   [[nodiscard]] std::optional<SignatureVote> disagreement(uint32_t group) const;
   /// The group's member whose process ended first, early enough to explain most of the window.
   [[nodiscard]] MemberIndex dead_in(uint32_t group, Interval window) const;
