@@ -22,14 +22,14 @@ struct Config {
   std::vector<std::string> trusted_owners;
 };
 
-/// Where it is looked for without --config.
+/// The file that is used without --config.
 inline constexpr const char* kConfigPath = "/etc/stalltrace/stalltrace.toml";
 
-/// Reads `path`; empty: kConfigPath, where a missing file is no error. Errors name the line: bad TOML, an unknown key,
-/// a value of the wrong kind.
+/// Reads `path`; empty: kConfigPath, which may be missing. Errors name the line: bad TOML, an unknown key, a value of
+/// the wrong type.
 Result<Config> load_config(const std::string& path);
 
-/// The same of a text; `path` is for errors.
+/// The same for a text; `path` is for error messages.
 Result<Config> parse_config(std::string_view text, const std::string& path);
 
 }  // namespace stalltrace::cli

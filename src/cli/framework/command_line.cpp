@@ -18,12 +18,12 @@ std::unexpected<Error> usage_error(std::string what, std::string remedy = {}) {
 
 bool takes_value(const Flag& flag) { return flag.kind == Flag::Kind::kValue || flag.kind == Flag::Kind::kRepeated; }
 
-/// " a 'b c'", as it could be typed in a shell; "" of none.
+/// " a 'b c'", quoted for a shell; "" for no words.
 std::string shell_words(std::span<const std::string> words) {
   return words.empty() ? "" : " " + format_command({words.begin(), words.end()});
 }
 
-/// The words of one command line on their way to their rows.
+/// Assigns the words of one command line to the rows.
 class Assignment {
  public:
   Assignment(std::string_view name, std::span<const std::string> words, std::span<const Flag> flags)
@@ -77,7 +77,7 @@ class Assignment {
     return {};
   }
 
-  /// Gives the plain words to the arguments in order; the last may take many.
+  /// Assigns the plain words to the arguments in order; the last argument may take several.
   Status assign_arguments(const Args& args) const {
     std::span<const Args::Word> plain = args.plain;
     const Flag* last = nullptr;

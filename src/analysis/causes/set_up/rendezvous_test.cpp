@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs whose ranks did not meet: which one, and by what.
+// Jobs whose ranks did not meet: the culprit and the evidence.
 #include "analysis/causes/set_up/rendezvous.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kOriginNs = 1'800'000'000LL * kNsPerSecond;
 constexpr int32_t kWorld = 3;
 
-/// Three ranks of one host, started one second after the recording began, and seen for `seen_ns`.
+/// Three ranks on one host, started one second after the start of the recording, and observed for `seen_ns`.
 class Job {
  public:
   explicit Job(int64_t seen_ns = 20 * kNsPerSecond) {
@@ -41,7 +41,7 @@ class Job {
       start(process(rank));
     }
   }
-  /// Connects, once a second; `error` of 0: at once.
+  /// Connects once a second; with `error` 0 the connection succeeds at once.
   void connect(int32_t pid, uint16_t port, int32_t error = 0, int attempts = 1) {
     for (int i = 0; i < attempts; ++i) {
       TcpEvent event{.event_id = make_event_id(1, ++events_), .node_id = 1};
@@ -54,7 +54,7 @@ class Job {
       source_.accept(event);
     }
   }
-  /// Is inside the set-up of a communicator from then on, or for a time.
+  /// Is inside a communicator's set-up from then on, or for `duration_ns`.
   void set_up(int32_t pid, int64_t from_ns = 3 * kNsPerSecond, std::optional<int64_t> duration_ns = std::nullopt) {
     Collective call = this->call(pid, Operation::kCommInitRank, from_ns);
     call.nranks = kWorld;
@@ -125,7 +125,7 @@ TEST(Rendezvous, AnotherPortIsNamed) {
   for (const Process& process : {job.process(0), other, job.process(2)}) {
     job.start(process);
   }
-  expect_silence(job);  // nothing failed yet
+  expect_silence(job);  // no failure yet
   job.connect(100, 29500);
   job.connect(102, 29500);
   job.connect(101, 29999, ECONNREFUSED, 8);
@@ -133,19 +133,19 @@ TEST(Rendezvous, AnotherPortIsNamed) {
   expect_golden_text("init_failure: another port", failure_of(job, 1));
 }
 
-/// A program can set another port than its environment had.
+/// A program can use another port than the one in its environment.
 TEST(Rendezvous, AnotherPortThatTheEnvironmentDoesNotShow) {
   Job job;
   job.start_all();
   job.connect(100, 29500);
   job.connect(102, 29500);
   job.connect(101, 29999, ECONNREFUSED, 8);
-  expect_silence(job);  // for so short a time, anybody may try in vain
+  expect_silence(job);  // failed attempts are usual for so short a time
   job.connect(101, 29999, ECONNREFUSED, 12);
   expect_golden_text("init_failure: another port than its environment's", failure_of(job, 1, Severity::kWaiting));
 }
 
-/// It met the others, and what refuses it is something else.
+/// It met the others; another service refuses it.
 TEST(Rendezvous, RefusalsOfOtherServicesAreNone) {
   Job job;
   job.start_all();
@@ -170,7 +170,7 @@ TEST(Rendezvous, AStoreThatNobodyServes) {
   job.start(job.process(2));
   job.connect(101, 29500, ECONNREFUSED, 8);
   job.connect(102, 29500, ECONNREFUSED, 8);
-  expect_silence(job);  // rank 0 may still be on its way
+  expect_silence(job);  // rank 0 may still be starting
   job.connect(101, 29500, ECONNREFUSED, 12);
   job.own("10.0.0.1");
   const Finding finding = failure_of(job, 0, Severity::kWaiting);
@@ -178,7 +178,7 @@ TEST(Rendezvous, AStoreThatNobodyServes) {
   expect_golden_text("init_failure: no store", finding);
 }
 
-/// Rank 0 and its node were not recorded: only those that can't come there are known.
+/// Rank 0 and its node were not recorded: only the ranks that can't reach it are known.
 TEST(Rendezvous, AStoreOnANodeThatWasNotRecorded) {
   Job job;
   job.start(job.process(1));
@@ -221,7 +221,7 @@ TEST(Rendezvous, ARankThatWasStartedTwice) {
   expect_golden_text("init_failure: a rank twice", failure_of(job, 1));
 }
 
-/// It has its parent's variables, and a life of its own.
+/// It has its parent's variables, but is an independent process.
 TEST(Rendezvous, AChildIsNoSecondRank) {
   Job job;
   job.start_all();
@@ -231,7 +231,7 @@ TEST(Rendezvous, AChildIsNoSecondRank) {
   child.exit_ns = child.start_ns + kNsPerSecond;
   child.exit_code = 1;
   job.start(child);
-  child.pid = 202;  // the next one
+  child.pid = 202;  // the next process
   child.start_ns += 2 * kNsPerSecond;
   child.exit_ns = child.start_ns + kNsPerSecond;
   job.start(child);
@@ -274,7 +274,7 @@ TEST(Rendezvous, ARankThatWasNeverStarted) {
   }
 }
 
-/// Somebody ended the whole job.
+/// The whole job was ended from outside.
 TEST(Rendezvous, RanksThatEndTogetherAreMissedByNobody) {
   Job job;
   for (int32_t rank = 0; rank < kWorld; ++rank) {
@@ -288,7 +288,7 @@ TEST(Rendezvous, RanksThatEndTogetherAreMissedByNobody) {
   expect_silence(job);
 }
 
-/// As an exit in good order does, too, where the others wait.
+/// A rank that exits in good order while the others wait is missed as well.
 TEST(Rendezvous, ARankThatLeftInGoodOrderIsMissed) {
   Job job;
   Process left = job.process(1);
@@ -314,7 +314,7 @@ TEST(Rendezvous, AProgramThatEndsAfterItsCommunicatorsWereMadeIsNoSetUp) {
   expect_silence(job);
 }
 
-/// It calls its own host so; the others come to it by its address.
+/// It uses this name for its own host; the others use its address.
 TEST(Rendezvous, LocalhostOnRank0IsNoDifferenceThatMatters) {
   Job job;
   Process zero = job.process(0);
@@ -369,7 +369,7 @@ TEST(Rendezvous, JobsThatCalledAreSetUp) {
   }
 }
 
-/// What they did before is not known: they may have been set up long ago.
+/// Their earlier activity is unknown: they may have been set up long ago.
 TEST(Rendezvous, RanksThatWereThereBeforeTheRecordingAreNotJudged) {
   Job job;
   for (int32_t rank = 0; rank < kWorld; ++rank) {
@@ -381,7 +381,7 @@ TEST(Rendezvous, RanksThatWereThereBeforeTheRecordingAreNotJudged) {
   expect_silence(job);
 }
 
-/// Two jobs, each with an address of its own.
+/// Two jobs, each with its own address.
 TEST(Rendezvous, AnotherJobIsNoDifference) {
   Job job;
   job.start_all();
