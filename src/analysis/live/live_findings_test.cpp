@@ -182,8 +182,7 @@ TEST(Live, DaysNeedNoMoreMemoryThanMinutes) {
   live.accept(Node{.node_id = 1, .name = "node0", .boot_id = "boot", .started_ns = kOriginNs});
   size_t most = 0;
   uint64_t number = 0;
-  for (int64_t second = 0; second < 3 * 24 * 3600;
-       second += 60) {  // one job a minute, with its process and connections
+  for (int64_t second = 0; second < 3 * 24 * 3600; second += 60) {  // one job a minute with all its rows
     const int64_t now_ns = kOriginNs + second * kNsPerSecond;
     const auto pid = static_cast<int32_t>(1000 + second);
     Process process{.node_id = 1, .pid = pid, .start_ns = now_ns};
