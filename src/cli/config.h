@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration file of a node: what an administrator writes once instead of on every command line. TOML:
+// The configuration file of a node, which replaces flags that every command line would need. TOML:
 //
 //     node = "rack7-node3"                       # this node's name in recordings
-//     libraries = ["/opt/site/lib/libnccl.so.2"]  # probed at once, besides those in the usual folders
+//     libraries = ["/opt/site/lib/libnccl.so.2"]  # probed at once, in addition to the usual folders
 //     trusted_owners = ["1200"]                   # as --trust-owner
 //
-// A flag wins over the file. A library that this node lacks is no error: one file may serve all nodes.
+// A flag overrides the file. A library that this node lacks is no error: all nodes may use one file.
 #pragma once
 
 #include <string>

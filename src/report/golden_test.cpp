@@ -42,7 +42,7 @@ Report healthy_report() {
   return report;
 }
 
-/// With --from +2s --to +4s.
+/// Sets the window of --from +2s --to +4s.
 void judge_two_seconds(Report& report) {
   report.judged_range = {kStart + 2 * kNsPerSecond, kStart + 4 * kNsPerSecond};
   report.judged = 800;

@@ -112,7 +112,7 @@ bool ended_job(const CauseGroup& group);
 std::string more_text(const CauseGroup& group);
 /// The evidence that every finding has: how long the stalls were, and how long such instances usually take.
 Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group);
-/// With a capital first letter.
+/// Returns the text with a capital first letter.
 std::string capitalised(std::string text);
 /// "AllReduce of 1 MiB float32 sum"
 std::string signature_text(const CallSignature& signature);

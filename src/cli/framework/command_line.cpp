@@ -50,7 +50,7 @@ class Assignment {
                                                               : "write it like " + flag.value_form});
     }
     Result<Args> args = split_args(words_, shapes, find_command() == nullptr || has_argument());
-    if (args && find_command() == nullptr) {  // then "--" only says that what follows are no flags
+    if (args && find_command() == nullptr) {  // then "--" only ends the flags
       for (std::string& word : args->after_dashes) {
         args->plain.push_back({std::move(word), words_.size()});
       }

@@ -17,8 +17,7 @@ namespace stalltrace {
 enum class TableKind : uint8_t {
   kState,     // existing things: few rows, read completely; a row replaces the one with the same key
   kEvents,    // streamed in time order; the primary key is the row's own event_id
-  kNumbered,  // what happened: streamed in time order; the writer numbers the rows in a column `id`, as it does event
-              // ids
+  kNumbered,  // streamed in time order; the writer numbers the rows in a column `id`
 };
 
 /// For each event type T:
@@ -27,9 +26,9 @@ enum class TableKind : uint8_t {
 ///   begin_ns(row)      start of the row's interval
 ///   end_ns(row)        end of the row's interval, kForever while it is open. The row belongs to a TimeRange if
 ///                      begin_ns < to_ns and end_ns >= from_ns.
-///   known_until_ns(row)  the newest time that the row reports, never kForever: the end, or what was last seen of an
-///                      open one. A window over a running trace forgets by it.
-///   key(row)           only where a later row can replace an earlier one: a tuple or value that compares
+///   known_until_ns(row)  the newest time that the row reports, never kForever: the end, or the last observation of
+///                      an open row. A live window uses it to forget rows.
+///   key(row)           only if a later row can replace an earlier one: a comparable tuple or value
 /// Types derive from StateTraits or StreamTraits and override what differs.
 template <typename T>
 struct EventTraits;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// host_drop: a link recovers from loss, and the host at one of its ends dropped the packets for a reason of its own: a
+// host_drop: a link recovers from loss, and the host at one of its ends dropped the packets for its own reason: a
 // queue, memory, a broken card. Packets dropped by a rule of the host (a firewall) are packet_loss, with the rule as
 // evidence.
 #include <fmt/format.h>

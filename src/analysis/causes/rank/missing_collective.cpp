@@ -48,7 +48,7 @@ const Stall& nearest(const CauseGroup& group) {
 }
 
 /// The longest time that the ranks of the stall's communicator waited for the last one in an earlier instance, once it
-/// had warmed up; 0 where none is known. At most kWaitsLookedAt instances.
+/// had warmed up; 0 if none is known. At most kWaitsLookedAt instances.
 int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stall) {
   int64_t longest_ns = 0;
   int64_t looked_at = 0;

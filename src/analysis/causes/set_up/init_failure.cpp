@@ -31,7 +31,7 @@ bool of_several_nodes(const Cluster& cluster, const std::vector<StuckCall>& stuc
 /// Where an unreached address is, and which rank announced it.
 struct Target {
   bool loopback = false;
-  bool foreign = false;  // no recorded process of the job has a connection of its own from that address
+  bool foreign = false;  // no recorded process of the job has a connection from that address
   MemberIndex announcer = kNoMember;
 };
 
