@@ -28,7 +28,7 @@ namespace {
 
 using namespace analysis;
 
-/// An interrupted recording has no end of its own: it ends with the last thing that any table holds.
+/// An interrupted recording has no end of its own: it ends with the last row of any table.
 Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline) {
   const bool ended = std::all_of(cluster.nodes().begin(), cluster.nodes().end(),
                                  [](const Node& node) { return node.ended_ns.has_value(); });
@@ -90,8 +90,7 @@ void note_missing_ranks(const Cluster& cluster, const Timeline& timeline, Report
   }
 }
 
-/// From the first arrival, or the first call that makes a communicator, to the end; without any, from the start of the
-/// first agent.
+/// From the first arrival or set-up call to the end; without either, from the start of the first agent.
 TimeRange range_of(const Cluster& cluster, const Timeline& timeline) {
   const Interval span = timeline.span();
   if (timeline.rows() > 0 || !timeline.communicator_calls().empty()) {
@@ -102,7 +101,7 @@ TimeRange range_of(const Cluster& cluster, const Timeline& timeline) {
   return {start_ns, std::max(start_ns, span.to_ns)};
 }
 
-/// What was asked for, in UTC.
+/// The requested window in UTC.
 Result<TimeRange> resolve(const TimeWindow& window, const Report& report) {
   const TimeRange range = window.at(report.range.from_ns);
   if (window.from && window.to && range.from_ns >= range.to_ns) {
@@ -123,7 +122,7 @@ Result<TimeRange> resolve(const TimeWindow& window, const Report& report) {
   return range;
 }
 
-/// Collectives that touch `range`.
+/// Number of collectives that overlap `range`.
 int64_t collectives_in(const Timeline& timeline, TimeRange range) {
   int64_t count = 0;
   for (const CallSequence& sequence : timeline.sequences()) {
@@ -177,7 +176,7 @@ void add_stalls(std::vector<Stall> more, StallSearch& search) {
                    [](const Stall& a, const Stall& b) { return a.window.from_ns < b.window.from_ns; });
 }
 
-/// What evidence is read for.
+/// The intervals that evidence is read for.
 std::vector<Interval> examined(const StallSearch& search) {
   std::vector<Interval> windows;
   windows.reserve(search.stalls.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every fault at every place, over seeds, gives its cause and place; health gives nothing.
+// Every fault at every place, with several seeds, gives its cause and place; a healthy job gives no finding.
 #include "analysis/explain.h"
 
 #include <fmt/format.h>
@@ -183,7 +183,8 @@ TEST(Explain, TwoFaultsAtTheSameTimeGiveTwoFindings) {
   }
 }
 
-/// 1 -> 2 and 2 -> 3 lose, one much less than the other: lost acknowledgements, so it is node 2.
+/// The links 1 -> 2 and 2 -> 3 lose packets, one much fewer than the other: lost acknowledgements, so node 2 is at
+/// fault.
 TEST(Explain, LostAcknowledgementsReportTheNodeFromTheLink) {
   struct Side {
     int lossy;
@@ -253,7 +254,7 @@ TEST(Explain, ALateRankCostsWhatItIsLaterThanTheLastOfTheOthers) {
     const Report report = report_of(with_fault(FaultKind::kLateRank, 2, seed));
     ASSERT_EQ(report.findings.size(), 1U) << reported(report);
     const Finding& finding = report.findings[0];
-    const double steps = static_cast<double>(finding.collectives_affected) / 4;  // buckets
+    const double steps = static_cast<double>(finding.collectives_affected) / 4;  // number of buckets per step
     EXPECT_NEAR(finding.stall_ms, 80 * steps, 0.1 * 80 * steps) << reported(report);
   }
 }
@@ -321,7 +322,7 @@ TEST(Explain, AHeadNodeWithoutCollectivesDoesNotHideALateRank) {
     options.clock_offsets_ns = {0, 2 * kNsPerSecond, -1500 * kNsPerMs, 90 * kNsPerMs};
     SyntheticJob job(std::move(options));
     MemorySource& source = job.source();
-    MemorySource whole;  // the head node comes first, or last
+    MemorySource whole;  // the head node comes first or last
     const Node node{.node_id = head, .name = "head", .boot_id = "head boot"};
     if (head == 1) {
       whole.accept(node);

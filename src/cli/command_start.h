@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exit code of `run` and `trace -- COMMAND` where the command can't be started: that of env, nohup and timeout.
+// The exit code of `run` and `trace -- COMMAND` if the command can't be started: the same as env, nohup and timeout
+// return.
 #pragma once
 
 #include <optional>
@@ -11,11 +12,11 @@
 
 namespace stalltrace::cli {
 
-/// None: there is such a program. Else what is wrong was printed: 127 there is none, 126 it can't be executed.
+/// None if the program exists. Otherwise the problem was printed, and the result is 127 (no such program) or 126 (not
+/// executable).
 std::optional<int> refuse_command(const std::vector<std::string>& command, Console& console);
 
-/// What follows from an error of Job::start: 126 and a line, or the error itself where a signal kept the command from
-/// starting.
+/// The result for an error of Job::start: 126 and a printed line, or the error itself if a signal prevented the start.
 Result<int> code_of_failed_start(Error error, Console& console);
 
 }  // namespace stalltrace::cli

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration file of a node: what an administrator writes once instead of on every command line. TOML:
+// The configuration file of a node, which replaces flags that every command line would need. TOML:
 //
 //     node = "rack7-node3"                       # this node's name in recordings
-//     libraries = ["/opt/site/lib/libnccl.so.2"]  # probed at once, besides those in the usual folders
+//     libraries = ["/opt/site/lib/libnccl.so.2"]  # probed at once, in addition to the usual folders
 //     trusted_owners = ["1200"]                   # as --trust-owner
 //
-// A flag wins over the file. A library that this node lacks is no error: one file may serve all nodes.
+// A flag overrides the file. A library that this node lacks is no error: all nodes may use one file.
 #pragma once
 
 #include <string>
@@ -22,14 +22,14 @@ struct Config {
   std::vector<std::string> trusted_owners;
 };
 
-/// Where it is looked for without --config.
+/// The file that is used without --config.
 inline constexpr const char* kConfigPath = "/etc/stalltrace/stalltrace.toml";
 
-/// Reads `path`; empty: kConfigPath, where a missing file is no error. Errors name the line: bad TOML, an unknown key,
-/// a value of the wrong kind.
+/// Reads `path`; empty: kConfigPath, which may be missing. Errors name the line: bad TOML, an unknown key, a value of
+/// the wrong type.
 Result<Config> load_config(const std::string& path);
 
-/// The same of a text; `path` is for errors.
+/// The same for a text; `path` is for error messages.
 Result<Config> parse_config(std::string_view text, const std::string& path);
 
 }  // namespace stalltrace::cli

@@ -22,11 +22,11 @@ namespace {
 
 constexpr size_t kQueued = 100'000;  // events between two looks
 constexpr int64_t kLookNs = kNsPerSecond;
-constexpr int64_t kLongestPauseNs = 3 * kNsPerSecond;  // between looks, so that a finding still comes in time
-constexpr int64_t kPausePerCost = 100;  // a look is followed by a pause so many times its CPU time: 1 % of a core
+constexpr int64_t kLongestPauseNs = 3 * kNsPerSecond;  // between looks, so that a finding is still reported in time
+constexpr int64_t kPausePerCost = 100;  // a pause lasts this many times the CPU time of the look: 1 % of a core
 constexpr int kNice = 10;
 
-/// The job and the tracer go first.
+/// Lowers the thread's priority below the job's and the tracer's.
 void step_back() {
   const sched_param none{};
   (void)::sched_setscheduler(0, SCHED_BATCH, &none);
@@ -45,12 +45,12 @@ struct LiveWatch::State {
   explicit State(EventSink& sink) : next(sink) {}
 
   void work(const std::stop_token& stop);
-  /// False when the watch is to end.
+  /// False when the watch must end.
   bool wait(const std::stop_token& stop, int64_t pause_ns, std::vector<Event>& events, int64_t& now_ns);
   void deliver(Result<std::vector<analysis::LiveChange>> looked);
 
   EventSink& next;
-  mutable std::mutex mutex;  // over all below
+  mutable std::mutex mutex;  // protects all members below
   std::condition_variable_any changed;
   std::vector<Event> queue;
   std::vector<analysis::LiveChange> changes;
@@ -58,12 +58,12 @@ struct LiveWatch::State {
   int64_t now_ns = 0;
   uint64_t skipped = 0;
 
-  std::jthread thread;  // the last member: it ends before they go
+  std::jthread thread;  // last member: it ends before the others are destroyed
 };
 
 bool LiveWatch::State::wait(const std::stop_token& stop, int64_t pause_ns, std::vector<Event>& events, int64_t& now) {
   std::unique_lock lock(mutex);
-  changed.wait_for(lock, stop, std::chrono::nanoseconds(pause_ns), [] { return false; });  // all of it, but for a stop
+  changed.wait_for(lock, stop, std::chrono::nanoseconds(pause_ns), [] { return false; });  // all of it unless stopped
   changed.wait(lock, stop, [&] { return now_ns > now; });
   std::swap(events, queue);
   now = now_ns;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live analysis beside a running trace: events pass by on their way to the recording, a thread of its own looks at
-// them about every second. Capture never waits for it: what finds no room in its queue is not looked at, and counted.
-// The tracer's thread calls everything here; the other thread is inside.
+// The live analysis during a trace: events pass through to the recording, and a separate thread examines them about
+// once a second. Capture never waits for it: events that do not fit into its queue are skipped and counted. The
+// tracer's thread calls all functions; the other thread is internal.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace stalltrace::cli {
 
 class LiveWatch final : public EventSink {
  public:
-  /// `next` gets every event.
+  /// `next` receives every event.
   explicit LiveWatch(EventSink& next);
   /// Ends the thread.
   ~LiveWatch() override;
 
   void accept(Event event) override;
-  /// All that happened until `now_ns` (UTC) was accepted.
+  /// Call when all events until `now_ns` (UTC) were accepted.
   void advance(int64_t now_ns);
-  /// What came, grew and went since the last call.
+  /// The findings that began, changed or ended since the last call.
   std::vector<analysis::LiveChange> take();
-  /// What goes wrong with a look; the watch goes on.
+  /// The error of a look; the watch continues.
   [[nodiscard]] Status status() const;
-  /// Events that were not looked at.
+  /// Number of events that were skipped.
   [[nodiscard]] uint64_t skipped() const;
 
  private:

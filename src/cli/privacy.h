@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of strangers' and the user's own secrets may leave the program: the flags of the verbs that write or print it.
+// Flags of the verbs that write or print data, for the protection of secrets: who may read it, and what is hidden.
 #pragma once
 
 #include "base/files/own_folder.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiler files → a recording in a file: what `import` does, and `run` where it may not trace.
+// Makes a recording file from profiler files, for `import`, and for `run` without the privilege to trace.
 #pragma once
 
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace stalltrace::cli {
 
-/// Makes the recording `out`, which must not exist; leaves none behind on failure. Prints what it holds and which files
-/// were left out.
+/// Creates the recording `out`, which must not exist; removes it on failure. Prints its content and the files that were
+/// left out.
 Status record_profiler_files(std::span<const std::string> files, const std::string& out, const Privacy& privacy,
                              Console& console);
 

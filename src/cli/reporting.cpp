@@ -23,7 +23,7 @@ std::optional<Number> number_in(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-/// The node called `name`, or with that number.
+/// The node with this name or number.
 std::optional<NodeId> node_called(const std::vector<Node>& nodes, std::string_view name) {
   const auto found = std::ranges::find_if(nodes, [&](const Node& node) { return node.name == name; });
   return found != nodes.end() ? std::optional(found->node_id) : number_in<NodeId>(name);

@@ -69,8 +69,8 @@ void RunEvidence::add_plugin() {
   environment_.push_back(fmt::format("{}={}", kFolderVariable, profiler_files_.folder()));
 }
 
-/// NCCL names its threads only where it is asked to. Their names separate the connections that carry its data from a
-/// rank's others, also where NCCL hands them to helper threads.
+/// NCCL names its threads only on request. The names separate the connections with its data from the rank's other
+/// connections, also if NCCL passes them to helper threads.
 void RunEvidence::add_thread_names() {
   if (text_of_variable("NCCL_SET_THREAD_NAME").empty()) {
     environment_.emplace_back("NCCL_SET_THREAD_NAME=1");
@@ -165,7 +165,7 @@ bool RunEvidence::explain(const std::string& recording, std::optional<int> job_c
   return true;
 }
 
-/// A job that failed is never called healthy without a word.
+/// A failed job must not be reported as healthy without a note.
 void RunEvidence::note_failure(const Report& report, int job_code) const {
   if (job_code == 0 || !report.findings.empty()) {
     return;
@@ -194,7 +194,7 @@ void RunEvidence::note_missing_files() const {
   }
 }
 
-/// Standard output is the job's.
+/// Standard output belongs to the job.
 void RunEvidence::say(const Report& report) const {
   console_.page(report::report_to_text(report, {.colour = console_.colour_err()}));
 }

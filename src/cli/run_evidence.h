@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `run` knows of the job: where its evidence lies, whether profiler files are written at all, and what it prints
-// about them. Single-threaded. Nothing here may keep the job from starting or going on: a failure is printed.
+// The evidence of a run: where it is, whether profiler files are written at all, and the messages about it.
+// Single-threaded. No failure here may prevent the job from starting or continuing: it is printed instead.
 #pragma once
 
 #include <optional>
@@ -19,28 +19,29 @@ namespace stalltrace::cli {
 
 class RunEvidence {
  public:
-  /// Makes the places; says where they are. `node` is the name that was asked for; empty: none was.
+  /// Creates the folders and prints their paths. `node` is the requested name; empty if there was none.
   RunEvidence(launch::RunFolder folder, const std::string& node, const Privacy& privacy, Console& console);
 
   [[nodiscard]] const launch::RunFolder& folder() const { return folder_; }
   [[nodiscard]] const launch::ProfilerFiles& profiler_files() const { return profiler_files_; }
-  /// What the job gets besides its own environment. A profiler, a log and a place that the user has chosen stay.
+  /// Variables that are added to the job's environment. A profiler, a log and a folder that the user has chosen are
+  /// kept.
   [[nodiscard]] const std::vector<std::string>& environment() const { return environment_; }
 
-  /// About once a second while the job runs.
+  /// Called about once a second while the job runs.
   void look() { profiler_files_.update(); }
-  /// A signal to end has come: a SIGKILL may follow.
+  /// Called on a signal to end, which SIGKILL may follow.
   void save_soon() { profiler_files_.save_soon(); }
-  /// No collective has completed for `still_ns`. Of a recording, or where there is none, of the profiler files as they
-  /// are now.
+  /// Called when no collective has completed for `still_ns`. Explains the recording or, if there is none, the current
+  /// profiler files.
   void explain_hang(const launch::Progress& progress, int64_t still_ns, const std::optional<std::string>& recording);
-  /// After a report that the job stood still: it does no more.
+  /// Called when the job continues after a report that it stood still.
   void note_progress(int64_t still_ns);
-  /// The job has ended: puts the profiler files where they belong.
+  /// Called when the job has ended: moves the profiler files to the run's folder.
   void settle();
-  /// Explains the run. `traced`: there is a recording; `has_profiler_rows`: with ends from profiler files.
+  /// Explains the run. `traced`: there is a recording; `has_profiler_rows`: it has ends from profiler files.
   void conclude(bool traced, bool has_profiler_rows, int job_code);
-  /// The job was never started.
+  /// Called if the job was never started.
   void discard();
 
  private:
@@ -48,7 +49,7 @@ class RunEvidence {
   void add_thread_names();
   void add_log();
   bool import_files(const std::vector<std::string>& files, const std::string& out);
-  /// `job_code`: of the job that has ended; none while it runs.
+  /// `job_code`: exit code of the job; none while it runs.
   bool explain(const std::string& recording, std::optional<int> job_code);
   void note_failure(const Report& report, int job_code) const;
   void note_missing_files() const;
@@ -63,7 +64,7 @@ class RunEvidence {
   bool files_expected_ = false;
   std::string why_no_plugin_;
   std::vector<std::string> environment_;
-  std::vector<std::string> files_;  // after settle()
+  std::vector<std::string> files_;  // set by settle()
 };
 
 }  // namespace stalltrace::cli

@@ -37,7 +37,7 @@ bool same_identity(const capture::JobIdentity& a, const capture::JobIdentity& b)
   return a.rank == b.rank && a.local_rank == b.local_rank && a.world_size == b.world_size && a.job_id == b.job_id;
 }
 
-/// Whether a mapped file defines calls of a collective library; each file is read once.
+/// Detects mapped files that define calls of a collective library; each file is read once.
 class CollectiveFiles {
  public:
   bool mapped_by(const Procfs& procfs, pid_t pid) {
@@ -50,7 +50,7 @@ class CollectiveFiles {
   bool is_one(const Procfs& procfs, pid_t pid, const MappedFile& file) {
     const auto [known, fresh] = known_.try_emplace({file.device_major, file.device_minor, file.inode}, false);
     if (fresh) {
-      // A path may name something else by now, a FIFO or a device: only the mapped file itself is read.
+      // A path may by now lead to another file, a FIFO or a device: only the mapped file itself is read.
       if (const UniqueFd fd = procfs.open_mapped(pid, file)) {
         const auto symbols = capture::find_probe_points(fd.get());
         known->second = symbols && symbols->has_collectives;
@@ -62,7 +62,7 @@ class CollectiveFiles {
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, bool> known_;
 };
 
-/// Launchers give jobs of one host one id ("none", ""): where a rank number occurs twice under an id, the ranks of each
+/// Launchers give all jobs of a host one id ("none", ""): if a rank number occurs twice with one id, the ranks of each
 /// parent process are a job.
 void separate_jobs(std::vector<RunningRank>& ranks, const std::map<pid_t, const RunningProcess*>& by_pid) {
   std::map<std::string, std::multiset<int32_t>> numbers;
@@ -107,7 +107,7 @@ std::vector<RunningRank> find_ranks(std::span<const RunningProcess> processes) {
       ranks.push_back({process.pid, process.identity.rank, process.identity.job_id, descend(children, process.pid)});
     }
   }
-  // A launcher: another rank descends from it.
+  // Launchers are left out: another rank descends from them.
   std::set<pid_t> known;
   for (const RunningRank& rank : ranks) {
     known.insert(rank.pid);
@@ -133,7 +133,7 @@ std::vector<RunningRank> running_ranks(const Procfs& procfs) {
     if (const auto environment = procfs.environment(pid)) {
       process.identity = capture::job_identity(*environment);
     }
-    // Of a process that has a rank and is Python nothing more is asked: to read libraries takes long.
+    // For a Python process with a rank the libraries are not read, because that takes long.
     process.python = process.identity.rank && stacks::may_be_python(procfs, pid);
     process.collective_library = !process.python && files.mapped_by(procfs, pid);
     processes.push_back(std::move(process));

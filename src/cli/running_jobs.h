@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jobs that run on this host now, found without tracing: their ranks, and the processes that descend from each.
+// Finds the jobs that run on this host without tracing: their ranks, and each rank's descendants.
 #pragma once
 
 #include <sys/types.h>
@@ -14,16 +14,16 @@
 
 namespace stalltrace::cli {
 
-/// A process of this host, as far as a job's place for it depends on it.
+/// A process of this host, with the properties that decide its place in a job.
 struct RunningProcess {
   pid_t pid = 0;
   pid_t parent = 0;
   capture::JobIdentity identity;  // from its environment, which children inherit
   bool python = false;
-  bool collective_library = false;  // maps one
+  bool collective_library = false;  // maps a collective library
 };
 
-/// A rank with its descendants; or a process that uses a collective library and whose rank is not known.
+/// A rank with its descendants, or a process with a collective library and an unknown rank.
 struct RunningRank {
   pid_t pid = 0;
   std::optional<int32_t> rank;
@@ -31,16 +31,16 @@ struct RunningRank {
   std::vector<pid_t> descendants;  // parents before their children
 };
 
-/// Pure. A rank is the first of its line of descent that has its identity and is Python or uses a collective library:
-/// what it starts inherits its environment and its mappings (data loaders do) and is its descendant. A process without
-/// a rank is one by itself only where no rank descends from it: launchers load the libraries too. In order of job, rank
-/// and number.
+/// Pure. A rank is the first process of its line of descent that has its identity and is Python or uses a collective
+/// library. Processes that it starts (data loaders) inherit its environment and its mappings and are its descendants. A
+/// process without a rank is listed only if no rank descends from it: launchers load the libraries as well. Sorted by
+/// job, rank and pid.
 std::vector<RunningRank> find_ranks(std::span<const RunningProcess> processes);
 
-/// Of this host: those whose environment and mappings may be read.
+/// Ranks on this host, from the processes whose environment and mappings may be read.
 std::vector<RunningRank> running_ranks(const Procfs& procfs);
 
-/// The processes that descend from one, parents before their children.
+/// The descendants of a process, parents before their children.
 std::vector<pid_t> descendants_of(const Procfs& procfs, pid_t pid);
 
 }  // namespace stalltrace::cli

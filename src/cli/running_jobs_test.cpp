@@ -49,7 +49,7 @@ TEST(FindRanks, TorchrunUnderSlurmIsNotRank0) {
   EXPECT_EQ(ranks[0].pid, 11);
 }
 
-/// torchrun's id is "none" unless set otherwise.
+/// torchrun's id is "none" unless it is set.
 TEST(FindRanks, TwoJobsOfOneIdAreTwo) {
   const auto ranks = find_ranks({{process(11, 10, 0, true, true, "none"), process(12, 10, 1, true, true, "none"),
                                   process(21, 20, 0, true, true, "none"), process(22, 20, 1, true, true, "none")}});

@@ -8,8 +8,8 @@
 
 namespace stalltrace::cli {
 
-/// Ctrl-C, SIGTERM and a closed terminal as a descriptor, so that they end the work instead of the program. Restores
-/// the mask.
+/// Provides Ctrl-C, SIGTERM and a closed terminal as a descriptor, so that they end the work instead of the program.
+/// Restores the mask.
 class StopSignals {
  public:
   StopSignals();

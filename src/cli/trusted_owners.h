@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --trust-owner: users whose libraries are probed besides those that are probed anyway.
+// --trust-owner: additional users whose libraries are probed.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace stalltrace::cli {
 
 Flag trust_owner_flag(std::vector<std::string>* target);
 
-/// Numbers of users, or "any". Errors: neither.
+/// Accepts user ids, or "any"; anything else is an error.
 Result<TrustedOwners> parse_trusted_owners(const std::vector<std::string>& words);
 
 }  // namespace stalltrace::cli

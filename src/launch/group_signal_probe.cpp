@@ -27,12 +27,13 @@ using std::chrono::milliseconds;
 constexpr const char* kName = "signal-witness";
 constexpr int kAnswerMs = 1000;
 
-/// Under a name of its own: who signals processes by our name, or by words of our command line, means us alone.
+/// Takes another name, so that a user who signals processes by our name, or by words of our command line, reaches only
+/// us.
 void take_own_name() {
   ::prctl(PR_SET_NAME, kName);
   const size_t room = read_file("/proc/self/cmdline").value_or("").size();
   if (room > std::strlen(kName)) {
-    std::memset(program_invocation_name, 0, room);  // where the kernel reads the command line
+    std::memset(program_invocation_name, 0, room);  // the kernel reads the command line here
     std::memcpy(program_invocation_name, kName, std::strlen(kName));
   }
 }
@@ -121,7 +122,7 @@ void GroupSignalProbe::forget(int signal_number) {
   const bool forgotten = ::send(channel_.get(), &number, 1, MSG_NOSIGNAL) == 1 && ::poll(&wait, 1, kAnswerMs) == 1 &&
                          ::recv(channel_.get(), &answer, 1, MSG_DONTWAIT) == 1;
   if (!forgotten) {
-    channel_.reset();  // what it holds would be taken for the next signal's
+    channel_.reset();  // its content would be taken for the answer to the next signal
   }
 }
 

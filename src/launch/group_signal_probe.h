@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Distinguishes a signal that was sent to this process from one that was sent to its whole process group (a terminal's
-// Ctrl-C, a shell's `kill %1`, a batch system): which of the two it was, no field of a signal says. The witness is a
-// process that does nothing, in the same group and cgroup, with all signals blocked: what it has got too was meant for
-// all.
+// Distinguishes a signal that was sent only to this process from one that was sent to its whole process group (a
+// terminal's Ctrl-C, a shell's `kill %1`, a batch system), which no field of a signal shows. The probe is an idle
+// process in the same group and cgroup with all signals blocked: a signal that it received as well was sent to the
+// group.
 #pragma once
 
 #include <sys/types.h>
@@ -13,18 +13,18 @@
 
 namespace stalltrace::launch {
 
-/// Goes with this object, and with the thread that made it, however that ends. Where it can't be made or is gone,
-/// nothing is known to be for all. One thread at a time.
+/// Ends with this object, and with the thread that created it, in every case. If it can't be created or is gone, every
+/// signal counts as sent only to this process. Used by one thread at a time.
 class GroupSignalProbe {
  public:
-  /// Forks: for a time when there is one thread.
+  /// Forks: must be called while there is only one thread.
   GroupSignalProbe();
   ~GroupSignalProbe();
   GroupSignalProbe(const GroupSignalProbe&) = delete;
   GroupSignalProbe& operator=(const GroupSignalProbe&) = delete;
 
-  /// Whether the witness has got `signal_number` since this was last asked. Who signals many processes one by one may
-  /// not have come to it yet: waits for that, `patience` at most.
+  /// True if the probe has received `signal_number` since the last call. A sender that signals many processes one by
+  /// one may not have reached it yet: waits for that, at most `patience`.
   bool got(int signal_number, std::chrono::milliseconds patience);
 
   [[nodiscard]] pid_t pid() const { return pid_; }
@@ -34,7 +34,7 @@ class GroupSignalProbe {
   void forget(int signal_number);
 
   pid_t pid_ = -1;
-  UniqueFd channel_;  // a byte there: forget this signal; a byte back: forgotten
+  UniqueFd channel_;  // request: a byte, forget this signal; answer: a byte
 };
 
 }  // namespace stalltrace::launch

@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// In a process that leads a group of its own and holds SIGUSR1 and SIGTERM.
+/// Runs in a process that leads its own group and holds SIGUSR1 and SIGTERM.
 bool holds_in_a_group(const std::function<bool()>& check) {
   const pid_t pid = ::fork();
   if (pid == 0) {

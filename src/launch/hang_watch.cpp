@@ -22,7 +22,7 @@ void ProgressSink::accept(Event event) {
       if (collective->completion != Completion::kUnobserved) {
         count(id);
       }
-      // Only a profiler file has calls whose end is not reported.
+      // Only profiler files have calls whose end is not reported.
       has_profiler_rows_ |=
           collective->completion == Completion::kProfiler || collective->completion == Completion::kUnobserved;
       if (open != entered_.end()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does a job still get on? Counts the collectives that complete while their events pass by on the way to a recording,
-// and says when none has completed for too long although some are open. Single-threaded.
+// Watches the progress of a job. Counts completed collectives while their events pass to a recording, and reports when
+// none has completed for too long although some are open. Single-threaded.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@
 namespace stalltrace::launch {
 
 struct Progress {
-  uint64_t completed = 0;                 // collectives so far
+  uint64_t completed = 0;                 // completed collectives so far
   uint64_t open = 0;                      // entered, not complete
-  std::optional<int64_t> oldest_open_ns;  // when the one open for longest was entered, UTC
+  std::optional<int64_t> oldest_open_ns;  // entry of the oldest open collective, UTC
 };
 
-/// Passes every event on.
+/// Forwards every event.
 class ProgressSink final : public EventSink {
  public:
   explicit ProgressSink(EventSink& next) : next_(next) {}
   void accept(Event event) override;
   [[nodiscard]] Progress progress() const;
-  /// Whether any collective has its end from a profiler file.
+  /// True if any collective has its end from a profiler file.
   [[nodiscard]] bool has_profiler_rows() const { return has_profiler_rows_; }
 
  private:
@@ -40,22 +40,22 @@ class ProgressSink final : public EventSink {
   std::unordered_set<EventId> counted_;  // the newest 16,384: a row may come again when more is known
   std::deque<EventId> counted_order_;
   bool has_profiler_rows_ = false;
-  std::unordered_map<EventId, int64_t> entered_;  // the open ones
+  std::unordered_map<EventId, int64_t> entered_;  // by open collective
   std::set<std::pair<int64_t, EventId>> by_age_;
 };
 
-/// Whether a job stands still: no collective has completed for `limit_ns` while one has been open for as long. Reported
-/// once more after kAgain times as long.
+/// Detects that a job stands still: no collective has completed for `limit_ns` while one has been open for as long.
+/// Reported once more after kAgain times as long.
 class HangWatch {
  public:
   explicit HangWatch(int64_t limit_ns) : limit_ns_(limit_ns) {}
   enum class News : uint8_t {
     kNone,
-    kStandsStill,  // to be explained
+    kStandsStill,  // must be explained
     kGoesOn,       // after it was reported to stand still
   };
   News look(const Progress& progress, int64_t now_ns);
-  /// How long the job has stood still by the last look; after kGoesOn, how long it did.
+  /// How long the job had stood still at the last look; after kGoesOn, the total.
   [[nodiscard]] int64_t still_ns() const { return still_ns_; }
   static constexpr int64_t kAgain = 10;
 
@@ -64,7 +64,7 @@ class HangWatch {
   std::optional<uint64_t> completed_;
   int64_t unchanged_since_ns_ = 0;
   int64_t still_ns_ = 0;
-  int64_t next_report_ns_ = limit_ns_;  // of still_ns_
+  int64_t next_report_ns_ = limit_ns_;  // in terms of still_ns_
 };
 
 }  // namespace stalltrace::launch

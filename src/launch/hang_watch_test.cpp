@@ -30,14 +30,14 @@ TEST(Progress, CountsWhatCompletesAndKnowsTheOldestOpen) {
   ProgressSink sink(kept);
   sink.accept(all_reduce(1, 100, false));
   sink.accept(all_reduce(2, 50, false));
-  sink.accept(all_reduce(1, 100, false));  // again: its call has returned
+  sink.accept(all_reduce(1, 100, false));  // second row: its call has returned
   EXPECT_EQ(sink.progress().open, 2U);
   EXPECT_EQ(sink.progress().oldest_open_ns, 50);
   sink.accept(all_reduce(2, 50, true));
   EXPECT_EQ(sink.progress().completed, 1U);
   EXPECT_EQ(sink.progress().oldest_open_ns, 100);
   sink.accept(all_reduce(1, 100, true));
-  sink.accept(all_reduce(3, 150, true));  // one that was never seen open
+  sink.accept(all_reduce(3, 150, true));  // a call that was never seen open
   EXPECT_EQ(sink.progress().completed, 3U);
   EXPECT_EQ(sink.progress().oldest_open_ns, std::nullopt);
   EXPECT_EQ(kept.events.size(), 6U);

@@ -21,7 +21,7 @@
 namespace stalltrace::launch {
 namespace {
 
-/// Those a program we started would have: a shell's <(...), a batch system's channel to its processes (PMI_FD).
+/// Descriptors meant for a program that we start: a shell's <(...), a batch system's channel to its processes (PMI_FD).
 std::vector<int> descriptors_handed_to_us(int not_for_it) {
   std::vector<int> handed;
   const std::unique_ptr<DIR, Free<closedir>> names(::opendir("/proc/self/fd"));
@@ -69,7 +69,7 @@ Result<int> Job::wait() {
   pollfd end{.fd = descriptor(), .events = POLLIN, .revents = 0};
   while (command_.running() && ::poll(&end, 1, -1) < 0 && errno == EINTR) {
   }
-  signals_.stop_passing();  // before it is reaped: then its number may become another process's
+  signals_.stop_passing();  // before it is reaped: afterwards its number may belong to another process
   std::optional<ExitStatus> ended;
   while (!ended) {
     ST_ASSIGN(ended, command_.wait_for(std::chrono::hours(1)));

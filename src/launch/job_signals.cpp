@@ -15,9 +15,9 @@ namespace stalltrace::launch {
 namespace {
 
 constexpr std::array kAskForAnEnd = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-/// By default each of these ends a process, and batch systems announce an end by them.
+/// Each of these ends a process by default; batch systems announce the end of a job with them.
 constexpr std::array kNotices = {SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU, SIGPWR};
-/// A batch system signals the processes of a job one after the other within this time.
+/// A batch system that signals a job's processes one by one reaches all of them within this time.
 constexpr std::chrono::milliseconds kOneAfterTheOther{30};
 
 bool sent_by_a_process(const signalfd_siginfo& info) { return info.ssi_code <= 0; }
@@ -70,7 +70,7 @@ void JobSignals::wake() {
 void JobSignals::pass_on(const std::stop_token& stop) {
   pollfd waits[] = {{.fd = wake_.get(), .events = POLLIN, .revents = 0},
                     {.fd = signals_.get(), .events = POLLIN, .revents = 0}};
-  nfds_t waited = 1;  // until there is a command only for that
+  nfds_t waited = 1;  // until there is a command, it waits only for that
   while (!stop.stop_requested()) {
     if (::poll(waits, waited, -1) < 0 && errno != EINTR) {
       return;
@@ -100,7 +100,7 @@ void JobSignals::pass(const signalfd_siginfo& info) {
   const bool from_command = sent_by_a_process(info) && static_cast<pid_t>(info.ssi_pid) == command_pid_;
   const bool our_limit = number == SIGXCPU && !sent_by_a_process(info);
   if (!from_command && !our_limit && command_pid_ > 0) {
-    ::kill(command_pid_, number);  // one that has ended and is not reaped: no effect
+    ::kill(command_pid_, number);  // no effect on a process that has ended and is not reaped
   }
 }
 

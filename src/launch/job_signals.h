@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals of a program that stands where the user's own command would stand: they are the command's. What shells, batch
-// systems and people send to us reaches it at once; what reached it anyway is not sent twice; what we were started to
-// ignore (nohup, a script's background) it ignores unless it wants it. From the constructor on, the signals are held,
-// so that they end no work half done.
+// Passes the signals that we receive to the user's command. Signals from shells, batch systems and users reach the
+// command at once; signals that reached it directly are not sent twice; signals that we were started to ignore (nohup,
+// a script's background) are ignored by the command as well unless it changes that. From the constructor on the signals
+// are held, so that they interrupt no work.
 #pragma once
 
 #include <sys/signalfd.h>
@@ -20,26 +20,26 @@ namespace stalltrace::launch {
 
 class JobSignals {
  public:
-  /// Forks (GroupSignalProbe): for a time when there is one thread. SIGCHLD is no longer ignored, so that we hear of
-  /// ends.
+  /// Forks (GroupSignalProbe): must be called while there is only one thread. SIGCHLD is no longer ignored, so that
+  /// ends of children are reported.
   JobSignals();
-  /// Signals act on this process as they did before.
+  /// Restores the previous effect of signals on this process.
   ~JobSignals();
   JobSignals(const JobSignals&) = delete;
   JobSignals& operator=(const JobSignals&) = delete;
 
-  /// As we were started, for the command to begin with.
+  /// The signal state at our start, which the command begins with.
   [[nodiscard]] const SignalState& at_start() const { return at_start_; }
-  /// One that came before there was a command to have it. Before pass_to().
+  /// A signal that came before the command was started. Call it before pass_to().
   std::optional<int> take_early();
-  /// From here on, on a thread of its own. `command` has just been started, and is not reaped before stop_passing():
-  /// until then no other process has its number.
+  /// Passes signals on from here on, on its own thread. `command` has just been started and must not be reaped before
+  /// stop_passing(): until then no other process has its number.
   void pass_to(const Subprocess& command);
-  /// They are held again.
+  /// The signals are held again.
   void stop_passing();
-  /// One came that asks for an end.
+  /// True if a signal that requests the end was received.
   [[nodiscard]] bool asked_to_end() const { return asked_to_end_; }
-  /// The command has ended. Those that ask for an end act on this process again, others on nobody.
+  /// Call when the command has ended. Signals that request the end act on this process again, others have no effect.
   void release();
 
  private:
@@ -51,7 +51,7 @@ class JobSignals {
   SignalState at_start_;
   struct sigaction child_at_start_ {};
   UniqueFd signals_;
-  UniqueFd wake_;  // there is a command now, or the thread is to end
+  UniqueFd wake_;  // the command was started, or the thread must end
   GroupSignalProbe witness_;
   pid_t command_pid_ = -1;
   std::atomic<bool> asked_to_end_ = false;

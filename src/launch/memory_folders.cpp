@@ -22,15 +22,15 @@ namespace stalltrace::launch {
 namespace {
 
 constexpr std::string_view kBeginning = "stalltrace-run-";
-/// Eight processes' profiler files take half of it; NCCL's own shared memory needs the rest.
+/// Eight processes' profiler files use half of it; NCCL's own shared memory needs the rest.
 constexpr uint64_t kRoomBytes = 512ULL << 20;
 constexpr uint64_t kMostLeftBehindBytes = 1ULL << 30;
 constexpr uint64_t kShareLeftBehind = 8;
 
 struct LeftBehind {
-  OwnFolder folder;  // locked, so that no other launcher sees to it too
+  OwnFolder folder;  // locked, so that no other launcher handles it
   int64_t changed_s = 0;
-  uint64_t last_sign_ns = 0;  // of life, of any of its processes: CLOCK_MONOTONIC
+  uint64_t last_sign_ns = 0;  // newest sign of life of its processes: CLOCK_MONOTONIC
   uint64_t bytes = 0;
 };
 
@@ -39,7 +39,7 @@ bool is_in_memory(const std::string& path) {
   return ::statfs(path.c_str(), &info) == 0 && (info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC);
 }
 
-/// Fills in what lies there; false where a process still writes.
+/// Sets the sizes and times; false if a process still writes.
 bool weigh(LeftBehind& left) {
   bool settled = true;
   for_each_name(left.folder.descriptor(), [&](const std::string& name) {

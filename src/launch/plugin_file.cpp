@@ -23,13 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// NCCL copies the path into an array of 255 (MAX_STR_LEN, src/plugin/plugin_open.cc) and loads what fits.
+/// NCCL copies the path into an array of 255 bytes (MAX_STR_LEN, src/plugin/plugin_open.cc) and loads the truncated
+/// path.
 constexpr size_t kLongestPath = 254;
 constexpr size_t kLargestPlugin = 16U << 20;
 constexpr std::string_view kTemporary = "stalltrace-plugin-";
-/// Nobody else can list it, and so hold its lock.
+/// Other users can't list it, and therefore can't hold its lock.
 constexpr mode_t kUsedByAll = 0711;
-/// Words in every version of ours, and of nobody else's.
+/// A text that every version of our plugin contains and no other plugin does.
 constexpr std::string_view kOurWords = "stalltrace: recording to";
 
 std::vector<std::string> places_of(const std::string& chosen) {
@@ -46,7 +47,7 @@ std::vector<std::string> places_of(const std::string& chosen) {
   return places;
 }
 
-/// As the job's dynamic linker would find and map it: the very bytes, which nobody else can change.
+/// Checks that the job's dynamic linker would find and map exactly these bytes, which no other user can change.
 Status check_loadable(const std::string& path) {
   if (path.size() > kLongestPath) {
     return fail(fmt::format("{} is too long: NCCL cuts a path after {} characters", path, kLongestPath));
@@ -92,7 +93,7 @@ std::vector<std::string> temporary_places() {
 bool is_our_plugin(const std::string& chosen) {
   for (const std::string& place : places_of(chosen)) {
     std::error_code error;
-    if (fs::is_regular_file(place, error)) {  // links are followed, as the dynamic linker does
+    if (fs::is_regular_file(place, error)) {  // links are followed, like in the dynamic linker
       const Result<std::string> content = read_file(place, kLargestPlugin);
       return content && content->find(kOurWords) != std::string::npos;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profiler plugin's file for a job: put where the job's NCCL can load it, or found to be there already.
+// Provides the profiler plugin's file for a job: a copy where the job's NCCL can load it, or one that is already there.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace stalltrace::launch {
 
-/// Whether what NCCL_PROFILER_PLUGIN says (a path, a library's name, or NAME for libnccl-profiler-NAME.so) is this
-/// project's plugin, of whatever version: by the file where it can be found, else by its name.
+/// True if the value of NCCL_PROFILER_PLUGIN (a path, a library's name, or NAME for libnccl-profiler-NAME.so) is this
+/// project's plugin, in any version: by its file if that can be found, else by its name.
 bool is_our_plugin(const std::string& chosen);
 
-/// A copy of the plugin in a folder that this user alone can change, byte for byte as it is in this program. One that
-/// does not lie in the run's folder goes with this object, or, if this process is killed, with the next one placed.
+/// A copy of the plugin in a folder that only this user can change, identical to the one in this program. A copy
+/// outside of the run's folder is removed with this object or, if this process is killed, when the next one is placed.
 class PluginFile {
  public:
-  /// Into `folder`, or where NCCL could not load it from there (mounted noexec, a path it would cut) into a folder for
-  /// temporary files. Root places it there at once: its job may run as somebody else, who can load it from there alone.
-  /// An error says why NCCL can load it from neither.
+  /// Places the copy in `folder`, or in a folder for temporary files if NCCL could not load it from there (mounted
+  /// noexec, a path that is too long). Root uses the temporary folder at once: its job may run as another user, who can
+  /// load it only from there. An error says why NCCL can load it from neither.
   static Result<PluginFile> place(const OwnFolder& folder);
 
   PluginFile(PluginFile&& other) noexcept = default;
@@ -32,7 +32,7 @@ class PluginFile {
   PluginFile(std::string path, OwnFolder temporary) : path_(std::move(path)), temporary_(std::move(temporary)) {}
 
   std::string path_;
-  OwnFolder temporary_;  // none where it lies in the run's folder
+  OwnFolder temporary_;  // unused if the copy is in the run's folder
 };
 
 }  // namespace stalltrace::launch

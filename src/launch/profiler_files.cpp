@@ -184,7 +184,7 @@ void ProfilerFiles::save_soon() {
   }
   copier_ = std::jthread([copies = std::move(copies)](const std::stop_token& stop) {
     for (const auto& [file, copy] : copies) {
-      (void)copy_sparse(file, copy, stop);  // a failure is tried again, and reported, at the end
+      (void)copy_sparse(file, copy, stop);  // a failure is retried, and reported, at the end
     }
   });
 }

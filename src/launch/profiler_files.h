@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profiler files of a run. While the job runs they lie in memory, because writing them must never wait for a disk
-// or a file server; when it ends, or the launcher gets a signal to end, they are copied into the run's folder. One
-// thread, and a copying thread of its own.
+// The profiler files of a run. While the job runs they are in memory, because writing them must never wait for a disk
+// or a file server; when it ends, or the launcher gets a signal to end, they are copied into the run's folder.
+// Single-threaded, with its own copying thread.
 #pragma once
 
 #include <sys/types.h>
@@ -24,32 +24,32 @@ class ProfilerFiles {
  public:
   using Note = std::function<void(const std::string&)>;
 
-  /// `kept` is the run's own folder for them. `chosen` is the folder that the environment names: there they stay. If it
-  /// is empty, they go to a new folder in `memory`, of this user alone, if that is a file system in memory with room,
-  /// else to `kept`.
+  /// `kept` is the folder for them in the run's folder. If `chosen`, the folder in the environment, is not empty, they
+  /// stay there. Otherwise they go to a new folder in `memory` that only this user can access, if that is a file system
+  /// in memory with room, else to `kept`.
   ProfilerFiles(std::string kept, const std::string& chosen, const Note& note, std::string memory = "/dev/shm");
   ~ProfilerFiles();
   ProfilerFiles(const ProfilerFiles&) = delete;
   ProfilerFiles& operator=(const ProfilerFiles&) = delete;
 
-  /// Where the plugin has to write.
+  /// The folder that the plugin must write to.
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] bool in_memory() const { return temporary_; }
-  /// Whether a file there is of this job: in a folder that the environment names, only those of processes that began
-  /// after this one, and of this user. For root another user's counts too while the process that holds its lock
-  /// descends from this one: anybody may put a file there.
+  /// True if a file belongs to this job: in a folder from the environment, only files of processes that started after
+  /// this one and belong to this user. For root, another user's file counts as well while the process that holds its
+  /// lock descends from this one: any user may put a file there.
   [[nodiscard]] bool is_of_this_run(const blackbox::ProfilerFileReader& file) const;
-  /// Opens new files. An open file can be copied even after its name was removed, which log-in managers do with a
-  /// user's files in memory once the user has logged out.
+  /// Opens new files. An open file can be copied even after its name was removed; log-in managers remove a user's files
+  /// in memory when the user has logged out.
   void update();
-  /// Updates, and returns where the files are now.
+  /// Updates, and returns the current paths of the files.
   std::vector<std::string> paths();
-  /// Starts copying in the background: a signal to end may be followed by SIGKILL before the job has ended.
+  /// Starts copying in the background: SIGKILL may follow a signal to end before the job has ended.
   void save_soon();
-  /// The job has ended: moves the files to the run's folder. Those of processes that still live are copied and stay in
-  /// memory too; those that can't be copied stay there. Returns the paths to read from.
+  /// Call when the job has ended: moves the files to the run's folder. Files of processes that still live are copied
+  /// and stay in memory as well; files that can't be copied stay there. Returns the paths to read from.
   std::vector<std::string> settle(const Note& note);
-  /// The job was never started.
+  /// Call if the job was never started.
   void discard();
 
  private:
@@ -61,7 +61,7 @@ class ProfilerFiles {
 
   std::string kept_;
   std::string folder_;
-  bool temporary_ = false;  // made by us, in memory
+  bool temporary_ = false;  // created by us, in memory
   bool chosen_ = false;
   uint64_t began_ticks_ = 0;
   std::string boot_id_;
@@ -70,7 +70,7 @@ class ProfilerFiles {
   std::jthread copier_;
 };
 
-/// Copies a file; blocks of zeros become holes. `to` appears whole and stored on the disk or not at all, mode 0600.
+/// Copies a file; blocks of zeros become holes. `to` appears complete and synced or not at all, mode 0600.
 Status copy_sparse(int from, const std::string& to, const std::stop_token& stop);
 
 }  // namespace stalltrace::launch

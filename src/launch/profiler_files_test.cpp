@@ -56,7 +56,7 @@ blackbox::MadeProfilerFile file_of(uint64_t start_ticks) {
   return file;
 }
 
-/// A process that holds the lock of a file's writer until it is ended.
+/// A process that holds the lock of a file's writer until its end.
 Result<Subprocess> writer_of(const std::string& path) {
   return Subprocess::spawn({.argv = {"python3", "-c",
                                      "import fcntl, sys, time\n"
@@ -166,7 +166,7 @@ TEST_F(Rings, ThoseOfAKilledLauncherAreReported) {
     ProfilerFiles rings = make();
     left = rings.folder();
     file_of(1).write(left + "/stalltrace-1-1.profiler");
-    make();  // beside a launcher that lives
+    make();  // next to a launcher that lives
     EXPECT_EQ(said(), "");
   }
   make();

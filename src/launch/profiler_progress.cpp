@@ -22,7 +22,7 @@ void ProfilerProgress::find_files() {
       } else {
         sessions_.emplace(std::move(path), std::move(*session));
       }
-    }  // one that is being made can be opened the next time
+    }  // a file that is being created can be opened the next time
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a job advances, by its profiler files: for a job that may not be traced. One thread.
+// The progress of a job from its profiler files, for a job that may not be traced. Single-threaded.
 #pragma once
 
 #include <functional>
@@ -18,11 +18,11 @@ class ProfilerProgress {
  public:
   using Wanted = std::function<bool(const blackbox::ProfilerFileReader&)>;
 
-  /// `wanted` selects the files of the job; empty: all are.
+  /// `wanted` selects the files of the job; empty: all files.
   explicit ProfilerProgress(std::string folder, Wanted wanted = {})
       : folder_(std::move(folder)), wanted_(std::move(wanted)) {}
 
-  /// Of all files together, as of now. A file that can't be read is left out.
+  /// The current state of all files together. A file that can't be read is left out.
   Progress read();
 
  private:

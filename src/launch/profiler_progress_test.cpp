@@ -22,7 +22,7 @@ class ProfilerFolder : public testing::Test {
   }
   ~ProfilerFolder() override { std::filesystem::remove_all(path_); }
 
-  /// A process with one collective that has ended and, where `open`, one that has not.
+  /// Writes the file of a process with one completed collective and, if `open`, one open collective.
   void put(const std::string& name, bool open) const {
     blackbox::MadeProfilerFile file;
     file.append(blackbox::MadeProfilerFile::collective(0, 1'000'000'200, 1'000'000'900));
@@ -49,7 +49,7 @@ TEST_F(ProfilerFolder, ProgressIsTheSumOfWhatProcessesShow) {
               1e6);
 }
 
-/// A writer killed between the end of an event and its record leaves the event in its slot for good.
+/// A writer that is killed between the end of an event and its record leaves the event in its slot permanently.
 TEST_F(ProfilerFolder, ACallThatOnlyItsSlotHasDoesNotCompleteAnewAtEveryRead) {
   blackbox::MadeProfilerFile file;
   file.append(blackbox::MadeProfilerFile::collective(0, 1'000'000'200, 1'000'000'900));

@@ -78,7 +78,7 @@ Result<RunFolder> claim_run_folder(const std::string& wanted, Readers readers) {
     if (folder.own.has(kRecording)) {
       continue;
     }
-    ST_ASSIGN(const bool made, folder.own.make_inside(kProfilerFolder, readers));  // of several launchers one succeeds
+    ST_ASSIGN(const bool made, folder.own.make_inside(kProfilerFolder, readers));  // only one launcher succeeds
     if (made) {
       return folder;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text forms of enumerations: one array of texts in the order of the values. Internal to model/.
+// Text forms of enumerations: one array of texts in value order. Internal to model/.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace stalltrace {
 
-/// The value whose text this is.
+/// The value with this text.
 template <typename Enum, size_t n>
 std::optional<Enum> value_with_text(const std::array<std::string_view, n>& texts, std::string_view text) {
   const auto found = std::find(texts.begin(), texts.end(), text);

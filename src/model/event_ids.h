@@ -5,7 +5,7 @@
 
 namespace stalltrace {
 
-/// Numbers the events of one node's run, from 1. One thread.
+/// Numbers the events of one node's run, from 1. Single-threaded.
 class EventIds {
  public:
   explicit EventIds(NodeId node) : node_(node) {}

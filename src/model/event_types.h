@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of all event types. Whatever has to do something for every type goes through it: a new type is its struct
-// and traits in a header of events/, with a place in that header's list, its columns (store/schema/columns.h) and the
-// text of its table (store/schema/schema.cpp).
+// The list of all event types. Code that handles every type iterates over this list. A new type is its struct and
+// traits in a header of events/, an entry in that header's list, its columns (store/schema/columns.h) and the SQL of
+// its table (store/schema/schema.cpp).
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@
 
 namespace stalltrace {
 
-/// Read whole: see TableKind::kState.
+/// Read completely: see TableKind::kState.
 inline constexpr auto kStateTypes = kJobTypes + kConnectionTypes;
 /// Streamed in time order.
 inline constexpr auto kStreamedTypes =
@@ -33,7 +33,7 @@ template <typename T>
 concept StateType = EventType<T> && EventTraits<T>::kKind == TableKind::kState;
 template <typename T>
 concept StreamedType = EventType<T> && EventTraits<T>::kKind != TableKind::kState;
-/// A later row of it replaces the earlier one with the same key.
+/// A later row replaces an earlier row with the same key.
 template <typename T>
 concept KeyedType = EventType<T> && requires(const T& row) {
   EventTraits<T>::key(row);
@@ -61,7 +61,7 @@ Outer<Column<T>...> apply_to_types(TypeList<T...> types);
 template <template <typename...> typename Outer, template <typename> typename Column, auto types>
 using ForTypes = decltype(apply_to_types<Outer, Column>(types));
 
-/// Whether the row belongs to the range: it began before the range's end and had not ended before its begin.
+/// True if the row belongs to the range: it began before the range's end and had not ended before the range's start.
 template <StreamedType T>
 bool belongs_to(const T& row, TimeRange range) {
   return EventTraits<T>::begin_ns(row) < range.to_ns && EventTraits<T>::end_ns(row) >= range.from_ns;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events of a recording: one struct per table, same names as the columns (docs/recording.md).
-// Plain values, no I/O. Times are UTC nanoseconds, durations nanoseconds; sizes bytes.
+// The events of a recording: one struct per table, with the names of the columns (docs/recording.md). Plain values, no
+// I/O. Times are UTC nanoseconds, durations nanoseconds, sizes bytes.
 #pragma once
 
 #include "model/event_types.h"
 
 namespace stalltrace {
 
-/// Where capture delivers. Implementations say which thread may call.
+/// Receives the events of capture. Implementations define which thread may call.
 class EventSink {
  public:
   virtual ~EventSink() = default;

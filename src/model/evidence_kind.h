@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of evidence that a node can record. A kernel may lack one; the recording then says so, and no verdict takes
-// its absence for the absence of the event.
+// The evidence kinds that a node can record. A kernel may lack one; the recording then lists it, and no verdict takes
+// the absence of such evidence for the absence of the event.
 #pragma once
 
 #include <cstddef>
@@ -34,15 +34,15 @@ enum class EvidenceKind : uint8_t {
 
 struct EvidenceKindInfo {
   EvidenceKind kind;
-  std::string_view key;    // in the recording and in JSON
+  std::string_view key;    // in recordings and JSON
   std::string_view title;  // for people
 };
 
-/// All kinds, in the order of the enumeration.
+/// All kinds, in enumeration order.
 std::span<const EvidenceKindInfo> evidence_kinds();
 const EvidenceKindInfo& info_of(EvidenceKind kind);
 
-/// "socket_errors host_drops": how a recording lists kinds. Keys that this version does not know are skipped.
+/// A recording's list of kinds: "socket_errors host_drops". Keys that this version does not know are skipped.
 std::string keys_of(std::span<const EvidenceKind> kinds);
 std::vector<EvidenceKind> kinds_of_keys(std::string_view keys);
 

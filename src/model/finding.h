@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A finding: a stall explained. The JSON form (docs/findings.md, schema 1) has the same names.
+// A finding: an explained stall. The JSON form (docs/findings.md, schema 1) has the same names.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace stalltrace {
 
-/// The causes and their names in recordings, JSON and text. A row here, one in analysis/causes/registry.cpp and the
-/// cause's own file make a cause.
+/// The causes and their names in recordings, JSON and text. A cause consists of a row here, a row in
+/// analysis/causes/registry.cpp and its own file.
 #define STALLTRACE_CAUSES(CAUSE)                        \
   CAUSE(kPacketLoss, "packet_loss")                     \
   CAUSE(kSlowLink, "slow_link")                         \
@@ -43,22 +43,22 @@ enum class Cause : uint8_t {
 };
 /// "packet_loss", ...
 std::string_view to_text(Cause cause);
-/// None for a name of no cause.
+/// None if no cause has this name.
 std::optional<Cause> cause_from_text(std::string_view text);
 
-/// kWaiting: the others wait for a rank that may still come; not known to be a fault.
+/// kWaiting: the others wait for a rank that may still come; this is not known to be a fault.
 enum class Severity : uint8_t { kWaiting, kLow, kMedium, kHigh, kCritical };
 /// "waiting", "low", "medium", "high", "critical"
 std::string_view to_text(Severity severity);
 std::optional<Severity> severity_from_text(std::string_view text);
 
 struct Culprit {
-  std::string node;  // empty: not known, as of a rank that no recorded node has
+  std::string node;  // empty: unknown, as for a rank that is on no recorded node
   std::optional<int32_t> rank;
-  int32_t pid = 0;  // 0: no process of it was recorded
+  int32_t pid = 0;  // 0: no process of the rank was recorded
 };
 
-/// Sender rank to receiver rank.
+/// Sender rank and receiver rank.
 struct LinkPlace {
   std::optional<int32_t> src_rank;
   std::optional<int32_t> dst_rank;
@@ -67,10 +67,10 @@ struct LinkPlace {
 };
 
 struct Evidence {
-  std::string kind;  // a tracepoint, a table, a rule: what a reader would search for
+  std::string kind;  // a tracepoint, a table or a rule that the reader can search for
   int64_t count = 0;
   std::string text;
-  std::vector<EventId> events;  // a few, to look at
+  std::vector<EventId> events;  // a few examples
 };
 
 struct Finding {
@@ -82,47 +82,47 @@ struct Finding {
   CommHash comm_id_hash = 0;
   Operation op = Operation::kAllReduce;
   int64_t collectives_affected = 0;  // instances
-  bool ended_job = false;            // the job ended in it: what it cost before means little
-  double stall_ms = 0;               // time the job lost: union of the stalled time of the affected instances
+  bool ended_job = false;            // the job ended in it: its earlier cost then means little
+  double stall_ms = 0;               // time that the job lost: union of the stalled times of the affected instances
   TimeRange window;
   std::string summary;
   std::vector<Evidence> evidence;
   std::string remedy;
   std::optional<int64_t> attempt;      // of the job, from 1: Report::attempts
-  std::vector<TimeRange> lost;         // the stalled time of each stall, by its end; neither printed nor stored
+  std::vector<TimeRange> lost;         // the stalled time of each stall, sorted by end; neither printed nor stored
   std::optional<int64_t> detected_ns;  // live: when it was first reported
-  std::optional<int64_t> ended_ns;     // live: when it was reported to be over
+  std::optional<int64_t> ended_ns;     // live: when its end was reported
 };
 
-/// Processes that were one job, alive together. A job that is started again, and another job, is another one.
+/// Processes that were one job and alive together. A restarted job is another attempt, and so is another job.
 struct JobAttempt {
-  int64_t number = 0;  // from 1, by when the first process started
+  int64_t number = 0;  // from 1, in order of the start of the first process
   int64_t ranks = 0;   // processes
   int64_t nodes = 0;
-  TimeRange range;  // from its first process's start, as far as it is known, to the last one's end or the recording's
+  TimeRange range;  // from its first process's start, if known, to the last process's end or the recording's
   std::string end;  // how it ended: "rank 1 (node1, pid 4711) ended with exit code 1 before the others"
-  std::optional<Culprit> ended_by;                    // who failed first
+  std::optional<Culprit> ended_by;                    // the rank that failed first
   std::vector<std::pair<NodeId, int32_t>> processes;  // by node and pid
 };
 
-/// What explain finds in a recording.
+/// The result of explain.
 struct Report {
   static constexpr int kSchema = 1;
-  bool healthy = true;  // no findings; means nothing where nothing was judged
+  bool healthy = true;  // no findings; meaningless if nothing was judged
   int64_t nodes = 0;
   int64_t ranks = 0;
   std::vector<JobAttempt> attempts;
   TimeRange range;  // of the recordings, from the first arrival: the zero of times written with "+"
   int64_t collectives = 0;
-  TimeRange judged_range;  // the part of `range` that was asked for
-  int64_t judged = 0;      // collectives in it
+  TimeRange judged_range;  // the requested part of `range`
+  int64_t judged = 0;      // number of collectives in it
   uint64_t lost_events = 0;
   std::vector<Loss> losses;
-  std::map<NodeId, std::string> node_names;  // of the nodes in `losses`
-  std::vector<Finding> findings;             // what ended the job, then most expensive first
-  int64_t failed_ranks = 0;                  // of those that no finding is about: their processes failed
-  std::vector<std::string> notes;  // what a reader must know to trust the above: clock error, missing ranks, ...
-  std::string unrecorded_ranks;    // of these, the one on the first communicator that lacks ranks; empty: none does
+  std::map<NodeId, std::string> node_names;  // names of the nodes in `losses`
+  std::vector<Finding> findings;             // those that ended a job, then most expensive first
+  int64_t failed_ranks = 0;                  // ranks whose processes failed although no finding is about them
+  std::vector<std::string> notes;            // limits of the findings: clock error, missing ranks, ...
+  std::string unrecorded_ranks;  // the note on the first communicator with missing ranks; empty: none has any
 };
 
 }  // namespace stalltrace

@@ -10,7 +10,7 @@
 namespace stalltrace {
 namespace {
 
-/// Newest first, since a row is nearly always replaced soon after it came.
+/// Searches from the newest row, since a row is nearly always replaced soon after it was added.
 template <KeyedType T>
 void upsert(std::vector<T>& rows, T row) {
   const auto key = EventTraits<T>::key(row);

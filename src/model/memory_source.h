@@ -10,10 +10,10 @@
 
 namespace stalltrace {
 
-/// Keeps everything that it accepts. One thread.
+/// Keeps all rows that it accepts. Single-threaded.
 class MemorySource final : public EventSource, public EventSink {
  public:
-  /// Replaces the row with the same key, where the type has one (EventTraits); appends any other.
+  /// Replaces the row with the same key, if the type has one (EventTraits); appends any other.
   void accept(Event event) override;
 
   Status read_state(AnyRows rows) override;

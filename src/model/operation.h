@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vocabulary of collective libraries: operations, datatypes, reduce-ops, and how an end is known.
-// The strings are those stored in a recording (docs/recording.md).
+// The vocabulary of collective libraries: operations, datatypes, reduce-ops, and how the end of a call is known. The
+// texts are those in a recording (docs/recording.md).
 #pragma once
 
 #include <cstdint>
@@ -32,17 +32,17 @@ enum class Operation : uint8_t {
 };
 inline constexpr int kOperationCount = static_cast<int>(Operation::kGroup) + 1;
 
-/// How the end of a collective is known. A launch is never passed off as a duration.
+/// How the end of a collective is known. The launch is never used as a duration.
 enum class Completion : uint8_t {
-  kOpen,        // not ended, or the end was not seen: duration unknown
+  kOpen,        // not ended, or its end was not observed: duration unknown
   kCall,        // a blocking call returned
-  kProfiler,    // the NCCL profiler plugin said so
+  kProfiler,    // reported by the NCCL profiler plugin
   kSync,        // a later stream, event or device synchronisation returned
   kNetwork,     // the last byte on the rank's sockets
   kUnobserved,  // launched, and its end was not reported: it may have ended long ago
 };
 
-/// Where a rank number comes from; `kUnknown` means there is none.
+/// The origin of a rank number; `kUnknown` means there is none.
 enum class RankSource : uint8_t { kUnknown, kInit, kEnvironment, kPlugin, kDerived };
 
 /// True for operations that move data between ranks and therefore carry a sequence number.
@@ -67,7 +67,7 @@ std::optional<Library> library_from_text(std::string_view text);
 std::optional<Completion> completion_from_text(std::string_view text);
 RankSource rank_source_from_text(std::string_view text);
 
-/// The words people use for an operation: "AllReduce", "Send", "communicator set-up".
+/// The usual name of an operation: "AllReduce", "Send", "communicator set-up".
 std::string_view display_name(Operation op);
 
 /// NCCL's ncclDataType_t values 0..11 (nccl.h, stable since 2.0; float8 since 2.24).
@@ -81,17 +81,17 @@ std::string_view nccl_reduce_op_name(int reduce_op);
 /// "success", "unhandled CUDA error", ... for ncclResult_t; "unknown result" outside the table.
 std::string_view nccl_result_name(int result);
 
-/// Whether a call's return code means that it was refused. NCCL's and RCCL's ncclInProgress (7) is not a refusal: the
-/// work goes on in the background. Any other library's only success is 0.
+/// True if a call's return code means that it was refused. NCCL's and RCCL's ncclInProgress (7) is no refusal: the work
+/// continues in the background. For all other libraries only 0 is success.
 constexpr bool call_failed(Library library, int32_t return_code) {
   constexpr int32_t kNcclInProgress = 7;
   const bool has_in_progress = library == Library::kNccl || library == Library::kRccl;
   return return_code != 0 && !(has_in_progress && return_code == kNcclInProgress);
 }
 
-/// Bytes of user data a rank contributes or receives, whichever is larger, in one call, the size that
-/// nccl-tests prints: count × element size, times nranks for AllGather, ReduceScatter, AllToAll, Gather
-/// and Scatter. 0 where a needed number is unknown, or no size has so many bytes.
+/// Bytes of user data that a rank contributes or receives in one call, whichever is larger. It is the size that
+/// nccl-tests prints: count × element size, times nranks for AllGather, ReduceScatter, AllToAll, Gather and Scatter. 0
+/// if a needed number is unknown, or if the product overflows.
 int64_t payload_bytes(Operation op, int64_t count, int element_bytes, int nranks);
 
 }  // namespace stalltrace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where analysis takes events from. A recording, several, a live window and a test's vectors deliver the same rows for
-// the same range, so that every verdict can be replayed.
+// The source of events for analysis. One recording, several recordings, a live window and a test's vectors deliver the
+// same rows for the same range, so that every verdict can be replayed.
 #pragma once
 
 #include <functional>
@@ -13,15 +13,15 @@
 
 namespace stalltrace {
 
-/// Read access to events. State types come whole. Streamed types come in the order of timestamp_ns (rows of equal time
-/// in the order in which they were recorded), and of a range all rows that belong to it (belongs_to): those that began
-/// before its end and had not ended before its begin. When a row ends is said once, by EventTraits<T>::end_ns: an open
-/// row never does; a collective whose completion was not observed does with its launch; a sample is a moment.
+/// Read access to events. State types are read completely. Streamed types come in order of timestamp_ns (equal times in
+/// the order of recording); a range selects all rows that belong to it (belongs_to): those that began before its end
+/// and had not ended before its start. Only EventTraits<T>::end_ns defines the end of a row: an open row has none; a
+/// collective whose completion was not observed ends with its launch; a sample is a point in time.
 ///
-/// All calls from one thread at a time. A visitor is called on that thread, during the call; the row that it is given
-/// is valid until it returns. It may not call the source. Every call sees the state of its own moment: rows of a trace
-/// that goes on can be in a later call's answer and not in an earlier one's.
-/// An error means that the answer is incomplete; some rows may have been visited.
+/// All calls must come from one thread at a time. A visitor is called on that thread, during the call; its row is valid
+/// until it returns. It must not call the source. Every call sees the current state: with a running trace, a later call
+/// can return rows that an earlier one did not. An error means that the result is incomplete; some rows may have been
+/// visited.
 class EventSource {
  public:
   virtual ~EventSource() = default;
@@ -58,8 +58,9 @@ class EventSource {
   Status host_samples(TimeRange range, const Visitor<HostSample>& visit) { return stream(range, visit); }
   Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) { return stream(range, visit); }
 
-  /// For those who implement or forward a source; callers use the typed functions above. The variants have an
-  /// alternative for each type of the list, never null: std::visit with a template serves all of them.
+  /// For implementations and for sources that forward to another one; callers use the typed functions above. The
+  /// variants have an alternative for each type of the list, never null: std::visit with a template handles all of
+  /// them.
   template <typename T>
   using RowsOf = std::vector<T>*;
   template <typename T>

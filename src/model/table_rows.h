@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of any table, as SQL gives them: from the query to its printer.
+// Rows of any SQL table, passed from the query to its printer.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace stalltrace {
 
-/// Bytes of an SQL BLOB, apart from text.
+/// Bytes of an SQL BLOB, distinct from text.
 struct Blob {
   std::string bytes;
   bool operator==(const Blob&) const = default;
@@ -21,7 +21,7 @@ struct Blob {
 /// NULL is std::monostate.
 using Value = std::variant<std::monostate, int64_t, double, std::string, Blob>;
 
-/// Gets the column names once, before the first row, also when there is no row; then the rows. A row's values are
+/// Receives the column names once, before the first row and also without any row; then the rows. A row's values are
 /// valid during the call. `row` returns false to stop early, which is no error.
 class RowSink {
  public:

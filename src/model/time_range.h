@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one interval of time. All times are UTC nanoseconds.
+// The only type for time intervals. All times are UTC nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace stalltrace {
 
-/// The end of what has not ended. Larger than every time, therefore never an operand of an addition.
+/// The end of an interval that has not ended. Larger than every time, therefore never an operand of an addition.
 inline constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
 
 /// Half-open: [from_ns, to_ns). By default all of time.
@@ -16,7 +16,7 @@ struct TimeRange {
   int64_t to_ns = kForever;
 
   [[nodiscard]] bool contains(int64_t time_ns) const { return time_ns >= from_ns && time_ns < to_ns; }
-  /// 0 where to_ns is not after from_ns. Only for ranges with two known ends.
+  /// 0 if to_ns is not after from_ns. Only for ranges with two known ends.
   [[nodiscard]] int64_t length() const { return to_ns > from_ns ? to_ns - from_ns : 0; }
   bool operator==(const TimeRange&) const = default;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a recording that somebody asks about.
+// The requested part of a recording.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace stalltrace {
 
-/// A moment: UTC, or a distance from the zero of a report: the first arrival in its recordings.
+/// A point in time: UTC, or an offset from the zero of a report: the first arrival in its recordings.
 struct TimePoint {
   int64_t ns = 0;
   bool from_start = false;
 
-  /// `start_ns`: of the first arrival, not before 1970. What lies beyond the range of a time is its end.
+  /// `start_ns`: the first arrival, not before 1970. Saturates at the limits of a time.
   [[nodiscard]] int64_t utc_ns(int64_t start_ns) const {
     constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
     return !from_start ? ns : ns > kLast - start_ns ? kLast : start_ns + ns;
@@ -27,7 +27,7 @@ struct TimeWindow {
   std::optional<TimePoint> to;
 
   [[nodiscard]] bool empty() const { return !from && !to; }
-  /// In UTC; open where nothing was said.
+  /// In UTC; open at an end that was not set.
   [[nodiscard]] TimeRange at(int64_t start_ns) const {
     TimeRange range;
     if (from) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a source that holds its rows in memory does to deliver a stream.
+// Delivers a stream from rows in memory.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace stalltrace {
 
-/// Visits the rows that belong to `range` in the order of their timestamps, rows of equal time in the order of `rows`.
-/// O(n), and O(n log n) where rows are out of order.
+/// Visits the rows that belong to `range` in timestamp order; rows with equal times in the order of `rows`. O(n), and
+/// O(n log n) if rows are out of order.
 template <typename Rows, typename T = typename Rows::value_type>
 void visit_in_order(const Rows& rows, TimeRange range, const EventSource::Visitor<T>& visit) {
   std::vector<const T*> found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people and programs read, byte for byte. STALLTRACE_UPDATE_GOLDEN=1 rewrites the files; review the diff.
+// Text and JSON output, byte for byte. STALLTRACE_UPDATE_GOLDEN=1 rewrites the files; review the diff.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ Report healthy_report() {
   return report;
 }
 
-/// With --from +2s --to +4s.
+/// Sets the window of --from +2s --to +4s.
 void judge_two_seconds(Report& report) {
   report.judged_range = {kStart + 2 * kNsPerSecond, kStart + 4 * kNsPerSecond};
   report.judged = 800;
@@ -115,7 +115,7 @@ Report unknown_report() {
   return report;
 }
 
-/// The second of two, and both at once.
+/// The second of two attempts, or both at the same time.
 Report attempts_report(bool at_once) {
   Report report = sick_report();
   report.findings.erase(report.findings.begin());
@@ -279,7 +279,7 @@ TEST(ReportJson, WhereNothingWasJudgedHealthIsUnknown) {
     EXPECT_TRUE(parsed["healthy"].is_null());
     EXPECT_EQ(parsed["judged"]["collectives"], 0);
   }
-  Report failed_init = sick_report();  // a finding about a job that made no collective
+  Report failed_init = sick_report();  // a finding about a job without collectives
   failed_init.judged = 0;
   EXPECT_EQ(nlohmann::json::parse(report_to_json(failed_init))["healthy"], false);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One instance under the lens (`explain --instance`), for people and for programs.
+// The inspection of one instance (`explain --instance`) as text and JSON.
 #pragma once
 
 #include <string>

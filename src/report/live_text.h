@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trace --live` prints when a finding comes, gets worse, comes back and goes.
+// The text that `trace --live` prints when a finding begins, gets worse, resumes or ends.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace stalltrace::report {
 
 enum class LiveHeadline : uint8_t { kBegan, kWorsened, kCameBack, kEnded };
 
-/// Some lines, each with its newline; `now_ns` is UTC. `number` is the finding's in this trace; `explained_by` that of
-/// the finding which accounts for the time of one that ended, 0 for none.
+/// Several lines, each with its newline; `now_ns` is UTC. `number` is the finding's number in this trace;
+/// `explained_by` is the number of the finding that accounts for the time of one that ended, 0 for none.
 std::string live_finding_to_text(LiveHeadline headline, int64_t now_ns, int64_t number, const Finding& finding,
                                  int64_t explained_by, const TextOptions& options);
 

@@ -21,13 +21,13 @@ std::string hex(const Blob& blob) {
   return text;
 }
 
-/// The shortest text that reads back as the same number, always with a mark of being no integer.
+/// The shortest text that reads back as the same number, always recognisable as not an integer.
 std::string real(double number) {
   std::string text = fmt::format("{}", number);
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 
-/// Columns on a terminal: code points, good enough for the names of hosts and commands.
+/// Columns on a terminal: counts code points, which suffices for names of hosts and commands.
 size_t width(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
@@ -67,7 +67,7 @@ class TableFormatter final : public QueryFormatter {
   }
 
  private:
-  /// Rows held back to find the widths of the columns; later ones may overflow theirs.
+  /// Rows kept back to determine the column widths; later rows may exceed them.
   static constexpr size_t kMeasured = 1000;
 
   struct Cell {
@@ -219,8 +219,8 @@ class CsvFormatter final : public QueryFormatter {
   Status finish() override { return {}; }
 
  private:
-  /// What a spreadsheet would run as a formula (OWASP, "CSV injection") gets an apostrophe before it, unless it is a
-  /// number. So does a text that begins with one.
+  /// A text that a spreadsheet would run as a formula (OWASP, "CSV injection") gets an apostrophe before it, unless it
+  /// is a number. So does a text that begins with an apostrophe.
   static bool is_formula(std::string_view text) {
     constexpr std::string_view kBegins = "=+-@\t\r\n'";
     if (text.empty()) {

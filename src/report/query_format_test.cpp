@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rows read as a table, as JSON and as CSV.
+// Rows as a table, as JSON and as CSV.
 #include "report/query_format.h"
 
 #include <fmt/format.h>

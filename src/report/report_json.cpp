@@ -62,7 +62,7 @@ Json to_json(const Finding& finding) {
   json["comm_id_hash"] = finding.comm_id_hash == 0 ? Json(nullptr) : Json(format_hash(finding.comm_id_hash));
   json["op"] = to_text(finding.op);
   json["collectives_affected"] = finding.collectives_affected;
-  if (!finding.detected_ns) {  // the table of live findings does not hold it
+  if (!finding.detected_ns) {  // the table of live findings does not have this column
     json["ended_job"] = finding.ended_job;
   }
   json["stall_ms"] = rounded(finding.stall_ms, 1000);
@@ -80,7 +80,8 @@ Json to_json(const Finding& finding) {
   return json;
 }
 
-/// Names come from the kernel and the command line: bytes that are not UTF-8 are replaced, never thrown at.
+/// Names come from the kernel and the command line: bytes that are not UTF-8 are replaced instead of causing an
+/// exception.
 std::string text_of(const Json& json) {
   return escape_in_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }

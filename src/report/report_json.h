@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A report as JSON, schema 1 (docs/findings.md), for programs.
+// A report as JSON, schema 1 (docs/findings.md).
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace stalltrace::report {
 
-/// One object, two-space indented, with a newline at its end. Hashes are "0x..." strings, times UTC nanoseconds.
+/// One object, two-space indented, with a final newline. Hashes are "0x..." strings, times UTC nanoseconds.
 std::string report_to_json(const Report& report);
 
-/// A finding that an agent reported while it traced.
+/// A finding that an agent reported during its trace.
 struct ReportedFinding {
-  std::string node;  // of that agent
+  std::string node;  // name of that agent's node
   Finding finding;
 };
 /// {"schema": 1, "findings": [{"reported_by": "node2", "cause": ..., "detected_ns": ..., "ended_ns": ...}]}

@@ -19,12 +19,12 @@ constexpr size_t kAttemptsListed = 8;
 
 int64_t length_ns(const TimeRange& range) { return range.to_ns - range.from_ns; }
 
-/// The window of --from and --to, where it is less than the recording.
+/// True if --from and --to select less than the recording.
 bool is_part(const Report& report) {
   return report.judged_range.from_ns != report.range.from_ns || report.judged_range.to_ns != report.range.to_ns;
 }
 
-/// "+1.718s": as --from and --to take it, whole milliseconds, rounded down.
+/// "+1.718s": the format of --from and --to, in whole milliseconds, rounded down.
 std::string offset_text(int64_t offset_ns) {
   const int64_t ms = offset_ns / kNsPerMs;
   return fmt::format("{}{}.{:03}s", offset_ns < 0 ? "-" : "+", std::abs(ms) / 1000, std::abs(ms) % 1000);
@@ -110,7 +110,7 @@ void write_finding(Page& page, const Report& report, const Finding& finding, siz
   page.field("do", printable(finding.remedy));
 }
 
-/// All but the last few of many are left out: those say what happens now.
+/// Of many attempts only the last few are printed: they show the current state.
 void write_attempts(Page& page, const Report& report) {
   if (!has_attempts(report)) {
     return;

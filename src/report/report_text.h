@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A report for people: the verdict first, then where, when, at what cost, the evidence, and what to do.
+// A report for people: the verdict first, then place, time, cost, evidence and remedy.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct TextOptions {
   bool colour = false;
 };
 
-/// Lines with a newline at the end of each. Control characters in names are replaced.
+/// Lines, each with a final newline. Control characters in names are replaced.
 std::string report_to_text(const Report& report, const TextOptions& options = {});
 
 }  // namespace stalltrace::report

@@ -15,7 +15,7 @@
 namespace stalltrace::store {
 namespace {
 
-/// The columns of `finding` as plain values, so that binding and reading share one list.
+/// The columns of `finding` as plain values: binding and reading share one list.
 struct FindingRow {
   int64_t finding_id = 0;
   std::string cause;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings kept in the recording they were drawn from, in the table `finding`.
+// Findings in the table `finding` of the recording that they come from.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recordings that were made to harm their reader: refused in one line, or read within bounds and with what was left out
-// counted. `query` still shows what is in them.
+// Recordings made to harm their reader: refused in one line, or read within bounds, with left-out rows counted. `query`
+// still shows their content.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -46,7 +46,7 @@ class HostileRecording : public ::testing::Test {
     Database db = must(Database::open(path_, SQLITE_OPEN_READWRITE));
     must(db.execute(sql));
   }
-  /// Declares something else under a name of ours, as a text editor would.
+  /// Changes a declaration under one of our names, as a text editor could.
   void declare(const std::string& sql, const std::string& where) {
     alter(fmt::format("PRAGMA writable_schema = ON; UPDATE sqlite_schema SET {} WHERE {}", sql, where));
   }
@@ -137,7 +137,7 @@ TEST_F(HostileRecording, WhiteSpaceOfADeclarationMeansNothing) {
   EXPECT_EQ(must(must(open_recording(path_))->processes()).size(), 1U);
 }
 
-/// Every child of the table's root is the same page: its rows come again and again, and never in order.
+/// Every child of the table's root is the same page: its rows repeat and are never in order.
 TEST_F(HostileRecording, PagesThatLeadToEachOther) {
   const int64_t root = std::stoll(ask(path_, "SELECT rootpage FROM sqlite_schema WHERE name = 'collective'"));
   std::string bytes = bytes_of(path_);
@@ -149,7 +149,7 @@ TEST_F(HostileRecording, PagesThatLeadToEachOther) {
   for (size_t i = 0; i <= cells; ++i) {
     const size_t cell =
         i == cells ? page + 8 : page + (static_cast<size_t>(byte(page + 12 + 2 * i)) << 8U | byte(page + 13 + 2 * i));
-    for (int b = 0; b < 4; ++b) {  // the root itself: an endless tree, but for SQLite's limit of 20 levels
+    for (int b = 0; b < 4; ++b) {  // the root itself: an endless tree, except for SQLite's limit of 20 levels
       bytes[cell + static_cast<size_t>(b)] = static_cast<char>(root >> (24 - 8 * b));
     }
   }
@@ -191,7 +191,7 @@ TEST_F(HostileRecording, NodeIdsThatAreNone) {
   }
 }
 
-/// Time and memory of many node runs are in proportion to their number.
+/// Time and memory of many node runs are proportional to their number.
 TEST_F(HostileRecording, ThousandsOfNodeRuns) {
   alter(
       "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 8000) INSERT INTO node(node_id, name, "

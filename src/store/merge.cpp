@@ -20,19 +20,19 @@
 namespace stalltrace::store {
 namespace {
 
-/// The column names of T as an INSERT lists them, and as a SELECT yields them with the ids of `part` as shown.
+/// The column names of T for an INSERT, and for a SELECT that yields the ids of `part` as shown.
 struct ColumnLists {
   std::string insert;
   std::string select;
 };
 
-/// Stacks are shared by the nodes.
+/// All nodes share the stacks.
 template <typename T>
 concept OfOneNode = requires(const T& row) {
   row.node_id;
 };
 
-/// Ids hold the node in their upper bits, so that another node is a constant difference.
+/// Ids hold the node in their upper bits, so another node number means a constant difference.
 std::string renumbered(std::string_view column, const NodeRun& part) {
   const int64_t shift = make_event_id(part.shown, 0) - make_event_id(part.stored, 0);
   return shift == 0 ? std::string(column) : fmt::format("{} + {}", column, shift);
@@ -68,7 +68,7 @@ class Merger {
     ST_TRY(plan());
     ST_ASSIGN(db_, Database::open(file_uri(descriptor_path(output_), "mode=rw"),
                                   SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI, by_descriptor_vfs()));
-    // Nobody sees the file before it is whole, so it needs no journal; it is synced once, at the end.
+    // No other process sees the file before it is complete, so it needs no journal; it is synced once, at the end.
     ST_TRY(
         db_.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF;"
                     "PRAGMA cache_size = -65536"));
@@ -107,7 +107,7 @@ class Merger {
     return {};
   }
 
-  /// One input at a time is attached, so that SQLite's limit on attached files is none on inputs.
+  /// Attaches one input at a time, so that SQLite's limit on attached files does not limit the inputs.
   Status copy_file(size_t file) {
     ST_TRY(attach_for_reading(db_, inputs_[file]));
     Status status;
@@ -137,7 +137,7 @@ class Merger {
     return insert("INSERT OR IGNORE INTO main.stack SELECT stack_id, frames FROM input.stack");
   }
 
-  /// True where every row of the file is wanted unchanged, of this very schema.
+  /// True if every row of the file is wanted unchanged and the file has this schema version.
   Result<bool> can_copy_as_it_is(size_t file) {
     size_t unchanged = 0;
     size_t runs = 0;
@@ -182,7 +182,7 @@ class Merger {
     return status ? copy_segments(part) : status;
   }
 
-  /// Which rows of T's table are the node run's.
+  /// The condition that selects the node run's rows in T's table.
   template <typename T>
   static std::string condition_of(const NodeRun& part) {
     if constexpr (StreamedType<T>) {

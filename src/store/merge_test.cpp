@@ -82,7 +82,7 @@ TEST_F(Merge, MergedReadsAsReadTogether) {
 
 TEST_F(Merge, SameRunTwiceIsKeptOnce) {
   const std::string a = record("a.db", node_row(5, "n"), 0, 100);
-  const std::string b = record("b.db", node_row(5, "n"), 0, 2'000);  // the same run, a fuller copy
+  const std::string b = record("b.db", node_row(5, "n"), 0, 2'000);  // the same run, a copy with more rows
   const std::vector<std::string> inputs{a, b, a};
   EXPECT_EQ(collectives_of(*must(open_recordings(inputs))).size(), 2'000U);
   EXPECT_EQ(must(must(open_recordings(inputs))->nodes()).size(), 1U);

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kReadOnly = "queries only read: use SELECT, or copy the file and change the copy";
 
-/// A statement and where it runs, for what an error has to say.
+/// A statement and its file, for error messages.
 struct Asked {
   const std::string& path;
   std::string_view sql;
@@ -35,7 +35,7 @@ std::string how_to_list_tables(const Asked& asked) {
   return command_for(asked, "SELECT name FROM sqlite_master") + " lists the tables";
 }
 
-/// Names of tables and views. Empty where they can't be read.
+/// Names of tables and views; empty if they can't be read.
 std::vector<std::string> table_names(Database& db) {
   std::vector<std::string> names;
   sqlite3_stmt* handle = nullptr;
@@ -51,7 +51,7 @@ std::vector<std::string> table_names(Database& db) {
   return names;
 }
 
-/// Other programs' ways to ask for the tables.
+/// Commands of other programs that list the tables.
 bool asks_for_schema(std::string_view sql) {
   const std::string_view text = trim(sql);
   return text.starts_with('.') ||
@@ -100,7 +100,7 @@ std::unexpected<Error> fail_query(Database& db, const Asked& asked) {
   }
 }
 
-/// The one statement in `sql`; what follows it may only be space and comments.
+/// Prepares the one statement in `sql`; only space and comments may follow it.
 Result<Statement> prepare_one(Database& db, const Asked& asked) {
   const std::string_view sql = asked.sql;
   sqlite3_stmt* handle = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SQL for people, on recordings that nobody can harm with it: one SELECT, an authorizer that refuses everything but
-// reading, a time limit.
+// SQL queries of users that can't change a recording: one SELECT, an authorizer that refuses everything but reading, a
+// time limit.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,11 @@
 namespace stalltrace::store {
 
 struct QueryOptions {
-  int64_t time_limit_ns = 60'000'000'000;  // 0 for none
+  int64_t time_limit_ns = 60'000'000'000;  // 0: no limit
 };
 
-/// Runs one statement on the recording at `path`. Errors: what SQLite says of the SQL, with the table that was probably
-/// meant or the query that lists what there is (kUsage), a refused write (kUsage), the time limit (kInterrupted), a bad
-/// file.
+/// Runs one statement on the recording at `path`. Errors: SQLite's message about the SQL, with the similar table name
+/// or the query that lists the tables (kUsage), a refused write (kUsage), the time limit (kInterrupted), a bad file.
 Status query_recording(const std::string& path, std::string_view sql, const QueryOptions& options, RowSink& sink);
 
 }  // namespace stalltrace::store

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a query may do and what it may not.
+// What a query may do, and what it may not do.
 #include "store/query.h"
 
 #include <fmt/format.h>
@@ -76,7 +76,7 @@ class Query : public ::testing::Test {
     rows_ = {};
     return query_recording(path_, sql, {limit_ns}, rows_);
   }
-  /// The rows as the shell of SQLite prints them, after a line with the names of the columns.
+  /// The rows as SQLite's shell prints them, after a line with the column names.
   std::string rows(std::string_view sql) {
     must(run(sql));
     return rows_.text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every struct, written and read again, field by field.
+// Writes and reads every struct and compares field by field.
 #include <algorithm>
 #include <tuple>
 
@@ -33,7 +33,7 @@ ST_FIELDS(PortCounter, a, b, c, d, e, f)
 ST_FIELDS(Loss, a, b, c)
 #undef ST_FIELDS
 
-/// Gives every field of a row a value of its own, as large as its type holds, or as a reader takes it.
+/// Gives each field of a row a different value, as large as its type or a reader allows.
 class Filler {
  public:
   template <typename Field>
@@ -174,7 +174,7 @@ TEST(Nulls, UnknownIsNullAndZeroIsZero) {
   EXPECT_EQ(ask(folder / "r.db", "SELECT rank || duration_ns || bytes FROM collective WHERE event_id & 2"), "000");
 }
 
-/// What a program that knows more values writes.
+/// A program with more enumeration values writes such texts.
 TEST(UnknownTexts, ReadAsTheValueThatProvesLeast) {
   const TemporaryFolder folder;
   {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was decided about one stall, with the numbers of every rule: why, and why not.
+// The decision about one stall, with the numbers of every rule.
 #pragma once
 
 #include <optional>
@@ -18,27 +18,27 @@
 
 namespace stalltrace::analysis {
 
-/// Where: a rank, a directed link between two ranks, or unknown. Stalls with one cause and place are one finding.
+/// A rank, a directed link between two ranks, or unknown. Stalls with one cause and place are one finding.
 struct Place {
   MemberIndex culprit = kNoMember;
-  FlowIndex flow = kNoFlow;  // a connection of the link, as a sample of it
+  FlowIndex flow = kNoFlow;  // a connection of the link, as an example
   MemberIndex src = kNoMember;
   MemberIndex dst = kNoMember;
-  std::string far_end;  // address of a peer that no recording knows
+  std::string far_end;  // address of a peer that is in no recording
 
   [[nodiscard]] auto key() const { return std::tie(culprit, src, dst, far_end); }
 };
 
-/// What one rule computes for one stall and place.
+/// The result of one rule for one stall and place.
 struct Hypothesis {
   Cause cause = Cause::kUnknown;
   Place place;
   double coverage = 0;  // share of the lost time that the evidence covers, 0..1
   bool applies = false;
-  bool dismissed = false;  // explains the stall as something ordinary that is no fault
+  bool dismissed = false;  // the stall is ordinary and no fault
   std::string why;         // the numbers as text, for `explain --instance`
   EvidenceCounters counters;
-  std::vector<FlowIndex> flows;  // the connections that the evidence is of, where it is theirs
+  std::vector<FlowIndex> flows;  // the connections that the evidence comes from, if any
 };
 
 struct Decision {
@@ -47,17 +47,17 @@ struct Decision {
   size_t chosen = 0;  // index into hypotheses
 };
 
-/// All that a rule may read.
+/// The input of all rules.
 struct AnalysisContext {
   const Cluster& cluster;
   const Timeline& timeline;
   const Flows& flows;
   const EvidenceStore& evidence;
   const JobEnds& ends;
-  std::optional<Interval> judged = std::nullopt;  // only lost time in it counts; none: all
-  AttemptIndex attempt = kNoAttempt;              // of what is judged
+  std::optional<Interval> judged = std::nullopt;  // only lost time inside it counts; nullopt: all of it
+  AttemptIndex attempt = kNoAttempt;              // the attempt that is judged
 
-  /// False for a process of another job attempt.
+  /// False if the process belongs to another job attempt.
   [[nodiscard]] bool concerns(const Member& member) const {
     return attempt == kNoAttempt || member.attempt == kNoAttempt || member.attempt == attempt;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rule counts for a stall, and adds up over the stalls of a finding.
+// Counters that a rule fills for a stall; they are summed over the stalls of a finding.
 #pragma once
 
 #include <compare>
@@ -19,24 +19,23 @@ namespace stalltrace::analysis {
 struct EvidenceCounter {
   int64_t count = 0;
   int64_t time_ns = 0;
-  std::vector<EventId> events;  // a few samples; sums hold no event twice
+  std::vector<EventId> events;  // a few examples; a sum holds no event twice
 };
 
-/// Counters under the keys of a rule's own enumeration: only the rule that fills them reads them, and keys of
-/// different enumerations never meet.
+/// Counters by the keys of a rule's own enumeration. Only the rule that fills them reads them; keys of different
+/// enumerations never mix.
 class EvidenceCounters {
  public:
-  /// The counter of `key`, made when it is not there. `detail` names the thing that is counted ("stress-cpu") where a
-  /// key counts several.
+  /// The counter for `key`, created if missing. `detail` distinguishes several counters with one key ("stress-cpu").
   template <typename Key>
   requires std::is_enum_v<Key> EvidenceCounter& at(Key key, std::string_view detail = {}) {
     return counters_[{typeid(Key), static_cast<int>(key), std::string(detail)}];
   }
-  /// Over all details; zero where nothing was counted.
+  /// Sum over all details; zero if nothing was counted.
   template <typename Key>
   requires std::is_enum_v<Key>
   [[nodiscard]] EvidenceCounter sum(Key key) const { return sum_of(typeid(Key), static_cast<int>(key)); }
-  /// The detail with the most time; empty where there is none.
+  /// The detail with the most time; empty if there is none.
   template <typename Key>
   requires std::is_enum_v<Key>
   [[nodiscard]] std::string longest_detail(Key key) const { return longest(key).detail; }
@@ -44,7 +43,7 @@ class EvidenceCounters {
     std::string detail;
     int64_t time_ns = 0;
   };
-  /// The same with its time.
+  /// The same detail with its time.
   template <typename Key>
   requires std::is_enum_v<Key>
   [[nodiscard]] Detail longest(Key key) const { return longest_of(typeid(Key), static_cast<int>(key)); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The golden texts hold each cause, and those of causes whose own tests need no text.
+// The golden texts cover every cause, including causes whose own tests check no text.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -27,7 +27,7 @@ TEST(FindingTexts, HoldEveryCause) {
   }
 }
 
-/// Rank 1 comes late to every step from kSlowFrom on, and spends that time in `kind`.
+/// Rank 1 is late in every step from kSlowFrom on, and spends that time in `kind`.
 Finding late_by(WaitKind kind) {
   constexpr int64_t kLateNs = 40 * kNsPerMs;
   MemorySource source;

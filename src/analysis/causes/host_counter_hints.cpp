@@ -14,11 +14,11 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// A counter of packets, by interface or by CPU; the most significant one comes first.
+/// A packet counter, per interface or per CPU; the most significant one comes first.
 struct PacketCounter {
   std::string_view name;
   bool by_interface = false;
-  double per_second = 0;  // the least that is notable
+  double per_second = 0;  // smallest notable rate
   std::string_view what;
 };
 
@@ -32,7 +32,7 @@ constexpr std::array kPacketCounters = {
                   "turns of receiving that ended with packets still in the queue"},
 };
 
-/// Waits for memory of some processes; where a recording lacks that, of all processes at once.
+/// Memory waits of some processes, or, if a recording lacks those, of all processes at once.
 struct Pressure {
   std::string_view name;
   std::string_view who;
@@ -59,7 +59,7 @@ void add_pressure(const AnalysisContext& context, NodeId node, const IntervalSet
   }
 }
 
-/// The times, and a little around each.
+/// The times, each extended by kHostCounterAroundNs.
 IntervalSet widened(const IntervalSet& times) {
   std::vector<Interval> wider;
   for (const Interval& time : times.intervals()) {
@@ -100,7 +100,7 @@ void add_counter(const AnalysisContext& context, NodeId node, const PacketCounte
   }
 }
 
-/// Hosts of the culprit and of both ends of the link.
+/// The hosts of the culprit and of both ends of the link.
 std::set<NodeId> hosts_of(const AnalysisContext& context, const Place& place) {
   std::set<MemberIndex> members{place.culprit, place.src, place.dst};
   if (place.flow != kNoFlow) {

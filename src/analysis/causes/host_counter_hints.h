@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the hosts at the place of a finding counted during its stalls: memory pressure, packets that network cards and
-// CPUs did not take. Hints beside the evidence of the cause; they change nothing in the verdict.
+// Host counters during the stalls of a finding, for the hosts at its place: memory pressure, packets that network cards
+// and CPUs did not take. They are hints beside the evidence of the cause and do not change the verdict.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace stalltrace::analysis {
 
-/// Empty where the hosts counted nothing notable, or the rule of the cause asks for no hints.
+/// Empty if the counters are unremarkable, or if the rule of the cause requests no hints.
 std::vector<Evidence> host_counter_evidence(const AnalysisContext& context, const CauseGroup& group);
 
 }  // namespace stalltrace::analysis

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the hosts counted during a stall is reported with its finding and changes nothing of it.
+// Host counters during a stall are reported with its finding and do not change it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace small_job;
 
-/// A host's number that rises by `per_second` from `from_second` on.
+/// A host counter that rises by `per_second` from `from_second` on.
 void count(MemorySource& source, int rank, const std::string& name, const std::string& detail, double per_second,
            int64_t from_second = 2) {
   for (int64_t second = -1; second <= kSteps * kStepNs / kNsPerSecond + 1; ++second) {
@@ -23,10 +23,10 @@ void count(MemorySource& source, int rank, const std::string& name, const std::s
 
 struct Hints {
   std::vector<Evidence> lines;
-  Finding finding;  // with them
+  Finding finding;  // the finding with the hints
 };
 
-/// The finding of `source` is what it would be without what the hosts count, except for the lines that are returned.
+/// Expects the finding of `source` to be the same as without host counters, except for the returned lines.
 Hints expect_only_hints(MemorySource& source, MemorySource& without) {
   const Finding plain = only(without);
   Hints hints{.lines = {}, .finding = only(source)};
@@ -48,7 +48,7 @@ Hints expect_only_hints(MemorySource& source, MemorySource& without) {
   return hints;
 }
 
-/// A job whose links are healthy and whose rank 1 is late, with a number of one host; its hints.
+/// The hints of a job with healthy links whose rank 1 is late, with one host's counter.
 Hints hints_of_starved(int rank, const std::string& name, double per_second) {
   MemorySource source = starved_job(true);
   MemorySource without = starved_job(true);
@@ -106,7 +106,8 @@ TEST(HostCounterHints, WhatAHostCountsNowAndThenIsNotMentioned) {
   EXPECT_EQ(hints_of_lossy(1, "softnet_squeezes", "cpu0", 300).lines.size(), 1U);
 }
 
-/// One stall of half a second late in a recording; rank 1's card drops `usual` packets a second, and `then` more in it.
+/// A recording with one late stall of half a second; rank 1's card drops `usual` packets a second, and `then` more
+/// during the stall.
 Hints hints_of_one_stall(double usual, double then) {
   constexpr int64_t kStalled = 90;
   const auto job = [] {

@@ -14,10 +14,10 @@ namespace {
 
 enum class Counted : uint8_t {
   kHeld,     // time that the link held chunks
-  kArrival,  // lateness that is known by the arrival alone
+  kArrival,  // lateness that only the arrival shows
 };
 
-/// The kernel's own account of this link, in either direction, is better evidence than the steps.
+/// True if the kernel recorded this link, in either direction: that is better evidence than the steps.
 bool has_flow(const AnalysisContext& context, MemberIndex src, MemberIndex dst) {
   return std::any_of(context.flows.all().begin(), context.flows.all().end(), [&](const Flow& flow) {
     return flow.carries_collectives &&
@@ -25,7 +25,7 @@ bool has_flow(const AnalysisContext& context, MemberIndex src, MemberIndex dst) 
   });
 }
 
-/// A rank that its profiler file reports, on a node without scheduler evidence.
+/// True for a rank that a profiler file reports, on a node without scheduler evidence.
 bool known_by_profiler_alone(const AnalysisContext& context, MemberIndex index) {
   const Member& member = context.cluster.member(index);
   const auto& communicators = context.cluster.communicators();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What profiler files alone prove: a link that held what was sent (slow_link), a rank that arrived last (late_rank).
-// They show where the time went; where the kernel was recorded, its evidence decides instead.
+// Findings from profiler files alone: a link that held sent data (slow_link), a rank that arrived last (late_rank).
+// They show where the time went; if the kernel was recorded, its evidence decides instead.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,14 @@
 
 namespace stalltrace::analysis {
 
-/// slow_link: chunks that one rank had handed over were on their way to the next for most of the stall.
+/// slow_link: chunks that one rank had handed over were in flight to the next rank for most of the stall.
 void judge_link_by_steps(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out);
-/// False when the group is not by steps.
+/// False if the group has no step evidence.
 bool describe_link_by_steps(const AnalysisContext& context, const CauseGroup& group, Finding& finding);
 
-/// late_rank: the last rank's arrival, on a node without scheduler evidence.
+/// late_rank: by the last rank's arrival, on a node without scheduler evidence.
 void judge_late_by_arrival(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out);
-/// False when the group is not by arrivals alone.
+/// False if the group has evidence other than arrivals.
 bool describe_late_by_arrival(const AnalysisContext& context, const CauseGroup& group, Finding& finding);
 
 }  // namespace stalltrace::analysis

@@ -18,7 +18,7 @@ const Node* node_of(const AnalysisContext& context, MemberIndex member) {
   return found == nodes.end() ? nullptr : &*found;
 }
 
-/// The release alone: "5.10.0-32-amd64 x86_64" names the architecture, too.
+/// The release only, without the architecture: "5.10.0-32-amd64 x86_64".
 std::string_view release_of(const Node& node) {
   const std::string_view kernel = node.kernel;
   return kernel.substr(0, kernel.find(' '));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kinds of evidence the nodes could record at all. What a kernel does not give is absent from its recording, and
-// that absence proves nothing.
+// The evidence kinds that each node was able to record. A kind that a kernel can't give is absent from its recording,
+// and that absence proves nothing.
 #pragma once
 
 #include <span>
@@ -12,16 +12,16 @@
 
 namespace stalltrace::analysis {
 
-/// A kind of evidence that a rank's node does not record.
+/// An evidence kind that a rank's node does not record.
 struct UnrecordedKind {
   EvidenceKind kind{};
-  MemberIndex member = kNoMember;  // one of the ranks there
+  MemberIndex member = kNoMember;  // one of the ranks on that node
 };
 
-/// The kinds that the node of some rank of the stall's communicator does not record, each once.
+/// The kinds that the nodes of the stalled communicator's ranks do not record, each once.
 std::vector<UnrecordedKind> unrecorded_kinds(const AnalysisContext& context, const Stall& stall);
 
-/// Takes back `opinions` whose rule concludes something from the absence of `kinds` where a node did not record them.
+/// Withdraws `hypotheses` of a rule that relies on the absence of `kinds` if a node did not record one of them.
 void distrust_absence(const AnalysisContext& context, const Stall& stall, std::span<const EvidenceKind> kinds,
                       std::span<Hypothesis> hypotheses);
 

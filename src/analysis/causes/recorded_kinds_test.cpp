@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node's kernel does not record is neither taken for absent nor kept quiet.
+// Evidence that a node's kernel can't record is not taken for absent, and is reported.
 #include "analysis/causes/recorded_kinds.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of causes: each rule is defined in its cause's own file.
+// The table of causes. Each rule is defined in its cause's file.
 #include <array>
 
 #include "analysis/causes/cause.h"

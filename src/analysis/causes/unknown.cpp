@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// unknown: time was lost and no rule covers half of it. Names the place where that is known, and the evidence that is
-// missing.
+// unknown: time was lost and no rule covers half of it. Names the place, if known, and the missing evidence.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,7 +15,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// All ranks are in one of the first instances of their communicator, and have not been for long.
+/// True if all ranks have been in one of their communicator's first instances for a short time.
 bool is_connecting(const AnalysisContext& context, const Stall& stall) {
   return is_warming_up(context.timeline.groups()[stall.group], stall.column) && stall.part() == StallPart::kTransfer &&
          !stall.ended_job() && stall.lost_ns < kConnectingNs;
@@ -64,9 +63,9 @@ std::vector<std::string> missing_evidence(const AnalysisContext& context, const 
   return missing;
 }
 
-/// What moves between the ranks of a call in which all are and that does not end.
+/// Data movement between the ranks of a call that all ranks have entered and that does not end.
 struct Wire {
-  size_t connections = 0;  // that were sampled
+  size_t connections = 0;  // number of sampled connections
   uint64_t acked_bytes = 0;
   uint64_t under_way_bytes = 0;
   uint64_t unread_bytes = 0;
@@ -86,7 +85,7 @@ Wire wire_of(const AnalysisContext& context, const Stall& stall) {
     }
     ++wire.connections;
     const auto settled_at = std::partition_point(samples.begin(), last, [&](const SampleRecord& s) {
-      return s.time_ns < settled.from_ns;  // an unchanged sample is not written: the last one holds
+      return s.time_ns < settled.from_ns;  // an unchanged sample is not written: the last one is valid
     });
     const SampleRecord& newest = *(last - 1);
     const SampleRecord& oldest = settled_at == samples.begin() ? *settled_at : *(settled_at - 1);
@@ -97,7 +96,7 @@ Wire wire_of(const AnalysisContext& context, const Stall& stall) {
   return wire;
 }
 
-/// All ranks are inside, and no data move between them: what they wait for is inside the hosts.
+/// All ranks are inside and no data move between them: the wait is inside the hosts.
 bool describe_silence(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const Stall& stall = *group.stalls.front();
   const bool all_inside =
@@ -129,7 +128,7 @@ bool describe_silence(const AnalysisContext& context, const CauseGroup& group, F
   return true;
 }
 
-/// Connections to processes that were not recorded, which may have ended.
+/// Connections to unrecorded processes, which may have ended.
 void add_resets(const AnalysisContext& context, Finding& finding) {
   for (const ConnectionError& trouble : context.evidence.troubles()) {
     const Flow& flow = context.flows.flow(trouble.flow);
@@ -201,8 +200,8 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   }
 }
 
-/// A fault leaves stalls whose evidence falls short of the rule. While they are few beside what is explained, or point
-/// to a rank that is explained, they are no fault of their own.
+/// A fault leaves stalls whose evidence is too weak for its rule. If they cost little compared to the explained stalls,
+/// or point to an explained rank, they are no separate fault.
 Subsumption subsumed_by(const SubsumptionQuery& query) {
   if (rule_of(query.by.cause).fallback) {
     return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is reported of a hang whose cause nobody knows.
+// The report on a hang without a known cause.
 #include <gtest/gtest.h>
 
 #include "analysis/testing/golden_text.h"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace small_job;
 
-/// All ranks are in the last call, which does not end; each has sent `moving` bytes in each second since.
+/// All ranks are in the last call, which does not end; each has sent `moving` bytes per second since then.
 Finding hang_with_traffic(uint64_t moving) {
   MemorySource source;
   fill(source, short_hang());
@@ -33,7 +33,7 @@ TEST(Unknown, WhereAllRanksAreInsideItIsSeenWhetherDataMove) {
   EXPECT_EQ(count_of_kind(hang_with_traffic(5'000), "tcp_sample"), 0);
 }
 
-/// Transfers are slow, with every kind of evidence and none that explains it; rank 3 was recorded or not.
+/// Transfers are slow, with every kind of evidence but none that explains it; rank 3 was recorded or not.
 TEST(Unknown, RanksThatWereNotRecordedAreNamedAsTheEvidenceThatIsMissing) {
   for (const bool recorded : {true, false}) {
     MemorySource source;

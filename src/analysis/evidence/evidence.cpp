@@ -9,7 +9,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kFarFutureNs = kForever / 2;  // margins can be added to it
+constexpr int64_t kFarFutureNs = kForever / 2;  // leaves room to add margins
 
 bool is_trouble(TcpEventKind kind) {
   return kind == TcpEventKind::kResetReceived || kind == TcpEventKind::kResetSent ||
@@ -23,9 +23,9 @@ IntervalSet with_margins(std::vector<Interval> windows) {
   return IntervalSet(std::move(windows));
 }
 
-/// Adds the retransmissions that are tail loss probes of a single packet: outside of recovery, with nothing else under
-/// way. The kernel sends such a probe no sooner than the smallest timeout after the packet
-/// (net/ipv4/tcp_output.c, tcp_schedule_loss_probe). The sample that a retransmission causes follows it at once.
+/// Adds retransmissions that are tail loss probes of a single packet: outside of recovery, with nothing else in flight.
+/// The kernel sends such a probe no sooner than the smallest timeout after the packet (net/ipv4/tcp_output.c,
+/// tcp_schedule_loss_probe). The sample that a retransmission causes follows it at once.
 void add_late_probes(const std::vector<SampleRecord>& samples, const std::vector<Retransmit>& retransmits,
                      std::vector<int64_t>& timeouts) {
   for (const Retransmit& repeat : retransmits) {
@@ -38,13 +38,13 @@ void add_late_probes(const std::vector<SampleRecord>& samples, const std::vector
   }
 }
 
-/// A sender with data and room for them at the receiver that has nothing under way, and sends nothing.
+/// True for a sender that has data and room at the receiver, has nothing in flight, and sends nothing.
 bool holds_back(const SampleRecord& sample) {
   return sample.unacked_bytes == 0 && sample.notsent_bytes > 0 && sample.snd_wnd > 0;
 }
 
-/// Times in which a sender held back right after a timeout: it then waits for its timer, which the timeout has doubled.
-/// An unchanged sample is not written: the last one holds until the next. `timeouts` are in time order.
+/// Intervals in which a sender held data back right after a timeout: it waits for its timer, which the timeout has
+/// doubled. An unchanged sample is not written: the last one is valid until the next. `timeouts` are in time order.
 void held_back(const std::vector<SampleRecord>& samples, const std::vector<int64_t>& timeouts,
                std::vector<Interval>& into) {
   for (size_t i = 0; i + 1 < samples.size();) {
@@ -100,7 +100,7 @@ class EvidenceLoader {
     return true;
   }
 
-  /// Not limited to the windows: a state holds until the next event.
+  /// Not limited to the windows: a state lasts until the next event.
   void add(const TcpEvent& event) {
     store_.presence_.tcp_events = true;
     const FlowIndex index = flows_.find(event.node_id, event.cookie);
@@ -195,7 +195,7 @@ class EvidenceLoader {
               [](const ConnectionError& a, const ConnectionError& b) { return a.time_ns < b.time_ns; });
     for (size_t member = 0; member < store_.waits_.size(); ++member) {
       std::vector<WaitRecord>& records = store_.waits_[member];
-      // A wait reported while it lasted comes before the record of its end: it then has no length of its own.
+      // A wait that was reported while it lasted has no length of its own and is sorted before the record of its end.
       std::sort(records.begin(), records.end(), [](const WaitRecord& a, const WaitRecord& b) {
         return std::pair(a.window.from_ns, !a.open) < std::pair(b.window.from_ns, !b.open);
       });
@@ -358,7 +358,7 @@ WaitShare EvidenceStore::share(MemberIndex member, WaitKind kind, Interval windo
     if (record->kind != kind || overlap_ns == 0 || (tid != 0 && record->tid != tid)) {
       continue;
     }
-    // A summary says how much, not when: its time counts towards the stall it overlaps, up to the overlap.
+    // A summary has an amount but no times: it counts towards the overlapping stall, up to the overlap.
     int64_t waited_ns = std::min(record->waited_ns, overlap_ns);
     if (outsiders_only) {
       const bool mostly =

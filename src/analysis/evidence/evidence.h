@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pass 2: what the kernel saw around the stalls. Read once per table, kept compactly, asked by interval.
-// All times are on the common clock.
+// Pass 2: the kernel's evidence around the stalls. Each table is read once, kept compactly and queried by interval. All
+// times are on the common clock.
 #pragma once
 
 #include <array>
@@ -23,34 +23,34 @@ namespace stalltrace::analysis {
 /// Congestion states of a TCP sender: TCP_CA_Recovery and TCP_CA_Loss of include/uapi/linux/tcp.h, the two greatest.
 inline constexpr int kCongestionRecovery = 3;
 inline constexpr int kCongestionLoss = 4;
-/// The sender repeats what it takes for lost.
+/// True while the sender retransmits what it considers lost.
 constexpr bool is_recovering(int state) { return state >= kCongestionRecovery; }
 
-/// What one thread did, in one kind of state.
+/// One thread in one kind of state.
 struct WaitRecord {
   Interval window{0, 0};
   int64_t waited_ns = 0;
   int32_t tid = 0;
   WaitKind kind = WaitKind::kBlocked;
   bool open = false;
-  bool competitor_belongs = false;  // who ran instead is part of the job or of the tracer
-  uint32_t competitor = 0;          // index of a name; 0 none
+  bool competitor_belongs = false;  // the competitor is part of the job or of the tracer
+  uint32_t competitor = 0;          // index of a name; 0: none
   int32_t competitor_pid = 0;
   int64_t competitor_ns = 0;
 };
 
-/// How much of an interval the busiest thread of a rank spent in a state.
+/// The time that the busiest thread of a rank spent in a state during an interval.
 struct WaitShare {
   int64_t covered_ns = 0;
   int64_t occasions = 0;
   int32_t tid = 0;
-  std::string competitor;  // who ran instead in the longest wait; empty: unknown
+  std::string competitor;  // the competitor in the longest wait; empty: unknown
   int32_t competitor_pid = 0;
-  bool competitor_belongs = false;  // part of the job or of the tracer, as far as names and processes say
+  bool competitor_belongs = false;  // part of the job or of the tracer, by its name and process
   bool open = false;
 };
 
-/// What a flow went through in an interval.
+/// Losses of a flow in an interval.
 struct FlowLoss {
   Interval window{0, 0};
   int64_t covered_ns = 0;  // union of recovery, timeouts and the silence before them
@@ -60,44 +60,44 @@ struct FlowLoss {
   EventId first_event = 0;
 };
 
-/// A segment that the sender sent again.
+/// A retransmitted segment.
 struct Retransmit {
   int64_t time_ns = 0;
   EventId id = 0;
-  uint32_t len = 0;  // payload
+  uint32_t len = 0;  // payload bytes
 };
 
-/// A reset, an error or a refusal that a connection met.
+/// A reset, error or refusal on a connection.
 struct ConnectionError {
   int64_t time_ns = 0;
   TcpEventKind kind = TcpEventKind::kResetReceived;
-  int32_t error = 0;  // errno, where the kind has one
+  int32_t error = 0;  // errno, for kinds that have one
   FlowIndex flow = kNoFlow;
   EventId id = 0;
 };
 
-/// How a flow fared in an interval, from the samples around it.
+/// A flow's counters over an interval, from the samples around it.
 struct FlowDelta {
-  int64_t span_ns = 0;  // between the samples; 0: there are not two
-  int64_t busy_ns = 0;  // data was under way
+  int64_t span_ns = 0;  // between the samples; 0: fewer than two
+  int64_t busy_ns = 0;  // data was in flight
   int64_t receiver_limited_ns = 0;
   uint64_t acked_bytes = 0;
   int64_t samples = 0;        // inside the interval
-  int64_t unread = 0;         // of these, with data that this end had not read
-  uint64_t unread_bytes = 0;  // of all these together
-  uint32_t repeated = 0;      // segments sent again, between the samples
-  uint32_t needless = 0;      // of which the peer reported that it had them already
+  int64_t unread = 0;         // of these, samples with data that this end had not read
+  uint64_t unread_bytes = 0;  // sum over these samples
+  uint32_t repeated = 0;      // retransmitted segments between the samples
+  uint32_t needless = 0;      // of these, segments that the peer reported as duplicates
 };
 
-/// A time in which a flow's sender sent again and again and nothing was acknowledged.
+/// An interval in which the sender retransmitted and nothing was acknowledged.
 struct AckGap {
   Interval time{0, 0};
-  int64_t last_seen_ns = 0;  // the last sample that shows it
-  uint8_t backoff = 0;       // how often the timer doubled
-  uint64_t acked_bytes = 0;  // until then, by the sender's count
+  int64_t last_seen_ns = 0;  // last sample that shows it
+  uint8_t backoff = 0;       // number of times the timer doubled
+  uint64_t acked_bytes = 0;  // by the sender's count, before the gap
 };
 
-/// One sample of a connection, as deltas need it.
+/// The fields of a connection sample that deltas need.
 struct SampleRecord {
   int64_t time_ns = 0;
   uint64_t bytes_acked = 0;
@@ -117,7 +117,7 @@ struct SampleRecord {
   uint8_t backoff = 0;
 };
 
-/// Which evidence tables have rows at all, so that `unknown` can name what is missing.
+/// Which evidence tables have rows, so that `unknown` can name the missing ones.
 struct EvidencePresence {
   bool tcp_events = false;
   bool tcp_samples = false;
@@ -127,29 +127,29 @@ struct EvidencePresence {
 
 class EvidenceStore {
  public:
-  /// Keeps only what lies within kEvidenceMarginNs of one of the windows, which are in any order.
+  /// Keeps only rows within kEvidenceMarginNs of one of the windows, which may be in any order.
   static Result<EvidenceStore> load(EventSource& source, Cluster& cluster, const Flows& flows,
                                     std::vector<Interval> windows);
 
   [[nodiscard]] FlowLoss loss(FlowIndex flow, Interval window) const;
-  /// Intervals in which the flow recovered from loss, for unions over several flows.
+  /// Intervals in which the flow recovered from loss, to be joined over several flows.
   [[nodiscard]] const IntervalSet& loss_intervals(FlowIndex flow) const { return loss_sets_[flow]; }
-  /// Those in which it was in congestion state recovery or loss.
+  /// Intervals in congestion state recovery or loss.
   [[nodiscard]] const IntervalSet& recovery_intervals(FlowIndex flow) const { return recovery_sets_[flow]; }
   /// The flow's retransmissions in `window`.
   [[nodiscard]] std::span<const Retransmit> retransmits(FlowIndex flow, Interval window) const;
   /// Resets, errors and refusals of all flows, by time.
   [[nodiscard]] const std::vector<ConnectionError>& troubles() const { return troubles_; }
   [[nodiscard]] FlowDelta delta(FlowIndex flow, Interval window) const;
-  /// Most of what the flow's sender sent again in `window` was needless: its peer had it. Nothing was lost.
+  /// True if most retransmissions in `window` were needless because the peer had the data: nothing was lost.
   [[nodiscard]] bool repeats_needlessly(FlowIndex flow, Interval window) const;
-  /// The longest silence that touches `window`, before all those in which the timer doubled as often as kSilentBackoff;
-  /// of no length when there is none.
+  /// The longest silence that overlaps `window`; silences in which the timer doubled kSilentBackoff times come first.
+  /// Zero length if there is none.
   [[nodiscard]] AckGap silence(FlowIndex flow, Interval window) const;
   [[nodiscard]] bool has_waits(MemberIndex member) const;
-  /// The thread of `member` that spent most of `window` in `kind`. For kRunnable only time that something outside
-  /// of the job ran counts when `outsiders_only`. `tid` restricts it to one thread. Rows that sum up a span of time
-  /// count in full towards each window that they touch, but for no more than their overlap with it.
+  /// The thread of `member` that spent most of `window` in `kind`. With `outsiders_only`, kRunnable counts only time in
+  /// which a process outside of the job ran. `tid` restricts the search to one thread. A row that sums up several waits
+  /// counts in full towards each overlapping window, but for no more than the overlap.
   [[nodiscard]] WaitShare share(MemberIndex member, WaitKind kind, Interval window, bool outsiders_only = false,
                                 int32_t tid = 0) const;
   [[nodiscard]] const std::vector<SampleRecord>& samples(FlowIndex flow) const { return samples_[flow]; }
@@ -162,7 +162,7 @@ class EvidenceStore {
   friend class EvidenceLoader;
   struct FlowEvents {
     std::vector<Interval> recoveries;
-    std::vector<int64_t> timeouts;  // when a retransmission timer fired, or a probe after as long a silence
+    std::vector<int64_t> timeouts;  // when a retransmission timer fired, or a probe was sent after as long a silence
     std::vector<Retransmit> retransmits;
   };
 
@@ -172,7 +172,7 @@ class EvidenceStore {
   std::vector<std::vector<SampleRecord>> samples_;
   std::vector<ConnectionError> troubles_;
   std::vector<std::vector<WaitRecord>> waits_;  // per member, by start
-  std::vector<int64_t> longest_wait_ns_;        // per member: how far back a record can reach
+  std::vector<int64_t> longest_wait_ns_;        // per member: bounds how far back a record can begin
   std::vector<std::string> names_;
   HostEvidence host_;
   StepEvidence steps_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the evidence of a connection says of one window, beside what it says of others.
+// The evidence of a connection in one window, distinct from that in other windows.
 #include "analysis/evidence/evidence.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 using namespace small_job;
 
-/// Rank 1 has nothing acknowledged from second 10 to 12, and again from 50 to 51, its timer doubling.
+/// Rank 1 gets no acknowledgement from second 10 to 12, and again from 50 to 51, while its timer doubles.
 TEST(Silence, IsThatOfTheWindow) {
   MemorySource source;
   fill(source, {});

@@ -61,7 +61,7 @@ void Flows::join_ends(const Cluster& cluster) {
         flow.peer = flows_[other->second].owner;
       }
     }
-    // The other end may not be recorded as a connection, but its address may belong to one rank only.
+    // The other end may not be recorded as a connection, but its address may belong to only one rank.
     if (const auto found = by_address.find(flow.dst.address); flow.peer == kNoMember && found != by_address.end() &&
                                                               found->second.size() == 1 &&
                                                               *found->second.begin() != flow.owner) {
@@ -75,10 +75,10 @@ void Flows::join_ends(const Cluster& cluster) {
 
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
-/// Where a process has connections of the library's network threads, its others (store, log, data) don't count.
-/// An end that was only seen by another thread counts when the other end does. What is on the same host and no rank (a
-/// launcher's daemon, a display) moves no data of collectives, nor does what a process has with itself (NCCL's calls to
-/// its own proxy thread).
+/// If a process has connections of the library's network threads, its other connections (store, log, data) don't count.
+/// An end that only another thread used counts if its other end does. Connections to processes on the same host that
+/// are no ranks (a launcher's daemon, a display) carry no collective data, nor do connections of a process to itself
+/// (NCCL's calls to its own proxy thread).
 void Flows::mark_collective_traffic(const Cluster& cluster) {
   std::vector<bool> has_named(cluster.members().size(), false);
   for (Flow& flow : flows_) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directed flows: the sending half of each connection end, with the rank it sends to. The two ends of one TCP
+// Directed flows: the sending direction of each connection end, with the rank it sends to. The two ends of one TCP
 // connection are two rows with swapped endpoints, usually from two nodes.
 #pragma once
 
@@ -21,7 +21,7 @@ struct Flow {
   uint64_t cookie = 0;
   MemberIndex owner = kNoMember;
   MemberIndex peer = kNoMember;
-  FlowIndex reverse = kNoFlow;  // the other end's row
+  FlowIndex reverse = kNoFlow;  // the row of the other end
   std::optional<int32_t> src_rank;
   std::optional<int32_t> dst_rank;
   Endpoint src;
@@ -30,7 +30,7 @@ struct Flow {
   int64_t closed_ns = 0;
   std::string thread_name;
   bool carries_collectives = false;
-  bool dedicated = false;  // its thread does nothing else, by name
+  bool dedicated = false;  // its thread serves only collectives, judging by its name
 };
 
 /// "127.0.0.1", "::1"

@@ -103,7 +103,7 @@ double HostEvidence::Series::rise(Interval window, int64_t* rose_ns) const {
     }
     const Interval between{point->first, next->first};
     const int64_t common_ns = intersect(between, window).length();
-    if (next->second > point->second && common_ns > 0) {  // a counter that was reset says nothing
+    if (next->second > point->second && common_ns > 0) {  // a counter that was reset proves nothing
       sum += (next->second - point->second) * static_cast<double>(common_ns) / static_cast<double>(between.length());
       if (rose_ns != nullptr) {
         *rose_ns += common_ns;
@@ -146,7 +146,7 @@ HostEvidence::Throttling HostEvidence::throttling(NodeId node, int32_t pid, Inte
       most = {throttled_ns, detail.substr(process.size())};
     }
   }
-  most.throttled_ns = std::min(most.throttled_ns, window.length());  // summed over CPUs
+  most.throttled_ns = std::min(most.throttled_ns, window.length());  // it is summed over CPUs
   return most;
 }
 

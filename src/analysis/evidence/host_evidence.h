@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the hosts themselves say: packets of the job's connections that they dropped, counters of hosts and of their
-// InfiniBand and RoCE ports, throttling of the ranks' cgroups. Read around the stalls, on the common clock.
+// Evidence from the hosts: dropped packets of the job's connections, counters of hosts and of their InfiniBand and RoCE
+// ports, throttling of the ranks' cgroups. Read around the stalls, on the common clock.
 #pragma once
 
 #include <cstdint>
@@ -17,52 +17,52 @@
 
 namespace stalltrace::analysis {
 
-/// Packets that a host dropped for one reason.
+/// Packets dropped by a host for one reason.
 struct DropSum {
   std::string reason;
   bool incoming = false;  // on the way to the connection's owner
   int64_t packets = 0;
-  uint64_t bytes = 0;  // with headers
+  uint64_t bytes = 0;  // including headers
 };
 
-/// A number of a host that rose.
+/// A host counter that rose.
 struct HostRise {
   std::string detail;
-  double inside = 0;   // in the times asked for
-  double outside = 0;  // in the rest of what was read
+  double inside = 0;   // in the requested times
+  double outside = 0;  // in the rest of the loaded time
 };
 
-/// A port's counter that rose.
+/// A port counter that rose.
 struct PortRise {
   std::string device;
   int32_t port = 0;
   std::string name;
   double value = 0;
-  int64_t rose_ns = 0;  // for so much of the window it rose
+  int64_t rose_ns = 0;  // time in which it rose, within the window
 };
 
 class HostEvidence {
  public:
-  /// `windows` is not empty.
+  /// `windows` must not be empty.
   static Result<HostEvidence> load(EventSource& source, const Cluster& cluster, const Flows& flows,
                                    const IntervalSet& windows);
 
-  /// What the owner's host dropped in `times` of the connection that `flow` is one end of; most packets first.
+  /// Packets of the connection with end `flow` that the owner's host dropped in `times`; most packets first.
   [[nodiscard]] std::vector<DropSum> drops(FlowIndex flow, const IntervalSet& times) const;
-  /// Whether the node's agent counted dropped packets: then none is none.
+  /// True if the node's agent counted dropped packets: a count of zero then means that none were dropped.
   [[nodiscard]] bool counts_drops(NodeId node) const { return drop_counters_.contains(node); }
 
-  /// Details of a number of the host that rose in `times`, and by how much.
+  /// The details of a host counter that rose in `times`, with the increase.
   [[nodiscard]] std::vector<HostRise> rises(NodeId node, std::string_view name, const IntervalSet& times) const;
-  /// So much was read besides `times`.
+  /// Length of the loaded time outside of `times`.
   [[nodiscard]] int64_t outside_ns(const IntervalSet& times) const { return read_.length() - times.covered_ns(read_); }
-  /// Time for which the process's cgroup, or one above it, was not allowed to run, the longest of them.
+  /// The longest time for which the process's cgroup, or an ancestor, was not allowed to run.
   struct Throttling {
     int64_t throttled_ns = 0;
     std::string cgroup;
   };
   [[nodiscard]] Throttling throttling(NodeId node, int32_t pid, Interval window) const;
-  /// Counters of the node's ports that rose in the window.
+  /// Port counters of the node that rose in the window.
   [[nodiscard]] std::vector<PortRise> port_rises(NodeId node, Interval window) const;
 
  private:
@@ -71,7 +71,7 @@ class HostEvidence {
     Interval time{0, 0};
     DropSum sum;
   };
-  /// A number over time. It rose between two points and nowhere else.
+  /// A counter over time. It rises only between its points.
   struct Series {
     std::vector<std::pair<int64_t, double>> points;
     [[nodiscard]] double rise(Interval window, int64_t* rose_ns = nullptr) const;

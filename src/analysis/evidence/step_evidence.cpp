@@ -14,9 +14,9 @@ namespace {
 using Record = StepEvidence::Record;
 using Link = StepEvidence::Link;
 
-constexpr int64_t kFarFutureNs = kForever / 2;  // margins can be added to it
-/// Steps of a connection that are under way at a time (NCCL_STEPS): of so many in a row that wait long only the first
-/// has a row of its own (docs/profiler_file.md).
+constexpr int64_t kFarFutureNs = kForever / 2;  // leaves room to add margins
+/// Steps of a connection that can be in flight at a time (NCCL_STEPS): in a run of that many steps that wait long, only
+/// the first has its own row (docs/profiler_file.md).
 constexpr int32_t kStepsUnderWay = 8;
 
 bool has_number(const Record& record) { return record.open || record.steps == 1; }
@@ -24,7 +24,7 @@ bool is_long(const Record& record) {
   return std::max({record.gpu_ns, record.peer_ns, record.network_ns}) >= kLongStepNs;
 }
 
-/// The time in which a receiver's record waited for data: first of all, before it is taken.
+/// The time in which a receiver's record waited for data: it is the first of its waits.
 Interval awaiting(const Record& record) {
   return {record.time.from_ns,
           record.open ? record.time.to_ns : std::min(record.time.to_ns, record.time.from_ns + record.network_ns)};
@@ -41,7 +41,7 @@ std::span<const Record> around(const std::vector<Record>& records, Interval wind
   return {begin, std::lower_bound(begin, records.end(), window.to_ns, before)};
 }
 
-/// Of those that `want` accepts, the one that shares most time with `time`.
+/// Among the records that `want` accepts, the one with the longest overlap with `time`.
 template <typename Want>
 const Record* nearest(std::span<const Record> records, Interval time, const Want& want) {
   const Record* best = nullptr;
@@ -61,7 +61,7 @@ struct Verdict {
   Interval time{0, 0};
 };
 
-/// By the sender's own long step: is it behind the chunk that is awaited, or beyond it?
+/// From the sender's long step: is it before or past the awaited chunk?
 std::optional<Verdict> by_numbers(std::span<const Record> sends, const Record& awaited, Interval time) {
   const Record* sending =
       nearest(sends, time, [](const Record& record) { return has_number(record) && (record.open || is_long(record)); });
@@ -70,7 +70,7 @@ std::optional<Verdict> by_numbers(std::span<const Record> sends, const Record& a
   }
   const Interval common = intersect(sending->time, time);
   if (2 * common.length() < time.length()) {
-    return std::nullopt;  // of another operation, perhaps
+    return std::nullopt;  // it may belong to another operation
   }
   if (sending->step <= awaited.step) {
     const bool sent = sending->open ? sending->waits_for == ProxyWait::kNetwork
@@ -82,7 +82,7 @@ std::optional<Verdict> by_numbers(std::span<const Record> sends, const Record& a
                              : LinkWaitKind::kSenderBehind,
                    common};
   }
-  // The first of a run stands for those behind it: the awaited chunk may have been one of them.
+  // The first step of a run represents the following ones: the awaited chunk may be one of them.
   const bool unobserved = std::any_of(sends.begin(), sends.end(), [&](const Record& record) {
     return &record != sending && has_number(record) && is_long(record) && record.step < awaited.step &&
            awaited.step - record.step < kStepsUnderWay && intersect(record.time, time).length() > 0;
@@ -92,8 +92,8 @@ std::optional<Verdict> by_numbers(std::span<const Record> sends, const Record& a
                                                  : std::optional(Verdict{LinkWaitKind::kInFlight, handed_over});
 }
 
-/// By the ends of the operations: what has all been handed over and has not all arrived is under way. What ended before
-/// the receiver was done with its previous operation, at `done_ns`, may belong to that one.
+/// From the ends of the operations: data that was all handed over and has not all arrived is in flight. An operation
+/// that ended before `done_ns`, when the receiver finished its previous operation, may belong to that one.
 std::optional<Verdict> by_ends(std::span<const Record> sends, Interval time, int64_t done_ns) {
   const Record* operation =
       nearest(sends, {time.from_ns - kUnrecordedStepNs, time.to_ns}, [](const Record&) { return true; });
@@ -106,7 +106,7 @@ std::optional<Verdict> by_ends(std::span<const Record> sends, Interval time, int
              : std::optional(Verdict{LinkWaitKind::kInFlight, rest});
 }
 
-/// When the operation before this record's ended: operations of one connection come one after another.
+/// The end of the operation before this record's: operations of one connection follow each other.
 int64_t previous_end(std::span<const Record> records, const Record& record) {
   int64_t end_ns = std::numeric_limits<int64_t>::min();
   for (const Record& other : records) {
@@ -118,7 +118,7 @@ int64_t previous_end(std::span<const Record> records, const Record& record) {
   return end_ns;
 }
 
-/// A wait that was reported while it lasted ended with the operation that it is part of, or before the next row.
+/// Ends waits that were reported while they lasted: with their operation, or at the next row.
 void end_open_waits(std::vector<Record>& records) {
   int64_t operation_end_ns = 0;
   for (size_t i = 0; i < records.size(); ++i) {
@@ -142,7 +142,7 @@ std::optional<Verdict> judge(std::span<const Record> sends, const Record& awaite
   return by_ends(sends, time, done_ns);
 }
 
-/// A sender that has no room waits for its receiver, whatever the receiver says.
+/// A sender without room waits for its receiver, independent of the receiver's records.
 bool waits_for_room(const Record& record) {
   return record.open ? record.waits_for == ProxyWait::kPeer
                      : record.peer_ns >= kLongStepNs && record.peer_ns >= record.gpu_ns + record.network_ns;
@@ -173,7 +173,7 @@ bool has(const std::vector<MemberIndex>& members, MemberIndex member) {
   return std::find(members.begin(), members.end(), member) != members.end();
 }
 
-/// The ranks of all communicators, by their numbers there.
+/// The members of all communicators by their rank there.
 std::map<std::tuple<AttemptIndex, CommHash, int32_t>, MemberIndex> ranks_of(const Cluster& cluster) {
   std::map<std::tuple<AttemptIndex, CommHash, int32_t>, MemberIndex> ranks;
   for (const Communicator& row : cluster.communicators()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of both ends of a link: who waited for whom, what a link held; and what explain makes of profiler files alone.
+// Steps at both ends of a link: which side waited, and what the link held; and the result of explain for profiler files
+// alone.
 #include "analysis/evidence/step_evidence.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr int kRanks = 4;
 constexpr int64_t kMs = kNsPerMs;
-constexpr int64_t kStall = 1000 * kMs;  // when the stalls of these tests begin
+constexpr int64_t kStall = 1000 * kMs;  // start of the stalls in these tests
 constexpr CommHash kComm = 9;
 
 using small_job::node_of_rank;
@@ -31,7 +32,7 @@ ProxyStep row_of(int rank, int peer, bool is_send, int64_t from_ms, int64_t leng
   return row;
 }
 
-/// Rank 2 awaits chunk `step` of rank 1 for 200 ms.
+/// Rank 2 waits for chunk `step` of rank 1 for 200 ms.
 ProxyStep awaited(int32_t step) {
   ProxyStep row = row_of(2, 1, false, 1000, 201);
   row.step = step;
@@ -66,19 +67,19 @@ class Steps : public ::testing::Test {
   }
   std::vector<LinkWait> waits() {
     cluster_ = *Cluster::load(source_);
-    EXPECT_TRUE(Timeline::load(source_, *cluster_));  // which aligns the clocks
+    EXPECT_TRUE(Timeline::load(source_, *cluster_));  // it aligns the clocks
     const Result<StepEvidence> evidence = StepEvidence::load(source_, *cluster_, IntervalSet({kAround}));
     EXPECT_TRUE(evidence.has_value());
     return evidence->waits(*cluster_, {0, 1, 2, 3}, kWindow);
   }
-  /// The one wait there is.
+  /// The only wait.
   LinkWait wait() {
     const std::vector<LinkWait> all = waits();
     EXPECT_EQ(all.size(), 1U);
     return all.empty() ? LinkWait{} : all[0];
   }
-  /// A ring in which everybody waits for chunk 5 of the one before, and its sender for the GPU; `change` is made to
-  /// what rank 1 sends.
+  /// A ring in which each rank waits for chunk 5 of its predecessor, and each sender for the GPU; `change` modifies
+  /// rank 1's sending.
   WaitGraph graph_of_ring(const std::function<void(ProxyStep& sending)>& change) {
     describe();
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -155,7 +156,7 @@ TEST_F(Steps, WhatWasAllHandedOverIsUnderWayUntilItArrived) {
 
 TEST_F(Steps, ASenderThatHasNotBegunIsBehind) {
   describe();
-  source_.accept(row_of(1, 2, true, 800, 10));  // an earlier one
+  source_.accept(row_of(1, 2, true, 800, 10));  // an earlier operation
   source_.accept(awaited(0));
   EXPECT_EQ(wait().kind, LinkWaitKind::kSenderBehind);
 }
@@ -166,7 +167,7 @@ TEST_F(Steps, TheFirstOfARunStandsForThoseBehindIt) {
   ProxyStep earlier = sent(2, 30, 0, 0);
   earlier.timestamp_ns -= 10 * kMs;
   earlier.duration_ns = 30 * kMs;
-  source_.accept(earlier);  // 3 to 9 have no rows, however long they waited
+  source_.accept(earlier);  // steps 3 to 9 have no rows, however long they waited
   source_.accept(sent(10, 199, 0, 1));
   EXPECT_EQ(wait().kind, LinkWaitKind::kUndecided);
 }
@@ -191,7 +192,7 @@ TEST_F(Steps, WithoutTheSendersFileNoLinkIsNamed) {
 
 TEST_F(Steps, EndsWhoseClocksCannotBeComparedSayNothing) {
   describe(false);
-  for (int rank = 0; rank < kRanks; ++rank) {  // no two took part in one
+  for (int rank = 0; rank < kRanks; ++rank) {  // no two ranks took part in one
     Collective call = small_job::call_of(rank, 0, kComm + 1 + static_cast<CommHash>(rank));
     call.timestamp_ns = kStall;
     source_.accept(call);
@@ -223,7 +224,7 @@ TEST_F(Steps, TheGraphEndsAtTheLinkThatHoldsTheData) {
   EXPECT_FALSE(graph.deadlock);
 }
 
-/// Of the chunk that rank 2 awaits nothing is known.
+/// Nothing is known about the chunk that rank 2 waits for.
 TEST_F(Steps, ARankThatMayWaitForItsLinkIsNoSink) {
   const WaitGraph graph = graph_of_ring([](ProxyStep& sending) { sending.gpu_wait_ns = 0; });
   EXPECT_TRUE(graph.sinks.empty());
@@ -231,7 +232,7 @@ TEST_F(Steps, ARankThatMayWaitForItsLinkIsNoSink) {
   EXPECT_FALSE(graph.deadlock);
 }
 
-/// The small job of other tests as its profiler files report it: a ring, no kernel's evidence at all.
+/// The small job of other tests as its profiler files report it: a ring without kernel evidence.
 struct BoxedJob {
   std::function<void(int64_t step, int rank, Collective& call)> change = [](int64_t, int, Collective&) {};
   std::function<void(int64_t step, int rank, std::vector<ProxyStep>& rows)> steps = [](int64_t, int,
@@ -275,7 +276,7 @@ struct BoxedJob {
 
 bool stalled(int64_t step) { return step % 20 == 19; }
 
-/// In each stall every rank waits for chunk 3 of the one before; rank 2 has come to chunk `step_of_rank_2`.
+/// In each stall every rank waits for chunk 3 of its predecessor; rank 2 has reached chunk `step_of_rank_2`.
 Report report_of_stalled_ring(int32_t step_of_rank_2) {
   BoxedJob job;
   job.change = [](int64_t step, int, Collective& call) {

@@ -17,7 +17,7 @@ bool belongs(const std::vector<MemberIndex>& members, MemberIndex member) {
   return std::find(members.begin(), members.end(), member) != members.end();
 }
 
-/// The receiver's newest unread count at `time_ns`; none when its end was not sampled.
+/// The receiver's newest unread count at `time_ns`; none if its end was not sampled.
 std::optional<uint32_t> unread_at(const std::vector<SampleRecord>& samples, int64_t time_ns) {
   const auto after = std::partition_point(samples.begin(), samples.end(),
                                           [&](const SampleRecord& sample) { return sample.time_ns <= time_ns; });
@@ -52,7 +52,7 @@ void add_flow_edges(const Flows& flows, const EvidenceStore& evidence, const std
     for (; record != records.end() && record->time_ns < window.to_ns; ++record) {
       const SampleRecord& sample = *record;
       if (sample.bytes_acked == 0) {
-        continue;  // a connection that never carried data in this direction says nothing
+        continue;  // a connection that never carried data in this direction proves nothing
       }
       ++samples;
       const auto unread =
@@ -74,7 +74,7 @@ void add_flow_edges(const Flows& flows, const EvidenceStore& evidence, const std
   }
 }
 
-/// A link's ends may have waited for each other by turns: what took most of the time counts.
+/// A link's ends may have waited for each other in turns: the longest kind of wait counts.
 void add_step_edges(const Cluster& cluster, const EvidenceStore& evidence, const std::vector<MemberIndex>& members,
                     Interval window, WaitGraph& graph) {
   for (const LinkWait& wait : evidence.steps().waits(cluster, members, window)) {
@@ -109,7 +109,7 @@ void find_sinks(WaitGraph& graph) {
   for (const WaitEdge& edge : graph.edges) {
     waiting.insert(edge.waiter);
     const bool by_link = edge.reason == WaitReason::kInFlight || edge.reason == WaitReason::kUndecided;
-    if (!by_link) {  // nobody is known to wait for the rank behind the link
+    if (!by_link) {  // no rank is known to wait for the rank behind the link
       awaited.insert(edge.awaited);
     }
     undecided = undecided || edge.reason == WaitReason::kUndecided;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who waited for whom in a window, from both ends of the connections, or of NCCL's transfers: an edge from the rank
-// that waits to the rank it waits for. Its sink is where the time went: a rank, or a link that holds what was sent.
+// Which rank waited for which in a window, from both ends of the connections or from NCCL's steps: an edge points from
+// the waiting rank to the rank it waits for. The time went to the graph's sink: a rank, or a link that held sent data.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 namespace stalltrace::analysis {
 
 enum class WaitReason : uint8_t {
-  kSenderBehind,    // nothing in flight, nothing unread: the receiver waits for the sender to send
-  kReceiverBehind,  // data piles up unread, or the window is closed: the sender waits for the receiver to read
-  kLoss,            // data in flight that the sender repeats: both wait for the link
-  kInFlight,        // by NCCL's steps, data was handed over and has not arrived: the receiver waits for the link
-  kUndecided,       // by NCCL's steps, the receiver waits, for the sender or for the link
+  kSenderBehind,    // nothing in flight or unread: the receiver waits for the sender
+  kReceiverBehind,  // unread data piles up, or the window is closed: the sender waits for the receiver
+  kLoss,            // data in flight is retransmitted: both wait for the link
+  kInFlight,        // by NCCL's steps, handed-over data has not arrived: the receiver waits for the link
+  kUndecided,       // by NCCL's steps, the receiver waits for the sender or for the link
 };
 std::string_view to_text(WaitReason reason);
 
@@ -26,14 +26,14 @@ struct WaitEdge {
   MemberIndex waiter = kNoMember;
   MemberIndex awaited = kNoMember;
   WaitReason reason = WaitReason::kSenderBehind;
-  FlowIndex flow = kNoFlow;  // none where steps report it
-  int64_t samples = 0;       // how often it was seen
-  int64_t covered_ns = 0;    // by steps: for how long
+  FlowIndex flow = kNoFlow;  // none for an edge from steps
+  int64_t samples = 0;       // number of samples that show it
+  int64_t covered_ns = 0;    // for an edge from steps: its time
 };
 
 struct WaitGraph {
   std::vector<WaitEdge> edges;
-  std::vector<MemberIndex> sinks;  // ranks that others wait for and that wait for nobody
+  std::vector<MemberIndex> sinks;  // ranks that others wait for and that wait for no rank
   std::vector<WaitEdge> links;     // kInFlight: the wait ends at the link
   bool deadlock = false;           // edges, all decided, but no sink and no link: a cycle
 };

@@ -9,8 +9,8 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Three ranks in a ring, each seen from its own node; `fill` sets what the samples of rank's outgoing (cookie 1)
-/// and incoming (cookie 2) connection say.
+/// Three ranks in a ring, each recorded on its own node; `fill` sets the samples of a rank's outgoing (cookie 1) and
+/// incoming (cookie 2) connection.
 WaitGraph graph_of(void (*fill)(int rank, TcpSample& outgoing, TcpSample& incoming)) {
   MemorySource source;
   for (int rank = 0; rank < 3; ++rank) {

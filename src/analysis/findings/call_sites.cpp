@@ -18,7 +18,7 @@ constexpr size_t kFramesReported = 3;
 constexpr size_t kSitesReported = 4;
 constexpr size_t kRanksReported = 8;
 
-/// The callers, innermost first; empty where there are none.
+/// The callers, innermost first; empty if there are none.
 std::string callers_of(const std::string& frames) {
   std::vector<std::string> callers;
   for (const std::string_view frame : split(frames, '\n')) {
@@ -32,8 +32,8 @@ std::string callers_of(const std::string& frames) {
   return fmt::format("{}", fmt::join(callers, " < "));
 }
 
-/// The stack's id of the first call of each rank on the finding's communicator that had not ended when the hang did:
-/// calls that only launch queue up behind it.
+/// Per rank, the stack id of its first call on the finding's communicator that had not ended when the hang did: calls
+/// that only launch queue up behind it.
 Result<std::map<MemberIndex, int64_t>> open_calls(EventSource& source, const Cluster& cluster, const Finding& finding) {
   const int64_t slack_ns = cluster.clock().largest_shift_ns() + kEvidenceMarginNs;
   std::map<MemberIndex, int64_t> inside;

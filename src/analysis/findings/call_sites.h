@@ -10,8 +10,8 @@
 
 namespace stalltrace::analysis {
 
-/// Adds to each finding about a hang from where its ranks made the calls they are inside of: what `stack` holds of
-/// them, without the library's own function. Reads the calls about the hang's begin again.
+/// Adds to each finding about a hang the call sites of its ranks' open calls: the callers in `stack`, without the
+/// library's own function. Reads the calls around the hang's start again.
 Status add_call_sites(EventSource& source, const Cluster& cluster, std::vector<Finding>& findings);
 
 }  // namespace stalltrace::analysis

@@ -30,7 +30,7 @@ Severity severity_of(const CauseGroup& group) {
   return group.share >= kMediumShare ? Severity::kMedium : Severity::kLow;
 }
 
-/// The time a group's cost is set against: what it spans, but not less than kShareSpanNs of the recording.
+/// The time that a group's cost is related to: the group's span, but at least kShareSpanNs of the recording.
 int64_t span_ns(const AnalysisContext& context, const CauseGroup& group) {
   const std::vector<Interval>& lost = group.lost.intervals();
   const int64_t own_ns = lost.empty() ? 0 : lost.back().to_ns - lost.front().from_ns;
@@ -43,8 +43,8 @@ bool passes(const CauseGroup& group, const Gate& gate) {
          (group.lost.total_ns() >= gate.total_ns && group.share >= gate.share);
 }
 
-/// True when `hypothesis`, of the same or a less direct rule, is chosen instead of `chosen`. What dismisses a stall as
-/// ordinary never beats a cause.
+/// True if `hypothesis`, of the same or a less direct rule, is chosen instead of `chosen`. A hypothesis that dismisses
+/// a stall as ordinary never beats a cause.
 bool beats(const Hypothesis& hypothesis, const Hypothesis& chosen) {
   if (hypothesis.dismissed != chosen.dismissed) {
     return chosen.dismissed;
@@ -72,7 +72,7 @@ void add(const Decision& decision, Groups& by_cause) {
     groups.push_back({.cause = chosen.cause, .place = chosen.place});
     group = groups.end() - 1;
   }
-  const bool again = stall.hung() && group->hung;  // the calls of one hang have one evidence
+  const bool again = stall.hung() && group->hung;  // all calls of one hang have the same evidence
   group->stalls.push_back(&stall);
   group->hung = group->hung || stall.hung() || stall.part() == StallPart::kAbsent;
   group->ended_job = group->ended_job || (stall.ended_job() && !rule.fallback);
@@ -84,7 +84,7 @@ void add(const Decision& decision, Groups& by_cause) {
   }
 }
 
-/// The cost of a group that is complete.
+/// The cost of a complete group.
 void add_up(const AnalysisContext& context, CauseGroup& group) {
   count_cost(context, group);
   double weight = 0;
@@ -94,7 +94,7 @@ void add_up(const AnalysisContext& context, CauseGroup& group) {
   group.coverage = weight > 0 ? group.coverage / weight : 0;
 }
 
-/// Each group against the more expensive ones of its cause.
+/// Compares each group with the more expensive ones of its cause.
 void subsume_within(const AnalysisContext& context, const CauseRule& rule, std::vector<CauseGroup>& groups) {
   if (rule.subsumed_by == nullptr) {
     return;
@@ -128,7 +128,7 @@ void subsume_within(const AnalysisContext& context, const CauseRule& rule, std::
   }
 }
 
-/// True when a group of another cause accounts for `group`.
+/// True if a group of another cause accounts for `group`.
 bool is_subsumed(const AnalysisContext& context, const CauseRule& rule, const CauseGroup& group, int64_t explained_ns,
                  std::vector<CauseGroup>& groups) {
   for (CauseGroup& by : groups) {
@@ -146,7 +146,8 @@ bool is_subsumed(const AnalysisContext& context, const CauseRule& rule, const Ca
   return false;
 }
 
-/// Each group against those of other causes: cause by cause, the fallback last, beside what is left of the others.
+/// Compares each group with those of other causes, cause by cause with the fallback last. Only groups that are still
+/// left count.
 void subsume_across(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   for (const CauseRule& rule : cause_rules()) {
     if (rule.subsumed_by == nullptr) {
@@ -166,8 +167,7 @@ void subsume_across(const AnalysisContext& context, std::vector<CauseGroup>& gro
   }
 }
 
-/// The groups that are findings, most expensive first. Adds the notes of those that are
-/// none.
+/// The groups that are findings, most expensive first. Adds the notes of the others.
 std::vector<CauseGroup> select(const AnalysisContext& context, Groups& by_cause, std::vector<std::string>& notes) {
   std::vector<CauseGroup> selected;
   for (auto& [cause, groups] : by_cause) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups beside each other: what is part of another finding, and what evidence counts when stalls overlap.
+// Groups that belong to other findings, and evidence of overlapping stalls.
 #include "analysis/findings/cause_groups.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace small_job;
 
-/// A job that loses packets in most steps; step kSlowFrom - 5 takes `longer_ns` longer, and nothing shows why.
+/// A job that loses packets in most steps; step kSlowFrom - 5 takes `longer_ns` longer without a visible reason.
 MemorySource lossy_job_with_riddle(int64_t longer_ns) {
   MemorySource lossy = lossy_job();
   MemorySource source;
@@ -58,7 +58,7 @@ TEST(Subsumption, AnExpensiveUnexplainedStallIsAFindingOfItsOwn) {
   EXPECT_EQ(count_of_kind(report.findings[1], "rule"), 0);
 }
 
-/// Ranks have the same slow calls on a second communicator: two stalls at a time see the same retransmissions.
+/// Ranks have the same slow calls on a second communicator: two simultaneous stalls see the same retransmissions.
 TEST(CauseGroups, EvidenceOfOverlappingStallsCountsOnce) {
   MemorySource source = lossy_job();
   for (int64_t step = 0; step < kSteps; ++step) {

@@ -16,8 +16,8 @@ using Members = std::vector<MemberIndex>;
 
 bool failed(const Member& member) { return member.exit_signal || member.exit_code.value_or(0) != 0; }
 
-/// The one that left first by itself; where none did, the first process of those that did not end well. kNoMember: all
-/// that ended did.
+/// The rank that left first by itself; if none did, the first process that ended badly. kNoMember: all that ended did
+/// so in good order.
 MemberIndex first_to_fail(const Cluster& cluster, const JobEnds& ends, const Members& members) {
   for (const MemberIndex index : members) {
     if (const JobEnd* end = ends.of(index)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Job attempts as a report gives them: who took part, from when to when, and how each ended.
+// Job attempts for the report: who took part, from when to when, and how each ended.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace stalltrace::analysis {
 
-/// Those that made calls.
+/// Only attempts whose processes made calls.
 std::vector<JobAttempt> describe_attempts(const Cluster& cluster, const Timeline& timeline, const JobEnds& ends);
 
 }  // namespace stalltrace::analysis

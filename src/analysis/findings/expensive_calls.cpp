@@ -14,16 +14,16 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// A call as the timeline has it: without its id.
+/// A call in the timeline, which does not hold its id.
 struct CallPlace {
   const Member* member = nullptr;
   CommHash hash = 0;
-  int64_t time_ns = 0;  // by its node's own clock
+  int64_t time_ns = 0;  // on its node's own clock
   int64_t seq = 0;
   Operation op = Operation::kAllReduce;
   int64_t bytes = 0;
 
-  /// Calls of one NCCL group have one arrival: how much of the rest a row agrees with, -1 where it is another call.
+  /// Calls of one NCCL group have one arrival time: the number of other fields that match the row, -1 for another call.
   [[nodiscard]] int likeness(const Collective& row) const {
     const bool same = row.timestamp_ns == time_ns && row.node_id == member->node_id && row.pid == member->pid &&
                       row.comm_id_hash == hash;
@@ -31,7 +31,7 @@ struct CallPlace {
   }
 };
 
-/// The culprit's call in the stalled instance, or that of the rank that waited longest.
+/// The culprit's call in the stalled instance, or the call of the rank that waited longest.
 std::optional<CallPlace> call_in(const Cluster& cluster, const Timeline& timeline, const Stall& stall,
                                  const std::optional<Culprit>& culprit) {
   Instance instance;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls that a finding names lead to its stalls.
+// The calls that a finding names belong to its stalls.
 #include "analysis/findings/expensive_calls.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(ExpensiveCalls, AreTheCulpritsWhereItTookPart) {
 
 /// Each step is a group of two calls with one arrival; the slow one comes first.
 TEST(ExpensiveCalls, AreTheSlowOnesOfTheirGroups) {
-  constexpr uint64_t kMates = 500'000;  // numbers of the others begin here
+  constexpr uint64_t kMates = 500'000;  // first number of the other calls
   MemorySource source = lossy_job();
   const Ending ending = slow();
   for (int64_t step = 0; step < kSteps; ++step) {

@@ -51,7 +51,7 @@ void note_failed_ranks(const AnalysisContext& context, Report& report) {
   }
   const auto killed = [&](MemberIndex member) { return context.cluster.member(member).exit_signal == SIGKILL; };
   if (others.size() > 1 && std::ranges::all_of(others, killed)) {
-    others.clear();  // somebody ended the job as a whole
+    others.clear();  // the job was ended as a whole
   }
   if (!others.empty()) {
     const auto first = std::ranges::min_element(

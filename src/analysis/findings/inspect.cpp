@@ -63,7 +63,7 @@ InspectedLike like_of(const Timeline& timeline, const Instance& instance, const 
   return like;
 }
 
-/// What was measured: the part of the reason that is the same for a stall and for none.
+/// The measured value: the part of the reason that stalls and other parts share.
 std::string measured(const Verdict& verdict, bool open) {
   const std::string length = format_duration(verdict.window.length());
   switch (verdict.part) {
@@ -77,7 +77,7 @@ std::string measured(const Verdict& verdict, bool open) {
   return (open ? "it has not ended for " : "the transfer took ") + length;
 }
 
-/// The verdict in a sentence. `open`: the instance has not ended; `enough`: its baseline is known.
+/// The verdict as a sentence. `open`: the instance has not ended; `enough`: its baseline is known.
 std::string why(const Verdict& verdict, bool open, bool enough) {
   const bool hang = verdict.part == StallPart::kAbsent || (verdict.part == StallPart::kTransfer && open);
   const std::string what = measured(verdict, open);
@@ -158,7 +158,7 @@ std::vector<InspectedCause> causes_of(const AnalysisContext& context, const Deci
   return causes;
 }
 
-/// `stall` is false for a part that is none, judged as if it were one.
+/// `stall` is false for a part that is no stall but was judged like one.
 InspectedPart part_of(const AnalysisContext& context, const Instance& instance, const Decision& decision,
                       const InspectedLike& like, bool stall) {
   const Stall& judged = decision.stall;
@@ -174,7 +174,7 @@ InspectedPart part_of(const AnalysisContext& context, const Instance& instance, 
           .causes = causes_of(context, decision, stall)};
 }
 
-/// The number of the finding that counts this stall, from 1; none where it is part of none.
+/// The number (from 1) of the finding that contains this stall; none if no finding does.
 std::optional<int64_t> finding_of(const Decision& decision, const std::vector<Finding>& findings) {
   const Hypothesis& chosen = decision.hypotheses[decision.chosen];
   const Interval lost = decision.stall.lost();
@@ -212,7 +212,7 @@ std::vector<InspectedPart> parts_of(const AnalysisContext& context, const Instan
   return parts;
 }
 
-/// How its time splits, and whether it touches the range.
+/// How the instance's time splits, and whether it overlaps the range.
 void describe_times(const Instance& instance, const TimeRange& range, Inspection& inspection) {
   const int64_t first_ns = instance.seen.front().arrival_ns;
   const int64_t end_ns = instance.completed() ? instance.completion_ns : kForever;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why was, or was not, this instance a stall? Prints the verdicts that the stall search made of it, what it was
-// compared with, and every rule's hypothesis, also about parts that no rule would have been asked about.
+// Explains why an instance is or is not a stall: the verdicts of the stall search, the baseline it was compared with,
+// and every rule's hypothesis, also for parts that the rules would not normally see.
 #pragma once
 
 #include <vector>
@@ -14,16 +14,15 @@
 namespace stalltrace::analysis {
 
 struct InspectionQuery {
-  EventId id = 0;  // the call that was asked for
+  EventId id = 0;  // the requested call
   InstanceId instance;
-  TimeRange range;  // that stalls were searched in
+  TimeRange range;  // the range of the stall search
 };
 
-/// The instance that `id`, a call of one of its ranks, belongs to; fails when there is none such. Reads all
-/// collectives.
+/// The instance of call `id`; fails if there is no such call. Reads all collectives.
 Result<InstanceId> find_instance(EventSource& source, const Cluster& cluster, const Timeline& timeline, EventId id);
 
-/// `watched` is what the search for `decisions` kept of the instance; `findings` are made of these decisions.
+/// `watched` is what the search for `decisions` kept about the instance; `findings` are made from these decisions.
 Inspection inspect(const AnalysisContext& context, const InspectionQuery& query, const WatchedInstance& watched,
                    const std::vector<Decision>& decisions, const std::vector<Finding>& findings);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why, and why not: single instances of made-up jobs under the lens.
+// Inspections of single instances of synthetic jobs.
 #include "analysis/findings/inspect.h"
 
 #include <gtest/gtest.h>

@@ -30,12 +30,12 @@ struct Look {
 
 using Frames = std::map<int64_t, std::vector<PythonFrame>>;  // by id of the stack
 
-/// How often something was seen.
+/// Counts occurrences.
 template <typename Key>
 class Votes {
  public:
   void add(Key key) { ++votes_[std::move(key)]; }
-  /// The one seen most; of equals the greatest.
+  /// The most frequent key; among equals the greatest.
   [[nodiscard]] const std::pair<const Key, size_t>& most() const {
     return *std::ranges::max_element(votes_, {}, [](const auto& vote) { return std::pair(vote.second, vote.first); });
   }
@@ -45,14 +45,14 @@ class Votes {
   std::map<Key, size_t> votes_;
 };
 
-/// The frames of a process that was forked by a worker pool begin with those of its parent.
+/// The frames of a process that a worker pool forked, without the parent's frames at their beginning.
 std::span<const PythonFrame> own_of_worker(std::span<const PythonFrame> frames) {
   const auto entry = std::ranges::find_if(
       frames, [](const PythonFrame& frame) { return frame.file.ends_with("/multiprocessing/process.py"); });
   return frames.first(static_cast<size_t>(entry - frames.begin()));
 }
 
-/// What a process does there beyond running: it is blocked, stopped, or collects garbage.
+/// The process's state other than running: blocked, stopped, or collecting garbage.
 std::string doing_in(const PythonStack& row) {
   if (row.collecting) {
     return "collecting garbage";
@@ -60,10 +60,10 @@ std::string doing_in(const PythonStack& row) {
   return row.activity == "running" ? "" : row.activity;
 }
 
-/// Where one rank was in its looks, as text.
+/// Where one rank was in its samples, as text.
 struct Seen {
-  size_t looks = 0;   // with frames
-  size_t agreed = 0;  // of these at the place
+  size_t looks = 0;   // samples with frames
+  size_t agreed = 0;  // of these, samples at the place
   std::string place;  // "load_batch (data.py:212), reading FIFO /data/in"; empty: not known
   std::string problem;
 };
@@ -72,7 +72,7 @@ class Places {
  public:
   Places(const Cluster& cluster, const Frames& frames) : cluster_(cluster), frames_(frames) {}
 
-  /// `looks`: of this rank and its descendants, in order of time. `awaited`: the others wait for it.
+  /// `looks`: samples of this rank and its descendants, in time order. `awaited`: the others wait for it.
   [[nodiscard]] Seen seen_of(const std::vector<const Look*>& looks, bool awaited) const {
     Seen seen;
     using Key = std::tuple<std::string, std::string>;
@@ -126,15 +126,15 @@ class Places {
                : fmt::format("{}, which called {}", brief_text(*place.own), brief_text(*place.innermost));
   }
 
-  /// "waiting for its worker pid 77 in __getitem__ (data.py:14), sleeping (nanosleep)": of the workers that were seen
-  /// in the program's own code. `after` begins with the rows of one look that follow the rank's own.
+  /// The workers that were seen in the program's own code: "waiting for its worker pid 77 in __getitem__ (data.py:14),
+  /// sleeping (nanosleep)". `after` begins with the rows that follow the rank's own in one look.
   [[nodiscard]] std::string workers_text(std::span<const Look* const> after) const {
     std::vector<int32_t> pids;
     std::string first;
     for (const Look* look : after) {
       const PythonStack& row = *look->row;
       if (row.pid == row.rank_pid) {
-        break;  // the next look
+        break;  // the next look begins
       }
       const auto frames = frames_.find(row.stack_id);
       if (frames == frames_.end()) {
@@ -194,7 +194,7 @@ std::string who(const Cluster& cluster, const std::vector<MemberIndex>& members)
   return fmt::format("ranks {}", fmt::join(numbers, ", "));
 }
 
-/// " (in 3 of 4 looks)" where not all agree.
+/// " (in 3 of 4 looks)" if not all agree.
 std::string agreement(const Seen& seen) {
   return seen.agreed == seen.looks ? "" : fmt::format(" (in {} of {} looks)", seen.agreed, seen.looks);
 }

@@ -10,11 +10,11 @@
 
 namespace stalltrace::analysis {
 
-/// Adds to each finding, from the looks of `python_stack` that lie whole inside one of its stalls, one line that folds
-/// its ranks: "7 ranks in all_reduce (train.py:88), rank 3 in load_batch (data.py:212), reading FIFO /data/in". A rank
-/// that waits is where the program called the library; one that is waited for is in the innermost line of the program
-/// itself, with what it waits for. To the summary of a cause that blames such a rank it adds where that one is, if most
-/// looks agree.
+/// Adds one line to each finding, from the `python_stack` samples that lie entirely inside one of its stalls, grouped
+/// by place: "7 ranks in all_reduce (train.py:88), rank 3 in load_batch (data.py:212), reading FIFO /data/in". A
+/// waiting rank is shown at the program's call of the library; an awaited rank is shown at the innermost line of the
+/// program itself, with what it waits for. If the cause blames an awaited rank and most samples agree, its place is
+/// added to the summary.
 Status add_python_places(EventSource& source, const Cluster& cluster, std::vector<StallFinding>& findings);
 
 }  // namespace stalltrace::analysis

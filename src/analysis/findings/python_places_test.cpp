@@ -54,7 +54,7 @@ PythonStack look(int rank, int64_t at_ns, int64_t stack, const std::string& acti
           .stack_id = stack};
 }
 
-/// Rank 2 does not come to the last call; the recording ends 5 s later.
+/// Rank 2 does not enter the last call; the recording ends 5 s later.
 MemorySource absent_job() {
   MemorySource source;
   Ending ending = hang({2});
@@ -172,7 +172,7 @@ TEST(PythonPlaces, ALateRankWasThere) {
   for (const int64_t step : {50, 60, 70}) {
     PythonStack row = look(1, begin_of(step) + 5 * kNsPerMs, kLoad, "sleeping (clock_nanosleep)");
     source.accept(row);
-    row.timestamp_ns += 35 * kNsPerMs;  // in the transfer: not late any more
+    row.timestamp_ns += 35 * kNsPerMs;  // in the transfer: no longer late
     row.stack_id = kReduce;
     source.accept(row);
   }

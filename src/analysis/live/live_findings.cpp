@@ -13,7 +13,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kMostProcesses = 65'536;  // whose attempts are remembered
+constexpr size_t kMostProcesses = 65'536;  // number of processes whose attempts are remembered
 
 std::string end_of_link(const std::optional<int32_t>& rank, const std::optional<Endpoint>& endpoint) {
   return rank ? fmt::format("rank {}", *rank) : endpoint ? endpoint->address : "";
@@ -21,7 +21,7 @@ std::string end_of_link(const std::optional<int32_t>& rank, const std::optional<
 
 int64_t union_ns(const std::vector<TimeRange>& lost) { return IntervalSet(lost).total_ns(); }
 
-/// A few looks miss ranks for want of evidence; none can blame one that it does not see.
+/// A few looks miss ranks because evidence is missing; no look can blame a rank that it does not see.
 void own_up(Report& report) {
   if (report.unrecorded_ranks.empty()) {
     return;
@@ -50,9 +50,9 @@ LiveFindings::Key LiveFindings::key_of(const Finding& finding) {
   return key;
 }
 
-/// What has slid out of the window is counted for good.
+/// Counts stalls that have left the window for good.
 void LiveFindings::settle(Entry& entry, int64_t horizon_ns) {
-  std::vector<TimeRange>& lost = entry.newest.lost;  // by their ends
+  std::vector<TimeRange>& lost = entry.newest.lost;  // sorted by end
   const auto first =
       std::partition_point(lost.begin(), lost.end(), [&](const TimeRange& range) { return range.to_ns < horizon_ns; });
   entry.settled_ns += union_ns({lost.begin(), first});
@@ -74,7 +74,7 @@ void LiveFindings::see(const Finding& finding, TimeRange window) {
   refresh(*entry);
 }
 
-/// The whole finding until now, with its newest text.
+/// Rebuilds the whole finding so far, with its newest text.
 void LiveFindings::refresh(Entry& entry) const {
   const Finding before = std::move(entry.total);
   entry.total = entry.newest;
@@ -91,7 +91,7 @@ void LiveFindings::refresh(Entry& entry) const {
   entry.total.lost.clear();
 }
 
-/// The newest other finding that covers half of what this one was last seen with.
+/// The newest other finding that covers half of this one's last lost time.
 int64_t LiveFindings::explained_by(const Entry& entry) const {
   const IntervalSet lost(entry.newest.lost);
   for (auto other = entries_.rbegin(); other != entries_.rend(); ++other) {

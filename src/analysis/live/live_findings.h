@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A running trace, looked at again and again by the analysis that explains recordings: what a sliding window of its
-// events shows, put together over time. A finding begins when two looks in a row see it, grows while its stalls go on,
-// ends when none came for a while, and is taken up again when one of its cause and place comes soon after. Pure: the
-// caller says what time it is. Bounded memory. Single-threaded.
+// Live analysis: a running trace is explained repeatedly over a sliding window, and the reports are merged over time. A
+// finding begins when two consecutive reports contain it, grows while its stalls go on, ends when no new stall comes
+// for a while, and resumes if one with its cause and place follows soon. Pure: the caller passes the time. Bounded
+// memory. Single-threaded.
 #pragma once
 
 #include <cstdint>
@@ -19,44 +19,44 @@
 
 namespace stalltrace::analysis {
 
-/// Of what was reported, in the order it happens to a finding.
+/// Changes of a finding, in the order in which they can happen.
 enum class LiveNews : uint8_t {
   kBegan,
   kGrew,
-  kWorsened,  // what was a wait is none any more: its severity has risen
+  kWorsened,  // its severity rose from `waiting`
   kEnded,
   kCameBack,
 };
 
 struct LiveChange {
   LiveNews news = LiveNews::kBegan;
-  int64_t time_ns = 0;       // of the look that saw it
-  int64_t number = 0;        // of the finding in this trace, from 1
-  Finding finding;           // all of it until now: `window`, `stall_ms` and `collectives_affected` since it began
-  int64_t explained_by = 0;  // kEnded: a later finding accounts for the same time
+  int64_t time_ns = 0;  // time of the look that saw it
+  int64_t number = 0;   // number of the finding in this trace, from 1
+  Finding finding;  // the whole finding so far: `window`, `stall_ms` and `collectives_affected` count from its start
+  int64_t explained_by = 0;  // kEnded: number of a later finding that accounts for the same time
 };
 
-/// Folds the findings of overlapping windows.
+/// Merges the findings of overlapping windows.
 class LiveFindings {
  public:
-  /// `window` is what the report could see. Changes in the order of findings' numbers.
+  /// `window` is the time that the report covers. Changes come in order of the findings' numbers.
   std::vector<LiveChange> update(const Report& report, TimeRange window);
-  /// What a later window must still hold to see the findings that last: what was usual before the oldest began, and how
-  /// the oldest hang did.
+  /// The ranges that a later window must still hold for the lasting findings: the time before the oldest one, for its
+  /// baseline, and the start of the oldest hang.
   [[nodiscard]] std::vector<TimeRange> needed() const;
 
  private:
   using Key = std::tuple<Cause, std::string, int32_t, std::string, std::string, int64_t>;
   struct Entry {
     Key key;
-    int64_t number = 0;  // 0: not reported yet
-    Finding newest;      // as the last look that saw it had it
+    int64_t number = 0;  // 0: not yet reported
+    Finding newest;      // as in the last look that saw it
     Finding total;
-    int64_t settled_ns = 0;  // lost before the window that `newest` is of
+    int64_t settled_ns = 0;  // lost before the window of `newest`
     int64_t settled_stalls = 0;
-    int64_t reported_ms = 0;        // stall_ms when a change was last given
-    bool reported_waiting = false;  // its severity was `waiting` then
-    int looks = 0;                  // in a row
+    int64_t reported_ms = 0;        // stall_ms at the last reported change
+    bool reported_waiting = false;  // its severity was `waiting` at that time
+    int looks = 0;                  // consecutive looks that saw it
     bool ended = false;
   };
 
@@ -71,14 +71,14 @@ class LiveFindings {
   int64_t reported_ = 0;
 };
 
-/// Gives a job attempt one number for the whole trace, whatever others a window still shows.
+/// Gives each job attempt one number for the whole trace, independent of the other attempts in the window.
 class AttemptNumbers {
  public:
-  /// In the report's attempts and findings.
+  /// Sets the numbers in the report's attempts and findings.
   void apply(Report& report);
 
  private:
-  std::map<std::pair<NodeId, int32_t>, int64_t> known_;  // of processes
+  std::map<std::pair<NodeId, int32_t>, int64_t> known_;  // by process
   int64_t last_ = 0;
 };
 
@@ -87,9 +87,9 @@ class LiveAnalysis final : public EventSink {
   explicit LiveAnalysis(WindowLimits limits = {}) : window_(limits) {}
 
   void accept(Event event) override { window_.accept(std::move(event)); }
-  /// The trace has come to `now_ns` (UTC of its node), and all events until then were accepted.
+  /// The trace has reached `now_ns` (UTC of its node), and all events up to it were accepted.
   Result<std::vector<LiveChange>> look(int64_t now_ns);
-  /// Rows held.
+  /// Number of rows held.
   [[nodiscard]] size_t rows() const { return window_.rows(); }
 
  private:

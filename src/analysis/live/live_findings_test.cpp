@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A running trace: a finding comes within seconds of its fault, grows, ends, comes back; a second one stands beside it;
-// days need no more memory than minutes. One node's view says what one node can know.
+// A running trace: a finding appears within seconds of its fault, grows, ends and resumes; a second one can exist at
+// the same time; days need no more memory than minutes. A single node's view reports only what one node can know.
 #include "analysis/live/live_findings.h"
 
 #include <fmt/format.h>
@@ -133,7 +133,7 @@ TEST(Live, ASecondFaultIsASecondFinding) {
   EXPECT_LE(*began[1].finding.detected_ns, after(10) + kReportedWithinNs);
 }
 
-/// A rank leaves the job's last call out: the others hang in it until the trace ends.
+/// A rank leaves out the job's last call: the others hang in it until the trace ends.
 TEST(Live, AHangIsReportedWhileItLastsAndForAsLong) {
   MemorySource source;
   small_job::fill(source, small_job::hang({2}));
@@ -150,7 +150,7 @@ TEST(Live, AHangIsReportedWhileItLastsAndForAsLong) {
   EXPECT_LT(changes.size(), 60U);
 }
 
-/// Transfers become ten times as long and stay so, for longer than the window remembers.
+/// Transfers become ten times as long and stay so for longer than the window.
 TEST(Live, WhatLastsDoesNotBecomeUsual) {
   MemorySource source;
   LiveAnalysis live;
@@ -182,7 +182,7 @@ TEST(Live, DaysNeedNoMoreMemoryThanMinutes) {
   live.accept(Node{.node_id = 1, .name = "node0", .boot_id = "boot", .started_ns = kOriginNs});
   size_t most = 0;
   uint64_t number = 0;
-  for (int64_t second = 0; second < 3 * 24 * 3600; second += 60) {  // a job a minute, its process and its connections
+  for (int64_t second = 0; second < 3 * 24 * 3600; second += 60) {  // one job a minute with all its rows
     const int64_t now_ns = kOriginNs + second * kNsPerSecond;
     const auto pid = static_cast<int32_t>(1000 + second);
     Process process{.node_id = 1, .pid = pid, .start_ns = now_ns};
@@ -196,7 +196,7 @@ TEST(Live, DaysNeedNoMoreMemoryThanMinutes) {
       live.accept(WaitSpan{.node_id = 1, .timestamp_ns = now_ns, .window_ns = kNsPerMs, .pid = pid});
       Collective call{.event_id = make_event_id(1, number), .node_id = 1, .timestamp_ns = now_ns};
       call.pid = pid;
-      live.accept(call);  // and never ends
+      live.accept(call);  // it never ends
     }
     ASSERT_TRUE(live.look(now_ns).has_value());
     most = std::max(most, live.rows());

@@ -10,10 +10,10 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Rows that are too old are searched this often, not at every step: it is a pass over all.
+/// Rows that are too old are removed at this interval, not at every step, because that visits all rows.
 constexpr int64_t kSweepNs = 2 * kNsPerSecond;
 
-/// Removes the rows that are `gone`, then those that began first beyond the limit.
+/// Removes the rows that are `gone`, then the oldest rows beyond the limit.
 template <typename Map, typename Gone>
 void bound(Map& map, size_t limit, const Gone& gone) {
   using Traits = EventTraits<typename Map::mapped_type>;
@@ -31,7 +31,7 @@ void bound(Map& map, size_t limit, const Gone& gone) {
   const int64_t first_kept_ns = *cut;
   std::erase_if(
       map, [&](const auto& entry) { return map.size() > limit && Traits::begin_ns(entry.second) < first_kept_ns; });
-  while (map.size() > limit) {  // many began at once
+  while (map.size() > limit) {  // many rows began at the same time
     map.erase(map.begin());
   }
 }
@@ -45,7 +45,7 @@ void LiveWindow::accept(Event event) {
 template <StateType T>
 void LiveWindow::add(T row) {
   auto& rows = std::get<States<T>>(states_);
-  if constexpr (std::is_same_v<T, Stack>) {  // a program calls from few places: the first ones stay
+  if constexpr (std::is_same_v<T, Stack>) {  // a program calls from few places: keep the first ones
     if (rows.size() >= limits_.states) {
       return;
     }
@@ -97,7 +97,7 @@ void LiveWindow::advance(int64_t now_ns) {
   forget_states();
 }
 
-/// Its row comes once, and a set-up can take longer than the window.
+/// A set-up's row comes once, and the set-up can take longer than the window.
 template <StreamedType T>
 bool LiveWindow::is_open_set_up(const T& row) const {
   if constexpr (std::is_same_v<T, Collective>) {
@@ -113,7 +113,7 @@ bool LiveWindow::is_held(int64_t time_ns) const {
   return std::any_of(held_.begin(), held_.end(), [&](const TimeRange& range) { return range.contains(time_ns); });
 }
 
-/// What has ended before the window, and what is too many. The nodes stay: they say who recorded.
+/// Removes states that ended before the window or exceed the limit. Nodes stay: they name the agents that recorded.
 void LiveWindow::forget_states() {
   int64_t horizon_ns = from_ns();
   for (const TimeRange& range : held_) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The newest events of a running trace as an EventSource, in bounded memory however long the trace lasts: what is older
-// than the window goes, and so does what exceeds a type's bound, oldest first. The time around the begin of a hang can
-// be kept for as long as the hang lasts. One thread.
+// The newest events of a running trace as an EventSource, in bounded memory: rows older than the window are removed,
+// and so are the oldest rows beyond a type's limit. The time around the start of a hang can be kept for as long as the
+// hang lasts. Single-threaded.
 #pragma once
 
 #include <cstddef>
@@ -20,30 +20,30 @@ namespace stalltrace::analysis {
 
 struct WindowLimits {
   int64_t length_ns = 30 * kNsPerSecond;
-  size_t rows = 50'000;   // of each streamed type
-  size_t states = 8'192;  // of each state type but nodes: processes, communicators, connections, stacks, ...
+  size_t rows = 50'000;   // per streamed type
+  size_t states = 8'192;  // per state type except nodes: processes, communicators, connections, stacks, ...
 };
 
-/// Delivers the rows that a recording of the same events would, of those that are in the window. One difference: a node
-/// counts as ended now, since nobody has observed it any later.
+/// Delivers the same rows as a recording of these events would, if they are in the window. One difference: a node's end
+/// is the current time, the last time at which it was observed.
 class LiveWindow final : public EventSource, public EventSink {
  public:
   explicit LiveWindow(WindowLimits limits = {}) : limits_(limits) {}
 
-  /// Replaces the row with the same key, where the type has one. O(1), for a collective that is replaced O(log rows).
+  /// Replaces the row with the same key, if the type has one. O(1); O(log rows) for a replaced collective.
   void accept(Event event) override;
-  /// The trace has come so far: forgets what lies before the window.
+  /// Advances to the current time of the trace and forgets rows before the window.
   void advance(int64_t now_ns);
-  /// Keeps rows that began in these ranges although the window has passed them.
+  /// Keeps rows that began in these ranges even after the window has passed them.
   void hold(std::vector<TimeRange> ranges) { held_ = std::move(ranges); }
 
   [[nodiscard]] int64_t from_ns() const { return now_ns_ - limits_.length_ns; }
   [[nodiscard]] bool has_collectives() const { return !std::get<Stream<Collective>>(streams_).empty(); }
-  /// A launcher started ranks of a job of several.
+  /// True if a launcher started ranks of a job with several ranks.
   [[nodiscard]] bool has_ranks() const;
-  /// The processes that called collectives, by node and pid, for as long as their rows are here.
+  /// The processes (node, pid) that called collectives, for as long as their rows are held.
   [[nodiscard]] const std::set<std::pair<NodeId, int32_t>>& called() const { return called_; }
-  /// Rows of all types.
+  /// Number of rows of all types.
   [[nodiscard]] size_t rows() const;
 
   Status read_state(AnyRows rows) override;

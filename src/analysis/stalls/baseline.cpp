@@ -10,7 +10,7 @@ void BaselineSample::add(int64_t duration_ns) {
   if (seen_++ % stride_ != 0) {
     return;
   }
-  if (values_us_.size() == kCapacity) {  // keep every second one from here on
+  if (values_us_.size() == kCapacity) {  // keep every second value from here on
     for (size_t i = 0; i < kCapacity / 2; ++i) {
       values_us_[i] = values_us_[2 * i];
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long an instance of a kind normally takes: a robust summary that a fault, even a lasting one, can't pull up.
+// The usual duration of comparable instances: a robust summary that even a lasting fault can't raise.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ class BaselineSample {
 
 struct Baseline {
   int64_t usual_ns = 0;
-  int64_t limit_ns = kNoBaselineFloorNs;  // longer than this is a stall
+  int64_t limit_ns = kNoBaselineFloorNs;  // a longer duration is a stall
   bool known = false;
-  int64_t count = 0;  // instances that it is made of
+  int64_t count = 0;  // number of instances that it is made of
 
   static Baseline of(BaselineSample& sample);
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is usual in a recording: how long transfers of one class take, how long a Recv waits for its Send, how far
-// arrivals scatter.
+// Baselines of a recording: how long transfers of one class take, how long a Recv waits for its Send, how far arrivals
+// scatter.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace stalltrace::analysis {
 
-/// Whether the instance's transfer is part of a baseline: it ended, and its communicator had warmed up.
+/// True if the instance's transfer counts for a baseline: it ended, and its communicator had warmed up.
 bool counts_for_baseline(const Timeline& timeline, const Instance& instance);
 
 class Baselines {
@@ -21,11 +21,11 @@ class Baselines {
   /// Reads every instance once.
   static Baselines learn(const Timeline& timeline);
 
-  /// Of the transfers of the instance's communicator, operation and size. The reference holds as long as the object.
+  /// The baseline for the instance's communicator, operation and size. The reference is valid as long as the object.
   [[nodiscard]] const Baseline& transfer(const Timeline& timeline, const Instance& instance) const;
-  /// Of the waits of one pair of ranks; null where the group is no pair.
+  /// The baseline of the waits of one pair of ranks; null if the group is no pair.
   [[nodiscard]] const Baseline* pair_wait(uint32_t group) const;
-  /// Arrivals of this group that are further apart are unusual; none where nothing is known.
+  /// Arrivals of this group that are further apart are unusual; none if unknown.
   [[nodiscard]] std::optional<int64_t> spread_limit_ns(uint32_t group) const;
 
  private:

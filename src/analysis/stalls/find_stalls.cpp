@@ -14,7 +14,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// What does not depend on other instances; lists the transfers that do.
+/// Judges what does not depend on other instances, and lists the transfers that do.
 void judge_arrivals(SearchState& search) {
   Instance instance;
   for (uint32_t group = 0; group < search.timeline.groups().size(); ++group) {
@@ -29,7 +29,7 @@ void judge_arrivals(SearchState& search) {
   }
 }
 
-/// Each instance once. One may hand in another that it is held up by: the list grows on the way.
+/// Judges each instance once. An instance may add another one that holds it up: the list grows during the loop.
 void judge_transfers(SearchState& search) {
   for (std::vector<Interval>& windows : search.waited) {
     search.waited_sets.emplace_back(std::move(windows));

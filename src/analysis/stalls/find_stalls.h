@@ -14,22 +14,22 @@
 namespace stalltrace::analysis {
 
 struct StallSearchOptions {
-  TimeRange range;                    // only stalls that touch it are kept; on the common clock
-  std::optional<InstanceId> watched;  // an instance whose verdicts are kept, also those that say no stall
+  TimeRange range;                    // only stalls that overlap it are kept; on the common clock
+  std::optional<InstanceId> watched;  // an instance whose verdicts are all kept, also those without a stall
 };
 
-/// All that the search decided about one instance beside its stalls.
+/// The search's decisions about the watched instance, apart from its stalls.
 struct WatchedInstance {
-  Baseline transfer;              // of the transfers that it was compared with
+  Baseline transfer;              // the transfers that it was compared with
   int64_t transfer_limit_ns = 0;  // a longer transfer is a stall
-  int64_t late_limit_ns = 0;      // a longer wait for the last rank is one
-  bool warming_up = false;        // the limits are those of the first instances of a communicator
-  std::vector<Stall> declined;    // parts that are no stalls, as if they were; their verdicts say why
+  int64_t late_limit_ns = 0;      // a longer wait for the last rank is a stall
+  bool warming_up = false;        // the limits are those of a communicator's first instances
+  std::vector<Stall> declined;    // parts that are no stalls, in the form of stalls; their verdicts give the reason
 };
 
 struct StallSearch {
   std::vector<Stall> stalls;  // in time order
-  int64_t dropped = 0;        // stalls beyond kMaxStalls, the cheapest ones
+  int64_t dropped = 0;        // stalls beyond kMaxStalls, the least expensive ones
   std::optional<WatchedInstance> watched;
 };
 

@@ -12,14 +12,14 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// A time in which a rank was in no collective, and the call that ended it.
+/// An interval in which a rank was in no collective, and the call that ended it.
 struct Gap {
   Interval time{0, 0};
   uint32_t sequence = 0;
   int64_t column = 0;
-  bool trailing = false;         // nothing followed while the rank was observed
-  int64_t unread_ns = kForever;  // first sample with data of a rank elsewhere that this one had not read
-  int64_t last_sample_ns = 0;    // of such a connection, in the gap
+  bool trailing = false;         // no call followed while the rank was observed
+  int64_t unread_ns = kForever;  // first sample with unread data of a rank on another node
+  int64_t last_sample_ns = 0;    // last sample of such a connection in the gap
   [[nodiscard]] bool seen() const { return unread_ns != kForever; }
 };
 
@@ -63,17 +63,17 @@ class SingleNode {
   }
 
  private:
-  /// Connections whose thread does nothing but collectives, to a process that was not recorded.
+  /// True for connections to an unrecorded process whose thread serves only collectives.
   [[nodiscard]] static bool leads_elsewhere(const Flow& flow) { return flow.dedicated && flow.peer == kNoMember; }
 
-  /// Some of its ranks were not recorded.
+  /// True if some of its ranks were not recorded.
   [[nodiscard]] bool incomplete(const CallSequence& sequence) const {
     const Group& group = timeline_.groups()[sequence.group];
     const int32_t nranks = group.nranks.value_or(cluster_.member(sequence.member).world_size.value_or(0));
     return !group.point_to_point && static_cast<int64_t>(group.sequences.size()) < nranks;
   }
 
-  /// Could the others be waiting for this rank to make the call of `sequence` at `column`?
+  /// True if the others could be waiting for this rank's call of `sequence` at `column`.
   [[nodiscard]] bool is_awaited(const CallSequence& sequence, int64_t column) const {
     const Call* call = sequence.at_column(column);
     call = call != nullptr ? call : &sequence.calls.back();
@@ -81,7 +81,7 @@ class SingleNode {
            !is_warming_up(timeline_.groups()[sequence.group], column) && !sequence.ends_unseen();
   }
 
-  /// Walks all calls of a rank by arrival.
+  /// Visits all calls of a rank by arrival.
   [[nodiscard]] std::vector<Gap> gaps_of(const std::vector<uint32_t>& sequences) const {
     using Next = std::pair<int64_t, std::pair<uint32_t, size_t>>;  // arrival, sequence, index
     std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
@@ -111,9 +111,9 @@ class SingleNode {
         gaps.push_back({.time = {busy_to_ns, arrival_ns}, .sequence = place.first, .column = column});
       }
       const int64_t end_ns = sequence.calls[place.second].end_ns();
-      busy_to_ns = busy_to_ns == kForever ? end_ns : std::max(busy_to_ns, end_ns);  // kForever is kForever
+      busy_to_ns = busy_to_ns == kForever ? end_ns : std::max(busy_to_ns, end_ns);  // unchanged if kForever
       if (sequence.calls[place.second].is_open()) {
-        return gaps;  // inside until further notice
+        return gaps;  // inside with no known end
       }
       last_sequence = sequence.point_to_point ? last_sequence : place.first;
       push(place.first, place.second + 1);
@@ -151,8 +151,8 @@ class SingleNode {
     }
   }
 
-  /// Connections at rest are sampled a few times a second, gaps may be shorter: how long after a gap's begin the others
-  /// usually wait is taken from those that were seen. kForever where too few were, or others speak against it.
+  /// Idle connections are sampled a few times a second, and gaps may be shorter: the others' usual wait after the start
+  /// of a gap is extrapolated from gaps with samples. kForever if there are too few, or if others contradict them.
   [[nodiscard]] static int64_t usual_wait_ns(const std::vector<Gap>& gaps) {
     std::vector<int64_t> elapsed;
     for (const Gap& gap : gaps) {
@@ -198,7 +198,7 @@ class SingleNode {
     }
   }
 
-  /// All of the verdict's window is lost: that is its value.
+  /// All of the verdict's window is lost: its length is the value.
   [[nodiscard]] Stall begin(const CallSequence& sequence, int64_t column, const Verdict& verdict) const {
     const Call* call = sequence.at_column(column);
     Stall stall{.group = sequence.group,
@@ -214,8 +214,8 @@ class SingleNode {
     return stall;
   }
 
-  /// One that hung before it died is a victim; one that was asked to end did. How long the others hang is not seen:
-  /// until their watchdogs end them.
+  /// A rank that hung before it died is a victim, and so is one that was asked to end. How long the others hang is not
+  /// observed: until their watchdogs end them.
   void judge_death(MemberIndex member, const std::vector<uint32_t>& sequences) {
     const Member& process = cluster_.member(member);
     if (ends_.of(member) != nullptr || follows_another(member)) {
@@ -246,7 +246,8 @@ class SingleNode {
     keep(std::move(stall));
   }
 
-  /// Another process of its job attempt ended badly before it, within the time in which deaths follow each other.
+  /// True if another process of its job attempt ended badly before it, within the time in which deaths follow each
+  /// other.
   [[nodiscard]] bool follows_another(MemberIndex member) const {
     const Member& process = cluster_.member(member);
     return std::ranges::any_of(cluster_.members(), [&](const Member& other) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one end can know of a stall whose other ranks were not recorded. A rank that is in no collective while data of a
-// rank elsewhere lie unread at its connections is behind that rank: it is late, or has not come. A process that died
-// with a communicator in use, and did not hang before, leaves the others hanging. Nothing is said of ranks elsewhere.
+// Stalls that one node's recording shows although the other ranks were not recorded. A rank is behind another rank if
+// it is in no collective while data of that rank lie unread at its connections: it is late, or has not come. A process
+// that died with a communicator in use, and did not hang before, leaves the others hanging. No conclusion is drawn
+// about ranks on other nodes.
 #pragma once
 
 #include <vector>
@@ -14,8 +15,8 @@
 
 namespace stalltrace::analysis {
 
-/// Stalls (Stall::single_node) by recorded ranks on communicators with ranks that were not recorded, in no order. Reads
-/// samples of connections where there is such a rank at all.
+/// Stalls (Stall::single_node) of recorded ranks on communicators with unrecorded ranks, in no order. Reads connection
+/// samples only if there is such a rank.
 Result<std::vector<Stall>> find_single_node_stalls(EventSource& source, const Cluster& cluster,
                                                    const Timeline& timeline, const Flows& flows, const JobEnds& ends,
                                                    TimeRange range);

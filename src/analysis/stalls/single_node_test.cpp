@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One node's recording of a job on four: what its rank is to blame for, and nothing about ranks elsewhere.
+// One node's recording of a job on four nodes: its rank's own faults, and no conclusion about ranks on other nodes.
 #include "analysis/stalls/single_node.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ constexpr int kRank = 2;
 constexpr int32_t kPid = 10 + kRank;
 constexpr NodeId kNode = 1 + kRank;
 
-/// Rank 2 of the job alone, with its connection from rank 1, until ten seconds after its last call.
+/// Only rank 2 of the job, with its connection from rank 1, until ten seconds after its last call.
 class OneNode {
  public:
   OneNode() {
@@ -81,7 +81,7 @@ class OneNode {
 
 constexpr int64_t call_ns(int64_t step) { return kOriginNs + step * kStepNs + kRank * 100 * kNsPerUs; }
 
-/// Computing between all calls; of every `seen`-th gap a sample shows what the connection holds.
+/// Computes between all calls; in every `seen`-th gap a sample shows the connection's unread data.
 void run(OneNode& node, int64_t steps, uint32_t unread_bytes, int64_t seen = 4) {
   for (int64_t step = 0; step < steps; ++step) {
     node.call(call_of(kRank, step));
@@ -100,7 +100,7 @@ TEST(SingleNode, DataThatWaitForARankMakeItLate) {
   ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   const Finding& finding = report.findings[0];
   expect_culprit(finding, Cause::kLateRank, kRank);
-  // 30 ms of each gap, also of those that no sample fell into; warm-up left out.
+  // 30 ms of each gap, including those without a sample; without the warm-up.
   EXPECT_NEAR(finding.stall_ms, 97 * 30, 60);
   EXPECT_EQ(finding.evidence[0].kind, "tcp_sample") << "what shows that another rank waits";
   expect_golden_text("late_rank seen from one node", finding);

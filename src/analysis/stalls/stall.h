@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One part of an instance that took too long: a common head, and what only its kind has.
+// One part of an instance that took too long: common fields, and the fields of its kind.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace stalltrace::analysis {
 /// A stall that has not ended.
 struct Hang {
   HangRoot root;
-  bool ended_job = false;  // the job ended in it: it is no hang, however long it lasted
+  bool ended_job = false;  // the job ended in it: then it is no hang, however long it lasted
 };
 
 /// The others waited for one rank, which came.
@@ -28,25 +28,25 @@ struct LateArrival {
 
 /// All ranks had arrived.
 struct SlowTransfer {
-  std::optional<Hang> hang;  // none: it ended
+  std::optional<Hang> hang;  // none: the transfer ended
 };
 
 /// The others wait for ranks that have not come.
 struct MissingRank {
   Hang hang;
-  bool majority_absent = false;  // more ranks stayed away than came
-  bool nobody_waited = false;    // nobody came: the job ended before
-  int32_t calling_tid = 0;       // of the rank where it comes from; 0: no single one
+  bool majority_absent = false;  // more ranks are absent than present
+  bool nobody_waited = false;    // no rank came: the job ended before
+  int32_t calling_tid = 0;       // thread of the blamed rank; 0 if no single rank is to blame
 };
 
-/// Ranks entered different calls under one sequence number: they hang, or ended it with wrong data.
+/// Ranks entered different calls under one sequence number and hang, or ended them with wrong data.
 struct Mismatch {
   SignatureVote vote;
-  int64_t wrong_data = 0;  // how many instances they ended with the same difference, this one first; 0: they hang
+  int64_t wrong_data = 0;  // number of instances that ended with this difference, this one first; 0: they hang
   Hang hang;               // its root is the odd rank
 };
 
-/// Where the search found it: an instance, by its group and its index there.
+/// An instance, by its group and its column there.
 struct InstanceId {
   uint32_t group = 0;
   int64_t column = 0;
@@ -58,21 +58,21 @@ struct Stall {
   int64_t column = 0;
   uint16_t signature = 0;
   Verdict verdict;
-  Interval window{0, 0};              // when the job waited; for a transfer, all of it
+  Interval window{0, 0};              // when the job waited; for a transfer, its whole time
   int64_t lost_ns = 0;                // the part of the window that exceeds the baseline
-  std::optional<int64_t> usual_ns;    // the baseline, where it is known: of a transfer
-  std::vector<MemberIndex> suspects;  // whose own state may explain it: the late or blamed rank; of a transfer, all
+  std::optional<int64_t> usual_ns;    // the transfer's baseline, if known
+  std::vector<MemberIndex> suspects;  // whose own state may explain it: the late or blamed rank; for a transfer, all
   std::vector<MemberIndex> members;   // all that took part
   bool single_node = false;           // the other ranks were not recorded (single_node.h)
   std::variant<SlowTransfer, LateArrival, MissingRank, Mismatch> kind;
 
   [[nodiscard]] InstanceId instance() const { return {group, column}; }
   [[nodiscard]] StallPart part() const { return verdict.part; }
-  /// Null where it ended: of a late arrival, a transfer that ended, and wrong data.
+  /// Null if it ended: a late arrival, a completed transfer, or wrong data.
   [[nodiscard]] const Hang* hang() const;
   [[nodiscard]] bool hung() const { return hang() != nullptr; }
   [[nodiscard]] bool ended_job() const { return hung() && hang()->ended_job; }
-  /// Where it comes from; of kind kNone for a late arrival and a transfer that ended.
+  /// The origin of the hang; kNone for a late arrival and a completed transfer.
   [[nodiscard]] const HangRoot& root() const;
   /// Null unless it is a mismatch.
   [[nodiscard]] const SignatureVote* vote() const;
@@ -82,7 +82,7 @@ struct Stall {
   [[nodiscard]] bool majority_absent() const;
   /// MissingRank::nobody_waited; false for any other kind.
   [[nodiscard]] bool nobody_waited() const;
-  /// The calling thread of the late or missing rank; 0 where no single rank is.
+  /// The calling thread of the late or missing rank; 0 if no single rank is late or missing.
   [[nodiscard]] int32_t calling_tid() const;
 
   /// The lost time as an interval, at the end of the window.
@@ -91,7 +91,7 @@ struct Stall {
   [[nodiscard]] Interval examined() const {
     return {window.from_ns, std::min(window.to_ns, window.from_ns + kLongestStallNs)};
   }
-  /// What evidence has to cover.
+  /// The time that evidence must cover.
   [[nodiscard]] int64_t to_explain_ns() const { return std::min(lost_ns, examined().length()); }
 };
 

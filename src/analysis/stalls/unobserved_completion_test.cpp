@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose end nobody reports: no hang by themselves, and no hiding place for one.
+// Calls whose end is not reported: no hang by themselves, but they must not hide one.
 #include <gtest/gtest.h>
 
 #include "analysis/testing/small_job.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stall search decided about one part of one instance, and why.
+// The stall search's decision about one part of one instance, and its reason.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace stalltrace::analysis {
 
-/// The parts of an instance that are judged one by one.
+/// The parts of an instance, each judged by itself.
 enum class StallPart : uint8_t {
   kLate,      // the others waited for the last rank
-  kTransfer,  // all had arrived
+  kTransfer,  // all ranks had arrived
   kAbsent,    // a recorded rank never came
 };
 
-/// `value_ns` was compared with `limit_ns`: more is a stall, unless `reason` says otherwise. Both in nanoseconds.
+/// `value_ns` was compared with `limit_ns`: a greater value is a stall, unless `reason` says otherwise. Both in ns.
 struct Verdict {
   StallPart part = StallPart::kTransfer;
   VerdictReason reason = VerdictReason::kBelowLimit;

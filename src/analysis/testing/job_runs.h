@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of a healthy job, each with its own processes, on communicators of one name.
+// Runs of a healthy job, each with its own processes, on communicators with one name.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 namespace stalltrace::analysis {
 
 struct JobRun {
-  int32_t first_pid = 100;  // of rank 0; the others follow
+  int32_t first_pid = 100;  // rank 0's; the others follow
   int32_t ranks = 2;
-  int64_t begin_ns = 0;  // of the first call
+  int64_t begin_ns = 0;  // first call
   int64_t steps = 100;
   CommHash hash = 77;
-  std::vector<NodeId> nodes = {1};  // ranks are dealt out in turn
-  int32_t first_rank = 0;           // of the first process: ranks may change places
-  uint32_t seed = 1;                // its steps scatter by this
+  std::vector<NodeId> nodes = {1};  // ranks are assigned in turn
+  int32_t first_rank = 0;           // rank of the first process: ranks may be permuted
+  uint32_t seed = 1;                // scatter of its steps
   bool process_rows = true;
   int32_t exit_code = 0;
   std::string job_id = "none";
-  /// What of it was recorded; false drops a call.
+  /// Selects the recorded calls; false drops one.
   std::function<bool(int32_t rank, int64_t step, Collective&)> call = [](int32_t, int64_t, Collective&) {
     return true;
   };
@@ -34,7 +34,7 @@ struct JobRun {
   [[nodiscard]] NodeId node_of(int32_t index) const { return nodes[static_cast<size_t>(index) % nodes.size()]; }
 };
 
-/// Recordings of nodes that have hosts of their own, or one. `clock_errors_ns`: of each node.
+/// Recordings of nodes on their own hosts, or on one. `clock_errors_ns`: by node.
 class JobRuns {
  public:
   static constexpr int64_t kOriginNs = 1'800'000'000LL * kNsPerSecond;
@@ -50,7 +50,7 @@ class JobRuns {
     }
   }
 
-  /// Adds a run; returns when its processes ended, as begin_ns counts.
+  /// Adds a run; returns when its processes ended, on the time scale of begin_ns.
   int64_t add(const JobRun& run) {
     std::mt19937 random(run.seed);
     int64_t now_ns = kOriginNs + run.begin_ns;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recorded source as a running trace: its events come one after the other, a call first as its entry and once more
-// when it has ended, and the live analysis runs every second.
+// Replays a recorded source as a running trace: its events come in order, each call at its entry and again at its end,
+// and the live analysis runs every second.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class Replay {
   [[nodiscard]] int64_t from_ns() const { return events_.front().time_ns; }
   [[nodiscard]] int64_t to_ns() const { return std::max(events_.back().time_ns, ended_ns_); }
 
-  /// All changes until `until_ns`, which may lie behind the last event.
+  /// All changes until `until_ns`, which may be later than the last event.
   std::vector<LiveChange> play(LiveAnalysis& live, int64_t until_ns) const {
     std::vector<LiveChange> all;
     for (const Event& event : start_) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections of a small job's ring, with samples and events: for verdicts about the network.
+// The ring connections of a small job, with samples and events, for verdicts about the network.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ inline constexpr int64_t kHangNsReported = 20 * kNsPerSecond;
 inline constexpr int64_t kEndNs = kLastArrivalNs + kHangNsReported;
 inline constexpr uint32_t kMss = 1448;
 inline constexpr uint64_t kOut = 1;    // cookie of each rank's connection to the next rank
-inline constexpr uint64_t kIn = 2;     // of the one from the rank before
-inline constexpr uint64_t kAlive = 3;  // of a keep-alive to the next rank
+inline constexpr uint64_t kIn = 2;     // cookie of the connection from the previous rank
+inline constexpr uint64_t kAlive = 3;  // cookie of a keep-alive to the next rank
 
-/// The ring's connections, two ends at each rank, and a keep-alive beside each. Rank 2 closes its end of the connection
-/// from rank 1 at `closed_ns`.
+/// The ring's connections, two ends at each rank, each with a parallel keep-alive. Rank 2 closes its end of the
+/// connection from rank 1 at `closed_ns`.
 inline void connect(MemorySource& source, std::optional<int64_t> closed_ns = std::nullopt) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const int next = (rank + 1) % kRanks;
@@ -60,7 +60,7 @@ inline TcpEvent event_of(int rank, TcpEventKind kind, int64_t time_ns) {
   return event;
 }
 
-/// All ranks inside the last call until kEndNs.
+/// All ranks are inside the last call until kEndNs.
 inline Ending short_hang() {
   Ending ending = hang();
   ending.node = [](int, Node& node) { node.ended_ns = kEndNs; };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The small job, slow from one step on: by losses on a link, or by a rank that gets no CPU.
+// The small job, slow from one step on: because of losses on a link, or because a rank gets no CPU.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ inline Ending slow() {
   return ending;
 }
 
-/// Rank 1 repeats a segment to rank 2 and recovers for most of each slow step.
+/// Rank 1 retransmits a segment to rank 2 and is in recovery for most of each slow step.
 inline MemorySource lossy_job() {
   MemorySource source;
   fill(source, slow());
@@ -44,7 +44,7 @@ inline MemorySource lossy_job() {
   return source;
 }
 
-/// One packet of each slow step dropped at the end of the link 1 -> 2 that `incoming` says.
+/// In each slow step one packet is dropped at one end of the link 1 -> 2, chosen by `incoming`.
 inline void drop(MemorySource& source, bool incoming, const std::string& reason, uint64_t bytes = kSegment) {
   for (int64_t step = kSlowFrom; step < kSteps; ++step) {
     PacketDrop row{.node_id = node_of_rank(incoming ? 2 : 1), .timestamp_ns = begin_of(step) + 2 * kNsPerMs};
@@ -57,7 +57,7 @@ inline void drop(MemorySource& source, bool incoming, const std::string& reason,
   }
 }
 
-/// From kSlowFrom on `who` comes `late_ns` late to each step, and the others wait for it.
+/// From kSlowFrom on `who` is `late_ns` late in each step, and the others wait for it.
 inline Ending late(int who, int64_t late_ns) {
   Ending ending;
   ending.call = [=](int rank, int64_t step, Collective& call) {
@@ -80,7 +80,7 @@ inline WaitSpan starved(int64_t from_ns, int64_t waited_ns, int32_t by_pid, cons
   return wait;
 }
 
-/// Rank 1 comes 30 ms late to every step from kSlowFrom on, ready to run all the while; another rank has its core.
+/// Rank 1 is 30 ms late in every step from kSlowFrom on, and always ready to run; another rank has its core.
 inline MemorySource starved_job(bool throttled) {
   constexpr int64_t kLateNs = 30 * kNsPerMs;
   MemorySource source;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small healthy job, row by row, that a test ends as it likes, and what is expected of the finding.
+// A small healthy job, row by row, whose end a test can change, and expectations about the finding.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,8 +21,8 @@ inline constexpr int kRanks = 4;
 inline constexpr int kSteps = 100;
 inline constexpr int64_t kOriginNs = 1'800'000'000LL * kNsPerSecond;
 inline constexpr int64_t kStepNs = 50 * kNsPerMs;
-inline constexpr int64_t kRecordedNs = 600 * kNsPerSecond;                     // agents run on long after the job
-inline constexpr int64_t kLastArrivalNs = kOriginNs + (kSteps - 1) * kStepNs;  // of rank 0 at the last call
+inline constexpr int64_t kRecordedNs = 600 * kNsPerSecond;                     // agents continue long after the job
+inline constexpr int64_t kLastArrivalNs = kOriginNs + (kSteps - 1) * kStepNs;  // rank 0's arrival at the last call
 inline constexpr CommHash kHash = 77;
 
 inline NodeId node_of_rank(int rank) { return static_cast<NodeId>(1 + rank); }
@@ -51,14 +51,14 @@ inline void leave_open(Collective& call) {
   call.completion = Completion::kOpen;
 }
 
-/// What ends the job or its observation: changes the rows of each rank; false drops a call.
+/// Changes that end the job or its observation: modifies the rows of each rank; false drops a call.
 struct Ending {
   std::function<bool(int rank, int64_t step, Collective&)> call = [](int, int64_t, Collective&) { return true; };
   std::function<void(int rank, Process&)> process = [](int, Process&) {};
   std::function<void(int rank, Node&)> node = [](int, Node&) {};
 };
 
-/// The last call never ends for those that come to it: all but `absent`.
+/// The last call never ends for the ranks that enter it: all except `absent`.
 inline Ending hang(const std::set<int>& absent = {}) {
   Ending ending;
   ending.call = [absent](int rank, int64_t step, Collective& call) {
@@ -118,26 +118,26 @@ inline std::string reported(const Report& report) {
   return text;
 }
 
-/// The number of lines of evidence of this kind.
+/// The number of evidence lines of this kind.
 inline int64_t count_of_kind(const Finding& finding, std::string_view kind) {
   return std::ranges::count(finding.evidence, kind, &Evidence::kind);
 }
 
-/// The first evidence of this kind; a failure, and an empty one, where there is none.
+/// The first evidence of this kind; a test failure and empty evidence if there is none.
 inline Evidence evidence_of(const Finding& finding, std::string_view kind) {
   const auto found = std::ranges::find(finding.evidence, kind, &Evidence::kind);
   EXPECT_NE(found, finding.evidence.end()) << kind << " in: " << finding.summary;
   return found == finding.evidence.end() ? Evidence{} : *found;
 }
 
-/// The one finding there is.
+/// The only finding.
 inline Finding only(MemorySource& source) {
   const Report report = report_of(source);
   EXPECT_EQ(report.findings.size(), 1U) << reported(report);
   return report.findings.empty() ? Finding{} : report.findings[0];
 }
 
-/// A finding of this cause that names this rank.
+/// Expects a finding of this cause that names this rank.
 inline void expect_culprit(const Finding& finding, Cause cause, int32_t rank) {
   SCOPED_TRACE(finding.summary);
   EXPECT_EQ(finding.cause, cause);
@@ -145,7 +145,7 @@ inline void expect_culprit(const Finding& finding, Cause cause, int32_t rank) {
   EXPECT_EQ(finding.culprit->rank, rank);
 }
 
-/// A finding of this cause that names this link.
+/// Expects a finding of this cause that names this link.
 inline void expect_link(const Finding& finding, Cause cause, int32_t src_rank, int32_t dst_rank) {
   SCOPED_TRACE(finding.summary);
   EXPECT_EQ(finding.cause, cause);
@@ -154,7 +154,7 @@ inline void expect_link(const Finding& finding, Cause cause, int32_t src_rank, i
   EXPECT_EQ(finding.link->dst_rank, dst_rank);
 }
 
-/// One critical finding, of this cause and culprit.
+/// Expects one critical finding, with this cause and culprit.
 inline void expect(const Report& report, Cause cause, std::optional<int32_t> rank) {
   SCOPED_TRACE(reported(report));
   ASSERT_EQ(report.findings.size(), 1U);

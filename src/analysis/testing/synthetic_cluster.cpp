@@ -76,7 +76,7 @@ void ThreadStates::write(std::vector<WaitSpan>& out, int64_t shift_ns) const {
       const auto most = std::max_element(sum.by.begin(), sum.by.end(),
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
       std::tie(span.by_pid, span.by_name) = most->first;
-      span.by_waited_ns = std::max<int64_t>(0, 2 * most->second - sum.waited_ns);  // a majority vote's lower bound
+      span.by_waited_ns = std::max<int64_t>(0, 2 * most->second - sum.waited_ns);  // the lower bound of a majority vote
     }
     out.push_back(span);
   }
@@ -123,7 +123,7 @@ void SyntheticJob::describe() {
     const Rank& rank = ranks_[static_cast<size_t>(i)];
     Node node{.node_id = rank.node, .name = node_of_rank(i), .hostname = "host"};
     node.boot_id = options_.separate_boots ? node.name : "boot";
-    // Same host: the error of UTC is visible as a different offset; different hosts: it is hidden.
+    // Same host: the error of UTC is visible as a different offset. Different hosts: it is hidden.
     node.clock_offset_ns = origin_ns_ - 1000 * kNsPerSecond + (options_.separate_boots ? 7 * i : rank.shift_ns);
     source_.accept(node);
     Process process{.node_id = rank.node, .pid = pid_of(i), .exe = "/opt/job/nccl-train"};
@@ -154,7 +154,7 @@ void SyntheticJob::describe() {
     end(i, next(i), true, "NCCL Progress 0", 1, 50'000);
     end(i, previous, false, "NCCL Progress 0", 2, 50'000);
     if (i != 0) {
-      end(i, 0, true, "nccl-train", 3, 29'500);  // the store: not collective traffic
+      end(i, 0, true, "nccl-train", 3, 29'500);  // the store: no collective traffic
     }
   }
 }
@@ -176,13 +176,13 @@ void SyntheticJob::retransmit(int link, int64_t time_ns) {
   tcp_events_.back().len = 1448;
 }
 
-/// A step's losses on one link: mostly fast recoveries, sometimes a lost tail that only the timer repeats.
+/// A step's losses on one link: mostly fast recoveries, sometimes a lost tail that only the timer retransmits.
 void SyntheticJob::lose_packets(int link, int64_t& time_ns) {
   if (chance(0.45)) {
     time_ns += 200 * kNsPerMs + between_ms(0, 4);
     state_change(link, time_ns, 4);
     retransmit(link, time_ns + 1000);
-    if (chance(0.05)) {  // the repeat is lost too: the timer doubles
+    if (chance(0.05)) {  // the retransmission is lost as well: the timer doubles
       time_ns += 400 * kNsPerMs;
       retransmit(link, time_ns);
     }
@@ -200,7 +200,7 @@ void SyntheticJob::lose_packets(int link, int64_t& time_ns) {
   state_change(link, time_ns, 0);
 }
 
-/// Reordering: repeats that nobody needed, on any link, without cost.
+/// Reordering: needless retransmissions on any link, without cost.
 void SyntheticJob::needless_retransmits(int64_t from_ns, int64_t to_ns) {
   for (int link = 0; link < options_.ranks; ++link) {
     if (!chance(0.04)) {
@@ -247,7 +247,7 @@ void SyntheticJob::compute(Rank& rank, int index, int number) {
   rank.arrival_ns = time_ns;
 }
 
-/// All ranks are in: the ring moves until the slowest part is done. Returns the completion of the last rank.
+/// All ranks are inside: the ring moves until the slowest part is done. Returns the completion of the last rank.
 int64_t SyntheticJob::transfer(int number, int64_t start_ns) {
   int64_t time_ns = start_ns + between_ms(6, 12) + (options_.noise && number < 2 ? between_ms(50, 150) : 0);
   for (Rank& rank : ranks_) {

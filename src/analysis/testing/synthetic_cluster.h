@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A made-up training job for the tests of analysis: the events that N ranks in a ring would leave in their
-// recordings, from a small simulation of steps (compute, launch buckets, synchronise, pause), not from the
-// rules under test. Deterministic by seed.
+// A synthetic training job for the tests of analysis: the events that N ranks in a ring would leave in their
+// recordings, from a small simulation of steps (compute, launch buckets, synchronise, pause), independent of the rules
+// under test. Deterministic by seed.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ enum class FaultKind { kPacketLoss, kLateRank, kCpuContention, kProcessStopped }
 struct Fault {
   FaultKind kind = FaultKind::kPacketLoss;
   int rank = 0;       // packet_loss: the link is rank -> rank + 1
-  double from_s = 2;  // into the run
+  double from_s = 2;  // after the start of the run
   double to_s = 1e9;
   double late_ms = 80;         // kLateRank
-  double stop_ms = 1000;       // kProcessStopped; 0: for ever
-  double loss_per_step = 0.7;  // probability that a step meets a loss
+  double stop_ms = 1000;       // kProcessStopped; 0: forever
+  double loss_per_step = 0.7;  // probability of a loss in a step
   std::string competitor = "stress-cpu";
 };
 
@@ -45,7 +45,7 @@ struct JobOptions {
   bool waits = true;
 };
 
-/// One thread's states, written as the tracer does: long waits singly, the rest summed over windows.
+/// One thread's states, written like the tracer does: long waits one by one, the others summed over windows.
 class ThreadStates {
  public:
   ThreadStates(NodeId node, int32_t pid, int32_t tid, std::string name)

@@ -12,8 +12,8 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// 18 years. Times are less than 127 years after 1970 (a source leaves out others), so that no sum of a time, a shift
-/// and a duration overflows, and no difference of two.
+/// 18 years. Times are less than 127 years after 1970 (a source leaves out others), so neither the sum of a time, a
+/// shift and a duration nor the difference of two overflows.
 constexpr int64_t kMostShiftNs = int64_t{1} << 59;
 
 }  // namespace
@@ -64,7 +64,7 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
   for (size_t at = 0; at < host_count_; ++at) {
     const OffsetBounds::Bounds& bounds = offsets.bounds(at);
     if (at == offsets.reference() || !bounds.has_calls) {
-      continue;  // a host without collectives, such as a head node, has nobody to be late
+      continue;  // a host without collectives, such as a head node, has no late rank
     }
     if (!bounds.known()) {
       distrust(at);

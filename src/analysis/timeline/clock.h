@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One clock for all nodes: the first node's, or between hosts that of the first one with a collective.
+// One clock for all nodes: the first node's; between hosts, that of the first host with a collective.
 //
-// Nodes with one boot id share CLOCK_MONOTONIC; their times differ by the difference of their clock offsets,
-// exactly. Between hosts causality bounds the offset: no rank completes an instance before every rank arrived.
+// Nodes with one boot id share CLOCK_MONOTONIC; their times differ exactly by the difference of their clock offsets.
+// Between hosts causality bounds the offset: no rank completes an instance before every rank arrived.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@
 
 namespace stalltrace::analysis {
 
-/// What a host's ranks did of one instance, by its own clock.
+/// What a host's ranks did in one instance, by the host's clock.
 struct HostEdge {
-  int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();  // none of it arrived
-  int64_t first_end_ns = std::numeric_limits<int64_t>::max();     // none of it is known to have completed
+  int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();  // minimum: no rank arrived
+  int64_t first_end_ns = std::numeric_limits<int64_t>::max();     // maximum: no rank is known to have completed it
 };
 
-/// Bounds of what to add to each host's times, against a host of reference, from instances that both took part in.
+/// Bounds on the correction of each host's times relative to a reference host, from instances that both took part in.
 class OffsetBounds {
  public:
   OffsetBounds(size_t hosts, size_t reference) : reference_(reference), bounds_(hosts) {}
 
-  /// One instance, an edge for each host. In such an instance every rank needs every other: nobody completes it before
-  /// the last has arrived.
+  /// Adds one instance, with one edge per host. In such an instance every rank needs every other: no rank completes it
+  /// before the last has arrived.
   void add(const std::vector<HostEdge>& edges);
-  /// The host has calls: whether its clock can be compared matters.
+  /// Notes that the host has calls: only then does it matter whether its clock can be compared.
   void add_host(size_t host) { bounds_[host].has_calls = true; }
 
   struct Bounds {
     int64_t low_ns = std::numeric_limits<int64_t>::min();
     int64_t high_ns = std::numeric_limits<int64_t>::max();
-    bool has_calls = false;  // on communicators that are known by their hash
+    bool has_calls = false;  // on communicators with a known hash
     [[nodiscard]] bool known() const {
       return low_ns != std::numeric_limits<int64_t>::min() && high_ns != std::numeric_limits<int64_t>::max();
     }
@@ -51,28 +51,28 @@ class OffsetBounds {
 
 class Clock {
  public:
-  /// Knows what the nodes themselves say: those of one host are aligned.
+  /// A clock from the nodes' own data: nodes of one host are aligned.
   static Clock of(const std::vector<Node>& nodes);
-  /// Aligns the hosts; `bounds` are of times that were made common by this clock.
+  /// Aligns the hosts; `bounds` are in times that this clock has already made common.
   void align(const std::vector<Node>& nodes, const OffsetBounds& bounds);
 
   [[nodiscard]] size_t hosts() const { return host_count_; }
   /// Index of the node's host.
   [[nodiscard]] size_t host(NodeId node) const;
-  /// What to add to a time of `node`.
+  /// The number of ns to add to a time of `node`.
   [[nodiscard]] int64_t shift_ns(NodeId node) const;
   [[nodiscard]] int64_t to_common(NodeId node, int64_t time_ns) const { return time_ns + shift_ns(node); }
-  /// What a reader must know: offsets with their error, hosts that could not be aligned.
+  /// Notes for the reader: offsets with their errors, and hosts that could not be aligned.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
-  /// True when the order of events on these two nodes is known to less than a stall.
+  /// True if the order of events on these two nodes is known more precisely than the length of a stall.
   [[nodiscard]] bool comparable(NodeId a, NodeId b) const;
-  /// The largest shift: how far the times of a node may lie from the common clock.
+  /// The largest shift: the maximum distance of a node's times from the common clock.
   [[nodiscard]] int64_t largest_shift_ns() const;
 
  private:
   struct Host {
     size_t index = 0;
-    bool reliable = true;  // against the reference
+    bool reliable = true;  // relative to the reference
   };
   void distrust(size_t host);
 

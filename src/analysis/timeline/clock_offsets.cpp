@@ -14,7 +14,7 @@ struct HostSequence {
   size_t host;
 };
 
-/// The sequence numbers that any of the sequences holds, as intervals: they may lie far apart.
+/// The sequence numbers in any of the sequences, as intervals: they may be far apart.
 IntervalSet sequence_numbers(const std::vector<HostSequence>& sequences) {
   std::vector<Interval> ranges;
   for (const HostSequence& entry : sequences) {
@@ -30,7 +30,7 @@ HostEdge& operator+=(HostEdge& edge, const Call& call) {
   return edge;
 }
 
-/// One communicator's sequences, instance after instance.
+/// Adds one communicator's sequences, instance by instance.
 void add_communicator(const std::vector<HostSequence>& sequences, const std::vector<CallSignature>& signatures,
                       OffsetBounds& bounds) {
   std::vector<HostEdge> edges;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the collectives of a recording say of its hosts' clocks.
+// Bounds on the clock offsets of hosts, from the collectives of a recording.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace stalltrace::analysis {
 
-/// Bounds from every instance of a known communicator that synchronises its ranks, against the first host that took
-/// part in one. The sequences' times are each host's own.
+/// Uses every synchronising instance of a known communicator. The bounds are relative to the first host that took part
+/// in one. The sequences' times are on each host's own clock.
 OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std::vector<CallSignature>& signatures,
                            const Cluster& cluster);
 

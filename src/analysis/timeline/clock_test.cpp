@@ -84,7 +84,7 @@ TEST(Clock, AHostWithoutACommonCollectiveIsNotMoved) {
   EXPECT_FALSE(clock.comparable(1, 2));
 }
 
-/// Two hosts with one rank each, and one call of `op` that they both made.
+/// Two hosts with one rank each, and one call of `op` on both.
 OffsetBounds bounds_of(Operation op, CommHash hash) {
   MemorySource source;
   for (NodeId id = 1; id <= 2; ++id) {
@@ -109,7 +109,7 @@ TEST(BoundOffsets, OperationsThatSynchroniseBoundTheOffset) {
   EXPECT_EQ(bounds.bounds(1).high_ns, -kNsPerSecond + kNsPerMs);
 }
 
-/// Nobody knows how far apart their clocks are.
+/// The difference of their clocks is unknown.
 TEST(BoundOffsets, HostsThatOnlyBroadcastAreNotComparable) {
   const std::vector<Node> nodes{node_of(1, "boot1"), node_of(2, "boot2")};
   Clock clock = Clock::of(nodes);
@@ -119,7 +119,7 @@ TEST(BoundOffsets, HostsThatOnlyBroadcastAreNotComparable) {
 }
 
 TEST(BoundOffsets, OthersAndUnknownCommunicatorsDoNot) {
-  const OffsetBounds broadcast = bounds_of(Operation::kBroadcast, 7);  // the root may end before others come
+  const OffsetBounds broadcast = bounds_of(Operation::kBroadcast, 7);  // the root may end before others arrive
   EXPECT_FALSE(broadcast.bounds(1).known());
   EXPECT_TRUE(broadcast.bounds(1).has_calls);
   EXPECT_FALSE(bounds_of(Operation::kAllReduce, 0).bounds(1).has_calls);

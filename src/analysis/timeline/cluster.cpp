@@ -15,11 +15,11 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kThreadNameBytes = 15;  // what the kernel keeps of a name
+constexpr size_t kThreadNameBytes = 15;  // length of a thread name in the kernel
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-/// Threads of the job's libraries, the kernel's own work on its behalf, and this tracer.
+/// Threads of the job's libraries, the kernel's work for them, and this tracer.
 constexpr std::array<std::string_view, 9> kOwnNames{"NCCL ",      "stalltrace", "ksoftirqd/", "kworker/", "swapper/",
                                                     "migration/", "rcu_",       "cuda",       "irq/"};
 
@@ -91,7 +91,7 @@ void Cluster::derive_split_ranks() {
     }
   }
   using ParentKey = std::tuple<NodeId, int32_t, CommHash>;
-  std::map<ParentKey, int32_t> parents;  // the rank in the first row of each
+  std::map<ParentKey, int32_t> parents;  // the rank in each first row
   for (const Communicator& row : communicators_) {
     if (!children.empty()) {
       parents.try_emplace({row.node_id, row.pid, row.comm_id_hash}, row.rank.value_or(0));
@@ -122,13 +122,13 @@ void Cluster::derive_split_ranks() {
       communicators_[rows[i]].rank_source = RankSource::kDerived;
       const Communicator& known = communicators_[rows[i]];
       if (const auto first = parents.find({known.node_id, known.pid, known.comm_id_hash}); first != parents.end()) {
-        first->second = known.rank.value_or(0);  // a child may be a parent, too
+        first->second = known.rank.value_or(0);  // a child may itself be a parent
       }
     }
   }
 }
 
-/// Without a rank in the environment, the rank in the process's largest communicator is the job's.
+/// Without a rank in the environment, the job rank is the rank in the process's largest communicator.
 void Cluster::take_ranks_from_communicators() {
   struct Largest {
     int32_t nranks = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who takes part: the ranks of the recording, their communicators, and one common clock.
+// The participants: the ranks of the recording, their communicators, and one common clock.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +39,9 @@ struct Member {
   bool oom_killed = false;
   AttemptIndex attempt = kNoAttempt;
 
-  /// It failed or was killed; nobody asked it to end.
+  /// True if it failed or was killed without a request to end.
   [[nodiscard]] bool ended_badly() const;
-  /// "was ended by signal 9 (SIGKILL)", "ended with exit code 1"; `by_itself` follows "ended" there.
+  /// "was ended by signal 9 (SIGKILL)", "ended with exit code 1"; `by_itself` is inserted after "ended".
   [[nodiscard]] std::string how_it_ended(std::string_view by_itself = {}) const;
 };
 
@@ -51,13 +51,13 @@ class Cluster {
 
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] const Member& member(MemberIndex index) const { return members_[index]; }
-  /// Every recorded process, whether it takes part or not.
+  /// All recorded processes, including those that take no part.
   [[nodiscard]] const std::vector<Process>& processes() const { return processes_; }
-  /// The member for a process, made on first sight; kNoMember when the index space is full.
+  /// The member for a process, created on its first use; kNoMember if the index space is full.
   MemberIndex join(NodeId node, int32_t pid);
   [[nodiscard]] MemberIndex find(NodeId node, int32_t pid) const;
 
-  /// `attempts`: of each member. Members that join later have none.
+  /// `attempts`: one per member. Members that join later have none.
   void set_attempts(const std::vector<AttemptIndex>& attempts);
   [[nodiscard]] size_t attempts() const { return attempts_; }
   [[nodiscard]] AttemptIndex attempt_of(MemberIndex index) const {
@@ -65,20 +65,21 @@ class Cluster {
   }
 
   [[nodiscard]] const std::vector<Communicator>& communicators() const { return communicators_; }
-  /// The communicator a call names, or null: by its pointer, the newest created before `time_ns`.
+  /// The communicator that a call names, or null. A pointer means the newest communicator created there before
+  /// `time_ns`.
   [[nodiscard]] const Communicator* communicator(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash hash) const;
   [[nodiscard]] bool destroyed(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash hash) const;
 
-  /// True for a process of the job or one that traces it, by pid (or thread id) or by name.
+  /// True for a process of the job or of the tracer, by pid (or thread id) or by name.
   [[nodiscard]] bool belongs(NodeId node, int32_t pid, const std::string& name) const;
   void add_thread(NodeId node, int32_t tid) { threads_[{node, tid}] = true; }
 
   [[nodiscard]] const Clock& clock() const { return clock_; }
-  /// Moves what it holds to the clock that all hosts have in common by `bounds`.
+  /// Moves its times to the common clock that `bounds` give.
   void align(const OffsetBounds& bounds);
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
   [[nodiscard]] std::string node_name(NodeId node) const;
-  /// "rank 2 (node2, pid 4711)", with what is known.
+  /// "rank 2 (node2, pid 4711)", with the parts that are known.
   [[nodiscard]] std::string describe(MemberIndex index) const;
 
  private:

@@ -8,7 +8,7 @@ namespace stalltrace::analysis {
 Result<CommonNames> CommonNames::read(EventSource& source) {
   CommonNames names(source);
   ST_ASSIGN(const std::vector<Communicator> rows, source.communicators());
-  std::set<CommHash> by_nccl;  // names that are NCCL's
+  std::set<CommHash> by_nccl;  // names that NCCL gave
   for (const Communicator& row : rows) {
     if (row.nccl_comm_hash != 0 && row.comm_id_hash == row.nccl_comm_hash) {
       by_nccl.insert(row.nccl_comm_hash);

@@ -6,19 +6,19 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// An open call means a hang only if no rank ended anything later on that communicator, its rank did not leave it,
-/// and ends are observable at all.
+/// An open call means a hang only if no rank ended a later call on that communicator, the rank did not leave it, and
+/// ends are observable at all.
 bool inside(const Group& group, const CallSequence& sequence, int64_t column) {
   return !sequence.destroyed && !sequence.ends_unseen() && group.last_ended_column < column;
 }
 
-/// Its absence was observed for long enough: its node's agent was there to see it arrive, or its process end.
+/// True if its absence was observed for long enough: its node's agent would have seen its arrival or its process's end.
 bool observed_absent(const CallSequence& sequence, int64_t since_ns) {
   return sequence.exit_ns != kForever || sequence.node_end_ns == kForever || sequence.node_end_ns - since_ns >= kHangNs;
 }
 
-/// When the call could begin. Where true ends are known, one that was queued behind its predecessor on the communicator
-/// began when that had ended: the time in the queue is the predecessor's.
+/// When the call could begin. If true ends are known, a call that was queued behind its predecessor on the communicator
+/// began at the predecessor's end: the time in the queue belongs to the predecessor.
 int64_t begin_ns(const CallSequence& sequence, int64_t column, const Call& call) {
   const Call* previous = sequence.at_column(column - 1);
   if (call.completion != Completion::kProfiler || previous == nullptr ||

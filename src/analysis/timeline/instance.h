@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One instance: what every rank did under one sequence number, and how its time splits into waiting for the
-// last rank and transfer.
+// One instance: the calls of all ranks under one sequence number, and its division into the wait for the last rank and
+// the transfer.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace stalltrace::analysis {
 
 struct Arrival {
   int64_t arrival_ns = 0;
-  int64_t end_ns = kForever;  // also of one whose end is not reported
+  int64_t end_ns = kForever;  // also kForever if the end is not reported
   uint32_t sequence = 0;
   bool open = false;
 };
@@ -21,11 +21,11 @@ struct Instance {
   uint32_t group = 0;
   int64_t column = 0;
   uint16_t signature = 0;
-  bool signatures_differ = false;  // the ranks' calls are not all of one signature
-  bool hung = false;               // some rank is inside and nothing after it ended
-  int64_t hung_to_ns = 0;          // hung: until when some rank was observed inside; kForever: to the end
+  bool signatures_differ = false;  // the ranks' calls differ in signature
+  bool hung = false;               // a rank is inside and nothing after it ended
+  int64_t hung_to_ns = 0;          // if hung: the last time at which a rank was observed inside; kForever: to the end
   std::vector<Arrival> seen;       // by arrival
-  std::vector<uint32_t> absent;    // sequences that did not enter it though others wait (hung only)
+  std::vector<uint32_t> absent;    // sequences that did not enter it although others wait (hung only)
   int64_t waits_from_ns = 0;       // the middle arrival of the others: from here on the job waits for the last rank
   int64_t last_arrival_ns = 0;
   int64_t completion_ns = kForever;
@@ -39,10 +39,10 @@ struct ColumnRange {
   int64_t begin = 0;
   int64_t end = 0;
 };
-/// Where the group's sequences have calls: disjoint, ascending.
+/// The columns in which the group's sequences have calls: disjoint, ascending.
 std::vector<ColumnRange> columns_of(const Timeline& timeline, const Group& group);
 
-/// Fills `out` (reused between calls); false when no rank took part.
+/// Fills `out` (reused between calls); false if no rank took part.
 bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Instance& out);
 
 /// Reads every instance of the group into `instance`, in order, and calls `visit` after each.

@@ -17,14 +17,14 @@ int64_t nearest(const CallSequence& sequence, int64_t time_ns) {
   return std::min<int64_t>(after - sequence.calls.begin(), static_cast<int64_t>(sequence.calls.size()) - 1);
 }
 
-/// How far apart two calls are if they are one instance. Ranks complete together, also when one arrives late:
-/// the end says more than the arrival.
+/// The time difference of two calls as one instance. Ranks complete together even if one arrives late, so the ends are
+/// compared.
 int64_t apart_ns(const Call& x, const Call& y) {
   const bool ended = x.end_ns() != kForever && y.end_ns() != kForever;
   return ended ? std::llabs(x.end_ns() - y.end_ns()) : std::llabs(x.arrival_ns - y.arrival_ns);
 }
 
-/// Mean distance if call i of `a` is call i + shift of `b`; maximal where the calls differ in kind.
+/// Mean difference if call i of `a` is call i + shift of `b`; maximal if the calls differ in kind.
 double distance(const CallSequence& a, const CallSequence& b, int64_t shift) {
   const int64_t begin = std::max<int64_t>(0, -shift);
   const int64_t end =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators made before tracing began: nothing names them, so their calls are matched by order and time. Internal
-// to the timeline.
+// Matches the calls of communicators made before tracing began, which have no names, by order and time. Internal to the
+// timeline.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace stalltrace::analysis {
 
-/// Puts sequences of such communicators into groups: same job, same operations and sizes, nearest ends; sets their
-/// column offsets. `sequences` are indices into `all`; returns groups of such indices, each index in one group.
-/// Quadratic in the sequences, with a bounded number of calls compared for each pair.
+/// Groups sequences of such communicators (same job, same operations and sizes, nearest ends) and sets their column
+/// offsets. `sequences` are indices into `all`; the result has each index in exactly one group. Quadratic in the number
+/// of sequences, with a bounded number of compared calls per pair.
 std::vector<std::vector<uint32_t>> match_unknown_sequences(std::vector<CallSequence>& all,
                                                            const std::vector<uint32_t>& sequences,
                                                            const Cluster& cluster);

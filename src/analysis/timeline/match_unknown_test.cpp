@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences of communicators made before tracing began: which belong together, and call by call how.
+// Sequences of communicators made before tracing began: which of them match, and by which calls.
 #include "analysis/timeline/match_unknown.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class MatchUnknown : public testing::Test {
     cluster_ = *Cluster::load(source_);
   }
 
-  /// A sequence of a rank whose recording began with call `first` of the job; its first call is its number 0.
+  /// A sequence of a rank whose recording began with call `first` of the job; its first call has number 0.
   uint32_t add(int32_t pid, int64_t first, int64_t begin_ns = 0, uint16_t signature = 0) {
     CallSequence sequence{.member = cluster_->join(1, pid)};
     for (int64_t call = first; call < 100; ++call) {

@@ -9,13 +9,13 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kMaxGap = 1 << 16;  // behind a larger jump of sequence numbers a new sequence begins
+constexpr int64_t kMaxGap = 1 << 16;  // after a larger jump of sequence numbers a new sequence begins
 constexpr int64_t kMaxBack =
     1024;  // rows of several threads are at most so much out of order; only at a sequence's start
-constexpr int64_t kFreePadding = 1 << 20;  // calls held for lost rows, beside one per row
-constexpr size_t kMaxPieces = 64;          // sequences of one rank on one communicator
+constexpr int64_t kFreePadding = 1 << 20;  // calls held for lost rows, in addition to one per row
+constexpr size_t kMaxPieces = 64;          // per rank and communicator
 
-/// How many empty calls `seq` would need in the sequence; none when it does not belong there.
+/// The number of empty calls that `seq` would need in the sequence; none if it does not belong there.
 std::optional<int64_t> padding_for(const CallSequence& sequence, int64_t seq) {
   const auto size = static_cast<int64_t>(sequence.calls.size());
   const int64_t position = seq - sequence.first_seq;
@@ -48,7 +48,7 @@ CallSequence* SequenceTable::first_piece(const Collective& row) {
                         row.comm_id_hash,
                         pair ? row.peer.value_or(kNoPeer) : kNoPeer,
                         pair && row.op == Operation::kRecv};
-  // Rows of a few ranks take turns: a small cache before the table saves most of the look-ups.
+  // Rows of a few ranks alternate: a small cache saves most look-ups in the table.
   Recent& recent =
       recent_[(static_cast<uint32_t>(row.pid) ^ static_cast<uint32_t>(row.comm_ptr >> 6)) % kRecentSequences];
   if (recent.sequence < sequences_.size() && recent.key == key) {
@@ -81,7 +81,7 @@ CallSequence* SequenceTable::first_piece(const Collective& row) {
   return &sequences_.back();
 }
 
-/// The sequence of the same rank and communicator that `seq` continues: the newest that it fits, or a new one.
+/// The sequence of the same rank and communicator that `seq` continues: the newest one that it fits, or a new one.
 CallSequence* SequenceTable::piece_for(CallSequence& newest, int64_t seq, int64_t rows) {
   const auto first = static_cast<uint32_t>(&newest - sequences_.data());
   const auto known = pieces_.find(first);
@@ -116,7 +116,7 @@ CallSequence* SequenceTable::piece_for(CallSequence& newest, int64_t seq, int64_
 void SequenceTable::place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq) {
   const int64_t position = seq ? *seq - sequence.first_seq : static_cast<int64_t>(sequence.calls.size());
   const auto size = static_cast<int64_t>(sequence.calls.size());
-  if (position < 0) {  // rows out of order: an earlier one turns up
+  if (position < 0) {  // rows out of order: an earlier one arrived late
     sequence.calls.insert(sequence.calls.begin(), static_cast<size_t>(-position), Call{});
     sequence.first_seq += position;
     sequence.calls.front() = call;

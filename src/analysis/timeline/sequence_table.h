@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which call sequence a row belongs to, and its position there: rows come out of order, some were lost, and sequence
-// numbers may jump. Internal to the timeline.
+// Finds the call sequence of a row and its position there: rows may be out of order or lost, and sequence numbers may
+// jump. Internal to the timeline.
 #pragma once
 
 #include <array>
@@ -28,25 +28,25 @@ struct SequenceKey {
 
 class SequenceTable {
  public:
-  /// Fills `sequences`; both outlive the table.
+  /// Fills `sequences`; both arguments outlive the table.
   SequenceTable(std::vector<CallSequence>& sequences, Cluster& cluster) : sequences_(sequences), cluster_(cluster) {}
 
-  /// The sequence of a row, new if need be; valid until the next call. Null for a row of a process that nothing is
-  /// known of, and for one whose sequence number fits nowhere. `rows`: how many there were so far; so much padding for
-  /// lost rows they are worth.
+  /// The sequence of a row, created if necessary; valid until the next call. Null if the row's process is unknown, or
+  /// if its sequence number fits nowhere. `rows`: number of rows so far, which bounds the padding for lost rows.
   CallSequence* find(const Collective& row, int64_t rows);
-  /// Puts a call into the sequence that find() gave for its row.
+  /// Puts a call into the sequence that find() returned for its row.
   static void place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq);
   /// A sequence without calls.
   void add_silent(const Communicator& row, MemberIndex member, const SequenceKey& key);
-  /// Only the sequence with a rank's newest calls shows whether the rank is absent or went on.
+  /// Marks sequences that later ones continue: only the one with a rank's newest calls shows whether the rank is
+  /// absent.
   void mark_continued();
 
   [[nodiscard]] const SequenceKey& key(uint32_t sequence) const { return keys_[sequence]; }
-  /// Sequences with equal ones are a group. Send/Recv pair up by communicator, sender and receiver; all other calls by
-  /// communicator. Those of one name in two job attempts are two.
+  /// Sequences with equal keys form a group. Send/Recv are grouped by communicator, sender and receiver; all other
+  /// calls by communicator. Communicators with one name in two job attempts have two keys.
   [[nodiscard]] uint64_t group_key(uint32_t sequence) const;
-  /// Rows whose sequence numbers fit nowhere.
+  /// Number of rows whose sequence numbers fit nowhere.
   [[nodiscard]] int64_t skipped() const { return skipped_; }
 
  private:
@@ -64,9 +64,9 @@ class SequenceTable {
 
   std::vector<CallSequence>& sequences_;
   Cluster& cluster_;
-  std::vector<SequenceKey> keys_;  // of each sequence
+  std::vector<SequenceKey> keys_;  // by sequence
   std::unordered_map<SequenceKey, uint32_t, KeyHash> index_;
-  std::unordered_map<uint32_t, std::vector<uint32_t>> pieces_;  // of a rank's first sequence: those behind gaps
+  std::unordered_map<uint32_t, std::vector<uint32_t>> pieces_;  // by a rank's first sequence: the sequences after gaps
   std::array<Recent, kRecentSequences> recent_;
   int64_t padded_ = 0;
   int64_t skipped_ = 0;

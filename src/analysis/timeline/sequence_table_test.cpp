@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows to call sequences: order, gaps, pieces behind large gaps, and the bound on padding for lost rows.
+// Rows to call sequences: order, gaps, sequences after large gaps, and the bound on padding for lost rows.
 #include "analysis/timeline/sequence_table.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class Sequences : public testing::Test {
     row.timestamp_ns = kNsPerSecond + seq * kNsPerMs;
     return row;
   }
-  /// The sequence that the row went to; null where it was left out.
+  /// The sequence that the row was added to; null if it was left out.
   CallSequence* add(const Collective& row, int64_t rows = 0) {
     CallSequence* sequence = table_->find(row, rows);
     if (sequence != nullptr) {
@@ -99,7 +99,7 @@ TEST_F(Sequences, BehindALargeGapANewPieceBegins) {
 TEST_F(Sequences, PaddingIsBoundedByTheRowsThereAre) {
   int64_t seq = 0;
   add(row(seq));
-  while (sequences_.size() == 1) {  // each row is worth one call; beyond that, kFreePadding are free
+  while (sequences_.size() == 1) {  // each row allows one call; in addition, kFreePadding are free
     seq += kMaxGap;
     ASSERT_NE(add(row(seq)), nullptr);
     ASSERT_LE(seq, 2 * kFreePadding);

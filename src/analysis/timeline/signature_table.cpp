@@ -8,16 +8,16 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr uint16_t kOtherSignature = 0xffff;  // signatures beyond the index space share the last one
+constexpr uint16_t kOtherSignature = 0xffff;  // signatures beyond the index space share the last index
 
-/// Sums over processes whose counts may differ by rank, as MPI's "v" variants do.
+/// False for operations whose counts may differ by rank, such as MPI's "v" variants.
 bool sized_alike(Operation op) {
   return op == Operation::kAllReduce || op == Operation::kBroadcast || op == Operation::kReduce;
 }
 
-constexpr int32_t kNcclReduceOps = 5;  // ncclNumOps; what a program makes itself has a number that each process gives
+constexpr int32_t kNcclReduceOps = 5;  // ncclNumOps; user-made operators have numbers that differ by process
 
-/// Datatypes and reduce-ops of NCCL are numbers; those of others may be addresses.
+/// Datatypes and reduce-ops of NCCL are numbers; those of other libraries may be addresses.
 CallSignature signature_from(const Collective& row) {
   const bool numbers = row.library == Library::kNccl || row.library == Library::kRccl;
   CallSignature signature{.op = row.op == Operation::kRecv ? Operation::kSend : row.op, .bytes = row.bytes};

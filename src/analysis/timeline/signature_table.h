@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The different signatures of a recording's calls, numbered as they turn up. Internal to the timeline.
+// The distinct signatures of a recording's calls, numbered in order of appearance. Internal to the timeline.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class SignatureTable {
  private:
   std::vector<CallSignature>& signatures_;
   std::unordered_map<uint64_t, uint16_t> index_;
-  std::unordered_map<uint64_t, uint16_t> class_index_;  // by operation and size alone
+  std::unordered_map<uint64_t, uint16_t> class_index_;  // by operation and size only
   CallSignature last_{.bytes = -1};
   uint16_t last_index_ = 0;
 };

@@ -18,7 +18,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kMaxSeq = 1LL << 40;  // more is a corrupt row
+constexpr int64_t kMaxSeq = 1LL << 40;  // a greater number is a corrupt row
 
 bool failed(const Collective& row) { return call_failed(row.library, row.return_code.value_or(0)); }
 
@@ -74,7 +74,7 @@ class TimelineBuilder {
     }
     const int64_t arrival_ns = row.timestamp_ns + sequence->shift_ns;
     Call call{arrival_ns, pack_duration(row.duration_ns), signature_table_.index_of(row), row.completion, true};
-    if (failed(row)) {  // it never ended: the rank left it with an error
+    if (failed(row)) {  // the rank left it with an error, and it never ended
       sequence->abort_ns = row.duration_ns ? call.end_ns() : arrival_ns;
       call.duration_us = kOpenDuration;
     }
@@ -118,7 +118,7 @@ class TimelineBuilder {
   }
 
  private:
-  /// Until here each host's times are its own.
+  /// Before this, each host's times are on its own clock.
   void align_hosts() {
     if (cluster_.clock().hosts() < 2) {
       return;
@@ -171,7 +171,7 @@ class TimelineBuilder {
     timeline_.communicator_calls_.push_back(call);
   }
 
-  /// A rank that made a communicator but never called anything on it gets a sequence, too: its absence can be seen.
+  /// A rank that made a communicator but called nothing on it gets a sequence as well, so that its absence is visible.
   void add_silent_members() {
     std::map<std::tuple<AttemptIndex, CommHash, int32_t>, MemberIndex> members;
     std::set<std::tuple<MemberIndex, CommHash, uint64_t>> with_calls;
@@ -214,7 +214,7 @@ class TimelineBuilder {
     }
   }
 
-  /// Only a failure or abort that the rank made no more calls after is one. What seems to end behind it did not.
+  /// Notes a failure or abort only if the rank made no later calls. Calls that seem to end after it did not end.
   void note_abort(CallSequence& sequence, const SequenceKey& key) const {
     const auto abort = aborts_.find({key.node, key.pid, key.comm_ptr, key.hash});
     if (abort != aborts_.end()) {
@@ -278,14 +278,14 @@ Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
   return timeline;
 }
 
-/// A rank's Sends to itself and their Recvs wait for nobody.
+/// True for a rank's Sends to itself and their Recvs, which wait for no other rank.
 bool Timeline::is_with_itself(const Group& group) const {
   return group.point_to_point && std::all_of(group.sequences.begin(), group.sequences.end(), [&](uint32_t sequence) {
            return sequences_[sequence].member == sequences_[group.sequences[0]].member;
          });
 }
 
-/// Until when each rank was observed, what each group is known to have completed, whose ends are never seen.
+/// Until when each rank was observed, what each group is known to have completed, and whose ends are never seen.
 void Timeline::bound_observation(const Cluster& cluster) {
   std::unordered_map<NodeId, int64_t> node_ends;
   for (const Node& node : cluster.nodes()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pass 1: every collective of every rank, 16 bytes each, in call sequences; the sequences of one communicator form a
+// Pass 1: every collective of every rank, 16 bytes each, in call sequences. The sequences of one communicator form a
 // group, and the n-th column of a group is an instance.
 #pragma once
 
@@ -31,47 +31,47 @@ struct Call {
   [[nodiscard]] int64_t end_ns() const {
     return duration_us == kOpenDuration ? kForever : arrival_ns + static_cast<int64_t>(duration_us) * kNsPerUs;
   }
-  /// Not ended, as far as was seen. False for one whose end nobody reports: it has no end here, and is no sign of a
+  /// True if it has not ended, as far as observed. False for a call whose end nothing reports: that is no sign of a
   /// hang.
   [[nodiscard]] bool is_open() const { return duration_us == kOpenDuration && completion != Completion::kUnobserved; }
 };
 static_assert(sizeof(Call) == 16);
 
-/// What was called, with all arguments that ranks must agree on. Both ends of a transfer have one signature.
+/// Operation and all arguments that ranks must agree on. Both ends of a transfer have one signature.
 struct CallSignature {
   Operation op = Operation::kAllReduce;
   int64_t bytes = 0;
-  int32_t datatype = kNoArgument;  // the library's own number; only where that means the same in every process
+  int32_t datatype = kNoArgument;  // the library's own number; only if it means the same in every process
   int32_t reduce_op = kNoArgument;
   int32_t root = kNoArgument;
-  bool exact = false;           // the library asks all ranks for equal counts; others only for operations of one size
-  uint16_t baseline_class = 0;  // the first signature with this operation and size: their durations are compared
+  bool exact = false;  // the library requires equal counts on all ranks; others only for operations of one size
+  uint16_t baseline_class = 0;  // first signature with this operation and size; one class is compared
 
   static constexpr int32_t kNoArgument = -1;
   bool operator==(const CallSignature&) const = default;
 };
 
-/// Operations in which every rank needs every other: no rank completes one before the last has arrived.
+/// True for operations in which every rank needs every other: no rank completes before the last has arrived.
 bool synchronises(Operation op);
 
-/// False when ranks that call these under one sequence number will never finish it, or with wrong data. An argument
-/// that is not known of one disagrees with none.
+/// False if ranks that make these calls under one sequence number never finish, or finish with wrong data. An unknown
+/// argument agrees with any.
 bool agree(const CallSignature& a, const CallSignature& b);
 
-/// A call that makes or ends a communicator, as far as verdicts need it.
+/// A call that makes or ends a communicator: the fields that verdicts need.
 struct CommunicatorCall {
   MemberIndex member = kNoMember;
   Library library = Library::kNccl;
   Operation op = Operation::kCommInitRank;
   int64_t arrival_ns = 0;
-  int64_t end_ns = std::numeric_limits<int64_t>::max();  // open: never returned
+  int64_t end_ns = std::numeric_limits<int64_t>::max();  // max: it never returned
   CommHash hash = 0;
   std::optional<int32_t> rank;
   std::optional<int32_t> nranks;
   std::optional<int32_t> return_code;
 };
 
-/// The calls of one process on one communicator (for Send/Recv: on one pair of ranks), by sequence number.
+/// The calls of one process on one communicator (for Send/Recv: for one pair of ranks), by sequence number.
 struct CallSequence {
   MemberIndex member = kNoMember;
   uint32_t group = 0;
@@ -79,22 +79,22 @@ struct CallSequence {
   uint64_t comm_ptr = 0;
   std::optional<int32_t> comm_rank;
   std::optional<int32_t> nranks;
-  int32_t tid = 0;  // the thread that called last
+  int32_t tid = 0;  // the thread of the last call
   bool point_to_point = false;
   bool receives = false;      // point-to-point: the receiving end
-  bool continued = false;     // behind a gap of sequence numbers the rank's calls go on in another sequence
-  bool destroyed = false;     // its communicator was, in order
-  bool aborted = false;       // its communicator was given up or failed: open calls were inside until then
+  bool continued = false;     // after a gap of sequence numbers the rank's calls continue in another sequence
+  bool destroyed = false;     // its communicator was destroyed in order
+  bool aborted = false;       // its communicator was aborted or failed: open calls lasted until then
   int64_t shift_ns = 0;       // of its node's clock
-  int64_t first_seq = 0;      // of calls[0]
+  int64_t first_seq = 0;      // number of calls[0]
   int64_t column_offset = 0;  // column = seq + column_offset
   int64_t first_arrival_ns = std::numeric_limits<int64_t>::max();
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();
-  int64_t first_open_ns = std::numeric_limits<int64_t>::max();  // arrival of the first call that is open
+  int64_t first_open_ns = std::numeric_limits<int64_t>::max();  // arrival of the first open call
   int64_t last_ended_seq = -1;                                  // newest call whose end is known
   int64_t exit_ns = kForever;                                   // of its process
-  int64_t abort_ns = kForever;                                  // of its communicator, or when a call on it failed
-  int64_t node_end_ns = kForever;  // when its node's agent ended: later, nothing of this rank was observed
+  int64_t abort_ns = kForever;     // when its communicator was aborted, or a call on it failed
+  int64_t node_end_ns = kForever;  // when its node's agent ended: the rank was not observed later
   std::vector<Call> calls;
 
   [[nodiscard]] const Call* at_column(int64_t column) const {
@@ -104,28 +104,29 @@ struct CallSequence {
     }
     return &calls[static_cast<size_t>(index)];
   }
-  /// Calls went on though none is known to have ended: ends are not observable here, so an open call says nothing.
+  /// True if calls continued although none is known to have ended: ends are not observable here, so an open call means
+  /// nothing.
   [[nodiscard]] bool ends_unseen() const {
     return last_ended_seq < 0 && !calls.empty() && last_arrival_ns - first_open_ns >= kHangNs;
   }
-  /// Calls were made, and nobody reports when any of them ended.
+  /// True if calls were made and nothing reports when any of them ended.
   [[nodiscard]] bool ends_unobserved() const {
     return last_ended_seq < 0 && !calls.empty() && first_open_ns == kForever;
   }
-  /// How long its being inside an open call was observed.
+  /// The last time at which the rank was observed inside an open call.
   [[nodiscard]] int64_t observed_to_ns() const { return std::min({exit_ns, abort_ns, node_end_ns}); }
-  /// Adds to all times it holds.
+  /// Adds to all times that it holds.
   void move(int64_t by_ns);
   [[nodiscard]] int64_t first_column() const { return first_seq + column_offset; }
   [[nodiscard]] int64_t end_column() const { return first_column() + static_cast<int64_t>(calls.size()); }
 };
 
 struct Group {
-  CommHash hash = 0;  // 0: a communicator made before tracing began, put together by order and time
+  CommHash hash = 0;  // 0: made before tracing began, matched by order and time
   AttemptIndex attempt = kNoAttempt;
   bool point_to_point = false;
   std::optional<int32_t> nranks;
-  int64_t last_ended_column = std::numeric_limits<int64_t>::min();  // newest that any of its ranks completed
+  int64_t last_ended_column = std::numeric_limits<int64_t>::min();  // newest column that any of its ranks completed
   std::vector<uint32_t> sequences;
 };
 
@@ -137,9 +138,9 @@ class Timeline {
   [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
   [[nodiscard]] const CallSignature& signature(uint16_t index) const { return signatures_[index]; }
   [[nodiscard]] const std::vector<CommunicatorCall>& communicator_calls() const { return communicator_calls_; }
-  /// Rows that move data.
+  /// Number of rows that move data.
   [[nodiscard]] int64_t rows() const { return rows_; }
-  /// From the first arrival to the end of the recording, as far as it is known.
+  /// From the first arrival to the end of the recording, if known.
   [[nodiscard]] Interval span() const { return span_; }
   void extend(int64_t time_ns) { span_.to_ns = std::max(span_.to_ns, time_ns); }
   [[nodiscard]] int64_t unknown_rows() const { return unknown_rows_; }
@@ -159,8 +160,8 @@ class Timeline {
   int64_t unknown_rows_ = 0;
 };
 
-/// The first instances of a communicator open connections and touch memory. One that was made before tracing began has
-/// done so.
+/// A communicator's first instances open connections and touch memory. One that was made before tracing began has
+/// already done so.
 inline bool is_warming_up(const Group& group, int64_t column) { return group.hash != 0 && column < kWarmUpInstances; }
 
 }  // namespace stalltrace::analysis

@@ -15,7 +15,7 @@ bool is_help(std::string_view word) { return word == "--help" || word == "-h"; }
 
 bool is_flag(std::string_view word) { return word.size() > 1 && word.starts_with('-'); }
 
-/// The flag that was probably meant: a similar one, or for a single letter the first one that begins with it.
+/// The flag that was probably meant: a similar one; for a single letter, the first one that begins with it.
 std::string suggestion(std::string_view typed, std::span<const FlagShape> shapes) {
   std::vector<std::string_view> names{"--help"};
   for (const FlagShape& shape : shapes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of a command line sorted by their shape: flags with their values, plain words, and what follows "--".
-// Knows which flags there are and whether one takes a value; gives no value a meaning (command_line.h does). Pure.
+// The words of a command line, sorted by form: flags with their values, plain words, and the words after "--". Uses
+// only the flags' names and whether they take a value; command_line.h interprets the values. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,21 @@
 
 namespace stalltrace::cli {
 
-/// What has to be known of a flag to find its value.
+/// The properties of a flag that are needed to find its value.
 struct FlagShape {
   std::string_view name;  // "--out"
   bool takes_value = false;
-  std::string value_form;  // how to write the value; printed where it was left out
+  std::string value_form;  // how to write the value; printed if it was left out
 };
 
 struct Args {
   struct Given {
     size_t flag = 0;    // position among the shapes
-    std::string value;  // empty for a flag that takes none
+    std::string value;  // empty for a flag without a value
   };
   struct Word {
     std::string text;
-    size_t position = 0;  // among the words that were typed
+    size_t position = 0;  // index among the typed words
   };
   std::vector<Given> given;  // in the order typed
   std::vector<Word> plain;   // neither flags nor values, before "--"
@@ -36,13 +36,11 @@ struct Args {
   bool help = false;  // --help or -h stood before "--"
 };
 
-/// `--flag value`, `--flag=value`, `--switch`, plain words anywhere between them, and "--", after which nothing is
-/// looked at. A value may begin with one dash ("-5"), not with two, except after "=". A lone "-" is a plain word.
-/// Errors (kUsage): an unknown flag (with the one that was probably meant), a missing value, a value for a switch.
-/// After
-/// --help or -h nothing is an error, wherever it stands before "--".
-/// `takes_plain` false: no plain word is right here, and the first one ends the reading: what follows it is likely to
-/// be another program's.
+/// Accepts `--flag value`, `--flag=value`, `--switch`, plain words anywhere between them, and "--", which ends the
+/// flags. A value may begin with one dash ("-5"), but not with two, except after "=". A lone "-" is a plain word.
+/// Errors (kUsage): an unknown flag (with the one that was probably meant), a missing value, a value for a switch. With
+/// --help or -h anywhere before "--" there are no errors. With `takes_plain` false the verb takes no plain word, and
+/// the first one ends the parsing: the words after it probably belong to another program.
 Result<Args> split_args(std::span<const std::string> words, std::span<const FlagShape> shapes, bool takes_plain = true);
 
 }  // namespace stalltrace::cli

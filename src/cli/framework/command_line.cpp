@@ -18,12 +18,12 @@ std::unexpected<Error> usage_error(std::string what, std::string remedy = {}) {
 
 bool takes_value(const Flag& flag) { return flag.kind == Flag::Kind::kValue || flag.kind == Flag::Kind::kRepeated; }
 
-/// " a 'b c'", as it could be typed in a shell; "" of none.
+/// " a 'b c'", quoted for a shell; "" for no words.
 std::string shell_words(std::span<const std::string> words) {
   return words.empty() ? "" : " " + format_command({words.begin(), words.end()});
 }
 
-/// The words of one command line on their way to their rows.
+/// Assigns the words of one command line to the rows.
 class Assignment {
  public:
   Assignment(std::string_view name, std::span<const std::string> words, std::span<const Flag> flags)
@@ -50,7 +50,7 @@ class Assignment {
                                                               : "write it like " + flag.value_form});
     }
     Result<Args> args = split_args(words_, shapes, find_command() == nullptr || has_argument());
-    if (args && find_command() == nullptr) {  // then "--" only says that what follows are no flags
+    if (args && find_command() == nullptr) {  // then "--" only ends the flags
       for (std::string& word : args->after_dashes) {
         args->plain.push_back({std::move(word), words_.size()});
       }
@@ -77,7 +77,7 @@ class Assignment {
     return {};
   }
 
-  /// Gives the plain words to the arguments in order; the last may take many.
+  /// Assigns the plain words to the arguments in order; the last argument may take several.
   Status assign_arguments(const Args& args) const {
     std::span<const Args::Word> plain = args.plain;
     const Flag* last = nullptr;

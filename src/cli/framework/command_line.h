@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From words typed to members filled: gives the words that args.h has sorted to the rows of flag.h.
+// Assigns command-line words, sorted by args.h, to the members that the rows of flag.h are bound to.
 #pragma once
 
 #include <span>
@@ -13,9 +13,9 @@ namespace stalltrace::cli {
 
 enum class Parsed : uint8_t { kRun, kHelpWanted };
 
-/// Hands each word after the subcommand `name` ("lab run") to the row it belongs to. Errors are ErrorKind::kUsage and
-/// quote the word; where the right command line can be known, the remedy holds it. Targets may have been filled in part
-/// by then.
+/// Assigns each word after the subcommand `name` ("lab run") to its row. Errors are ErrorKind::kUsage and quote the
+/// word; if the right command line can be determined, the remedy contains it. After an error some targets may already
+/// be set.
 Result<Parsed> parse_args(std::string_view name, std::span<const std::string> words, std::span<const Flag> flags);
 
 }  // namespace stalltrace::cli

@@ -6,7 +6,7 @@
 namespace stalltrace::cli {
 namespace {
 
-/// A verb's members and rows, all kinds of them.
+/// A verb with members and rows of all kinds.
 struct Sample {
   bool json = false;
   std::string out = "x.db";
@@ -105,7 +105,7 @@ TEST(CommandLine, ARequiredFlagIsNamedWhenMissing) {
   EXPECT_EQ(parsed.error().what, "--out FILE is missing");
 }
 
-/// What to type instead.
+/// The remedy is the command line to type instead.
 TEST(CommandLine, TheRemedyIsTheRightCommandLine) {
   std::string out;
   std::vector<std::string> command;

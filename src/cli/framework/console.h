@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a subcommand prints: data to the output, everything else to the error stream. Decides on colour and progress
-// once. A reader that has gone away (`| head`) is no error: what follows is dropped silently.
-// Not thread-safe; borrows the streams.
+// The output of a subcommand: data goes to standard output, everything else to standard error. Decides once about
+// colour and progress. If the reader has closed the pipe (`| head`), that is no error: further output is silently
+// dropped. Not thread-safe; borrows the streams.
 #pragma once
 
 #include <cstdio>
@@ -13,31 +13,31 @@ namespace stalltrace::cli {
 
 class Console {
  public:
-  /// Colour needs a terminal, no NO_COLOR in the environment (no-color.org) and a TERM other than "dumb".
+  /// Colour requires a terminal, no NO_COLOR in the environment (no-color.org) and a TERM other than "dumb".
   Console(std::FILE* out, std::FILE* err);
 
-  /// Data, as given: who lays it out makes names printable (base/text.h).
+  /// Data, unchanged: the code that formats it makes names printable (base/text.h).
   void out(std::string_view text);
-  /// One line for people; the newline is added. Notes, live lines and errors hold names of anybody's files and
-  /// processes: they are made printable here.
+  /// One line for people; the newline is added. Notes, live lines and errors contain names of untrusted files and
+  /// processes, which are made printable here.
   void note(std::string_view line);
-  /// Text for people that is laid out already, with its line ends, as given: who lays it out makes names printable.
+  /// Formatted text for people, with its line ends, unchanged: the code that formats it makes names printable.
   void page(std::string_view text);
-  /// Replaces the last live line on the terminal; empty takes it away. Only where shows_progress().
+  /// Replaces the last live line on the terminal; an empty line removes it. Only if shows_progress().
   void live(std::string_view line);
   /// "stalltrace: WHAT; REMEDY" on one line.
   void error(const Error& error);
 
-  /// Hands everything to the reader. Fails when it could not be written (a full disk), not when the reader left.
+  /// Flushes the output. Fails if it could not be written (a full disk), but not if the reader has closed the pipe.
   Status finish();
 
   [[nodiscard]] bool colour_out() const { return colour_out_; }
   [[nodiscard]] bool colour_err() const { return colour_err_; }
-  /// Progress and live lines are for a terminal on the error stream only.
+  /// True if standard error is a terminal, which progress and live lines require.
   [[nodiscard]] bool shows_progress() const { return terminal_err_; }
-  /// The output is a terminal.
+  /// True if standard output is a terminal.
   [[nodiscard]] bool shows_out() const { return terminal_out_; }
-  /// True once the reader of the output has gone: nobody will see what is printed from now on.
+  /// True once the reader of the output has closed it: further output is not read.
   [[nodiscard]] bool reader_gone() const { return write_error_ != 0; }
 
  private:
@@ -48,7 +48,7 @@ class Console {
   bool terminal_out_;
   bool terminal_err_;
   int write_error_ = 0;
-  bool live_ = false;  // a live line is on the terminal
+  bool live_ = false;  // the terminal shows a live line
 };
 
 }  // namespace stalltrace::cli

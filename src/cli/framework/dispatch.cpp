@@ -49,7 +49,7 @@ Error unknown_verb(Verbs verbs, const std::string& typed, std::string remedy) {
       .kind = ErrorKind::kUsage, .what = fmt::format("'{}' is not a subcommand", typed), .remedy = std::move(remedy)};
 }
 
-/// A flag where the verb should be.
+/// The error for a flag in the place of the verb.
 Error misplaced_flag(const std::string& typed) {
   constexpr std::string_view kVersion = "--version";
   const bool version = typed == "-v" || typed == "-V" || similar_name(typed, std::span(&kVersion, 1));
@@ -97,7 +97,7 @@ Result<int> run_verb(Subcommand& verb, std::span<const std::string> words, Conso
   return verb.run(console);
 }
 
-/// A word that only begins the names of others ("lab"): lists them.
+/// Handles a word that is only the beginning of names ("lab"): lists them.
 Result<int> run_group(std::span<const std::string> words, Verbs verbs, Console& console) {
   const std::string& group = words[0];
   if (std::ranges::none_of(verbs, [&](const auto& verb) { return is_of_group(*verb, group); })) {

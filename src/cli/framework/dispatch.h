@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the command line to an exit code: finds the subcommand, parses, runs it, turns an Error into one line.
+// From the command line to an exit code: finds the subcommand, parses, runs it, and prints an Error as one line.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags and arguments are data: a row names one, says what it is for and binds it to a member of its subcommand.
-// The parser (command_line.cpp) and the help page (help.cpp) both read the same rows, and so can what completes words
-// in a shell. A row borrows its target: it must not outlive the subcommand. Defaults shown in the help page are the
-// targets' values when the row is made.
+// Flags and arguments are data: a row has a name and a help text and is bound to a member of its subcommand. The parser
+// (command_line.cpp) and the help page (help.cpp) use the same rows; shell completion could use them as well. A row
+// borrows its target and must not outlive the subcommand. Defaults on the help page are the targets' values at the
+// creation of the row.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Flag {
     kValue,      // --out FILE, at most once
     kRepeated,   // --fault SPEC, any number of times
     kArgument,   // FILE, required
-    kArguments,  // FILE..., one at least
+    kArguments,  // FILE..., at least one
     kCommand,    // -- COMMAND ..., everything after the double dash
   };
   Kind kind = Kind::kSwitch;
@@ -34,16 +34,16 @@ struct Flag {
   std::string default_text;  // empty: none
   /// Takes one value as typed; an error is the user's (exit code 2).
   std::function<Status(std::string_view)> assign;
-  bool required = false;      // arguments are in any case, except COMMAND
-  std::string when_followed;  // remedy where plain words follow the last argument; empty: the help page
-  /// Part of the program's own machinery: works, but is not on the help page.
+  bool required = false;      // arguments are always required, except COMMAND
+  std::string when_followed;  // remedy if plain words follow the last argument; empty: the help page
+  /// Internal: works, but is not on the help page.
   bool hidden = false;
 
   [[nodiscard]] bool is_argument() const { return kind >= Kind::kArgument; }
 };
 
 Flag switch_flag(std::string name, std::string help, bool* target);
-/// An empty text is refused: it is a shell variable that was not set.
+/// Refuses an empty text: it usually comes from an unset shell variable.
 Flag text_flag(std::string name, std::string value_name, std::string help, std::string* target);
 Flag texts_flag(std::string name, std::string value_name, std::string help, std::vector<std::string>* target);
 /// One of `choices`; the target's value is the default.
@@ -53,10 +53,10 @@ Flag integer_flag(std::string name, std::string value_name, std::string help, in
                   int64_t* target);
 /// --pid 12 --pid 34, also --pid 12,34
 Flag pids_flag(std::string name, std::string help, std::vector<int32_t>* target);
-/// "500ms", "20s", "2m"; longer than nothing.
+/// "500ms", "20s", "2m"; must be positive.
 Flag duration_flag(std::string name, std::string help, int64_t* target_ns);
 Flag duration_flag(std::string name, std::string help, std::optional<int64_t>* target_ns);
-/// "500m", "2g"; "none" and "0" make it 0: no limit.
+/// "500m", "2g"; "none" and "0" set 0: no limit.
 Flag size_limit_flag(std::string name, std::string help, int64_t* target_bytes);
 
 Flag argument(std::string name, std::string help, std::string* target);

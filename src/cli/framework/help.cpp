@@ -14,7 +14,7 @@
 namespace stalltrace::cli {
 namespace {
 
-/// As it is typed: "--out FILE", "FILE...", "-- COMMAND ...".
+/// The form to type: "--out FILE", "FILE...", "-- COMMAND ...".
 std::string typed_form(const Flag& flag) {
   switch (flag.kind) {
     case Flag::Kind::kSwitch:
@@ -32,7 +32,7 @@ std::string typed_form(const Flag& flag) {
   return flag.name;
 }
 
-/// Rows of two columns, the second aligned.
+/// Rows of two columns, the second one aligned.
 std::string table(const std::vector<std::pair<std::string, std::string>>& rows) {
   size_t width = 0;
   for (const auto& [left, right] : rows) {
@@ -60,7 +60,7 @@ std::string flag_table(std::span<const Flag> flags, bool arguments) {
   return table(rows);
 }
 
-/// How the values are written whose form is not plain: "TIME is written like 500ms, 20s or 2m".
+/// Explains values with a special form: "TIME is written like 500ms, 20s or 2m".
 std::string value_forms(std::span<const Flag> flags) {
   std::set<std::string> lines;
   for (const Flag& flag : flags) {
@@ -71,7 +71,7 @@ std::string value_forms(std::span<const Flag> flags) {
   return lines.empty() ? "" : fmt::format("\n{}", fmt::join(lines, ""));
 }
 
-/// What a page of several verbs begins and ends with.
+/// The beginning and end of a page about several verbs.
 struct Group {
   std::string_view name;  // the first word of its verbs; "": all verbs
   std::string_view headline;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A subcommand: one class, one file, one row in verbs.cpp. Made anew for each run; flags() binds to its members, the
-// parser fills them, then run() is called once. Errors are returned; only one that has an exit code of its own
-// (command_start.h) is printed by the subcommand.
+// A subcommand: one class, one file, one row in verbs.cpp. An object is created for each run: flags() binds to its
+// members, the parser sets them, then run() is called once. Errors are returned; the subcommand prints only an error
+// that has its own exit code (command_start.h).
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ namespace stalltrace::cli {
 
 struct VerbInfo {
   std::string name;     // "query", "lab run"
-  std::string summary;  // one line, for the list of subcommands and the head of the help page
+  std::string summary;  // one line, for the list of subcommands and the start of the help page
   std::string example;  // one command line that works, without the prompt
-  std::string details;  // more for the help page; may be empty
+  std::string details;  // additional text for the help page; may be empty
 };
 
 class Subcommand {
@@ -27,7 +27,7 @@ class Subcommand {
   [[nodiscard]] virtual VerbInfo info() const = 0;
   /// Bound to this object's members.
   virtual std::vector<Flag> flags() = 0;
-  /// The exit code, or what went wrong.
+  /// Returns the exit code or an error.
   virtual Result<int> run(Console& console) = 0;
 };
 

@@ -14,13 +14,14 @@
 namespace stalltrace::cli {
 namespace {
 
-/// Digits after the point, as nanoseconds: "5" is 500,000,000.
+/// Converts digits after the decimal point to nanoseconds: "5" is 500,000,000.
 int64_t fraction_ns(std::string digits) {
   digits.resize(9, '0');
   return std::stoll(digits);
 }
 
-/// A year that nanoseconds can't hold is the first or the last time that they hold: nothing is recorded beyond.
+/// A year outside of the range of nanoseconds gives the first or the last time in the range: nothing is recorded beyond
+/// it.
 std::optional<int64_t> parse_utc(const std::string& text) {
   static const std::regex kForm(R"((\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?Z?)");
   std::smatch part;

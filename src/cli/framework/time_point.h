@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A moment as people type it: a UTC time, or a distance from the first collective of the recordings.
+// A point in time as users type it: a UTC time, or an offset from the first collective of the recordings.
 #pragma once
 
 #include <optional>

@@ -20,7 +20,7 @@ using capture::CheckLine;
 using capture::CheckState;
 
 struct StateWords {
-  std::string_view mark;  // to people
+  std::string_view mark;  // printed for people
   std::string_view json;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace import`: a recording made of profiler files alone.
+// `stalltrace import`: makes a recording from profiler files.
 #include <fmt/format.h>
 
 #include <string_view>
@@ -14,7 +14,7 @@
 namespace stalltrace::cli {
 namespace {
 
-constexpr std::string_view kRecordingBegin = "SQLite format 3";  // of the database file that a recording is
+constexpr std::string_view kRecordingBegin = "SQLite format 3";  // the first bytes of a recording's database file
 
 class ImportVerb final : public Subcommand {
  public:
@@ -45,7 +45,7 @@ class ImportVerb final : public Subcommand {
   }
 
  private:
-  /// Refuses what is never a profiler file. A single file that can't be read among others is left out later.
+  /// Refuses files that can't be profiler files. A single unreadable file among others is left out later.
   [[nodiscard]] Status check_files() const {
     for (const std::string& path : files_) {
       const auto begin = read_file(path, kRecordingBegin.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace lab down`: removes whatever a lab left.
+// `stalltrace lab down`: removes the remains of a lab.
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
 #include "lab/cluster/injection/manual.h"

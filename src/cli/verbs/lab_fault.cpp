@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace lab fault`: breaks something in the practice cluster that is up.
+// `stalltrace lab fault`: injects a fault into the running practice cluster.
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
 #include "lab/cluster/injection/manual.h"

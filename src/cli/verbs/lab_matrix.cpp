@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace lab matrix`: how often is the finding right? Many practice runs, drawn from a seed and scored.
+// `stalltrace lab matrix`: measures how often the finding is right, with many practice runs drawn from a seed.
 #include <fmt/format.h>
 
 #include "base/file.h"

@@ -90,7 +90,7 @@ class LabRunVerb final : public Subcommand {
     return options_.live ? write_live(outcome) : Status();
   }
 
-  /// What each agent reported, and when.
+  /// Writes the live findings of each agent and their times.
   Status write_live(const lab::RunOutcome& outcome) const {
     std::vector<report::ReportedFinding> all;
     for (const std::string& recording : outcome.recordings) {

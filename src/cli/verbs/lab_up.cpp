@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace lab up`: the practice cluster by hand.
+// `stalltrace lab up`: starts the practice cluster for manual use.
 #include <fmt/format.h>
 
 #include "cli/framework/exit_code.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace merge`: one recording out of many nodes'.
+// `stalltrace merge`: makes one recording from those of many nodes.
 #include "store/merge.h"
 
 #include <fmt/format.h>

@@ -16,7 +16,7 @@
 namespace stalltrace::cli {
 namespace {
 
-/// Hands rows on for as long as somebody reads them.
+/// Forwards rows until the reader closes the output.
 class WhileRead final : public RowSink {
  public:
   WhileRead(RowSink& next, const Console& console) : next_(next), console_(console) {}
@@ -31,7 +31,7 @@ class WhileRead final : public RowSink {
   const Console& console_;
 };
 
-/// CSV holds names as they are, which is right for a file.
+/// CSV keeps names unchanged, which is right only for a file.
 std::string for_terminal(std::string_view text) {
   std::string shown;
   for (const std::string_view line : split(text, '\n')) {
@@ -75,7 +75,7 @@ class QueryVerb final : public Subcommand {
   }
 
  private:
-  /// Refuses SQL where the file should be.
+  /// Refuses SQL in the place of the file.
   [[nodiscard]] Status check_order() const {
     const bool is_sql = file_.find(' ') != std::string::npos && ::access(file_.c_str(), F_OK) != 0;
     if (!is_sql) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace run`: starts a job with all evidence switched on, and explains when it hangs and when it ends.
+// `stalltrace run`: starts a job with all evidence enabled, and explains its hangs and its end.
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -27,16 +27,16 @@
 namespace stalltrace::cli {
 namespace {
 
-constexpr int64_t kFileRoundNs = 500 * kNsPerMs;  // profiler files are looked at this often
+constexpr int64_t kFileRoundNs = 500 * kNsPerMs;  // interval at which profiler files are read
 
-/// The tracer of a privileged run and what it writes to. Members go in reverse.
+/// The tracer of a privileged run and its output. Members are destroyed in reverse order.
 struct Trace {
   std::unique_ptr<store::RecordingWriter> writer;
   std::unique_ptr<launch::ProgressSink> sink;
   std::unique_ptr<capture::Tracer> tracer;
 };
 
-/// The NCCL that the job's own library path leads to: probed before the job maps it, so that no first call is missed.
+/// The NCCL on the job's library path: probed before the job maps it, so that its first call is not missed.
 std::vector<std::string> libraries_of_path() {
   std::vector<std::string> found;
   const char* path = std::getenv("LD_LIBRARY_PATH");
@@ -59,7 +59,7 @@ Result<Trace> start_trace(const launch::RunFolder& folder, const std::string& no
   options.commands = privacy.commands();
   options.libraries = libraries_of_path();
   options.trusted_owners = trusted;
-  options.pids = {::getpid()};  // the command will be our child, in scope from its first instruction
+  options.pids = {::getpid()};  // the command will be our child and is in scope from its first instruction
   auto tracer = capture::Tracer::create(options, *trace.sink, [&](const std::string& text) { console.note(text); });
   if (!tracer) {
     if (trace.writer->close()) {
@@ -71,7 +71,7 @@ Result<Trace> start_trace(const launch::RunFolder& folder, const std::string& no
   return trace;
 }
 
-/// Where the folder that was asked for can't be had, the job starts all the same.
+/// If the requested folder can't be used, the job still starts.
 Result<launch::RunFolder> claim_some_folder(const std::string& wanted, Readers readers, Console& console) {
   Result<launch::RunFolder> folder = launch::claim_run_folder(wanted, readers);
   if (folder) {
@@ -111,7 +111,7 @@ class RunVerb final : public Subcommand {
   }
 
   Result<int> run(Console& console) override {
-    launch::Job job;  // first: it takes note of how we were started
+    launch::Job job;  // first: it records the state at our start
     if (const auto refused = refuse_command(command_, console)) {
       return *refused;
     }
@@ -138,7 +138,7 @@ class RunVerb final : public Subcommand {
     const bool has_profiler_rows = trace && trace->sink->has_profiler_rows();
     const bool recorded = trace && close_trace(console, *trace);
     evidence.settle();
-    job.release();  // from here on a signal costs the explanation at most
+    job.release();  // from here on a signal costs at most the explanation
     if (!watched) {
       console.error(watched.error());
     }
@@ -147,7 +147,7 @@ class RunVerb final : public Subcommand {
   }
 
  private:
-  /// Without the privilege the job runs all the same.
+  /// Without the privilege the job runs untraced.
   std::optional<Trace> try_trace(Console& console, const launch::RunFolder& folder,
                                  const TrustedOwners& trusted) const {
     if (no_trace_) {
@@ -175,7 +175,7 @@ class RunVerb final : public Subcommand {
     return closed.has_value();
   }
 
-  /// True when that is to be explained; says that a job goes on which stood still before.
+  /// True if the job stands still and this must be explained. Prints a note when a job continues that had stood still.
   static bool stands_still(launch::HangWatch& hang, const launch::Progress& progress, RunEvidence& evidence) {
     const launch::HangWatch::News news = hang.look(progress, utc_now_ns());
     if (news == launch::HangWatch::News::kGoesOn) {
@@ -189,7 +189,7 @@ class RunVerb final : public Subcommand {
     const auto flush = [&] {
       const Status flushed = trace.writer->flush();
       if (!flushed) {
-        console.error(flushed.error());  // a full disk is reported, and the job goes on
+        console.error(flushed.error());  // a full disk is reported, and the job continues
       }
       if (job.asked_to_end()) {
         evidence.save_soon();
@@ -207,7 +207,7 @@ class RunVerb final : public Subcommand {
     });
   }
 
-  /// Without a tracer the profiler files show whether the job gets on.
+  /// Without a tracer the profiler files show the job's progress.
   Status watch_profiler_files(const launch::Job& job, RunEvidence& evidence) const {
     pollfd wait{.fd = job.descriptor(), .events = POLLIN, .revents = 0};
     launch::ProfilerProgress files(evidence.profiler_files().folder(), [&](const blackbox::ProfilerFileReader& file) {

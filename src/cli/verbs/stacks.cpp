@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace stacks`: where a running job is, line by line.
+// `stalltrace stacks`: shows the current line of each rank of a running job.
 #include <fmt/format.h>
 
 #include <map>
@@ -46,7 +46,7 @@ class StacksVerb final : public Subcommand {
                   "name a process with --pid; as root other users' jobs are seen too", ErrorKind::kNotFound);
     }
     std::vector<RankStacks> ranks = read(procfs, wanted);
-    // Of a process that was asked for by itself what is wrong with it is the answer.
+    // For a single requested process its problem is the answer.
     for (RankStacks& one : ranks) {
       if (!pids_.empty() && !one.stacks) {
         return std::unexpected(one.stacks.error());
@@ -89,7 +89,7 @@ class StacksVerb final : public Subcommand {
           RankStacks{.pid = rank.pid, .rank = rank.rank, .job = rank.job, .stacks = std::move(results[next++])});
       for (const pid_t child : rank.descendants) {
         Result<ProcessStacks>& result = results[next++];
-        if (result || result.error().kind != ErrorKind::kNotFound) {  // a child that has ended is none
+        if (result || result.error().kind != ErrorKind::kNotFound) {  // a descendant that has ended is left out
           one.children.push_back(RankStacks{.pid = child, .stacks = std::move(result)});
         }
       }

@@ -26,7 +26,7 @@
 namespace stalltrace::cli {
 namespace {
 
-constexpr int64_t kDefaultMaxSize = int64_t{2} << 30;  // a forgotten trace fills no disk
+constexpr int64_t kDefaultMaxSize = int64_t{2} << 30;  // a forgotten trace must not fill a disk
 
 std::string progress_line(const capture::TracerStats& stats) {
   std::string line = fmt::format("{} processes, {} calls, {} retransmits, {} lost", stats.processes, stats.calls,
@@ -81,7 +81,8 @@ class TraceVerb final : public Subcommand {
   }
 
   Result<int> run(Console& console) override {
-    // Before any file or thread is made: a signal must not leave one half made. With a command, signals are its own.
+    // Must precede the creation of any file or thread: a signal must not interrupt it. With a command, signals belong
+    // to the command.
     std::optional<StopSignals> signals;
     std::optional<launch::Job> job;
     if (command_.empty()) {
@@ -145,7 +146,8 @@ class TraceVerb final : public Subcommand {
       ST_TRY(traced);
       return kExitDone;
     }
-    // Whatever became of the recording, the command is the user's: it is awaited, and its exit code is ours.
+    // The command belongs to the user: it is awaited, and its exit code is returned, whatever the result of the
+    // recording.
     for (const Status& status : {closed, traced}) {
       if (!status) {
         console.error(status.error());
@@ -155,14 +157,14 @@ class TraceVerb final : public Subcommand {
   }
 
  private:
-  /// Nothing was recorded: leaves no empty recording behind.
+  /// Nothing was recorded: removes the empty recording.
   void discard(store::RecordingWriter& writer) const {
     if (writer.close()) {
       ::unlink(out_.c_str());
     }
   }
 
-  /// A library of the command line must be there. One of the configuration need not be: it is the same on all nodes.
+  /// A library on the command line must exist. One in the configuration need not: all nodes share that file.
   Status apply_config(Console& console) {
     for (const std::string& library : options_.libraries) {
       ST_TRY(check_library(library));
@@ -199,7 +201,7 @@ class TraceVerb final : public Subcommand {
                : Status(fail(path + ": not a library", remedy, ErrorKind::kCorrupt));
   }
 
-  /// A full disk is reported, and tracing goes on: what could not be stored is counted.
+  /// A full disk is reported, and tracing continues: rows that could not be stored are counted.
   static Status keep_going(Console& console, Status flushed) {
     if (!flushed) {
       console.error(flushed.error());
@@ -207,7 +209,7 @@ class TraceVerb final : public Subcommand {
     return {};
   }
 
-  /// Findings go to the output when they come and go, and into the recording whenever they change. True: one came.
+  /// Prints findings when they begin and end, and stores them whenever they change. True if a new one was printed.
   bool report_live(Console& console, LiveWatch& live, store::RecordingWriter& writer) {
     const std::vector<analysis::LiveChange> changes = live.take();
     bool came = false;
@@ -221,7 +223,7 @@ class TraceVerb final : public Subcommand {
       writer.accept_finding(change.number, change.finding);
     }
     if (!changes.empty() && !console.reader_gone()) {
-      (void)console.finish();  // printed at once for a person who watches; a failure is reported at the end
+      (void)console.finish();  // flushed at once for a reader at the terminal; a failure is reported at the end
     }
     return came;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs of stalltrace, in the order of the help page. Each factory is defined in the file of its verb.
+// The verbs of stalltrace, in the order of the help page. Each factory is defined in its verb's file.
 #pragma once
 
 #include <memory>

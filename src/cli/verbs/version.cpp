@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace version`: what a bug report needs to say.
+// `stalltrace version`: the facts that a bug report needs.
 #include "base/version.h"
 
 #include <fmt/format.h>

@@ -11,7 +11,7 @@
 
 namespace stalltrace {
 
-/// One call by one rank. Sent first at entry (completion open), again when more is known.
+/// One call by one rank. Sent at entry (completion open), and again when more is known.
 struct Collective {
   EventId event_id = 0;
   NodeId node_id = 0;
@@ -19,12 +19,12 @@ struct Collective {
   Operation op = Operation::kAllReduce;
   /// Arrival: entry of the call, or of the outermost ncclGroupEnd for a call inside a group.
   int64_t timestamp_ns = 0;
-  std::optional<int64_t> duration_ns;  // arrival to completion, the best known; none while open
-  std::optional<int64_t> launch_ns;    // the CPU-side call alone; none while it has not returned
+  std::optional<int64_t> duration_ns;  // arrival to completion, the best known value; none while open
+  std::optional<int64_t> launch_ns;    // only the call on the CPU; none until it has returned
   Completion completion = Completion::kOpen;
   /// n-th collective of this rank on this communicator, from 0. For Send/Recv the n-th to or from that peer.
   std::optional<int64_t> seq;
-  std::optional<int32_t> rank;  // in the communicator, or the job's where rank_source is environment
+  std::optional<int32_t> rank;  // in the communicator; in the job if rank_source is environment
   RankSource rank_source = RankSource::kUnknown;
   std::optional<int32_t> nranks;
   CommHash comm_id_hash = 0;
@@ -44,12 +44,11 @@ struct Collective {
   int64_t stack_id = 0;
   int64_t called_ns = 0;  // entry of the call itself; differs from timestamp_ns inside a group
 
-  /// Completion time; none while open, or where it was not observed.
+  /// Completion time; none while open, or if it was not observed.
   [[nodiscard]] std::optional<int64_t> end_ns() const {
     return duration_ns ? std::optional(timestamp_ns + *duration_ns) : std::nullopt;
   }
-  /// The newest time that is known of it; none while it is open. Where the completion was not observed: the launch's
-  /// end.
+  /// The newest known time; none while open. The end of the launch if the completion was not observed.
   [[nodiscard]] std::optional<int64_t> settled_ns() const {
     return completion == Completion::kUnobserved ? std::optional(timestamp_ns + launch_ns.value_or(0)) : end_ns();
   }
@@ -59,7 +58,7 @@ template <>
 struct EventTraits<Collective> : StreamTraits<Collective, TableKind::kEvents> {
   static constexpr std::string_view kTable = "collective";
   static auto key(const Collective& row) { return row.event_id; }
-  /// An unobserved completion ends with the launch: nobody will report more.
+  /// An unobserved completion ends with the launch: no later row will report more.
   static int64_t end_ns(const Collective& row) { return row.settled_ns().value_or(kForever); }
 };
 

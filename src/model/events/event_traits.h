@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of an event type besides its fields: where its rows are stored, what identifies one, and when its
-// interval starts and ends. Each family header (collective.h, tcp.h, ...) has the structs, their EventTraits and the
-// list of its types; event_types.h joins the lists. Every source, writer and reader goes through that list.
+// Properties of an event type besides its fields: its table, its key, and the start and end of a row's interval. Each
+// family header (collective.h, tcp.h, ...) has the structs, their EventTraits and the list of its types; event_types.h
+// joins the lists. All sources, writers and readers use that list.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,9 @@ namespace stalltrace {
 
 /// How a table holds the rows of a type.
 enum class TableKind : uint8_t {
-  kState,     // what exists: few rows, read whole; a row replaces the one with the same key
-  kEvents,    // what happened: streamed in time order; the primary key is the row's own event_id
-  kNumbered,  // what happened: streamed in time order; the writer numbers the rows in a column `id`, as it does event
-              // ids
+  kState,     // existing things: few rows, read completely; a row replaces the one with the same key
+  kEvents,    // streamed in time order; the primary key is the row's own event_id
+  kNumbered,  // streamed in time order; the writer numbers the rows in a column `id`
 };
 
 /// For each event type T:
@@ -27,22 +26,22 @@ enum class TableKind : uint8_t {
 ///   begin_ns(row)      start of the row's interval
 ///   end_ns(row)        end of the row's interval, kForever while it is open. The row belongs to a TimeRange if
 ///                      begin_ns < to_ns and end_ns >= from_ns.
-///   known_until_ns(row)  the newest time that the row reports, never kForever: the end, or what was last seen of an
-///                      open one. A window over a running trace forgets by it.
-///   key(row)           only where a later row can replace an earlier one: a tuple or value that compares
+///   known_until_ns(row)  the newest time that the row reports, never kForever: the end, or the last observation of
+///                      an open row. A live window uses it to forget rows.
+///   key(row)           only if a later row can replace an earlier one: a comparable tuple or value
 /// Types derive from StateTraits or StreamTraits and override what differs.
 template <typename T>
 struct EventTraits;
 
-/// `from` and `to` are the struct's times of existence; `to` is none while it exists.
+/// `from` and `to` are the start and end of existence; `to` is none while it exists.
 template <typename T>
 struct StateTraits {
   static constexpr TableKind kKind = TableKind::kState;
   static constexpr int64_t end_or_forever(const std::optional<int64_t>& to) { return to.value_or(kForever); }
 };
 
-/// A row that has a `duration_ns` ends so long after its timestamp; it is open where that is optional and missing. Any
-/// other row is a moment.
+/// A row with a `duration_ns` ends that long after its timestamp; if that field is optional and missing, the row is
+/// open. Any other row is a point in time.
 template <typename T, TableKind kind>
 struct StreamTraits {
   static constexpr TableKind kKind = kind;

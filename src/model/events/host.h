@@ -11,7 +11,7 @@
 
 namespace stalltrace {
 
-/// A number about the host, cumulative unless its name ends in "_now".
+/// A host counter, cumulative unless its name ends in "_now".
 struct HostSample {
   NodeId node_id = 0;
   int64_t timestamp_ns = 0;

@@ -10,7 +10,7 @@
 namespace stalltrace {
 namespace {
 
-/// The number that is all of `text`.
+/// Parses a number; fails unless it is all of `text`.
 template <typename Number>
 std::optional<Number> whole_number(std::string_view text) {
   Number number = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers that name nodes, events and communicators, and their text forms.
+// The numbers that identify nodes, events and communicators, and their text forms.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace stalltrace {
 
 /// One agent's run on one node. Unique across a fleet: see make_node_id.
 using NodeId = uint32_t;
-/// node_id << 40 | number. Shown as "NODE:number".
+/// node_id << 40 | number; printed as "NODE:number".
 using EventId = int64_t;
 
 inline constexpr int kEventNumberBits = 40;
@@ -23,10 +23,10 @@ constexpr EventId make_event_id(NodeId node, uint64_t number) {
 constexpr NodeId node_of(EventId id) { return static_cast<NodeId>(static_cast<uint64_t>(id) >> kEventNumberBits); }
 constexpr uint64_t number_of(EventId id) { return static_cast<uint64_t>(id) & ((1ULL << kEventNumberBits) - 1); }
 
-/// 23 bits of a hash of who recorded and when; never 0.
+/// 23 bits of a hash of the recorder's identity and start; never 0.
 NodeId make_node_id(std::string_view name, std::string_view boot_id, int64_t started_ns);
 
-/// "12:3456": the node's number and the event's. parse_event_id is its inverse, none for any other text.
+/// "12:3456": the node's number and the event's. parse_event_id is the inverse; none for any other text.
 std::string format_event_id(EventId id);
 std::optional<EventId> parse_event_id(std::string_view text);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job consists of: nodes, processes, communicators, the places that calls come from; and what could not be kept.
+// The parts of a job: nodes, processes, communicators, call stacks; and the events that could not be kept.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct Node {
   std::string agent_version;
   int64_t started_ns = 0;
   std::optional<int64_t> ended_ns;
-  /// UTC minus CLOCK_MONOTONIC as used for every time of this node. Two nodes with one boot_id share a
-  /// clock: their times differ by the difference of these offsets, exactly.
+  /// UTC minus CLOCK_MONOTONIC, used for every time of this node. Two nodes with one boot_id share a clock: their times
+  /// differ exactly by the difference of these offsets.
   int64_t clock_offset_ns = 0;
   std::string missing_evidence;  // keys_of() the EvidenceKinds that this node can't record; empty: none, or unknown
 };
@@ -40,7 +40,7 @@ struct Process {
   std::optional<int32_t> local_rank;
   std::optional<int32_t> world_size;
   std::string job_id;
-  std::string settings;  // variables of its environment that decide how the job is set up: NAME=VALUE, one a line
+  std::string settings;  // environment variables that determine the job's set-up: NAME=VALUE, one a line
   uint64_t cgroup_id = 0;
   uint64_t netns = 0;
   std::optional<int64_t> exit_ns;
@@ -49,7 +49,7 @@ struct Process {
   bool oom_killed = false;  // the kernel ended it for lack of memory
 };
 
-/// A communicator as one rank holds it.
+/// A communicator from one rank's point of view.
 struct Communicator {
   NodeId node_id = 0;
   int32_t pid = 0;
@@ -62,14 +62,14 @@ struct Communicator {
   CommHash parent_hash = 0;
   std::optional<int32_t> split_color;
   std::optional<int32_t> split_key;
-  int64_t created_ns = 0;  // first seen, for one made before tracing began
+  int64_t created_ns = 0;  // first observation if it was made before tracing began
   std::optional<int64_t> destroyed_ns;
 };
 
-/// A call stack. Its id is a hash of its content, so that nodes share their stacks.
+/// A call stack. Its id is a hash of its content, so that nodes share stacks.
 struct Stack {
   int64_t stack_id = 0;
-  std::string frames;  // one frame a line, innermost first
+  std::string frames;  // one frame per line, innermost first
 };
 
 /// Events that could not be kept, by source ("ring:collective", "store:disk_full", ...). Cumulative.

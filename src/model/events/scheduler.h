@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What threads waited for.
+// Waits of threads.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,27 @@ enum class WaitKind : uint8_t {
   kBlocked,   // interruptible sleep
   kDisk,      // uninterruptible sleep, for block I/O
   kStopped,   // stopped or traced
-  kOnCpu,     // running: not a wait, but what a late rank did
+  kOnCpu,     // running: not a wait, but needed for what a late rank did
 };
 std::string_view to_text(WaitKind kind);
 std::optional<WaitKind> wait_kind_from_text(std::string_view text);
 
-/// What one thread did with [timestamp_ns, timestamp_ns + window_ns): `waited_ns` of it was spent in `kind`,
-/// over `count` occasions. A single long wait has count 1 and waited_ns == window_ns.
+/// Waits of one thread in [timestamp_ns, timestamp_ns + window_ns): `waited_ns` of it was spent in `kind`, over `count`
+/// occasions. A single long wait has count 1 and waited_ns == window_ns.
 struct WaitSpan {
   NodeId node_id = 0;
   int64_t timestamp_ns = 0;
   int64_t window_ns = 0;
   int64_t waited_ns = 0;
-  bool open = false;  // had not ended when last seen
+  bool open = false;  // had not ended when last observed
   uint32_t count = 1;
   WaitKind kind = WaitKind::kBlocked;
   int32_t pid = 0;
   int32_t tid = 0;
   std::string thread_name;
-  int32_t by_pid = 0;  // kRunnable: who ran instead (the one that ran longest); 0 unknown
+  int32_t by_pid = 0;  // kRunnable: the process that ran instead (for longest); 0: unknown
   std::string by_name;
-  int64_t by_waited_ns = 0;  // at least so much of waited_ns is due to by_pid
+  int64_t by_waited_ns = 0;  // at least this much of waited_ns is due to by_pid
 };
 
 template <>

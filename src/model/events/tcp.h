@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP connections, and what the kernel reports of them.
+// TCP connections, and the kernel's reports about them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace stalltrace {
 
-/// IPv4 addresses are held in their dotted form, IPv6 in RFC 5952's.
+/// IPv4 addresses in dotted form, IPv6 addresses as in RFC 5952.
 struct Endpoint {
   std::string address;
   uint16_t port = 0;
@@ -23,10 +23,10 @@ struct Endpoint {
 
 /// "10.77.0.2:40112", "[fe80::1]:22"
 std::string format_endpoint(const Endpoint& endpoint);
-/// The inverse; none without a colon. A port that is no number is 0.
+/// The inverse; none without a colon. A port that is not a number is 0.
 std::optional<Endpoint> parse_endpoint(std::string_view text);
 
-/// A TCP connection as one end sees it.
+/// One end of a TCP connection.
 struct Connection {
   NodeId node_id = 0;
   uint64_t cookie = 0;
@@ -35,7 +35,7 @@ struct Connection {
   int32_t family = 0;  // AF_INET 2, AF_INET6 10
   Endpoint source;
   Endpoint destination;
-  int64_t opened_ns = 0;  // first seen, for one opened before tracing began
+  int64_t opened_ns = 0;  // first observation if it was opened before tracing began
   std::optional<int64_t> closed_ns;
   std::optional<int32_t> rank;
   std::optional<int32_t> peer_rank;
@@ -58,7 +58,7 @@ enum class TcpEventKind : uint8_t {
 std::string_view to_text(TcpEventKind kind);
 std::optional<TcpEventKind> tcp_event_kind_from_text(std::string_view text);
 
-/// Something that happened on a connection, attributed to the owner of its socket.
+/// An event on a connection, attributed to the owner of its socket.
 struct TcpEvent {
   EventId event_id = 0;
   NodeId node_id = 0;
@@ -69,13 +69,13 @@ struct TcpEvent {
   uint64_t cookie = 0;
   Endpoint source;
   Endpoint destination;
-  uint32_t seq = 0;  // first sequence number of the segment; 0 where there is none
+  uint32_t seq = 0;  // first sequence number of the segment; 0 if there is none
   uint32_t len = 0;  // payload bytes of the segment
   int32_t state = 0;
   uint64_t cgroup_id = 0;
 };
 
-/// The kernel's view of one connection at one moment (struct tcp_sock). Counters are cumulative.
+/// The kernel's state of one connection at one time (struct tcp_sock). Counters are cumulative.
 struct TcpSample {
   NodeId node_id = 0;
   int64_t timestamp_ns = 0;
@@ -87,20 +87,20 @@ struct TcpSample {
   uint32_t retrans_out = 0;
   uint32_t lost_out = 0;
   uint32_t total_retrans = 0;
-  uint32_t dsack_dups = 0;  // retransmits the peer reported as needless
+  uint32_t dsack_dups = 0;  // retransmissions that the peer reported as duplicates
   uint32_t mss = 0;
   uint64_t bytes_acked = 0;
   uint64_t bytes_received = 0;
   uint32_t unacked_bytes = 0;  // snd_nxt - snd_una
   uint32_t notsent_bytes = 0;  // write_seq - snd_nxt
-  uint32_t unread_bytes = 0;   // rcv_nxt - copied_seq: arrived, not yet read by the process
+  uint32_t unread_bytes = 0;   // rcv_nxt - copied_seq: received, not yet read by the process
   uint32_t snd_wnd = 0;
   uint32_t rcv_wnd = 0;
   uint64_t busy_ns = 0;  // includes the other two
   uint64_t receiver_limited_ns = 0;
   uint64_t sndbuf_limited_ns = 0;
   uint8_t ca_state = 0;     // as in TcpEvent::state
-  uint8_t retransmits = 0;  // icsk_retransmits: timeouts in a row
+  uint8_t retransmits = 0;  // icsk_retransmits: consecutive timeouts
   uint8_t backoff = 0;
   uint8_t tcp_state = 0;  // TCP_ESTABLISHED 1, ...
 };
@@ -121,15 +121,15 @@ struct NetSpan {
 /// Packets of one connection that a host dropped for one reason, summed over a short time.
 struct PacketDrop {
   NodeId node_id = 0;
-  int64_t timestamp_ns = 0;  // of the first
-  int64_t duration_ns = 0;   // from the first to the last
+  int64_t timestamp_ns = 0;  // of the first packet
+  int64_t duration_ns = 0;   // from the first packet to the last
   uint64_t cookie = 0;
   int32_t pid = 0;        // the connection's owner
-  bool incoming = false;  // on the way to the owner; else from it
+  bool incoming = false;  // in the direction of the owner; else from it
   uint64_t netns = 0;     // where they were dropped
   std::string reason;     // the kernel's (enum skb_drop_reason), without its prefix: "NETFILTER_DROP"
-  uint32_t packets = 0;   // as the kernel held them: one may hold several segments
-  uint64_t bytes = 0;     // with headers
+  uint32_t packets = 0;   // as the kernel counts them: one may hold several segments
+  uint64_t bytes = 0;     // including headers
 };
 
 template <>

@@ -28,7 +28,7 @@ Fallback BtreeScan::each_leaf(int64_t first_id, int64_t end_id, const VisitLeaf&
   return levels_[0][0] == kLeafPage ? leaf(levels_[0].data()) : interior(0);
 }
 
-/// Reads `count` neighbouring pages.
+/// Reads `count` consecutive pages.
 bool BtreeScan::load(size_t level, uint32_t page, uint32_t count) {
   pages_left_ -= count;
   if (pages_left_ < 0 || page < 2 || count > table_->pages || page > table_->pages + 1 - count) {
@@ -43,14 +43,14 @@ bool BtreeScan::load(size_t level, uint32_t page, uint32_t count) {
   return ::pread(table_->fd.get(), buffer.data(), bytes, offset) == static_cast<ssize_t>(bytes);
 }
 
-/// The children of the page at `level` that hold wanted ids.
+/// The children, of the page at `level`, that hold wanted ids.
 Fallback BtreeScan::interior(size_t level) {
   const uint8_t* page = levels_[level].data();
   const uint32_t cells = big_endian(page + 3, 2);
   if (page[0] != kInteriorPage || level + 1 >= levels_.size() || kInteriorHeader + 2 * cells > table_->usable) {
     return Fallback::kPageTree;
   }
-  // Child i holds the ids up to key i, the last child those above all keys.
+  // Child i holds the ids up to key i; the last child holds those above all keys.
   std::vector<std::pair<uint32_t, int64_t>> children;
   for (uint32_t i = 0; i < cells; ++i) {
     const uint32_t offset = big_endian(page + kInteriorHeader + 2 * i, 2);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goes through a table's rows, page by page down its tree (SQLite's documented file format, section 1.5).
-// Internal to store/.
+// Visits a table's rows page by page down its tree (SQLite's documented file format, section 1.5). Internal to store/.
 #pragma once
 
 #include <array>
@@ -15,13 +14,13 @@
 
 namespace stalltrace::store {
 
-/// For one thread at a time.
+/// Used by one thread at a time.
 class BtreeScan {
  public:
   explicit BtreeScan(std::shared_ptr<const BtreeTable> table) : table_(std::move(table)), record_(*table_) {}
 
-  /// Calls visit(RecordColumns&) for each row with an id in [first_id, end_id), ascending. Any other result
-  /// than kNone: the rows must be read with SQL; some may have been visited until then.
+  /// Calls visit(RecordColumns&) for each row with an id in [first_id, end_id), ascending. On any result other than
+  /// kNone the rows must be read with SQL; some may already have been visited.
   template <typename Visit>
   Fallback read(int64_t first_id, int64_t end_id, Visit&& visit) {
     return each_leaf(first_id, end_id, [&](std::span<const Cell> cells) {
@@ -40,7 +39,7 @@ class BtreeScan {
   }
 
  private:
-  /// A row's record in the page at hand.
+  /// A row's record in the current page.
   struct Cell {
     int64_t id;
     const uint8_t* begin;
@@ -53,17 +52,17 @@ class BtreeScan {
   Fallback interior(size_t level);
   Fallback leaf(const uint8_t* page);
 
-  static constexpr size_t kMostLevels = 20;  // as SQLite's own limit
+  static constexpr size_t kMostLevels = 20;  // same as SQLite's own limit
   static constexpr uint32_t kMostAtOnce = 16;
 
   std::shared_ptr<const BtreeTable> table_;
   RecordReader record_;
-  std::array<std::vector<uint8_t>, kMostLevels + 1> levels_;  // the pages on the way down; at a leaf some neighbours
+  std::array<std::vector<uint8_t>, kMostLevels + 1> levels_;  // pages on the way down; at a leaf, also neighbours
   std::vector<Cell> cells_;
   int64_t first_id_ = 0;
   int64_t end_id_ = 0;
-  int64_t last_id_ = 0;     // ids ascend, or the file is damaged
-  int64_t pages_left_ = 0;  // none is visited twice, or the file is damaged
+  int64_t last_id_ = 0;     // ids ascend unless the file is damaged
+  int64_t pages_left_ = 0;  // no page is visited twice unless the file is damaged
   const VisitLeaf* visit_ = nullptr;
 };
 

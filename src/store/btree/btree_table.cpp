@@ -16,7 +16,7 @@
 namespace stalltrace::store {
 namespace {
 
-/// The file's own numbers; false when it is not the plain kind.
+/// Reads the file's header; false if the file has another format.
 bool read_header(BtreeTable& table) {
   std::array<uint8_t, 100> header{};
   struct stat status {};
@@ -36,7 +36,7 @@ bool read_header(BtreeTable& table) {
   return table.usable >= 480;
 }
 
-/// Places of the columns in a row, by the table's own declaration. False for a table that stores them otherwise.
+/// Positions of the columns in a row, from the table's declaration. False if the table stores them in another way.
 Result<bool> place_columns(Database& db, std::string_view name, std::string_view id_column,
                            const std::vector<std::string>& columns, BtreeTable& table) {
   ST_ASSIGN(Statement select, db.prepare("SELECT name, type, dflt_value IS NOT NULL, pk, hidden"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows read from a file's pages are those that SQLite reads; whatever is not plain is left to SQLite.
+// Rows read from a file's pages equal the rows that SQLite reads; other formats are left to SQLite.
 #include <fmt/ranges.h>
 
 #include <expected>
@@ -19,7 +19,7 @@ constexpr int kRows = 20'000;
 
 class Paged : public ::testing::Test {
  protected:
-  /// Rows out of time order, of many sizes, by two nodes.
+  /// Rows out of time order, of many sizes, from two nodes.
   void record() {
     auto writer = must(RecordingWriter::create(path_));
     for (int i = 1; i <= kRows; ++i) {
@@ -41,7 +41,7 @@ class Paged : public ::testing::Test {
   std::shared_ptr<const BtreeTable> find(Database& db) {
     return must(find_btree_table(db, "collective", "event_id", column_names<Collective>())).table;
   }
-  /// How many rows of the whole table the pages give, or why they give none.
+  /// The number of rows that the pages give for the whole table, or the reason why they give none.
   std::expected<int, Fallback> count() {
     Database db = must(open_for_reading(path_, ReaderKind::kQuery));  // of any schema
     const FoundTable found = must(find_btree_table(db, "collective", "event_id", column_names<Collective>()));
@@ -54,7 +54,7 @@ class Paged : public ::testing::Test {
     const Fallback met = found.table == nullptr ? found.reason : BtreeScan(found.table).read(0, kForever, take);
     return met == Fallback::kNone ? std::expected<int, Fallback>(rows) : std::unexpected(met);
   }
-  /// What the reader gives, and SQLite's own answer, as text.
+  /// The reader's result and SQLite's, as text.
   std::pair<std::string, std::string> sums() {
     auto source = must(open_recording(path_));
     int64_t bytes = 0;
@@ -156,7 +156,7 @@ TEST_F(Paged, TablesOfOtherSchemas) {
 
 TEST_F(Paged, HeadersOfManyKinds) {
   auto writer = must(RecordingWriter::create(path_));
-  for (int i = 1; i <= kRows; ++i) {  // each value's length turns at its own pace
+  for (int i = 1; i <= kRows; ++i) {  // the length of each value changes with its own period
     Collective row = collective_row(5, static_cast<uint64_t>(i), 1'000 * i, 1LL << (i % 53));
     row.launch_ns = 1LL << (i % 37);
     row.seq = 1LL << (i % 31);
@@ -182,7 +182,7 @@ TEST_F(Paged, HeadersTooLongToKeep) {
   EXPECT_EQ(count(), kRows);
 }
 
-/// Each page's kind byte in turn is replaced: a reason is given, and no row is made up.
+/// Replaces each page's kind byte in turn: the scan gives a reason, and invents no row.
 TEST_F(Paged, ADamagedTreeIsRefusedWithItsReason) {
   record();
   const size_t size = std::filesystem::file_size(path_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as SQLite's file format stores them (its document, sections 1.3 and 1.6): most significant byte first.
-// Internal to store/.
+// Numbers in SQLite's file format (sections 1.3 and 1.6 of its documentation): most significant byte first. Internal to
+// store/.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 namespace stalltrace::store {
 
-/// A number of `count` bytes, at most four.
+/// A number of `count` bytes, at most 4.
 inline uint32_t big_endian(const uint8_t* bytes, int count) {
   uint32_t value = 0;
   for (int i = 0; i < count; ++i) {
@@ -24,18 +24,18 @@ inline uint64_t eight_bytes(const uint8_t* bytes) {
   return std::endian::native == std::endian::little ? __builtin_bswap64(value) : value;
 }
 
-/// So many bytes behind a number must be readable, whatever they hold.
+/// Number of bytes after a number that must be readable; their values don't matter.
 inline constexpr size_t kReadBehind = 8;
 
-/// The lower seven bits of each byte of `word`, joined.
+/// Joins the lower seven bits of each byte of `word`.
 constexpr uint64_t join_sevens(uint64_t word) {
   word = (word & 0x007f'007f'007f'007f) | (word & 0x7f00'7f00'7f00'7f00) >> 1;
   word = (word & 0x0000'3fff'0000'3fff) | (word & 0x3fff'0000'3fff'0000) >> 2;
   return (word & 0x0000'0000'0fff'ffff) | (word & 0x0fff'ffff'0000'0000) >> 4;
 }
 
-/// A variable-length integer before `end`, of one to nine bytes; moves `at` behind it, or to null when it is cut off.
-/// kReadBehind bytes behind `end` are readable.
+/// Reads a variable-length integer of 1 to 9 bytes before `end`; moves `at` past it, or sets it to null if it is
+/// truncated. kReadBehind bytes after `end` must be readable.
 inline uint64_t varint(const uint8_t*& at, const uint8_t* end) {
   if (at < end && *at < 0x80) [[likely]] {
     return *at++;

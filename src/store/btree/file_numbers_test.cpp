@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variable-length integers of every length, and cut off at every byte.
+// Variable-length integers of every length, truncated at every byte.
 #include "store/btree/file_numbers.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace stalltrace::store {
 namespace {
 
-/// As SQLite writes it: seven bits a byte, a ninth byte holds eight.
+/// SQLite's encoding: seven bits a byte; a ninth byte holds eight.
 std::vector<uint8_t> written(uint64_t value) {
   std::vector<uint8_t> bytes;
   if (value >> 56 != 0) {
@@ -26,7 +26,7 @@ std::vector<uint8_t> written(uint64_t value) {
   return bytes;
 }
 
-/// Readable bytes behind it that would go on with the number.
+/// Adds readable bytes that would continue the number.
 std::vector<uint8_t> padded(std::vector<uint8_t> bytes) {
   bytes.insert(bytes.end(), kReadBehind, 0xff);
   return bytes;

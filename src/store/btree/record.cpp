@@ -35,7 +35,7 @@ bool RecordReader::take(int64_t id, const uint8_t* begin, const uint8_t* end) {
   return layout_ != nullptr && layout_->body_size <= static_cast<uint64_t>(end - body_);
 }
 
-/// The layout of the header in [begin, begin + bytes), whose serial types begin at `types`; null when it is none.
+/// The layout of the header in [begin, begin + bytes), whose serial types start at `types`; null if it is invalid.
 const RecordReader::Layout* RecordReader::find(const uint8_t* begin, uint64_t bytes, const uint8_t* types) {
   if (bytes > 8 * kHeaderWords) {
     return parse(types, begin + bytes, long_header_) ? &long_header_ : nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row of a table as a file's page holds it (SQLite's documented file format, section 2.1): a header that holds
-// each value's type and length, then the values. Internal to store/.
+// One row of a table in a file's page (SQLite's documented file format, section 2.1): a header with each value's type
+// and length, then the values. Internal to store/.
 #pragma once
 
 #include <array>
@@ -14,19 +14,18 @@
 
 namespace stalltrace::store {
 
-/// Where a value of a row lies behind the row's header.
+/// The position of a value after the row's header.
 struct RecordValue {
   uint32_t type = 0;  // serial type of the file format
   uint32_t offset = 0;
 };
 
-/// The values of a row, one after the other, where they lie in its page: integer() and the like read the column that
-/// next() has come to.
+/// The values of a row in its page, in order: integer() and the other readers read the column that next() has reached.
 class RecordColumns {
  public:
   RecordColumns(const RecordValue* first, const uint8_t* body, int64_t id) : value_(first), body_(body), id_(id) {}
 
-  /// Some value was not of the type that was asked for.
+  /// True if some value had another type than the requested one.
   [[nodiscard]] bool type_mismatch() const { return odd_; }
 
   void next() { ++value_; }
@@ -49,7 +48,7 @@ class RecordColumns {
     return {};
   }
 
-  // Serial types; 10 is never stored and stands for the row's id here.
+  // Serial types. SQLite never stores 10; here it means the row's id.
   static constexpr uint32_t kNull = 0;
   static constexpr uint32_t kReal = 7;
   static constexpr uint32_t kZero = 8;
@@ -58,7 +57,7 @@ class RecordColumns {
   static constexpr uint32_t kFirstText = 13;
 
  private:
-  /// Integers of 1, 2, 3, 4, 6 and 8 bytes are types 1 to 6: how many bits of eight bytes are not theirs.
+  /// Integers of 1, 2, 3, 4, 6 and 8 bytes have types 1 to 6: the number of unused bits in eight bytes.
   static constexpr std::array<uint8_t, 6> kUnused{56, 48, 40, 32, 16, 0};
 
   int64_t constant() {
@@ -75,31 +74,31 @@ class RecordColumns {
   bool odd_ = false;
 };
 
-/// Reads the headers of a table's rows. For one thread at a time.
+/// Reads the headers of a table's rows. Used by one thread at a time.
 class RecordReader {
  public:
   explicit RecordReader(const BtreeTable& table);
 
-  /// Finds the values of row `id` in [begin, end); false when there is no row there. kReadBehind bytes behind `end` are
-  /// readable.
+  /// Finds the values of row `id` in [begin, end); false if there is no valid row. kReadBehind bytes after `end` must
+  /// be readable.
   bool take(int64_t id, const uint8_t* begin, const uint8_t* end);
-  /// After a successful take().
+  /// Valid after a successful take().
   [[nodiscard]] RecordColumns columns() const { return {layout_->values.data(), body_, id_}; }
 
  private:
   static constexpr size_t kHeaderWords = 8;
   using Words = std::array<uint64_t, kHeaderWords>;
-  /// What a header says of the columns asked for. Rows of one kind share it: the last few are kept. Without that,
+  /// A header's layout of the requested columns. Rows of one kind share it, so the last few are kept. Without that,
   /// reading takes 2.1 times as long (bench/recording/reader_bench.cpp, 2026-11-22, 11 paired rounds, 0.9 to 2.8).
   struct Layout {
     uint64_t hash = 0;
     uint64_t header_bytes = 0;  // 0: none
-    Words header{};             // by eight bytes
+    Words header{};             // in units of eight bytes
     uint64_t body_size = 0;
     std::vector<RecordValue> values;
   };
   static constexpr size_t kWays = 4;
-  /// Those of headers whose hashes fall together.
+  /// Layouts of headers with equal hashes.
   struct Set {
     std::array<Layout, kWays> layouts;
     size_t oldest = 0;
@@ -111,8 +110,8 @@ class RecordReader {
 
   const BtreeTable* table_;
   std::array<Set, kSets> sets_;
-  Layout long_header_;                                  // one of more than kHeaderWords is read anew each time
-  std::array<RecordValue, kMostColumns + 1> stored_{};  // of the header at hand; the last one stays NULL
+  Layout long_header_;                                  // a header longer than kHeaderWords is parsed again each time
+  std::array<RecordValue, kMostColumns + 1> stored_{};  // of the current header; the last one stays NULL
   const Layout* layout_ = nullptr;
   const uint8_t* body_ = nullptr;
   int64_t id_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a few neighbouring row groups of one streamed table, read from the file's pages, or with SQL where those
-// are not plain, and put in the order of time. Internal to store/.
+// The rows of a few consecutive row groups of one streamed table, in time order. They are read from the file's pages,
+// or with SQL if the page reader can't read them. Internal to store/.
 #pragma once
 
 #include <algorithm>
@@ -22,16 +22,16 @@
 
 namespace stalltrace::store {
 
-/// One table of one file, shared by all that read it.
+/// One table of one file, shared by all its readers.
 struct TableHandle {
-  std::string path;  // for errors
+  std::string path;  // for error messages
   Database* db = nullptr;
   std::shared_ptr<const BtreeTable> pages;                  // null: read with SQL
-  Statement select;                                         // reads the ids [?, ?)
+  Statement select;                                         // reads ids in [?, ?)
   std::mutex mutex;                                         // held while db and select are used
   FallbackCounts* fallbacks = nullptr;                      // null: not counted
-  int64_t most_rows = std::numeric_limits<int64_t>::max();  // that a file of its size holds
-  std::atomic<int64_t> left_out = 0;                        // rows with values that can't be true
+  int64_t most_rows = std::numeric_limits<int64_t>::max();  // upper bound for a file of its size
+  std::atomic<int64_t> left_out = 0;                        // rows with impossible values
 
   void count(Fallback reason) const {
     if (fallbacks != nullptr) {
@@ -40,20 +40,20 @@ struct TableHandle {
   }
 };
 
-/// A row beside its time, which is what is sorted.
+/// A row with its time, the sort key.
 template <typename T>
 struct Timed {
   int64_t time_ns;
   T* row;
 };
 
-/// For one thread at a time; several batches of one table may be read at once.
+/// Used by one thread at a time; several batches of one table may be read concurrently.
 template <typename T>
 class Batch {
  public:
   Batch(TableHandle& access, const NodeRun& part, TimeRange range) : access_(&access), part_(part), range_(range) {}
 
-  /// Replaces what it holds by the rows of `row_groups` that lie in the range.
+  /// Replaces its content with the rows of `row_groups` in the range.
   Status read(std::span<const RowGroup> row_groups) {
     used_ = 0;
     for (size_t i = 0; i < row_groups.size();) {
@@ -68,7 +68,7 @@ class Batch {
     return {};
   }
 
-  /// Ascending; equal times in the order of their ids. A caller may exchange a row for another, to be reused.
+  /// Ascending by time, then by id. A caller may swap a row for another one, which is then reused.
   [[nodiscard]] std::span<const Timed<T>> rows() const { return order_; }
 
  private:
@@ -116,7 +116,7 @@ class Batch {
     return status;
   }
 
-  /// Slots are reused, for the sake of their texts.
+  /// Reuses slots to keep the capacity of their texts.
   T& slot() {
     if (used_ == rows_.size()) {
       rows_.resize(rows_.size() + ZoneMap::kRows);
@@ -161,8 +161,8 @@ class Batch {
   TableHandle* access_;
   NodeRun part_;
   TimeRange range_;
-  std::unique_ptr<BtreeScan> scan_;  // null: nothing was read yet, or with SQL
-  std::vector<T> rows_;              // [0, used_) are read
+  std::unique_ptr<BtreeScan> scan_;  // null: nothing was read yet, or it was read with SQL
+  std::vector<T> rows_;              // the first used_ rows are valid
   size_t used_ = 0;
   std::vector<Timed<T>> order_;
 };

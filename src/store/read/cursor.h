@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of one node run of one streamed table, in exact time order, a block at a time. Row groups (row_group.h) say
-// how far ahead an earlier row can hide: rows up to the earliest start of all later row groups are final. While one
-// block is taken the next batches are read by workers, several at once. Internal to store/.
+// The rows of one node run of one streamed table, in exact time order, block by block. Row groups (row_group.h) bound
+// how far ahead an earlier row can be: rows up to the earliest start of all later row groups are final. While one block
+// is consumed, workers read the next batches in parallel. Internal to store/.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ template <typename T>
 class Cursor {
  public:
   struct PrefetchPolicy {
-    size_t row_groups;  // of a batch
-    size_t batches;     // in memory: one is taken, the others are made ahead; at least 1
+    size_t row_groups;  // per batch
+    size_t batches;     // in memory: one is consumed, the others are read ahead; at least 1
   };
 
   Cursor(TableHandle& access, const NodeRun& part, std::vector<RowGroup> row_groups, TimeRange range,
@@ -32,8 +32,8 @@ class Cursor {
     }
   }
 
-  /// Makes the first block the current one. Neither the cursor nor `workers` moves until it is done; `workers` goes
-  /// first.
+  /// Makes the first block the current one. The cursor and `workers` must not move until the end; `workers` is
+  /// destroyed first.
   Status start(ThreadPool& workers) {
     workers_ = &workers;
     for (Slot& slot : slots_) {
@@ -42,7 +42,7 @@ class Cursor {
     return fill();
   }
 
-  /// Makes the next block the current one; an empty block is the end.
+  /// Makes the next block the current one; an empty block means the end.
   Status fill() {
     do {
       set_rest_aside();
@@ -74,10 +74,10 @@ class Cursor {
     std::future<Status> made;
   };
 
-  /// Has the next row groups read into `slot`, if any are left.
+  /// Starts reading the next row groups into `slot`, if any are left.
   void order(Slot& slot) {
-    // As much as is set aside, at least: where all of a table has to wait for its last row (a file may claim so), each
-    // row is set aside a few times, not once for each batch.
+    // Reads at least as many rows as are set aside: if all of a table must wait for its last row (as a file may claim),
+    // each row is set aside a few times, not once per batch.
     const size_t wanted = std::max(batch_row_groups_, aside_order_.size() / ZoneMap::kRows);
     const size_t count = std::min(wanted, row_groups_.size() - ordered_row_groups_);
     if (count == 0) {
@@ -89,7 +89,7 @@ class Cursor {
     ordered_.push_back(&slot);
   }
 
-  /// Rows set aside come before those of the batch at equal times: their ids are lower.
+  /// At equal times, rows set aside precede those of the batch: their ids are lower.
   void make_block() {
     const std::span<const Timed<T>> read = taken_->batch.rows();
     merged_.resize(aside_order_.size() + read.size());
@@ -101,7 +101,7 @@ class Cursor {
     final_ = static_cast<size_t>(end - merged_.begin());
   }
 
-  /// Moves the rows that were not final to where they outlive their batch.
+  /// Moves rows that are not final to storage that outlives their batch.
   void set_rest_aside() {
     const size_t count = merged_.size() - final_;
     if (spare_.size() < count) {
@@ -121,11 +121,11 @@ class Cursor {
   std::vector<RowGroup> row_groups_;
   size_t batch_row_groups_;
   size_t ordered_row_groups_ = 0;
-  std::deque<Slot> slots_;  // they don't move
+  std::deque<Slot> slots_;  // a deque, because slots must not move
   std::deque<Slot*> ordered_;
   Slot* taken_ = nullptr;
   std::vector<T> aside_;
-  std::vector<T> spare_;  // becomes aside_ by turns
+  std::vector<T> spare_;  // swapped with aside_
   std::vector<Timed<T>> aside_order_;
   std::vector<Timed<T>> merged_;  // [next_, final_) is the block
   size_t next_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// However many threads read a table, in batches of whatever size: the same rows in the same order, and the same error.
+// The number of threads and the batch size don't change the rows, their order, or the error.
 #include "store/read/cursor.h"
 
 #include <random>
@@ -20,7 +20,7 @@ struct Reading {
 };
 constexpr Reading kReadings[] = {{0, 1, 1}, {0, 3, 2}, {1, 1, 2}, {1, 2, 5}, {3, 1, 9}, {3, 4, 3}, {2, 1'000, 2}};
 
-/// What was read until the end or the error.
+/// The rows read until the end or the error.
 struct Rows {
   std::vector<EventId> ids;
   Status status;
@@ -28,7 +28,7 @@ struct Rows {
 
 class CursorTest : public ::testing::Test {
  protected:
-  /// Rows of `count` calls, the i-th with the start that `start_ns` says.
+  /// Rows of `count` calls; start_ns(i) is the start of call i.
   template <typename F>
   void record(int count, F&& start_ns) {
     auto writer = must(RecordingWriter::create(path_));
@@ -69,7 +69,7 @@ class CursorTest : public ::testing::Test {
     return rows;
   }
 
-  /// SQLite's own answer. Equal times are in the order of the ids.
+  /// SQLite's answer. Rows with equal times are ordered by id.
   std::vector<EventId> expected(const std::string& where = "1") {
     Database db = must(Database::open(path_, SQLITE_OPEN_READWRITE));
     Statement select =
@@ -87,7 +87,7 @@ class CursorTest : public ::testing::Test {
   size_t row_group_count_ = 0;
 };
 
-/// Mostly in order; many at one time; some much later than their neighbours, beyond several row groups.
+/// Mostly ordered; many with one time; some much later than their neighbours, beyond several row groups.
 int64_t scattered_ns(int i) {
   std::mt19937 random(static_cast<unsigned>(i));
   const int64_t at = i / 3 * 1'000;

@@ -15,7 +15,7 @@ namespace {
 
 using RunKey = std::tuple<NodeId, std::string, std::string, int64_t>;
 
-constexpr size_t kMostRuns = 16'384;        // in one file; each costs some 20 KiB while a table is read
+constexpr size_t kMostRuns = 16'384;        // in one file; each takes some 20 KiB while a table is read
 constexpr size_t kMostRunsInAll = 1 << 20;  // far fewer than there are ids
 
 struct Run {
@@ -23,7 +23,7 @@ struct Run {
   NodeRun part;
 };
 
-/// Every node of one file, ids ascending, also those whose row in `node` is missing.
+/// Every node of one file, by id, including those without a row in `node`.
 Result<std::vector<Run>> runs_of(Database& db, size_t file) {
   ST_ASSIGN(Statement statement,
             db.prepare("SELECT ids.node_id, node.name, node.boot_id, ifnull(node.started_ns, 0), ifnull(rows, 0)"
@@ -57,7 +57,7 @@ Result<std::vector<Run>> runs_of(Database& db, size_t file) {
     return fail_sqlite(db.get(), db.path() + ": nodes");
   }
   if (!runs.empty()) {
-    // No row is left out, whatever its id.
+    // No row is left out, even with an impossible id.
     runs.front().part.first_id = std::numeric_limits<int64_t>::min();
     for (size_t i = 0; i < runs.size(); ++i) {
       runs[i].part.runs_in_file = runs.size();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several recordings as one: which node runs they hold, which of them are the same run given twice, and what id each
-// gets where two different runs happen to share one. Internal to store/.
+// The node runs of several recordings: which of them are copies of one run, and which ids different runs get if they
+// share one by chance. Internal to store/.
 #pragma once
 
 #include <map>
@@ -17,20 +17,20 @@ namespace stalltrace::store {
 struct NodeRun {
   size_t file = 0;
   NodeId stored = 0;     // its id in that file
-  NodeId shown = 0;      // its id among all; differs only after a collision
+  NodeId shown = 0;      // its id in the combined source; differs only after a collision
   int64_t first_id = 0;  // its rows of streamed tables: [first_id, end_id) in that file
   int64_t end_id = 0;
-  int64_t rows = 0;  // of streamed tables, to choose the fuller of two copies
+  int64_t rows = 0;  // in streamed tables, to choose the copy with more rows
   size_t runs_in_file = 0;
 };
 
-/// Which runs of several files are read from which. A node run (same id, name, boot and start) found twice is kept
-/// once, from the fuller file.
+/// Decides which file each run is read from. Several copies of a node run (same id, name, boot and start) are read
+/// once, from the file with the most rows.
 class NodePlan {
  public:
-  /// Takes in the runs of the next file. `db` may be closed afterwards.
+  /// Adds the runs of the next file. `db` may be closed afterwards.
   Status add(Database& db, size_t file);
-  /// The parts to read, files in the order in which they were added.
+  /// The parts to read, with files in the order of their addition.
   [[nodiscard]] Result<std::vector<NodeRun>> parts() const;
 
  private:
@@ -38,7 +38,7 @@ class NodePlan {
   std::map<RunKey, NodeRun> kept_;
 };
 
-/// `id` of a row of `part` as shown.
+/// The shown id of a row of `part` with stored id `id`.
 constexpr EventId shown_id(const NodeRun& part, EventId id) {
   return part.shown == part.stored ? id : make_event_id(part.shown, number_of(id));
 }

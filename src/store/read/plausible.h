@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the times and sizes of a row can be true. Analysis adds and subtracts them: a file that was damaged or made
-// to harm must not reach it with numbers that overflow. Internal to store/.
+// Checks that the times and sizes of a row are possible. Analysis adds and subtracts them, so numbers of a damaged or
+// malicious file that would overflow must not reach it. Internal to store/.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ inline constexpr int64_t kLongestNs = int64_t{1} << 53;              // 104 days
 inline constexpr int64_t kMostBytes = int64_t{1} << 53;              // 8 PiB
 inline constexpr double kLargestSample = 1e18;
 
-/// Of a column, by its name.
+/// The kind of a column's values, from its name.
 enum class ValueKind : uint8_t { kTime, kOffset, kDuration, kBytes, kOther };
 
 constexpr ValueKind kind_of_column(std::string_view name) {
@@ -37,7 +37,7 @@ constexpr ValueKind kind_of_column(std::string_view name) {
   return name == "bytes" ? ValueKind::kBytes : ValueKind::kOther;
 }
 
-/// The values that a column may have: [low, low + width].
+/// The allowed values of a column: [low, low + width].
 struct ValueRange {
   int64_t low = 0;
   uint64_t width = ~uint64_t{0};
@@ -62,7 +62,7 @@ constexpr ValueRange range_of(ValueKind kind) {
 }
 
 inline constexpr size_t kColumnsAtMost = 64;
-/// Of the columns of T, in the order of each_column.
+/// The ranges for T's columns, in the order of each_column.
 template <typename T>
 inline const std::array<ValueRange, kColumnsAtMost> kRanges = [] {
   std::array<ValueRange, kColumnsAtMost> ranges{};
@@ -96,7 +96,7 @@ bool holds(const ValueRange& range, const OrNullUnless<T>& field) {
   return holds(range, field.value);
 }
 
-/// Asked of every row that is read: a comparison for each number of 64 bits.
+/// Checked for every row that is read: one comparison per 64-bit number.
 template <typename T>
 [[gnu::flatten]] bool is_plausible(const T& row) {
   bool plausible = true;

@@ -44,11 +44,11 @@ class RecordingSource final : public EventSource {
  private:
   RecordingSource() = default;
 
-  /// The rows of every node run, file after file.
+  /// The rows of every node run, file by file.
   template <typename T>
   Status read_rows(std::vector<T>& rows) {
     int64_t left_out = 0;
-    Statement select;  // of the file of the last part
+    Statement select;  // for the file of the last part
     std::optional<size_t> selects_from;
     int64_t most = 0;
     for (const NodeRun& part : parts_) {
@@ -82,11 +82,11 @@ class RecordingSource final : public EventSource {
   }
   Status read_rows(std::vector<Stack>& stacks);
 
-  /// A streamed table. Each file is read in a transaction, so that its segments fit its rows while a tracer writes.
+  /// Streams a table. Each file is read in a transaction, so that its segments match its rows while a tracer writes.
   template <typename T>
   Status read_in_order(TimeRange range, const Visitor<T>& visit) {
     std::vector<Transaction> snapshots;
-    std::deque<TableHandle> tables;  // they don't move
+    std::deque<TableHandle> tables;  // a deque, because tables must not move
     for (size_t file = 0; file < files_.size(); ++file) {
       ST_ASSIGN(Transaction snapshot, Transaction::begin(files_[file]));
       snapshots.push_back(std::move(snapshot));
@@ -102,7 +102,7 @@ class RecordingSource final : public EventSource {
     const size_t threads = ahead ? helpers() : 0;
     const typename Cursor<T>::PrefetchPolicy pace{
         ahead ? kBatchRowGroups : 1, threads == 0 ? 1 : 1 + std::max<size_t>(1, 2 * (threads + 1) / parts_.size())};
-    std::deque<Cursor<T>> cursors;  // they don't move
+    std::deque<Cursor<T>> cursors;  // a deque, because cursors must not move
     for (size_t i = 0; i < parts_.size(); ++i) {
       cursors.emplace_back(tables[parts_[i].file], parts_[i], std::move(row_groups[i]), range, pace);
     }
@@ -119,7 +119,7 @@ class RecordingSource final : public EventSource {
     return visited;
   }
 
-  /// A table may be read several times: the most that was left out at once counts.
+  /// A table may be read several times: keeps the largest number of left-out rows.
   void note_left_out(std::string_view table, int64_t rows) {
     if (report_ != nullptr && rows > 0) {
       int64_t& noted = report_->left_out[std::string(table)];
@@ -156,7 +156,7 @@ class RecordingSource final : public EventSource {
     return {};
   }
 
-  /// A heap of the cursors by the time of their next row; equal times in the order of the files.
+  /// A heap of the cursors by the time of their next row; equal times by file order.
   template <typename T>
   static Status visit_merged(std::deque<Cursor<T>>& cursors, const Visitor<T>& visit) {
     struct Head {
@@ -192,15 +192,15 @@ class RecordingSource final : public EventSource {
     return {};
   }
 
-  /// Threads beside the caller's. More would wait for the analysis.
+  /// Number of threads in addition to the caller's. More would only wait for the analysis.
   static size_t helpers() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMostHelpers + 1) - 1; }
 
-  static constexpr size_t kDescriptorsOfFile = 4;  // SQLite's of file, log and index; the page reader's
+  static constexpr size_t kDescriptorsOfFile = 4;  // SQLite's for file, log and index; the page reader's
   static constexpr size_t kOtherDescriptors = 64;
-  static constexpr size_t kBatchRowGroups = 2;  // some 2,000 rows: worth waking a thread for
+  static constexpr size_t kBatchRowGroups = 2;  // some 2,000 rows: enough to be worth waking a thread
   static constexpr size_t kMostHelpers = 3;
-  static constexpr size_t kMostAhead = 64;     // of more node runs the batches made ahead would cost too much memory
-  static constexpr size_t kFewRowGroups = 16;  // not worth a thread
+  static constexpr size_t kMostAhead = 64;     // with more node runs, reading batches ahead would take too much memory
+  static constexpr size_t kFewRowGroups = 16;  // too few to be worth a thread
 
   std::vector<std::string> paths_;
   std::vector<Database> files_;
@@ -208,7 +208,7 @@ class RecordingSource final : public EventSource {
   ReadReport* report_ = nullptr;
 };
 
-/// Without those that another file had.
+/// Skips stacks that another file had.
 Status RecordingSource::read_rows(std::vector<Stack>& stacks) {
   std::map<int64_t, Stack> found;
   for (size_t file = 0; file < files_.size(); ++file) {

@@ -17,7 +17,7 @@ struct Zone {
   int64_t end_ns;
 };
 
-/// False only where there is certainly none.
+/// False only if the table certainly has no row of the part.
 bool has_rows(Database& db, std::string_view table, const NodeRun& part) {
   auto select = db.prepare(fmt::format("SELECT 1 FROM {} WHERE rowid >= ? AND rowid < ? LIMIT 1", table));
   if (!select) {
@@ -28,7 +28,7 @@ bool has_rows(Database& db, std::string_view table, const NodeRun& part) {
   return select->step() != SQLITE_DONE;
 }
 
-/// They cover every id of the part that has a row.
+/// The zones cover every id of the part that has a row.
 Result<std::vector<Zone>> zones_of(Database& db, std::string_view table, const NodeRun& part) {
   ST_ASSIGN(Statement select, db.prepare("SELECT first_id, min_ns, ifnull(end_ns, 9223372036854775807) FROM segment"
                                          " WHERE source = ? AND first_id >= ? AND first_id < ? AND node_id = ?"
@@ -52,7 +52,7 @@ Result<std::vector<Zone>> zones_of(Database& db, std::string_view table, const N
   if (zones.empty() && !has_rows(db, table, part)) {
     return zones;
   }
-  if (zones.empty()) {  // rows that no writer of ours made: one zone about which nothing is known
+  if (zones.empty()) {  // another program wrote the rows: one zone without bounds
     return std::vector<Zone>{{part.first_id, part.end_id, std::numeric_limits<int64_t>::min(), kForever}};
   }
   zones.front().first_id = part.first_id;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recording's segments (segment.h) say of the order of its rows. Internal to store/.
+// The order of a recording's rows as far as its segments (segment.h) show it. Internal to store/.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace stalltrace::store {
 
-/// A run of ids [first_id, end_id) of a streamed table.
+/// A range of ids [first_id, end_id) of a streamed table.
 struct RowGroup {
   int64_t first_id;
   int64_t end_id;
   int64_t later_min_ns;  // no row of a later row group starts before; kForever for the last
 };
 
-/// The row groups of `part` in `table` that can hold rows of `range`, ascending.
+/// The row groups of `part` in `table` that can contain rows of `range`, ascending.
 Result<std::vector<RowGroup>> row_groups_of(Database& db, std::string_view table, const NodeRun& part, TimeRange range);
 
 }  // namespace stalltrace::store

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few threads that do jobs in the order given. A thread that waits for a job does others instead of
-// sleeping: threads that wake each other for every small job get in each other's way, on one core even. Internal to
-// store/.
+// A few threads that run jobs in submission order. A thread that waits for a job runs other jobs instead of sleeping:
+// waking a thread for every small job costs time, even on one core. Internal to store/.
 #pragma once
 
 #include <chrono>
@@ -20,14 +19,15 @@ class ThreadPool {
  public:
   using Job = std::packaged_task<Status()>;
 
-  /// With 0 threads all is done by finish().
+  /// With 0 threads, finish() runs all jobs.
   explicit ThreadPool(size_t threads) {
     for (size_t i = 0; i < threads; ++i) {
       threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
     }
   }
 
-  /// One thread submits and finishes. A job not begun when the ThreadPool go is dropped; one begun is waited for.
+  /// One thread submits and finishes. Jobs that have not begun when the ThreadPool is destroyed are dropped; running
+  /// ones are awaited.
   std::future<Status> submit(Job job) {
     std::future<Status> result = job.get_future();
     {
@@ -38,7 +38,7 @@ class ThreadPool {
     return result;
   }
 
-  /// What the job came to. The caller does jobs, this one or others, until it is done.
+  /// The result of the job. The caller runs jobs, this one or others, until it is done.
   Status finish(std::future<Status>& made) {
     std::unique_lock lock(mutex_, std::defer_lock);
     while (made.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
@@ -60,7 +60,7 @@ class ThreadPool {
     }
   }
 
-  /// The oldest job, without the lock; false when there is none.
+  /// Runs the oldest job without the lock; false if there is none.
   bool do_one(std::unique_lock<std::mutex>& lock) {
     if (jobs_.empty()) {
       return false;
@@ -76,7 +76,7 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable_any ready_;
   std::deque<Job> jobs_;
-  std::vector<std::jthread> threads_;  // last: they stop before what they use goes
+  std::vector<std::jthread> threads_;  // last member: the threads stop before the members they use are destroyed
 };
 
 }  // namespace stalltrace::store

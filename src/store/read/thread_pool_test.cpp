@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs are done once, by threads or by who waits for them; those not begun go with the workers.
+// Each job runs once, in a worker or in the waiting thread; jobs that have not begun are dropped with the workers.
 #include "store/read/thread_pool.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(WorkersTest, WhoWaitsDoesOtherJobsDuringIt) {
   std::latch begun(1);
   std::latch helped(1);
   ThreadPool workers(1);
-  auto slow = workers.submit(ThreadPool::Job([&] {  // ends when somebody else does the next job
+  auto slow = workers.submit(ThreadPool::Job([&] {  // ends when another thread runs the next job
     begun.count_down();
     helped.wait();
     return Status();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of event structs to and from SQLite: what each C++ type is in a column. Internal to store/.
+// Converts values of event structs to and from SQLite columns. Internal to store/.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace stalltrace::store {
 
-/// Binds one field after the other, from parameter `first` on. Texts stay owned by the row until the step.
+/// Binds one field after the other, starting at parameter `first`. The row must keep its texts until the step.
 class Binder {
  public:
   Binder(sqlite3_stmt* statement, int first) : statement_(statement), index_(first) {}
@@ -77,10 +77,10 @@ class StatementColumns {
   int index_;
 };
 
-/// Reads one field after the other from `columns`. NULL reads as zero, empty or none. A text that is no value of its
-/// enumeration (another program wrote it, or a version that forgot to raise the schema's) reads as the value that
-/// proves least: an operation as a group, which moves no data; a completion as unobserved; a TCP event as a close; a
-/// wait as an interruptible sleep; what a step waits for and a rank's source as unknown; a library as NCCL.
+/// Reads one field after the other from `columns`. NULL reads as zero, empty or none. A text outside of its enumeration
+/// (from another program, or from a version that forgot to raise the schema version) reads as the value that proves
+/// least: an operation as a group, which moves no data; a completion as unobserved; a TCP event as a close; a wait as
+/// an interruptible sleep; a step's wait and a rank's source as unknown; a library as NCCL.
 template <typename Columns>
 class Extractor {
  public:
@@ -103,7 +103,7 @@ class Extractor {
   requires std::is_enum_v<T>
   void get(T& value) const {
     const std::string_view name = columns_.text();
-    if (name != to_text(value)) {  // a reused row mostly holds its predecessor's value already
+    if (name != to_text(value)) {  // a reused row mostly has its predecessor's value already
       value = parse(name, value);
     }
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which field of which event struct is which column: one list per table, used to bind, to read and to spell the SQL.
-// schema.cpp holds the same names as SQL; a test compares them. Internal to store/.
+// The mapping of event fields to columns: one list per table, used to bind, to read and to generate the SQL. schema.cpp
+// has the same names as SQL; a test compares them. Internal to store/.
 //
-// `each_column(row, f)` calls f(name, field) for every column in the order of the list, where `field` is a reference
-// into the row, or a wrapper of one that says what NULL stands for.
+// `each_column(row, f)` calls f(name, field) for every column in list order, where `field` is a reference into the row,
+// or a wrapper that defines the meaning of NULL.
 #pragma once
 
 #include <concepts>
@@ -24,7 +24,7 @@ OrNull<T> or_null(T& value) {
   return {value};
 }
 
-/// As OrNull, unless `zero_is_known`.
+/// Like OrNull, unless `zero_is_known`.
 template <typename T>
 struct OrNullUnless {
   T& value;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Live findings on the way into a recording, as part of its writer's transactions. Owned by the writer, on its thread.
+// Live findings that are written into a recording in its writer's transactions. Owned by the writer, on its thread.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class FindingTable {
   Status prepare(Database& db);
   void accept(int64_t finding_id, Finding finding);
   [[nodiscard]] size_t buffered() const { return rows_.size(); }
-  /// SQLITE_DONE, or what went wrong. The rows stay until clear().
+  /// Returns SQLITE_DONE or the error's code. The rows stay until clear().
   int write();
   void clear() { rows_.clear(); }
 

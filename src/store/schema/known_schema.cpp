@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kColumns = "SELECT type, name, tbl_name, ifnull(sql, ''), rootpage FROM";
 
-/// Without the white space that means nothing.
+/// Removes insignificant white space.
 std::string squeezed(std::string_view sql) {
   const auto is_space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
   const auto joins = [](char c) { return c == '(' || c == ')' || c == ','; };
@@ -38,7 +38,7 @@ std::string squeezed(std::string_view sql) {
   return text;
 }
 
-/// `sql` up to any of `ends`, which is taken off.
+/// Removes and returns the part of `sql` before any of `ends`; also removes that character.
 std::string_view take_word(std::string_view& sql, std::string_view ends) {
   const size_t end = std::min(sql.find_first_of(ends), sql.size());
   const std::string_view word = sql.substr(0, end);
@@ -54,14 +54,14 @@ bool take(std::string_view& sql, std::string_view begin) {
   return true;
 }
 
-/// The declaration of a table with another column, as SQLite keeps it: behind the last one, before the table's key.
+/// The declaration of a table with an added column in SQLite's form: after the last column, before the table's key.
 std::string with_column(std::string declaration, std::string_view column) {
   const size_t key = declaration.find(",PRIMARY KEY(");
   const size_t end = key != std::string::npos ? key : declaration.rfind(')');
   return declaration.insert(end, fmt::format(",{}", column));
 }
 
-/// Reads a statement of a migration; false for one of another form.
+/// Reads a statement of a migration; false if its form is not supported.
 bool declare(std::string_view statement, Declarations& known, std::map<std::string, std::string>& tables) {
   const std::string whole(statement);
   if (take(statement, "CREATE TABLE ")) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recording's schema against those that this program makes. Internal to store/.
+// Compares a recording's schema with those that this program makes. Internal to store/.
 #pragma once
 
 #include <map>
@@ -14,18 +14,17 @@
 
 namespace stalltrace::store {
 
-/// Fails unless every table, index and view of `database` ("main", or as attached) is declared as in one of our schema
-/// versions, and nothing else is declared: no other column, default, CHECK, collation, trigger or virtual table. What
-/// an older version lacks may be missing. White space is not compared.
+/// Fails unless every table, index and view of `database` ("main", or an attached one) is declared as in one of our
+/// schema versions, and there is nothing else: no other column, default, CHECK, collation, trigger or virtual table.
+/// Parts that an older version lacks may be missing. White space is not compared.
 Status check_known_schema(Database& db, const char* database = "main");
 
-/// By type, name and table: the declarations that each has in our schema versions, without the white space that means
-/// nothing.
+/// By type, name and table: the declarations in our schema versions, without insignificant white space.
 using Declarations = std::map<std::tuple<std::string, std::string, std::string>, std::set<std::string>>;
-/// From the text of migrations; none where a statement is of a form that this does not know. It takes a tenth of the
-/// time of the other; a test compares the two.
+/// From the text of the migrations; none if a statement has an unsupported form. Takes a tenth of the time of
+/// declarations_by_sqlite(); a test compares both.
 std::optional<Declarations> declarations_in(std::span<const char* const> steps);
-/// As SQLite keeps them.
+/// The declarations in SQLite's own form.
 Result<Declarations> declarations_by_sqlite(std::span<const char* const> steps);
 
 }  // namespace stalltrace::store

@@ -8,9 +8,8 @@
 namespace stalltrace::store {
 namespace {
 
-// Streamed tables: the primary key is node_id << 40 | number, so that a merged recording keeps one node's rows
-// together and an id says where it comes from. Times and keys come first: SQLite stops decoding a row at the last
-// column asked for.
+// Streamed tables: the primary key is node_id << 40 | number, so that a merged recording keeps one node's rows together
+// and an id shows its node. Times and keys come first: SQLite stops decoding a row at the last requested column.
 constexpr const char* kFirst = R"sql(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 

@@ -51,7 +51,7 @@ Columns columns_of_page() {
   return columns;
 }
 
-/// Those of SQLite, and no others but where one migration adds several columns.
+/// The declarations equal SQLite's, unless one migration adds several columns.
 TEST(Schema, DeclarationsAreReadFromTheMigrationsAsSqliteKeepsThem) {
   const auto ours = declarations_in(migrations());
   ASSERT_TRUE(ours.has_value()) << "a statement of another form: declarations_by_sqlite is used";

@@ -10,7 +10,7 @@
 
 namespace stalltrace::store {
 
-/// "SELECT a, b, NULL, c FROM table", or a statement without rows where the table is missing.
+/// "SELECT a, b, NULL, c FROM table", or a statement without rows if the table is missing.
 Result<std::string> select_sql(Database& db, std::string_view table, const std::vector<std::string>& columns);
 
 template <typename T>

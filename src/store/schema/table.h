@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SQL made from the column list of a table, and the end of a row as SQL. Internal to store/.
+// SQL generated from a table's column list, and the end of a row as SQL. Internal to store/.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ std::vector<std::string> column_names() {
   return names;
 }
 
-/// "INSERT OR REPLACE INTO table(columns) VALUES(?, ...)"; a numbered table has its `id` as the first parameter.
+/// "INSERT OR REPLACE INTO table(columns) VALUES(?, ...)"; for a numbered table, `id` is the first parameter.
 template <typename T>
 std::string insert_sql() {
   constexpr bool kNumbered = EventTraits<T>::kKind == TableKind::kNumbered;

@@ -9,7 +9,7 @@
 namespace stalltrace::store {
 namespace {
 
-/// Writes random rows and compares what SQL says of their ends with what the traits say.
+/// Writes random rows and compares their ends in SQL with those of the traits.
 template <StreamedType T>
 void expect_same_ends(std::mt19937_64& random) {
   SCOPED_TRACE(EventTraits<T>::kTable);

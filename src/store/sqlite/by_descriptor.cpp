@@ -18,7 +18,7 @@ constexpr const char* kName = "stalltrace-descriptor";
 using OpenCall = int (*)(const char*, int, int);
 OpenCall open_of_sqlite = nullptr;
 
-/// SQLite refuses links. This one is not a link in the file system: it is the descriptor.
+/// SQLite refuses symbolic links. This path is no link of the file system but the descriptor.
 int open_descriptor(const char* path, int flags, int mode) {
   const std::string_view text(path);
   const bool descriptor = text.starts_with(kDescriptors) && text.find('/', kDescriptors.size()) == text.npos;

@@ -17,17 +17,17 @@ namespace stalltrace::store {
 namespace {
 
 constexpr int kStepsPerCheck = 1000;  // virtual machine steps between two checks: well under a millisecond
-/// An analysis reads each table a few times with some 50 steps a row, and rows have 20 bytes and more: some 30 steps
-/// for each byte of the file. Pages that lead to each other again and again need more than any factor.
+/// An analysis reads each table a few times with some 50 steps a row, and rows have at least 20 bytes: some 30 steps
+/// per byte of the file. Pages that refer to each other in a cycle exceed any factor.
 constexpr int64_t kStepsPerByte = 512;
 constexpr int64_t kFreeSteps = 50'000'000;
 constexpr int64_t kLeastRowBytes = 4;  // a cell and its pointer
-/// For all connections of the process: sorts and temporary tables of a query, above all.
+/// For all connections of the process; mainly sorts and temporary tables of a query.
 constexpr int64_t kHeapBytes = int64_t{1} << 30;
 /// From here on caches of pages reuse their own memory: many recordings are open at once, each with a cache.
 constexpr int64_t kCachesBytes = kHeapBytes / 4;
 
-/// What recordings and queries need at most, and some. SQLite's own limits are larger by a factor of 10 to 10,000.
+/// More than recordings and queries need. SQLite's own limits are larger by a factor of 10 to 10,000.
 constexpr std::array<std::pair<int, int>, 10> kLimits{{{SQLITE_LIMIT_LENGTH, 16 << 20},
                                                        {SQLITE_LIMIT_SQL_LENGTH, 256 << 10},
                                                        {SQLITE_LIMIT_COLUMN, 256},
@@ -39,7 +39,7 @@ constexpr std::array<std::pair<int, int>, 10> kLimits{{{SQLITE_LIMIT_LENGTH, 16 
                                                        {SQLITE_LIMIT_TRIGGER_DEPTH, 1},
                                                        {SQLITE_LIMIT_WORKER_THREADS, 0}}};
 
-/// Functions of numbers, texts, times, JSON and groups; none that touches what lies outside the row.
+/// Functions of numbers, texts, times, JSON and groups; none has access to anything outside of the row.
 constexpr auto kAllowedFunctions = std::to_array<std::string_view>({"->",
                                                                     "->>",
                                                                     "abs",
@@ -158,7 +158,7 @@ constexpr auto kAllowedFunctions = std::to_array<std::string_view>({"->",
                                                                     "zeroblob"});
 static_assert(std::ranges::is_sorted(kAllowedFunctions));
 
-/// Pragmas that show the schema; with an argument they name a table, and change nothing.
+/// Pragmas that show the schema; their argument can only be a table, and they change nothing.
 constexpr std::array<std::string_view, 10> kAllowedPragmas{
     "table_info",  "table_xinfo",   "table_list",   "index_list",     "index_info",
     "index_xinfo", "database_list", "user_version", "application_id", "integrity_check"};
@@ -185,7 +185,7 @@ bool allows(ReaderKind kind, int action, const char* first, const char* second, 
             const char* inner) {
   const bool person = kind == ReaderKind::kQuery;
   if (!person && inner != nullptr) {
-    return false;  // on behalf of a view or a trigger: ours are for people
+    return false;  // called from a view or a trigger: our views are for people
   }
   switch (action) {
     case SQLITE_SELECT:
@@ -194,11 +194,11 @@ bool allows(ReaderKind kind, int action, const char* first, const char* second, 
     case SQLITE_RECURSIVE:
       return person;
     case SQLITE_UPDATE:
-      // SQLite asks this when it declares a table-valued function such as json_each; a real change of the schema is
-      // refused all the same, since the connection is defensive.
+      // SQLite requests this when it declares a table-valued function such as json_each; a real change of the schema is
+      // still refused, since the connection is defensive.
       return is(first, "sqlite_master");
     case SQLITE_FUNCTION:
-      // One call of printf can take seconds between two checks of the time: only what the person typed may.
+      // One call of printf can take seconds between two time checks: allowed only in the user's own SQL.
       return contains(kAllowedFunctions, second) &&
              !(inner != nullptr && (is(second, "printf") || is(second, "format")));
     case SQLITE_PRAGMA:

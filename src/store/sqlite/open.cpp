@@ -28,7 +28,7 @@ int64_t file_size(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
 }
 
-/// Empty where there is none; what is no file of its own (a link, a FIFO that would make us wait) is none.
+/// Empty if there is none; anything but a regular file (a link, a FIFO that would block) counts as none.
 UniqueFd open_log(const std::string& path) {
   auto fd = open_regular(path + "-wal", O_NOFOLLOW);
   return fd ? std::move(*fd) : UniqueFd();
@@ -36,7 +36,7 @@ UniqueFd open_log(const std::string& path) {
 
 bool has_log(const std::string& path) { return file_size(path + "-wal") > 0; }
 
-/// SQLite's header (its file format document, section 1.3) against the size of the file.
+/// Compares SQLite's header (section 1.3 of its file format) with the size of the file.
 Status check_header(const std::string& path, int64_t size) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));  // it may be a FIFO by now
   if (!fd) {
@@ -59,10 +59,10 @@ Status check_header(const std::string& path, int64_t size) {
   return {};
 }
 
-/// How SQLite has to open a file.
+/// How SQLite must open a file.
 struct ReadingTarget {
   std::string uri;
-  /// Whether `PRAGMA locking_mode` must be EXCLUSIVE before, which keeps the log's index in memory.
+  /// `PRAGMA locking_mode` must first be EXCLUSIVE, which keeps the log's index in memory.
   bool exclusive = false;
 };
 
@@ -71,8 +71,8 @@ Result<ReadingTarget> reading_target(const std::string& path) {
   if (is_being_written(path)) {
     return ReadingTarget{file_uri(path, "mode=ro"), false};
   }
-  // Nobody writes: without locks the log needs no shared memory file beside it. A rollback journal can only be left
-  // from before the first row or after the last one, and is ignored.
+  // No writer: without locks the log needs no shared memory file. A rollback journal can only remain from before the
+  // first row or after the last one, and is ignored.
   return has_log(path) ? ReadingTarget{file_uri(path, "mode=ro&vfs=unix-none"), true}
                        : ReadingTarget{file_uri(path, "mode=ro&immutable=1"), false};
 }
@@ -105,13 +105,13 @@ Status check_file(const std::string& path) {
   if (status.st_size == 0) {
     return fail(path + ": empty, not a recording", kGiveRecording, ErrorKind::kCorrupt);
   }
-  // A file that this very process is writing must not be opened and closed here: that would drop SQLite's locks on it.
+  // A file that this process is writing must not be opened and closed here: that would drop SQLite's locks on it.
   return is_being_written(path) ? Status() : check_header(path, status.st_size);
 }
 
 UniqueFd lock_writer(const std::string& path) {
   UniqueFd fd = open_log(path);
-  constexpr int kAttempts = 10;  // a reader probing the lock holds it for microseconds
+  constexpr int kAttempts = 10;  // a reader that probes the lock holds it for microseconds
   for (int attempt = 0; fd && attempt < kAttempts; ++attempt) {
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
       return fd;
@@ -139,7 +139,7 @@ Status attach_for_reading(Database& db, const std::string& path) {
 }
 
 Result<Database> open_for_reading(const std::string& path, ReaderKind kind, int64_t deadline_ns) {
-  // A writer may start a log or remove it between our look and SQLite's: look again.
+  // A writer may create or remove a log between this check and SQLite's: check again.
   constexpr int kAttempts = 3;
   for (int attempt = 1;; ++attempt) {
     auto opened = open_once(path, kind, deadline_ns);

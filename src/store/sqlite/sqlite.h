@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SQLite's C handles with ownership and errors as values. Internal to store/.
+// Owning wrappers of SQLite's C handles, with errors as values. Internal to store/.
 #pragma once
 
 #include <sqlite3.h>
@@ -15,11 +15,11 @@
 
 namespace stalltrace::store {
 
-/// The last error of `db` as one line, "context: SQLite's message"; damage becomes ErrorKind::kCorrupt, a time
-/// limit ErrorKind::kInterrupted.
+/// The last error of `db` as one line, "context: SQLite's message"; damage becomes ErrorKind::kCorrupt, a time limit
+/// ErrorKind::kInterrupted.
 std::unexpected<Error> fail_sqlite(sqlite3* db, std::string_view context);
 
-/// A prepared statement. Belongs to the thread and the lifetime of its Database.
+/// A prepared statement, bound to the thread and the lifetime of its Database.
 class Statement {
  public:
   Statement() = default;
@@ -44,23 +44,23 @@ class Statement {
   std::unique_ptr<sqlite3_stmt, Free<sqlite3_finalize>> handle_;
 };
 
-/// A connection. Every call on it comes from one thread at a time.
+/// A connection, used by one thread at a time.
 class Database {
  public:
-  /// `flags` as sqlite3_open_v2 takes them; `target` is a path, or a URI where SQLITE_OPEN_URI is set.
-  /// `vfs`: the name of a VFS; null is SQLite's own.
+  /// `flags` as in sqlite3_open_v2; `target` is a path, or a URI if SQLITE_OPEN_URI is set. `vfs`: the name of a VFS;
+  /// null means SQLite's own.
   static Result<Database> open(const std::string& target, int flags, const char* vfs = nullptr);
 
   [[nodiscard]] sqlite3* get() const { return handle_.get(); }
-  /// The absolute path of the file, for errors.
+  /// The absolute path of the file, for error messages.
   [[nodiscard]] std::string path() const;
-  /// Runs one or more statements that return nothing of interest.
+  /// Runs one or more statements whose rows are not needed.
   Status execute(const std::string& sql);
   Result<Statement> prepare(const std::string& sql);
-  /// The first column of the first row; 0 where there is no row.
+  /// The first column of the first row; 0 if there is no row.
   Result<int64_t> integer(const std::string& sql);
   Result<std::string> text(const std::string& sql);
-  /// Puts these limits on the connection from now on (guard.h), in place of others.
+  /// Replaces the limits of the connection (guard.h).
   Status guard(Guard limits, const std::string& settings = {});
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows with random fields, for properties that hold for every type; and a row as text, to compare all of its fields.
+// Rows with random fields, for properties that hold for every type; and rows as text, to compare all fields.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 
 namespace stalltrace::store {
 
-/// A field's function for each_column. Numbers are small, so that keys and times meet; texts may be empty, optional
-/// fields missing.
+/// A function for each_column that fills a field. Numbers are small, so that keys and times collide; texts may be
+/// empty, optional fields missing.
 class RandomField {
  public:
   explicit RandomField(std::mt19937_64& random) : random_(random) {}
@@ -63,7 +63,7 @@ T random_row(std::mt19937_64& random, NodeId node) {
   return row;
 }
 
-/// A field's function for each_column that writes "name=value ".
+/// A function for each_column that writes "name=value ".
 class FieldText {
  public:
   template <typename Field>

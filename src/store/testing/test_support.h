@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the store's tests share: a folder that cleans up, rows to write, errors as test failures.
+// Helpers of the store's tests: a temporary folder, rows to write, errors as test failures.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   [[nodiscard]] std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  /// The names in it, sorted.
+  /// The file names in it, sorted.
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {
@@ -45,7 +45,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// The value of a Result or Status that must hold one.
+/// The value of a Result or Status that must not be an error.
 template <typename T>
 T must(Result<T> result) {
   if (!result) {
@@ -117,7 +117,7 @@ inline std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The first column of the first row, as any SQLite client sees it.
+/// The first column of the first row, read like any SQLite client.
 inline std::string ask(const std::string& path, const std::string& sql) {
   Database db = must(Database::open(path, SQLITE_OPEN_READWRITE));
   return must(db.text(sql));

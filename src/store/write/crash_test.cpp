@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recording survives what happens to tracers: kill -9 at any moment, a second tracer, a reader in between, a folder
-// that cannot be written.
+// A recording survives failures: kill -9 at any time, a second tracer, a concurrent reader, a folder that cannot be
+// written.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr NodeId kNode = 9;
 constexpr int kRowsPerFlush = 200;
 
-/// Records for ever, and says after each flush how many collectives are in the file.
+/// Records without end, and reports the number of stored collectives after each flush.
 [[noreturn]] void record_for_ever(const std::string& path, int report) {
   auto writer = must(RecordingWriter::create(path, {.readers = Readers::kEverybody}));
   writer->accept(node_row(kNode, "n"));
@@ -38,7 +38,7 @@ struct KilledWriter {
   int64_t flushed = 0;
 };
 
-/// Runs a writer, kills it after `after`, and returns what it had said by then.
+/// Runs a writer, kills it after `after`, and returns what it had reported.
 KilledWriter record_and_kill(const std::string& path, std::chrono::microseconds after) {
   int pipe_fds[2];
   EXPECT_EQ(::pipe(pipe_fds), 0);
@@ -61,7 +61,7 @@ KilledWriter record_and_kill(const std::string& path, std::chrono::microseconds 
   return killed;
 }
 
-/// Everything said to be flushed is there, whole flushes only, no gap: a prefix of what was accepted.
+/// Expects all rows that were reported as flushed, complete flushes only, no gap: a prefix of the accepted rows.
 void expect_prefix(const std::string& path, int64_t flushed) {
   const std::vector<Collective> rows = collectives_of(*must(open_recording(path)));
   ASSERT_GE(static_cast<int64_t>(rows.size()), flushed);
@@ -90,12 +90,12 @@ TEST(Crash, KilledAtAnyMomentEveryFlushedRowIsThere) {
     EXPECT_TRUE(bytes_of(path) == file && bytes_of(path + "-wal") == log) << "reading altered the recording";
     EXPECT_EQ(must(must(open_for_reading(path)).text("PRAGMA integrity_check")), "ok");
     EXPECT_EQ(must(must(open_for_reading(path)).text("SELECT quote(ended_ns) FROM node")), "NULL");
-    EXPECT_EQ(ask(path, "PRAGMA integrity_check"), "ok");  // as any other client, which recovers the log
+    EXPECT_EQ(ask(path, "PRAGMA integrity_check"), "ok");  // like any other client, which recovers the log
     expect_prefix(path, killed.flushed);
   }
 }
 
-/// Runs `check` in a child without root's power over permissions; true if it returned true.
+/// Runs `check` in a child without root's permissions; true if it returned true.
 bool as_nobody(const std::function<bool()>& check) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -189,7 +189,7 @@ TEST(Writer, AnyClientReadsDuringIt) {
   for (int64_t i = 1; i <= 5; ++i) {
     writer->accept(collective_row(1, static_cast<uint64_t>(i), i, 1));
     must(writer->flush());
-    // In a process of its own, as readers are.
+    // In a separate process, like real readers.
     const pid_t child = ::fork();
     if (child == 0) {
       auto source = open_recording(folder / "r.db");

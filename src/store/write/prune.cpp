@@ -61,7 +61,7 @@ Result<uint64_t> Pruner::remove(Database& db, const Candidate& candidate, const 
     }
   }
   if (table.name == "collective") {
-    sql += fmt::format(" AND {} IS NOT NULL", table.end_sql);  // a hang is the last thing to forget
+    sql += fmt::format(" AND {} IS NOT NULL", table.end_sql);  // a hang is removed last
   }
   ST_TRY(db.execute(sql));
   return static_cast<uint64_t>(sqlite3_changes64(db.get()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps a recording within its size: removes normal rows, oldest first over all streamed tables, then, if that was not
-// enough, what lies around stalls too. Works on whole segments by ranges of ids. Internal to store/.
+// Limits the size of a recording: removes normal rows, oldest first over all streamed tables, then, if necessary, rows
+// around stalls as well. Works on whole segments by ranges of ids. Internal to store/.
 #pragma once
 
 #include <map>
@@ -25,13 +25,13 @@ struct PrunableTable {
 
 class Pruner {
  public:
-  /// Removes rows until at most `target_bytes` of the database are in use, or nothing old is left.
-  /// Returns the number of rows removed, by table. One transaction per some segments.
+  /// Removes rows until at most `target_bytes` of the database are in use, or no old rows are left. Returns the number
+  /// of rows removed, by table. Uses one transaction for several segments.
   Result<std::map<std::string, uint64_t>> prune(Database& db, const std::vector<PrunableTable>& tables,
                                                 const std::vector<TimeRange>& keep, int64_t target_bytes);
 
  private:
-  /// A segment whose normal rows (or all rows) are still there.
+  /// A segment that still has its normal rows, or all rows.
   struct Candidate {
     int64_t min_ns;
     const PrunableTable* table;

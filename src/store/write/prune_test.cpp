@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A size limit: normal data goes first, a stall and its surroundings stay, and what went is counted.
+// With a size limit, normal data is removed first, a stall and its surroundings stay, and removed rows are counted.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,16 +83,16 @@ TEST(MaxSize, KeepsTheStallAndCountsWhatWent) {
   EXPECT_EQ(ask(path, "SELECT count(*) FROM collective WHERE duration_ns = 400000000"), "1");
   EXPECT_EQ(ask(path, "SELECT count(*) FROM collective WHERE duration_ns IS NULL"), "1");
   EXPECT_EQ(ask(path, "SELECT count(*) FROM tcp_events"), "1");
-  // A second before and after the stall nothing is missing, of either table.
+  // From a second before to a second after the stall no row is missing in either table.
   for (const char* table : {"collective", "tcp_sample"}) {
     EXPECT_EQ(ask(path, std::string("SELECT count(*) FROM ") + table +
                             " WHERE timestamp_ns BETWEEN 99500000000 AND 101490000000"),
               "200");
-    // Of the time long before it, hardly anything is there; the last seconds are.
+    // Very few rows remain from the time long before it; the last seconds remain.
     EXPECT_LE(std::stoi(ask(path, std::string("SELECT count(*) FROM ") + table + " WHERE timestamp_ns < 90000000000")),
               1);
     EXPECT_EQ(ask(path, std::string("SELECT count(*) FROM ") + table + " WHERE timestamp_ns >= 1190000000000"), "1000");
-    // Every row is either there or counted.
+    // Every row is either present or counted.
     EXPECT_EQ(ask(path, std::string("SELECT (SELECT count(*) FROM ") + table +
                             ") + (SELECT count FROM loss WHERE source = 'pruned:" + table + "')"),
               "120000");
@@ -110,7 +110,7 @@ TEST(MaxSize, TooSmallIsRefused) {
   EXPECT_TRUE(folder.names().empty());
 }
 
-/// Runs in a child whose files may not grow beyond `limit_bytes`, as on a disk that fills up.
+/// Runs in a child whose files may not exceed `limit_bytes`, like a disk that fills up.
 bool in_child_with_file_limit(rlim_t limit_bytes, const std::function<bool()>& run) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -133,7 +133,7 @@ TEST(DiskFull, IsSaidOnceCountedAndRecoveredFrom) {
     writer->accept(node_row(1, "n"));
     int errors = 0;
     for (uint64_t number = 1; number <= kRows; ++number) {
-      if (number == kRows - 100) {  // room again
+      if (number == kRows - 100) {  // there is room again
         const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
         ::setrlimit(RLIMIT_FSIZE, &unlimited);
       }

@@ -9,10 +9,10 @@
 namespace stalltrace::store {
 namespace {
 
-constexpr uint64_t kFewestLike = 5;               // no median worth the name below
-constexpr int64_t kTimesMedian = 3;               // far outside a healthy run's spread
-constexpr int64_t kFloorNs = 10 * kNsPerMs;       // shorter stalls cost too little to keep gigabytes for
-constexpr int64_t kContextNs = 2 * kNsPerSecond;  // what led to it and what it led to
+constexpr uint64_t kFewestLike = 5;               // fewer give no reliable median
+constexpr int64_t kTimesMedian = 3;               // far outside the spread of a healthy run
+constexpr int64_t kFloorNs = 10 * kNsPerMs;       // shorter stalls are not worth gigabytes
+constexpr int64_t kContextNs = 2 * kNsPerSecond;  // before and after the stall
 constexpr size_t kMostLikes = 65'536;             // a job has some hundred; bounds memory
 
 }  // namespace

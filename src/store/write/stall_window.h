@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pruning must keep: the times around collectives that took much longer than their like. A rough and cheap
-// relative of analysis/, which a recording cannot wait for: it errs on the side of keeping. Internal to store/.
+// The times that pruning must keep: those around collectives that took much longer than comparable ones. A rough and
+// cheap version of analysis/, which a running recording can't use: in doubt it keeps rows. Internal to store/.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@ namespace stalltrace::store {
 
 class StallWindows {
  public:
-  /// A collective as it is stored; open ones are ignored until they end.
+  /// A stored collective; open ones are ignored until they end.
   void note(const Collective& row);
-  /// Disjoint, in the order of time.
+  /// Disjoint, in time order.
   [[nodiscard]] const std::vector<TimeRange>& windows() const { return windows_; }
 
  private:
   static constexpr size_t kRemembered = 15;
-  /// The last durations of calls of one communicator, operation and size.
+  /// The last durations of calls with one communicator, operation and size.
   struct Like {
     std::array<int64_t, kRemembered> durations_ns{};
     uint64_t seen = 0;

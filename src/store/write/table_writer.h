@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The writing side of one table: its buffer, its statement and, where it is streamed, its segments. Internal to store/.
+// The writer of one table: its buffer, its statement and, for streamed tables, its segments. Internal to store/.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class TableWriter {
 
   void accept(T row) {
     if constexpr (std::is_same_v<T, Collective>) {
-      // A call's end mostly follows its entry within the same flush: keep one row of the two.
+      // A call's end mostly follows its entry within the same flush: only one row is kept.
       size_t& slot = recent_[static_cast<uint64_t>(row.event_id) % recent_.size()];
       if (slot < rows_.size() && rows_[slot].event_id == row.event_id) {
         rows_[slot] = std::move(row);
@@ -32,7 +32,7 @@ class TableWriter {
     rows_.push_back(std::move(row));
   }
 
-  /// Writes the buffer inside the caller's transaction; keeps it. SQLITE_DONE, or the error's code.
+  /// Writes the buffer inside the caller's transaction and keeps it. Returns SQLITE_DONE or the error's code.
   int write(Statement& upsert_segment) {
     int code = SQLITE_DONE;
     for (const T& row : rows_) {
@@ -60,7 +60,7 @@ class TableWriter {
     }
   }
   void clear() { rows_.clear(); }
-  /// Forgets the oldest rows beyond `keep`; their number.
+  /// Drops the oldest rows beyond `keep` and returns their number.
   size_t drop_oldest(size_t keep) {
     const size_t excess = rows_.size() > keep ? rows_.size() - keep : 0;
     rows_.erase(rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(excess));
@@ -101,7 +101,7 @@ class TableWriter {
 
   Statement insert_;
   std::vector<T> rows_;
-  std::vector<ZoneMap> segments_;  // one per node; a tracer writes one
+  std::vector<ZoneMap> segments_;  // one per node; a tracer writes only one
   uint64_t last_number_ = 0;
   std::array<size_t, kRecent> recent_{};
 };

@@ -25,14 +25,14 @@
 namespace stalltrace::store {
 namespace {
 
-constexpr size_t kKeptWhileFull = 20'000;  // rows of each table held in memory for a disk that has room again
+constexpr size_t kKeptWhileFull = 20'000;  // rows per table kept in memory while the disk is full
 
 int64_t size_of(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
 }
 
-/// Who writes `path`, for the refusal.
+/// The process that writes `path`, for the error message.
 std::string holder(const std::string& path) {
   auto db = open_for_reading(path);
   auto pid = db ? db->text("SELECT value FROM meta WHERE key = 'writer_pid'") : Result<std::string>("");
@@ -65,13 +65,13 @@ Status make_room(const std::string& path, bool overwrite) {
 
 constexpr const char* kSideFiles[] = {"-wal", "-shm", "-journal"};
 
-/// The recording's folder and its file, held open: whoever may write into the folder can't have us write elsewhere.
+/// The recording's folder and file, held open: a process that can write to the folder can't redirect our writes.
 struct Place {
   UniqueFd folder;
   UniqueFd file;
   std::string name;
 
-  /// The name by which SQLite finds both, wherever the folder is moved to.
+  /// The path by which SQLite finds both, even if the folder is moved.
   [[nodiscard]] std::string path() const { return descriptor_path(folder.get()) + "/" + name; }
   [[nodiscard]] std::optional<struct stat> look(const std::string& suffix) const {
     struct stat info {};
@@ -80,7 +80,7 @@ struct Place {
   }
 };
 
-/// Makes the empty file. A log beside it that no recording has would be read as its own.
+/// Creates the empty file. A leftover log at its path would be read as its own.
 Result<Place> make_place(const std::string& path, Readers readers) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   Place place;
@@ -112,7 +112,7 @@ Result<Place> make_place(const std::string& path, Readers readers) {
   return place;
 }
 
-/// That SQLite has opened our file, with a log that it made itself.
+/// Checks that SQLite has opened our file, with a log that it created itself.
 Status check_place(const Place& place, const std::string& path) {
   struct stat ours {};
   const auto there = place.look("");
@@ -133,9 +133,9 @@ struct RecordingWriter::State {
   using Tables = ForTypes<std::tuple, TableWriter, kEventTypes>;
 
   std::string path;
-  Place place;  // outlives the database: to close a descriptor of its file drops SQLite's locks
+  Place place;  // outlives the database: closing a descriptor of its file drops SQLite's locks
   WriterOptions options;
-  UniqueFd lock;  // outlives the database too
+  UniqueFd lock;  // outlives the database as well
   Database db;
   Tables tables;
   FindingTable findings;
@@ -145,7 +145,7 @@ struct RecordingWriter::State {
   NodeId node_id = 0;
   size_t buffered = 0;
   WriterStats stats;
-  bool disk_full = false;  // the last flush failed, and its caller knows
+  bool disk_full = false;  // the last flush failed, and its caller was informed
   int last_code = SQLITE_OK;
   bool closed = false;
 
@@ -163,7 +163,7 @@ struct RecordingWriter::State {
   void give_up_buffered();
   Status keep_within_size();
   std::vector<PrunableTable> prunable();
-  /// The part of max_size_bytes that the log may take.
+  /// The part of max_size_bytes that the log may use.
   [[nodiscard]] int64_t log_bytes() const {
     return std::clamp<int64_t>(options.max_size_bytes / 4, 256 << 10, 8 << 20);
   }
@@ -173,7 +173,7 @@ struct RecordingWriter::State {
 Status RecordingWriter::State::open() {
   ST_ASSIGN(db, Database::open(file_uri(place.path(), "mode=rw"), SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI,
                                by_descriptor_vfs()));
-  // The schema is made before the log is, so that from here on the file alone is a recording.
+  // The schema is created before the log, so that from here on the file alone is a recording.
   ST_TRY(db.execute("PRAGMA page_size = 4096; PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY"));
   ST_TRY(migrate(db));
   ST_TRY(open_log());
@@ -236,8 +236,8 @@ Status RecordingWriter::State::write_transaction() {
   return status;
 }
 
-/// The rows stay buffered for the next attempt, up to a limit; what is known of the job (processes, communicators,
-/// connections) is kept whole.
+/// The rows stay buffered for the next attempt, up to a limit; the job's state (processes, communicators, connections)
+/// is kept completely.
 Status RecordingWriter::State::disk_refused(Error error) {
   each_table([&]<typename T>(TableWriter<T>& table) {
     if constexpr (StreamedType<T>) {
@@ -253,7 +253,8 @@ Status RecordingWriter::State::disk_refused(Error error) {
   return with_context("cannot write", std::move(error));
 }
 
-/// What a full disk still refuses when the recording ends is lost, and counted if so much as that fits.
+/// Rows that a full disk still refuses when the recording ends are lost; they are counted if at least the count can be
+/// written.
 void RecordingWriter::State::give_up_buffered() {
   if (buffered == 0) {
     return;
@@ -374,7 +375,7 @@ Status RecordingWriter::close() {
   state.each_table([]<typename T>(TableWriter<T>& table) { table = TableWriter<T>(); });
   state.findings = FindingTable();
   state.upsert_segment = Statement();
-  // A reader that has the file open keeps the log; it goes with the last reader.
+  // A reader that has the file open keeps the log; the last reader removes it.
   sqlite3_busy_timeout(state.db.get(), 200);
   (void)state.db.execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE");
   state.db = Database();
@@ -383,7 +384,7 @@ Status RecordingWriter::close() {
     (void)hand_to_caller(state.place.file.get());
   }
   Status stored = store_and_close(std::move(state.place.file), state.path);
-  (void)::fsync(state.place.folder.get());  // some file systems can't
+  (void)::fsync(state.place.folder.get());  // some file systems do not support this
   return status ? stored : status;
 }
 

@@ -7,7 +7,7 @@ namespace stalltrace::store {
 
 void ZoneMap::add(int64_t id, int64_t start_ns, int64_t end_ns) {
   const bool newest = segments_.empty() || id >= segments_.back().first_id;
-  const bool beyond = segments_.empty() || id > last_id_;  // else it is replaced: a new segment would take rows along
+  const bool beyond = segments_.empty() || id > last_id_;  // false: a row was replaced, which starts no segment
   last_id_ = beyond ? id : last_id_;
   if (segments_.empty() || (beyond && segments_.back().rows >= kRows)) {
     segments_.push_back({.first_id = segments_.empty() ? first_id_of(node_) : id,

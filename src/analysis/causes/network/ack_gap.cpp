@@ -14,9 +14,8 @@ namespace {
 
 constexpr uint64_t kFin = 1;  // the end of a connection counts as a byte
 
-/// Data arrived at the other end, as its own count says, and were not acknowledged by the end of `proven`: it is the
-/// acknowledgements that do not come back. An unchanged sample is not written, so that the arrival may lie before the
-/// first repeat.
+/// Data arrived at the other end before the end of `proven`, by that end's own count, but were not acknowledged: the
+/// acknowledgements are lost. An unchanged sample is not written, so the arrival may precede the first retransmission.
 bool data_arrives(const AnalysisContext& context, FlowIndex index, const AckGap& silence, Interval proven) {
   const FlowIndex reverse = context.flows.flow(index).reverse;
   if (reverse == kNoFlow || context.evidence.samples(reverse).empty()) {
@@ -38,10 +37,10 @@ bool silent_small(const AnalysisContext& context, FlowIndex index, Interval wind
          });
 }
 
-/// The receiver has small segments that were sent behind the one that repeats. When the timer has doubled, the sender
-/// counts everything as lost but what the receiver has reported out of order (net/ipv4/tcp_input.c,
-/// tcp_timeout_mark_lost). Full-size ones among that would speak against a black hole: what is under way must be short
-/// of full segments by as much as the reported ones are small.
+/// The receiver has small segments that were sent after the repeated one. When the timer has doubled, the sender counts
+/// everything as lost except what the receiver has reported out of order (net/ipv4/tcp_input.c, tcp_timeout_mark_lost).
+/// Full-size segments among those would contradict a black hole: the data in flight must be fewer bytes than full
+/// segments would have, by as much as the reported ones are small.
 bool overtaken(const AnalysisContext& context, FlowIndex index, const AckGap& silence) {
   const std::vector<SampleRecord>& samples = context.evidence.samples(index);
   return std::any_of(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
@@ -53,8 +52,8 @@ bool overtaken(const AnalysisContext& context, FlowIndex index, const AckGap& si
   });
 }
 
-/// Small segments of the connection have been acknowledged, as those of a handshake, and never a large one: it has
-/// repeated its first since.
+/// Small segments of the connection, such as those of a handshake, have been acknowledged, but never a large one: since
+/// then it repeats its first large segment.
 bool never_carried_large(const AnalysisContext& context, FlowIndex index, const AckGap& silence) {
   const std::vector<SampleRecord>& samples = context.evidence.samples(index);
   const auto last = std::find_if(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
@@ -63,8 +62,8 @@ bool never_carried_large(const AnalysisContext& context, FlowIndex index, const 
   return last != samples.end() && silence.acked_bytes > kFin && silence.acked_bytes < last->mss;
 }
 
-/// What happened to small segments from the flow's owner to its peer, on any other of their connections: what the owner
-/// sent there, and its acknowledgements of what the peer sent.
+/// The result for small segments from the flow's owner to its peer on their other connections: segments that the owner
+/// sent, and its acknowledgements of the peer's data.
 SmallSegments small_segments(const AnalysisContext& context, FlowIndex index, Interval window) {
   const Flow& flow = context.flows.flow(index);
   SmallSegments seen = SmallSegments::kNone;
@@ -91,8 +90,8 @@ SmallSegments small_segments(const AnalysisContext& context, FlowIndex index, In
   return seen;
 }
 
-/// Between two repeats that failed the path was no better: what passed after the last may have passed a healed one. A
-/// repeat failed when a sample shows the silence a timeout later.
+/// The path was certainly bad between two failed retransmissions; after the last one it may have healed. A
+/// retransmission has failed if a sample one timeout later still shows the silence.
 Interval proven_bad(const AnalysisContext& context, FlowIndex index, const AckGap& silence) {
   Interval proven{0, 0};
   for (const Retransmit& repeat : context.evidence.retransmits(index, silence.time)) {
@@ -103,7 +102,7 @@ Interval proven_bad(const AnalysisContext& context, FlowIndex index, const AckGa
   return proven;
 }
 
-/// To when TCP has repaired what the silence left: until then its timer, which has doubled, paces it.
+/// Extends the silence until TCP has repaired it: until then the doubled timer sets the pace.
 Interval until_repaired(const AnalysisContext& context, FlowIndex index, Interval silence) {
   for (const Interval& recovery : context.evidence.loss_intervals(index).intervals()) {
     if (recovery.from_ns < silence.to_ns && recovery.to_ns > silence.to_ns) {

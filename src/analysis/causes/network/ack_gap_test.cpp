@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links on which nothing was acknowledged: partitions and MTU black holes, from samples and events of a small job that
-// hangs.
+// Links without acknowledgements: partitions and MTU black holes, from samples and events of a small job that hangs.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -15,8 +14,8 @@ using namespace small_job;
 
 enum class KeepAlive { kNone, kPasses, kLost };
 
-/// Rank `silent` repeats into silence from the last call on, its timer doubling; repeats are of `len` bytes, `acked`
-/// were acknowledged before. The samples of rank `unsampled` are left to the caller.
+/// Rank `silent` retransmits in vain from the last call on, while its timer doubles; the segments have `len` bytes, and
+/// `acked` bytes were acknowledged before. The caller adds the samples of rank `unsampled`.
 void fill_silence(MemorySource& source, const std::set<int>& silent, uint32_t len, KeepAlive keep_alive,
                   uint64_t acked = 1'000'000, int unsampled = -1) {
   fill(source, short_hang());
@@ -99,7 +98,8 @@ TEST(Partition, WhatPassesAfterTheLastFailedRepeatProvesNothing) {
   EXPECT_EQ(only(source).cause, Cause::kUnknown);
 }
 
-/// The last repeat arrives, since the path has healed: the receiver's count says nothing about the time before.
+/// The last retransmission arrives because the path has healed: the receiver's count proves nothing about the time
+/// before.
 TEST(Partition, TheRepeatThatHealsDoesNotTurnTheDirection) {
   MemorySource source;
   fill_silence(source, {1}, kMss, KeepAlive::kLost);
@@ -141,7 +141,7 @@ TEST(Partition, ASilentKeepAliveReportsTheNodeFromTheLink) {
 }
 
 TEST(Partition, LostAcknowledgementsAreTheOtherDirection) {
-  // An unchanged sample is not written: the arrival may be reported before the first repeat alone.
+  // An unchanged sample is not written: the arrival may be reported only before the first retransmission.
   for (const int64_t reported_ns : {150 * kNsPerMs, 2 * kNsPerSecond}) {
     MemorySource source;
     fill_silence(source, {1}, kMss, KeepAlive::kNone);
@@ -160,7 +160,7 @@ TEST(MtuBlackhole, OnlyFullSegmentsRepeatWhileSmallOnesPass) {
   expect_golden_text("mtu_blackhole", finding);
 }
 
-/// The sender's samples while its timer doubles: of 8 segments under way, all but `reported` count as lost.
+/// The sender's samples while its timer doubles: of 8 segments in flight, all except `reported` count as lost.
 void report_out_of_order(MemorySource& source, uint32_t reported, uint32_t unacked = 7 * kMss + 100) {
   for (int64_t second = 1; second < 5; ++second) {
     TcpSample sample = sample_of(1, kOut, kLastArrivalNs + second * kNsPerSecond);
@@ -183,7 +183,7 @@ TEST(MtuBlackhole, TheShortLastSegmentPassesBehindTheLargeOnes) {
   }
 }
 
-/// A hole that loss had left before the link went: what has passed it are full segments.
+/// A hole from loss before the link failed: full segments have passed it.
 TEST(MtuBlackhole, FullSegmentsBehindAHoleSpeakAgainstIt) {
   MemorySource source;
   fill_silence(source, {1}, kMss, KeepAlive::kNone);
@@ -191,7 +191,7 @@ TEST(MtuBlackhole, FullSegmentsBehindAHoleSpeakAgainstIt) {
   EXPECT_EQ(only(source).cause, Cause::kUnknown);
 }
 
-/// The probe of the last segment is a repeat, too: it arrives.
+/// The probe of the last segment is a retransmission as well: it arrives.
 TEST(MtuBlackhole, TheProbeOfAShortLastSegmentIsNoPartition) {
   MemorySource source;
   fill_silence(source, {1}, kMss, KeepAlive::kNone);
@@ -202,7 +202,7 @@ TEST(MtuBlackhole, TheProbeOfAShortLastSegmentIsNoPartition) {
   EXPECT_EQ(only(source).cause, Cause::kMtuBlackhole);
 }
 
-/// The usual one: the handshake passes, the first large message never does.
+/// The usual case: the handshake passes, the first large message never does.
 TEST(MtuBlackhole, AConnectionThatNeverCarriedALargeSegmentHasMetOne) {
   for (const uint64_t acked : {100U, 5'000U, 1U}) {
     MemorySource source;
@@ -217,7 +217,7 @@ TEST(MtuBlackhole, WhereSmallSegmentsAreLostDuringItItIsAPartition) {
   EXPECT_EQ(only(source).cause, Cause::kPartition);
 }
 
-/// The path heals after 8 s; until 17 s TCP, its timer doubled, repairs what was lost, with pauses longer than the
+/// The path heals after 8 s; until 17 s TCP, whose timer has doubled, repairs the loss, with pauses longer than the
 /// silence.
 TEST(MtuBlackhole, CostsUntilTcpHasRepairedWhatItLeft) {
   MemorySource source;

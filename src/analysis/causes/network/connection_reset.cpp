@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// connection_reset: a reset or an error ended a connection of the job, and no process had ended or given up before:
-// those close their connections themselves.
+// connection_reset: a reset or an error ended a connection of the job before any process had ended or given up.
+// Processes that end close their connections themselves.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ bool breaks(const ConnectionError& trouble) {
           std::find(kBroken.begin(), kBroken.end(), trouble.error) != kBroken.end());
 }
 
-/// When ranks of the job ended or gave up their communicators: the first of each host.
+/// The first time on each host at which a rank of the job ended or gave up its communicators.
 class Ends {
  public:
   explicit Ends(const AnalysisContext& context) : clock_(context.cluster.clock()) {
@@ -44,7 +44,7 @@ class Ends {
     }
   }
 
-  /// What happened on `node` before this time happened before any of them, whatever clocks say.
+  /// Events on `node` before this time precede all of these ends, with any clock error.
   [[nodiscard]] int64_t first_ns(NodeId node) const {
     int64_t first_ns = std::numeric_limits<int64_t>::max();
     for (const auto& [host, end_ns] : first_) {
@@ -63,7 +63,7 @@ class Ends {
   std::map<size_t, int64_t> first_;
 };
 
-/// Connections that never came about: a refusal is a reset, too.
+/// Connections that were never established: a refusal is a reset as well.
 std::set<FlowIndex> refused_flows(const EvidenceStore& evidence) {
   std::set<FlowIndex> refused;
   for (const ConnectionError& trouble : evidence.troubles()) {
@@ -74,9 +74,8 @@ std::set<FlowIndex> refused_flows(const EvidenceStore& evidence) {
   return refused;
 }
 
-/// Whether the process at an end of the connection closed it itself before the reset, as one does that is about to end:
-/// its closing, where data lie unread, reaches the peer as a reset. What ends a connection from outside resets
-/// first.
+/// True if the process at an end of the connection closed it before the reset, as a process that is about to end does:
+/// a close with unread data reaches the peer as a reset. A connection that is ended from outside is reset first.
 bool closed_before(const AnalysisContext& context, const ConnectionError& trouble) {
   const Flow& flow = context.flows.flow(trouble.flow);
   if (trouble.kind == TcpEventKind::kResetSent) {
@@ -94,7 +93,8 @@ bool closed_before(const AnalysisContext& context, const ConnectionError& troubl
          });
 }
 
-/// Too close to a rank's end to be its cause for certain: what ends closes its connections first or at once.
+/// Too close to a rank's end to be its cause for certain: a process that ends closes its connections before or at its
+/// end.
 bool too_close(const AnalysisContext& context, const Ends& ends, const ConnectionError& trouble) {
   const int64_t end_ns = ends.first_ns(context.flows.flow(trouble.flow).node_id);
   return trouble.time_ns >= end_ns || closed_before(context, trouble);
@@ -136,7 +136,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   const int64_t after_ns = stall.window.to_ns - std::max(first_ns, stall.window.from_ns);
   hypothesis.coverage = stall.ended_job() && stall.root().kind == HangKind::kTransfer
                             ? 1
-                            : share_of(after_ns, stall.window.length());  // the job ended of it, however soon
+                            : share_of(after_ns, stall.window.length());  // it ended the job, at any delay
   hypothesis.applies = hypothesis.coverage >= kCoverage;
   hypothesis.why = fmt::format("a connection was reset {} before the end of {}", format_duration(after_ns),
                                format_duration(stall.window.length()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections that broke, and those that only look so.
+// Connections that broke, and cases that only look similar.
 #include <gtest/gtest.h>
 
 #include "analysis/testing/golden_text.h"
@@ -30,8 +30,8 @@ TEST(ConnectionReset, TheFirstResetBeforeAnyDeathIsTheCause) {
   }
 }
 
-/// All ranks fail within 8 ms of a reset, on one host: no hang to be seen. Unless the other end had closed, it ended
-/// them.
+/// All ranks on one host fail within 8 ms of a reset, without a visible hang. The reset ended them unless the other end
+/// had closed before.
 TEST(ConnectionReset, MayEndTheJobAtOnce) {
   for (const bool closed_by_peer : {false, true}) {
     MemorySource source;
@@ -53,7 +53,7 @@ TEST(ConnectionReset, MayEndTheJobAtOnce) {
   }
 }
 
-/// A job that ends at once for a reason that nobody saw is no finding of another cause.
+/// A job that ends at once for an unobserved reason is no finding of another cause.
 TEST(ConnectionReset, WithoutOneAnEndAtOnceIsNotReported) {
   MemorySource source;
   Ending ending = short_hang();
@@ -69,7 +69,7 @@ TEST(ConnectionReset, WithoutOneAnEndAtOnceIsNotReported) {
   EXPECT_TRUE(report.findings.empty()) << reported(report);
 }
 
-/// What a rank resets itself when it closes is reported by its peer's end, too; it ends 200 ms later.
+/// A rank's own resets at its close are reported by its peer's end as well; the rank ends 200 ms later.
 TEST(ConnectionReset, WhatAFailingRankClosesIsNone) {
   MemorySource source;
   Ending ending = short_hang();
@@ -104,7 +104,7 @@ TEST(ConnectionReset, MayEndTheJobSoonerThanATransferTakes) {
   EXPECT_GT(finding.window.to_ns, finding.window.from_ns);
 }
 
-/// A display that the library asks for when it starts, refused: no connection of the job broke.
+/// A refused connection to a display that the library opens at its start: no connection of the job broke.
 TEST(ConnectionReset, ARefusedAttemptIsNone) {
   for (const bool refused : {false, true}) {
     MemorySource source;

@@ -67,7 +67,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   const std::string most = group.counters.longest_detail(Counted::kErrors);
   finding.summary = fmt::format("The network port of {} counts errors while transfers stall ({}): {}.",
                                 context.cluster.describe(group.place.culprit), most, cost_text(group));
-  std::map<std::string, double> rises;  // each once, however many stalls overlap
+  std::map<std::string, double> rises;  // overlapping stalls count each once
   const IntervalSet time = time_of(group);
   for (const Interval& lost : time.intervals()) {
     const NodeId node = context.cluster.member(group.place.culprit).node_id;

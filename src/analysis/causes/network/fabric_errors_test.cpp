@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors that a port counts, of one that carries data and of an idle one.
+// Errors counted by a port that carries data and by an idle port.
 #include <gtest/gtest.h>
 
 #include "analysis/testing/golden_text.h"

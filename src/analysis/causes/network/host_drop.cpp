@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// host_drop: a link recovers from loss, and the packets were dropped inside the host at one of its ends, for a reason
-// that is that host's own: a queue, memory, a broken card. What a rule of the host drops (a firewall) is packet_loss,
-// with the rule as evidence.
+// host_drop: a link recovers from loss, and the host at one of its ends dropped the packets for its own reason: a
+// queue, memory, a broken card. Packets dropped by a rule of the host (a firewall) are packet_loss, with the rule as
+// evidence.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,9 +17,9 @@ namespace {
 
 enum class Counted : uint8_t { kDropped, kIncoming };
 
-/// What one host dropped of what comes in, or goes out, and the time that links took to recover from it.
+/// Incoming or outgoing packets that one host dropped, and the time that links took to recover.
 struct Dropper {
-  FlowIndex flow = kNoFlow;  // that lost most
+  FlowIndex flow = kNoFlow;  // the one with most losses
   int64_t most_packets = 0;
   std::vector<FlowIndex> flows;
   std::vector<Interval> recovery;
@@ -74,7 +74,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   const DropReason& known = drop_reason(reason);
   const bool incoming = group.counters.sum(Counted::kIncoming).count > 0;
   const IntervalSet times = time_of(group);
-  int64_t dropped = 0;  // each once, however many stalls it cost
+  int64_t dropped = 0;  // overlapping stalls count each once
   for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
     for (const LinkDrop& drop : link_drops(context, i, times)) {
       const bool ours = drop.host == group.place.culprit && drop.incoming == incoming;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drops by a full queue of a host, and drops too few to matter.
+// Drops by a full queue of a host, and drops that are too few to matter.
 #include <gtest/gtest.h>
 
 #include "analysis/testing/golden_text.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the causes on the network share: the flows that a stall's ranks exchange, links as places, and which end several
-// bad links have in common.
+// Helpers of the network causes: the flows between a stall's ranks, links as places, and the end that several bad links
+// share.
 #pragma once
 
 #include <vector>
@@ -12,14 +12,14 @@ namespace stalltrace::analysis {
 bool takes_part(const Stall& stall, MemberIndex member);
 /// Flows of collective traffic between ranks of the stall, or to a peer that was not recorded.
 std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& stall);
-/// The link that a flow sends over; `backwards`: the one its acknowledgements come over.
+/// The link that a flow sends on; with `backwards`, the link of its acknowledgements.
 Place link_of(const Flows& flows, FlowIndex flow, bool backwards = false);
 LinkPlace link_place(const AnalysisContext& context, const Place& place);
 /// "from rank 1 (node1, pid 7) to rank 2 (node2, pid 8)"
 std::string link_text(const AnalysisContext& context, const Place& place);
-/// The rank at one end of all links, when they are several and have different other ends.
+/// The rank at one end of all links, if there are several links and their other ends differ.
 MemberIndex common_end(const std::vector<Place>& links);
-/// True while the stall may be the network's: nothing else is known to hold it up.
+/// True if the stall may be the network's: nothing else is known to delay it.
 bool network_may_be_slow(const Stall& stall);
 
 }  // namespace stalltrace::analysis

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mtu_blackhole: full-size segments are repeated and never acknowledged, while small ones pass behind them or between
-// the same two processes: something on the path carries smaller packets than the ends believe, and does not report it.
+// mtu_blackhole: full-size segments are repeated and never acknowledged, while small ones pass after them or between
+// the same two processes: the path carries smaller packets than its ends assume, and nothing reports it.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -12,7 +12,7 @@ namespace {
 
 using namespace small_job;
 
-/// Every call from the middle on takes 400 ms; `shape` writes what the flow of each rank does in the meantime.
+/// Every call from the middle on takes 400 ms; `shape` writes the flow of each rank during that time.
 void fill_slow(MemorySource& source,
                const std::function<void(int rank, int64_t step, TcpSample& sender, TcpSample& receiver)>& signature) {
   Ending ending;
@@ -48,7 +48,7 @@ TEST(SlowLink, TheBusyLinkFarBelowTheOthersIsNamed) {
   expect_golden_text("slow_link", finding);
 }
 
-/// Its acknowledgements wait behind what it sends: now and then the link into the rank is the slowest.
+/// A rank's acknowledgements queue behind the data it sends: sometimes the link into the rank is the slowest.
 TEST(SlowLink, TheLinkIntoARankThatSendsSlowlyIsItsEcho) {
   constexpr int64_t kTurn = (kSteps - 8) * 20;
   for (const int other : {1, 0}) {  // rank 1 sends to rank 2
@@ -64,8 +64,8 @@ TEST(SlowLink, TheLinkIntoARankThatSendsSlowlyIsItsEcho) {
   }
 }
 
-/// Of the slow half of the run, loss on the link 1 -> 2 until `turn`; from then on, the link out of rank `slow` is
-/// slow.
+/// In the first part of the run's slow half, the link 1 -> 2 loses packets until `turn`; then the link out of rank
+/// `slow` is slow.
 void fill_slow_beside_loss(MemorySource& source, int slow, int64_t turn) {
   fill_slow(source, [&](int rank, int64_t at, TcpSample& sender, TcpSample&) {
     const int64_t busy = rank == slow ? std::max<int64_t>(0, at - turn * 20) : 0;
@@ -81,7 +81,7 @@ void fill_slow_beside_loss(MemorySource& source, int slow, int64_t turn) {
   }
 }
 
-/// After losses a link sends by a small congestion window.
+/// After losses a link sends with a small congestion window.
 TEST(SlowLink, BetweenLossesIsALineOfThem) {
   for (const int slow : {1, 3}) {
     MemorySource source;
@@ -96,7 +96,7 @@ TEST(SlowLink, BetweenLossesIsALineOfThem) {
   }
 }
 
-/// The acknowledgements of the links out of rank 2, and of those into rank 1, pass the host that loses.
+/// The acknowledgements of the links out of rank 2, and of those into rank 1, pass the host with losses.
 TEST(SlowLink, WithoutItsAcknowledgementsIsALineOfTheLoss) {
   for (const int slow : {2, 0, 3}) {
     for (const int64_t turn : {90, 80}) {
@@ -134,7 +134,7 @@ TEST(SlowLink, WhenAllAreEquallyBusyNoneIs) {
   EXPECT_EQ(only(source).cause, Cause::kUnknown);
 }
 
-/// NCCL's calls to its own proxy thread go over such a connection.
+/// NCCL's calls to its own proxy thread use such a connection.
 TEST(SlowLink, AConnectionOfARankWithItselfIsNone) {
   MemorySource source;
   fill_slow(source, [](int, int64_t, TcpSample&, TcpSample&) {});
@@ -162,7 +162,7 @@ TEST(SlowReceiver, UnreadDataAreEnough) {
     MemorySource source;
     fill_slow(source, [&](int rank, int64_t at, TcpSample& sender, TcpSample& receiver) {
       receiver.unread_bytes = rank == 2 || at % 3 == 0 ? 60'000 : 0;
-      if (held_up && rank == 2) {  // it cannot send on, so that it need not read
+      if (held_up && rank == 2) {  // it can't forward data, so it need not read
         sender.busy_ns = static_cast<uint64_t>(at) * 50 * kNsPerMs;
       }
     });
@@ -172,8 +172,8 @@ TEST(SlowReceiver, UnreadDataAreEnough) {
   }
 }
 
-/// Samples catch the others in the bursts that the slow one lets through: at all of them data lie unread in most, at
-/// the slow one more of them.
+/// Samples catch the other ranks in the bursts that the slow one forwards: all have unread data in most samples, the
+/// slow one more of it.
 TEST(SlowReceiver, StandsOutByWhatLiesUnreadToo) {
   for (const uint32_t backlog : {200'000U, 70'000U}) {
     MemorySource source;

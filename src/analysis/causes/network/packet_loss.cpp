@@ -33,7 +33,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     const AckGap silence = context.evidence.silence(i, stall.examined());
     if (silence.backoff >= kSilentBackoff && !merely_lossy(context, i, silence) &&
         share_of(intersect(silence.time, stall.examined()).length(), stall.to_explain_ns()) >= kCoverage) {
-      continue;  // nothing gets through: more than loss
+      continue;  // no data arrives: more than loss
     }
     const FlowLoss loss = context.evidence.loss(i, stall.examined());
     if (loss.covered_ns == 0) {
@@ -67,7 +67,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   }
 }
 
-/// One end of several lossy links is the culprit: groups that share it become one.
+/// If several lossy links share one end, that end is the culprit: their groups become one.
 void blame_common_end(std::vector<CauseGroup>& groups, MemberIndex Place::*end, MemberIndex Place::*other) {
   std::map<MemberIndex, int64_t> costliest;
   for (const CauseGroup& group : groups) {
@@ -100,9 +100,9 @@ void blame_common_end(std::vector<CauseGroup>& groups, MemberIndex Place::*end, 
   }
 }
 
-/// The member through which a lesser loss is the echo of a greater one, or kNoMember. A node that loses what comes in
-/// loses the acknowledgements of what it sends, too, so that its outgoing link seems to lose a little; and the other
-/// way round for what goes out.
+/// The member through which a lesser loss is the echo of a greater one, or kNoMember. A node that loses incoming
+/// packets also loses the acknowledgements of what it sends, so that its outgoing link seems to lose a little; for
+/// outgoing packets the reverse holds.
 MemberIndex echo_at(const CauseGroup& greater, const CauseGroup& lesser) {
   if (static_cast<double>(lesser.lost.total_ns()) > kEchoShare * static_cast<double>(greater.lost.total_ns())) {
     return kNoMember;
@@ -113,7 +113,7 @@ MemberIndex echo_at(const CauseGroup& greater, const CauseGroup& lesser) {
   return lesser.place.dst == greater.place.src && lesser.place.src != greater.place.dst ? greater.place.src : kNoMember;
 }
 
-/// An echo is part of the greater loss, and, where it is large enough, proves that the node is at fault, not the link.
+/// An echo is part of the greater loss; if it is large enough, it proves that the node is at fault, not the link.
 Subsumption subsumed_by(const SubsumptionQuery& query) {
   if (query.by.cause != Cause::kPacketLoss) {
     return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where loss is placed when every rank talks to every other; repeats of what was not lost.
+// The place of loss if every rank communicates with every other; retransmissions without loss.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ void congestion_state(MemorySource& source, int src, int dst, int64_t time_ns, i
 
 using Evidence = std::function<void(MemorySource& source, int src, int dst, int64_t begin_ns)>;
 
-/// Recovery from a few milliseconds after its begin until its end.
+/// In recovery from a few milliseconds after the start to the end.
 void recovers_throughout(MemorySource& source, int src, int dst, int64_t begin_ns) {
   congestion_state(source, src, dst, begin_ns + 4 * kNsPerMs, 3);
   congestion_state(source, src, dst, begin_ns + kSlowNs - kNsPerMs, 0);
@@ -116,7 +116,7 @@ TEST(PacketLoss, AllLinksOutOfARankMakeItTheCulprit) {
   EXPECT_EQ(report.findings[0].link->src_rank, 2);
 }
 
-/// A timeout early in the stall; then the sender has data, room and nothing under way, and waits for its timer.
+/// A timeout early in the stall; then the sender has data, room and nothing in flight, and waits for its timer.
 void holds_back(MemorySource& source, int src, int dst, int64_t begin_ns, uint64_t unacked) {
   const int64_t recovered_ns = begin_ns + 42 * kNsPerMs;
   congestion_state(source, src, dst, begin_ns + 40 * kNsPerMs, 4);

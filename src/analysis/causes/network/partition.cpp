@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// partition: data are under way, the sender's timer doubles, and nothing is acknowledged: nothing gets through. Where
-// nothing distinguishes it from an MTU black hole, the link is named and the cause is unknown.
+// partition: data are in flight, the sender's timer doubles, and nothing is acknowledged. If it can't be distinguished
+// from an MTU black hole, the link is named and the cause is unknown.
 #include <fmt/format.h>
 
 #include <algorithm>

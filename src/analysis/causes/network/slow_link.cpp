@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// slow_link: a link is busy all through the stall, without loss and with room at the receiver, and delivers far less
+// slow_link: a link is busy throughout the stall, without loss and with room at the receiver, and delivers far less
 // than the other links do while they are busy.
 #include <fmt/format.h>
 
@@ -15,11 +15,11 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Bytes that were acknowledged, as the count, in the busy time.
+/// Acknowledged bytes as the count, with the busy time.
 enum class Counted : uint8_t { kThisLink, kOtherLink };
 constexpr double kBitsPerByte = 8;
 
-/// Bytes a second of busy time. A flow whose busy time is too short to be measured is as fast as can be.
+/// Bytes per second of busy time. A flow whose busy time is too short to be measured has the highest rate.
 double rate_of(const FlowDelta& delta) {
   return delta.busy_ns <= 0
              ? std::numeric_limits<double>::max()
@@ -32,7 +32,7 @@ struct Measured {
   double rate = 0;
 };
 
-/// Leaves out what carried next to nothing (a store's heartbeats): a rate says nothing there.
+/// Removes links that carried very little (a store's heartbeats): their rate means nothing.
 void drop_idle(std::vector<Measured>& measured) {
   uint64_t most = 0;
   for (const Measured& one : measured) {
@@ -88,20 +88,20 @@ std::string rate_text(const EvidenceCounter& carried) {
                               : fmt::format("{:.0f} Mbit/s", rate_of(delta) * kBitsPerByte / 1e6);
 }
 
-/// The link of a group. One that is known by NCCL's steps alone has ranks but no connection.
+/// The link of a group. A link known only from NCCL's steps has ranks but no connection.
 LinkPlace place_of(const AnalysisContext& context, const CauseGroup& group) {
   const auto rank = [&](MemberIndex member) { return context.cluster.member(member).rank; };
   return group.place.flow == kNoFlow ? LinkPlace{rank(group.place.src), rank(group.place.dst), {}, {}}
                                      : link_place(context, group.place);
 }
 
-/// Whether the other group is loss that cost no less.
+/// True if the other group is packet loss that cost no less.
 bool is_beside_loss(const SubsumptionQuery& query) {
   return (query.by.cause == Cause::kPacketLoss || query.by.cause == Cause::kHostDrop) &&
          query.by.lost.total_ns() >= query.group.lost.total_ns();
 }
 
-/// A link that lost packets sends less for a while, by its congestion window: there it is slow without loss.
+/// After losses a link sends less for a while because of its congestion window: it is then slow without loss.
 bool is_aftermath(const SubsumptionQuery& query) {
   const LinkPlace slow = place_of(query.context, query.group);
   const Flow& lossy = query.context.flows.flow(query.by.place.flow);
@@ -112,8 +112,9 @@ bool is_aftermath(const SubsumptionQuery& query) {
   return same_link || (rank && (rank == slow.src_rank || rank == slow.dst_rank));
 }
 
-/// A node that loses what comes in loses the acknowledgements of what it sends, too; a node that loses what goes out,
-/// those that it sends. A link that waits for a lost acknowledgement is busy and loses no data.
+/// A node that loses incoming packets also loses the acknowledgements of its own data; a node that loses outgoing
+/// packets loses the acknowledgements that it sends. A link that waits for a lost acknowledgement is busy and loses no
+/// data.
 bool lacks_acknowledgements(const SubsumptionQuery& query) {
   const Place& slow = query.group.place;
   const Place& lossy = query.by.place;
@@ -121,8 +122,8 @@ bool lacks_acknowledgements(const SubsumptionQuery& query) {
          ((slow.src != kNoMember && slow.src == lossy.dst) || (slow.dst != kNoMember && slow.dst == lossy.src));
 }
 
-/// What a rank acknowledges waits behind what it sends: where its sending is slow, the links into it seem slow, too,
-/// for less.
+/// A rank's acknowledgements queue behind the data it sends: if its sending is slow, the links into it seem slow as
+/// well, at a lower cost.
 bool is_echo(const SubsumptionQuery& query) {
   return query.by.cause == Cause::kSlowLink && query.group.place.dst != kNoMember &&
          query.group.place.dst == query.by.place.src;

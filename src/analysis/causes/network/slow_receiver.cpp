@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// slow_receiver: data that have arrived lie unread at the receiver, or its window is closed: its process does not read
-// as fast as the network delivers. A rank that cannot send on stops reading, too, and is not to blame.
+// slow_receiver: received data lie unread at the receiver, or its window is closed: its process reads more slowly than
+// the network delivers. A rank that can't forward data stops reading as well, and is not to blame.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// How a rank reads what one link brings, and how it sends on.
+/// How a rank reads from one link, and how it forwards.
 struct Reader {
-  FlowIndex flow = kNoFlow;  // of the sender
-  double limited = 0;        // share of the stall that its sender waited for room in the receiver's window
-  double unread = 0;         // share of the receiver's samples with data that had arrived and were not read
-  double backlog = 0;        // bytes that lay unread, of all samples in the middle
+  FlowIndex flow = kNoFlow;  // in the direction of the rank
+  double limited = 0;        // share of the stall in which its sender waited for room in the receiver's window
+  double unread = 0;         // share of the receiver's samples with unread data
+  double backlog = 0;        // unread bytes, mean of all samples
   bool sends_on = true;      // its own sending is not held up
 
   [[nodiscard]] double share() const { return std::max(limited, unread); }
@@ -36,7 +36,7 @@ std::vector<Reader> readers_of(const AnalysisContext& context, const Stall& stal
       held_up.insert(flow.owner);
     }
     if (delta.acked_bytes == 0) {
-      continue;  // nothing was sent this way
+      continue;  // nothing was sent in this direction
     }
     Reader reader{.flow = index, .limited = share_of(delta.receiver_limited_ns, delta.span_ns)};
     reader.unread = other.samples < kUnreadSamples ? 0 : share_of(other.unread, other.samples);
@@ -49,7 +49,7 @@ std::vector<Reader> readers_of(const AnalysisContext& context, const Stall& stal
   return readers;
 }
 
-/// It could not run: whatever had its CPU is to blame, not how it reads.
+/// The reader could not run: the cause is whatever had its CPU.
 bool is_starved(const AnalysisContext& context, const Stall& stall, const Reader& reader) {
   const MemberIndex member = context.flows.flow(reader.flow).peer;
   return member != kNoMember &&
@@ -94,15 +94,14 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   }
 }
 
-/// The others read in bursts what a slow reader lets through: by the luck of samples one of them seems slow now and
-/// then.
+/// The other ranks read in bursts what a slow reader forwards: by chance, samples can make one of them look slow.
 Subsumption subsumed_by(const SubsumptionQuery& query) {
   const bool echo = query.by.cause == Cause::kSlowReceiver &&
                     share_of(query.group.lost.total_ns(), query.by.lost.total_ns()) < kResidueShare;
   return {.kind = echo ? Subsumption::Kind::kDrop : Subsumption::Kind::kNone, .text = {}};
 }
 
-/// What the group's connection showed in the time of its stalls, each time once.
+/// What the group's connection showed during its stalls; overlapping stalls count once.
 struct Seen {
   int64_t unread_samples = 0;
   int64_t limited_ns = 0;  // the sender waited for room

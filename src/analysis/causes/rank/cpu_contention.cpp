@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_contention: a rank's threads were ready to run while something else had the core. It shows as a late arrival
-// when it hits the calling thread, as a slow transfer when it hits the network thread.
+// cpu_contention: a rank's threads were ready to run while something else had the core. If the calling thread is
+// affected, the rank arrives late; if the network thread is affected, the transfer is slow.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,18 +12,19 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Of what had the core: time by name in kRunnable, by process in kProcess, by the job itself in kOfTheJob.
+/// Time of the programs that had the core: by name in kRunnable, by process in kProcess, for the job itself in
+/// kOfTheJob.
 enum class Counted : uint8_t { kRunnable, kThrottled, kOutsiders, kProcess, kOfTheJob };
 
 std::string process_text(const std::string& name, int32_t pid) { return fmt::format("'{}' (pid {})", name, pid); }
 
-/// True when at least half of what the rank waited for a CPU is `part`.
+/// True if at least half of the rank's CPU waits are `part`.
 bool is_half_of_runnable(const CauseGroup& group, Counted part) {
   return static_cast<double>(group.counters.sum(part).time_ns) >=
          kContentionMainShare * static_cast<double>(group.counters.sum(Counted::kRunnable).time_ns);
 }
 
-/// What the middle rank of the instance suffered in the same time.
+/// The middle rank's waits in the same time.
 int64_t middle_share_ns(const AnalysisContext& context, const Stall& stall, MemberIndex but) {
   std::vector<int64_t> shares;
   for (const MemberIndex member : stall.members) {
@@ -86,7 +87,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   }
 }
 
-/// While a job warms up, its own ranks and threads get in each other's way where they share cores.
+/// While a job warms up, its own ranks and threads compete for shared cores.
 void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   std::erase_if(groups, [&](const CauseGroup& group) {
     const bool by_itself =
@@ -98,7 +99,7 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
 void describe_throttled(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const std::string cgroup = group.counters.longest_detail(Counted::kThrottled);
   const Member& member = context.cluster.member(group.place.culprit);
-  int64_t throttled_ns = 0;  // each time once, however many stalls overlap
+  int64_t throttled_ns = 0;  // overlapping stalls count once
   const IntervalSet times = time_of(group);
   for (const Interval& time : times.intervals()) {
     throttled_ns += context.evidence.host().throttling(member.node_id, member.pid, time).throttled_ns;
@@ -119,7 +120,7 @@ void describe_throttled(const AnalysisContext& context, const CauseGroup& group,
       cgroup, finding.culprit->node);
 }
 
-/// One process where it had the core for most of the time, else all of the name.
+/// One process if it had the core for most of the time, else the name that its processes share.
 std::string competitor_text(const CauseGroup& group) {
   const EvidenceCounters::Detail process = group.counters.longest(Counted::kProcess);
   const std::string name = group.counters.longest_detail(Counted::kRunnable);
@@ -131,7 +132,7 @@ std::string competitor_text(const CauseGroup& group) {
   return name.empty() ? "something else" : fmt::format("'{}'", name);
 }
 
-/// What takes the core may be the training itself, and must then not be ended.
+/// The competitor may be the training itself, which must then not be ended.
 std::string remedy_text(const CauseGroup& group, const std::string& who, const std::string& node) {
   const std::string cores =
       "give each rank cores of its own (taskset, cgroup cpuset, the scheduler's exclusive mode); check that ranks are "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that were ready to run and did not: a cgroup that was throttled, others on their cores.
+// Ranks that were ready to run but did not: a throttled cgroup, other programs on their cores.
 #include <gtest/gtest.h>
 
 #include "analysis/testing/golden_text.h"
@@ -26,7 +26,7 @@ TEST(Throttled, WithoutThrottlingNobodySaysSo) {
   }
 }
 
-/// Rank 1 comes 220 ms late to three steps from `from` on, ready to run while `who` has its core.
+/// Rank 1 is 220 ms late in three steps from `from` on, ready to run while `who` has its core.
 Report report_of_contention(int64_t from, const std::string& who) {
   constexpr int64_t kApartNs = 500 * kNsPerMs;
   constexpr int64_t kLateNs = 220 * kNsPerMs;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// dead_rank: a rank's process ended while others were inside a collective, or ended the job by leaving it first
-// (job_ends.h). Of several deaths the first is reported: the others' watchdogs and launchers end them because of it.
+// dead_rank: a rank's process ended while others were inside a collective, or a rank ended the job by leaving it first
+// (job_ends.h). Of several deaths only the first is reported: the other ranks' watchdogs and launchers end them because
+// of it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int kSigKill = 9;
 
-/// How the rank left the job; null where it was ended from outside, or not before all others.
+/// How the rank left the job; null if it was ended from outside, or was not the first to leave.
 const JobEnd* job_end(const AnalysisContext& context, const Stall& stall) {
   const JobEnd* end = context.ends.of(stall.root().member);
   return end != nullptr && end->first() == stall.root().member ? end : nullptr;
@@ -45,7 +46,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   out.push_back(std::move(hypothesis));
 }
 
-/// The first process's end, or when it left, is at `from_ns`.
+/// `from_ns`: when the first process ended or left.
 void add_later_deaths(const AnalysisContext& context, MemberIndex first, int64_t from_ns, Finding& finding) {
   for (size_t i = 0; i < context.cluster.members().size(); ++i) {
     const Member& other = context.cluster.members()[i];
@@ -83,7 +84,7 @@ std::string remedy_for(const Member& member) {
                      member.node);
 }
 
-/// The rank's own call in the stalled instance; it is absent otherwise.
+/// True if the rank had entered the stalled instance; otherwise it is absent from it.
 bool was_inside(const AnalysisContext& context, const Stall& stall, MemberIndex member) {
   return std::ranges::any_of(context.timeline.groups()[stall.group].sequences, [&](uint32_t index) {
     const CallSequence& sequence = context.timeline.sequences()[index];
@@ -91,7 +92,7 @@ bool was_inside(const AnalysisContext& context, const Stall& stall, MemberIndex 
   });
 }
 
-/// Its last collective, and what it did since.
+/// The rank's last collective, and its activity since then.
 void add_last_work(const AnalysisContext& context, const JobEnd& end, const Stall& stall, Finding& finding) {
   if (!end.last) {
     finding.evidence.push_back({"collective", 0, "it had come out of no collective before", {}});
@@ -120,7 +121,7 @@ void add_last_work(const AnalysisContext& context, const JobEnd& end, const Stal
   }
 }
 
-/// Who was the first to leave, and what followed.
+/// Which rank left first, and what followed.
 void add_order(const AnalysisContext& context, const JobEnd& end, Finding& finding) {
   const Member& member = context.cluster.member(end.first());
   const std::string name = short_name(context.cluster, end.first());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said of how a rank died.
+// The description of how a rank died.
 #include <gtest/gtest.h>
 
 #include "analysis/testing/golden_text.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// disk_io: a rank arrived late, or not yet, and the thread that calls collectives was waiting for disk in that
-// time: in uninterruptible sleep.
+// disk_io: a rank was late or is still absent, and in that time the thread that calls collectives waited for disk, in
+// uninterruptible sleep.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // late_rank: a rank arrived last by far, and between its previous collective and its arrival it was computing or
-// waiting outside of collectives: neither stopped nor kept from the core.
+// waiting outside of collectives. It was neither stopped nor without a CPU.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 enum class Counted : uint8_t { kOnCpu, kBlocked, kDisk, kElsewhere };
 
-/// What a late rank did with the time before it arrived.
+/// How a late rank spent the time before its arrival.
 struct Spent {
   int64_t on_cpu_ns = 0;
   int64_t blocked_ns = 0;
@@ -49,21 +49,21 @@ void count(const Spent& spent, EvidenceCounters& counters) {
   counters.at(Counted::kDisk) = {1, spent.disk_ns, {}};
 }
 
-/// Over all stalls of a group.
+/// The sum over all stalls of a group.
 Spent spent_by(const CauseGroup& group) {
   return {.on_cpu_ns = group.counters.sum(Counted::kOnCpu).time_ns,
           .blocked_ns = group.counters.sum(Counted::kBlocked).time_ns,
           .disk_ns = group.counters.sum(Counted::kDisk).time_ns};
 }
 
-/// A call on another communicator in which a rank was for most of a time.
+/// A call on another communicator that a rank was inside of for most of an interval.
 struct Elsewhere {
   uint32_t sequence = 0;
   int64_t column = 0;
   int64_t inside_ns = 0;
 };
 
-/// The one that takes most of the window.
+/// The call that takes most of the window.
 Elsewhere elsewhere(const AnalysisContext& context, const Stall& stall, MemberIndex member, Interval window) {
   Elsewhere most;
   for (uint32_t index = 0; index < context.timeline.sequences().size(); ++index) {
@@ -84,8 +84,8 @@ Elsewhere elsewhere(const AnalysisContext& context, const Stall& stall, MemberIn
   return most;
 }
 
-/// Another rank that came last to that call, and for whom this one waited there for most of the window: the chain
-/// begins with it, in a stall of its own.
+/// Another rank that came last to that call and that this one awaited there for most of the window: the chain begins
+/// with that rank, in a stall of its own.
 MemberIndex start_of_chain(const AnalysisContext& context, const Elsewhere& call, MemberIndex member, Interval window) {
   Instance instance;
   if (!read_instance(context.timeline, context.timeline.sequences()[call.sequence].group, call.column, instance) ||
@@ -96,7 +96,7 @@ MemberIndex start_of_chain(const AnalysisContext& context, const Elsewhere& call
   return last == member ? kNoMember : last;
 }
 
-/// Instances of the communicators that the stalls are on.
+/// The number of instances of the stalls' communicators.
 int64_t instances_of(const AnalysisContext& context, const std::vector<const Stall*>& stalls) {
   std::set<uint32_t> communicators;
   for (const Stall* stall : stalls) {
@@ -111,8 +111,8 @@ int64_t instances_of(const AnalysisContext& context, const std::vector<const Sta
   return instances;
 }
 
-/// The stalls that are work which is rank 0's by custom and done now and then: those that hold most of its lateness, as
-/// long as they are few and it computes in them. All of them where all are few; none where there is no such work.
+/// The stalls caused by work that is typical of rank 0 and rare: the stalls with most of its lateness, if they are few
+/// and it computes in them. All stalls if they are few altogether; none if there is no such work.
 std::vector<const Stall*> rare_work_of_rank0(const AnalysisContext& context, const CauseGroup& group) {
   if (context.cluster.member(group.place.culprit).rank != 0) {
     return {};
@@ -142,7 +142,7 @@ std::vector<const Stall*> rare_work_of_rank0(const AnalysisContext& context, con
              : std::vector<const Stall*>();
 }
 
-/// Empty where it cost next to nothing.
+/// Empty if it cost very little.
 std::string note_on(const AnalysisContext& context, const CauseGroup& rare, bool worked) {
   const Interval judged = context.judged.value_or(context.timeline.span());
   const double share = share_of(rare.lost.total_ns(), judged.length());
@@ -157,7 +157,7 @@ std::string note_on(const AnalysisContext& context, const CauseGroup& rare, bool
       format_duration(rare.longest_ns));
 }
 
-/// Takes rank 0's rare work out of a group; what is left of it may be nothing.
+/// Removes rank 0's rare work from a group; the rest may be empty.
 CauseGroup take_out_rare_work(const AnalysisContext& context, CauseGroup& group) {
   CauseGroup rare{.cause = group.cause, .place = group.place, .stalls = rare_work_of_rank0(context, group)};
   if (rare.stalls.empty()) {
@@ -192,7 +192,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   const WaitShare kept = context.evidence.share(member, WaitKind::kRunnable, window, true);
   const WaitShare stopped = context.evidence.share(member, WaitKind::kStopped, window);
   const int64_t own_ns = std::max({spent.on_cpu_ns, spent.blocked_ns, spent.disk_ns});
-  // Ranks that share cores with each other take longer for the same work: who has clearly more of it is late by that.
+  // Ranks that share cores take longer for the same work: a rank with clearly more work is late because of it.
   const bool more_work = spent.on_cpu_ns >= kMoreWorkNs;
   const int64_t hindered_ns = std::max(more_work ? kept.covered_ns : runnable.covered_ns, stopped.covered_ns);
   Hypothesis hypothesis{.cause = Cause::kLateRank, .place = {.culprit = member}};
@@ -219,13 +219,13 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   out.push_back(std::move(hypothesis));
 }
 
-/// Of the job attempt that is judged.
+/// Ranks of the judged job attempt.
 int64_t ranks_of(const AnalysisContext& context) {
   return std::ranges::count_if(context.cluster.members(),
                                [&](const Member& member) { return context.concerns(member); });
 }
 
-/// How far the group's part of all lateness exceeds what chance gives one of the ranks, in standard deviations.
+/// How far the group's part of all lateness exceeds the part that chance gives one rank, in standard deviations.
 double deviations(const AnalysisContext& context, const CauseGroup& group, const std::vector<CauseGroup>& all) {
   double total_ns = 0;
   double own_ns = 0;
@@ -242,9 +242,9 @@ double deviations(const AnalysisContext& context, const CauseGroup& group, const
   return squares <= 0 ? 0 : (own_ns - total_ns / ranks) / std::sqrt(squares * (1 - 1 / ranks) / ranks);
 }
 
-/// Hiccups make every rank late now and then. Unless one stall is long enough by itself, the late rank must own
-/// most of all lateness, and more than by chance; the runner-up is left out of the sum, since two ranks may be late all
-/// the time.
+/// Hiccups make every rank late now and then. Unless one stall is long enough by itself, the late rank must own most of
+/// all lateness, and more than by chance. The second-latest rank is left out of the sum, since two ranks may be late
+/// all the time.
 void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   std::vector<CauseGroup> notes;
   for (CauseGroup& group : groups) {

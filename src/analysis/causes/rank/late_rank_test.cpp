@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a late rank did instead, and whose lateness is only the consequence of another's.
+// The activity of a late rank, and lateness that is only a consequence of another rank's.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ struct Spent {
   int64_t ns;
 };
 
-/// Rank 1 comes `late_ns` late from kSlowFrom on, by a call of its thread `tid`; its threads spend that time like this.
+/// Rank 1 is `late_ns` late from kSlowFrom on, in calls of its thread `tid`; its threads spend that time as in `spent`.
 Report report_of_late(int64_t late_ns, int32_t tid, const std::vector<Spent>& spent) {
   MemorySource source;
   Ending ending;
@@ -68,8 +68,8 @@ TEST(LateRank, MoreWorkIsLateThoughRanksShareTheirCores) {
   EXPECT_TRUE(shared(30 * kNsPerMs).findings.empty()) << "a hiccup of the scheduler looks like that";
 }
 
-/// Ranks 0 and 1 meet on a communicator of their own beside each step, rank 0 before it; from kSlowFrom on rank 1,
-/// which has launched the step, computes for 30 ms before they meet, so that rank 0 is late for the step.
+/// In each step ranks 0 and 1 also meet on their own communicator; rank 0 does so before the step. From kSlowFrom on
+/// rank 1 has launched the step and computes for 30 ms before they meet, so that rank 0 is late for the step.
 TEST(LateRank, WhoWaitsInAnotherCommunicatorIsNotTheStartOfTheChain) {
   constexpr int64_t kLateNs = 30 * kNsPerMs;
   constexpr CommHash kPair = 99;
@@ -80,7 +80,7 @@ TEST(LateRank, WhoWaitsInAnotherCommunicatorIsNotTheStartOfTheChain) {
       const int64_t late_ns = step >= kSlowFrom ? kLateNs : 0;
       Collective call = call_of(rank, step, kPair);
       call.nranks = 2;
-      call.completion = Completion::kNetwork;  // no call of the rank's is known to have waited for its end
+      call.completion = Completion::kNetwork;  // no call of the rank is known to have waited for its end
       call.timestamp_ns = begin_of(step) - 2 * kNsPerMs + (rank == 1 ? late_ns : 0);
       call.duration_ns = kNsPerMs + (rank == 1 ? 0 : late_ns);
       source.accept(call);
@@ -103,7 +103,7 @@ struct Lateness {
   int64_t ns = 0;
 };
 
-/// In each step one rank, by `lateness`, computes for longer than the others, who wait for it.
+/// In each step one rank, chosen by `lateness`, computes for longer than the others, which wait for it.
 Report report_of_turns(const std::function<Lateness(int64_t step)>& lateness) {
   MemorySource source;
   std::vector<int64_t> begins{kOriginNs};
@@ -132,7 +132,7 @@ Report report_of_turns(const std::function<Lateness(int64_t step)>& lateness) {
   return report_of(source);
 }
 
-/// Rank 0 evaluates for 3 s now and then, and scatters like the others.
+/// Rank 0 evaluates for 3 s now and then, and otherwise scatters like the others.
 TEST(LateRank, RareWorkOfRank0IsANoteBesideItsScatter) {
   const auto evaluation = [](int rank) {
     return [rank](int64_t step) {
@@ -149,7 +149,7 @@ TEST(LateRank, RareWorkOfRank0IsANoteBesideItsScatter) {
   expect_culprit(rank1.findings[0], Cause::kLateRank, 1);
 }
 
-/// With uneven batches each rank is the last in turn: one of them more often, by chance.
+/// With uneven batches the ranks are last in turn, one of them more often by chance.
 TEST(LateRank, MoreOftenByChanceIsNotLate) {
   const auto turns = [](size_t others) {
     return [others](int64_t step) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // mismatched_collective: under one sequence number ranks entered different operations, sizes, datatypes, reduce-ops or
-// roots, and do not come out, or do with wrong data. The majority is right; without one nobody is named.
+// roots, and they hang or end with wrong data. The majority is right; without one no rank is named.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// The usual call and the odd one.
+/// Texts of the usual call and the odd one.
 std::pair<std::string, std::string> texts_of(const AnalysisContext& context, const SignatureVote& vote) {
   return differing_signature_texts(context.timeline.signature(vote.usual), context.timeline.signature(vote.odd));
 }
@@ -28,7 +28,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   out.push_back(std::move(hypothesis));
 }
 
-/// What came of it: wrong data, a hang, or both.
+/// The outcome: wrong data, a hang, or both.
 std::string outcome_text(const CauseGroup& group) {
   if (group.wrong_data == 0) {
     return cost_text(group);
@@ -37,7 +37,7 @@ std::string outcome_text(const CauseGroup& group) {
   return group.hung ? fmt::format("{}, and {}", wrong, cost_text(group)) : wrong;
 }
 
-/// All ranks ended it, with wrong data: whatever else slowed it down does not matter.
+/// All ranks ended it with wrong data, which matters more than any other delay.
 bool ended_wrong(const Stall& stall) { return stall.wrong_data() > 0; }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {

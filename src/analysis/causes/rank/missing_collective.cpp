@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// missing_collective: others are inside an instance that a rank did not enter, and it is alive: outside of all calls,
-// or in another call in which it waits in turn. The chain of waits is described from its start.
+// missing_collective: ranks are inside an instance that another, living rank did not enter. That rank is outside of all
+// calls, or waits inside another call. The chain of waits is described from its start.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -48,7 +48,7 @@ const Stall& nearest(const CauseGroup& group) {
 }
 
 /// The longest time that the ranks of the stall's communicator waited for the last one in an earlier instance, once it
-/// had warmed up; 0 where none is known. At most kWaitsLookedAt instances.
+/// had warmed up; 0 if none is known. At most kWaitsLookedAt instances.
 int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stall) {
   int64_t longest_ns = 0;
   int64_t looked_at = 0;
@@ -68,7 +68,7 @@ int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stal
   return longest_ns;
 }
 
-/// Before the recording ended: of the rank that has not come, or of all that wait for it.
+/// True if processes ended before the recording did: the absent rank, or all ranks that wait for it.
 bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
   const auto ended = [&](MemberIndex member) { return context.cluster.member(member).exit_ns.has_value(); };
   if (group.place.culprit != kNoMember && ended(group.place.culprit)) {
@@ -85,8 +85,8 @@ bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
   return !inside.empty() && std::ranges::all_of(inside, ended);
 }
 
-/// "the others have waited for 3.2 s, 40 times the longest wait before (80 ms)": the cost of what nothing proves to be
-/// a hang.
+/// The cost of a wait that is not proven to be a hang: "the others have waited for 3.2 s, 40 times the longest wait
+/// before (80 ms)".
 std::string wait_text(const AnalysisContext& context, const CauseGroup& group, std::string_view who,
                       std::string_view have) {
   if (std::ranges::any_of(group.stalls, [](const Stall* stall) { return stall->ended_job(); })) {
@@ -176,7 +176,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
 
 }  // namespace
 
-// A rank that does not come may be dead, or stopped: that it is neither is known from what is not recorded of it.
+// An absent rank may be dead or stopped; that it is neither is concluded from the absence of such evidence.
 extern const CauseRule kMissingCollectiveRule{
     .cause = Cause::kMissingCollective,
     .gate = kHangGate,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that has not come: how long the others have waited, against what they waited before.
+// An absent rank: how long the others have waited, compared with their earlier waits.
 #include <gtest/gtest.h>
 
 #include "analysis/testing/golden_text.h"
@@ -10,13 +10,13 @@ namespace {
 
 using namespace small_job;
 
-/// Rank 2 does not come to the last call for `seconds`, when the recording ends; it was `late_ns` late to the 50th.
+/// Rank 2 does not enter the last call for `seconds`, until the recording ends; it was `late_ns` late in the 50th.
 Finding absent_for(int64_t seconds, int64_t late_ns) {
   Ending ending = hang({2});
   const auto call = ending.call;
   ending.call = [call, late_ns](int rank, int64_t step, Collective& row) {
     if (step >= 50) {
-      row.timestamp_ns += late_ns;  // the later steps begin later by as much
+      row.timestamp_ns += late_ns;  // the later steps are delayed by the same time
     }
     if (step == 50 && rank != 2) {
       row.timestamp_ns -= late_ns;

@@ -21,23 +21,23 @@ namespace {
 
 using UnreachedByRanks = std::map<std::pair<MemberIndex, Endpoint>, Attempts>;
 
-/// A loopback address is no mistake where all ranks are on one node.
+/// A loopback address is no mistake if all ranks are on one node.
 bool of_several_nodes(const Cluster& cluster, const std::vector<StuckCall>& stuck, MemberIndex culprit) {
   return std::ranges::any_of(stuck, [&](const StuckCall& one) {
     return cluster.member(one.call->member).node != cluster.member(culprit).node;
   });
 }
 
-/// Where an unreached address lies, and who announced it.
+/// Where an unreached address is, and which rank announced it.
 struct Target {
   bool loopback = false;
-  bool foreign = false;  // no recorded process of the job has a connection of its own from that address
+  bool foreign = false;  // no recorded process of the job has a connection from that address
   MemberIndex announcer = kNoMember;
 };
 
-/// Who announced the address that `member` tries to reach: NCCL's set-up is a ring in which each rank connects to the
-/// next one; what several ranks try (the address that rank 0 put into the unique id, or those of Gloo's mesh of all)
-/// is the address of the one that does not.
+/// The rank that announced the address that `member` tries to reach. NCCL's set-up is a ring in which each rank
+/// connects to the next one. An address that several ranks try (the one in rank 0's unique id, or those of Gloo's full
+/// mesh) belongs to the rank that does not try it.
 MemberIndex announcer(const std::vector<StuckCall>& stuck, const UnreachedByRanks& unreached, MemberIndex member,
                       const Attempts& attempts) {
   std::set<MemberIndex> tried;
@@ -67,8 +67,7 @@ MemberIndex announcer(const std::vector<StuckCall>& stuck, const UnreachedByRank
   return other == stuck.end() || other->call->member == member ? kNoMember : other->call->member;
 }
 
-/// All ranks of the communicator are in its set-up and were recorded: the rank that announced an address is one of
-/// them.
+/// True if all ranks of the communicator were recorded inside its set-up: one of them announced the address.
 bool all_ranks_stuck(const std::vector<StuckCall>& stuck) {
   std::set<int32_t> ranks;
   int32_t nranks = 0;
@@ -132,7 +131,7 @@ void describe(const Cluster& cluster, const std::vector<StuckCall>& stuck, Membe
                 cluster.member(culprit).node, target);
 }
 
-/// Of one job attempt.
+/// The failure of one job attempt.
 Result<std::optional<Finding>> failure_of(EventSource& source, Cluster& cluster, const std::vector<StuckCall>& stuck,
                                           TimeRange range) {
   Interval time{stuck.front().time};
@@ -150,7 +149,7 @@ Result<std::optional<Finding>> failure_of(EventSource& source, Cluster& cluster,
   for (const auto& [who, attempts] : reach.unreached) {
     const MemberIndex member = cluster.join(who.first.first, who.first.second);
     const AttemptIndex other = cluster.attempt_of(member);
-    if (member != kNoMember && (other == kNoAttempt || other == attempt)) {  // none: it made no call yet
+    if (member != kNoMember && (other == kNoAttempt || other == attempt)) {  // kNoAttempt: it has made no call yet
       unreached[{member, who.second}] = attempts;
     }
   }

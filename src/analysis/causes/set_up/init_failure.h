@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// init_failure: jobs whose ranks did not meet, and communicators that could not be set up. No collective was called on
-// them, so that this looks at processes, set-up calls and connections that were refused or never answered, not at
-// instances.
+// init_failure: jobs whose ranks did not meet, and communicators that could not be set up. They have no instances, so
+// the search uses processes, set-up calls, and connections that were refused or never answered.
 #pragma once
 
 #include <set>
@@ -14,9 +13,9 @@
 
 namespace stalltrace::analysis {
 
-/// At most one finding for each job attempt. Reads network events only where a set-up failed or has not ended, or where
-/// ranks were started that called no collective. `called`: processes that are known to have, beside those in
-/// `timeline`.
+/// At most one finding per job attempt. Reads network events only if a set-up failed or has not ended, or if some
+/// started ranks called no collective. `called`: processes that are known to have called collectives, in addition to
+/// those in `timeline`.
 Result<std::vector<Finding>> find_init_failures(EventSource& source, Cluster& cluster, const Timeline& timeline,
                                                 TimeRange range, const std::set<ProcessKey>& called);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators that could not be set up, and set-ups that only take their time.
+// Communicators that could not be set up, and set-ups that only take long.
 #include "analysis/causes/set_up/init_failure.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace small_job;
 
-/// All ranks but `elsewhere` are inside the set-up of their communicator until the end of the recording.
+/// All ranks except `elsewhere` are inside the set-up of their communicator until the end of the recording.
 void add_ranks(MemorySource& source, std::optional<int> elsewhere, int64_t seen_ns = 20 * kNsPerSecond) {
   Ending ending;
   ending.node = [=](int, Node& node) { node.ended_ns = kOriginNs + seen_ns; };
@@ -28,7 +28,7 @@ void add_ranks(MemorySource& source, std::optional<int> elsewhere, int64_t seen_
   }
 }
 
-/// What a rank meets when it connects to `destination`, once a second.
+/// The result when a rank connects to `destination` once a second.
 TcpEvent attempt_of(int rank, TcpEventKind kind, int attempt, const Endpoint& destination) {
   TcpEvent event = event_of(rank, kind, kOriginNs + (attempt + 1) * kNsPerSecond);
   event.destination = destination;
@@ -37,7 +37,7 @@ TcpEvent attempt_of(int rank, TcpEventKind kind, int attempt, const Endpoint& de
   return event;
 }
 
-/// Three ranks set their communicator up for 20 s; rank 2 is somewhere else.
+/// Three ranks set up their communicator for 20 s; rank 2 is not inside.
 void fill_setup(MemorySource& source, TcpEventKind kind, int attempts, const std::string& target) {
   add_ranks(source, 2);
   for (int attempt = 0; attempt < attempts; ++attempt) {
@@ -59,7 +59,8 @@ TEST(InitFailure, TheRankThatDoesNotReachTheRendezvousIsNamed) {
   }
 }
 
-/// All ranks are in the set-up of their communicator; each of `tries` meets `kind` at one address, `attempts` times.
+/// All ranks are in the set-up of their communicator; each rank of `tries` gets `kind` at one address, `attempts`
+/// times.
 Report report_of_tries(const std::vector<int>& tries, TcpEventKind kind, const std::string& address, int attempts = 5,
                        int64_t seen_ns = 20 * kNsPerSecond, bool owned = false, bool connects = false) {
   MemorySource source;
@@ -89,9 +90,9 @@ Report loopback_report(const std::vector<int>& tries) {
 }
 
 TEST(InitFailure, WhoAnnouncedALoopbackAddressIsNamed) {
-  expect(loopback_report({1}), Cause::kInitFailure, 2);  // the next in the ring
+  expect(loopback_report({1}), Cause::kInitFailure, 2);  // the next rank in the ring
   expect(loopback_report({3}), Cause::kInitFailure, 0);
-  expect(loopback_report({1, 2, 3}), Cause::kInitFailure, 0);  // the unique id's
+  expect(loopback_report({1, 2, 3}), Cause::kInitFailure, 0);  // the rank of the unique id
 }
 
 TEST(InitFailure, ALoopbackAddressMeansAWrongInterface) {
@@ -103,7 +104,7 @@ TEST(InitFailure, ALoopbackAddressMeansAWrongInterface) {
   expect_golden_text("init_failure: a loopback address", report.findings[0]);
 }
 
-/// In a mesh of all, each of the others tries what one rank announced: three SYNs that are not answered, one of each.
+/// In a full mesh, each of the other ranks tries the address that one rank announced: three unanswered SYNs, one each.
 TEST(InitFailure, AnAddressOfNoNetworkOfTheJobMeansAWrongInterface) {
   const auto report = [](bool owned) {
     return report_of_tries({0, 1, 3}, TcpEventKind::kRetransmit, "10.66.0.3", 1, 2500 * kNsPerMs, owned);
@@ -120,7 +121,7 @@ TEST(InitFailure, IsReportedBeforeTheUsualTimeOnlyWhereConnectionsComeToNothing)
     const Report report = report_of_tries({0, 1, 3}, TcpEventKind::kRetransmit, "10.66.0.3", 1, seen_ns);
     EXPECT_EQ(report.healthy, seen_ns < 2 * kNsPerSecond) << reported(report);
   }
-  // Connections that came about after a repeat were only late.
+  // Connections that were established after a retransmission were only late.
   const Report late =
       report_of_tries({0, 1, 3}, TcpEventKind::kRetransmit, "10.66.0.3", 1, 2500 * kNsPerMs, false, true);
   EXPECT_TRUE(late.healthy) << reported(late);

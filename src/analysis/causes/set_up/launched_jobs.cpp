@@ -62,14 +62,15 @@ struct Part {
     end_ns = std::max(end_ns, rank.life.to_ns);
     job.ranks.push_back(std::move(rank));
   }
-  /// A later process of a rank that had ended: the job's next attempt. Children of one that lives are none.
+  /// True for a later process of a rank that has ended: it belongs to the job's next attempt. Children of a living
+  /// process don't count.
   [[nodiscard]] bool is_over_for(const LaunchedRank& rank) const {
     const auto end = ends_of_ranks.find(rank.rank);
     return end != ends_of_ranks.end() && end->second <= rank.life.from_ns;
   }
 };
 
-/// Calls of its processes may have been made and not recorded.
+/// True if calls of the node's processes may be missing from the recording.
 bool lost_calls(const Node& node, const std::vector<Loss>& losses) {
   const std::vector<EvidenceKind> missing = kinds_of_keys(node.missing_evidence);
   return std::ranges::find(missing, EvidenceKind::kCalls) != missing.end() ||
@@ -127,7 +128,7 @@ class Builder {
   }
 
  private:
-  /// By start.
+  /// Sorted by start.
   std::vector<LaunchedRank> launched() const {
     std::vector<LaunchedRank> ranks;
     for (const Process& process : cluster_.processes()) {
@@ -309,7 +310,7 @@ std::vector<Difference> differences(const LaunchedJob& job) {
   for (const std::string& name : names) {
     Difference difference{.name = name, .values = {}};
     for (const LaunchedRank& rank : job.ranks) {
-      if (!rank.settings.empty()) {  // not readable, or recorded by an older version
+      if (!rank.settings.empty()) {  // its variables were not readable, or an older version recorded it
         difference.values[rank.setting(name)].push_back(&rank);
       }
     }

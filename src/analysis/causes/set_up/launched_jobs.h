@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks that launchers started, whether they ever called a collective or not: a job that is not set up consists of
-// processes alone.
+// The ranks that launchers started, including those that called no collective: before its set-up a job is only a set of
+// processes.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@
 
 namespace stalltrace::analysis {
 
-/// A process that was given a rank by its environment.
+/// A process with a rank in its environment.
 struct LaunchedRank {
   const Process* process = nullptr;
   int32_t rank = 0;
   Interval life{0, 0};                          // common clock; to its exit, or as long as its node was recorded
-  std::map<std::string, std::string> settings;  // of Process::settings, by name
+  std::map<std::string, std::string> settings;  // Process::settings by name
 
   [[nodiscard]] ProcessKey key() const { return {process->node_id, process->pid}; }
-  /// The value, or empty.
+  /// The value, or an empty string.
   [[nodiscard]] std::string setting(const std::string& name) const;
   [[nodiscard]] bool failed() const;
   [[nodiscard]] bool was_asked_to_end() const;
 };
 
-/// Ranks that are one job by what they were given, or that would be but for one variable that differs.
+/// Ranks whose environment makes them one job, or would if one variable did not differ.
 struct LaunchedJob {
   std::vector<LaunchedRank> ranks;  // by rank, then by start
   int32_t world_size = 0;           // of most of them
@@ -48,18 +48,18 @@ struct LaunchedJob {
 std::vector<LaunchedJob> jobs_in_set_up(const Cluster& cluster, const Timeline& timeline,
                                         const std::vector<Loss>& losses, const std::set<ProcessKey>& called);
 
-/// A variable that not all ranks of a job have alike.
+/// A variable whose value differs between the ranks of a job.
 struct Difference {
   std::string name;
-  std::map<std::string, std::vector<const LaunchedRank*>> values;  // by value; empty: not set
+  std::map<std::string, std::vector<const LaunchedRank*>> values;  // by value; an empty key: not set
 
-  /// Those of the value that the fewest ranks have; of two with equally many, not that of the lowest rank.
+  /// The ranks with the rarest value; if two values are equally rare, the one that the lowest rank does not have.
   [[nodiscard]] const std::vector<const LaunchedRank*>& minority() const;
   /// "MASTER_PORT=29999 on rank 1, MASTER_PORT=29631 on ranks 0 and 2"
   [[nodiscard]] std::string text() const;
 };
 
-/// By name.
+/// Sorted by name.
 std::vector<Difference> differences(const LaunchedJob& job);
 
 }  // namespace stalltrace::analysis

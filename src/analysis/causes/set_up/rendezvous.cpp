@@ -23,7 +23,7 @@ constexpr size_t kMostDifferences = 3;
 /// What a rule found.
 struct Failure {
   Ranks culprits;                 // the first one is the finding's
-  std::optional<int32_t> absent;  // a rank of which no process was seen, where that is the culprit
+  std::optional<int32_t> absent;  // a rank without a recorded process, if that is the culprit
   std::string what;               // "rank 1 was started twice"
   std::string remedy;
   int64_t from_ns = 0;

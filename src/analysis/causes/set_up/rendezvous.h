@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a job that a launcher started was not set up: its ranks did not meet. Judges processes, their variables and their
-// attempts to connect; no call of a collective library need have been made.
+// Why a launched job was not set up: its ranks did not meet. The rules use processes, their variables and their
+// connection attempts; no call of a collective library is needed.
 #pragma once
 
 #include <optional>

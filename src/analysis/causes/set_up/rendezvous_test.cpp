@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs whose ranks did not meet: which one, and by what.
+// Jobs whose ranks did not meet: the culprit and the evidence.
 #include "analysis/causes/set_up/rendezvous.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(Rendezvous, AnotherPortIsNamed) {
   expect_golden_text("init_failure: another port", job.failure_of(1));
 }
 
-/// A program can set another port than its environment had.
+/// A program can use another port than the one in its environment.
 TEST(Rendezvous, AnotherPortThatTheEnvironmentDoesNotShow) {
   SetUpRows job;
   job.start_all();
@@ -40,7 +40,7 @@ TEST(Rendezvous, AnotherPortThatTheEnvironmentDoesNotShow) {
   expect_golden_text("init_failure: another port than its environment's", job.failure_of(1, Severity::kWaiting));
 }
 
-/// It met the others, and what refuses it is something else.
+/// It met the others; another service refuses it.
 TEST(Rendezvous, RefusalsOfOtherServicesAreNone) {
   SetUpRows job;
   job.start_all();
@@ -73,7 +73,7 @@ TEST(Rendezvous, AStoreThatNobodyServes) {
   expect_golden_text("init_failure: no store", finding);
 }
 
-/// Rank 0 and its node were not recorded: only those that can't come there are known.
+/// Rank 0 and its node were not recorded: only the ranks that can't reach it are known.
 TEST(Rendezvous, AStoreOnANodeThatWasNotRecorded) {
   SetUpRows job;
   job.start(job.process(1));
@@ -116,7 +116,7 @@ TEST(Rendezvous, ARankThatWasStartedTwice) {
   expect_golden_text("init_failure: a rank twice", job.failure_of(1));
 }
 
-/// It has its parent's variables, and a life of its own.
+/// It has its parent's variables, but is an independent process.
 TEST(Rendezvous, AChildIsNoSecondRank) {
   SetUpRows job;
   job.start_all();
@@ -126,7 +126,7 @@ TEST(Rendezvous, AChildIsNoSecondRank) {
   child.exit_ns = child.start_ns + kNsPerSecond;
   child.exit_code = 1;
   job.start(child);
-  child.pid = 202;  // the next one
+  child.pid = 202;  // the next process
   child.start_ns += 2 * kNsPerSecond;
   child.exit_ns = child.start_ns + kNsPerSecond;
   job.start(child);
@@ -167,7 +167,7 @@ TEST(Rendezvous, ARankThatWasNeverStarted) {
   }
 }
 
-/// Somebody ended the whole job.
+/// The whole job was ended from outside.
 TEST(Rendezvous, RanksThatEndTogetherAreMissedByNobody) {
   SetUpRows job;
   for (int32_t rank = 0; rank < kWorld; ++rank) {
@@ -181,7 +181,7 @@ TEST(Rendezvous, RanksThatEndTogetherAreMissedByNobody) {
   job.expect_silence();
 }
 
-/// As an exit in good order does, too, where the others wait.
+/// A rank that exits in good order while the others wait is missed as well.
 TEST(Rendezvous, ARankThatLeftInGoodOrderIsMissed) {
   SetUpRows job;
   const Process left = SetUpRows::ended(job.process(1), 1500 * kNsPerMs, 0);
@@ -205,7 +205,7 @@ TEST(Rendezvous, AProgramThatEndsAfterItsCommunicatorsWereMadeIsNoSetUp) {
   job.expect_silence();
 }
 
-/// It calls its own host so; the others come to it by its address.
+/// It uses this name for its own host; the others use its address.
 TEST(Rendezvous, LocalhostOnRank0IsNoDifferenceThatMatters) {
   SetUpRows job;
   job.start_all(SetUpRows::settings("29500", "localhost"));
@@ -252,7 +252,7 @@ TEST(Rendezvous, JobsThatCalledAreSetUp) {
   }
 }
 
-/// What they did before is not known: they may have been set up long ago.
+/// Their earlier activity is unknown: they may have been set up long ago.
 TEST(Rendezvous, RanksThatWereThereBeforeTheRecordingAreNotJudged) {
   SetUpRows job;
   for (int32_t rank = 0; rank < kWorld; ++rank) {
@@ -264,7 +264,7 @@ TEST(Rendezvous, RanksThatWereThereBeforeTheRecordingAreNotJudged) {
   job.expect_silence();
 }
 
-/// Two jobs, each with an address of its own.
+/// Two jobs, each with its own address.
 TEST(Rendezvous, AnotherJobIsNoDifference) {
   SetUpRows job;
   job.start_all();

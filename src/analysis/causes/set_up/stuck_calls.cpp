@@ -12,7 +12,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// NCCL's codes have names; any other library's are printed as numbers.
+/// NCCL's result codes have names; those of other libraries are printed as numbers.
 std::string result_text(const CommunicatorCall& call) {
   const int32_t code = call.return_code.value_or(0);
   return call.library == Library::kNccl || call.library == Library::kRccl ? std::string(nccl_result_name(code))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that make a communicator and failed, or took long, or have not ended.
+// Communicator set-up calls that failed, took long, or have not ended.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@ namespace stalltrace::analysis {
 
 struct StuckCall {
   const CommunicatorCall* call = nullptr;
-  Interval time{0, 0};  // to its end, or as long as it was seen
+  Interval time{0, 0};  // to its end, or to its last observation
   bool failed = false;
 };
 
-/// By arrival within each library's order. Points into `timeline`.
+/// By arrival within each library's order. The result points into `timeline`.
 std::vector<StuckCall> stuck_calls(const Cluster& cluster, const Timeline& timeline);
 
-/// "rank 2 (node2, pid 4711) was setting up its communicator for 12.2 s", or with which result it failed.
+/// "rank 2 (node2, pid 4711) was setting up its communicator for 12.2 s", or the result with which it failed.
 std::string stuck_text(const Cluster& cluster, const StuckCall& stuck);
 
-/// When each node's agent ended, in the common clock; nodes whose end is unknown are left out.
+/// When each node's agent ended, on the common clock; nodes without a known end are left out.
 std::map<NodeId, int64_t> ends_of_nodes(const Cluster& cluster);
 
 }  // namespace stalltrace::analysis

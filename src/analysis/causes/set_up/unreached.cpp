@@ -19,7 +19,7 @@ Result<Reach> reach_in(EventSource& source, const Cluster& cluster, Interval tim
   Reach reach;
   ST_ASSIGN(const std::vector<Connection> connections, source.connections());
   for (const Connection& connection : connections) {
-    if (!connection.closed_ns) {  // one that is refused is closed at once
+    if (!connection.closed_ns) {  // a refused connection is closed at once
       reach.reached[{connection.node_id, connection.pid}].insert(connection.destination);
     }
     reach.own_addresses.insert(connection.source.address);

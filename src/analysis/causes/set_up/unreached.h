@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attempts to connect that came to nothing, and those that did not, while a job is set up.
+// Failed and successful connection attempts while a job is set up.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace stalltrace::analysis {
 
-/// Of one process to reach one address.
+/// Attempts by one process to reach one address.
 struct Attempts {
   int64_t refused = 0;
   int64_t unanswered = 0;
-  int64_t first_ns = kForever;  // in the common clock
+  int64_t first_ns = kForever;  // on the common clock
   int64_t last_ns = 0;
   int32_t error = 0;
   Endpoint target;
@@ -30,17 +30,17 @@ struct Attempts {
   [[nodiscard]] int64_t count() const { return refused + unanswered; }
 };
 
-using ProcessKey = std::pair<NodeId, int32_t>;  // by pid
+using ProcessKey = std::pair<NodeId, int32_t>;  // node and pid
 using Unreached = std::map<std::pair<ProcessKey, Endpoint>, Attempts>;
 
 struct Reach {
   Unreached unreached;
   std::map<ProcessKey, std::set<Endpoint>> reached;
-  std::set<std::string> own_addresses;  // of the recorded nodes, as far as connections came from them
+  std::set<std::string> own_addresses;  // addresses of the recorded nodes, from the connections that they opened
 };
 
-/// SYNs that nobody answers are retransmissions without payload; those of connections that came about later were only
-/// late, as where a queue of connections overflows while all ranks start.
+/// Unanswered SYNs are retransmissions without payload. SYNs of connections that were established later were only
+/// delayed, for example while a listen queue overflows at the start of all ranks.
 Result<Reach> reach_in(EventSource& source, const Cluster& cluster, Interval time);
 
 /// Unanswered attempts to reach each address, of all processes and ports: TCP repeats a SYN only after seconds, so one

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the texts of all causes share: names, counts, cost.
+// Text helpers of all causes: names, counts, cost.
 #include <fmt/format.h>
 
 #include <algorithm>

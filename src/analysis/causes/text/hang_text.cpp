@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the texts of hangs share: which call, who waits in it, and for whom.
+// Text helpers for hangs: which call, which ranks wait in it, and for which ranks.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -74,7 +74,7 @@ std::string names_of(const AnalysisContext& context, const std::vector<MemberInd
 }
 
 std::string call_text(const AnalysisContext& context, const Stall& stall) {
-  if (stall.single_node) {  // what the others entered is not known
+  if (stall.single_node) {  // the calls of the other ranks are unknown
     return fmt::format("a collective {}", where_text(context, stall.group, stall.column));
   }
   return fmt::format("{} {}", display_name(context.timeline.signature(stall.signature).op),

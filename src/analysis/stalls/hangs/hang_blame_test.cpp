@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is to blame for a hang: dead, absent, elsewhere, in a cycle, or in something else than the others.
+// The culprit of a hang: dead, absent, in another call, in a cycle, or in a different call than the others.
 #include <gtest/gtest.h>
 
 #include "analysis/stalls/hangs/open_call_graph.h"
@@ -20,7 +20,7 @@ Ending odd_call(int rank, const std::function<void(Collective&)>& change) {
   ending.call = [=](int r, int64_t step, Collective& call) {
     call.datatype = 7;
     call.reduce_op = 0;
-    call.root = 0;  // as of a Broadcast
+    call.root = 0;  // as in a Broadcast
     if (step == kLast) {
       leave_open(call);
       if (r == rank) {
@@ -146,7 +146,7 @@ TEST(Missing, TheRankThatStaysAwayIsNamedWithWhatItDoes) {
   }
 }
 
-/// A late arrival and one that never comes.
+/// A late arrival, and a rank that never comes.
 TEST(Disk, TheRankThatWaitsForItIsNamed) {
   for (const bool comes : {true, false}) {
     MemorySource source;
@@ -230,7 +230,7 @@ TEST(Missing, ARankThatNeverCalledAnythingOnACommunicatorIsKnownByIt) {
   expect(report_of(source), Cause::kMissingCollective, 3);
 }
 
-/// The world's AllReduce without rank 1, which is with rank 0's absence in a call of two.
+/// The world's AllReduce without rank 1, which waits for rank 0 in a call of two.
 TEST(Cycle, OverTwoCommunicatorsNamesTheOddRankAndBothCalls) {
   MemorySource source;
   Ending ending;
@@ -262,7 +262,7 @@ TEST(Cycle, OverTwoCommunicatorsNamesTheOddRankAndBothCalls) {
   expect_golden_text("missing_collective in a cycle of two communicators", report.findings[0]);
 }
 
-/// All ranks have launched both calls, rank 2 the pair's before the whole job's, the others the other way round.
+/// All ranks have launched both calls: rank 2 the pair's before the whole job's, the others in reverse order.
 TEST(Cycle, CallsLaunchedInAnotherOrderNameTheRankThatDiffers) {
   MemorySource source;
   Ending ending;
@@ -326,7 +326,7 @@ TEST(Chain, APipelineNamesItsStart) {
   MemorySource source;
   fill(source, {});
   add_communicators(source);
-  for (int rank = 1; rank < kRanks; ++rank) {  // each waits for the stage before; the first computes
+  for (int rank = 1; rank < kRanks; ++rank) {  // each waits for the previous stage; the first one computes
     source.accept(transfer(rank, rank - 1, true, kLastArrivalNs + kNsPerSecond, 1));
   }
   const Report report = report_of(source);
@@ -366,7 +366,7 @@ TEST(Dead, TheFirstDeathWinsThroughAChainAndAnAbort) {
   expect_golden_text("dead_rank: the first of several", report.findings[0]);
 }
 
-/// Its neighbours' next calls fail at once, and they end long before the one that still waits.
+/// Its neighbours' next calls fail at once, and they end long before the rank that still waits.
 TEST(Dead, ACallThatFailedIsNoEndOfACollective) {
   Ending ending;
   ending.call = [](int rank, int64_t step, Collective& call) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When an open call is a hang, and when it is only the end of what was observed.
+// When an open call is a hang, and when it is only the end of the observation.
 #include <gtest/gtest.h>
 
 #include "analysis/testing/small_job.h"
@@ -43,7 +43,7 @@ TEST(Hang, ARankKilledWhileOthersGoOnWaitingIsTheCause) {
     const Finding& finding = report.findings[0];
     expect_culprit(finding, Cause::kDeadRank, 2);
     EXPECT_EQ(finding.severity, Severity::kCritical);
-    EXPECT_NEAR(finding.stall_ms, 30'000, 100);  // until the last of the waiting ended, not the agents
+    EXPECT_NEAR(finding.stall_ms, 30'000, 100);  // until the last of the waiting ranks ended, not the agents
     EXPECT_EQ(evidence_of(finding, "process_exit").count, 1);
   }
 }
@@ -76,7 +76,7 @@ TEST(Hang, ADeathIsReportedHoweverSoonTheOthersFollow) {
   }
 }
 
-/// As profiler files show it: a process is gone, nobody knows how, and the others, whose NCCL saw it, aborted.
+/// The view of profiler files: a process is gone for an unknown reason, and the others, whose NCCL noticed it, aborted.
 TEST(Hang, ADeathOfWhichOnlyTheTimeIsKnownEndsAJob) {
   Ending ending = hang();
   ending.process = [](int rank, Process& process) {

@@ -9,17 +9,17 @@
 
 namespace stalltrace::analysis {
 
-/// In order of what explains more: of several roots of one hang the greatest is chosen.
+/// In order of explanatory power: if a hang has several roots, the greatest is chosen.
 enum class HangKind : uint8_t {
   kNone,
-  kTransfer,  // all ranks are in, with equal arguments: the network is silent
+  kTransfer,  // all ranks are inside, with equal arguments: the network is silent
   kOutside,   // a rank is alive and in no call at all
   kCycle,     // ranks wait for each other in different calls
   kMismatch,  // ranks entered different calls under one sequence number
   kDead,      // a rank's process has ended
 };
 
-/// `member` is inside this call; it waits for the member of the next step.
+/// `member` is inside this call and waits for the member of the next step.
 struct HangStep {
   MemberIndex member = kNoMember;
   uint32_t sequence = 0;
@@ -28,19 +28,19 @@ struct HangStep {
 
 struct HangRoot {
   HangKind kind = HangKind::kNone;
-  MemberIndex member = kNoMember;  // dead, outside, or the odd one; none where no rank stands out
-  std::vector<HangStep> path;      // from the rank that the search began with to the root
+  MemberIndex member = kNoMember;  // dead, outside, or the odd one; none if no single rank differs
+  std::vector<HangStep> path;      // from the first rank of the search to the root
 };
 
-/// What the ranks of one instance entered, by majority, where they differ.
+/// The majority vote on the signatures of one instance whose ranks differ.
 struct SignatureVote {
   uint32_t group = 0;
   int64_t column = 0;
-  uint16_t usual = 0;                 // signature that most entered
+  uint16_t usual = 0;                 // the signature of most ranks
   uint16_t odd = 0;                   // another one
-  std::vector<MemberIndex> odd_ones;  // who entered something else; empty when there is no majority
+  std::vector<MemberIndex> odd_ones;  // ranks with another signature; empty without a majority
 
-  /// The odd rank; none where there are several.
+  /// The odd rank; none if there are several.
   [[nodiscard]] MemberIndex odd_one() const { return odd_ones.size() == 1 ? odd_ones[0] : kNoMember; }
 };
 

@@ -11,27 +11,27 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
-constexpr int32_t kShellSignalBase = 128;  // exit code of a program that ended because of a signal
+constexpr int32_t kShellSignalBase = 128;  // exit code offset of a program that a signal ended
 
 bool asks_to_end(int32_t signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
 
 bool ended_well(const Member& member) { return !member.exit_signal && member.exit_code == 0; }
 
-/// What one rank did at its end.
+/// How one rank ended.
 struct Leaving {
   int64_t first_ns = kNever;     // its first call; kNever: it made none
   int64_t exit_ns = kForever;    // of its process
-  int64_t left_ns = kForever;    // it closed a connection to another rank, or ended
-  int64_t inside_ns = kNever;    // when it entered the oldest call that it never came out of; kNever: none
+  int64_t left_ns = kForever;    // when it closed a connection to another rank, or ended
+  int64_t inside_ns = kNever;    // when it entered the oldest call that it never left; kNever: none
   int64_t failed_ns = kForever;  // when that call failed
-  std::optional<HangStep> last;  // the newest call that ended
+  std::optional<HangStep> last;  // newest call that ended
   int64_t last_end_ns = kNever;
   bool finished = true;  // it gave up all its communicators in good order
-  bool unclear = false;  // ends of its calls are never seen
+  bool unclear = false;  // ends of its calls are never observed
 
   [[nodiscard]] bool inside() const { return inside_ns != kNever; }
   [[nodiscard]] bool closed_first() const { return left_ns < exit_ns; }
-  /// Until when it was inside.
+  /// The end of its last open call.
   [[nodiscard]] int64_t inside_to_ns() const { return std::min(failed_ns, exit_ns); }
 };
 
@@ -120,14 +120,14 @@ class Search {
     }
   }
 
-  /// Times of one host have an order; those of two are known to less than this.
+  /// Times on one host are ordered; times on two hosts are known to less than this.
   [[nodiscard]] int64_t clock_error_ns(MemberIndex a, MemberIndex b) const {
     const Clock& clock = cluster_.clock();
     return clock.host(cluster_.member(a).node_id) == clock.host(cluster_.member(b).node_id) ? 0 : kDeathToResetNs;
   }
 
-  /// A rank that ends closes its connections; the other ends close because of it. Earlier ones were of a communicator
-  /// that it gave up while it went on.
+  /// A rank that ends closes its connections, and the other ends close because of that. Earlier closes belong to a
+  /// communicator that it gave up while it continued.
   void note_close(const Flows& flows, const Flow& flow) {
     if (flow.reverse == kNoFlow || flow.peer == kNoMember || flow.peer == flow.owner) {
       return;
@@ -140,8 +140,8 @@ class Search {
     }
   }
 
-  /// One whose call failed is a victim, and so is one that hung in a call before it died. One that ends well leaves by
-  /// itself only where others waited for it and failed.
+  /// A rank whose call failed is a victim, and so is one that hung in a call before it died. A rank that ends with
+  /// success left by itself only if others waited for it and failed.
   [[nodiscard]] bool left_by_itself(MemberIndex index) const {
     const Leaving& leaving = at(index);
     const Member& member = cluster_.member(index);
@@ -154,13 +154,13 @@ class Search {
     return failed_by_itself(member) || (ended_well(member) && !leaving.finished && left_others_behind(index));
   }
 
-  /// A process that ends with an exit code got an error from its call first, even where that was not seen.
+  /// A process that ends with an exit code got an error from its call first, even if that was not observed.
   [[nodiscard]] static bool crashed_inside(const Leaving& leaving, const Member& member) {
     return member.exit_signal && failed_by_itself(member) && leaving.failed_ns >= leaving.exit_ns &&
            leaving.exit_ns - leaving.inside_ns < kHangNs;
   }
 
-  /// A rank that failed was inside a call that this one did not enter.
+  /// True if a rank that failed was inside a call that this one did not enter.
   [[nodiscard]] bool left_others_behind(MemberIndex member) const {
     const auto waited = [&](const CallSequence& own, uint32_t index) {
       const CallSequence& sequence = timeline_.sequences()[index];
@@ -179,7 +179,7 @@ class Search {
                                  [&](uint32_t other) { return waited(own, other); });
     });
   }
-  /// Both were there at one time: processes of a job that ended earlier or began later are not asked.
+  /// True if both existed at one time: processes of a job that ended earlier or began later don't count.
   [[nodiscard]] bool overlap(MemberIndex a, MemberIndex b) const {
     return at(a).first_ns <= at(b).left_ns && at(b).first_ns <= at(a).left_ns;
   }
@@ -192,7 +192,7 @@ class Search {
     return others;
   }
 
-  /// Something else happened before it left: it was ended with the others, or their calls had failed already.
+  /// True if something else happened before it left: it was ended with the others, or their calls had already failed.
   [[nodiscard]] bool was_not_first(MemberIndex first, MemberIndex other) const {
     const Leaving& one = at(first);
     const Leaving& leaving = at(other);
@@ -206,7 +206,7 @@ class Search {
     if (!leaving.inside() || leaving.failed_ns == kForever) {
       return false;
     }
-    // Where its connections were not seen to close, it left some time before its process ended.
+    // If the closing of its connections was not observed, it left some time before its process ended.
     const int64_t left_ns = one.closed_first() ? one.left_ns : one.exit_ns - kTeardownUnseenNs;
     return leaving.failed_ns < left_ns - kDeathToResetNs;
   }
@@ -243,7 +243,8 @@ class Search {
     return end;
   }
 
-  /// By SIGKILL, either all of them at once, or after others had waited for it: then somebody ended a job that hung.
+  /// True if SIGKILL ended all of them at once, or ended this one after others had waited for it: a job that hung was
+  /// ended.
   [[nodiscard]] bool was_killed_with(MemberIndex first, const std::vector<MemberIndex>& others,
                                      int64_t inside_ns) const {
     const auto killed = [&](MemberIndex member) { return cluster_.member(member).exit_signal == SIGKILL; };
@@ -251,7 +252,7 @@ class Search {
            (std::ranges::all_of(others, killed) || (inside_ns != kForever && at(first).left_ns - inside_ns >= kHangNs));
   }
 
-  /// Others crashed inside calls as the first did: libraries end processes like that when a call fails.
+  /// True if others crashed inside calls like the first one: libraries end processes in that way when a call fails.
   [[nodiscard]] bool crashed_alike(MemberIndex first, const std::vector<MemberIndex>& others) const {
     const std::optional<int32_t>& signal = cluster_.member(first).exit_signal;
     return at(first).inside() && signal != SIGKILL && std::ranges::any_of(others, [&](MemberIndex other) {
@@ -259,7 +260,8 @@ class Search {
            });
   }
 
-  /// Those that failed as the first did, at about the same time, while nobody waited. Who was first means little then.
+  /// Adds ranks that failed like the first one, at about the same time, while no rank waited: the order then means
+  /// little.
   void add_leavers(JobEnd& end, const std::vector<MemberIndex>& others) const {
     const Member& one = cluster_.member(end.first());
     if (end.others_waited || at(end.first()).inside() || one.exit_signal == SIGKILL || ended_well(one)) {
@@ -279,8 +281,8 @@ class Search {
   const Timeline& timeline_;
   const Cluster& cluster_;
   std::vector<Leaving> leaving_;                     // by member
-  std::vector<std::vector<uint32_t>> sequences_of_;  // the same
-  std::vector<size_t> job_;  // by member: another member of its job, itself for the one that stands for it
+  std::vector<std::vector<uint32_t>> sequences_of_;  // by member
+  std::vector<size_t> job_;  // by member: another member of its job; a job's representative has itself
   std::map<size_t, std::vector<MemberIndex>> jobs_;
 };
 

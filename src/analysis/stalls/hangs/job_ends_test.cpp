@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who left a job first, and who is only a victim of that.
+// Which rank left a job first, and which ranks are only its victims.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,11 +12,11 @@ namespace {
 using namespace small_job;
 using testing::HasSubstr;
 
-constexpr int64_t kClosedNs = kLastArrivalNs + 100 * kNsPerMs;  // rank 2's connection, by itself
+constexpr int64_t kClosedNs = kLastArrivalNs + 100 * kNsPerMs;  // rank 2's connection, closed by itself
 constexpr int64_t kExitNs = kLastArrivalNs + 300 * kNsPerMs;    // rank 2's process
 constexpr int64_t kOthersExitNs = kLastArrivalNs + 800 * kNsPerMs;
 
-/// The call of the last step fails at `failed_ns` for those that came to it: all but `absent`.
+/// The call of the last step fails at `failed_ns` for the ranks that entered it: all except `absent`.
 Ending failing(const std::set<int>& absent, int64_t failed_ns) {
   Ending ending;
   ending.call = [=](int rank, int64_t step, Collective& call) {
@@ -32,7 +32,7 @@ Ending failing(const std::set<int>& absent, int64_t failed_ns) {
   return ending;
 }
 
-/// Nobody comes to the last step.
+/// No rank enters the last step.
 Ending stopping() { return failing({0, 1, 2, 3}, 0); }
 
 using Exit = std::function<void(int rank, Process&)>;
@@ -81,7 +81,7 @@ TEST(JobEnds, ARankThatRaisedClosesItsSocketsFirst) {
 
 TEST(JobEnds, WithoutItsSocketsTheOrderOfExitsDecides) {
   expect_culprit(only({failing({2}, kClosedNs), rank_2_ends(1)}), Cause::kDeadRank, 2);
-  // It ended long after the calls of the others had failed: not because of it.
+  // It ended long after the other ranks' calls had failed: not because of it.
   const Report report = report_of({failing({2}, kClosedNs), rank_2_ends(1, kClosedNs + 3 * kNsPerSecond)});
   EXPECT_TRUE(report.healthy) << reported(report);
   EXPECT_EQ(report.failed_ranks, kRanks);
@@ -213,7 +213,7 @@ TEST(JobEnds, WhatEndedTheJobIsReportedBeforeWhatCostMore) {
   EXPECT_LT(report.findings[0].stall_ms, report.findings[1].stall_ms);
 }
 
-/// As profiler files show it, and as somebody who ends all of a job leaves it.
+/// The view of profiler files, and the result of ending a whole job.
 TEST(JobEnds, EndsWithoutAWayAndAJobThatIsKilledNameNobody) {
   for (const bool killed : {false, true}) {
     const Report report = report_of({stopping(), [=](int rank, Process& process) {
@@ -232,12 +232,12 @@ TEST(JobEnds, ACrashInsideACallIsTheFirstUnlessOthersCrashAlike) {
                                                rank == 2 ? 11 : signal_of_others);
                                      }});
     ASSERT_EQ(report.findings.size(), 1U);
-    expect_culprit(report.findings[0], Cause::kDeadRank, 2);  // by the length of the wait, where they crash alike
+    expect_culprit(report.findings[0], Cause::kDeadRank, 2);  // decided by the length of the wait, if they crash alike
     EXPECT_EQ(report.findings[0].summary.contains("before any other rank"), signal_of_others == 6);
   }
 }
 
-/// Two jobs one after the other whose communicators have one name: the second is no part of the first one's end.
+/// Two jobs one after the other with one communicator name: the second is no part of the first one's end.
 TEST(JobEnds, ProcessesOfAnotherTimeAreNotAsked) {
   MemorySource source;
   fill(source, {stopping(), [](int rank, Process& process) {

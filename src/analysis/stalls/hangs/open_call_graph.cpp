@@ -8,9 +8,9 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kColumnsLookedBack = 4096;  // for a mismatch: more calls are never in flight at once
+constexpr int64_t kColumnsLookedBack = 4096;  // for a mismatch; more calls are never in flight at once
 
-/// The oldest of the open calls that a sequence ends with.
+/// The oldest of the open calls at the end of a sequence.
 std::optional<int64_t> oldest_open(const CallSequence& sequence) {
   std::optional<int64_t> oldest;
   for (auto call = sequence.calls.rbegin(); call != sequence.calls.rend(); ++call) {
@@ -39,14 +39,14 @@ OpenCallGraph::OpenCallGraph(const Timeline& timeline, const Cluster& cluster, c
 
 bool OpenCallGraph::died(MemberIndex member, Interval window) const {
   if (const JobEnd* end = ends_.of(member); end != nullptr && end->first() == member) {
-    return true;  // however soon the others followed
+    return true;  // at any delay of the others
   }
   const std::optional<int64_t>& exit_ns = cluster_.member(member).exit_ns;
   const auto alone_ns = static_cast<double>(exit_ns ? window.to_ns - std::max(*exit_ns, window.from_ns) : 0);
   return exit_ns && alone_ns >= kCoverage * static_cast<double>(window.length());
 }
 
-/// First death wins: processes of a job follow each other within the time that their watchdogs take.
+/// The first death counts: processes of a job follow each other within the time that their watchdogs take.
 MemberIndex OpenCallGraph::first_death(MemberIndex member) const {
   if (const JobEnd* end = ends_.of(member)) {
     return end->first();
@@ -76,8 +76,8 @@ MemberIndex OpenCallGraph::dead_in(uint32_t group, Interval window) const {
   return first == kNoMember ? first : first_death(first);
 }
 
-/// The call that a member which did not enter (`group`, `column`) is inside: on another communicator or pair, or an
-/// earlier one of the same.
+/// For a member that did not enter (`group`, `column`): the call that it is inside of, on another communicator or pair,
+/// or an earlier one on the same.
 std::optional<HangStep> OpenCallGraph::open_call(MemberIndex member, uint32_t group, int64_t column) const {
   std::optional<HangStep> oldest;
   int64_t oldest_ns = kForever;
@@ -95,7 +95,7 @@ std::optional<HangStep> OpenCallGraph::open_call(MemberIndex member, uint32_t gr
   return oldest;
 }
 
-/// The calls on other communicators that members of `instance` have been inside for longer than in it.
+/// The calls on other communicators that members of `instance` have been inside of for longer than in it.
 std::vector<HangStep> OpenCallGraph::older_calls(const Instance& instance) const {
   std::vector<HangStep> older;
   for (const Arrival& seen : instance.seen) {
@@ -123,7 +123,7 @@ std::vector<uint32_t> OpenCallGraph::lacking(uint32_t group, int64_t column) con
   return sequences;
 }
 
-/// The member of a cycle that is in its call with the fewest others; none when there are two.
+/// The member of a cycle whose call has the fewest other ranks inside; none if two have equally few.
 MemberIndex OpenCallGraph::odd_one_of(const std::vector<HangStep>& cycle) const {
   MemberIndex odd = kNoMember;
   size_t fewest = ~size_t{0};
@@ -144,7 +144,7 @@ void OpenCallGraph::Walk::offer(HangKind kind, MemberIndex who) {
   }
 }
 
-/// Of many cycles only the first is looked at: that takes ranks times ranks.
+/// Examines only the first of many cycles, because that takes ranks times ranks.
 void OpenCallGraph::offer_cycle(Path::const_iterator from, Path::const_iterator to, Walk& walk) const {
   if (HangKind::kCycle > walk.best.kind) {
     walk.offer(HangKind::kCycle, odd_one_of({from, to}));
@@ -170,7 +170,7 @@ void OpenCallGraph::follow(uint32_t sequence, uint32_t group, int64_t column, Wa
   examine(*open, walk);
 }
 
-/// What the rank inside this call waits for.
+/// Follows what the rank inside this call waits for.
 void OpenCallGraph::examine(const HangStep& open, Walk& walk) const {
   if (!walk.visited.insert({open.sequence, open.column}).second) {
     return;
@@ -182,7 +182,7 @@ void OpenCallGraph::examine(const HangStep& open, Walk& walk) const {
     follow(blocker, inside, open.column, walk);
   }
   if (blockers.empty() && !walk.complete.insert({inside, open.column}).second) {
-    // What it waits for is known. Where the path has been here, it waits for itself.
+    // The next wait is known. If the path has been here before, the rank waits for itself.
     const auto end = walk.path.end() - 1;
     const auto again = std::find_if(walk.path.begin(), end, [&](const HangStep& step) {
       return step.column == open.column && timeline_.sequences()[step.sequence].group == inside;
@@ -204,8 +204,8 @@ void OpenCallGraph::examine(const HangStep& open, Walk& walk) const {
   walk.path.pop_back();
 }
 
-/// All ranks have entered this call. Calls of one rank end in order: it waits for what some of them have been inside
-/// for longer. False when there is no such call.
+/// For a call that all ranks have entered: calls of one rank end in order, so it waits for calls that some of them have
+/// been inside of for longer. False if there is no such call.
 bool OpenCallGraph::examine_older(const HangStep& open, Walk& walk) const {
   Instance instance;
   if (!read_instance(timeline_, timeline_.sequences()[open.sequence].group, open.column, instance)) {
@@ -247,7 +247,8 @@ HangRoot OpenCallGraph::behind(const Instance& instance, Interval window) const 
   return std::move(walk.best);
 }
 
-/// Whether calls that are open longer than this instance at some of its ranks lead to `to`; then `path` leads there.
+/// True if calls that some ranks entered before this instance, and are still inside of, lead to `to`; `path` then leads
+/// there.
 bool OpenCallGraph::leads_back(const Instance& from, const Instance& to, std::vector<HangStep>& path,
                                Visited& visited) const {
   for (const HangStep& call : older_calls(from)) {
@@ -307,7 +308,7 @@ std::optional<SignatureVote> OpenCallGraph::vote_on(uint32_t group, int64_t colu
   return vote;
 }
 
-/// Whether all ranks of the group entered this instance and ended it.
+/// True if all ranks of the group entered this instance and ended it.
 bool OpenCallGraph::all_ended(const Group& group, int64_t column) const {
   return std::all_of(group.sequences.begin(), group.sequences.end(), [&](uint32_t index) {
     const Call* call = timeline_.sequences()[index].at_column(column);
@@ -334,7 +335,7 @@ std::optional<SignatureVote> OpenCallGraph::disagreement(uint32_t group_index) c
     if (std::optional<SignatureVote> vote = vote_on(group_index, column)) {
       found = std::move(vote);
     } else if (all_ended(group, column)) {
-      break;  // they agreed and ended it: nothing before it can hang them now
+      break;  // they agreed and ended it: no earlier instance can hang them now
     }
   }
   return found;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The graph of open calls: where every rank is when some calls never end. Follows who waits for whom from one open call
-// to the rank or instance that all the others wait for, and takes votes on what the ranks of one instance entered.
-// No rank is the reference; works for stopped and dead ranks too. Each walk visits an open call once: its time is at
-// most open calls times ranks.
+// The graph of open calls: where every rank is while some calls never end. It follows the waits from one open call to
+// the rank or instance that all the others wait for, and takes votes on the signatures of one instance. No rank serves
+// as the reference, and stopped and dead ranks are handled. Each walk visits an open call once: its time is at most
+// open calls times ranks.
 #pragma once
 
 #include <cstdint>
@@ -19,27 +19,28 @@ namespace stalltrace::analysis {
 
 class OpenCallGraph {
  public:
-  /// All outlive the graph and stay as they are.
+  /// All arguments must outlive the graph and stay unchanged.
   OpenCallGraph(const Timeline& timeline, const Cluster& cluster, const JobEnds& ends);
 
   struct Absence {
     HangRoot root;                     // the one that explains most
-    std::vector<MemberIndex> outside;  // the absent members that are alive and in no call
+    std::vector<MemberIndex> outside;  // absent members that are alive and in no call
   };
-  /// Why the absent ranks of `instance` did not enter it while others were in it for `window`.
+  /// Why the absent ranks of `instance` did not enter it while others waited in it for `window`.
   [[nodiscard]] Absence absence_of(const Instance& instance, Interval window) const;
-  /// All ranks are inside `instance`, and one of them has been inside an older call elsewhere: calls of one rank end in
-  /// order, so that this one waits for the older one's root. kNone when there is no such call.
+  /// For an instance that all ranks have entered: if one of them has been inside an older call elsewhere, the root of
+  /// that call, since calls of one rank end in order. kNone if there is no such call.
   [[nodiscard]] HangRoot behind(const Instance& instance, Interval window) const;
-  /// All ranks are inside `instance`, one of them behind an older call of another communicator, in which all are, too,
-  /// one of them behind this one: they called in different orders. kNone when there is no such circle.
+  /// For an instance that all ranks have entered: one rank waits in an older call of another communicator, which all
+  /// have entered as well and in which another rank waits for this instance. The ranks called in different orders.
+  /// kNone if there is no such cycle.
   [[nodiscard]] HangRoot order_cycle(const Instance& instance) const;
-  /// What the ranks entered under one sequence number; none where all agree.
+  /// The vote on the signatures under one sequence number; none if all agree.
   [[nodiscard]] std::optional<SignatureVote> vote_on(uint32_t group, int64_t column) const;
-  /// The instance in which ranks differ, unless a later one that all entered alike and ended proves that it passed.
-  /// None for groups without open calls.
+  /// The vote on the first instance whose ranks differ, after the newest one that all entered alike and ended. None for
+  /// groups without open calls.
   [[nodiscard]] std::optional<SignatureVote> disagreement(uint32_t group) const;
-  /// Of the members of the group, the one whose process ended first and early enough to explain most of the window.
+  /// The group's member whose process ended first, early enough to explain most of the window.
   [[nodiscard]] MemberIndex dead_in(uint32_t group, Interval window) const;
 
  private:
@@ -51,14 +52,14 @@ class OpenCallGraph {
   [[nodiscard]] MemberIndex first_death(MemberIndex member) const;
   [[nodiscard]] MemberIndex odd_one_of(const std::vector<HangStep>& cycle) const;
   using Path = std::vector<HangStep>;
-  /// A walk from open call to open call. A call that was visited is not examined again: nothing behind it can be better
-  /// than what its first visit found.
+  /// A walk from open call to open call. A visited call is not examined again: a second visit finds nothing better than
+  /// the first.
   struct Walk {
     Interval window;
-    Path path = {};                                        // from the first open call to the one that is examined
-    HangRoot best = {};                                    // the first root found of the greatest kind
+    Path path = {};                                        // from the first open call to the current one
+    HangRoot best = {};                                    // the first root of the greatest kind
     std::set<std::pair<uint32_t, int64_t>> visited = {};   // sequence and column of open calls
-    std::set<std::pair<uint32_t, int64_t>> complete = {};  // group and column of instances that all have entered
+    std::set<std::pair<uint32_t, int64_t>> complete = {};  // group and column of instances that all ranks have entered
 
     void offer(HangKind kind, MemberIndex who);
   };
@@ -73,7 +74,7 @@ class OpenCallGraph {
   const Timeline& timeline_;
   const Cluster& cluster_;
   const JobEnds& ends_;
-  std::vector<std::vector<HangStep>> open_calls_;  // by member: the oldest of each of its sequences
+  std::vector<std::vector<HangStep>> open_calls_;  // by member: the oldest open call of each of its sequences
 };
 
 }  // namespace stalltrace::analysis

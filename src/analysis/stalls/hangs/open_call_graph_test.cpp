@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks over open calls: what they find, and that they end in time where paths are many.
+// Walks over open calls: their results, and their time limit if there are many paths.
 #include "analysis/stalls/hangs/open_call_graph.h"
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr int64_t kBegunNs = small_job::kOriginNs;
-constexpr int kWidth = 8;    // ranks of a layer
-constexpr int kLayers = 12;  // the ranks of each wait for all of the next, on a communicator of both: 8^10 paths
+constexpr int kWidth = 8;    // ranks per layer
+constexpr int kLayers = 12;  // the ranks of each layer wait for all of the next, on a communicator of both: 8^10 paths
 
 /// The n-th call of a rank on a communicator.
 Collective call_of(int rank, CommHash comm, int64_t seq, int64_t time_ns, bool open) {
@@ -46,7 +46,7 @@ struct Job {
   }
 };
 
-/// Of the first instance on a communicator.
+/// The order cycle of the first instance on a communicator.
 HangRoot order_cycle_of(const Job& job, CommHash comm) {
   const JobEnds ends;
   const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
@@ -85,7 +85,7 @@ TEST(OpenCallGraph, ASearchForOrderCyclesVisitsEachInstanceOnce) {
   constexpr int kManyRanks = 16;
   constexpr int kComms = 9;
   Job job;
-  for (int comm = 0; comm < kComms; ++comm) {  // half of its ranks have been inside the one before for longer
+  for (int comm = 0; comm < kComms; ++comm) {  // half of its ranks have been inside the previous one for longer
     for (int rank = comm * kManyRanks; rank < (comm + 2) * kManyRanks; ++rank) {
       const int64_t time_ns = kBegunNs + comm * kNsPerSecond + rank * kNsPerUs;
       job.source.accept(call_of(rank, static_cast<CommHash>(100 + comm), 0, time_ns, true));
@@ -95,7 +95,7 @@ TEST(OpenCallGraph, ASearchForOrderCyclesVisitsEachInstanceOnce) {
   EXPECT_EQ(order_cycle_of(job, 100 + kComms - 1).kind, HangKind::kNone);
 }
 
-/// Rank 0 launches on 101, then on 100; rank 1 is inside 100 and never comes to 101. Each instance is held up by the
+/// Rank 0 launches on 101, then on 100; rank 1 is inside 100 and never enters 101. Each instance is held up by the
 /// other.
 TEST(OpenCallGraph, AnInstanceThatIsHeldUpByWhatItHoldsUpIsACycle) {
   Job job;

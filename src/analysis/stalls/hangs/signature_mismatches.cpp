@@ -6,7 +6,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kKindsKept = 256;  // of a group: ways in which its ranks differ that are counted apart
+constexpr size_t kKindsKept = 256;  // per group: different combinations that are counted separately
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks entered different calls under one sequence number: those they hang in, and those they ended all the
-// same, with wrong data.
+// Instances whose ranks entered different calls under one sequence number: those that hang, and those that ended with
+// wrong data.
 #pragma once
 
 #include <map>
@@ -17,24 +17,24 @@ class SignatureMismatches {
   SignatureMismatches(const Timeline& timeline, const Cluster& cluster, const OpenCallGraph& graph)
       : timeline_(timeline), cluster_(cluster), graph_(graph) {}
 
-  /// Instances in which the same ranks entered the same calls, and all ended it.
+  /// Instances that all ranks ended, and in which the same ranks entered the same differing calls.
   struct Ended {
-    SignatureVote vote;  // on the first of them
+    SignatureVote vote;  // on the first of these instances
     int64_t instances = 0;
   };
 
   /// OpenCallGraph::disagreement, computed once per group.
   const std::optional<SignatureVote>& hanging_in(uint32_t group);
-  /// The vote on the instance that the path of a root leads to; none unless the root is a mismatch.
+  /// The vote on the instance at the end of a root's path; none unless the root is a mismatch.
   std::optional<SignatureVote> hanging_at(const HangRoot& root);
-  /// Notes what the ranks of an instance entered if it differs and all ended it. True for the first of those in which
-  /// the same ranks entered the same: the others are counted with it. To be called in order of instances. Only where
-  /// the library asks all ranks for equal arguments; calls that were lined up by time may be lined up wrongly.
+  /// Notes the signatures of an ended instance whose ranks differ. True for the first instance with this combination of
+  /// ranks and calls; later ones are counted with it. Call it in order of instances. Used only if the library requires
+  /// equal arguments on all ranks; calls that were matched by time may be matched wrongly.
   bool note_ended(const Instance& instance);
-  /// Those that begin with this instance; null where there are none.
+  /// The entry that begins with this instance; null if there is none.
   [[nodiscard]] const Ended* ended_in(const Instance& instance) const;
-  /// A rank that ended in good order while others wait in the instance, behind collectives with wrong data: what it
-  /// sent less in those, the others lack now. Then the root becomes that mismatch, and its vote is returned.
+  /// Handles a rank that ended in good order although others wait for it in the instance, after collectives with wrong
+  /// data: data that it did not send in those is missing now. The root becomes that mismatch, and its vote is returned.
   std::optional<SignatureVote> blame_end(const Instance& instance, HangRoot& root) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives that all ranks ended although they entered different things.
+// Collectives that all ranks ended although their calls differed.
 #include <gtest/gtest.h>
 
 #include "analysis/testing/golden_text.h"
@@ -13,7 +13,7 @@ using namespace small_job;
 constexpr int64_t kFirst = 40;
 constexpr int64_t kLast = 49;
 
-/// Rank 2 enters kFirst to kLast otherwise than the others; all end them in the usual time.
+/// Rank 2 enters kFirst to kLast differently from the others; all end them in the usual time.
 Ending otherwise(const std::function<void(Collective&)>& change) {
   Ending ending;
   ending.call = [change](int rank, int64_t step, Collective& call) {
@@ -27,7 +27,7 @@ Ending otherwise(const std::function<void(Collective&)>& change) {
   return ending;
 }
 
-/// And `who` ends before the last call, in which the others wait: in good order, or killed.
+/// In addition, `who` ends before the last call, in which the others wait: in good order, or killed.
 Ending left_by(int who, Ending ending, bool killed = false) {
   ending.call = [before = ending.call, last = hang({who}).call](int rank, int64_t step, Collective& call) {
     return before(rank, step, call) && last(rank, step, call);
@@ -71,7 +71,7 @@ TEST(WrongData, WhatIsNotKnownOfARankDisagreesWithNobody) {
   EXPECT_TRUE(report.findings.empty()) << reported(report);
 }
 
-/// ncclRedOpCreatePreMulSum gives each process a number of its own.
+/// ncclRedOpCreatePreMulSum gives each process its own number.
 TEST(WrongData, ReduceOpsThatAProgramMadeHaveOtherNumbersEverywhere) {
   Ending ending;
   ending.call = [](int rank, int64_t, Collective& call) {
@@ -83,7 +83,7 @@ TEST(WrongData, ReduceOpsThatAProgramMadeHaveOtherNumbersEverywhere) {
   EXPECT_TRUE(report.findings.empty()) << reported(report);
 }
 
-/// Another reduce-op leaves nobody without data.
+/// Another reduce-op leaves no rank without data.
 TEST(WrongData, OfEqualSizeIsNotWhyOthersWaitLater) {
   const Report report = report_of(left_by(1, otherwise([](Collective& call) { call.reduce_op = 2; })));
   ASSERT_EQ(report.findings.size(), 2U) << reported(report);
@@ -113,8 +113,8 @@ TEST(WrongData, TwoAgainstTwoNamesNobody) {
   expect_golden_text("mismatched_collective of two against two", report.findings[0]);
 }
 
-/// What rank 2 sent less is lacking at the end, where it leaves in good order and the others wait; not so a rank that
-/// was killed.
+/// Data that rank 2 did not send is missing at the end, if it leaves in good order and the others wait; not if it was
+/// killed.
 TEST(WrongData, IsWhyOthersWaitForARankThatEndedInGoodOrder) {
   for (const bool killed : {false, true}) {
     const Report report = report_of(left_by(2, otherwise([](Collective& call) { call.bytes /= 2; }), killed));

@@ -7,7 +7,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Where the absent ranks are. With more ranks outside of all calls than inside, those inside are odd.
+/// Where the absent ranks are. If more ranks are outside of all calls than inside, the ones inside are odd.
 MissingRank missing_rank(const SearchState& search, const Instance& instance, Interval window) {
   OpenCallGraph::Absence absence = search.graph.absence_of(instance, window);
   MissingRank missing;
@@ -36,7 +36,7 @@ int32_t newest_calling_tid(const SearchState& search, MemberIndex member) {
   return tid;
 }
 
-/// How long the others may wait before a rank that is usually late, and still alive, is missed. 0: it is missed anyway.
+/// How long the others may wait before a rank that is usually late, and still alive, counts as missing. 0: at once.
 int64_t may_still_come_ns(const SearchState& search, const Instance& instance, HangKind kind) {
   const std::optional<int64_t> limit_ns = search.baselines.spread_limit_ns(instance.group);
   return kind == HangKind::kOutside && limit_ns ? kSpreadsToHang * *limit_ns : 0;
@@ -80,7 +80,7 @@ void judge_absence(SearchState& search, const Instance& instance) {
     vote = search.mismatches.blame_end(instance, root);
     vote = vote ? vote : search.mismatches.hanging_at(root);
   }
-  if (root.kind == HangKind::kTransfer) {  // the absent ranks are held up elsewhere, where all have come
+  if (root.kind == HangKind::kTransfer) {  // the absent ranks are held up in another instance that all have entered
     const HangStep& step = root.path.back();
     search.transfers.push_back({search.timeline.sequences()[step.sequence].group, step.column});
     return declined(VerdictReason::kHeldUpElsewhere);

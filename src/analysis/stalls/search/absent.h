@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phase of the stall search: do ranks wait, at the end of their observation, for one that is recorded but never came?
+// Phase of the stall search: ranks that wait, at the end of their observation, for a recorded rank that never came.
 #pragma once
 
 #include "analysis/stalls/search/search_state.h"
 
 namespace stalltrace::analysis {
 
-/// Blames where the absent ranks are. Where they are held up by another instance that all have entered, that one is
-/// handed to the transfer phase.
+/// Blames the state of the absent ranks. If they are held up by another instance that all have entered, the transfer
+/// phase judges that instance.
 void judge_absence(SearchState& search, const Instance& instance);
 
 }  // namespace stalltrace::analysis

@@ -6,7 +6,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// The sequence that the rank called last on, with others.
+/// The sequence of the rank's last call with other ranks.
 const CallSequence* newest_sequence(const SearchState& search, MemberIndex member) {
   const CallSequence* newest = nullptr;
   for (const uint32_t index : search.sequences_of[member]) {
@@ -20,7 +20,7 @@ const CallSequence* newest_sequence(const SearchState& search, MemberIndex membe
   return newest;
 }
 
-/// Another phase has found what the job ended of.
+/// True if another phase has found what ended the job.
 bool is_found(const SearchState& search, const JobEnd& end) {
   return std::ranges::any_of(search.result.stalls, [&](const Stall& stall) {
     return stall.hung() &&

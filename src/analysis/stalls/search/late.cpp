@@ -7,8 +7,8 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// The end of the last collective that kept this rank busy before `time_ns`: any on the same communicator, elsewhere
-/// only those whose end the calling thread waited for.
+/// The end of the last collective that kept this rank busy before `time_ns`: any on the same communicator, and on
+/// others those whose end the calling thread waited for.
 int64_t previous_end_ns(const SearchState& search, uint32_t sequence_index, int64_t time_ns) {
   int64_t latest = std::numeric_limits<int64_t>::min();
   for (const uint32_t other : search.sequences_of[search.timeline.sequences()[sequence_index].member]) {
@@ -27,7 +27,7 @@ int64_t previous_end_ns(const SearchState& search, uint32_t sequence_index, int6
   return latest;
 }
 
-/// Who arrived last is known only where the clocks of all who took part are.
+/// The last arrival is known only if the clocks of all participants are comparable.
 bool comparable(const SearchState& search, const Instance& instance) {
   const auto node_of_sequence = [&](const Arrival& seen) {
     return search.cluster.member(search.timeline.sequences()[seen.sequence].member).node_id;
@@ -38,15 +38,15 @@ bool comparable(const SearchState& search, const Instance& instance) {
   });
 }
 
-/// From when on the last rank alone keeps the job waiting: the others scatter, too, and waited for each other first.
-/// Where a second rank is late by itself, its time counts from the middle arrival on.
+/// The time from which only the last rank keeps the job waiting: the other ranks scatter as well, and waited for each
+/// other first. If a second rank is itself late, the time counts from the middle arrival.
 int64_t others_here_ns(const Instance& instance) {
   const size_t n = instance.seen.size();
   const int64_t others_ns = n < 2 ? instance.waits_from_ns : instance.seen[n - 2].arrival_ns;
   return others_ns - instance.waits_from_ns <= kStallFloorNs ? others_ns : instance.waits_from_ns;
 }
 
-/// Of an instance whose last rank came too late for any other.
+/// The reason for an instance whose last rank came after all others but within the limit.
 VerdictReason reason_below(const Baseline* pair, int64_t late_ns) {
   if (pair == nullptr || late_ns <= kStallFloorNs) {
     return VerdictReason::kBelowLimit;

@@ -7,7 +7,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Until when a rank that entered the instance was observed inside its last call.
+/// The last time at which a rank that entered the instance was observed inside its last call.
 int64_t inside_to_ns(const Timeline& timeline, const Instance& instance) {
   int64_t to_ns = std::numeric_limits<int64_t>::min();
   for (const Arrival& seen : instance.seen) {

@@ -10,7 +10,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// The part, of a kind that fits it, with the ranks that a cause would ask about.
+/// The part as a stall of a suitable kind, with the ranks that a cause would examine.
 Stall as_if_stalled(const SearchState& search, const Instance& instance, const Verdict& verdict) {
   Stall stall = begin_stall(search, instance, verdict);
   stall.lost_ns = stall.window.length();
@@ -73,7 +73,7 @@ Stall begin_stall(const SearchState& search, const Instance& instance, const Ver
 }
 
 void keep(SearchState& search, Stall stall) {
-  if (stall.ended_job() || stall.wrong_data() > 0) {  // reported though it need not have cost any time
+  if (stall.ended_job() || stall.wrong_data() > 0) {  // reported even if it cost no time
     stall.window.to_ns = std::max(stall.window.to_ns, stall.window.from_ns + kNsPerUs);
     stall.lost_ns = std::clamp(stall.lost_ns, kNsPerUs, stall.window.length());
   }

@@ -6,12 +6,12 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// All ranks are in, and it has not ended.
+/// True if all ranks are inside and it has not ended.
 bool hangs(const SearchState& search, const Instance& instance) {
   return instance.absent.empty() && (outlasts_hang_limit(search, instance) || broke_off(search, instance));
 }
 
-/// Until when a rank was observed inside, whatever others ended.
+/// The last time at which a rank was observed inside, even if others ended it.
 int64_t open_to_ns(const SearchState& search, const Instance& instance) {
   int64_t to_ns = instance.last_arrival_ns;
   for (const Arrival& seen : instance.seen) {
@@ -44,8 +44,8 @@ VerdictReason reason_open(const Instance& instance) {
   return open ? VerdictReason::kOthersWentOn : VerdictReason::kEndUnknown;
 }
 
-/// Where a hang comes from. `vote` is set where ranks entered different calls, `elsewhere` where this one is only held
-/// up by an older call that hangs, too: then `root` leads to it.
+/// The origin of a hang. `vote` is set if ranks entered different calls. `elsewhere` is set if this instance is only
+/// held up by an older call that hangs as well: then `root` leads to that call.
 struct Blame {
   HangRoot root;
   std::optional<SignatureVote> vote;
@@ -81,7 +81,7 @@ Blame blame_hang(SearchState& search, const Instance& instance, Interval window)
 bool may_be_long_transfer(SearchState& search, const Instance& instance) {
   if (!instance.completed()) {
     const bool hang = hangs(search, instance);
-    if (!hang && instance.absent.empty()) {  // else the part of the absent ranks has the verdict
+    if (!hang && instance.absent.empty()) {  // otherwise the verdict is about the absent ranks
       Verdict verdict = verdict_on(search, instance);
       verdict.reason = reason_open(instance);
       decline(search, instance, verdict);
@@ -104,7 +104,7 @@ bool may_be_long_transfer(SearchState& search, const Instance& instance) {
 
 void judge_transfer(SearchState& search, const Instance& instance) {
   const bool hang = hangs(search, instance);
-  const bool open = !instance.completed();  // also where others ended it, went on, and wait for the rank inside
+  const bool open = !instance.completed();  // also if other ranks ended it, went on, and wait for the rank inside
   const Baseline& baseline = search.baselines.transfer(search.timeline, instance);
   Verdict verdict = verdict_on(search, instance);
   const auto declined = [&](VerdictReason reason) {
@@ -130,7 +130,7 @@ void judge_transfer(SearchState& search, const Instance& instance) {
     return declined(VerdictReason::kBelowLimit);
   }
   Stall stall = begin_stall(search, instance, verdict);
-  // Within a batch that one synchronisation completes, waiting for a late rank looks like a long transfer.
+  // If one synchronisation completes a batch, waiting for a late rank looks like a long transfer.
   std::vector<Interval> elsewhere;
   for (const MemberIndex member : stall.members) {
     search.waited_sets[member].clip(stall.window, elsewhere);
@@ -140,7 +140,7 @@ void judge_transfer(SearchState& search, const Instance& instance) {
   stall.lost_ns = own_ns - baseline.usual_ns;
   stall.suspects = stall.members;
   const SignatureMismatches::Ended* wrong = search.mismatches.ended_in(instance);
-  // A hang by its age, but not by what it cost: nothing is to fall between the two.
+  // A hang by its age but not by its cost counts as the job's end, so that it is reported as one of the two.
   blamed.ended_job = blamed.ended_job || (hang && stall.lost_ns < kHangNs && blamed.root.kind != HangKind::kTransfer &&
                                           ends_jobs(blamed.root.kind));
   if (!blamed.ended_job && wrong == nullptr && own_ns <= baseline.limit_ns) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One verdict of the stall search a row: what the ranks did, and what is decided about a part of one instance.
+// One verdict of the stall search per row: the ranks' calls, and the decision about a part of one instance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace small_job;
 
-constexpr int64_t kStep = 50;  // that most rows change
+constexpr int64_t kStep = 50;  // the step that most rows change
 constexpr int64_t kLast = kSteps - 1;
 constexpr CommHash kOther = 78;
 constexpr int64_t kUsualNs = 5 * kNsPerMs;  // transfer of a healthy step
@@ -20,7 +20,7 @@ constexpr int64_t kUsualNs = 5 * kNsPerMs;  // transfer of a healthy step
 /// Changes the calls of a healthy job; false drops one.
 using Change = std::function<bool(int rank, int64_t step, Collective& call)>;
 
-/// `rank` comes late to one step. All that follows moves with it.
+/// `rank` is late in one step, which delays all later ones.
 Change late(int rank, int64_t at, int64_t by_ns) {
   return [=](int who, int64_t step, Collective& call) {
     call.timestamp_ns += step > at || (step == at && who == rank) ? by_ns : 0;
@@ -28,7 +28,7 @@ Change late(int rank, int64_t at, int64_t by_ns) {
   };
 }
 
-/// All ranks need longer for one step, and what follows moves.
+/// All ranks need longer for one step, which delays all later ones.
 Change slow(int64_t at, int64_t by_ns) {
   return [=](int, int64_t step, Collective& call) {
     *call.duration_ns += step == at ? by_ns : 0;
@@ -37,7 +37,7 @@ Change slow(int64_t at, int64_t by_ns) {
   };
 }
 
-/// Ranks 0 and 1 alone: each step is a Send that comes `wait_ns` after its Recv.
+/// Only ranks 0 and 1: each step is a Send that comes `wait_ns` after its Recv.
 Change pair(int64_t steps, int64_t wait_ns) {
   return [=](int rank, int64_t step, Collective& call) {
     call.op = rank == 0 ? Operation::kSend : Operation::kRecv;
@@ -86,10 +86,10 @@ struct Row {
   int64_t step = kStep;
   TimeRange range = {};
   CommHash hash = kHash;
-  std::vector<Collective> more = {};  // calls beside the job's
+  std::vector<Collective> more = {};  // additional calls
 };
 
-/// The verdicts on one part of the instance, of stalls and of parts that are none.
+/// The verdicts on one part of the instance, including parts that are no stalls.
 std::vector<Verdict> verdicts_on(const Row& row) {
   MemorySource source;
   fill(source, row.ending);
@@ -123,7 +123,7 @@ void expect_verdict(const Row& row) {
   EXPECT_EQ(verdicts[0].limit_ns, row.limit_ns);
 }
 
-/// From the middle arrival of the others, rank 1's, to that of rank 3.
+/// From the middle arrival of the others (rank 1) to rank 3's arrival.
 constexpr int64_t late_ns(int64_t by_ns) { return by_ns + 200 * kNsPerUs; }
 
 TEST(Verdict, OnTheLatePart) {
@@ -132,9 +132,9 @@ TEST(Verdict, OnTheLatePart) {
     *call.duration_ns = step == 0 ? 40 * kNsPerMs : *call.duration_ns;
     return late(3, kStep, 40 * kNsPerMs)(rank, step, call);
   };
-  const int64_t moved_ns = 100 * kNsPerUs;  // by what the clocks seem to differ
+  const int64_t moved_ns = 100 * kNsPerUs;  // the apparent difference of the clocks
   const Change busy = [](int rank, int64_t step, Collective& call) {
-    *call.duration_ns += rank == 3 && step == kStep - 1 ? 80 * kNsPerMs : 0;  // until 5 ms before it comes
+    *call.duration_ns += rank == 3 && step == kStep - 1 ? 80 * kNsPerMs : 0;  // until 5 ms before its arrival
     return late(3, kStep, 40 * kNsPerMs)(rank, step, call);
   };
   const int64_t late_40 = late_ns(40 * kNsPerMs);
@@ -185,7 +185,7 @@ TEST(Verdict, OnTheTransfer) {
     }
     return true;
   };
-  // Rank 3 comes 90 ms late to an instance of another communicator, while the batch's other instance is open.
+  // Rank 3 is 90 ms late in an instance of another communicator, while the batch's other instance is open.
   std::vector<Collective> elsewhere;
   for (int rank = 0; rank < kRanks; ++rank) {
     elsewhere.push_back(call_of(rank, kStep, kOther));
@@ -230,7 +230,7 @@ TEST(Verdict, OnAMissingRank) {
   constexpr StallPart kAbsent = StallPart::kAbsent;
   const int64_t arrived_ns = kLastArrivalNs + 300 * kNsPerUs;  // rank 3
   const int64_t until_end_ns = kOriginNs + kRecordedNs - arrived_ns;
-  // Ranks come within 600 ms of each other all the time, and rank 3 has not come for 1.5 s.
+  // Arrivals always scatter by up to 600 ms, and rank 3 has been absent for 1.5 s.
   Ending scattered = hang({3});
   const auto hanging = scattered.call;
   scattered.call = [=](int rank, int64_t step, Collective& call) {
@@ -275,7 +275,7 @@ TEST(Verdict, OnAMissingRank) {
 }
 
 TEST(Verdict, OnWhatHoldsUpAHangThoughItIsShortItself) {
-  // Ranks 2 and 3 are missed for 2 s: they are in a call of their own, which rank 3 entered half a second ago.
+  // Ranks 2 and 3 are missed for 2 s: they are in their own call, which rank 3 entered half a second ago.
   std::vector<Collective> own = {call_of(2, kLast, kOther), call_of(3, kLast, kOther)};
   own[1].timestamp_ns = kLastArrivalNs + 1500 * kNsPerMs;
   for (Collective& call : own) {

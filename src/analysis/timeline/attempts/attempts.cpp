@@ -19,7 +19,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Sets of members, some of which are known to be different jobs.
+/// Disjoint sets of members; some sets are known to be different jobs.
 class Sets {
  public:
   explicit Sets(size_t members) : parents_(members), foes_(members) { std::iota(parents_.begin(), parents_.end(), 0U); }
@@ -31,7 +31,7 @@ class Sets {
     }
     return member;
   }
-  /// False where they are different jobs.
+  /// False if they are different jobs.
   bool unite(size_t a, size_t b) {
     a = root(a);
     b = root(b);
@@ -58,17 +58,17 @@ class Sets {
 
  private:
   std::vector<size_t> parents_;
-  std::vector<std::vector<size_t>> foes_;  // of each root: members of others
+  std::vector<std::vector<size_t>> foes_;  // by root: members of other jobs
 };
 
-/// What is known of a set of processes, to say whether another one is part of the same job.
+/// The facts about a set of processes that decide whether another one is part of the same job.
 struct Job {
-  size_t member = 0;  // any one
+  size_t member = 0;  // any of its members
   Life life;
   std::set<size_t> hosts;
   std::set<std::pair<size_t, int32_t>> callers;  // host and pid of its processes that made calls
-  std::set<int32_t> ranks;                       // in the whole job, as launchers gave them
-  std::set<int32_t> own_ranks;                   // those of which each process of a communicator had one of its own
+  std::set<int32_t> ranks;                       // job-wide ranks from launchers
+  std::set<int32_t> own_ranks;                   // ranks that are unique among a communicator's processes
 
   [[nodiscard]] bool has_rank_of(const Job& other) const {
     return std::ranges::any_of(ranks, [&](int32_t rank) { return other.own_ranks.contains(rank); });
@@ -96,7 +96,7 @@ class Finder {
   }
 
  private:
-  /// Names of several communicators first, the largest first: the others follow them.
+  /// Joins by names that several communicators have first, the largest first; the others follow them.
   void join_by_communicators() {
     std::vector<std::span<const Seat>> names;
     for (size_t begin = 0; begin < seats_.size();) {
@@ -144,7 +144,7 @@ class Finder {
   }
 
   void join_name(std::span<const Seat> seats) {
-    std::vector<size_t> apart;  // one of each job
+    std::vector<size_t> apart;  // one member per job
     for (const Seat& seat : seats) {
       if (std::ranges::none_of(apart, [&](size_t other) { return sets_.unite(other, seat.member); })) {
         apart.push_back(seat.member);
@@ -152,8 +152,8 @@ class Finder {
     }
   }
 
-  /// Processes without a common communicator, such as those of its parallel groups, are one job where a launcher
-  /// started them as one and they were alive together.
+  /// Processes without a common communicator, such as those of a job's parallel groups, are one job if one launcher
+  /// started them and they were alive together.
   void join_by_launchers() {
     std::map<size_t, Job> jobs;
     std::map<size_t, size_t> sizes;
@@ -183,7 +183,7 @@ class Finder {
     }
     for (auto& [launch, parts] : launched) {
       const int32_t world_size = std::get<int32_t>(launch);
-      if (world_size > 0 && callers_of(parts) > static_cast<size_t>(world_size)) {  // a rank twice: another job
+      if (world_size > 0 && callers_of(parts) > static_cast<size_t>(world_size)) {  // a rank occurs twice: another job
         std::ranges::for_each(parts, [](Job& job) { job.own_ranks = job.callers.empty() ? job.own_ranks : job.ranks; });
       }
       std::vector<Job> joined;
@@ -201,7 +201,7 @@ class Finder {
     return callers.size();
   }
 
-  /// To the one that was started at the nearest time.
+  /// Joins it with the job whose start is nearest.
   void join_launched(Job job, std::vector<Job>& others) {
     std::vector<Job*> fitting;
     for (Job& other : others) {
@@ -224,7 +224,7 @@ class Finder {
     others.push_back(std::move(job));
   }
 
-  /// The clocks of hosts are not aligned yet.
+  /// The clocks of the hosts are not aligned yet.
   static bool alive_together(const Job& a, const Job& b) {
     const bool one_host = a.hosts.size() == 1 && a.hosts == b.hosts;
     Life reach = a.life;
@@ -262,8 +262,8 @@ class Finder {
   std::vector<Seat> seats_;
   Sets sets_;
   std::set<size_t> placed_;     // roots of generations
-  std::vector<int32_t> known_;  // of each member: its generation's root, for one name at a time
-  std::vector<bool> called_;    // of each member: it made calls
+  std::vector<int32_t> known_;  // by member: its generation's root, for one name at a time
+  std::vector<bool> called_;    // by member: it made calls
 };
 
 }  // namespace

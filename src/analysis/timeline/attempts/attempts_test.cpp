@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs whose communicators have one name are apart; what is one job stays together.
+// Jobs whose communicators share a name are separated; the parts of one job stay together.
 #include "analysis/timeline/attempts/attempts.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::vector<Processes> attempts_in(const Report& report) {
   return attempts;
 }
 
-/// These attempts, and no finding.
+/// Expects these attempts and no finding.
 void expect_healthy(JobRuns& runs, const std::vector<Processes>& attempts) {
   const Report report = report_of(runs.source);
   EXPECT_EQ(attempts_in(report), attempts);
@@ -112,7 +112,7 @@ TEST(Attempts, JobsAtTheSameTimeWithOneNameAreApart) {
   expect_healthy(runs, {{100, 101}, {200, 201}});
 }
 
-/// The default address of a job on one host, on each of two.
+/// The default address of a job on one host, used on two hosts.
 TEST(Attempts, JobsOfTwoHostsWithOneNameAreApart) {
   JobRuns runs({0, 0});
   runs.add({.nodes = {1}});
@@ -127,7 +127,7 @@ TEST(Attempts, OfSeveralHosts) {
   expect_healthy(runs, {{100, 101, 102, 103}, {200, 201, 202, 203}});
 }
 
-/// By its clock, the second host's first run is at the time of the first host's second.
+/// By its clock, the second host's first run coincides with the first host's second.
 TEST(Attempts, OfHostsWhoseClocksAreOff) {
   for (const int64_t error_ns : {-8 * kNsPerSecond, 8 * kNsPerSecond, 3600 * kNsPerSecond}) {
     JobRuns runs({0, error_ns});
@@ -149,7 +149,7 @@ TEST(Attempts, OfAHostThatSawOnlyTheSecond) {
   EXPECT_EQ(report.attempts[1].ranks, 2);
 }
 
-/// A new rendezvous may give other hosts the first ranks: no host has a rank twice.
+/// A new rendezvous may assign the first ranks to other hosts: no host has a rank twice.
 TEST(Attempts, RanksThatChangedPlaces) {
   JobRuns runs({0, 0});
   const int64_t end_ns = runs.add({.nodes = {1, 2}});
@@ -164,7 +164,7 @@ TEST(Attempts, OnCommunicatorsMadeBeforeTracing) {
   expect_healthy(runs, {{100, 101}, {200, 201}});
 }
 
-/// Nothing names their communicators: only that no job of two ranks has four.
+/// Their communicators have no names; the only fact is that no job of two ranks has four.
 TEST(Attempts, JobsAtTheSameTimeOnCommunicatorsMadeBeforeTracing) {
   JobRuns runs;
   runs.add({.hash = 0});
@@ -172,7 +172,7 @@ TEST(Attempts, JobsAtTheSameTimeOnCommunicatorsMadeBeforeTracing) {
   expect_healthy(runs, {{100, 101}, {200, 201}});
 }
 
-/// As with NCCL, whose communicators have names of their own.
+/// As with NCCL, whose communicators have unique names.
 TEST(Attempts, OtherNamesAreOtherAttemptsToo) {
   JobRuns runs;
   const int64_t end_ns = runs.add({});
@@ -215,7 +215,7 @@ TEST(Attempts, SayWhyTheyEnded) {
   EXPECT_FALSE(report.attempts[1].ended_by.has_value());
 }
 
-/// Rank 1 comes 25 ms late to every call from step 40 on.
+/// Rank 1 is 25 ms late in every call from step 40 on.
 bool late(int32_t rank, int64_t step, Collective& call) {
   constexpr int64_t kLateNs = 25 * kNsPerMs;
   if (step >= 40) {

@@ -14,7 +14,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kComparedSeats = 4;  // of a generation, with one that may belong to it
+constexpr size_t kComparedSeats = 4;  // per generation, when a candidate is compared with it
 
 struct Candidate {
   Generation seats;
@@ -34,7 +34,7 @@ struct Candidate {
       add(*seat);
     }
   }
-  /// The seat with most calls: what others are compared with.
+  /// The seat with the most calls, which others are compared with.
   [[nodiscard]] const Seat& longest() const {
     const auto calls = [](const Seat* seat) { return seat->calls == nullptr ? 0 : seat->calls->calls.size(); };
     return **std::ranges::max_element(seats, {}, calls);
@@ -47,14 +47,14 @@ bool share_a_rank(const Candidate& a, const Candidate& b) {
   return std::ranges::any_of(fewer.ranks, [&](int32_t rank) { return more.ranks.contains(rank); });
 }
 
-/// A pair that may belong together; the least cost is the best.
+/// A pair that may belong together; the lowest cost is the best.
 struct Pair {
   int64_t cost_ns = 0;
   size_t one = 0;
   size_t other = 0;
 };
 
-/// Each of both sides once, the best pairs first.
+/// Selects each element of both sides at most once, the best pairs first.
 std::vector<Pair> choose(std::vector<Pair> pairs) {
   std::ranges::stable_sort(pairs, {}, &Pair::cost_ns);
   std::set<size_t> ones;
@@ -70,7 +70,7 @@ std::vector<Pair> choose(std::vector<Pair> pairs) {
   return pairs;
 }
 
-/// Among the seats of one host, whose clock is exact.
+/// Groups the seats of one host, whose clock is exact.
 class OneHost {
  public:
   explicit OneHost(const Cluster& cluster) : cluster_(cluster) {}
@@ -86,7 +86,7 @@ class OneHost {
   void add(const Seat& seat) { by_rank_[seat.rank].push_back(&seat); }
 
   std::vector<Candidate> split() {
-    // The rank with most processes comes first: each of them is a generation of its own.
+    // The rank with the most processes comes first: each of its processes is a generation of its own.
     std::vector<std::optional<int32_t>> order;
     for (const auto& [rank, seats] : by_rank_) {
       order.push_back(rank);
@@ -102,7 +102,7 @@ class OneHost {
   }
 
  private:
-  /// Those that were alive together through a rank that came later, and have no rank twice.
+  /// Joins generations that were alive together through a rank that came later, if no rank occurs twice.
   void join_met() {
     for (size_t i = 0; i < generations_.size(); ++i) {
       for (size_t j = i + 1; j < generations_.size();) {
@@ -181,8 +181,8 @@ class OneHost {
 
 bool one_known(const Candidate& a, const Candidate& b) { return a.known >= 0 && a.known == b.known; }
 
-/// What a host's generation costs with each of the others. Calls with one number end at one time on all ranks of a
-/// communicator: where the difference is steady with one of them alone, the clocks are off, and that is the one.
+/// The costs of joining a host's generation with each of the others. Calls with one number end at one time on all ranks
+/// of a communicator: if the difference is steady with only one of them, the clocks are off, and that one matches.
 std::vector<Pair> pairs_of(const std::vector<Candidate>& others, const Candidate& own, size_t index) {
   std::vector<Pair> pairs;
   std::vector<Apart> how;
@@ -213,7 +213,7 @@ std::vector<Pair> pairs_of(const std::vector<Candidate>& others, const Candidate
   return pairs;
 }
 
-/// Host after host is joined to the one with most generations.
+/// Joins one host after the other to the host with the most generations.
 std::vector<Candidate> join_hosts(std::vector<std::vector<Candidate>> hosts) {
   std::ranges::stable_sort(hosts, std::greater{}, &std::vector<Candidate>::size);
   std::vector<Candidate> joined = std::move(hosts.front());
@@ -241,7 +241,7 @@ std::vector<Candidate> join_hosts(std::vector<std::vector<Candidate>> hosts) {
 
 bool has_generations(const Cluster& cluster, std::span<const Seat> seats) {
   std::vector<std::pair<int32_t, const Seat*>> ranks;
-  std::map<size_t, Interval> edges;  // of each host: the first exit, the last start
+  std::map<size_t, Interval> edges;  // by host: the first exit, the last start
   for (const Seat& seat : seats) {
     if (seat.rank) {
       ranks.emplace_back(*seat.rank, &seat);

@@ -13,7 +13,7 @@ void extend(Interval& time, int64_t from_ns, int64_t to_ns) {
   time = {std::min(time.from_ns, from_ns), std::max(time.to_ns, to_ns)};
 }
 
-/// From the first arrival to the last call's end, where that was seen.
+/// From the first arrival to the last call's end, if that was observed.
 Interval active_in(const CallSequence& sequence) {
   if (sequence.first_arrival_ns > sequence.last_arrival_ns) {
     return {kForever, -kForever};
@@ -33,7 +33,7 @@ void extend(Interval& time, const Interval& by) {
   }
 }
 
-/// Of one process on one communicator.
+/// Merges seats of one process on one communicator.
 void merge(Seat& into, const Seat& from) {
   into.rank = into.rank ? into.rank : from.rank;
   extend(into.active, from.active);
@@ -79,10 +79,10 @@ std::vector<Life> lives_of(const Cluster& cluster, const std::vector<CallSequenc
     }
     if (life.exit_known) {
       life.time.to_ns = *member.exit_ns;
-    } else if (life.start_known) {  // its row is there, and no end of it was seen
+    } else if (life.start_known) {  // it has a row, and its end was not observed
       life.time.to_ns = kForever;
     }
-    if (life.time.from_ns > life.time.to_ns) {  // nothing is known of it
+    if (life.time.from_ns > life.time.to_ns) {  // nothing is known about it
       life.time = {-kForever / 2, kForever};
     }
   }
