@@ -10,8 +10,8 @@
 #define ST_UNIQUE_ID_BYTES 128 /* sizeof(ncclUniqueId) */
 #define ST_ARGUMENT_SLOTS 16   /* a power of two, so that a mask bounds an index */
 #define ST_MAX_STACK_ARGUMENTS 5
-#define ST_MAX_REQUESTS 64 /* reported requests of one MPI_Waitall; a power of two, and the number of bits in a word \
-                            */
+/* Reported requests of one MPI_Waitall; a power of two, and the number of bits in a word. */
+#define ST_MAX_REQUESTS 64
 
 /* An attach cookie: the row of the call table, below ST_MAX_CALLS, and flags of the probed file. */
 #define ST_COOKIE_INT_HANDLES (1 << 16) /* MPICH's: an MPI handle is an int, not a pointer */

@@ -17,7 +17,7 @@ namespace {
 
 /// True if all ranks have been in one of their communicator's first instances for a short time.
 bool is_connecting(const AnalysisContext& context, const Stall& stall) {
-  return is_warming_up(context.timeline.groups()[stall.group], stall.column) && stall.part() == StallPart::kTransfer &&
+  return is_warming_up(context.timeline.groups()[stall.group], stall.number) && stall.part() == StallPart::kTransfer &&
          !stall.ended_job() && stall.lost_ns < kConnectingNs;
 }
 

@@ -35,7 +35,7 @@ struct CallPlace {
 std::optional<CallPlace> call_in(const Cluster& cluster, const Timeline& timeline, const Stall& stall,
                                  const std::optional<Culprit>& culprit) {
   Instance instance;
-  if (!read_instance(timeline, stall.group, stall.column, instance) || instance.seen.empty()) {
+  if (!read_instance(timeline, stall.group, stall.number, instance) || instance.seen.empty()) {
     return std::nullopt;
   }
   const auto member_of = [&](const Arrival& seen) -> const Member& {
@@ -47,11 +47,11 @@ std::optional<CallPlace> call_in(const Cluster& cluster, const Timeline& timelin
   const Arrival& chosen = own == instance.seen.end() ? instance.seen.front() : *own;
   const Member& member = member_of(chosen);
   const CallSequence& sequence = timeline.sequences()[chosen.sequence];
-  const CallSignature& signature = timeline.signature(sequence.at_column(stall.column)->signature);
+  const CallSignature& signature = timeline.signature(sequence.call_at(stall.number)->signature);
   return CallPlace{.member = &member,
                    .hash = sequence.hash,
                    .time_ns = chosen.arrival_ns - cluster.clock().shift_ns(member.node_id),
-                   .seq = stall.column - sequence.column_offset,
+                   .seq = stall.number - sequence.number_offset,
                    .op = signature.op,
                    .bytes = signature.bytes};
 }
@@ -80,7 +80,7 @@ Status add_expensive_calls(EventSource& source, const Cluster& cluster, const Ti
       if (ids.size() == kExpensiveCalls || instances.size() == 2 * kExpensiveCalls) {
         break;
       }
-      if (!instances.insert({stall->group, stall->column}).second) {
+      if (!instances.insert({stall->group, stall->number}).second) {
         continue;
       }
       const std::optional<CallPlace> call = call_in(cluster, timeline, *stall, finding.culprit);

@@ -196,7 +196,7 @@ std::vector<InspectedPart> parts_of(const AnalysisContext& context, const Instan
   std::vector<InspectedPart> parts;
   std::set<StallPart> stalled;
   for (const Decision& decision : decisions) {
-    if (decision.stall.instance() == InstanceId{instance.group, instance.column}) {
+    if (decision.stall.instance() == InstanceId{instance.group, instance.number}) {
       parts.push_back(part_of(context, instance, decision, like, true));
       parts.back().finding = finding_of(decision, findings);
       stalled.insert(decision.stall.part());
@@ -249,9 +249,9 @@ Result<InstanceId> find_instance(EventSource& source, const Cluster& cluster, co
     const auto call = std::find_if(sequence.calls.begin(), sequence.calls.end(), [&](const Call& c) {
       return c.present && c.arrival_ns == arrival_ns && timeline.signature(c.signature).bytes == row->bytes;
     });
-    const int64_t column = sequence.first_column() + (call - sequence.calls.begin());
-    if (call != sequence.calls.end() && (!row->seq || sequence.column_offset + *row->seq == column)) {
-      return InstanceId{sequence.group, column};
+    const int64_t number = sequence.first_number() + (call - sequence.calls.begin());
+    if (call != sequence.calls.end() && (!row->seq || sequence.number_offset + *row->seq == number)) {
+      return InstanceId{sequence.group, number};
     }
   }
   return fail(fmt::format("{} is a {}: it has no instance on other ranks", name, display_name(row->op)),
@@ -262,8 +262,8 @@ Inspection inspect(const AnalysisContext& context, const InspectionQuery& query,
                    const std::vector<Decision>& decisions, const std::vector<Finding>& findings) {
   const Timeline& timeline = context.timeline;
   Instance instance;
-  Inspection inspection{.event_id = query.id, .number = query.instance.column, .warming_up = watched.warming_up};
-  if (!read_instance(timeline, query.instance.group, query.instance.column, instance)) {
+  Inspection inspection{.event_id = query.id, .number = query.instance.number, .warming_up = watched.warming_up};
+  if (!read_instance(timeline, query.instance.group, query.instance.number, instance)) {
     return inspection;
   }
   inspection.like = like_of(timeline, instance, watched);

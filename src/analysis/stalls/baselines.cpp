@@ -4,7 +4,7 @@
 namespace stalltrace::analysis {
 
 bool counts_for_baseline(const Timeline& timeline, const Instance& instance) {
-  return instance.completed() && !is_warming_up(timeline.groups()[instance.group], instance.column);
+  return instance.completed() && !is_warming_up(timeline.groups()[instance.group], instance.number);
 }
 
 Baselines Baselines::learn(const Timeline& timeline) {

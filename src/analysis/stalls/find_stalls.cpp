@@ -23,7 +23,7 @@ void judge_arrivals(SearchState& search) {
       judge_late_arrival(search, instance);
       judge_absence(search, instance);
       if (may_be_long_transfer(search, instance) || wrong_data) {
-        search.transfers.push_back({group, instance.column});
+        search.transfers.push_back({group, instance.number});
       }
     });
   }
@@ -38,7 +38,7 @@ void judge_transfers(SearchState& search) {
   std::set<InstanceId> done;
   for (size_t i = 0; i < search.transfers.size(); ++i) {
     const InstanceId id = search.transfers[i];
-    if (done.insert(id).second && read_instance(search.timeline, id.group, id.column, instance)) {
+    if (done.insert(id).second && read_instance(search.timeline, id.group, id.number, instance)) {
       judge_transfer(search, instance);
     }
   }

@@ -16,7 +16,7 @@ namespace {
 struct Gap {
   Interval time{0, 0};
   uint32_t sequence = 0;
-  int64_t column = 0;
+  int64_t number = 0;
   bool trailing = false;         // no call followed while the rank was observed
   int64_t unread_ns = kForever;  // first sample with unread data of a rank on another node
   int64_t last_sample_ns = 0;    // last sample of such a connection in the gap
@@ -73,12 +73,12 @@ class SingleNode {
     return !group.point_to_point && static_cast<int64_t>(group.sequences.size()) < nranks;
   }
 
-  /// True if the others could be waiting for this rank's call of `sequence` at `column`.
-  [[nodiscard]] bool is_awaited(const CallSequence& sequence, int64_t column) const {
-    const Call* call = sequence.at_column(column);
+  /// True if the others could be waiting for this rank's call of `sequence` at `number`.
+  [[nodiscard]] bool is_awaited(const CallSequence& sequence, int64_t number) const {
+    const Call* call = sequence.call_at(number);
     call = call != nullptr ? call : &sequence.calls.back();
     return incomplete(sequence) && synchronises(timeline_.signature(call->signature).op) &&
-           !is_warming_up(timeline_.groups()[sequence.group], column) && !sequence.ends_unseen();
+           !is_warming_up(timeline_.groups()[sequence.group], number) && !sequence.ends_unseen();
   }
 
   /// Visits all calls of a rank by arrival.
@@ -106,9 +106,9 @@ class SingleNode {
       const auto [arrival_ns, place] = next.top();
       next.pop();
       const CallSequence& sequence = timeline_.sequences()[place.first];
-      const int64_t column = sequence.first_column() + static_cast<int64_t>(place.second);
-      if (arrival_ns - kStallFloorNs > busy_to_ns && busy_to_ns != kForever && is_awaited(sequence, column)) {
-        gaps.push_back({.time = {busy_to_ns, arrival_ns}, .sequence = place.first, .column = column});
+      const int64_t number = sequence.first_number() + static_cast<int64_t>(place.second);
+      if (arrival_ns - kStallFloorNs > busy_to_ns && busy_to_ns != kForever && is_awaited(sequence, number)) {
+        gaps.push_back({.time = {busy_to_ns, arrival_ns}, .sequence = place.first, .number = number});
       }
       const int64_t end_ns = sequence.calls[place.second].end_ns();
       busy_to_ns = busy_to_ns == kForever ? end_ns : std::max(busy_to_ns, end_ns);  // unchanged if kForever
@@ -120,10 +120,10 @@ class SingleNode {
     }
     const CallSequence& sequence = timeline_.sequences()[last_sequence];
     if (!sequence.calls.empty() && !sequence.destroyed && !sequence.continued && busy_to_ns < observed_ns &&
-        is_awaited(sequence, sequence.end_column())) {
+        is_awaited(sequence, sequence.end_number())) {
       gaps.push_back({.time = {busy_to_ns, observed_ns},
                       .sequence = last_sequence,
-                      .column = sequence.end_column(),
+                      .number = sequence.end_number(),
                       .trailing = true});
     }
     return gaps;
@@ -186,12 +186,12 @@ class SingleNode {
         continue;
       }
       if (gap.trailing) {
-        Stall stall = begin(sequence, gap.column, {StallPart::kAbsent, VerdictReason::kHang, 0, kHangNs, window});
+        Stall stall = begin(sequence, gap.number, {StallPart::kAbsent, VerdictReason::kHang, 0, kHangNs, window});
         stall.kind = MissingRank{.hang = {{HangKind::kOutside, sequence.member, {}}}, .calling_tid = sequence.tid};
         keep(std::move(stall));
       } else {
         Stall stall =
-            begin(sequence, gap.column, {StallPart::kLate, VerdictReason::kTooLong, 0, kStallFloorNs, window});
+            begin(sequence, gap.number, {StallPart::kLate, VerdictReason::kTooLong, 0, kStallFloorNs, window});
         stall.kind = LateArrival{sequence.member, sequence.tid};
         keep(std::move(stall));
       }
@@ -199,10 +199,10 @@ class SingleNode {
   }
 
   /// All of the verdict's window is lost: its length is the value.
-  [[nodiscard]] Stall begin(const CallSequence& sequence, int64_t column, const Verdict& verdict) const {
-    const Call* call = sequence.at_column(column);
+  [[nodiscard]] Stall begin(const CallSequence& sequence, int64_t number, const Verdict& verdict) const {
+    const Call* call = sequence.call_at(number);
     Stall stall{.group = sequence.group,
-                .column = column,
+                .number = number,
                 .signature = (call != nullptr ? call : &sequence.calls.back())->signature,
                 .verdict = verdict,
                 .window = verdict.window,
@@ -241,7 +241,7 @@ class SingleNode {
       return;
     }
     const Interval window{*process.exit_ns, std::min(timeline_.span().to_ns, *process.exit_ns + kDeathsApartNs)};
-    Stall stall = begin(*used, used->end_column(), {StallPart::kAbsent, VerdictReason::kHang, 0, kHangNs, window});
+    Stall stall = begin(*used, used->end_number(), {StallPart::kAbsent, VerdictReason::kHang, 0, kHangNs, window});
     stall.kind = MissingRank{.hang = {{HangKind::kDead, member, {}}}, .calling_tid = used->tid};
     keep(std::move(stall));
   }

@@ -46,16 +46,16 @@ struct Mismatch {
   Hang hang;               // its root is the odd rank
 };
 
-/// An instance, by its group and its column there.
+/// An instance, by its group and its number there.
 struct InstanceId {
   uint32_t group = 0;
-  int64_t column = 0;
+  int64_t number = 0;
   auto operator<=>(const InstanceId&) const = default;
 };
 
 struct Stall {
   uint32_t group = 0;
-  int64_t column = 0;
+  int64_t number = 0;
   uint16_t signature = 0;
   Verdict verdict;
   Interval window{0, 0};              // when the job waited; for a transfer, its whole time
@@ -66,7 +66,7 @@ struct Stall {
   bool single_node = false;           // the other ranks were not recorded (single_node.h)
   std::variant<SlowTransfer, LateArrival, MissingRank, Mismatch> kind;
 
-  [[nodiscard]] InstanceId instance() const { return {group, column}; }
+  [[nodiscard]] InstanceId instance() const { return {group, number}; }
   [[nodiscard]] StallPart part() const { return verdict.part; }
   /// Null if it ended: a late arrival, a completed transfer, or wrong data.
   [[nodiscard]] const Hang* hang() const;

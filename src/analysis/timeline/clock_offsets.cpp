@@ -39,7 +39,7 @@ void add_communicator(const std::vector<HostSequence>& sequences, const std::vec
     for (int64_t seq = range.from_ns; seq < range.to_ns; ++seq) {
       edges.assign(bounds.hosts(), HostEdge{});
       for (const HostSequence& entry : sequences) {
-        const Call* call = entry.sequence->at_column(seq + entry.sequence->column_offset);
+        const Call* call = entry.sequence->call_at(seq + entry.sequence->number_offset);
         if (call != nullptr && synchronises(signatures[call->signature].op)) {
           edges[entry.host] += *call;
         }

@@ -8,8 +8,8 @@ namespace {
 
 /// An open call means a hang only if no rank ended a later call on that communicator, the rank did not leave it, and
 /// ends are observable at all.
-bool inside(const Group& group, const CallSequence& sequence, int64_t column) {
-  return !sequence.destroyed && !sequence.ends_unseen() && group.last_ended_column < column;
+bool inside(const Group& group, const CallSequence& sequence, int64_t number) {
+  return !sequence.destroyed && !sequence.ends_unseen() && group.last_ended_number < number;
 }
 
 /// True if its absence was observed for long enough: its node's agent would have seen its arrival or its process's end.
@@ -19,8 +19,8 @@ bool observed_absent(const CallSequence& sequence, int64_t since_ns) {
 
 /// When the call could begin. If true ends are known, a call that was queued behind its predecessor on the communicator
 /// began at the predecessor's end: the time in the queue belongs to the predecessor.
-int64_t begin_ns(const CallSequence& sequence, int64_t column, const Call& call) {
-  const Call* previous = sequence.at_column(column - 1);
+int64_t begin_ns(const CallSequence& sequence, int64_t number, const Call& call) {
+  const Call* previous = sequence.call_at(number - 1);
   if (call.completion != Completion::kProfiler || previous == nullptr ||
       previous->completion != Completion::kProfiler) {
     return call.arrival_ns;
@@ -30,14 +30,14 @@ int64_t begin_ns(const CallSequence& sequence, int64_t column, const Call& call)
 
 }  // namespace
 
-std::vector<ColumnRange> columns_of(const Timeline& timeline, const Group& group) {
-  std::vector<ColumnRange> ranges;
+std::vector<NumberRange> numbers_of_instances(const Timeline& timeline, const Group& group) {
+  std::vector<NumberRange> ranges;
   for (const uint32_t sequence : group.sequences) {
-    ranges.push_back({timeline.sequences()[sequence].first_column(), timeline.sequences()[sequence].end_column()});
+    ranges.push_back({timeline.sequences()[sequence].first_number(), timeline.sequences()[sequence].end_number()});
   }
-  std::sort(ranges.begin(), ranges.end(), [](const ColumnRange& a, const ColumnRange& b) { return a.begin < b.begin; });
-  std::vector<ColumnRange> joined;
-  for (const ColumnRange& range : ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const NumberRange& a, const NumberRange& b) { return a.begin < b.begin; });
+  std::vector<NumberRange> joined;
+  for (const NumberRange& range : ranges) {
     if (joined.empty() || range.begin > joined.back().end) {
       joined.push_back(range);
     } else {
@@ -47,9 +47,9 @@ std::vector<ColumnRange> columns_of(const Timeline& timeline, const Group& group
   return joined;
 }
 
-bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Instance& out) {
+bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Instance& out) {
   out.group = group;
-  out.column = column;
+  out.number = number;
   out.seen.clear();
   out.absent.clear();
   out.signatures_differ = false;
@@ -59,9 +59,9 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
   bool open = false;
   for (const uint32_t index : timeline.groups()[group].sequences) {
     const CallSequence& sequence = timeline.sequences()[index];
-    const Call* call = sequence.at_column(column);
+    const Call* call = sequence.call_at(number);
     if (call == nullptr) {
-      if (column >= sequence.end_column() && !sequence.continued) {
+      if (number >= sequence.end_number() && !sequence.continued) {
         out.absent.push_back(index);
       }
       continue;
@@ -69,10 +69,10 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Ins
     out.signatures_differ = out.signatures_differ || (!out.seen.empty() && call->signature != out.signature);
     out.signature = call->signature;
     const int64_t end_ns = call->end_ns();
-    out.seen.push_back({begin_ns(sequence, column, *call), end_ns, index, call->is_open()});
+    out.seen.push_back({begin_ns(sequence, number, *call), end_ns, index, call->is_open()});
     if (end_ns == kForever) {
       open = true;
-      if (call->is_open() && inside(timeline.groups()[group], sequence, column)) {
+      if (call->is_open() && inside(timeline.groups()[group], sequence, number)) {
         out.hung = true;
         out.hung_to_ns = std::max(out.hung_to_ns, sequence.observed_to_ns());
       }

@@ -19,7 +19,7 @@ struct Arrival {
 
 struct Instance {
   uint32_t group = 0;
-  int64_t column = 0;
+  int64_t number = 0;
   uint16_t signature = 0;
   bool signatures_differ = false;  // the ranks' calls differ in signature
   bool hung = false;               // a rank is inside and nothing after it ended
@@ -35,22 +35,22 @@ struct Instance {
   [[nodiscard]] int64_t transfer_ns() const { return completed() ? completion_ns - last_arrival_ns : 0; }
 };
 
-struct ColumnRange {
+struct NumberRange {
   int64_t begin = 0;
   int64_t end = 0;
 };
-/// The columns in which the group's sequences have calls: disjoint, ascending.
-std::vector<ColumnRange> columns_of(const Timeline& timeline, const Group& group);
+/// The numbers in which the group's sequences have calls: disjoint, ascending.
+std::vector<NumberRange> numbers_of_instances(const Timeline& timeline, const Group& group);
 
 /// Fills `out` (reused between calls); false if no rank took part.
-bool read_instance(const Timeline& timeline, uint32_t group, int64_t column, Instance& out);
+bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Instance& out);
 
 /// Reads every instance of the group into `instance`, in order, and calls `visit` after each.
 template <typename Visit>
 void for_each_instance(const Timeline& timeline, uint32_t group, Instance& instance, Visit visit) {
-  for (const ColumnRange& columns : columns_of(timeline, timeline.groups()[group])) {
-    for (int64_t column = columns.begin; column < columns.end; ++column) {
-      if (read_instance(timeline, group, column, instance)) {
+  for (const NumberRange& numbers : numbers_of_instances(timeline, timeline.groups()[group])) {
+    for (int64_t number = numbers.begin; number < numbers.end; ++number) {
+      if (read_instance(timeline, group, number, instance)) {
         visit();
       }
     }

@@ -85,7 +85,7 @@ std::vector<std::vector<uint32_t>> match_unknown_sequences(std::vector<CallSeque
   std::vector<std::vector<uint32_t>> groups;
   for (const uint32_t index : sequences) {
     CallSequence& sequence = all[index];
-    sequence.column_offset = -sequence.first_seq;
+    sequence.number_offset = -sequence.first_seq;
     Match best;
     std::vector<uint32_t>* home = nullptr;
     for (std::vector<uint32_t>& group : groups) {
@@ -104,7 +104,7 @@ std::vector<std::vector<uint32_t>> match_unknown_sequences(std::vector<CallSeque
       groups.push_back({index});
       continue;
     }
-    sequence.column_offset += best.shift + all[home->front()].first_column();
+    sequence.number_offset += best.shift + all[home->front()].first_number();
     home->push_back(index);
   }
   return groups;

@@ -10,7 +10,7 @@
 
 namespace stalltrace::analysis {
 
-/// Groups sequences of such communicators (same job, same operations and sizes, nearest ends) and sets their column
+/// Groups sequences of such communicators (same job, same operations and sizes, nearest ends) and sets their number
 /// offsets. `sequences` are indices into `all`; the result has each index in exactly one group. Quadratic in the number
 /// of sequences, with a bounded number of compared calls per pair.
 std::vector<std::vector<uint32_t>> match_unknown_sequences(std::vector<CallSequence>& all,

@@ -52,9 +52,9 @@ TEST_F(MatchUnknown, CallsOfOneTimeAreOneInstance) {
   add(10, 0);
   add(11, 7);  // its tracer began seven calls later
   ASSERT_EQ(match(), (std::vector<std::vector<uint32_t>>{{0, 1}}));
-  const int64_t column = sequences_[1].first_column();
-  EXPECT_EQ(column - sequences_[0].first_column(), 7);
-  EXPECT_EQ(sequences_[0].at_column(column)->arrival_ns + kNsPerUs, sequences_[1].calls[0].arrival_ns);
+  const int64_t number = sequences_[1].first_number();
+  EXPECT_EQ(number - sequences_[0].first_number(), 7);
+  EXPECT_EQ(sequences_[0].call_at(number)->arrival_ns + kNsPerUs, sequences_[1].calls[0].arrival_ns);
 }
 
 TEST_F(MatchUnknown, OneRankIsInAGroupOnce) {

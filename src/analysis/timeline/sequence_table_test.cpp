@@ -55,8 +55,8 @@ TEST_F(Sequences, RowsOutOfOrderFindTheirPlace) {
   ASSERT_EQ(sequences_.size(), 1U);
   EXPECT_EQ(sequences_[0].first_seq, 3);
   EXPECT_EQ(present(0), (std::vector<bool>{true, true, true, true, false, true}));  // 7 was lost
-  EXPECT_EQ(sequences_[0].at_column(7), nullptr);
-  EXPECT_EQ(sequences_[0].at_column(8)->arrival_ns, row(8).timestamp_ns);
+  EXPECT_EQ(sequences_[0].call_at(7), nullptr);
+  EXPECT_EQ(sequences_[0].call_at(8)->arrival_ns, row(8).timestamp_ns);
   EXPECT_EQ(sequences_[0].first_arrival_ns, row(3).timestamp_ns);
   EXPECT_EQ(sequences_[0].last_arrival_ns, row(8).timestamp_ns);
   EXPECT_EQ(sequences_[0].last_ended_seq, 8);
@@ -90,7 +90,7 @@ TEST_F(Sequences, BehindALargeGapANewPieceBegins) {
   EXPECT_EQ(sequences_[1].first_seq, far);
   EXPECT_EQ(sequences_[1].calls.size(), 1U);
   add(row(2));  // an old row goes to the piece that it fits
-  EXPECT_NE(sequences_[0].at_column(2), nullptr);
+  EXPECT_NE(sequences_[0].call_at(2), nullptr);
   table_->mark_continued();
   EXPECT_TRUE(sequences_[0].continued);
   EXPECT_FALSE(sequences_[1].continued);

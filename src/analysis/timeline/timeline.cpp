@@ -302,8 +302,8 @@ void Timeline::bound_observation(const Cluster& cluster) {
       sequence.node_end_ns = end->second;
     }
     if (sequence.last_ended_seq >= 0 && !sequence.continued) {
-      int64_t& newest = groups_[sequence.group].last_ended_column;
-      newest = std::max(newest, sequence.last_ended_seq + sequence.column_offset);
+      int64_t& newest = groups_[sequence.group].last_ended_number;
+      newest = std::max(newest, sequence.last_ended_seq + sequence.number_offset);
     }
     if (is_with_itself(groups_[sequence.group])) {
       continue;

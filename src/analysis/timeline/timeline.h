@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pass 1: every collective of every rank, 16 bytes each, in call sequences. The sequences of one communicator form a
-// group, and the n-th column of a group is an instance.
+// group, and their calls with one number are an instance.
 #pragma once
 
 #include <algorithm>
@@ -87,7 +87,7 @@ struct CallSequence {
   bool aborted = false;       // its communicator was aborted or failed: open calls lasted until then
   int64_t shift_ns = 0;       // of its node's clock
   int64_t first_seq = 0;      // number of calls[0]
-  int64_t column_offset = 0;  // column = seq + column_offset
+  int64_t number_offset = 0;  // number = seq + number_offset
   int64_t first_arrival_ns = std::numeric_limits<int64_t>::max();
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();
   int64_t first_open_ns = std::numeric_limits<int64_t>::max();  // arrival of the first open call
@@ -97,8 +97,8 @@ struct CallSequence {
   int64_t node_end_ns = kForever;  // when its node's agent ended: the rank was not observed later
   std::vector<Call> calls;
 
-  [[nodiscard]] const Call* at_column(int64_t column) const {
-    const int64_t index = column - column_offset - first_seq;
+  [[nodiscard]] const Call* call_at(int64_t number) const {
+    const int64_t index = number - number_offset - first_seq;
     if (index < 0 || index >= static_cast<int64_t>(calls.size()) || !calls[static_cast<size_t>(index)].present) {
       return nullptr;
     }
@@ -117,8 +117,8 @@ struct CallSequence {
   [[nodiscard]] int64_t observed_to_ns() const { return std::min({exit_ns, abort_ns, node_end_ns}); }
   /// Adds to all times that it holds.
   void move(int64_t by_ns);
-  [[nodiscard]] int64_t first_column() const { return first_seq + column_offset; }
-  [[nodiscard]] int64_t end_column() const { return first_column() + static_cast<int64_t>(calls.size()); }
+  [[nodiscard]] int64_t first_number() const { return first_seq + number_offset; }
+  [[nodiscard]] int64_t end_number() const { return first_number() + static_cast<int64_t>(calls.size()); }
 };
 
 struct Group {
@@ -126,7 +126,7 @@ struct Group {
   AttemptIndex attempt = kNoAttempt;
   bool point_to_point = false;
   std::optional<int32_t> nranks;
-  int64_t last_ended_column = std::numeric_limits<int64_t>::min();  // newest column that any of its ranks completed
+  int64_t last_ended_number = std::numeric_limits<int64_t>::min();  // newest number that any of its ranks completed
   std::vector<uint32_t> sequences;
 };
 
@@ -162,6 +162,6 @@ class Timeline {
 
 /// A communicator's first instances open connections and touch memory. One that was made before tracing began has
 /// already done so.
-inline bool is_warming_up(const Group& group, int64_t column) { return group.hash != 0 && column < kWarmUpInstances; }
+inline bool is_warming_up(const Group& group, int64_t number) { return group.hash != 0 && number < kWarmUpInstances; }
 
 }  // namespace stalltrace::analysis

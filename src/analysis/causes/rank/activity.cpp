@@ -57,7 +57,7 @@ bool is_settling(const AnalysisContext& context, const CauseGroup& group, const 
   int64_t later_ns = 0;
   int64_t longest_ns = 0;
   for (const Stall* stall : group.stalls) {
-    const bool first = context.timeline.groups()[stall->group].hash != 0 && stall->column < kSettlingInstances;
+    const bool first = context.timeline.groups()[stall->group].hash != 0 && stall->number < kSettlingInstances;
     if (!first || stall->lost_ns >= kSettlingNs) {
       later_ns += stall->lost_ns;
       longest_ns = std::max(longest_ns, stall->lost_ns);

@@ -88,7 +88,7 @@ std::string remedy_for(const Member& member) {
 bool was_inside(const AnalysisContext& context, const Stall& stall, MemberIndex member) {
   return std::ranges::any_of(context.timeline.groups()[stall.group].sequences, [&](uint32_t index) {
     const CallSequence& sequence = context.timeline.sequences()[index];
-    return sequence.member == member && sequence.at_column(stall.column) != nullptr;
+    return sequence.member == member && sequence.call_at(stall.number) != nullptr;
   });
 }
 

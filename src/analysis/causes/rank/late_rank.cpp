@@ -59,7 +59,7 @@ Spent spent_by(const CauseGroup& group) {
 /// A call on another communicator that a rank was inside of for most of an interval.
 struct Elsewhere {
   uint32_t sequence = 0;
-  int64_t column = 0;
+  int64_t number = 0;
   int64_t inside_ns = 0;
 };
 
@@ -77,7 +77,7 @@ Elsewhere elsewhere(const AnalysisContext& context, const Stall& stall, MemberIn
       --call;
       const int64_t inside_ns = call->present ? intersect({call->arrival_ns, call->end_ns()}, window).length() : 0;
       if (inside_ns > most.inside_ns) {
-        most = {index, sequence.first_column() + (call - sequence.calls.begin()), inside_ns};
+        most = {index, sequence.first_number() + (call - sequence.calls.begin()), inside_ns};
       }
     }
   }
@@ -88,7 +88,7 @@ Elsewhere elsewhere(const AnalysisContext& context, const Stall& stall, MemberIn
 /// with that rank, in a stall of its own.
 MemberIndex start_of_chain(const AnalysisContext& context, const Elsewhere& call, MemberIndex member, Interval window) {
   Instance instance;
-  if (!read_instance(context.timeline, context.timeline.sequences()[call.sequence].group, call.column, instance) ||
+  if (!read_instance(context.timeline, context.timeline.sequences()[call.sequence].group, call.number, instance) ||
       share_of(instance.last_arrival_ns - window.from_ns, window.length()) < kCoverage) {
     return kNoMember;
   }
@@ -104,8 +104,8 @@ int64_t instances_of(const AnalysisContext& context, const std::vector<const Sta
   }
   int64_t instances = 0;
   for (const uint32_t communicator : communicators) {
-    for (const ColumnRange& columns : columns_of(context.timeline, context.timeline.groups()[communicator])) {
-      instances += columns.end - columns.begin;
+    for (const NumberRange& numbers : numbers_of_instances(context.timeline, context.timeline.groups()[communicator])) {
+      instances += numbers.end - numbers.begin;
     }
   }
   return instances;
@@ -207,7 +207,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (share_of(call.inside_ns, stall.to_explain_ns()) >= kCoverage && spent.on_cpu_ns < spent.blocked_ns) {
     const MemberIndex first = start_of_chain(context, call, member, window);
     const CallSequence& sequence = context.timeline.sequences()[call.sequence];
-    const std::string_view op = display_name(context.timeline.signature(sequence.at_column(call.column)->signature).op);
+    const std::string_view op = display_name(context.timeline.signature(sequence.call_at(call.number)->signature).op);
     const std::string text = fmt::format("inside {} on communicator {}", op, format_hash(sequence.hash));
     if (first != kNoMember) {
       hypothesis.dismissed = true;

@@ -24,7 +24,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   hypothesis.coverage = 1;
   hypothesis.applies = true;
   const auto [usual, odd] = texts_of(context, *stall.vote());
-  hypothesis.why = fmt::format("number {} is {} at most ranks and {} at others", stall.vote()->column, usual, odd);
+  hypothesis.why = fmt::format("number {} is {} at most ranks and {} at others", stall.vote()->number, usual, odd);
   out.push_back(std::move(hypothesis));
 }
 
@@ -44,7 +44,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   const SignatureVote& vote = *group.stalls.front()->vote();
   const auto [usual, odd] = texts_of(context, vote);
   const std::string where =
-      fmt::format("number {} on communicator {}", vote.column, format_hash(context.timeline.groups()[vote.group].hash));
+      fmt::format("number {} on communicator {}", vote.number, format_hash(context.timeline.groups()[vote.group].hash));
   finding.op = context.timeline.signature(vote.usual).op;
   if (vote.odd_ones.empty()) {
     finding.summary = fmt::format("The ranks do not agree on collective {}: some entered {}, others {}: {}.", where,
@@ -61,7 +61,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
                    vote.odd_ones.empty() ? "some ranks" : names_of(context, vote.odd_ones), usual),
        {}});
   const auto stalled = std::find_if(group.stalls.begin(), group.stalls.end(), [&](const Stall* stall) {
-    return stall->group == vote.group && stall->column == vote.column;
+    return stall->group == vote.group && stall->number == vote.number;
   });
   if (stalled != group.stalls.end() && (*stalled)->hung()) {
     finding.evidence.push_back(waiting_evidence(context, **stalled));

@@ -54,13 +54,13 @@ int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stal
   int64_t looked_at = 0;
   Instance instance;
   const Group& group = context.timeline.groups()[stall.group];
-  const std::vector<ColumnRange> ranges = columns_of(context.timeline, group);
+  const std::vector<NumberRange> ranges = numbers_of_instances(context.timeline, group);
   for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
-    for (int64_t column = std::min(range->end, stall.column); column-- > range->begin;) {
-      if (is_warming_up(group, column) || ++looked_at > kWaitsLookedAt) {
+    for (int64_t number = std::min(range->end, stall.number); number-- > range->begin;) {
+      if (is_warming_up(group, number) || ++looked_at > kWaitsLookedAt) {
         return longest_ns;
       }
-      if (read_instance(context.timeline, stall.group, column, instance) && !instance.hung) {
+      if (read_instance(context.timeline, stall.group, number, instance) && !instance.hung) {
         longest_ns = std::max(longest_ns, instance.late_ns());
       }
     }
@@ -78,7 +78,7 @@ bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
   std::vector<MemberIndex> inside;
   for (const uint32_t index : context.timeline.groups()[stall.group].sequences) {
     const CallSequence& sequence = context.timeline.sequences()[index];
-    if (sequence.at_column(stall.column) != nullptr) {
+    if (sequence.call_at(stall.number) != nullptr) {
       inside.push_back(sequence.member);
     }
   }

@@ -13,10 +13,10 @@ namespace {
 
 constexpr size_t kMostNames = 8;
 
-std::string where_text(const AnalysisContext& context, uint32_t group, int64_t column) {
+std::string where_text(const AnalysisContext& context, uint32_t group, int64_t number) {
   const CommHash hash = context.timeline.groups()[group].hash;
   return hash == 0 ? "on a communicator made before tracing"
-                   : fmt::format("number {} on communicator {}", column, format_hash(hash));
+                   : fmt::format("number {} on communicator {}", number, format_hash(hash));
 }
 
 /// "AllReduce", "Send"
@@ -25,7 +25,7 @@ std::string operation_text(const AnalysisContext& context, const HangStep& call)
   if (sequence.point_to_point) {
     return sequence.receives ? "Recv" : "Send";
   }
-  return std::string(display_name(context.timeline.signature(sequence.at_column(call.column)->signature).op));
+  return std::string(display_name(context.timeline.signature(sequence.call_at(call.number)->signature).op));
 }
 
 }  // namespace
@@ -75,22 +75,22 @@ std::string names_of(const AnalysisContext& context, const std::vector<MemberInd
 
 std::string call_text(const AnalysisContext& context, const Stall& stall) {
   if (stall.single_node) {  // the calls of the other ranks are unknown
-    return fmt::format("a collective {}", where_text(context, stall.group, stall.column));
+    return fmt::format("a collective {}", where_text(context, stall.group, stall.number));
   }
   return fmt::format("{} {}", display_name(context.timeline.signature(stall.signature).op),
-                     where_text(context, stall.group, stall.column));
+                     where_text(context, stall.group, stall.number));
 }
 
 std::string call_text(const AnalysisContext& context, const HangStep& call) {
   const CallSequence& sequence = context.timeline.sequences()[call.sequence];
-  return fmt::format("{} {}", operation_text(context, call), where_text(context, sequence.group, call.column));
+  return fmt::format("{} {}", operation_text(context, call), where_text(context, sequence.group, call.number));
 }
 
 std::string short_call_text(const AnalysisContext& context, const HangStep& call) {
   const uint32_t group = context.timeline.sequences()[call.sequence].group;
   return context.timeline.groups()[group].hash == 0
              ? operation_text(context, call)
-             : fmt::format("{} number {}", operation_text(context, call), call.column);
+             : fmt::format("{} number {}", operation_text(context, call), call.number);
 }
 
 bool all_ranks_recorded(const AnalysisContext& context, uint32_t group_index) {
@@ -106,7 +106,7 @@ std::string step_text(const AnalysisContext& context, const HangStep& step) {
   std::vector<MemberIndex> missing;
   for (const uint32_t index : group.sequences) {
     const CallSequence& other = context.timeline.sequences()[index];
-    if (other.at_column(step.column) == nullptr) {
+    if (other.call_at(step.number) == nullptr) {
       missing.push_back(other.member);
     }
   }
@@ -119,7 +119,7 @@ Evidence waiting_evidence(const AnalysisContext& context, const Stall& stall) {
   std::vector<MemberIndex> absent;
   for (const uint32_t index : context.timeline.groups()[stall.group].sequences) {
     const CallSequence& sequence = context.timeline.sequences()[index];
-    if (sequence.at_column(stall.column) != nullptr) {
+    if (sequence.call_at(stall.number) != nullptr) {
       inside.push_back(sequence.member);
     } else if (!sequence.continued) {
       absent.push_back(sequence.member);

@@ -23,7 +23,7 @@ enum class HangKind : uint8_t {
 struct HangStep {
   MemberIndex member = kNoMember;
   uint32_t sequence = 0;
-  int64_t column = 0;
+  int64_t number = 0;
 };
 
 struct HangRoot {
@@ -35,7 +35,7 @@ struct HangRoot {
 /// The majority vote on the signatures of one instance whose ranks differ.
 struct SignatureVote {
   uint32_t group = 0;
-  int64_t column = 0;
+  int64_t number = 0;
   uint16_t usual = 0;                 // the signature of most ranks
   uint16_t odd = 0;                   // another one
   std::vector<MemberIndex> odd_ones;  // ranks with another signature; empty without a majority

@@ -101,18 +101,18 @@ class Search {
     leaving.finished = leaving.finished && sequence.destroyed;
     leaving.unclear = leaving.unclear || sequence.ends_unseen() || sequence.ends_unobserved();
     const Group& group = timeline_.groups()[sequence.group];
-    int64_t column = sequence.end_column();
+    int64_t number = sequence.end_number();
     for (auto call = sequence.calls.rbegin(); call != sequence.calls.rend() && call->present; ++call) {
-      --column;
+      --number;
       if (call->end_ns() != kForever) {
         if (call->end_ns() > leaving.last_end_ns) {
           leaving.last_end_ns = call->end_ns();
-          leaving.last = HangStep{sequence.member, index, column};
+          leaving.last = HangStep{sequence.member, index, number};
         }
         break;
       }
       const bool inside = call->is_open() && !sequence.destroyed && !sequence.continued &&
-                          (column > group.last_ended_column || sequence.aborted);
+                          (number > group.last_ended_number || sequence.aborted);
       if (inside) {
         leaving.inside_ns = leaving.inside() ? std::min(leaving.inside_ns, call->arrival_ns) : call->arrival_ns;
         leaving.failed_ns = std::min(leaving.failed_ns, sequence.abort_ns);
@@ -164,11 +164,11 @@ class Search {
   [[nodiscard]] bool left_others_behind(MemberIndex member) const {
     const auto waited = [&](const CallSequence& own, uint32_t index) {
       const CallSequence& sequence = timeline_.sequences()[index];
-      const int64_t open_column = sequence.end_column() - 1;
+      const int64_t open_number = sequence.end_number() - 1;
       const Leaving& waits = at(sequence.member);
       return sequence.member != member && waits.inside() && !sequence.calls.empty() &&
-             sequence.calls.back().is_open() && open_column >= own.end_column() &&
-             open_column > timeline_.groups()[own.group].last_ended_column && waits.inside_to_ns() != kForever &&
+             sequence.calls.back().is_open() && open_number >= own.end_number() &&
+             open_number > timeline_.groups()[own.group].last_ended_number && waits.inside_to_ns() != kForever &&
              waits.inside_to_ns() >= at(member).left_ns - kDeathToResetNs &&
              !ended_well(cluster_.member(sequence.member)) && overlap(member, sequence.member);
     };

@@ -8,7 +8,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kColumnsLookedBack = 4096;  // for a mismatch; more calls are never in flight at once
+constexpr int64_t kInstancesLookedBack = 4096;  // for a mismatch; more calls are never in flight at once
 
 /// The oldest of the open calls at the end of a sequence.
 std::optional<int64_t> oldest_open(const CallSequence& sequence) {
@@ -20,7 +20,7 @@ std::optional<int64_t> oldest_open(const CallSequence& sequence) {
     if (!call->is_open()) {
       continue;
     }
-    oldest = sequence.end_column() - 1 - (call - sequence.calls.rbegin());
+    oldest = sequence.end_number() - 1 - (call - sequence.calls.rbegin());
   }
   return sequence.destroyed || sequence.ends_unseen() || sequence.continued ? std::nullopt : oldest;
 }
@@ -76,17 +76,17 @@ MemberIndex OpenCallGraph::dead_in(uint32_t group, Interval window) const {
   return first == kNoMember ? first : first_death(first);
 }
 
-/// For a member that did not enter (`group`, `column`): the call that it is inside of, on another communicator or pair,
+/// For a member that did not enter (`group`, `number`): the call that it is inside of, on another communicator or pair,
 /// or an earlier one on the same.
-std::optional<HangStep> OpenCallGraph::open_call(MemberIndex member, uint32_t group, int64_t column) const {
+std::optional<HangStep> OpenCallGraph::open_call(MemberIndex member, uint32_t group, int64_t number) const {
   std::optional<HangStep> oldest;
   int64_t oldest_ns = kForever;
   for (const HangStep& open : open_calls_[member]) {
     const CallSequence& sequence = timeline_.sequences()[open.sequence];
-    if (sequence.group == group && open.column >= column) {
+    if (sequence.group == group && open.number >= number) {
       continue;
     }
-    const Call& call = *sequence.at_column(open.column);
+    const Call& call = *sequence.call_at(open.number);
     if (call.arrival_ns < oldest_ns) {
       oldest_ns = call.arrival_ns;
       oldest = open;
@@ -100,23 +100,23 @@ std::vector<HangStep> OpenCallGraph::older_calls(const Instance& instance) const
   std::vector<HangStep> older;
   for (const Arrival& seen : instance.seen) {
     const MemberIndex member = timeline_.sequences()[seen.sequence].member;
-    const std::optional<HangStep> open = open_call(member, instance.group, instance.column);
+    const std::optional<HangStep> open = open_call(member, instance.group, instance.number);
     if (!open) {
       continue;
     }
     const CallSequence& sequence = timeline_.sequences()[open->sequence];
-    if (sequence.group != instance.group && sequence.at_column(open->column)->arrival_ns < seen.arrival_ns) {
+    if (sequence.group != instance.group && sequence.call_at(open->number)->arrival_ns < seen.arrival_ns) {
       older.push_back(*open);
     }
   }
   return older;
 }
 
-std::vector<uint32_t> OpenCallGraph::lacking(uint32_t group, int64_t column) const {
+std::vector<uint32_t> OpenCallGraph::lacking(uint32_t group, int64_t number) const {
   std::vector<uint32_t> sequences;
   for (const uint32_t index : timeline_.groups()[group].sequences) {
     const CallSequence& sequence = timeline_.sequences()[index];
-    if (sequence.at_column(column) == nullptr && column >= sequence.end_column() && !sequence.continued) {
+    if (sequence.call_at(number) == nullptr && number >= sequence.end_number() && !sequence.continued) {
       sequences.push_back(index);
     }
   }
@@ -130,7 +130,7 @@ MemberIndex OpenCallGraph::odd_one_of(const std::vector<HangStep>& cycle) const 
   for (const HangStep& step : cycle) {
     size_t inside = 0;
     for (const uint32_t index : timeline_.groups()[timeline_.sequences()[step.sequence].group].sequences) {
-      inside += timeline_.sequences()[index].at_column(step.column) != nullptr ? 1 : 0;
+      inside += timeline_.sequences()[index].call_at(step.number) != nullptr ? 1 : 0;
     }
     odd = inside < fewest ? step.member : inside == fewest ? kNoMember : odd;
     fewest = std::min(fewest, inside);
@@ -151,13 +151,13 @@ void OpenCallGraph::offer_cycle(Path::const_iterator from, Path::const_iterator 
   }
 }
 
-void OpenCallGraph::follow(uint32_t sequence, uint32_t group, int64_t column, Walk& walk) const {
+void OpenCallGraph::follow(uint32_t sequence, uint32_t group, int64_t number, Walk& walk) const {
   const MemberIndex member = timeline_.sequences()[sequence].member;
   if (died(member, walk.window)) {
     walk.offer(HangKind::kDead, first_death(member));
     return;
   }
-  const std::optional<HangStep> open = open_call(member, group, column);
+  const std::optional<HangStep> open = open_call(member, group, number);
   if (!open) {
     walk.offer(HangKind::kOutside, member);
     return;
@@ -172,20 +172,20 @@ void OpenCallGraph::follow(uint32_t sequence, uint32_t group, int64_t column, Wa
 
 /// Follows what the rank inside this call waits for.
 void OpenCallGraph::examine(const HangStep& open, Walk& walk) const {
-  if (!walk.visited.insert({open.sequence, open.column}).second) {
+  if (!walk.visited.insert({open.sequence, open.number}).second) {
     return;
   }
   walk.path.push_back(open);
   const uint32_t inside = timeline_.sequences()[open.sequence].group;
-  const std::vector<uint32_t> blockers = lacking(inside, open.column);
+  const std::vector<uint32_t> blockers = lacking(inside, open.number);
   for (const uint32_t blocker : blockers) {
-    follow(blocker, inside, open.column, walk);
+    follow(blocker, inside, open.number, walk);
   }
-  if (blockers.empty() && !walk.complete.insert({inside, open.column}).second) {
+  if (blockers.empty() && !walk.complete.insert({inside, open.number}).second) {
     // The next wait is known. If the path has been here before, the rank waits for itself.
     const auto end = walk.path.end() - 1;
     const auto again = std::find_if(walk.path.begin(), end, [&](const HangStep& step) {
-      return step.column == open.column && timeline_.sequences()[step.sequence].group == inside;
+      return step.number == open.number && timeline_.sequences()[step.sequence].group == inside;
     });
     if (again != end) {
       offer_cycle(again, end, walk);
@@ -208,13 +208,13 @@ void OpenCallGraph::examine(const HangStep& open, Walk& walk) const {
 /// been inside of for longer. False if there is no such call.
 bool OpenCallGraph::examine_older(const HangStep& open, Walk& walk) const {
   Instance instance;
-  if (!read_instance(timeline_, timeline_.sequences()[open.sequence].group, open.column, instance)) {
+  if (!read_instance(timeline_, timeline_.sequences()[open.sequence].group, open.number, instance)) {
     return false;
   }
   const std::vector<HangStep> older = older_calls(instance);
   for (const HangStep& call : older) {
     const auto same = [&](const HangStep& step) {
-      return step.sequence == call.sequence && step.column == call.column;
+      return step.sequence == call.sequence && step.number == call.number;
     };
     if (const auto again = std::ranges::find_if(walk.path, same); again != walk.path.end()) {
       offer_cycle(again, walk.path.end(), walk);
@@ -230,10 +230,10 @@ OpenCallGraph::Absence OpenCallGraph::absence_of(const Instance& instance, Inter
   Walk walk{.window = window};
   for (const uint32_t sequence : instance.absent) {
     const MemberIndex member = timeline_.sequences()[sequence].member;
-    if (!died(member, window) && !open_call(member, instance.group, instance.column)) {
+    if (!died(member, window) && !open_call(member, instance.group, instance.number)) {
       absence.outside.push_back(member);
     }
-    follow(sequence, instance.group, instance.column, walk);
+    follow(sequence, instance.group, instance.number, walk);
   }
   absence.root = std::move(walk.best);
   return absence;
@@ -254,11 +254,11 @@ bool OpenCallGraph::leads_back(const Instance& from, const Instance& to, std::ve
   for (const HangStep& call : older_calls(from)) {
     const uint32_t group = timeline_.sequences()[call.sequence].group;
     path.push_back(call);
-    if (group == to.group && call.column == to.column) {
+    if (group == to.group && call.number == to.number) {
       return true;
     }
     Instance next;
-    if (visited.insert({group, call.column}).second && read_instance(timeline_, group, call.column, next) &&
+    if (visited.insert({group, call.number}).second && read_instance(timeline_, group, call.number, next) &&
         leads_back(next, to, path, visited)) {
       return true;
     }
@@ -277,11 +277,11 @@ HangRoot OpenCallGraph::order_cycle(const Instance& instance) const {
   return root;
 }
 
-std::optional<SignatureVote> OpenCallGraph::vote_on(uint32_t group, int64_t column) const {
+std::optional<SignatureVote> OpenCallGraph::vote_on(uint32_t group, int64_t number) const {
   std::map<uint16_t, std::vector<MemberIndex>> entered;
   for (const uint32_t index : timeline_.groups()[group].sequences) {
     const CallSequence& sequence = timeline_.sequences()[index];
-    if (const Call* call = sequence.at_column(column); call != nullptr) {
+    if (const Call* call = sequence.call_at(number); call != nullptr) {
       const auto alike = std::find_if(entered.begin(), entered.end(), [&](const auto& other) {
         return agree(timeline_.signature(other.first), timeline_.signature(call->signature));
       });
@@ -293,7 +293,7 @@ std::optional<SignatureVote> OpenCallGraph::vote_on(uint32_t group, int64_t colu
   }
   const auto most = std::max_element(entered.begin(), entered.end(),
                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  SignatureVote vote{.group = group, .column = column, .usual = most->first};
+  SignatureVote vote{.group = group, .number = number, .usual = most->first};
   bool majority = true;
   for (const auto& [signature, members] : entered) {
     if (signature != most->first) {
@@ -309,9 +309,9 @@ std::optional<SignatureVote> OpenCallGraph::vote_on(uint32_t group, int64_t colu
 }
 
 /// True if all ranks of the group entered this instance and ended it.
-bool OpenCallGraph::all_ended(const Group& group, int64_t column) const {
+bool OpenCallGraph::all_ended(const Group& group, int64_t number) const {
   return std::all_of(group.sequences.begin(), group.sequences.end(), [&](uint32_t index) {
-    const Call* call = timeline_.sequences()[index].at_column(column);
+    const Call* call = timeline_.sequences()[index].call_at(number);
     return call != nullptr && call->end_ns() != kForever;
   });
 }
@@ -323,18 +323,18 @@ std::optional<SignatureVote> OpenCallGraph::disagreement(uint32_t group_index) c
   bool open = false;
   for (const uint32_t index : group.sequences) {
     const CallSequence& sequence = timeline_.sequences()[index];
-    begin = std::min(begin, sequence.first_column());
-    end = std::max(end, sequence.end_column());
+    begin = std::min(begin, sequence.first_number());
+    end = std::max(end, sequence.end_number());
     open = open || oldest_open(sequence).has_value();
   }
   if (group.hash == 0 || !open) {
     return std::nullopt;
   }
   std::optional<SignatureVote> found;
-  for (int64_t column = end - 1; column >= std::max(begin, end - kColumnsLookedBack); --column) {
-    if (std::optional<SignatureVote> vote = vote_on(group_index, column)) {
+  for (int64_t number = end - 1; number >= std::max(begin, end - kInstancesLookedBack); --number) {
+    if (std::optional<SignatureVote> vote = vote_on(group_index, number)) {
       found = std::move(vote);
-    } else if (all_ended(group, column)) {
+    } else if (all_ended(group, number)) {
       break;  // they agreed and ended it: no earlier instance can hang them now
     }
   }

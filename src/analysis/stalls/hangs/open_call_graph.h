@@ -36,7 +36,7 @@ class OpenCallGraph {
   /// kNone if there is no such cycle.
   [[nodiscard]] HangRoot order_cycle(const Instance& instance) const;
   /// The vote on the signatures under one sequence number; none if all agree.
-  [[nodiscard]] std::optional<SignatureVote> vote_on(uint32_t group, int64_t column) const;
+  [[nodiscard]] std::optional<SignatureVote> vote_on(uint32_t group, int64_t number) const;
   /// The vote on the first instance whose ranks differ, after the newest one that all entered alike and ended. None for
   /// groups without open calls.
   [[nodiscard]] std::optional<SignatureVote> disagreement(uint32_t group) const;
@@ -44,10 +44,10 @@ class OpenCallGraph {
   [[nodiscard]] MemberIndex dead_in(uint32_t group, Interval window) const;
 
  private:
-  [[nodiscard]] bool all_ended(const Group& group, int64_t column) const;
-  [[nodiscard]] std::optional<HangStep> open_call(MemberIndex member, uint32_t group, int64_t column) const;
+  [[nodiscard]] bool all_ended(const Group& group, int64_t number) const;
+  [[nodiscard]] std::optional<HangStep> open_call(MemberIndex member, uint32_t group, int64_t number) const;
   [[nodiscard]] std::vector<HangStep> older_calls(const Instance& instance) const;
-  [[nodiscard]] std::vector<uint32_t> lacking(uint32_t group, int64_t column) const;
+  [[nodiscard]] std::vector<uint32_t> lacking(uint32_t group, int64_t number) const;
   [[nodiscard]] bool died(MemberIndex member, Interval window) const;
   [[nodiscard]] MemberIndex first_death(MemberIndex member) const;
   [[nodiscard]] MemberIndex odd_one_of(const std::vector<HangStep>& cycle) const;
@@ -58,18 +58,18 @@ class OpenCallGraph {
     Interval window;
     Path path = {};                                        // from the first open call to the current one
     HangRoot best = {};                                    // the first root of the greatest kind
-    std::set<std::pair<uint32_t, int64_t>> visited = {};   // sequence and column of open calls
-    std::set<std::pair<uint32_t, int64_t>> complete = {};  // group and column of instances that all ranks have entered
+    std::set<std::pair<uint32_t, int64_t>> visited = {};   // sequence and number of open calls
+    std::set<std::pair<uint32_t, int64_t>> complete = {};  // group and number of instances that all ranks have entered
 
     void offer(HangKind kind, MemberIndex who);
   };
-  using Visited = std::set<std::pair<uint32_t, int64_t>>;  // group and column of instances
+  using Visited = std::set<std::pair<uint32_t, int64_t>>;  // group and number of instances
   [[nodiscard]] bool leads_back(const Instance& from, const Instance& to, std::vector<HangStep>& path,
                                 Visited& visited) const;
   void offer_cycle(Path::const_iterator from, Path::const_iterator to, Walk& walk) const;
   void examine(const HangStep& open, Walk& walk) const;
   [[nodiscard]] bool examine_older(const HangStep& open, Walk& walk) const;
-  void follow(uint32_t sequence, uint32_t group, int64_t column, Walk& walk) const;
+  void follow(uint32_t sequence, uint32_t group, int64_t number, Walk& walk) const;
 
   const Timeline& timeline_;
   const Cluster& cluster_;

@@ -31,7 +31,7 @@ bool SignatureMismatches::note_ended(const Instance& instance) {
       !timeline_.signature(instance.signature).exact) {
     return false;
   }
-  const std::optional<SignatureVote> vote = graph_.vote_on(instance.group, instance.column);
+  const std::optional<SignatureVote> vote = graph_.vote_on(instance.group, instance.number);
   if (!vote) {
     return false;
   }
@@ -57,7 +57,7 @@ const SignatureMismatches::Ended* SignatureMismatches::ended_in(const Instance& 
     return nullptr;
   }
   const auto found = std::find_if(group->second.begin(), group->second.end(),
-                                  [&](const Ended& ended) { return ended.vote.column == instance.column; });
+                                  [&](const Ended& ended) { return ended.vote.number == instance.number; });
   return found == group->second.end() ? nullptr : &*found;
 }
 
@@ -69,7 +69,7 @@ std::optional<SignatureVote> SignatureMismatches::blame_end(const Instance& inst
   for (const Ended& ended : group->second) {
     const CallSignature& usual = timeline_.signature(ended.vote.usual);
     const CallSignature& odd = timeline_.signature(ended.vote.odd);
-    if (ended.vote.column < instance.column && (usual.bytes != odd.bytes || usual.op != odd.op)) {
+    if (ended.vote.number < instance.number && (usual.bytes != odd.bytes || usual.op != odd.op)) {
       root.kind = HangKind::kMismatch;
       root.member = ended.vote.odd_one();
       return ended.vote;

@@ -82,7 +82,7 @@ void judge_absence(SearchState& search, const Instance& instance) {
   }
   if (root.kind == HangKind::kTransfer) {  // the absent ranks are held up in another instance that all have entered
     const HangStep& step = root.path.back();
-    search.transfers.push_back({search.timeline.sequences()[step.sequence].group, step.column});
+    search.transfers.push_back({search.timeline.sequences()[step.sequence].group, step.number});
     return declined(VerdictReason::kHeldUpElsewhere);
   }
   missing.hang.ended_job = (!long_enough && ends_jobs(root.kind)) || ended_job(search, root, verdict.window);

@@ -59,7 +59,7 @@ VerdictReason reason_below(const Baseline* pair, int64_t late_ns) {
 int64_t late_limit_ns(const SearchState& search, const Instance& instance) {
   const Baseline* pair = search.baselines.pair_wait(instance.group);
   const int64_t limit_ns = pair == nullptr ? kStallFloorNs : pair->limit_ns;
-  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.column);
+  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.number);
   return warming_up ? std::max(limit_ns, kWarmUpFloorNs) : limit_ns;
 }
 
@@ -76,7 +76,7 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
   if (late_ns <= limit_ns) {
     return declined(reason_below(pair, late_ns));
   }
-  if (is_warming_up(search.timeline.groups()[instance.group], instance.column)) {
+  if (is_warming_up(search.timeline.groups()[instance.group], instance.number)) {
     verdict.limit_ns = std::max(limit_ns, kWarmUpFloorNs);
     if (late_ns < kWarmUpFloorNs) {
       return declined(VerdictReason::kWarmingUp);

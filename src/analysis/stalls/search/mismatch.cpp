@@ -25,7 +25,7 @@ void judge_hanging_mismatches(SearchState& search) {
   Instance instance;
   for (uint32_t group = 0; group < search.timeline.groups().size(); ++group) {
     const std::optional<SignatureVote>& vote = search.mismatches.hanging_in(group);
-    if (!vote || !read_instance(search.timeline, group, vote->column, instance)) {
+    if (!vote || !read_instance(search.timeline, group, vote->number, instance)) {
       continue;
     }
     Verdict verdict{.part = StallPart::kTransfer, .limit_ns = kHangNs};

@@ -52,8 +52,8 @@ SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster,
       sequences_of(sequences_by_member(of_timeline, of_cluster)),
       waited(of_cluster.members().size()) {
   Instance instance;
-  if (options.watched && read_instance(timeline, options.watched->group, options.watched->column, instance)) {
-    const bool warming_up = is_warming_up(timeline.groups()[instance.group], instance.column);
+  if (options.watched && read_instance(timeline, options.watched->group, options.watched->number, instance)) {
+    const bool warming_up = is_warming_up(timeline.groups()[instance.group], instance.number);
     const Baseline& baseline = baselines.transfer(timeline, instance);
     result.watched = WatchedInstance{
         .transfer = baseline,
@@ -64,7 +64,7 @@ SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster,
 }
 
 Stall begin_stall(const SearchState& search, const Instance& instance, const Verdict& verdict) {
-  Stall stall{.group = instance.group, .column = instance.column, .signature = instance.signature, .verdict = verdict};
+  Stall stall{.group = instance.group, .number = instance.number, .signature = instance.signature, .verdict = verdict};
   stall.window = verdict.window;
   for (const Arrival& seen : instance.seen) {
     stall.members.push_back(search.timeline.sequences()[seen.sequence].member);

@@ -43,7 +43,7 @@ void decline_watched(SearchState& search, Stall as_if);
 void decline_watched(SearchState& search, const Instance& instance, const Verdict& verdict);
 /// Rejects a part of the instance as a stall; the verdict is kept only for the watched instance.
 inline void decline(SearchState& search, const Instance& instance, const Verdict& verdict) {
-  if (search.options.watched && *search.options.watched == InstanceId{instance.group, instance.column}) {
+  if (search.options.watched && *search.options.watched == InstanceId{instance.group, instance.number}) {
     decline_watched(search, instance, verdict);
   }
 }

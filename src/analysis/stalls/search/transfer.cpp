@@ -28,7 +28,7 @@ Verdict verdict_on(const SearchState& search, const Instance& instance) {
   const bool ended = instance.completed();
   verdict.window = {instance.last_arrival_ns, ended ? instance.completion_ns : open_to_ns(search, instance)};
   verdict.value_ns = verdict.window.length();
-  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.column);
+  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.number);
   verdict.limit_ns =
       !ended ? kHangNs
              : std::max(search.baselines.transfer(search.timeline, instance).limit_ns, warming_up ? kWarmUpFloorNs : 0);
@@ -90,7 +90,7 @@ bool may_be_long_transfer(SearchState& search, const Instance& instance) {
   }
   const int64_t limit_ns = search.baselines.transfer(search.timeline, instance).limit_ns;
   const bool too_long = instance.transfer_ns() > limit_ns;
-  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.column);
+  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.number);
   if (too_long && (!warming_up || instance.transfer_ns() >= kWarmUpFloorNs)) {
     return true;
   }
@@ -117,7 +117,7 @@ void judge_transfer(SearchState& search, const Instance& instance) {
     Blame blame = blame_hang(search, instance, verdict.window);
     if (blame.elsewhere) {
       const HangStep& step = blame.root.path.back();
-      search.transfers.push_back({search.timeline.sequences()[step.sequence].group, step.column});
+      search.transfers.push_back({search.timeline.sequences()[step.sequence].group, step.number});
       return declined(VerdictReason::kHeldUpElsewhere);
     }
     blamed.root = std::move(blame.root);

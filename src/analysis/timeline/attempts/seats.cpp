@@ -135,12 +135,12 @@ bool same_process(const Cluster& cluster, const Seat& a, const Seat& b) {
 Apart apart(const Seat& a, const Seat& b) {
   std::vector<int64_t> differences;
   if (a.calls != nullptr && b.calls != nullptr) {
-    const int64_t begin = std::max(a.calls->first_column(), b.calls->first_column());
-    const int64_t end = std::min(a.calls->end_column(), b.calls->end_column());
+    const int64_t begin = std::max(a.calls->first_number(), b.calls->first_number());
+    const int64_t end = std::min(a.calls->end_number(), b.calls->end_number());
     const int64_t step = std::max<int64_t>(1, (end - begin) / kAttemptSamples);
-    for (int64_t column = begin; column < end; column += step) {
-      const Call* x = a.calls->at_column(column);
-      const Call* y = b.calls->at_column(column);
+    for (int64_t number = begin; number < end; number += step) {
+      const Call* x = a.calls->call_at(number);
+      const Call* y = b.calls->call_at(number);
       if (x != nullptr && y != nullptr) {
         const bool ended = x->end_ns() != kForever && y->end_ns() != kForever;
         differences.push_back(moment_of(*x, ended) - moment_of(*y, ended));
