@@ -46,7 +46,7 @@ Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline)
 }
 
 /// Ranks that took no part, except those that were started and called nothing yet.
-std::vector<int32_t> unrecorded_ranks(const Cluster& cluster, const Timeline& timeline, const Group& group) {
+MissingRanks unrecorded_ranks(const Cluster& cluster, const Timeline& timeline, const Group& group) {
   std::set<int32_t> present;
   const Member& member = cluster.member(timeline.sequences()[group.sequences.front()].member);
   for (const Process& process : cluster.processes()) {
@@ -63,7 +63,7 @@ std::vector<int32_t> unrecorded_ranks(const Cluster& cluster, const Timeline& ti
       present.insert(*timeline.sequences()[sequence].comm_rank);
     }
   }
-  return missing_ranks(present, *group.nranks);
+  return MissingRanks(present, *group.nranks);
 }
 
 void note_missing_ranks(const Cluster& cluster, const Timeline& timeline, Report& report) {
@@ -74,13 +74,13 @@ void note_missing_ranks(const Cluster& cluster, const Timeline& timeline, Report
     if (group.hash == 0 || group.point_to_point || group.nranks.value_or(0) <= 0 || sequences >= *group.nranks) {
       continue;
     }
-    const std::vector<int32_t> missing = unrecorded_ranks(cluster, timeline, group);
+    const MissingRanks missing = unrecorded_ranks(cluster, timeline, group);
     if (missing.empty()) {
       continue;
     }
-    const int64_t recorded = *group.nranks - static_cast<int64_t>(missing.size());
+    const int64_t recorded = *group.nranks - missing.count();
     const std::string text = fmt::format("communicator {} has {} ranks, {} recorded; not recorded: {}",
-                                         format_hash(group.hash), *group.nranks, recorded, ranks_text(missing));
+                                         format_hash(group.hash), *group.nranks, recorded, missing.text());
     if (seen.insert(text).second) {
       report.notes.push_back(text);
       if (report.unrecorded_ranks.empty()) {

@@ -10,18 +10,32 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr size_t kRanksListed = 16;
-constexpr size_t kMostMissing = 65'536;  // a number of ranks is what a recording says, whatever it is
+
+std::string range_text(int32_t first, int32_t last) { return fmt::format("ranks {} to {}", first, last); }
 
 }  // namespace
 
-std::vector<int32_t> missing_ranks(const std::set<int32_t>& present, int32_t world_size) {
-  std::vector<int32_t> missing;
-  for (int32_t rank = 0; rank < world_size && missing.size() < kMostMissing; ++rank) {
-    if (!present.contains(rank)) {
-      missing.push_back(rank);
+MissingRanks::MissingRanks(const std::set<int32_t>& present, int32_t world_size) {
+  int32_t next = 0;
+  const auto add = [&](int32_t end) {  // from `next` to before `end`
+    for (int32_t rank = next; rank < end && first_.size() <= kRanksListed; ++rank) {
+      first_.push_back(rank);
     }
+    if (end > next) {
+      count_ += end - next;
+      last_ = end - 1;
+    }
+  };
+  for (auto rank = present.lower_bound(0); rank != present.end() && *rank < world_size; ++rank) {
+    add(*rank);
+    next = *rank + 1;
   }
-  return missing;
+  add(world_size);
+}
+
+std::string MissingRanks::text() const {
+  const bool one_range = int64_t{last_} - first() + 1 == count_;
+  return count_ > static_cast<int64_t>(kRanksListed) && one_range ? range_text(first(), last_) : ranks_text(first_);
 }
 
 std::string ranks_text(std::vector<int32_t> ranks) {
@@ -31,7 +45,7 @@ std::string ranks_text(std::vector<int32_t> ranks) {
     return fmt::format("rank {}", ranks[0]);
   }
   if (ranks.size() > 3 && ranks.back() - ranks.front() + 1 == static_cast<int32_t>(ranks.size())) {
-    return fmt::format("ranks {} to {}", ranks.front(), ranks.back());
+    return range_text(ranks.front(), ranks.back());
   }
   if (ranks.size() > kRanksListed) {
     ranks.resize(kRanksListed);

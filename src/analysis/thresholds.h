@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All numbers that a verdict depends on, with their reasons. docs/findings.md lists the same numbers for users; a test
-// compares both (tests/checks/thresholds_test.py).
+// The thresholds of verdicts, with their reasons. docs/findings.md lists the same numbers for users; a test compares
+// both (tests/checks/thresholds_test.py). Bounds of memory and of searches stand beside the code that keeps them.
 #pragma once
 
 #include <cstddef>
@@ -228,6 +228,9 @@ inline constexpr double kHostCounterContrast = 2.0;
 inline constexpr size_t kMostHostCounters = 4;
 /// Shorter waits of a transfer's step prove nothing (the plugin's ST_BOX_LONG_WAIT_NS).
 inline constexpr int64_t kLongStepNs = 5 * kNsPerMs;
+/// Steps of a connection that can be in flight at a time (NCCL_STEPS): in a run of that many steps that wait long, only
+/// the first has its own row (the plugin's ST_BOX_STEPS_UNDER_WAY, docs/profiler_file.md).
+inline constexpr int32_t kStepsUnderWay = 8;
 /// A step without its own row waited less than the long step for each of three things.
 inline constexpr int64_t kUnrecordedStepNs = 3 * kLongStepNs;
 /// Operations of a connection follow each other. One that ended up to this long after a record began still counts as

@@ -93,6 +93,8 @@ Result<int64_t> parse_with_unit(std::string_view text, const std::array<Unit, n>
   return bad();
 }
 
+constexpr std::string_view kBlank = " \t\r\n";
+
 }  // namespace
 
 Result<int64_t> parse_duration_ns(std::string_view text) {
@@ -182,8 +184,21 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
+std::vector<std::string_view> split_fields(std::string_view text) {
+  std::vector<std::string_view> fields;
+  for (size_t end = 0; true;) {
+    const size_t begin = text.find_first_not_of(kBlank, end);
+    if (begin == std::string_view::npos) {
+      return fields;
+    }
+    end = std::min(text.find_first_of(kBlank, begin), text.size());
+    fields.push_back(text.substr(begin, end - begin));
+  }
+}
+
+std::string count_of(int64_t n, std::string_view thing) { return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s"); }
+
 std::string_view trim(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r\n";
   const size_t first = text.find_first_not_of(kBlank);
   if (first == std::string_view::npos) {
     return {};

@@ -31,6 +31,10 @@ std::string printable(std::string_view text);
 std::string escape_in_json(std::string_view json);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
+/// The parts of `text` between runs of white space.
+std::vector<std::string_view> split_fields(std::string_view text);
+/// "1 rank", "2 ranks"
+std::string count_of(int64_t n, std::string_view thing);
 std::string_view trim(std::string_view text);
 
 }  // namespace stalltrace

@@ -51,29 +51,25 @@ Result<EventId> event_called(std::string_view text, EventSource& source) {
   return fail(fmt::format("--instance: '{}' names no event", text), kWhereIdsAre, ErrorKind::kUsage);
 }
 
-Report with_rows_left_out(Report report, const store::ReadReport& read) {
-  std::ranges::move(read.notes(), std::back_inserter(report.notes));
-  report.lost_events += read.rows_left_out();
-  return report;
-}
-
 }  // namespace
 
-Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event) {
+Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event,
+                                           const TimeWindow& window) {
   store::ReadReport read;
   ST_ASSIGN(const std::unique_ptr<EventSource> source, store::open_recordings(paths, &read));
-  ExplainOptions options;
-  ST_ASSIGN(options.instance, event_called(event, *source));
+  ExplainOptions options{.window = window};
+  if (!event.empty()) {
+    ST_ASSIGN(options.instance, event_called(event, *source));
+  }
   ST_ASSIGN(ExplainResult result, stalltrace::explain(*source, options));
-  return InspectedReport{with_rows_left_out(std::move(result.report), read),
-                         std::move(result.inspection).value_or(Inspection{})};
+  std::ranges::move(read.notes(), std::back_inserter(result.report.notes));
+  result.report.lost_events += read.rows_left_out();
+  return InspectedReport{std::move(result.report), std::move(result.inspection).value_or(Inspection{})};
 }
 
 Result<Report> explain_recordings(std::span<const std::string> paths, const TimeWindow& window) {
-  store::ReadReport read;
-  ST_ASSIGN(const std::unique_ptr<EventSource> source, store::open_recordings(paths, &read));
-  ST_ASSIGN(ExplainResult result, stalltrace::explain(*source, {.window = window}));
-  return with_rows_left_out(std::move(result.report), read);
+  ST_ASSIGN(InspectedReport inspected, inspect_recordings(paths, {}, window));
+  return std::move(inspected.report);
 }
 
 void print_report(Console& console, const Report& report) {

@@ -18,12 +18,13 @@ namespace stalltrace::cli {
 Result<Report> explain_recordings(std::span<const std::string> paths, const TimeWindow& window = {});
 
 /// The decision about the instance of one call, and the report. `event` is in query's form: "node2:1234", with the
-/// node's name or number, or the number in `event_id`.
+/// node's name or number, or the number in `event_id`; empty: the report alone.
 struct InspectedReport {
   Report report;
   Inspection inspection;
 };
-Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event);
+Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event,
+                                           const TimeWindow& window = {});
 
 /// Prints a report as text, with colour if the output is a terminal that supports it.
 void print_report(Console& console, const Report& report);

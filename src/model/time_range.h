@@ -9,6 +9,8 @@ namespace stalltrace {
 
 /// The end of an interval that has not ended. Larger than every time, therefore never an operand of an addition.
 inline constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
+/// An end that is not known, where margins are added to it.
+inline constexpr int64_t kFarFutureNs = kForever / 2;
 
 /// Half-open: [from_ns, to_ns). By default all of time.
 struct TimeRange {

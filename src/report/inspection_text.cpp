@@ -91,6 +91,9 @@ void write_part(Page& page, const Inspection& inspection, const InspectedPart& p
                         part_verdict(part)));
   page.field("why", part.why);
   for (const bool had : {true, false}) {
+    if (!had && !part.stall) {
+      continue;  // what nobody has to explain lacks no evidence
+    }
     bool first = true;
     for (const InspectedCause& cause : part.causes) {
       if ((cause.share.has_value() || cause.chosen) == had) {

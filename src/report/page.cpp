@@ -49,9 +49,8 @@ std::string where_text(const Finding& finding, bool attempts) {
 }
 
 std::string waiting_text(const Finding& finding) {
-  return fmt::format("{} of waiting in {} collective{}",
-                     format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)), finding.collectives_affected,
-                     finding.collectives_affected == 1 ? "" : "s");
+  return fmt::format("{} of waiting in {}", format_duration(static_cast<int64_t>(finding.stall_ms * kNsPerMs)),
+                     count_of(finding.collectives_affected, "collective"));
 }
 
 std::string Page::paint(std::string_view text, std::string_view colour) const {

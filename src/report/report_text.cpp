@@ -51,8 +51,6 @@ std::string cost_text(const Finding& finding, const Report& report) {
 
 bool has_attempts(const Report& report) { return report.attempts.size() > 1; }
 
-std::string count_of(int64_t n, std::string_view thing) { return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s"); }
-
 /// "4 ranks", "2 job attempts of 2 ranks, one after the other,", "2 jobs of 2 ranks at the same time"
 std::string ranks_text(const Report& report) {
   const std::vector<JobAttempt>& attempts = report.attempts;
@@ -134,7 +132,7 @@ void write_reservations(Page& page, const Report& report) {
   for (const Loss& loss : report.losses) {
     const auto name = report.node_names.find(loss.node_id);
     page.field("lost", printable(fmt::format(
-                           "{} event{} from {} ({})", loss.count, loss.count == 1 ? "" : "s", loss.source,
+                           "{} from {} ({})", count_of(loss.count, "event"), loss.source,
                            name == report.node_names.end() ? fmt::format("node {}", loss.node_id) : name->second)));
   }
   for (const std::string& note : report.notes) {
@@ -149,10 +147,8 @@ std::string verdict_without_findings(const Page& page, const Report& report) {
         report.collectives == 0 ? "the recording holds no collectives" : "no collective is between --from and --to");
   }
   if (report.failed_ranks > 0) {
-    return fmt::format(
-        "{} but no stall worth a finding in {}.",
-        page.paint(fmt::format("{} rank{} failed,", report.failed_ranks, report.failed_ranks == 1 ? "" : "s"), kBold),
-        looked_at(report));
+    return fmt::format("{} but no stall worth a finding in {}.",
+                       page.paint(count_of(report.failed_ranks, "rank") + " failed,", kBold), looked_at(report));
   }
   return fmt::format("{} no stall worth a finding in {}.", page.paint("Healthy:", kGreen), looked_at(report));
 }
@@ -167,7 +163,7 @@ std::string report_to_text(const Report& report, const TextOptions& options) {
   } else {
     const Finding& first = report.findings.front();
     page.line(page.paint(printable(first.summary), kBold));
-    page.line(fmt::format("{} finding{} {}.", report.findings.size(), report.findings.size() == 1 ? "" : "s",
+    page.line(fmt::format("{} {}.", count_of(static_cast<int64_t>(report.findings.size()), "finding"),
                           report.collectives == 0
                               ? fmt::format("on {}, where no collective was recorded", count_of(report.nodes, "node"))
                               : "in " + looked_at(report)));

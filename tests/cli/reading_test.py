@@ -197,11 +197,11 @@ class Explain(Reading):
             self.assertGreater(seen["like"]["count"], 50)
         self.assertIn("a stall, counted in finding [1]", self.done(run("explain", stalled, "--instance", slow["name"])))
         self.assertIn("no stall", self.done(run("explain", stalled, "--instance", usual["name"])))
+        self.assertIn("outside of --from/--to", self.done(run("explain", stalled, "--instance", slow["name"], "--to", "+1ms")))
 
     def test_an_instance_that_is_not_there(self):
         self.refused(run("explain", self.recording, "--instance", "nowhere:1"), FAILED, "nowhere")
         self.refused(run("explain", self.recording, "--instance", "664"), USAGE, "'664' is no event id", "node3:1535", "seq")
-        self.refused(run("explain", self.recording, "--instance", "1:2", "--from", "+1s"), USAGE, "--instance", "--from")
         self.refused(run("explain", self.recording, "--instance", "yesterday"), USAGE, "yesterday")
 
     def test_bad_times(self):

@@ -99,8 +99,6 @@ const CauseRule& rule_of(Cause cause);
 
 /// part_ns / whole_ns, limited to 0..1; 0 if whole_ns is 0.
 double share_of(int64_t part_ns, int64_t whole_ns);
-/// "37 collectives", "1 collective"
-std::string count_of(int64_t n, std::string_view thing);
 /// "rank 2", or "pid 4711 on node2" where the rank is unknown.
 std::string short_name(const Cluster& cluster, MemberIndex member);
 /// The cost in a summary: "the job lost 5.12 s in 37 collectives", "the job has hung for 20 s", "the job ended after

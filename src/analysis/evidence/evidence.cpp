@@ -9,8 +9,6 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kFarFutureNs = kForever / 2;  // leaves room to add margins
-
 bool is_trouble(TcpEventKind kind) {
   return kind == TcpEventKind::kResetReceived || kind == TcpEventKind::kResetSent ||
          kind == TcpEventKind::kSocketError || kind == TcpEventKind::kConnectFailed;

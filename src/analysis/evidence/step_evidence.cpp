@@ -14,11 +14,6 @@ namespace {
 using Record = StepEvidence::Record;
 using Link = StepEvidence::Link;
 
-constexpr int64_t kFarFutureNs = kForever / 2;  // leaves room to add margins
-/// Steps of a connection that can be in flight at a time (NCCL_STEPS): in a run of that many steps that wait long, only
-/// the first has its own row (docs/profiler_file.md).
-constexpr int32_t kStepsUnderWay = 8;
-
 bool has_number(const Record& record) { return record.open || record.steps == 1; }
 bool is_long(const Record& record) {
   return std::max({record.gpu_ns, record.peer_ns, record.network_ns}) >= kLongStepNs;
@@ -56,13 +51,13 @@ const Record* nearest(std::span<const Record> records, Interval time, const Want
   return best;
 }
 
-struct Verdict {
+struct StepJudgement {
   LinkWaitKind kind;
   Interval time{0, 0};
 };
 
 /// From the sender's long step: is it before or past the awaited chunk?
-std::optional<Verdict> by_numbers(std::span<const Record> sends, const Record& awaited, Interval time) {
+std::optional<StepJudgement> by_numbers(std::span<const Record> sends, const Record& awaited, Interval time) {
   const Record* sending =
       nearest(sends, time, [](const Record& record) { return has_number(record) && (record.open || is_long(record)); });
   if (sending == nullptr) {
@@ -77,10 +72,10 @@ std::optional<Verdict> by_numbers(std::span<const Record> sends, const Record& a
                                     : sending->network_ns >= std::max(sending->gpu_ns, sending->peer_ns);
     const bool no_room = sending->open ? sending->waits_for == ProxyWait::kPeer
                                        : sending->peer_ns >= std::max(sending->gpu_ns, sending->network_ns);
-    return Verdict{sent      ? LinkWaitKind::kInFlight
-                   : no_room ? LinkWaitKind::kReceiverBehind
-                             : LinkWaitKind::kSenderBehind,
-                   common};
+    return StepJudgement{sent      ? LinkWaitKind::kInFlight
+                         : no_room ? LinkWaitKind::kReceiverBehind
+                                   : LinkWaitKind::kSenderBehind,
+                         common};
   }
   // The first step of a run represents the following ones: the awaited chunk may be one of them.
   const bool unobserved = std::any_of(sends.begin(), sends.end(), [&](const Record& record) {
@@ -89,21 +84,21 @@ std::optional<Verdict> by_numbers(std::span<const Record> sends, const Record& a
   });
   const Interval handed_over{std::max(time.from_ns, sending->time.from_ns + kUnrecordedStepNs), time.to_ns};
   return unobserved || handed_over.length() <= 0 ? std::nullopt
-                                                 : std::optional(Verdict{LinkWaitKind::kInFlight, handed_over});
+                                                 : std::optional(StepJudgement{LinkWaitKind::kInFlight, handed_over});
 }
 
 /// From the ends of the operations: data that was all handed over and has not all arrived is in flight. An operation
 /// that ended before `done_ns`, when the receiver finished its previous operation, may belong to that one.
-std::optional<Verdict> by_ends(std::span<const Record> sends, Interval time, int64_t done_ns) {
+std::optional<StepJudgement> by_ends(std::span<const Record> sends, Interval time, int64_t done_ns) {
   const Record* operation =
       nearest(sends, {time.from_ns - kUnrecordedStepNs, time.to_ns}, [](const Record&) { return true; });
   if (operation == nullptr) {
-    return Verdict{LinkWaitKind::kSenderBehind, time};  // it has not begun
+    return StepJudgement{LinkWaitKind::kSenderBehind, time};  // it has not begun
   }
   const Interval rest{std::max(time.from_ns, operation->time.to_ns), time.to_ns};
   return operation->open || operation->time.to_ns <= done_ns || rest.length() < kLongStepNs
              ? std::nullopt
-             : std::optional(Verdict{LinkWaitKind::kInFlight, rest});
+             : std::optional(StepJudgement{LinkWaitKind::kInFlight, rest});
 }
 
 /// The end of the operation before this record's: operations of one connection follow each other.
@@ -133,7 +128,8 @@ void end_open_waits(std::vector<Record>& records) {
   }
 }
 
-std::optional<Verdict> judge(std::span<const Record> sends, const Record& awaited, Interval time, int64_t done_ns) {
+std::optional<StepJudgement> judge(std::span<const Record> sends, const Record& awaited, Interval time,
+                                   int64_t done_ns) {
   if (has_number(awaited)) {
     if (auto verdict = by_numbers(sends, awaited, time)) {
       return verdict;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "analysis/causes/cause.h"
+#include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -82,12 +82,12 @@ CallSequence* SequenceTable::first_piece(const Collective& row) {
 }
 
 /// The sequence of the same rank and communicator that `seq` continues: the newest one that it fits, or a new one.
-CallSequence* SequenceTable::piece_for(CallSequence& newest, int64_t seq, int64_t rows) {
-  const auto first = static_cast<uint32_t>(&newest - sequences_.data());
-  const auto known = pieces_.find(first);
+CallSequence* SequenceTable::piece_for(CallSequence& first, int64_t seq, int64_t rows) {
+  const auto first_index = static_cast<uint32_t>(&first - sequences_.data());
+  const auto known = pieces_.find(first_index);
   const size_t count = known == pieces_.end() ? 0 : known->second.size();
   for (size_t i = count + 1; i-- > 0;) {
-    CallSequence& sequence = i == 0 ? newest : sequences_[known->second[i - 1]];
+    CallSequence& sequence = i == 0 ? first : sequences_[known->second[i - 1]];
     const std::optional<int64_t> padding = padding_for(sequence, seq);
     if (padding && padded_ + *padding <= rows + kFreePadding) {
       padded_ += *padding;
@@ -98,16 +98,16 @@ CallSequence* SequenceTable::piece_for(CallSequence& newest, int64_t seq, int64_
     ++skipped_;
     return nullptr;
   }
-  std::vector<Call> calls = std::exchange(newest.calls, {});
-  CallSequence piece = newest;
-  newest.calls = std::move(calls);
+  std::vector<Call> calls = std::exchange(first.calls, {});
+  CallSequence piece = first;
+  first.calls = std::move(calls);
   piece.first_seq = seq;
   piece.first_arrival_ns = std::numeric_limits<int64_t>::max();
   piece.last_arrival_ns = std::numeric_limits<int64_t>::min();
   piece.first_open_ns = kForever;
   piece.last_ended_seq = -1;
-  const SequenceKey key = keys_[first];
-  pieces_[first].push_back(static_cast<uint32_t>(sequences_.size()));
+  const SequenceKey key = keys_[first_index];
+  pieces_[first_index].push_back(static_cast<uint32_t>(sequences_.size()));
   sequences_.push_back(std::move(piece));
   keys_.push_back(key);
   return &sequences_.back();

@@ -60,7 +60,7 @@ class SequenceTable {
   static constexpr size_t kRecentSequences = 256;
 
   CallSequence* first_piece(const Collective& row);
-  CallSequence* piece_for(CallSequence& newest, int64_t seq, int64_t rows);
+  CallSequence* piece_for(CallSequence& first, int64_t seq, int64_t rows);
 
   std::vector<CallSequence>& sequences_;
   Cluster& cluster_;

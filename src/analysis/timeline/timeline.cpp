@@ -14,6 +14,7 @@
 #include "analysis/timeline/match_unknown.h"
 #include "analysis/timeline/sequence_table.h"
 #include "analysis/timeline/signature_table.h"
+#include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -318,15 +319,15 @@ void Timeline::bound_observation(const Cluster& cluster) {
   }
   if (!unseen.empty()) {
     notes_.push_back(
-        fmt::format("of {} rank{} no end of a collective was ever seen on some communicator: whether those hang or are "
+        fmt::format("of {} no end of a collective was ever seen on some communicator: whether those hang or are "
                     "slow cannot be judged",
-                    unseen.size(), unseen.size() == 1 ? "" : "s"));
+                    count_of(static_cast<int64_t>(unseen.size()), "rank")));
   }
   if (!left_unobserved.empty()) {
     notes_.push_back(
-        fmt::format("the last call of {} rank{} on some communicator is one whose end nobody reports: whether it hangs "
+        fmt::format("the last call of {} on some communicator is one whose end nobody reports: whether it hangs "
                     "cannot be judged",
-                    left_unobserved.size(), left_unobserved.size() == 1 ? "" : "s"));
+                    count_of(static_cast<int64_t>(left_unobserved.size()), "rank")));
   }
 }
 

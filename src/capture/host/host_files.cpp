@@ -14,24 +14,14 @@ std::optional<uint64_t> number(std::string_view text, int base = 10) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-std::vector<std::string_view> words_of(std::string_view line) {
-  std::vector<std::string_view> words;
-  for (const std::string_view word : split(line, ' ')) {
-    if (!trim(word).empty()) {
-      words.push_back(trim(word));
-    }
-  }
-  return words;
-}
-
 }  // namespace
 
 std::vector<SoftnetCpu> parse_softnet(std::string_view text) {
   std::vector<SoftnetCpu> cpus;
   for (const std::string_view line : split(text, '\n')) {
-    const auto words = words_of(line);
-    if (words.size() >= 3) {
-      cpus.push_back({number(words[1], 16).value_or(0), number(words[2], 16).value_or(0)});
+    const auto fields = split_fields(line);
+    if (fields.size() >= 3) {
+      cpus.push_back({number(fields[1], 16).value_or(0), number(fields[2], 16).value_or(0)});
     }
   }
   return cpus;
@@ -42,10 +32,10 @@ std::vector<InterfaceCounters> parse_net_dev(std::string_view text) {
   std::vector<InterfaceCounters> interfaces;
   for (const std::string_view line : split(text, '\n')) {
     const size_t colon = line.find(':');
-    const auto words =
-        colon == std::string_view::npos ? std::vector<std::string_view>() : words_of(line.substr(colon + 1));
-    if (words.size() >= kColumns) {
-      const auto column = [&](size_t index) { return number(words[index]).value_or(0); };
+    const auto fields =
+        colon == std::string_view::npos ? std::vector<std::string_view>() : split_fields(line.substr(colon + 1));
+    if (fields.size() >= kColumns) {
+      const auto column = [&](size_t index) { return number(fields[index]).value_or(0); };
       interfaces.push_back({std::string(trim(line.substr(0, colon))), column(2), column(3), column(10), column(11)});
     }
   }
@@ -55,9 +45,9 @@ std::vector<InterfaceCounters> parse_net_dev(std::string_view text) {
 std::optional<uint64_t> parse_pressure(std::string_view text, std::string_view kind) {
   constexpr std::string_view kTotal = "total=";
   for (const std::string_view line : split(text, '\n')) {
-    const auto words = words_of(line);
-    if (!words.empty() && words.front() == kind && words.back().starts_with(kTotal)) {
-      return number(words.back().substr(kTotal.size()));
+    const auto fields = split_fields(line);
+    if (!fields.empty() && fields.front() == kind && fields.back().starts_with(kTotal)) {
+      return number(fields.back().substr(kTotal.size()));
     }
   }
   return std::nullopt;
@@ -65,9 +55,9 @@ std::optional<uint64_t> parse_pressure(std::string_view text, std::string_view k
 
 std::optional<uint64_t> parse_keyed(std::string_view text, std::string_view key) {
   for (const std::string_view line : split(text, '\n')) {
-    const auto words = words_of(line);
-    if (words.size() == 2 && words[0] == key) {
-      return number(words[1]);
+    const auto fields = split_fields(line);
+    if (fields.size() == 2 && fields[0] == key) {
+      return number(fields[1]);
     }
   }
   return std::nullopt;

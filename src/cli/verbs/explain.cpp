@@ -32,11 +32,7 @@ class ExplainVerb final : public Subcommand {
   }
   Result<int> run(Console& console) override {
     if (!instance_.empty()) {
-      if (!window_.empty()) {
-        return fail("--instance looks at one instance, --from and --to at a part of the recording",
-                    "give the one or the others", ErrorKind::kUsage);
-      }
-      ST_ASSIGN(const InspectedReport inspected, inspect_recordings(files_, instance_));
+      ST_ASSIGN(const InspectedReport inspected, inspect_recordings(files_, instance_, window_));
       console.out(json_ ? report::inspection_to_json(inspected.inspection)
                         : report::inspection_to_text(inspected.inspection, {.colour = console.colour_out()}));
       return code_of(inspected.report);

@@ -67,11 +67,11 @@ std::optional<uint64_t> inode_in(std::string_view link, std::string_view kind) {
   return inode && *inode > 0 ? std::optional(static_cast<uint64_t>(*inode)) : std::nullopt;
 }
 
-/// "0100007F:1F90" → "127.0.0.1:8080"; the words of an address are in the host's byte order.
+/// "0100007F:1F90" → "127.0.0.1:8080"; the fields of an address are in the host's byte order.
 std::optional<std::string> address_of(std::string_view text) {
   const size_t colon = text.find(':');
   const size_t digits = colon == std::string_view::npos ? 0 : colon;
-  std::array<uint32_t, 4> words{};
+  std::array<uint32_t, 4> fields{};
   uint16_t port = 0;
   if ((digits != 8 && digits != 32) || text.size() != digits + 5 ||
       std::from_chars(text.data() + colon + 1, text.data() + text.size(), port, 16).ec != std::errc{}) {
@@ -79,14 +79,14 @@ std::optional<std::string> address_of(std::string_view text) {
   }
   for (size_t i = 0; i < digits / 8; ++i) {
     const char* word = text.data() + 8 * i;
-    if (const auto [end, code] = std::from_chars(word, word + 8, words[i], 16);
+    if (const auto [end, code] = std::from_chars(word, word + 8, fields[i], 16);
         code != std::errc{} || end != word + 8) {
       return std::nullopt;
     }
   }
   std::array<char, INET6_ADDRSTRLEN> shown{};
   const bool v4 = digits == 8;
-  if (::inet_ntop(v4 ? AF_INET : AF_INET6, words.data(), shown.data(), shown.size()) == nullptr) {
+  if (::inet_ntop(v4 ? AF_INET : AF_INET6, fields.data(), shown.data(), shown.size()) == nullptr) {
     return std::nullopt;
   }
   constexpr std::string_view kMapped = "::ffff:";  // IPv4 on an IPv6 socket
@@ -94,16 +94,6 @@ std::optional<std::string> address_of(std::string_view text) {
   const bool mapped = !v4 && address.starts_with(kMapped) && address.find('.') != std::string_view::npos;
   address.remove_prefix(mapped ? kMapped.size() : 0);
   return v4 || mapped ? fmt::format("{}:{}", address, port) : fmt::format("[{}]:{}", address, port);
-}
-
-std::vector<std::string_view> words_of(std::string_view line) {
-  std::vector<std::string_view> words;
-  for (const std::string_view word : split(trim(line), ' ')) {
-    if (!word.empty()) {
-      words.push_back(word);
-    }
-  }
-  return words;
 }
 
 /// O_ACCMODE of a descriptor: 0 read, 1 write, 2 both; -1 unknown.
@@ -124,16 +114,16 @@ int access_mode(const std::string& fdinfo_path) {
 
 std::optional<TcpRow> parse_tcp_row(std::string_view line) {
   // sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode ...
-  const auto words = words_of(line);
+  const auto fields = split_fields(line);
   constexpr size_t kInode = 9;
-  if (words.size() <= kInode || words[3].size() != 2) {
+  if (fields.size() <= kInode || fields[3].size() != 2) {
     return std::nullopt;
   }
-  auto local = address_of(words[1]);
-  auto remote = address_of(words[2]);
+  auto local = address_of(fields[1]);
+  auto remote = address_of(fields[2]);
   unsigned state = 0;
-  std::from_chars(words[3].data(), words[3].data() + 2, state, 16);
-  const auto inode = parse_integer(words[kInode]);
+  std::from_chars(fields[3].data(), fields[3].data() + 2, state, 16);
+  const auto inode = parse_integer(fields[kInode]);
   if (!local || !remote || !inode || *inode < 0) {
     return std::nullopt;
   }
@@ -159,10 +149,11 @@ const Descriptors::Network& Descriptors::network_of(pid_t pid) {
   const std::string text = read_file(procfs_.path(pid, "net/unix"), kMostNetBytes).value_or("");
   constexpr size_t kInode = 6;
   for (const std::string_view line : split(text, '\n')) {
-    const auto words = words_of(line);
-    const auto inode = words.size() > kInode ? parse_integer(words[kInode]) : fail("");
+    const auto fields = split_fields(line);
+    const auto inode = fields.size() > kInode ? parse_integer(fields[kInode]) : fail("");
     if (inode && *inode > 0) {
-      network.unix_sockets.emplace(*inode, words.size() > kInode + 1 ? std::string(words[kInode + 1]) : std::string());
+      network.unix_sockets.emplace(*inode,
+                                   fields.size() > kInode + 1 ? std::string(fields[kInode + 1]) : std::string());
     }
   }
   return network;
@@ -204,9 +195,9 @@ std::vector<int> Descriptors::watched_by(pid_t pid, int epoll, size_t most) cons
   std::vector<int> numbers;
   const std::string text = read_file(procfs_.path(pid, fmt::format("fdinfo/{}", epoll)), 65'536).value_or("");
   for (const std::string_view line : split(text, '\n')) {
-    const auto words = words_of(line);
-    if (numbers.size() < most && words.size() > 1 && words[0] == "tfd:") {
-      if (const auto number = parse_integer(words[1]); number && *number >= 0 && *number < INT_MAX) {
+    const auto fields = split_fields(line);
+    if (numbers.size() < most && fields.size() > 1 && fields[0] == "tfd:") {
+      if (const auto number = parse_integer(fields[1]); number && *number >= 0 && *number < INT_MAX) {
         numbers.push_back(static_cast<int>(*number));
       }
     }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/process/descriptor_limit.h"
+#include "base/text.h"
 #include "store/read/cursor.h"
 #include "store/sqlite/open.h"
 
@@ -260,9 +261,9 @@ std::vector<std::string> ReadReport::notes() const {
   }
   for (const auto& [table, count] : left_out) {
     notes.push_back(
-        fmt::format("{} row{} of table {} {} left out: a time before 1970 or after 2096, or a duration or size that no "
+        fmt::format("{} of table {} {} left out: a time before 1970 or after 2096, or a duration or size that no "
                     "job has; the recording is damaged, or was altered",
-                    count, count == 1 ? "" : "s", table, count == 1 ? "was" : "were"));
+                    count_of(count, "row"), table, count == 1 ? "was" : "were"));
   }
   return notes;
 }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "analysis/causes/network/links.h"
+#include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {

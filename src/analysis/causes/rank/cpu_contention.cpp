@@ -72,10 +72,13 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
       hypothesis.dismissed = false;
       hypothesis.counters.at(Counted::kThrottled, throttling.cgroup) = {1, throttling.throttled_ns, {}};
     }
+    // The examined time is longer than the lost one: of what was examined no more counts than was lost.
+    const int64_t most_ns = stall.to_explain_ns();
     hypothesis.why = fmt::format(
-        "{} was ready but not running for {} of {}, {} of it behind programs outside of the job ({})",
-        short_name(context.cluster, member), format_duration(all.covered_ns), format_duration(stall.to_explain_ns()),
-        format_duration(outside.covered_ns), counted->competitor.empty() ? "name unknown" : counted->competitor);
+        "{} was ready but not running for {} of {}, {} of it behind programs outside of the job; mostly behind {}",
+        short_name(context.cluster, member), format_duration(std::min(all.covered_ns, most_ns)),
+        format_duration(most_ns), format_duration(std::min(outside.covered_ns, most_ns)),
+        counted->competitor.empty() ? "something whose name is not known" : counted->competitor);
     hypothesis.counters.at(Counted::kOutsiders) = {outside.occasions, outside.covered_ns, {}};
     hypothesis.counters.at(Counted::kRunnable, counted->competitor) = {counted->occasions, counted->covered_ns, {}};
     if (!counted->competitor.empty() && counted->competitor_pid != 0) {

@@ -185,7 +185,7 @@ class Builder {
   void join_parts(const Ignore& ignore) {
     std::map<JobKey, std::vector<size_t>> alike;  // by start, since parts_ are
     for (size_t i = 0; i < parts_.size(); ++i) {
-      if (!parts_[i].job.ranks.empty() && parts_[i].job.absent() > 0) {
+      if (!parts_[i].job.ranks.empty() && !parts_[i].job.missing().empty()) {
         JobKey key = parts_[i].key;
         ignore(key);
         alike[key].push_back(i);
@@ -268,11 +268,7 @@ std::set<int32_t> LaunchedJob::present() const {
   return present;
 }
 
-int64_t LaunchedJob::absent() const {
-  return world_size - std::ranges::count_if(present(), [&](int32_t rank) { return rank >= 0 && rank < world_size; });
-}
-
-std::vector<int32_t> LaunchedJob::missing() const { return missing_ranks(present(), world_size); }
+MissingRanks LaunchedJob::missing() const { return {present(), world_size}; }
 
 std::vector<LaunchedJob> jobs_in_set_up(const Cluster& cluster, const Timeline& timeline,
                                         const std::vector<Loss>& losses, const std::set<ProcessKey>& called) {

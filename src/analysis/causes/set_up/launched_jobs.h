@@ -11,6 +11,7 @@
 
 #include "analysis/causes/set_up/unreached.h"
 #include "analysis/intervals.h"
+#include "analysis/rank_numbers.h"
 #include "analysis/timeline/timeline.h"
 
 namespace stalltrace::analysis {
@@ -36,9 +37,8 @@ struct LaunchedJob {
   bool processes_left_out = false;  // libraries were not probed: a process of the job may not be recorded
 
   [[nodiscard]] std::set<int32_t> present() const;
-  /// Ranks of which no process was recorded: how many, and at most 65,536 of them.
-  [[nodiscard]] int64_t absent() const;
-  [[nodiscard]] std::vector<int32_t> missing() const;
+  /// Ranks of which no process was recorded.
+  [[nodiscard]] MissingRanks missing() const;
 };
 
 /// Jobs of which no rank called a collective, and all of whose recorded ranks started while they were recorded: what

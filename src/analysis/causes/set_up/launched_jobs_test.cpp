@@ -95,7 +95,6 @@ TEST(LaunchedJobs, RanksOfANodeThatLostCallsAreNotAbsent) {
   job.lose("ring:collective", 1);
   job.own("10.0.0.1");
   job.connect(101, 29500, ETIMEDOUT, 8, 2);
-  job.set_up(102, 3 * kNsPerSecond, std::nullopt, 2);
   job.expect_silence();
 }
 
@@ -158,8 +157,16 @@ TEST(RankNumbers, AreListedOrAsARange) {
     even.push_back(rank);
   }
   EXPECT_EQ(ranks_text(even), "ranks 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, ...");
-  EXPECT_EQ(ranks_text(missing_ranks({0, 1}, 64)), "ranks 2 to 63");
-  EXPECT_TRUE(missing_ranks({0, 1}, 2).empty());
+}
+
+TEST(RankNumbers, MissingOnesAreCountedWhateverTheWorldSize) {
+  const MissingRanks many({0, 1}, 2'000'000'000);
+  EXPECT_EQ(many.count(), 1'999'999'998);
+  EXPECT_EQ(many.text(), "ranks 2 to 1999999999");
+  EXPECT_EQ(MissingRanks({0, 1, 7}, 64).text(), "ranks 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, ...");
+  EXPECT_EQ(MissingRanks({-1, 1}, 3).text(), "ranks 0 and 2");
+  EXPECT_EQ(MissingRanks({0, 2}, 3).first(), 1);
+  EXPECT_TRUE(MissingRanks({0, 1}, 2).empty());
 }
 
 }  // namespace

@@ -86,13 +86,13 @@ std::optional<Failure> rank_twice(const JobSetUp& set_up) {
     if (first.rank != second.rank || !set_up.acts(first) || !set_up.acts(second)) {
       continue;
     }
-    const std::vector<int32_t> missing = set_up.job().missing();
+    const MissingRanks missing = set_up.job().missing();
     return Failure{
         .culprits = {&second, &first},
         .absent = std::nullopt,
         .what = fmt::format("rank {} was started twice (pid {} on {}, pid {} on {}){}", first.rank, first.process->pid,
                             set_up.node_of(first), second.process->pid, set_up.node_of(second),
-                            missing.empty() ? "" : fmt::format(", and {} was not seen", ranks_text(missing))),
+                            missing.empty() ? "" : fmt::format(", and {} was not seen", missing.text())),
         .remedy = "give each process a RANK of its own, from 0 to WORLD_SIZE - 1",
         .from_ns = set_up.trouble_from_ns(),
         .used = {}};
@@ -233,20 +233,20 @@ std::optional<Failure> rank_ended(const JobSetUp& set_up) {
 /// The others wait for ranks of which there is no process. Where half of the ranks are, they are on nodes that were not
 /// recorded, more likely than not.
 std::optional<Failure> rank_absent(const JobSetUp& set_up) {
-  const std::vector<int32_t> missing = set_up.job().missing();
-  const bool half_absent = set_up.job().absent() >= static_cast<int64_t>(set_up.job().present().size());
+  const MissingRanks missing = set_up.job().missing();
+  const bool half_absent = missing.count() >= static_cast<int64_t>(set_up.job().present().size());
   const Ranks waiting = set_up.waiting(half_absent ? kLongWaitNs : kAbsentRankNs);
   if (missing.empty() || waiting.empty() || set_up.job().processes_left_out) {
     return std::nullopt;
   }
   const Severity severity = set_up.waiting(kLongWaitNs).empty() ? Severity::kWaiting : Severity::kCritical;
   return Failure{.culprits = {},
-                 .absent = missing.front(),
-                 .what = fmt::format("{} of {} {} not seen on {}", ranks_text(missing), set_up.job().world_size,
-                                     missing.size() == 1 ? "was" : "were", set_up.nodes()),
+                 .absent = missing.first(),
+                 .what = fmt::format("{} of {} {} not seen on {}", missing.text(), set_up.job().world_size,
+                                     missing.count() == 1 ? "was" : "were", set_up.nodes()),
                  .remedy = fmt::format("see whether {} {} started, and with which RANK and WORLD_SIZE; record the "
                                        "nodes where they should be, too",
-                                       ranks_text(missing), missing.size() == 1 ? "was" : "were"),
+                                       missing.text(), missing.count() == 1 ? "was" : "were"),
                  .from_ns = set_up.trouble_from_ns(),
                  .used = {},
                  .severity = severity,

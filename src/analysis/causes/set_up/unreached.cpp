@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "analysis/causes/cause.h"
+#include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {

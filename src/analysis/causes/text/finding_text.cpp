@@ -26,8 +26,6 @@ double share_of(int64_t part_ns, int64_t whole_ns) {
   return whole_ns <= 0 ? 0 : std::clamp(static_cast<double>(part_ns) / static_cast<double>(whole_ns), 0.0, 1.0);
 }
 
-std::string count_of(int64_t n, std::string_view thing) { return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s"); }
-
 std::string short_name(const Cluster& cluster, MemberIndex index) {
   const Member& member = cluster.member(index);
   return member.rank ? fmt::format("rank {}", *member.rank) : fmt::format("pid {} on {}", member.pid, member.node);

@@ -136,7 +136,7 @@ TEST(CorruptRows, ManyRanksAreCountedAndAFewListed) {
   const Report report = report_of(ending);
   EXPECT_TRUE(report.healthy) << reported(report);
   ASSERT_EQ(report.notes.size(), 1U);
-  EXPECT_NE(report.notes[0].find("not recorded: ranks 4, 5,"), std::string::npos);
+  EXPECT_NE(report.notes[0].find("not recorded: ranks 4 to 1999999999"), std::string::npos);
   EXPECT_LT(report.notes[0].size(), 200U);
 }
 
