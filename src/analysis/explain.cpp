@@ -235,7 +235,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   }
   std::vector<StallFinding> findings = group_by_cause(context, decisions, report.notes);
   ST_TRY(add_expensive_calls(source, cluster, timeline, findings));
-  ST_TRY(add_python_places(source, cluster, findings));
+  ST_TRY(add_python_places(source, cluster, findings, report.notes));
   for (StallFinding& found : findings) {
     report.findings.push_back(std::move(found.finding));
   }

@@ -70,6 +70,52 @@ T must(Result<T> result) {
   return std::move(*result);
 }
 
+/// A second job, whose ranks do not meet: what its ranks were given, a port that refuses, an end, and an open set-up.
+void record_set_up(store::RecordingWriter& writer) {
+  for (int rank = 0; rank < 3; ++rank) {
+    Process process{.node_id = 5, .pid = 200 + rank, .start_ns = kStart + kNsPerSecond, .exe = "/usr/bin/python3"};
+    process.rank = rank;
+    process.world_size = 3;
+    process.rank_source = RankSource::kEnvironment;
+    process.settings = fmt::format("MASTER_ADDR=10.0.0.1\nMASTER_PORT=2950{}\nWORLD_SIZE=3", rank);
+    if (rank == 2) {
+      process.exit_ns = kStart + 2 * kNsPerSecond;
+      process.exit_code = 1;
+    }
+    writer.accept(process);
+    for (int i = 0; i < 6; ++i) {
+      TcpEvent event{.event_id = make_event_id(5, static_cast<uint64_t>(2000 + rank * 10 + i)), .node_id = 5};
+      event.timestamp_ns = kStart + (1 + i) * kNsPerSecond;
+      event.event = TcpEventKind::kConnectFailed;
+      event.pid = 200 + rank;
+      event.cookie = event.event_id;
+      event.destination = {"10.0.0.1", static_cast<uint16_t>(29500 + rank)};
+      event.state = 111;
+      writer.accept(event);
+    }
+  }
+  Collective set_up{.event_id = make_event_id(5, 3000), .node_id = 5, .timestamp_ns = kStart + kNsPerSecond};
+  set_up.op = Operation::kCommInitRank;
+  set_up.library = Library::kGloo;
+  set_up.completion = Completion::kOpen;
+  set_up.comm_id_hash = 0xbad;
+  set_up.nranks = 3;
+  set_up.pid = set_up.tid = 200;
+  writer.accept(set_up);
+}
+
+/// Where each rank was in Python during the stall.
+void record_looks(store::RecordingWriter& writer, int64_t stall_ns) {
+  writer.accept(Stack{4, "load_batch (data.py:212)\ntrain (train.py:88)"});
+  for (int rank = 0; rank < kRanks; ++rank) {
+    PythonStack look{.node_id = node_of_rank(rank), .timestamp_ns = stall_ns + kNsPerSecond, .duration_ns = kNsPerMs};
+    look.rank_pid = look.pid = look.tid = 100 + rank;
+    look.stack_id = 4;
+    look.activity = "reading FIFO /data/in";
+    writer.accept(look);
+  }
+}
+
 void record(const std::string& path) {
   const auto writer = must(store::RecordingWriter::create(path));
   for (const NodeId id : {NodeId{5}, NodeId{9}}) {
@@ -105,6 +151,8 @@ void record(const std::string& path) {
       writer->accept(call(rank, seq));
     }
   }
+  record_set_up(*writer);
+  record_looks(*writer, stall_ns);
   for (int i = 0; i < 20; ++i) {
     const int64_t at = stall_ns + i * 100 * kNsPerMs;
     TcpEvent event{.event_id = make_event_id(5, static_cast<uint64_t>(1000 + i)), .node_id = 5, .timestamp_ns = at};
@@ -206,6 +254,8 @@ constexpr std::array kValues{"0",
                              "''",
                              "'ALL_REDUCE'",
                              "'open'",
+                             "'environment'",
+                             "char(10) || 'MASTER_PORT=1' || char(10)",
                              "x'ff00'",
                              "'a' || char(27) || ']0;x' || char(7) || char(0x202e)",
                              "replace(hex(zeroblob(2000)), '0', 'y')"};

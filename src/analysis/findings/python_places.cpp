@@ -5,8 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -168,11 +168,44 @@ bool is_awaited(const StallFinding& found, MemberIndex member) {
   });
 }
 
-bool concerns(const Stall& stall, const Look& look) {
-  return look.time.from_ns >= stall.window.from_ns && look.time.to_ns <= stall.window.to_ns &&
-         (std::ranges::find(stall.members, look.member) != stall.members.end() ||
-          std::ranges::find(stall.suspects, look.member) != stall.suspects.end());
-}
+/// The stalls of one finding, to be asked which looks lie in them.
+class StallTimes {
+ public:
+  explicit StallTimes(const std::vector<const Stall*>& stalls) : stalls_(stalls) {
+    std::ranges::stable_sort(stalls_, {}, [](const Stall* stall) { return stall->window.from_ns; });
+    for (const Stall* stall : stalls_) {
+      latest_end_ns_.push_back(std::max(latest_end_ns_.empty() ? 0 : latest_end_ns_.back(), stall->window.to_ns));
+    }
+  }
+
+  /// A stall of the look's rank contains it. Of the stalls that contain it the kMostAsked last begun ones are asked:
+  /// stalls of one finding overlap only where a rank has several communicators.
+  [[nodiscard]] bool contain(const Look& look) const {
+    const auto after = std::ranges::upper_bound(stalls_, look.time.from_ns, {},
+                                                [](const Stall* stall) { return stall->window.from_ns; });
+    int asked = 0;
+    for (auto i = static_cast<size_t>(after - stalls_.begin()); i-- > 0 && asked < kMostAsked;) {
+      if (latest_end_ns_[i] < look.time.to_ns) {
+        return false;  // nor does one that began before
+      }
+      const Stall& stall = *stalls_[i];
+      if (stall.window.to_ns < look.time.to_ns) {
+        continue;
+      }
+      if (std::ranges::find(stall.members, look.member) != stall.members.end() ||
+          std::ranges::find(stall.suspects, look.member) != stall.suspects.end()) {
+        return true;
+      }
+      ++asked;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr int kMostAsked = 64;
+  std::vector<const Stall*> stalls_;
+  std::vector<int64_t> latest_end_ns_;  // of the stalls up to and with each one
+};
 
 std::string who(const Cluster& cluster, const std::vector<MemberIndex>& members) {
   if (members.size() > kRanksNamed) {
@@ -217,8 +250,9 @@ void add_to_summary(const Cluster& cluster, const StallFinding& found, MemberInd
 void add_places(const Places& places, const std::vector<Look>& looks, StallFinding& found) {
   const Cluster& cluster = places.cluster();
   std::map<MemberIndex, std::vector<const Look*>> by_member;
+  const StallTimes stalls(found.stalls);
   for (const Look& look : looks) {
-    if (std::ranges::any_of(found.stalls, [&](const Stall* stall) { return concerns(*stall, look); })) {
+    if (stalls.contain(look)) {
       by_member[look.member].push_back(&look);
     }
   }
@@ -262,24 +296,37 @@ void add_places(const Places& places, const std::vector<Look>& looks, StallFindi
 
 }  // namespace
 
-Status add_python_places(EventSource& source, const Cluster& cluster, std::vector<StallFinding>& findings) {
-  std::optional<Interval> time;
+Status add_python_places(EventSource& source, const Cluster& cluster, std::vector<StallFinding>& findings,
+                         std::vector<std::string>& notes) {
+  std::vector<Interval> windows;
   for (const StallFinding& found : findings) {
-    for (const Stall* stall : found.stalls) {
-      time = time ? Interval{std::min(time->from_ns, stall->window.from_ns), std::max(time->to_ns, stall->window.to_ns)}
-                  : stall->window;
-    }
+    std::ranges::transform(found.stalls, std::back_inserter(windows), &Stall::window);
   }
-  if (!time) {
+  const IntervalSet times(std::move(windows));
+  if (times.empty()) {
     return {};
   }
   const int64_t slack_ns = cluster.clock().largest_shift_ns();
+  const TimeRange range{times.intervals().front().from_ns - slack_ns, times.intervals().back().to_ns + slack_ns};
   std::vector<PythonStack> rows;
-  ST_TRY(source.python_stacks({time->from_ns - slack_ns, time->to_ns + slack_ns}, [&](const PythonStack& row) {
+  int64_t left_out = 0;
+  ST_TRY(source.python_stacks(range, [&](const PythonStack& row) {
+    const int64_t begin_ns = cluster.clock().to_common(row.node_id, row.timestamp_ns);
+    if (times.covered_ns({begin_ns, begin_ns + std::max<int64_t>(row.duration_ns, 1)}) == 0) {
+      return;
+    }
     if (rows.size() < kMostPythonStacks) {
       rows.push_back(row);
+    } else {
+      ++left_out;
     }
   }));
+  if (left_out > 0) {
+    notes.push_back(
+        fmt::format("{} samples of Python stacks were left out: findings late in the recording may lack the "
+                    "line of code; a shorter time range shows it",
+                    left_out));
+  }
   if (rows.empty()) {
     return {};
   }
