@@ -6,7 +6,6 @@
 // "Authorization: Bearer X"), a URL's user:password@, and tokens by their prefix. It does not recognise a secret
 // without a name (`wandb login X`, `mysql -pX`). In doubt it hides more: --sort-key X is hidden, and so is all of an
 // argument after its name.
-// `mysql -pX`) it does not know. In doubt more is hidden: --sort-key X is, and all of an argument after its name.
 #pragma once
 
 #include <stddef.h>
