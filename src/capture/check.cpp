@@ -75,7 +75,7 @@ CheckLine check_capabilities() {
   }
   return failed(CheckState::kRefused, "privilege", "privilege to trace",
                 {.what = "lacking " + missing,
-                 .remedy = "run as root, or grant it: setcap cap_bpf,cap_perfmon,cap_sys_ptrace=ep stalltrace"});
+                 .remedy = "run as root, or as a service with these capabilities (docs/cluster.md)"});
 }
 
 CheckLine check_ptrace() {

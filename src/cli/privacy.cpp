@@ -3,6 +3,11 @@
 
 namespace stalltrace::cli {
 
+Flag Privacy::group_flag() {
+  return switch_flag("--group-readable", "let the group of the files (that of stalltrace's process) read them, too",
+                     &group_readable_);
+}
+
 Flag Privacy::readers_flag() {
   return switch_flag("--world-readable", "let every user of the host read what is written; else its owner alone",
                      &world_readable_);

@@ -10,15 +10,20 @@ namespace stalltrace::cli {
 
 class Privacy {
  public:
+  /// --group-readable
+  Flag group_flag();
   /// --world-readable
   Flag readers_flag();
   /// --whole-commands
   Flag commands_flag();
 
-  [[nodiscard]] Readers readers() const { return world_readable_ ? Readers::kEverybody : Readers::kOwner; }
+  [[nodiscard]] Readers readers() const {
+    return world_readable_ ? Readers::kEverybody : group_readable_ ? Readers::kGroup : Readers::kOwner;
+  }
   [[nodiscard]] CommandLines commands() const { return whole_ ? CommandLines::kWhole : CommandLines::kRedacted; }
 
  private:
+  bool group_readable_ = false;
   bool world_readable_ = false;
   bool whole_ = false;
 };

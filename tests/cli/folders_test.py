@@ -104,7 +104,7 @@ class RunFolder(Hostile):
         self.assertIn("belongs to uid 1", result.stderr.splitlines()[0])
 
     def test_only_its_owner_reads_what_a_run_leaves_unless_asked_for(self):
-        for flag, folder, file in ((), 0o700, 0o600), (("--world-readable",), 0o755, 0o644):
+        for flag, folder, file in ((), 0o700, 0o600), (("--group-readable",), 0o750, 0o640), (("--world-readable",), 0o755, 0o644):
             with self.subTest(flag=flag):
                 out = self.folder / f"run{folder:o}"
                 result = run("run", "--out", out, *flag, "--", "true")
@@ -154,7 +154,7 @@ class Recordings(Hostile):
 
     def test_only_its_owner_reads_one_unless_asked_for(self):
         self.assertEqual(mode(self.recording), 0o600)
-        for flag, wanted in ((), 0o600), (("--world-readable",), 0o644):
+        for flag, wanted in ((), 0o600), (("--group-readable",), 0o640), (("--world-readable",), 0o644):
             with self.subTest(flag=flag):
                 merged, traced = self.folder / f"m{wanted}.db", self.folder / f"t{wanted}.db"
                 self.done(run("merge", self.recording, "--out", merged, *flag))

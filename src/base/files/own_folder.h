@@ -15,9 +15,13 @@
 namespace stalltrace {
 
 /// Who may read our files.
-enum class Readers { kOwner, kEverybody };
-constexpr mode_t file_mode(Readers readers) { return readers == Readers::kOwner ? 0600 : 0644; }
-constexpr mode_t folder_mode(Readers readers) { return readers == Readers::kOwner ? 0700 : 0755; }
+enum class Readers { kOwner, kGroup, kEverybody };
+constexpr mode_t file_mode(Readers readers) {
+  return readers == Readers::kOwner ? 0600 : readers == Readers::kGroup ? 0640 : 0644;
+}
+constexpr mode_t folder_mode(Readers readers) {
+  return readers == Readers::kOwner ? 0700 : readers == Readers::kGroup ? 0750 : 0755;
+}
 
 class OwnFolder {
  public:

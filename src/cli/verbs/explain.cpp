@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace explain`: what stalled, where and why.
+#include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/framework/time_point.h"
 #include "cli/reporting.h"
@@ -31,6 +32,7 @@ class ExplainVerb final : public Subcommand {
                         &exit_code_)};
   }
   Result<int> run(Console& console) override {
+    confine_to_reading(files_);
     if (!instance_.empty()) {
       ST_ASSIGN(const InspectedReport inspected, inspect_recordings(files_, instance_, window_));
       console.out(json_ ? report::inspection_to_json(inspected.inspection)

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/process/command.h"
+#include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/privacy.h"
 #include "cli/recorded_profiler_files.h"
@@ -30,11 +31,12 @@ class ImportVerb final : public Subcommand {
   }
   std::vector<Flag> flags() override {
     return {arguments("FILE", "profiler files (docs/profiler_file.md)", &files_),
-            text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_), privacy_.readers_flag(),
-            privacy_.commands_flag()};
+            text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_), privacy_.group_flag(),
+            privacy_.readers_flag(), privacy_.commands_flag()};
   }
   Result<int> run(Console& console) override {
     ST_TRY(check_files());
+    confine_to_reading(files_, out_);
     if (Status recorded = record_profiler_files(files_, out_, privacy_, console); !recorded) {
       if (recorded.error().remedy.empty()) {
         recorded.error().remedy = "give profiler files: after `stalltrace run` they are in DIR/profiler";

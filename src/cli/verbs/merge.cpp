@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/privacy.h"
 #include "cli/verbs/verbs.h"
@@ -22,9 +23,10 @@ class MergeVerb final : public Subcommand {
   std::vector<Flag> flags() override {
     return {arguments("FILE", "recordings", &files_),
             required(text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_)),
-            privacy_.readers_flag()};
+            privacy_.group_flag(), privacy_.readers_flag()};
   }
   Result<int> run(Console& console) override {
+    confine_to_reading(files_, out_);
     store::MergeOptions options{.readers = privacy_.readers()};
     if (console.shows_progress()) {
       options.progress = [&console](size_t done, size_t total) {

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <span>
 #include <utility>
 
 #include "base/process/command.h"
 #include "base/text.h"
+#include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
 #include "report/query_format.h"
@@ -64,6 +66,7 @@ class QueryVerb final : public Subcommand {
   }
   Result<int> run(Console& console) override {
     ST_TRY(check_order());
+    confine_to_reading(std::span(&file_, 1));
     const auto formatter =
         report::make_query_formatter(*report::query_format_from_text(format_), [&console](std::string_view text) {
           console.shows_out() ? console.out(for_terminal(text)) : console.out(text);

@@ -105,6 +105,7 @@ class RunVerb final : public Subcommand {
             text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, the host's name", &node_),
             trust_owner_flag(&trusted_owners_),
             switch_flag("--no-trace", "leave the kernel alone: the profiler plugin only", &no_trace_),
+            privacy_.group_flag(),
             privacy_.readers_flag(),
             privacy_.commands_flag(),
             required(command_argument("the job's command", &command_))};

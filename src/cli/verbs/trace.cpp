@@ -74,6 +74,7 @@ class TraceVerb final : public Subcommand {
         switch_flag("--own-netns", "trace only processes in this program's own network namespace", &options_.own_netns),
         text_flag("--sysfs-root", "DIR", "read InfiniBand and RoCE port counters below this instead of /sys",
                   &options_.sysfs_root),
+        privacy_.group_flag(),
         privacy_.readers_flag(),
         privacy_.commands_flag(),
         hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),

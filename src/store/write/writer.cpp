@@ -107,7 +107,8 @@ Result<Place> make_place(const std::string& path, Readers readers) {
   if (readers == Readers::kOwner && ::fstat(place.file.get(), &info) == 0 && info.st_uid != ::geteuid()) {
     ::unlinkat(place.folder.get(), place.name.c_str(), 0);
     return fail(fmt::format("{}: the file server made uid {} its owner", path, info.st_uid),
-                "choose a file on a disk of this host with --out, or give --world-readable", ErrorKind::kNoPrivilege);
+                "choose a file on a disk of this host with --out, or give --group-readable or --world-readable",
+                ErrorKind::kNoPrivilege);
   }
   return place;
 }

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process gives up before it reads files that anyone may have made: a fault in a parser then can't be used to
+// run programs, to reach the network or other processes, or to change other files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace stalltrace {
+
+struct Confinement {
+  std::vector<std::string> files;    // existing files that may be written; those that do not exist are left out
+  std::vector<std::string> folders;  // in which files may be made, written, renamed and removed
+};
+
+/// What the kernel took.
+struct Confined {
+  bool system_calls = false;  // seccomp: no new programs or processes, no sockets, no tracing, no mounts, no BPF
+  bool files = false;         // Landlock (Linux 5.13): nothing but `Confinement` can be written
+};
+
+/// For the rest of this process's life. Reading stays possible. To be called before the first thread is started. What
+/// the kernel does not have is left out. Does nothing in a build with sanitizers, which need what it takes away.
+Confined confine(const Confinement& allowed);
+
+/// What confine() would get, without giving anything up.
+Confined possible_confinement();
+
+}  // namespace stalltrace

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rights of verbs that read recordings and profiler files, which anyone may have made.
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace stalltrace::cli {
+
+/// Gives up all that such a verb does not need (base/rights/confinement.h). `out`: the file that it will make; empty:
+/// none. To be called before the first thread is started and before `inputs` are opened.
+void confine_to_reading(std::span<const std::string> inputs, const std::string& out = "");
+
+}  // namespace stalltrace::cli
