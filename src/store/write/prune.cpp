@@ -5,17 +5,22 @@
 
 #include <algorithm>
 
+#include "store/write/prune_states.h"
+
 namespace stalltrace::store {
 namespace {
 
 constexpr size_t kSegmentsPerTransaction = 16;  // some 16,000 rows: a few megabytes of log
 
-/// In the transaction that removes the rows, so that a kill loses neither or both.
-Status count_pruned(Database& db, NodeId node, const std::string& table, uint64_t count) {
-  return count == 0 ? Status()
-                    : db.execute(fmt::format("INSERT INTO loss(node_id, source, count) VALUES({}, 'pruned:{}', {}) "
-                                             "ON CONFLICT DO UPDATE SET count = count + excluded.count",
-                                             node, table, count));
+/// No row has an id of the segment any more.
+Result<bool> is_empty(Database& db, const PrunableTable& table, size_t index) {
+  ST_ASSIGN(Statement select, db.prepare(fmt::format("SELECT 1 FROM {} WHERE {} >= ? AND {} < ? LIMIT 1", table.name,
+                                                     table.id_column, table.id_column)));
+  select.bind(1, table.segments->segments()[index].first_id);
+  select.bind(2, table.segments->end_id(index));
+  const int code = select.step();
+  return code == SQLITE_ROW || code == SQLITE_DONE ? Result<bool>(code == SQLITE_DONE)
+                                                   : fail_sqlite(db.get(), fmt::format("segments of {}", table.name));
 }
 
 }  // namespace
@@ -68,12 +73,17 @@ Result<uint64_t> Pruner::remove(Database& db, const Candidate& candidate, const 
 }
 
 Status Pruner::remove_all(Database& db, std::span<const Candidate> batch, const std::vector<TimeRange>& keep,
-                          std::map<std::string, uint64_t>& removed) {
-  std::map<std::string, uint64_t> counts;
+                          Removed& removed) {
+  Removed counts;
   ST_ASSIGN(Transaction transaction, Transaction::begin(db, "BEGIN IMMEDIATE"));
   for (const Candidate& candidate : batch) {
     ST_ASSIGN(const uint64_t count, remove(db, candidate, keep));
     counts[std::string(candidate.table->name)] += count;
+    ST_ASSIGN(const bool empty, is_empty(db, *candidate.table, candidate.index));
+    if (empty) {
+      ST_TRY(db.execute(fmt::format("DELETE FROM segment WHERE source = '{}' AND first_id = {}", candidate.table->name,
+                                    candidate.table->segments->segments()[candidate.index].first_id)));
+    }
   }
   for (const auto& [table, count] : counts) {
     ST_TRY(count_pruned(db, batch.front().table->segments->node(), table, count));
@@ -85,25 +95,68 @@ Status Pruner::remove_all(Database& db, std::span<const Candidate> batch, const 
   return {};
 }
 
-Result<std::map<std::string, uint64_t>> Pruner::prune(Database& db, const std::vector<PrunableTable>& tables,
-                                                      const std::vector<TimeRange>& keep, int64_t target_bytes) {
-  std::map<std::string, uint64_t> removed;
-  const std::vector<TimeRange> nothing;
-  for (const Depth depth : {Depth::kNormal, Depth::kEverything}) {
-    const std::vector<Candidate> old = candidates(tables, depth);
-    for (size_t first = 0; first < old.size(); first += kSegmentsPerTransaction) {
-      ST_ASSIGN(const int64_t used, used_bytes(db));
-      if (used <= target_bytes) {
-        return removed;
-      }
-      const size_t count = std::min(old.size() - first, kSegmentsPerTransaction);
-      const std::span batch(old.data() + first, count);
-      ST_TRY(remove_all(db, batch, depth == Depth::kNormal ? keep : nothing, removed));
-      for (const Candidate& candidate : batch) {
-        done(depth, candidate.table->name).insert(candidate.table->segments->segments()[candidate.index].first_id);
-      }
+int64_t Pruner::oldest_ns(const std::vector<PrunableTable>& tables) const {
+  const auto& sets = done_[static_cast<size_t>(Depth::kNormal)];
+  int64_t oldest_ns = kForever;
+  for (const PrunableTable& table : tables) {
+    const std::vector<Segment>& segments = table.segments->segments();
+    const auto set = sets.find(table.name);
+    const auto first = std::ranges::find_if(
+        segments, [&](const Segment& segment) { return set == sets.end() || !set->second.contains(segment.first_id); });
+    if (segments.size() > 1 && first != segments.end()) {  // a table of a few rows spans all of time
+      oldest_ns = std::min(oldest_ns, first->min_ns);
     }
   }
+  return oldest_ns == kForever ? -kForever : oldest_ns;
+}
+
+Status Pruner::prune_streams(Database& db, const std::vector<PrunableTable>& tables, Depth depth,
+                             const std::vector<TimeRange>& keep, int64_t target_bytes, Removed& removed) {
+  const std::vector<Candidate> old = candidates(tables, depth);
+  for (size_t first = 0; first < old.size(); first += kSegmentsPerTransaction) {
+    ST_ASSIGN(const int64_t used, used_bytes(db));
+    if (used <= target_bytes) {
+      return {};
+    }
+    const size_t count = std::min(old.size() - first, kSegmentsPerTransaction);
+    const std::span batch(old.data() + first, count);
+    ST_TRY(remove_all(db, batch, keep, removed));
+    for (const Candidate& candidate : batch) {
+      done(depth, candidate.table->name).insert(candidate.table->segments->segments()[candidate.index].first_id);
+    }
+  }
+  return {};
+}
+
+Status Pruner::prune_states(Database& db, NodeId node, int64_t before_ns, const std::vector<TimeRange>& keep,
+                            int64_t target_bytes, Removed& removed) {
+  while (true) {
+    ST_ASSIGN(const int64_t used, used_bytes(db));
+    if (used <= target_bytes) {
+      return {};
+    }
+    ST_ASSIGN(const Removed some, prune_ended_states(db, node, before_ns, keep));
+    for (const auto& [table, count] : some) {
+      removed[table] += count;
+    }
+    if (some.empty()) {
+      return {};
+    }
+  }
+}
+
+Result<Pruner::Removed> Pruner::prune(Database& db, NodeId node, const std::vector<PrunableTable>& tables,
+                                      const std::vector<TimeRange>& keep, int64_t target_bytes) {
+  Removed removed;
+  const std::vector<TimeRange> nothing;
+  ST_TRY(prune_streams(db, tables, Depth::kNormal, keep, target_bytes, removed));
+  ST_ASSIGN(const Removed old, prune_ended_states(db, node, oldest_ns(tables), keep));
+  for (const auto& [table, count] : old) {
+    removed[table] += count;
+  }
+  ST_TRY(prune_states(db, node, kForever, keep, target_bytes, removed));
+  ST_TRY(prune_streams(db, tables, Depth::kEverything, nothing, target_bytes, removed));
+  ST_TRY(prune_states(db, node, kForever, nothing, target_bytes, removed));
   return removed;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits the size of a recording: removes normal rows, oldest first over all streamed tables, then, if necessary, rows
+// Limits the size of a recording: removes normal rows, oldest first over all streamed tables, and rows about processes,
+// communicators and connections that ended before the rows that are left; then, if necessary, more of these, and rows
 // around stalls as well. Works on whole segments by ranges of ids. Internal to store/.
 #pragma once
 
@@ -25,10 +26,12 @@ struct PrunableTable {
 
 class Pruner {
  public:
-  /// Removes rows until at most `target_bytes` of the database are in use, or no old rows are left. Returns the number
-  /// of rows removed, by table. Uses one transaction for several segments.
-  Result<std::map<std::string, uint64_t>> prune(Database& db, const std::vector<PrunableTable>& tables,
-                                                const std::vector<TimeRange>& keep, int64_t target_bytes);
+  using Removed = std::map<std::string, uint64_t>;  // rows, by table
+
+  /// Removes rows of `node` until at most `target_bytes` of the database are in use, or no old rows are left. Uses one
+  /// transaction for several segments.
+  Result<Removed> prune(Database& db, NodeId node, const std::vector<PrunableTable>& tables,
+                        const std::vector<TimeRange>& keep, int64_t target_bytes);
 
  private:
   /// A segment that still has its normal rows, or all rows.
@@ -42,7 +45,13 @@ class Pruner {
   [[nodiscard]] std::vector<Candidate> candidates(const std::vector<PrunableTable>& tables, Depth depth) const;
   static Result<uint64_t> remove(Database& db, const Candidate& candidate, const std::vector<TimeRange>& keep);
   static Status remove_all(Database& db, std::span<const Candidate> batch, const std::vector<TimeRange>& keep,
-                           std::map<std::string, uint64_t>& removed);
+                           Removed& removed);
+  Status prune_streams(Database& db, const std::vector<PrunableTable>& tables, Depth depth,
+                       const std::vector<TimeRange>& keep, int64_t target_bytes, Removed& removed);
+  static Status prune_states(Database& db, NodeId node, int64_t before_ns, const std::vector<TimeRange>& keep,
+                             int64_t target_bytes, Removed& removed);
+  /// The earliest row that was not removed as a normal one.
+  [[nodiscard]] int64_t oldest_ns(const std::vector<PrunableTable>& tables) const;
   std::set<int64_t>& done(Depth depth, std::string_view table);
 
   std::map<std::string, std::set<int64_t>, std::less<>> done_[2];  // first ids by table, for each depth

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // With a size limit, normal data is removed first, a stall and its surroundings stay, and removed rows are counted.
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -102,6 +103,94 @@ TEST(MaxSize, KeepsTheStallAndCountsWhatWent) {
     ASSERT_LE(last_ns, row.timestamp_ns);
     last_ns = row.timestamp_ns;
   }
+}
+
+/// An agent that lives for days: processes, connections and communicators come and go beside one that stays.
+TEST(MaxSize, WhatEndedAgesOutWithTheRowsOfItsTime) {
+  constexpr int64_t kMaxSize = 2 << 20;
+  constexpr int32_t kComers = 20'000;
+  constexpr int32_t kStays = 1;
+  constexpr int64_t kDistanceNs = 20 * kNsPerMs;
+  const TemporaryFolder folder;
+  const std::string path = folder / "r.db";
+  auto writer = must(RecordingWriter::create(path, {.max_size_bytes = kMaxSize}));
+  writer->accept(node_row(1, "n"));
+  writer->accept(Process{.node_id = 1, .pid = kStays, .start_ns = 1, .exe = "stays"});
+  int64_t stall_ns = 0;
+  for (int32_t i = 1; i <= kComers; ++i) {
+    const int64_t at_ns = i * kDistanceNs;
+    const bool stall = i == 2'000;
+    stall_ns = stall ? at_ns : stall_ns;
+    Process comer{.node_id = 1, .pid = kStays + i, .start_ns = at_ns, .exe = "/usr/bin/comes-and-goes"};
+    comer.exit_ns = at_ns + kDistanceNs;
+    writer->accept(comer);
+    Communicator communicator{.node_id = 1, .pid = comer.pid, .comm_ptr = 0xc0};
+    communicator.created_ns = at_ns;  // ends with its process
+    writer->accept(communicator);
+    Connection connection{.node_id = 1, .cookie = static_cast<uint64_t>(i), .pid = comer.pid};
+    connection.opened_ns = at_ns;
+    connection.closed_ns = at_ns + kDistanceNs;
+    writer->accept(connection);
+    writer->accept(collective_row(1, static_cast<uint64_t>(i), at_ns, (stall ? 400 : 2) * kNsPerMs));
+    if (i % 100 == 0) {
+      must(writer->flush());
+      ASSERT_LE(total_size(path), kMaxSize);
+    }
+  }
+  EXPECT_EQ(writer->stats().lost, 0U);
+  must(writer->close());
+  EXPECT_EQ(ask(path, "SELECT count(*) FROM process WHERE exe = 'stays'"), "1");
+  for (const char* table : {"process", "communicator", "connection"}) {
+    SCOPED_TRACE(table);
+    const std::string count = std::string("SELECT count(*) FROM ") + table;
+    const int left = std::stoi(ask(path, count));
+    EXPECT_LT(left, kComers / 2);
+    const int all = kComers + (std::string_view(table) == "process" ? 1 : 0);
+    EXPECT_EQ(ask(path, std::string("SELECT count FROM loss WHERE source = 'pruned:") + table + "'"),
+              std::to_string(all - left));
+  }
+  // Each collective that is left has its process: the newest, and those around the stall.
+  EXPECT_EQ(ask(path,
+                "SELECT count(*) FROM collective c WHERE NOT EXISTS (SELECT 1 FROM process p WHERE"
+                " p.start_ns = c.timestamp_ns)"),
+            "0");
+  EXPECT_EQ(ask(path, fmt::format("SELECT count(*) FROM process WHERE start_ns = {}", stall_ns)), "1");
+  EXPECT_LT(std::stoi(ask(path, "SELECT count(*) FROM segment")), kComers / 1024);
+}
+
+/// A query that takes hours, or was forgotten in a pager.
+TEST(MaxSize, AReaderThatKeepsTheLogIsSaidOnceAndCounted) {
+  constexpr int64_t kMaxSize = 2 << 20;
+  const TemporaryFolder folder;
+  const std::string path = folder / "r.db";
+  auto writer = must(RecordingWriter::create(path, {.max_size_bytes = kMaxSize}));
+  writer->accept(node_row(1, "n"));
+  uint64_t number = 0;
+  const auto record = [&](int flushes) {
+    int errors = 0;
+    for (int i = 0; i < flushes; ++i) {
+      for (int row = 0; row < 200; ++row) {
+        ++number;
+        writer->accept(collective_row(1, number, static_cast<int64_t>(number) * 10 * kNsPerMs, 2 * kNsPerMs));
+      }
+      errors += writer->flush() ? 0 : 1;
+    }
+    return errors;
+  };
+  EXPECT_EQ(record(5), 0);
+  {
+    auto reader = must(Database::open(path, SQLITE_OPEN_READONLY));
+    must(reader.execute("BEGIN"));
+    must(reader.integer("SELECT count(*) FROM collective"));
+    EXPECT_EQ(record(300), 1);
+    EXPECT_LE(total_size(path), kMaxSize + kMaxSize / 4);
+    EXPECT_GT(writer->stats().lost, 0U);
+  }
+  EXPECT_EQ(record(5), 0);
+  must(writer->close());
+  EXPECT_LE(total_size(path), kMaxSize);
+  EXPECT_EQ(ask(path, "SELECT (SELECT count(*) FROM collective) + (SELECT sum(count) FROM loss)"),
+            std::to_string(number));
 }
 
 TEST(MaxSize, TooSmallIsRefused) {

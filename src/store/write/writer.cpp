@@ -148,6 +148,7 @@ struct RecordingWriter::State {
   WriterStats stats;
   bool disk_full = false;  // the last flush failed, and its caller was informed
   int last_code = SQLITE_OK;
+  bool closing = false;  // the last rows are written whatever the log's size
   bool closed = false;
 
   template <typename F>
@@ -160,9 +161,10 @@ struct RecordingWriter::State {
   Status prepare();
   int write_rows();
   Status write_transaction();
-  Status disk_refused(Error error);
+  Status refused(Error error);
   void give_up_buffered();
   Status keep_within_size();
+  Result<bool> log_is_held();
   std::vector<PrunableTable> prunable();
   /// The part of max_size_bytes that the log may use.
   [[nodiscard]] int64_t log_bytes() const {
@@ -239,7 +241,7 @@ Status RecordingWriter::State::write_transaction() {
 
 /// The rows stay buffered for the next attempt, up to a limit; the job's state (processes, communicators, connections)
 /// is kept completely.
-Status RecordingWriter::State::disk_refused(Error error) {
+Status RecordingWriter::State::refused(Error error) {
   each_table([&]<typename T>(TableWriter<T>& table) {
     if constexpr (StreamedType<T>) {
       const size_t dropped = table.drop_oldest(kKeptWhileFull);
@@ -250,8 +252,7 @@ Status RecordingWriter::State::disk_refused(Error error) {
   if (std::exchange(disk_full, true)) {
     return {};
   }
-  error.remedy = "free some space: recording goes on by itself, what is lost until then is counted as store:disk_full";
-  return with_context("cannot write", std::move(error));
+  return std::unexpected(std::move(error));
 }
 
 /// Rows that a full disk still refuses when the recording ends are lost; they are counted if at least the count can be
@@ -283,11 +284,25 @@ Status RecordingWriter::State::keep_within_size() {
   if (used <= file_bytes() / 10 * 8) {
     return {};
   }
-  ST_ASSIGN(const auto removed, pruner.prune(db, prunable(), windows.windows(), file_bytes() / 10 * 6));
+  ST_ASSIGN(const auto removed, pruner.prune(db, node_id, prunable(), windows.windows(), file_bytes() / 10 * 6));
   for (const auto& [table, count] : removed) {
     stats.pruned += count;
   }
   return {};
+}
+
+/// A program that reads the recording keeps the rows that were written since from leaving the log, which then grows.
+Result<bool> RecordingWriter::State::log_is_held() {
+  const auto log = place.look("-wal");
+  if (options.max_size_bytes == 0 || closing || !log || log->st_size <= log_bytes()) {
+    return false;
+  }
+  ST_ASSIGN(Statement checkpoint, db.prepare("PRAGMA wal_checkpoint(PASSIVE)"));
+  if (checkpoint.step() != SQLITE_ROW) {
+    return fail_sqlite(db.get(), path);
+  }
+  constexpr int64_t kPage = 4096;
+  return (checkpoint.integer(1) - checkpoint.integer(2)) * kPage > log_bytes();
 }
 
 RecordingWriter::RecordingWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -337,6 +352,13 @@ Status RecordingWriter::flush() {
   if (state.buffered + state.findings.buffered() == 0 || state.closed) {
     return {};
   }
+  ST_ASSIGN(const bool held, state.log_is_held());
+  if (held) {
+    return state.refused(fail("cannot write: a program that reads the recording keeps its log from getting smaller",
+                              "end that program: recording goes on by itself, what is lost until then is counted as "
+                              "store:disk_full")
+                             .error());
+  }
   Status written = state.write_transaction();
   const bool limited = state.options.max_size_bytes > 0;
   if (!written && limited && state.last_code == SQLITE_FULL) {
@@ -344,7 +366,10 @@ Status RecordingWriter::flush() {
     written = state.write_transaction();
   }
   if (!written) {
-    return state.disk_refused(std::move(written.error()));
+    Error error = std::move(written.error());
+    error.remedy =
+        "free some space: recording goes on by itself, what is lost until then is counted as store:disk_full";
+    return state.refused(with_context("cannot write", std::move(error)).error());
   }
   state.disk_full = false;
   state.stats.rows += std::exchange(state.buffered, 0);
@@ -360,6 +385,7 @@ Status RecordingWriter::close() {
   if (state.closed) {
     return {};
   }
+  state.closing = true;
   Status status = flush();
   state.give_up_buffered();
   state.closed = true;
