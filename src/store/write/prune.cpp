@@ -10,7 +10,12 @@
 namespace stalltrace::store {
 namespace {
 
-constexpr size_t kSegmentsPerTransaction = 16;  // some 16,000 rows: a few megabytes of log
+constexpr int64_t kSegmentBytes = 128 << 10;  // of a thousand rows
+constexpr int64_t kStateBytes = 128;          // of a row, with what it shares of a page
+
+size_t states_of(const Pruner::Limits& limits) {
+  return static_cast<size_t>(std::max<int64_t>(limits.transaction_bytes / kStateBytes, 1));
+}
 
 /// No row has an id of the segment any more.
 Result<bool> is_empty(Database& db, const PrunableTable& table, size_t index) {
@@ -111,14 +116,15 @@ int64_t Pruner::oldest_ns(const std::vector<PrunableTable>& tables) const {
 }
 
 Status Pruner::prune_streams(Database& db, const std::vector<PrunableTable>& tables, Depth depth,
-                             const std::vector<TimeRange>& keep, int64_t target_bytes, Removed& removed) {
+                             const std::vector<TimeRange>& keep, Limits limits, Removed& removed) {
   const std::vector<Candidate> old = candidates(tables, depth);
-  for (size_t first = 0; first < old.size(); first += kSegmentsPerTransaction) {
+  const auto at_once = static_cast<size_t>(std::max<int64_t>(limits.transaction_bytes / kSegmentBytes, 1));
+  for (size_t first = 0; first < old.size(); first += at_once) {
     ST_ASSIGN(const int64_t used, used_bytes(db));
-    if (used <= target_bytes) {
+    if (used <= limits.target_bytes) {
       return {};
     }
-    const size_t count = std::min(old.size() - first, kSegmentsPerTransaction);
+    const size_t count = std::min(old.size() - first, at_once);
     const std::span batch(old.data() + first, count);
     ST_TRY(remove_all(db, batch, keep, removed));
     for (const Candidate& candidate : batch) {
@@ -129,13 +135,13 @@ Status Pruner::prune_streams(Database& db, const std::vector<PrunableTable>& tab
 }
 
 Status Pruner::prune_states(Database& db, NodeId node, int64_t before_ns, const std::vector<TimeRange>& keep,
-                            int64_t target_bytes, Removed& removed) {
+                            Limits limits, Removed& removed) {
   while (true) {
     ST_ASSIGN(const int64_t used, used_bytes(db));
-    if (used <= target_bytes) {
+    if (used <= limits.target_bytes) {
       return {};
     }
-    ST_ASSIGN(const Removed some, prune_ended_states(db, node, before_ns, keep));
+    ST_ASSIGN(const Removed some, prune_ended_states(db, node, before_ns, keep, states_of(limits)));
     for (const auto& [table, count] : some) {
       removed[table] += count;
     }
@@ -146,17 +152,17 @@ Status Pruner::prune_states(Database& db, NodeId node, int64_t before_ns, const 
 }
 
 Result<Pruner::Removed> Pruner::prune(Database& db, NodeId node, const std::vector<PrunableTable>& tables,
-                                      const std::vector<TimeRange>& keep, int64_t target_bytes) {
+                                      const std::vector<TimeRange>& keep, Limits limits) {
   Removed removed;
   const std::vector<TimeRange> nothing;
-  ST_TRY(prune_streams(db, tables, Depth::kNormal, keep, target_bytes, removed));
-  ST_ASSIGN(const Removed old, prune_ended_states(db, node, oldest_ns(tables), keep));
+  ST_TRY(prune_streams(db, tables, Depth::kNormal, keep, limits, removed));
+  ST_ASSIGN(const Removed old, prune_ended_states(db, node, oldest_ns(tables), keep, states_of(limits)));
   for (const auto& [table, count] : old) {
     removed[table] += count;
   }
-  ST_TRY(prune_states(db, node, kForever, keep, target_bytes, removed));
-  ST_TRY(prune_streams(db, tables, Depth::kEverything, nothing, target_bytes, removed));
-  ST_TRY(prune_states(db, node, kForever, nothing, target_bytes, removed));
+  ST_TRY(prune_states(db, node, kForever, keep, limits, removed));
+  ST_TRY(prune_streams(db, tables, Depth::kEverything, nothing, limits, removed));
+  ST_TRY(prune_states(db, node, kForever, nothing, limits, removed));
   return removed;
 }
 

@@ -28,10 +28,14 @@ class Pruner {
  public:
   using Removed = std::map<std::string, uint64_t>;  // rows, by table
 
-  /// Removes rows of `node` until at most `target_bytes` of the database are in use, or no old rows are left. Uses one
-  /// transaction for several segments.
+  struct Limits {
+    int64_t target_bytes = 0;       // of the database in use: pruning ends there
+    int64_t transaction_bytes = 0;  // that one transaction changes, roughly: the log holds them for a time
+  };
+
+  /// Removes rows of `node` until the target is reached, or no old rows are left.
   Result<Removed> prune(Database& db, NodeId node, const std::vector<PrunableTable>& tables,
-                        const std::vector<TimeRange>& keep, int64_t target_bytes);
+                        const std::vector<TimeRange>& keep, Limits limits);
 
  private:
   /// A segment that still has its normal rows, or all rows.
@@ -47,9 +51,9 @@ class Pruner {
   static Status remove_all(Database& db, std::span<const Candidate> batch, const std::vector<TimeRange>& keep,
                            Removed& removed);
   Status prune_streams(Database& db, const std::vector<PrunableTable>& tables, Depth depth,
-                       const std::vector<TimeRange>& keep, int64_t target_bytes, Removed& removed);
+                       const std::vector<TimeRange>& keep, Limits limits, Removed& removed);
   static Status prune_states(Database& db, NodeId node, int64_t before_ns, const std::vector<TimeRange>& keep,
-                             int64_t target_bytes, Removed& removed);
+                             Limits limits, Removed& removed);
   /// The earliest row that was not removed as a normal one.
   [[nodiscard]] int64_t oldest_ns(const std::vector<PrunableTable>& tables) const;
   std::set<int64_t>& done(Depth depth, std::string_view table);

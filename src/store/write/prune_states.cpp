@@ -38,7 +38,7 @@ bool lived_in(const std::vector<TimeRange>& windows, int64_t begin_ns, int64_t e
 }
 
 Result<std::vector<EndedRow>> ended_rows(Database& db, const StateTable& table, NodeId node, int64_t before_ns,
-                                         const std::vector<TimeRange>& keep) {
+                                         const std::vector<TimeRange>& keep, size_t most) {
   std::string columns = fmt::format("{}, {} AS ended", table.begin, table.end);
   for (const std::string_view key : table.key) {
     columns += fmt::format(", {}", key.empty() ? "0" : key);
@@ -57,7 +57,7 @@ Result<std::vector<EndedRow>> ended_rows(Database& db, const StateTable& table, 
   if (code != SQLITE_DONE) {
     return fail_sqlite(db.get(), fmt::format("ended rows of {}", table.name));
   }
-  const size_t count = std::min(rows.size(), kMostStatesAtOnce);
+  const size_t count = std::min(rows.size(), most);
   std::ranges::partial_sort(rows, rows.begin() + static_cast<std::ptrdiff_t>(count), {}, &EndedRow::end_ns);
   rows.resize(count);
   return rows;
@@ -92,11 +92,11 @@ Status count_pruned(Database& db, NodeId node, const std::string& table, uint64_
 }
 
 Result<std::map<std::string, uint64_t>> prune_ended_states(Database& db, NodeId node, int64_t before_ns,
-                                                           const std::vector<TimeRange>& keep) {
+                                                           const std::vector<TimeRange>& keep, size_t most) {
   std::map<std::string, uint64_t> removed;
   ST_ASSIGN(Transaction transaction, Transaction::begin(db, "BEGIN IMMEDIATE"));
   for (const StateTable& table : kStates) {
-    ST_ASSIGN(const std::vector<EndedRow> rows, ended_rows(db, table, node, before_ns, keep));
+    ST_ASSIGN(const std::vector<EndedRow> rows, ended_rows(db, table, node, before_ns, keep, most));
     ST_TRY(remove_rows(db, table, node, rows));
     ST_TRY(count_pruned(db, node, std::string(table.name), rows.size()));
     if (!rows.empty()) {

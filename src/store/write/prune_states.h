@@ -15,12 +15,10 @@
 namespace stalltrace::store {
 
 /// Removes rows of `node` that ended before `before_ns`, except those that lived in one of the windows `keep`; the
-/// earliest ended first, at most kMostStatesAtOnce of each table. One transaction, which counts them in `loss`. Returns
-/// the number of rows removed, by table.
+/// earliest ended first, at most `most` of each table. One transaction, which counts them in `loss`. Returns the number
+/// of rows removed, by table.
 Result<std::map<std::string, uint64_t>> prune_ended_states(Database& db, NodeId node, int64_t before_ns,
-                                                           const std::vector<TimeRange>& keep);
-
-inline constexpr size_t kMostStatesAtOnce = 20'000;
+                                                           const std::vector<TimeRange>& keep, size_t most);
 
 /// Adds to the row 'pruned:TABLE' of `loss`. In the transaction that removes the rows, so that a kill loses neither or
 /// both.

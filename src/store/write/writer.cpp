@@ -170,7 +170,10 @@ struct RecordingWriter::State {
   [[nodiscard]] int64_t log_bytes() const {
     return std::clamp<int64_t>(options.max_size_bytes / 4, 256 << 10, 8 << 20);
   }
-  [[nodiscard]] int64_t file_bytes() const { return options.max_size_bytes - log_bytes(); }
+  /// Half a second of a busy node is one transaction, and stays in the log whatever its size.
+  [[nodiscard]] int64_t file_bytes() const {
+    return options.max_size_bytes - std::max<int64_t>(log_bytes(), 512 << 10);
+  }
 };
 
 Status RecordingWriter::State::open() {
@@ -284,7 +287,9 @@ Status RecordingWriter::State::keep_within_size() {
   if (used <= file_bytes() / 10 * 8) {
     return {};
   }
-  ST_ASSIGN(const auto removed, pruner.prune(db, node_id, prunable(), windows.windows(), file_bytes() / 10 * 6));
+  ST_ASSIGN(const auto removed,
+            pruner.prune(db, node_id, prunable(), windows.windows(),
+                         {.target_bytes = file_bytes() / 10 * 6, .transaction_bytes = log_bytes() / 4}));
   for (const auto& [table, count] : removed) {
     stats.pruned += count;
   }
