@@ -5,23 +5,24 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstring>
+#include <utility>
+#include <vector>
 
+#include "base/untrusted/helper_child.h"
 #include "base/untrusted/sandbox.h"
 
 namespace stalltrace {
 namespace {
 
 constexpr size_t kMostBytes = 64 << 10;
-constexpr size_t kMostEnded = 8;  // helpers that hang in the kernel
+constexpr size_t kMostKilled = 8;  // helpers that hang in the kernel
 constexpr int kSocketInChild = 3;
 
 bool send_message(int socket, const HelperMessage& message, int flags) {
@@ -43,6 +44,23 @@ bool send_message(int socket, const HelperMessage& message, int flags) {
   return ::sendmsg(socket, &header, flags | MSG_NOSIGNAL) == static_cast<ssize_t>(message.bytes.size());
 }
 
+/// All that came with a message, asked for or not: what is not owned stays open.
+std::vector<UniqueFd> descriptors_of(msghdr& header) {
+  std::vector<UniqueFd> received;
+  for (const cmsghdr* part = CMSG_FIRSTHDR(&header); part; part = CMSG_NXTHDR(&header, const_cast<cmsghdr*>(part))) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+      received.emplace_back(fd);
+    }
+  }
+  return received;
+}
+
 /// Bytes received; 0: the other end is closed. -1: see errno.
 ssize_t receive_message(int socket, HelperMessage& message, int flags) {
   message.bytes.resize(kMostBytes);
@@ -56,18 +74,15 @@ ssize_t receive_message(int socket, HelperMessage& message, int flags) {
   const ssize_t got = ::recvmsg(socket, &header, flags | MSG_CMSG_CLOEXEC);
   message.bytes.resize(got > 0 ? static_cast<size_t>(got) : 0);
   message.fd.reset();
-  const cmsghdr* part = got > 0 ? CMSG_FIRSTHDR(&header) : nullptr;
-  if (part && part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS &&
-      part->cmsg_len == CMSG_LEN(sizeof(int))) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(part), sizeof fd);
-    message.fd = UniqueFd(fd);
+  std::vector<UniqueFd> received = got >= 0 ? descriptors_of(header) : std::vector<UniqueFd>();
+  if (received.size() == 1) {
+    message.fd = std::move(received.front());
   }
   return got;
 }
 
 /// The child's main function: it keeps no descriptor of the parent open but the socket.
-[[noreturn]] void run_helper(int socket, HelperProcess::Serve serve, HelperProcess::Rights rights) {
+[[noreturn]] void run_helper(int socket, pid_t parent, HelperProcess::Serve serve, HelperProcess::Rights rights) {
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_BLOCK, &all, nullptr);  // Ctrl-C ends the parent, which closes the socket
@@ -78,8 +93,8 @@ ssize_t receive_message(int socket, HelperMessage& message, int flags) {
     ::dup2(null, standard);
   }
   if (kept < 0 || ::dup2(kept, kSocketInChild) < 0 ||
-      ::syscall(SYS_close_range, kSocketInChild + 1, UINT_MAX, 0) != 0 ||
-      (rights == HelperProcess::Rights::kNone && !enter_sandbox())) {
+      ::syscall(SYS_close_range, kSocketInChild + 1, UINT_MAX, 0) != 0 || !die_with_parent(parent) ||
+      !unmap_shared_memory() || (rights == HelperProcess::Rights::kNone && !enter_sandbox(parent))) {
     ::_exit(1);
   }
   HelperMessage request;
@@ -95,27 +110,11 @@ ssize_t receive_message(int socket, HelperMessage& message, int flags) {
 
 }  // namespace
 
-HelperProcess::~HelperProcess() {
-  end();
-  constexpr int kRounds = 20;
-  for (int i = 0; i < kRounds && !ended_.empty(); ++i) {
-    reap();
-    if (!ended_.empty()) {
-      ::usleep(1000);
-    }
-  }
-}
-
-void HelperProcess::reap() {
-  std::erase_if(ended_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
-}
-
 Status HelperProcess::start() {
   if (socket_) {
     return {};
   }
-  reap();
-  if (ended_.size() >= kMostEnded) {
+  if (killed_.alive_after(0) >= kMostKilled) {
     return fail("too many helpers hang in the kernel");
   }
   std::array<int, 2> pair{};
@@ -124,12 +123,13 @@ Status HelperProcess::start() {
   }
   UniqueFd ours(pair[0]);
   const UniqueFd its(pair[1]);
+  const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) {
     return fail_errno("fork", errno);
   }
   if (child == 0) {
-    run_helper(its.get(), serve_, rights_);
+    run_helper(its.get(), parent, serve_, rights_);
   }
   pid_ = child;
   socket_ = std::move(ours);
@@ -137,13 +137,17 @@ Status HelperProcess::start() {
 }
 
 Status HelperProcess::ask(const HelperMessage& request) {
-  ST_TRY(start());
-  if (!send_message(socket_.get(), request, MSG_DONTWAIT)) {
+  for (bool may_be_dead = is_running();; may_be_dead = false) {
+    ST_TRY(start());
+    if (send_message(socket_.get(), request, MSG_DONTWAIT)) {
+      return {};
+    }
     const int error = errno;
     end();
-    return fail_errno("ask a helper", error);
+    if (!may_be_dead) {
+      return fail_errno("ask a helper", error);
+    }
   }
-  return {};
 }
 
 HelperProcess::Outcome HelperProcess::receive(HelperMessage& answer) {
@@ -161,14 +165,20 @@ HelperProcess::Outcome HelperProcess::receive(HelperMessage& answer) {
   return Outcome::kEnded;
 }
 
+void HelperProcess::check_idle() {
+  char byte = 0;
+  if (socket_ &&
+      (::recv(socket_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EINTR))) {
+    end();
+  }
+}
+
 void HelperProcess::end() {
   if (socket_) {
     socket_.reset();
-    ::kill(pid_, SIGKILL);
-    ended_.push_back(pid_);
+    killed_.kill(pid_);
     pid_ = 0;
   }
-  reap();
 }
 
 }  // namespace stalltrace

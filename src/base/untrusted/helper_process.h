@@ -6,10 +6,10 @@
 #include <sys/types.h>
 
 #include <string>
-#include <vector>
 
 #include "base/handle.h"
 #include "base/result.h"
+#include "base/untrusted/killed_children.h"
 
 namespace stalltrace {
 
@@ -31,13 +31,17 @@ class HelperProcess {
   HelperProcess(Serve serve, Rights rights) : serve_(serve), rights_(rights) {}
   HelperProcess(const HelperProcess&) = delete;
   HelperProcess& operator=(const HelperProcess&) = delete;
-  ~HelperProcess();
+  ~HelperProcess() { end(); }
 
   /// Starts it unless it runs. Errors: no process, no socket, or too many killed helpers that are still not dead.
   Status start();
-  /// Starts it if needed, and sends the request. Then call receive() until the answer or the end arrives.
+  /// Starts it if needed, and sends the request; to a new one if it has died since its last answer. Then call receive()
+  /// until the answer or the end arrives.
   Status ask(const HelperMessage& request);
   Outcome receive(HelperMessage& answer);
+  /// Between an answer and the next request: ends it if it has died, or says what nobody asked for. Else its descriptor
+  /// would stay readable.
+  void check_idle();
   /// Kills it. One that hangs in the kernel dies when the kernel releases it.
   void end();
 
@@ -47,13 +51,11 @@ class HelperProcess {
   [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:
-  void reap();
-
   Serve serve_;
   Rights rights_;
   UniqueFd socket_;
   pid_t pid_ = 0;
-  std::vector<pid_t> ended_;  // not yet reaped
+  KilledChildren killed_;
 };
 
 }  // namespace stalltrace

@@ -5,11 +5,19 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
 
 #include "base/clock.h"
 
@@ -87,6 +95,127 @@ TEST(HelperProcess, OneThatHangsIsEndedWithoutWaiting) {
   ASSERT_TRUE(helper.ask({.bytes = "again", .fd = {}}));
   EXPECT_NE(helper.pid(), pid);
   EXPECT_EQ(wait_for(helper, answer), Outcome::kAnswered);
+}
+
+/// Waits until its end is seen.
+void kill_and_wait(const HelperProcess& helper) {
+  pollfd one{.fd = helper.descriptor(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::kill(helper.pid(), SIGKILL), 0);
+  ASSERT_EQ(::poll(&one, 1, 5000), 1);
+}
+
+TEST(HelperProcess, OneThatDiedBetweenTwoRequestsCostsNone) {
+  HelperProcess helper(misbehave, Rights::kOurs);
+  HelperMessage answer;
+  ASSERT_TRUE(helper.ask({.bytes = "hello", .fd = {}}));
+  ASSERT_EQ(wait_for(helper, answer), Outcome::kAnswered);
+  helper.check_idle();
+  EXPECT_TRUE(helper.is_running());
+  kill_and_wait(helper);
+  ASSERT_TRUE(helper.ask({.bytes = "again", .fd = {}}));
+  ASSERT_EQ(wait_for(helper, answer), Outcome::kAnswered);
+  EXPECT_EQ(answer.bytes, "again!");
+  kill_and_wait(helper);
+  helper.check_idle();
+  EXPECT_FALSE(helper.is_running());
+  EXPECT_EQ(helper.descriptor(), -1) << "it would be readable all the time";
+}
+
+size_t open_descriptors() {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+/// Answers twice, each time with two descriptors.
+HelperMessage send_two_descriptors(HelperMessage request) {
+  const std::array<int, 2> fds{0, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof fds)> control{};
+  iovec bytes{.iov_base = request.bytes.data(), .iov_len = request.bytes.size()};
+  msghdr header{};
+  header.msg_iov = &bytes;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  cmsghdr* part = CMSG_FIRSTHDR(&header);
+  *part = {.cmsg_len = CMSG_LEN(sizeof fds), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+  std::memcpy(CMSG_DATA(part), fds.data(), sizeof fds);
+  constexpr int kSocket = 3;
+  ::sendmsg(kSocket, &header, 0);
+  return {.bytes = "last", .fd = {}};
+}
+
+TEST(HelperProcess, DescriptorsThatNobodyAskedForAreClosed) {
+  HelperProcess helper(send_two_descriptors, Rights::kNone);
+  HelperMessage answer;
+  ASSERT_TRUE(helper.start());
+  const size_t before = open_descriptors();
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(helper.ask({.bytes = "x", .fd = {}}));
+    ASSERT_EQ(wait_for(helper, answer), Outcome::kAnswered);
+    EXPECT_EQ(answer.bytes, "x");
+    EXPECT_FALSE(answer.fd);
+    ASSERT_EQ(wait_for(helper, answer), Outcome::kAnswered);
+  }
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+/// Whether a page at the address in the request is mapped: madvise is allowed, and knows.
+HelperMessage is_mapped(HelperMessage request) {
+  uintptr_t address = 0;
+  std::memcpy(&address, request.bytes.data(), sizeof address);
+  const bool mapped = ::madvise(reinterpret_cast<void*>(address), 4096, MADV_NORMAL) == 0;
+  return {.bytes = mapped ? "mapped" : "not mapped", .fd = {}};
+}
+
+/// The tracer's rings are such memory: a parser that was taken over could write into them.
+TEST(HelperProcess, MemoryThatItsParentSharesIsOutOfReach) {
+  for (const Rights rights : {Rights::kNone, Rights::kOurs}) {
+    HelperProcess helper(is_mapped, rights);
+    HelperMessage answer;
+    for (const int kind : {MAP_SHARED, MAP_PRIVATE}) {
+      void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS, -1, 0);
+      ASSERT_NE(page, MAP_FAILED);
+      helper.end();  // the next has what is mapped now
+      const auto address = reinterpret_cast<uintptr_t>(page);
+      ASSERT_TRUE(
+          helper.ask({.bytes = std::string(reinterpret_cast<const char*>(&address), sizeof address), .fd = {}}));
+      ASSERT_EQ(wait_for(helper, answer), Outcome::kAnswered);
+      EXPECT_EQ(answer.bytes, kind == MAP_SHARED ? "not mapped" : "mapped");
+      ::munmap(page, 4096);
+    }
+  }
+}
+
+TEST(HelperProcess, DiesWithItsParentWhateverItDoes) {
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const pid_t parent = ::fork();
+  ASSERT_GE(parent, 0);
+  if (parent == 0) {
+    HelperProcess helper(misbehave, Rights::kOurs);
+    const bool asked = helper.ask({.bytes = "hang", .fd = {}}).has_value();
+    ::usleep(100'000);  // now it hangs
+    const pid_t pid = asked ? helper.pid() : 0;
+    (void)!::write(ends[1], &pid, sizeof pid);
+    ::pause();
+  }
+  pid_t helper = 0;
+  ASSERT_EQ(::read(ends[0], &helper, sizeof helper), static_cast<ssize_t>(sizeof helper));
+  ASSERT_GT(helper, 0);
+  ASSERT_EQ(::kill(parent, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(parent, nullptr, 0), parent);
+  pid_t ended = 0;
+  for (int i = 0; i < 500 && ended == 0; ++i) {
+    ended = ::waitpid(helper, nullptr, WNOHANG);
+    ::usleep(10'000);
+  }
+  EXPECT_EQ(ended, helper);
+  if (ended != helper) {
+    ::kill(helper, SIGKILL);
+  }
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 }  // namespace

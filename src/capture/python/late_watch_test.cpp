@@ -40,12 +40,29 @@ TEST_F(LateWatchTest, WhoIsAwaitedComesFirst) {
   EXPECT_THAT(watch_.choose(job, kStart + 2 * kStep), ElementsAre(11, 10, 12));
 }
 
+/// Steps longer than kLateNs: all ranks compute, then enter their call within 100 ms.
 TEST_F(LateWatchTest, AJobThatGetsOnIsLeftAlone) {
-  for (int64_t step = 0; step < 1000; ++step) {
-    const int64_t at_ns = kStart + step * kStep;
-    const std::vector<CallStanding> job{standing(10, step % 2 == 0, at_ns), standing(11, false, at_ns - kStep, at_ns)};
-    ASSERT_THAT(watch_.choose(job, at_ns + kStep), IsEmpty()) << step;
+  constexpr int64_t kStepNs = 4 * LateWatch::kLateNs;
+  const auto call = [](int32_t pid, int64_t now_ns, int64_t entry_ns) {
+    const int64_t begun_ns = now_ns / kStepNs * kStepNs;  // the calls of a step end at its begin
+    const bool inside = now_ns >= begun_ns + entry_ns;
+    return CallStanding{.pid = pid,
+                        .inside = inside,
+                        .entered_ns = kStart + begun_ns + entry_ns - (inside ? 0 : kStepNs),
+                        .ended_ns = kStart + begun_ns,
+                        .usual_gap_ns = kStepNs};
+  };
+  constexpr int64_t kFirstNs = kStepNs - 120 * kNsPerMs;
+  constexpr int64_t kLastNs = kStepNs - 20 * kNsPerMs;
+  for (int64_t now_ns = kStepNs; now_ns < 60 * kNsPerSecond; now_ns += 10 * kNsPerMs) {
+    const std::vector<CallStanding> job{call(10, now_ns, kFirstNs), call(11, now_ns, kLastNs)};
+    ASSERT_THAT(watch_.choose(job, kStart + now_ns), IsEmpty()) << now_ns;
   }
+  // With the same steps, a rank that stays away is seen.
+  const int64_t now_ns = 60 * kNsPerSecond + kStepNs;
+  const std::vector<CallStanding> late{standing(10, true, kStart + now_ns - kStepNs, kStart + now_ns - 2 * kStepNs),
+                                       call(11, now_ns - kStepNs, kLastNs)};
+  EXPECT_THAT(watch_.choose(late, kStart + now_ns), ElementsAre(11, 10));
 }
 
 /// All ranks compute longer than usual between two calls: nobody waits.

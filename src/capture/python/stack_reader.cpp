@@ -5,9 +5,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +17,8 @@
 #include "base/process/pipe.h"
 #include "base/python_frames.h"
 #include "base/text.h"
+#include "base/untrusted/helper_child.h"
+#include "base/untrusted/sandbox.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -33,8 +33,7 @@ constexpr int kNice = 5;  // ranks have priority; but a deadline applies
 /// Main function of the helper. Another thread of ours may have held any lock but malloc's at the fork: a helper that
 /// blocks on one is given up like any other.
 [[noreturn]] void help(int pipe, pid_t parent, std::span<const pid_t> pids, const StackReader::Read& read) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) {
+  if (!die_with_parent(parent)) {
     ::_exit(1);
   }
   // Closes inherited descriptors, which would outlive us in the helper: probes, and the output whose end somebody waits
@@ -46,6 +45,9 @@ constexpr int kNice = 5;  // ranks have priority; but a deadline applies
   const sched_param none{};
   (void)::sched_setscheduler(0, SCHED_BATCH, &none);
   (void)::setpriority(PRIO_PROCESS, 0, kNice);
+  if (!unmap_shared_memory() || !enter_sandbox_of_process_readers()) {
+    ::_exit(1);
+  }
   const auto write_all = [pipe](std::string_view text) {
     while (!text.empty()) {
       const ssize_t written = ::write(pipe, text.data(), text.size());
@@ -61,9 +63,6 @@ constexpr int kNice = 5;  // ranks have priority; but a deadline applies
   }
   ::_exit(0);
 }
-
-/// False while it still runs.
-bool reap(pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; }
 
 }  // namespace
 
@@ -116,17 +115,8 @@ std::vector<ReadStack> from_wire(std::string_view text) {
   return stacks;
 }
 
-StackReader::~StackReader() {
-  end_helper();
-  for (int i = 0; i < 20 && !killed_.empty(); ++i) {
-    reap_killed();
-    ::usleep(killed_.empty() ? 0 : 1000);
-  }
-}
-
 void StackReader::begin(std::vector<pid_t> pids, int64_t now_ns) {
-  reap_killed();
-  if (busy() || pids.empty() || too_many_stuck(now_ns)) {
+  if (busy() || pids.empty() || too_many_stuck()) {
     return;
   }
   pids_ = std::move(pids);
@@ -159,26 +149,15 @@ void StackReader::start(int64_t now_ns) {
   gave_ = false;
 }
 
-/// Kills it; if it does not end at once, it is reaped later.
 void StackReader::end_helper() {
   if (helper_ > 0) {
-    ::kill(helper_, SIGKILL);
-    if (!reap(helper_)) {
-      killed_.push_back({helper_, monotonic_now_ns()});
-    }
+    killed_.kill(helper_);
   }
   helper_ = 0;
   pipe_.reset();
 }
 
-void StackReader::reap_killed() {
-  std::erase_if(killed_, [](const Killed& killed) { return reap(killed.pid); });
-}
-
-bool StackReader::too_many_stuck(int64_t now_ns) const {
-  const auto stuck = std::ranges::count_if(killed_, [&](const Killed& one) { return now_ns - one.at_ns > kStuckNs; });
-  return static_cast<size_t>(stuck) >= limits_.most_stuck;
-}
+bool StackReader::too_many_stuck() { return killed_.alive_after(kStuckNs) >= limits_.most_stuck; }
 
 /// Takes the complete records from the text; false if the helper has finished or failed.
 bool StackReader::parse(bool ended, std::vector<ReadStack>& stacks) {
@@ -201,7 +180,7 @@ bool StackReader::parse(bool ended, std::vector<ReadStack>& stacks) {
 
 std::vector<ReadStack> StackReader::take(int64_t now_ns) {
   std::vector<ReadStack> stacks;
-  reap_killed();
+  killed_.reap();
   if (!busy()) {
     return stacks;
   }
@@ -223,28 +202,29 @@ std::vector<ReadStack> StackReader::take(int64_t now_ns) {
       ended = true;
     }
   }
+  const bool in_time = now_ns - begun_ns_ < limits_.all_ns;
   if (parse(ended, stacks)) {
-    if (now_ns - received_ns_ < limits_.process_ns) {
+    if (in_time && now_ns - received_ns_ < limits_.process_ns) {
       return stacks;
     }
   } else if (pids_.empty()) {
     end_helper();
     return stacks;
   }
-  // It hung or died at the first process that is left.
+  // It hung or died at the first process that is left, or goes on for too long.
   end_helper();
   const pid_t stuck = pids_.front();
   if (!gave_) {
-    stacks.push_back(
-        {.rank_pid = stuck,
-         .pid = stuck,
-         .begun_ns = received_ns_,
-         .took_ns = now_ns - received_ns_,
-         .problem = ended ? "the reading failed"
-                          : fmt::format("it could not be read within {}", format_duration(limits_.process_ns))});
+    stacks.push_back({.rank_pid = stuck,
+                      .pid = stuck,
+                      .begun_ns = received_ns_,
+                      .took_ns = now_ns - received_ns_,
+                      .problem = ended ? "the reading failed"
+                                       : fmt::format("it could not be read within {}",
+                                                     format_duration(in_time ? limits_.process_ns : limits_.all_ns))});
   }
   pids_.erase(pids_.begin());
-  if (!pids_.empty() && now_ns - begun_ns_ < limits_.all_ns && !too_many_stuck(now_ns)) {
+  if (!pids_.empty() && in_time && !too_many_stuck()) {
     start(now_ns);
   } else {
     pids_.clear();

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/handle.h"
+#include "base/untrusted/killed_children.h"
 
 namespace stalltrace::capture {
 
@@ -58,7 +59,7 @@ class StackReader {
   StackReader(Read read, Limits limits) : read_(std::move(read)), limits_(limits) {}
   StackReader(const StackReader&) = delete;
   StackReader& operator=(const StackReader&) = delete;
-  ~StackReader();
+  ~StackReader() { end_helper(); }
 
   /// Reads these processes, one after the other. Does nothing while another reading is under way, or while too many
   /// helpers can't be killed.
@@ -75,8 +76,7 @@ class StackReader {
  private:
   void start(int64_t now_ns);
   void end_helper();
-  void reap_killed();
-  [[nodiscard]] bool too_many_stuck(int64_t now_ns) const;
+  [[nodiscard]] bool too_many_stuck();
   bool parse(bool ended, std::vector<ReadStack>& stacks);
 
   Read read_;
@@ -89,11 +89,7 @@ class StackReader {
   std::string text_;  // not yet parsed
   size_t bytes_ = 0;
   bool gave_ = false;  // the process being read has given something
-  struct Killed {
-    pid_t pid = 0;
-    int64_t at_ns = 0;
-  };
-  std::vector<Killed> killed_;  // not yet reaped
+  KilledChildren killed_;
   std::vector<pid_t> others_;
 };
 

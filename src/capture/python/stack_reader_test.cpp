@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/python/stack_reader.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +18,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/process/procfs.h"
 #include "base/process/subprocess.h"
 #include "base/python_frames.h"
 #include "capture/python/python_stacks.h"
@@ -102,7 +106,7 @@ TEST(StackReader, AProcessThatHangsCostsItsDeadlineAndNoOther) {
 TEST(StackReader, AHelperThatDiesTakesNothingWithIt) {
   const auto read = [](pid_t pid, const GiveStack& give) {
     if (pid == 20) {
-      ::raise(SIGKILL);
+      __builtin_trap();
     }
     give(stack_of(pid));
   };
@@ -118,6 +122,50 @@ TEST(StackReader, AllTogetherHaveADeadlineToo) {
   const auto stacks =
       read_with(read, {1, 2, 3, 4, 5, 6, 7, 8}, {.process_ns = 50 * kNsPerMs, .all_ns = 120 * kNsPerMs});
   EXPECT_THAT(stacks, SizeIs(testing::AllOf(testing::Ge(1U), testing::Le(4U))));
+}
+
+/// One that gives something again and again keeps the deadline of a process, but not that of all.
+TEST(StackReader, AHelperThatDripsIsEndedToo) {
+  const auto read = [](pid_t pid, const GiveStack& give) {
+    for (int i = 0; i < 1000; ++i) {
+      give(stack_of(pid));
+      ::usleep(50'000);
+    }
+  };
+  const int64_t begun_ns = monotonic_now_ns();
+  const auto stacks = read_with(read, {1, 2}, {.process_ns = 5 * kNsPerSecond, .all_ns = 300 * kNsPerMs});
+  EXPECT_LT(monotonic_now_ns() - begun_ns, 5 * kNsPerSecond);
+  EXPECT_FALSE(stacks.empty()) << "what came in time";
+}
+
+/// What the memory that it reads may make of it.
+TEST(StackReader, AHelperCanReadAndChangeNothing) {
+  const std::string path = testing::TempDir() + "stack_reader_file." + std::to_string(::getpid());
+  ASSERT_TRUE(write_file(path, "x"));
+  void* shared = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  const auto read = [&](pid_t pid, const GiveStack& give) {
+    ReadStack tried = stack_of(pid);
+    tried.activity += read_file(path).value_or("") == "x" ? 'r' : '-';
+    tried.activity += Procfs().start_ticks(::getpid()) > 0 ? 'p' : '-';
+    tried.problem += ::open(path.c_str(), O_RDWR) < 0 ? '-' : 'o';
+    tried.problem += ::open((path + ".new").c_str(), O_WRONLY | O_CREAT, 0600) < 0 ? '-' : 'c';
+    tried.problem += ::unlink(path.c_str()) < 0 ? '-' : 'u';
+    tried.problem += ::fork() < 0 ? '-' : 'f';
+    tried.problem += ::kill(::getppid(), 0) < 0 ? '-' : 'k';
+    tried.problem += ::syscall(SYS_socket, 1, 1, 0) < 0 ? '-' : 's';
+    tried.problem += ::syscall(SYS_ptrace, 0, 0, 0, 0) < 0 ? '-' : 't';
+    tried.problem +=
+        ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? '-' : 'x';
+    tried.problem += ::madvise(shared, 4096, MADV_NORMAL) < 0 ? '-' : 'm';
+    give(tried);
+  };
+  const auto stacks = read_with(read, {7});
+  ASSERT_THAT(stacks, SizeIs(1));
+  EXPECT_EQ(stacks[0].activity, stack_of(7).activity + "rp");
+  EXPECT_EQ(stacks[0].problem, stack_of(7).problem + "---------");
+  ::munmap(shared, 4096);
+  std::filesystem::remove(path);
 }
 
 TEST(StackReader, BytesAreBounded) {
