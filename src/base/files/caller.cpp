@@ -4,15 +4,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <set>
-#include <string_view>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "base/uid_map.h"
 
 namespace stalltrace {
 namespace {
@@ -30,19 +31,9 @@ bool has_users_with(uid_t uid) {
   if (!map) {
     return true;
   }
-  for (const std::string_view line : split(*map, '\n')) {
-    int64_t numbers[3] = {};  // first id inside, first outside, count
-    size_t found = 0;
-    for (const std::string_view word : split(line, ' ')) {
-      if (const auto number = parse_integer(word); number && found < 3) {
-        numbers[found++] = *number;
-      }
-    }
-    if (found == 3 && uid >= numbers[0] && uid < numbers[0] + numbers[2]) {
-      return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(parse_uid_map(*map), [&](const UidRange& range) {
+    return uid >= range.inside && uid < range.inside + range.count;
+  });
 }
 
 bool stands_for_outside(uid_t uid) {

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <utility>
 
 namespace stalltrace {
 namespace {
@@ -25,7 +26,8 @@ void remove_left_behind(int folder) {
     if (!name.starts_with(kTemporary)) {
       return;
     }
-    const UniqueFd file(::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    // For writing: NFS 4 gives an exclusive lock to no other descriptor.
+    const UniqueFd file(::openat(folder, name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     struct stat info {};
     if (file && ::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
         ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
@@ -34,18 +36,44 @@ void remove_left_behind(int folder) {
   });
 }
 
+/// Takes the lock that keeps others from removing a file that was just made. False: one of them was quicker.
+bool keep(int file) {
+  struct stat info {};
+  return (::flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&  // some file systems have no locks
+         ::fstat(file, &info) == 0 && info.st_nlink > 0;
+}
+
+/// A new file with a random name.
+UniqueFd create_named(int folder, std::string& name) {
+  for (int attempt = 0; attempt < kNamesTried; ++attempt) {
+    name = std::string(kTemporary) + random_letters(8);
+    UniqueFd file(::openat(folder, name.c_str(), kNew, 0600));
+    if (file ? keep(file.get()) : errno != EEXIST) {
+      return file;
+    }
+  }
+  errno = EEXIST;
+  return {};
+}
+
+Status store(int file, const std::string& path) {
+  return ::fsync(file) == 0 || errno == EINVAL || errno == EROFS  // EINVAL: not a file that can be synced
+             ? Status()
+             : fail_errno("store " + path, errno, "free some disk space");
+}
+
+Status close_stored(UniqueFd file, const std::string& path) {
+  return ::close(file.release()) == 0 || errno == EINTR ? Status()
+                                                        : fail_errno("close " + path, errno, "free some disk space");
+}
+
 std::string name_of(const std::string& path) { return fs::path(path).filename().string(); }
 
 }  // namespace
 
 Status store_and_close(UniqueFd file, const std::string& path) {
-  if (::fsync(file.get()) != 0 && errno != EINVAL && errno != EROFS) {  // EINVAL: not a file that can be synced
-    return fail_errno("store " + path, errno, "free some disk space");
-  }
-  if (::close(file.release()) != 0 && errno != EINTR) {
-    return fail_errno("close " + path, errno, "free some disk space");
-  }
-  return {};
+  ST_TRY(store(file.get(), path));
+  return close_stored(std::move(file), path);
 }
 
 Result<NewFile> NewFile::create(const std::string& path, mode_t mode) {
@@ -58,16 +86,7 @@ Result<NewFile> NewFile::create(const std::string& path, mode_t mode) {
   std::string temporary;
   if (!file && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
     remove_left_behind(folder.get());
-    for (int attempt = 0; !file && attempt < kNamesTried; ++attempt) {
-      temporary = std::string(kTemporary) + random_letters(8);
-      file = UniqueFd(::openat(folder.get(), temporary.c_str(), kNew, 0600));
-      if (!file && errno != EEXIST) {
-        break;
-      }
-    }
-    if (file) {
-      (void)::flock(file.get(), LOCK_EX | LOCK_NB);
-    }
+    file = create_named(folder.get(), temporary);
   }
   if (!file) {
     return fail_errno("create " + path, errno);
@@ -131,13 +150,11 @@ Status NewFile::give_name(const std::string& name, IfThere if_there) {
 }
 
 Status NewFile::publish(IfThere if_there) {
-  if (::fsync(file_.get()) != 0 && errno != EINVAL) {
-    return fail_errno("store " + path_, errno, "free some disk space");
-  }
+  ST_TRY(store(file_.get(), path_));
   ST_TRY(give_name(name_of(path_), if_there));
   temporary_.clear();
   (void)::fsync(folder_.get());  // stores the name too; some file systems can't
-  return ::close(file_.release()) == 0 || errno == EINTR ? Status() : fail_errno("close " + path_, errno);
+  return close_stored(std::move(file_), path_);
 }
 
 }  // namespace stalltrace

@@ -3,7 +3,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -161,10 +163,26 @@ TEST_F(Folders, ANewFileHasNoNameUntilItIsWholeAndTakesNobodysPlace) {
   EXPECT_EQ(mode_of("name"), 0644U);
 }
 
-TEST_F(Folders, AFullDiskIsAnError) {
-  EXPECT_FALSE(write_file("/dev/full/x", "x"));
-  EXPECT_FALSE(store_and_close(UniqueFd(::open("/dev/full", O_RDWR | O_PATH | O_CLOEXEC)), "/dev/full"))
-      << "a descriptor that can't be stored";
+/// A limit on the size of files ends a write as a full disk does.
+TEST_F(Folders, AFullDiskIsAnErrorAndLeavesNothing) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status fits = write_file(place_ + "/name", std::string(4096, 'x'));
+  const Status full = write_file(place_ + "/name", std::string(8192, 'y'));
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(fits);
+  EXPECT_FALSE(full);
+  EXPECT_EQ(read_file(place_ + "/name").value_or(""), std::string(4096, 'x')) << "as it was";
+  EXPECT_EQ(std::distance(fs::directory_iterator(place_), {}), 1);
+}
+
+TEST_F(Folders, WhatCanNotBeStoredIsAnError) {
+  EXPECT_TRUE(store_and_close(UniqueFd(::open(place_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), place_));
+  EXPECT_FALSE(store_and_close(UniqueFd(::open(place_.c_str(), O_PATH | O_CLOEXEC)), place_)) << "fsync is refused";
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/uid_map.h"
+
+#include <array>
+#include <cstddef>
+
+#include "base/text.h"
+
+namespace stalltrace {
+
+std::vector<UidRange> parse_uid_map(std::string_view text) {
+  std::vector<UidRange> ranges;
+  for (const std::string_view line : split(text, '\n')) {
+    std::array<int64_t, 3> numbers{};
+    size_t found = 0;
+    for (const std::string_view word : split(line, ' ')) {
+      if (const auto number = parse_integer(word); number && found < numbers.size()) {
+        numbers.at(found++) = *number;
+      }
+    }
+    if (found == numbers.size()) {
+      ranges.push_back({.inside = numbers[0], .outside = numbers[1], .count = numbers[2]});
+    }
+  }
+  return ranges;
+}
+
+}  // namespace stalltrace
