@@ -76,6 +76,11 @@ std::optional<MappedFile> parse_maps_line(std::string_view line) {
   return file.path.starts_with('/') ? std::optional(std::move(file)) : std::nullopt;
 }
 
+std::string_view value_of(const Environment& environment, std::string_view name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? std::string_view() : std::string_view(found->second);
+}
+
 std::string Procfs::path(pid_t pid, std::string_view name) const { return fmt::format("{}/{}/{}", root_, pid, name); }
 
 std::vector<pid_t> Procfs::pids() const {
@@ -250,15 +255,8 @@ std::optional<uid_t> Procfs::user(pid_t pid) const {
   return std::nullopt;
 }
 
-UniqueFd Procfs::find_mapped(pid_t pid, const MappedFile& file) const {
-  if (file.end != 0) {
-    const std::string link = path(pid, fmt::format("map_files/{:x}-{:x}", file.start, file.end));
-    UniqueFd place(::open(link.c_str(), O_PATH | O_CLOEXEC));
-    if (place || (errno != EPERM && errno != EACCES)) {
-      return place;
-    }
-  }
-  // Without the privilege for that: by the path, whose links the kernel has already resolved.
+/// By the path, whose links the kernel has already resolved.
+UniqueFd Procfs::find_by_path(pid_t pid, const MappedFile& file) const {
   const UniqueFd root(::open(path(pid, "root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   const std::string inner = file.path.substr(std::min<size_t>(file.path.find_first_not_of('/'), file.path.size()));
   open_how how{};
@@ -271,22 +269,53 @@ UniqueFd Procfs::find_mapped(pid_t pid, const MappedFile& file) const {
   return place;
 }
 
-UniqueFd Procfs::open_mapped(pid_t pid, const MappedFile& file) const {
-  UniqueFd place = find_mapped(pid, file);
-  if (!place && errno == ENOENT && file.end != 0) {  // it was mapped again, or in part: use its current address
-    const auto mappings = executable_mappings(pid).value_or(std::vector<MappedFile>());
-    const auto same = std::ranges::find_if(mappings, [&](const MappedFile& one) {
-      return one.inode == file.inode && one.path == file.path && one.start != file.start;
-    });
-    place = same == mappings.end() ? UniqueFd() : find_mapped(pid, *same);
+Procfs::MappedPlace Procfs::find_mapped(pid_t pid, const MappedFile& file) const {
+  MappedPlace place;
+  if (file.end != 0) {
+    const std::string link = path(pid, fmt::format("map_files/{:x}-{:x}", file.start, file.end));
+    place.fd = UniqueFd(::open(link.c_str(), O_PATH | O_CLOEXEC));
+    place.moved = !place.fd && errno == ENOENT;
   }
-  struct stat info {};
-  if (!place || ::fstat(place.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_ino != file.inode) {
-    return {};
+  if (!place.fd && (file.end == 0 || errno == EPERM || errno == EACCES)) {
+    place.fd = find_by_path(pid, file);
   }
+  struct statx info {};
+  if (!place.fd ||
+      ::statx(place.fd.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_MNT_ID, &info) !=
+          0 ||
+      !S_ISREG(info.stx_mode) || info.stx_ino != file.inode) {
+    place.fd.reset();
+    return place;
+  }
+  place.device_major = info.stx_dev_major;
+  place.device_minor = info.stx_dev_minor;
+  place.mount_id = (info.stx_mask & STATX_MNT_ID) != 0 ? info.stx_mnt_id : 0;
+  return place;
+}
+
+UniqueFd Procfs::MappedPlace::open() const {
   // O_NONBLOCK keeps a lease of the file's owner from blocking us.
-  const std::string opened = fmt::format("/proc/self/fd/{}", place.get());
-  return UniqueFd(::open(opened.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  return fd ? UniqueFd(::open(fmt::format("/proc/self/fd/{}", fd.get()).c_str(),
+                              O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC))
+            : UniqueFd();
+}
+
+UniqueFd Procfs::open_mapped(pid_t pid, const MappedFile& file) const {
+  const MappedPlace place = find_mapped(pid, file);
+  if (!place.moved) {
+    return place.open();
+  }
+  const auto mappings = executable_mappings(pid).value_or(std::vector<MappedFile>());
+  const MappedFile* now = find_moved(mappings, file);
+  return now ? find_mapped(pid, *now).open() : UniqueFd();
+}
+
+const MappedFile* find_moved(const std::vector<MappedFile>& mappings, const MappedFile& file) {
+  const auto same = std::ranges::find_if(mappings, [&](const MappedFile& one) {
+    return one.device_major == file.device_major && one.device_minor == file.device_minor && one.inode == file.inode &&
+           one.path == file.path && (one.start != file.start || one.end != file.end);
+  });
+  return same == mappings.end() ? nullptr : &*same;
 }
 
 }  // namespace stalltrace

@@ -28,6 +28,8 @@ struct MappedFile {
 };
 
 using Environment = std::map<std::string, std::string, std::less<>>;
+/// Empty where the variable is not set.
+std::string_view value_of(const Environment& environment, std::string_view name);
 
 /// Whether command lines are redacted (plugin/wire/redaction.h).
 enum class CommandLines { kRedacted, kWhole };
@@ -86,6 +88,20 @@ class Procfs {
   /// The user whose rights it has, even if it hides its memory (owner() is then root); nullopt if it has ended.
   [[nodiscard]] std::optional<uid_t> user(pid_t pid) const;
 
+  /// A mapped file, found but not opened (O_PATH).
+  struct MappedPlace {
+    UniqueFd fd;         // empty: it is not there any more, or is not a regular file, or the process maps another
+    bool moved = false;  // nothing is mapped at that address now: the file may be at another
+    uint32_t device_major = 0;
+    uint32_t device_minor = 0;
+    uint64_t mount_id = 0;
+
+    /// For reading.
+    [[nodiscard]] UniqueFd open() const;
+  };
+  /// Finds a mapped file at its address, by its path only where the kernel refuses that. The file's own file system is
+  /// not asked anything: it may be a user's program.
+  [[nodiscard]] MappedPlace find_mapped(pid_t pid, const MappedFile& file) const;
   /// Opens the mapped file itself, never another one that now has its address or path; empty if it can't be opened or
   /// is not a regular file. Waits only for file systems that don't answer (base/untrusted).
   [[nodiscard]] UniqueFd open_mapped(pid_t pid, const MappedFile& file) const;
@@ -93,12 +109,14 @@ class Procfs {
  private:
   /// A numeric field of /proc/PID/stat, numbered from 3 as in proc(5); 0 if the process has ended.
   [[nodiscard]] int64_t stat_number(pid_t pid, size_t field) const;
-  /// Opens a mapping (O_PATH only) by its address, or by its path where the kernel refuses that.
-  [[nodiscard]] UniqueFd find_mapped(pid_t pid, const MappedFile& file) const;
+  [[nodiscard]] UniqueFd find_by_path(pid_t pid, const MappedFile& file) const;
 
   std::string root_;
   CommandLines commands_;
 };
+
+/// The mapping of the same file at another address by now; null where there is none.
+const MappedFile* find_moved(const std::vector<MappedFile>& mappings, const MappedFile& file);
 
 /// Parses one line of /proc/PID/maps; nullopt unless it maps a file executable.
 std::optional<MappedFile> parse_maps_line(std::string_view line);

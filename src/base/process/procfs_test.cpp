@@ -2,13 +2,16 @@
 // A fake host in a folder, and lines that no kernel should write.
 #include "base/process/procfs.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "base/file.h"
 #include "base/process/secrets.h"
 
 namespace stalltrace {
@@ -177,6 +180,37 @@ INSTANTIATE_TEST_SUITE_P(Lines, HostileMapsLine,
                                          "1000-2000 r-xp 0 fe:01 99999999999999999999999 /inode",
                                          "1000-2000 r-xp 0 fe:01 -5 /inode", "-1000-2000 r-xp 0 fe:01 5 /x",
                                          "1000-2000 r-xp 0 fe:01 5 "));
+
+TEST(FindMoved, TheSameFileAtAnotherAddress) {
+  const MappedFile file{
+      .start = 0x1000, .end = 0x9000, .device_major = 8, .device_minor = 1, .inode = 5, .path = "/lib/a.so"};
+  MappedFile elsewhere = file;
+  elsewhere.device_minor = 2;
+  elsewhere.start = 0x20000;
+  EXPECT_EQ(find_moved({file, elsewhere}, file), nullptr) << "another file has its inode number and its path";
+  MappedFile cut = file;
+  cut.end = 0x3000;  // as ld.so leaves the first segment of a library
+  const std::vector<MappedFile> now{elsewhere, cut};
+  EXPECT_EQ(find_moved(now, file), &now[1]);
+}
+
+TEST(OpenMapped, AMappingThatWasCutIsFound) {
+  const std::string path = testing::TempDir() + "procfs_test_cut." + std::to_string(::getpid());
+  ASSERT_TRUE(write_file(path, std::string(8192, 'x')));
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  void* memory = ::mmap(nullptr, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd.get(), 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const Procfs procfs;
+  std::optional<MappedFile> mapping;
+  for (const MappedFile& one : procfs.executable_mappings(::getpid()).value_or(std::vector<MappedFile>())) {
+    mapping = one.start == reinterpret_cast<uint64_t>(memory) ? std::optional(one) : mapping;
+  }
+  ASSERT_TRUE(mapping);
+  ASSERT_EQ(::munmap(static_cast<char*>(memory) + 4096, 4096), 0);
+  EXPECT_TRUE(procfs.open_mapped(::getpid(), *mapping));
+  ::munmap(memory, 4096);
+  ::unlink(path.c_str());
+}
 
 }  // namespace
 }  // namespace stalltrace

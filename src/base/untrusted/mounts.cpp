@@ -22,7 +22,9 @@ namespace {
 
 constexpr int64_t kTableNs = 2 * kNsPerSecond;  // how long a table is reused
 constexpr size_t kMostTableBytes = 4U << 20;
-constexpr size_t kMostDevices = 65536;
+constexpr size_t kMostTables = 256;
+/// With a device that no table has, for so long: users can mount without end, and a table can have 4 MiB.
+constexpr int64_t kUnknownNs = 500 * kNsPerMs;
 
 /// File system types whose files lie on this host. An unlisted type counts as remote, which at worst costs a little
 /// time.
@@ -76,40 +78,64 @@ bool parse_mount_line(std::string_view line, MountLine& into) {
   if (fields.size() <= kPoint || behind.empty()) {
     return false;
   }
+  const auto id = parse_integer(fields[0]);
   const auto numbers = split(fields[kDevice], ':');
   const auto major = numbers.size() == 2 ? parse_integer(numbers[0]) : Result<int64_t>(-1);
   const auto minor = numbers.size() == 2 ? parse_integer(numbers[1]) : Result<int64_t>(-1);
-  if (!major || !minor || *major < 0 || *minor < 0) {
+  if (!id || *id < 0 || !major || !minor || *major < 0 || *minor < 0) {
     return false;
   }
-  into = {.major = static_cast<uint32_t>(*major),
+  into = {.id = static_cast<uint64_t>(*id),
+          .major = static_cast<uint32_t>(*major),
           .minor = static_cast<uint32_t>(*minor),
           .point = unescape(fields[kPoint]),
           .type = std::string(behind[0])};
   return true;
 }
 
-void Mounts::read_own(int64_t now_ns) {
-  read_ns_ = now_ns;
+const Mounts::Table& Mounts::own_table(int64_t most_age_ns) {
+  const int64_t now_ns = monotonic_now_ns();
+  if (own_.read_ns != 0 && now_ns - own_.read_ns < most_age_ns) {
+    return own_;
+  }
+  own_ = {.by_device = {}, .by_id = {}, .read_ns = now_ns};
   points_.clear();
   each_mount(procfs_.path(::getpid(), "mountinfo"), [&](const MountLine& line) {
     const bool local = is_local_type(line.type) || line.type == kOverlay;
-    by_device_[{line.major, line.minor}] = {.type = line.type, .local = local, .by_host = true};
+    const MountedOn mount{.type = line.type, .local = local, .by_host = true};
+    own_.by_device[{line.major, line.minor}] = mount;
+    own_.by_id[line.id] = mount;
     points_[line.point] = line.type;
   });
   // No table lists the kernel's internal mount of anonymous memory (memfd_create).
   const UniqueFd memory(::memfd_create("stalltrace", MFD_CLOEXEC));
   if (struct stat info{}; memory && ::fstat(memory.get(), &info) == 0) {
-    by_device_[{major(info.st_dev), minor(info.st_dev)}] = {.type = "tmpfs", .local = true, .by_host = true};
+    own_.by_device[{major(info.st_dev), minor(info.st_dev)}] = {.type = "tmpfs", .local = true, .by_host = true};
   }
+  return own_;
 }
 
-void Mounts::refresh() {
-  const int64_t now_ns = monotonic_now_ns();
-  if (read_ns_ == 0 || now_ns - read_ns_ >= kTableNs || by_device_.size() > kMostDevices) {
-    by_device_.clear();
-    read_own(now_ns);
+const Mounts::Table& Mounts::table_of(pid_t pid, int64_t most_age_ns) {
+  struct stat info {};
+  const bool known = ::stat(procfs_.path(pid, "ns/mnt").c_str(), &info) == 0;
+  const Namespace whose{
+      .mounts = known ? info.st_ino : 0, .pid = known ? 0 : pid, .by_host = has_our_user_namespace(pid)};
+  if (others_.size() >= kMostTables && !others_.contains(whose)) {
+    others_.clear();
   }
+  Table& table = others_[whose];
+  const int64_t now_ns = monotonic_now_ns();
+  if (table.read_ns != 0 && now_ns - table.read_ns < most_age_ns) {
+    return table;
+  }
+  table = {.by_device = {}, .by_id = {}, .read_ns = now_ns};
+  each_mount(procfs_.path(pid, "mountinfo"), [&](const MountLine& line) {
+    const bool local = is_local_type(line.type) || (whose.by_host && line.type == kOverlay);
+    const MountedOn mount{.type = line.type, .local = local, .by_host = whose.by_host};
+    table.by_device.try_emplace({line.major, line.minor}, mount);
+    table.by_id.try_emplace(line.id, mount);
+  });
+  return table;
 }
 
 bool Mounts::has_our_user_namespace(pid_t pid) const {
@@ -119,23 +145,37 @@ bool Mounts::has_our_user_namespace(pid_t pid) const {
          ::stat(procfs_.path(pid, "ns/user").c_str(), &its) == 0 && ours.st_ino == its.st_ino;
 }
 
-const MountedOn& Mounts::of_device(pid_t pid, uint32_t major, uint32_t minor) {
-  refresh();
-  const Device wanted{major, minor};
-  if (const auto known = by_device_.find(wanted); known != by_device_.end()) {
-    return known->second;
+/// What is in no table may just have been mounted: they are read again, but not for every process that asks.
+template <typename Look>
+const MountedOn& Mounts::find(pid_t pid, const Look& look) {
+  static const MountedOn kUnknown;
+  for (const int64_t most_age_ns : {kTableNs, kUnknownNs}) {
+    if (const MountedOn* mount = look(own_table(most_age_ns))) {
+      return *mount;
+    }
+    if (const MountedOn* mount = look(table_of(pid, most_age_ns))) {
+      return *mount;
+    }
   }
-  read_own(monotonic_now_ns());  // it may just have been mounted
-  const bool by_host = has_our_user_namespace(pid);
-  each_mount(procfs_.path(pid, "mountinfo"), [&](const MountLine& line) {
-    const bool local = is_local_type(line.type) || (by_host && line.type == kOverlay);
-    by_device_.try_emplace({line.major, line.minor}, MountedOn{.type = line.type, .local = local, .by_host = by_host});
+  return kUnknown;
+}
+
+const MountedOn& Mounts::of_device(pid_t pid, uint32_t major, uint32_t minor) {
+  return find(pid, [&](const Table& table) {
+    const auto known = table.by_device.find({major, minor});
+    return known == table.by_device.end() ? nullptr : &known->second;
   });
-  return by_device_[wanted];
+}
+
+const MountedOn& Mounts::of_mount(pid_t pid, uint64_t id) {
+  return find(pid, [&](const Table& table) {
+    const auto known = table.by_id.find(id);
+    return known == table.by_id.end() ? nullptr : &known->second;
+  });
 }
 
 bool Mounts::is_local_path(const std::string& path) {
-  refresh();
+  own_table(kTableNs);
   constexpr int kMostLinks = 40;
   int links = 0;
   std::string open = path;  // the part still to walk

@@ -63,6 +63,33 @@ TEST_F(MountsTest, AnOverlayIsLocalWhereTheHostMadeIt) {
   EXPECT_FALSE(mounts.of_device(8, 0, 62).by_host);
 }
 
+TEST_F(MountsTest, AMountByItsNumber) {
+  put(::getpid(), "44 43 254:0 / / rw - ext4 /dev/vda rw\n45 44 0:50 / /home rw - fuse.x x rw\n", "ours");
+  put(8, "70 1 0:60 / / rw - tmpfs t rw\n", "a_users");
+  const Procfs procfs(root_.string());
+  Mounts mounts(procfs);
+  EXPECT_TRUE(mounts.of_mount(7, 44).local);
+  EXPECT_EQ(mounts.of_mount(7, 45).type, "fuse.x");
+  EXPECT_TRUE(mounts.of_mount(8, 70).local);
+  EXPECT_EQ(mounts.of_mount(7, 71).type, "");
+}
+
+/// A table can have 4 MiB, and a user can map files of devices that are in none.
+TEST_F(MountsTest, ManyUnknownDevicesCostOneReadingOfATable) {
+  put(::getpid(), "44 43 254:0 / / rw - ext4 /dev/vda rw\n", "ours");
+  put(7, "", "ours");
+  const Procfs procfs(root_.string());
+  Mounts mounts(procfs);
+  EXPECT_EQ(mounts.of_device(7, 0, 50).type, "");
+  put(::getpid(), "45 44 0:51 / /a rw - tmpfs t rw\n", "ours");
+  put(7, "46 44 0:52 / /b rw - tmpfs t rw\n", "ours");
+  EXPECT_EQ(mounts.of_device(7, 0, 51).type, "");
+  EXPECT_EQ(mounts.of_device(7, 0, 52).type, "");
+  ::usleep(600'000);
+  EXPECT_TRUE(mounts.of_device(7, 0, 51).local) << "mounted a moment ago";
+  EXPECT_TRUE(mounts.of_device(7, 0, 52).local);
+}
+
 TEST_F(MountsTest, APathIsFollowedOnlyOnThisHost) {
   const std::string here = root_.string();
   put(::getpid(), "1 1 254:0 / / rw - ext4 a rw\n2 1 0:50 / " + here + "/far\\040away rw - nfs4 b rw\n", "ours");

@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "base/uid_map.h"
 
 namespace stalltrace {
 namespace {
@@ -68,16 +69,9 @@ std::string name_of_file(int fd, const struct stat& info, const MappedFile* mapp
 /// The user that is root in the process's user namespace; root's own id where that can't be read.
 uid_t namespace_root(const Procfs& procfs, pid_t pid) {
   const std::string map = read_file(procfs.path(pid, "uid_map"), 65536).value_or("");
-  for (const std::string_view line : split(map, '\n')) {
-    std::array<std::string_view, 2> numbers;
-    size_t found = 0;
-    for (const std::string_view word : split(line, ' ')) {
-      if (!word.empty() && found < numbers.size()) {
-        numbers[found++] = word;
-      }
-    }
-    if (found == numbers.size() && numbers[0] == "0") {
-      return static_cast<uid_t>(parse_integer(numbers[1]).value_or(0));
+  for (const UidRange& range : parse_uid_map(map)) {
+    if (range.inside == 0) {
+      return static_cast<uid_t>(range.outside);
     }
   }
   return 0;
@@ -108,7 +102,16 @@ std::expected<UntrustedFile, OpenRefusal> UntrustedFile::open_mapped(const Procf
   if (!mount.local) {
     return std::unexpected(OpenRefusal::kRemote);
   }
-  UniqueFd fd = procfs.open_mapped(pid, file);
+  const Procfs::MappedPlace place = procfs.find_mapped(pid, file);
+  if (place.moved) {
+    return std::unexpected(OpenRefusal::kMoved);
+  }
+  // What is mapped there now may lie elsewhere; a subvolume of btrfs has a device of its own.
+  const bool same_device = place.device_major == file.device_major && place.device_minor == file.device_minor;
+  if (place.fd && !same_device && !mounts.of_mount(pid, place.mount_id).local) {
+    return std::unexpected(OpenRefusal::kRemote);
+  }
+  UniqueFd fd = place.open();
   struct stat info {};
   if (!fd || ::fstat(fd.get(), &info) != 0) {
     return std::unexpected(OpenRefusal::kGone);

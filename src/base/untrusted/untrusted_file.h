@@ -34,6 +34,7 @@ struct FileIdentity {
 enum class OpenRefusal {
   kGone,    // it can't be opened, is not a regular file, or the process maps another one by now
   kRemote,  // on a file system that may not answer
+  kMoved,   // nothing is mapped at that address now: the process may have mapped the file again
 };
 
 class UntrustedFile {

@@ -108,6 +108,36 @@ TEST_F(UntrustedFileTest, AMappedFileIsOpenedWhateverItsPathLeadsTo) {
   ::munmap(memory, 4096);
 }
 
+/// What a process maps is judged by its device, and may be another file by the time it is opened.
+TEST_F(UntrustedFileTest, AFileOnAnotherFileSystemThanTheOneJudgedIsNotOpened) {
+  const UniqueFd fd(::open(at("file").c_str(), O_RDONLY | O_CLOEXEC));
+  void* memory = ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd.get(), 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  struct statx info {};
+  ASSERT_EQ(::statx(fd.get(), "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_MNT_ID, &info), 0);
+  const MappedFile mapping{.start = reinterpret_cast<uint64_t>(memory),
+                           .end = reinterpret_cast<uint64_t>(memory) + 4096,
+                           .device_major = 7,
+                           .device_minor = 7,
+                           .inode = info.stx_ino,
+                           .path = at("file")};
+  const fs::path process = folder_ / std::to_string(::getpid());
+  fs::create_directories(process);
+  for (const char* name : {"map_files", "ns", "root"}) {
+    fs::create_symlink(fs::path("/proc/self") / name, process / name);
+  }
+  const auto opened_with = [&](const std::string& type) {
+    std::ofstream(process / "mountinfo") << "1 1 7:7 / /x rw - ext4 a rw\n"
+                                         << info.stx_mnt_id << " 1 0:99 / /y rw - " << type << " b rw\n";
+    const Procfs procfs(folder_.string());
+    Mounts mounts(procfs);
+    return UntrustedFile::open_mapped(procfs, mounts, ::getpid(), mapping);
+  };
+  EXPECT_TRUE(opened_with("btrfs")) << "a subvolume has a device of its own";
+  EXPECT_EQ(opened_with("fuse.x").error(), OpenRefusal::kRemote);
+  ::munmap(memory, 4096);
+}
+
 TEST_F(UntrustedFileTest, WhoseFilesAreTrusted) {
   if (::geteuid() != 0) {
     GTEST_SKIP() << "needs root: files of other users";

@@ -39,11 +39,6 @@ constexpr std::array<std::string_view, 3> kSettings{"MASTER_ADDR", "MASTER_PORT"
 constexpr std::array<std::string_view, 6> kSettingsBegin{"NCCL_", "GLOO_",       "TORCH_NCCL_", "TORCH_DISTRIBUTED_",
                                                          "UCX_",  "OMPI_MCA_btl"};
 
-std::string_view value_of(const Environment& environment, std::string_view name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? std::string_view() : std::string_view(found->second);
-}
-
 std::optional<int32_t> number_of_variable(const Environment& environment, std::string_view name) {
   const auto number = parse_integer(value_of(environment, name));
   constexpr int64_t kMaxRanks = 1 << 24;

@@ -4,14 +4,6 @@
 #include "base/hash.h"
 
 namespace stalltrace::capture {
-namespace {
-
-std::string_view value_of(const Environment& environment, std::string_view name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? std::string_view() : std::string_view(found->second);
-}
-
-}  // namespace
 
 uint64_t job_key(std::string_view job_id, const Environment& environment) {
   const std::string_view port = value_of(environment, "MASTER_PORT");
