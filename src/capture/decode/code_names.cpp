@@ -8,8 +8,7 @@
 #include <iterator>
 
 #include "base/clock.h"
-#include "base/elf/function_names.h"
-#include "base/handle.h"
+#include "base/untrusted/untrusted_file.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -45,14 +44,14 @@ void CodeNames::look_up(pid_t pid, const MappedFile& file, std::span<const uint6
     known_.clear();
   }
   const std::string name = std::filesystem::path(file.path).filename().string();
-  const bool local = mounts_.of_device(pid, file.device_major, file.device_minor).local;
-  const UniqueFd fd = local ? procfs_.open_mapped(pid, file) : UniqueFd();
-  const auto places = fd ? functions_at(fd.get(), fresh) : std::vector<std::optional<CodePlace>>(fresh.size());
-  for (size_t i = 0; i < fresh.size(); ++i) {
-    known_[key(fresh[i])] = !places[i] ? fmt::format("+{:#x} ({})", fresh[i], name)
-                            : places[i]->into == 0
-                                ? fmt::format("{} ({})", places[i]->function, name)
-                                : fmt::format("{}+{:#x} ({})", places[i]->function, places[i]->into, name);
+  const auto opened = UntrustedFile::open_mapped(procfs_, mounts_, pid, file);
+  const auto places = opened ? names_.functions_at(*opened, fresh, kTimeNs - spent_ns_)
+                             : std::optional(FunctionNameReader::Places(fresh.size()));
+  for (size_t i = 0; places && i < fresh.size(); ++i) {
+    const std::optional<CodePlace>& place = (*places)[i];
+    known_[key(fresh[i])] = !place             ? fmt::format("+{:#x} ({})", fresh[i], name)
+                            : place->into == 0 ? fmt::format("{} ({})", place->function, name)
+                                               : fmt::format("{}+{:#x} ({})", place->function, place->into, name);
   }
   spent_ns_ += monotonic_now_ns() - begun_ns;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/process/procfs.h"
+#include "base/untrusted/function_name_reader.h"
 #include "base/untrusted/mounts.h"
 
 namespace stalltrace::capture {
@@ -50,6 +51,7 @@ class CodeNames {
 
   const Procfs& procfs_;
   Mounts mounts_;
+  FunctionNameReader names_;
   std::map<pid_t, Mappings> mappings_;
   std::map<Key, std::string> known_;
   int64_t second_ns_ = 0;  // CLOCK_MONOTONIC: start of the second that spent_ns_ counts

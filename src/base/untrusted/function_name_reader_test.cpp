@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/untrusted/function_name_reader.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/clock.h"
+
+// Outside the anonymous namespace so that its symbol can be found.
+namespace stalltrace::function_name_reader_test {
+__attribute__((noipa)) int a_function_to_name() { return 7; }
+}  // namespace stalltrace::function_name_reader_test
+
+namespace stalltrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The offset of the function above in this program's file.
+uint64_t offset_of_function() {
+  const auto address = reinterpret_cast<uint64_t>(function_name_reader_test::a_function_to_name);
+  for (const MappedFile& one : Procfs().executable_mappings(::getpid()).value_or(std::vector<MappedFile>())) {
+    if (address >= one.start && address < one.end) {
+      return address - one.start + one.offset;
+    }
+  }
+  return 0;
+}
+
+TEST(FunctionNameReader, FilesOfOthersAreReadByAChild) {
+  const std::string copy = testing::TempDir() + "function_names." + std::to_string(::getpid());
+  fs::copy_file("/proc/self/exe", copy, fs::copy_options::overwrite_existing);
+  ASSERT_EQ(::chmod(copy.c_str(), 0777), 0);  // of everybody, then
+  const auto file = UntrustedFile::open_path(copy);
+  ASSERT_TRUE(file);
+  FunctionNameReader reader;
+  const std::vector<uint64_t> offsets{offset_of_function(), 1};
+  const auto children = [] {
+    size_t count = 0;
+    for (const pid_t pid : Procfs().pids()) {
+      count += Procfs().parent(pid) == ::getpid() ? 1 : 0;
+    }
+    return count;
+  };
+  const size_t before = children();
+  for (int round = 0; round < 2; ++round) {
+    const auto places = reader.functions_at(*file, offsets, 20 * kNsPerSecond);
+    ASSERT_TRUE(places);
+    ASSERT_EQ(places->size(), 2U);
+    ASSERT_TRUE((*places)[0]);
+    EXPECT_EQ((*places)[0]->function, "stalltrace::function_name_reader_test::a_function_to_name()");
+    EXPECT_EQ((*places)[0]->into, 0U);
+    EXPECT_FALSE((*places)[1]);
+  }
+  EXPECT_EQ(children(), before + 1);
+  EXPECT_FALSE(reader.functions_at(*file, offsets, 0)) << "no time";
+  fs::remove(copy);
+}
+
+TEST(FunctionNameReader, GarbledAnswersAreRefused) {
+  const std::vector<std::optional<CodePlace>> places{CodePlace{.function = "f()", .into = 5}, std::nullopt};
+  const std::string whole = places_to_bytes(places);
+  const auto back = places_from_bytes(whole, 2);
+  ASSERT_TRUE(back);
+  EXPECT_EQ((*back)[0]->function, "f()");
+  EXPECT_EQ((*back)[0]->into, 5U);
+  EXPECT_FALSE((*back)[1]);
+  EXPECT_FALSE(places_from_bytes(whole, 1)) << "more than was asked";
+  for (size_t size = 0; size < whole.size(); ++size) {
+    EXPECT_FALSE(places_from_bytes(whole.substr(0, size), 2)) << size;
+  }
+  const std::vector<std::optional<CodePlace>> rude{CodePlace{.function = "\x1b[2J" + std::string(10'000, 'a')}};
+  const auto tamed = places_from_bytes(places_to_bytes(rude), 1);
+  ASSERT_TRUE(tamed);
+  EXPECT_LT((*tamed)[0]->function.size(), 300U);
+  EXPECT_EQ((*tamed)[0]->function.find('\x1b'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stalltrace
