@@ -18,7 +18,7 @@
 #include "base/process/procfs.h"
 #include "base/process/resource_limits.h"
 #include "base/text.h"
-#include "capture/discover/library_files.h"
+#include "capture/discover/files/library_files.h"
 #include "capture/discover/mapping_watch.h"
 #include "capture/kernel/kernel.h"
 #include "capture/kernel/kernel_types.h"
@@ -179,6 +179,10 @@ CheckLine check_mapping_watch() {
                : failed(CheckState::kMissing, "mapping_watch", what, watch.error());
 }
 
+/// How long files of this host, and of others, are waited for: a server that does not answer takes 3 s to be given up.
+constexpr int64_t kHereNs = kNsPerSecond;
+constexpr int64_t kRemoteNs = 8 * kNsPerSecond;
+
 void check_jobs(const TrustedOwners& trusted, std::vector<CheckLine>& lines) {
   const Procfs procfs;
   std::vector<std::string> notes;
@@ -186,26 +190,30 @@ void check_jobs(const TrustedOwners& trusted, std::vector<CheckLine>& lines) {
   size_t jobs = 0;
   size_t unreadable = 0;
   std::set<std::string> libraries;
-  // Two passes: another process reads files that root does not own between them.
-  for (const bool again : {false, true}) {
+  const auto each_mapping = [&](const auto& visit) {
     for (const pid_t pid : procfs.pids()) {
       const auto mappings = procfs.executable_mappings(pid);
-      if (!mappings) {
-        unreadable += again;
-        continue;
-      }
+      unreadable += mappings ? 0 : 1;
       bool is_job = false;
-      for (const MappedFile& mapping : *mappings) {
+      for (const MappedFile& mapping : mappings.value_or(std::vector<MappedFile>())) {
         const auto found = files.inspect(pid, mapping);
-        if (again && found && found->file->symbols.has_collectives && files.may_be_probed(pid, mapping, *found)) {
-          is_job = true;
-          libraries.insert(mapping.path);
-        }
+        is_job = (found && visit(pid, mapping, *found)) || is_job;
       }
-      jobs += is_job;
+      jobs += is_job ? 1 : 0;
     }
-    files.settle([](pid_t, const MappedFile&) {});
-  }
+  };
+  // Twice: another process reads what is not root's or lies on another host, and names what is to be inspected again.
+  each_mapping([](pid_t, const MappedFile&, const LibraryFiles::Found&) { return false; });
+  files.settle([&](pid_t pid, const MappedFile& mapping) { (void)files.inspect(pid, mapping); }, kHereNs, kRemoteNs);
+  const size_t unread = files.unread();
+  unreadable = 0;
+  each_mapping([&](pid_t pid, const MappedFile& mapping, const LibraryFiles::Found& found) {
+    const bool counts = found.file->symbols.has_collectives && files.may_be_probed(pid, mapping, found);
+    if (counts) {
+      libraries.insert(mapping.path);
+    }
+    return counts;
+  });
   std::string detail = fmt::format("{} with a collective library now", jobs);
   for (const std::string& library : libraries) {
     detail += ", " + printable(library);
@@ -217,6 +225,12 @@ void check_jobs(const TrustedOwners& trusted, std::vector<CheckLine>& lines) {
     detail += fmt::format("; {} processes could not be looked into", unreadable);
   }
   lines.push_back(passed("processes", "processes", std::move(detail)));
+  if (unread > 0) {
+    lines.push_back(
+        failed(CheckState::kMissing, "libraries", "files not read yet",
+               {.what = fmt::format("{} mapped files: their file system does not answer, or is slow", unread),
+                .remedy = "trace goes on asking for them; look at the mounts of the jobs' software"}));
+  }
   for (const std::string& note : notes) {
     lines.push_back(failed(CheckState::kMissing, "libraries", "libraries left out", {.what = note}));
   }

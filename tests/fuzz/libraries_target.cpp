@@ -12,7 +12,7 @@
 #include "base/handle.h"
 #include "base/untrusted/mounts.h"
 #include "capture/discover/elf_symbols.h"
-#include "capture/discover/library_symbols.h"
+#include "capture/discover/files/library_symbols.h"
 
 using namespace stalltrace;
 using namespace stalltrace::capture;
@@ -32,7 +32,7 @@ void read_as_library(std::string_view bytes) {
   if (!symbols) {
     return;
   }
-  require(symbols->points.size() <= 1024);
+  require(symbols->points.size() <= kMostProbePoints);
   for (const ProbePoint& point : symbols->points) {
     require(point.offset < bytes.size() && point.row < call_table().size());
   }
@@ -41,7 +41,7 @@ void read_as_library(std::string_view bytes) {
   }
   require(has_same_code(fd.get(), *symbols));
   const std::string sent = symbols_to_bytes(*symbols);
-  const auto received = symbols_from_bytes(sent);
+  const auto received = symbols_from_bytes(sent, bytes.size());
   require(received && symbols_to_bytes(*received) == sent);
 }
 
@@ -50,8 +50,8 @@ void read_as_library(std::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   read_as_library(text);
-  if (const auto symbols = symbols_from_bytes(text)) {
-    require(symbols_from_bytes(symbols_to_bytes(*symbols)).has_value());
+  if (const auto symbols = symbols_from_bytes(text, size)) {
+    require(symbols_from_bytes(symbols_to_bytes(*symbols), size).has_value());
   }
   MountLine line;
   (void)parse_mount_line(text, line);

@@ -36,8 +36,6 @@ constexpr std::array<std::string_view, 9> kSentinels{kOpenMpiWorld,
 /// call it by mpi.h's MPI_DUP_FN. OpenMPI's is OMPI_C_MPI_DUP_FN.
 constexpr std::string_view kOfIntHandles = "MPIR_Dup_fn";
 
-/// More points than the table has rows, for libraries that contain a function twice. A file with more is not genuine.
-constexpr size_t kMostPoints = 1024;
 constexpr size_t kCodeBytes = 16;  // bytes compared at each point
 
 const std::unordered_map<std::string_view, uint32_t>& rows_by_symbol() {
@@ -147,7 +145,7 @@ class SymbolCollector {
   void add(ProbePoint point) {
     const bool known = std::any_of(result_.points.begin(), result_.points.end(),
                                    [&](const ProbePoint& other) { return other.offset == point.offset; });
-    if (!known && result_.points.size() < kMostPoints) {
+    if (!known && result_.points.size() < kMostProbePoints) {
       result_.points.push_back(point);
     }
     result_.has_collectives |= call_table()[point.row].family == CallFamily::kCollectiveLibrary;

@@ -2,6 +2,7 @@
 // Which functions of the call table an ELF file defines, and where.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,6 +38,9 @@ struct MpiWorld {
   /// 0: the mapping belongs to another segment.
   [[nodiscard]] uint64_t address_in(const MappedFile& mapping) const;
 };
+
+/// More points than the table has rows, for libraries that contain a function twice. A file with more is not genuine.
+inline constexpr size_t kMostProbePoints = 1024;
 
 struct FileSymbols {
   std::vector<ProbePoint> points;  // each offset once: weak aliases of one function give one point

@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/text.h"
+#include "base/clock.h"
 #include "capture/discover/mpi_world.h"
 
 namespace stalltrace::capture {
@@ -118,28 +118,24 @@ Status JobDiscovery::attach_library(const std::string& path) {
     return fail(path + " defines no call of a collective library", "name a libnccl.so, librccl.so or libmpi.so",
                 ErrorKind::kUsage);
   }
-  attach(found, path);
+  attach(found, path, 0);
   return {};
 }
 
 void JobDiscovery::attach_usual_libraries() {
   for (const char* pattern : kUsualLibraries) {
     for (const std::string& path : local_paths(pattern, files_)) {
-      attach_usual_library(path);
+      const auto found = files_.inspect_trusted_path(path);
+      if (found && found->file->symbols.has_collectives) {
+        attach(*found, path, 0);
+      }
     }
   }
 }
 
-void JobDiscovery::attach_usual_library(const std::string& path) {
-  const auto found = files_.is_local_path(path) ? files_.inspect_path(path) : fail(path);
-  if (found && found->file->symbols.has_collectives && files_.may_be_probed(path, *found)) {
-    attach(*found, path);
-  }
-}
-
-void JobDiscovery::attach(const Found& found, const std::string& shown_path) {
+void JobDiscovery::attach(const Found& found, const std::string& shown_path, pid_t pid) {
   const LibraryFiles::File& file = *found.file;
-  if (file.attached || !file.symbols.can_be_probed()) {
+  if (file.attached || !file.symbols.can_be_probed() || !files_.begin_attach(found)) {
     return;
   }
   const auto changed = [&] {
@@ -149,17 +145,21 @@ void JobDiscovery::attach(const Found& found, const std::string& shown_path) {
   const auto probes = file.symbols.marker ? kernel_.attach_marker(found.opened->path(), *file.symbols.marker)
                                           : kernel_.attach_file(found.opened->path(), file.symbols.points);
   if (!probes) {
-    note_("can't probe " + printable(shown_path) + ": " + probes.error().what +
-          (probes.error().remedy.empty() ? "" : "; " + probes.error().remedy));
+    files_.set_refused(found, shown_path,
+                       probes.error().what + (probes.error().remedy.empty() ? "" : "; " + probes.error().remedy));
     return;
   }
   if (changed()) {  // the probes' offsets no longer match
     kernel_.detach(*probes);
-    note_("can't probe " + printable(shown_path) + ": it is being changed");
+    files_.set_refused(found, shown_path, "it is being changed");
     return;
   }
-  files_.set_attached(found);
-  attached_ += !file.symbols.marker;
+  const size_t libraries = file.symbols.marker ? 0 : 1;
+  files_.set_attached(found, pid, [this, set = *probes, libraries] {
+    kernel_.detach(set);
+    attached_ -= libraries;
+  });
+  attached_ += libraries;
 }
 
 uint64_t JobDiscovery::mpi_world_of(pid_t pid, std::span<const Candidate> candidates, bool maps_mpi) const {
@@ -179,7 +179,12 @@ uint64_t JobDiscovery::mpi_world_of(pid_t pid, std::span<const Candidate> candid
 }
 
 void JobDiscovery::consider(pid_t pid, bool certainly_job) {
-  const auto mappings = procfs_.executable_mappings(pid);
+  again_.erase(pid);
+  if (const int64_t again_ns = files_.tables().again_ns(pid); !certainly_job && again_ns > monotonic_now_ns()) {
+    again_.emplace(pid, again_ns);
+    return;
+  }
+  const auto mappings = files_.tables().read(pid);
   if (!mappings) {  // ended, or another user's process without CAP_SYS_PTRACE
     if (certainly_job && jobs_.insert(pid).second) {
       if (procfs_.exists(pid)) {
@@ -194,7 +199,7 @@ void JobDiscovery::consider(pid_t pid, bool certainly_job) {
   bool is_job = certainly_job;
   bool maps_mpi = false;
   Library library = Library::kNccl;
-  for (const MappedFile& mapping : *mappings) {
+  for (const MappedFile& mapping : **mappings) {
     maps_mpi = maps_mpi || mapping.path.find("/libmpi") != std::string::npos;
     auto found = files_.inspect(pid, mapping);
     if (!found) {
@@ -214,7 +219,7 @@ void JobDiscovery::consider(pid_t pid, bool certainly_job) {
   }
   for (const auto& [found, mapping] : candidates) {
     if (found.file->symbols.can_be_probed() && files_.may_be_probed(pid, mapping, found)) {
-      attach(found, mapping.path);
+      attach(found, mapping.path, pid);
     }
   }
 }
@@ -251,20 +256,30 @@ void JobDiscovery::on_mapping(pid_t pid, const MappedFile& file) {
     return;
   }
   if (!jobs_.contains(pid)) {
-    if (found->file->symbols.has_collectives) {
+    if (found->file->symbols.has_collectives && files_.may_be_probed(pid, file, *found)) {
       consider(pid, false);
     }
   } else if (found->file->symbols.can_be_probed() && files_.may_be_probed(pid, file, *found)) {
-    attach(*found, file.path);
+    attach(*found, file.path, pid);
   }
 }
 
 void JobDiscovery::advance() {
   files_.advance([this](pid_t pid, const MappedFile& file) { on_mapping(pid, file); });
+  const int64_t now_ns = monotonic_now_ns();
+  std::vector<pid_t> due;
+  for (const auto& [pid, again_ns] : again_) {
+    if (again_ns <= now_ns) {
+      due.push_back(pid);
+    }
+  }
+  for (const pid_t pid : due) {
+    consider(pid, false);
+  }
 }
 
 void JobDiscovery::settle() {
-  files_.settle([this](pid_t pid, const MappedFile& file) { on_mapping(pid, file); });
+  files_.settle([this](pid_t pid, const MappedFile& file) { on_mapping(pid, file); }, kNsPerSecond, 0);
 }
 
 void JobDiscovery::on_call(pid_t pid) {
@@ -276,6 +291,7 @@ void JobDiscovery::on_call(pid_t pid) {
 void JobDiscovery::on_exit(pid_t pid) {
   jobs_.erase(pid);
   scanned_.erase(pid);
+  again_.erase(pid);
 }
 
 }  // namespace stalltrace::capture

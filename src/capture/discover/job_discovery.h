@@ -13,7 +13,7 @@
 
 #include "base/process/procfs.h"
 #include "base/untrusted/untrusted_file.h"
-#include "capture/discover/library_files.h"
+#include "capture/discover/files/library_files.h"
 #include "capture/kernel/kernel.h"
 #include "model/events.h"
 
@@ -80,8 +80,8 @@ class JobDiscovery {
   /// True for a child of a job that only has its parent's mappings, such as a data loader. It counts as a job once it
   /// makes a call.
   [[nodiscard]] bool only_inherits(pid_t pid) const;
-  void attach(const Found& found, const std::string& shown_path);
-  void attach_usual_library(const std::string& path);
+  /// `pid`: the process that maps the file; 0: none does.
+  void attach(const Found& found, const std::string& shown_path, pid_t pid);
   void consider(pid_t pid, bool certainly_job);
   [[nodiscard]] uint64_t mpi_world_of(pid_t pid, std::span<const Candidate> candidates, bool maps_mpi) const;
 
@@ -93,6 +93,7 @@ class JobDiscovery {
   LibraryFiles files_;
   std::set<pid_t> jobs_;
   std::map<pid_t, uint64_t> scanned_;  // pid → start time, to detect a reused pid
+  std::map<pid_t, int64_t> again_;     // processes to be considered again, and when (CLOCK_MONOTONIC)
   size_t attached_ = 0;
 };
 

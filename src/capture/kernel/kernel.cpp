@@ -10,7 +10,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
+#include <map>
+#include <utility>
 
 #include "base/file.h"
 #include "base/handle.h"
@@ -52,8 +53,15 @@ struct BpfPrograms::Object {
   SkeletonHandle skeleton;
   std::vector<ProgramReport> reports;
   std::vector<LinkHandle> hooks;
-  std::vector<UniqueFd> probes;
+  std::map<BpfPrograms::ProbeSet, std::vector<UniqueFd>> probes;
+  size_t probe_sets = 0;  // that there ever were
   std::vector<RingHandle> rings;
+
+  ProbeSet keep(std::vector<UniqueFd> more) {
+    const ProbeSet set{probe_sets++};
+    probes.emplace(set, std::move(more));
+    return set;
+  }
 
   [[nodiscard]] bpf_program* program(const char* name) const {
     return bpf_object__find_program_by_name(skeleton->obj, name);
@@ -139,7 +147,13 @@ Status BpfPrograms::fill_call_programs() {
 }
 
 const std::vector<ProgramReport>& BpfPrograms::program_reports() const { return object_->reports; }
-size_t BpfPrograms::probe_descriptors() const { return object_->probes.size(); }
+size_t BpfPrograms::probe_descriptors() const {
+  size_t count = 0;
+  for (const auto& [set, probes] : object_->probes) {
+    count += probes.size();
+  }
+  return count;
+}
 
 Status BpfPrograms::open_rings() {
   const auto deliver = [](void* context, void* data, size_t size) {
@@ -199,18 +213,15 @@ Result<BpfPrograms::ProbeSet> BpfPrograms::attach_file(const std::string& path, 
       probes.push_back(std::move(link));
     }
   }
-  const ProbeSet set{object_->probes.size()};
-  std::move(probes.begin(), probes.end(), std::back_inserter(object_->probes));
-  return set;
+  return object_->keep(std::move(probes));
 }
 
-void BpfPrograms::detach(ProbeSet probes) { object_->probes.resize(static_cast<size_t>(probes)); }
+void BpfPrograms::detach(ProbeSet probes) { object_->probes.erase(probes); }
 
 Result<BpfPrograms::ProbeSet> BpfPrograms::attach_marker(const std::string& path, const MarkerPoint& marker) {
-  const ProbeSet set{object_->probes.size()};
   const int program = bpf_program__fd(object_->skeleton->progs.step_moved);
   if (program < 0) {
-    return set;
+    return object_->keep({});
   }
   UniqueFd link;
   if (features_.uprobe_multi) {
@@ -221,9 +232,10 @@ Result<BpfPrograms::ProbeSet> BpfPrograms::attach_marker(const std::string& path
     const UprobePlace place{.offset = marker.function_offset, .semaphore_offset = marker.semaphore_offset};
     ST_ASSIGN(link, open_perf_uprobe(program, path, place, std::nullopt));
   }
-  object_->probes.push_back(std::move(link));
   object_->skeleton->bss->markers_probed = 1;
-  return set;
+  std::vector<UniqueFd> probes;
+  probes.push_back(std::move(link));
+  return object_->keep(std::move(probes));
 }
 
 Status BpfPrograms::add_process(pid_t pid, uint64_t cgroup_id) {

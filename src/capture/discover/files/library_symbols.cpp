@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/discover/library_symbols.h"
+#include "capture/discover/files/library_symbols.h"
 
 #include <cstdint>
+#include <set>
 
 #include "base/untrusted/bytes.h"
 
@@ -23,7 +24,7 @@ std::string symbols_to_bytes(const FileSymbols& symbols) {
   return bytes;
 }
 
-std::optional<FileSymbols> symbols_from_bytes(std::string_view bytes) {
+std::optional<FileSymbols> symbols_from_bytes(std::string_view bytes, uint64_t file_bytes) {
   FileSymbols symbols;
   const auto take_flag = [&](bool& flag) {
     uint8_t byte = 0;
@@ -36,15 +37,18 @@ std::optional<FileSymbols> symbols_from_bytes(std::string_view bytes) {
   MarkerPoint marker;
   MpiWorld world;
   if (!take_flag(symbols.has_collectives) || !take_value(bytes, symbols.code) || !take_flag(has_marker) ||
-      !take_value(bytes, marker) || !take_flag(has_world) || !take_value(bytes, world)) {
+      !take_value(bytes, marker) || !take_flag(has_world) || !take_value(bytes, world) ||
+      (has_marker && (marker.function_offset >= file_bytes || marker.semaphore_offset >= file_bytes))) {
     return std::nullopt;
   }
   symbols.marker = has_marker ? std::optional(marker) : std::nullopt;
   symbols.mpi_world = has_world ? std::optional(world) : std::nullopt;
+  std::set<uint64_t> offsets;
   while (!bytes.empty()) {
     ProbePoint point;
     if (!take_value(bytes, point.offset) || !take_value(bytes, point.row) || !take_flag(point.int_handles) ||
-        point.row >= call_table().size()) {
+        point.row >= call_table().size() || point.offset >= file_bytes || !offsets.insert(point.offset).second ||
+        offsets.size() > kMostProbePoints) {
       return std::nullopt;
     }
     symbols.points.push_back(point);

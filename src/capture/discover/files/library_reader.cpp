@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/discover/library_reader.h"
+#include "capture/discover/files/library_reader.h"
 
 #include <sys/epoll.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/untrusted/bytes.h"
-#include "capture/discover/library_symbols.h"
+#include "capture/discover/files/library_symbols.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -75,6 +77,17 @@ bool LibraryReader::ask(Request request) {
   return true;
 }
 
+std::vector<LibraryReader::Request> LibraryReader::take_back(const std::function<bool(const Request&)>& which) {
+  std::vector<Request> taken;
+  for (auto& [user, queue] : queues_) {
+    const auto kept = std::ranges::stable_partition(queue, [&](const Request& request) { return !which(request); });
+    taken.insert(taken.end(), std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end()));
+    queue.erase(kept.begin(), kept.end());
+  }
+  std::erase_if(queues_, [](const auto& entry) { return entry.second.empty(); });
+  return taken;
+}
+
 bool LibraryReader::ask_child(HelperProcess& child, const HelperMessage& message) {
   if (!child.ask(message)) {
     return false;
@@ -84,16 +97,36 @@ bool LibraryReader::ask_child(HelperProcess& child, const HelperMessage& message
   return true;
 }
 
-LibraryReader::Answer LibraryReader::finish(Result<FileSymbols> symbols) {
-  Answer answer{std::move(current_->request), std::move(current_->opened), std::move(symbols)};
+std::string_view LibraryReader::describe(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kRead:
+    case Outcome::kGone:
+    case Outcome::kMoved:
+      break;
+    case Outcome::kSilent:
+      return "its file system does not answer";
+    case Outcome::kSlow:
+      return "reading it took too long";
+    case Outcome::kFailed:
+      return "the process that reads it ended, or could not be started";
+  }
+  return {};
+}
+
+LibraryReader::Answer LibraryReader::finish(Outcome outcome, FileSymbols symbols) {
+  Answer answer{.request = std::move(current_->request),
+                .outcome = outcome,
+                .opened = std::move(current_->opened),
+                .symbols = std::move(symbols)};
   current_.reset();
   return answer;
 }
 
-LibraryReader::Answer LibraryReader::give_up(const std::string& why) {
+LibraryReader::Answer LibraryReader::give_up(Outcome why) {
   opener_.end();
   parser_.end();
-  return finish(fail(why, {}, ErrorKind::kInterrupted));
+  current_->opened.reset();
+  return finish(why);
 }
 
 /// False if the file is gone or no child can be started; `answer` has the reason.
@@ -105,7 +138,7 @@ bool LibraryReader::parse(std::optional<Answer>& answer) {
   }
   current_->deadline_ns = monotonic_now_ns() + (place_ == Place::kRemote ? kRemoteParseNs : kParseNs);
   if (!ask_child(parser_, {.bytes = "parse", .fd = current_->opened->duplicate()})) {
-    answer = give_up("no process could be started to read it");
+    answer = give_up(Outcome::kFailed);
     return false;
   }
   return true;
@@ -127,13 +160,13 @@ bool LibraryReader::begin_next(std::optional<Answer>& answer) {
   if (place_ == Place::kRemote) {
     current_->deadline_ns = monotonic_now_ns() + kRemoteOpenNs;
     if (!ask_child(opener_, {.bytes = open_request(request), .fd = {}})) {
-      answer = give_up("no process could be started to open it");
+      answer = give_up(Outcome::kFailed);
     }
     return true;
   }
   auto opened = UntrustedFile::open_mapped(procfs_, mounts_, request.pid, request.mapping);
   if (!opened) {
-    answer = finish(FileSymbols{});
+    answer = finish(opened.error() == OpenRefusal::kGone ? Outcome::kGone : Outcome::kMoved);
     return true;
   }
   current_->opened = std::move(*opened);
@@ -142,6 +175,13 @@ bool LibraryReader::begin_next(std::optional<Answer>& answer) {
 }
 
 std::optional<LibraryReader::Answer> LibraryReader::take() {
+  // A child that is not asked for anything and ends would wake us until it is asked.
+  if (!current_ || current_->opened) {
+    opener_.check_idle();
+  }
+  if (!current_ || !current_->opened) {
+    parser_.check_idle();
+  }
   std::optional<Answer> answer;
   if (!current_ && (!begin_next(answer) || answer)) {
     return answer;
@@ -152,23 +192,23 @@ std::optional<LibraryReader::Answer> LibraryReader::take() {
   switch (child.receive(message)) {
     case HelperProcess::Outcome::kWaiting:
       if (monotonic_now_ns() > current_->deadline_ns) {
-        return give_up(opening ? "its file system does not answer" : "reading it took too long");
+        return give_up(opening ? Outcome::kSilent : Outcome::kSlow);
       }
       return std::nullopt;
     case HelperProcess::Outcome::kEnded:
-      return give_up("the process that read it ended");
+      return give_up(Outcome::kFailed);
     case HelperProcess::Outcome::kAnswered:
       break;
   }
   if (opening) {
     current_->opened = UntrustedFile::adopt(std::move(message.fd), message.bytes);
     if (!current_->opened) {
-      return finish(FileSymbols{});
+      return finish(Outcome::kGone);
     }
     return parse(answer) ? std::nullopt : std::move(answer);
   }
-  auto symbols = symbols_from_bytes(message.bytes);
-  return finish(symbols ? Result<FileSymbols>(std::move(*symbols)) : fail("not an ELF file", {}, ErrorKind::kCorrupt));
+  const auto bytes = static_cast<uint64_t>(current_->opened->identity().size);
+  return finish(Outcome::kRead, symbols_from_bytes(message.bytes, bytes).value_or(FileSymbols{}));
 }
 
 }  // namespace stalltrace::capture

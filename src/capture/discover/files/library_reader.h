@@ -5,12 +5,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
-#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/process/procfs.h"
-#include "base/result.h"
 #include "base/untrusted/helper_process.h"
 #include "base/untrusted/mounts.h"
 #include "base/untrusted/untrusted_file.h"
@@ -26,11 +27,22 @@ class LibraryReader {
     uid_t user = 0;  // each user has a queue
     MappedFile mapping;
   };
+  enum class Outcome {
+    kRead,    // or not an ELF file: its symbols are empty then
+    kGone,    // the process maps it no more, or nobody may open it
+    kMoved,   // it is to be looked for again: the process has mapped it elsewhere, or it lies on another file system
+    kSilent,  // its file system did not answer when it was opened
+    kSlow,    // reading it took too long
+    kFailed,  // a child died, or none could be started
+  };
   struct Answer {
     Request request;
-    std::optional<UntrustedFile> opened;  // nullopt: the file is gone
-    Result<FileSymbols> symbols;  // errors: kCorrupt: not an ELF file; kInterrupted: it took too long, or a child died
+    Outcome outcome = Outcome::kGone;
+    std::optional<UntrustedFile> opened;  // with kRead
+    FileSymbols symbols;
   };
+  /// For people; empty where the file was read.
+  static std::string_view describe(Outcome outcome);
 
   /// The references must outlive the object.
   LibraryReader(const Procfs& procfs, Mounts& mounts, Place place);
@@ -39,6 +51,8 @@ class LibraryReader {
   void start();
   /// False if this user has too many files waiting.
   bool ask(Request request);
+  /// Removes the requests that nobody has begun to answer; `which` says which of them.
+  std::vector<Request> take_back(const std::function<bool(const Request&)>& which);
   /// The next answer; nullopt if none has arrived.
   std::optional<Answer> take();
   [[nodiscard]] bool is_idle() const { return !current_ && queues_.empty(); }
@@ -53,8 +67,8 @@ class LibraryReader {
   };
   [[nodiscard]] bool begin_next(std::optional<Answer>& answer);
   bool parse(std::optional<Answer>& answer);
-  Answer finish(Result<FileSymbols> symbols);
-  Answer give_up(const std::string& why);
+  Answer finish(Outcome outcome, FileSymbols symbols = {});
+  Answer give_up(Outcome why);
   bool ask_child(HelperProcess& child, const HelperMessage& message);
 
   const Procfs& procfs_;
