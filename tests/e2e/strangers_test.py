@@ -192,6 +192,7 @@ class Strangers(Case):
         far.wait_for_steps(100)
         near = Job(self, "--steps", 30)
         near.wait()
+        self.assertRegex(self.done(run("check", timeout=20)), f"with a collective library now.*{remote}")
         self.assertEqual(tracer.stop(), DONE)
         self.assertGreater(self.calls(tracer, far), 0, self.said())
         self.assertGreater(self.calls(tracer, near), 2 * 30)
@@ -208,3 +209,4 @@ class Strangers(Case):
         self.assertEqual(tracer.stop(), DONE)
         self.assertGreater(self.calls(tracer, near), 2 * 30)
         self.assertEqual(self.losses(tracer), {"library:not_read": 1})
+        self.assertIn("files not read yet", self.done(run("check", timeout=20)))
