@@ -189,6 +189,7 @@ class Strangers(Case):
         self.addCleanup(subprocess.run, ["umount", "-l", remote], check=False)
         tracer = Tracer(self)
         far = self.job_of(0, remote, steps=1000000)
+        self.addCleanup(server.kill)  # first of all: a thread of the job may wait for it, and can't be killed then
         far.wait_for_steps(100)
         near = Job(self, "--steps", 30)
         near.wait()
