@@ -68,6 +68,9 @@ std::optional<FunctionNameReader::Places> FunctionNameReader::functions_at(const
   if (file.owner() == 0 && !file.others_may_write()) {
     return stalltrace::functions_at(file.fd(), file_offsets);
   }
+  if (most_ns <= 0) {
+    return std::nullopt;
+  }
   if (file.owner() != read_for_) {
     child_.end();
     read_for_ = file.owner();
