@@ -10,13 +10,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <span>
 #include <vector>
 
 #include "base/file.h"
+#include "base/rights/capabilities.h"
 #include "base/untrusted/helper_child.h"
 #include "base/untrusted/system_call_filter.h"
 
@@ -30,7 +29,8 @@ constexpr rlim_t kFilesOfProcessReaders = 64;
 /// To look into other users' processes, and their files; and to open a mapped file by its address, without its path
 /// (linux/capability.h has the last number since Linux 5.9).
 constexpr int kCheckpointRestore = 40;
-constexpr std::array kOfProcessReaders{CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, kCheckpointRestore};
+constexpr Capabilities kOfProcessReaders =
+    capability_bit(CAP_SYS_PTRACE) | capability_bit(CAP_DAC_READ_SEARCH) | capability_bit(kCheckpointRestore);
 
 bool limit_resources(rlim_t files) {
   const std::string sizes = read_file("/proc/self/statm", 256).value_or("0");
@@ -43,24 +43,8 @@ bool limit_resources(rlim_t files) {
          limit(RLIMIT_CORE, 0);
 }
 
-/// Keeps those listed of the capabilities that we have; none can come back.
-bool drop_capabilities(std::span<const int> kept) {
-  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> now{};
-  if (::syscall(SYS_capget, &header, now.data()) != 0) {
-    return false;
-  }
-  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> left{};
-  for (const int number : kept) {
-    const uint32_t bit = 1U << (static_cast<unsigned>(number) % 32);
-    const __user_cap_data_struct& have = now.at(static_cast<size_t>(number) / 32);
-    __user_cap_data_struct& keep = left.at(static_cast<size_t>(number) / 32);
-    keep.effective |= have.effective & bit;
-    keep.permitted |= have.permitted & bit;
-  }
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::syscall(SYS_capset, &header, left.data()) == 0 &&
-         ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
-}
+/// For good; and no other process of this user may look into us.
+bool keep_only(Capabilities kept) { return keep_capabilities(kept) && ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0; }
 
 /// What reading open files, answering and allocating takes.
 std::vector<AllowedCall> calls_of_readers() {
@@ -122,12 +106,12 @@ bool enter_sandbox(pid_t parent) {
   // Keeps the user id: as nobody it could be killed by any other process of that user. It has none of its user's rights
   // left.
   const bool filters = has_system_call_filters();
-  return limit_resources(kFiles) && (filters || ::geteuid() != 0 || become_nobody(parent)) && drop_capabilities({}) &&
+  return limit_resources(kFiles) && (filters || ::geteuid() != 0 || become_nobody(parent)) && keep_only(0) &&
          (!filters || allow_only(calls_of_readers()));
 }
 
 bool enter_sandbox_of_process_readers() {
-  return limit_resources(kFilesOfProcessReaders) && drop_capabilities(kOfProcessReaders) &&
+  return limit_resources(kFilesOfProcessReaders) && keep_only(kOfProcessReaders) &&
          (!has_system_call_filters() || allow_only(calls_of_process_readers()));
 }
 
