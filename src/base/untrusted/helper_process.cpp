@@ -166,6 +166,7 @@ HelperProcess::Outcome HelperProcess::receive(HelperMessage& answer) {
 }
 
 void HelperProcess::check_idle() {
+  killed_.reap();
   char byte = 0;
   if (socket_ &&
       (::recv(socket_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EINTR))) {
