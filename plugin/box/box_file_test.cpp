@@ -29,7 +29,8 @@ TEST(Room, SharedMemoryIsNcclsFirst) {
 }
 
 TEST(FileSystem, OnlyThoseThatNeitherWaitNorFail) {
-  for (const uint64_t type : {TMPFS_MAGIC, RAMFS_MAGIC, EXT4_SUPER_MAGIC, 0x58465342 /* XFS */}) {
+  constexpr uint64_t kXfs = 0x58465342;
+  for (const uint64_t type : {uint64_t{TMPFS_MAGIC}, uint64_t{RAMFS_MAGIC}, uint64_t{EXT4_SUPER_MAGIC}, kXfs}) {
     EXPECT_TRUE(file_system_suits(type)) << std::hex << type;
   }
   constexpr uint64_t kFuse = 0x65735546;

@@ -161,8 +161,11 @@ bool RunEvidence::import_and_explain(const Traced& traced, int job_code) {
   // The tracer reads no profiler files on network or user file systems.
   const bool complete = traced.whole && traced.has_profiler_rows;
   if (!files_.empty() && !complete && import_files(files_, folder_.profiler_recording())) {
-    note(fmt::format("the trace {} of the profiler files: what they recorded is in {}",
-                     traced.has_profiler_rows ? "has only a part" : "has nothing", folder_.profiler_recording()));
+    note(traced.has_profiler_rows
+             ? fmt::format("the trace ends early, and so does this report: stalltrace explain {} covers the whole run",
+                           folder_.profiler_recording())
+             : fmt::format("the trace has nothing of the profiler files: what they recorded is in {}",
+                           folder_.profiler_recording()));
   }
   return explain(folder_.recording(), job_code);
 }
