@@ -18,6 +18,7 @@ from job_test import Fares
 from stalltrace import PROGRAM, ROOT
 
 PATIENCE = ("--patience", "2s")  # a launcher waits for a minute before it kills what does not end
+SHORT = ("--patience", "200ms")
 ENDINGS = {"exit 7": 7, "kill -USR1 $$": 128 + signal.SIGUSR1}
 
 
@@ -150,7 +151,7 @@ class Evidence(Workers):
         self.fares(self.verb(), "st-evidence", signal.SIGBUS, r"the evidence process was ended by signal 7 \(Bus error\); ")
 
     def test_hangs(self):
-        self.fares(self.verb(), "st-evidence", signal.SIGSTOP,
+        self.fares(("run", "--no-trace", "--out", self.folder / "run", *SHORT), "st-evidence", signal.SIGSTOP,
                    r"the evidence process has not stored the recording after \S+ s, and was killed; ")
 
     def test_hangs_on_a_file_system_that_falls_silent(self):
@@ -171,7 +172,7 @@ class Evidence(Workers):
         self.assertEqual(server.stdout.readline(), "silent\n")
         for verb in (("run", "--out", remote / "run"), ("trace", "--out", remote / "t.db")):
             with self.subTest(verb=verb[0]):
-                process = self.start((*verb, "--patience", "200ms"), "bash", "-c", "exit 7")
+                process = self.start((*verb, *SHORT), "bash", "-c", "exit 7")
                 self.assertEqual(process.wait(timeout=30), 7, self.errors.read_text())
                 self.assertRegex(self.errors.read_text(), r"is not ready after \S+ m?s, and was killed; nothing is recorded")
 
@@ -227,71 +228,13 @@ class Launcher(Workers):
                 os.set_blocking(write_end, True)
             else:
                 os.close(read_end)
-            for name, verb in self.verbs():
+            for name, verb in Fares.verbs(self):
                 with self.subTest(verb=name, full=full):
                     (self.folder / "t.db").unlink(missing_ok=True)
-                    process = subprocess.Popen([PROGRAM, *map(str, verb), "--", "bash", "-c", "exit 7"], stderr=write_end,
+                    process = subprocess.Popen([PROGRAM, *map(str, verb), *SHORT, "--", "bash", "-c", "exit 7"], stderr=write_end,
                                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=self.folder)
                     self.addCleanup(self.end, process)
                     self.assertEqual(process.wait(timeout=40), 7)
             os.close(write_end)
             if full:
                 os.close(read_end)
-
-
-class Memory(Workers):
-    """A batch system's memory limit that the job alone would keep to."""
-
-    LIMIT = 80 << 20
-    EATER = """
-import os, sys, time
-held = []
-while not os.path.exists(sys.argv[1]):
-    held.append(b"x" * 1048575 + bytes([len(held)]))
-    time.sleep(0.05)
-sys.exit(7)
-"""
-
-    def group(self):
-        """A cgroup of our own; the file that a process enters it by."""
-        own = pathlib.Path("/proc/self/cgroup").read_text()
-        first = re.search(r"^\d+:memory:(.*)$", own, re.M)
-        second = re.search(r"^0::(.*)$", own, re.M)
-        name = f"stalltrace-test-{os.getpid()}"
-        if first:
-            folder, limit = pathlib.Path("/sys/fs/cgroup/memory" + first[1]) / name, "memory.limit_in_bytes"
-        else:
-            folder, limit = pathlib.Path("/sys/fs/cgroup" + second[1]) / name, "memory.max"
-        try:
-            folder.mkdir()
-            self.addCleanup(lambda: wait_until(lambda: self.removed(folder), "an empty cgroup", 10))
-            (folder / limit).write_text(str(self.LIMIT))
-        except OSError as error:
-            self.skipTest(f"no cgroup of memory can be made here: {error}")
-        return folder / "cgroup.procs"
-
-    @staticmethod
-    def removed(folder):
-        try:
-            folder.rmdir()
-        except FileNotFoundError:
-            return True
-        except OSError:
-            return False
-        return True
-
-    def test_where_it_does_not_reach_for_both_the_job_goes_on(self):
-        self.need_root()
-        procs = self.group()
-
-        def enter():
-            procs.write_text(str(os.getpid()))
-
-        for name, verb in (("trace", ("trace", "--out", self.folder / "t.db", *PATIENCE)), ("run", self.traced_run())):
-            with self.subTest(verb=name):
-                self.go.unlink(missing_ok=True)
-                process = self.start(verb, sys.executable, "-c", self.EATER, self.go, preexec_fn=enter)
-                wait_until(lambda: self.errors_said() or process.poll() is not None, "the end of one of them")
-                self.go.touch()
-                self.assertEqual(process.wait(timeout=60), 7, self.errors.read_text())
-                self.assertRegex(self.errors_said()[0], r"the (tracer|evidence process) was ended by signal 9 \(Killed\); ")
