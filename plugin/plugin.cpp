@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "plugin/box/box_file.h"
 #include "plugin/box/heartbeat.h"
@@ -23,6 +24,7 @@
 namespace stalltrace::plugin {
 namespace {
 
+constexpr time_t kUnloadSeconds = 2;
 constexpr uint64_t kNoBox = 0xc0;  // context without a file; not NULL, which NCCL takes for "no profiler"
 
 struct Plugin {
@@ -157,9 +159,13 @@ bool ensure_recording(const InitRequest& request) {
 
 /// Runs at dlclose. While communicators live it runs at the end of the process instead, and NCCL's threads may still be
 /// writing. A thread that holds the mutex during this (another thread in ncclCommDestroy while main returns) needs the
-/// mapping: everything is then left to the process's end.
+/// mapping, and is waited for. One that holds it for longer may wait for the dynamic linker, which waits for us:
+/// everything is then left to the process's end.
 [[gnu::destructor]] void unload() {
-  if (pthread_mutex_trylock(&plugin.mutex) != 0) {
+  timespec patience{};
+  clock_gettime(CLOCK_MONOTONIC, &patience);
+  patience.tv_sec += kUnloadSeconds;
+  if (pthread_mutex_clocklock(&plugin.mutex, CLOCK_MONOTONIC, &patience) != 0) {
     return;
   }
   stop_heartbeat();

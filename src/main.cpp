@@ -20,8 +20,11 @@ void do_nothing(int /*number*/) {}
 int main(int argc, char** argv) {
   // A reader that goes away shows as a failed write (Console), so that a trace can still end cleanly. By a handler:
   // exec would hand on that the signal is ignored, and a job is to begin with what we began with.
-  if (std::signal(SIGPIPE, do_nothing) == SIG_IGN) {
-    std::signal(SIGPIPE, SIG_IGN);
+  // A file that reaches RLIMIT_FSIZE likewise: the write fails, as on a full disk.
+  for (const int number : {SIGPIPE, SIGXFSZ}) {
+    if (std::signal(number, do_nothing) == SIG_IGN) {
+      std::signal(number, SIG_IGN);
+    }
   }
   const std::vector<std::string> words(argv + 1, argv + argc);
   const auto verbs = stalltrace::cli::all_verbs();

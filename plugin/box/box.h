@@ -20,10 +20,11 @@ struct Box {
   Event* ring = nullptr;
   uint64_t slot_mask = 0;
   uint64_t ring_mask = 0;
-  uint64_t tag = 0;                          // header->process_tag
-  uint32_t kept_mask = 0;                    // 1 << st_box_type
-  bool kernels_reported = false;             // NCCL reports kernel channels
-  int fd = -1;                               // holds the lock that shows that the writer lives
+  uint64_t given_back = 0;        // offset of the ring's tail that is not the file's while it is closed; 0: none
+  uint64_t tag = 0;               // header->process_tag
+  uint32_t kept_mask = 0;         // 1 << st_box_type
+  bool kernels_reported = false;  // NCCL reports kernel channels
+  int fd = -1;                    // holds the lock that shows that the writer lives
   alignas(64) uint64_t free_hint = kNoSlot;  // a slot that was freed recently; its cache lines are warm
 };
 

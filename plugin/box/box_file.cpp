@@ -2,10 +2,12 @@
 #include "plugin/box/box_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +28,7 @@ constexpr uint64_t kMinSlots = 1024;
 constexpr uint64_t kMaxSlots = 16384;
 constexpr uint64_t kMinRing = 4096;  // records: half a megabyte
 constexpr uint64_t kShareOfFreeSpace = 16;
+constexpr uint64_t kSharedMemoryOfNccl = 256ULL << 20;
 constexpr int kInterrupts = 8;
 
 struct Layout {
@@ -56,14 +59,21 @@ Layout largest_layout(uint64_t limit_bytes) {
   return {};
 }
 
+bool is_in_shared_memory(int fd) {
+  struct stat file {};
+  struct stat shared {};
+  return fstat(fd, &file) == 0 && stat("/dev/shm", &shared) == 0 && file.st_dev == shared.st_dev;
+}
+
 uint64_t space_for_us(int fd, uint64_t limit_bytes) {
   struct statvfs file_system {};
   if (fstatvfs(fd, &file_system) == 0) {
-    limit_bytes = std::min(limit_bytes, file_system.f_bavail * file_system.f_frsize / kShareOfFreeSpace);
+    limit_bytes =
+        std::min(limit_bytes, room_for_a_box(file_system.f_bavail * file_system.f_frsize, is_in_shared_memory(fd)));
   }
   rlimit file_size{};
   if (getrlimit(RLIMIT_FSIZE, &file_size) == 0) {
-    limit_bytes = std::min(limit_bytes, static_cast<uint64_t>(file_size.rlim_cur));  // writing beyond it is fatal
+    limit_bytes = std::min(limit_bytes, static_cast<uint64_t>(file_size.rlim_cur));  // beyond it, a signal kills
   }
   return limit_bytes;
 }
@@ -197,9 +207,60 @@ bool resume_file(const char* path, Box* box) {
   return true;
 }
 
+char* at(const Box& box, uint64_t offset) { return reinterpret_cast<char*>(box.header) + offset; }
+
+/// From `offset` on. A thread that was in an event when the last communicator ended may still write there. In the
+/// file's pages that would be a SIGBUS once the file system is full: it writes into memory that belongs to nobody.
+void give_back(Box& box, uint64_t offset) {
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t begin = (offset + page - 1) / page * page;
+  const uint64_t end = box.header->file_bytes;
+  if (begin < end && mmap(at(box, begin), end - begin, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED) {
+    box.given_back = begin;
+    fallocate(box.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
+              static_cast<off_t>(end - begin));
+  }
+}
+
+/// Its room is reserved.
+bool take_again(Box& box) {
+  const uint64_t begin = box.given_back;
+  if (begin != 0 && mmap(at(box, begin), box.header->file_bytes - begin, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_POPULATE | MAP_FIXED, box.fd, static_cast<off_t>(begin)) == MAP_FAILED) {
+    return false;
+  }
+  box.given_back = 0;
+  return true;
+}
+
 }  // namespace
 
+uint64_t room_for_a_box(uint64_t free_bytes, bool in_shared_memory) {
+  const uint64_t kept = in_shared_memory ? kSharedMemoryOfNccl : 0;
+  return (free_bytes - std::min(free_bytes, kept)) / kShareOfFreeSpace;
+}
+
+bool file_system_suits(uint64_t type) {
+  switch (type) {
+    case TMPFS_MAGIC:
+    case RAMFS_MAGIC:
+    case EXT4_SUPER_MAGIC:  // ext2 and ext3 too
+    case XFS_SUPER_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:  // of a container; what lies below it can't be seen
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool create_box(const BoxOptions& options, Box* box, char* path, BoxError* error) {
+  struct statfs file_system {};
+  if (statfs(options.folder, &file_system) == 0 && !file_system_suits(static_cast<uint64_t>(file_system.f_type))) {
+    snprintf(path, kPathBytes, "%s", options.folder);
+    *error = {"neither tmpfs, ext4 nor xfs:", EOPNOTSUPP};
+    return false;
+  }
   for (int number = 0; number < ST_BOX_NAMES; ++number) {
     if (!name_file(options.folder, number, path)) {
       *error = {"the folder's name is too long", ENAMETOOLONG};
@@ -234,15 +295,13 @@ void close_box(Box& box) {
   store<uint32_t>(header.state, ST_BOX_CLOSED, std::memory_order_release);
   const uint64_t head = load(header.ring_head);
   if (head < header.ring_capacity) {
-    const uint64_t used = header.ring_offset + head * sizeof(Event);
-    fallocate(box.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(used),
-              static_cast<off_t>(header.file_bytes - used));
+    give_back(box, header.ring_offset + head * sizeof(Event));
   }
 }
 
 bool reopen_box(Box& box) {
   st_box_header& header = *box.header;
-  if (reserve(box.fd, header.ring_offset, header.file_bytes - header.ring_offset) != 0) {
+  if (reserve(box.fd, header.ring_offset, header.file_bytes - header.ring_offset) != 0 || !take_again(box)) {
     return false;
   }
   begin_recording(box);

@@ -54,8 +54,8 @@ Status Job::check(const std::vector<std::string>& argv) {
 }
 
 Status Job::start(const std::vector<std::string>& argv, const std::vector<std::string>& environment) {
-  if (const auto early = signals_.take_early()) {
-    return fail(fmt::format("{} came before {} was started: it was not", ::strsignal(*early), argv.front()), {},
+  if (interrupted()) {
+    return fail(fmt::format("{} came before {} was started: it was not", ::strsignal(*early_), argv.front()), {},
                 ErrorKind::kInterrupted);
   }
   ST_ASSIGN(command_,
@@ -63,6 +63,13 @@ Status Job::start(const std::vector<std::string>& argv, const std::vector<std::s
                 {.argv = argv, .environment = environment, .kept_fds = handed_, .signals = signals_.at_start()}));
   signals_.pass_to(command_);
   return {};
+}
+
+bool Job::interrupted() {
+  if (!early_) {
+    early_ = signals_.take_early();
+  }
+  return early_.has_value();
 }
 
 Result<int> Job::wait() {

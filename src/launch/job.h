@@ -4,6 +4,7 @@
 // for it, and we never kill it, even if we fail.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ class Job {
   /// `environment` is added to ours. An error if a signal has requested the end before the start: then nothing was
   /// started.
   Status start(const std::vector<std::string>& argv, const std::vector<std::string>& environment);
+  /// Whether a signal has requested the end before the start.
+  bool interrupted();
+  /// Readable (poll) when interrupted() may have changed.
+  [[nodiscard]] int early_descriptor() const { return signals_.early_descriptor(); }
   /// Readable (poll) once it has ended.
   [[nodiscard]] int descriptor() const { return command_.end_descriptor(); }
   [[nodiscard]] bool asked_to_end() const { return signals_.asked_to_end(); }
@@ -39,6 +44,7 @@ class Job {
 
  private:
   std::vector<int> handed_;
+  std::optional<int> early_;  // the signal that came before the start
   JobSignals signals_;
   Subprocess command_;
 };

@@ -32,6 +32,8 @@ class JobSignals {
   [[nodiscard]] const SignalState& at_start() const { return at_start_; }
   /// A signal that came before the command was started. Call it before pass_to().
   std::optional<int> take_early();
+  /// Readable (poll) when there may be one.
+  [[nodiscard]] int early_descriptor() const { return signals_.get(); }
   /// Passes signals on from here on, on its own thread. `command` has just been started and must not be reaped before
   /// stop_passing(): until then no other process has its number.
   void pass_to(const Subprocess& command);

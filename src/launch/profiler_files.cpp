@@ -45,11 +45,11 @@ UniqueFd open_plain(const std::string& path) {
   return plain ? std::move(file) : UniqueFd();
 }
 
-bool descends_from_us(pid_t pid) {
+bool descends_from(pid_t ancestor, pid_t pid) {
   constexpr int kGenerations = 64;
   const Procfs procfs;
   for (int i = 0; i < kGenerations && pid > 1; ++i, pid = procfs.parent(pid)) {
-    if (pid == ::getpid()) {
+    if (pid == ancestor) {
       return true;
     }
   }
@@ -111,13 +111,16 @@ Status copy_sparse(int from, const std::string& to, const std::stop_token& stop)
   return copied ? Status() : with_context(context, std::move(copied.error()));
 }
 
-ProfilerFiles::ProfilerFiles(std::string kept, const std::string& chosen, const Note& note, std::string memory)
-    : kept_(std::move(kept)), boot_id_(trim(read_file("/proc/sys/kernel/random/boot_id", 64).value_or(""))) {
+ProfilerFiles::ProfilerFiles(std::string kept, const std::string& chosen, const Note& note, std::string memory,
+                             pid_t launcher)
+    : kept_(std::move(kept)),
+      launcher_(launcher),
+      boot_id_(trim(read_file("/proc/sys/kernel/random/boot_id", 64).value_or(""))) {
   if (!chosen.empty()) {
     std::error_code error;
     folder_ = fs::absolute(chosen, error).string();
     chosen_ = true;
-    began_ticks_ = Procfs().start_ticks(::getpid());
+    began_ticks_ = Procfs().start_ticks(launcher_);
     return;
   }
   report_of_earlier_folders(memory, note);
@@ -139,7 +142,8 @@ bool ProfilerFiles::is_of_this_run(const blackbox::ProfilerFileReader& file) con
   if (!chosen_) {
     return true;
   }
-  const bool allowed = file.owner() == ::geteuid() || (::geteuid() == 0 && descends_from_us(file.writer().value_or(0)));
+  const bool allowed =
+      file.owner() == ::geteuid() || (::geteuid() == 0 && descends_from(launcher_, file.writer().value_or(0)));
   const st_box_header& header = file.layout();
   return allowed && header.process_start_ticks >= began_ticks_ && blackbox::text_of(header.boot_id) == boot_id_;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <functional>
@@ -26,8 +27,9 @@ class ProfilerFiles {
 
   /// `kept` is the folder for them in the run's folder. If `chosen`, the folder in the environment, is not empty, they
   /// stay there. Otherwise they go to a new folder in `memory` that only this user can access, if that is a file system
-  /// in memory with room, else to `kept`.
-  ProfilerFiles(std::string kept, const std::string& chosen, const Note& note, std::string memory = "/dev/shm");
+  /// in memory with room, else to `kept`. The job's processes are those that `launcher` starts.
+  ProfilerFiles(std::string kept, const std::string& chosen, const Note& note, std::string memory = "/dev/shm",
+                pid_t launcher = ::getpid());
   ~ProfilerFiles();
   ProfilerFiles(const ProfilerFiles&) = delete;
   ProfilerFiles& operator=(const ProfilerFiles&) = delete;
@@ -36,8 +38,8 @@ class ProfilerFiles {
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] bool in_memory() const { return temporary_; }
   /// True if a file belongs to this job: in a folder from the environment, only files of processes that started after
-  /// this one and belong to this user. For root, another user's file counts as well while the process that holds its
-  /// lock descends from this one: any user may put a file there.
+  /// the launcher and belong to this user. For root, another user's file counts as well while the process that holds
+  /// its lock descends from the launcher: any user may put a file there.
   [[nodiscard]] bool is_of_this_run(const blackbox::ProfilerFileReader& file) const;
   /// Opens new files. An open file can be copied even after its name was removed; log-in managers remove a user's files
   /// in memory when the user has logged out.
@@ -60,6 +62,7 @@ class ProfilerFiles {
   [[nodiscard]] bool is_wanted(const std::string& path) const;
 
   std::string kept_;
+  pid_t launcher_;
   std::string folder_;
   bool temporary_ = false;  // created by us, in memory
   bool chosen_ = false;

@@ -79,6 +79,12 @@ Result<Subprocess> Subprocess::spawn(const SpawnOptions& options) {
   return child;
 }
 
+Result<Subprocess> Subprocess::adopt(pid_t child) {
+  Subprocess process(child);
+  ST_ASSIGN(process.end_, EndWatch::start(child));
+  return process;
+}
+
 Subprocess::Subprocess(Subprocess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)), end_(std::move(other.end_)), status_(other.status_) {}
 

@@ -67,6 +67,8 @@ class Subprocess {
  public:
   /// Starts the program. A failure up to and including exec is this call's error.
   static Result<Subprocess> spawn(const SpawnOptions& options);
+  /// Takes over a child that the caller has forked. On an error it is killed.
+  static Result<Subprocess> adopt(pid_t child);
 
   Subprocess() = default;
   Subprocess(Subprocess&& other) noexcept;

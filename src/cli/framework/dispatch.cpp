@@ -17,8 +17,6 @@ namespace {
 
 using Verbs = std::span<const std::unique_ptr<Subcommand>>;
 
-int exit_code_of(const Error& error) { return error.kind == ErrorKind::kUsage ? kExitUsage : kExitFailed; }
-
 bool is_of_group(const Subcommand& verb, std::string_view group) {
   return verb.info().name.starts_with(std::string(group) + " ");
 }
@@ -140,15 +138,18 @@ Result<int> run_words(std::span<const std::string> words, Verbs verbs, Console& 
 
 int dispatch(std::span<const std::string> words, std::span<const std::unique_ptr<Subcommand>> verbs, Console& console) {
   const Result<int> result = run_words(words, verbs, console);
-  if (!result) {
-    console.error(result.error());
-  }
+  const int code = result ? *result : report_error(result.error(), console);
   const Status written = console.finish();
   if (!written) {
     console.error(written.error());
     return kExitFailed;
   }
-  return result ? *result : exit_code_of(result.error());
+  return code;
+}
+
+int report_error(const Error& error, Console& console) {
+  console.error(error);
+  return error.kind == ErrorKind::kUsage ? kExitUsage : kExitFailed;
 }
 
 }  // namespace stalltrace::cli

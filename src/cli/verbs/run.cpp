@@ -1,75 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace run`: starts a job with all evidence enabled, and explains its hangs and its end.
-#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <filesystem>
-#include <memory>
+#include <array>
 #include <optional>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "capture/discover/identity.h"
-#include "capture/tracer.h"
 #include "cli/command_start.h"
+#include "cli/framework/exit_code.h"
 #include "cli/privacy.h"
-#include "cli/run_evidence.h"
+#include "cli/run/run_evidence.h"
+#include "cli/run/run_trace.h"
 #include "cli/trusted_owners.h"
 #include "cli/verbs/verbs.h"
 #include "launch/hang_watch.h"
 #include "launch/job.h"
 #include "launch/profiler_progress.h"
-#include "store/write/writer.h"
+#include "launch/supervision/supervisor.h"
 
 namespace stalltrace::cli {
 namespace {
 
 constexpr int64_t kFileRoundNs = 500 * kNsPerMs;  // interval at which profiler files are read
-
-/// The tracer of a privileged run and its output. Members are destroyed in reverse order.
-struct Trace {
-  std::unique_ptr<store::RecordingWriter> writer;
-  std::unique_ptr<launch::ProgressSink> sink;
-  std::unique_ptr<capture::Tracer> tracer;
-};
-
-/// The NCCL on the job's library path: probed before the job maps it, so that its first call is not missed.
-std::vector<std::string> libraries_of_path() {
-  std::vector<std::string> found;
-  const char* path = std::getenv("LD_LIBRARY_PATH");
-  for (const std::string_view folder : split(path == nullptr ? "" : path, ':')) {
-    std::string file = std::string(folder) + "/libnccl.so.2";
-    if (std::error_code ignored; !folder.empty() && std::filesystem::exists(file, ignored)) {
-      found.push_back(std::move(file));
-    }
-  }
-  return found;
-}
-
-Result<Trace> start_trace(const launch::RunFolder& folder, const std::string& node, const Privacy& privacy,
-                          const TrustedOwners& trusted, Console& console) {
-  Trace trace;
-  ST_ASSIGN(trace.writer, store::RecordingWriter::create(folder.recording(), {.readers = privacy.readers()}));
-  trace.sink = std::make_unique<launch::ProgressSink>(*trace.writer);
-  capture::TracerOptions options;
-  options.node_name = node;
-  options.commands = privacy.commands();
-  options.libraries = libraries_of_path();
-  options.trusted_owners = trusted;
-  options.pids = {::getpid()};  // the command will be our child and is in scope from its first instruction
-  auto tracer = capture::Tracer::create(options, *trace.sink, [&](const std::string& text) { console.note(text); });
-  if (!tracer) {
-    if (trace.writer->close()) {
-      ::unlink(folder.recording().c_str());
-    }
-    return std::unexpected(std::move(tracer.error()));
-  }
-  trace.tracer = std::move(*tracer);
-  return trace;
-}
 
 /// If the requested folder can't be used, the job still starts.
 Result<launch::RunFolder> claim_some_folder(const std::string& wanted, Readers readers, Console& console) {
@@ -108,6 +62,7 @@ class RunVerb final : public Subcommand {
             privacy_.group_flag(),
             privacy_.readers_flag(),
             privacy_.commands_flag(),
+            waits_.flag(),
             required(command_argument("the job's command", &command_))};
   }
 
@@ -116,64 +71,102 @@ class RunVerb final : public Subcommand {
     if (const auto refused = refuse_command(command_, console)) {
       return *refused;
     }
-    ST_ASSIGN(const TrustedOwners trusted, parse_trusted_owners(trusted_owners_));
+    ST_ASSIGN(trusted_, parse_trusted_owners(trusted_owners_));
+    const launch::Patience patience = waits_.patience();
+    launch::Supervisor supervisor(job, "the evidence process", patience.outer(), saying_to(console));
+    const pid_t launcher = ::getpid();
+    const auto refused = supervisor.prepare("st-evidence", [&](launch::WorkerSide& side) {
+      launch::JobNews news(side);
+      keep_evidence(console, news, launcher, patience);
+      return kExitDone;
+    });
+    if (refused) {
+      return *refused;
+    }
+    if (Status started = supervisor.start(command_); !started) {
+      return code_of_failed_start(std::move(started.error()), console);
+    }
+    return supervisor.wait();
+  }
+
+ private:
+  /// The whole life of the evidence process. Nothing in it may prevent the job from starting.
+  void keep_evidence(Console& console, launch::JobNews& job, pid_t launcher, const launch::Patience& patience) const {
     auto folder = claim_some_folder(out_.empty() ? launch::default_run_folder(capture::node_name(node_)) : out_,
                                     privacy_.readers(), console);
     if (!folder) {
       console.error(folder.error());
       console.note("the job runs without any evidence");
-      if (Status started = job.start(command_, {}); !started) {
-        return code_of_failed_start(std::move(started.error()), console);
+      job.ready({});
+      return;
+    }
+    RunEvidence evidence(std::move(*folder), {.node = node_, .launcher = launcher, .patience = patience}, privacy_, job,
+                         console);
+    std::optional<RunTrace> trace =
+        no_trace_
+            ? std::nullopt
+            : RunTrace::start(evidence.folder(),
+                              {.node = node_, .trusted_owners = trusted_, .launcher = launcher, .patience = patience},
+                              privacy_, console);
+    job.ready(evidence.environment());
+    if (!job.wait_for_start()) {
+      if (trace) {
+        trace->finish(job);
       }
-      return job.wait();
-    }
-    RunEvidence evidence(std::move(*folder), node_, privacy_, console);
-    std::optional<Trace> trace = try_trace(console, evidence.folder(), trusted);
-    if (Status started = job.start(command_, evidence.environment()); !started) {
-      trace.reset();
       evidence.discard();
-      return code_of_failed_start(std::move(started.error()), console);
+      return;
     }
-    const Status watched = trace ? watch_traced(console, *trace, job, evidence) : watch_profiler_files(job, evidence);
-    Result<int> code = job.wait();
-    const bool has_profiler_rows = trace && trace->sink->has_profiler_rows();
-    const bool recorded = trace && close_trace(console, *trace);
+    watch(job, trace ? &*trace : nullptr, evidence);
+    RunEvidence::Traced traced;
+    if (trace) {
+      trace->finish(job);
+      traced = {.recorded = trace->is_recorded(),
+                .whole = trace->is_whole(),
+                .has_profiler_rows = trace->has_profiler_rows()};
+    }
     evidence.settle();
-    job.release();  // from here on a signal costs at most the explanation
-    if (!watched) {
-      console.error(watched.error());
-    }
-    evidence.conclude(recorded, has_profiler_rows, code.value_or(1));
-    return code;
+    job.stored();
+    evidence.conclude(traced, *job.code());
   }
 
- private:
-  /// Without the privilege the job runs untraced.
-  std::optional<Trace> try_trace(Console& console, const launch::RunFolder& folder,
-                                 const TrustedOwners& trusted) const {
-    if (no_trace_) {
-      return std::nullopt;
+  /// Until the job has ended: explains it when it stands still.
+  void watch(launch::JobNews& job, RunTrace* trace, RunEvidence& evidence) const {
+    std::optional<launch::ProfilerProgress> files;  // without a tracer they show the job's progress
+    launch::HangWatch hang(hang_after_ns_);
+    for (job.look(); !job.code(); job.look()) {
+      evidence.look();
+      if (job.asked_to_end()) {
+        evidence.save_soon();
+      }
+      std::optional<launch::Progress> progress;
+      if (trace != nullptr && trace->is_running()) {
+        progress = trace->look();
+      } else if (!files) {
+        files.emplace(evidence.profiler_files().folder(), [&](const blackbox::ProfilerFileReader& file) {
+          return evidence.profiler_files().is_of_this_run(file);
+        });
+        hang = launch::HangWatch(hang_after_ns_);
+      }
+      if (files) {
+        progress = files->read();
+      }
+      if (progress && stands_still(hang, *progress, evidence)) {
+        if (!files) {
+          trace->flush();
+        }
+        evidence.explain_hang(*progress, hang.still_ns(),
+                              files ? std::nullopt : std::optional(evidence.folder().recording()));
+      }
+      wait_for_news(job, trace);
     }
-    Result<Trace> trace = start_trace(folder, node_, privacy_, trusted, console);
-    if (!trace) {
-      const Error& error = trace.error();
-      console.note(fmt::format("the kernel is not traced, the profiler plugin is all there is: {}{}{}", error.what,
-                               error.remedy.empty() ? "" : "; ", error.remedy));
-      return std::nullopt;
-    }
-    for (const std::string& missing : trace->tracer->missing_evidence()) {
-      console.note("not recorded on this kernel: " + missing);
-    }
-    return std::move(*trace);
   }
 
-  static bool close_trace(Console& console, Trace& trace) {
-    trace.tracer.reset();
-    const Status closed = trace.writer->close();
-    if (!closed) {
-      console.error(closed.error());
-    }
-    return closed.has_value();
+  static void wait_for_news(const launch::JobNews& job, const RunTrace* trace) {
+    std::array<pollfd, 3> waits{
+        {{.fd = job.descriptor(), .events = POLLIN, .revents = 0},
+         {.fd = trace == nullptr ? -1 : trace->descriptor(), .events = POLLIN, .revents = 0},
+         {.fd = trace == nullptr ? -1 : trace->end_descriptor(), .events = POLLIN, .revents = 0}}};
+    (void)::poll(waits.data(), waits.size(), kFileRoundNs / kNsPerMs);
   }
 
   /// True if the job stands still and this must be explained. Prints a note when a job continues that had stood still.
@@ -185,60 +178,13 @@ class RunVerb final : public Subcommand {
     return news == launch::HangWatch::News::kStandsStill;
   }
 
-  Status watch_traced(Console& console, Trace& trace, const launch::Job& job, RunEvidence& evidence) const {
-    launch::HangWatch hang(hang_after_ns_);
-    const auto flush = [&] {
-      const Status flushed = trace.writer->flush();
-      if (!flushed) {
-        console.error(flushed.error());  // a full disk is reported, and the job continues
-      }
-      if (job.asked_to_end()) {
-        evidence.save_soon();
-      }
-      return Status{};
-    };
-    return trace.tracer->run({job.descriptor()}, flush, [&](const capture::TracerStats&) {
-      evidence.look();
-      const launch::Progress progress = trace.sink->progress();
-      if (stands_still(hang, progress, evidence)) {
-        trace.tracer->ask_for_stacks();
-        flush();
-        evidence.explain_hang(progress, hang.still_ns(), evidence.folder().recording());
-      }
-    });
-  }
-
-  /// Without a tracer the profiler files show the job's progress.
-  Status watch_profiler_files(const launch::Job& job, RunEvidence& evidence) const {
-    pollfd wait{.fd = job.descriptor(), .events = POLLIN, .revents = 0};
-    launch::ProfilerProgress files(evidence.profiler_files().folder(), [&](const blackbox::ProfilerFileReader& file) {
-      return evidence.profiler_files().is_of_this_run(file);
-    });
-    launch::HangWatch hang(hang_after_ns_);
-    while (true) {
-      const int ready = ::poll(&wait, 1, kFileRoundNs / kNsPerMs);
-      if (ready < 0 && errno != EINTR) {
-        return fail_errno("wait for the command", errno);
-      }
-      if (ready > 0) {
-        return {};
-      }
-      evidence.look();
-      if (job.asked_to_end()) {
-        evidence.save_soon();
-      }
-      const launch::Progress progress = files.read();
-      if (stands_still(hang, progress, evidence)) {
-        evidence.explain_hang(progress, hang.still_ns(), std::nullopt);
-      }
-    }
-  }
-
   std::string out_;
   std::string node_;
   int64_t hang_after_ns_ = 3 * kNsPerSecond;
   bool no_trace_ = false;
   std::vector<std::string> trusted_owners_;
+  TrustedOwners trusted_;
+  Waits waits_;
   Privacy privacy_;
   std::vector<std::string> command_;
 };

@@ -13,6 +13,7 @@
 #include "capture/tracer.h"
 #include "cli/command_start.h"
 #include "cli/config.h"
+#include "cli/framework/dispatch.h"
 #include "cli/framework/exit_code.h"
 #include "cli/live_watch.h"
 #include "cli/privacy.h"
@@ -20,6 +21,7 @@
 #include "cli/trusted_owners.h"
 #include "cli/verbs/verbs.h"
 #include "launch/job.h"
+#include "launch/supervision/supervisor.h"
 #include "report/live_text.h"
 #include "store/write/writer.h"
 
@@ -77,30 +79,56 @@ class TraceVerb final : public Subcommand {
         privacy_.group_flag(),
         privacy_.readers_flag(),
         privacy_.commands_flag(),
+        waits_.flag(),
         hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
         command_argument("start this, trace it, and return its exit code", &command_)};
   }
 
   Result<int> run(Console& console) override {
-    // Must precede the creation of any file or thread: a signal must not interrupt it. With a command, signals belong
-    // to the command.
-    std::optional<StopSignals> signals;
-    std::optional<launch::Job> job;
-    if (command_.empty()) {
-      signals.emplace();
-    } else {
-      job.emplace(static_cast<int>(ready_fd_));
-      if (const auto refused = refuse_command(command_, console)) {
-        return *refused;
-      }
+    if (!command_.empty()) {
+      return run_command(console);
     }
+    // Must precede the creation of any file or thread: a signal must not interrupt it.
+    const StopSignals signals;
+    return record(console, signals.descriptor(), nullptr);
+  }
+
+ private:
+  /// The command is this process's, the trace a child's.
+  Result<int> run_command(Console& console) {
+    launch::Job job(static_cast<int>(ready_fd_));  // first: it records the state at our start
+    if (const auto refused = refuse_command(command_, console)) {
+      return *refused;
+    }
+    options_.pids.push_back(::getpid());  // our children are in scope from their first instruction
+    launch::Supervisor supervisor(job, "the tracer", waits_.patience(), saying_to(console));
+    const auto refused = supervisor.prepare("st-tracer", [&](launch::WorkerSide& side) {
+      launch::JobNews news(side);
+      const Result<int> code = record(console, side.stop.get(), &news);
+      const int result = code ? *code : report_error(code.error(), console);
+      if (const Status written = console.finish(); !written) {
+        console.error(written.error());
+      }
+      return result;
+    });
+    if (ready_fd_ >= 0) {
+      ::close(static_cast<int>(ready_fd_));  // the tracer's
+    }
+    if (refused) {
+      return *refused;
+    }
+    if (Status started = supervisor.start(command_); !started) {
+      return code_of_failed_start(std::move(started.error()), console);
+    }
+    return supervisor.wait();
+  }
+
+  /// Until `stop_descriptor` is readable. `job`: the command that is to be traced; null: there is none.
+  Result<int> record(Console& console, int stop_descriptor, launch::JobNews* job) {
     ST_TRY(apply_config(console));
     ST_ASSIGN(const auto writer,
               store::RecordingWriter::create(out_, {.max_size_bytes = max_size_, .readers = privacy_.readers()}));
     options_.commands = privacy_.commands();
-    if (!command_.empty()) {
-      options_.pids.push_back(::getpid());  // our children are in scope from their first instruction
-    }
     std::optional<LiveWatch> live;
     if (live_) {
       live.emplace(*writer);
@@ -115,21 +143,25 @@ class TraceVerb final : public Subcommand {
     for (const std::string& missing : tracer.missing_evidence()) {
       console.note("not recorded on this kernel: " + missing);
     }
-    if (job) {
-      if (Status started = job->start(command_, {}); !started) {
+    if (job != nullptr) {
+      job->ready({});
+      if (!job->wait_for_start()) {
         discard(*writer);
-        return code_of_failed_start(std::move(started.error()), console);
+        return kExitDone;
       }
     }
     announce(console, tracer);
     const Status traced = tracer.run(
-        {job ? job->descriptor() : signals->descriptor()},
+        {stop_descriptor},
         [&] {
           if (live) {
             live->advance(monotonic_now_ns() + tracer.node().clock_offset_ns);
             if (report_live(console, *live, *writer)) {
               tracer.ask_for_stacks();
             }
+          }
+          if (job != nullptr) {
+            job->look();
           }
           return keep_going(console, writer->flush());
         },
@@ -142,22 +174,15 @@ class TraceVerb final : public Subcommand {
     if (closed && traced) {
       summarize(console, tracer.stats(), writer->stats());
     }
-    if (!job) {
-      ST_TRY(closed);
-      ST_TRY(traced);
-      return kExitDone;
+    if (job != nullptr && !closed && !traced) {
+      console.error(closed.error());
+      return std::unexpected(traced.error());
     }
-    // The command belongs to the user: it is awaited, and its exit code is returned, whatever the result of the
-    // recording.
-    for (const Status& status : {closed, traced}) {
-      if (!status) {
-        console.error(status.error());
-      }
-    }
-    return job->wait();
+    ST_TRY(closed);
+    ST_TRY(traced);
+    return kExitDone;
   }
 
- private:
   /// Nothing was recorded: removes the empty recording.
   void discard(store::RecordingWriter& writer) const {
     if (writer.close()) {
@@ -297,6 +322,7 @@ class TraceVerb final : public Subcommand {
   int64_t ready_fd_ = -1;
   bool live_ = false;
   Privacy privacy_;
+  Waits waits_;
   std::vector<std::string> command_;
 };
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+
 namespace stalltrace::store {
 
 std::unexpected<Error> fail_sqlite(sqlite3* db, std::string_view context) {
@@ -28,11 +30,23 @@ std::unexpected<Error> fail_sqlite(sqlite3* db, std::string_view context) {
     case SQLITE_FULL:
       remedy = "free some disk space";
       break;
+    case SQLITE_IOERR:
+      if (sqlite3_system_errno(db) == EFBIG) {
+        return fail(fmt::format("{}: the file has the size that this process's files may have", context),
+                    "raise the limit (ulimit -f)");
+      }
+      break;
     default:
       break;
   }
   return fail(fmt::format("{}: {}", context, db != nullptr ? sqlite3_errmsg(db) : "out of memory"), std::move(remedy),
               kind);
+}
+
+bool is_without_room(sqlite3* db) {
+  const int code = sqlite3_errcode(db) & 0xff;
+  const int reason = sqlite3_system_errno(db);
+  return code == SQLITE_FULL || (code == SQLITE_IOERR && (reason == EFBIG || reason == EDQUOT));
 }
 
 std::string_view Statement::text(int column) const {

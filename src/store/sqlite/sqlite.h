@@ -19,6 +19,9 @@ namespace stalltrace::store {
 /// ErrorKind::kInterrupted.
 std::unexpected<Error> fail_sqlite(sqlite3* db, std::string_view context);
 
+/// Whether that error is one of room: a full disk, a quota, or the size limit of this process's files (RLIMIT_FSIZE).
+bool is_without_room(sqlite3* db);
+
 /// A prepared statement, bound to the thread and the lifetime of its Database.
 class Statement {
  public:

@@ -146,9 +146,9 @@ struct RecordingWriter::State {
   NodeId node_id = 0;
   size_t buffered = 0;
   WriterStats stats;
-  bool disk_full = false;  // the last flush failed, and its caller was informed
-  int last_code = SQLITE_OK;
-  bool closing = false;  // the last rows are written whatever the log's size
+  bool disk_full = false;     // the last flush failed, and its caller was informed
+  bool without_room = false;  // the last transaction failed for want of it
+  bool closing = false;       // the last rows are written whatever the log's size
   bool closed = false;
 
   template <typename F>
@@ -236,7 +236,7 @@ Status RecordingWriter::State::write_transaction() {
     status = transaction.commit();
   }
   if (!status) {
-    last_code = sqlite3_errcode(db.get());
+    without_room = is_without_room(db.get());
     each_table([](auto& table) { table.rolled_back(); });
   }
   return status;
@@ -366,7 +366,7 @@ Status RecordingWriter::flush() {
   }
   Status written = state.write_transaction();
   const bool limited = state.options.max_size_bytes > 0;
-  if (!written && limited && state.last_code == SQLITE_FULL) {
+  if (!written && limited && state.without_room) {
     ST_TRY(state.keep_within_size());
     written = state.write_transaction();
   }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The evidence of a run: where it is, whether profiler files are written at all, and the messages about it.
-// Single-threaded. No failure here may prevent the job from starting or continuing: it is printed instead.
+// Single-threaded. No failure here may prevent the job from starting or continuing: it is printed instead. Recordings
+// are read and made in child processes only, whose memory and time are limited.
 #pragma once
 
+#include <sys/types.h>
+
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,14 +17,22 @@
 #include "launch/plugin_file.h"
 #include "launch/profiler_files.h"
 #include "launch/run_folder.h"
+#include "launch/supervision/supervisor.h"
 #include "model/finding.h"
 
 namespace stalltrace::cli {
 
 class RunEvidence {
  public:
-  /// Creates the folders and prints their paths. `node` is the requested name; empty if there was none.
-  RunEvidence(launch::RunFolder folder, const std::string& node, const Privacy& privacy, Console& console);
+  struct Options {
+    std::string node;    // the requested name; empty if there was none
+    pid_t launcher = 0;  // the process that starts the job
+    launch::Patience patience;
+  };
+
+  /// Creates the folders and prints their paths. `job` learns that this process gets on while something is explained.
+  RunEvidence(launch::RunFolder folder, const Options& options, const Privacy& privacy, launch::JobNews& job,
+              Console& console);
 
   [[nodiscard]] const launch::RunFolder& folder() const { return folder_; }
   [[nodiscard]] const launch::ProfilerFiles& profiler_files() const { return profiler_files_; }
@@ -39,8 +51,14 @@ class RunEvidence {
   void note_progress(int64_t still_ns);
   /// Called when the job has ended: moves the profiler files to the run's folder.
   void settle();
-  /// Explains the run. `traced`: there is a recording; `has_profiler_rows`: it has ends from profiler files.
-  void conclude(bool traced, bool has_profiler_rows, int job_code);
+  /// What the tracer has left.
+  struct Traced {
+    bool recorded = false;
+    bool whole = false;              // until the job's end
+    bool has_profiler_rows = false;  // the recording has ends from profiler files
+  };
+  /// Explains the run.
+  void conclude(const Traced& traced, int job_code);
   /// Called if the job was never started.
   void discard();
 
@@ -48,6 +66,9 @@ class RunEvidence {
   void add_plugin();
   void add_thread_names();
   void add_log();
+  /// In a child process; false where it failed, which was printed.
+  bool analyse(const std::function<bool()>& work);
+  bool import_and_explain(const Traced& traced, int job_code);
   bool import_files(const std::vector<std::string>& files, const std::string& out);
   /// `job_code`: exit code of the job; none while it runs.
   bool explain(const std::string& recording, std::optional<int> job_code);
@@ -58,6 +79,8 @@ class RunEvidence {
 
   Console& console_;
   const Privacy& privacy_;
+  launch::JobNews& job_;
+  launch::Patience patience_;
   launch::RunFolder folder_;
   launch::ProfilerFiles profiler_files_;
   std::optional<launch::PluginFile> plugin_;
@@ -65,6 +88,7 @@ class RunEvidence {
   std::string why_no_plugin_;
   std::vector<std::string> environment_;
   std::vector<std::string> files_;  // set by settle()
+  bool concluding_ = false;
 };
 
 }  // namespace stalltrace::cli

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/run_evidence.h"
+#include "cli/run/run_evidence.h"
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -12,13 +13,18 @@
 #include "base/text.h"
 #include "cli/recorded_profiler_files.h"
 #include "cli/reporting.h"
+#include "cli/run/analysis.h"
 #include "report/report_json.h"
 #include "report/report_text.h"
 
 namespace stalltrace::cli {
 namespace {
 
+using std::chrono::milliseconds;
+
 constexpr const char* kPluginVariable = "NCCL_PROFILER_PLUGIN";
+/// A job that ends while its hang is explained: the explanation of its whole run follows.
+constexpr milliseconds kRestOfAHang{30'000};
 constexpr const char* kFolderVariable = "STALLTRACE_DIR";
 
 std::string text_of_variable(const char* name) {
@@ -28,14 +34,18 @@ std::string text_of_variable(const char* name) {
 
 }  // namespace
 
-RunEvidence::RunEvidence(launch::RunFolder folder, const std::string& node, const Privacy& privacy, Console& console)
+RunEvidence::RunEvidence(launch::RunFolder folder, const Options& options, const Privacy& privacy, launch::JobNews& job,
+                         Console& console)
     : console_(console),
       privacy_(privacy),
+      job_(job),
+      patience_(options.patience),
       folder_(std::move(folder)),
-      profiler_files_(folder_.profiler_folder(), text_of_variable(kFolderVariable),
-                      [&](const std::string& line) { console.note(line); }) {
-  if (!node.empty()) {
-    environment_.push_back("STALLTRACE_NODE=" + node);
+      profiler_files_(
+          folder_.profiler_folder(), text_of_variable(kFolderVariable),
+          [&](const std::string& line) { console.note(line); }, "/dev/shm", options.launcher) {
+  if (!options.node.empty()) {
+    environment_.push_back("STALLTRACE_NODE=" + options.node);
   }
   add_plugin();
   add_thread_names();
@@ -86,16 +96,32 @@ void RunEvidence::add_log() {
 
 void RunEvidence::explain_hang(const launch::Progress& progress, int64_t still_ns,
                                const std::optional<std::string>& recording) {
-  if (!recording) {
-    std::error_code ignored;
-    std::filesystem::remove(folder_.hang_recording(), ignored);
-    if (!import_files(profiler_files_.paths(), folder_.hang_recording())) {
-      return;
+  const std::vector<std::string> files = recording ? std::vector<std::string>() : profiler_files_.paths();
+  analyse([&] {
+    if (!recording) {
+      std::error_code ignored;
+      std::filesystem::remove(folder_.hang_recording(), ignored);
+      if (!import_files(files, folder_.hang_recording())) {
+        return false;
+      }
     }
+    note(fmt::format("no collective has completed for {} while {} are open; what is known so far:",
+                     format_duration(still_ns), progress.open));
+    return explain(recording.value_or(folder_.hang_recording()), std::nullopt);
+  });
+}
+
+bool RunEvidence::analyse(const std::function<bool()>& work) {
+  const Result<bool> done = cli::analyse(work, patience_.analysis, [this] {
+    job_.look();
+    return job_.code() && !concluding_ ? kRestOfAHang : patience_.analysis;
+  });
+  if (!done) {
+    console_.error({.what = done.error().what,
+                    .remedy = fmt::format("the evidence stays in {}: import and explain read it elsewhere, or later",
+                                          folder_.path)});
   }
-  note(fmt::format("no collective has completed for {} while {} are open; what is known so far:",
-                   format_duration(still_ns), progress.open));
-  explain(recording.value_or(folder_.hang_recording()), std::nullopt);
+  return done.value_or(false);
 }
 
 void RunEvidence::note_progress(int64_t still_ns) {
@@ -106,22 +132,15 @@ void RunEvidence::settle() {
   files_ = profiler_files_.settle([this](const std::string& line) { note(line); });
 }
 
-void RunEvidence::conclude(bool traced, bool has_profiler_rows, int job_code) {
-  bool recorded = traced;
+void RunEvidence::conclude(const Traced& traced, int job_code) {
+  concluding_ = true;
   if (files_expected_ && files_.empty()) {
     note_missing_files();
   } else if (!files_.empty()) {
     note(fmt::format("the profiler files of this run are in {}",
                      std::filesystem::path(files_.front()).parent_path().string()));
-    if (!traced) {
-      recorded = import_files(files_, folder_.recording());
-    } else if (!has_profiler_rows && import_files(files_, folder_.profiler_recording())) {
-      // The tracer reads no profiler files on network or user file systems.
-      note(fmt::format("the trace has nothing of the profiler files: what they recorded is in {}",
-                       folder_.profiler_recording()));
-    }
   }
-  if (recorded && explain(folder_.recording(), job_code)) {
+  if ((traced.recorded || !files_.empty()) && analyse([&] { return import_and_explain(traced, job_code); })) {
     note(fmt::format("the evidence is in {}", folder_.path));
   }
   plugin_.reset();
@@ -133,6 +152,22 @@ void RunEvidence::discard() {
   profiler_files_.discard();
   plugin_.reset();
   folder_.discard();
+}
+
+bool RunEvidence::import_and_explain(const Traced& traced, int job_code) {
+  if (!traced.recorded) {
+    return import_files(files_, folder_.recording()) && explain(folder_.recording(), job_code);
+  }
+  // The tracer reads no profiler files on network or user file systems.
+  const bool complete = traced.whole && traced.has_profiler_rows;
+  if (!files_.empty() && !complete && import_files(files_, folder_.profiler_recording())) {
+    note(traced.has_profiler_rows
+             ? fmt::format("the trace ends early, and so does this report: stalltrace explain {} covers the whole run",
+                           folder_.profiler_recording())
+             : fmt::format("the trace has nothing of the profiler files: what they recorded is in {}",
+                           folder_.profiler_recording()));
+  }
+  return explain(folder_.recording(), job_code);
 }
 
 bool RunEvidence::import_files(const std::vector<std::string>& files, const std::string& out) {

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whatever a worker does, the command has its start, its environment where there is one, and its exit code.
+#include "launch/supervision/supervisor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace stalltrace::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr Patience kShort{.start = milliseconds(300),
+                          .store = milliseconds(300),
+                          .analysis = milliseconds(300),
+                          .silence = milliseconds(300)};
+
+struct Outcome {
+  std::optional<int> refused;
+  Result<int> code = 0;
+  std::vector<std::string> said;
+};
+
+Outcome supervise(const std::string& command, const Worker::Work& work, const Patience& patience = kShort) {
+  Outcome outcome;
+  Job job;
+  Supervisor supervisor(job, "the worker", patience,
+                        [&](const Error& error) { outcome.said.push_back(error.what + "; " + error.remedy); });
+  outcome.refused = supervisor.prepare("st-test", work);
+  if (outcome.refused) {
+    return outcome;
+  }
+  if (Status started = supervisor.start({"sh", "-c", command}); !started) {
+    outcome.code = std::unexpected(started.error());
+    return outcome;
+  }
+  outcome.code = supervisor.wait();
+  return outcome;
+}
+
+[[noreturn]] void hang() {
+  while (true) {
+    ::pause();
+  }
+}
+
+int die() { return ::kill(::getpid(), SIGKILL); }
+
+/// A worker as it should be, that does `more` once the command runs.
+Worker::Work good(const std::function<void(JobNews&)>& more = {}) {
+  return [more](WorkerSide& side) {
+    JobNews job(side);
+    job.ready({"WORD=from the worker", "OTHER=1"});
+    if (!job.wait_for_start()) {
+      return 1;
+    }
+    if (more) {
+      more(job);
+    }
+    while (!job.code()) {
+      pollfd wait{.fd = job.descriptor(), .events = POLLIN, .revents = 0};
+      ::poll(&wait, 1, 100);
+      job.look();
+    }
+    job.stored();
+    return 0;
+  };
+}
+
+TEST(Supervisor, AllIsWell) {
+  const Outcome outcome = supervise("test \"$WORD\" = 'from the worker' && sleep 0.7 && exit 7", good());
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(outcome.said, IsEmpty());
+}
+
+TEST(Supervisor, TheWorkerLearnsTheExitCode) {
+  const Outcome known = supervise("kill -USR1 $$", [](WorkerSide& side) {
+    JobNews job(side);
+    job.ready({});
+    job.wait_for_start();
+    while (!job.code()) {
+      job.look();
+    }
+    return *job.code() == 128 + SIGUSR1 ? 0 : die();
+  });
+  EXPECT_EQ(known.code, 128 + SIGUSR1);
+  EXPECT_THAT(known.said, IsEmpty());
+}
+
+TEST(Supervisor, AWorkerMayRefuse) {
+  const Outcome outcome = supervise("exit 7", [](WorkerSide&) { return 2; });
+  EXPECT_EQ(outcome.refused, 2);
+  EXPECT_THAT(outcome.said, IsEmpty());
+}
+
+TEST(Supervisor, OneThatDiesBeforeTheStart) {
+  const Outcome outcome = supervise("exit 7", [](WorkerSide&) { return die(); });
+  EXPECT_FALSE(outcome.refused);
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(outcome.said, ElementsAre("the worker was ended by signal 9 (Killed); nothing is recorded"));
+}
+
+TEST(Supervisor, OneThatHangsBeforeTheStart) {
+  const Outcome outcome = supervise("exit 7", [](WorkerSide&) -> int { hang(); });
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(outcome.said, ElementsAre("the worker is not ready after 300 ms, and was killed; nothing is recorded"));
+}
+
+TEST(Supervisor, OneThatDiesWhileTheCommandRuns) {
+  const Outcome outcome = supervise("sleep 0.5; kill -TERM $$", good([](JobNews&) { die(); }));
+  EXPECT_EQ(outcome.code, 128 + SIGTERM);
+  EXPECT_THAT(outcome.said, ElementsAre("the worker was ended by signal 9 (Killed); nothing more is recorded, and the "
+                                        "job goes on"));
+}
+
+TEST(Supervisor, OneThatHangsWhileTheCommandRunsIsNamedOnceAndKilledAtTheEnd) {
+  const Outcome outcome = supervise("sleep 2.2; exit 7", good([](JobNews&) { hang(); }));
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(
+      outcome.said,
+      ElementsAre("the worker has not moved for 300 ms; a disk or a file server may not answer; the job goes on",
+                  "the worker has not stored the recording after 300 ms, and was killed; what was recorded until "
+                  "then is in the file, and the job's exit code stays"));
+}
+
+TEST(Supervisor, OneThatGetsOnAgain) {
+  const Outcome outcome = supervise("sleep 2.5; exit 7", good([](JobNews&) { ::usleep(1'200'000); }),
+                                    {.start = milliseconds(300),
+                                     .store = milliseconds(300),
+                                     .analysis = milliseconds(300),
+                                     .silence = milliseconds(700)});
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(outcome.said, ElementsAre("the worker has not moved for 700 ms; a disk or a file server may not answer; "
+                                        "the job goes on",
+                                        "the worker gets on again; "));
+}
+
+TEST(Supervisor, OneThatHangsOnceAllIsStored) {
+  const Outcome outcome = supervise("exit 7", [](WorkerSide& side) -> int {
+    good()(side);
+    hang();
+  });
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(outcome.said,
+              ElementsAre("the worker has not ended after 300 ms, and was killed; what was recorded until "
+                          "then is in the file, and the job's exit code stays"));
+}
+
+TEST(Supervisor, OneThatEndsEarlyByItself) {
+  const Outcome outcome = supervise("sleep 0.3; exit 7", [](WorkerSide& side) {
+    JobNews job(side);
+    job.ready({});
+    return job.wait_for_start() ? 0 : 1;
+  });
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(outcome.said, IsEmpty());
+}
+
+TEST(Supervisor, ASignalBeforeTheStartKeepsTheCommandFromStarting) {
+  const Outcome outcome = supervise("exit 7", [](WorkerSide& side) {
+    ::kill(::getppid(), SIGTERM);
+    JobNews job(side);
+    return job.wait_for_start() ? 1 : 0;
+  });
+  ASSERT_FALSE(outcome.code);
+  EXPECT_EQ(outcome.code.error().kind, ErrorKind::kInterrupted);
+  EXPECT_THAT(outcome.said, IsEmpty());
+}
+
+TEST(Supervisor, ACommandThatCantBeStarted) {
+  Job job;
+  std::vector<std::string> said;
+  Supervisor supervisor(job, "the worker", kShort, [&](const Error& error) { said.push_back(error.what); });
+  ASSERT_FALSE(supervisor.prepare("st-test", good()));
+  EXPECT_FALSE(supervisor.start({"/nowhere/at/all"}));
+  EXPECT_THAT(said, IsEmpty());
+}
+
+TEST(Supervisor, SignalsThatAskForTheEndAreReported) {
+  const Outcome outcome =
+      supervise("trap 'sleep 1; exit 9' TERM; kill -TERM $PPID; sleep 0.3; exit 7", [](WorkerSide& side) {
+        JobNews job(side);
+        job.ready({});
+        job.wait_for_start();
+        bool asked = false;
+        while (!job.code()) {
+          job.look();
+          asked = asked || job.asked_to_end();
+        }
+        return asked ? 0 : die();
+      });
+  EXPECT_EQ(outcome.code, 7);
+  EXPECT_THAT(outcome.said, IsEmpty());
+}
+
+}  // namespace
+}  // namespace stalltrace::launch

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run` and `trace -- COMMAND` start the command from a process that does nothing else. Whatever happens to the processes that
+trace and explain, the command ends as it would have: with its own exit code, and one line says what was lost.
+"""
+
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import recordings
+from job import wait_until
+from job_test import Fares
+from stalltrace import PROGRAM, ROOT
+
+PATIENCE = ("--patience", "2s")  # a launcher waits for a minute before it kills what does not end
+SHORT = ("--patience", "200ms")
+ENDINGS = {"exit 7": 7, "kill -USR1 $$": 128 + signal.SIGUSR1}
+
+
+def workers_of(launcher, job):
+    """{name: pid} of all processes below the launcher but the job's."""
+    parents = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                name, rest = re.fullmatch(r"\d+ \((.*)\) (.*)", (folder / "stat").read_text(), re.S).groups()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            parents[int(folder.name)] = (name, int(rest.split()[1]))
+    found, frontier = {}, {launcher}
+    while frontier:
+        frontier = {child for child, (_, parent) in parents.items() if parent in frontier and child != job}
+        found.update((parents[child][0], child) for child in frontier)
+    return found
+
+
+class Workers(Fares):
+    def setUp(self):
+        super().setUp()
+        self.place = self.folder
+        self.go = self.folder / "go"
+
+    def verbs(self):
+        for name, verb in super().verbs():
+            yield name, (*verb, *PATIENCE)
+
+    def traced_run(self):
+        return "run", "--out", self.place / "traced", *PATIENCE
+
+    def begin(self, verb, ending, **options):
+        """A job that ends in that way once it may; the launcher's other processes."""
+        self.go.unlink(missing_ok=True)
+        process = self.start(verb, "bash", "-c", f"echo ready $$; until [ -e {self.go} ]; do sleep 0.05; done; {ending}", **options)
+        wait_until(lambda: re.search(r"ready \d+\n", self.output.read_text()), "the job")
+        self.job = int(self.output.read_text().split()[1])
+        everyone = workers_of(process.pid, self.job)
+        for pid in (self.job, *everyone.values()):
+            self.addCleanup(self.kill, pid)
+        return process, everyone
+
+    def errors_said(self):
+        return [line for line in self.errors.read_text().splitlines() if line.startswith("stalltrace: ")]
+
+    def nobody_is_left(self, everyone):
+        wait_until(lambda: not any(self.runs(pid) for pid in everyone.values()), f"the end of {everyone}", 5)
+
+    def fares(self, verb, victim, number, pattern):
+        for ending, code in ENDINGS.items():
+            with self.subTest(ending=ending):
+                process, everyone = self.begin(verb, ending)
+                os.kill(everyone[victim], number)
+                if number != signal.SIGSTOP:
+                    wait_until(self.errors_said, "the line", 5)
+                    self.assertIsNone(process.poll())
+                self.go.touch()
+                self.assertEqual(process.wait(timeout=30), code, self.errors.read_text())
+                self.assertEqual(len(self.errors_said()), 1, self.errors.read_text())
+                self.assertRegex(self.errors_said()[0], pattern)
+                self.nobody_is_left(everyone)
+                for recording in self.folder.glob("t.db*"):
+                    recording.unlink()
+
+
+class Tracer(Workers):
+    """Of `trace -- COMMAND`."""
+
+    def setUp(self):
+        super().setUp()
+        self.need_root()
+        self.verb = ("trace", "--out", self.folder / "t.db", *PATIENCE)
+
+    def test_killed(self):
+        self.fares(self.verb, "st-tracer", signal.SIGKILL,
+                   r"the tracer was ended by signal 9 \(Killed\); nothing more is recorded, and the job goes on")
+
+    def test_a_bus_error(self):
+        self.fares(self.verb, "st-tracer", signal.SIGBUS, r"the tracer was ended by signal 7 \(Bus error\); ")
+
+    def test_hangs(self):
+        self.fares(self.verb, "st-tracer", signal.SIGSTOP,
+                   r"the tracer has not stored the recording after 2(\.00)? s, and was killed; .*the job's exit code stays")
+
+    def test_what_it_flushed_is_readable(self):
+        process, everyone = self.begin(self.verb, "exit 7")
+        time.sleep(1)
+        os.kill(everyone["st-tracer"], signal.SIGKILL)
+        self.go.touch()
+        self.assertEqual(process.wait(timeout=30), 7)
+        self.assertEqual(recordings.rows(self.folder / "t.db", "SELECT count(*) FROM node"), [(1,)])
+
+
+class TracerOfARun(Workers):
+    def setUp(self):
+        super().setUp()
+        self.need_root()
+
+    def test_killed(self):
+        self.fares(self.traced_run(), "st-tracer", signal.SIGKILL,
+                   r"the tracer was ended by signal 9 \(Killed\); trace.db ends there, and the job goes on")
+
+    def test_a_bus_error(self):
+        self.fares(self.traced_run(), "st-tracer", signal.SIGBUS, r"the tracer was ended by signal 7 \(Bus error\); ")
+
+    def test_hangs(self):
+        self.fares(self.traced_run(), "st-tracer", signal.SIGSTOP,
+                   r"the tracer has not ended after 2(\.00)? s, and was killed; what was recorded until then is in trace.db")
+
+
+class Evidence(Workers):
+    """The process of `run` that keeps the evidence."""
+
+    def verb(self):
+        return self.traced_run() if os.geteuid() == 0 else ("run", "--no-trace", "--out", self.folder / "run", *PATIENCE)
+
+    def end(self, process):
+        super().end(process)
+        for folder in re.findall(r"profiler files to (\S+) until", self.errors.read_text()):
+            if pathlib.Path(folder).is_dir():
+                pathlib.Path(folder).rmdir()
+
+    def test_killed(self):
+        self.fares(self.verb(), "st-evidence", signal.SIGKILL,
+                   r"the evidence process was ended by signal 9 \(Killed\); nothing more is recorded, and the job goes on")
+
+    def test_a_bus_error(self):
+        self.fares(self.verb(), "st-evidence", signal.SIGBUS, r"the evidence process was ended by signal 7 \(Bus error\); ")
+
+    def test_hangs(self):
+        self.fares(("run", "--no-trace", "--out", self.folder / "run", *SHORT), "st-evidence", signal.SIGSTOP,
+                   r"the evidence process has not stored the recording after \S+ s, and was killed; ")
+
+    def test_hangs_on_a_file_system_that_falls_silent(self):
+        """Its server is gone: what waits for it can't even be killed."""
+        self.need_root()
+        if not pathlib.Path("/dev/fuse").exists():
+            self.skipTest("the kernel has no FUSE")
+        remote = self.folder / "remote"
+        remote.mkdir()
+        server = subprocess.Popen([sys.executable, ROOT / "tests" / "support" / "silent_files.py", __file__, remote],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for step in (server.stdin.close, server.stdout.close, lambda: server.wait(10), server.kill):
+            self.addCleanup(step)
+        self.assertEqual(server.stdout.readline(), "mounted\n")
+        self.addCleanup(subprocess.run, ["umount", "-l", remote], check=False)
+        server.stdin.write("now\n")
+        server.stdin.flush()
+        self.assertEqual(server.stdout.readline(), "silent\n")
+        for verb in (("run", "--out", remote / "run"), ("trace", "--out", remote / "t.db")):
+            with self.subTest(verb=verb[0]):
+                process = self.start((*verb, *SHORT), "bash", "-c", "exit 7")
+                self.assertEqual(process.wait(timeout=30), 7, self.errors.read_text())
+                self.assertRegex(self.errors.read_text(), r"is not ready after \S+ m?s, and was killed; nothing is recorded")
+
+
+class Launcher(Workers):
+    def test_its_workers_go_first_when_memory_runs_out_and_the_job_does_not(self):
+        own = pathlib.Path("/proc/self/oom_score_adj").read_text()
+        for name, verb in self.verbs():
+            with self.subTest(verb=name):
+                process, everyone = self.begin(verb, "exit 7")
+                score = {name: pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text() for name, pid in everyone.items()}
+                workers = set(score) - {"signal-witness"}
+                self.assertTrue(workers & {"st-tracer", "st-evidence"})
+                self.assertEqual({name for name, text in score.items() if text == "1000\n"}, workers)
+                for pid in (process.pid, self.job):
+                    self.assertEqual(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text(), own)
+                self.go.touch()
+                self.assertEqual(process.wait(timeout=30), 7)
+
+    def test_killed_it_leaves_the_job_and_nobody_else(self):
+        verbs = [*self.verbs()] + ([("traced run", self.traced_run())] if os.geteuid() == 0 else [])
+        for name, verb in verbs:
+            with self.subTest(verb=name):
+                process, everyone = self.begin(verb, "exit 7")
+                process.kill()
+                process.wait(timeout=10)
+                self.nobody_is_left(everyone)
+                self.assertTrue(self.runs(self.job))
+                self.go.touch()
+                wait_until(lambda: not self.runs(self.job), "the job's end", 5)
+                for folder in re.findall(r"profiler files to (\S+) until", self.errors.read_text()):
+                    pathlib.Path(folder).rmdir()
+
+    def test_a_limit_of_file_sizes(self):
+        """H12: SIGXFSZ ended the launcher, before the job or in the middle of it."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 10, 100 << 10))
+
+        for name, verb in [*self.verbs()] + ([("traced run", self.traced_run())] if os.geteuid() == 0 else []):
+            with self.subTest(verb=name):
+                process = self.start(verb, "bash", "-c", "sleep 1; exit 7", preexec_fn=limit)
+                self.assertEqual(process.wait(timeout=30), 7, self.errors.read_text())
+
+    def test_nobody_reads_what_it_prints(self):
+        """A pipe whose reader is gone, and one that is full."""
+        for full in (False, True):
+            read_end, write_end = os.pipe()
+            if full:
+                os.set_blocking(write_end, False)
+                with self.assertRaises(BlockingIOError):
+                    while True:
+                        os.write(write_end, b"." * 4096)
+                os.set_blocking(write_end, True)
+            else:
+                os.close(read_end)
+            for name, verb in Fares.verbs(self):
+                with self.subTest(verb=name, full=full):
+                    (self.folder / "t.db").unlink(missing_ok=True)
+                    process = subprocess.Popen([PROGRAM, *map(str, verb), *SHORT, "--", "bash", "-c", "exit 7"], stderr=write_end,
+                                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=self.folder)
+                    self.addCleanup(self.end, process)
+                    self.assertEqual(process.wait(timeout=40), 7)
+            os.close(write_end)
+            if full:
+                os.close(read_end)
