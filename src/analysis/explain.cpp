@@ -20,7 +20,7 @@
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
 #include "analysis/timeline/communicator_names.h"
-#include "analysis/unrecorded_ranks.h"
+#include "analysis/timeline/unrecorded_ranks.h"
 #include "base/clock.h"
 #include "base/text.h"
 

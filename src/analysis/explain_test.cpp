@@ -281,7 +281,7 @@ TEST(Explain, WithoutEvidenceTheCauseIsUnknownAndSaysWhatIsMissing) {
     if (kind == FaultKind::kLateRank) {  // it came last: that is certain
       small_job::expect_culprit(report.findings[0], Cause::kLateRank, 1);
       EXPECT_LE(report.findings[0].confidence, kProfilerAloneConfidence);
-      EXPECT_EQ(small_job::evidence_of(report.findings[0], "missing").count, 1) << "what it did meanwhile";
+      EXPECT_EQ(small_job::evidence_of(report.findings[0], "missing").count, 1) << "what it did instead";
       continue;
     }
     EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
@@ -318,7 +318,7 @@ TEST(Explain, DifferentHostsAreAlignedByCausality) {
   EXPECT_EQ(report.notes.size(), 3U);
 }
 
-/// Twelve milliseconds between clocks are nobody's lateness, and nothing tells them from it.
+/// Twelve milliseconds between clocks are nobody's lateness, and nothing distinguishes the two.
 TEST(Explain, AttachedOnSeveralHostsNobodyIsLateByTheClock) {
   for (const bool faulty : {false, true}) {
     JobOptions options = faulty ? with_fault(FaultKind::kLateRank, 2, 14) : JobOptions{.seed = 14};

@@ -12,7 +12,7 @@
 #include "analysis/causes/network/links.h"
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/evidence/wait_graph.h"
-#include "analysis/unrecorded_ranks.h"
+#include "analysis/timeline/unrecorded_ranks.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

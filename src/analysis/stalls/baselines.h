@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "analysis/stalls/baseline.h"
-#include "analysis/timeline/batches.h"
+#include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/instance.h"
 
 namespace stalltrace::analysis {

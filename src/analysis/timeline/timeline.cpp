@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "analysis/timeline/attempts/attempts.h"
-#include "analysis/timeline/batches.h"
+#include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/clock_offsets.h"
 #include "analysis/timeline/match_unknown.h"
 #include "analysis/timeline/sequence_table.h"

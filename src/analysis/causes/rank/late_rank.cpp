@@ -12,7 +12,7 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/profiler_only.h"
 #include "analysis/causes/rank/activity.h"
-#include "analysis/timeline/batches.h"
+#include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/instance.h"
 #include "base/text.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
-#include "analysis/unrecorded_ranks.h"
+#include "analysis/timeline/unrecorded_ranks.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

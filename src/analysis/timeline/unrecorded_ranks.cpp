@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/unrecorded_ranks.h"
+#include "analysis/timeline/unrecorded_ranks.h"
 
 #include <algorithm>
 #include <cstdlib>

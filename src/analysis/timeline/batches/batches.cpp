@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/timeline/batches.h"
+#include "analysis/timeline/batches/batches.h"
 
 #include <algorithm>
 #include <functional>
