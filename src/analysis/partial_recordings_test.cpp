@@ -102,5 +102,54 @@ TEST(PartialRecordings, BystandersAreNotBlamed) {
   }
 }
 
+/// Endings that hang, each with the rank that is to blame; -1: nobody is.
+std::vector<std::pair<small_job::Ending, int>> hangs() {
+  using namespace small_job;
+  Ending dead = hang();
+  dead.process = [](int rank, Process& process) {
+    if (rank == 2) {
+      exit_at(process, kLastArrivalNs + 10 * kNsPerMs, 9);
+    }
+  };
+  Ending mismatch = hang();
+  mismatch.call = [](int rank, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      leave_open(call);
+      call.bytes /= rank == 1 ? 2 : 1;
+    }
+    return true;
+  };
+  return {{hang({2}), 2}, {hang({1, 2, 3}), 0}, {dead, 2}, {mismatch, 1}, {hang(), -1}};
+}
+
+TEST(PartialRecordings, NoHangIsBlamedOnAnotherRank) {
+  int named = 0;
+  int number = 0;
+  for (const auto& [ending, to_blame] : hangs()) {
+    MemorySource whole;
+    small_job::fill(whole, ending);
+    for (unsigned subset = 1; subset < (1U << kRanks) - 1; ++subset) {
+      std::set<NodeId> nodes;
+      for (int rank = 0; rank < kRanks; ++rank) {
+        if ((subset >> rank & 1) != 0) {
+          nodes.insert(small_job::node_of_rank(rank));
+        }
+      }
+      MemorySource source = recorded_on(nodes, whole);
+      const Report report = small_job::report_of(source);
+      SCOPED_TRACE(fmt::format("hang {}, ranks recorded {:04b} (rank 0 last)\n{}", number, subset, reported(report)));
+      EXPECT_NE(report.health(), std::optional(true));
+      for (const Finding& finding : report.findings) {
+        if (finding.culprit) {
+          EXPECT_EQ(finding.culprit->rank, to_blame) << to_text(finding.cause);
+          ++named;
+        }
+      }
+    }
+    ++number;
+  }
+  EXPECT_GT(named, 15) << "what the recorded nodes show is still found";
+}
+
 }  // namespace
 }  // namespace stalltrace::analysis
