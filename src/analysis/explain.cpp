@@ -20,6 +20,7 @@
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
 #include "analysis/timeline/communicator_names.h"
+#include "analysis/timeline/unrecorded_ranks.h"
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -45,39 +46,14 @@ Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline)
   return source.wait_spans(after, extend);
 }
 
-/// Ranks that took no part, except those that were started and called nothing yet.
-MissingRanks unrecorded_ranks(const Cluster& cluster, const Timeline& timeline, const Group& group) {
-  std::set<int32_t> present;
-  const Member& member = cluster.member(timeline.sequences()[group.sequences.front()].member);
-  for (const Process& process : cluster.processes()) {
-    const bool calls = cluster.find(process.node_id, process.pid) != kNoMember;
-    const int64_t start_ns = cluster.clock().to_common(process.node_id, process.start_ns);
-    if (!calls && process.rank && process.rank_source == RankSource::kEnvironment && member.start_ns &&
-        process.world_size == group.nranks && process.job_id == member.job_id && !process.exit_ns &&
-        std::llabs(start_ns - *member.start_ns) <= kStartedTogetherNs) {
-      present.insert(*process.rank);
-    }
-  }
-  for (const uint32_t sequence : group.sequences) {
-    if (timeline.sequences()[sequence].comm_rank) {
-      present.insert(*timeline.sequences()[sequence].comm_rank);
-    }
-  }
-  return MissingRanks(present, *group.nranks);
-}
-
 void note_missing_ranks(const Cluster& cluster, const Timeline& timeline, Report& report) {
   std::set<std::string> seen;
-  for (const Group& group : timeline.groups()) {
-    const auto sequences = std::ranges::count_if(
-        group.sequences, [&](uint32_t sequence) { return !timeline.sequences()[sequence].continued; });
-    if (group.hash == 0 || group.point_to_point || group.nranks.value_or(0) <= 0 || sequences >= *group.nranks) {
-      continue;
-    }
-    const MissingRanks missing = unrecorded_ranks(cluster, timeline, group);
+  for (uint32_t index = 0; index < timeline.groups().size(); ++index) {
+    const MissingRanks missing = unrecorded_ranks(cluster, timeline, index);
     if (missing.empty()) {
       continue;
     }
+    const Group& group = timeline.groups()[index];
     const int64_t recorded = *group.nranks - missing.count();
     const std::string text = fmt::format("communicator {} has {} ranks, {} recorded; not recorded: {}",
                                          format_hash(group.hash), *group.nranks, recorded, missing.text());
@@ -192,6 +168,22 @@ std::vector<Interval> examined(const StallSearch& search) {
   return windows;
 }
 
+/// What was left out because there is too much to hold.
+void note_dropped(const StallSearch& search, const EvidenceStore& evidence, Report& report) {
+  std::vector<std::string> dropped;
+  if (search.dropped > 0) {
+    dropped.push_back(fmt::format("the {} cheapest stalls", search.dropped));
+  }
+  for (const DroppedRows& rows : evidence.dropped_rows()) {
+    dropped.push_back(fmt::format("{} rows of {}", rows.rows, rows.table));
+  }
+  if (!dropped.empty()) {
+    report.notes.push_back(
+        fmt::format("too much evidence to hold: {} were left out, of all stalls alike; a shorter time range shows all",
+                    fmt::join(dropped, ", ")));
+  }
+}
+
 }  // namespace
 
 Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& options) {
@@ -218,12 +210,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   ST_ASSIGN(std::vector<Stall> single_node, find_single_node_stalls(source, cluster, timeline, flows, ends, range));
   add_stalls(std::move(single_node), search);
   ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(source, cluster, flows, examined(search)));
-  if (search.dropped + evidence.dropped_rows() > 0) {
-    report.notes.push_back(
-        fmt::format("too much evidence to hold: the {} cheapest stalls and {} rows of evidence were left out; "
-                    "a shorter time range shows all",
-                    search.dropped, evidence.dropped_rows()));
-  }
+  note_dropped(search, evidence, report);
   AnalysisContext context{cluster, timeline, flows, evidence, ends};
   if (!options.window.empty()) {
     context.judged = {report.judged_range.from_ns, report.judged_range.to_ns};

@@ -25,4 +25,11 @@ std::optional<Severity> severity_from_text(std::string_view text) {
   return value_with_text<Severity>(kSeverities, text);
 }
 
+std::optional<bool> Report::health() const {
+  if (!findings.empty()) {
+    return false;
+  }
+  return judged == 0 || !unrecorded_ranks.empty() ? std::nullopt : std::optional(true);
+}
+
 }  // namespace stalltrace

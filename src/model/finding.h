@@ -108,7 +108,7 @@ struct JobAttempt {
 /// The result of explain.
 struct Report {
   static constexpr int kSchema = 1;
-  bool healthy = true;  // no findings; meaningless if nothing was judged
+  bool healthy = true;  // no findings: health() says whether that means anything
   int64_t nodes = 0;
   int64_t ranks = 0;
   std::vector<JobAttempt> attempts;
@@ -123,6 +123,10 @@ struct Report {
   int64_t failed_ranks = 0;                  // ranks whose processes failed although no finding is about them
   std::vector<std::string> notes;            // limits of the findings: clock error, missing ranks, ...
   std::string unrecorded_ranks;  // the note on the first communicator with missing ranks; empty: none has any
+
+  /// False with findings. None without any if nothing was judged, or ranks were not recorded: the job's health is then
+  /// not known.
+  [[nodiscard]] std::optional<bool> health() const;
 };
 
 }  // namespace stalltrace

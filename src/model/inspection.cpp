@@ -23,6 +23,14 @@ std::string_view to_text(VerdictReason reason) {
       return "pair_usual";
     case VerdictReason::kClockUncertain:
       return "clock_uncertain";
+    case VerdictReason::kNobodyWaited:
+      return "nobody_waited";
+    case VerdictReason::kInBatch:
+      return "in_batch";
+    case VerdictReason::kStepAsUsual:
+      return "step_as_usual";
+    case VerdictReason::kStepUnknown:
+      return "step_unknown";
     case VerdictReason::kInPreviousCall:
       return "in_previous_call";
     case VerdictReason::kWaitedForLateRank:

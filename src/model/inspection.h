@@ -25,6 +25,10 @@ enum class VerdictReason : uint8_t {
   kWarmingUp,          // long, but among the first of its communicator, whose limit is higher
   kPairUsual,          // a Recv waited for its Send as long as it usually does
   kClockUncertain,     // late by the clocks of hosts that cannot be compared
+  kNobodyWaited,       // late, but those who came before were done
+  kInBatch,            // one synchronisation completed it with later calls, of which the last is judged
+  kStepAsUsual,        // the last of a batch, whose step took no longer than usual
+  kStepUnknown,        // the last of a batch, and too few such steps are known
   kInPreviousCall,     // the last rank's previous call had ended shortly before its arrival
   kWaitedForLateRank,  // long, but its ranks waited for a late rank in another instance
   kMayStillCome,       // the absent rank is usually that late

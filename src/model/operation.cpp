@@ -106,16 +106,10 @@ int64_t payload_bytes(Operation op, int64_t count, int element_bytes, int nranks
   if (__builtin_mul_overflow(count, element_bytes, &own)) {
     return 0;
   }
-  switch (op) {
-    case Operation::kAllGather:
-    case Operation::kReduceScatter:
-    case Operation::kAllToAll:
-    case Operation::kGather:
-    case Operation::kScatter:
-      return __builtin_mul_overflow(own, nranks, &whole) ? 0 : whole;
-    default:
-      return moves_data(op) ? own : 0;
+  if (has_a_part_per_rank(op)) {
+    return __builtin_mul_overflow(own, nranks, &whole) ? 0 : whole;
   }
+  return moves_data(op) ? own : 0;
 }
 
 }  // namespace stalltrace

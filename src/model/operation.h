@@ -89,6 +89,13 @@ constexpr bool call_failed(Library library, int32_t return_code) {
   return return_code != 0 && !(has_in_progress && return_code == kNcclInProgress);
 }
 
+/// True if a call's payload is one rank's part times the number of ranks: AllGather, ReduceScatter, AllToAll, Gather
+/// and Scatter.
+constexpr bool has_a_part_per_rank(Operation op) {
+  return op == Operation::kAllGather || op == Operation::kReduceScatter || op == Operation::kAllToAll ||
+         op == Operation::kGather || op == Operation::kScatter;
+}
+
 /// Bytes of user data that a rank contributes or receives in one call, whichever is larger. It is the size that
 /// nccl-tests prints: count × element size, times nranks for AllGather, ReduceScatter, AllToAll, Gather and Scatter. 0
 /// if a needed number is unknown, or if the product overflows.

@@ -284,6 +284,16 @@ TEST(ReportJson, WhereNothingWasJudgedHealthIsUnknown) {
   EXPECT_EQ(nlohmann::json::parse(report_to_json(failed_init))["healthy"], false);
 }
 
+TEST(ReportJson, WhereRanksWereNotRecordedHealthIsUnknown) {
+  Report report = healthy_report();
+  report.unrecorded_ranks = "communicator 0x1 has 4 ranks, 3 recorded; not recorded: rank 2";
+  EXPECT_TRUE(nlohmann::json::parse(report_to_json(report))["healthy"].is_null());
+  EXPECT_EQ(report_to_text(report).find("Healthy"), std::string::npos);
+  Report found = sick_report();
+  found.unrecorded_ranks = report.unrecorded_ranks;
+  EXPECT_EQ(nlohmann::json::parse(report_to_json(found))["healthy"], false);
+}
+
 TEST(ReportJson, HasTheFieldsOfSchemaOne) {
   const nlohmann::json parsed = nlohmann::json::parse(report_to_json(sick_report()));
   const nlohmann::json& loss = parsed["findings"][0];

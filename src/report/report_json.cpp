@@ -99,8 +99,8 @@ std::string reported_findings_to_json(const std::vector<ReportedFinding>& findin
 }
 
 std::string report_to_json(const Report& report) {
-  const bool nothing_judged = report.judged == 0 && report.findings.empty();
-  Json json{{"schema", Report::kSchema}, {"healthy", nothing_judged ? Json(nullptr) : Json(report.healthy)}};
+  const std::optional<bool> health = report.health();
+  Json json{{"schema", Report::kSchema}, {"healthy", health ? Json(*health) : Json(nullptr)}};
   json["recording"] = {{"nodes", report.nodes},
                        {"ranks", report.ranks},
                        {"from_ns", report.range.from_ns},

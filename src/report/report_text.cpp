@@ -150,7 +150,11 @@ std::string verdict_without_findings(const Page& page, const Report& report) {
     return fmt::format("{} but no stall worth a finding in {}.",
                        page.paint(count_of(report.failed_ranks, "rank") + " failed,", kBold), looked_at(report));
   }
-  return fmt::format("{} no stall worth a finding in {}.", page.paint("Healthy:", kGreen), looked_at(report));
+  return fmt::format("{} no stall worth a finding in {}.",
+                     report.health()
+                         ? page.paint("Healthy:", kGreen)
+                         : page.paint("Ranks were not recorded, and what happened there is not known:", kBold),
+                     looked_at(report));
 }
 
 }  // namespace

@@ -112,10 +112,9 @@ std::string more_text(const CauseGroup& group);
 Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group);
 /// Returns the text with a capital first letter.
 std::string capitalised(std::string text);
-/// "AllReduce of 1 MiB float32 sum"
-std::string signature_text(const CallSignature& signature);
-/// Both signature texts; sizes are printed to the byte if they differ.
-std::pair<std::string, std::string> differing_signature_texts(const CallSignature& first, const CallSignature& second);
+/// "AllReduce of 1 MiB float32 sum": what most entered, and the odd call. Sizes are printed to the byte if they differ.
+std::pair<std::string, std::string> differing_signature_texts(const AnalysisContext& context,
+                                                              const SignatureVote& vote);
 /// "rank 2 (node2, pid 4711)", or "rank 1, rank 2" for several.
 std::string names_of(const AnalysisContext& context, const std::vector<MemberIndex>& members);
 /// "AllReduce number 37 on communicator 0x..."

@@ -25,20 +25,16 @@ bool has_flow(const AnalysisContext& context, MemberIndex src, MemberIndex dst) 
   });
 }
 
-/// True for a rank that a profiler file reports, on a node without scheduler evidence.
-bool known_by_profiler_alone(const AnalysisContext& context, MemberIndex index) {
-  const Member& member = context.cluster.member(index);
-  const auto& communicators = context.cluster.communicators();
-  const bool by_profiler = std::any_of(communicators.begin(), communicators.end(), [&](const Communicator& row) {
-    return row.node_id == member.node_id && row.pid == member.pid && row.rank_source == RankSource::kPlugin;
-  });
+/// True if nothing is known of what the threads of any rank on its node did.
+bool lacks_scheduler_evidence(const AnalysisContext& context, MemberIndex index) {
   const auto& members = context.cluster.members();
-  for (size_t i = 0; by_profiler && i < members.size(); ++i) {
-    if (members[i].node_id == member.node_id && context.evidence.has_waits(static_cast<MemberIndex>(i))) {
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (members[i].node_id == context.cluster.member(index).node_id &&
+        context.evidence.has_waits(static_cast<MemberIndex>(i))) {
       return false;
     }
   }
-  return by_profiler;
+  return true;
 }
 
 }  // namespace
@@ -107,7 +103,7 @@ bool describe_link_by_steps(const AnalysisContext& context, const CauseGroup& gr
 
 void judge_late_by_arrival(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   if (stall.part() != StallPart::kLate || stall.hung() || stall.suspects.size() != 1 ||
-      !known_by_profiler_alone(context, stall.suspects[0])) {
+      !lacks_scheduler_evidence(context, stall.suspects[0])) {
     return;
   }
   Hypothesis hypothesis{.cause = Cause::kLateRank, .place = {.culprit = stall.suspects[0]}, .applies = true};
@@ -131,9 +127,9 @@ bool describe_late_by_arrival(const AnalysisContext& context, const CauseGroup& 
        "the rank's activity before it arrived was not recorded: it may have computed, waited for something else, been "
        "stopped, or waited for a CPU",
        {}});
-  finding.remedy =
-      fmt::format("see what this rank does before it calls; record {} (stalltrace trace) to see what delays it",
-                  finding.culprit->node);
+  finding.remedy = fmt::format(
+      "see what this rank does before it calls; record the threads of {} (stalltrace trace) to see what delays it",
+      finding.culprit->node);
   return true;
 }
 

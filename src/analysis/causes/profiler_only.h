@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings from profiler files alone: a link that held sent data (slow_link), a rank that arrived last (late_rank).
-// They show where the time went; if the kernel was recorded, its evidence decides instead.
+// Findings from the calls and the profiler files alone: a link that held sent data (slow_link), a rank that arrived
+// last (late_rank). They show where the time went; if the kernel was recorded, its evidence decides instead.
 #pragma once
 
 #include <vector>

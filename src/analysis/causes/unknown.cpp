@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/ack_gap.h"
+#include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/evidence/wait_graph.h"
+#include "analysis/timeline/unrecorded_ranks.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -26,6 +29,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (is_connecting(context, stall)) {
     hypothesis.dismissed = true;
     hypothesis.why = "ranks connect in the first calls of a communicator";
+  } else if (!all_ranks_recorded(context, stall.group)) {  // whom the others wait for may wait for those in turn
+    hypothesis.why = "ranks that were not recorded may be those that the others wait for";
   } else if (stall.part() != StallPart::kTransfer && stall.suspects.size() == 1) {
     hypothesis.place.culprit = stall.suspects[0];
     hypothesis.why = fmt::format("the others wait for {}; the recording does not show why",
@@ -144,6 +149,34 @@ void add_resets(const AnalysisContext& context, Finding& finding) {
   }
 }
 
+/// Ranks were not recorded: that comes first. What the hosts of the others did to packets is known without them.
+bool describe_partial(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  const auto found = std::ranges::find_if(
+      group.stalls, [&](const Stall* stall) { return !all_ranks_recorded(context, stall->group); });
+  if (found == group.stalls.end()) {
+    return false;
+  }
+  const uint32_t communicator = (*found)->group;
+  const MissingRanks ranks = unrecorded_ranks(context.cluster, context.timeline, communicator);
+  const std::string who = ranks.empty() ? "all ranks" : ranks.text();
+  finding.summary =
+      fmt::format("Without the recording of {} it is not known why collectives were slow: {}.", who, cost_text(group));
+  finding.evidence.push_back({"missing",
+                              ranks.count(),
+                              ranks.empty() ? "missing: the recordings of some of its ranks"
+                                            : fmt::format("missing: the recording of {}", who),
+                              {}});
+  const std::string record = ranks.empty() ? "record every node of the job, and explain all recordings together"
+                                           : fmt::format(
+                                                 "record the node{} of {} as well, and explain all recordings "
+                                                 "together",
+                                                 ranks.count() == 1 ? "" : "s", who);
+  DropSide side = own_drops(context, group);
+  std::ranges::move(side.evidence, std::back_inserter(finding.evidence));
+  finding.remedy = side.first_step.empty() ? record : fmt::format("{}; then {}", side.first_step, record);
+  return true;
+}
+
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   if (describe_undecided(context, group, finding) || describe_silence(context, group, finding)) {
     return;
@@ -157,16 +190,17 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
     return member.exit_ns && *member.exit_ns <= finding.window.to_ns &&
            (member.exit_signal || member.exit_code.value_or(0) != 0);
   };
-  const bool all_recorded = all_ranks_recorded(context, group.stalls.front()->group);
+  const bool partial = describe_partial(context, group, finding);
   const bool exited = culprit != kNoMember && failed(context.cluster.member(culprit));
-  finding.summary = fmt::format("{}, and the recording does not show why: {}.", where, cost_text(group));
+  if (!partial) {
+    finding.summary = fmt::format("{}, and the recording does not show why: {}.", where, cost_text(group));
+  }
   if (missing.empty()) {
     finding.evidence.push_back(
         {"rule",
          0,
-         all_recorded ? "every kind of evidence is there, but none covers half of the lost time"
-                      : "the recorded nodes have every kind of evidence, but none covers half of the lost time; what "
-                        "happened at the ranks that were not recorded is not known",
+         partial ? "the recorded nodes have every kind of evidence, but none covers half of the lost time"
+                 : "every kind of evidence is there, but none covers half of the lost time",
          {}});
   } else {
     finding.evidence.push_back(
@@ -185,15 +219,15 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
     }
   }
   add_resets(context, finding);
+  if (partial) {
+    return;
+  }
   if (exited) {
     finding.remedy = "see why that process ended (its log, dmesg for the OOM killer) before anything else";
   } else if (!missing.empty()) {
     finding.remedy =
         "record every node of the job again, with network and scheduler tracing (stalltrace check lists what a host "
         "lacks)";
-  } else if (!all_recorded) {
-    finding.remedy =
-        "record every node of the job, and explain all recordings together: the cause may be at the others";
   } else {
     finding.remedy =
         "look at the devices (GPU clocks, ECC, NVLink), and at the other events of that time (stalltrace query)";
@@ -203,7 +237,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
 /// A fault leaves stalls whose evidence is too weak for its rule. If they cost little compared to the explained stalls,
 /// or point to an explained rank, they are no separate fault.
 Subsumption subsumed_by(const SubsumptionQuery& query) {
-  if (rule_of(query.by.cause).fallback) {
+  if (rule_of(query.by.cause).fallback || (query.group.hung && !query.by.hung)) {  // a hang is never a detail
     return {};
   }
   const bool few =

@@ -63,11 +63,12 @@ void held_back(const std::vector<SampleRecord>& samples, const std::vector<int64
 
 class EvidenceLoader {
  public:
-  EvidenceLoader(EvidenceStore& store, Cluster& cluster, const Flows& flows, IntervalSet windows)
-      : store_(store), cluster_(cluster), flows_(flows), windows_(std::move(windows)), states_(flows.all().size()) {
-    store_.flow_events_.resize(flows.all().size());
-    store_.samples_.resize(flows.all().size());
-    store_.waits_.resize(cluster.members().size());
+  EvidenceLoader(EvidenceStore& store, Cluster& cluster, const Flows& flows, IntervalSet windows, int64_t most_rows)
+      : store_(store), cluster_(cluster), flows_(flows), windows_(std::move(windows)), most_rows_(most_rows) {
+    forget_events();
+    forget_samples();
+    forget_waits();
+    note_ends();
     store_.longest_wait_ns_.resize(cluster.members().size());
     store_.names_.emplace_back();
   }
@@ -79,55 +80,114 @@ class EvidenceLoader {
     const int64_t slack_ns = cluster_.clock().largest_shift_ns();
     const TimeRange bounds{windows_.intervals().front().from_ns - slack_ns,
                            windows_.intervals().back().to_ns + slack_ns};
-    ST_TRY(source.tcp_events(bounds, [&](const TcpEvent& event) { add(event); }));
-    ST_TRY(source.tcp_samples(bounds, [&](const TcpSample& sample) { add(sample); }));
-    ST_TRY(source.wait_spans(bounds, [&](const WaitSpan& span) { add(span); }));
+    const IntervalSet whole({{bounds.from_ns, bounds.to_ns}});
+    ST_TRY(load_table<TcpEvent>(source, bounds, whole, [&] { forget_events(); }));
+    ST_TRY(load_table<TcpSample>(source, bounds, windows_, [&] { forget_samples(); }));
+    ST_TRY(load_table<WaitSpan>(source, bounds, windows_, [&] { forget_waits(); }));
     ST_ASSIGN(store_.steps_, StepEvidence::load(source, cluster_, windows_));
-    ST_ASSIGN(store_.host_, HostEvidence::load(source, cluster_, flows_, windows_));
+    ST_ASSIGN(store_.host_, HostEvidence::load(source, cluster_, flows_, windows_, most_rows_));
+    note_dropped(EventTraits<ProxyStep>::kTable, store_.steps_.dropped());
+    store_.dropped_.insert(store_.dropped_.end(), store_.host_.dropped().begin(), store_.host_.dropped().end());
     finish();
     return {};
   }
 
  private:
-  bool room(int64_t& rows) {
-    if (rows >= kMaxEvidenceRows) {
-      ++store_.dropped_;
-      return false;
-    }
-    ++rows;
-    return true;
+  /// Each table has room of its own, which the `times` share.
+  template <typename Row, typename Forget>
+  Status load_table(EventSource& source, TimeRange bounds, const IntervalSet& times, Forget forget) {
+    RowBudget budget(times, most_rows_);
+    const auto read = [&] { return source.stream<Row>(bounds, [&](const Row& row) { add(row, budget); }); };
+    ST_TRY(read_fairly(budget, read, forget));
+    note_dropped(EventTraits<Row>::kTable, budget.dropped());
+    return {};
   }
 
-  /// Not limited to the windows: a state lasts until the next event.
-  void add(const TcpEvent& event) {
+  void note_dropped(std::string_view table, int64_t rows) {
+    if (rows > 0) {
+      store_.dropped_.push_back({table, rows});
+    }
+  }
+
+  void forget_events() {
+    store_.flow_events_.assign(flows_.all().size(), {});
+    store_.troubles_.clear();
+    states_.assign(flows_.all().size(), {});
+  }
+  void forget_samples() { store_.samples_.assign(flows_.all().size(), {}); }
+  void forget_waits() { store_.waits_.assign(cluster_.members().size(), {}); }
+
+  /// Of a connection nothing is known after it was closed, its process or the agent ended.
+  void note_ends() {
+    std::map<NodeId, int64_t> node_ends;
+    for (const Node& node : cluster_.nodes()) {
+      node_ends[node.node_id] = node.ended_ns ? cluster_.clock().to_common(node.node_id, *node.ended_ns) : kFarFutureNs;
+    }
+    for (const Flow& flow : flows_.all()) {
+      const int64_t exit_ns = cluster_.member(flow.owner).exit_ns.value_or(kFarFutureNs);
+      const auto node = node_ends.find(flow.node_id);
+      store_.ends_ns_.push_back(
+          std::min({flow.closed_ns, exit_ns, node == node_ends.end() ? kFarFutureNs : node->second}));
+    }
+  }
+
+  /// Not limited to the windows: a state lasts until the next event, also of rows that are not kept.
+  void add(const TcpEvent& event, RowBudget& budget) {
     store_.presence_.tcp_events = true;
     const FlowIndex index = flows_.find(event.node_id, event.cookie);
-    if (index == kNoFlow || !room(tcp_rows_)) {
+    if (index == kNoFlow) {
       return;
     }
     const int64_t time_ns = cluster_.clock().to_common(event.node_id, event.timestamp_ns);
+    const bool kept = budget.room(time_ns);
     EvidenceStore::FlowEvents& events = store_.flow_events_[index];
-    if (event.event == TcpEventKind::kRetransmit) {
-      events.retransmits.push_back({time_ns, event.event_id, event.len});
-    } else if (event.event == TcpEventKind::kCongestionState) {
+    if (event.event == TcpEventKind::kCongestionState) {
       State& state = states_[index];
-      if (event.state == kCongestionLoss && state.value != kCongestionLoss) {
+      if (kept && event.state == kCongestionLoss && state.value != kCongestionLoss) {
         events.timeouts.push_back(time_ns);
       }
-      if (is_recovering(state.value)) {
+      if (kept && is_recovering(state.value)) {
         events.recoveries.push_back({state.since_ns, time_ns});
       }
-      state = {event.state, time_ns};
-    } else if (is_trouble(event.event)) {
+      state.value = event.state;
+      state.since_ns = time_ns;
+    } else if (kept && event.event == TcpEventKind::kRetransmit) {
+      events.retransmits.push_back({time_ns, event.event_id, event.len});
+    } else if (kept && is_trouble(event.event)) {
       store_.troubles_.push_back({time_ns, event.event, event.state, index, event.event_id});
     }
   }
 
-  void add(const TcpSample& sample) {
+  /// A sample shows that its sender does not recover (any more): the event that would have said so is lost.
+  void end_recovery(FlowIndex index, int64_t time_ns) {
+    const int64_t before_ns = time_ns - kSameMomentNs;  // samples and events are read one after the other
+    State& state = states_[index];
+    if (is_recovering(state.value) && state.since_ns < before_ns) {
+      state.left_ns = std::min(state.left_ns, time_ns);
+      return;
+    }
+    std::vector<Interval>& recoveries = store_.flow_events_[index].recoveries;
+    const auto after = std::partition_point(recoveries.begin(), recoveries.end(),
+                                            [&](const Interval& recovery) { return recovery.from_ns < before_ns; });
+    if (after != recoveries.begin()) {
+      Interval& recovery = *std::prev(after);
+      recovery.to_ns = std::min(recovery.to_ns, time_ns);
+    }
+  }
+
+  void add(const TcpSample& sample, RowBudget& budget) {
     store_.presence_.tcp_samples = true;
     const FlowIndex index = flows_.find(sample.node_id, sample.cookie);
+    if (index == kNoFlow) {
+      return;
+    }
     const int64_t time_ns = cluster_.clock().to_common(sample.node_id, sample.timestamp_ns);
-    if (index == kNoFlow || windows_.covered_ns({time_ns, time_ns + 1}) == 0 || !room(sample_rows_)) {
+    State& state = states_[index];
+    state.sampled = state.sampled || is_recovering(sample.ca_state);
+    if (state.sampled && !is_recovering(sample.ca_state)) {  // else the kernel may not have reported any state
+      end_recovery(index, time_ns);
+    }
+    if (windows_.covered_ns({time_ns, time_ns + 1}) == 0 || !budget.room(time_ns)) {
       return;
     }
     store_.samples_[index].push_back({time_ns, sample.bytes_acked, sample.bytes_received, sample.receiver_limited_ns,
@@ -136,7 +196,7 @@ class EvidenceLoader {
                                       sample.packets_out, sample.lost_out, sample.ca_state, sample.backoff});
   }
 
-  void add(const WaitSpan& span) {
+  void add(const WaitSpan& span, RowBudget& budget) {
     store_.presence_.wait_spans = true;
     cluster_.add_thread(span.node_id, span.tid);
     const MemberIndex member = cluster_.find(span.node_id, span.pid);
@@ -145,7 +205,7 @@ class EvidenceLoader {
     }
     const int64_t from_ns = cluster_.clock().to_common(span.node_id, span.timestamp_ns);
     const Interval window{from_ns, span.open ? kFarFutureNs : from_ns + std::max<int64_t>(span.window_ns, 1)};
-    if (windows_.covered_ns(window) == 0 || !room(wait_rows_)) {
+    if (windows_.covered_ns(window) == 0 || !budget.room(from_ns)) {
       return;
     }
     WaitRecord record{.window = window, .waited_ns = span.open ? window.length() : span.waited_ns, .tid = span.tid};
@@ -172,7 +232,10 @@ class EvidenceLoader {
     for (FlowIndex i = 0; i < states_.size(); ++i) {
       EvidenceStore::FlowEvents& events = store_.flow_events_[i];
       if (is_recovering(states_[i].value)) {
-        events.recoveries.push_back({states_[i].since_ns, kFarFutureNs});
+        events.recoveries.push_back({states_[i].since_ns, states_[i].left_ns});
+      }
+      for (Interval& recovery : events.recoveries) {
+        recovery.to_ns = std::max(recovery.from_ns, std::min(recovery.to_ns, store_.ends_ns_[i]));
       }
       std::sort(events.retransmits.begin(), events.retransmits.end(),
                 [](const Retransmit& a, const Retransmit& b) { return a.time_ns < b.time_ns; });
@@ -222,6 +285,8 @@ class EvidenceLoader {
   struct State {
     int value = 0;
     int64_t since_ns = 0;
+    int64_t left_ns = kFarFutureNs;  // by a sample, where no event says it
+    bool sampled = false;            // samples have shown the connection's recovery
   };
 
   EvidenceStore& store_;
@@ -230,16 +295,14 @@ class EvidenceLoader {
   IntervalSet windows_;
   std::vector<State> states_;
   std::map<std::string, uint32_t> name_index_;
-  int64_t tcp_rows_ = 0;
-  int64_t sample_rows_ = 0;
-  int64_t wait_rows_ = 0;
+  int64_t most_rows_;
 };
 
 Result<EvidenceStore> EvidenceStore::load(EventSource& source, Cluster& cluster, const Flows& flows,
-                                          std::vector<Interval> windows) {
+                                          std::vector<Interval> windows, int64_t most_rows) {
   EvidenceStore store;
   store.presence_.connections = !flows.all().empty();
-  EvidenceLoader loader(store, cluster, flows, with_margins(std::move(windows)));
+  EvidenceLoader loader(store, cluster, flows, with_margins(std::move(windows)), most_rows);
   ST_TRY(loader.load(source));
   return store;
 }
@@ -325,7 +388,8 @@ AckGap EvidenceStore::silence(FlowIndex flow, Interval window) const {
       ++next;
     }
     if (next != first) {
-      silence.time = {first->time_ns, next != samples.end() ? next->time_ns : window.to_ns};
+      const int64_t last_ns = std::max(silence.last_seen_ns, std::min(window.to_ns, ends_ns_[flow]));
+      silence.time = {first->time_ns, next != samples.end() ? next->time_ns : last_ns};
       const auto rank = [&](const AckGap& one) {
         return std::pair(one.backoff >= kSilentBackoff, intersect(one.time, window).length());
       };

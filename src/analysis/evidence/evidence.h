@@ -13,8 +13,10 @@
 
 #include "analysis/evidence/flows.h"
 #include "analysis/evidence/host_evidence.h"
+#include "analysis/evidence/row_budget.h"
 #include "analysis/evidence/step_evidence.h"
 #include "analysis/intervals.h"
+#include "analysis/thresholds.h"
 #include "analysis/timeline/cluster.h"
 #include "base/result.h"
 
@@ -129,7 +131,7 @@ class EvidenceStore {
  public:
   /// Keeps only rows within kEvidenceMarginNs of one of the windows, which may be in any order.
   static Result<EvidenceStore> load(EventSource& source, Cluster& cluster, const Flows& flows,
-                                    std::vector<Interval> windows);
+                                    std::vector<Interval> windows, int64_t most_rows = kMaxEvidenceRows);
 
   [[nodiscard]] FlowLoss loss(FlowIndex flow, Interval window) const;
   /// Intervals in which the flow recovered from loss, to be joined over several flows.
@@ -156,7 +158,8 @@ class EvidenceStore {
   [[nodiscard]] const HostEvidence& host() const { return host_; }
   [[nodiscard]] const StepEvidence& steps() const { return steps_; }
   [[nodiscard]] const EvidencePresence& presence() const { return presence_; }
-  [[nodiscard]] int64_t dropped_rows() const { return dropped_ + steps_.dropped(); }
+  /// Rows of tables that have more than were kept; of each second of the stalls alike.
+  [[nodiscard]] const std::vector<DroppedRows>& dropped_rows() const { return dropped_; }
 
  private:
   friend class EvidenceLoader;
@@ -177,7 +180,8 @@ class EvidenceStore {
   HostEvidence host_;
   StepEvidence steps_;
   EvidencePresence presence_;
-  int64_t dropped_ = 0;
+  std::vector<DroppedRows> dropped_;
+  std::vector<int64_t> ends_ns_;  // per flow: nothing is known of it later
 };
 
 }  // namespace stalltrace::analysis

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "analysis/testing/ring_job.h"
+#include "analysis/testing/slow_job.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -48,6 +48,87 @@ TEST(Silence, IsThatOfTheWindow) {
   EXPECT_EQ(evidence.silence(flow, {at(20), at(40)}).time.length(), 0);
   EXPECT_EQ(evidence.silence(flow, {at(40), at(60)}).backoff, 3);
   EXPECT_EQ(evidence.silence(flow, {at(52), at(60)}).time.length(), 0);
+}
+
+/// The rows around a job that is slow from kSlowFrom on, and what the store makes of them.
+struct Loaded {
+  explicit Loaded(MemorySource& source, int64_t most_rows = kMaxEvidenceRows) : cluster(*Cluster::load(source)) {
+    EXPECT_TRUE(Timeline::load(source, cluster));
+    flows = *Flows::load(source, cluster);
+    evidence.emplace(*EvidenceStore::load(source, cluster, flows, {{kOriginNs, kOriginNs + kRecordedNs}}, most_rows));
+  }
+  [[nodiscard]] int64_t recovered_ns(int rank, uint64_t cookie) const {
+    const FlowIndex flow = flows.find(node_of_rank(rank), cookie);
+    return evidence->recovery_intervals(flow).total_ns();
+  }
+
+  Cluster cluster;
+  Flows flows;
+  std::optional<EvidenceStore> evidence;
+};
+
+TcpEvent state_of(int rank, uint64_t cookie, int64_t time_ns, int32_t state) {
+  TcpEvent event = event_of(rank, TcpEventKind::kCongestionState, time_ns);
+  event.cookie = cookie;
+  event.state = state;
+  return event;
+}
+
+TEST(Recovery, EndsWithItsConnection) {
+  for (const bool closed : {true, false}) {
+    MemorySource source;
+    fill(source, {});
+    connect(source, closed ? std::optional(kOriginNs + 2 * kNsPerSecond) : std::nullopt);
+    source.accept(state_of(2, kIn, kOriginNs + kNsPerSecond, kCongestionLoss));
+    const int64_t recovered_ns = Loaded(source).recovered_ns(2, kIn);
+    EXPECT_EQ(recovered_ns, closed ? kNsPerSecond : kRecordedNs - kNsPerSecond) << "else with its agent";
+  }
+}
+
+TEST(Recovery, EndsWhereASampleShowsThatItDid) {
+  MemorySource source;
+  fill(source, {});
+  connect(source);
+  source.accept(state_of(1, kOut, kOriginNs + kNsPerSecond, kCongestionRecovery));
+  TcpSample recovering = sample_of(1, kOut, kOriginNs + 2 * kNsPerSecond);
+  recovering.ca_state = kCongestionRecovery;
+  source.accept(recovering);
+  source.accept(sample_of(1, kOut, kOriginNs + 3 * kNsPerSecond));  // the event that ended it was lost
+  source.accept(state_of(1, kOut, kOriginNs + 5 * kNsPerSecond, kCongestionRecovery));
+  source.accept(state_of(1, kOut, kOriginNs + 6 * kNsPerSecond, 0));
+  source.accept(sample_of(1, kOut, kOriginNs + 7 * kNsPerSecond));
+  EXPECT_EQ(Loaded(source).recovered_ns(1, kOut), 3 * kNsPerSecond);
+}
+
+/// The processes go on with another connection; what was once lost on the old one explains nothing later.
+TEST(Recovery, OfADeadConnectionExplainsNoLaterStall) {
+  MemorySource source;
+  fill(source, slow());
+  connect(source, begin_of(5));
+  source.accept(state_of(2, kIn, begin_of(4), kCongestionLoss));
+  EXPECT_EQ(only(source).cause, Cause::kUnknown);
+}
+
+TEST(EvidenceRows, EachTableHasRoomOfItsOwnAndWhatItLacksIsReported) {
+  MemorySource source;
+  fill(source, {});
+  connect(source);
+  constexpr int64_t kRows = 600;
+  for (int64_t i = 0; i < kRows; ++i) {
+    source.accept(HostSample{node_of_rank(0), kOriginNs + i * kNsPerSecond, "net_rx_drops", "eth0", double(i)});
+  }
+  for (int64_t i = 0; i < 60; ++i) {
+    PortCounter row{.node_id = node_of_rank(0), .timestamp_ns = kOriginNs + i * 10 * kNsPerSecond, .device = "mlx5_0"};
+    row.port = 1;
+    row.name = "symbol_error";
+    row.value = i;
+    source.accept(row);
+  }
+  const Loaded loaded(source, 100);
+  EXPECT_EQ(loaded.evidence->host().port_rises(node_of_rank(0), {kOriginNs, kOriginNs + kRecordedNs}).size(), 1U);
+  ASSERT_EQ(loaded.evidence->dropped_rows().size(), 1U);
+  EXPECT_EQ(loaded.evidence->dropped_rows()[0].table, "host_sample");
+  EXPECT_GE(loaded.evidence->dropped_rows()[0].rows, kRows - 100);
 }
 
 }  // namespace

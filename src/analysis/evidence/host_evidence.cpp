@@ -16,37 +16,51 @@ constexpr std::string_view kThrottled = "throttled_us";
 
 class HostEvidenceLoader {
  public:
-  HostEvidenceLoader(HostEvidence& evidence, const Cluster& cluster, const Flows& flows)
-      : evidence_(evidence), cluster_(cluster), flows_(flows) {}
+  HostEvidenceLoader(HostEvidence& evidence, const Cluster& cluster, const Flows& flows, int64_t most_rows)
+      : evidence_(evidence), cluster_(cluster), flows_(flows), most_rows_(most_rows) {}
 
   Status load(EventSource& source, TimeRange range) {
-    ST_TRY(source.packet_drops(range, [&](const PacketDrop& row) { add(row); }));
-    ST_TRY(source.host_samples(range, [&](const HostSample& row) {
-      if (row.name == kDropReasons) {
-        evidence_.drop_counters_.insert(row.node_id);
-      } else if (room()) {
-        const int64_t time_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
-        evidence_.numbers_[{row.node_id, row.name, row.detail}].points.emplace_back(time_ns, row.value);
-      }
-    }));
-    return source.port_counters(range, [&](const PortCounter& row) {
-      if (room()) {
-        const int64_t time_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
-        evidence_.ports_[{row.node_id, row.device, row.port, row.name}].points.emplace_back(
-            time_ns, static_cast<double>(row.value));
-      }
-    });
+    ST_TRY(load_table<PacketDrop>(source, range, evidence_.drops_));
+    ST_TRY(load_table<HostSample>(source, range, evidence_.numbers_));
+    return load_table<PortCounter>(source, range, evidence_.ports_);
   }
 
  private:
-  bool room() { return ++rows_ <= kMaxEvidenceRows; }
+  /// Each table has room of its own.
+  template <typename Row, typename Kept>
+  Status load_table(EventSource& source, TimeRange range, Kept& kept) {
+    RowBudget budget(IntervalSet({evidence_.read_}), most_rows_);
+    const auto read = [&] { return source.stream<Row>(range, [&](const Row& row) { add(row, budget); }); };
+    ST_TRY(read_fairly(budget, read, [&] { kept.clear(); }));
+    if (budget.dropped() > 0) {
+      evidence_.dropped_.push_back({EventTraits<Row>::kTable, budget.dropped()});
+    }
+    return {};
+  }
 
-  void add(const PacketDrop& row) {
+  void add(const HostSample& row, RowBudget& budget) {
+    const int64_t time_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
+    if (row.name == kDropReasons) {
+      evidence_.drop_counters_.insert(row.node_id);
+    } else if (budget.room(time_ns)) {
+      evidence_.numbers_[{row.node_id, row.name, row.detail}].points.emplace_back(time_ns, row.value);
+    }
+  }
+
+  void add(const PortCounter& row, RowBudget& budget) {
+    const int64_t time_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
+    if (budget.room(time_ns)) {
+      evidence_.ports_[{row.node_id, row.device, row.port, row.name}].points.emplace_back(
+          time_ns, static_cast<double>(row.value));
+    }
+  }
+
+  void add(const PacketDrop& row, RowBudget& budget) {
     const FlowIndex flow = flows_.find(row.node_id, row.cookie);
-    if (flow == kNoFlow || !room()) {
+    const int64_t from_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
+    if (flow == kNoFlow || !budget.room(from_ns)) {
       return;
     }
-    const int64_t from_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
     evidence_.drops_[flow].push_back(
         {{from_ns, from_ns + row.duration_ns + 1}, {row.reason, row.incoming, row.packets, row.bytes}});
   }
@@ -54,16 +68,16 @@ class HostEvidenceLoader {
   HostEvidence& evidence_;
   const Cluster& cluster_;
   const Flows& flows_;
-  int64_t rows_ = 0;
+  int64_t most_rows_;
 };
 
 Result<HostEvidence> HostEvidence::load(EventSource& source, const Cluster& cluster, const Flows& flows,
-                                        const IntervalSet& windows) {
+                                        const IntervalSet& windows, int64_t most_rows) {
   HostEvidence evidence;
   const int64_t around_ns = kHostSampleNs + cluster.clock().largest_shift_ns();
   const TimeRange range{windows.intervals().front().from_ns - around_ns, windows.intervals().back().to_ns + around_ns};
   evidence.read_ = {range.from_ns, range.to_ns};
-  HostEvidenceLoader loader(evidence, cluster, flows);
+  HostEvidenceLoader loader(evidence, cluster, flows, most_rows);
   ST_TRY(loader.load(source, range));
   return evidence;
 }

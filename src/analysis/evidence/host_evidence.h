@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analysis/evidence/flows.h"
+#include "analysis/evidence/row_budget.h"
 #include "analysis/intervals.h"
 #include "analysis/timeline/cluster.h"
 
@@ -43,9 +44,10 @@ struct PortRise {
 
 class HostEvidence {
  public:
-  /// `windows` must not be empty.
+  /// `windows` must not be empty. Of each table at most `most_rows` rows are kept.
   static Result<HostEvidence> load(EventSource& source, const Cluster& cluster, const Flows& flows,
-                                   const IntervalSet& windows);
+                                   const IntervalSet& windows, int64_t most_rows);
+  [[nodiscard]] const std::vector<DroppedRows>& dropped() const { return dropped_; }
 
   /// Packets of the connection with end `flow` that the owner's host dropped in `times`; most packets first.
   [[nodiscard]] std::vector<DropSum> drops(FlowIndex flow, const IntervalSet& times) const;
@@ -78,6 +80,7 @@ class HostEvidence {
   };
 
   Interval read_{0, 0};
+  std::vector<DroppedRows> dropped_;
   std::map<FlowIndex, std::vector<Drop>> drops_;
   std::set<NodeId> drop_counters_;
   std::map<std::tuple<NodeId, std::string, std::string>, Series> numbers_;         // node, name, detail

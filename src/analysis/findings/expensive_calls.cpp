@@ -21,13 +21,13 @@ struct CallPlace {
   int64_t time_ns = 0;  // on its node's own clock
   int64_t seq = 0;
   Operation op = Operation::kAllReduce;
-  int64_t bytes = 0;
+  int64_t bytes = 0;  // of its signature
 
   /// Calls of one NCCL group have one arrival time: the number of other fields that match the row, -1 for another call.
   [[nodiscard]] int likeness(const Collective& row) const {
     const bool same = row.timestamp_ns == time_ns && row.node_id == member->node_id && row.pid == member->pid &&
                       row.comm_id_hash == hash;
-    return same ? (row.op == op ? 4 : 0) + (row.bytes == bytes ? 2 : 0) + (row.seq == seq ? 1 : 0) : -1;
+    return same ? (row.op == op ? 4 : 0) + (signature_bytes(row) == bytes ? 2 : 0) + (row.seq == seq ? 1 : 0) : -1;
   }
 };
 

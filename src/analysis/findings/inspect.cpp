@@ -105,6 +105,20 @@ std::string why(const Verdict& verdict, bool open, bool enough) {
       return fmt::format("{}, which is usual for this pair: only over {} is a stall", what, limit);
     case VerdictReason::kClockUncertain:
       return fmt::format("{} by clocks of hosts that cannot be compared: who came last is not known", what);
+    case VerdictReason::kNobodyWaited:
+      return fmt::format("{}, but nobody was inside any more when it came", what);
+    case VerdictReason::kInBatch:
+      return fmt::format(
+          "{}, by the end of a synchronisation that completed later calls, too: only the last of them is "
+          "judged",
+          what);
+    case VerdictReason::kStepAsUsual:
+      return fmt::format("{}, but from one synchronisation to the next the step took no longer than usual", what);
+    case VerdictReason::kStepUnknown:
+      return fmt::format(
+          "{} by the end of a synchronisation of several calls; too few such steps are known to say "
+          "whether it took longer than usual",
+          what);
     case VerdictReason::kInPreviousCall:
       return fmt::format(
           "{}, but it was in its previous collective until {} before it came: only that could be its own lateness, and "
@@ -247,7 +261,7 @@ Result<InstanceId> find_instance(EventSource& source, const Cluster& cluster, co
       continue;
     }
     const auto call = std::find_if(sequence.calls.begin(), sequence.calls.end(), [&](const Call& c) {
-      return c.present && c.arrival_ns == arrival_ns && timeline.signature(c.signature).bytes == row->bytes;
+      return c.present && c.arrival_ns == arrival_ns && timeline.signature(c.signature).bytes == signature_bytes(*row);
     });
     const int64_t number = sequence.first_number() + (call - sequence.calls.begin());
     if (call != sequence.calls.end() && (!row->seq || sequence.number_offset + *row->seq == number)) {
@@ -268,7 +282,7 @@ Inspection inspect(const AnalysisContext& context, const InspectionQuery& query,
   }
   inspection.like = like_of(timeline, instance, watched);
   inspection.op = timeline.signature(instance.signature).op;
-  inspection.bytes = timeline.signature(instance.signature).bytes;
+  inspection.bytes = timeline.payload(instance.group, instance.signature).value_or(0);
   inspection.comm_id_hash = timeline.groups()[instance.group].hash;
   if (context.cluster.attempts() > 1) {
     inspection.attempt = timeline.groups()[instance.group].attempt + int64_t{1};

@@ -30,7 +30,10 @@ void own_up(Report& report) {
     if (finding.cause == Cause::kUnknown && !finding.link) {
       finding.evidence.push_back(
           {"missing", 1, "seen from this node alone, the cause may be elsewhere: " + report.unrecorded_ranks, {}});
-      finding.remedy = "look at what the other nodes' agents report, or explain all nodes' recordings together";
+      const auto dropped = std::ranges::find(finding.evidence, "packet_drop", &Evidence::kind);
+      if (dropped == finding.evidence.end()) {  // else its remedy comes first
+        finding.remedy = "look at what the other nodes' agents report, or explain all nodes' recordings together";
+      }
     }
   }
 }

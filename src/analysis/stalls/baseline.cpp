@@ -34,10 +34,9 @@ Baseline Baseline::of(BaselineSample& sample) {
   };
   baseline.usual_ns = quantile_ns(kBaselineQuantile);
   const auto scatter_ns = static_cast<double>(baseline.usual_ns - quantile_ns(kScatterQuantile));
-  const double usual = static_cast<double>(baseline.usual_ns);
-  const double margin =
-      std::max({static_cast<double>(kStallFloorNs), kScatterFactor * scatter_ns, kBaselineFactor * usual});
-  baseline.limit_ns = baseline.usual_ns + static_cast<int64_t>(margin);
+  baseline.scatter_ns = std::max(kStallFloorNs, static_cast<int64_t>(kScatterFactor * scatter_ns));
+  const auto half_ns = static_cast<int64_t>(kBaselineFactor * static_cast<double>(baseline.usual_ns));
+  baseline.limit_ns = baseline.usual_ns + std::max(baseline.scatter_ns, half_ns);
   baseline.known = true;
   return baseline;
 }

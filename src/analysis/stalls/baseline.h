@@ -27,7 +27,8 @@ struct Baseline {
   int64_t usual_ns = 0;
   int64_t limit_ns = kNoBaselineFloorNs;  // a longer duration is a stall
   bool known = false;
-  int64_t count = 0;  // number of instances that it is made of
+  int64_t scatter_ns = 0;  // kScatterFactor times the scatter below the usual, at least kStallFloorNs
+  int64_t count = 0;       // number of instances that it is made of
 
   static Baseline of(BaselineSample& sample);
 };

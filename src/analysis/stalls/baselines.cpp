@@ -2,9 +2,21 @@
 #include "analysis/stalls/baselines.h"
 
 namespace stalltrace::analysis {
+namespace {
+
+std::optional<BatchStep> step_before(const Timeline& timeline, const Instance& instance) {
+  return instance.batch == BatchPart::kLast && instance.completed() ? step_of(timeline, instance) : std::nullopt;
+}
+
+}  // namespace
 
 bool counts_for_baseline(const Timeline& timeline, const Instance& instance) {
-  return instance.completed() && !is_warming_up(timeline.groups()[instance.group], instance.number);
+  return instance.completed() && instance.batch != BatchPart::kInside &&
+         !is_warming_up(timeline.groups()[instance.group], instance.number);
+}
+
+Baselines::StepKind Baselines::kind_of(const Timeline& timeline, const Instance& instance, const BatchStep& step) {
+  return {timeline.signature(instance.signature).baseline_class, step.calls};
 }
 
 Baselines Baselines::learn(const Timeline& timeline) {
@@ -14,11 +26,15 @@ Baselines Baselines::learn(const Timeline& timeline) {
   for (uint32_t group = 0; group < timeline.groups().size(); ++group) {
     const bool pair = timeline.groups()[group].point_to_point;
     std::map<uint16_t, BaselineSample> transfers;
+    std::map<StepKind, BaselineSample> steps;
     std::optional<BaselineSample> spreads;
     std::optional<BaselineSample> pair_waits;  // a Recv waits for its Send by design
     for_each_instance(timeline, group, instance, [&] {
       if (counts_for_baseline(timeline, instance)) {
         transfers[timeline.signature(instance.signature).baseline_class].add(instance.transfer_ns());
+        if (const std::optional<BatchStep> step = step_before(timeline, instance)) {
+          steps[kind_of(timeline, instance, *step)].add(step->period_ns);
+        }
         (spreads ? *spreads : spreads.emplace()).add(instance.last_arrival_ns - instance.seen.front().arrival_ns);
       }
       if (pair) {
@@ -28,6 +44,9 @@ Baselines Baselines::learn(const Timeline& timeline) {
     OfGroup& known = baselines.groups_[group];
     for (auto& [kind, sample] : transfers) {
       known.transfers[kind] = Baseline::of(sample);
+    }
+    for (auto& [kind, sample] : steps) {
+      known.steps[kind] = Baseline::of(sample);
     }
     if (spreads) {
       known.spread_limit_ns = Baseline::of(*spreads).limit_ns;
@@ -44,6 +63,17 @@ const Baseline& Baselines::transfer(const Timeline& timeline, const Instance& in
   const std::map<uint16_t, Baseline>& transfers = groups_[instance.group].transfers;
   const auto found = transfers.find(timeline.signature(instance.signature).baseline_class);
   return found == transfers.end() ? kUnknown : found->second;
+}
+
+std::optional<StepLoss> Baselines::step_loss(const Timeline& timeline, const Instance& instance) const {
+  const std::optional<BatchStep> step = step_before(timeline, instance);
+  const auto& steps = groups_[instance.group].steps;
+  const auto found = step ? steps.find(kind_of(timeline, instance, *step)) : steps.end();
+  if (found == steps.end() || !found->second.known) {
+    return std::nullopt;
+  }
+  const int64_t longer_ns = step->period_ns - found->second.usual_ns;
+  return StepLoss{*step, found->second.usual_ns, longer_ns > found->second.scatter_ns ? longer_ns : 0};
 }
 
 const Baseline* Baselines::pair_wait(uint32_t group) const {

@@ -6,15 +6,25 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "analysis/stalls/baseline.h"
+#include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/instance.h"
 
 namespace stalltrace::analysis {
 
-/// True if the instance's transfer counts for a baseline: it ended, and its communicator had warmed up.
+/// True if the instance's transfer counts for a baseline: it ended, not inside of a batch, and its communicator had
+/// warmed up.
 bool counts_for_baseline(const Timeline& timeline, const Instance& instance);
+
+/// What a step cost that ended with a batch, whatever its calls seem to have taken.
+struct StepLoss {
+  BatchStep step;
+  int64_t usual_ns = 0;  // how long steps of as many calls take
+  int64_t lost_ns = 0;   // what this one took longer; 0: no more than they scatter
+};
 
 class Baselines {
  public:
@@ -23,14 +33,20 @@ class Baselines {
 
   /// The baseline for the instance's communicator, operation and size. The reference is valid as long as the object.
   [[nodiscard]] const Baseline& transfer(const Timeline& timeline, const Instance& instance) const;
+  /// Of an instance that is the last of a batch; none where too little is known of its step.
+  [[nodiscard]] std::optional<StepLoss> step_loss(const Timeline& timeline, const Instance& instance) const;
   /// The baseline of the waits of one pair of ranks; null if the group is no pair.
   [[nodiscard]] const Baseline* pair_wait(uint32_t group) const;
   /// Arrivals of this group that are further apart are unusual; none if unknown.
   [[nodiscard]] std::optional<int64_t> spread_limit_ns(uint32_t group) const;
 
  private:
+  using StepKind = std::pair<uint16_t, int64_t>;  // baseline class, calls in the batch
+  static StepKind kind_of(const Timeline& timeline, const Instance& instance, const BatchStep& step);
+
   struct OfGroup {
     std::map<uint16_t, Baseline> transfers;  // by baseline class
+    std::map<StepKind, Baseline> steps;
     std::optional<Baseline> pair_wait;
     std::optional<int64_t> spread_limit_ns;
   };

@@ -53,6 +53,13 @@ struct InstanceId {
   auto operator<=>(const InstanceId&) const = default;
 };
 
+/// Of a stall that one synchronisation ended together with others: what is known is how long the whole step took.
+struct BatchLoss {
+  int64_t calls = 0;     // that the synchronisation ended, on this communicator
+  int64_t took_ns = 0;   // from the synchronisation before
+  int64_t usual_ns = 0;  // of other steps
+};
+
 struct Stall {
   uint32_t group = 0;
   int64_t number = 0;
@@ -63,6 +70,7 @@ struct Stall {
   std::optional<int64_t> usual_ns;    // the transfer's baseline, if known
   std::vector<MemberIndex> suspects;  // whose own state may explain it: the late or blamed rank; for a transfer, all
   std::vector<MemberIndex> members;   // all that took part
+  std::optional<BatchLoss> step;      // of a batch; none: the call's end is its own
   bool single_node = false;           // the other ranks were not recorded (single_node.h)
   std::variant<SlowTransfer, LateArrival, MissingRank, Mismatch> kind;
 

@@ -2,9 +2,11 @@
 #include "analysis/timeline/clock.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
 #include "analysis/thresholds.h"
 #include "base/text.h"
@@ -15,6 +17,7 @@ namespace {
 /// 18 years. Times are less than 127 years after 1970 (a source leaves out others), so neither the sum of a time, a
 /// shift and a duration nor the difference of two overflows.
 constexpr int64_t kMostShiftNs = int64_t{1} << 59;
+constexpr size_t kHostsListed = 8;
 
 }  // namespace
 
@@ -60,6 +63,7 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
     references[host(node->node_id)] = &*node;
   }
+  std::vector<std::string> incomparable;
   const Node& reference = *references[offsets.reference()];
   for (size_t at = 0; at < host_count_; ++at) {
     const OffsetBounds::Bounds& bounds = offsets.bounds(at);
@@ -68,11 +72,7 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
     }
     if (!bounds.known()) {
       distrust(at);
-      notes_.push_back(
-          fmt::format("the clock of {} could not be compared with that of {} (no AllReduce, AllGather or other "
-                      "collective in which each waits for the other): who arrived "
-                      "late across them is not judged reliably",
-                      references[at]->name, reference.name));
+      incomparable.push_back(references[at]->name);
       continue;
     }
     const int64_t offset_ns =
@@ -90,6 +90,19 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
                                  references[at]->name, format_duration(offset_ns), reference.name,
                                  format_duration(error_ns)));
   }
+  if (!incomparable.empty()) {
+    note_incomparable(incomparable, reference.name);
+  }
+}
+
+/// One note, however many they are.
+void Clock::note_incomparable(const std::vector<std::string>& hosts, const std::string& reference) {
+  const size_t more = hosts.size() - std::min(hosts.size(), kHostsListed);
+  notes_.push_back(fmt::format(
+      "the clock{} of {}{} could not be compared with that of {} (no AllReduce, AllGather or other collective in which "
+      "each waits for the other, on a communicator made while tracing): who arrived late across hosts is not judged",
+      hosts.size() == 1 ? "" : "s", fmt::join(hosts | std::views::take(kHostsListed), ", "),
+      more == 0 ? "" : fmt::format(" and {} more", more), reference));
 }
 
 size_t Clock::host(NodeId node) const {

@@ -35,7 +35,7 @@ class OffsetBounds {
   struct Bounds {
     int64_t low_ns = std::numeric_limits<int64_t>::min();
     int64_t high_ns = std::numeric_limits<int64_t>::max();
-    bool has_calls = false;  // on communicators with a known hash
+    bool has_calls = false;
     [[nodiscard]] bool known() const {
       return low_ns != std::numeric_limits<int64_t>::min() && high_ns != std::numeric_limits<int64_t>::max();
     }
@@ -75,6 +75,7 @@ class Clock {
     bool reliable = true;  // relative to the reference
   };
   void distrust(size_t host);
+  void note_incomparable(const std::vector<std::string>& hosts, const std::string& reference);
 
   std::unordered_map<NodeId, int64_t> shifts_;
   std::unordered_map<NodeId, Host> hosts_;

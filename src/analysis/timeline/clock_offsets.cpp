@@ -57,12 +57,9 @@ OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std
   std::optional<size_t> reference;
   std::vector<bool> has_calls(cluster.clock().hosts());
   for (const CallSequence& sequence : sequences) {
-    if (sequence.hash == 0) {
-      continue;
-    }
     const size_t host = cluster.clock().host(cluster.member(sequence.member).node_id);
     has_calls[host] = true;
-    if (sequence.point_to_point) {
+    if (sequence.hash == 0 || sequence.point_to_point) {
       continue;
     }
     reference = reference.value_or(host);

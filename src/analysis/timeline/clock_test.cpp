@@ -95,7 +95,7 @@ OffsetBounds bounds_of(Operation op, CommHash hash) {
   for (NodeId id = 1; id <= 2; ++id) {
     CallSequence sequence{.member = cluster.join(id, 10), .hash = hash};
     const int64_t arrival_ns = static_cast<int64_t>(id) * kNsPerSecond;
-    sequence.calls.push_back({arrival_ns, 1000, 0, Completion::kSync, true});
+    sequence.calls.push_back(Call{arrival_ns, 1000, 0, Completion::kSync, true});
     sequences.push_back(std::move(sequence));
   }
   return bound_offsets(sequences, {CallSignature{.op = op}}, cluster);
@@ -118,11 +118,36 @@ TEST(BoundOffsets, HostsThatOnlyBroadcastAreNotComparable) {
   EXPECT_EQ(clock.notes().size(), 1U);
 }
 
+TEST(BoundOffsets, HostsThatShareOnlyUnknownCommunicatorsAreNotComparable) {
+  const std::vector<Node> nodes{node_of(1, "boot1"), node_of(2, "boot2")};
+  Clock clock = Clock::of(nodes);
+  clock.align(nodes, bounds_of(Operation::kAllReduce, 0));
+  EXPECT_FALSE(clock.comparable(1, 2));
+  EXPECT_EQ(clock.shift_ns(2), 0);
+  EXPECT_EQ(clock.notes().size(), 1U);
+}
+
+TEST(Clock, HostsThatCanNotBeComparedAreOneNote) {
+  std::vector<Node> nodes;
+  for (NodeId id = 1; id <= 20; ++id) {
+    nodes.push_back(node_of(id, std::to_string(id)));
+  }
+  OffsetBounds bounds(nodes.size(), 0);
+  for (size_t host = 0; host < nodes.size(); ++host) {
+    bounds.add_host(host);
+  }
+  Clock clock = Clock::of(nodes);
+  clock.align(nodes, bounds);
+  ASSERT_EQ(clock.notes().size(), 1U);
+  EXPECT_NE(clock.notes()[0].find("and 11 more"), std::string::npos) << clock.notes()[0];
+}
+
 TEST(BoundOffsets, OthersAndUnknownCommunicatorsDoNot) {
   const OffsetBounds broadcast = bounds_of(Operation::kBroadcast, 7);  // the root may end before others arrive
   EXPECT_FALSE(broadcast.bounds(1).known());
   EXPECT_TRUE(broadcast.bounds(1).has_calls);
-  EXPECT_FALSE(bounds_of(Operation::kAllReduce, 0).bounds(1).has_calls);
+  EXPECT_TRUE(bounds_of(Operation::kAllReduce, 0).bounds(1).has_calls);
+  EXPECT_FALSE(bounds_of(Operation::kAllReduce, 0).bounds(1).known());
 }
 
 }  // namespace

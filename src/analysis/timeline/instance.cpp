@@ -17,6 +17,22 @@ bool observed_absent(const CallSequence& sequence, int64_t since_ns) {
   return sequence.exit_ns != kForever || sequence.node_end_ns == kForever || sequence.node_end_ns - since_ns >= kHangNs;
 }
 
+/// The calls of most ranks are in batches. What the batches of some go on after says nothing about this instance, if
+/// those of others end with it.
+void place_in_batch(Instance& instance) {
+  const bool last = std::ranges::find(instance.seen, BatchPart::kLast, &Arrival::batch) != instance.seen.end();
+  instance.batch = last ? BatchPart::kLast : BatchPart::kInside;
+  if (!last || instance.completion_ns == kForever) {
+    return;
+  }
+  instance.completion_ns = std::numeric_limits<int64_t>::min();
+  for (const Arrival& seen : instance.seen) {
+    if (seen.batch != BatchPart::kInside) {
+      instance.completion_ns = std::max(instance.completion_ns, seen.end_ns);
+    }
+  }
+}
+
 /// When the call could begin. If true ends are known, a call that was queued behind its predecessor on the communicator
 /// began at the predecessor's end: the time in the queue belongs to the predecessor.
 int64_t begin_ns(const CallSequence& sequence, int64_t number, const Call& call) {
@@ -56,7 +72,9 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
   out.hung = false;
   out.hung_to_ns = std::numeric_limits<int64_t>::min();
   out.completion_ns = std::numeric_limits<int64_t>::min();
+  out.batch = BatchPart::kNone;
   bool open = false;
+  size_t batched = 0;
   for (const uint32_t index : timeline.groups()[group].sequences) {
     const CallSequence& sequence = timeline.sequences()[index];
     const Call* call = sequence.call_at(number);
@@ -69,7 +87,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
     out.signatures_differ = out.signatures_differ || (!out.seen.empty() && call->signature != out.signature);
     out.signature = call->signature;
     const int64_t end_ns = call->end_ns();
-    out.seen.push_back({begin_ns(sequence, number, *call), end_ns, index, call->is_open()});
+    out.seen.push_back({begin_ns(sequence, number, *call), end_ns, index, call->is_open(), call->batch});
     if (end_ns == kForever) {
       open = true;
       if (call->is_open() && inside(timeline.groups()[group], sequence, number)) {
@@ -79,6 +97,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
     } else {
       out.completion_ns = std::max(out.completion_ns, end_ns);
     }
+    batched += call->batch == BatchPart::kNone ? 0 : 1;
   }
   if (out.seen.empty()) {
     return false;
@@ -91,6 +110,9 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
   }
   if (open) {
     out.completion_ns = kForever;
+  }
+  if (2 * batched > out.seen.size()) {
+    place_in_batch(out);
   }
   if (!out.hung) {
     out.absent.clear();

@@ -15,6 +15,7 @@ struct Arrival {
   int64_t end_ns = kForever;  // also kForever if the end is not reported
   uint32_t sequence = 0;
   bool open = false;
+  BatchPart batch = BatchPart::kNone;
 };
 
 struct Instance {
@@ -29,6 +30,9 @@ struct Instance {
   int64_t waits_from_ns = 0;       // the middle arrival of the others: from here on the job waits for the last rank
   int64_t last_arrival_ns = 0;
   int64_t completion_ns = kForever;
+  /// Of the calls of most ranks. kInside: when it was done is not known of any of them, completion_ns is that of what
+  /// came later. kLast: completion_ns is that of the ranks for which it is the last.
+  BatchPart batch = BatchPart::kNone;
 
   [[nodiscard]] int64_t late_ns() const { return last_arrival_ns - waits_from_ns; }
   [[nodiscard]] bool completed() const { return completion_ns != kForever; }

@@ -30,7 +30,7 @@ class MatchUnknown : public testing::Test {
     CallSequence sequence{.member = cluster_->join(1, pid)};
     for (int64_t call = first; call < 100; ++call) {
       const int64_t arrival_ns = begin_ns + call * kStepNs + pid * kNsPerUs;
-      sequence.calls.push_back({arrival_ns, 5000, signature, Completion::kSync, true});
+      sequence.calls.push_back(Call{arrival_ns, 5000, signature, Completion::kSync, true});
     }
     sequences_.push_back(std::move(sequence));
     return static_cast<uint32_t>(sequences_.size() - 1);

@@ -30,7 +30,7 @@ class Sequences : public testing::Test {
   CallSequence* add(const Collective& row, int64_t rows = 0) {
     CallSequence* sequence = table_->find(row, rows);
     if (sequence != nullptr) {
-      SequenceTable::place(*sequence, {row.timestamp_ns, 1000, 0, Completion::kSync, true}, row.seq);
+      SequenceTable::place(*sequence, Call{row.timestamp_ns, 1000, 0, Completion::kSync, true}, row.seq);
     }
     return sequence;
   }

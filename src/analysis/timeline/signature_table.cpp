@@ -20,7 +20,7 @@ constexpr int32_t kNcclReduceOps = 5;  // ncclNumOps; user-made operators have n
 /// Datatypes and reduce-ops of NCCL are numbers; those of other libraries may be addresses.
 CallSignature signature_from(const Collective& row) {
   const bool numbers = row.library == Library::kNccl || row.library == Library::kRccl;
-  CallSignature signature{.op = row.op == Operation::kRecv ? Operation::kSend : row.op, .bytes = row.bytes};
+  CallSignature signature{.op = row.op == Operation::kRecv ? Operation::kSend : row.op, .bytes = signature_bytes(row)};
   signature.root = row.root.value_or(CallSignature::kNoArgument);
   signature.exact = numbers;
   if (numbers && !is_point_to_point(row.op)) {
@@ -44,6 +44,20 @@ uint64_t hash_of(const CallSignature& signature) {
 
 }  // namespace
 
+int64_t signature_bytes(const Collective& row) {
+  if (!has_a_part_per_rank(row.op)) {
+    return row.bytes;
+  }
+  const bool nccl = row.library == Library::kNccl || row.library == Library::kRccl;
+  const int element_bytes = nccl && row.datatype ? nccl_datatype_size(*row.datatype) : 0;
+  int64_t own = 0;
+  if (row.count && element_bytes > 0 && !__builtin_mul_overflow(*row.count, int64_t{element_bytes}, &own)) {
+    return own;
+  }
+  // A row without a number of ranks has no bytes either.
+  return row.nranks.value_or(0) > 0 ? row.bytes / *row.nranks : CallSignature::kUnknownBytes;
+}
+
 bool agree(const CallSignature& a, const CallSignature& b) {
   const auto alike = [](int32_t x, int32_t y) {
     return x == y || x == CallSignature::kNoArgument || y == CallSignature::kNoArgument;
@@ -52,7 +66,7 @@ bool agree(const CallSignature& a, const CallSignature& b) {
     return false;
   }
   if (a.exact && b.exact) {
-    return a.bytes == b.bytes && alike(a.datatype, b.datatype) && alike(a.reduce_op, b.reduce_op);
+    return a.sized_as(b) && alike(a.datatype, b.datatype) && alike(a.reduce_op, b.reduce_op);
   }
   return !sized_alike(a.op) || a.bytes == b.bytes;
 }

@@ -21,7 +21,7 @@ class SignatureTable {
   std::vector<CallSignature>& signatures_;
   std::unordered_map<uint64_t, uint16_t> index_;
   std::unordered_map<uint64_t, uint16_t> class_index_;  // by operation and size only
-  CallSignature last_{.bytes = -1};
+  CallSignature last_{.bytes = -2};                     // of no row
   uint16_t last_index_ = 0;
 };
 

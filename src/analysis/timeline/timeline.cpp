@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "analysis/timeline/attempts/attempts.h"
+#include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/clock_offsets.h"
 #include "analysis/timeline/match_unknown.h"
 #include "analysis/timeline/sequence_table.h"
@@ -88,6 +89,7 @@ class TimelineBuilder {
   void finish() {
     find_attempts(cluster_, timeline_.sequences_, timeline_.communicator_calls_);
     align_hosts();
+    mark_batches(timeline_.sequences_);
     add_silent_members();
     sequence_table_.mark_continued();
     std::unordered_map<uint64_t, uint32_t> known;
@@ -277,6 +279,18 @@ Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
   }
   timeline.bound_observation(cluster);
   return timeline;
+}
+
+std::optional<int64_t> Timeline::payload(uint32_t group, uint16_t index) const {
+  const CallSignature& signature = signatures_[index];
+  const Group& of = groups_[group];
+  if (!has_a_part_per_rank(signature.op)) {
+    return signature.bytes;
+  }
+  int64_t whole = 0;  // of a communicator made before tracing began the number of ranks is the launcher's, for the job
+  const bool known = signature.bytes != CallSignature::kUnknownBytes && of.hash != 0 && of.nranks &&
+                     !__builtin_mul_overflow(signature.bytes, int64_t{*of.nranks}, &whole);
+  return known ? std::optional(whole) : std::nullopt;
 }
 
 /// True for a rank's Sends to itself and their Recvs, which wait for no other rank.

@@ -20,13 +20,21 @@ namespace stalltrace::analysis {
 
 inline constexpr uint32_t kOpenDuration = 0xffff'ffff;
 
+/// A batch is calls of one process that one synchronisation completed (batches.h). Its end is the end of each of them.
+enum class BatchPart : uint8_t {
+  kNone,    // no batch: the call's end is its own
+  kInside,  // a later call on its communicator is in the batch, too: when this one was done is not known
+  kLast,    // the last one on its communicator
+};
+
 /// One call of one rank. Durations are kept in microseconds (up to 71 minutes).
 struct Call {
   int64_t arrival_ns = 0;
   uint32_t duration_us = kOpenDuration;
   uint16_t signature = 0;
   Completion completion = Completion::kOpen;
-  bool present = false;  // false: the row was lost or lies before tracing began
+  bool present : 1 = false;  // false: the row was lost or lies before tracing began
+  BatchPart batch : 2 = BatchPart::kNone;
 
   [[nodiscard]] int64_t end_ns() const {
     return duration_us == kOpenDuration ? kForever : arrival_ns + static_cast<int64_t>(duration_us) * kNsPerUs;
@@ -40,6 +48,8 @@ static_assert(sizeof(Call) == 16);
 /// Operation and all arguments that ranks must agree on. Both ends of a transfer have one signature.
 struct CallSignature {
   Operation op = Operation::kAllReduce;
+  /// Where has_a_part_per_rank(): of one rank's part, since a row's number of ranks may be a guess. May be
+  /// kUnknownBytes.
   int64_t bytes = 0;
   int32_t datatype = kNoArgument;  // the library's own number; only if it means the same in every process
   int32_t reduce_op = kNoArgument;
@@ -48,7 +58,12 @@ struct CallSignature {
   uint16_t baseline_class = 0;  // first signature with this operation and size; one class is compared
 
   static constexpr int32_t kNoArgument = -1;
+  static constexpr int64_t kUnknownBytes = -1;
   bool operator==(const CallSignature&) const = default;
+  /// True unless both sizes are known and differ.
+  [[nodiscard]] bool sized_as(const CallSignature& other) const {
+    return bytes == other.bytes || bytes == kUnknownBytes || other.bytes == kUnknownBytes;
+  }
 };
 
 /// True for operations in which every rank needs every other: no rank completes before the last has arrived.
@@ -85,6 +100,7 @@ struct CallSequence {
   bool continued = false;     // after a gap of sequence numbers the rank's calls continue in another sequence
   bool destroyed = false;     // its communicator was destroyed in order
   bool aborted = false;       // its communicator was aborted or failed: open calls lasted until then
+  bool batched = false;       // some of its calls are in batches
   int64_t shift_ns = 0;       // of its node's clock
   int64_t first_seq = 0;      // number of calls[0]
   int64_t number_offset = 0;  // number = seq + number_offset
@@ -130,6 +146,9 @@ struct Group {
   std::vector<uint32_t> sequences;
 };
 
+/// CallSignature::bytes of a row.
+int64_t signature_bytes(const Collective& row);
+
 class Timeline {
  public:
   static Result<Timeline> load(EventSource& source, Cluster& cluster);
@@ -137,6 +156,8 @@ class Timeline {
   [[nodiscard]] const std::vector<CallSequence>& sequences() const { return sequences_; }
   [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
   [[nodiscard]] const CallSignature& signature(uint16_t index) const { return signatures_[index]; }
+  /// What all ranks of the group pass or get in one call of it, as `payload_bytes`; none if that is not known.
+  [[nodiscard]] std::optional<int64_t> payload(uint32_t group, uint16_t signature) const;
   [[nodiscard]] const std::vector<CommunicatorCall>& communicator_calls() const { return communicator_calls_; }
   /// Number of rows that move data.
   [[nodiscard]] int64_t rows() const { return rows_; }

@@ -28,7 +28,7 @@ class ExplainVerb final : public Subcommand {
             time_point_flag("--to", "judge only collectives before this", &window_.to),
             text_flag("--instance", "ID",
                       "why was, or was not, the instance of this call a stall? ID as query shows it", &instance_),
-            switch_flag("--exit-code", "exit with 3 when there are findings, with 1 when there was nothing to judge",
+            switch_flag("--exit-code", "exit with 3 when there are findings, with 1 when the job's health is not known",
                         &exit_code_)};
   }
   Result<int> run(Console& console) override {
@@ -53,10 +53,8 @@ class ExplainVerb final : public Subcommand {
     if (!exit_code_) {
       return kExitDone;
     }
-    if (!report.findings.empty()) {
-      return kExitFindings;
-    }
-    return report.judged > 0 ? kExitDone : kExitFailed;
+    const std::optional<bool> health = report.health();
+    return !health ? kExitFailed : *health ? kExitDone : kExitFindings;
   }
 
   std::vector<std::string> files_;

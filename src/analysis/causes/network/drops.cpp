@@ -57,6 +57,29 @@ constexpr std::array kReasons = {
     DropReason{"", false, "the kernel's reason names a fault of this host", kCardRemedy},
 };
 
+using DroppedPackets = std::map<std::tuple<MemberIndex, bool, std::string>, int64_t>;  // by host, way in, reason
+
+/// The first step is what dropped most by a rule; `any_reason`: or by a fault of the host.
+DropSide describe_drops(const AnalysisContext& context, const DroppedPackets& packets, bool any_reason) {
+  DropSide side;
+  int64_t most = 0;
+  for (const auto& [key, count] : packets) {
+    const auto& [host, incoming, reason] = key;
+    const DropReason& known = drop_reason(reason);
+    side.evidence.push_back(
+        {"packet_drop",
+         count,
+         fmt::format("{} dropped inside the host of {}, on the way {}: {}, {}", count_of(count, "packet"),
+                     short_name(context.cluster, host), incoming ? "in" : "out", known.what, reason),
+         {}});
+    if ((known.rule || any_reason) && count > most) {
+      most = count;
+      side.first_step = fmt::format("on {}, {}", context.cluster.member(host).node, known.remedy);
+    }
+  }
+  return side;
+}
+
 }  // namespace
 
 const DropReason& drop_reason(std::string_view name) {
@@ -93,7 +116,7 @@ DropSide drop_side(const AnalysisContext& context, const CauseGroup& group) {
   const Flow& sample = context.flows.flow(group.place.flow);
   const MemberIndex culprit = group.place.culprit;
   const IntervalSet times = time_of(group);
-  std::map<std::tuple<MemberIndex, bool, std::string>, int64_t> packets;
+  DroppedPackets packets;
   std::set<NodeId> hosts;
   bool all_ends = true;
   for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
@@ -113,22 +136,7 @@ DropSide drop_side(const AnalysisContext& context, const CauseGroup& group) {
       packets[{drop.host, drop.incoming, drop.sum.reason}] += drop.sum.packets;
     }
   }
-  DropSide side;
-  int64_t most_by_rule = 0;
-  for (const auto& [key, count] : packets) {
-    const auto& [host, incoming, reason] = key;
-    const DropReason& known = drop_reason(reason);
-    side.evidence.push_back(
-        {"packet_drop",
-         count,
-         fmt::format("{} dropped inside the host of {}, on the way {}: {}, {}", count_of(count, "packet"),
-                     short_name(context.cluster, host), incoming ? "in" : "out", known.what, reason),
-         {}});
-    if (known.rule && count > most_by_rule) {
-      most_by_rule = count;
-      side.first_step = fmt::format("on {}, {}", context.cluster.member(host).node, known.remedy);
-    }
-  }
+  DropSide side = describe_drops(context, packets, false);
   const bool counted = !hosts.empty() && std::all_of(hosts.begin(), hosts.end(), [&](NodeId node) {
     return context.evidence.host().counts_drops(node);
   });
@@ -141,6 +149,21 @@ DropSide drop_side(const AnalysisContext& context, const CauseGroup& group) {
          {}});
   }
   return side;
+}
+
+DropSide own_drops(const AnalysisContext& context, const CauseGroup& group) {
+  const IntervalSet times = time_of(group);
+  DroppedPackets packets;
+  for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
+    const Flow& flow = context.flows.flow(i);
+    if (!flow.carries_collectives || !takes_part(*group.stalls.front(), flow.owner)) {
+      continue;
+    }
+    for (const DropSum& sum : context.evidence.host().drops(i, times)) {
+      packets[{flow.owner, sum.incoming, sum.reason}] += sum.packets;
+    }
+  }
+  return describe_drops(context, packets, true);
 }
 
 LossTotals loss_totals(const AnalysisContext& context, const CauseGroup& group) {

@@ -17,7 +17,8 @@ std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& sta
   std::vector<FlowIndex> flows;
   for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
     const Flow& flow = context.flows.flow(i);
-    if (flow.carries_collectives && takes_part(stall, flow.owner) &&
+    const bool alive = flow.opened_ns < stall.examined().to_ns && flow.closed_ns > stall.examined().from_ns;
+    if (alive && flow.carries_collectives && takes_part(stall, flow.owner) &&
         (flow.peer == kNoMember || takes_part(stall, flow.peer))) {
       flows.push_back(i);
     }

@@ -10,7 +10,7 @@
 namespace stalltrace::analysis {
 
 bool takes_part(const Stall& stall, MemberIndex member);
-/// Flows of collective traffic between ranks of the stall, or to a peer that was not recorded.
+/// Flows of collective traffic between ranks of the stall, or to a peer that was not recorded, open in its time.
 std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& stall);
 /// The link that a flow sends on; with `backwards`, the link of its acknowledgements.
 Place link_of(const Flows& flows, FlowIndex flow, bool backwards = false);

@@ -12,6 +12,7 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/profiler_only.h"
 #include "analysis/causes/rank/activity.h"
+#include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/instance.h"
 #include "base/text.h"
 
@@ -63,7 +64,7 @@ struct Elsewhere {
   int64_t inside_ns = 0;
 };
 
-/// The call that takes most of the window.
+/// The call that takes most of the window. A call of a batch may have been done long before its end.
 Elsewhere elsewhere(const AnalysisContext& context, const Stall& stall, MemberIndex member, Interval window) {
   Elsewhere most;
   for (uint32_t index = 0; index < context.timeline.sequences().size(); ++index) {
@@ -75,7 +76,8 @@ Elsewhere elsewhere(const AnalysisContext& context, const Stall& stall, MemberIn
                                             [&](const Call& call) { return call.arrival_ns < window.to_ns; });
     for (auto call = after; call != sequence.calls.begin() && after - call < kCallsElsewhere;) {
       --call;
-      const int64_t inside_ns = call->present ? intersect({call->arrival_ns, call->end_ns()}, window).length() : 0;
+      const bool known = call->present && call->batch == BatchPart::kNone;
+      const int64_t inside_ns = known ? intersect({call->arrival_ns, call->end_ns()}, window).length() : 0;
       if (inside_ns > most.inside_ns) {
         most = {index, sequence.first_number() + (call - sequence.calls.begin()), inside_ns};
       }
@@ -96,7 +98,7 @@ MemberIndex start_of_chain(const AnalysisContext& context, const Elsewhere& call
   return last == member ? kNoMember : last;
 }
 
-/// The number of instances of the stalls' communicators.
+/// The number of judged instances of the stalls' communicators.
 int64_t instances_of(const AnalysisContext& context, const std::vector<const Stall*>& stalls) {
   std::set<uint32_t> communicators;
   for (const Stall* stall : stalls) {
@@ -104,9 +106,7 @@ int64_t instances_of(const AnalysisContext& context, const std::vector<const Sta
   }
   int64_t instances = 0;
   for (const uint32_t communicator : communicators) {
-    for (const NumberRange& numbers : numbers_of_instances(context.timeline, context.timeline.groups()[communicator])) {
-      instances += numbers.end - numbers.begin;
-    }
+    instances += count_judged(context.timeline, communicator);
   }
   return instances;
 }
@@ -179,13 +179,40 @@ CauseGroup take_out_rare_work(const AnalysisContext& context, CauseGroup& group)
   return rare;
 }
 
+/// The rank was inside `call` for most of the stall: if it only waited there, for another rank or for ranks that were
+/// not recorded, it is not to blame.
+void follow(const AnalysisContext& context, const Stall& stall, const Elsewhere& call, Hypothesis& hypothesis) {
+  const MemberIndex member = hypothesis.place.culprit;
+  const MemberIndex first = start_of_chain(context, call, member, stall.examined());
+  const CallSequence& sequence = context.timeline.sequences()[call.sequence];
+  const std::string_view op = display_name(context.timeline.signature(sequence.call_at(call.number)->signature).op);
+  const std::string text = fmt::format("inside {} on communicator {}", op, format_hash(sequence.hash));
+  if (first != kNoMember) {
+    hypothesis.dismissed = true;
+    hypothesis.why += fmt::format("; it waited {}, for {}", text, short_name(context.cluster, first));
+  } else if (!all_ranks_recorded(context, sequence.group)) {
+    hypothesis.applies = false;
+    hypothesis.why += fmt::format("; it was {}, of which not all ranks were recorded", text);
+  }
+  hypothesis.counters.at(Counted::kElsewhere, fmt::format("{} was {}", short_name(context.cluster, member), text)) = {
+      1, call.inside_ns, {}};
+}
+
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  judge_late_by_arrival(context, stall, out);
-  if (stall.part() != StallPart::kLate || stall.suspects.size() != 1 ||
-      !context.evidence.has_waits(stall.suspects[0])) {
+  if (stall.part() != StallPart::kLate || stall.suspects.size() != 1) {
     return;
   }
   const MemberIndex member = stall.suspects[0];
+  const Elsewhere call = elsewhere(context, stall, member, stall.examined());
+  const bool called_elsewhere = share_of(call.inside_ns, stall.to_explain_ns()) >= kCoverage;
+  if (!context.evidence.has_waits(member)) {
+    const size_t first = out.size();
+    judge_late_by_arrival(context, stall, out);
+    for (size_t i = first; called_elsewhere && i < out.size(); ++i) {
+      follow(context, stall, call, out[i]);
+    }
+    return;
+  }
   const Interval window = stall.examined();
   const Spent spent = spent_in(context, stall);
   const WaitShare runnable = context.evidence.share(member, WaitKind::kRunnable, window);
@@ -203,18 +230,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
                                format_duration(spent.on_cpu_ns), format_duration(spent.blocked_ns),
                                format_duration(spent.disk_ns), format_duration(runnable.covered_ns));
   count(spent, hypothesis.counters);
-  const Elsewhere call = elsewhere(context, stall, member, window);
-  if (share_of(call.inside_ns, stall.to_explain_ns()) >= kCoverage && spent.on_cpu_ns < spent.blocked_ns) {
-    const MemberIndex first = start_of_chain(context, call, member, window);
-    const CallSequence& sequence = context.timeline.sequences()[call.sequence];
-    const std::string_view op = display_name(context.timeline.signature(sequence.call_at(call.number)->signature).op);
-    const std::string text = fmt::format("inside {} on communicator {}", op, format_hash(sequence.hash));
-    if (first != kNoMember) {
-      hypothesis.dismissed = true;
-      hypothesis.why += fmt::format("; it waited {}, for {}", text, short_name(context.cluster, first));
-    }
-    hypothesis.counters.at(Counted::kElsewhere, fmt::format("{} was {}", short_name(context.cluster, member), text)) = {
-        1, call.inside_ns, {}};
+  if (called_elsewhere && spent.on_cpu_ns < spent.blocked_ns) {
+    follow(context, stall, call, hypothesis);
   }
   out.push_back(std::move(hypothesis));
 }

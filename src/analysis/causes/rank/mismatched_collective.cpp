@@ -11,11 +11,6 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Texts of the usual call and the odd one.
-std::pair<std::string, std::string> texts_of(const AnalysisContext& context, const SignatureVote& vote) {
-  return differing_signature_texts(context.timeline.signature(vote.usual), context.timeline.signature(vote.odd));
-}
-
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   if (stall.root().kind != HangKind::kMismatch || !stall.vote()) {
     return;
@@ -23,7 +18,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   Hypothesis hypothesis{.cause = Cause::kMismatchedCollective, .place = {.culprit = stall.root().member}};
   hypothesis.coverage = 1;
   hypothesis.applies = true;
-  const auto [usual, odd] = texts_of(context, *stall.vote());
+  const auto [usual, odd] = differing_signature_texts(context, *stall.vote());
   hypothesis.why = fmt::format("number {} is {} at most ranks and {} at others", stall.vote()->number, usual, odd);
   out.push_back(std::move(hypothesis));
 }
@@ -42,7 +37,7 @@ bool ended_wrong(const Stall& stall) { return stall.wrong_data() > 0; }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const SignatureVote& vote = *group.stalls.front()->vote();
-  const auto [usual, odd] = texts_of(context, vote);
+  const auto [usual, odd] = differing_signature_texts(context, vote);
   const std::string where =
       fmt::format("number {} on communicator {}", vote.number, format_hash(context.timeline.groups()[vote.group].hash));
   finding.op = context.timeline.signature(vote.usual).op;

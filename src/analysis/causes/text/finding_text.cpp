@@ -72,6 +72,12 @@ Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group)
                         : "no rank was inside a collective at that time";
     return evidence;
   }
+  if (longest->step) {
+    evidence.text = fmt::format("one synchronisation ends {}: it came up to {} after the one before; usual here is {}",
+                                count_of(longest->step->calls, fmt::format("{} call", op)),
+                                format_duration(longest->step->took_ns), format_duration(longest->step->usual_ns));
+    return evidence;
+  }
   switch (longest->part()) {
     case StallPart::kLate:
       evidence.text = fmt::format("the others waited up to {} for the last rank to arrive ({})", length, op);

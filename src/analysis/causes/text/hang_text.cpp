@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
+#include "analysis/timeline/unrecorded_ranks.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -52,16 +53,19 @@ std::string signature_text_with(const CallSignature& signature, const std::strin
 
 }  // namespace
 
-std::string signature_text(const CallSignature& signature) {
-  return signature_text_with(signature, format_size(signature.bytes));
-}
-
-std::pair<std::string, std::string> differing_signature_texts(const CallSignature& first, const CallSignature& second) {
-  const auto text = [&](const CallSignature& signature) {
-    return signature_text_with(signature, first.bytes == second.bytes ? format_size(signature.bytes)
-                                                                      : fmt::format("{} bytes", signature.bytes));
+std::pair<std::string, std::string> differing_signature_texts(const AnalysisContext& context,
+                                                              const SignatureVote& vote) {
+  const bool same_size = context.timeline.signature(vote.usual).sized_as(context.timeline.signature(vote.odd));
+  const auto size = [&](int64_t bytes) { return same_size ? format_size(bytes) : fmt::format("{} bytes", bytes); };
+  const auto text = [&](uint16_t index) {
+    const CallSignature& signature = context.timeline.signature(index);
+    const std::optional<int64_t> payload = context.timeline.payload(vote.group, index);
+    return signature_text_with(signature, payload ? size(*payload)
+                                          : signature.bytes == CallSignature::kUnknownBytes
+                                              ? "unknown size"
+                                              : size(signature.bytes) + " a rank");
   };
-  return {text(first), text(second)};
+  return {text(vote.usual), text(vote.odd)};
 }
 
 std::string names_of(const AnalysisContext& context, const std::vector<MemberIndex>& members) {
@@ -93,11 +97,8 @@ std::string short_call_text(const AnalysisContext& context, const HangStep& call
              : fmt::format("{} number {}", operation_text(context, call), call.number);
 }
 
-bool all_ranks_recorded(const AnalysisContext& context, uint32_t group_index) {
-  const Group& group = context.timeline.groups()[group_index];
-  const CallSequence& sequence = context.timeline.sequences()[group.sequences.front()];
-  const int32_t nranks = group.nranks.value_or(context.cluster.member(sequence.member).world_size.value_or(0));
-  return static_cast<int64_t>(group.sequences.size()) >= nranks;
+bool all_ranks_recorded(const AnalysisContext& context, uint32_t group) {
+  return all_ranks_recorded(context.cluster, context.timeline, group);
 }
 
 std::string step_text(const AnalysisContext& context, const HangStep& step) {

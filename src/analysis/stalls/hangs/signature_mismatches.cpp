@@ -69,7 +69,7 @@ std::optional<SignatureVote> SignatureMismatches::blame_end(const Instance& inst
   for (const Ended& ended : group->second) {
     const CallSignature& usual = timeline_.signature(ended.vote.usual);
     const CallSignature& odd = timeline_.signature(ended.vote.odd);
-    if (ended.vote.number < instance.number && (usual.bytes != odd.bytes || usual.op != odd.op)) {
+    if (ended.vote.number < instance.number && (!usual.sized_as(odd) || usual.op != odd.op)) {
       root.kind = HangKind::kMismatch;
       root.member = ended.vote.odd_one();
       return ended.vote;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "analysis/timeline/unrecorded_ranks.h"
+
 namespace stalltrace::analysis {
 namespace {
 
@@ -14,10 +16,14 @@ MissingRank missing_rank(const SearchState& search, const Instance& instance, In
   HangRoot& root = missing.hang.root;
   root = std::move(absence.root);
   const bool pair = search.timeline.groups()[instance.group].point_to_point;
-  if (root.kind == HangKind::kOutside && !pair && absence.outside.size() > instance.seen.size()) {
+  const size_t absent = absence.outside.size();
+  const size_t came = instance.seen.size();
+  // Of as many that came as stayed away, those that were not recorded would decide which are odd.
+  const bool tie = absent == came && !all_ranks_recorded(search.cluster, search.timeline, instance.group);
+  if (root.kind == HangKind::kOutside && !pair && (absent > came || tie)) {
     missing.majority_absent = true;
     root.path.clear();
-    root.member = instance.seen.size() == 1 ? search.timeline.sequences()[instance.seen[0].sequence].member : kNoMember;
+    root.member = came == 1 && !tie ? search.timeline.sequences()[instance.seen[0].sequence].member : kNoMember;
   }
   return missing;
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <span>
 
 namespace stalltrace::analysis {
 namespace {
@@ -46,6 +48,26 @@ int64_t others_here_ns(const Instance& instance) {
   return others_ns - instance.waits_from_ns <= kStallFloorNs ? others_ns : instance.waits_from_ns;
 }
 
+/// Whether another rank was still inside when the last one came. Who sends to others, or to a root, may be done before.
+bool anybody_waited(const SearchState& search, const Instance& instance) {
+  if (synchronises(search.timeline.signature(instance.signature).op)) {
+    return true;
+  }
+  const auto others = std::span(instance.seen).first(instance.seen.size() - 1);
+  return std::ranges::any_of(others, [&](const Arrival& seen) { return seen.end_ns >= instance.last_arrival_ns; });
+}
+
+/// Why lateness within a batch is not known to have cost anything; none where it has.
+std::optional<VerdictReason> reason_in_batch(const Instance& instance, const std::optional<StepLoss>& step) {
+  if (instance.batch == BatchPart::kInside) {
+    return VerdictReason::kInBatch;
+  }
+  if (instance.batch == BatchPart::kLast && (!step || step->lost_ns == 0)) {
+    return step ? VerdictReason::kStepAsUsual : VerdictReason::kStepUnknown;
+  }
+  return std::nullopt;
+}
+
 /// The reason for an instance whose last rank came after all others but within the limit.
 VerdictReason reason_below(const Baseline* pair, int64_t late_ns) {
   if (pair == nullptr || late_ns <= kStallFloorNs) {
@@ -85,6 +107,13 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
   if (!comparable(search, instance)) {
     return declined(VerdictReason::kClockUncertain);
   }
+  if (!anybody_waited(search, instance)) {
+    return declined(VerdictReason::kNobodyWaited);
+  }
+  const std::optional<StepLoss> step = search.baselines.step_loss(search.timeline, instance);
+  if (const std::optional<VerdictReason> reason = reason_in_batch(instance, step)) {
+    return declined(*reason);
+  }
   const CallSequence& last = search.timeline.sequences()[instance.seen.back().sequence];
   const int64_t usual_to_ns = instance.waits_from_ns + (pair == nullptr ? 0 : pair->usual_ns);
   const int64_t from_ns =
@@ -97,6 +126,10 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
   verdict.reason = VerdictReason::kTooLong;
   Stall stall = begin_stall(search, instance, verdict);
   stall.window.from_ns = std::max(from_ns, others_here_ns(instance));
+  if (step) {  // the CPUs may have been ahead of their devices: it cost no more than the step took longer
+    stall.window.from_ns = std::max(stall.window.from_ns, stall.window.to_ns - step->lost_ns);
+    stall.step = BatchLoss{.calls = step->step.calls, .took_ns = step->step.period_ns, .usual_ns = step->usual_ns};
+  }
   stall.lost_ns = stall.window.length();
   stall.suspects = {last.member};
   stall.kind = LateArrival{last.member, last.tid};

@@ -76,6 +76,27 @@ Blame blame_hang(SearchState& search, const Instance& instance, Interval window)
   return blame;
 }
 
+/// Of a batch's last instance: it cost no more than its step took longer, without the time in which its ranks waited
+/// for a late one. What made it slow may have happened since the batch began. kTooLong where it did cost that.
+VerdictReason bound_by_step(const SearchState& search, const Instance& instance, Stall& stall) {
+  const std::optional<StepLoss> loss = search.baselines.step_loss(search.timeline, instance);
+  if (!loss) {
+    return VerdictReason::kStepUnknown;
+  }
+  std::vector<Interval> waited;
+  for (const MemberIndex member : stall.members) {
+    search.waited_sets[member].clip({instance.completion_ns - loss->step.period_ns, instance.completion_ns}, waited);
+  }
+  const int64_t lost_ns = loss->lost_ns - IntervalSet(std::move(waited)).total_ns();
+  if (lost_ns <= kStallFloorNs) {
+    return loss->lost_ns == 0 ? VerdictReason::kStepAsUsual : VerdictReason::kWaitedForLateRank;
+  }
+  stall.lost_ns = std::min(stall.lost_ns, lost_ns);
+  stall.window.from_ns = std::min(stall.window.from_ns, loss->step.begin_ns);
+  stall.step = BatchLoss{loss->step.calls, loss->step.period_ns, loss->usual_ns};
+  return VerdictReason::kTooLong;
+}
+
 }  // namespace
 
 bool may_be_long_transfer(SearchState& search, const Instance& instance) {
@@ -90,6 +111,14 @@ bool may_be_long_transfer(SearchState& search, const Instance& instance) {
   }
   const int64_t limit_ns = search.baselines.transfer(search.timeline, instance).limit_ns;
   const bool too_long = instance.transfer_ns() > limit_ns;
+  if (instance.batch == BatchPart::kInside) {
+    Verdict verdict{.part = StallPart::kTransfer, .reason = VerdictReason::kInBatch};
+    verdict.value_ns = instance.transfer_ns();
+    verdict.limit_ns = limit_ns;
+    verdict.window = {instance.last_arrival_ns, instance.completion_ns};
+    decline(search, instance, verdict);
+    return false;
+  }
   const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.number);
   if (too_long && (!warming_up || instance.transfer_ns() >= kWarmUpFloorNs)) {
     return true;
@@ -148,6 +177,11 @@ void judge_transfer(SearchState& search, const Instance& instance) {
     verdict.limit_ns = baseline.limit_ns;
     return declined(stall.window.length() > baseline.limit_ns ? VerdictReason::kWaitedForLateRank
                                                               : VerdictReason::kBelowLimit);
+  }
+  if (instance.batch == BatchPart::kLast && !open && wrong == nullptr) {
+    if (const VerdictReason reason = bound_by_step(search, instance, stall); reason != VerdictReason::kTooLong) {
+      return declined(reason);
+    }
   }
   if (wrong != nullptr) {
     stall.verdict.reason = VerdictReason::kWrongData;

@@ -137,6 +137,14 @@ TEST(Verdict, OnTheLatePart) {
     *call.duration_ns += rank == 3 && step == kStep - 1 ? 80 * kNsPerMs : 0;  // until 5 ms before its arrival
     return late(3, kStep, 40 * kNsPerMs)(rank, step, call);
   };
+  const Change rooted = [](int rank, int64_t step, Collective& call) {
+    call.op = Operation::kBroadcast;  // the root and the others are done 35 ms before rank 3 comes
+    return late(3, kStep, 40 * kNsPerMs)(rank, step, call);
+  };
+  const Change awaited = [=](int rank, int64_t step, Collective& call) {
+    *call.duration_ns += rank == 0 && step == kStep ? 40 * kNsPerMs : 0;  // the root is not
+    return rooted(rank, step, call);
+  };
   const int64_t late_40 = late_ns(40 * kNsPerMs);
   const int64_t pair_usual_ns = 30 * kNsPerMs - 100 * kNsPerUs;
   constexpr StallPart kLate = StallPart::kLate;
@@ -149,6 +157,8 @@ TEST(Verdict, OnTheLatePart) {
        kWarmUpFloorNs, 1},
       {"busy", calls(busy), kLate, VerdictReason::kInPreviousCall, 5 * kNsPerMs, kStallFloorNs},
       {"clocks", on_two_hosts(calls(vague)), kLate, VerdictReason::kClockUncertain, late_40 - moved_ns, kStallFloorNs},
+      {"rooted", calls(rooted), kLate, VerdictReason::kNobodyWaited, late_40, kStallFloorNs},
+      {"awaited root", calls(awaited), kLate, VerdictReason::kTooLong, late_40, kStallFloorNs},
       {"pair", calls(pair(kSteps, 30 * kNsPerMs)), kLate, VerdictReason::kPairUsual, pair_usual_ns,
        pair_usual_ns + pair_usual_ns / 2},
       {"few", calls(pair(6, 30 * kNsPerMs)), kLate, VerdictReason::kNoBaseline, pair_usual_ns, kNoBaselineFloorNs, 4},
