@@ -2,13 +2,12 @@
 #include "capture/check.h"
 
 #include <fmt/format.h>
+#include <linux/capability.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <set>
 #include <span>
 #include <string_view>
@@ -17,11 +16,14 @@
 #include "base/file.h"
 #include "base/process/procfs.h"
 #include "base/process/resource_limits.h"
+#include "base/rights/capabilities.h"
+#include "base/rights/confinement.h"
 #include "base/text.h"
 #include "capture/discover/files/library_files.h"
 #include "capture/discover/mapping_watch.h"
 #include "capture/kernel/kernel.h"
 #include "capture/kernel/kernel_types.h"
+#include "capture/privileges.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -49,43 +51,43 @@ CheckLine check_btf() {
                 {.what = path + " can't be read", .remedy = std::string(kBtfRemedy)});
 }
 
-/// Effective capabilities by number (linux/capability.h); the sets are in /proc/self/status.
-bool has_capability(int number) {
-  const std::string status = read_file("/proc/self/status", 65536).value_or("");
-  const size_t at = status.find("CapEff:");
-  return at != std::string::npos &&
-         ((std::strtoull(status.c_str() + at + 7, nullptr, 16) >> static_cast<unsigned>(number)) & 1U) != 0;
-}
-
 CheckLine check_capabilities() {
-  struct Capability {
-    int number;
-    std::string_view name;
-  };
-  constexpr std::array kNeeded{Capability{39, "CAP_BPF"}, Capability{38, "CAP_PERFMON"}};
-  constexpr int kSysAdmin = 21;
-  std::string missing;
-  for (const Capability& capability : kNeeded) {
-    if (!has_capability(capability.number) && !has_capability(kSysAdmin)) {
-      missing += (missing.empty() ? "" : ", ") + std::string(capability.name);
-    }
-  }
-  if (missing.empty()) {
+  const Capabilities held = held_capabilities();
+  const Capabilities needed =
+      (held & capability_bit(CAP_SYS_ADMIN)) != 0 ? 0 : capability_bit(CAP_BPF) | capability_bit(CAP_PERFMON);
+  const Capabilities missing = needed & ~held;
+  if (missing == 0) {
     return passed("privilege", "privilege to trace", "CAP_BPF and CAP_PERFMON");
   }
   return failed(CheckState::kRefused, "privilege", "privilege to trace",
-                {.what = "lacking " + missing,
+                {.what = "lacking " + capability_names(missing),
                  .remedy = "run as root, or as a service with these capabilities (docs/cluster.md)"});
 }
 
 CheckLine check_ptrace() {
-  constexpr int kSysPtrace = 19;
-  if (has_capability(kSysPtrace)) {
+  if ((held_capabilities() & capability_bit(CAP_SYS_PTRACE)) != 0) {
     return passed("other_users", "other users' processes", "CAP_SYS_PTRACE");
   }
   return failed(CheckState::kMissing, "other_users", "other users' processes",
                 {.what = "lacking CAP_SYS_PTRACE: only your own jobs can be traced",
                  .remedy = "run as root, or grant CAP_SYS_PTRACE"});
+}
+
+/// What a trace and the verbs that read keep of this process's rights.
+void check_rights(const KernelFeatures& features, std::vector<CheckLine>& lines) {
+  const Capabilities kept = held_capabilities() & privileges_of_a_trace(features.uprobe_multi);
+  lines.push_back(passed("kept_privilege", "privilege that a trace keeps", capability_names(kept)));
+  const Confined confined = possible_confinement();
+  CheckLine reading = passed("confinement", "what explain, query, merge and import give up",
+                             "new programs and sockets (seccomp), writing elsewhere (Landlock)");
+  if (!confined.system_calls || !confined.files) {
+    reading.state = CheckState::kFallback;
+    reading.detail = confined.system_calls
+                         ? "new programs and sockets (seccomp); writing elsewhere takes Landlock (Linux 5.13)"
+                     : confined.files ? "writing elsewhere (Landlock); this kernel has no system call filters"
+                                      : "nothing: this kernel has neither seccomp nor Landlock";
+  }
+  lines.push_back(std::move(reading));
 }
 
 /// Never called; check probes it.
@@ -157,6 +159,7 @@ void check_kernel_side(std::vector<CheckLine>& lines) {
   lines.push_back(passed("programs", "BPF programs", "loaded and attached"));
   lines.push_back(check_probes(**kernel));
   lines.push_back(check_storage((*kernel)->features()));
+  check_rights((*kernel)->features(), lines);
   for (const EvidenceChoice& choice : (*kernel)->evidence()) {
     const EvidenceKindInfo& info = info_of(choice.kind);
     CheckLine line = passed(std::string(info.key), std::string(info.title), choice.detail);

@@ -14,9 +14,11 @@
 #include "base/clock.h"
 #include "base/process/resource_limits.h"
 #include "base/process/secrets.h"
+#include "base/rights/capabilities.h"
 #include "capture/decode/tcp/drop_decoder.h"
 #include "capture/discover/identity.h"
 #include "capture/discover/mpi_world.h"
+#include "capture/privileges.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -269,6 +271,12 @@ std::vector<PeriodicTask> Tracer::periodic_tasks(int64_t started_ns, const Flush
          return Status{};
        }},
   };
+}
+
+void Tracer::give_up_privileges() {
+  if (!keep_capabilities(privileges_of_a_trace(kernel_->features().uprobe_multi))) {
+    report_once("the kernel does not let capabilities go: the trace keeps all that it was started with");
+  }
 }
 
 Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) {

@@ -64,6 +64,9 @@ class Tracer {
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
+  /// Gives up the capabilities of this process that the trace needs no more (privileges.h). Before threads are started.
+  void give_up_privileges();
+
   /// Runs until the duration is over or one of `stop_descriptors` becomes readable; then delivers remaining events.
   /// Sets the calling thread to SCHED_BATCH, so that it preempts no other.
   Status run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress);

@@ -74,6 +74,7 @@ Result<Trace> create(const launch::RunFolder& folder, const RunTrace::Options& r
     return std::unexpected(std::move(tracer.error()));
   }
   trace.tracer = std::move(*tracer);
+  trace.tracer->give_up_privileges();
   return trace;
 }
 

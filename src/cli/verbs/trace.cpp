@@ -140,6 +140,7 @@ class TraceVerb final : public Subcommand {
       return std::unexpected(std::move(created.error()));
     }
     capture::Tracer& tracer = **created;
+    tracer.give_up_privileges();
     for (const std::string& missing : tracer.missing_evidence()) {
       console.note("not recorded on this kernel: " + missing);
     }
