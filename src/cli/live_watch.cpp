@@ -51,7 +51,7 @@ struct LiveWatch::State {
 
   EventSink& next;
   analysis::LiveAnalysis live;  // used by the thread, and by finish() after its end
-  mutable std::mutex mutex;  // protects all members below
+  mutable std::mutex mutex;     // protects all members below
   std::condition_variable_any changed;
   std::vector<Event> queue;
   std::vector<analysis::LiveChange> changes;

@@ -59,7 +59,7 @@ def ranks_of(folder):
     for pid in processes_of(folder):
         with contextlib.suppress(OSError):
             with open(f"/proc/{pid}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
+                words = [word for word in file.read().split(b"\0") if word != b"-u"]  # which torchrun adds
             if words[0] == PYTHON.encode() and words[1].endswith(b"/train.py"):
                 found.append(pid)
     return found
@@ -207,7 +207,8 @@ def under_trace(case, stage, jobs):
 
     def begin_trace():
         nonlocal tracer
-        tracer = Tracer(stage, "--live", "--pid", str(os.getpid()), *case.trace)
+        known = ["--library", str(LIBRARIES / "libnccl.so.2")] if case.library == "nccl" else []  # as one in a usual folder is
+        tracer = Tracer(stage, "--live", "--pid", str(os.getpid()), *known)
 
     first = jobs[0]
     if case.attaches_after is None:

@@ -28,7 +28,6 @@ class Row:
     start: str = "ranks"  # or torchrun, mpirun
     torchrun: tuple = ()  # further options of it
     under: str = "trace"  # or run
-    trace: tuple = ()  # further options of it
     steps: int = 150
     device_ms: float = 5  # slept in each step
     act: collections.abc.Callable | None = None  # what is done to the process that reported the fault: act(job, pid)
@@ -146,12 +145,12 @@ def stuck_in(rank, place, **more):
 
 def faults():
     """Of the field test, then our own. Places are of jobs/faults.py."""
-    loop = rf"busy_loop \({line_of('faults.py', 'while True:  # busy')}"
-    fifo = rf"read_fifo \({line_of('faults.py', 'os.read(os.open')}, reading FIFO /\S*/fifo"
-    lock = rf"take_lock_twice \({line_of('faults.py', 'lock.acquire()  # again')}"
-    worker = rf"waiting for its worker pid \d+ in \S*Samples\.__getitem__ \({line_of('faults.py', 'time.sleep(1000)')}, sleeping"
-    late_worker = rf"waiting for its worker pid \d+ in \S*Samples\.__getitem__ \({line_of('faults.py', 'time.sleep(0.3)')}, sleeping"
-    collecting = rf"\bbefore \({line_of('faults.py', 'gc.collect()')}, collecting garbage"
+    loop = rf"busy_loop \({line_of('faults.py', 'while True:  # busy')}\)"
+    fifo = rf"read_fifo \({line_of('faults.py', 'os.read(os.open')}\), reading FIFO /\S*/fifo"
+    lock = rf"take_lock_twice \({line_of('faults.py', 'lock.acquire()  # again')}\)"
+    worker = rf"waiting for its worker pid \d+ in \S*Samples\.__getitem__ \({line_of('faults.py', 'time.sleep(1000)')}\), sleeping"
+    late_worker = rf"waiting for its worker pid \d+ in \S*Samples\.__getitem__ \({line_of('faults.py', 'time.sleep(0.3)')}\), sleeping"
+    collecting = rf"\bbefore \({line_of('faults.py', 'gc.collect()')}\), collecting garbage"
     return [
         Row("elastic_restart", Finds("dead_rank", 1, words="exit code 1"), behaviour="raises_in_the_first_attempt", victim=1,
             start="torchrun", torchrun=("--max_restarts=1",)),

@@ -29,7 +29,7 @@ def main(file, folder):
     print("mounted", flush=True)
     silent = False
     while True:
-        readable, _, _ = select.select([fuse] if silent else [fuse, sys.stdin], [], [])
+        readable, _, _ = select.select([sys.stdin] if silent else [fuse, sys.stdin], [], [])
         if sys.stdin in readable:
             if not sys.stdin.readline():
                 return

@@ -136,7 +136,8 @@ TEST(Live, ASecondFaultIsASecondFinding) {
 /// The trace ends shortly after a stop: by then it is over, although it has not been quiet for long.
 TEST(Live, TheEndOfATraceEndsWhatIsOver) {
   Report report;
-  report.findings = {{.cause = Cause::kProcessStopped, .window = {after(10), after(12)}, .lost = {{after(10), after(12)}}}};
+  report.findings = {
+      {.cause = Cause::kProcessStopped, .window = {after(10), after(12)}, .lost = {{after(10), after(12)}}}};
   LiveFindings findings;
   EXPECT_TRUE(findings.update(report, {after(0), after(11)}).empty());
   EXPECT_EQ(of(findings.update(report, {after(0), after(12)}), LiveNews::kBegan).size(), 1U);

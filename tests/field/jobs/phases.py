@@ -136,7 +136,7 @@ def validates_unevenly(job):
 
     def before(step):
         if step % 50 == 49:
-            time.sleep(chance.uniform(0.3, 0.5))
+            time.sleep(chance.uniform(0.3, 0.4))
             job.collectives.barrier()
     job.train(before)
 
