@@ -155,8 +155,8 @@ inline constexpr int64_t kSettlingNs = kNsPerSecond;
 /// Among several ranks one is last more often by chance: the late rank's part of all lateness must exceed the part that
 /// equal chances would give it by this many standard deviations ...
 inline constexpr double kLateDeviations = 3;
-/// ... where lateness comes in runs, since the collectives of a step are late for one reason: a stall is compared with so
-/// many after it. More would take a rank that is late for part of the time for a run.
+/// ... where lateness comes in runs, since the collectives of a step are late for one reason: a stall is compared with
+/// so many after it. More would take a rank that is late for part of the time for a run.
 inline constexpr size_t kLateRun = 2;
 /// Rank 0 evaluates, logs and saves while the others wait. Its lateness is that work if it computes in that time, and
 /// if no more than this share of the instances holds ...
