@@ -240,10 +240,21 @@ struct Throw {
   double excess_ns = 0;
 };
 
-/// Twice the covariance of throws that are near each other: the collectives of one step are late for one reason. What
-/// the rank has of every stall, because it is always late, is no covariance.
-double covariance(const std::vector<Throw>& throws, double excess_share) {
-  const auto scatter = [&](size_t i) { return throws[i].excess_ns - excess_share * throws[i].lost_ns; };
+/// Twice the covariance of throws that are next to each other: the collectives of one step are late for one reason.
+/// What the rank has of all stalls of that time, because it is late all the time, is no covariance.
+double covariance(const std::vector<Throw>& throws) {
+  std::vector<double> lost(throws.size() + 1);
+  std::vector<double> excess(throws.size() + 1);
+  for (size_t i = 0; i < throws.size(); ++i) {
+    lost[i + 1] = lost[i] + throws[i].lost_ns;
+    excess[i + 1] = excess[i] + throws[i].excess_ns;
+  }
+  const auto scatter = [&](size_t i) {
+    const size_t from = i - std::min(i, kLateAround);
+    const size_t to = std::min(throws.size(), i + kLateAround + 1);
+    const double around = lost[to] - lost[from];
+    return around <= 0 ? 0 : throws[i].excess_ns - throws[i].lost_ns * (excess[to] - excess[from]) / around;
+  };
   double sum = 0;
   for (size_t i = 0; i < throws.size(); ++i) {
     for (size_t apart = 1; apart <= kLateRun && i + apart < throws.size(); ++apart) {
@@ -258,7 +269,6 @@ double covariance(const std::vector<Throw>& throws, double excess_share) {
 double deviations(const AnalysisContext& context, const CauseGroup& group, const std::vector<CauseGroup>& all) {
   const auto ranks = static_cast<double>(std::max<int64_t>(2, ranks_of(context)));
   std::vector<Throw> throws;
-  double total_ns = 0;
   double excess_ns = 0;
   double squares = 0;
   for (const CauseGroup& other : all) {
@@ -266,7 +276,6 @@ double deviations(const AnalysisContext& context, const CauseGroup& group, const
       const auto lost_ns = static_cast<double>(stall->lost_ns);
       const double excess = lost_ns * ((&other == &group ? 1 : 0) - 1 / ranks);
       throws.push_back({stall->window.from_ns, lost_ns, excess});
-      total_ns += lost_ns;
       excess_ns += excess;
       squares += lost_ns * lost_ns;
     }
@@ -276,7 +285,7 @@ double deviations(const AnalysisContext& context, const CauseGroup& group, const
   }
   std::ranges::sort(throws, {}, &Throw::from_ns);
   const double independent = squares * (1 - 1 / ranks) / ranks;
-  return excess_ns / std::sqrt(independent + std::max(0.0, covariance(throws, excess_ns / total_ns)));
+  return excess_ns / std::sqrt(independent + std::max(0.0, covariance(throws)));
 }
 
 int64_t computed_ns(const AnalysisContext& context, MemberIndex member, const IntervalSet& times) {
