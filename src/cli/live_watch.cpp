@@ -50,7 +50,8 @@ struct LiveWatch::State {
   void deliver(Result<std::vector<analysis::LiveChange>> looked);
 
   EventSink& next;
-  mutable std::mutex mutex;  // protects all members below
+  analysis::LiveAnalysis live;  // used by the thread, and by finish() after its end
+  mutable std::mutex mutex;     // protects all members below
   std::condition_variable_any changed;
   std::vector<Event> queue;
   std::vector<analysis::LiveChange> changes;
@@ -65,9 +66,12 @@ bool LiveWatch::State::wait(const std::stop_token& stop, int64_t pause_ns, std::
   std::unique_lock lock(mutex);
   changed.wait_for(lock, stop, std::chrono::nanoseconds(pause_ns), [] { return false; });  // all of it unless stopped
   changed.wait(lock, stop, [&] { return now_ns > now; });
+  if (stop.stop_requested()) {
+    return false;  // the queue is finish()'s
+  }
   std::swap(events, queue);
   now = now_ns;
-  return !stop.stop_requested();
+  return true;
 }
 
 void LiveWatch::State::deliver(Result<std::vector<analysis::LiveChange>> looked) {
@@ -81,7 +85,6 @@ void LiveWatch::State::deliver(Result<std::vector<analysis::LiveChange>> looked)
 
 void LiveWatch::State::work(const std::stop_token& stop) {
   step_back();
-  analysis::LiveAnalysis live;
   std::vector<Event> events;
   int64_t now = 0;
   int64_t pause_ns = kLookNs;
@@ -120,6 +123,16 @@ void LiveWatch::advance(int64_t now_ns) {
     state_->now_ns = now_ns;
   }
   state_->changed.notify_one();
+}
+
+void LiveWatch::finish(int64_t now_ns) {
+  state_->thread.request_stop();
+  state_->thread.join();
+  for (Event& event : state_->queue) {
+    state_->live.accept(std::move(event));
+  }
+  state_->queue.clear();
+  state_->deliver(state_->live.finish(now_ns));
 }
 
 std::vector<analysis::LiveChange> LiveWatch::take() {

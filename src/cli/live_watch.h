@@ -23,6 +23,9 @@ class LiveWatch final : public EventSink {
   void accept(Event event) override;
   /// Call when all events until `now_ns` (UTC) were accepted.
   void advance(int64_t now_ns);
+  /// Call once when the trace has ended and all events were accepted: the last look, which also ends findings that are
+  /// over. Afterwards only take(), status() and skipped() may be called.
+  void finish(int64_t now_ns);
   /// The findings that began, changed or ended since the last call.
   std::vector<analysis::LiveChange> take();
   /// The error of a look; the watch continues.

@@ -5,16 +5,14 @@ import collections
 import json
 import subprocess
 
-from job import Tracer
+from job import OPENMPI, Tracer
 from stalltrace import BUILD, Case
 
 
 class MpiJob:
     """Runs mpi-train's ranks on this host with one launcher. `each(r)` gives the arguments of rank r."""
 
-    OPENMPI = ("mpi-train", "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca",
-               "btl", "tcp,self", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "lo", "--mca",
-               "oob_tcp_if_include", "lo")
+    OPENMPI = ("mpi-train", *OPENMPI)
     MPICH = ("mpi-train-mpich", "mpirun.mpich")
 
     def __init__(self, case, library, ranks, *options, slow=None):

@@ -7,20 +7,29 @@ import signal
 import subprocess
 import time
 
-from job import Tracer
+from job import LIBRARIES, Tracer
 from processes import free_port, rank_environment
-from stalltrace import DONE, PROGRAM, Case, run
+from stalltrace import DONE, PROGRAM, ROOT, Case, run
 
 PYTHON = "/usr/bin/python3"  # Debian's, which has torch
 DATA = """\
 import gc, os, time, torch
 
 heap = []
+remote = None
 
 
 def fill_heap():
     gc.disable()
     heap.extend([] for _ in range(3000000))
+
+
+def open_remote(folder):
+    global remote
+    remote = os.open(folder + "/remote/libnccl.so.2", os.O_RDONLY)
+    open(folder + "/opened", "w").close()
+    while not os.path.exists(folder + "/silent"):
+        time.sleep(0.01)
 
 
 def load_batch(how, folder):
@@ -30,6 +39,12 @@ def load_batch(how, folder):
         open(folder + "/ready", "w").close()
         fd = os.open(folder + "/in", os.O_RDWR)
         os.read(fd, 1)
+    elif how == "file":
+        open(folder + "/ready", "w").close()
+        os.read(remote, 2)
+    elif how == "computes":
+        end = time.monotonic() + 2
+        while time.monotonic() < end: sum(range(1000))
     elif how == "collects":
         for _ in range(8):
             gc.collect()
@@ -46,11 +61,13 @@ class Data(torch.utils.data.Dataset):
 """
 TRAIN = """\
 import os, sys, time, torch, torch.distributed as dist
-from data import Data, fill_heap, load_batch
+from data import Data, fill_heap, load_batch, open_remote
 
 HOW, FOLDER = sys.argv[1:]
 if HOW == "collects":
     fill_heap()
+if HOW == "file" and os.environ["RANK"] == "1":
+    open_remote(FOLDER)
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 rank = dist.get_rank()
@@ -79,7 +96,9 @@ def place(program, code):
 
 
 SLEEPS = place("data.py", 'time.sleep(2)  # the rank')
-READS = place("data.py", "os.read")
+READS = place("data.py", "os.read(fd")
+READS_FILE = place("data.py", "os.read(remote")
+COMPUTES = place("data.py", "sum(range(1000))")
 COLLECTS = place("data.py", "gc.collect")
 WORKER = place("data.py", "time.sleep(2)  # the worker")
 NEXT = place("train.py", "next(batches)")
@@ -129,7 +148,10 @@ class PythonLines(Case):
 
     def late_at(self, how, *, summary):
         """The only finding on a job whose rank 1 was late once."""
-        finding, = self.explained(self.traced(how))
+        self.expect_late(self.traced(how), summary)
+
+    def expect_late(self, tracer, summary):
+        finding, = self.explained(tracer)
         self.assertEqual((finding["cause"], finding["culprit"]["rank"]), ("late_rank", 1), finding["summary"])
         self.assertRegex(finding["summary"], summary)
         line, = [evidence["text"] for evidence in finding["evidence"] if evidence["kind"] == "python_stack"]
@@ -149,6 +171,39 @@ class PythonLines(Case):
 
     def test_a_rank_that_collects_garbage(self):
         self.late_at("collects", summary=rf" Rank 1 was in load_batch \({COLLECTS}\), collecting garbage")
+
+    def test_a_rank_that_computes(self):
+        self.late_at("computes", summary=rf" computing while .* Rank 1 was in load_batch \({COMPUTES}\)\.$")
+
+    def test_a_rank_that_reads_a_slow_file(self):
+        if not os.path.exists("/dev/fuse"):
+            self.skipTest("the kernel has no FUSE")
+        remote = self.folder / "remote"
+        remote.mkdir()
+        server = subprocess.Popen([PYTHON, ROOT / "tests" / "support" / "silent_files.py", LIBRARIES / "libnccl.so.2", remote],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for clean_up in (server.stdin.close, server.stdout.close, server.wait, server.kill):
+            self.addCleanup(clean_up)
+        self.assertEqual(server.stdout.readline(), "mounted\n")
+        self.addCleanup(subprocess.run, ["umount", "-l", remote], check=False)
+        tracer = Tracer(self, "--pid", str(os.getpid()))
+        ranks = self.start("file")
+        self.wait_for(self.folder / "opened")
+        self.switch(server, "silent")
+        self.wait_for(self.folder / "ready")
+        time.sleep(2)
+        self.switch(server, "answers")
+        for rank in ranks:
+            self.assertEqual(rank.wait(timeout=60), 0)
+        time.sleep(0.3)
+        self.assertEqual(tracer.stop(), DONE)
+        self.expect_late(tracer, rf" Rank 1 was in load_batch \({READS_FILE}\), reading {remote}/libnccl\.so\.2")
+
+    def switch(self, server, state):
+        server.stdin.write("now\n")
+        server.stdin.flush()
+        self.assertEqual(server.stdout.readline(), f"{state}\n")
+        (self.folder / state).touch()
 
     def test_a_rank_that_reads_a_fifo_while_the_job_runs(self):
         tracer = Tracer(self, "--pid", str(os.getpid()), "--live")

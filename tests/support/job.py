@@ -14,6 +14,9 @@ from stalltrace import BUILD, PROGRAM
 WORKLOAD = BUILD / "lab" / "bin" / "nccl-train"
 LIBRARIES = BUILD / "lab" / "lib"
 PLUGIN = BUILD / "libnccl-profiler-stalltrace.so"
+# Starts ranks of OpenMPI on this host, connected by TCP over loopback.
+OPENMPI = ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "tcp,self", "--mca", "pml",
+           "ob1", "--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo")
 
 
 def wait_until(condition, what, seconds=30):

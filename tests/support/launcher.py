@@ -18,11 +18,11 @@ exit ${code:-0}
 class Launcher:
     """`words` is the ranks' command; `pids()` returns their pids by rank once they run."""
 
-    def __init__(self, folder, *arguments, ranks=2):
+    def __init__(self, folder, *arguments, ranks=2, program=WORKLOAD):
         self.pids_file = folder / "pids"
         environment = {**job_environment(ranks, free_port()), "LD_LIBRARY_PATH": LIBRARIES, "PIDS": self.pids_file}
         self.words = ["env", *(f"{name}={value}" for name, value in environment.items()),
-                      "bash", "-c", SCRIPT, "ranks", WORKLOAD, *arguments]
+                      "bash", "-c", SCRIPT, "ranks", program, *arguments]
 
     def pids(self):
         text = self.pids_file.read_text() if self.pids_file.exists() else ""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A user's own file system (FUSE, linux/fuse.h) with one file, a library: silent_files.py FILE FOLDER. It answers until
-a line arrives on standard input, and then stops, like a network file server that is gone. Needs root.
+a line arrives on standard input, and then stops, like a network file server that is gone; after one more line it answers
+again. Needs root.
 """
 
 import ctypes
@@ -28,15 +29,14 @@ def main(file, folder):
     print("mounted", flush=True)
     silent = False
     while True:
-        readable, _, _ = select.select([fuse] if silent else [fuse, sys.stdin], [], [])
+        readable, _, _ = select.select([sys.stdin] if silent else [fuse, sys.stdin], [], [])
         if sys.stdin in readable:
-            sys.stdin.readline()
-            silent = True
-            print("silent", flush=True)
+            if not sys.stdin.readline():
+                return
+            silent = not silent
+            print("silent" if silent else "answers", flush=True)
             continue
         request = os.read(fuse, 1 << 18)
-        if silent:
-            continue
         _, code, unique, node = struct.unpack_from("<IIQQ", request)
         body, error, size = b"", 0, len(content)
         if code == INIT:

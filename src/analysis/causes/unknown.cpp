@@ -47,6 +47,16 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   out.push_back(std::move(hypothesis));
 }
 
+/// The others may wait for a rank that was not recorded and may still come, as at the end of its evaluation.
+bool may_end(const AnalysisContext& context, const CauseGroup& group) {
+  const auto is_open = [&](const Stall* stall) {
+    return !all_ranks_recorded(context, stall->group) && std::ranges::any_of(stall->members, [&](MemberIndex member) {
+      return !context.cluster.member(member).exit_ns;
+    });
+  };
+  return !group.ended_job && group.longest_ns < kLongWaitNs && std::ranges::all_of(group.stalls, is_open);
+}
+
 std::vector<std::string> missing_evidence(const AnalysisContext& context, const Stall& stall, MemberIndex culprit) {
   const EvidencePresence& presence = context.evidence.presence();
   std::vector<std::string> missing;
@@ -256,6 +266,7 @@ extern const CauseRule kUnknownRule{.cause = Cause::kUnknown,
                                     .gate = kUnknownGate,
                                     .needs = "another cause explains it",
                                     .judge = judge,
+                                    .may_end = may_end,
                                     .describe = describe,
                                     .subsumed_by = subsumed_by,
                                     .fallback = true,

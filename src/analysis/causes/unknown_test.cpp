@@ -33,6 +33,24 @@ TEST(Unknown, WhereAllRanksAreInsideItIsSeenWhetherDataMove) {
   EXPECT_EQ(count_of_kind(hang_with_traffic(5'000), "tcp_sample"), 0);
 }
 
+/// The ranks that were recorded wait; the other one may still come.
+TEST(Unknown, RanksThatWereNotRecordedMayStillCome) {
+  for (const bool recorded : {true, false}) {
+    MemorySource source;
+    Ending ending = short_hang();
+    const auto call = ending.call;
+    ending.call = [=](int rank, int64_t step, Collective& row) {
+      return (!call || call(rank, step, row)) && (recorded || rank != 3);
+    };
+    fill(source, ending);
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, Cause::kUnknown);
+    EXPECT_EQ(finding.severity, recorded ? Severity::kCritical : Severity::kWaiting) << finding.summary;
+    EXPECT_NE(finding.summary.find(recorded ? "has hung for" : "the recorded ranks have waited for"), std::string::npos)
+        << finding.summary;
+  }
+}
+
 /// Transfers are slow, with every kind of evidence but none that explains it; rank 3 was recorded or not.
 TEST(Unknown, RanksThatWereNotRecordedAreNamedAsTheEvidenceThatIsMissing) {
   for (const bool recorded : {true, false}) {

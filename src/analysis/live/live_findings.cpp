@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "analysis/explain.h"
@@ -169,6 +170,19 @@ std::vector<LiveChange> LiveFindings::update(const Report& report, TimeRange win
   return changes;
 }
 
+std::vector<LiveChange> LiveFindings::close(int64_t now_ns) {
+  std::vector<LiveChange> changes;
+  for (Entry& entry : entries_) {
+    if (entry.number != 0 && !entry.ended && entry.looks == 0) {
+      entry.ended = true;
+      entry.total.ended_ns = now_ns;
+      changes.push_back({LiveNews::kEnded, now_ns, entry.number, entry.total, explained_by(entry)});
+    }
+  }
+  std::ranges::sort(changes, {}, &LiveChange::number);
+  return changes;
+}
+
 std::vector<TimeRange> LiveFindings::needed() const {
   std::optional<int64_t> oldest_ns;
   std::optional<int64_t> oldest_hang_ns;
@@ -229,6 +243,12 @@ Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
   attempts_.apply(report);
   std::vector<LiveChange> changes = findings_.update(report, {window_.from_ns(), now_ns});
   window_.hold(findings_.needed());
+  return changes;
+}
+
+Result<std::vector<LiveChange>> LiveAnalysis::finish(int64_t now_ns) {
+  ST_ASSIGN(std::vector<LiveChange> changes, look(now_ns));
+  std::ranges::move(findings_.close(now_ns), std::back_inserter(changes));
   return changes;
 }
 

@@ -41,6 +41,8 @@ class LiveFindings {
  public:
   /// `window` is the time that the report covers. Changes come in order of the findings' numbers.
   std::vector<LiveChange> update(const Report& report, TimeRange window);
+  /// The trace ends: what the last report no longer contained is over, even if it has not been quiet for long.
+  std::vector<LiveChange> close(int64_t now_ns);
   /// The ranges that a later window must still hold for the lasting findings: the time before the oldest one, for its
   /// baseline, and the start of the oldest hang.
   [[nodiscard]] std::vector<TimeRange> needed() const;
@@ -89,6 +91,8 @@ class LiveAnalysis final : public EventSink {
   void accept(Event event) override { window_.accept(std::move(event)); }
   /// The trace has reached `now_ns` (UTC of its node), and all events up to it were accepted.
   Result<std::vector<LiveChange>> look(int64_t now_ns);
+  /// The last look of a trace that ends.
+  Result<std::vector<LiveChange>> finish(int64_t now_ns);
   /// Number of rows held.
   [[nodiscard]] size_t rows() const { return window_.rows(); }
 

@@ -133,6 +133,22 @@ TEST(Live, ASecondFaultIsASecondFinding) {
   EXPECT_LE(*began[1].finding.detected_ns, after(10) + kReportedWithinNs);
 }
 
+/// The trace ends shortly after a stop: by then it is over, although it has not been quiet for long.
+TEST(Live, TheEndOfATraceEndsWhatIsOver) {
+  Report report;
+  report.findings = {
+      {.cause = Cause::kProcessStopped, .window = {after(10), after(12)}, .lost = {{after(10), after(12)}}}};
+  LiveFindings findings;
+  EXPECT_TRUE(findings.update(report, {after(0), after(11)}).empty());
+  EXPECT_EQ(of(findings.update(report, {after(0), after(12)}), LiveNews::kBegan).size(), 1U);
+  EXPECT_TRUE(findings.close(after(12)).empty());  // it lasts
+  EXPECT_TRUE(findings.update({}, {after(0), after(13)}).empty());
+  const std::vector<LiveChange> changes = findings.close(after(13));
+  ASSERT_EQ(of(changes, LiveNews::kEnded).size(), 1U);
+  EXPECT_EQ(changes[0].finding.ended_ns, after(13));
+  EXPECT_TRUE(findings.close(after(14)).empty());
+}
+
 /// A rank leaves out the job's last call: the others hang in it until the trace ends.
 TEST(Live, AHangIsReportedWhileItLastsAndForAsLong) {
   MemorySource source;

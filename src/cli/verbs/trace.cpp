@@ -169,6 +169,7 @@ class TraceVerb final : public Subcommand {
         [&](const capture::TracerStats& stats) { show_progress(console, stats); });
     end_progress(console);
     if (live) {
+      live->finish(monotonic_now_ns() + tracer.node().clock_offset_ns);
       end_live(console, *live, *writer);
     }
     const Status closed = writer->close();

@@ -53,12 +53,16 @@ Evidence activity_evidence(const AnalysisContext& context, MemberIndex member, c
           {}};
 }
 
+bool is_settling(const AnalysisContext& context, const Stall& stall) {
+  const bool first = context.timeline.groups()[stall.group].hash != 0 && stall.number < kSettlingInstances;
+  return first && stall.lost_ns < kSettlingNs;
+}
+
 bool is_settling(const AnalysisContext& context, const CauseGroup& group, const Gate& gate) {
   int64_t later_ns = 0;
   int64_t longest_ns = 0;
   for (const Stall* stall : group.stalls) {
-    const bool first = context.timeline.groups()[stall->group].hash != 0 && stall->number < kSettlingInstances;
-    if (!first || stall->lost_ns >= kSettlingNs) {
+    if (!is_settling(context, *stall)) {
       later_ns += stall->lost_ns;
       longest_ns = std::max(longest_ns, stall->lost_ns);
     }

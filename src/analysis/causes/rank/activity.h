@@ -28,6 +28,8 @@ std::string_view doing(const Activity& activity);
 /// True for stalls at the beginning of a job: those in its first instances are short, and the later ones stay below the
 /// gate.
 bool is_settling(const AnalysisContext& context, const CauseGroup& group, const Gate& gate);
+/// True for a short stall in one of its communicator's first instances.
+bool is_settling(const AnalysisContext& context, const Stall& stall);
 Evidence activity_evidence(const AnalysisContext& context, MemberIndex member, const Activity& activity);
 
 }  // namespace stalltrace::analysis

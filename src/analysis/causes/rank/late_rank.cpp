@@ -157,14 +157,8 @@ std::string note_on(const AnalysisContext& context, const CauseGroup& rare, bool
       format_duration(rare.longest_ns));
 }
 
-/// Removes rank 0's rare work from a group; the rest may be empty.
-CauseGroup take_out_rare_work(const AnalysisContext& context, CauseGroup& group) {
-  CauseGroup rare{.cause = group.cause, .place = group.place, .stalls = rare_work_of_rank0(context, group)};
-  if (rare.stalls.empty()) {
-    return rare;
-  }
-  const std::set<const Stall*> taken(rare.stalls.begin(), rare.stalls.end());
-  std::erase_if(group.stalls, [&](const Stall* stall) { return taken.contains(stall); });
+/// Sums up a group of which stalls were removed.
+void recount(const AnalysisContext& context, CauseGroup& group) {
   Spent left;
   for (const Stall* stall : group.stalls) {
     const Spent one = spent_in(context, *stall);
@@ -174,6 +168,17 @@ CauseGroup take_out_rare_work(const AnalysisContext& context, CauseGroup& group)
   }
   count(left, group.counters);
   count_cost(context, group);
+}
+
+/// Removes rank 0's rare work from a group; the rest may be empty.
+CauseGroup take_out_rare_work(const AnalysisContext& context, CauseGroup& group) {
+  CauseGroup rare{.cause = group.cause, .place = group.place, .stalls = rare_work_of_rank0(context, group)};
+  if (rare.stalls.empty()) {
+    return rare;
+  }
+  const std::set<const Stall*> taken(rare.stalls.begin(), rare.stalls.end());
+  std::erase_if(group.stalls, [&](const Stall* stall) { return taken.contains(stall); });
+  recount(context, group);
   count_cost(context, rare);
   rare.note = note_on(context, rare, spent_in(context, *rare.stalls.front()).on_cpu_ns > 0);
   return rare;
@@ -218,9 +223,12 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   const WaitShare runnable = context.evidence.share(member, WaitKind::kRunnable, window);
   const WaitShare kept = context.evidence.share(member, WaitKind::kRunnable, window, true);
   const WaitShare stopped = context.evidence.share(member, WaitKind::kStopped, window);
-  const int64_t own_ns = std::max({spent.on_cpu_ns, spent.blocked_ns, spent.disk_ns});
-  // Ranks that share cores take longer for the same work: a rank with clearly more work is late because of it.
+  // Ranks that share cores take longer for the same work: a rank with clearly more work is late because of it. Where
+  // that work alone would be worth a finding, the waits for the job's own processes in between are part of it.
   const bool more_work = spent.on_cpu_ns >= kMoreWorkNs;
+  const bool long_work = spent.on_cpu_ns >= kLateRankGate.single_ns;
+  const int64_t shared_ns = long_work ? std::max<int64_t>(0, runnable.covered_ns - kept.covered_ns) : 0;
+  const int64_t own_ns = std::max({spent.on_cpu_ns + shared_ns, spent.blocked_ns, spent.disk_ns});
   const int64_t hindered_ns = std::max(more_work ? kept.covered_ns : runnable.covered_ns, stopped.covered_ns);
   Hypothesis hypothesis{.cause = Cause::kLateRank, .place = {.culprit = member}};
   hypothesis.coverage = share_of(own_ns, stall.to_explain_ns());
@@ -242,21 +250,108 @@ int64_t ranks_of(const AnalysisContext& context) {
                                [&](const Member& member) { return context.concerns(member); });
 }
 
+/// One stall as a throw of a die: what the group's rank has of it beyond the part that chance gives one rank.
+struct Throw {
+  int64_t from_ns = 0;
+  double lost_ns = 0;
+  double excess_ns = 0;
+};
+
+/// Twice the covariance of throws that are next to each other: the collectives of one step are late for one reason.
+/// What the rank has of all stalls of that time, because it is late all the time, is no covariance.
+double covariance(const std::vector<Throw>& throws) {
+  std::vector<double> lost(throws.size() + 1);
+  std::vector<double> excess(throws.size() + 1);
+  for (size_t i = 0; i < throws.size(); ++i) {
+    lost[i + 1] = lost[i] + throws[i].lost_ns;
+    excess[i + 1] = excess[i] + throws[i].excess_ns;
+  }
+  const auto scatter = [&](size_t i) {
+    const size_t from = i - std::min(i, kLateAround);
+    const size_t to = std::min(throws.size(), i + kLateAround + 1);
+    const double around = lost[to] - lost[from];
+    return around <= 0 ? 0 : throws[i].excess_ns - throws[i].lost_ns * (excess[to] - excess[from]) / around;
+  };
+  double sum = 0;
+  for (size_t i = 0; i < throws.size(); ++i) {
+    for (size_t apart = 1; apart <= kLateRun && i + apart < throws.size(); ++apart) {
+      const double weight = 1 - static_cast<double>(apart) / static_cast<double>(kLateRun + 1);
+      sum += 2 * weight * scatter(i) * scatter(i + apart);
+    }
+  }
+  return sum;
+}
+
 /// How far the group's part of all lateness exceeds the part that chance gives one rank, in standard deviations.
 double deviations(const AnalysisContext& context, const CauseGroup& group, const std::vector<CauseGroup>& all) {
-  double total_ns = 0;
-  double own_ns = 0;
+  const auto ranks = static_cast<double>(std::max<int64_t>(2, ranks_of(context)));
+  std::vector<Throw> throws;
+  double excess_ns = 0;
   double squares = 0;
   for (const CauseGroup& other : all) {
     for (const Stall* stall : other.stalls) {
       const auto lost_ns = static_cast<double>(stall->lost_ns);
-      total_ns += lost_ns;
-      own_ns += &other == &group ? lost_ns : 0;
+      const double excess = lost_ns * ((&other == &group ? 1 : 0) - 1 / ranks);
+      throws.push_back({stall->window.from_ns, lost_ns, excess});
+      excess_ns += excess;
       squares += lost_ns * lost_ns;
     }
   }
-  const auto ranks = static_cast<double>(std::max<int64_t>(2, ranks_of(context)));
-  return squares <= 0 ? 0 : (own_ns - total_ns / ranks) / std::sqrt(squares * (1 - 1 / ranks) / ranks);
+  if (squares <= 0) {
+    return 0;
+  }
+  std::ranges::sort(throws, {}, &Throw::from_ns);
+  const double independent = squares * (1 - 1 / ranks) / ranks;
+  return excess_ns / std::sqrt(independent + std::max(0.0, covariance(throws)));
+}
+
+int64_t computed_ns(const AnalysisContext& context, MemberIndex member, const IntervalSet& times) {
+  int64_t sum_ns = 0;
+  for (const Interval& time : times.intervals()) {
+    sum_ns += context.evidence.share(member, WaitKind::kOnCpu, time).covered_ns;
+  }
+  return sum_ns;
+}
+
+int64_t middle_of(std::vector<int64_t> values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// True if the rank had no more to compute around these stalls than the middle one of the others: then it is late
+/// because it waited for a CPU, also before the others had arrived. False where the others compute while they wait, as
+/// MPI does.
+bool computed_no_more(const AnalysisContext& context, const CauseGroup& group) {
+  if (!context.evidence.has_waits(group.place.culprit) || !spent_by(group).computing()) {
+    return false;
+  }
+  std::vector<Interval> around;
+  for (const Stall* stall : group.stalls) {
+    around.push_back({stall->window.from_ns - kEvidenceMarginNs, stall->window.to_ns + kEvidenceMarginNs});
+  }
+  const IntervalSet times(std::move(around));
+  std::vector<int64_t> others_ns;
+  std::vector<int64_t> others_waiting_ns;
+  for (const MemberIndex member : group.stalls.front()->members) {
+    if (member != group.place.culprit && context.evidence.has_waits(member)) {
+      others_ns.push_back(computed_ns(context, member, times));
+      others_waiting_ns.push_back(computed_ns(context, member, group.lost));
+    }
+  }
+  const auto half_ns = static_cast<int64_t>(kCoverage * static_cast<double>(group.lost.total_ns()));
+  return !others_ns.empty() && middle_of(std::move(others_waiting_ns)) < half_ns &&
+         computed_ns(context, group.place.culprit, times) - middle_of(std::move(others_ns)) < half_ns;
+}
+
+/// The groups without what is ordinary in the first instances: by that alone no rank stands out.
+std::vector<CauseGroup> without_settling(const AnalysisContext& context, std::vector<CauseGroup> groups) {
+  for (CauseGroup& group : groups) {
+    if (std::erase_if(group.stalls, [&](const Stall* stall) { return is_settling(context, *stall); }) > 0) {
+      recount(context, group);
+    }
+  }
+  return groups;
 }
 
 /// Hiccups make every rank late now and then. Unless one stall is long enough by itself, the late rank must own most of
@@ -270,22 +365,29 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
     }
   }
   std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
+  std::vector<CauseGroup> settled = without_settling(context, groups);
   const int64_t ranks = ranks_of(context);
   std::vector<bool> drop(groups.size());
   for (size_t i = 0; i < groups.size(); ++i) {
     int64_t total_ns = 0;
     int64_t runner_up_ns = 0;
     for (size_t j = 0; j < groups.size(); ++j) {
-      total_ns += groups[j].lost.total_ns();
-      runner_up_ns = j == i ? runner_up_ns : std::max(runner_up_ns, groups[j].lost.total_ns());
+      total_ns += settled[j].lost.total_ns();
+      runner_up_ns = j == i ? runner_up_ns : std::max(runner_up_ns, settled[j].lost.total_ns());
     }
     if (ranks <= 2) {
       runner_up_ns = 0;
     }
-    const bool by_chance = share_of(groups[i].lost.total_ns(), total_ns - runner_up_ns) < kLateDominance ||
-                           deviations(context, groups[i], groups) < kLateDeviations;
-    drop[i] =
-        (by_chance && groups[i].longest_ns < kLateRankGate.single_ns) || is_settling(context, groups[i], kLateRankGate);
+    const bool by_chance = share_of(settled[i].lost.total_ns(), total_ns - runner_up_ns) < kLateDominance ||
+                           deviations(context, settled[i], settled) < kLateDeviations;
+    const bool each_is_short = settled[i].longest_ns < kLateRankGate.single_ns;
+    drop[i] = (each_is_short && (by_chance || computed_no_more(context, groups[i]))) ||
+              is_settling(context, groups[i], kLateRankGate);
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i].longest_ns >= kLateRankGate.single_ns && settled[i].longest_ns < kLateRankGate.single_ns) {
+      groups[i] = std::move(settled[i]);  // its longest stall is ordinary: the rest has to be worth a finding
+    }
   }
   size_t index = 0;
   std::erase_if(groups, [&](const CauseGroup&) { return drop[index++]; });

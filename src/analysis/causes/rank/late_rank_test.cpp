@@ -103,8 +103,9 @@ struct Lateness {
   int64_t ns = 0;
 };
 
-/// In each step one rank, chosen by `lateness`, computes for longer than the others, which wait for it.
-Report report_of_turns(const std::function<Lateness(int64_t step)>& lateness) {
+/// In each step one rank, chosen by `lateness`, computes for longer than the others, which wait for it. It has a CPU
+/// for `on_cpu` percent of that time.
+Report report_of_turns(const std::function<Lateness(int64_t step)>& lateness, int64_t on_cpu = 100) {
   MemorySource source;
   std::vector<int64_t> begins{kOriginNs};
   for (int64_t step = 0; step < kSteps; ++step) {
@@ -123,9 +124,13 @@ Report report_of_turns(const std::function<Lateness(int64_t step)>& lateness) {
     const Lateness late = lateness(step);
     if (late.ns > 0) {
       WaitSpan span{.node_id = node_of_rank(late.rank), .timestamp_ns = begins[static_cast<size_t>(step)]};
-      span.window_ns = span.waited_ns = late.ns;
+      span.window_ns = late.ns;
+      span.waited_ns = late.ns * on_cpu / 100;
       span.kind = WaitKind::kOnCpu;
       span.pid = span.tid = 10 + late.rank;
+      source.accept(span);
+      span.waited_ns = late.ns - span.waited_ns;
+      span.kind = WaitKind::kRunnable;
       source.accept(span);
     }
   }
@@ -147,6 +152,44 @@ TEST(LateRank, RareWorkOfRank0IsANoteBesideItsScatter) {
   const Report rank1 = report_of_turns(evaluation(1));
   ASSERT_EQ(rank1.findings.size(), 1U) << reported(rank1);
   expect_culprit(rank1.findings[0], Cause::kLateRank, 1);
+}
+
+/// An evaluation of rank 2 on a machine with too few cores: most of the time it waits for a CPU that the job has.
+TEST(LateRank, LongWorkIsLateThoughItSeldomHasACpu) {
+  const auto evaluation = [](int64_t step) { return Lateness{2, step == 70 || step == 80 ? kNsPerSecond : 0}; };
+  const Report late = report_of_turns(evaluation, 40);
+  ASSERT_EQ(late.findings.size(), 1U) << reported(late);
+  expect_culprit(late.findings[0], Cause::kLateRank, 2);
+  const Report starved = report_of_turns(evaluation, 10);
+  ASSERT_EQ(starved.findings.size(), 1U) << reported(starved);
+  EXPECT_NE(starved.findings[0].cause, Cause::kLateRank) << "work of 100 ms";
+}
+
+/// The collectives of one step are late for one reason: 10 batches, of which one rank had the largest 5 times, say less
+/// than 40 collectives that are late one by one.
+TEST(LateRank, RunsOfLatenessAreOneByChance) {
+  constexpr std::array kRanks{1, 0, 1, 2, 1, 3, 1, 0, 1, 2};
+  const auto turns = [&](size_t run) {
+    return [&, run](int64_t step) {
+      const auto at = static_cast<size_t>(step - 60);
+      return step < 60 ? Lateness{} : Lateness{kRanks.at(at / run % kRanks.size()), 100 * kNsPerMs};
+    };
+  };
+  const Report runs = report_of_turns(turns(4));
+  EXPECT_TRUE(runs.findings.empty()) << reported(runs);
+  const Report singles = report_of_turns(turns(1));
+  ASSERT_EQ(singles.findings.size(), 1U) << reported(singles);
+  expect_culprit(singles.findings[0], Cause::kLateRank, 1);
+}
+
+/// Each rank takes its own time to warm up, and all scatter afterwards.
+TEST(LateRank, WarmingUpMakesNobodyLateWhoScattersLater) {
+  const auto warm_up = [](int64_t step) {
+    return step < 3 ? Lateness{static_cast<int>(step), 600 * kNsPerMs}
+                    : Lateness{static_cast<int>(step % 3), step < 40 ? 0 : 15 * kNsPerMs};
+  };
+  const Report report = report_of_turns(warm_up);
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
 }
 
 /// With uneven batches the ranks are last in turn, one of them more often by chance.

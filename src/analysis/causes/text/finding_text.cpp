@@ -36,6 +36,9 @@ std::string cost_text(const CauseGroup& group) {
     return group.instances == 0 ? "the job ended"
                                 : fmt::format("the job ended after {} of waiting", format_duration(group.longest_ns));
   }
+  if (group.waiting) {
+    return fmt::format("the recorded ranks have waited for {}", format_duration(group.longest_ns));
+  }
   if (group.hung) {
     return fmt::format("the job has hung for {}", format_duration(group.longest_ns));
   }
