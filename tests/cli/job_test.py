@@ -6,6 +6,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -209,7 +210,7 @@ class Signals(Fares):
         process.wait(timeout=10)
         wait_until(lambda: [pid for pid in map(int, helpers) if self.runs(pid)] == [self.job], "the helper's end", 5)
         for folder in re.findall(r"profiler files to (\S+)", self.errors.read_text()):
-            pathlib.Path(folder).rmdir()
+            shutil.rmtree(folder, ignore_errors=True)  # another run may have found it left behind
 
 
 class Terminal(Fares):
