@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 
-usage="usage: ./test.sh [unit|checks|cli|root|e2e|kernels [NAME]]"
+usage="usage: ./test.sh [unit|checks|cli|kernels|root|e2e [NAME]]"
 help() {
   cat <<EOF
 $usage
@@ -14,9 +14,9 @@ Without words all tests run, in this order. A word runs a subset:
   unit     C++ programs; no root, about a minute
   checks   layering, layout, licences, documents against the program
   cli      the command line: flags, refusals, signals, exit codes
+  kernels  other kernels under emulation
   root     BPF programs and the lab against the real kernel; needs root
   e2e      real jobs with real faults, end to end; needs root
-  kernels  other kernels under emulation
 
 NAME is a part of the names of the tests to run. For unit and root it may also be a whole program, such as test_store; for unit
 only that program is built then.
@@ -82,10 +82,10 @@ elif [[ -n $name ]]; then
 fi
 case $subset in
   all)
-    run unit -LE '^(root|e2e|kernels)$' -j 2 --timeout 300
+    # Emulated kernels have a clock of their own: what runs beside them does not matter to them.
+    run unit -LE '^(root|e2e)$' -j 2 --timeout 900
     run root -L '^root$' -j 1 --timeout 300
     run e2e -L '^e2e$' -j 1 --timeout 1800
-    run kernels -L '^kernels$' -j 1 --timeout 900
     ;;
   unit) run unit -L '^unit$' -j 2 --timeout 300 "${chosen[@]}" ;;
   checks | cli | root) run "$subset" -L "^$subset\$" -j 1 --timeout 300 "${chosen[@]}" ;;

@@ -11,8 +11,7 @@ from judging import WRONG, judge  # noqa: E402
 from playing import play  # noqa: E402
 from table import ROWS  # noqa: E402
 
-SHORT = ("accumulation", "warm_up", "mpi", "nccl", "lock", "assertion_mpi_mpirun_trace", "segfault_nccl_ranks_trace",
-         "out_of_memory_gloo_ranks_trace")
+SHORT = ("warm_up", "mpi", "nccl", "assertion_mpi_mpirun_trace", "segfault_nccl_ranks_trace", "out_of_memory_gloo_ranks_trace")
 
 
 class Field(Case):
