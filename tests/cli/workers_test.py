@@ -3,6 +3,7 @@
 trace and explain, the command ends as it would have: with its own exit code, and one line says what was lost.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -68,6 +69,12 @@ class Workers(Fares):
 
     def nobody_is_left(self, everyone):
         wait_until(lambda: not any(self.runs(pid) for pid in everyone.values()), f"the end of {everyone}", 5)
+
+    def remove_profiler_folders(self):
+        """What a killed launcher leaves; another one that starts meanwhile may have removed them already."""
+        for folder in re.findall(r"profiler files to (\S+) until", self.errors.read_text()):
+            with contextlib.suppress(FileNotFoundError):
+                pathlib.Path(folder).rmdir()
 
     def fares(self, verb, victim, number, pattern):
         for ending, code in ENDINGS.items():
@@ -139,9 +146,7 @@ class Evidence(Workers):
 
     def end(self, process):
         super().end(process)
-        for folder in re.findall(r"profiler files to (\S+) until", self.errors.read_text()):
-            if pathlib.Path(folder).is_dir():
-                pathlib.Path(folder).rmdir()
+        self.remove_profiler_folders()
 
     def test_killed(self):
         self.fares(self.verb(), "st-evidence", signal.SIGKILL,
@@ -203,8 +208,7 @@ class Launcher(Workers):
                 self.assertTrue(self.runs(self.job))
                 self.go.touch()
                 wait_until(lambda: not self.runs(self.job), "the job's end", 5)
-                for folder in re.findall(r"profiler files to (\S+) until", self.errors.read_text()):
-                    pathlib.Path(folder).rmdir()
+                self.remove_profiler_folders()
 
     def test_a_limit_of_file_sizes(self):
         """H12: SIGXFSZ ended the launcher, before the job or in the middle of it."""
