@@ -148,7 +148,7 @@ std::string Ranks::failure() const {
 }
 
 Status Ranks::stop(std::span<VirtualNode> nodes) {
-  constexpr std::chrono::seconds kGrace{3};
+  constexpr std::chrono::seconds kGrace{1};
   const auto deadline = std::chrono::steady_clock::now() + kGrace;
   const auto end = [&](Subprocess& process) -> Result<ExitStatus> {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());

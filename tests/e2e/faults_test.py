@@ -46,9 +46,6 @@ class Faults(Case):
         self.assertTrue(lab.report["healthy"])
         self.assertEqual(lab.report["recording"]["ranks"], 4)
 
-    def test_late_rank(self):
-        self.assert_rank(self.explain("late_rank"), "late_rank")
-
     def test_process_stopped(self):
         self.assert_rank(self.explain("process_stopped"), "process_stopped")
 

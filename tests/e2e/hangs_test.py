@@ -28,34 +28,34 @@ class Hangs(Case):
         self.assertIn("signal 9", finding["summary"])
 
     def test_a_rank_that_stays_away(self):
-        finding = self.explain("missing_collective:rank=0", "--timeout", "6s")
+        finding = self.explain("missing_collective:rank=0", "--timeout", "5s")
         self.assertIn("had not entered AllReduce", finding["summary"])
 
     def test_a_rank_in_another_call(self):
-        finding = self.explain("missing_collective:rank=2,doing=recv", "--timeout", "6s")
+        finding = self.explain("missing_collective:rank=2,doing=recv", "--timeout", "5s")
         self.assertIn("deadlock", finding["summary"])
 
     def test_another_size(self):
-        finding = self.explain("mismatched_collective:rank=1,what=count", "--timeout", "6s")
+        finding = self.explain("mismatched_collective:rank=1,what=count", "--timeout", "5s")
         self.assertIn("AllReduce of 524288 bytes", finding["summary"])
 
     def test_another_root(self):
-        finding = self.explain("mismatched_collective:rank=2,what=root", "--timeout", "6s", "--", "--mix", 1)
+        finding = self.explain("mismatched_collective:rank=2,what=root", "--timeout", "5s", "--", "--mix", 1)
         odd, usual = re.search(r"root (\d) as .* the others entered .* root (\d)", finding["summary"]).groups()
         self.assertEqual(int(odd), (int(usual) + 1) % 4, finding["summary"])
 
     def test_a_pipeline_names_its_start(self):
-        finding = self.explain("missing_collective:rank=1,doing=stage", "--timeout", "6s", "--", "--stages", 1)
+        finding = self.explain("missing_collective:rank=1,doing=stage", "--timeout", "5s", "--", "--stages", 1)
         self.assertIn("had not entered", finding["summary"])
 
     def test_two_communicators_in_another_order(self):
-        finding = self.explain("missing_collective:rank=2,doing=order", "--timeout", "6s", "--", "--mix", 1)
+        finding = self.explain("missing_collective:rank=2,doing=order", "--timeout", "5s", "--", "--mix", 1)
         self.assertIn("deadlock", finding["summary"])
 
     def test_both_sides_send_first(self):
         self.need_root()
         lab = LabRun(self.folder / "lab", "missing_collective:rank=2,doing=send", steps=15,
-                     more=("--timeout", "10s", "--", "--exchange", 1))
+                     more=("--timeout", "8s", "--", "--exchange", 1))
         said = [place_of(finding) for finding in lab.findings]
         self.assertEqual([finding["cause"] for finding in lab.findings], ["missing_collective"], said)
         text = str(lab.findings[0])

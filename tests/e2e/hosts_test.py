@@ -39,16 +39,16 @@ class Hosts(Case):
 
     def test_loss_between_the_hosts_is_reported_as_that(self):
         self.need_root()
-        lab = LabRun(self.folder / "lab", "packet_loss:rank=2,percent=3,direction=egress", steps=200)
+        lab = LabRun(self.folder / "lab", "packet_loss:rank=2,percent=3,direction=egress", steps=120)
         self.assertIn("on the network between", str(lab.findings[0]["evidence"]))
 
     def test_a_port_that_counts_errors(self):
-        _, finding = self.explain("fabric_errors:rank=1", "--timeout", "60s", steps=45)
+        _, finding = self.explain("fabric_errors:rank=1", "--timeout", "60s", steps=33)
         self.assertIn("symbol_error", finding["summary"])
 
     @unittest.skipUnless(has_controller("cpu"), "no cgroup here can limit CPU time")
     def test_a_throttled_cgroup(self):
-        _, finding = self.explain("cpu_contention:rank=1,how=throttle", "--timeout", "60s", steps=80)
+        _, finding = self.explain("cpu_contention:rank=1,how=throttle", "--timeout", "60s", steps=51)
         self.assertIn("throttled", finding["summary"])
         self.assertIn("stalltrace-0", finding["summary"])
 

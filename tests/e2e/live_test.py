@@ -45,6 +45,8 @@ class Live(Case):
     def test_a_late_rank_by_its_own_agent(self):
         self.expect("late_rank:rank=1,ms=80", steps=120, reported_by="node1",
                     place=lambda finding: finding["culprit"]["rank"] == 1)
+        # Once all recordings are together, each agent's `unknown` has its cause.
+        self.assertEqual({(finding["cause"], finding["culprit"]["rank"]) for finding in self.lab.findings}, {("late_rank", 1)})
 
     def test_a_lossy_link_by_the_senders_agent(self):
         finding = self.expect("packet_loss:rank=2,peer=1,direction=link,percent=2", place=lambda finding: finding["link"]["src_rank"] == 1,
@@ -53,7 +55,7 @@ class Live(Case):
         self.assertIn(("packet_loss", 1, finding["detected_ns"]), [row for node, row in rows if node["node"] == "node1"])
 
     def test_a_rank_that_stays_away_by_its_own_agent(self):
-        finding = self.expect("missing_collective:rank=2", "--timeout", "12s", steps=60, reported_by="node2",
+        finding = self.expect("missing_collective:rank=2", "--timeout", "8s", steps=60, reported_by="node2",
                               place=lambda finding: finding["culprit"]["rank"] == 2)
         self.assertRegex(finding["summary"], "ha[sd] not entered")
 

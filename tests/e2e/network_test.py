@@ -9,7 +9,7 @@ from stalltrace import BUILD, FAILED, Case, run
 
 
 class Network(Case):
-    def explain(self, fault, steps=60, timeout="6s", folder=None):
+    def explain(self, fault, steps=60, timeout="5s", folder=None):
         self.need_root()
         lab = LabRun((folder or self.folder) / "lab", fault, steps=steps, more=("--timeout", timeout))
         self.assertTrue(lab.truth["faults"][0]["injected"])
@@ -48,7 +48,7 @@ class Network(Case):
         self.assert_link(*self.explain("connection_reset:rank=3,peer=2"), 2, 3)
 
     def test_a_slow_link(self):
-        self.assert_link(*self.explain("slow_link:rank=1,mbit=100", steps=45, timeout="60s"), 1, 2)
+        self.assert_link(*self.explain("slow_link:rank=1,mbit=100", steps=33, timeout="60s"), 1, 2)
 
     def test_a_firewall_before_the_rendezvous(self):
         finding, said = self.explain("init_failure:rank=2", timeout="8s")  # a set-up counts as hanging after 5 s
@@ -56,7 +56,7 @@ class Network(Case):
         self.assertIn("29500", finding["summary"])
 
     def test_a_slow_reader(self):
-        finding, said = self.explain("slow_receiver:rank=2,mbytes=8", steps=36, timeout="60s")
+        finding, said = self.explain("slow_receiver:rank=2,mbytes=8", steps=27, timeout="60s")
         self.assertEqual(finding["culprit"]["rank"], 2, said)
 
     def test_a_slow_disk(self):

@@ -9,7 +9,6 @@ from stalltrace import DONE, run
 LOUD = {
     "none": "none",
     "packet_loss": "packet_loss:rank=2,percent=2",
-    "late_rank": "late_rank:rank=1,ms=80",
     "cpu_contention": "cpu_contention:rank=3",
     "process_stopped": "process_stopped:rank=1,ms=1000",
 }
