@@ -4,8 +4,8 @@
 find_package(Threads REQUIRED)
 set(STALLTRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them: address,undefined or thread")
 
-# GCC 12 gives false warnings where it optimises fully: overlapping copies in std::string's operator+ (its bug 105651),
-# and members of a std::variant's other alternatives as uninitialised (an example: boostorg/variant2 issue 55).
+# GCC 12 gives false warnings where it optimises fully: overlapping copies in std::string's operator+ (its bug 105651), which
+# become bounds of arrays where that header is precompiled, and members of a std::variant's other alternatives as uninitialised (an example: boostorg/variant2 issue 55).
 add_library(stalltrace_flags INTERFACE)
 target_compile_options(stalltrace_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wcast-align
   $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual> -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Wno-restrict -Wimplicit-fallthrough -Werror
@@ -25,6 +25,18 @@ if(STALLTRACE_SANITIZE)
   target_link_options(stalltrace_flags INTERFACE -fsanitize=${STALLTRACE_SANITIZE})
 endif()
 
+# Parsing headers is most of the compile time: those that nearly every file includes are precompiled, once for the libraries
+# and once for the tests (which are compiled as position-independent executables). Files include what they use all the same:
+# STALLTRACE_PRECOMPILE=OFF builds without, and so do the sanitizers' presets.
+option(STALLTRACE_PRECOMPILE "Precompile common headers" ON)
+if(STALLTRACE_PRECOMPILE)
+  target_compile_options(stalltrace_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds -fpch-preprocess>)  # ccache needs it
+  add_library(stalltrace_headers STATIC ${CMAKE_CURRENT_LIST_DIR}/precompiled.cpp)
+  target_link_libraries(stalltrace_headers PRIVATE stalltrace_flags)
+  target_precompile_headers(stalltrace_headers PRIVATE <algorithm> <array> <atomic> <cstdint> <fmt/format.h> <functional>
+    <map> <memory> <optional> <set> <span> <string> <string_view> <utility> <variant> <vector>)
+endif()
+
 # stalltrace_room(NAME [DEPENDS room ...] [SYSTEM static libraries ...]): every *.cpp in the caller's folder and below
 # becomes the library stalltrace_NAME, except *_test.cpp and testing/*.cpp: these become the test program test_NAME.
 function(stalltrace_room name)
@@ -34,6 +46,9 @@ function(stalltrace_room name)
   list(FILTER sources EXCLUDE REGEX "(_test\\.cpp|/testing/[^/]*\\.cpp)$")
   list(FILTER tests INCLUDE REGEX "(_test\\.cpp|/testing/[^/]*\\.cpp)$")
   add_library(stalltrace_${name} STATIC ${sources})
+  if(STALLTRACE_PRECOMPILE)
+    target_precompile_headers(stalltrace_${name} REUSE_FROM stalltrace_headers)
+  endif()
   list(TRANSFORM ROOM_DEPENDS PREPEND stalltrace_)
   target_link_libraries(stalltrace_${name} PUBLIC stalltrace_flags ${ROOM_DEPENDS} PRIVATE ${ROOM_SYSTEM} Threads::Threads)
   if(STALLTRACE_TESTS AND tests)
@@ -41,12 +56,25 @@ function(stalltrace_room name)
   endif()
 endfunction()
 
+# Tests are compiled without optimisation, which takes half as long; what they test is compiled as it is shipped.
+add_library(stalltrace_test_flags INTERFACE)
+target_compile_options(stalltrace_test_flags INTERFACE -O0 -U_FORTIFY_SOURCE)
+
 # stalltrace_test(NAME SOURCES ... DEPENDS targets ... [LABELS ...]): a GoogleTest program, one ctest entry.
 function(stalltrace_test name)
   cmake_parse_arguments(TEST "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   find_package(GTest REQUIRED)
+  if(STALLTRACE_PRECOMPILE AND NOT TARGET stalltrace_test_headers)
+    add_executable(stalltrace_test_headers EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/cmake/precompiled.cpp)
+    target_link_libraries(stalltrace_test_headers PRIVATE stalltrace_flags stalltrace_test_flags GTest::gtest_main GTest::gmock Threads::Threads)
+    target_precompile_headers(stalltrace_test_headers PRIVATE <algorithm> <fmt/format.h> <gmock/gmock.h> <gtest/gtest.h> <map>
+      <memory> <optional> <set> <span> <string> <string_view> <utility> <variant> <vector>)
+  endif()
   add_executable(${name} ${TEST_SOURCES})
-  target_link_libraries(${name} PRIVATE ${TEST_DEPENDS} GTest::gtest_main GTest::gmock Threads::Threads)
+  if(STALLTRACE_PRECOMPILE)
+    target_precompile_headers(${name} REUSE_FROM stalltrace_test_headers)
+  endif()
+  target_link_libraries(${name} PRIVATE ${TEST_DEPENDS} stalltrace_test_flags GTest::gtest_main GTest::gmock Threads::Threads)
   target_compile_definitions(${name} PRIVATE STALLTRACE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
   if(TEST_LABELS)

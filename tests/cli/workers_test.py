@@ -71,7 +71,7 @@ class Workers(Fares):
         wait_until(lambda: not any(self.runs(pid) for pid in everyone.values()), f"the end of {everyone}", 5)
 
     def remove_profiler_folders(self):
-        """What a killed launcher leaves; another one that starts meanwhile may have removed them already."""
+        """What a killed launcher leaves; another one that starts in the meantime may have removed them already."""
         for folder in re.findall(r"profiler files to (\S+) until", self.errors.read_text()):
             with contextlib.suppress(FileNotFoundError):
                 pathlib.Path(folder).rmdir()
