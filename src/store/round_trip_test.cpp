@@ -19,7 +19,7 @@ namespace {
 ST_FIELDS(Node, a, b, c, d, e, f, g, h, i, j)
 ST_FIELDS(Process, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q)
 ST_FIELDS(Communicator, a, b, c, d, e, f, g, h, i, j, k, l, m)
-ST_FIELDS(Collective, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, bb)
+ST_FIELDS(Collective, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, bb, cc, dd)
 ST_FIELDS(Connection, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
 ST_FIELDS(TcpEvent, a, b, c, d, e, f, g, h, i, j, k, l, m)
 ST_FIELDS(TcpSample, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z)

@@ -150,6 +150,7 @@ class CallDecoder {
     describe_size(size_of(coll.count, coll.datatype), api, *row);
     row->seq = number_of(event.type == ST_BOX_P2P ? coll.sequence : coll.call_number);
     row->launch_ns = coll.enqueued_ns >= event.start_ns ? time_between(arrival_ns, coll.enqueued_ns) : std::nullopt;
+    add_kernel(event, entry.open, *row);
     const bool ended = !entry.open && (event.flags & ST_BOX_UNFINISHED) == 0 && event.end_ns >= event.start_ns;
     if (ended && event.end_ns < kLatestTime) {
       row->duration_ns = static_cast<int64_t>(event.end_ns - arrival_ns);
@@ -214,6 +215,24 @@ class CallDecoder {
   static void name_root(uint8_t operation, int32_t root, Collective& row) {
     if (operation_of(operation)->rooted) {
       row.root = rank_of(root);
+    }
+  }
+
+  /// The GPU's timer has an epoch of its own, so that only its differences count. NCCL reports the start some time
+  /// after it has seen it, so the kernel ends with its call at the latest. Kernels that NCCL reports too early show
+  /// nothing.
+  void add_kernel(const st_box_event& event, bool open, Collective& row) const {
+    const st_box_coll& coll = event.u.coll;
+    if ((event.flags & ST_BOX_KERNELS_UNTRUE) != 0 || coll.kernel_start_ns < event.start_ns) {
+      return;
+    }
+    row.kernel_start_ns = to_utc(coll.kernel_start_ns, owner_.clock_offset_ns);
+    const bool all_ended = !open && coll.kernels_ended == coll.kernels_started;
+    const auto executed_ns =
+        coll.gpu_start_ns != 0 && all_ended ? time_between(coll.gpu_start_ns, coll.gpu_stop_ns) : std::nullopt;
+    const auto end_ns = to_utc(event.end_ns, owner_.clock_offset_ns);
+    if (row.kernel_start_ns && executed_ns && end_ns && *end_ns >= *row.kernel_start_ns) {
+      row.kernel_end_ns = std::min(*row.kernel_start_ns + *executed_ns, *end_ns);
     }
   }
 

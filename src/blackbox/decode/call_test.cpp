@@ -213,6 +213,55 @@ TEST(DecodeCall, ByTheCopyEnginesIsLaunchedToo) {
   EXPECT_FALSE(call.row(kTask)) << "captured, or of an earlier plugin";
 }
 
+/// A collective of 4000 to 9000 ns whose kernel began at 6000 on the host's clock and took 1500 ns on the GPU's.
+st_box_event with_kernel() {
+  st_box_event task = Call::task(ST_BOX_COLL, ST_BOX_OP_ALL_REDUCE, 0);
+  task.end_ns = 9000;
+  task.u.coll.kernel_start_ns = 6000;
+  task.u.coll.gpu_start_ns = 1'000'000;
+  task.u.coll.gpu_stop_ns = 1'001'500;
+  task.u.coll.kernels_started = task.u.coll.kernels_ended = 2;
+  return task;
+}
+
+TEST(DecodeCall, ItsKernelBeginsOnTheHostsClockAndLastsByTheGpus) {
+  Call call;
+  call.table.add(with_kernel(), false);
+  const Collective row = call.row(kTask)->row;
+  EXPECT_EQ(row.kernel_start_ns, 6000);
+  EXPECT_EQ(row.kernel_end_ns, 7500);
+}
+
+TEST(DecodeCall, AKernelEndsWithItsCallAtTheLatest) {
+  Call call;
+  st_box_event task = with_kernel();
+  task.u.coll.gpu_stop_ns = 1ULL << 61;
+  call.table.add(task, false);
+  EXPECT_EQ(call.row(kTask)->row.kernel_end_ns, 9000);
+}
+
+TEST(DecodeCall, AKernelThatRunsHasAStartAndNoEnd) {
+  Call call;
+  st_box_event task = with_kernel();
+  task.end_ns = 0;
+  task.u.coll.kernels_ended = 1;
+  call.table.add(task, true);
+  EXPECT_EQ(call.row(kTask)->row.kernel_start_ns, 6000);
+  EXPECT_EQ(call.row(kTask)->row.kernel_end_ns, std::nullopt);
+}
+
+TEST(DecodeCall, AKernelThatNcclReportsTooEarlyShowsNothing) {
+  Call call;
+  st_box_event task = with_kernel();
+  task.flags |= ST_BOX_KERNELS_UNTRUE;
+  call.table.add(task, false);
+  task.flags = 0;
+  task.u.coll.kernel_start_ns = 3999;
+  EXPECT_EQ(call.row(kTask)->row.kernel_start_ns, std::nullopt);
+  call.table.add(task, false);
+  EXPECT_EQ(call.row(kTask)->row.kernel_start_ns, std::nullopt) << "before its call";
+}
+
 TEST(DecodeCall, ASizeThatNothingHasIsUnknown) {
   Call call;
   st_box_event gather = Call::task(ST_BOX_COLL, ST_BOX_OP_ALL_GATHER, 0);

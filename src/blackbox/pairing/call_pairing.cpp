@@ -136,16 +136,30 @@ CallPairing::PairedCall* CallPairing::parent_of(ProcessState& process, const Col
   return pending == nullptr ? nullptr : &pair(process, pending->event_id);
 }
 
+/// Adds what the file reports of the call's kernel, or of a part's. Returns whether that is new.
+bool CallPairing::add_kernel(PairedCall& paired, const Collective& profiled) {
+  const auto before = std::pair(paired.kernel_start_ns, paired.kernel_end_ns);
+  if (profiled.kernel_start_ns) {
+    paired.kernel_start_ns =
+        std::min(paired.kernel_start_ns.value_or(*profiled.kernel_start_ns), *profiled.kernel_start_ns);
+  }
+  if (profiled.kernel_end_ns) {
+    paired.kernel_end_ns = std::max(paired.kernel_end_ns.value_or(0), *profiled.kernel_end_ns);
+  }
+  return before != std::pair(paired.kernel_start_ns, paired.kernel_end_ns);
+}
+
 /// The call ends when its last part has ended. Returns whether that changes the parent's row.
 bool CallPairing::add_part(PairedCall& parent, const ProfilerCall& call) {
   const auto before = std::pair(parent.ended(), parent.end_ns);
+  const bool has_new_kernel = add_kernel(parent, call.row);
   if (const auto end_ns = call.row.end_ns()) {
     parent.open_parts.erase(call.id);
     parent.end_ns = std::max(parent.end_ns.value_or(0), *end_ns);
   } else if (call.row.completion == Completion::kOpen && parent.open_parts.size() < kMostOpenParts) {
     parent.open_parts.insert(call.id);
   }
-  return before != std::pair(parent.ended(), parent.end_ns);
+  return has_new_kernel || before != std::pair(parent.ended(), parent.end_ns);
 }
 
 void CallPairing::deliver(const ProcessState& process, const PairedCall& paired) {
@@ -154,7 +168,9 @@ void CallPairing::deliver(const ProcessState& process, const PairedCall& paired)
   if (paired.ended()) {
     row.duration_ns = std::max<int64_t>(*paired.end_ns - row.timestamp_ns, 0);
     row.completion = Completion::kProfiler;
+    row.kernel_end_ns = paired.kernel_end_ns;
   }
+  row.kernel_start_ns = paired.kernel_start_ns;
   next_.accept(std::move(row));
 }
 
@@ -163,8 +179,9 @@ void CallPairing::call_again(ProcessState& process, ProfilerCall& call, Match& m
   const bool has_first_end = match.end_ns == 0 && end_ns != 0;
   const bool has_new_end = std::exchange(match.end_ns, end_ns) != end_ns;
   const bool is_over = call.row.completion != Completion::kOpen && std::exchange(match.open, false);
+  const bool has_begun = call.row.kernel_start_ns && !std::exchange(match.kernel_begun, true);
   if (match.source == Source::kFileOnly) {
-    if (has_new_end || is_over) {
+    if (has_new_end || is_over || has_begun) {
       deliver_file_only(process, call, match.event);
     }
   } else if (const auto paired = process.paired.find(match.event);
@@ -174,8 +191,9 @@ void CallPairing::call_again(ProcessState& process, ProfilerCall& call, Match& m
       changed = add_part(paired->second, call);
     } else {
       paired->second.open = call.row.completion == Completion::kOpen;
-      changed = call.row.end_ns() && paired->second.end_ns != call.row.end_ns();
-      paired->second.end_ns = changed ? call.row.end_ns() : paired->second.end_ns;
+      const bool has_new_kernel = add_kernel(paired->second, call.row);
+      changed = has_new_kernel || (call.row.end_ns() && paired->second.end_ns != call.row.end_ns());
+      paired->second.end_ns = call.row.end_ns() ? call.row.end_ns() : paired->second.end_ns;
     }
     if (changed) {
       deliver(process, paired->second);
@@ -186,7 +204,9 @@ void CallPairing::call_again(ProcessState& process, ProfilerCall& call, Match& m
 }
 
 CallPairing::Match CallPairing::match_new(ProcessState& process, ProfilerCall& call) {
-  Match match{.end_ns = call.row.end_ns().value_or(0), .open = call.row.completion == Completion::kOpen};
+  Match match{.end_ns = call.row.end_ns().value_or(0),
+              .open = call.row.completion == Completion::kOpen,
+              .kernel_begun = call.row.kernel_start_ns.has_value()};
   if (PairedCall* parent = is_point_to_point(call.row.op) ? parent_of(process, call.row) : nullptr) {
     match.event = parent->row.event_id;
     add_part(*parent, call);
@@ -202,6 +222,7 @@ CallPairing::Match CallPairing::match_new(ProcessState& process, ProfilerCall& c
     PairedCall& paired = pair(process, match.event);
     paired.end_ns = call.row.end_ns();
     paired.open = call.row.completion == Completion::kOpen;
+    add_kernel(paired, call.row);
     deliver(process, paired);
   } else if (const auto given_up = process.pending.given_up(call.row, process.communicators)) {
     match.event = *given_up;

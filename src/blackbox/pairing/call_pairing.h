@@ -57,8 +57,10 @@ class CallPairing final : public EventSink {
   struct PairedCall {
     Collective row;  // the probes' row
     std::optional<int64_t> end_ns{};
-    bool open = false;                // the file reports it as not ended
-    std::set<uint64_t> open_parts{};  // for a call made of transfers: ids of those that have not ended
+    std::optional<int64_t> kernel_start_ns{};  // of its first part, where it is made of transfers
+    std::optional<int64_t> kernel_end_ns{};    // of its last one
+    bool open = false;                         // the file reports it as not ended
+    std::set<uint64_t> open_parts{};           // for a call made of transfers: ids of those that have not ended
     [[nodiscard]] bool ended() const { return end_ns && open_parts.empty(); }
   };
   enum class Source { kBoth, kFileOnly, kLost };
@@ -67,7 +69,8 @@ class CallPairing final : public EventSink {
     EventId event = 0;
     int64_t end_ns = 0;  // UTC, as last reported by the file; 0: not yet
     Source source = Source::kBoth;
-    bool open = false;  // the file has so far reported it only as open
+    bool open = false;          // the file has so far reported it only as open
+    bool kernel_begun = false;  // the file has reported the start of its kernel
   };
   /// Rows by the call's id in the file: the newest call in each slot, and the newest 4,096 whose slot holds another
   /// call by now.
@@ -102,6 +105,7 @@ class CallPairing final : public EventSink {
   static void forget_oldest_pair(ProcessState& process);
   Match match_new(ProcessState& process, ProfilerCall& call);
   void call_again(ProcessState& process, ProfilerCall& call, Match& match);
+  static bool add_kernel(PairedCall& paired, const Collective& profiled);
   static bool add_part(PairedCall& parent, const ProfilerCall& call);
   void deliver(const ProcessState& process, const PairedCall& paired);
   void deliver_file_only(ProcessState& process, const ProfilerCall& call, EventId event);

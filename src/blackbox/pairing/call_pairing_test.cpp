@@ -118,6 +118,31 @@ TEST_F(Pairing, OneRowWithLaunchOfTheProbeAndEndOfTheFile) {
   EXPECT_EQ(rows()[0].comm_id_hash, kIdHash);
 }
 
+TEST_F(Pairing, AKernelThatHasBegunIsReportedBeforeItEnds) {
+  begin(true);
+  pairing_.accept(probe(0));
+  ProfilerCall call = profiled(0, std::nullopt);
+  pairing_.call(call);
+  ProfilerCall alone = profiled(1, std::nullopt);  // the probes have not seen it
+  pairing_.call(alone);
+  const int64_t start_ns = call.row.timestamp_ns + kNsPerMs;
+  call.row.kernel_start_ns = alone.row.kernel_start_ns = start_ns;
+  pairing_.call(call);
+  pairing_.call(alone);
+  ASSERT_EQ(rows().size(), 2);
+  for (const Collective& row : rows()) {
+    EXPECT_EQ(row.kernel_start_ns, start_ns);
+    EXPECT_EQ(row.kernel_end_ns, std::nullopt);
+    EXPECT_EQ(row.completion, Completion::kOpen);
+  }
+  call = profiled(0);
+  call.row.kernel_start_ns = start_ns;
+  call.row.kernel_end_ns = start_ns + kNsPerMs;
+  pairing_.call(call);
+  EXPECT_EQ(rows()[0].kernel_end_ns, start_ns + kNsPerMs);
+  EXPECT_EQ(rows()[0].completion, Completion::kProfiler);
+}
+
 TEST_F(Pairing, ASynchronisationThatReturnsLaterDoesNotChangeTheEnd) {
   begin(true);
   pairing_.accept(probe(0));

@@ -43,6 +43,10 @@ struct Collective {
   std::optional<int32_t> return_code;
   int64_t stack_id = 0;
   int64_t called_ns = 0;  // entry of the call itself; differs from timestamp_ns inside a group
+  /// The device's kernel, where the library's profiler reports it: when the host saw its start, and that plus the time
+  /// that the device measured. None: not started (or not ended) yet, or not reported.
+  std::optional<int64_t> kernel_start_ns;
+  std::optional<int64_t> kernel_end_ns;
 
   /// Completion time; none while open, or if it was not observed.
   [[nodiscard]] std::optional<int64_t> end_ns() const {

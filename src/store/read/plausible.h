@@ -28,7 +28,7 @@ constexpr ValueKind kind_of_column(std::string_view name) {
   }
   if (name == "timestamp_ns" || name == "called_ns" || name == "start_ns" || name == "exit_ns" ||
       name == "started_ns" || name == "ended_ns" || name == "created_ns" || name == "destroyed_ns" ||
-      name == "opened_ns" || name == "closed_ns") {
+      name == "opened_ns" || name == "closed_ns" || name == "kernel_start_ns" || name == "kernel_end_ns") {
     return ValueKind::kTime;
   }
   if (name.ends_with("_ns")) {

@@ -120,6 +120,8 @@ void each_column(Row& r, F&& f) {
   f("return_code", r.return_code);
   f("stack_id", or_null(r.stack_id));
   f("called_ns", or_null(r.called_ns));
+  f("kernel_start_ns", r.kernel_start_ns);
+  f("kernel_end_ns", r.kernel_end_ns);
 }
 
 template <RowOf<Connection> Row, typename F>

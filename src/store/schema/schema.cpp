@@ -133,7 +133,12 @@ CREATE TABLE python_stack(
   collecting INTEGER NOT NULL, stack_id INTEGER, problem TEXT);
 )sql";
 
-constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth};
+constexpr const char* kFifth = R"sql(
+ALTER TABLE collective ADD COLUMN kernel_start_ns INTEGER;
+ALTER TABLE collective ADD COLUMN kernel_end_ns INTEGER;
+)sql";
+
+constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth};
 
 }  // namespace
 
