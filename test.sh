@@ -22,7 +22,7 @@ NAME is a part of the names of the tests to run. For unit and root it may also b
 only that program is built then.
   ./test.sh unit test_store
   ./test.sh unit PacketLoss
-  ./test.sh e2e test_late_rank
+  ./test.sh e2e test_a_late_rank
 EOF
 }
 if [[ ${1:-} == --help ]]; then
