@@ -27,6 +27,6 @@ def test_of(row):
     return lambda self: self.expect_right(row)
 
 
-for short in ROWS:
-    if short.name in SHORT:
-        setattr(Field, f"test_{short.name}", test_of(short))
+BY_NAME = {row.name: row for row in ROWS}
+for short in SHORT:
+    setattr(Field, f"test_{short}", test_of(BY_NAME[short]))

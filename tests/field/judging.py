@@ -5,7 +5,7 @@ import dataclasses
 import re
 
 RIGHT, SILENT, WRONG = "right", "silent", "wrong"
-LOAD = "cpu_contention"  # a program of somebody else's had a rank's core: true on a machine that others use, and no fault of the job
+LOAD = "cpu_contention"  # if a program of somebody else's had a rank's core: true on a machine that others use, and no fault of the job
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ def judge(expected, seen):
     live, more = without_load(seen.live, expected)
     load += more
     judge_kind = judge_silence if isinstance(expected, Silent) else judge_finding
-    problems = judge_kind(expected, seen, findings, live)
+    problems = seen.failures + judge_kind(expected, seen, findings, live)
     if expected.forbidden:
         for where, text in (("live", seen.said), ("at the end", seen.text)):
             if bad := re.search(rf".{{0,80}}({expected.forbidden}).{{0,40}}", text):
@@ -53,10 +53,15 @@ def judge(expected, seen):
     return Verdict(WRONG if problems else good, sentence_of(findings, seen), problems, sorted(set(load)), delay_of(expected, seen, live))
 
 
+def is_load(finding):
+    """The job's own processes, too, can keep its ranks from their cores: that is its fault, or a false finding."""
+    return finding["cause"] == LOAD and "may belong to the job" not in finding["remedy"]
+
+
 def without_load(findings, expected):
     """The findings that are the job's, and the sentences of the others."""
     wanted = isinstance(expected, Finds) and re.fullmatch(expected.cause, LOAD)
-    others = [finding for finding in findings if finding["cause"] == LOAD and not wanted]
+    others = [finding for finding in findings if is_load(finding) and not wanted]
     return [finding for finding in findings if finding not in others], [finding["summary"] for finding in others]
 
 
@@ -77,6 +82,10 @@ def judge_silence(expected, seen, findings, live):
     problems = [f"found {name_of(finding)}" for finding in findings
                 if not (expected.waits_at_end and is_wait(finding, waits))]
     problems += [f"live {name_of(row)}" for row in live if waits is None or not is_wait(row, waits)]
+    if seen.report["judged"]["collectives"] == 0:
+        problems.append("no collective was judged")
+    if seen.job_code:
+        problems.append(f"the job ended with {seen.job_code}")
     if expected.note and not any(re.search(expected.note, note) for note in seen.report["notes"]):
         problems.append(f"no note like '{expected.note}'")
     return problems

@@ -34,7 +34,8 @@ class Observed:
     live: list  # rows of the table finding, as dictionaries
     said: str  # all that was printed while the job ran (under run: at its end too), in one line
     fault_ns: int | None  # when the job reported that its fault begins
-    job_code: int | None  # None: ended by the case
+    job_code: int | None  # the first that is not 0, of several jobs; None: ended by the case
+    failures: list  # of the case itself: a job that did not begin, a fault that did not, no report
     seconds: float
     load: float  # of the machine when it began: runnable processes
     pressure: float  # share of the time in which some process had no CPU
@@ -174,32 +175,42 @@ def observe(case, stage):
 
 
 def attend(case, job):
-    """Does to the job what the case does, and waits for its end: (when the fault began, exit code)."""
-    job.wait_for("begun")
+    """Does to the job what the case does, and waits for its end: (when the fault began, exit code, what failed). The code is None
+    where the case ends the job."""
+    failures = [] if job.wait_for("begun") else [f"{job.folder.name} did not begin"]
     fault = job.wait_for("fault") if case.marks_fault else None
+    if case.marks_fault and not fault:
+        failures.append(f"the fault of {job.folder.name} did not begin")
     if case.act and fault:
         case.act(job, fault[1])
-    code = None
     if case.ends_after is not None and (fault or not case.marks_fault):
         since = time.time() - fault[0] / 1e9 if fault else 0
         time.sleep(max(0, case.ends_after - since))
         job.end(case.ends_with)
+    ended_by_case = case.ends_after is not None or case.detaches_after is not None
     try:
-        code = job.process.wait(timeout=10 if case.ends_after is not None else ENDS_WITHIN_SECONDS)
+        job.process.wait(timeout=10 if ended_by_case else ENDS_WITHIN_SECONDS)
     except subprocess.TimeoutExpired:
         job.clean_up()
-    return fault and fault[0], None if case.ends_after is not None else code
+        failures += [] if ended_by_case else [f"{job.folder.name} did not end"]
+    return fault and fault[0], None if ended_by_case else job.process.returncode, failures
+
+
+NO_REPORT = {"findings": [], "notes": [], "judged": {"collectives": 0}}
 
 
 def under_run(case, stage, job):
     log = stage.folder / "run.log"
     with open(log, "wb") as sink:
         job.start(PROGRAM, "run", "--out", stage.folder / "run", "--", stderr=sink)
-    fault_ns, code = attend(case, job)
+    fault_ns, code, failures = attend(case, job)
     findings = stage.folder / "run" / "findings.json"
-    report = json.loads(findings.read_text()) if findings.exists() else {"findings": [], "notes": ["no findings.json"]}
+    report = json.loads(findings.read_text()) if findings.exists() else NO_REPORT
+    if report is NO_REPORT:
+        failures.append("no findings.json")
     text = run("explain", stage.folder / "run" / "trace.db").stdout
-    return {"report": report, "text": text, "live": [], "said": one_line(log), "fault_ns": fault_ns, "job_code": code}
+    return {"report": report, "text": text, "live": [], "said": one_line(log), "fault_ns": fault_ns, "job_code": code,
+            "failures": failures}
 
 
 def under_trace(case, stage, jobs):
@@ -213,10 +224,11 @@ def under_trace(case, stage, jobs):
     first = jobs[0]
     if case.attaches_after is None:
         begin_trace()
+    attended = []
     for job in jobs:
         job.start(stderr=None)
         if case.one_after_the_other:
-            fault_ns, code = attend(case, job)
+            attended.append(attend(job.case, job))
     if case.attaches_after is not None:
         first.wait_for("begun")
         time.sleep(case.attaches_after)
@@ -229,15 +241,18 @@ def under_trace(case, stage, jobs):
         tracer.stop()
         first.end(signal.SIGKILL)
     if not case.one_after_the_other:
-        fault_ns, code = attend(case, first)
-        for job in jobs[1:]:
-            attend(job.case, job)
+        attended = [attend(job.case, job) for job in jobs]
     time.sleep(SETTLES_SECONDS)
     tracer.stop()
-    columns = "cause, severity, culprit_rank, culprit_pid, detected_ns, ended_ns, summary"
+    columns = "cause, severity, culprit_rank, culprit_pid, detected_ns, ended_ns, summary, remedy"
     rows = tracer.rows(f"SELECT {columns} FROM finding ORDER BY detected_ns")
     live = [dict(zip(columns.split(", "), row)) for row in rows]
     explained = run("explain", "--json", tracer.path)
-    report = json.loads(explained.stdout) if explained.returncode == 0 else {"findings": [], "notes": [explained.stderr]}
+    failures = [failure for _, _, of_job in attended for failure in of_job]
+    if explained.returncode != 0:
+        failures.append(f"explain ended with {explained.returncode}: {explained.stderr.strip()}")
+    report = json.loads(explained.stdout) if explained.returncode == 0 else NO_REPORT
+    codes = [code for _, code, _ in attended]
     return {"report": report, "text": run("explain", tracer.path).stdout, "live": live,
-            "said": one_line(stage.folder / "tracer.log"), "fault_ns": fault_ns, "job_code": code}
+            "said": one_line(stage.folder / "tracer.log"), "fault_ns": attended[0][0],
+            "job_code": next((code for code in codes if code), codes[0]), "failures": failures}
