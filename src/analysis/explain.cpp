@@ -19,8 +19,8 @@
 #include "analysis/rank_numbers.h"
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
+#include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/communicator_names.h"
-#include "analysis/timeline/unrecorded_ranks.h"
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -46,23 +46,34 @@ Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline)
   return source.wait_spans(after, extend);
 }
 
-void note_missing_ranks(const Cluster& cluster, const Timeline& timeline, Report& report) {
+void note_missing_ranks(const Timeline& timeline, Report& report) {
   std::set<std::string> seen;
-  for (uint32_t index = 0; index < timeline.groups().size(); ++index) {
-    const MissingRanks missing = unrecorded_ranks(cluster, timeline, index);
+  for (const Group& group : timeline.groups()) {
+    const MissingRanks& missing = group.unrecorded;
     if (missing.empty()) {
       continue;
     }
-    const Group& group = timeline.groups()[index];
-    const int64_t recorded = *group.nranks - missing.count();
-    const std::string text = fmt::format("communicator {} has {} ranks, {} recorded; not recorded: {}",
-                                         format_hash(group.hash), *group.nranks, recorded, missing.text());
+    const std::string whose =
+        group.judged_by_job() ? "the job" : fmt::format("communicator {}", format_hash(group.hash));
+    const std::string text = fmt::format("{} has {} ranks, {} recorded; not recorded: {}", whose, missing.world_size(),
+                                         missing.world_size() - missing.count(), missing.text());
     if (seen.insert(text).second) {
       report.notes.push_back(text);
       if (report.unrecorded_ranks.empty()) {
         report.unrecorded_ranks = text;
       }
     }
+  }
+}
+
+/// Who is late in every step makes no step longer than usual, and in a batch nothing else shows it.
+void note_batches(const Timeline& timeline, Report& report) {
+  const int64_t in_batches = count_ended_with_later_ones(timeline);
+  if (in_batches > 0 && share_of(in_batches, timeline.rows()) >= kCoverage) {
+    report.notes.push_back(
+        fmt::format("{} of {} collectives ended with a synchronisation that ended later ones too: a rank that is late "
+                    "in every step is not visible; record with the NCCL profiler plugin (stalltrace run)",
+                    in_batches, timeline.rows()));
   }
 }
 
@@ -131,7 +142,8 @@ void describe_recording(const Cluster& cluster, const Timeline& timeline, Report
   add(cluster.clock().notes());
   add(timeline.notes());
   add(notes_on_unrecorded(cluster.nodes()));
-  note_missing_ranks(cluster, timeline, report);
+  note_missing_ranks(timeline, report);
+  note_batches(timeline, report);
   if (timeline.rows() == 0 && timeline.communicator_calls().empty()) {
     report.notes.emplace_back("the recording holds no collectives: nothing could be judged");
   }

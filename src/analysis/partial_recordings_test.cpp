@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "analysis/explain.h"
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/slow_job.h"
@@ -15,15 +17,20 @@ namespace {
 using small_job::kRanks;
 using small_job::reported;
 
-/// Bit i of `subset`: rank i was recorded.
-std::vector<int> missing_of(unsigned subset) {
-  std::vector<int> missing;
+/// Bit i of `subset`: rank i is in it.
+std::set<int> ranks_of(unsigned subset) {
+  std::set<int> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
-    if ((subset >> rank & 1) == 0) {
-      missing.push_back(rank);
+    if ((subset >> rank & 1) != 0) {
+      ranks.insert(rank);
     }
   }
-  return missing;
+  return ranks;
+}
+
+std::vector<int> missing_of(unsigned subset) {
+  const std::set<int> missing = ranks_of(~subset);
+  return {missing.begin(), missing.end()};
 }
 
 /// Loss is the matter of the link's two ends.
@@ -60,20 +67,24 @@ TEST(PartialRecordings, NoFaultIsBlamedOnAnotherRank) {
   EXPECT_GT(named, 60) << "what the recorded nodes show is still found";
 }
 
+std::set<NodeId> nodes_of(const std::set<int>& ranks) {
+  std::set<NodeId> nodes;
+  for (const int rank : ranks) {
+    nodes.insert(small_job::node_of_rank(rank));
+  }
+  return nodes;
+}
+
 /// 2 % loss on the way from rank 1 to rank 2, in rank 2's firewall.
-MemorySource firewalled_job(const std::set<NodeId>& nodes) {
+MemorySource firewalled_job(const std::set<int>& ranks) {
   MemorySource whole = small_job::lossy_job();
   small_job::drop(whole, true, "NETFILTER_DROP");
-  return recorded_on(nodes, whole);
+  return recorded_on(nodes_of(ranks), whole);
 }
 
 TEST(PartialRecordings, WhatAHostDroppedItselfIsSaidWithoutTheSender) {
   for (const std::set<int>& ranks : {std::set{2}, std::set{0, 2}, std::set{0, 2, 3}}) {
-    std::set<NodeId> nodes;
-    for (const int rank : ranks) {
-      nodes.insert(small_job::node_of_rank(rank));
-    }
-    MemorySource source = firewalled_job(nodes);
+    MemorySource source = firewalled_job(ranks);
     const Finding finding = small_job::only(source);
     EXPECT_EQ(finding.cause, Cause::kUnknown);
     EXPECT_FALSE(finding.culprit.has_value());
@@ -88,11 +99,7 @@ TEST(PartialRecordings, WhatAHostDroppedItselfIsSaidWithoutTheSender) {
 
 TEST(PartialRecordings, BystandersAreNotBlamed) {
   for (const std::set<int>& ranks : {std::set{0, 3}, std::set{0}, std::set{3}}) {
-    std::set<NodeId> nodes;
-    for (const int rank : ranks) {
-      nodes.insert(small_job::node_of_rank(rank));
-    }
-    MemorySource source = firewalled_job(nodes);
+    MemorySource source = firewalled_job(ranks);
     const Finding finding = small_job::only(source);
     EXPECT_EQ(finding.cause, Cause::kUnknown);
     EXPECT_FALSE(finding.culprit.has_value()) << finding.summary;
@@ -129,13 +136,7 @@ TEST(PartialRecordings, NoHangIsBlamedOnAnotherRank) {
     MemorySource whole;
     small_job::fill(whole, ending);
     for (unsigned subset = 1; subset < (1U << kRanks) - 1; ++subset) {
-      std::set<NodeId> nodes;
-      for (int rank = 0; rank < kRanks; ++rank) {
-        if ((subset >> rank & 1) != 0) {
-          nodes.insert(small_job::node_of_rank(rank));
-        }
-      }
-      MemorySource source = recorded_on(nodes, whole);
+      MemorySource source = recorded_on(nodes_of(ranks_of(subset)), whole);
       const Report report = small_job::report_of(source);
       SCOPED_TRACE(fmt::format("hang {}, ranks recorded {:04b} (rank 0 last)\n{}", number, subset, reported(report)));
       EXPECT_NE(report.health(), std::optional(true));
@@ -149,6 +150,123 @@ TEST(PartialRecordings, NoHangIsBlamedOnAnotherRank) {
     ++number;
   }
   EXPECT_GT(named, 15) << "what the recorded nodes show is still found";
+}
+
+TEST(PartialRecordings, AWaitAsLongAsEarlierOnesMayEnd) {
+  using namespace small_job;
+  constexpr int64_t kLateNs = 20 * kNsPerSecond;
+  Ending ending;  // rank 1 is that late once, and the last call has been open for twice as long
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    call.timestamp_ns += step > kSteps / 2 || (step == kSteps / 2 && rank == 1) ? kLateNs : 0;
+    *call.duration_ns += step == kSteps / 2 && rank != 1 ? kLateNs : 0;
+    if (step == kSteps - 1) {
+      leave_open(call);
+    }
+    return true;
+  };
+  ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 3 * kLateNs; };
+  MemorySource whole;
+  fill(whole, ending);
+  MemorySource half = recorded_on(nodes_of({0, 1}), whole);
+  const Report report = report_of(half);
+  const auto open = std::ranges::find(report.findings, Cause::kUnknown, &Finding::cause);
+  ASSERT_NE(open, report.findings.end()) << reported(report);
+  EXPECT_EQ(open->severity, Severity::kWaiting) << open->summary;
+}
+
+/// Two communicators of two ranks each, made before tracing began. On the one of ranks 0 and 1, `late` stays away from
+/// the last call; -1: it ends.
+MemorySource attached_late(int late) {
+  using namespace small_job;
+  Ending ending;
+  ending.call = [late](int rank, int64_t step, Collective& call) {
+    call.comm_id_hash = 0;
+    call.rank.reset();
+    call.nranks.reset();
+    call.bytes *= rank < 2 ? 1 : 2;
+    if (step == kSteps - 1 && rank < 2 && late >= 0) {
+      leave_open(call);
+      return rank != late;
+    }
+    return true;
+  };
+  ending.process = [](int rank, Process& process) {
+    process.rank_source = RankSource::kEnvironment;
+    process.world_size = kRanks;
+    process.job_id = "job";
+    process.start_ns = kOriginNs - 60 * kNsPerSecond + rank * kNsPerMs;
+  };
+  MemorySource source;
+  fill(source, ending);
+  return source;
+}
+
+TEST(AttachedLate, ACommunicatorOfAFewRanksIsJudgedByTheJobThatIsRecorded) {
+  for (const int late : {0, 1}) {
+    MemorySource source = attached_late(late);
+    const Report report = small_job::report_of(source);
+    EXPECT_TRUE(report.unrecorded_ranks.empty()) << report.unrecorded_ranks;
+    small_job::expect(report, Cause::kMissingCollective, late);
+  }
+  MemorySource healthy = attached_late(-1);
+  EXPECT_EQ(small_job::report_of(healthy).health(), std::optional(true));
+}
+
+TEST(AttachedLate, HalfAJobIsNotHealthy) {
+  MemorySource whole = attached_late(-1);
+  MemorySource half = recorded_on(nodes_of({0, 1}), whole);
+  const Report report = small_job::report_of(half);
+  EXPECT_EQ(report.health(), std::nullopt) << reported(report);
+  EXPECT_EQ(report.unrecorded_ranks, "the job has 4 ranks, 2 recorded; not recorded: ranks 2 and 3");
+  EXPECT_EQ(std::ranges::count(report.notes, report.unrecorded_ranks), 1);
+}
+
+TEST(AttachedLate, OfTheRecordedRanksNoneIsBlamedInHalfAJob) {
+  MemorySource whole = attached_late(1);
+  MemorySource half = recorded_on(nodes_of({0, 1}), whole);
+  const Finding finding = small_job::only(half);
+  EXPECT_FALSE(finding.culprit.has_value()) << finding.summary;
+}
+
+/// A rank that was started and has called nothing yet is recorded, though whom the others wait for is open.
+TEST(AttachedLate, ARankWithoutCallsIsNotMissing) {
+  MemorySource whole = attached_late(-1);
+  MemorySource source = recorded_on(nodes_of({0, 1, 2}), whole);
+  Node node{.node_id = small_job::node_of_rank(3), .name = "node3", .boot_id = "boot"};
+  source.accept(node);
+  Process process{.node_id = node.node_id, .pid = 13, .exe = "/opt/job/train"};
+  process.rank = 3;
+  process.rank_source = RankSource::kEnvironment;
+  process.world_size = small_job::kRanks;
+  process.job_id = "job";
+  process.start_ns = small_job::kOriginNs - 60 * kNsPerSecond;
+  source.accept(process);
+  const Report report = small_job::report_of(source);
+  EXPECT_TRUE(report.unrecorded_ranks.empty()) << report.unrecorded_ranks;
+  EXPECT_EQ(report.health(), std::optional(true)) << reported(report);
+}
+
+TEST(AttachedLate, CallsThatCouldNotBeMatchedAreNotCalledUnrecorded) {
+  using namespace small_job;
+  MemorySource source = attached_late(-1);
+  for (int64_t step = 0; step < kSteps; ++step) {  // of rank 0 with ranks whose calls are lost
+    Collective call = call_of(0, step, 0);
+    call.event_id = make_event_id(call.node_id, static_cast<uint64_t>(3'000'000 + step));
+    call.timestamp_ns += 10 * kNsPerMs;
+    call.comm_ptr = 0xa;
+    call.bytes = 64;
+    call.rank.reset();
+    call.nranks.reset();
+    if (step == kSteps - 1) {
+      leave_open(call);
+    }
+    source.accept(call);
+  }
+  const Finding finding = only(source);
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_FALSE(finding.culprit.has_value()) << finding.summary;
+  EXPECT_TRUE(finding.summary.starts_with("It is not known why collectives were slow")) << finding.summary;
+  EXPECT_TRUE(finding.remedy.starts_with("start the agents before the job")) << finding.remedy;
 }
 
 }  // namespace

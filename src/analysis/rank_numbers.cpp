@@ -15,7 +15,7 @@ std::string range_text(int32_t first, int32_t last) { return fmt::format("ranks 
 
 }  // namespace
 
-MissingRanks::MissingRanks(const std::set<int32_t>& present, int32_t world_size) {
+MissingRanks::MissingRanks(const std::set<int32_t>& present, int32_t world_size) : world_size_(world_size) {
   int32_t next = 0;
   const auto add = [&](int32_t end) {  // from `next` to before `end`
     for (int32_t rank = next; rank < end && first_.size() <= kRanksListed; ++rank) {

@@ -17,11 +17,13 @@ class MissingRanks {
 
   [[nodiscard]] bool empty() const { return count_ == 0; }
   [[nodiscard]] int64_t count() const { return count_; }
+  [[nodiscard]] int32_t world_size() const { return world_size_; }
   [[nodiscard]] int32_t first() const { return first_.front(); }
   /// As ranks_text() gives it.
   [[nodiscard]] std::string text() const;
 
  private:
+  int32_t world_size_ = 0;
   int64_t count_ = 0;
   int32_t last_ = 0;
   std::vector<int32_t> first_;  // one more than are listed at most

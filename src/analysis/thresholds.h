@@ -33,6 +33,10 @@ inline constexpr double kBaselineFactor = 0.5;
 inline constexpr int64_t kBaselineInstances = 8;
 /// Without a baseline the usual duration is unknown; only a stall of this length is examined.
 inline constexpr int64_t kNoBaselineFloorNs = 150 * kNsPerMs;
+/// Of the steps that one synchronisation ends as a whole, so many have to be known for a baseline; with fewer, two at
+/// least, only a step that took longer than the quickest quarter by this much is examined: evaluation and compilation
+/// make single steps seconds long.
+inline constexpr int64_t kNoStepBaselineFloorNs = 10 * kNsPerSecond;
 /// The first instances of a communicator open connections and fault in memory ...
 inline constexpr int64_t kWarmUpInstances = 3;
 /// ... which takes tens to hundreds of milliseconds in good health.
@@ -340,6 +344,6 @@ inline constexpr int64_t kMaxStalls = 100'000;
 /// Maximum number of rows of each evidence table in memory (about 64 bytes each).
 inline constexpr int64_t kMaxEvidenceRows = 1'500'000;
 /// Maximum number of Python stack samples; a node records at most some tens a minute.
-inline constexpr size_t kMostPythonStacks = 100'000;
+inline constexpr int64_t kMostPythonStacks = 100'000;
 
 }  // namespace stalltrace::analysis

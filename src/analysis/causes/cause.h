@@ -123,8 +123,6 @@ std::string call_text(const AnalysisContext& context, const Stall& stall);
 std::string call_text(const AnalysisContext& context, const HangStep& call);
 /// "AllReduce number 37", or "AllReduce" if calls were not counted from the start.
 std::string short_call_text(const AnalysisContext& context, const HangStep& call);
-/// False if some ranks of the communicator were not recorded: their calls and their state are unknown.
-bool all_ranks_recorded(const AnalysisContext& context, uint32_t group);
 /// "rank 1 (...) is inside Send number 3 on communicator 0x..., waiting for rank 2"
 std::string step_text(const AnalysisContext& context, const HangStep& step);
 inline constexpr size_t kMostSteps = 8;

@@ -10,9 +10,9 @@
 #include "analysis/causes/network/ack_gap.h"
 #include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
+#include "analysis/causes/open_wait.h"
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/evidence/wait_graph.h"
-#include "analysis/timeline/unrecorded_ranks.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -29,7 +29,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (is_connecting(context, stall)) {
     hypothesis.dismissed = true;
     hypothesis.why = "ranks connect in the first calls of a communicator";
-  } else if (!all_ranks_recorded(context, stall.group)) {  // whom the others wait for may wait for those in turn
+  } else if (!context.timeline.groups()[stall.group]
+                  .all_took_part) {  // whom the others wait for may wait for those in turn
     hypothesis.why = "ranks that were not recorded may be those that the others wait for";
   } else if (stall.part() != StallPart::kTransfer && stall.suspects.size() == 1) {
     hypothesis.place.culprit = stall.suspects[0];
@@ -47,14 +48,10 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   out.push_back(std::move(hypothesis));
 }
 
-/// The others may wait for a rank that was not recorded and may still come, as at the end of its evaluation.
+/// True only if the others may wait for ranks of which nothing is known.
 bool may_end(const AnalysisContext& context, const CauseGroup& group) {
-  const auto is_open = [&](const Stall* stall) {
-    return !all_ranks_recorded(context, stall->group) && std::ranges::any_of(stall->members, [&](MemberIndex member) {
-      return !context.cluster.member(member).exit_ns;
-    });
-  };
-  return !group.ended_job && group.longest_ns < kLongWaitNs && std::ranges::all_of(group.stalls, is_open);
+  const auto all_took_part = [&](const Stall* stall) { return context.timeline.groups()[stall->group].all_took_part; };
+  return std::ranges::none_of(group.stalls, all_took_part) && may_still_come(context, group);
 }
 
 std::vector<std::string> missing_evidence(const AnalysisContext& context, const Stall& stall, MemberIndex culprit) {
@@ -115,7 +112,7 @@ Wire wire_of(const AnalysisContext& context, const Stall& stall) {
 bool describe_silence(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const Stall& stall = *group.stalls.front();
   const bool all_inside =
-      stall.hung() && stall.root().kind == HangKind::kTransfer && all_ranks_recorded(context, stall.group);
+      stall.hung() && stall.root().kind == HangKind::kTransfer && context.timeline.groups()[stall.group].all_took_part;
   const Wire wire = all_inside ? wire_of(context, stall) : Wire{};
   if (!wire.silent()) {
     return false;
@@ -162,25 +159,31 @@ void add_resets(const AnalysisContext& context, Finding& finding) {
 /// Ranks were not recorded: that comes first. What the hosts of the others did to packets is known without them.
 bool describe_partial(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const auto found = std::ranges::find_if(
-      group.stalls, [&](const Stall* stall) { return !all_ranks_recorded(context, stall->group); });
+      group.stalls, [&](const Stall* stall) { return !context.timeline.groups()[stall->group].all_took_part; });
   if (found == group.stalls.end()) {
     return false;
   }
-  const uint32_t communicator = (*found)->group;
-  const MissingRanks ranks = unrecorded_ranks(context.cluster, context.timeline, communicator);
-  const std::string who = ranks.empty() ? "all ranks" : ranks.text();
-  finding.summary =
-      fmt::format("Without the recording of {} it is not known why collectives were slow: {}.", who, cost_text(group));
-  finding.evidence.push_back({"missing",
-                              ranks.count(),
-                              ranks.empty() ? "missing: the recordings of some of its ranks"
-                                            : fmt::format("missing: the recording of {}", who),
-                              {}});
-  const std::string record = ranks.empty() ? "record every node of the job, and explain all recordings together"
-                                           : fmt::format(
-                                                 "record the node{} of {} as well, and explain all recordings "
-                                                 "together",
-                                                 ranks.count() == 1 ? "" : "s", who);
+  const Group& communicator = context.timeline.groups()[(*found)->group];
+  const MissingRanks& ranks = communicator.unrecorded;
+  std::string record;
+  if (ranks.empty()) {
+    finding.summary = fmt::format(
+        "It is not known why collectives were slow, since the calls of some ranks of the communicator are not known: "
+        "{}.",
+        cost_text(group));
+    finding.evidence.push_back({"missing", 0, "missing: the calls of other ranks on the same communicator", {}});
+    record = communicator.hash == 0
+                 ? "start the agents before the job: then the calls of all ranks are put together by the "
+                   "communicator's name"
+                 : "record every node of the job; of ranks that have called nothing yet, see where they are "
+                   "(stalltrace stacks)";
+  } else {
+    finding.summary = fmt::format("Without the recording of {} it is not known why collectives were slow: {}.",
+                                  ranks.text(), cost_text(group));
+    finding.evidence.push_back({"missing", ranks.count(), "missing: the recording of " + ranks.text(), {}});
+    record = fmt::format("record the node{} of {} as well, and explain all recordings together",
+                         ranks.count() == 1 ? "" : "s", ranks.text());
+  }
   DropSide side = own_drops(context, group);
   std::ranges::move(side.evidence, std::back_inserter(finding.evidence));
   finding.remedy = side.first_step.empty() ? record : fmt::format("{}; then {}", side.first_step, record);

@@ -65,9 +65,9 @@ class EvidenceLoader {
  public:
   EvidenceLoader(EvidenceStore& store, Cluster& cluster, const Flows& flows, IntervalSet windows, int64_t most_rows)
       : store_(store), cluster_(cluster), flows_(flows), windows_(std::move(windows)), most_rows_(most_rows) {
-    forget_events();
-    forget_samples();
-    forget_waits();
+    reset_events();
+    reset_samples();
+    reset_waits();
     note_ends();
     store_.longest_wait_ns_.resize(cluster.members().size());
     store_.names_.emplace_back();
@@ -81,9 +81,9 @@ class EvidenceLoader {
     const TimeRange bounds{windows_.intervals().front().from_ns - slack_ns,
                            windows_.intervals().back().to_ns + slack_ns};
     const IntervalSet whole({{bounds.from_ns, bounds.to_ns}});
-    ST_TRY(load_table<TcpEvent>(source, bounds, whole, [&] { forget_events(); }));
-    ST_TRY(load_table<TcpSample>(source, bounds, windows_, [&] { forget_samples(); }));
-    ST_TRY(load_table<WaitSpan>(source, bounds, windows_, [&] { forget_waits(); }));
+    ST_TRY(load_table<TcpEvent>(source, bounds, whole, [&] { reset_events(); }));
+    ST_TRY(load_table<TcpSample>(source, bounds, windows_, [&] { reset_samples(); }));
+    ST_TRY(load_table<WaitSpan>(source, bounds, windows_, [&] { reset_waits(); }));
     ST_ASSIGN(store_.steps_, StepEvidence::load(source, cluster_, windows_));
     ST_ASSIGN(store_.host_, HostEvidence::load(source, cluster_, flows_, windows_, most_rows_));
     note_dropped(EventTraits<ProxyStep>::kTable, store_.steps_.dropped());
@@ -94,11 +94,11 @@ class EvidenceLoader {
 
  private:
   /// Each table has room of its own, which the `times` share.
-  template <typename Row, typename Forget>
-  Status load_table(EventSource& source, TimeRange bounds, const IntervalSet& times, Forget forget) {
+  template <typename Row, typename Reset>
+  Status load_table(EventSource& source, TimeRange bounds, const IntervalSet& times, Reset reset) {
     RowBudget budget(times, most_rows_);
     const auto read = [&] { return source.stream<Row>(bounds, [&](const Row& row) { add(row, budget); }); };
-    ST_TRY(read_fairly(budget, read, forget));
+    ST_TRY(read_fairly(budget, read, reset));
     note_dropped(EventTraits<Row>::kTable, budget.dropped());
     return {};
   }
@@ -109,13 +109,13 @@ class EvidenceLoader {
     }
   }
 
-  void forget_events() {
+  void reset_events() {
     store_.flow_events_.assign(flows_.all().size(), {});
     store_.troubles_.clear();
     states_.assign(flows_.all().size(), {});
   }
-  void forget_samples() { store_.samples_.assign(flows_.all().size(), {}); }
-  void forget_waits() { store_.waits_.assign(cluster_.members().size(), {}); }
+  void reset_samples() { store_.samples_.assign(flows_.all().size(), {}); }
+  void reset_waits() { store_.waits_.assign(cluster_.members().size(), {}); }
 
   /// Of a connection nothing is known after it was closed, its process or the agent ended.
   void note_ends() {

@@ -48,15 +48,15 @@ struct DroppedRows {
   int64_t rows = 0;
 };
 
-/// `read` asks the budget about each row of a table. If not all fit, `forget` drops what was kept, and `read` is called
+/// `read` asks the budget about each row of a table. If not all fit, `reset` drops what was kept, and `read` is called
 /// once more.
-template <typename Read, typename Forget>
-Status read_fairly(RowBudget& budget, Read read, Forget forget) {
+template <typename Read, typename Reset>
+Status read_fairly(RowBudget& budget, Read read, Reset reset) {
   ST_TRY(read());
   if (!budget.again()) {
     return {};
   }
-  forget();
+  reset();
   return read();
 }
 

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "analysis/causes/cause.h"
+#include "analysis/evidence/row_budget.h"
 #include "analysis/thresholds.h"
 #include "base/python_frames.h"
 
@@ -309,23 +310,21 @@ Status add_python_places(EventSource& source, const Cluster& cluster, std::vecto
   const int64_t slack_ns = cluster.clock().largest_shift_ns();
   const TimeRange range{times.intervals().front().from_ns - slack_ns, times.intervals().back().to_ns + slack_ns};
   std::vector<PythonStack> rows;
-  int64_t left_out = 0;
-  ST_TRY(source.python_stacks(range, [&](const PythonStack& row) {
-    const int64_t begin_ns = cluster.clock().to_common(row.node_id, row.timestamp_ns);
-    if (times.covered_ns({begin_ns, begin_ns + std::max<int64_t>(row.duration_ns, 1)}) == 0) {
-      return;
-    }
-    if (rows.size() < kMostPythonStacks) {
-      rows.push_back(row);
-    } else {
-      ++left_out;
-    }
-  }));
-  if (left_out > 0) {
+  RowBudget budget(times, kMostPythonStacks);
+  const auto read = [&] {
+    return source.python_stacks(range, [&](const PythonStack& row) {
+      const int64_t begin_ns = cluster.clock().to_common(row.node_id, row.timestamp_ns);
+      if (times.covered_ns({begin_ns, begin_ns + std::max<int64_t>(row.duration_ns, 1)}) > 0 && budget.room(begin_ns)) {
+        rows.push_back(row);
+      }
+    });
+  };
+  ST_TRY(read_fairly(budget, read, [&] { rows.clear(); }));
+  if (budget.dropped() > 0) {
     notes.push_back(
-        fmt::format("{} samples of Python stacks were left out: findings late in the recording may lack the "
-                    "line of code; a shorter time range shows it",
-                    left_out));
+        fmt::format("{} samples of Python stacks were left out, of all stalls alike: findings may lack the line of "
+                    "code; a shorter time range shows it",
+                    budget.dropped()));
   }
   if (rows.empty()) {
     return {};

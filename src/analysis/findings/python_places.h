@@ -15,7 +15,8 @@ namespace stalltrace::analysis {
 /// by place: "7 ranks in all_reduce (train.py:88), rank 3 in load_batch (data.py:212), reading FIFO /data/in". A
 /// waiting rank is shown at the program's call of the library; an awaited rank is shown at the innermost line of the
 /// program itself, with what it waits for. If the cause blames an awaited rank and most samples agree, its place is
-/// added to the summary. At most kMostPythonStacks samples are read; the rest is a note.
+/// added to the summary. At most kMostPythonStacks samples are kept, of each second of the stalls alike;
+/// how many were not is a note.
 Status add_python_places(EventSource& source, const Cluster& cluster, std::vector<StallFinding>& findings,
                          std::vector<std::string>& notes);
 

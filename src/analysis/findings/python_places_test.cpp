@@ -7,6 +7,7 @@
 
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/slow_job.h"
+#include "analysis/thresholds.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -157,6 +158,21 @@ TEST(PythonPlaces, WhatCouldNotBeReadIsSaid) {
   const Finding finding = only(source);
   EXPECT_EQ(places_of(finding), "rank 2 not known: it could not be read within 500 ms");
   EXPECT_THAT(finding.summary, Not(HasSubstr("not known")));
+}
+
+TEST(PythonPlaces, ManyEarlySamplesLeaveRoomForLaterOnes) {
+  MemorySource source = absent_job();
+  for (int64_t i = 0; i < kMostPythonStacks; ++i) {
+    source.accept(look(0, kHangFromNs + i * kNsPerUs, kReduce));
+  }
+  source.accept(look(2, kHangFromNs + 3 * kNsPerSecond, kLoad));
+  const Report report = report_of(source);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
+  EXPECT_THAT(report.findings[0].summary, EndsWith(" Rank 2 is in load_batch (data.py:212)."));
+  EXPECT_EQ(std::ranges::count(report.notes,
+                               "1 samples of Python stacks were left out, of all stalls alike: findings may lack the "
+                               "line of code; a shorter time range shows it"),
+            1);
 }
 
 TEST(PythonPlaces, ALateRankWasThere) {

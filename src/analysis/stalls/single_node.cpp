@@ -27,12 +27,9 @@ class SingleNode {
  public:
   SingleNode(const Cluster& cluster, const Timeline& timeline, const Flows& flows, const JobEnds& ends, TimeRange range)
       : cluster_(cluster), timeline_(timeline), flows_(flows), ends_(ends), range_(range) {
-    for (uint32_t i = 0; i < timeline.sequences().size(); ++i) {
-      sequences_of_[timeline.sequences()[i].member].push_back(i);
-    }
     for (const Flow& flow : flows.all()) {
-      if (leads_elsewhere(flow) && !gaps_.contains(flow.owner) && sequences_of_.contains(flow.owner)) {
-        gaps_[flow.owner] = gaps_of(sequences_of_[flow.owner]);
+      if (leads_elsewhere(flow) && !gaps_.contains(flow.owner) && !timeline.sequences_of(flow.owner).empty()) {
+        gaps_[flow.owner] = gaps_of(timeline.sequences_of(flow.owner));
       }
     }
   }
@@ -56,8 +53,8 @@ class SingleNode {
     for (const auto& [member, gaps] : gaps_) {
       judge_gaps(gaps);
     }
-    for (const auto& [member, sequences] : sequences_of_) {
-      judge_death(member, sequences);
+    for (MemberIndex member = 0; member < cluster_.members().size(); ++member) {
+      judge_death(member, timeline_.sequences_of(member));
     }
     return std::move(stalls_);
   }
@@ -268,7 +265,6 @@ class SingleNode {
   const Flows& flows_;
   const JobEnds& ends_;
   TimeRange range_;
-  std::map<MemberIndex, std::vector<uint32_t>> sequences_of_;
   std::map<MemberIndex, std::vector<Gap>> gaps_;
   std::vector<Stall> stalls_;
 };

@@ -17,8 +17,8 @@ bool observed_absent(const CallSequence& sequence, int64_t since_ns) {
   return sequence.exit_ns != kForever || sequence.node_end_ns == kForever || sequence.node_end_ns - since_ns >= kHangNs;
 }
 
-/// The calls of most ranks are in batches. What the batches of some go on after says nothing about this instance, if
-/// those of others end with it.
+/// For an instance in which most ranks' calls are in batches. If it is the last of some ranks' batches, their
+/// synchronisation is its end. The other ranks' synchronisation waited for later calls as well, so it is left out.
 void place_in_batch(Instance& instance) {
   const bool last = std::ranges::find(instance.seen, BatchPart::kLast, &Arrival::batch) != instance.seen.end();
   instance.batch = last ? BatchPart::kLast : BatchPart::kInside;

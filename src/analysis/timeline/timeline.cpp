@@ -15,6 +15,7 @@
 #include "analysis/timeline/match_unknown.h"
 #include "analysis/timeline/sequence_table.h"
 #include "analysis/timeline/signature_table.h"
+#include "analysis/timeline/unrecorded_ranks.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -278,6 +279,8 @@ Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
     }
   }
   timeline.bound_observation(cluster);
+  timeline.index_members();
+  find_unrecorded_ranks(cluster, timeline.sequences_, timeline.groups_);
   return timeline;
 }
 
@@ -291,6 +294,19 @@ std::optional<int64_t> Timeline::payload(uint32_t group, uint16_t index) const {
   const bool known = signature.bytes != CallSignature::kUnknownBytes && of.hash != 0 && of.nranks &&
                      !__builtin_mul_overflow(signature.bytes, int64_t{*of.nranks}, &whole);
   return known ? std::optional(whole) : std::nullopt;
+}
+
+void Timeline::index_members() {
+  for (uint32_t i = 0; i < sequences_.size(); ++i) {
+    const size_t member = sequences_[i].member;
+    by_member_.resize(std::max(by_member_.size(), member + 1));
+    by_member_[member].push_back(i);
+  }
+}
+
+const std::vector<uint32_t>& Timeline::sequences_of(MemberIndex member) const {
+  static const std::vector<uint32_t> kNone;
+  return member < by_member_.size() ? by_member_[member] : kNone;
 }
 
 /// True for a rank's Sends to itself and their Recvs, which wait for no other rank.

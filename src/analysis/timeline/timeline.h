@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analysis/intervals.h"
+#include "analysis/rank_numbers.h"
 #include "analysis/thresholds.h"
 #include "analysis/timeline/cluster.h"
 #include "base/clock.h"
@@ -144,6 +145,14 @@ struct Group {
   std::optional<int32_t> nranks;
   int64_t last_ended_number = std::numeric_limits<int64_t>::min();  // newest number that any of its ranks completed
   std::vector<uint32_t> sequences;
+  /// Ranks that no recording shows: of its communicator, or of its job if the size of its communicator is not known.
+  /// Ranks that were started and called nothing yet are recorded.
+  MissingRanks unrecorded{{}, 0};
+  /// The calls of all its ranks are known, so that those who wait can wait for no other rank.
+  bool all_took_part = false;
+
+  /// Its size is not known, or not the peer of its Sends and Recvs: which ranks it has to have is known of its job.
+  [[nodiscard]] bool judged_by_job() const { return point_to_point || hash == 0 || !nranks; }
 };
 
 /// CallSignature::bytes of a row.
@@ -155,6 +164,8 @@ class Timeline {
 
   [[nodiscard]] const std::vector<CallSequence>& sequences() const { return sequences_; }
   [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
+  /// Those of one rank, ascending.
+  [[nodiscard]] const std::vector<uint32_t>& sequences_of(MemberIndex member) const;
   [[nodiscard]] const CallSignature& signature(uint16_t index) const { return signatures_[index]; }
   /// What all ranks of the group pass or get in one call of it, as `payload_bytes`; none if that is not known.
   [[nodiscard]] std::optional<int64_t> payload(uint32_t group, uint16_t signature) const;
@@ -171,7 +182,9 @@ class Timeline {
   friend class TimelineBuilder;
   void bound_observation(const Cluster& cluster);
   [[nodiscard]] bool is_with_itself(const Group& group) const;
+  void index_members();
   std::vector<CallSequence> sequences_;
+  std::vector<std::vector<uint32_t>> by_member_;
   std::vector<Group> groups_;
   std::vector<CallSignature> signatures_;
   std::vector<CommunicatorCall> communicator_calls_;
@@ -184,5 +197,7 @@ class Timeline {
 /// A communicator's first instances open connections and touch memory. One that was made before tracing began has
 /// already done so.
 inline bool is_warming_up(const Group& group, int64_t number) { return group.hash != 0 && number < kWarmUpInstances; }
+/// In somewhat more instances ranks still compile and fill caches, each for its own time.
+inline bool is_settling(const Group& group, int64_t number) { return group.hash != 0 && number < kSettlingInstances; }
 
 }  // namespace stalltrace::analysis

@@ -3,48 +3,94 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
+#include <string>
+#include <tuple>
 
 #include "analysis/thresholds.h"
 
 namespace stalltrace::analysis {
 namespace {
 
-int64_t count_recorded(const Timeline& timeline, const Group& group) {
-  return std::ranges::count_if(group.sequences,
-                               [&](uint32_t sequence) { return !timeline.sequences()[sequence].continued; });
-}
-
-}  // namespace
-
-bool all_ranks_recorded(const Cluster& cluster, const Timeline& timeline, uint32_t index) {
-  const Group& group = timeline.groups()[index];
-  const Member& member = cluster.member(timeline.sequences()[group.sequences.front()].member);
-  return count_recorded(timeline, group) >= group.nranks.value_or(member.world_size.value_or(0));
-}
-
-MissingRanks unrecorded_ranks(const Cluster& cluster, const Timeline& timeline, uint32_t index) {
-  const Group& group = timeline.groups()[index];
-  if (group.hash == 0 || group.point_to_point || count_recorded(timeline, group) >= group.nranks.value_or(0)) {
-    return MissingRanks({}, 0);
-  }
-  std::set<int32_t> present;
-  const Member& member = cluster.member(timeline.sequences()[group.sequences.front()].member);
+/// Ranks that were started with the member, in a job of this size, and called nothing: they are recorded.
+void add_silent_ranks(const Cluster& cluster, const Member& member, int32_t size, std::set<int32_t>& present) {
   for (const Process& process : cluster.processes()) {
     const bool calls = cluster.find(process.node_id, process.pid) != kNoMember;
     const int64_t start_ns = cluster.clock().to_common(process.node_id, process.start_ns);
     if (!calls && process.rank && process.rank_source == RankSource::kEnvironment && member.start_ns &&
-        process.world_size == group.nranks && process.job_id == member.job_id && !process.exit_ns &&
+        process.world_size == size && process.job_id == member.job_id && !process.exit_ns &&
         std::llabs(start_ns - *member.start_ns) <= kStartedTogetherNs) {
       present.insert(*process.rank);
     }
   }
-  for (const uint32_t sequence : group.sequences) {
-    if (timeline.sequences()[sequence].comm_rank) {
-      present.insert(*timeline.sequences()[sequence].comm_rank);
+}
+
+/// The ranks of one job attempt, by its launcher.
+struct Job {
+  int32_t size = 0;  // 0: not known
+  bool all_call = false;
+  MissingRanks unrecorded{{}, 0};
+};
+
+Job job_of(const Cluster& cluster, const Member& of) {
+  Job job{.size = of.world_size.value_or(0)};
+  std::set<int32_t> present;
+  int32_t members = 0;
+  for (const Member& member : cluster.members()) {
+    if (member.attempt == of.attempt && member.world_size == of.world_size && member.job_id == of.job_id) {
+      ++members;
+      present.insert(member.rank.value_or(-1));
     }
   }
-  return MissingRanks(present, *group.nranks);
+  job.all_call = members >= job.size;
+  if (!job.all_call) {
+    add_silent_ranks(cluster, of, job.size, present);
+    job.unrecorded = MissingRanks(present, job.size);
+  }
+  return job;
+}
+
+MissingRanks missing_of_communicator(const Cluster& cluster, const std::vector<CallSequence>& sequences,
+                                     const Group& group) {
+  std::set<int32_t> present;
+  add_silent_ranks(cluster, cluster.member(sequences[group.sequences.front()].member), *group.nranks, present);
+  for (const uint32_t sequence : group.sequences) {
+    if (sequences[sequence].comm_rank) {
+      present.insert(*sequences[sequence].comm_rank);
+    }
+  }
+  return {present, *group.nranks};
+}
+
+}  // namespace
+
+void find_unrecorded_ranks(const Cluster& cluster, const std::vector<CallSequence>& sequences,
+                           std::vector<Group>& groups) {
+  std::map<std::tuple<AttemptIndex, int32_t, std::string>, Job> jobs;
+  const auto job_at = [&](const Group& group) -> const Job& {
+    const Member& member = cluster.member(sequences[group.sequences.front()].member);
+    const auto [job, fresh] =
+        jobs.try_emplace(std::tuple(member.attempt, member.world_size.value_or(0), member.job_id), Job{});
+    if (fresh) {
+      job->second = job_of(cluster, member);
+    }
+    return job->second;
+  };
+  for (Group& group : groups) {
+    const auto took_part =
+        std::ranges::count_if(group.sequences, [&](uint32_t sequence) { return !sequences[sequence].continued; });
+    if ((group.point_to_point || !group.judged_by_job()) && took_part >= *group.nranks) {
+      group.all_took_part = true;
+    } else if (!group.judged_by_job()) {
+      group.unrecorded = missing_of_communicator(cluster, sequences, group);
+    } else {
+      const Job& job = job_at(group);
+      // A rank that is alone in a nameless communicator was not matched with those that it waits for.
+      group.all_took_part = !group.point_to_point && job.all_call && (took_part > 1 || job.size <= 1);
+      group.unrecorded = job.unrecorded;
+    }
+  }
 }
 
 }  // namespace stalltrace::analysis

@@ -107,7 +107,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   const std::vector<FlowIndex> flows = flows_of(context, stall);
   const std::set<FlowIndex> refused = refused_flows(context.evidence);
   const Ends ends(context);
-  const bool all_recorded = all_ranks_recorded(context, stall.group);
+  const bool all_recorded = context.timeline.groups()[stall.group].all_took_part;
   Hypothesis hypothesis{.cause = Cause::kConnectionReset};
   std::vector<Place> places;
   int64_t first_ns = 0;

@@ -54,8 +54,7 @@ Evidence activity_evidence(const AnalysisContext& context, MemberIndex member, c
 }
 
 bool is_settling(const AnalysisContext& context, const Stall& stall) {
-  const bool first = context.timeline.groups()[stall.group].hash != 0 && stall.number < kSettlingInstances;
-  return first && stall.lost_ns < kSettlingNs;
+  return is_settling(context.timeline.groups()[stall.group], stall.number) && stall.lost_ns < kSettlingNs;
 }
 
 bool is_settling(const AnalysisContext& context, const CauseGroup& group, const Gate& gate) {

@@ -164,7 +164,7 @@ void describe_first(const AnalysisContext& context, const JobEnd& end, const Cau
                     Finding& finding) {
   const Member& member = context.cluster.member(end.first());
   const bool inside = was_inside(context, stall, end.first());
-  const bool all_recorded = all_ranks_recorded(context, stall.group);
+  const bool all_recorded = context.timeline.groups()[stall.group].all_took_part;
   finding.summary =
       fmt::format("{} {}, before any other{} rank{}{}: {}.", capitalised(context.cluster.describe(end.first())),
                   member.how_it_ended(" by itself"), all_recorded ? "" : " recorded",

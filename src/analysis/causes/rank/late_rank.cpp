@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <numeric>
 #include <set>
 
 #include "analysis/causes/cause.h"
@@ -67,9 +68,9 @@ struct Elsewhere {
 /// The call that takes most of the window. A call of a batch may have been done long before its end.
 Elsewhere elsewhere(const AnalysisContext& context, const Stall& stall, MemberIndex member, Interval window) {
   Elsewhere most;
-  for (uint32_t index = 0; index < context.timeline.sequences().size(); ++index) {
+  for (const uint32_t index : context.timeline.sequences_of(member)) {
     const CallSequence& sequence = context.timeline.sequences()[index];
-    if (sequence.member != member || sequence.group == stall.group) {
+    if (sequence.group == stall.group) {
       continue;
     }
     const auto after = std::partition_point(sequence.calls.begin(), sequence.calls.end(),
@@ -195,9 +196,9 @@ void follow(const AnalysisContext& context, const Stall& stall, const Elsewhere&
   if (first != kNoMember) {
     hypothesis.dismissed = true;
     hypothesis.why += fmt::format("; it waited {}, for {}", text, short_name(context.cluster, first));
-  } else if (!all_ranks_recorded(context, sequence.group)) {
+  } else if (!context.timeline.groups()[sequence.group].all_took_part) {
     hypothesis.applies = false;
-    hypothesis.why += fmt::format("; it was {}, of which not all ranks were recorded", text);
+    hypothesis.why += fmt::format("; it was {}, of which the calls of some ranks are not known", text);
   }
   hypothesis.counters.at(Counted::kElsewhere, fmt::format("{} was {}", short_name(context.cluster, member), text)) = {
       1, call.inside_ns, {}};
@@ -250,31 +251,32 @@ int64_t ranks_of(const AnalysisContext& context) {
                                [&](const Member& member) { return context.concerns(member); });
 }
 
-/// One stall as a throw of a die: what the group's rank has of it beyond the part that chance gives one rank.
-struct Throw {
+/// A stall of any rank, as a sample of a random variable: `excess_ns` is the part of it that is the examined rank's
+/// (all or nothing) less the part that is any rank's if all are last equally often.
+struct LatenessSample {
   int64_t from_ns = 0;
   double lost_ns = 0;
   double excess_ns = 0;
 };
 
-/// Twice the covariance of throws that are next to each other: the collectives of one step are late for one reason.
+/// Twice the covariance of samples that are next to each other: the collectives of one step are late for one reason.
 /// What the rank has of all stalls of that time, because it is late all the time, is no covariance.
-double covariance(const std::vector<Throw>& throws) {
-  std::vector<double> lost(throws.size() + 1);
-  std::vector<double> excess(throws.size() + 1);
-  for (size_t i = 0; i < throws.size(); ++i) {
-    lost[i + 1] = lost[i] + throws[i].lost_ns;
-    excess[i + 1] = excess[i] + throws[i].excess_ns;
+double covariance(const std::vector<LatenessSample>& samples) {
+  std::vector<double> lost(samples.size() + 1);
+  std::vector<double> excess(samples.size() + 1);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    lost[i + 1] = lost[i] + samples[i].lost_ns;
+    excess[i + 1] = excess[i] + samples[i].excess_ns;
   }
   const auto scatter = [&](size_t i) {
     const size_t from = i - std::min(i, kLateAround);
-    const size_t to = std::min(throws.size(), i + kLateAround + 1);
+    const size_t to = std::min(samples.size(), i + kLateAround + 1);
     const double around = lost[to] - lost[from];
-    return around <= 0 ? 0 : throws[i].excess_ns - throws[i].lost_ns * (excess[to] - excess[from]) / around;
+    return around <= 0 ? 0 : samples[i].excess_ns - samples[i].lost_ns * (excess[to] - excess[from]) / around;
   };
   double sum = 0;
-  for (size_t i = 0; i < throws.size(); ++i) {
-    for (size_t apart = 1; apart <= kLateRun && i + apart < throws.size(); ++apart) {
+  for (size_t i = 0; i < samples.size(); ++i) {
+    for (size_t apart = 1; apart <= kLateRun && i + apart < samples.size(); ++apart) {
       const double weight = 1 - static_cast<double>(apart) / static_cast<double>(kLateRun + 1);
       sum += 2 * weight * scatter(i) * scatter(i + apart);
     }
@@ -285,14 +287,14 @@ double covariance(const std::vector<Throw>& throws) {
 /// How far the group's part of all lateness exceeds the part that chance gives one rank, in standard deviations.
 double deviations(const AnalysisContext& context, const CauseGroup& group, const std::vector<CauseGroup>& all) {
   const auto ranks = static_cast<double>(std::max<int64_t>(2, ranks_of(context)));
-  std::vector<Throw> throws;
+  std::vector<LatenessSample> samples;
   double excess_ns = 0;
   double squares = 0;
   for (const CauseGroup& other : all) {
     for (const Stall* stall : other.stalls) {
       const auto lost_ns = static_cast<double>(stall->lost_ns);
       const double excess = lost_ns * ((&other == &group ? 1 : 0) - 1 / ranks);
-      throws.push_back({stall->window.from_ns, lost_ns, excess});
+      samples.push_back({stall->window.from_ns, lost_ns, excess});
       excess_ns += excess;
       squares += lost_ns * lost_ns;
     }
@@ -300,9 +302,9 @@ double deviations(const AnalysisContext& context, const CauseGroup& group, const
   if (squares <= 0) {
     return 0;
   }
-  std::ranges::sort(throws, {}, &Throw::from_ns);
+  std::ranges::sort(samples, {}, &LatenessSample::from_ns);
   const double independent = squares * (1 - 1 / ranks) / ranks;
-  return excess_ns / std::sqrt(independent + std::max(0.0, covariance(throws)));
+  return excess_ns / std::sqrt(independent + std::max(0.0, covariance(samples)));
 }
 
 int64_t computed_ns(const AnalysisContext& context, MemberIndex member, const IntervalSet& times) {
@@ -366,19 +368,17 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   }
   std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
   std::vector<CauseGroup> settled = without_settling(context, groups);
+  std::vector<int64_t> lost_ns;
+  std::ranges::transform(settled, std::back_inserter(lost_ns), [](const CauseGroup& g) { return g.lost.total_ns(); });
+  const int64_t total_ns = std::accumulate(lost_ns.begin(), lost_ns.end(), int64_t{0});
   const int64_t ranks = ranks_of(context);
   std::vector<bool> drop(groups.size());
   for (size_t i = 0; i < groups.size(); ++i) {
-    int64_t total_ns = 0;
     int64_t runner_up_ns = 0;
-    for (size_t j = 0; j < groups.size(); ++j) {
-      total_ns += settled[j].lost.total_ns();
-      runner_up_ns = j == i ? runner_up_ns : std::max(runner_up_ns, settled[j].lost.total_ns());
+    for (size_t j = 0; ranks > 2 && j < groups.size(); ++j) {
+      runner_up_ns = j == i ? runner_up_ns : std::max(runner_up_ns, lost_ns[j]);
     }
-    if (ranks <= 2) {
-      runner_up_ns = 0;
-    }
-    const bool by_chance = share_of(settled[i].lost.total_ns(), total_ns - runner_up_ns) < kLateDominance ||
+    const bool by_chance = share_of(lost_ns[i], total_ns - runner_up_ns) < kLateDominance ||
                            deviations(context, settled[i], settled) < kLateDeviations;
     const bool each_is_short = settled[i].longest_ns < kLateRankGate.single_ns;
     drop[i] = (each_is_short && (by_chance || computed_no_more(context, groups[i]))) ||

@@ -7,9 +7,8 @@
 #include <algorithm>
 #include <set>
 
-#include "analysis/causes/cause.h"
+#include "analysis/causes/open_wait.h"
 #include "analysis/causes/rank/activity.h"
-#include "analysis/timeline/instance.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -35,56 +34,6 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   out.push_back(std::move(hypothesis));
 }
 
-/// The stall to describe: the one nearest to the root.
-const Stall& nearest(const CauseGroup& group) {
-  const Stall* best = group.stalls.front();
-  for (const Stall* stall : group.stalls) {
-    if (stall->root().path.size() < best->root().path.size() ||
-        (stall->root().path.size() == best->root().path.size() && stall->window.from_ns < best->window.from_ns)) {
-      best = stall;
-    }
-  }
-  return *best;
-}
-
-/// The longest time that the ranks of the stall's communicator waited for the last one in an earlier instance, once it
-/// had warmed up; 0 if none is known. At most kWaitsLookedAt instances.
-int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stall) {
-  int64_t longest_ns = 0;
-  int64_t looked_at = 0;
-  Instance instance;
-  const Group& group = context.timeline.groups()[stall.group];
-  const std::vector<NumberRange> ranges = numbers_of_instances(context.timeline, group);
-  for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
-    for (int64_t number = std::min(range->end, stall.number); number-- > range->begin;) {
-      if (is_warming_up(group, number) || ++looked_at > kWaitsLookedAt) {
-        return longest_ns;
-      }
-      if (read_instance(context.timeline, stall.group, number, instance) && !instance.hung) {
-        longest_ns = std::max(longest_ns, instance.late_ns());
-      }
-    }
-  }
-  return longest_ns;
-}
-
-/// True if processes ended before the recording did: the absent rank, or all ranks that wait for it.
-bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
-  const auto ended = [&](MemberIndex member) { return context.cluster.member(member).exit_ns.has_value(); };
-  if (group.place.culprit != kNoMember && ended(group.place.culprit)) {
-    return true;
-  }
-  const Stall& stall = nearest(group);
-  std::vector<MemberIndex> inside;
-  for (const uint32_t index : context.timeline.groups()[stall.group].sequences) {
-    const CallSequence& sequence = context.timeline.sequences()[index];
-    if (sequence.call_at(stall.number) != nullptr) {
-      inside.push_back(sequence.member);
-    }
-  }
-  return !inside.empty() && std::ranges::all_of(inside, ended);
-}
-
 /// The cost of a wait that is not proven to be a hang: "the others have waited for 3.2 s, 40 times the longest wait
 /// before (80 ms)".
 std::string wait_text(const AnalysisContext& context, const CauseGroup& group, std::string_view who,
@@ -105,8 +54,7 @@ std::string wait_text(const AnalysisContext& context, const CauseGroup& group, s
 }
 
 bool may_end(const AnalysisContext& context, const CauseGroup& group) {
-  return !processes_ended(context, group) && group.counters.sum(Counted::kCycle).count == 0 && !group.ended_job &&
-         group.longest_ns < std::max(kLongWaitNs, kLongestWaits * longest_wait_before_ns(context, nearest(group)));
+  return group.counters.sum(Counted::kCycle).count == 0 && may_still_come(context, group);
 }
 
 void add_steps(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
-#include "analysis/timeline/unrecorded_ranks.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -95,10 +94,6 @@ std::string short_call_text(const AnalysisContext& context, const HangStep& call
   return context.timeline.groups()[group].hash == 0
              ? operation_text(context, call)
              : fmt::format("{} number {}", operation_text(context, call), call.number);
-}
-
-bool all_ranks_recorded(const AnalysisContext& context, uint32_t group) {
-  return all_ranks_recorded(context.cluster, context.timeline, group);
 }
 
 std::string step_text(const AnalysisContext& context, const HangStep& step) {

@@ -38,11 +38,7 @@ struct Leaving {
 class Search {
  public:
   Search(const Timeline& timeline, const Cluster& cluster, const Flows& flows)
-      : timeline_(timeline),
-        cluster_(cluster),
-        leaving_(cluster.members().size()),
-        sequences_of_(cluster.members().size()),
-        job_(cluster.members().size()) {
+      : timeline_(timeline), cluster_(cluster), leaving_(cluster.members().size()), job_(cluster.members().size()) {
     std::iota(job_.begin(), job_.end(), size_t{0});
     for (const Group& group : timeline.groups()) {
       for (const uint32_t index : group.sequences) {
@@ -50,7 +46,6 @@ class Search {
       }
     }
     for (uint32_t i = 0; i < timeline.sequences().size(); ++i) {
-      sequences_of_[member_of(i)].push_back(i);
       note_calls(i);
     }
     for (size_t i = 0; i < leaving_.size(); ++i) {
@@ -172,7 +167,7 @@ class Search {
              waits.inside_to_ns() >= at(member).left_ns - kDeathToResetNs &&
              !ended_well(cluster_.member(sequence.member)) && overlap(member, sequence.member);
     };
-    return std::ranges::any_of(sequences_of_[member], [&](uint32_t index) {
+    return std::ranges::any_of(timeline_.sequences_of(member), [&](uint32_t index) {
       const CallSequence& own = timeline_.sequences()[index];
       return !own.continued && !own.destroyed &&
              std::ranges::any_of(timeline_.groups()[own.group].sequences,
@@ -280,9 +275,8 @@ class Search {
 
   const Timeline& timeline_;
   const Cluster& cluster_;
-  std::vector<Leaving> leaving_;                     // by member
-  std::vector<std::vector<uint32_t>> sequences_of_;  // by member
-  std::vector<size_t> job_;  // by member: another member of its job; a job's representative has itself
+  std::vector<Leaving> leaving_;  // by member
+  std::vector<size_t> job_;       // by member: another member of its job; a job's representative has itself
   std::map<size_t, std::vector<MemberIndex>> jobs_;
 };
 

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "analysis/timeline/unrecorded_ranks.h"
-
 namespace stalltrace::analysis {
 namespace {
 
@@ -19,7 +17,7 @@ MissingRank missing_rank(const SearchState& search, const Instance& instance, In
   const size_t absent = absence.outside.size();
   const size_t came = instance.seen.size();
   // Of as many that came as stayed away, those that were not recorded would decide which are odd.
-  const bool tie = absent == came && !all_ranks_recorded(search.cluster, search.timeline, instance.group);
+  const bool tie = absent == came && !search.timeline.groups()[instance.group].all_took_part;
   if (root.kind == HangKind::kOutside && !pair && (absent > came || tie)) {
     missing.majority_absent = true;
     root.path.clear();
@@ -32,7 +30,7 @@ MissingRank missing_rank(const SearchState& search, const Instance& instance, In
 int32_t newest_calling_tid(const SearchState& search, MemberIndex member) {
   int32_t tid = 0;
   int64_t newest_ns = std::numeric_limits<int64_t>::min();
-  for (const uint32_t index : search.sequences_of[member]) {
+  for (const uint32_t index : search.timeline.sequences_of(member)) {
     const CallSequence& sequence = search.timeline.sequences()[index];
     if (sequence.last_arrival_ns > newest_ns) {
       newest_ns = sequence.last_arrival_ns;

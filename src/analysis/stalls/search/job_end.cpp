@@ -9,7 +9,7 @@ namespace {
 /// The sequence of the rank's last call with other ranks.
 const CallSequence* newest_sequence(const SearchState& search, MemberIndex member) {
   const CallSequence* newest = nullptr;
-  for (const uint32_t index : search.sequences_of[member]) {
+  for (const uint32_t index : search.timeline.sequences_of(member)) {
     const CallSequence& sequence = search.timeline.sequences()[index];
     const bool shared = search.timeline.groups()[sequence.group].sequences.size() > 1;
     if (shared && !sequence.calls.empty() &&

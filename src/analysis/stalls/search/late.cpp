@@ -13,7 +13,7 @@ namespace {
 /// others those whose end the calling thread waited for.
 int64_t previous_end_ns(const SearchState& search, uint32_t sequence_index, int64_t time_ns) {
   int64_t latest = std::numeric_limits<int64_t>::min();
-  for (const uint32_t other : search.sequences_of[search.timeline.sequences()[sequence_index].member]) {
+  for (const uint32_t other : search.timeline.sequences_of(search.timeline.sequences()[sequence_index].member)) {
     const std::vector<Call>& calls = search.timeline.sequences()[other].calls;
     auto call = std::partition_point(calls.begin(), calls.end(), [&](const Call& c) { return c.arrival_ns < time_ns; });
     for (int64_t n = 0; call != calls.begin() && n < kPreviousCalls; ++n) {

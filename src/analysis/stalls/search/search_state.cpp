@@ -30,14 +30,6 @@ Stall as_if_stalled(const SearchState& search, const Instance& instance, const V
   return stall;
 }
 
-std::vector<std::vector<uint32_t>> sequences_by_member(const Timeline& timeline, const Cluster& cluster) {
-  std::vector<std::vector<uint32_t>> sequences(cluster.members().size());
-  for (uint32_t i = 0; i < timeline.sequences().size(); ++i) {
-    sequences[timeline.sequences()[i].member].push_back(i);
-  }
-  return sequences;
-}
-
 }  // namespace
 
 SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster, const JobEnds& of_ends,
@@ -49,7 +41,6 @@ SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster,
       baselines(Baselines::learn(of_timeline)),
       graph(of_timeline, of_cluster, of_ends),
       mismatches(of_timeline, of_cluster, graph),
-      sequences_of(sequences_by_member(of_timeline, of_cluster)),
       waited(of_cluster.members().size()) {
   Instance instance;
   if (options.watched && read_instance(timeline, options.watched->group, options.watched->number, instance)) {

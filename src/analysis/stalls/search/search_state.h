@@ -25,7 +25,6 @@ struct SearchState {
   Baselines baselines;
   OpenCallGraph graph;
   SignatureMismatches mismatches;
-  std::vector<std::vector<uint32_t>> sequences_of;  // by member
   std::vector<std::vector<Interval>> waited;  // by member: when it waited for a late or missing rank, or was that rank
   std::vector<IntervalSet> waited_sets;       // the same as sets, once all late and missing ranks are known
   std::vector<InstanceId> transfers;          // judged after all late and missing ranks; may hold an instance twice

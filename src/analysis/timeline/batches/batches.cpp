@@ -13,24 +13,24 @@ namespace {
 /// Durations are kept in whole microseconds: equal ends differ by less than this.
 constexpr int64_t kSameEndNs = 2 * kNsPerUs;
 
-/// The end is the return of a call that waited for others, too.
+/// True if the call's end is that of a wait for all calls before it, so that several calls may share it.
 bool ends_with_others(const Call& call) {
   return call.present && call.duration_us != kOpenDuration &&
          (call.completion == Completion::kSync || call.completion == Completion::kNetwork);
 }
 
-/// Calls of one sequence with one end, one after the other.
+/// Successive calls of one sequence that have one end.
 struct Run {
   uint32_t sequence = 0;
   size_t first = 0;
   size_t last = 0;
   int64_t end_ns = 0;
-  Interval arrivals{0, 0};  // of the first and the last; both are in it
+  Interval arrivals{0, 0};  // from the first arrival to the last
 };
 
 bool same_end(int64_t a_ns, int64_t b_ns) { return std::abs(a_ns - b_ns) < kSameEndNs; }
 
-/// The next run from call `from` on; none behind the last.
+/// The first run at or after call `from`; none if there is none.
 std::optional<Run> next_run(const std::vector<CallSequence>& sequences, uint32_t index, size_t from) {
   const std::vector<Call>& calls = sequences[index].calls;
   while (from < calls.size() && !ends_with_others(calls[from])) {
@@ -72,7 +72,7 @@ void mark(std::vector<CallSequence>& sequences, const std::vector<Run>& batch) {
   }
 }
 
-/// Of one process.
+/// Marks the batches of one process, whose sequences are `own`.
 void mark_process(std::vector<CallSequence>& sequences, const std::vector<uint32_t>& own) {
   const auto later = [](const Run& a, const Run& b) { return a.end_ns > b.end_ns; };
   std::priority_queue<Run, std::vector<Run>, decltype(later)> next(later);
@@ -100,6 +100,16 @@ void mark_process(std::vector<CallSequence>& sequences, const std::vector<uint32
   }
 }
 
+/// The number of the first call that ended with this one, on its communicator.
+int64_t first_in_batch(const CallSequence& sequence, int64_t number) {
+  const int64_t end_ns = sequence.call_at(number)->end_ns();
+  const Call* before = sequence.call_at(number - 1);
+  while (before != nullptr && before->batch == BatchPart::kInside && same_end(before->end_ns(), end_ns)) {
+    before = sequence.call_at(--number - 1);
+  }
+  return number;
+}
+
 }  // namespace
 
 void mark_batches(std::vector<CallSequence>& sequences) {
@@ -112,23 +122,29 @@ void mark_batches(std::vector<CallSequence>& sequences) {
   }
 }
 
+BatchBegin begin_of(const Timeline& timeline, const Instance& instance) {
+  BatchBegin begin{instance.number, kForever};
+  for (const Arrival& seen : instance.seen) {
+    const CallSequence& sequence = timeline.sequences()[seen.sequence];
+    const int64_t number = first_in_batch(sequence, instance.number);
+    begin.number = std::min(begin.number, number);
+    begin.time_ns = std::min(begin.time_ns, sequence.call_at(number)->arrival_ns);
+  }
+  return begin;
+}
+
 std::optional<BatchStep> step_of(const Timeline& timeline, const Instance& instance) {
   std::optional<BatchStep> step;
   int64_t begin_ns = kForever;
   for (const Arrival& seen : instance.seen) {
     const CallSequence& sequence = timeline.sequences()[seen.sequence];
-    int64_t number = instance.number;
-    const Call* call = sequence.call_at(number);
-    if (call->batch != BatchPart::kLast) {
+    if (seen.batch != BatchPart::kLast) {
       continue;
     }
-    const int64_t end_ns = call->end_ns();
+    const int64_t number = first_in_batch(sequence, instance.number);
+    const int64_t end_ns = seen.end_ns;
     const Call* before = sequence.call_at(number - 1);
-    while (before != nullptr && before->batch == BatchPart::kInside && same_end(before->end_ns(), end_ns)) {
-      call = before;
-      before = sequence.call_at(--number - 1);
-    }
-    begin_ns = std::min(begin_ns, call->arrival_ns);
+    begin_ns = std::min(begin_ns, sequence.call_at(number)->arrival_ns);
     if (before == nullptr || before->end_ns() > end_ns) {
       continue;
     }
@@ -141,6 +157,16 @@ std::optional<BatchStep> step_of(const Timeline& timeline, const Instance& insta
     step->begin_ns = begin_ns;
   }
   return step;
+}
+
+int64_t count_ended_with_later_ones(const Timeline& timeline) {
+  int64_t count = 0;
+  for (const CallSequence& sequence : timeline.sequences()) {
+    count += !sequence.batched ? 0 : std::ranges::count_if(sequence.calls, [](const Call& call) {
+      return call.batch == BatchPart::kInside && call.completion == Completion::kSync;
+    });
+  }
+  return count;
 }
 
 int64_t count_judged(const Timeline& timeline, uint32_t index) {

@@ -26,6 +26,19 @@ struct BatchStep {
 /// the batches.
 std::optional<BatchStep> step_of(const Timeline& timeline, const Instance& instance);
 
+/// The first call of any rank's batch on this communicator.
+struct BatchBegin {
+  int64_t number = 0;
+  int64_t time_ns = 0;
+};
+
+/// Of an instance that is the last of its batches. Linear in the calls of the batches.
+BatchBegin begin_of(const Timeline& timeline, const Instance& instance);
+
+/// Calls that a stream, event or device synchronisation ended together with later ones: the profiler plugin would give
+/// each its own end. Linear in the calls.
+int64_t count_ended_with_later_ones(const Timeline& timeline);
+
 /// How many of the group's instances are judged: all but those inside of batches.
 int64_t count_judged(const Timeline& timeline, uint32_t group);
 

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/causes/open_wait.h"
+
+#include <algorithm>
+
+#include "analysis/timeline/instance.h"
+
+namespace stalltrace::analysis {
+
+const Stall& nearest(const CauseGroup& group) {
+  const Stall* best = group.stalls.front();
+  for (const Stall* stall : group.stalls) {
+    if (stall->root().path.size() < best->root().path.size() ||
+        (stall->root().path.size() == best->root().path.size() && stall->window.from_ns < best->window.from_ns)) {
+      best = stall;
+    }
+  }
+  return *best;
+}
+
+int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stall) {
+  int64_t longest_ns = 0;
+  int64_t looked_at = 0;
+  Instance instance;
+  const Group& group = context.timeline.groups()[stall.group];
+  const std::vector<NumberRange> ranges = numbers_of_instances(context.timeline, group);
+  for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
+    for (int64_t number = std::min(range->end, stall.number); number-- > range->begin;) {
+      if (is_warming_up(group, number) || ++looked_at > kWaitsLookedAt) {
+        return longest_ns;
+      }
+      if (read_instance(context.timeline, stall.group, number, instance) && !instance.hung) {
+        longest_ns = std::max(longest_ns, instance.late_ns());
+      }
+    }
+  }
+  return longest_ns;
+}
+
+bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
+  const auto ended = [&](MemberIndex member) { return context.cluster.member(member).exit_ns.has_value(); };
+  if (group.place.culprit != kNoMember && ended(group.place.culprit)) {
+    return true;
+  }
+  const Stall& stall = nearest(group);
+  std::vector<MemberIndex> inside;
+  for (const uint32_t index : context.timeline.groups()[stall.group].sequences) {
+    const CallSequence& sequence = context.timeline.sequences()[index];
+    if (sequence.call_at(stall.number) != nullptr) {
+      inside.push_back(sequence.member);
+    }
+  }
+  return !inside.empty() && std::ranges::all_of(inside, ended);
+}
+
+bool may_still_come(const AnalysisContext& context, const CauseGroup& group) {
+  return !group.ended_job && !processes_ended(context, group) &&
+         group.longest_ns < std::max(kLongWaitNs, kLongestWaits * longest_wait_before_ns(context, nearest(group)));
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waits that had not ended when the recording did: for how long, and whether the awaited rank may still come.
+#pragma once
+
+#include "analysis/causes/cause.h"
+
+namespace stalltrace::analysis {
+
+/// The stall to describe: the one nearest to the root.
+const Stall& nearest(const CauseGroup& group);
+
+/// The longest time that the ranks of the stall's communicator waited for the last one in an earlier instance, once it
+/// had warmed up; 0 if none is known. At most kWaitsLookedAt instances.
+int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stall);
+
+/// True if processes ended before the recording did: the absent rank, or all ranks that wait for it.
+bool processes_ended(const AnalysisContext& context, const CauseGroup& group);
+
+/// True if nothing proves a hang yet: all live, and the wait is no longer than healthy ranks need now and then, as for
+/// an evaluation on one rank.
+bool may_still_come(const AnalysisContext& context, const CauseGroup& group);
+
+}  // namespace stalltrace::analysis
