@@ -28,7 +28,7 @@ enum class VerdictReason : uint8_t {
   kNobodyWaited,       // late, but those who came before were done
   kInBatch,            // one synchronisation completed it with later calls, of which the last is judged
   kStepAsUsual,        // the last of a batch, whose step took no longer than usual
-  kStepUnknown,        // the last of a batch, and too few such steps are known
+  kStepUnknown,        // the last of a batch, too few such steps are known, and it cost less than the floor
   kInPreviousCall,     // the last rank's previous call had ended shortly before its arrival
   kWaitedForLateRank,  // long, but its ranks waited for a late rank in another instance
   kMayStillCome,       // the absent rank is usually that late

@@ -116,9 +116,8 @@ std::string why(const Verdict& verdict, bool open, bool enough) {
       return fmt::format("{}, but from one synchronisation to the next the step took no longer than usual", what);
     case VerdictReason::kStepUnknown:
       return fmt::format(
-          "{} by the end of a synchronisation of several calls; too few such steps are known to say "
-          "whether it took longer than usual",
-          what);
+          "{} by the end of a synchronisation of several calls; too few such steps are known to say what is usual{}",
+          what, verdict.value_ns <= verdict.limit_ns ? fmt::format(", so that only over {} is a stall", limit) : "");
     case VerdictReason::kInPreviousCall:
       return fmt::format(
           "{}, but it was in its previous collective until {} before it came: only that could be its own lateness, and "

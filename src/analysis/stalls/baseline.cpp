@@ -21,9 +21,9 @@ void BaselineSample::add(int64_t duration_ns) {
       static_cast<uint32_t>(std::clamp<int64_t>(duration_ns / kNsPerUs, 0, std::numeric_limits<uint32_t>::max())));
 }
 
-Baseline Baseline::of(BaselineSample& sample) {
+Baseline Baseline::of(BaselineSample& sample, int64_t at_least) {
   Baseline baseline{.count = sample.count()};
-  if (sample.count() < kBaselineInstances) {
+  if (sample.count() < at_least) {
     return baseline;
   }
   std::vector<uint32_t>& values = sample.values_us_;

@@ -30,7 +30,8 @@ struct Baseline {
   int64_t scatter_ns = 0;  // kScatterFactor times the scatter below the usual, at least kStallFloorNs
   int64_t count = 0;       // number of instances that it is made of
 
-  static Baseline of(BaselineSample& sample);
+  /// Of fewer than `at_least` durations none is known.
+  static Baseline of(BaselineSample& sample, int64_t at_least = kBaselineInstances);
 };
 
 }  // namespace stalltrace::analysis

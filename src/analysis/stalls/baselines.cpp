@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/stalls/baselines.h"
 
+#include <algorithm>
+
 namespace stalltrace::analysis {
 namespace {
+
+constexpr int64_t kFewSteps = 2;  // one and another to compare it with
 
 std::optional<BatchStep> step_before(const Timeline& timeline, const Instance& instance) {
   return instance.batch == BatchPart::kLast && instance.completed() ? step_of(timeline, instance) : std::nullopt;
@@ -46,7 +50,7 @@ Baselines Baselines::learn(const Timeline& timeline) {
       known.transfers[kind] = Baseline::of(sample);
     }
     for (auto& [kind, sample] : steps) {
-      known.steps[kind] = Baseline::of(sample);
+      known.steps[kind] = Baseline::of(sample, kFewSteps);
     }
     if (spreads) {
       known.spread_limit_ns = Baseline::of(*spreads).limit_ns;
@@ -72,8 +76,11 @@ std::optional<StepLoss> Baselines::step_loss(const Timeline& timeline, const Ins
   if (found == steps.end() || !found->second.known) {
     return std::nullopt;
   }
-  const int64_t longer_ns = step->period_ns - found->second.usual_ns;
-  return StepLoss{*step, found->second.usual_ns, longer_ns > found->second.scatter_ns ? longer_ns : 0};
+  const Baseline& baseline = found->second;
+  const bool few = baseline.count < kBaselineInstances;
+  const int64_t longer_ns = step->period_ns - baseline.usual_ns;
+  const int64_t ordinary_ns = few ? std::max(kNoStepBaselineFloorNs, baseline.scatter_ns) : baseline.scatter_ns;
+  return StepLoss{*step, baseline.usual_ns, longer_ns > ordinary_ns ? longer_ns : 0, few};
 }
 
 const Baseline* Baselines::pair_wait(uint32_t group) const {

@@ -24,6 +24,7 @@ struct StepLoss {
   BatchStep step;
   int64_t usual_ns = 0;  // how long steps of as many calls take
   int64_t lost_ns = 0;   // what this one took longer; 0: no more than they scatter
+  bool few = false;      // too few steps for a baseline: lost_ns is more than kNoStepBaselineFloorNs, or 0
 };
 
 class Baselines {
@@ -33,7 +34,7 @@ class Baselines {
 
   /// The baseline for the instance's communicator, operation and size. The reference is valid as long as the object.
   [[nodiscard]] const Baseline& transfer(const Timeline& timeline, const Instance& instance) const;
-  /// Of an instance that is the last of a batch; none where too little is known of its step.
+  /// Of an instance that is the last of a batch; none where no other step of as many calls is known.
   [[nodiscard]] std::optional<StepLoss> step_loss(const Timeline& timeline, const Instance& instance) const;
   /// The baseline of the waits of one pair of ranks; null if the group is no pair.
   [[nodiscard]] const Baseline* pair_wait(uint32_t group) const;

@@ -2,7 +2,10 @@
 // Jobs on GPUs without the profiler plugin: the ends of calls are one synchronisation's, and CPUs run ahead of their
 // devices. Health gives nothing; who really makes the others wait is named.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "analysis/testing/gpu_job.h"
 #include "analysis/testing/small_job.h"
@@ -40,6 +43,72 @@ TEST_P(GpuJobs, HealthGivesNothing) {
       EXPECT_EQ(report.ranks, options.ranks);
     }
   }
+}
+
+/// Of a rank that is late in every step nothing is known: the report says that, and what would show it.
+TEST_P(GpuJobs, ANoteSaysWhatASynchronisationHides) {
+  GpuJobOptions options = of_shape(GetParam());
+  options.late_rank = 37;
+  options.late_every = 1;
+  const Report report = report_of(options);
+  EXPECT_TRUE(report.healthy) << reported(report);
+  const int calls_a_step = GetParam() == Shape::kDataParallel ? options.units : 3 * options.units;
+  const std::string hidden =
+      fmt::format("{} of {} collectives ended with a synchronisation that ended later ones too",
+                  options.ranks * options.steps * (calls_a_step - 1), options.ranks * options.steps * calls_a_step);
+  EXPECT_EQ(std::ranges::count_if(report.notes, [&](const std::string& note) { return note.starts_with(hidden); }), 1)
+      << fmt::format("{}", fmt::join(report.notes, "\n"));
+}
+
+/// Five steps are too few for a baseline.
+GpuJobOptions short_job(Shape shape) {
+  GpuJobOptions options = of_shape(shape);
+  options.steps = 5;
+  return options;
+}
+
+TEST_P(GpuJobs, ALongPauseOfAShortJobIsFound) {
+  GpuJobOptions options = short_job(GetParam());
+  options.late_rank = 37;
+  options.late_ms = 20'000;
+  const Report report = report_of(options);
+  SCOPED_TRACE(reported(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  small_job::expect_culprit(report.findings[0], Cause::kLateRank, 37);
+  EXPECT_NEAR(report.findings[0].stall_ms, 20'000, 1'000);
+}
+
+TEST_P(GpuJobs, ALongTransferOfAShortJobIsFound) {
+  GpuJobOptions options = short_job(GetParam());
+  options.loss_ms = 20'000;
+  const Report report = report_of(options);
+  SCOPED_TRACE(reported(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
+  EXPECT_FALSE(report.findings[0].culprit.has_value());
+  EXPECT_NEAR(report.findings[0].stall_ms, 20'000, 1'500);
+}
+
+/// A few steps of most of a minute, most of which the CPUs are ahead; some are 20 s behind the others.
+TEST_P(GpuJobs, AFewLongStepsAreNoStalls) {
+  GpuJobOptions options = short_job(GetParam());
+  for (const int steps : {1, 2, 5}) {
+    options.steps = steps;
+    options.forward_ms = 50'000;
+    options.compute_ms = 50'000.0 / options.units;
+    options.launch_ms = 20'000.0 / options.units;
+    options.slow_launchers = {5, 40};
+    const Report report = report_of(options);
+    EXPECT_TRUE(report.healthy) << steps << " steps\n" << reported(report);
+  }
+}
+
+TEST_P(GpuJobs, AShorterPauseOfAShortJobIsNotJudged) {
+  GpuJobOptions options = short_job(GetParam());
+  options.late_rank = 37;
+  options.late_ms = 5'000;
+  const Report report = report_of(options);
+  EXPECT_TRUE(report.healthy) << reported(report);
 }
 
 TEST_P(GpuJobs, CpusThatRunAheadByTurnsAreNotLate) {

@@ -57,15 +57,31 @@ bool anybody_waited(const SearchState& search, const Instance& instance) {
   return std::ranges::any_of(others, [&](const Arrival& seen) { return seen.end_ns >= instance.last_arrival_ns; });
 }
 
-/// Why lateness within a batch is not known to have cost anything; none where it has.
-std::optional<VerdictReason> reason_in_batch(const Instance& instance, const std::optional<StepLoss>& step) {
+/// True if a batch's lateness is long by itself, with no other step to compare with: it takes most of the batch, and is
+/// not that of a job's first steps.
+bool is_long_by_itself(const SearchState& search, const Instance& instance) {
+  const BatchBegin begin = begin_of(search.timeline, instance);
+  return !is_settling(search.timeline.groups()[instance.group], begin.number) &&
+         static_cast<double>(instance.late_ns()) >=
+             kCoverage * static_cast<double>(instance.completion_ns - begin.time_ns);
+}
+
+/// Why lateness within a batch is not known to have cost anything; none where it has. Without a baseline of its step
+/// only long lateness has: CPUs run ahead of their devices, and not by the same time.
+std::optional<VerdictReason> reason_in_batch(const SearchState& search, const Instance& instance,
+                                             const std::optional<StepLoss>& step) {
   if (instance.batch == BatchPart::kInside) {
     return VerdictReason::kInBatch;
   }
-  if (instance.batch == BatchPart::kLast && (!step || step->lost_ns == 0)) {
-    return step ? VerdictReason::kStepAsUsual : VerdictReason::kStepUnknown;
+  if (instance.batch == BatchPart::kNone) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  if (step && !step->few) {
+    return step->lost_ns == 0 ? std::optional(VerdictReason::kStepAsUsual) : std::nullopt;
+  }
+  const bool lost =
+      instance.late_ns() > kNoStepBaselineFloorNs && (step ? step->lost_ns > 0 : is_long_by_itself(search, instance));
+  return lost ? std::nullopt : std::optional(VerdictReason::kStepUnknown);
 }
 
 /// The reason for an instance whose last rank came after all others but within the limit.
@@ -111,7 +127,8 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
     return declined(VerdictReason::kNobodyWaited);
   }
   const std::optional<StepLoss> step = search.baselines.step_loss(search.timeline, instance);
-  if (const std::optional<VerdictReason> reason = reason_in_batch(instance, step)) {
+  if (const std::optional<VerdictReason> reason = reason_in_batch(search, instance, step)) {
+    verdict.limit_ns = *reason == VerdictReason::kStepUnknown ? kNoStepBaselineFloorNs : verdict.limit_ns;
     return declined(*reason);
   }
   const CallSequence& last = search.timeline.sequences()[instance.seen.back().sequence];

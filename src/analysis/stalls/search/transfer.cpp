@@ -88,10 +88,14 @@ VerdictReason bound_by_step(const SearchState& search, const Instance& instance,
     search.waited_sets[member].clip({instance.completion_ns - loss->step.period_ns, instance.completion_ns}, waited);
   }
   const int64_t lost_ns = loss->lost_ns - IntervalSet(std::move(waited)).total_ns();
-  if (lost_ns <= kStallFloorNs) {
-    return loss->lost_ns == 0 ? VerdictReason::kStepAsUsual : VerdictReason::kWaitedForLateRank;
+  const int64_t floor_ns = loss->few ? kNoStepBaselineFloorNs : kStallFloorNs;
+  if (loss->lost_ns > 0 && lost_ns <= floor_ns) {
+    return VerdictReason::kWaitedForLateRank;
   }
   stall.lost_ns = std::min(stall.lost_ns, lost_ns);
+  if (stall.lost_ns <= floor_ns) {
+    return loss->few ? VerdictReason::kStepUnknown : VerdictReason::kStepAsUsual;
+  }
   stall.window.from_ns = std::min(stall.window.from_ns, loss->step.begin_ns);
   stall.step = BatchLoss{loss->step.calls, loss->step.period_ns, loss->usual_ns};
   return VerdictReason::kTooLong;
@@ -180,6 +184,7 @@ void judge_transfer(SearchState& search, const Instance& instance) {
   }
   if (instance.batch == BatchPart::kLast && !open && wrong == nullptr) {
     if (const VerdictReason reason = bound_by_step(search, instance, stall); reason != VerdictReason::kTooLong) {
+      verdict.limit_ns = reason == VerdictReason::kStepUnknown ? kNoStepBaselineFloorNs : verdict.limit_ns;
       return declined(reason);
     }
   }

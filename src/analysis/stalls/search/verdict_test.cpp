@@ -236,6 +236,61 @@ TEST(Verdict, OnTheTransfer) {
   EXPECT_TRUE(verdicts_on(no_end).empty());  // a part without a length is not shown
 }
 
+/// One synchronisation ends `in_step` calls. In the step with this number rank 3 enters the last call `late_ns` after
+/// the others, and the synchronisation takes `slow_ns` longer.
+Change batches(int64_t in_step, int64_t number, int64_t late_ns, int64_t slow_ns) {
+  return [=](int rank, int64_t step, Collective& call) {
+    const int64_t last = (step / in_step + 1) * in_step - 1;
+    const bool here = step / in_step == number;
+    const int64_t before_ns = step / in_step > number ? late_ns + slow_ns : 0;
+    call.timestamp_ns += before_ns + (here && step == last && rank == 3 ? late_ns : 0);
+    call.duration_ns = begin_of(last) + before_ns + (here ? late_ns + slow_ns : 0) + kUsualNs - call.timestamp_ns;
+    return true;
+  };
+}
+
+TEST(Verdict, OnABatch) {
+  constexpr int64_t kMany = 10;  // calls of a step: ten steps in all
+  constexpr int64_t kFew = 20;   // five steps
+  constexpr int64_t kTwo = 50;   // two, of which the first has no beginning
+  constexpr int64_t kShort = kNoStepBaselineFloorNs - kNsPerSecond;
+  constexpr int64_t kLong = kNoStepBaselineFloorNs + kNsPerSecond;
+  constexpr StallPart kLate = StallPart::kLate;
+  constexpr StallPart kTransfer = StallPart::kTransfer;
+  constexpr VerdictReason kUnknown = VerdictReason::kStepUnknown;
+  const int64_t transfer_ns = kUsualNs - 300 * kNsPerUs;  // after rank 3's arrival
+  const Row kRows[] = {
+      {"inside", calls(batches(kMany, 5, 0, 0)), kTransfer, VerdictReason::kInBatch, transfer_ns + 9 * kStepNs,
+       transfer_ns + kStallFloorNs, 50},
+      {"late inside", calls([=](int rank, int64_t step, Collective& call) {
+         batches(kMany, 5, 0, 0)(rank, step, call);
+         call.timestamp_ns += rank == 3 && step == kStep ? 40 * kNsPerMs : 0;
+         *call.duration_ns -= rank == 3 && step == kStep ? 40 * kNsPerMs : 0;
+         return true;
+       }),
+       kLate, VerdictReason::kInBatch, late_ns(40 * kNsPerMs), kStallFloorNs, 50},
+      {"late", calls(batches(kMany, 5, 40 * kNsPerMs, 0)), kLate, VerdictReason::kTooLong, late_ns(40 * kNsPerMs),
+       kStallFloorNs, 59},
+      {"late in one of few", calls(batches(kFew, 2, kShort, 0)), kLate, kUnknown, late_ns(kShort),
+       kNoStepBaselineFloorNs, 59},
+      {"long late in one of few", calls(batches(kFew, 2, kLong, 0)), kLate, VerdictReason::kTooLong, late_ns(kLong),
+       kStallFloorNs, 59},
+      {"slow in one of few", calls(batches(kFew, 2, 0, kShort)), kTransfer, kUnknown, transfer_ns + kShort,
+       kNoStepBaselineFloorNs, 59},
+      {"long slow in one of few", calls(batches(kFew, 2, 0, kLong)), kTransfer, VerdictReason::kTooLong,
+       transfer_ns + kLong, kNoBaselineFloorNs, 59},
+      {"long late in the only one", calls(batches(kTwo, 1, kLong, 0)), kLate, VerdictReason::kTooLong, late_ns(kLong),
+       kStallFloorNs, 99},
+      {"long slow in the only one", calls(batches(kTwo, 1, 0, kLong)), kTransfer, kUnknown, transfer_ns + kLong,
+       kNoStepBaselineFloorNs, 99},
+      {"long late in the first", calls(batches(30, 0, kLong, 0)), kLate, kUnknown, late_ns(kLong),
+       kNoStepBaselineFloorNs, 29},
+  };
+  for (const Row& row : kRows) {
+    expect_verdict(row);
+  }
+}
+
 TEST(Verdict, OnAMissingRank) {
   constexpr StallPart kAbsent = StallPart::kAbsent;
   const int64_t arrived_ns = kLastArrivalNs + 300 * kNsPerUs;  // rank 3
