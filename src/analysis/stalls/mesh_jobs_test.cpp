@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Healthy jobs on GPUs with communicators of several dimensions give no finding, however they are recorded.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "analysis/testing/mesh_job.h"
+#include "analysis/testing/small_job.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+struct Shape {
+  const char* name;
+  MeshJobOptions options;
+  /// CPUs run far ahead. With the profiler plugin a call counts from its launch, so that its time in the device's queue
+  /// looks like a slow transfer: docs/findings.md names that limit.
+  bool queues = false;
+};
+
+const Shape kShapes[] = {
+    {"tensor and data", {}},
+    {"uneven samples", {.uneven = 0.15}},
+    {"one node", {.tensor = 8, .data = 1}},
+    {"64 ranks", {.tensor = 8, .data = 8}},
+    {"data only", {.tensor = 1, .data = 16}},
+    {"evaluation", {.steps = 30, .evaluate_every = 10}},
+    {"on the CPU", {.compute_ms = 1, .launch_ms = 5, .noise_ms = 1}},
+    {"accumulation", {.micro_batches = 8, .uneven = 0.1}, true},
+    {"experts", {.experts = true}, true},
+    {"evaluation on rank 0", {.steps = 60, .evaluate_every = 30, .evaluate_rank0 = true}, true},
+    {"far ahead", {.compute_ms = 20, .launch_ms = 0.2}, true},
+    {"few long steps", {.steps = 4, .micro_batches = 4, .compute_ms = 400, .launch_ms = 100, .uneven = 0.1}, true},
+};
+
+void expect_nothing(const Shape& shape, bool plugin, bool late) {
+  for (uint32_t seed = 1; seed <= 3; ++seed) {
+    MeshJobOptions options = shape.options;
+    options.plugin = plugin;
+    options.attached_late = late;
+    options.seed = seed;
+    MeshJob job(options);
+    const Report report = small_job::report_of(job.source());
+    EXPECT_EQ(report.health(), std::optional(true))
+        << fmt::format("{}{}{}, seed {}\n", shape.name, plugin ? ", plugin" : "", late ? ", attached late" : "", seed)
+        << small_job::reported(report) << report.unrecorded_ranks;
+  }
+}
+
+TEST(MeshJobs, HealthGivesNothing) {
+  for (const Shape& shape : kShapes) {
+    for (const bool late : {false, true}) {
+      expect_nothing(shape, false, late);
+      if (!shape.queues) {
+        expect_nothing(shape, true, late);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis
