@@ -18,6 +18,7 @@
 #include "store/schema/schema.h"
 #include "store/sqlite/by_descriptor.h"
 #include "store/sqlite/open.h"
+#include "store/write/open_calls.h"
 #include "store/write/prune.h"
 #include "store/write/stall_window.h"
 #include "store/write/table_writer.h"
@@ -142,6 +143,7 @@ struct RecordingWriter::State {
   FindingTable findings;
   Statement upsert_segment;
   StallWindows windows;
+  OpenCalls open_calls;
   Pruner pruner;
   NodeId node_id = 0;
   size_t buffered = 0;
@@ -288,7 +290,7 @@ Status RecordingWriter::State::keep_within_size() {
     return {};
   }
   ST_ASSIGN(const auto removed,
-            pruner.prune(db, node_id, prunable(), windows.windows(),
+            pruner.prune(db, node_id, prunable(), {.windows = windows.windows(), .open_calls = open_calls.sorted()},
                          {.target_bytes = file_bytes() / 10 * 6, .transaction_bytes = log_bytes() / 4}));
   for (const auto& [table, count] : removed) {
     stats.pruned += count;
@@ -340,6 +342,7 @@ void RecordingWriter::accept(Event event) {
         } else if constexpr (std::is_same_v<Row, Collective>) {
           if (state_->options.max_size_bytes > 0) {
             state_->windows.note(row);
+            state_->open_calls.note(row);
           }
         }
         std::get<TableWriter<Row>>(state_->tables).accept(std::forward<T>(row));
