@@ -114,6 +114,9 @@ void RunEvidence::explain_hang(const launch::Progress& progress, int64_t still_n
 bool RunEvidence::analyse(const std::function<bool()>& work) {
   const Result<bool> done = cli::analyse(work, patience_.analysis, [this] {
     job_.look();
+    if (job_.asked_to_end() && !concluding_) {
+      save_soon();
+    }
     return job_.code() && !concluding_ ? kRestOfAHang : patience_.analysis;
   });
   if (!done) {

@@ -117,6 +117,9 @@ class RunVerb final : public Subcommand {
       return;
     }
     watch(job, trace ? &*trace : nullptr, evidence);
+    if (job.asked_to_end()) {
+      evidence.save_soon();  // while the tracer finishes
+    }
     RunEvidence::Traced traced;
     if (trace) {
       trace->finish(job);
