@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -77,6 +78,12 @@ void RunEvidence::add_plugin() {
     environment_.emplace_back("STALLTRACE_COMMANDS=whole");
   }
   environment_.push_back(fmt::format("{}={}", kFolderVariable, profiler_files_.folder()));
+}
+
+std::string RunEvidence::profiler_folder_in(const std::vector<std::string>& environment) {
+  const std::string begin = std::string(kFolderVariable) + "=";
+  const auto line = std::ranges::find_if(environment, [&](const std::string& text) { return text.starts_with(begin); });
+  return line == environment.end() ? "" : line->substr(begin.size());
 }
 
 /// NCCL names its threads only on request. The names separate the connections with its data from the rank's other
