@@ -79,6 +79,15 @@ struct Place {
     const bool there = ::fstatat(folder.get(), (name + suffix).c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
     return there ? std::optional(info) : std::nullopt;
   }
+  /// The file, and what SQLite has put beside it.
+  void remove() const {
+    for (const char* suffix : kSideFiles) {
+      if (const auto side = look(suffix); side && S_ISREG(side->st_mode) && side->st_uid == ::geteuid()) {
+        ::unlinkat(folder.get(), (name + suffix).c_str(), 0);
+      }
+    }
+    ::unlinkat(folder.get(), name.c_str(), 0);
+  }
 };
 
 /// Creates the empty file. A leftover log at its path would be read as its own.
@@ -327,7 +336,7 @@ Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::stri
   state->options = options;
   if (auto opened = state->open(); !opened) {
     state->db = Database();
-    ::unlinkat(state->place.folder.get(), state->place.name.c_str(), 0);
+    state->place.remove();
     return with_context(path, std::move(opened.error()));
   }
   return std::unique_ptr<RecordingWriter>(new RecordingWriter(std::move(state)));
@@ -375,8 +384,8 @@ Status RecordingWriter::flush() {
   }
   if (!written) {
     Error error = std::move(written.error());
-    error.remedy =
-        "free some space: recording goes on by itself, what is lost until then is counted as store:disk_full";
+    error.remedy = fmt::format("{}: recording goes on by itself, what is lost until then is counted as store:disk_full",
+                               state.without_room || error.remedy.empty() ? "free some space" : error.remedy);
     return state.refused(with_context("cannot write", std::move(error)).error());
   }
   state.disk_full = false;
