@@ -97,7 +97,9 @@ TEST(RunEvidence, AskedToEndWhileAHangIsExplainedTheProfilerFilesAreSaved) {
     evidence.explain_hang({}, 1, std::nullopt);
     reader.join();
     EXPECT_TRUE(saved);
+    fs::remove(evidence.profiler_files().folder() + "/" + kName);
     evidence.discard();
+    EXPECT_FALSE(fs::exists(evidence.profiler_files().folder()));
   }
   fs::remove_all(place);
 }
