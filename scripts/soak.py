@@ -5,9 +5,11 @@
     scripts/soak.py BUILD [--seconds S] [--max-size SIZE] [--parallel N] [--live]
 
 Short jobs of the lab's training program start, connect, make communicators and end, N at a time, some by SIGKILL. The agent
-is sampled ten times a minute at least. The samples of the last third are compared with those of the middle third: the
-agent may not have grown by more than 4 MiB or 5 %, nor by a descriptor; the recording and its log have to be below the
-limit all the time. Prints the samples. Exit code 1 when something grew. Needs root.
+is sampled ten times a minute at least. The median of the samples of the last third is compared with that of the middle third:
+the agent may not have grown by more than 4 MiB plus 5 %, nor by more than one descriptor; the recording and its log have to be
+below the limit all the time. The jobs have to work: those that nobody kills end with 0, their collectives are recorded, and
+with a limit of 4m or less rows of ended processes are removed. Prints the samples. Exit code 1 when something is wrong. Needs
+root.
 """
 
 import argparse
@@ -33,7 +35,33 @@ MORE_SHARE = 0.05
 RANKS = 2
 KILLED_SHARE = 0.1
 LONGEST_PAUSE = 6
-JOB_SECONDS = 3  # a job that lost a rank waits for it
+WAIT_SECONDS = 3  # a job that lost a rank waits for it
+JOB_SECONDS = 30  # any other has ended, also on a busy machine
+SMALL_MIB = 4  # a recording of this size is full within seconds
+
+
+class Job:
+    """The processes of one job, and how it ended."""
+
+    def __init__(self, processes, started, loses_a_rank):
+        self.processes, self.started, self.loses_a_rank = processes, started, loses_a_rank
+        if loses_a_rank:
+            processes[0].send_signal(signal.SIGKILL)
+
+    def runs(self):
+        return any(process.poll() is None for process in self.processes)
+
+    def is_late(self, now):
+        return now - self.started > (WAIT_SECONDS if self.loses_a_rank else JOB_SECONDS)
+
+    def end(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def failed(self):
+        return not self.loses_a_rank and any(process.returncode != 0 for process in self.processes)
 
 
 def start_job(build):
@@ -42,14 +70,6 @@ def start_job(build):
     words = [build / "lab" / "bin" / "nccl-train", "--steps", "3", "--compute-ms", "1", "--device-ms", "1"]
     return [subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                              env=rank_environment(rank, RANKS, port, more)) for rank in range(RANKS)]
-
-
-def end_jobs(jobs):
-    for job in jobs:
-        for process in job:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
 
 
 def sample_of(agent, recording, begin):
@@ -62,29 +82,30 @@ def sample_of(agent, recording, begin):
 
 
 def churn(build, agent, recording, arguments):
-    """The samples, and how many jobs ran."""
+    """The samples, how many jobs ran, and how many of them failed."""
     choose = random.Random(arguments.seed)
-    jobs, samples, count, begin = [], [], 0, time.monotonic()
+    jobs, samples, count, failed, begin = [], [], 0, 0, time.monotonic()
     pause = min(LONGEST_PAUSE, arguments.seconds / 30)
     try:
         while (now := time.monotonic() - begin) < arguments.seconds:
             if agent.poll() is not None:
                 raise SystemExit(f"soak: the agent ended with {agent.returncode}")
-            end_jobs([job for job, started in jobs if now - started > JOB_SECONDS])
-            jobs = [(job, started) for job, started in jobs if any(process.poll() is None for process in job)]
+            for job in jobs:
+                if job.runs() and job.is_late(now):
+                    job.end()
+            failed += sum(job.failed() for job in jobs if not job.runs())
+            jobs = [job for job in jobs if job.runs()]
             while len(jobs) < arguments.parallel:
-                job = start_job(build)
-                jobs.append((job, now))
+                jobs.append(Job(start_job(build), now, choose.random() < KILLED_SHARE))
                 count += 1
-                if choose.random() < KILLED_SHARE:
-                    job[0].send_signal(signal.SIGKILL)
             if len(samples) * pause <= now:
                 samples.append(sample_of(agent, recording, begin))
                 print(json.dumps(samples[-1]), flush=True)
             time.sleep(0.05)
     finally:
-        end_jobs([job for job, _ in jobs])
-    return samples, count
+        for job in jobs:
+            job.end()
+    return samples, count, failed
 
 
 def growth(samples, limit_mib):
@@ -99,6 +120,16 @@ def growth(samples, limit_mib):
     largest = max(sample["file_mib"] for sample in samples)
     if largest > limit_mib:
         found.append(f"the recording had {largest} MiB, limit {limit_mib:g} MiB")
+    return found
+
+
+def idleness(failed, collectives, losses, limit_mib):
+    """What shows that the jobs did not do what the agent is watched for, as lines."""
+    found = [f"{failed} jobs that nobody killed did not end with 0"] if failed else []
+    if not collectives:
+        found.append("no collective is recorded")
+    if limit_mib <= SMALL_MIB and not losses.get("pruned:process"):
+        found.append("no process was removed from the recording: more --seconds, or a smaller --max-size")
     return found
 
 
@@ -118,14 +149,16 @@ def main():
         flags = ["--live"] if arguments.live else []
         agent = start_tracer(build / "stalltrace", "--own-netns", "--max-size", arguments.max_size, "--out", recording, *flags, log=log)
         try:
-            samples, jobs = churn(build, agent, recording, arguments)
+            samples, jobs, failed = churn(build, agent, recording, arguments)
         finally:
             if agent.poll() is None:
                 agent.send_signal(signal.SIGINT)
             agent.wait(timeout=60)
-        losses = recordings.rows(recording, "SELECT source, count FROM loss ORDER BY source")
-    found = growth(samples, limit_mib)
-    print(json.dumps({"seconds": arguments.seconds, "jobs": jobs, "exit_code": agent.returncode, "losses": dict(losses), "grew": found}))
+        losses = dict(recordings.rows(recording, "SELECT source, count FROM loss ORDER BY source"))
+        collectives = recordings.rows(recording, "SELECT count(*) FROM collective")[0][0]
+    found = growth(samples, limit_mib) + idleness(failed, collectives, losses, limit_mib)
+    print(json.dumps({"seconds": arguments.seconds, "jobs": jobs, "exit_code": agent.returncode, "collectives": collectives,
+                      "losses": losses, "wrong": found}))
     return 1 if found or agent.returncode != 0 else 0
 
 

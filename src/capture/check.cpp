@@ -75,9 +75,10 @@ CheckLine check_ptrace() {
 
 /// What a trace and the verbs that read keep of this process's rights.
 void check_rights(const KernelFeatures& features, std::vector<CheckLine>& lines) {
-  const Capabilities kept = held_capabilities() & privileges_of_a_trace(features.uprobe_multi);
-  lines.push_back(passed("kept_privilege", "privilege that a trace keeps", capability_names(kept)));
   const Confined confined = possible_confinement();
+  const Capabilities kept = held_capabilities() & privileges_of_a_trace({.uprobe_multi = features.uprobe_multi,
+                                                                         .system_call_filters = confined.system_calls});
+  lines.push_back(passed("kept_privilege", "privilege that a trace keeps", capability_names(kept)));
   CheckLine reading = passed("confinement", "what explain, query, merge and import give up",
                              "new programs and sockets (seccomp), writing elsewhere (Landlock)");
   if (!confined.system_calls || !confined.files) {

@@ -6,8 +6,12 @@
 
 namespace stalltrace::capture {
 
-/// `uprobe_multi`: the kernel has uprobe-multi links (6.6). Without, each probe is a perf event, which takes
-/// CAP_SYS_ADMIN.
-Capabilities privileges_of_a_trace(bool uprobe_multi);
+/// What of the kernel decides about them.
+struct PrivilegeNeeds {
+  bool uprobe_multi = true;         // links for uprobes (6.6); else each probe is a perf event: CAP_SYS_ADMIN
+  bool system_call_filters = true;  // else helper processes become nobody (base/untrusted/sandbox)
+};
+
+Capabilities privileges_of_a_trace(const PrivilegeNeeds& needs);
 
 }  // namespace stalltrace::capture

@@ -15,6 +15,7 @@
 #include "base/process/resource_limits.h"
 #include "base/process/secrets.h"
 #include "base/rights/capabilities.h"
+#include "base/untrusted/system_call_filter.h"
 #include "capture/decode/tcp/drop_decoder.h"
 #include "capture/discover/identity.h"
 #include "capture/discover/mpi_world.h"
@@ -274,7 +275,9 @@ std::vector<PeriodicTask> Tracer::periodic_tasks(int64_t started_ns, const Flush
 }
 
 void Tracer::give_up_privileges() {
-  if (!keep_capabilities(privileges_of_a_trace(kernel_->features().uprobe_multi))) {
+  const PrivilegeNeeds needs{.uprobe_multi = kernel_->features().uprobe_multi,
+                             .system_call_filters = has_system_call_filters()};
+  if (!keep_capabilities(privileges_of_a_trace(needs))) {
     report_once("the kernel does not let capabilities go: the trace keeps all that it was started with");
   }
 }

@@ -8,6 +8,10 @@ import sys
 
 from stalltrace import ROOT, Case
 
+sys.path.append(str(ROOT / "scripts"))
+
+import soak  # noqa: E402
+
 INCLUDES = ROOT / "scripts" / "check_includes.py"
 
 
@@ -101,6 +105,34 @@ class Words(Case):
     def test_other_words_pass(self):
         self.need_program("git")
         self.assertEqual(self.found("a.h", "// A planet reports; the ring buffer is unwrapped.\nst_box_event* e;\n"), (0, []))
+
+
+class Soak(Case):
+    GOOD = {"failed": 0, "collectives": 9, "losses": {"pruned:process": 1}, "limit_mib": 1}
+
+    def test_a_soak_whose_jobs_do_nothing_is_no_soak(self):
+        self.assertEqual(soak.idleness(**self.GOOD), [])
+        self.assertEqual(soak.idleness(**{**self.GOOD, "losses": {}, "limit_mib": 64}), [])
+        for worse in ({"failed": 1}, {"collectives": 0}, {"losses": {"pruned:collective": 9}}):
+            with self.subTest(**worse):
+                self.assertEqual(len(soak.idleness(**{**self.GOOD, **worse})), 1)
+
+    def test_only_a_job_that_lost_a_rank_may_fail(self):
+        for words, loses_a_rank, failed in (("true", False, False), ("false", False, True), ("false", True, False)):
+            with self.subTest(words=words, loses_a_rank=loses_a_rank):
+                job = soak.Job([subprocess.Popen([words])], 0, loses_a_rank)
+                job.processes[0].wait()
+                job.end()
+                self.assertEqual(job.failed(), failed)
+
+    def test_what_grows_is_found(self):
+        def samples(last):
+            return [{"rss_mib": 50, "fds": 80, "file_mib": 0.5}] * 6 + [{"rss_mib": 50, "fds": 80, "file_mib": 0.5, **last}] * 3
+
+        self.assertEqual(soak.growth(samples({"fds": 81, "rss_mib": 56}), 1), [])
+        for last in ({"fds": 82}, {"rss_mib": 57}, {"file_mib": 1.5}):
+            with self.subTest(**last):
+                self.assertEqual(len(soak.growth(samples(last), 1)), 1)
 
 
 class Scripts(Case):

@@ -150,7 +150,8 @@ class Evidence(Workers):
 
     def test_killed(self):
         self.fares(self.verb(), "st-evidence", signal.SIGKILL,
-                   r"the evidence process was ended by signal 9 \(Killed\); nothing more is recorded, and the job goes on")
+                   r"the evidence process was ended by signal 9 \(Killed\); nothing more is traced or explained; the job goes on, and "
+                   r"profiler files stay in /dev/shm/stalltrace-run-\S+ \(read them: stalltrace import\)")
 
     def test_a_bus_error(self):
         self.fares(self.verb(), "st-evidence", signal.SIGBUS, r"the evidence process was ended by signal 7 \(Bus error\); ")

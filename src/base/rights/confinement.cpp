@@ -4,9 +4,12 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/fs.h>
 #include <linux/landlock.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -32,22 +35,68 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 #elif defined(__aarch64__)
 constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
+constexpr uint32_t kTioclinux = 0x541c;     // TIOCLINUX of asm/ioctls.h, which termios.h leaves out
 constexpr uint32_t kFirstX32 = 0x40000000;  // numbers of x86's 32-bit pointer calls, on the same architecture
 
-/// No reading verb makes them.
+/// No reading verb makes them. Files are changed by descriptor only: SQLite and merge set mode and owner of what they
+/// have made, and their size.
 constexpr auto kRefused = std::to_array<long>({
-#ifdef SYS_fork
-    SYS_fork, SYS_vfork,
+#ifdef SYS_fork  // an architecture with the old calls
+    SYS_fork, SYS_vfork, SYS_creat, SYS_mknod, SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat,
 #endif
+    // Programs, the network, other processes.
     SYS_execve, SYS_execveat, SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_listen, SYS_accept4, SYS_ptrace,
-    SYS_process_vm_readv, SYS_process_vm_writev, SYS_bpf, SYS_perf_event_open, SYS_mount, SYS_umount2, SYS_pivot_root,
-    SYS_chroot, SYS_setns, SYS_unshare, SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_kexec_load,
-    SYS_reboot, SYS_swapon, SYS_swapoff, SYS_settimeofday, SYS_clock_settime, SYS_acct, SYS_add_key, SYS_request_key,
-    SYS_keyctl, SYS_userfaultfd, SYS_open_by_handle_at, SYS_mknodat, SYS_setuid, SYS_setresuid, SYS_setgid,
-    SYS_setresgid, SYS_quotactl,
-    // Since Linux 5.1 a new call has one number on all architectures: io_uring, the calls for mounts, pidfd_getfd.
-    425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442});
+    SYS_process_vm_readv, SYS_process_vm_writev, SYS_kcmp, SYS_move_pages, SYS_migrate_pages, SYS_kill, SYS_tkill,
+    SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_setpriority, SYS_ioprio_set, SYS_sched_setscheduler,
+    SYS_sched_setparam, SYS_sched_setattr, SYS_sched_setaffinity, SYS_shmget, SYS_shmat, SYS_msgget, SYS_semget,
+    SYS_mq_open,
+    // The host.
+    SYS_bpf, SYS_perf_event_open, SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_setns, SYS_unshare,
+    SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_kexec_load, SYS_reboot, SYS_swapon, SYS_swapoff,
+    SYS_settimeofday, SYS_clock_settime, SYS_acct, SYS_add_key, SYS_request_key, SYS_keyctl, SYS_userfaultfd,
+    SYS_open_by_handle_at, SYS_setuid, SYS_setresuid, SYS_setgid, SYS_setresgid, SYS_quotactl,
+    // Files: what Landlock does not see, or not in its first versions.
+    SYS_mknodat, SYS_truncate, SYS_fchmodat, SYS_fchownat, SYS_utimensat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
+    SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr,
+    // Since Linux 5.1 a new call has one number on all architectures: pidfd_send_signal, io_uring, the calls for
+    // mounts,
+    // openat2 (its flags lie in memory), pidfd_getfd, process_madvise, process_mrelease, fchmodat2, setxattrat,
+    // removexattrat, open_tree_attr, file_setattr.
+    424, 425, 426, 427, 428, 429, 430, 431, 432, 433, 437, 438, 440, 442, 448, 452, 463, 466, 467, 469});
 constexpr long kClone3 = 435;  // its flags lie in memory, where a filter can't see them; without it clone() is called
+
+/// A call that is refused for some values of one of its arguments, of which the lower 32 bits are compared: the kernel
+/// takes no more of these.
+struct RefusedArgument {
+  enum class When { kIs, kIsNot, kHasBit, kHasNotBit };
+  long call = 0;
+  unsigned index = 0;
+  When when = When::kIs;
+  uint32_t value = 0;
+};
+
+std::vector<RefusedArgument> refused_arguments() {
+  using enum RefusedArgument::When;
+  const auto own = static_cast<uint32_t>(::getpid());
+  return {
+      {SYS_clone, 0, kHasNotBit, CLONE_THREAD},  // a thread, but no process
+      {SYS_tgkill, 0, kIsNot, own},              // abort() sends itself a signal
+      // Keys for the terminal, as if its user had typed them; signals to others by a descriptor; attributes.
+      {SYS_ioctl, 1, kIs, TIOCSTI},
+      {SYS_ioctl, 1, kIs, kTioclinux},
+      {SYS_ioctl, 1, kIs, FIOSETOWN},
+      {SYS_ioctl, 1, kIs, SIOCSPGRP},
+      {SYS_ioctl, 1, kIs, FS_IOC_SETFLAGS},
+      {SYS_ioctl, 1, kIs, FS_IOC_FSSETXATTR},
+      {SYS_fcntl, 1, kIs, F_SETOWN},
+      {SYS_fcntl, 1, kIs, F_SETOWN_EX},
+      // Landlock sees it since version 3 only.
+      {SYS_openat, 2, kHasBit, O_TRUNC},
+#ifdef SYS_open
+      {SYS_open, 1, kHasBit, O_TRUNC},
+#endif
+  };
+}
 
 constexpr sock_filter load(size_t offset) { return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)); }
 constexpr sock_filter answer(uint32_t value) { return BPF_STMT(BPF_RET | BPF_K, value); }
@@ -70,10 +119,17 @@ bool refuse_system_calls() {
     filter.push_back(unless(static_cast<uint32_t>(call), 1));
     filter.push_back(answer(kRefuse));
   }
-  filter.push_back(unless(static_cast<uint32_t>(SYS_clone), 3));  // a thread, but no process
-  filter.push_back(load(offsetof(seccomp_data, args)));
-  filter.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 1, 0));
-  filter.push_back(answer(kRefuse));
+  for (const RefusedArgument& argument : refused_arguments()) {
+    using enum RefusedArgument::When;
+    const bool bits = argument.when == kHasBit || argument.when == kHasNotBit;
+    const uint8_t if_so = argument.when == kIs || argument.when == kHasBit ? 0 : 1;  // 1: past the refusal
+    const uint8_t if_not = if_so == 0 ? 1 : 0;
+    filter.push_back(unless(static_cast<uint32_t>(argument.call), 4));
+    filter.push_back(load(offsetof(seccomp_data, args) + argument.index * sizeof(uint64_t)));
+    filter.push_back(BPF_JUMP(BPF_JMP | BPF_K | (bits ? BPF_JSET : BPF_JEQ), argument.value, if_so, if_not));
+    filter.push_back(answer(kRefuse));
+    filter.push_back(load(offsetof(seccomp_data, nr)));
+  }
   filter.push_back(answer(SECCOMP_RET_ALLOW));
   const sock_fprog program{.len = static_cast<unsigned short>(filter.size()), .filter = filter.data()};
   return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;

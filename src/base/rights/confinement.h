@@ -15,8 +15,11 @@ struct Confinement {
 
 /// What the kernel took.
 struct Confined {
-  bool system_calls = false;  // seccomp: no new programs or processes, no sockets, no tracing, no mounts, no BPF
-  bool files = false;         // Landlock (Linux 5.13): nothing but `Confinement` can be written
+  /// seccomp: no new programs or processes, no sockets, no tracing, no mounts, no BPF, no signals to others; no change
+  /// of a file's size, mode, owner or attributes by its path. By a descriptor mode and owner can be set, as before:
+  /// also of a file that was opened for reading only.
+  bool system_calls = false;
+  bool files = false;  // Landlock (Linux 5.13): nothing but `Confinement` can be written
 };
 
 /// For the rest of this process's life. Reading stays possible. To be called before the first thread is started. What

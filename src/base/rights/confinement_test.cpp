@@ -3,12 +3,19 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <thread>
@@ -17,6 +24,8 @@
 
 namespace stalltrace {
 namespace {
+
+constexpr long kPidfdSendSignal = 424;
 
 /// Runs `body` in a child that has confined itself; its exit code.
 int in_confined_child(const Confinement& allowed, const std::function<int()>& body) {
@@ -33,7 +42,7 @@ int in_confined_child(const Confinement& allowed, const std::function<int()>& bo
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-int refused(int result) { return result < 0 && errno == EPERM ? 0 : 1; }
+int refused(long result) { return result < 0 && errno == EPERM ? 0 : 1; }
 
 TEST(Confinement, NoProgramsProcessesAndSockets) {
   ASSERT_TRUE(possible_confinement().system_calls);
@@ -48,6 +57,82 @@ TEST(Confinement, NoProgramsProcessesAndSockets) {
                               }),
             0);
   EXPECT_EQ(in_confined_child({}, [] { return refused(::socket(AF_UNIX, SOCK_STREAM, 0)); }), 0);
+}
+
+TEST(Confinement, NoSignalsToOthers) {
+  const pid_t other = ::getpid();  // the parent, which signal 0 would only ask whether it is there
+  const auto calls = std::to_array<std::function<long()>>({
+      [=] { return ::kill(other, 0); },
+      [=] { return ::kill(0, 0); },
+      [=] { return ::syscall(SYS_tkill, other, 0); },
+      [=] { return ::syscall(SYS_tgkill, other, other, 0); },
+      [=] {
+        siginfo_t info{};
+        return ::syscall(SYS_rt_sigqueueinfo, other, 0, &info);
+      },
+      [=] { return ::syscall(kPidfdSendSignal, 0, 0, nullptr, 0); },
+      [=] { return ::fcntl(STDIN_FILENO, F_SETOWN, other); },
+      [=] { return ::setpriority(PRIO_PROCESS, static_cast<id_t>(other), 1); },
+  });
+  for (size_t i = 0; i < calls.size(); ++i) {
+    EXPECT_EQ(in_confined_child({}, [&] { return refused(calls[i]()); }), 0) << i;
+  }
+  EXPECT_EQ(in_confined_child({}, []() -> int { std::abort(); }), -SIGABRT);
+}
+
+TEST(Confinement, NoKeysForTheTerminal) {
+  char key = 'x';
+  EXPECT_EQ(in_confined_child({}, [&] { return refused(::ioctl(STDIN_FILENO, TIOCSTI, &key)); }), 0);
+  EXPECT_EQ(in_confined_child({}, [&] { return refused(::ioctl(STDIN_FILENO, 0x541c, &key)); }), 0) << "TIOCLINUX";
+  winsize size{};
+  EXPECT_EQ(
+      in_confined_child({}, [&] { return ::ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0 || errno != EPERM ? 0 : 1; }),
+      0);
+}
+
+TEST(Confinement, NoChangesOfFilesByTheirPaths) {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("confinement-" + std::to_string(::getpid()));
+  const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::write(file.get(), "kept", 4), 4);
+  const char* name = path.c_str();
+  const auto calls = std::to_array<std::function<long()>>({
+      [=] { return ::truncate(name, 0); },
+      [=] { return ::open(name, O_RDONLY | O_TRUNC | O_CLOEXEC); },
+      [=] { return ::creat(name, 0644); },
+      [=] { return ::chmod(name, 0644); },
+      [=] { return ::fchmodat(AT_FDCWD, name, 0644, 0); },
+      [=] { return ::chown(name, ::getuid(), ::getgid()); },
+      [=] { return ::lchown(name, ::getuid(), ::getgid()); },
+      [=] { return ::fchownat(AT_FDCWD, name, ::getuid(), ::getgid(), 0); },
+      [=] { return ::setxattr(name, "user.a", "b", 1, 0); },
+      [=] { return ::removexattr(name, "user.a"); },
+      [=] { return ::utimensat(AT_FDCWD, name, nullptr, 0); },
+      [=] { return ::mknod((path.string() + "-fifo").c_str(), S_IFIFO | 0600, 0); },
+#ifdef SYS_mknod
+      [=] { return ::syscall(SYS_mknod, (path.string() + "-fifo").c_str(), S_IFIFO | 0600, 0); },
+      [=] { return ::syscall(SYS_chmod, name, 0644); },
+      [=] { return ::syscall(SYS_open, name, O_RDONLY | O_TRUNC); },
+#endif
+  });
+  const Confinement allowed{.files = {}, .folders = {path.parent_path()}};  // Landlock refuses none of these
+  for (size_t i = 0; i < calls.size(); ++i) {
+    EXPECT_EQ(in_confined_child(allowed, [&] { return refused(calls[i]()); }), 0) << i;
+  }
+  struct stat info {};
+  EXPECT_EQ(::fstat(file.get(), &info), 0);
+  EXPECT_EQ(info.st_size, 4);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
+  // By their descriptors: what SQLite and merge do with new files.
+  EXPECT_EQ(in_confined_child(allowed,
+                              [&] {
+                                return ::fchmod(file.get(), 0640) == 0 && ::ftruncate(file.get(), 1) == 0 &&
+                                               ::fchown(file.get(), ::getuid(), ::getgid()) == 0
+                                           ? 0
+                                           : 1;
+                              }),
+            0);
+  ::unlink(name);
 }
 
 TEST(Confinement, ThreadsAndReadingGoOn) {

@@ -93,14 +93,13 @@ std::vector<AllowedCall> calls_of_process_readers() {
   return calls;
 }
 
-/// Where the kernel has no system call filter: becomes nobody at least.
+}  // namespace
+
 bool become_nobody(pid_t parent) {
   constexpr uid_t kNobody = 65534;
   return ::setgroups(0, nullptr) == 0 && ::setresgid(kNobody, kNobody, kNobody) == 0 &&
          ::setresuid(kNobody, kNobody, kNobody) == 0 && die_with_parent(parent);
 }
-
-}  // namespace
 
 bool enter_sandbox(pid_t parent) {
   // Keeps the user id: as nobody it could be killed by any other process of that user. It has none of its user's rights

@@ -15,4 +15,7 @@ bool enter_sandbox(pid_t parent);
 /// files, and the system calls to open files for reading, and to read memory. It changes nothing: no file, no process.
 bool enter_sandbox_of_process_readers();
 
+/// What enter_sandbox() does for root where the kernel has no system call filter. Takes CAP_SETUID and CAP_SETGID.
+bool become_nobody(pid_t parent);
+
 }  // namespace stalltrace

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -79,6 +80,12 @@ void RunEvidence::add_plugin() {
   environment_.push_back(fmt::format("{}={}", kFolderVariable, profiler_files_.folder()));
 }
 
+std::string RunEvidence::profiler_folder_in(const std::vector<std::string>& environment) {
+  const std::string begin = std::string(kFolderVariable) + "=";
+  const auto line = std::ranges::find_if(environment, [&](const std::string& text) { return text.starts_with(begin); });
+  return line == environment.end() ? "" : line->substr(begin.size());
+}
+
 /// NCCL names its threads only on request. The names separate the connections with its data from the rank's other
 /// connections, also if NCCL passes them to helper threads.
 void RunEvidence::add_thread_names() {
@@ -114,6 +121,9 @@ void RunEvidence::explain_hang(const launch::Progress& progress, int64_t still_n
 bool RunEvidence::analyse(const std::function<bool()>& work) {
   const Result<bool> done = cli::analyse(work, patience_.analysis, [this] {
     job_.look();
+    if (job_.asked_to_end() && !concluding_) {
+      save_soon();
+    }
     return job_.code() && !concluding_ ? kRestOfAHang : patience_.analysis;
   });
   if (!done) {

@@ -39,6 +39,8 @@ class RunEvidence {
   /// Variables that are added to the job's environment. A profiler, a log and a folder that the user has chosen are
   /// kept.
   [[nodiscard]] const std::vector<std::string>& environment() const { return environment_; }
+  /// Where the profiler files of a job with this environment() are; empty: it has none.
+  static std::string profiler_folder_in(const std::vector<std::string>& environment);
 
   /// Called about once a second while the job runs.
   void look() { profiler_files_.update(); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace run`: starts a job with all evidence enabled, and explains its hangs and its end.
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -33,6 +34,23 @@ Result<launch::RunFolder> claim_some_folder(const std::string& wanted, Readers r
   }
   console.error(folder.error());
   return launch::temporary_run_folder(wanted, readers);
+}
+
+/// The plugin records on in the job's processes: nobody copies their profiler files any more.
+std::string rest_without_evidence_process(launch::Supervisor::Loss when, const std::vector<std::string>& environment) {
+  using enum launch::Supervisor::Loss;
+  if (when == kBeforeTheStart) {
+    return "nothing is recorded";
+  }
+  if (when == kAfterAllWasStored) {
+    return "the evidence is in the run's folder (read it: stalltrace explain); the job's exit code stays";
+  }
+  const std::string folder = RunEvidence::profiler_folder_in(environment);
+  const std::string files =
+      folder.empty() ? "" : fmt::format(", and profiler files stay in {} (read them: stalltrace import)", folder);
+  return when == kWhileTheCommandRuns
+             ? fmt::format("nothing more is traced or explained; the job goes on{}", files)
+             : fmt::format("what was recorded until then is in the run's folder{}; the job's exit code stays", files);
 }
 
 class RunVerb final : public Subcommand {
@@ -73,7 +91,8 @@ class RunVerb final : public Subcommand {
     }
     ST_ASSIGN(trusted_, parse_trusted_owners(trusted_owners_));
     const launch::Patience patience = waits_.patience();
-    launch::Supervisor supervisor(job, "the evidence process", patience.outer(), saying_to(console));
+    launch::Supervisor supervisor(job, "the evidence process", rest_without_evidence_process, patience.outer(),
+                                  saying_to(console));
     const pid_t launcher = ::getpid();
     const auto refused = supervisor.prepare("st-evidence", [&](launch::WorkerSide& side) {
       launch::JobNews news(side);
@@ -117,6 +136,9 @@ class RunVerb final : public Subcommand {
       return;
     }
     watch(job, trace ? &*trace : nullptr, evidence);
+    if (job.asked_to_end()) {
+      evidence.save_soon();  // while the tracer finishes
+    }
     RunEvidence::Traced traced;
     if (trace) {
       trace->finish(job);

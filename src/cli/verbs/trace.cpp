@@ -41,6 +41,13 @@ std::string progress_line(const capture::TracerStats& stats) {
   return line;
 }
 
+std::string rest_without_tracer(launch::Supervisor::Loss when, const std::vector<std::string>& /*environment*/) {
+  using enum launch::Supervisor::Loss;
+  return when == kBeforeTheStart        ? "nothing is recorded"
+         : when == kWhileTheCommandRuns ? "nothing more is recorded, and the job goes on"
+                                        : "what was recorded until then is in the file, and the job's exit code stays";
+}
+
 class TraceVerb final : public Subcommand {
  public:
   [[nodiscard]] VerbInfo info() const override {
@@ -101,7 +108,7 @@ class TraceVerb final : public Subcommand {
       return *refused;
     }
     options_.pids.push_back(::getpid());  // our children are in scope from their first instruction
-    launch::Supervisor supervisor(job, "the tracer", waits_.patience(), saying_to(console));
+    launch::Supervisor supervisor(job, "the tracer", rest_without_tracer, waits_.patience(), saying_to(console));
     const auto refused = supervisor.prepare("st-tracer", [&](launch::WorkerSide& side) {
       launch::JobNews news(side);
       const Result<int> code = record(console, side.stop.get(), &news);

@@ -64,8 +64,8 @@ Patience Patience::outer() const {
   return {.start = start + kMargin, .store = 2 * store + kMargin, .analysis = analysis + kMargin, .silence = silence};
 }
 
-Supervisor::Supervisor(Job& job, std::string what, const Patience& patience, Say say)
-    : job_(job), what_(std::move(what)), patience_(patience), say_(std::move(say)) {}
+Supervisor::Supervisor(Job& job, std::string what, Rest rest, const Patience& patience, Say say)
+    : job_(job), what_(std::move(what)), rest_(std::move(rest)), patience_(patience), say_(std::move(say)) {}
 
 std::optional<int> Supervisor::prepare(const char* name, const Worker::Work& work) {
   auto worker = Worker::start(name, work);
@@ -188,10 +188,11 @@ void Supervisor::wait_for_worker(milliseconds limit, const char* what_is_late, D
 
 void Supervisor::lose(const std::string& how) {
   worker_.reset();
-  const char* rest = !started_     ? "nothing is recorded"
-                     : !job_ended_ ? "nothing more is recorded, and the job goes on"
-                                   : "what was recorded until then is in the file, and the job's exit code stays";
-  say_({.what = fmt::format("{} {}", what_, how), .remedy = rest});
+  const Loss when = !started_     ? Loss::kBeforeTheStart
+                    : !job_ended_ ? Loss::kWhileTheCommandRuns
+                    : !stored_    ? Loss::kAfterItsEnd
+                                  : Loss::kAfterAllWasStored;
+  say_({.what = fmt::format("{} {}", what_, how), .remedy = rest_(when, environment_)});
 }
 
 void JobNews::ready(const std::vector<std::string>& environment) { send(MessageKind::kReady, joined(environment)); }

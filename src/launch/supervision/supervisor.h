@@ -39,8 +39,13 @@ class Supervisor {
  public:
   using Say = std::function<void(const Error&)>;
 
-  /// `what` a person calls the worker: "the tracer". `job` and `say` outlive this.
-  Supervisor(Job& job, std::string what, const Patience& patience, Say say);
+  /// When a worker is lost.
+  enum class Loss { kBeforeTheStart, kWhileTheCommandRuns, kAfterItsEnd, kAfterAllWasStored };
+  /// What remains then: half a sentence, printed behind what became of the worker. `environment` as of JobNews::ready.
+  using Rest = std::function<std::string(Loss when, const std::vector<std::string>& environment)>;
+
+  /// `what` a person calls the worker: "the tracer". `job` and what the functions refer to outlive this.
+  Supervisor(Job& job, std::string what, Rest rest, const Patience& patience, Say say);
 
   /// Starts the worker, and waits until the command may start. The exit code where the worker refuses that: then the
   /// command is not to be started.
@@ -62,6 +67,7 @@ class Supervisor {
 
   Job& job_;
   std::string what_;
+  Rest rest_;
   Patience patience_;
   Say say_;
   std::optional<Worker> worker_;

@@ -31,10 +31,17 @@ struct Outcome {
   std::vector<std::string> said;
 };
 
+std::string rest_of(Supervisor::Loss when, const std::vector<std::string>& environment) {
+  return when == Supervisor::Loss::kBeforeTheStart        ? "before the start"
+         : when == Supervisor::Loss::kWhileTheCommandRuns ? "while it runs with " + environment.at(1)
+         : when == Supervisor::Loss::kAfterItsEnd         ? "after its end"
+                                                          : "all is stored";
+}
+
 Outcome supervise(const std::string& command, const Worker::Work& work, const Patience& patience = kShort) {
   Outcome outcome;
   Job job;
-  Supervisor supervisor(job, "the worker", patience,
+  Supervisor supervisor(job, "the worker", rest_of, patience,
                         [&](const Error& error) { outcome.said.push_back(error.what + "; " + error.remedy); });
   outcome.refused = supervisor.prepare("st-test", work);
   if (outcome.refused) {
@@ -107,20 +114,19 @@ TEST(Supervisor, OneThatDiesBeforeTheStart) {
   const Outcome outcome = supervise("exit 7", [](WorkerSide&) { return die(); });
   EXPECT_FALSE(outcome.refused);
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.said, ElementsAre("the worker was ended by signal 9 (Killed); nothing is recorded"));
+  EXPECT_THAT(outcome.said, ElementsAre("the worker was ended by signal 9 (Killed); before the start"));
 }
 
 TEST(Supervisor, OneThatHangsBeforeTheStart) {
   const Outcome outcome = supervise("exit 7", [](WorkerSide&) -> int { hang(); });
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.said, ElementsAre("the worker is not ready after 300 ms, and was killed; nothing is recorded"));
+  EXPECT_THAT(outcome.said, ElementsAre("the worker is not ready after 300 ms, and was killed; before the start"));
 }
 
 TEST(Supervisor, OneThatDiesWhileTheCommandRuns) {
   const Outcome outcome = supervise("sleep 0.5; kill -TERM $$", good([](JobNews&) { die(); }));
   EXPECT_EQ(outcome.code, 128 + SIGTERM);
-  EXPECT_THAT(outcome.said, ElementsAre("the worker was ended by signal 9 (Killed); nothing more is recorded, and the "
-                                        "job goes on"));
+  EXPECT_THAT(outcome.said, ElementsAre("the worker was ended by signal 9 (Killed); while it runs with OTHER=1"));
 }
 
 TEST(Supervisor, OneThatHangsWhileTheCommandRunsIsNamedOnceAndKilledAtTheEnd) {
@@ -129,8 +135,7 @@ TEST(Supervisor, OneThatHangsWhileTheCommandRunsIsNamedOnceAndKilledAtTheEnd) {
   EXPECT_THAT(
       outcome.said,
       ElementsAre("the worker has not moved for 300 ms; a disk or a file server may not answer; the job goes on",
-                  "the worker has not stored the recording after 300 ms, and was killed; what was recorded until "
-                  "then is in the file, and the job's exit code stays"));
+                  "the worker has not stored the recording after 300 ms, and was killed; after its end"));
 }
 
 TEST(Supervisor, OneThatGetsOnAgain) {
@@ -151,9 +156,7 @@ TEST(Supervisor, OneThatHangsOnceAllIsStored) {
     hang();
   });
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.said,
-              ElementsAre("the worker has not ended after 300 ms, and was killed; what was recorded until "
-                          "then is in the file, and the job's exit code stays"));
+  EXPECT_THAT(outcome.said, ElementsAre("the worker has not ended after 300 ms, and was killed; all is stored"));
 }
 
 TEST(Supervisor, OneThatEndsEarlyByItself) {
@@ -180,7 +183,7 @@ TEST(Supervisor, ASignalBeforeTheStartKeepsTheCommandFromStarting) {
 TEST(Supervisor, ACommandThatCantBeStarted) {
   Job job;
   std::vector<std::string> said;
-  Supervisor supervisor(job, "the worker", kShort, [&](const Error& error) { said.push_back(error.what); });
+  Supervisor supervisor(job, "the worker", rest_of, kShort, [&](const Error& error) { said.push_back(error.what); });
   ASSERT_FALSE(supervisor.prepare("st-test", good()));
   EXPECT_FALSE(supervisor.start({"/nowhere/at/all"}));
   EXPECT_THAT(said, IsEmpty());

@@ -4,8 +4,25 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <system_error>
 
 namespace stalltrace::store {
+
+namespace {
+
+/// A disk or a file server that fails.
+std::unexpected<Error> fail_io(sqlite3* db, std::string_view context) {
+  if (sqlite3_extended_errcode(db) == SQLITE_IOERR_SHORT_READ) {
+    return fail(fmt::format("{}: the file ends where more was expected", context),
+                "copy it again from where it was made");
+  }
+  const int reason = sqlite3_system_errno(db);
+  return fail(fmt::format("{}: {}{}", context, sqlite3_errmsg(db),
+                          reason == 0 ? "" : fmt::format(" ({})", std::generic_category().message(reason))),
+              "see what the kernel says of that disk or file server (dmesg), or use another one");
+}
+
+}  // namespace
 
 std::unexpected<Error> fail_sqlite(sqlite3* db, std::string_view context) {
   const int code = db != nullptr ? sqlite3_errcode(db) : SQLITE_NOMEM;
@@ -35,6 +52,9 @@ std::unexpected<Error> fail_sqlite(sqlite3* db, std::string_view context) {
         return fail(fmt::format("{}: the file has the size that this process's files may have", context),
                     "raise the limit (ulimit -f)");
       }
+      return fail_io(db, context);
+    case SQLITE_CANTOPEN:
+      remedy = "its folder must exist, and let you in";
       break;
     default:
       break;

@@ -31,6 +31,7 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   [[nodiscard]] std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  [[nodiscard]] std::string path() const { return path_.string(); }
   /// The file names in it, sorted.
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> found;

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "store/write/prune_states.h"
-
 namespace stalltrace::store {
 namespace {
 
@@ -15,6 +13,12 @@ constexpr int64_t kStateBytes = 128;          // of a row, with what it shares o
 
 size_t states_of(const Pruner::Limits& limits) {
   return static_cast<size_t>(std::max<int64_t>(limits.transaction_bytes / kStateBytes, 1));
+}
+
+void add(Pruner::Removed& all, const Pruner::Removed& some) {
+  for (const auto& [table, count] : some) {
+    all[table] += count;
+  }
 }
 
 /// No row has an id of the segment any more.
@@ -94,9 +98,7 @@ Status Pruner::remove_all(Database& db, std::span<const Candidate> batch, const 
     ST_TRY(count_pruned(db, batch.front().table->segments->node(), table, count));
   }
   ST_TRY(transaction.commit());
-  for (const auto& [table, count] : counts) {
-    removed[table] += count;
-  }
+  add(removed, counts);
   return {};
 }
 
@@ -134,35 +136,33 @@ Status Pruner::prune_streams(Database& db, const std::vector<PrunableTable>& tab
   return {};
 }
 
-Status Pruner::prune_states(Database& db, NodeId node, int64_t before_ns, const std::vector<TimeRange>& keep,
-                            Limits limits, Removed& removed) {
-  while (true) {
-    ST_ASSIGN(const int64_t used, used_bytes(db));
-    if (used <= limits.target_bytes) {
-      return {};
-    }
-    ST_ASSIGN(const Removed some, prune_ended_states(db, node, before_ns, keep, states_of(limits)));
-    for (const auto& [table, count] : some) {
-      removed[table] += count;
-    }
+Status Pruner::prune_states(Database& db, NodeId node, const Keep& keep, Depth depth, Limits limits, Removed& removed) {
+  ST_ASSIGN(int64_t used, used_bytes(db));
+  if (used <= limits.target_bytes) {
+    return {};
+  }
+  ST_ASSIGN(EndedStates states, EndedStates::read(db, node, kForever, keep, depth));
+  while (used > limits.target_bytes) {
+    ST_ASSIGN(const Removed some, states.remove_some(db, states_of(limits)));
     if (some.empty()) {
       return {};
     }
+    add(removed, some);
+    ST_ASSIGN(used, used_bytes(db));
   }
+  return {};
 }
 
 Result<Pruner::Removed> Pruner::prune(Database& db, NodeId node, const std::vector<PrunableTable>& tables,
-                                      const std::vector<TimeRange>& keep, Limits limits) {
+                                      const Keep& keep, Limits limits) {
   Removed removed;
-  const std::vector<TimeRange> nothing;
-  ST_TRY(prune_streams(db, tables, Depth::kNormal, keep, limits, removed));
-  ST_ASSIGN(const Removed old, prune_ended_states(db, node, oldest_ns(tables), keep, states_of(limits)));
-  for (const auto& [table, count] : old) {
-    removed[table] += count;
-  }
-  ST_TRY(prune_states(db, node, kForever, keep, limits, removed));
-  ST_TRY(prune_streams(db, tables, Depth::kEverything, nothing, limits, removed));
-  ST_TRY(prune_states(db, node, kForever, nothing, limits, removed));
+  ST_TRY(prune_streams(db, tables, Depth::kNormal, keep.windows, limits, removed));
+  ST_ASSIGN(EndedStates old, EndedStates::read(db, node, oldest_ns(tables), keep, Depth::kNormal));
+  ST_ASSIGN(const Removed some, old.remove_some(db, states_of(limits)));
+  add(removed, some);
+  ST_TRY(prune_states(db, node, keep, Depth::kNormal, limits, removed));
+  ST_TRY(prune_streams(db, tables, Depth::kEverything, {}, limits, removed));
+  ST_TRY(prune_states(db, node, keep, Depth::kEverything, limits, removed));
   return removed;
 }
 

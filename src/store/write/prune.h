@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits the size of a recording: removes normal rows, oldest first over all streamed tables, and rows about processes,
 // communicators and connections that ended before the rows that are left; then, if necessary, more of these, and rows
-// around stalls as well. Works on whole segments by ranges of ids. Internal to store/.
+// around stalls as well, and at last those of processes with a call that never ended. Works on whole segments by ranges
+// of ids. Internal to store/.
 #pragma once
 
 #include <map>
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "store/write/prune_states.h"
 #include "store/write/stall_window.h"
 #include "store/write/zone_map.h"
 
@@ -26,7 +28,7 @@ struct PrunableTable {
 
 class Pruner {
  public:
-  using Removed = std::map<std::string, uint64_t>;  // rows, by table
+  using Removed = EndedStates::Removed;
 
   struct Limits {
     int64_t target_bytes = 0;       // of the database in use: pruning ends there
@@ -34,8 +36,8 @@ class Pruner {
   };
 
   /// Removes rows of `node` until the target is reached, or no old rows are left.
-  Result<Removed> prune(Database& db, NodeId node, const std::vector<PrunableTable>& tables,
-                        const std::vector<TimeRange>& keep, Limits limits);
+  Result<Removed> prune(Database& db, NodeId node, const std::vector<PrunableTable>& tables, const Keep& keep,
+                        Limits limits);
 
  private:
   /// A segment that still has its normal rows, or all rows.
@@ -44,7 +46,7 @@ class Pruner {
     const PrunableTable* table;
     size_t index;
   };
-  enum class Depth { kNormal, kEverything };
+  using Depth = EndedStates::Depth;
 
   [[nodiscard]] std::vector<Candidate> candidates(const std::vector<PrunableTable>& tables, Depth depth) const;
   static Result<uint64_t> remove(Database& db, const Candidate& candidate, const std::vector<TimeRange>& keep);
@@ -52,8 +54,7 @@ class Pruner {
                            Removed& removed);
   Status prune_streams(Database& db, const std::vector<PrunableTable>& tables, Depth depth,
                        const std::vector<TimeRange>& keep, Limits limits, Removed& removed);
-  static Status prune_states(Database& db, NodeId node, int64_t before_ns, const std::vector<TimeRange>& keep,
-                             Limits limits, Removed& removed);
+  static Status prune_states(Database& db, NodeId node, const Keep& keep, Depth depth, Limits limits, Removed& removed);
   /// The earliest row that was not removed as a normal one.
   [[nodiscard]] int64_t oldest_ns(const std::vector<PrunableTable>& tables) const;
   std::set<int64_t>& done(Depth depth, std::string_view table);

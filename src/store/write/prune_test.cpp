@@ -158,6 +158,41 @@ TEST(MaxSize, WhatEndedAgesOutWithTheRowsOfItsTime) {
   EXPECT_LT(std::stoi(ask(path, "SELECT count(*) FROM segment")), kComers / 1024);
 }
 
+/// A rank was killed inside a call, long ago: how it ended is the evidence of the hang.
+TEST(MaxSize, TheProcessOfACallThatNeverEndedStays) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "r.db";
+  auto writer = must(RecordingWriter::create(path, {.max_size_bytes = 2 << 20}));
+  writer->accept(node_row(1, "n"));
+  for (int32_t i = 1; i <= 20'000; ++i) {
+    const int64_t at_ns = i * 10 * kNsPerMs;
+    const bool dies_inside = i == 100;
+    Process process{.node_id = 1, .pid = i, .start_ns = at_ns, .exe = dies_inside ? "killed" : "/usr/bin/ends-well"};
+    process.exit_ns = at_ns + 5 * kNsPerMs;
+    process.exit_signal = dies_inside ? std::optional(SIGKILL) : std::nullopt;
+    writer->accept(process);
+    Communicator communicator{.node_id = 1, .pid = i, .comm_ptr = 0xc0};
+    communicator.created_ns = at_ns;
+    writer->accept(communicator);
+    Collective call = collective_row(1, static_cast<uint64_t>(i), at_ns + kNsPerMs, std::nullopt);
+    call.pid = i;
+    writer->accept(call);
+    if (!dies_inside) {
+      call.duration_ns = kNsPerMs;
+      call.completion = Completion::kSync;
+      writer->accept(call);
+    }
+    if (i % 100 == 0) {
+      must(writer->flush());
+    }
+  }
+  must(writer->close());
+  EXPECT_LT(std::stoi(ask(path, "SELECT count(*) FROM process")), 15'000);
+  EXPECT_EQ(ask(path, "SELECT count(*) FROM collective WHERE duration_ns IS NULL"), "1");
+  EXPECT_EQ(ask(path, "SELECT exit_signal FROM process WHERE pid = 100"), std::to_string(SIGKILL));
+  EXPECT_EQ(ask(path, "SELECT count(*) FROM communicator WHERE pid = 100"), "1");
+}
+
 /// A query that takes hours, or was forgotten in a pager.
 TEST(MaxSize, AReaderThatKeepsTheLogIsSaidOnceAndCounted) {
   constexpr int64_t kMaxSize = 2 << 20;

@@ -18,6 +18,7 @@
 #include "store/schema/schema.h"
 #include "store/sqlite/by_descriptor.h"
 #include "store/sqlite/open.h"
+#include "store/write/open_calls.h"
 #include "store/write/prune.h"
 #include "store/write/stall_window.h"
 #include "store/write/table_writer.h"
@@ -77,6 +78,15 @@ struct Place {
     struct stat info {};
     const bool there = ::fstatat(folder.get(), (name + suffix).c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
     return there ? std::optional(info) : std::nullopt;
+  }
+  /// The file, and what SQLite has put beside it.
+  void remove() const {
+    for (const char* suffix : kSideFiles) {
+      if (const auto side = look(suffix); side && S_ISREG(side->st_mode) && side->st_uid == ::geteuid()) {
+        ::unlinkat(folder.get(), (name + suffix).c_str(), 0);
+      }
+    }
+    ::unlinkat(folder.get(), name.c_str(), 0);
   }
 };
 
@@ -142,6 +152,7 @@ struct RecordingWriter::State {
   FindingTable findings;
   Statement upsert_segment;
   StallWindows windows;
+  OpenCalls open_calls;
   Pruner pruner;
   NodeId node_id = 0;
   size_t buffered = 0;
@@ -288,7 +299,7 @@ Status RecordingWriter::State::keep_within_size() {
     return {};
   }
   ST_ASSIGN(const auto removed,
-            pruner.prune(db, node_id, prunable(), windows.windows(),
+            pruner.prune(db, node_id, prunable(), {.windows = windows.windows(), .open_calls = open_calls.sorted()},
                          {.target_bytes = file_bytes() / 10 * 6, .transaction_bytes = log_bytes() / 4}));
   for (const auto& [table, count] : removed) {
     stats.pruned += count;
@@ -325,7 +336,7 @@ Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::stri
   state->options = options;
   if (auto opened = state->open(); !opened) {
     state->db = Database();
-    ::unlinkat(state->place.folder.get(), state->place.name.c_str(), 0);
+    state->place.remove();
     return with_context(path, std::move(opened.error()));
   }
   return std::unique_ptr<RecordingWriter>(new RecordingWriter(std::move(state)));
@@ -340,6 +351,7 @@ void RecordingWriter::accept(Event event) {
         } else if constexpr (std::is_same_v<Row, Collective>) {
           if (state_->options.max_size_bytes > 0) {
             state_->windows.note(row);
+            state_->open_calls.note(row);
           }
         }
         std::get<TableWriter<Row>>(state_->tables).accept(std::forward<T>(row));
@@ -372,8 +384,8 @@ Status RecordingWriter::flush() {
   }
   if (!written) {
     Error error = std::move(written.error());
-    error.remedy =
-        "free some space: recording goes on by itself, what is lost until then is counted as store:disk_full";
+    error.remedy = fmt::format("{}: recording goes on by itself, what is lost until then is counted as store:disk_full",
+                               state.without_room || error.remedy.empty() ? "free some space" : error.remedy);
     return state.refused(with_context("cannot write", std::move(error)).error());
   }
   state.disk_full = false;
