@@ -63,7 +63,8 @@ static __always_inline bool ends_a_collective(const struct st_process* process, 
 
 static __always_inline void emit_sync(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
                                       const struct st_process* process, u64 event, s32 return_code, u64 now, u64 id) {
-  if (!ends_a_collective(process, flight)) {
+  if (!ends_a_collective(process, flight) ||
+      !ST_HAS_COLLECTIVE_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_sync)))) {
     return;
   }
   struct st_sync* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
@@ -151,7 +152,8 @@ static __always_inline void emit_requests_done(const volatile struct st_call_spe
   note_done(spec, flight, waited);
   drop_unchanged(waited, flight->int_handles);
   struct st_requests_done* record = &waited->record;
-  if (!*(volatile u64*)&record->done) {
+  if (!*(volatile u64*)&record->done ||
+      !ST_HAS_COLLECTIVE_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_requests_done)))) {
     return;
   }
   fill_header(&record->header, ST_RECORD_REQUESTS_DONE, sizeof(*record), now, id >> 32, (u32)id);

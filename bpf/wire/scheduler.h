@@ -32,8 +32,8 @@ struct st_wait {
 
 struct st_exit {
   struct st_header header;
-  __s32 exit_code; /* task_struct.exit_code: signal in the low 7 bits, status << 8 */
-  __u32 padding;
+  __s32 exit_code;   /* task_struct.exit_code: signal in the low 7 bits, status << 8 */
+  __u32 start_ticks; /* st_process.start_ticks */
 };
 
 struct st_wait_sum {
@@ -50,8 +50,8 @@ struct st_thread_time {
   __u32 tgid;
   __u32 off_kind; /* why it is off the CPU: ST_WAIT_RUNNABLE when preempted */
   struct st_wait_sum sums[ST_WAIT_KINDS];
-  __u32 by_tgid; /* the process that ran most while this thread was ready: a majority vote weighted by time */
-  __u32 padding;
+  __u32 by_tgid;      /* the process that ran most while this thread was ready: a majority vote weighted by time */
+  __u32 user;         /* st_process.user */
   __u64 by_weight_ns; /* the vote's lead */
   __u64 by_waited_ns; /* time counted for by_tgid since it became the candidate */
   char by_name[ST_COMM_LEN];

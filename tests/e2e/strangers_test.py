@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hostile users beside a tracer run by root: their files have no effect on it, and are counted."""
 
+import json
 import os
 import pathlib
+import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -49,10 +52,10 @@ class Strangers(Case):
         os.chown(folder, user, user)
         return folder
 
-    def stranger(self, what, *words):
+    def stranger(self, what, *words, stdin=subprocess.DEVNULL):
         """Runs as nobody; returns the process once its mapping is there."""
         process = subprocess.Popen([PYTHON, self.script, what, self.theirs, *words], user=NOBODY, group=NOBODY, extra_groups=[],
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+                                   stdin=stdin, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait, 10)
         self.addCleanup(process.kill)
@@ -211,3 +214,52 @@ class Strangers(Case):
         self.assertGreater(self.calls(tracer, near), 2 * 30)
         self.assertEqual(self.losses(tracer), {"library:not_read": 1})
         self.assertIn("files not read yet", self.done(run("check", timeout=20)))
+
+    def explained_beside(self, how):
+        """Calls at a processor's full rate beside another user's job of which a rank is stopped: the sources of losses."""
+        if platform.machine() != "x86_64":
+            self.skipTest("the stranger's machine code is for x86-64")
+        stranger = self.stranger("calls", how, stdin=subprocess.PIPE)
+        self.addCleanup(stranger.stdin.close)
+        tracer = Tracer(self, "--library", LIBRARIES / "libnccl.so.2")  # beside a flood it would be found too late for the first step
+        stranger.stdin.write("go\n")
+        stranger.stdin.flush()
+        steps = 600
+        job = self.job_of(SOMEBODY, LIBRARIES, steps=steps)
+        job.wait_for_steps(20)
+        tracer.process.send_signal(signal.SIGSTOP)  # as one that does not get the CPU: the rings fill
+        time.sleep(0.4)
+        job.ranks[1].send_signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        job.ranks[1].send_signal(signal.SIGCONT)
+        time.sleep(0.2)
+        tracer.process.send_signal(signal.SIGCONT)
+        job.wait()
+        stranger.kill()
+        self.assertEqual(tracer.stop(), DONE)
+        lost = dict(tracer.rows("SELECT source, count FROM loss"))
+        self.assertEqual([source for source in lost if not source.endswith(f":{NOBODY}")], [], lost)
+        per_rank = {calls for (calls,) in tracer.rows(
+            f"SELECT count(*) FROM collective WHERE pid IN ({job.ranks[0].pid}, {job.ranks[1].pid}) AND duration_ns IS NOT NULL "
+            "AND op = 'ALL_REDUCE' GROUP BY pid")}
+        self.assertEqual(len(per_rank), 1, per_rank)
+        self.assertGreaterEqual(per_rank.pop(), steps)
+        found = json.loads(self.done(run("explain", tracer.path, "--json", timeout=60)))["findings"]
+        causes = [(finding["cause"], (finding["culprit"] or {}).get("rank")) for finding in found]
+        self.assertIn(("process_stopped", 1), causes, found)
+        return lost
+
+    def test_calls_without_end(self):
+        """H4: what the stranger loses is counted under its number, nobody else loses anything."""
+        lost = self.explained_beside("calls")
+        self.assertGreater(lost.get(f"share:collective:{NOBODY}", 0), 0, lost)
+
+    def test_communicators_without_end(self):
+        """H4, H5"""
+        lost = self.explained_beside("communicators")
+        self.assertGreater(lost.get(f"share:communicator:{NOBODY}", 0) + lost.get(f"share:sequence:{NOBODY}", 0), 0, lost)
+
+    def test_a_group_that_never_ends(self):
+        """H4"""
+        lost = self.explained_beside("group")
+        self.assertGreater(lost.get(f"share:call:{NOBODY}", 0), 0, lost)

@@ -114,5 +114,42 @@ def flood(folder):
         os.close(fd)
 
 
+# flood(calls, function, communicator, step): ncclAllReduce(NULL, NULL, 8, 7, 0, communicator, NULL) at the rate of a processor of
+# x86-64; each call's communicator is `step` after the last one's.
+FLOOD = bytes.fromhex("53 55 41 54 41 55 48 89 fb 48 89 f5 49 89 d4 49 89 cd 48 83 ec 18 48 c7 04 24 00 00 00 00"
+                      "31 ff 31 f6 ba 08 00 00 00 b9 07 00 00 00 45 31 c0 4d 89 e1 ff d5 4d 01 ec 48 ff cb 75 e2"
+                      "48 83 c4 18 41 5d 41 5c 5d 5b c3")
+FUNCTIONS = [b"ncclGroupStart", b"ncclAllReduce"]  # at 0x3800, 0x3810
+RETURN_0 = b"\x31\xc0\xc3"
+
+
+def calls(folder, how):
+    """Calls without end: "calls" on one communicator, "communicators" on ever new ones, "group" inside a group that never ends."""
+    path = folder / "libnccl.so.2"
+    names = b"\0" + b"".join(name + b"\0" for name in FUNCTIONS)
+    fd = elf(path, names=len(names), symbols=len(FUNCTIONS))
+    os.pwrite(fd, names, NAMES_AT)
+    for number, name in enumerate(FUNCTIONS):
+        at = 0x3800 + 16 * number
+        os.pwrite(fd, struct.pack("<IBBHQQ", names.index(name), 0x12, 0, 1, at, 16), SYMBOLS_AT + 24 * (1 + number))
+        os.pwrite(fd, RETURN_0, at)
+    os.close(fd)
+    fd = os.open(path, os.O_RDONLY)
+    address = libc.mmap(None, 0x4000, 5, 2, fd, 0)
+    code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    code.write(FLOOD)
+    flood = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)(
+        ctypes.addressof(ctypes.c_char.from_buffer(code)))
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    ready()
+    sys.stdin.readline()
+    if how == "group":
+        ctypes.CFUNCTYPE(ctypes.c_int)(address + 0x3800)()
+    at, step = 0x1000, 16 if how == "communicators" else 0
+    while True:
+        flood(100_000, address + 0x3810, at, step)
+        at += 100_000 * step
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](pathlib.Path(sys.argv[2]), *sys.argv[3:])

@@ -40,12 +40,18 @@ class Finder : public ProfilerHost {
   /// The files found for this test's processes.
   Files look() {
     Files found;
-    finder_->search(monotonic_now_ns(), [&](FoundFile file) { add(file, found); });
+    finder_->search(monotonic_now_ns(), [&](FoundFile file) {
+      add(file, found);
+      return true;
+    });
     return found;
   }
   Files end(pid_t pid) {
     Files found;
-    finder_->end_process(pid, [&](FoundFile file) { add(file, found); });
+    finder_->end_process(pid, [&](FoundFile file) {
+      add(file, found);
+      return true;
+    });
     return found;
   }
   static void add(const FoundFile& file, Files& found) {
@@ -328,7 +334,10 @@ TEST_F(Finder, ANumberedFileThatAppearsLaterIsFoundInTime) {
   file_of(kPid).write(path_of(kPid, 0, 2));
   const ProfilerFileWriter writer(path_of(kPid, 0, 2));
   Files found;
-  finder_->search(monotonic_now_ns() + 16 * kNsPerSecond, [&](FoundFile file) { add(file, found); });
+  finder_->search(monotonic_now_ns() + 16 * kNsPerSecond, [&](FoundFile file) {
+    add(file, found);
+    return true;
+  });
   EXPECT_EQ(found, (Files{{kPid, true}}));
 }
 

@@ -316,11 +316,11 @@ TEST_F(Follower, FoldersAndDeathsBeyondTheBoundsAreLosses) {
     add_process(pid);
     follower_.add_process(pid);
   }
-  EXPECT_EQ(losses()[kLostFolders], kMoreFolders + 2 - 64) << "one for each process, and the host's own";
+  EXPECT_EQ(losses()[users_loss(kLostFolders, ::getuid())], kMoreFolders + 1 - 48) << "one for each process";
 }
 
 TEST_F(Follower, FilesBeyondTheBoundAreALossAndOthersAreRead) {
-  constexpr pid_t kMostFiles = 512;
+  constexpr pid_t kMostFiles = 256;  // of one user
   MadeProfilerFile file;
   for (pid_t pid = kPid; pid < kPid + kMostFiles + 2; ++pid) {
     add_process(pid);
@@ -331,7 +331,7 @@ TEST_F(Follower, FilesBeyondTheBoundAreALossAndOthersAreRead) {
     follower_.end_process(pid);
   }
   round();
-  EXPECT_EQ(losses()[kLostFiles], 2);
+  EXPECT_EQ(losses()[users_loss(kLostFiles, ::getuid())], 2);
   EXPECT_EQ(calls(kPid).size(), 1);
   EXPECT_EQ(calls(kPid + kMostFiles - 1).size(), 1);
   EXPECT_EQ(calls(kPid + kMostFiles).size(), 0);
@@ -339,10 +339,10 @@ TEST_F(Follower, FilesBeyondTheBoundAreALossAndOthersAreRead) {
 
 TEST_F(Follower, ProcessesBeyondTheBoundAreALoss) {
   begin();
-  for (int n = 0; n < 1023 + 2; ++n) {
+  for (int n = 0; n < 511 + 2; ++n) {
     follower_.add_process(kPid);
   }
-  EXPECT_EQ(losses()[kLostProcesses], 2);
+  EXPECT_EQ(losses()[users_loss(kLostProcesses, ::getuid())], 2);
 }
 
 TEST_F(Follower, WhatAFileLostIsCountedOnce) {
