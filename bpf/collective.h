@@ -135,7 +135,6 @@ static __always_inline void finish_call(struct call_in_flight* flight, const str
 // Where probes have no cookies, user space attaches a small program to each probe: it stores the cookie here and
 // tail-calls ours. Nothing else runs on this CPU in between: kernels without cookies (before 5.15) run both with
 // preemption off, and let no other program of this kind interrupt them.
-// interrupt them.
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, 1);
@@ -270,15 +269,27 @@ int call_entry(struct pt_regs* ctx) { return enter_call(ctx, true); }
 SEC("uprobe")
 int call_entry_without_atomic_fetch(struct pt_regs* ctx) { return enter_call(ctx, false); }
 
-// ncclCommInitAll: one record for each communicator made; `comm` holds the index, which is the rank.
-static __always_inline void emit_members(const struct call_in_flight* flight, s32 return_code, u64 now, u64 id) {
-  for (u32 i = 0; i < ST_MAX_LOCAL_RANKS && i < flight->nranks; i++) {
-    u64 comm = 0;
-    bpf_probe_read_user(&comm, sizeof(comm), (const void*)(flight->out_address + i * sizeof(comm)));
-    forget_sequence(comm);
-    if (flight->room == ST_ROOM_PAID) {
-      send_return(flight, i, comm, return_code, now, id, BPF_RB_FORCE_WAKEUP);
-    }
+// One of the communicators that the current thread's ncclCommInitAll has made; the record's `comm` is its index, which
+// is its rank. No static function: the verifier looks at it once, not once for each.
+__noinline int emit_member(u32 index, u64 now) {
+  const u64 id = bpf_get_current_pid_tgid();
+  const struct call_in_flight* flight = flight_of(current_task(), (u32)id, false);
+  if (!flight) {
+    return 0;
+  }
+  u64 comm = 0;
+  bpf_probe_read_user(&comm, sizeof(comm), (const void*)(flight->out_address + index * sizeof(comm)));
+  forget_sequence(comm);
+  if (flight->room == ST_ROOM_PAID) {
+    send_return(flight, index, comm, 0, now, id, BPF_RB_FORCE_WAKEUP);
+  }
+  return 0;
+}
+
+static __always_inline void emit_members(const struct call_in_flight* flight, u64 now) {
+  const u32 count = flight->nranks;
+  for (u32 i = 0; i < ST_MAX_LOCAL_RANKS && i < count; i++) {
+    emit_member(i, now);
   }
 }
 
@@ -346,7 +357,7 @@ int call_return(struct pt_regs* ctx) {
       break;
     case ST_CALL_COMM_INIT_ALL:
       if (return_code == 0 && flight->nranks > 0) {
-        emit_members(flight, return_code, now, id);
+        emit_members(flight, now);
       } else {
         end_call(spec, flight, process, return_code, now, id);
       }
