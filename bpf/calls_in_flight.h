@@ -96,12 +96,14 @@ static __always_inline struct st_process* traced_process(struct task_struct* tas
     count_loss(ST_LOSS_THREAD_STATE);  // user space finds the other threads, and has no room for this one either
   }
   // User space has not yet found this process by its maps (a fork, or a very early call): report it.
-  if (!ST_HAS_COLLECTIVE_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_header)))) {
+  if (!ST_HAS_COLLECTIVE_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_process_seen)))) {
     return process;
   }
-  struct st_header* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
+  struct st_process_seen* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (record) {
-    fill_header(record, ST_RECORD_PROCESS, sizeof(*record), bpf_ktime_get_ns(), tgid, (u32)id);
+    fill_header(&record->header, ST_RECORD_PROCESS, sizeof(*record), bpf_ktime_get_ns(), tgid, (u32)id);
+    record->user = process->user;
+    record->padding = 0;
     bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
   } else {
     count_loss(ST_LOSS_COLLECTIVE);

@@ -64,12 +64,15 @@ int BPF_PROG(sched_process_exit, struct task_struct* task) {
   if (config.only_listed) {
     bpf_map_delete_elem(&scope, &tgid);
   }
-  const struct st_process* process = calling_process(task, tgid);
-  const bool traced = process != NULL;
-  const u32 start_ticks = process ? process->start_ticks : 0;
-  const bool has_share = process && ST_HAS_SCHEDULER_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_exit)));
+  struct st_process* process = calling_process(task, tgid);
+  if (!process) {
+    return 0;
+  }
+  identify(process, task);
+  const u32 start_ticks = process->start_ticks;
+  const u32 user = process->user;
   bpf_map_delete_elem(&processes_by_tgid, &tgid);
-  if (!traced || !has_share) {
+  if (!ST_HAS_SCHEDULER_SHARE(user, ST_RECORD_BYTES(sizeof(struct st_exit)))) {
     return 0;
   }
   struct st_exit* record = bpf_ringbuf_reserve(&scheduler_ring, sizeof(*record), 0);
@@ -77,6 +80,8 @@ int BPF_PROG(sched_process_exit, struct task_struct* task) {
     fill_header(&record->header, ST_RECORD_EXIT, sizeof(*record), bpf_ktime_get_ns(), tgid, task->pid);
     record->exit_code = task->exit_code;
     record->start_ticks = start_ticks;
+    record->user = user;
+    record->padding = 0;
     bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
   } else {
     count_loss(ST_LOSS_SCHEDULER);

@@ -77,6 +77,14 @@ struct st_process {
 };
 #define ST_TICKS_PER_SECOND 100 /* of /proc (USER_HZ) */
 
+/* ST_RECORD_PROCESS */
+struct st_process_seen {
+  struct st_header header;
+  __u32 user; /* st_process.user */
+  __u32 padding;
+};
+
+ST_STATIC_ASSERT(sizeof(struct st_process_seen) == 32, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_header) == 24, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_process) == 56, "wire layout");
 

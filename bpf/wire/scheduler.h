@@ -34,6 +34,8 @@ struct st_exit {
   struct st_header header;
   __s32 exit_code;   /* task_struct.exit_code: signal in the low 7 bits, status << 8 */
   __u32 start_ticks; /* st_process.start_ticks */
+  __u32 user;        /* st_process.user */
+  __u32 padding;
 };
 
 struct st_wait_sum {
@@ -71,7 +73,7 @@ struct st_thread_listing {
 };
 
 ST_STATIC_ASSERT(sizeof(struct st_wait) == 96, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_exit) == 32, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_exit) == 40, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_thread_time) == 168, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_thread_listing) == 64, "wire layout");
 

@@ -19,10 +19,6 @@ constexpr uint64_t kMostCount = std::numeric_limits<int64_t>::max();  // SQLite'
 
 }  // namespace
 
-std::string users_loss(std::string_view source, uint32_t user) {
-  return std::string(source) + ":" + std::to_string(user);
-}
-
 void LossCounts::add(std::string_view source, uint64_t count) {
   if (count > 0) {
     uint64_t& sum = counts_[std::string(source)];
@@ -33,6 +29,12 @@ void LossCounts::add(std::string_view source, uint64_t count) {
 void LossCounts::add(const LossCounts& other) {
   for (const auto& [source, count] : other.counts_) {
     add(source, count);
+  }
+}
+
+void LossCounts::add_of_user(const LossCounts& other, uint32_t user) {
+  for (const auto& [source, count] : other.counts_) {
+    add(users_loss(source, user), count);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "blackbox/format/reader.h"
 #include "model/events.h"
+#include "model/events/users_loss.h"
 
 namespace stalltrace::blackbox {
 
@@ -34,14 +35,13 @@ inline constexpr const char* kLostParts = "profiler:open_part";
 inline constexpr const char* kLostCommunicators = "profiler:unknown_communicator";
 inline constexpr const char* kLostUnlinkedSteps = "profiler:unlinked_step";
 
-/// A loss of one user's processes: "SOURCE:1000".
-std::string users_loss(std::string_view source, uint32_t user);
-
 /// Counts by source.
 class LossCounts {
  public:
   void add(std::string_view source, uint64_t count = 1);
   void add(const LossCounts& other);
+  /// Under that user's number.
+  void add_of_user(const LossCounts& other, uint32_t user);
   /// Raises each count to that of `other`, and lowers none.
   void raise_to(const LossCounts& other);
   [[nodiscard]] uint64_t of(std::string_view source) const;

@@ -22,6 +22,7 @@
 #include "capture/discover/mpi_world.h"
 #include "capture/discover/sharing_user.h"
 #include "capture/privileges.h"
+#include "model/events/users_loss.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -100,7 +101,7 @@ Tracer::Tracer(const TracerOptions& options, EventSink& sink, Note note, std::un
       decoder_(node_, procfs_, sink,
                {.ticks_per_second = kernel_->ticks_per_second(),
                 .profiler_files = {.only_living = !options.pids.empty(), .only_netns = scope_netns(options)},
-                .on_call = [this](pid_t pid) { on_call(pid); },
+                .on_call = [this](pid_t pid, uint32_t user) { on_call(pid, user); },
                 .report = [this](const std::string& text) { report_once(text); }}),
       python_stacks_(node_, sink),
       open_waits_(*kernel_, node_, sink),
@@ -143,9 +144,10 @@ void Tracer::begin_process(pid_t pid, Library library, uint64_t mpi_world) {
   if (decoder_.has_ended(pid) && !procfs_.exists(pid)) {
     return;  // its end record overtook the record of its first call: they come by different rings
   }
-  const auto user = sharing_user(procfs_, pid);
+  const uint32_t callers_user = caller_.first == pid ? caller_.second : kUnknownUser;
+  const uint32_t user = sharing_user(procfs_, pid).value_or(callers_user);
   starts_[pid] = procfs_.start_ticks(pid);
-  if (!decoder_.admit(pid, user.value_or(UserShares::kUnknownUser), monotonic_now_ns())) {
+  if (!decoder_.admit(pid, user, monotonic_now_ns())) {
     return;
   }
   Process process = describe_process(procfs_, pid, node_.node_id, node_.clock_offset_ns);
@@ -163,10 +165,11 @@ void Tracer::begin_process(pid_t pid, Library library, uint64_t mpi_world) {
 }
 
 /// A process that made a call before it was found by its mappings.
-void Tracer::on_call(pid_t pid) {
+void Tracer::on_call(pid_t pid, uint32_t user) {
   if (!decoder_.is_followed(pid) && starts_[pid] == procfs_.start_ticks(pid)) {
     return;  // not another one with the number of one that is not followed
   }
+  caller_ = {pid, user};
   discovery_.on_call(pid);
 }
 
@@ -180,7 +183,7 @@ void Tracer::end_processes(const std::vector<st_exit>& records) {
       continue;  // the end of an earlier process of that number, which was noticed without its record
     }
     if (!decoder_.knows(pid)) {
-      on_call(pid);
+      on_call(pid, record.user);
     }
     decoder_.end_process(record);
     forget_process(pid);
@@ -300,7 +303,7 @@ void Tracer::deliver_losses() {
   }
   for (const BpfPrograms::UsersLoss& loss : kernel_->users_losses()) {
     lost_ += loss.count;
-    sink_.accept(Loss{node_.node_id, users_source(kShareNames[loss.source], loss.user), loss.count});
+    sink_.accept(Loss{node_.node_id, users_loss(kShareNames[loss.source], loss.user), loss.count});
   }
   decoder_.deliver_losses();
   if (lost_mappings_ > 0) {

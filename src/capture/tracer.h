@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/process/procfs.h"
@@ -87,7 +88,7 @@ class Tracer {
   [[nodiscard]] std::vector<PeriodicTask> periodic_tasks(int64_t started_ns, const Flush& flush,
                                                          const Progress& progress);
   void report_once(const std::string& text);
-  void on_call(pid_t pid);
+  void on_call(pid_t pid, uint32_t user);
   void begin_process(pid_t pid, Library library, uint64_t mpi_world);
   void end_processes(const std::vector<st_exit>& records);
   void lost_exit(pid_t pid);
@@ -124,7 +125,8 @@ class Tracer {
   JobDiscovery discovery_;
   std::unique_ptr<MappingWatch> mappings_;  // null where perf events are refused
   std::set<pid_t> alive_;
-  std::map<pid_t, uint64_t> starts_;  // in clock ticks since boot; of those alive, and those that were not admitted
+  std::map<pid_t, uint64_t> starts_;     // in clock ticks since boot; of those alive, and those that were not admitted
+  std::pair<pid_t, uint32_t> caller_{};  // the latest of on_call(): it may be gone before it is looked at
   LookBudget socket_looks_;
   LookBudget thread_looks_;
   bool consuming_ = false;

@@ -128,16 +128,6 @@ class Strangers(Case):
         self.assertLess(time.monotonic() - begun, 6)
         self.assertLess(int(measured.stdout.splitlines()[-1]) << 10, MOST_BYTES)
 
-    def test_a_flood_of_libraries_costs_another_users_job_nothing(self):
-        libraries = self.library_of(SOMEBODY, "somebodys")
-        tracer = Tracer(self)
-        self.stranger("flood")
-        job = self.job_of(SOMEBODY, libraries, steps=60)
-        job.wait()
-        self.assertEqual(tracer.stop(), DONE)
-        self.assertGreater(self.calls(tracer, job), 2 * 60)
-        self.assertEqual(tracer.rows("SELECT * FROM loss WHERE source LIKE 'ring:%'"), [])
-
     def test_a_users_own_library_is_probed(self):
         tracer = Tracer(self)
         job = self.job_of(SOMEBODY, self.library_of(SOMEBODY, "somebodys"))
@@ -215,24 +205,24 @@ class Strangers(Case):
         self.assertEqual(self.losses(tracer), {"library:not_read": 1})
         self.assertIn("files not read yet", self.done(run("check", timeout=20)))
 
-    def explained_beside(self, how):
-        """Calls at a processor's full rate beside another user's job of which a rank is stopped: the sources of losses."""
+    def explained_beside(self, *words, tracer_stops=True):
+        """A stranger at a processor's full rate beside another user's job of which a rank is stopped: the sources of losses."""
         if platform.machine() != "x86_64":
             self.skipTest("the stranger's machine code is for x86-64")
-        stranger = self.stranger("calls", how, stdin=subprocess.PIPE)
+        stranger = self.stranger(*words, stdin=subprocess.PIPE)
         self.addCleanup(stranger.stdin.close)
         tracer = Tracer(self, "--library", LIBRARIES / "libnccl.so.2")  # beside a flood it would be found too late for the first step
         stranger.stdin.write("go\n")
         stranger.stdin.flush()
-        steps = 600
+        steps = 150
         job = self.job_of(SOMEBODY, LIBRARIES, steps=steps)
         job.wait_for_steps(20)
-        tracer.process.send_signal(signal.SIGSTOP)  # as one that does not get the CPU: the rings fill
-        time.sleep(0.4)
+        if tracer_stops:
+            tracer.process.send_signal(signal.SIGSTOP)  # as one that does not get the CPU: the rings fill
+            time.sleep(0.4)
         job.ranks[1].send_signal(signal.SIGSTOP)
-        time.sleep(1.5)
+        time.sleep(1.2)
         job.ranks[1].send_signal(signal.SIGCONT)
-        time.sleep(0.2)
         tracer.process.send_signal(signal.SIGCONT)
         job.wait()
         stranger.kill()
@@ -251,15 +241,33 @@ class Strangers(Case):
 
     def test_calls_without_end(self):
         """H4: what the stranger loses is counted under its number, nobody else loses anything."""
-        lost = self.explained_beside("calls")
+        lost = self.explained_beside("calls", "calls")
         self.assertGreater(lost.get(f"share:collective:{NOBODY}", 0), 0, lost)
 
     def test_communicators_without_end(self):
         """H4, H5"""
-        lost = self.explained_beside("communicators")
+        lost = self.explained_beside("calls", "communicators")
         self.assertGreater(lost.get(f"share:communicator:{NOBODY}", 0) + lost.get(f"share:sequence:{NOBODY}", 0), 0, lost)
 
     def test_a_group_that_never_ends(self):
         """H4"""
-        lost = self.explained_beside("group")
+        lost = self.explained_beside("calls", "group")
         self.assertGreater(lost.get(f"share:call:{NOBODY}", 0), 0, lost)
+
+    def test_processes_without_end(self):
+        """H4, M12: each forked, with one call."""
+        lost = self.explained_beside("forks")
+        self.assertGreater(sum(lost.values()), 0, lost)
+
+    def test_libraries_without_end(self):
+        self.explained_beside("flood", tracer_stops=False)
+
+    def test_profiler_files_without_end(self):
+        """H7"""
+        def remove_files():
+            for path in pathlib.Path("/dev/shm").glob("stalltrace-*.profiler"):
+                if path.stat().st_uid == NOBODY:
+                    path.unlink()
+        self.addCleanup(remove_files)
+        lost = self.explained_beside("profiler_files")
+        self.assertGreater(lost.get(f"profiler:overwritten:{NOBODY}", 0), 0, lost)

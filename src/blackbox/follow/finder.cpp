@@ -92,14 +92,14 @@ std::optional<ProfilerFileFinder::FileId> ProfilerFileFinder::add_folder(const s
   return id;
 }
 
-void ProfilerFileFinder::add_process(pid_t pid) {
+void ProfilerFileFinder::add_process(pid_t pid, uint32_t user) {
   const auto owner = procfs_.owner(pid);
   if (!owner) {
     return;
   }
-  const auto of_user = static_cast<size_t>(std::ranges::count(targets_, *owner, &Target::owner));
+  const auto of_user = static_cast<size_t>(std::ranges::count(targets_, user, &Target::user));
   if (targets_.size() >= kMostTargets || of_user >= kMostTargetsOfUser) {
-    return losses_.add(users_loss(kLostProcesses, *owner));
+    return losses_.add(users_loss(kLostProcesses, user));
   }
   std::string folder = kUsualFolder;
   if (const auto environment = procfs_.environment(pid)) {
@@ -113,7 +113,8 @@ void ProfilerFileFinder::add_process(pid_t pid) {
                       .start_ticks = procfs_.start_ticks(pid),
                       .pid_namespace = procfs_.pid_namespace(pid),
                       .owner = *owner,
-                      .folder = add_folder(procfs_.in_root(pid, ""), folder, *owner, false)});
+                      .user = user,
+                      .folder = add_folder(procfs_.in_root(pid, ""), folder, user, false)});
 }
 
 void ProfilerFileFinder::end_process(pid_t pid, const TakeFile& found) {
@@ -168,7 +169,7 @@ void ProfilerFileFinder::search_target(Target& target, int64_t now_ns, const Tak
       if (!found(std::move(*own))) {
         target.file.reset();
         if (!std::exchange(target.refused, true)) {
-          losses_.add(users_loss(kLostFiles, target.owner));
+          losses_.add(users_loss(kLostFiles, target.user));
         }
       }
       return;
@@ -192,7 +193,7 @@ std::optional<FoundFile> ProfilerFileFinder::open_target(Target& target, Folder&
   target.file = id;
   folder.known.insert(id);  // also for search_gone()
   folder.seen.insert(id);
-  return FoundFile{std::move(*reader), target.pid, true, target.owner};
+  return FoundFile{std::move(*reader), target.pid, true, target.user};
 }
 
 /// Continues where the last search ended, so that every name is reached.

@@ -28,7 +28,7 @@ struct FoundFile {
   ProfilerFileReader reader;
   int32_t pid = 0;     // on this host; 0 for a process that has ended, whose number here is unknown
   bool alive = false;  // of a traced process
-  uint32_t user = 0;   // the file's owner
+  uint32_t user = 0;   // in whose share it is; of a process that has ended: the file's owner
 };
 /// False where there is no place for the file now: that of a traced process is found again.
 using TakeFile = std::function<bool(FoundFile)>;
@@ -42,7 +42,7 @@ class ProfilerFileFinder {
   explicit ProfilerFileFinder(const Procfs& procfs, Scope scope);
 
   /// Adds a traced process, whose file is or will be in its folder.
-  void add_process(pid_t pid);
+  void add_process(pid_t pid, uint32_t user);
   /// The process has ended: its file is found now or never. A folder that only it used is closed, since an open one
   /// would keep the file system of a container mounted.
   void end_process(pid_t pid, const TakeFile& found);
@@ -59,6 +59,7 @@ class ProfilerFileFinder {
     uint64_t start_ticks = 0;
     uint64_t pid_namespace = 0;  // 0 unknown
     uid_t owner = 0;
+    uint32_t user = 0;  // in whose share it is
     bool ended = false;
     std::optional<FileId> folder;
     bool refused = false;        // there was no place for its file; counted once

@@ -130,7 +130,7 @@ bool ProfilerFollower::take(FoundFile found) {
 void ProfilerFollower::take_gone(FoundFile found) {
   const st_box_header& header = found.reader.layout();
   if (is_number_here(header) && processes_.find(static_cast<int32_t>(header.pid)) != nullptr) {
-    losses_.add(kLostPidsInUse);
+    losses_.add(users_loss(kLostPidsInUse, found.user));
     return;
   }
   found.pid = number_of_gone(header);
@@ -286,7 +286,7 @@ void ProfilerFollower::deliver_steps(FollowedFile& file) {
   add_open_waits(file, rows);
   if (rows.size() > kStepsAtOnce) {  // keeps the longest, which explain a stall
     std::ranges::nth_element(rows, rows.begin() + kStepsAtOnce, std::ranges::greater{}, weight);
-    losses_.add(kLostShortSteps, rows.size() - kStepsAtOnce);
+    losses_.add(users_loss(kLostShortSteps, file.user), rows.size() - kStepsAtOnce);
     rows.resize(kStepsAtOnce);
   }
   std::ranges::sort(rows, {}, [](const StepRow& step) { return step.row.timestamp_ns; });
@@ -320,7 +320,7 @@ void ProfilerFollower::add_open_waits(FollowedFile& file, std::vector<StepRow>& 
     }
   }
   if (left_out > file.most_left_out_waits) {
-    losses_.add(kLostOpenWaits, left_out - file.most_left_out_waits);
+    losses_.add(users_loss(kLostOpenWaits, file.user), left_out - file.most_left_out_waits);
     file.most_left_out_waits = left_out;
   }
   file.reported_waits = std::move(waits);
@@ -331,8 +331,8 @@ void ProfilerFollower::deliver_losses() {
   losses.add(finder_.losses());
   losses.add(pairing_.losses());
   for (const FollowedFile& file : files_) {
-    losses.add(file.session.losses());
-    losses.add(kLostUnread, finished_ ? file.session.unread() : 0);
+    losses.add_of_user(file.session.losses(), file.user);
+    losses.add(users_loss(kLostUnread, file.user), finished_ ? file.session.unread() : 0);
   }
   for (Loss& loss : losses.rows(node_.node_id)) {
     sink_.accept(std::move(loss));
@@ -350,8 +350,8 @@ int32_t ProfilerFollower::nodes_of(int32_t pid, uint64_t nccl_comm_hash) const {
 }
 
 void ProfilerFollower::close(const FollowedFile& file) {
-  losses_.add(file.session.losses());
-  losses_.add(kLostUnread, file.session.unread());
+  losses_.add_of_user(file.session.losses(), file.user);
+  losses_.add(users_loss(kLostUnread, file.user), file.session.unread());
   pairing_.forget(file.owner.pid);
   ClosedProcess closed{.file = key_of(file.session.file().layout()),
                        .pid = file.owner.pid,
@@ -375,7 +375,7 @@ void ProfilerFollower::forget_oldest_closed() {
   }
   const uint32_t user = std::ranges::max_element(closed, {}, [](const auto& entry) { return entry.second; })->first;
   const auto oldest = std::ranges::find(closed_, user, &ClosedProcess::user);
-  losses_.add(kLostExits, oldest->undecided ? 1 : 0);
+  losses_.add(users_loss(kLostExits, user), oldest->undecided ? 1 : 0);
   closed_.erase(oldest);
 }
 

@@ -27,7 +27,7 @@ class ProfilerFollower {
   ProfilerFollower(const Node& node, const Procfs& procfs, ProfilerFileFinder::Scope scope, ProcessRegistry& processes,
                    CallPairing& pairing, EventSink& sink, Note note);
 
-  void add_process(pid_t pid) { finder_.add_process(pid); }
+  void add_process(pid_t pid, uint32_t user) { finder_.add_process(pid, user); }
   /// The process has ended: its file will be read to the end.
   void end_process(pid_t pid);
   /// One round; call it twice a second. Reads 8,192 records of each file, then more while the round has taken less than

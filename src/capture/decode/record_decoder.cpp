@@ -58,7 +58,7 @@ void RecordDecoder::begin_process(Process process, Library library, CollectiveTr
   const pid_t pid = process.pid;
   processes_.add(std::move(process));
   collectives_.set_library(pid, library);
-  profiler_files_.add_process(pid);
+  profiler_files_.add_process(pid, shares_.user_of(pid));
   collectives_.set_job(pid, job);
 }
 
@@ -122,7 +122,7 @@ void RecordDecoder::decode(std::span<const std::byte> bytes) {
         for_each_request(record, [&](const st_sync& sync) { collectives_.on_sync(sync); });
       });
     case ST_RECORD_PROCESS:
-      return on_call_(static_cast<pid_t>(header.tgid));
+      return with(st_process_seen{}, [&](const auto& r) { on_call_(static_cast<pid_t>(r.header.tgid), r.user); });
     case ST_RECORD_TCP_EVENT:
       return with(st_tcp_event{}, [&](const auto& record) { network_.on_event(record); });
     case ST_RECORD_TCP_SAMPLE:

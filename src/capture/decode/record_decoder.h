@@ -33,8 +33,8 @@ class RecordDecoder {
   struct Options {
     int64_t ticks_per_second = 0;  // of the kernel's jiffies
     blackbox::ProfilerFileFinder::Scope profiler_files;
-    std::function<void(pid_t)> on_call;              // called before discovery found the process
-    std::function<void(const std::string&)> report;  // reports failures
+    std::function<void(pid_t, uint32_t user)> on_call;  // called before discovery found the process
+    std::function<void(const std::string&)> report;     // reports failures
   };
 
   /// All references must outlive the decoder.
@@ -83,7 +83,7 @@ class RecordDecoder {
 
   const Node& node_;
   EventSink& sink_;
-  std::function<void(pid_t)> on_call_;
+  std::function<void(pid_t, uint32_t)> on_call_;
   EventIds ids_;
   ProcessRegistry processes_;
   UserShares shares_;

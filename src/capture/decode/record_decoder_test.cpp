@@ -34,13 +34,13 @@ class RecordDecoderTest : public testing::Test {
   Node node_{.node_id = 1};
   Procfs procfs_{"/nowhere"};
   MemorySource sink_;
-  std::vector<pid_t> called_;
+  std::vector<std::pair<pid_t, uint32_t>> called_;
   RecordDecoder decoder_{node_,
                          procfs_,
                          sink_,
                          {.ticks_per_second = 250,
                           .profiler_files = {},
-                          .on_call = [this](pid_t pid) { called_.push_back(pid); },
+                          .on_call = [this](pid_t pid, uint32_t user) { called_.emplace_back(pid, user); },
                           .report = [](const std::string&) {}}};
 };
 
@@ -78,10 +78,10 @@ TEST_F(RecordDecoderTest, WhatIsNoRecordIsCountedAsALoss) {
 }
 
 TEST_F(RecordDecoderTest, AFirstCallIsReportedToTheOwner) {
-  st_header header = record_of<st_exit>(ST_RECORD_PROCESS).header;
-  header.size = sizeof header;
-  decode(header);
-  EXPECT_EQ(called_, std::vector<pid_t>{kPid});
+  auto record = record_of<st_process_seen>(ST_RECORD_PROCESS);
+  record.user = 1000;
+  decode(record);
+  EXPECT_EQ(called_, (std::vector<std::pair<pid_t, uint32_t>>{{kPid, 1000}}));
 }
 
 TEST_F(RecordDecoderTest, AnExitWaitsUntilItIsTaken) {

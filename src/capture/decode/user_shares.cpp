@@ -2,10 +2,10 @@
 #include "capture/decode/user_shares.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "base/clock.h"
+#include "model/events/users_loss.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -67,8 +67,8 @@ bool UserShares::begin(int32_t pid, uint32_t number, int64_t now_ns) {
   const auto known = processes_.find(pid);
   const Counts held = known == processes_.end() ? Counts{} : known->second.held;
   end(pid);
-  ProcessShare process{.user = number};
   User& owner = user(number);
+  ProcessShare process{.user = users_.contains(number) ? number : kOtherUsers};
   ++owner.processes;
   process.followed = take(process, Kind::kProcess, now_ns, 1);
   for (size_t kind = 0; kind < kKinds; ++kind) {
@@ -153,18 +153,11 @@ std::vector<Loss> UserShares::losses(NodeId node) const {
   for (const auto& [number, user] : users_) {
     for (size_t kind = 0; kind < kKinds; ++kind) {
       if (user.lost[kind] > 0) {
-        rows.push_back({node, users_source(kLimits[kind].source, number), user.lost[kind]});
+        rows.push_back({node, users_loss(kLimits[kind].source, number), user.lost[kind]});
       }
     }
   }
   return rows;
-}
-
-std::string users_source(const std::string& source, uint32_t user) {
-  return source + ":" +
-         (user == UserShares::kOtherUsers    ? "other"
-          : user == UserShares::kUnknownUser ? "unknown"
-                                             : std::to_string(user));
 }
 
 }  // namespace stalltrace::capture

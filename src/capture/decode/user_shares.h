@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/events.h"
+#include "model/events/users_loss.h"
 
 namespace stalltrace::capture {
 
@@ -36,11 +37,6 @@ class UserShares {
     int64_t rows_per_second;
   };
   static const Limits& limits(Kind kind);
-
-  /// Of processes that were not looked at, or have ended.
-  static constexpr uint32_t kUnknownUser = 0xfffffffe;
-  /// As the kernel side's ST_OTHER_USERS: those that no table has room for.
-  static constexpr uint32_t kOtherUsers = 0xffffffff;
 
   /// The process is this user's, with all that it holds by now. False where the user has too many: it is not followed,
   /// is_followed() says so until end(). Times are CLOCK_MONOTONIC.
@@ -82,8 +78,5 @@ class UserShares {
   std::unordered_map<int32_t, ProcessShare> processes_;
   std::map<uint32_t, User> users_;
 };
-
-/// A loss of a user's: "SOURCE:1000", "SOURCE:unknown", "SOURCE:other".
-std::string users_source(const std::string& source, uint32_t user);
 
 }  // namespace stalltrace::capture

@@ -95,7 +95,7 @@ TEST(UserShares, AUsersProcessesBeyondItsShareAreNotFollowed) {
 TEST(UserShares, WhatAProcessHeldBeforeItWasKnownIsItsUsers) {
   UserShares shares;
   const size_t most = UserShares::limits(Kind::kCommunicator).of_process;
-  EXPECT_EQ(shares.user_of(1), UserShares::kUnknownUser);
+  EXPECT_EQ(shares.user_of(1), kUnknownUser);
   ASSERT_TRUE(shares.take(1, Kind::kCommunicator, 0, most));
   ASSERT_TRUE(shares.begin(1, 1000, 1));
   EXPECT_EQ(shares.user_of(1), 1000U);
@@ -121,6 +121,23 @@ TEST(UserShares, UsersWithoutNumberAreOne) {
   }
   EXPECT_LE(losses(shares).size(), 1025U);
   EXPECT_GT(losses(shares)["share:call:other"], 1000U);
+}
+
+/// Also where there is room for the user's number when its process ends.
+TEST(UserShares, WhatAUserWithoutNumberHeldIsGivenBack) {
+  UserShares shares;
+  constexpr int32_t kUsers = 1024;
+  for (int32_t user = 1; user <= kUsers; ++user) {
+    ASSERT_TRUE(shares.begin(user, static_cast<uint32_t>(user), 1));
+  }
+  const auto most = static_cast<int32_t>(UserShares::limits(Kind::kProcess).of_user);
+  for (int32_t pid = kUsers + 1; pid <= kUsers + 2 * most; ++pid) {
+    ASSERT_TRUE(shares.begin(pid, 5000, 1)) << pid;
+    EXPECT_EQ(shares.user_of(pid), kOtherUsers);
+    shares.end(1);
+    shares.end(pid);
+    ASSERT_TRUE(shares.begin(1, 1, 1));
+  }
 }
 
 }  // namespace
