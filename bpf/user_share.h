@@ -2,9 +2,9 @@
 // What the processes of one user may take of what all users share: the rings, and tables that a process can fill. Any
 // user of the host can make calls, communicators and connections at any rate.
 //
-// A quarter of each ring is anybody's. What waits to be read beyond that is paid for: a user may fill a ring twice a
-// second, and the fuller the ring is the less. So a user who sends more than user space can read has its own records
-// refused, and finds no other's place taken. Who is alone with a ring may fill most of it.
+// A quarter of each ring is anybody's. What waits to be read beyond that is paid for (a token bucket): a user may fill
+// a ring twice a second, and the fuller the ring is the less. So a user who sends more than user space can read has its
+// own records refused, and takes no other's place. Who is alone with a ring may fill most of it.
 #ifndef STALLTRACE_USER_SHARE_H
 #define STALLTRACE_USER_SHARE_H
 
