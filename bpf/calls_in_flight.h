@@ -10,6 +10,13 @@ const volatile struct st_call_spec calls[ST_MAX_CALLS] = {};
 
 #define ST_PLACES 8  // call sites kept per thread: a training loop has about as many
 
+// A call's records are all in the ring, or none: without that of its return it would seem never to end.
+enum room {
+  ST_ROOM_NOT_ASKED = 0,
+  ST_ROOM_PAID,  // also for the record of its return
+  ST_ROOM_REFUSED,
+};
+
 // A call in flight on a thread. Only the outermost counts, since ncclBcast calls ncclBroadcast.
 struct call_in_flight {
   u64 stack_pointer;  // at entry; 0: nothing in flight
@@ -27,6 +34,8 @@ struct call_in_flight {
   u64 group_id;  // entry time of the outermost ncclGroupStart
   u32 nranks;    // number of communicators that the call makes in this process
   u32 int_handles;
+  u32 room;  // enum room: in the ring, for its records
+  u32 padding;
   u64 places[ST_PLACES];  // hashes of call sites whose stacks were sent
 };
 
@@ -71,6 +80,7 @@ static __always_inline struct st_process* traced_process(struct task_struct* tas
   const u32 tgid = id >> 32;
   struct st_process* process = calling_process(task, tgid);
   if (process) {
+    identify(process, task);
     return process;
   }
   if (!in_scope(tgid, task)) {
@@ -81,13 +91,19 @@ static __always_inline struct st_process* traced_process(struct task_struct* tas
     count_loss(ST_LOSS_THREAD_STATE);
     return NULL;
   }
-  if (!watch_thread(task, (u32)id, tgid, bpf_ktime_get_ns()) && !config.task_storage) {
+  identify(process, task);
+  if (!watch_thread(process, task, (u32)id, tgid, bpf_ktime_get_ns()) && !config.task_storage) {
     count_loss(ST_LOSS_THREAD_STATE);  // user space finds the other threads, and has no room for this one either
   }
   // User space has not yet found this process by its maps (a fork, or a very early call): report it.
-  struct st_header* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
+  if (!ST_HAS_COLLECTIVE_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_process_seen)))) {
+    return process;
+  }
+  struct st_process_seen* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (record) {
-    fill_header(record, ST_RECORD_PROCESS, sizeof(*record), bpf_ktime_get_ns(), tgid, (u32)id);
+    fill_header(&record->header, ST_RECORD_PROCESS, sizeof(*record), bpf_ktime_get_ns(), tgid, (u32)id);
+    record->user = process->user;
+    record->padding = 0;
     bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
   } else {
     count_loss(ST_LOSS_COLLECTIVE);
@@ -99,47 +115,103 @@ static __always_inline u64 last_collective_byte(const struct st_process* process
   return process->last_nccl_net_ns ? process->last_nccl_net_ns : process->last_net_ns;
 }
 
-// Next sequence numbers. A communicator's own is deleted with it; user space deletes a process's rest at its exit.
+// Next sequence numbers. A communicator's own number is removed with it; what a process leaves, user space removes.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 262144);
   __uint(map_flags, BPF_F_NO_PREALLOC);
   __type(key, struct st_sequence_key);
-  __type(value, u64);
+  __type(value, struct st_sequence);
 } sequences SEC(".maps");
 
-// Before Linux 5.12 the kernel refuses programs with an atomic operation that also returns the value, so two threads
-// that call at the same instant may get one number there. Callers with `atomic` false are separate programs.
-static __always_inline u64 take_sequence(u32 tgid, u64 comm, u64 peer, bool atomic) {
-  struct st_sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid};
-  u64* next = bpf_map_lookup_elem(&sequences, &key);
-  if (next && atomic) {
-    return __sync_fetch_and_add(next, 1);
+// How many of st_user.sequences_made user space has removed: nothing else writes here.
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, ST_MAX_USERS + 1);
+  __type(key, u32);
+  __type(value, u64);
+} removed_sequences SEC(".maps");
+
+#define ST_NO_SEQUENCE (~0ULL)
+#define EEXIST 17
+
+// The first number of a communicator. None where the process or its user counts too many.
+static __noinline int begin_sequence(struct st_process* process, const struct st_sequence_key* key) {
+  const u32 user = process->user;
+  struct st_user* share = share_of(user);
+  if (!share) {
+    return 0;
   }
-  if (next) {
-    const u64 taken = *(volatile u64*)next;
-    __sync_fetch_and_add(next, 1);
-    return taken;
+  const u64* removed = bpf_map_lookup_elem(&removed_sequences, &user);
+  const u64 held = share->sequences_made - (removed ? *removed : 0);
+  if (process->sequences >= config.most_sequences_of_process ||
+      ((s64)held > 0 && held >= config.most_sequences_of_user)) {
+    count_users_loss(share, ST_LOSS_SEQUENCE);
+    return 0;
   }
-  const u64 one = 1;
-  if (bpf_map_update_elem(&sequences, &key, &one, BPF_ANY)) {
-    count_loss(ST_LOSS_SEQUENCE);
+  const struct st_sequence first = {.next = 1, .user = user};
+  const long error = bpf_map_update_elem(&sequences, key, &first, BPF_NOEXIST);
+  if (error) {
+    if (error != -EEXIST) {
+      count_loss(ST_LOSS_SEQUENCE);
+    }
+    return 0;
+  }
+  __sync_fetch_and_add(&process->sequences, 1);
+  __sync_fetch_and_add(&share->sequences_made, 1);
+  return 1;
+}
+
+// Before Linux 5.12 the kernel refuses programs with an atomic operation that also returns the value. There, two
+// threads that call at the same instant may get one number. Callers that need `atomic` false are programs of their own.
+static __always_inline u64 take_sequence(struct st_process* process, u32 tgid, u64 comm, u64 peer, bool atomic) {
+  const struct st_sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid, .start_ticks = process->start_ticks};
+  struct st_sequence* sequence = bpf_map_lookup_elem(&sequences, &key);
+  if (!sequence) {
+    if (begin_sequence(process, &key)) {
+      return 0;
+    }
+    sequence = bpf_map_lookup_elem(&sequences, &key);  // another thread may have begun it just now
+    if (!sequence) {
+      return ST_NO_SEQUENCE;
+    }
+  }
+  if (atomic) {
+    return __sync_fetch_and_add(&sequence->next, 1);
+  }
+  const u64 taken = *(volatile u64*)&sequence->next;
+  __sync_fetch_and_add(&sequence->next, 1);
+  return taken;
+}
+
+static __always_inline void give_back_sequence(const struct st_process* process, u32 tgid, u64 comm, u64 peer) {
+  const struct st_sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid, .start_ticks = process->start_ticks};
+  struct st_sequence* sequence = bpf_map_lookup_elem(&sequences, &key);
+  if (sequence) {
+    __sync_fetch_and_add(&sequence->next, (u64)-1);
+  }
+}
+
+// A communicator's numbers begin at 0, also where an earlier one lay at the same address. Of the current process. No
+// static function: the verifier looks at it once, not at each call.
+__noinline int forget_sequence(u64 comm) {
+  const u64 id = bpf_get_current_pid_tgid();
+  struct st_process* process = calling_process(current_task(), id >> 32);
+  if (!process) {
+    return 0;
+  }
+  const struct st_sequence_key key = {
+      .comm = comm, .peer = ST_SEQUENCE_COLLECTIVE, .tgid = id >> 32, .start_ticks = process->start_ticks};
+  if (bpf_map_delete_elem(&sequences, &key)) {
+    return 0;  // mostly: there was none
+  }
+  __sync_fetch_and_add(&process->sequences, (u32)-1);
+  const u32 user = process->user;
+  struct st_user* share = bpf_map_lookup_elem(&users, &user);
+  if (share) {
+    __sync_fetch_and_add(&share->sequences_made, (u64)-1);
   }
   return 0;
-}
-
-static __always_inline void give_back_sequence(u32 tgid, u64 comm, u64 peer) {
-  struct st_sequence_key key = {.comm = comm, .peer = peer, .tgid = tgid};
-  u64* next = bpf_map_lookup_elem(&sequences, &key);
-  if (next) {
-    __sync_fetch_and_add(next, (u64)-1);
-  }
-}
-
-// A new communicator's numbers begin at 0, even if an earlier one had the same address.
-static __always_inline void forget_sequence(u32 tgid, u64 comm) {
-  struct st_sequence_key key = {.comm = comm, .peer = ST_SEQUENCE_COLLECTIVE, .tgid = tgid};
-  bpf_map_delete_elem(&sequences, &key);
 }
 
 #endif

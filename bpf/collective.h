@@ -9,11 +9,25 @@
 #include "stacks.h"
 #include "synchronisation.h"
 
+#define ST_RETURN_BYTES ST_RECORD_BYTES(sizeof(struct st_call_return))
+
+// Room for a call's record of `bytes` and for that of its return. Where there is none, neither is sent.
+static __always_inline bool pay_for_call(struct call_in_flight* flight, const struct st_process* process, u32 bytes) {
+  const bool paid = ST_HAS_COLLECTIVE_SHARE(process->user, bytes + ST_RETURN_BYTES);
+  flight->room = paid ? ST_ROOM_PAID : ST_ROOM_REFUSED;
+  return paid;
+}
+
 static __always_inline void emit_comm_init(const struct st_arguments* arguments,
-                                           const volatile struct st_call_spec* spec,
-                                           const struct call_in_flight* flight, u64 id) {
+                                           const volatile struct st_call_spec* spec, struct call_in_flight* flight,
+                                           const struct st_process* process, u64 id) {
+  const u32 returns = spec->kind == ST_CALL_COMM_INIT_ALL ? at_most(flight->nranks, ST_MAX_LOCAL_RANKS) : 0;
+  if (!pay_for_call(flight, process, ST_RECORD_BYTES(sizeof(struct st_comm_init)) + returns * ST_RETURN_BYTES)) {
+    return;
+  }
   struct st_comm_init* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (!record) {
+    flight->room = ST_ROOM_REFUSED;
     count_loss(ST_LOSS_COLLECTIVE);
     return;
   }
@@ -40,10 +54,14 @@ static __always_inline void emit_comm_init(const struct st_arguments* arguments,
 }
 
 static __always_inline void emit_entry(const struct st_arguments* arguments, const volatile struct st_call_spec* spec,
-                                       const struct call_in_flight* flight, const struct st_process* process,
-                                       u64 sequence, u64 id, u64 place) {
+                                       struct call_in_flight* flight, const struct st_process* process, u64 sequence,
+                                       u64 id, u64 place) {
+  if (!pay_for_call(flight, process, ST_RECORD_BYTES(sizeof(struct st_call_entry)))) {
+    return;
+  }
   struct st_call_entry* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (!record) {
+    flight->room = ST_ROOM_REFUSED;
     count_loss(ST_LOSS_COLLECTIVE);
     return;
   }
@@ -75,7 +93,7 @@ static __always_inline void emit_entry(const struct st_arguments* arguments, con
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&collective_ring));
 }
 
-static __always_inline void emit_return(const struct call_in_flight* flight, u64 comm, u64 value, s32 return_code,
+static __always_inline void send_return(const struct call_in_flight* flight, u64 comm, u64 value, s32 return_code,
                                         u64 now, u64 id, u64 wake_flags) {
   struct st_call_return* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (!record) {
@@ -93,10 +111,23 @@ static __always_inline void emit_return(const struct call_in_flight* flight, u64
   bpf_ringbuf_submit(record, wake_flags);
 }
 
+static __always_inline bool has_room(const struct call_in_flight* flight, const struct st_process* process) {
+  return flight->room == ST_ROOM_PAID ||
+         (flight->room == ST_ROOM_NOT_ASKED && ST_HAS_COLLECTIVE_SHARE(process->user, ST_RETURN_BYTES));
+}
+
+static __always_inline void emit_return(const struct call_in_flight* flight, const struct st_process* process, u64 comm,
+                                        u64 value, s32 return_code, u64 now, u64 id, u64 wake_flags) {
+  if (has_room(flight, process)) {
+    send_return(flight, comm, value, return_code, now, id, wake_flags);
+  }
+}
+
 // The thread's call without a return probe has finished or thrown.
-static __always_inline void finish_call(struct call_in_flight* flight, s32 return_code, u64 id) {
+static __always_inline void finish_call(struct call_in_flight* flight, const struct st_process* process,
+                                        s32 return_code, u64 id) {
   if (flight->stack_pointer && calls[flight->row & (ST_MAX_CALLS - 1)].entry_only) {
-    emit_return(flight, flight->comm, 0, return_code, bpf_ktime_get_ns(), id, ST_WAKE_FLAGS(&collective_ring));
+    emit_return(flight, process, flight->comm, 0, return_code, bpf_ktime_get_ns(), id, ST_WAKE_FLAGS(&collective_ring));
     flight->stack_pointer = 0;
   }
 }
@@ -104,7 +135,6 @@ static __always_inline void finish_call(struct call_in_flight* flight, s32 retur
 // Where probes have no cookies, user space attaches a small program to each probe: it stores the cookie here and
 // tail-calls ours. Nothing else runs on this CPU in between: kernels without cookies (before 5.15) run both with
 // preemption off, and let no other program of this kind interrupt them.
-// interrupt them.
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, 1);
@@ -148,7 +178,7 @@ static __always_inline int enter_call(struct pt_regs* ctx, bool atomic_fetch) {
     return 0;
   }
   if (spec->kind == ST_CALL_FINISHED || spec->kind == ST_CALL_FAILED) {
-    finish_call(flight, spec->kind == ST_CALL_FAILED, id);
+    finish_call(flight, process, spec->kind == ST_CALL_FAILED, id);
     return 0;
   }
   const u64 stack_pointer = ST_STACK_POINTER(registers);
@@ -169,6 +199,7 @@ static __always_inline int enter_call(struct pt_regs* ctx, bool atomic_fetch) {
   flight->stack_pointer = stack_pointer;
   flight->entry_ns = now;
   flight->row = row;
+  flight->room = ST_ROOM_NOT_ASKED;
   flight->int_handles = (cookie & ST_COOKIE_INT_HANDLES) != 0;
   flight->comm =
       spec->options ? user_u64(argument(&arguments, 1)) : handle_argument(&arguments, spec->comm, flight->int_handles);
@@ -186,9 +217,13 @@ static __always_inline int enter_call(struct pt_regs* ctx, bool atomic_fetch) {
       const u64 peer =
           spec->peer ? ((u64)spec->operation << 32 | (u32)argument(&arguments, spec->peer)) : ST_SEQUENCE_COLLECTIVE;
       flight->sequence_peer = peer;
-      const u64 place = note_place(ctx, registers, flight, now, id);
-      const u64 sequence = take_sequence(tgid, flight->comm, peer, atomic_fetch);
-      emit_entry(&arguments, spec, flight, process, sequence, id, place);
+      const u64 place = note_place(ctx, registers, flight, process, now, id);
+      const u64 sequence = take_sequence(process, tgid, flight->comm, peer, atomic_fetch);
+      if (sequence == ST_NO_SEQUENCE) {
+        flight->room = ST_ROOM_REFUSED;
+      } else {
+        emit_entry(&arguments, spec, flight, process, sequence, id, place);
+      }
       break;
     }
     case ST_CALL_GROUP_START:
@@ -209,10 +244,10 @@ static __always_inline int enter_call(struct pt_regs* ctx, bool atomic_fetch) {
     case ST_CALL_COMM_INIT_ALL:
     case ST_CALL_COMM_SPLIT:
     case ST_CALL_WORLD_INIT:
-      emit_comm_init(&arguments, spec, flight, id);
+      emit_comm_init(&arguments, spec, flight, process, id);
       break;
     case ST_CALL_SET_UP:
-      emit_return(flight, 0, 0, 0, now, id, BPF_RB_FORCE_WAKEUP);
+      emit_return(flight, process, 0, 0, 0, now, id, BPF_RB_FORCE_WAKEUP);
       break;
     case ST_CALL_COMM_END:
     case ST_CALL_WORLD_END:
@@ -234,23 +269,36 @@ int call_entry(struct pt_regs* ctx) { return enter_call(ctx, true); }
 SEC("uprobe")
 int call_entry_without_atomic_fetch(struct pt_regs* ctx) { return enter_call(ctx, false); }
 
-// ncclCommInitAll: one record for each communicator made; `comm` holds the index, which is the rank.
-static __always_inline void emit_members(const struct call_in_flight* flight, s32 return_code, u64 now, u64 id) {
-  for (u32 i = 0; i < ST_MAX_LOCAL_RANKS && i < flight->nranks; i++) {
-    u64 comm = 0;
-    bpf_probe_read_user(&comm, sizeof(comm), (const void*)(flight->out_address + i * sizeof(comm)));
-    forget_sequence(id >> 32, comm);
-    emit_return(flight, i, comm, return_code, now, id, BPF_RB_FORCE_WAKEUP);
+// One of the communicators that the current thread's ncclCommInitAll has made; the record's `comm` is its index, which
+// is its rank. No static function: the verifier looks at it once, not once for each.
+__noinline int emit_member(u32 index, u64 now) {
+  const u64 id = bpf_get_current_pid_tgid();
+  const struct call_in_flight* flight = flight_of(current_task(), (u32)id, false);
+  if (!flight) {
+    return 0;
+  }
+  u64 comm = 0;
+  bpf_probe_read_user(&comm, sizeof(comm), (const void*)(flight->out_address + index * sizeof(comm)));
+  forget_sequence(comm);
+  if (flight->room == ST_ROOM_PAID) {
+    send_return(flight, index, comm, 0, now, id, BPF_RB_FORCE_WAKEUP);
+  }
+  return 0;
+}
+
+static __always_inline void emit_members(const struct call_in_flight* flight, u64 now) {
+  const u32 count = flight->nranks;
+  for (u32 i = 0; i < ST_MAX_LOCAL_RANKS && i < count; i++) {
+    emit_member(i, now);
   }
 }
 
 // The value that a call wrote through an argument: a new communicator, its request, or the queried int.
-static __always_inline u64 written_by(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
-                                      u64 id) {
+static __always_inline u64 written_by(const volatile struct st_call_spec* spec, const struct call_in_flight* flight) {
   u64 value = 0;
   if (flight->out_address && spec->new_comm) {
     value = handle_at(flight->out_address, flight->int_handles);
-    forget_sequence(id >> 32, value);
+    forget_sequence(value);
   } else if (spec->request) {
     value = handle_at(flight->requests, flight->int_handles);
   } else if (flight->out_address) {
@@ -260,8 +308,8 @@ static __always_inline u64 written_by(const volatile struct st_call_spec* spec, 
 }
 
 static __always_inline void end_call(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
-                                     s32 return_code, u64 now, u64 id) {
-  emit_return(flight, flight->comm, written_by(spec, flight, id), return_code, now, id,
+                                     const struct st_process* process, s32 return_code, u64 now, u64 id) {
+  emit_return(flight, process, flight->comm, written_by(spec, flight), return_code, now, id,
               ST_WAKE_FLAGS(&collective_ring));
 }
 
@@ -292,15 +340,16 @@ int call_return(struct pt_regs* ctx) {
   switch (spec->kind) {
     case ST_CALL_DATA:
       if (return_code != 0 && !(spec->library <= ST_LIBRARY_RCCL && return_code == ST_NCCL_IN_PROGRESS)) {
-        give_back_sequence(tgid, flight->comm, flight->sequence_peer);  // refused: the library did not count it either
+        give_back_sequence(process, tgid, flight->comm,
+                           flight->sequence_peer);  // refused: the library did not count it either
       }
-      end_call(spec, flight, return_code, now, id);
+      end_call(spec, flight, process, return_code, now, id);
       break;
     case ST_CALL_GROUP_START:
       break;
     case ST_CALL_GROUP_END:
       if (flight->group_depth == 1) {
-        end_call(spec, flight, return_code, now, id);
+        end_call(spec, flight, process, return_code, now, id);
       }
       if (flight->group_depth > 0) {
         flight->group_depth--;
@@ -308,9 +357,9 @@ int call_return(struct pt_regs* ctx) {
       break;
     case ST_CALL_COMM_INIT_ALL:
       if (return_code == 0 && flight->nranks > 0) {
-        emit_members(flight, return_code, now, id);
+        emit_members(flight, now);
       } else {
-        end_call(spec, flight, return_code, now, id);
+        end_call(spec, flight, process, return_code, now, id);
       }
       break;
     case ST_CALL_SYNC_STREAM:
@@ -327,7 +376,7 @@ int call_return(struct pt_regs* ctx) {
       emit_waits(spec, flight, process, task, return_code, now, id);
       break;
     default:
-      end_call(spec, flight, return_code, now, id);
+      end_call(spec, flight, process, return_code, now, id);
       break;
   }
   flight->stack_pointer = 0;

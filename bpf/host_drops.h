@@ -14,11 +14,32 @@ const volatile __u8 recorded_drop_reasons[ST_DROP_REASONS] = {};
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, 1024);
+  __uint(max_entries, ST_MAX_DROPS);
   __uint(map_flags, BPF_F_NO_PREALLOC);
   __type(key, struct st_drop_key);
   __type(value, struct st_drops);
 } drops SEC(".maps");
+
+// Which of user space's looks comes next. Set by user space.
+__u32 drops_round = 0;
+
+// One more entry in `drops` until the next look. A user has at most a quarter of them.
+static __always_inline bool may_count_drop(u32 user) {
+  struct st_user* share = share_of(user);
+  if (!share) {
+    return true;
+  }
+  if (share->drops_round != drops_round) {
+    share->drops_round = drops_round;
+    share->drops = 0;
+  }
+  if (share->drops >= ST_MAX_DROPS / 4) {
+    count_users_loss(share, ST_LOSS_DROPS);
+    return false;
+  }
+  __sync_fetch_and_add(&share->drops, 1);
+  return true;
+}
 
 // Reads the addresses of the TCP packet whose network header is at `at`; false if there is none.
 static __always_inline bool read_addresses(const u8* at, struct st_tuple* tuple) {
@@ -79,6 +100,9 @@ static __always_inline void count_drop(const struct st_tuple* tuple, u32 netns, 
   const u64 now = bpf_ktime_get_ns();
   struct st_drops* sum = bpf_map_lookup_elem(&drops, &key);
   if (!sum) {
+    if (!may_count_drop(connection->user)) {
+      return;
+    }
     const struct st_drops first = {.first_ns = now, .tgid = connection->tgid};
     bpf_map_update_elem(&drops, &key, &first, BPF_NOEXIST);
     sum = bpf_map_lookup_elem(&drops, &key);

@@ -72,6 +72,18 @@ struct sched_info {
   unsigned long long last_arrival;  // when the task last got a CPU
   unsigned long long last_queued;   // since when it waits for one; 0: it does not wait
 };
+typedef struct {
+  u32 val;
+} kuid_t;
+struct user_namespace {
+  struct user_namespace* parent;
+  int level;
+  kuid_t owner;
+};
+struct cred {
+  kuid_t uid;
+  struct user_namespace* user_ns;
+};
 struct bpf_local_storage;
 struct task_struct {
   int pid;
@@ -79,7 +91,9 @@ struct task_struct {
   int exit_code;
   u32 in_iowait : 1;
   struct sched_info sched_info;
+  u64 start_boottime;
   struct task_struct* group_leader;
+  const struct cred* real_cred;
   struct nsproxy* nsproxy;
   struct signal_struct* signal;
   char comm[TASK_COMM_LEN];

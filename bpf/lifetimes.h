@@ -13,7 +13,12 @@ int BPF_PROG(sched_process_fork, struct task_struct* parent, struct task_struct*
   const u32 parent_tgid = parent->tgid;
   const u32 child_tgid = child->tgid;
   if (child_tgid == parent_tgid) {
-    if (process_of(parent, parent_tgid) && !watch_thread(child, child->pid, child_tgid, bpf_ktime_get_ns())) {
+    struct st_process* process = process_of(parent, parent_tgid);
+    if (!process) {
+      return 0;
+    }
+    identify(process, parent);
+    if (!watch_thread(process, child, child->pid, child_tgid, bpf_ktime_get_ns())) {
       count_loss(ST_LOSS_THREAD_STATE);
     }
   } else if (config.only_listed && bpf_map_lookup_elem(&scope, &parent_tgid)) {
@@ -59,15 +64,23 @@ int BPF_PROG(sched_process_exit, struct task_struct* task) {
   if (config.only_listed) {
     bpf_map_delete_elem(&scope, &tgid);
   }
-  const bool traced = calling_process(task, tgid) != NULL;
+  struct st_process* process = calling_process(task, tgid);
+  if (!process) {
+    return 0;
+  }
+  identify(process, task);
+  const u32 start_ticks = process->start_ticks;
+  const u32 user = process->user;
   bpf_map_delete_elem(&processes_by_tgid, &tgid);
-  if (!traced) {
+  if (!ST_HAS_SCHEDULER_SHARE(user, ST_RECORD_BYTES(sizeof(struct st_exit)))) {
     return 0;
   }
   struct st_exit* record = bpf_ringbuf_reserve(&scheduler_ring, sizeof(*record), 0);
   if (record) {
     fill_header(&record->header, ST_RECORD_EXIT, sizeof(*record), bpf_ktime_get_ns(), tgid, task->pid);
     record->exit_code = task->exit_code;
+    record->start_ticks = start_ticks;
+    record->user = user;
     record->padding = 0;
     bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
   } else {

@@ -6,6 +6,7 @@
 #include "kernel_types.h"
 #include "wire/config.h"
 #include "wire/header.h"
+#include "wire/user_share.h"
 
 // Constant once the programs are loaded.
 const volatile struct st_config config = {};
@@ -17,9 +18,9 @@ const volatile struct st_config config = {};
   } name SEC(".maps")
 
 // One ring per family, so that a flood of one causes no loss in another.
-ST_RING(collective_ring, 8 << 20);
-ST_RING(network_ring, 4 << 20);
-ST_RING(scheduler_ring, 2 << 20);
+ST_RING(collective_ring, ST_COLLECTIVE_RING_BYTES);
+ST_RING(network_ring, ST_NETWORK_RING_BYTES);
+ST_RING(scheduler_ring, ST_SCHEDULER_RING_BYTES);
 
 // With config.only_listed: the processes from the command line and their descendants.
 struct {

@@ -5,7 +5,7 @@
 #define STALLTRACE_MARKER_H
 
 #include "calling_convention.h"
-#include "state.h"
+#include "user_share.h"
 #include "wire/marker.h"
 #include "wire/tcp.h"
 
@@ -44,8 +44,9 @@ SEC("uprobe")
 int step_moved(struct pt_regs* ctx) {
   struct task_struct* task = current_task();
   const u64 id = bpf_get_current_pid_tgid();
-  const struct thread_transfers* transfers = process_of(task, id >> 32) ? transfers_of(task, (u32)id, false) : NULL;
-  if (!transfers) {
+  const struct st_process* process = process_of(task, id >> 32);
+  const struct thread_transfers* transfers = process ? transfers_of(task, (u32)id, false) : NULL;
+  if (!transfers || !ST_HAS_NETWORK_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_step_mark)))) {
     return 0;
   }
   struct st_step_mark* record = bpf_ringbuf_reserve(&network_ring, sizeof(*record), 0);

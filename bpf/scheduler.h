@@ -71,6 +71,9 @@ struct wait_interval {
 };
 
 static __noinline int emit_wait(const struct st_thread_time* thread, u32 tid, const struct wait_interval* wait) {
+  if (!ST_HAS_SCHEDULER_SHARE(thread->user, ST_RECORD_BYTES(sizeof(struct st_wait)))) {
+    return 0;
+  }
   struct st_wait* record = bpf_ringbuf_reserve(&scheduler_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_SCHEDULER);
@@ -229,9 +232,11 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct* prev, struct task_s
 SEC("iter/task")
 int list_threads(struct bpf_iter__task* ctx) {
   struct task_struct* task = ctx->task;
-  if (!task || !process_of(task, task->tgid)) {
+  struct st_process* process = task ? process_of(task, task->tgid) : NULL;
+  if (!process) {
     return 0;
   }
+  identify(process, task);
   const u64 now = bpf_ktime_get_ns();
   struct st_thread_listing listing = {};
   fill_header(&listing.header, ST_RECORD_THREAD_LISTING, sizeof(listing), now, task->tgid, task->pid);
@@ -241,7 +246,7 @@ int list_threads(struct bpf_iter__task* ctx) {
     if (state & TASK_DEAD_BIT) {
       return 0;  // nothing would delete it
     }
-    thread = watch_thread(task, task->pid, task->tgid, now);
+    thread = watch_thread(process, task, task->pid, task->tgid, now);
     if (!thread && !config.task_storage) {
       count_loss(ST_LOSS_THREAD_STATE);  // the table is full: another look would find the same
       return 0;

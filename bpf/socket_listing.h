@@ -39,7 +39,7 @@ int list_sockets(struct bpf_iter__task_file* ctx) {
   if (config.walks_all_tasks && task->pid != task->tgid) {
     return 0;  // threads share their process's files: one visit is enough
   }
-  const struct st_process* process = process_of(task, task->tgid);
+  struct st_process* process = process_of(task, task->tgid);
   if (!process) {
     return 0;
   }
@@ -61,10 +61,12 @@ int list_sockets(struct bpf_iter__task_file* ctx) {
     socket->cookie = socket_cookie(sk);
     socket->tgid = task->tgid;
     socket->tid = task->tgid;
+    identify(process, task);
     socket->cgroup_id = process->cgroup_id;
-    note_socket(sk, socket);
+    socket->user = process->user;
     emit_accept(sk, socket);
   }
+  note_socket(sk, socket);  // again and again: a flood of others' connections takes the place of the oldest
   note_congestion_state(sk, socket, congestion_state(sk));
   end_spans(socket, idle_before_ns);
   struct st_socket_listing listing = {};

@@ -132,6 +132,9 @@ static __always_inline void read_metrics(struct st_tcp_metrics* metrics, struct 
 
 static __always_inline void emit_event_at(u64 now, struct sock* sk, const struct st_socket* socket, u16 kind, s32 state,
                                           u32 sequence, u32 length) {
+  if (!ST_HAS_NETWORK_SHARE(socket->user, ST_RECORD_BYTES(sizeof(struct st_tcp_event)))) {
+    return;
+  }
   struct st_tcp_event* record = bpf_ringbuf_reserve(&network_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_NETWORK);
@@ -178,6 +181,9 @@ static __always_inline void emit_accept(struct sock* sk, const struct st_socket*
 }
 
 static __always_inline void emit_sample(struct sock* sk, struct st_socket* socket, u64 now) {
+  if (!ST_HAS_NETWORK_SHARE(socket->user, ST_RECORD_BYTES(sizeof(struct st_tcp_sample)))) {
+    return;
+  }
   struct st_tcp_sample* record = bpf_ringbuf_reserve(&network_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_NETWORK);
@@ -191,6 +197,9 @@ static __always_inline void emit_sample(struct sock* sk, struct st_socket* socke
 }
 
 static __always_inline void emit_span(const struct st_socket* socket, const struct st_span_state* span, u32 is_send) {
+  if (!ST_HAS_NETWORK_SHARE(socket->user, ST_RECORD_BYTES(sizeof(struct st_net_span)))) {
+    return;
+  }
   struct st_net_span* record = bpf_ringbuf_reserve(&network_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_NETWORK);
@@ -219,7 +228,7 @@ static __always_inline void end_spans(struct st_socket* socket, u64 before_ns) {
 }
 
 // Adds a connection to the table of addresses once it has both addresses.
-static __always_inline void note_socket(struct sock* sk, const struct st_socket* socket) {
+static __always_inline void note_socket(struct sock* sk, struct st_socket* socket) {
   struct st_tuple tuple;
   read_tuple(&tuple, sk);
   if (tuple.source_port && tuple.destination_port) {
@@ -228,7 +237,7 @@ static __always_inline void note_socket(struct sock* sk, const struct st_socket*
 }
 
 // Stores the owner of a socket and reports the connection to user space. Process context.
-static __always_inline struct st_socket* adopt_socket(struct sock* sk, u64 id, u64 cgroup_id) {
+static __always_inline struct st_socket* adopt_socket(struct sock* sk, u64 id, const struct st_process* process) {
   struct st_socket* socket = new_socket(sk);
   if (!socket) {
     count_loss(ST_LOSS_SOCKET_STATE);
@@ -237,8 +246,12 @@ static __always_inline struct st_socket* adopt_socket(struct sock* sk, u64 id, u
   socket->cookie = socket_cookie(sk);
   socket->tgid = id >> 32;
   socket->tid = (u32)id;
-  socket->cgroup_id = cgroup_id;
+  socket->cgroup_id = process->cgroup_id;
+  socket->user = process->user;
   note_socket(sk, socket);
+  if (!ST_HAS_NETWORK_SHARE(socket->user, ST_RECORD_BYTES(sizeof(struct st_socket_seen)))) {
+    return socket;
+  }
   struct st_socket_seen* record = bpf_ringbuf_reserve(&network_ring, sizeof(*record), 0);
   if (!record) {
     count_loss(ST_LOSS_NETWORK);
@@ -246,7 +259,7 @@ static __always_inline struct st_socket* adopt_socket(struct sock* sk, u64 id, u
   }
   fill_header(&record->header, ST_RECORD_SOCKET, sizeof(*record), bpf_ktime_get_ns(), socket->tgid, socket->tid);
   record->cookie = socket->cookie;
-  record->cgroup_id = cgroup_id;
+  record->cgroup_id = socket->cgroup_id;
   read_tuple(&record->tuple, sk);
   bpf_get_current_comm(record->thread_name, sizeof(record->thread_name));
   record->padding = 0;

@@ -38,12 +38,16 @@ static __always_inline u64 calling_place(const struct st_registers* registers, u
 // This call's site, 0 where its stack found no room. A thread calls from a few sites again and again, so their stacks
 // are walked and sent once.
 static __always_inline u64 note_place(struct pt_regs* ctx, const struct st_registers* registers,
-                                      struct call_in_flight* flight, u64 now, u64 id) {
+                                      struct call_in_flight* flight, const struct st_process* process, u64 now,
+                                      u64 id) {
   const u64 return_address = ST_RETURN_ADDRESS(registers);
   const u64 place = calling_place(registers, return_address);
   const u32 slot = (place >> 32) % ST_PLACES;
   if (flight->places[slot] == place) {
     return place;
+  }
+  if (!ST_HAS_COLLECTIVE_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_call_stack)))) {
+    return 0;
   }
   struct st_call_stack* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
   if (!record) {

@@ -63,7 +63,8 @@ static __always_inline bool ends_a_collective(const struct st_process* process, 
 
 static __always_inline void emit_sync(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
                                       const struct st_process* process, u64 event, s32 return_code, u64 now, u64 id) {
-  if (!ends_a_collective(process, flight)) {
+  if (!ends_a_collective(process, flight) ||
+      !ST_HAS_COLLECTIVE_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_sync)))) {
     return;
   }
   struct st_sync* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
@@ -92,28 +93,28 @@ static __always_inline bool found_nothing(const struct call_in_flight* flight) {
 // whose content it does not follow, and no iteration depends on the number of requests.
 
 // Sets the bits of the requests that are done, according to the call's result.
-static __always_inline void note_done(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
-                                      struct waited_requests* waited) {
+static __always_inline void note_done(struct waited_requests* waited, u32 kind, u64 out_address, u64 done_address,
+                                      u64 indices_address) {
   volatile u64* done = &waited->record.done;
-  if (spec->kind == ST_CALL_WAIT_ALL_REQUESTS) {
+  if (kind == ST_CALL_WAIT_ALL_REQUESTS) {
     *done = ~0ULL;
     return;
   }
   *done = 0;
-  if (spec->kind == ST_CALL_WAIT_ANY_REQUEST) {
-    const u32 index = user_u32(flight->out_address, ST_MAX_REQUESTS);
+  if (kind == ST_CALL_WAIT_ANY_REQUEST) {
+    const u32 index = user_u32(out_address, ST_MAX_REQUESTS);
     if (index < ST_MAX_REQUESTS) {  // otherwise MPI_UNDEFINED: there was nothing to wait for
       *done = 1ULL << index;
     }
     return;
   }
-  const u32 count = user_u32(flight->done_address, 0);
+  const u32 count = user_u32(done_address, 0);
   if ((s32)count < 0) {  // MPI_UNDEFINED
     return;
   }
   __builtin_memset(waited->index, 0xff, sizeof(waited->index));  // entries beyond `count`: no request
   bpf_probe_read_user(waited->index, at_most((u64)count * sizeof(u32), sizeof(waited->index)),
-                      (const void*)flight->indices_address);
+                      (const void*)indices_address);
   for (u32 i = 0; i < ST_MAX_REQUESTS; i++) {
     const u32 index = waited->index[i];
     if (index < ST_MAX_REQUESTS) {
@@ -140,6 +141,18 @@ static __always_inline void drop_unchanged(struct waited_requests* waited, bool 
   }
 }
 
+// Notes which of the requests that the current thread waited for have ended; 0: none has. No static function: the
+// verifier looks at its loops once, not once for every way that leads to them.
+__noinline int find_done(u32 kind, u32 int_handles, u64 out_address, u64 done_address, u64 indices_address) {
+  struct waited_requests* waited = waits_of(current_task(), (u32)bpf_get_current_pid_tgid(), false);
+  if (!waited) {
+    return 0;
+  }
+  note_done(waited, kind, out_address, done_address, indices_address);
+  drop_unchanged(waited, int_handles);
+  return *(volatile u64*)&waited->record.done != 0;
+}
+
 static __always_inline void emit_requests_done(const volatile struct st_call_spec* spec,
                                                const struct call_in_flight* flight, const struct st_process* process,
                                                struct waited_requests* waited, s32 return_code, u64 now, u64 id) {
@@ -148,10 +161,9 @@ static __always_inline void emit_requests_done(const volatile struct st_call_spe
       bpf_probe_read_user(&waited->after, bytes, (const void*)flight->requests)) {
     return;
   }
-  note_done(spec, flight, waited);
-  drop_unchanged(waited, flight->int_handles);
   struct st_requests_done* record = &waited->record;
-  if (!*(volatile u64*)&record->done) {
+  if (!find_done(spec->kind, flight->int_handles, flight->out_address, flight->done_address, flight->indices_address) ||
+      !ST_HAS_COLLECTIVE_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_requests_done)))) {
     return;
   }
   fill_header(&record->header, ST_RECORD_REQUESTS_DONE, sizeof(*record), now, id >> 32, (u32)id);

@@ -88,10 +88,12 @@ int BPF_PROG(inet_sock_set_state, struct sock* sk, int before, int after) {
   }
   if (after == TCP_SYN_SENT) {  // connect(): process context
     const u64 id = bpf_get_current_pid_tgid();
-    const struct st_process* process = process_of(current_task(), id >> 32);
+    struct task_struct* task = current_task();
+    struct st_process* process = process_of(task, id >> 32);
     if (process) {
+      identify(process, task);
       forget_socket(sk);  // state of an earlier socket at this address
-      adopt_socket(sk, id, process->cgroup_id);
+      adopt_socket(sk, id, process);
     }
     return 0;
   }
@@ -120,6 +122,7 @@ int BPF_PROG(inet_sock_set_state, struct sock* sk, int before, int after) {
       emit_sample(sk, socket, bpf_ktime_get_ns());
     }
     emit_event(sk, socket, never_open ? ST_TCP_CONNECT_FAILED : ST_TCP_CLOSE, sk->sk_err, 0, 0);
+    connection_closed(socket);
     forget_socket(sk);
   }
   return 0;

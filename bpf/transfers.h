@@ -29,7 +29,8 @@ static __always_inline void transferred(struct sock* sk, u32 bytes, bool is_send
     if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_CLOSE) {
       return;  // data that had arrived before its end
     }
-    socket = adopt_socket(sk, id, process->cgroup_id);
+    identify(process, task);
+    socket = adopt_socket(sk, id, process);
     if (!socket) {
       return;
     }

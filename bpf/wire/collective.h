@@ -195,11 +195,19 @@ struct st_sequence_key {
   __u64 comm;
   __u64 peer; /* ST_SEQUENCE_COLLECTIVE, or operation << 32 | peer for point-to-point */
   __u32 tgid;
-  __u32 padding;
+  __u32 start_ticks; /* of the process: another one with its number does not go on with its counts */
 };
 #define ST_SEQUENCE_COLLECTIVE (~0ULL)
 
+/* Value of the map `sequences`. */
+struct st_sequence {
+  __u64 next;
+  __u32 user; /* in whose share it is */
+  __u32 padding;
+};
+
 ST_STATIC_ASSERT(sizeof(struct st_sequence_key) == 24, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_sequence) == 16, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_spec) == 32, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_entry) == 144, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_return) == 64, "wire layout");

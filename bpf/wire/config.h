@@ -29,7 +29,9 @@ struct st_config {
   __u32 attach_cookie;  /* bpf_get_attach_cookie (5.15); 0: a program before ours leaves the cookie in `call_cookie` */
   __u32 congestion_by_ack; /* tcp_cong_state_set (5.19) is missing: states are compared at every incoming segment */
   __u32 recvmsg_arguments; /* of tcp_recvmsg: 6 before Linux 5.19, 5 since; only where sock_recv_length is missing */
-  __u32 walks_all_tasks;   /* iterators can't be narrowed to a process (6.1) */
+  __u32 most_sequences_of_process; /* entries of the map `sequences` */
+  __u32 most_sequences_of_user;
+  __u32 walks_all_tasks; /* iterators can't be narrowed to a process (6.1) */
 };
 
 #endif

@@ -56,10 +56,12 @@ enum st_loss_source {
   ST_LOSS_SCHEDULER,
   ST_LOSS_THREAD_STATE, /* no room to remember a call in flight */
   ST_LOSS_SOCKET_STATE,
-  ST_LOSS_SEQUENCE, /* no room to count a communicator's calls: its sequence numbers are wrong */
-  ST_LOSS_DROPS,    /* no room to count dropped packets */
+  ST_LOSS_SEQUENCE,   /* no room to count a communicator's calls: its sequence numbers are wrong */
+  ST_LOSS_DROPS,      /* no room to count dropped packets */
+  ST_LOSS_CONNECTION, /* no room for a connection's addresses: its dropped packets are not counted */
   ST_LOSS_COUNT,
 };
+#define ST_RINGS 3 /* the first sources of losses are the rings */
 
 /* The programs' shared state of a traced process (map `processes`). */
 struct st_process {
@@ -68,9 +70,22 @@ struct st_process {
   __u64 last_nccl_net_ns; /* the same, by a thread whose name begins with "NCCL" */
   __u64 net_bytes;        /* sent and received over TCP since tracing began */
   __u64 cgroup_id;
+  __u32 user;        /* whom it counts for, see user_of() in bpf/user_share.h */
+  __u32 start_ticks; /* as in /proc/PID/stat: another process with its number has another; 0: not known */
+  __u32 sequences;   /* its entries of the map `sequences` */
+  __u32 padding;
+};
+#define ST_TICKS_PER_SECOND 100 /* of /proc (USER_HZ) */
+
+/* ST_RECORD_PROCESS */
+struct st_process_seen {
+  struct st_header header;
+  __u32 user; /* st_process.user */
+  __u32 padding;
 };
 
+ST_STATIC_ASSERT(sizeof(struct st_process_seen) == 32, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_header) == 24, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_process) == 40, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_process) == 56, "wire layout");
 
 #endif

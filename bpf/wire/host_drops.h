@@ -13,6 +13,8 @@ struct st_connection {
   __u64 cookie;
   __u32 tgid;
   __u32 netns;
+  __u32 user; /* st_process.user, of its owner */
+  __u32 padding;
 };
 
 /* Key and value of the map `drops`. */
@@ -35,7 +37,7 @@ struct st_oom_kill {
   struct st_header header;
 };
 
-ST_STATIC_ASSERT(sizeof(struct st_connection) == 16, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_connection) == 24, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_drop_key) == 16, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_drops) == 32, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_oom_kill) == 24, "wire layout");

@@ -32,7 +32,9 @@ struct st_wait {
 
 struct st_exit {
   struct st_header header;
-  __s32 exit_code; /* task_struct.exit_code: signal in the low 7 bits, status << 8 */
+  __s32 exit_code;   /* task_struct.exit_code: signal in the low 7 bits, status << 8 */
+  __u32 start_ticks; /* st_process.start_ticks */
+  __u32 user;        /* st_process.user */
   __u32 padding;
 };
 
@@ -50,8 +52,8 @@ struct st_thread_time {
   __u32 tgid;
   __u32 off_kind; /* why it is off the CPU: ST_WAIT_RUNNABLE when preempted */
   struct st_wait_sum sums[ST_WAIT_KINDS];
-  __u32 by_tgid; /* the process that ran most while this thread was ready: a majority vote weighted by time */
-  __u32 padding;
+  __u32 by_tgid;      /* the process that ran most while this thread was ready: a majority vote weighted by time */
+  __u32 user;         /* st_process.user */
   __u64 by_weight_ns; /* the vote's lead */
   __u64 by_waited_ns; /* time counted for by_tgid since it became the candidate */
   char by_name[ST_COMM_LEN];
@@ -71,7 +73,7 @@ struct st_thread_listing {
 };
 
 ST_STATIC_ASSERT(sizeof(struct st_wait) == 96, "wire layout");
-ST_STATIC_ASSERT(sizeof(struct st_exit) == 32, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_exit) == 40, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_thread_time) == 168, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_thread_listing) == 64, "wire layout");
 

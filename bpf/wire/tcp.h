@@ -102,6 +102,13 @@ struct st_socket_listing {
   struct st_tcp_metrics metrics;
 };
 
+/* Whether a socket has an entry in the map `connections`. */
+enum st_noted {
+  ST_NOTED_NOT = 0,
+  ST_NOTED,
+  ST_NOTED_REFUSED, /* its user has too many */
+};
+
 struct st_span_state {
   __u64 start_ns;
   __u64 last_ns;
@@ -117,10 +124,11 @@ struct st_socket {
   __u32 tid;
   __u64 cgroup_id;
   __u64 last_sample_ns;
-  __u32 thread_known;     /* by_nccl is valid for thread `tid` */
-  __u32 by_nccl;          /* its name begins with "NCCL" */
-  __u32 congestion_state; /* latest seen; only with config.congestion_by_ack */
-  __u32 padding;
+  __u16 thread_known;            /* by_nccl is valid for thread `tid` */
+  __u16 noted;                   /* enum st_noted */
+  __u32 by_nccl;                 /* its name begins with "NCCL" */
+  __u32 congestion_state;        /* latest seen; only with config.congestion_by_ack */
+  __u32 user;                    /* st_process.user, of its owner */
   struct st_span_state spans[2]; /* 0 receive, 1 send */
   __u64 moved[2];                /* bytes by direction, while a plugin's marker is probed */
 };

@@ -4,6 +4,7 @@
 #include "blackbox/liveness.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <optional>
@@ -138,13 +139,13 @@ TEST_P(LivenessScenario, LiveByAFollower) {
   ProfilerFollower follower(node, procfs, {}, processes, pairing, rows,
                             [](const std::string& text) { ADD_FAILURE() << text; });
   add_process(kFirst - 1);
-  follower.add_process(kFirst - 1);
+  follower.add_process(kFirst - 1, ::getuid());
   for (size_t i = 0; i < GetParam().processes.size(); ++i) {
     if (GetParam().processes[i].alive) {
       Process process;
       process.pid = pid_of(i);
       processes.add(process);
-      follower.add_process(process.pid);
+      follower.add_process(process.pid, ::getuid());
     }
   }
   follower.round(monotonic_now_ns());

@@ -19,16 +19,22 @@ constexpr uint64_t kMostCount = std::numeric_limits<int64_t>::max();  // SQLite'
 
 }  // namespace
 
-void LossCounts::add(const char* source, uint64_t count) {
+void LossCounts::add(std::string_view source, uint64_t count) {
   if (count > 0) {
-    uint64_t& sum = counts_[source];
+    uint64_t& sum = counts_[std::string(source)];
     sum += std::min(count, kMostCount - sum);
   }
 }
 
 void LossCounts::add(const LossCounts& other) {
   for (const auto& [source, count] : other.counts_) {
-    add(source.data(), count);
+    add(source, count);
+  }
+}
+
+void LossCounts::add_of_user(const LossCounts& other, uint32_t user) {
+  for (const auto& [source, count] : other.counts_) {
+    add(users_loss(source, user), count);
   }
 }
 
@@ -39,7 +45,7 @@ void LossCounts::raise_to(const LossCounts& other) {
   }
 }
 
-uint64_t LossCounts::of(const char* source) const {
+uint64_t LossCounts::of(std::string_view source) const {
   const auto found = counts_.find(source);
   return found == counts_.end() ? 0 : found->second;
 }
@@ -47,7 +53,7 @@ uint64_t LossCounts::of(const char* source) const {
 std::vector<Loss> LossCounts::rows(NodeId node) const {
   std::vector<Loss> rows;
   for (const auto& [source, count] : counts_) {
-    rows.push_back({node, std::string(source), count});
+    rows.push_back({node, source, count});
   }
   return rows;
 }

@@ -5,12 +5,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "blackbox/format/reader.h"
 #include "model/events.h"
+#include "model/events/users_loss.h"
 
 namespace stalltrace::blackbox {
 
@@ -35,16 +38,18 @@ inline constexpr const char* kLostUnlinkedSteps = "profiler:unlinked_step";
 /// Counts by source.
 class LossCounts {
  public:
-  void add(const char* source, uint64_t count = 1);
+  void add(std::string_view source, uint64_t count = 1);
   void add(const LossCounts& other);
+  /// Under that user's number.
+  void add_of_user(const LossCounts& other, uint32_t user);
   /// Raises each count to that of `other`, and lowers none.
   void raise_to(const LossCounts& other);
-  [[nodiscard]] uint64_t of(const char* source) const;
+  [[nodiscard]] uint64_t of(std::string_view source) const;
   /// One row for each source, in order of the sources.
   [[nodiscard]] std::vector<Loss> rows(NodeId node) const;
 
  private:
-  std::map<std::string_view, uint64_t> counts_;  // sources are string literals
+  std::map<std::string, uint64_t, std::less<>> counts_;
 };
 
 /// A file's losses so far: its writer's own counts, and the records that were overwritten or torn when they were read.

@@ -12,14 +12,18 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/process/resource_limits.h"
 #include "base/process/secrets.h"
 #include "base/rights/capabilities.h"
+#include "base/text.h"
 #include "base/untrusted/system_call_filter.h"
 #include "capture/decode/tcp/drop_decoder.h"
 #include "capture/discover/identity.h"
 #include "capture/discover/mpi_world.h"
+#include "capture/discover/sharing_user.h"
 #include "capture/privileges.h"
+#include "model/events/users_loss.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -31,12 +35,17 @@ constexpr int64_t kProgressNs = kNsPerSecond;
 constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a fallback beside the mapping watch ...
 constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or the only way where perf events are refused
 constexpr int64_t kIdleSpanNs = 5 * kNsPerMs;
+constexpr size_t kMostNotes = 4096;
+constexpr int64_t kLastLooksNs = kNsPerSecond;    // at the end, at the processes of users whose look is not due
 constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;    // minimum length of an open wait at the end of the trace ...
 constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;  // ... or, once, while it lasts
 
-constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{"ring:collective", "ring:network", "ring:scheduler",
-                                                            "state:thread",    "state:socket", "state:sequence",
-                                                            "state:drops"};
+constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{"ring:collective", "ring:network",    "ring:scheduler",
+                                                            "state:thread",    "state:socket",    "state:sequence",
+                                                            "state:drops",     "state:connection"};
+constexpr std::array<const char*, ST_LOSS_COUNT> kShareNames{"share:collective", "share:network", "share:scheduler",
+                                                             "share:thread",     "share:socket",  "share:sequence",
+                                                             "share:drops",      "share:address"};
 
 /// 0: all namespaces.
 uint64_t scope_netns(const TracerOptions& options) { return options.own_netns ? Procfs().netns(::getpid()) : 0; }
@@ -51,6 +60,17 @@ Node describe_traced_node(const TracerOptions& options, std::span<const Evidence
   }
   node.missing_evidence = keys_of(missing);
   return node;
+}
+
+/// In a time namespace of its own, /proc counts from another moment than the kernel.
+bool boot_time_is_shifted() {
+  const std::string offsets = read_file("/proc/self/timens_offsets", 4096).value_or("");
+  for (const std::string_view line : split(offsets, '\n')) {
+    if (line.starts_with("boottime") && line.find_first_of("123456789") != std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
 }
 
 /// Keeps our wake-ups from taking the CPU from a rank: the rings hold the records in the meantime. A refusal is
@@ -82,7 +102,7 @@ Tracer::Tracer(const TracerOptions& options, EventSink& sink, Note note, std::un
       decoder_(node_, procfs_, sink,
                {.ticks_per_second = kernel_->ticks_per_second(),
                 .profiler_files = {.only_living = !options.pids.empty(), .only_netns = scope_netns(options)},
-                .on_call = [this](pid_t pid) { discovery_.on_call(pid); },
+                .on_call = [this](pid_t pid, uint32_t user) { on_call(pid, user); },
                 .report = [this](const std::string& text) { report_once(text); }}),
       python_stacks_(node_, sink),
       open_waits_(*kernel_, node_, sink),
@@ -91,7 +111,8 @@ Tracer::Tracer(const TracerOptions& options, EventSink& sink, Note note, std::un
           *kernel_, procfs_, {.only_netns = scope_netns(options), .only_listed = !options.pids.empty()},
           options.trusted_owners,
           [this](pid_t pid, Library library, uint64_t mpi_world) { begin_process(pid, library, mpi_world); },
-          [this](const std::string& text) { report_once(text); }) {}
+          [this](pid_t pid) { lost_exit(pid); }, [this](const std::string& text) { report_once(text); }),
+      ticks_are_ours_(!boot_time_is_shifted()) {}
 
 Status Tracer::begin() {
   discovery_.start();
@@ -115,14 +136,20 @@ Status Tracer::begin() {
 }
 
 void Tracer::report_once(const std::string& text) {
-  if (reported_.insert(text).second) {
-    note_(text);
+  if (reported_.size() < kMostNotes && reported_.insert(text).second) {
+    note_(reported_.size() < kMostNotes ? text : "further notes are left out: there are too many");
   }
 }
 
 void Tracer::begin_process(pid_t pid, Library library, uint64_t mpi_world) {
   if (decoder_.has_ended(pid) && !procfs_.exists(pid)) {
     return;  // its end record overtook the record of its first call: they come by different rings
+  }
+  const uint32_t callers_user = caller_.first == pid ? caller_.second : kUnknownUser;
+  const uint32_t user = sharing_user(procfs_, pid).value_or(callers_user);
+  starts_[pid] = procfs_.start_ticks(pid);
+  if (!decoder_.admit(pid, user, monotonic_now_ns())) {
+    return;
   }
   Process process = describe_process(procfs_, pid, node_.node_id, node_.clock_offset_ns);
   if (options_.commands == CommandLines::kRedacted) {
@@ -138,22 +165,56 @@ void Tracer::begin_process(pid_t pid, Library library, uint64_t mpi_world) {
   sample_sockets({pid}, 0);
 }
 
+/// A process that made a call before it was found by its mappings.
+void Tracer::on_call(pid_t pid, uint32_t user) {
+  if (!decoder_.is_followed(pid) && starts_[pid] == procfs_.start_ticks(pid)) {
+    return;  // not another one with the number of one that is not followed
+  }
+  caller_ = {pid, user};
+  discovery_.on_call(pid);
+}
+
 void Tracer::end_processes(const std::vector<st_exit>& records) {
   for (const st_exit& record : records) {
     const auto pid = static_cast<pid_t>(record.header.tgid);
+    const auto start = starts_.find(pid);
+    const bool is_later_one = ticks_are_ours_ && start != starts_.end() && start->second != 0 &&
+                              record.start_ticks != 0 && start->second != record.start_ticks;
+    if (is_later_one) {
+      continue;  // the end of an earlier process of that number, which was noticed without its record
+    }
     if (!decoder_.knows(pid)) {
-      discovery_.on_call(pid);
+      on_call(pid, record.user);
     }
     decoder_.end_process(record);
-    discovery_.on_exit(pid);
-    kernel_->forget_sequences(pid);
-    alive_.erase(pid);
+    forget_process(pid);
   }
+}
+
+void Tracer::forget_process(pid_t pid) {
+  discovery_.on_exit(pid);
+  alive_.erase(pid);
+  starts_.erase(pid);
+  some_ended_ = true;
+}
+
+/// The process is gone, but no record said so: there was no room for it.
+void Tracer::lost_exit(pid_t pid) {
+  if (!consuming_) {  // it may only wait to be read; while the rings are read, they can't be read again
+    collect();
+  }
+  if (!starts_.contains(pid)) {
+    return;
+  }
+  decoder_.end_process(pid, monotonic_now_ns());
+  forget_process(pid);
 }
 
 void Tracer::collect() {
   const auto consume = [this] {
+    consuming_ = true;
     kernel_->consume([this](std::span<const std::byte> record) { decoder_.decode(record); });
+    consuming_ = false;
   };
   consume();
   if (const std::vector<st_exit> ended = decoder_.take_exits(); !ended.empty()) {
@@ -173,6 +234,9 @@ void Tracer::scan() {
   using Again = JobDiscovery::Again;
   discovery_.scan(!mappings_ ? Again::kOthers : lost_mappings_ > scanned_lost_ ? Again::kAll : Again::kNone);
   scanned_lost_ = lost_mappings_;
+  if (std::exchange(some_ended_, false)) {
+    kernel_->remove_sequences_of_the_gone();
+  }
 }
 
 void Tracer::sample_sockets(const std::set<pid_t>& pids, int64_t idle_before_ns) {
@@ -183,9 +247,43 @@ void Tracer::sample_sockets(const std::set<pid_t>& pids, int64_t idle_before_ns)
   }
 }
 
-void Tracer::deliver_open_waits(uint64_t at_least_ns) {
-  if (const Status delivered = open_waits_.deliver(alive_, at_least_ns); !delivered) {
-    report_once("waits that have not ended are unknown: " + delivered.error().what);
+/// Whose processes it is time to look at; at the end the others too, after them.
+Tracer::Looks Tracer::due_looks(const LookBudget& budget, bool last) const {
+  Looks looks;
+  const int64_t now_ns = monotonic_now_ns();
+  for (const pid_t pid : alive_) {
+    const uint32_t user = kernel_->walks_all_tasks() ? 0 : decoder_.user_of(pid);
+    if (budget.is_due(user, now_ns)) {
+      looks[{false, user}].insert(pid);
+    } else if (last) {
+      looks[{true, user}].insert(pid);
+    }
+  }
+  return looks;
+}
+
+void Tracer::sample_all_sockets(int64_t idle_before_ns, bool last) {
+  const int64_t end_ns = monotonic_now_ns() + kLastLooksNs;
+  for (const auto& [look, pids] : due_looks(socket_looks_, last)) {
+    const int64_t began_ns = monotonic_now_ns();
+    if (!look.early || began_ns < end_ns) {
+      sample_sockets(pids, idle_before_ns);
+      socket_looks_.looked(look.user, began_ns, monotonic_now_ns());
+    }
+  }
+}
+
+void Tracer::deliver_open_waits(uint64_t at_least_ns, bool last) {
+  const int64_t end_ns = monotonic_now_ns() + kLastLooksNs;
+  for (const auto& [look, pids] : due_looks(thread_looks_, last)) {
+    const int64_t began_ns = monotonic_now_ns();
+    if (look.early && began_ns >= end_ns) {
+      continue;
+    }
+    if (const Status delivered = open_waits_.deliver(look.user, pids, at_least_ns); !delivered) {
+      report_once("waits that have not ended are unknown: " + delivered.error().what);
+    }
+    thread_looks_.looked(look.user, began_ns, monotonic_now_ns());
   }
 }
 
@@ -203,6 +301,10 @@ void Tracer::deliver_losses() {
     if (counts[source] > 0) {
       sink_.accept(Loss{node_.node_id, kLossNames[source], counts[source]});
     }
+  }
+  for (const BpfPrograms::UsersLoss& loss : kernel_->users_losses()) {
+    lost_ += loss.count;
+    sink_.accept(Loss{node_.node_id, users_loss(kShareNames[loss.source], loss.user), loss.count});
   }
   decoder_.deliver_losses();
   if (lost_mappings_ > 0) {
@@ -223,8 +325,8 @@ void Tracer::watch_descriptors() {
 }
 
 void Tracer::deliver_rest() {
-  sample_sockets(alive_, monotonic_now_ns());
-  deliver_open_waits(kOpenWaitNs);
+  sample_all_sockets(monotonic_now_ns(), true);
+  deliver_open_waits(kOpenWaitNs, true);
   collect();
   end_processes(decoder_.take_exits());
   decoder_.finish(monotonic_now_ns());
@@ -244,7 +346,7 @@ std::vector<PeriodicTask> Tracer::periodic_tasks(int64_t started_ns, const Flush
        }},
       {"sample sockets", kSampleNs,
        [this](int64_t now_ns) {
-         sample_sockets(alive_, now_ns - kIdleSpanNs);
+         sample_all_sockets(now_ns - kIdleSpanNs, false);
          return Status{};
        }},
       {"flush", kFlushNs,
@@ -255,7 +357,7 @@ std::vector<PeriodicTask> Tracer::periodic_tasks(int64_t started_ns, const Flush
        }},
       {"sample host", kProgressNs,
        [this](int64_t now_ns) {
-         deliver_open_waits(kLongWaitNs);
+         deliver_open_waits(kLongWaitNs, false);
          host_.sample(now_ns + node_.clock_offset_ns, alive_);
          deliver_losses();
          watch_descriptors();

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/process/procfs.h"
@@ -21,6 +23,7 @@
 #include "capture/host/host_sampler.h"
 #include "capture/kernel/kernel.h"
 #include "capture/kernel/kernel_options.h"
+#include "capture/look_budget.h"
 #include "capture/periodic_tasks.h"
 #include "capture/python/python_stacks.h"
 #include "model/events.h"
@@ -85,12 +88,24 @@ class Tracer {
   [[nodiscard]] std::vector<PeriodicTask> periodic_tasks(int64_t started_ns, const Flush& flush,
                                                          const Progress& progress);
   void report_once(const std::string& text);
+  void on_call(pid_t pid, uint32_t user);
   void begin_process(pid_t pid, Library library, uint64_t mpi_world);
   void end_processes(const std::vector<st_exit>& records);
+  void lost_exit(pid_t pid);
+  void forget_process(pid_t pid);
+  /// A look at the processes of one user.
+  struct Look {
+    bool early = false;
+    uint32_t user = 0;
+    auto operator<=>(const Look&) const = default;
+  };
+  using Looks = std::map<Look, std::set<pid_t>>;
+  [[nodiscard]] Looks due_looks(const LookBudget& budget, bool last) const;
+  void sample_all_sockets(int64_t idle_before_ns, bool last);
   void collect();
   void scan();
   void sample_sockets(const std::set<pid_t>& pids, int64_t idle_before_ns);
-  void deliver_open_waits(uint64_t at_least_ns);
+  void deliver_open_waits(uint64_t at_least_ns, bool last);
   void deliver_drops();
   void deliver_losses();
   void watch_descriptors();
@@ -110,6 +125,13 @@ class Tracer {
   JobDiscovery discovery_;
   std::unique_ptr<MappingWatch> mappings_;  // null where perf events are refused
   std::set<pid_t> alive_;
+  std::map<pid_t, uint64_t> starts_;     // in clock ticks since boot; of those alive, and those that were not admitted
+  std::pair<pid_t, uint32_t> caller_{};  // the latest of on_call(): it may be gone before it is looked at
+  LookBudget socket_looks_;
+  LookBudget thread_looks_;
+  bool consuming_ = false;
+  bool some_ended_ = false;  // since the last scan
+  bool ticks_are_ours_;      // /proc counts time from the same moment as the kernel side
   uint64_t lost_mappings_ = 0;
   uint64_t scanned_lost_ = 0;  // lost_mappings_ at the last scan
   uint64_t lost_ = 0;

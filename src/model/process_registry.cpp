@@ -50,17 +50,17 @@ void ProcessRegistry::oom_killed(int32_t pid) {
   }
 }
 
-void ProcessRegistry::exited(int32_t pid, int64_t exit_ns, int32_t exit_code) {
+void ProcessRegistry::exited(int32_t pid, int64_t exit_ns, std::optional<int32_t> exit_code) {
   const auto found = processes_.find(pid);
   if (found == processes_.end()) {
     return;
   }
   Process& process = found->second;
   process.exit_ns = exit_ns;
-  if (const int32_t signal = exit_code & 0x7f; signal != 0) {
+  if (const int32_t signal = exit_code.value_or(0) & 0x7f; signal != 0) {
     process.exit_signal = signal;
-  } else {
-    process.exit_code = (exit_code >> 8) & 0xff;
+  } else if (exit_code) {
+    process.exit_code = (*exit_code >> 8) & 0xff;
   }
   sink_.accept(process);
   exited_.emplace_back(exit_ns, pid);

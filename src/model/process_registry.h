@@ -29,7 +29,7 @@ class ProcessRegistry {
   void oom_killed(int32_t pid);
   /// exit_code as in task_struct: signal in the low 7 bits, status in the second byte. The process is kept for a
   /// minute, since its sockets outlive it.
-  void exited(int32_t pid, int64_t exit_ns, int32_t exit_code);
+  void exited(int32_t pid, int64_t exit_ns, std::optional<int32_t> exit_code);
 
  private:
   EventSink& sink_;

@@ -29,6 +29,7 @@ using testing::Optional;
 using testing::SizeIs;
 
 constexpr int kDiscoveryMs = 600;
+constexpr int kScanMs = 2500;  // until all processes are looked at again
 
 class DiscoveryRoot : public testing::Test {
  protected:
@@ -235,6 +236,19 @@ TEST_F(DiscoveryRoot, ARefusedProgramCostsItsEvidenceOnly) {
   const auto none = BpfPrograms::load({.without_programs = {"call_return"}});
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().what, HasSubstr("call_return"));
+}
+
+TEST_F(DiscoveryRoot, AProcessWhoseExitIsNotReportedHasEnded) {
+  Trace trace({.libraries = {standin_library()}, .kernel = {.without_programs = {"sched_process_exit"}}});
+  Job job;
+  job.must("init 8 3");
+  job.must("all_reduce 142");
+  job.send_command("exit 3");
+  job.wait();
+  sleep_ms(kScanMs);
+  trace.stop();
+  EXPECT_NE(trace.process(job.pid()).exit_ns, std::nullopt);
+  EXPECT_EQ(trace.process(job.pid()).exit_code, std::nullopt) << "nobody knows it";
 }
 
 std::string published_library() {

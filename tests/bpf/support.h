@@ -53,11 +53,13 @@ inline KernelOptions kernel_options() {
   return options;
 }
 
-/// A tracer of this host on its own thread. Read its rows after stop().
+/// A tracer of this host on its own thread, without the programs that its options leave out. Read its rows after
+/// stop().
 class Trace {
  public:
   explicit Trace(TracerOptions options = {.libraries = {standin_library()}}) {
-    options.kernel = kernel_options();
+    const std::vector<std::string> refused = std::exchange(options.kernel, kernel_options()).without_programs;
+    options.kernel.without_programs.insert(options.kernel.without_programs.end(), refused.begin(), refused.end());
     auto created = Tracer::create(options, sink_, [this](const std::string& text) { notes_ += text + "\n"; });
     if (!created) {
       ADD_FAILURE() << created.error().what << "; " << created.error().remedy;

@@ -103,7 +103,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Process process;
   process.pid = kPid;
   processes.add(process);
-  follower.add_process(kPid);
+  follower.add_process(kPid, 0);
   pairing.accept(Communicator{.node_id = 5, .pid = kPid, .comm_ptr = 0xc0, .created_ns = 1});
   const std::vector<Collective> calls = rows_of_probes(ids);
   for (size_t i = 0; i < calls.size() / 2; ++i) {

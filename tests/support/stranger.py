@@ -4,7 +4,9 @@ OFFSET]. Prints a line once its mapping is there, and lives until it is ended. N
 run it.
 """
 
+import collections
 import ctypes
+import fcntl
 import mmap
 import os
 import pathlib
@@ -103,7 +105,7 @@ def bombs(folder):
 
 def flood(folder):
     """New libraries, mapped as fast as possible."""
-    ready()
+    wait_for_start()
     kept = []
     for number in range(100_000):
         path = folder / f"lib{number % 500}.so"
@@ -112,6 +114,121 @@ def flood(folder):
         fd = os.open(path, os.O_RDONLY)
         kept = [*kept[-50:], mmap.mmap(fd, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC, flags=mmap.MAP_PRIVATE)]
         os.close(fd)
+
+
+# flood(calls, function, communicator, step): ncclAllReduce(NULL, NULL, 8, 7, 0, communicator, NULL) at the rate of a processor of
+# x86-64; each call's communicator is `step` after the last one's.
+FLOOD = bytes.fromhex("53 55 41 54 41 55 48 89 fb 48 89 f5 49 89 d4 49 89 cd 48 83 ec 18 48 c7 04 24 00 00 00 00"
+                      "31 ff 31 f6 ba 08 00 00 00 b9 07 00 00 00 45 31 c0 4d 89 e1 ff d5 4d 01 ec 48 ff cb 75 e2"
+                      "48 83 c4 18 41 5d 41 5c 5d 5b c3")
+FUNCTIONS = [b"ncclGroupStart", b"ncclAllReduce"]  # at 0x3800, 0x3810
+RETURN_0 = b"\x31\xc0\xc3"
+KEPT = []  # memory with code
+
+
+def library(folder):
+    """Maps a library whose functions return 0 at once; returns its address."""
+    path = folder / "libnccl.so.2"
+    names = b"\0" + b"".join(name + b"\0" for name in FUNCTIONS)
+    fd = elf(path, names=len(names), symbols=len(FUNCTIONS))
+    os.pwrite(fd, names, NAMES_AT)
+    for number, name in enumerate(FUNCTIONS):
+        at = 0x3800 + 16 * number
+        os.pwrite(fd, struct.pack("<IBBHQQ", names.index(name), 0x12, 0, 1, at, 16), SYMBOLS_AT + 24 * (1 + number))
+        os.pwrite(fd, RETURN_0, at)
+    os.close(fd)
+    return libc.mmap(None, 0x4000, 5, 2, os.open(path, os.O_RDONLY), 0)
+
+
+def flood_of_calls():
+    code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    code.write(FLOOD)
+    KEPT.append(code)
+    return ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)(
+        ctypes.addressof(ctypes.c_char.from_buffer(code)))
+
+
+def wait_for_start():
+    """On one processor from then on."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    ready()
+    sys.stdin.readline()
+
+
+def calls(folder, how):
+    """Calls without end: "calls" on one communicator, "communicators" on ever new ones, "group" inside a group that never ends."""
+    address, flood = library(folder), flood_of_calls()
+    wait_for_start()
+    if how == "group":
+        ctypes.CFUNCTYPE(ctypes.c_int)(address + 0x3800)()
+    at, step = 0x1000, 16 if how == "communicators" else 0
+    while True:
+        flood(100_000, address + 0x3810, at, step)
+        at += 100_000 * step
+
+
+def forks(folder):
+    """Processes without end, each of which makes a call."""
+    address, flood = library(folder), flood_of_calls()
+    wait_for_start()
+    while True:
+        child = os.fork()
+        if child == 0:
+            flood(1, address + 0x3810, 0x1000, 0)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+# struct st_box_header (plugin/wire/blackbox.h): where its parts are, and how large a header, a communicator and an event are.
+HEADER, COMMUNICATOR, EVENT = 4096, 256, 128
+BOOT_ID_AT, ANCHORED_AT, HEAD_AT = 1360, 3960, 3968
+SLOTS, RING = 65536, 512
+
+
+def profiler_file(path, pid, start_ticks):
+    """A file as the profiler plugin writes it, with one communicator and no event. Returns its descriptor."""
+    slots_at = HEADER + COMMUNICATOR
+    ring_at = slots_at + SLOTS * EVENT
+    header = b"STBLKBOX" + struct.pack("<6I7Q", 1, 0x01020304, HEADER, COMMUNICATOR, EVENT, 0, ring_at + RING * EVENT, HEADER, 1,
+                                       slots_at, SLOTS, ring_at, RING)
+    header += struct.pack("<2I4Q", pid, 1, start_ticks, os.sysconf("SC_CLK_TCK"), os.stat("/proc/self/ns/pid").st_ino,
+                          os.stat("/proc/self/ns/net").st_ino)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    os.ftruncate(fd, ring_at + RING * EVENT)
+    os.pwrite(fd, header, 0)
+    os.pwrite(fd, struct.pack("<2Q3iIQ", 1, pid, 0, 2, 1, 0, time.monotonic_ns()), HEADER)
+    os.pwrite(fd, pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes().strip(), BOOT_ID_AT)
+    os.pwrite(fd, struct.pack("<Q", time.monotonic_ns()), ANCHORED_AT)
+    return fd
+
+
+def records(first):
+    """A ring full of ended collectives."""
+    now = time.monotonic_ns()
+    return b"".join(struct.pack("<5Q2I2BHi3Q", (number << 1) + 2, 1 << 48 | number << 16, 0, now - 2000, now - 1000, 1, 1, 2, 0, 1, 0,
+                                number, number, 1).ljust(EVENT, b"\0") for number in range(first, first + RING))
+
+
+def profiler_files(folder):
+    """Profiler files of this process and, without end, of others that have ended; all get events without end."""
+    address, flood = library(folder), flood_of_calls()
+    start_ticks = int(pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    own = profiler_file(f"/dev/shm/stalltrace-{os.getpid()}-{start_ticks}.profiler", os.getpid(), start_ticks)
+    fcntl.lockf(own, fcntl.LOCK_EX, 1)  # it has a writer
+    wait_for_start()
+    flood(1, address + 0x3810, 0x1000, 0)
+    others = collections.deque()
+    for lap in range(1 << 30):
+        path = pathlib.Path(f"/dev/shm/stalltrace-{3_000_000 + lap}-1.profiler")
+        others.append((path, profiler_file(path, 3_000_000 + lap, 1)))
+        if len(others) > 200:
+            path, fd = others.popleft()
+            path.unlink()
+            os.close(fd)
+        ring = records(lap * RING)
+        for fd in [own, *(fd for _, fd in others)]:
+            os.pwrite(fd, ring, HEADER + COMMUNICATOR + SLOTS * EVENT)
+            os.pwrite(fd, struct.pack("<Q", (lap + 1) * RING), HEAD_AT)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -25,7 +26,9 @@ namespace {
 
 constexpr const char* kUsualFolder = "/dev/shm";
 constexpr size_t kMostFolders = 64;
+constexpr size_t kMostFoldersOfUser = 48;
 constexpr size_t kMostTargets = 1024;
+constexpr size_t kMostTargetsOfUser = 512;
 constexpr size_t kMostKnown = 16384;                // per folder; further ones are examined again
 constexpr int kNamesAtOnce = 4096;                  // per folder and search
 constexpr int kFilesAtOnce = 64;                    // files of one user opened in one search
@@ -63,12 +66,13 @@ bool is_profiler_file_name(std::string_view name) {
 ProfilerFileFinder::ProfilerFileFinder(const Procfs& procfs, Scope scope)
     : procfs_(procfs), scope_(scope), boot_id_(trim(read_file("/proc/sys/kernel/random/boot_id", 64).value_or(""))) {
   if (!scope_.only_living) {
-    add_folder("/", kUsualFolder, true);
+    add_folder("/", kUsualFolder, 0, true);
   }
 }
 
 std::optional<ProfilerFileFinder::FileId> ProfilerFileFinder::add_folder(const std::string& root,
-                                                                         const std::string& path, bool keep) {
+                                                                         const std::string& path, uint32_t user,
+                                                                         bool keep) {
   UniqueFd folder = open_below(root, path);
   struct stat info {};
   if (!folder || !is_local(folder.get()) || ::fstat(folder.get(), &info) != 0) {
@@ -76,22 +80,26 @@ std::optional<ProfilerFileFinder::FileId> ProfilerFileFinder::add_folder(const s
   }
   const FileId id{info.st_dev, info.st_ino};
   if (std::ranges::find(folders_, id, &Folder::id) == folders_.end()) {
-    if (folders_.size() >= kMostFolders) {
-      losses_.add(kLostFolders);
+    const auto of_user =
+        std::ranges::count_if(folders_, [&](const Folder& one) { return !one.keep && one.user == user; });
+    if (folders_.size() >= kMostFolders || static_cast<size_t>(of_user) >= kMostFoldersOfUser) {
+      losses_.add(users_loss(kLostFolders, user));
       return std::nullopt;
     }
-    folders_.push_back({.fd = std::move(folder), .id = id, .keep = keep, .names = nullptr, .known = {}, .seen = {}});
+    folders_.push_back(
+        {.fd = std::move(folder), .id = id, .user = user, .keep = keep, .names = nullptr, .known = {}, .seen = {}});
   }
   return id;
 }
 
-void ProfilerFileFinder::add_process(pid_t pid) {
+void ProfilerFileFinder::add_process(pid_t pid, uint32_t user) {
   const auto owner = procfs_.owner(pid);
   if (!owner) {
     return;
   }
-  if (targets_.size() >= kMostTargets) {
-    return losses_.add(kLostProcesses);
+  const auto of_user = static_cast<size_t>(std::ranges::count(targets_, user, &Target::user));
+  if (targets_.size() >= kMostTargets || of_user >= kMostTargetsOfUser) {
+    return losses_.add(users_loss(kLostProcesses, user));
   }
   std::string folder = kUsualFolder;
   if (const auto environment = procfs_.environment(pid)) {
@@ -105,10 +113,11 @@ void ProfilerFileFinder::add_process(pid_t pid) {
                       .start_ticks = procfs_.start_ticks(pid),
                       .pid_namespace = procfs_.pid_namespace(pid),
                       .owner = *owner,
-                      .folder = add_folder(procfs_.in_root(pid, ""), folder, false)});
+                      .user = user,
+                      .folder = add_folder(procfs_.in_root(pid, ""), folder, user, false)});
 }
 
-void ProfilerFileFinder::end_process(pid_t pid, const std::function<void(FoundFile)>& found) {
+void ProfilerFileFinder::end_process(pid_t pid, const TakeFile& found) {
   for (Target& target : targets_) {
     if (target.pid == pid && !target.file) {
       target.ended = true;
@@ -121,7 +130,7 @@ void ProfilerFileFinder::end_process(pid_t pid, const std::function<void(FoundFi
   });
 }
 
-void ProfilerFileFinder::search(int64_t now_ns, const std::function<void(FoundFile)>& found) {
+void ProfilerFileFinder::search(int64_t now_ns, const TakeFile& found) {
   for (Target& target : targets_) {
     if (!target.file) {
       search_target(target, now_ns, found);
@@ -142,7 +151,7 @@ bool ProfilerFileFinder::Target::has(const st_box_header& header) const {
 /// Opens the file by its name, so that other files in the folder cannot hide it, however many they are. The plugin
 /// takes a number only where all lower ones are taken, but those files may have been removed since: all names are tried
 /// from time to time.
-void ProfilerFileFinder::search_target(Target& target, int64_t now_ns, const std::function<void(FoundFile)>& found) {
+void ProfilerFileFinder::search_target(Target& target, int64_t now_ns, const TakeFile& found) {
   const auto folder = std::ranges::find_if(folders_, [&](const Folder& one) { return one.id == target.folder; });
   if (folder == folders_.end()) {
     return;
@@ -157,7 +166,13 @@ void ProfilerFileFinder::search_target(Target& target, int64_t now_ns, const std
       return;
     }
     if (auto own = file ? open_target(target, *folder, std::move(file), name) : std::nullopt) {
-      return found(std::move(*own));
+      if (!found(std::move(*own))) {
+        target.file.reset();
+        if (!std::exchange(target.refused, true)) {
+          losses_.add(users_loss(kLostFiles, target.user));
+        }
+      }
+      return;
     }
   }
 }
@@ -178,11 +193,11 @@ std::optional<FoundFile> ProfilerFileFinder::open_target(Target& target, Folder&
   target.file = id;
   folder.known.insert(id);  // also for search_gone()
   folder.seen.insert(id);
-  return FoundFile{std::move(*reader), target.pid, true};
+  return FoundFile{std::move(*reader), target.pid, true, target.user};
 }
 
 /// Continues where the last search ended, so that every name is reached.
-void ProfilerFileFinder::search_gone(Folder& folder, int64_t now_ns, const std::function<void(FoundFile)>& found) {
+void ProfilerFileFinder::search_gone(Folder& folder, int64_t now_ns, const TakeFile& found) {
   if (!folder.names) {
     const int listed = ::openat(folder.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     folder.names.reset(listed < 0 ? nullptr : ::fdopendir(listed));
@@ -224,7 +239,7 @@ bool ProfilerFileFinder::is_recent(const ProfilerFileReader& reader, int64_t now
 }
 
 ProfilerFileFinder::Verdict ProfilerFileFinder::examine(int folder, const char* name, int64_t now_ns,
-                                                        const std::function<void(FoundFile)>& found) {
+                                                        const TakeFile& found) {
   UniqueFd file = open_file(folder, name);
   struct stat info {};
   if (!file || ::fstat(file.get(), &info) != 0) {
@@ -243,7 +258,9 @@ ProfilerFileFinder::Verdict ProfilerFileFinder::examine(int folder, const char* 
   if (!is_recent(*reader, now_ns)) {
     return Verdict::kForever;
   }
-  found({.reader = std::move(*reader)});
+  if (!found({.reader = std::move(*reader), .user = info.st_uid})) {
+    losses_.add(users_loss(kLostFiles, info.st_uid));
+  }
   return Verdict::kTaken;
 }
 

@@ -28,7 +28,10 @@ struct FoundFile {
   ProfilerFileReader reader;
   int32_t pid = 0;     // on this host; 0 for a process that has ended, whose number here is unknown
   bool alive = false;  // of a traced process
+  uint32_t user = 0;   // in whose share it is; of a process that has ended: the file's owner
 };
+/// False where there is no place for the file now: that of a traced process is found again.
+using TakeFile = std::function<bool(FoundFile)>;
 
 class ProfilerFileFinder {
  public:
@@ -39,12 +42,12 @@ class ProfilerFileFinder {
   explicit ProfilerFileFinder(const Procfs& procfs, Scope scope);
 
   /// Adds a traced process, whose file is or will be in its folder.
-  void add_process(pid_t pid);
+  void add_process(pid_t pid, uint32_t user);
   /// The process has ended: its file is found now or never. A folder that only it used is closed, since an open one
   /// would keep the file system of a container mounted.
-  void end_process(pid_t pid, const std::function<void(FoundFile)>& found);
+  void end_process(pid_t pid, const TakeFile& found);
   /// Calls `found` for files not found before. `now_ns` is CLOCK_MONOTONIC.
-  void search(int64_t now_ns, const std::function<void(FoundFile)>& found);
+  void search(int64_t now_ns, const TakeFile& found);
   /// Folders beyond 64 and processes beyond 1,024.
   [[nodiscard]] const LossCounts& losses() const { return losses_; }
 
@@ -56,8 +59,10 @@ class ProfilerFileFinder {
     uint64_t start_ticks = 0;
     uint64_t pid_namespace = 0;  // 0 unknown
     uid_t owner = 0;
+    uint32_t user = 0;  // in whose share it is
     bool ended = false;
     std::optional<FileId> folder;
+    bool refused = false;        // there was no place for its file; counted once
     std::optional<FileId> file;  // the file that was found
     int64_t all_names_tried_ns = 0;
     [[nodiscard]] bool has(const st_box_header& header) const;
@@ -65,17 +70,18 @@ class ProfilerFileFinder {
   struct Folder {
     UniqueFd fd;
     FileId id;
+    uint32_t user = 0;                           // whose process made us look there first
     bool keep = false;                           // this host's own folder
     std::unique_ptr<DIR, Free<closedir>> names;  // position of the last search
     std::set<FileId> known;                      // files that need not be examined again
     std::set<FileId> seen;                       // in the current pass over the names
   };
   enum class Verdict { kTaken, kLater, kForever };
-  std::optional<FileId> add_folder(const std::string& root, const std::string& path, bool keep);
-  void search_target(Target& target, int64_t now_ns, const std::function<void(FoundFile)>& found);
+  std::optional<FileId> add_folder(const std::string& root, const std::string& path, uint32_t user, bool keep);
+  void search_target(Target& target, int64_t now_ns, const TakeFile& found);
   std::optional<FoundFile> open_target(Target& target, Folder& folder, UniqueFd file, const std::string& name);
-  void search_gone(Folder& folder, int64_t now_ns, const std::function<void(FoundFile)>& found);
-  Verdict examine(int folder, const char* name, int64_t now_ns, const std::function<void(FoundFile)>& found);
+  void search_gone(Folder& folder, int64_t now_ns, const TakeFile& found);
+  Verdict examine(int folder, const char* name, int64_t now_ns, const TakeFile& found);
   [[nodiscard]] bool is_recent(const ProfilerFileReader& reader, int64_t now_ns) const;
 
   const Procfs& procfs_;

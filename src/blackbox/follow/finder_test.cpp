@@ -35,17 +35,23 @@ class Finder : public ProfilerHost {
   void begin(ProfilerFileFinder::Scope scope = {}) {
     finder_.emplace(procfs_, scope);
     add_process(kPid);
-    finder_->add_process(kPid);
+    finder_->add_process(kPid, ::getuid());
   }
   /// The files found for this test's processes.
   Files look() {
     Files found;
-    finder_->search(monotonic_now_ns(), [&](FoundFile file) { add(file, found); });
+    finder_->search(monotonic_now_ns(), [&](FoundFile file) {
+      add(file, found);
+      return true;
+    });
     return found;
   }
   Files end(pid_t pid) {
     Files found;
-    finder_->end_process(pid, [&](FoundFile file) { add(file, found); });
+    finder_->end_process(pid, [&](FoundFile file) {
+      add(file, found);
+      return true;
+    });
     return found;
   }
   static void add(const FoundFile& file, Files& found) {
@@ -90,7 +96,7 @@ TEST_F(Finder, ANameThatIsTakenHasANumber) {
 TEST_F(Finder, AProcessOfAnotherPidNamespaceIsFoundByItsNumberThere) {
   begin();
   add_process(kPid + 1, 7);
-  finder_->add_process(kPid + 1);
+  finder_->add_process(kPid + 1, ::getuid());
   MadeProfilerFile file = file_of(7);
   file.header.pid_namespace = pid_namespace_of(kPid + 1);
   file.write(path_of(kPid + 1, 7));
@@ -107,7 +113,7 @@ TEST_F(Finder, WhatWasFollowedWhileItLivedIsNotFoundAgain) {
   const std::string other = fs::path(folder_of(kPid + 1)).parent_path();
   fs::remove_all(other);
   fs::create_directory_symlink(fs::path(folder_of(kPid)).parent_path(), other);  // has the same folder
-  finder_->add_process(kPid + 1);
+  finder_->add_process(kPid + 1, ::getuid());
   writer.reset();
   EXPECT_EQ(end(kPid), Files{});
   EXPECT_EQ(look(), Files{});
@@ -182,7 +188,7 @@ TEST_F(Finder, LinksToAFolderLeadWhereTheyLeadTheProcess) {
   fs::remove(folder_of(kPid + 1, "/link"));
   fs::create_directory_symlink("/profiler", folder_of(kPid + 1, "/link"));  // relative to its root, not to ours
   fs::create_directory(folder_of(kPid + 1));
-  finder_->add_process(kPid + 1);
+  finder_->add_process(kPid + 1, ::getuid());
   file_of(kPid + 1).write(path_of(kPid + 1));
   const ProfilerFileWriter writer(path_of(kPid + 1));
   EXPECT_EQ(look(), (Files{{kPid + 1, true}}));
@@ -192,10 +198,10 @@ TEST_F(Finder, AFolderThatIsNoneOrRelativeIsNoFolder) {
   begin();
   add_process(kPid + 1, 0, "/none");
   fs::remove(folder_of(kPid + 1, "/none"));
-  finder_->add_process(kPid + 1);
+  finder_->add_process(kPid + 1, ::getuid());
   add_process(kPid + 2, 0, "relative");
-  finder_->add_process(kPid + 2);
-  finder_->add_process(kPid + 3);  // ended before it was looked at
+  finder_->add_process(kPid + 2, ::getuid());
+  finder_->add_process(kPid + 3, ::getuid());  // ended before it was looked at
   EXPECT_EQ(look(), Files{});
 }
 
@@ -328,7 +334,10 @@ TEST_F(Finder, ANumberedFileThatAppearsLaterIsFoundInTime) {
   file_of(kPid).write(path_of(kPid, 0, 2));
   const ProfilerFileWriter writer(path_of(kPid, 0, 2));
   Files found;
-  finder_->search(monotonic_now_ns() + 16 * kNsPerSecond, [&](FoundFile file) { add(file, found); });
+  finder_->search(monotonic_now_ns() + 16 * kNsPerSecond, [&](FoundFile file) {
+    add(file, found);
+    return true;
+  });
   EXPECT_EQ(found, (Files{{kPid, true}}));
 }
 
@@ -338,7 +347,7 @@ TEST_F(Finder, AFileIsOfTheProcessInItsPidNamespace) {
   const std::string other = fs::path(folder_of(kPid + 1)).parent_path();
   fs::remove_all(other);
   fs::create_directory_symlink(fs::path(folder_of(kPid)).parent_path(), other);
-  finder_->add_process(kPid + 1);
+  finder_->add_process(kPid + 1, ::getuid());
   MadeProfilerFile file = file_of(kPid);
   file.header.pid_namespace = pid_namespace_of(kPid + 1);
   file.write(path_of(kPid));
@@ -351,7 +360,7 @@ TEST_F(Finder, AFileIsOfTheProcessInItsPidNamespace) {
 
 TEST_F(Finder, AFileIsOfOneProcessOnly) {
   begin();
-  finder_->add_process(kPid);
+  finder_->add_process(kPid, ::getuid());
   file_of(kPid).write(path_of(kPid));
   const ProfilerFileWriter writer(path_of(kPid));
   EXPECT_EQ(look(), (Files{{kPid, true}}));

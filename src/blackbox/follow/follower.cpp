@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
@@ -19,6 +20,11 @@ constexpr uint64_t kRecordsAtOnce = 8192;      // of one file: 1 MiB
 constexpr size_t kStepsAtOnce = 500;           // rows from that many records
 constexpr int64_t kRoundNs = 100 * kNsPerMs;   // a round starts no further read after this time
 constexpr size_t kMostFiles = 512;
+constexpr size_t kMostFilesOfUser = 256;
+constexpr size_t kMostGone = 256;  // of processes that were gone when their file was found: those that live come first
+constexpr size_t kMostGoneOfUser = 64;
+constexpr int64_t kUsersRoundNs = 100 * kNsPerMs;       // of a round, for the files of one user
+constexpr int64_t kMostAfterEndNs = 30 * kNsPerSecond;  // a file without a process that still changes is left
 constexpr size_t kMostClosed = 1024;
 constexpr size_t kMostOpenWaits = 4096;
 constexpr int64_t kOpenWaitNs = 200 * kNsPerMs;  // an open operation that has waited this long is delivered
@@ -71,26 +77,60 @@ int32_t ProfilerFollower::number_of_gone(const st_box_header& header) {
   return is_free ? pid : static_cast<int32_t>(kMostPid) + ++made_up_pids_;
 }
 
-void ProfilerFollower::take(FoundFile found) {
-  if (!found.alive && was_taken(found.reader.layout())) {
-    return;
+/// Makes place for one more: a living process's file takes that of a process which was gone, of the user who has most.
+bool ProfilerFollower::make_place() {
+  std::map<uint32_t, size_t> gone;
+  for (const FollowedFile& file : files_) {
+    gone[file.user] += file.state == State::kGone;
   }
-  if (files_.size() >= kMostFiles) {
-    losses_.add(kLostFiles);
-    return;
+  const auto most = std::ranges::max_element(gone, {}, [](const auto& entry) { return entry.second; });
+  if (most == gone.end() || most->second == 0) {
+    return false;
+  }
+  const auto file = std::ranges::find_if(
+      files_, [&](const FollowedFile& one) { return one.state == State::kGone && one.user == most->first; });
+  losses_.add(users_loss(kLostFiles, file->user));
+  close(*file);
+  files_.erase(file);
+  return true;
+}
+
+bool ProfilerFollower::has_place(const FoundFile& found) {
+  size_t of_user = 0;
+  size_t gone = 0;
+  size_t gone_of_user = 0;
+  for (const FollowedFile& file : files_) {
+    const bool is_gone = file.state == State::kGone;
+    gone += is_gone;
+    of_user += file.user == found.user && !is_gone;
+    gone_of_user += file.user == found.user && is_gone;
+  }
+  if (!found.alive) {
+    return files_.size() < kMostFiles && gone < kMostGone && gone_of_user < kMostGoneOfUser;
+  }
+  return of_user < kMostFilesOfUser && (files_.size() < kMostFiles || make_place());
+}
+
+bool ProfilerFollower::take(FoundFile found) {
+  if (!found.alive && was_taken(found.reader.layout())) {
+    return true;
+  }
+  if (!has_place(found)) {
+    return false;
   }
   if (found.alive) {
     add(std::move(found), std::nullopt);
   } else {
     take_gone(std::move(found));
   }
+  return true;
 }
 
 /// Ignores a file whose process has a traced one's number: it may be the same, whose rows are delivered already.
 void ProfilerFollower::take_gone(FoundFile found) {
   const st_box_header& header = found.reader.layout();
   if (is_number_here(header) && processes_.find(static_cast<int32_t>(header.pid)) != nullptr) {
-    losses_.add(kLostPidsInUse);
+    losses_.add(users_loss(kLostPidsInUse, found.user));
     return;
   }
   found.pid = number_of_gone(header);
@@ -103,13 +143,14 @@ void ProfilerFollower::add(FoundFile found, std::optional<Process> gone) {
   const bool numbers_differ = found.alive && found.reader.layout().pid != static_cast<uint32_t>(found.pid);
   files_.push_back({.session = ProfilerSession(std::move(found.reader), Keep::kNewCalls),
                     .owner = {node_.node_id, found.pid, node_.clock_offset_ns},
+                    .user = found.user,
                     .state = found.alive ? State::kAlive : State::kGone,
                     .gone = std::move(gone),
                     .numbers_differ = numbers_differ});
 }
 
 void ProfilerFollower::end_process(pid_t pid) {
-  finder_.end_process(pid, [this](FoundFile found) { take(std::move(found)); });
+  finder_.end_process(pid, [this](FoundFile found) { return take(std::move(found)); });
   bool has_file = false;
   for (FollowedFile& file : files_) {
     if (file.owner.pid == pid) {
@@ -126,7 +167,7 @@ void ProfilerFollower::round(int64_t probes_read_ns) {
   const int64_t now_ns = monotonic_now_ns();
   if (now_ns - searched_ns_ >= kSearchNs) {
     searched_ns_ = now_ns;
-    finder_.search(now_ns, [this](FoundFile found) { take(std::move(found)); });
+    finder_.search(now_ns, [this](FoundFile found) { return take(std::move(found)); });
   }
   read_files(probes_read_ns, now_ns + kRoundNs);
   std::erase_if(files_, [this](const FollowedFile& file) {
@@ -139,17 +180,33 @@ void ProfilerFollower::round(int64_t probes_read_ns) {
   deliver_deaths();
 }
 
-/// Reads every file once, then those that are behind again and again, so that the remaining time is divided evenly.
+/// Reads every file once, those first that were read longest ago; then those that are behind again and again, so that
+/// the remaining time is divided evenly. A user whose files have taken its part of the round waits for the next one.
 void ProfilerFollower::read_files(int64_t probes_read_ns, int64_t until_ns) {
+  std::map<uint32_t, int64_t> spent_ns;  // by user
+  std::vector<FollowedFile*> files;
   for (FollowedFile& file : files_) {
+    files.push_back(&file);
+  }
+  std::ranges::stable_sort(files, {}, [](const FollowedFile* file) { return file->read_ns; });
+  const auto read = [&](FollowedFile& file) {
+    int64_t& spent = spent_ns[file.user];
+    if (spent >= kUsersRoundNs) {
+      return false;
+    }
+    file.read_ns = monotonic_now_ns();
     follow(file, probes_read_ns);
+    spent += monotonic_now_ns() - file.read_ns;
+    return true;
+  };
+  for (FollowedFile* file : files) {
+    read(*file);
   }
   for (bool behind = true; behind && monotonic_now_ns() < until_ns;) {
     behind = false;
-    for (FollowedFile& file : files_) {
-      if (file.is_behind() && monotonic_now_ns() < until_ns) {
-        follow(file, probes_read_ns);
-        behind = true;
+    for (FollowedFile* file : files) {
+      if (file->is_behind() && monotonic_now_ns() < until_ns) {
+        behind = read(*file) || behind;
       }
     }
   }
@@ -180,6 +237,13 @@ void ProfilerFollower::follow(FollowedFile& file, int64_t probes_read_ns) {
     return;
   }
   file.open_read_ns = file.session.read_open_parts() ? now_ns : file.open_read_ns;
+  if (!file.is_alive() && file.not_alive_ns == 0) {
+    file.not_alive_ns = now_ns;
+  }
+  if (!file.is_alive() && now_ns - file.not_alive_ns > kMostAfterEndNs) {
+    note_("a profiler file is left: it still changes long after its process has ended");
+    file.state = State::kUnreadable;
+  }
   deliver_communicators(file);
   deliver_calls(file, probes_read_ns);
   deliver_steps(file);
@@ -222,7 +286,7 @@ void ProfilerFollower::deliver_steps(FollowedFile& file) {
   add_open_waits(file, rows);
   if (rows.size() > kStepsAtOnce) {  // keeps the longest, which explain a stall
     std::ranges::nth_element(rows, rows.begin() + kStepsAtOnce, std::ranges::greater{}, weight);
-    losses_.add(kLostShortSteps, rows.size() - kStepsAtOnce);
+    losses_.add(users_loss(kLostShortSteps, file.user), rows.size() - kStepsAtOnce);
     rows.resize(kStepsAtOnce);
   }
   std::ranges::sort(rows, {}, [](const StepRow& step) { return step.row.timestamp_ns; });
@@ -256,7 +320,7 @@ void ProfilerFollower::add_open_waits(FollowedFile& file, std::vector<StepRow>& 
     }
   }
   if (left_out > file.most_left_out_waits) {
-    losses_.add(kLostOpenWaits, left_out - file.most_left_out_waits);
+    losses_.add(users_loss(kLostOpenWaits, file.user), left_out - file.most_left_out_waits);
     file.most_left_out_waits = left_out;
   }
   file.reported_waits = std::move(waits);
@@ -267,8 +331,8 @@ void ProfilerFollower::deliver_losses() {
   losses.add(finder_.losses());
   losses.add(pairing_.losses());
   for (const FollowedFile& file : files_) {
-    losses.add(file.session.losses());
-    losses.add(kLostUnread, finished_ ? file.session.unread() : 0);
+    losses.add_of_user(file.session.losses(), file.user);
+    losses.add(users_loss(kLostUnread, file.user), finished_ ? file.session.unread() : 0);
   }
   for (Loss& loss : losses.rows(node_.node_id)) {
     sink_.accept(std::move(loss));
@@ -286,11 +350,12 @@ int32_t ProfilerFollower::nodes_of(int32_t pid, uint64_t nccl_comm_hash) const {
 }
 
 void ProfilerFollower::close(const FollowedFile& file) {
-  losses_.add(file.session.losses());
-  losses_.add(kLostUnread, file.session.unread());
+  losses_.add_of_user(file.session.losses(), file.user);
+  losses_.add(users_loss(kLostUnread, file.user), file.session.unread());
   pairing_.forget(file.owner.pid);
   ClosedProcess closed{.file = key_of(file.session.file().layout()),
                        .pid = file.owner.pid,
+                       .user = file.user,
                        .activity = file.session.activity(false, node_.clock_offset_ns),
                        .undecided = {}};
   if (file.state == State::kGone && closed.activity.has_open_communicator) {
@@ -298,26 +363,53 @@ void ProfilerFollower::close(const FollowedFile& file) {
   }
   closed_.push_back(std::move(closed));
   if (closed_.size() > kMostClosed) {
-    losses_.add(kLostExits, closed_.front().undecided ? 1 : 0);
-    closed_.pop_front();
+    forget_oldest_closed();
   }
+}
+
+/// Of the user who has most.
+void ProfilerFollower::forget_oldest_closed() {
+  std::map<uint32_t, size_t> closed;
+  for (const ClosedProcess& process : closed_) {
+    ++closed[process.user];
+  }
+  const uint32_t user = std::ranges::max_element(closed, {}, [](const auto& entry) { return entry.second; })->first;
+  const auto oldest = std::ranges::find(closed_, user, &ClosedProcess::user);
+  losses_.add(users_loss(kLostExits, user), oldest->undecided ? 1 : 0);
+  closed_.erase(oldest);
 }
 
 /// The kernel reports the ends of traced processes. Which of the processes that ended before tracing died first, only
 /// the files show (liveness.h).
 void ProfilerFollower::deliver_deaths() {
-  if (std::ranges::none_of(closed_, [](const ClosedProcess& process) { return process.undecided.has_value(); })) {
-    return;
-  }
-  Liveness liveness;
+  std::set<uint32_t> users;
   for (const ClosedProcess& process : closed_) {
-    liveness.add(process.activity);
+    if (process.undecided) {
+      users.insert(process.user);
+    }
+  }
+  for (const uint32_t user : users) {
+    deliver_deaths_of(user);
+  }
+}
+
+/// Another user's processes say nothing about this one's: they are of other jobs, or lie.
+void ProfilerFollower::deliver_deaths_of(uint32_t user) {
+  Liveness liveness;
+  std::vector<ClosedProcess*> closed;
+  for (ClosedProcess& process : closed_) {
+    if (process.user == user) {
+      liveness.add(process.activity);
+      closed.push_back(&process);
+    }
   }
   for (const FollowedFile& file : files_) {
-    liveness.add(file.session.activity(file.is_alive(), node_.clock_offset_ns));
+    if (file.user == user) {
+      liveness.add(file.session.activity(file.is_alive(), node_.clock_offset_ns));
+    }
   }
-  for (size_t number = 0; number < closed_.size(); ++number) {
-    ClosedProcess& process = closed_[number];
+  for (size_t number = 0; number < closed.size(); ++number) {
+    ClosedProcess& process = *closed[number];
     if (const auto death_ns = process.undecided ? liveness.death_ns(number) : std::nullopt) {
       process.undecided->exit_ns = *death_ns;
       sink_.accept(*std::exchange(process.undecided, std::nullopt));

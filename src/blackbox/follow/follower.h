@@ -27,7 +27,7 @@ class ProfilerFollower {
   ProfilerFollower(const Node& node, const Procfs& procfs, ProfilerFileFinder::Scope scope, ProcessRegistry& processes,
                    CallPairing& pairing, EventSink& sink, Note note);
 
-  void add_process(pid_t pid) { finder_.add_process(pid); }
+  void add_process(pid_t pid, uint32_t user) { finder_.add_process(pid, user); }
   /// The process has ended: its file will be read to the end.
   void end_process(pid_t pid);
   /// One round; call it twice a second. Reads 8,192 records of each file, then more while the round has taken less than
@@ -51,7 +51,10 @@ class ProfilerFollower {
   struct FollowedFile {
     ProfilerSession session;
     Owner owner;
+    uint32_t user = 0;
     State state = State::kAlive;
+    int64_t read_ns = 0;            // CLOCK_MONOTONIC; when it was read last
+    int64_t not_alive_ns = 0;       // when it was first read after its process had ended; 0: not yet
     std::optional<Process> gone{};  // its row, if the process had ended when its file was found
     bool numbers_differ = false;    // threads have other numbers in the process's own pid namespace
     int64_t open_read_ns = 0;       // time of the last read of open parts
@@ -74,11 +77,16 @@ class ProfilerFollower {
   struct ClosedProcess {
     FileKey file;
     int32_t pid = 0;
+    uint32_t user = 0;
     ProcessActivity activity;
     std::optional<Process> undecided;  // its row, until it is decided whether it died before others
   };
 
-  void take(FoundFile found);
+  bool take(FoundFile found);
+  [[nodiscard]] bool has_place(const FoundFile& found);
+  bool make_place();
+  void forget_oldest_closed();
+  void deliver_deaths_of(uint32_t user);
   void take_gone(FoundFile found);
   void add(FoundFile found, std::optional<Process> gone);
   static FileKey key_of(const st_box_header& header);

@@ -33,7 +33,7 @@ class Follower : public ProfilerHost {
     Process process;
     process.pid = kPid;
     processes_.add(process);
-    follower_.add_process(kPid);
+    follower_.add_process(kPid, ::getuid());
   }
   /// A round with a search for files and a read of open events, as a tracer does once a second.
   void round() { follower_.finish(monotonic_now_ns()); }
@@ -173,7 +173,7 @@ TEST_F(Follower, AFileWithInvalidNumbersMakesNoRowOfAnothersTime) {
   file.header.ring_head = uint64_t{1} << 62;
   file.write(path_of(kPid));
   round();  // and terminates
-  EXPECT_GT(losses()["profiler:overwritten"], 1U << 30);
+  EXPECT_GT(losses()[users_loss("profiler:overwritten", ::getuid())], 1U << 30);
 }
 
 TEST_F(Follower, WhatAProcessLeftThatWasGoneBeforeIsRowsWithItsProcess) {
@@ -311,27 +311,27 @@ TEST_F(Follower, FoldersAndDeathsBeyondTheBoundsAreLosses) {
   };
   leave(kGone, kMostClosed + 3);
   round_over_all_names();
-  EXPECT_EQ(losses()[kLostExits], 3);
+  EXPECT_EQ(losses()[users_loss(kLostExits, ::getuid())], 3);
   for (pid_t pid = kPid + 1; pid <= kPid + kMoreFolders; ++pid) {
     add_process(pid);
-    follower_.add_process(pid);
+    follower_.add_process(pid, ::getuid());
   }
-  EXPECT_EQ(losses()[kLostFolders], kMoreFolders + 2 - 64) << "one for each process, and the host's own";
+  EXPECT_EQ(losses()[users_loss(kLostFolders, ::getuid())], kMoreFolders + 1 - 48) << "one for each process";
 }
 
 TEST_F(Follower, FilesBeyondTheBoundAreALossAndOthersAreRead) {
-  constexpr pid_t kMostFiles = 512;
+  constexpr pid_t kMostFiles = 256;  // of one user
   MadeProfilerFile file;
   for (pid_t pid = kPid; pid < kPid + kMostFiles + 2; ++pid) {
     add_process(pid);
     file = file_of(pid);
     file.append(MadeProfilerFile::collective(0, ago_ns(900), ago_ns(890)));
     file.write(path_of(pid));
-    follower_.add_process(pid);
+    follower_.add_process(pid, ::getuid());
     follower_.end_process(pid);
   }
   round();
-  EXPECT_EQ(losses()[kLostFiles], 2);
+  EXPECT_EQ(losses()[users_loss(kLostFiles, ::getuid())], 2);
   EXPECT_EQ(calls(kPid).size(), 1);
   EXPECT_EQ(calls(kPid + kMostFiles - 1).size(), 1);
   EXPECT_EQ(calls(kPid + kMostFiles).size(), 0);
@@ -339,10 +339,12 @@ TEST_F(Follower, FilesBeyondTheBoundAreALossAndOthersAreRead) {
 
 TEST_F(Follower, ProcessesBeyondTheBoundAreALoss) {
   begin();
-  for (int n = 0; n < 1023 + 2; ++n) {
-    follower_.add_process(kPid);
+  for (int n = 0; n < 511 + 2; ++n) {
+    follower_.add_process(kPid, ::getuid());
   }
-  EXPECT_EQ(losses()[kLostProcesses], 2);
+  EXPECT_EQ(losses()[users_loss(kLostProcesses, ::getuid())], 2);
+  follower_.add_process(kPid, ::getuid() + 1);
+  EXPECT_EQ(losses()[users_loss(kLostProcesses, ::getuid() + 1)], 0) << "another user has a share of its own";
 }
 
 TEST_F(Follower, WhatAFileLostIsCountedOnce) {
@@ -356,8 +358,8 @@ TEST_F(Follower, WhatAFileLostIsCountedOnce) {
   const ProfilerFileWriter writer(path_of(kPid));
   round();
   round();
-  EXPECT_EQ(losses()["profiler:no_slot"], 3);
-  EXPECT_EQ(losses()["profiler:overwritten"], 5);
+  EXPECT_EQ(losses()[users_loss("profiler:no_slot", ::getuid())], 3);
+  EXPECT_EQ(losses()[users_loss("profiler:overwritten", ::getuid())], 5);
 }
 
 TEST_F(Follower, ACallHasOneRowHoweverLongItsSlotKeepsIt) {
@@ -374,7 +376,7 @@ TEST_F(Follower, ACallHasOneRowHoweverLongItsSlotKeepsIt) {
     add_process(pid);
     large_file(kCalls, given.phase, pid).write(path_of(pid));
     const ProfilerFileWriter writer(path_of(pid));
-    follower_.add_process(pid);
+    follower_.add_process(pid, ::getuid());
     for (int n = 0; n < 5; ++n) {
       round();
     }
@@ -421,9 +423,9 @@ TEST_F(Follower, WhatIsNotReadAtTheEndIsALoss) {
   file.write(path_of(kPid));
   const ProfilerFileWriter writer(path_of(kPid));
   follower_.round(monotonic_now_ns());
-  EXPECT_EQ(losses()["profiler:unread"], 0) << "it may become whole";
+  EXPECT_EQ(losses()[users_loss("profiler:unread", ::getuid())], 0) << "it may become whole";
   follower_.finish(monotonic_now_ns());
-  EXPECT_EQ(losses()["profiler:unread"], 1);
+  EXPECT_EQ(losses()[users_loss("profiler:unread", ::getuid())], 1);
 }
 
 TEST_F(Follower, TwoThatAreGoneWithOneNumberAreTwoProcesses) {
@@ -450,7 +452,7 @@ TEST_F(Follower, AFileWithTheNumberOfATracedProcessIsALoss) {
   round();
   round();
   EXPECT_EQ(calls().size(), 0);
-  EXPECT_EQ(losses()["profiler:pid_in_use"], 1);
+  EXPECT_EQ(losses()[users_loss("profiler:pid_in_use", ::getuid())], 1);
 }
 
 TEST_F(Follower, AFileThatWasReadIsNoLossWhenItsFolderIsSearchedAgain) {
@@ -464,10 +466,10 @@ TEST_F(Follower, AFileThatWasReadIsNoLossWhenItsFolderIsSearchedAgain) {
   file.write(path_of(kPid));
   follower_.end_process(kPid);  // the folder is closed
   round();
-  follower_.add_process(kPid + 1);
+  follower_.add_process(kPid + 1, ::getuid());
   round();
   EXPECT_EQ(calls().size(), 1);
-  EXPECT_EQ(losses()["profiler:pid_in_use"], 0);
+  EXPECT_EQ(losses()[users_loss("profiler:pid_in_use", ::getuid())], 0);
 }
 
 }  // namespace

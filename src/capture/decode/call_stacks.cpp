@@ -27,19 +27,24 @@ void CallStacks::note(const st_call_stack& record) {
   if (!addresses.empty() && (addresses.size() == 1 || addresses[1] != record.return_address)) {
     addresses.insert(addresses.begin() + 1, record.return_address);
   }
-  Stack stack{.frames = names_.describe(pid, addresses)};
+  Stack stack{.frames = names_.describe(pid, addresses, shares_.user_of(pid))};
   if (stack.frames.empty()) {
     places[record.place] = 0;
     return;
   }
   stack.stack_id = static_cast<int64_t>(splitmix64_text(stack.frames) >> 1);  // ids are positive
-  places[record.place] = stack.stack_id;
   if (delivered_.size() >= kDelivered) {
     delivered_.clear();
   }
-  if (delivered_.insert(stack.stack_id).second) {
+  if (!delivered_.contains(stack.stack_id)) {
+    if (!shares_.take(pid, UserShares::Kind::kStack, static_cast<int64_t>(record.header.time_ns))) {
+      places[record.place] = 0;
+      return;
+    }
+    delivered_.insert(stack.stack_id);
     sink_.accept(stack);
   }
+  places[record.place] = stack.stack_id;
 }
 
 int64_t CallStacks::id_of(pid_t pid, uint64_t place) const {

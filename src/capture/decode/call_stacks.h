@@ -9,6 +9,7 @@
 #include <set>
 
 #include "capture/decode/code_names.h"
+#include "capture/decode/user_shares.h"
 #include "model/events.h"
 #include "wire/collective.h"
 
@@ -17,7 +18,8 @@ namespace stalltrace::capture {
 class CallStacks {
  public:
   /// Both arguments must outlive the object.
-  CallStacks(const Procfs& procfs, EventSink& sink) : names_(procfs), sink_(sink) {}
+  CallStacks(const Procfs& procfs, UserShares& shares, EventSink& sink)
+      : names_(procfs), shares_(shares), sink_(sink) {}
 
   /// Delivers the stack's row unless an equal row was delivered. Only the first 256 places of a process are kept: a
   /// program that generates code at run time has new ones forever.
@@ -31,6 +33,7 @@ class CallStacks {
 
  private:
   CodeNames names_;
+  UserShares& shares_;
   EventSink& sink_;
   std::map<pid_t, std::map<uint64_t, int64_t>> processes_;  // by place
   std::set<int64_t> delivered_;

@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kNamesKept = 8192;
 /// Time limit for name look-ups in each second: the ring buffers fill while they run.
 constexpr int64_t kTimeNs = 100 * kNsPerMs;
+constexpr int64_t kUsersTimeNs = 50 * kNsPerMs;  // of it, for the processes of one user
 /// How long mappings are reused, even for an address in none of them: it may be in a library loaded since, or be no
 /// address at all.
 constexpr int64_t kMappingsNs = kNsPerSecond;
@@ -23,20 +24,21 @@ constexpr int64_t kNoMappingNs = 100 * kNsPerMs;
 
 }  // namespace
 
-bool CodeNames::in_time() {
+bool CodeNames::in_time(uint32_t user) {
   const int64_t now_ns = monotonic_now_ns();
   if (now_ns - second_ns_ >= kNsPerSecond) {
     second_ns_ = now_ns;
     spent_ns_ = 0;
+    spent_of_user_ns_.clear();
   }
-  return spent_ns_ < kTimeNs;
+  return spent_ns_ < kTimeNs && spent_of_user_ns_[user] < kUsersTimeNs;
 }
 
-void CodeNames::look_up(pid_t pid, const MappedFile& file, std::span<const uint64_t> offsets) {
+void CodeNames::look_up(pid_t pid, const MappedFile& file, std::span<const uint64_t> offsets, uint32_t user) {
   std::vector<uint64_t> fresh;
   const auto key = [&](uint64_t offset) { return Key{file.device_major, file.device_minor, file.inode, offset}; };
   std::ranges::copy_if(offsets, std::back_inserter(fresh), [&](uint64_t o) { return !known_.contains(key(o)); });
-  if (fresh.empty() || !in_time()) {
+  if (fresh.empty() || !in_time(user)) {
     return;
   }
   const int64_t begun_ns = monotonic_now_ns();
@@ -53,7 +55,9 @@ void CodeNames::look_up(pid_t pid, const MappedFile& file, std::span<const uint6
                             : place->into == 0 ? fmt::format("{} ({})", place->function, name)
                                                : fmt::format("{}+{:#x} ({})", place->function, place->into, name);
   }
-  spent_ns_ += monotonic_now_ns() - begun_ns;
+  const int64_t spent_ns = monotonic_now_ns() - begun_ns;
+  spent_ns_ += spent_ns;
+  spent_of_user_ns_[user] += spent_ns;
 }
 
 const CodeNames::Mappings* CodeNames::mappings_of(pid_t pid, int64_t not_before_ns) {
@@ -84,7 +88,7 @@ std::vector<CodeNames::Frame> CodeNames::frames_of(const Mappings& mappings, std
   return frames;
 }
 
-std::string CodeNames::describe(pid_t pid, std::span<const uint64_t> addresses) {
+std::string CodeNames::describe(pid_t pid, std::span<const uint64_t> addresses, uint32_t user) {
   const int64_t now_ns = monotonic_now_ns();
   std::vector<Frame> frames;
   for (const int64_t good_ns : {kMappingsNs, kNoMappingNs}) {
@@ -102,7 +106,7 @@ std::string CodeNames::describe(pid_t pid, std::span<const uint64_t> addresses) 
     by_file[frame.file].push_back(frame.offset);
   }
   for (const auto& [file, offsets] : by_file) {
-    look_up(pid, *file, offsets);
+    look_up(pid, *file, offsets, user);
   }
   std::string text;
   for (const auto& [file, offset] : frames) {

@@ -27,7 +27,7 @@ class CodeNames {
   /// `addresses` is a stack, innermost first; all but the first are return addresses. The result ends before the first
   /// address that is in no file, since walks through code without frame pointers end there. Empty when the process is
   /// gone.
-  std::string describe(pid_t pid, std::span<const uint64_t> addresses);
+  std::string describe(pid_t pid, std::span<const uint64_t> addresses, uint32_t user = 0);
   void forget(pid_t pid) { mappings_.erase(pid); }
 
  private:
@@ -46,8 +46,8 @@ class CodeNames {
   static std::vector<Frame> frames_of(const Mappings& mappings, std::span<const uint64_t> addresses);
 
   using Key = std::tuple<uint32_t, uint32_t, uint64_t, uint64_t>;  // device (two), inode, offset in the file
-  void look_up(pid_t pid, const MappedFile& file, std::span<const uint64_t> offsets);
-  [[nodiscard]] bool in_time();
+  void look_up(pid_t pid, const MappedFile& file, std::span<const uint64_t> offsets, uint32_t user);
+  [[nodiscard]] bool in_time(uint32_t user);
 
   const Procfs& procfs_;
   Mounts mounts_;
@@ -56,6 +56,7 @@ class CodeNames {
   std::map<Key, std::string> known_;
   int64_t second_ns_ = 0;  // CLOCK_MONOTONIC: start of the second that spent_ns_ counts
   int64_t spent_ns_ = 0;
+  std::map<uint32_t, int64_t> spent_of_user_ns_;  // in the same second
 };
 
 }  // namespace stalltrace::capture

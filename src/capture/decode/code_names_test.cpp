@@ -99,7 +99,8 @@ st_call_stack stack_of(uint64_t place, std::vector<uint64_t> addresses, uint64_t
 TEST(CallStacks, EachContentIsOneRow) {
   MemorySource source;
   const Procfs procfs;
-  CallStacks stacks(procfs, source);
+  UserShares shares;
+  CallStacks stacks(procfs, shares, source);
   const uint64_t caller = code_names_test::a_caller();
   stacks.note(stack_of(1, {place_entry(), 8}, caller));
   stacks.note(stack_of(2, {place_entry(), caller}, caller));
@@ -124,7 +125,8 @@ TEST(CallStacks, EachContentIsOneRow) {
 TEST(CallStacks, AProcessHasSoManyAndNoMore) {
   MemorySource source;
   const Procfs procfs;
-  CallStacks stacks(procfs, source);
+  UserShares shares;
+  CallStacks stacks(procfs, shares, source);
   for (uint64_t place = 1; place <= 300; ++place) {
     stacks.note(stack_of(place, {place_entry()}, code_names_test::a_caller()));
     EXPECT_EQ(stacks.id_of(::getpid(), place) != 0, place <= 256) << place;

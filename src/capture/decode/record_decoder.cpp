@@ -29,13 +29,13 @@ RecordDecoder::RecordDecoder(const Node& node, const Procfs& procfs, EventSink& 
       ids_(node.node_id),
       processes_(sink),
       pairing_(ids_, sink),
-      collectives_(ids_, processes_, pairing_, node.clock_offset_ns),
+      collectives_(ids_, processes_, shares_, pairing_, node.clock_offset_ns),
       profiler_files_(node, procfs, options.profiler_files, processes_, pairing_, sink, std::move(options.report)),
       network_(
-          ids_, processes_, sink, node.clock_offset_ns, options.ticks_per_second,
+          ids_, processes_, shares_, sink, node.clock_offset_ns, options.ticks_per_second,
           [&procfs](int32_t pid, int32_t tid) { return procfs.thread_name(pid, tid); },
           [this](int32_t pid, uint64_t hash) { return communicator_facts(pid, hash); }),
-      stacks_(procfs, sink) {}
+      stacks_(procfs, shares_, sink) {}
 
 /// A communicator whose unique id the probes did not see gets its hash from calls that were paired with the profiler
 /// file's.
@@ -58,17 +58,23 @@ void RecordDecoder::begin_process(Process process, Library library, CollectiveTr
   const pid_t pid = process.pid;
   processes_.add(std::move(process));
   collectives_.set_library(pid, library);
-  profiler_files_.add_process(pid);
+  profiler_files_.add_process(pid, shares_.user_of(pid));
   collectives_.set_job(pid, job);
 }
 
 void RecordDecoder::end_process(const st_exit& record) {
-  const auto pid = static_cast<pid_t>(record.header.tgid);
+  end(static_cast<pid_t>(record.header.tgid), record.header.time_ns, record.exit_code);
+}
+
+void RecordDecoder::end_process(pid_t pid, int64_t now_ns) { end(pid, static_cast<uint64_t>(now_ns), std::nullopt); }
+
+void RecordDecoder::end(pid_t pid, uint64_t end_ns, std::optional<int32_t> exit_code) {
   collectives_.on_exit(pid);
-  network_.on_exit(pid);
+  network_.on_exit(pid, end_ns);
   profiler_files_.end_process(pid);
-  processes_.exited(pid, static_cast<int64_t>(record.header.time_ns) + node_.clock_offset_ns, record.exit_code);
+  processes_.exited(pid, static_cast<int64_t>(end_ns) + node_.clock_offset_ns, exit_code);
   stacks_.on_exit(pid);
+  shares_.end(pid);
 }
 
 std::vector<st_exit> RecordDecoder::take_exits() { return std::exchange(exits_, {}); }
@@ -93,6 +99,10 @@ void RecordDecoder::decode(std::span<const std::byte> bytes) {
       ++malformed_;
     }
   };
+  const bool of_life = header.type == ST_RECORD_EXIT || header.type == ST_RECORD_PROCESS;
+  if (!of_life && !shares_.is_followed(static_cast<pid_t>(header.tgid))) {
+    return;
+  }
   const int64_t offset = node_.clock_offset_ns;
   switch (header.type) {
     case ST_RECORD_CALL_ENTRY:
@@ -112,7 +122,7 @@ void RecordDecoder::decode(std::span<const std::byte> bytes) {
         for_each_request(record, [&](const st_sync& sync) { collectives_.on_sync(sync); });
       });
     case ST_RECORD_PROCESS:
-      return on_call_(static_cast<pid_t>(header.tgid));
+      return with(st_process_seen{}, [&](const auto& r) { on_call_(static_cast<pid_t>(r.header.tgid), r.user); });
     case ST_RECORD_TCP_EVENT:
       return with(st_tcp_event{}, [&](const auto& record) { network_.on_event(record); });
     case ST_RECORD_TCP_SAMPLE:
@@ -148,6 +158,9 @@ void RecordDecoder::finish(int64_t decoded_ns) {
 
 void RecordDecoder::deliver_losses() {
   profiler_files_.deliver_losses();
+  for (Loss& loss : shares_.losses(node_.node_id)) {
+    sink_.accept(std::move(loss));
+  }
   if (malformed_ > 0) {
     sink_.accept(Loss{node_.node_id, "ring:malformed", malformed_});
   }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "capture/decode/call_stacks.h"
 #include "capture/decode/collective/collective_tracker.h"
 #include "capture/decode/tcp/network_tracker.h"
+#include "capture/decode/user_shares.h"
 #include "model/event_ids.h"
 #include "model/events.h"
 #include "model/process_registry.h"
@@ -31,8 +33,8 @@ class RecordDecoder {
   struct Options {
     int64_t ticks_per_second = 0;  // of the kernel's jiffies
     blackbox::ProfilerFileFinder::Scope profiler_files;
-    std::function<void(pid_t)> on_call;              // called before discovery found the process
-    std::function<void(const std::string&)> report;  // reports failures
+    std::function<void(pid_t, uint32_t user)> on_call;  // called before discovery found the process
+    std::function<void(const std::string&)> report;     // reports failures
   };
 
   /// All references must outlive the decoder.
@@ -48,8 +50,14 @@ class RecordDecoder {
   /// A process's end record can overtake the record of its first call, since they come by different rings.
   [[nodiscard]] bool has_ended(pid_t pid) const;
   [[nodiscard]] bool knows(pid_t pid) const { return processes_.find(pid) != nullptr; }
+  /// Whose process it is decides whose share it takes; false where that user has too many: it is not followed then, and
+  /// none of its records is decoded.
+  bool admit(pid_t pid, uint32_t user, int64_t now_ns) { return shares_.begin(pid, user, now_ns); }
+  /// A process that was admitted.
   void begin_process(Process process, Library library, CollectiveTracker::JobPlace job);
   void end_process(const st_exit& record);
+  /// The record of its end was lost; it had ended by `now_ns` (CLOCK_MONOTONIC), how is not known.
+  void end_process(pid_t pid, int64_t now_ns);
 
   /// Delivers events that wait for later records. All records from before `decoded_ns` (CLOCK_MONOTONIC) must have been
   /// decoded.
@@ -59,6 +67,8 @@ class RecordDecoder {
   /// Delivers losses of the profiler files, and the count of records that could not be decoded.
   void deliver_losses();
 
+  [[nodiscard]] bool is_followed(pid_t pid) const { return shares_.is_followed(pid); }
+  [[nodiscard]] uint32_t user_of(pid_t pid) const { return shares_.user_of(pid); }
   [[nodiscard]] std::vector<CallStanding> standings() const { return collectives_.standings(); }
   [[nodiscard]] size_t processes() const { return processes_.size(); }
   [[nodiscard]] uint64_t calls() const { return collectives_.calls(); }
@@ -69,12 +79,14 @@ class RecordDecoder {
  private:
   [[nodiscard]] CommunicatorInfo communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const;
   void note_stack(const st_call_stack& record);
+  void end(pid_t pid, uint64_t end_ns, std::optional<int32_t> exit_code);
 
   const Node& node_;
   EventSink& sink_;
-  std::function<void(pid_t)> on_call_;
+  std::function<void(pid_t, uint32_t)> on_call_;
   EventIds ids_;
   ProcessRegistry processes_;
+  UserShares shares_;
   blackbox::CallPairing pairing_;
   CollectiveTracker collectives_;
   blackbox::ProfilerFollower profiler_files_;

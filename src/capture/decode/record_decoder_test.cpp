@@ -34,13 +34,13 @@ class RecordDecoderTest : public testing::Test {
   Node node_{.node_id = 1};
   Procfs procfs_{"/nowhere"};
   MemorySource sink_;
-  std::vector<pid_t> called_;
+  std::vector<std::pair<pid_t, uint32_t>> called_;
   RecordDecoder decoder_{node_,
                          procfs_,
                          sink_,
                          {.ticks_per_second = 250,
                           .profiler_files = {},
-                          .on_call = [this](pid_t pid) { called_.push_back(pid); },
+                          .on_call = [this](pid_t pid, uint32_t user) { called_.emplace_back(pid, user); },
                           .report = [](const std::string&) {}}};
 };
 
@@ -78,10 +78,10 @@ TEST_F(RecordDecoderTest, WhatIsNoRecordIsCountedAsALoss) {
 }
 
 TEST_F(RecordDecoderTest, AFirstCallIsReportedToTheOwner) {
-  st_header header = record_of<st_exit>(ST_RECORD_PROCESS).header;
-  header.size = sizeof header;
-  decode(header);
-  EXPECT_EQ(called_, std::vector<pid_t>{kPid});
+  auto record = record_of<st_process_seen>(ST_RECORD_PROCESS);
+  record.user = 1000;
+  decode(record);
+  EXPECT_EQ(called_, (std::vector<std::pair<pid_t, uint32_t>>{{kPid, 1000}}));
 }
 
 TEST_F(RecordDecoderTest, AnExitWaitsUntilItIsTaken) {
@@ -95,6 +95,37 @@ TEST_F(RecordDecoderTest, AnExitWaitsUntilItIsTaken) {
   EXPECT_TRUE(decoder_.has_ended(kPid));
   EXPECT_TRUE(decoder_.knows(kPid));
   EXPECT_FALSE(decoder_.knows(kPid + 1));
+}
+
+/// A process of the same number inherits nothing, and its row is another.
+TEST_F(RecordDecoderTest, ALostExitIsAnEndThatNobodyKnowsTheCodeOf) {
+  ASSERT_TRUE(decoder_.admit(kPid, 1000, 1));
+  decoder_.begin_process({.node_id = 1, .pid = kPid, .start_ns = 10}, Library::kNccl, {});
+  decoder_.end_process(kPid, 5'000);
+  ASSERT_TRUE(decoder_.admit(kPid, 2000, 6'000));
+  EXPECT_EQ(decoder_.user_of(kPid), 2000U);
+  decoder_.begin_process({.node_id = 1, .pid = kPid, .start_ns = 5'500}, Library::kNccl, {});
+  EXPECT_FALSE(decoder_.has_ended(kPid));
+  const auto processes = *sink_.processes();
+  ASSERT_EQ(processes.size(), 2U);
+  EXPECT_EQ(processes[0].exit_ns, 5'000);
+  EXPECT_EQ(processes[0].exit_code, std::nullopt);
+  EXPECT_EQ(processes[0].exit_signal, std::nullopt);
+  EXPECT_EQ(processes[1].exit_ns, std::nullopt);
+}
+
+TEST_F(RecordDecoderTest, NothingIsDecodedOfAProcessThatIsNotFollowed) {
+  for (int32_t pid = 1000; decoder_.admit(pid, 1000, 1); ++pid) {
+  }
+  ASSERT_FALSE(decoder_.admit(kPid, 1000, 1));
+  decode(record_of<st_wait>(ST_RECORD_WAIT));
+  size_t rows = 0;
+  ASSERT_TRUE(sink_.wait_spans({}, [&](const WaitSpan&) { ++rows; }));
+  EXPECT_EQ(rows, 0U);
+  ASSERT_TRUE(decoder_.admit(kPid, 2000, 1));
+  decode(record_of<st_wait>(ST_RECORD_WAIT));
+  ASSERT_TRUE(sink_.wait_spans({}, [&](const WaitSpan&) { ++rows; }));
+  EXPECT_EQ(rows, 1U);
 }
 
 }  // namespace

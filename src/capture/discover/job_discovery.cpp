@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <glob.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -77,11 +78,12 @@ std::vector<std::string> local_paths(const char* pattern, LibraryFiles& files) {
 }  // namespace
 
 JobDiscovery::JobDiscovery(BpfPrograms& kernel, const Procfs& procfs, Scope scope, TrustedOwners trusted,
-                           JobFound job_found, Note note)
+                           JobFound job_found, JobGone job_gone, Note note)
     : kernel_(kernel),
       procfs_(procfs),
       scope_(scope),
       job_found_(std::move(job_found)),
+      job_gone_(std::move(job_gone)),
       note_(std::move(note)),
       files_(procfs, std::move(trusted), [this](const std::string& text) { note_(text); }) {}
 
@@ -178,6 +180,23 @@ uint64_t JobDiscovery::mpi_world_of(pid_t pid, std::span<const Candidate> candid
   return in_library || !maps_mpi ? in_library : kMpichWorld;
 }
 
+bool JobDiscovery::add_job(pid_t pid) { return jobs_.emplace(pid, procfs_.start_ticks(pid)).second; }
+
+/// The record of an end may be lost, and the number be given to another process: that one inherits nothing.
+void JobDiscovery::find_gone(const std::map<pid_t, uint64_t>& now) {
+  std::vector<pid_t> gone;
+  for (const auto& [pid, start] : jobs_) {
+    const auto there = now.find(pid);
+    const bool another = there != now.end() && start != 0 && there->second != start;
+    if (another || (there == now.end() && ::kill(pid, 0) != 0 && errno == ESRCH)) {
+      gone.push_back(pid);
+    }
+  }
+  for (const pid_t pid : gone) {
+    job_gone_(pid);
+  }
+}
+
 void JobDiscovery::consider(pid_t pid, bool certainly_job) {
   again_.erase(pid);
   if (const int64_t again_ns = files_.tables().again_ns(pid); !certainly_job && again_ns > monotonic_now_ns()) {
@@ -186,7 +205,7 @@ void JobDiscovery::consider(pid_t pid, bool certainly_job) {
   }
   const auto mappings = files_.tables().read(pid);
   if (!mappings) {  // ended, or another user's process without CAP_SYS_PTRACE
-    if (certainly_job && jobs_.insert(pid).second) {
+    if (certainly_job && add_job(pid)) {
       if (procfs_.exists(pid)) {
         note_("process " + std::to_string(pid) + " can't be looked into, its rank stays unknown: " +
               mappings.error().what + "; run as root, or grant CAP_SYS_PTRACE");
@@ -214,7 +233,7 @@ void JobDiscovery::consider(pid_t pid, bool certainly_job) {
   if (!is_job) {
     return;
   }
-  if (jobs_.insert(pid).second) {
+  if (add_job(pid)) {
     job_found_(pid, library, mpi_world_of(pid, candidates, maps_mpi));
   }
   for (const auto& [found, mapping] : candidates) {
@@ -227,11 +246,12 @@ void JobDiscovery::consider(pid_t pid, bool certainly_job) {
 void JobDiscovery::scan(Again again) {
   std::map<pid_t, uint64_t> now;
   for (const pid_t pid : procfs_.pids()) {
-    const uint64_t start = procfs_.start_ticks(pid);
-    if (start == 0) {
-      continue;
+    if (const uint64_t start = procfs_.start_ticks(pid); start != 0) {
+      now.emplace(pid, start);
     }
-    now.emplace(pid, start);
+  }
+  find_gone(now);
+  for (const auto& [pid, start] : now) {
     const auto seen = scanned_.find(pid);
     const bool known = seen != scanned_.end() && seen->second == start;
     const bool look = !known || again == Again::kAll || (again == Again::kOthers && !jobs_.contains(pid));
@@ -283,6 +303,12 @@ void JobDiscovery::settle() {
 }
 
 void JobDiscovery::on_call(pid_t pid) {
+  if (const auto known = jobs_.find(pid); known != jobs_.end() && known->second != 0) {
+    const uint64_t start = procfs_.start_ticks(pid);
+    if (start != 0 && start != known->second) {
+      job_gone_(pid);  // the kernel side has met a new process of that number
+    }
+  }
   if (!jobs_.contains(pid)) {
     consider(pid, true);
   }

@@ -27,12 +27,14 @@ class JobDiscovery {
   };
   /// `mpi_world`: the process's handle of MPI_COMM_WORLD, see mpi_world.h.
   using JobFound = std::function<void(pid_t pid, Library library, uint64_t mpi_world)>;
+  /// A process of a job is gone, or its number is another's by now: nothing more comes of it.
+  using JobGone = std::function<void(pid_t pid)>;
   using Note = std::function<void(const std::string& text)>;
 
   /// All references must outlive the object. `job_found` is called once for each process, before its probes can fire;
   /// `note` gets what could not be probed, with the reason.
   JobDiscovery(BpfPrograms& kernel, const Procfs& procfs, Scope scope, TrustedOwners trusted, JobFound job_found,
-               Note note);
+               JobGone job_gone, Note note);
 
   /// Call it first: it starts the child processes that read files while this process is small.
   void start() { files_.start(); }
@@ -80,6 +82,8 @@ class JobDiscovery {
   /// True for a child of a job that only has its parent's mappings, such as a data loader. It counts as a job once it
   /// makes a call.
   [[nodiscard]] bool only_inherits(pid_t pid) const;
+  bool add_job(pid_t pid);
+  void find_gone(const std::map<pid_t, uint64_t>& now);
   /// `pid`: the process that maps the file; 0: none does.
   void attach(const Found& found, const std::string& shown_path, pid_t pid);
   void consider(pid_t pid, bool certainly_job);
@@ -89,9 +93,10 @@ class JobDiscovery {
   const Procfs& procfs_;
   Scope scope_;
   JobFound job_found_;
+  JobGone job_gone_;
   Note note_;
   LibraryFiles files_;
-  std::set<pid_t> jobs_;
+  std::map<pid_t, uint64_t> jobs_;     // pid → start time, 0: it was gone when it was found
   std::map<pid_t, uint64_t> scanned_;  // pid → start time, to detect a reused pid
   std::map<pid_t, int64_t> again_;     // processes to be considered again, and when (CLOCK_MONOTONIC)
   size_t attached_ = 0;

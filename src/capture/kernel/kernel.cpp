@@ -3,6 +3,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@
 #include "capture/kernel/task_iterator.h"
 #include "capture/kernel/uprobe_multi.h"
 #include "wire/config.h"
+#include "wire/user_share.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -162,6 +164,11 @@ Status BpfPrograms::open_rings() {
     return --kernel->budget_ > 0 ? 0 : -ENOBUFS;  // an error ends the round after this record
   };
   const auto& maps = object_->skeleton->maps;
+  const uint32_t others = ST_OTHER_USERS;
+  const st_user none{};
+  if (bpf_map_update_elem(bpf_map__fd(maps.users), &others, &none, BPF_ANY) != 0) {
+    return fail_errno("prepare the users' shares", errno);
+  }
   for (const bpf_map* map : {maps.collective_ring, maps.network_ring, maps.scheduler_ring}) {
     RingHandle ring(ring_buffer__new(bpf_map__fd(map), deliver, this, nullptr));
     if (!ring) {
@@ -324,18 +331,43 @@ std::vector<int> BpfPrograms::descriptors() const {
   return descriptors;
 }
 
-void BpfPrograms::forget_sequences(pid_t pid) {
-  const int map = bpf_map__fd(object_->skeleton->maps.sequences);
-  std::vector<st_sequence_key> gone;
-  st_sequence_key key{};
-  for (bool more = bpf_map_get_next_key(map, nullptr, &key) == 0; more;
-       more = bpf_map_get_next_key(map, &key, &key) == 0) {
-    if (key.tgid == static_cast<uint32_t>(pid)) {
-      gone.push_back(key);
+void BpfPrograms::remove_sequences_of_the_gone() {
+  constexpr uint32_t kAtOnce = 4096;
+  const auto& maps = object_->skeleton->maps;
+  const int map = bpf_map__fd(maps.sequences);
+  std::vector<st_sequence_key> keys(kAtOnce);
+  std::vector<st_sequence> values(kAtOnce);
+  std::map<uint32_t, bool> gone;  // by process
+  std::vector<std::pair<st_sequence_key, uint32_t>> left;
+  uint32_t place = 0;
+  LIBBPF_OPTS(bpf_map_batch_opts, options);
+  for (bool first = true, more = true; more; first = false) {
+    uint32_t count = kAtOnce;
+    more =
+        bpf_map_lookup_batch(map, first ? nullptr : &place, &place, keys.data(), values.data(), &count, &options) == 0;
+    if (!more && errno != ENOENT) {
+      return;
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+      const auto [known, fresh] = gone.try_emplace(keys[i].tgid, false);
+      if (fresh) {
+        known->second = ::kill(static_cast<pid_t>(keys[i].tgid), 0) != 0 && errno == ESRCH;
+      }
+      if (known->second) {
+        left.emplace_back(keys[i], values[i].user);
+      }
     }
   }
-  for (const st_sequence_key& old : gone) {
-    bpf_map_delete_elem(map, &old);
+  std::map<uint32_t, uint64_t> removed;
+  for (const auto& [key, user] : left) {
+    removed[user] += bpf_map_delete_elem(map, &key) == 0;
+  }
+  const int counts = bpf_map__fd(maps.removed_sequences);
+  for (const auto& [user, count] : removed) {
+    uint64_t sum = 0;
+    (void)bpf_map_lookup_elem(counts, &user, &sum);  // stays 0 for a user's first
+    sum += count;
+    (void)bpf_map_update_elem(counts, &user, &sum, BPF_ANY);
   }
 }
 
@@ -361,8 +393,11 @@ Status BpfPrograms::list_threads(const std::set<pid_t>& pids,
                      }));
 }
 
+bool BpfPrograms::walks_all_tasks() const { return object_->skeleton->rodata->config.walks_all_tasks != 0; }
+
 void BpfPrograms::take_drops(
     const std::function<void(const st_drop_key& key, const st_drops& sum, const std::string& reason)>& visit) {
+  ++object_->skeleton->bss->drops_round;
   const int map = bpf_map__fd(object_->skeleton->maps.drops);
   std::vector<st_drop_key> keys;
   st_drop_key key{};
@@ -391,6 +426,25 @@ std::vector<uint64_t> BpfPrograms::losses() const {
     }
   }
   return result;
+}
+
+std::vector<BpfPrograms::UsersLoss> BpfPrograms::users_losses() const {
+  const int map = bpf_map__fd(object_->skeleton->maps.users);
+  std::vector<UsersLoss> losses;
+  uint32_t user = 0;
+  for (bool more = bpf_map_get_next_key(map, nullptr, &user) == 0; more;
+       more = bpf_map_get_next_key(map, &user, &user) == 0) {
+    st_user share{};
+    if (bpf_map_lookup_elem(map, &user, &share) != 0) {
+      continue;
+    }
+    for (size_t source = 0; source < ST_LOSS_COUNT; ++source) {
+      if (share.lost[source] > 0) {
+        losses.push_back({user, source, share.lost[source]});
+      }
+    }
+  }
+  return losses;
 }
 
 }  // namespace stalltrace::capture

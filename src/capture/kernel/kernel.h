@@ -50,8 +50,8 @@ class BpfPrograms {
   /// Starts tracing a process's network and scheduling, until the process ends. A process that has ended is not an
   /// error.
   Status add_process(pid_t pid, uint64_t cgroup_id);
-  /// Frees the call counters of a process that has ended.
-  void forget_sequences(pid_t pid);
+  /// Frees the call counters of processes that no longer exist.
+  void remove_sequences_of_the_gone();
   /// With only_listed: puts a process in scope.
   Status list_process(pid_t pid);
   [[nodiscard]] bool is_listed(pid_t pid) const;
@@ -73,11 +73,20 @@ class BpfPrograms {
   /// its prefix.
   void take_drops(
       const std::function<void(const st_drop_key& key, const st_drops& sum, const std::string& reason)>& visit);
+  /// Whether each listing walks all processes of the host: one for all is better than one for each user.
+  [[nodiscard]] bool walks_all_tasks() const;
   /// Whether dropped packets are counted here.
   [[nodiscard]] bool counts_drops() const { return !drop_reasons_.empty(); }
 
   /// Records lost for want of room since load, by st_loss_source.
   [[nodiscard]] std::vector<uint64_t> losses() const;
+  /// Records and entries refused since load because their user had its share (bpf/user_share.h).
+  struct UsersLoss {
+    uint32_t user = 0;
+    size_t source = 0;  // st_loss_source
+    uint64_t count = 0;
+  };
+  [[nodiscard]] std::vector<UsersLoss> users_losses() const;
   /// Every kind of evidence, with the way in which this kernel gives it.
   [[nodiscard]] const std::vector<EvidenceChoice>& evidence() const { return evidence_; }
   [[nodiscard]] const KernelFeatures& features() const { return features_; }

@@ -216,6 +216,9 @@ class Loader {
       return choice.kind == EvidenceKind::kCongestionStates && choice.state == EvidenceState::kFallback;
     });
     config.walks_all_tasks = !types_.has_member("bpf_iter_link_info", "task");
+    const uint32_t sequences = bpf_map__max_entries(skeleton.maps.sequences);
+    config.most_sequences_of_user = sequences / 2;
+    config.most_sequences_of_process = sequences / 8;
     config.recvmsg_arguments = types_.parameters_of("tcp_recvmsg");
     std::memcpy(const_cast<st_config*>(reinterpret_cast<const volatile st_config*>(&skeleton.rodata->config)), &config,
                 sizeof config);

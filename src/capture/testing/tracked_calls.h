@@ -75,7 +75,8 @@ class TrackedCalls : public testing::Test {
   MemorySource sink_;
   EventIds ids_{kNode};
   ProcessRegistry processes_{sink_};
-  CollectiveTracker tracker_{ids_, processes_, sink_, kOffset};
+  UserShares shares_;
+  CollectiveTracker tracker_{ids_, processes_, shares_, sink_, kOffset};
 
  private:
   static st_header header_of(st_record_type type, uint64_t time_ns) {

@@ -4,12 +4,27 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "store/schema/bind.h"
 #include "store/schema/table.h"
+#include "store/write/zone_map.h"
 
 namespace stalltrace::store {
+
+/// The slots of buffered rows by key, for tables that hold states.
+template <typename T>
+struct Newest {
+  struct Slots {
+    void clear() {}
+  };
+};
+template <typename T>
+requires(!StreamedType<T>) struct Newest<T> {
+  using Slots = std::map<decltype(EventTraits<T>::key(std::declval<const T&>())), size_t>;
+};
 
 template <typename T>
 class TableWriter {
@@ -19,17 +34,25 @@ class TableWriter {
     return {};
   }
 
-  void accept(T row) {
+  /// False where it replaces a buffered row of the same key: of a state only the newest is written.
+  bool accept(T row) {
     if constexpr (std::is_same_v<T, Collective>) {
       // A call's end mostly follows its entry within the same flush: only one row is kept.
       size_t& slot = recent_[static_cast<uint64_t>(row.event_id) % recent_.size()];
       if (slot < rows_.size() && rows_[slot].event_id == row.event_id) {
         rows_[slot] = std::move(row);
-        return;
+        return true;
       }
       slot = rows_.size();
+    } else if constexpr (!StreamedType<T>) {
+      const auto [known, fresh] = newest_.try_emplace(EventTraits<T>::key(row), rows_.size());
+      if (!fresh) {
+        rows_[known->second] = std::move(row);
+        return false;
+      }
     }
     rows_.push_back(std::move(row));
+    return true;
   }
 
   /// Writes the buffer inside the caller's transaction and keeps it. Returns SQLITE_DONE or the error's code.
@@ -59,11 +82,22 @@ class TableWriter {
       list.mark_all_changed();
     }
   }
-  void clear() { rows_.clear(); }
+  void clear() {
+    rows_.clear();
+    newest_.clear();
+  }
   /// Drops the oldest rows beyond `keep` and returns their number.
   size_t drop_oldest(size_t keep) {
     const size_t excess = rows_.size() > keep ? rows_.size() - keep : 0;
     rows_.erase(rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(excess));
+    if constexpr (!StreamedType<T>) {
+      if (excess > 0) {
+        newest_.clear();
+        for (size_t slot = 0; slot < rows_.size(); ++slot) {
+          newest_[EventTraits<T>::key(rows_[slot])] = slot;
+        }
+      }
+    }
     return excess;
   }
 
@@ -101,6 +135,7 @@ class TableWriter {
 
   Statement insert_;
   std::vector<T> rows_;
+  typename Newest<T>::Slots newest_;
   std::vector<ZoneMap> segments_;  // one per node; a tracer writes only one
   uint64_t last_number_ = 0;
   std::array<size_t, kRecent> recent_{};

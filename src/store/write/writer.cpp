@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <optional>
@@ -26,7 +27,8 @@
 namespace stalltrace::store {
 namespace {
 
-constexpr size_t kKeptWhileFull = 20'000;  // rows per table kept in memory while the disk is full
+constexpr size_t kKeptWhileFull = 20'000;         // rows per table kept in memory while the disk is full
+constexpr size_t kStatesKeptWhileFull = 200'000;  // of processes, communicators, connections: the newest of each
 
 int64_t size_of(const std::string& path) {
   struct stat status {};
@@ -254,14 +256,12 @@ Status RecordingWriter::State::write_transaction() {
 }
 
 /// The rows stay buffered for the next attempt, up to a limit; the job's state (processes, communicators, connections)
-/// is kept completely.
+/// is kept too, the newest row of each.
 Status RecordingWriter::State::refused(Error error) {
   each_table([&]<typename T>(TableWriter<T>& table) {
-    if constexpr (StreamedType<T>) {
-      const size_t dropped = table.drop_oldest(kKeptWhileFull);
-      stats.lost += dropped;
-      buffered -= dropped;
-    }
+    const size_t dropped = table.drop_oldest(StreamedType<T> ? kKeptWhileFull : kStatesKeptWhileFull);
+    stats.lost += dropped;
+    buffered -= std::min(buffered, dropped);
   });
   if (std::exchange(disk_full, true)) {
     return {};
@@ -354,10 +354,9 @@ void RecordingWriter::accept(Event event) {
             state_->open_calls.note(row);
           }
         }
-        std::get<TableWriter<Row>>(state_->tables).accept(std::forward<T>(row));
+        state_->buffered += std::get<TableWriter<Row>>(state_->tables).accept(std::forward<T>(row)) ? 1 : 0;
       },
       std::move(event));
-  ++state_->buffered;
 }
 
 void RecordingWriter::accept_finding(int64_t finding_id, Finding finding) {

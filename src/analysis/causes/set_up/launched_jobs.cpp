@@ -78,7 +78,8 @@ bool lost_calls(const Node& node, const std::vector<Loss>& losses) {
          std::ranges::any_of(losses, [&](const Loss& loss) {
            return loss.node_id == node.node_id && loss.count > 0 &&
                   (loss.source.starts_with("pruned:") || loss.source.starts_with("store:") ||
-                   loss.source.find("collective") != std::string::npos);
+                   loss.source.starts_with("share:process") || loss.source.starts_with("share:communicator") ||
+                   loss.source.starts_with("share:sequence") || loss.source.find("collective") != std::string::npos);
          });
 }
 

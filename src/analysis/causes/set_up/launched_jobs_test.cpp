@@ -83,15 +83,19 @@ TEST(LaunchedJobs, ALoopbackAddressOnTwoHosts) {
 
 /// The ranks of a node that lost calls are there; whether they called something is not known.
 TEST(LaunchedJobs, RanksOfANodeThatLostCallsAreNotAbsent) {
-  SetUpRows job(40 * kNsPerSecond);
-  job.add_host(2);
-  job.start(job.process(0, 1));
-  job.start(job.process(1, 2));
-  job.start(job.process(2, 2));
-  job.lose("ring:collective", 1);
-  job.own("10.0.0.1");
-  job.connect(101, 29500, ETIMEDOUT, 8, 2);
-  job.expect_silence();
+  for (const char* source : {"ring:collective", "share:collective:1000", "share:process:1000",
+                             "share:communicator:1000", "share:sequence:1000"}) {
+    SCOPED_TRACE(source);
+    SetUpRows job(40 * kNsPerSecond);
+    job.add_host(2);
+    job.start(job.process(0, 1));
+    job.start(job.process(1, 2));
+    job.start(job.process(2, 2));
+    job.lose(source, 1);
+    job.own("10.0.0.1");
+    job.connect(101, 29500, ETIMEDOUT, 8, 2);
+    job.expect_silence();
+  }
 }
 
 /// A process all of whose libraries were left out is not recorded.

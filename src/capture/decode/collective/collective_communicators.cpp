@@ -9,23 +9,59 @@
 #include "capture/discover/call_table.h"
 
 namespace stalltrace::capture {
-CollectiveTracker::Comm& CollectiveTracker::comm_of(ProcessState& process, const st_header& header, uint64_t pointer) {
-  const auto [found, fresh] = process.comms.try_emplace(pointer);
-  if (fresh) {  // made before tracing began: its hash is unknown, its rank comes from the launcher if at all
-    Communicator& row = found->second.row;
-    row.node_id = ids_.node();
-    row.pid = static_cast<int32_t>(header.tgid);
-    row.comm_ptr = pointer;
-    row.created_ns = utc(header.time_ns);
-    const Process* known = processes_.find(row.pid);
-    if (known && known->rank_source == RankSource::kEnvironment) {
-      row.rank = known->rank;
-      row.nranks = known->world_size;
-      row.rank_source = RankSource::kEnvironment;
-    }
-    sink_.accept(row);
+namespace {
+
+constexpr size_t kMostSetUps = 1024;  // under way
+
+}  // namespace
+
+void CollectiveTracker::forget_comm(ProcessState& process, uint64_t pointer) {
+  const auto found = process.comms.find(pointer);
+  if (found == process.comms.end()) {
+    return;
   }
-  return found->second;
+  const auto hashed = process.comm_by_nccl_hash.find(found->second.row.nccl_comm_hash);
+  if (hashed != process.comm_by_nccl_hash.end() && hashed->second == pointer) {
+    process.comm_by_nccl_hash.erase(hashed);
+  }
+  shares_.give_back(process.pid, UserShares::Kind::kPeer, found->second.peer_base.size());
+  shares_.give_back(process.pid, UserShares::Kind::kCommunicator);
+  process.destroyed.erase(pointer);
+  process.comms.erase(found);
+}
+
+/// False where the process or its user has too many. Those that were destroyed are kept until then: calls that they had
+/// begun may end later.
+bool CollectiveTracker::make_room_for_comm(ProcessState& process, int64_t now_ns) {
+  if (process.comms.size() >= UserShares::limits(UserShares::Kind::kCommunicator).of_process &&
+      !process.destroyed.empty()) {
+    forget_comm(process, *process.destroyed.begin());
+  }
+  return shares_.take(process.pid, UserShares::Kind::kCommunicator, now_ns);
+}
+
+CollectiveTracker::Comm* CollectiveTracker::comm_of(ProcessState& process, const st_header& header, uint64_t pointer) {
+  if (const auto known = process.comms.find(pointer); known != process.comms.end()) {
+    return &known->second;
+  }
+  if (!make_room_for_comm(process, static_cast<int64_t>(header.time_ns))) {
+    return nullptr;
+  }
+  // Made before tracing began: its hash is unknown, and its rank at best the launcher's.
+  Comm& comm = process.comms[pointer];
+  Communicator& row = comm.row;
+  row.node_id = ids_.node();
+  row.pid = static_cast<int32_t>(header.tgid);
+  row.comm_ptr = pointer;
+  row.created_ns = utc(header.time_ns);
+  const Process* known = processes_.find(row.pid);
+  if (known && known->rank_source == RankSource::kEnvironment) {
+    row.rank = known->rank;
+    row.nranks = known->world_size;
+    row.rank_source = RankSource::kEnvironment;
+  }
+  sink_.accept(row);
+  return &comm;
 }
 
 void CollectiveTracker::on_comm_init(const st_comm_init& record) {
@@ -34,7 +70,7 @@ void CollectiveTracker::on_comm_init(const st_comm_init& record) {
   }
   const st_call_spec& spec = call_table()[record.row].spec;
   ProcessState& process = state_of(record.header);
-  Live live;
+  OpenCall live;
   live.row = make_row(process, record.header, record.row);
   live.row.cgroup_id = record.cgroup_id;
   Communicator comm;
@@ -50,7 +86,11 @@ void CollectiveTracker::on_comm_init(const st_comm_init& record) {
     comm.nccl_comm_hash = nccl_comm_hash(id);
   }
   if (record.parent_comm) {
-    Comm& parent = comm_of(process, record.header, record.parent_comm);
+    Comm* known = comm_of(process, record.header, record.parent_comm);
+    if (known == nullptr) {
+      return;
+    }
+    Comm& parent = *known;
     comm.parent_hash = parent.row.comm_id_hash;
     if (spec.kind == ST_CALL_COMM_SPLIT) {
       comm.split_color = record.color;
@@ -71,14 +111,19 @@ void CollectiveTracker::on_comm_init(const st_comm_init& record) {
   const EventId event = live.row.event_id;
   if (record.comm) {  // no return record: it is made once its set-up is known to be over
     live.row.comm_ptr = comm.comm_ptr = record.comm;
-    process.connecting.push_back(event);
-    process.live.emplace(event, std::move(live));
-    adopt(process, std::move(comm));
+    if (adopt(process, std::move(comm), record.header.time_ns) && add_open(process, std::move(live))) {
+      process.connecting.push_back(event);
+      if (process.connecting.size() > kMostSetUps) {
+        process.connecting.pop_front();  // it stays open
+      }
+    }
     return;
   }
-  process.in_flight[record.header.tid] = {
-      .event = event, .entry_ns = record.header.time_ns, .new_comm = std::move(comm), .parent = record.parent_comm};
-  process.live.emplace(event, std::move(live));
+  if (add_open(process, std::move(live))) {
+    note_in_flight(
+        process, record.header.tid,
+        {.event = event, .entry_ns = record.header.time_ns, .new_comm = std::move(comm), .parent = record.parent_comm});
+  }
 }
 
 void CollectiveTracker::comm_made(ProcessState& process, const st_call_return& record, const InFlight& call) {
@@ -90,18 +135,25 @@ void CollectiveTracker::comm_made(ProcessState& process, const st_call_return& r
     comm.row.rank = static_cast<int32_t>(record.comm);
     comm.row.rank_source = RankSource::kInit;
   }
-  adopt(process, std::move(comm.row));
+  (void)adopt(process, std::move(comm.row), record.header.time_ns);
 }
 
-void CollectiveTracker::adopt(ProcessState& process, Communicator&& made) {
+/// False where the process or its user has too many.
+bool CollectiveTracker::adopt(ProcessState& process, Communicator&& made, uint64_t now_ns) {
+  const uint64_t pointer = made.comm_ptr;
+  forget_comm(process, pointer);  // an earlier one at this address
+  if (!make_room_for_comm(process, static_cast<int64_t>(now_ns))) {
+    return false;
+  }
   sink_.accept(made);
   if (made.rank && made.nranks && !made.parent_hash) {
     processes_.learn_rank(made.pid, *made.rank, *made.nranks);
   }
-  const uint64_t pointer = made.comm_ptr;
-  Comm comm;
-  comm.row = std::move(made);
-  process.comms.insert_or_assign(pointer, std::move(comm));
+  if (made.nccl_comm_hash != 0) {
+    process.comm_by_nccl_hash[made.nccl_comm_hash] = pointer;
+  }
+  process.comms[pointer].row = std::move(made);
+  return true;
 }
 
 /// A communicator of all ranks has no id that could be read. Every rank makes them in the same order, so the job and
@@ -125,8 +177,8 @@ void CollectiveTracker::describe_world(ProcessState& process, Communicator& comm
 void CollectiveTracker::end_set_up(ProcessState& process, std::optional<uint64_t> comm, Completion completion,
                                    uint64_t end_ns) {
   std::erase_if(process.connecting, [&](EventId event) {
-    const auto found = process.live.find(event);
-    const bool over = found == process.live.end() || !comm || found->second.row.comm_ptr == *comm;
+    const OpenCall* found = process.open.find(event);
+    const bool over = found == nullptr || !comm || found->row.comm_ptr == *comm;
     if (over) {
       finish(process, event, completion, end_ns);
     }

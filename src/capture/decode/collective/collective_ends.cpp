@@ -14,15 +14,15 @@ constexpr int64_t kOtherGpuWorkNs = 2 * kNsPerMs;
 /// A silence before the next call that ends a transfer in a job whose synchronisation is never seen.
 constexpr uint64_t kSilenceNs = 1 * kNsPerMs;
 
+constexpr size_t kMostStreams = 64;  // that complete one call
+
 }  // namespace
 
 void CollectiveTracker::finish(ProcessState& process, EventId event, Completion completion, uint64_t end_ns) {
-  const auto found = process.live.find(event);
-  if (found == process.live.end()) {
+  if (!process.open.contains(event)) {
     return;
   }
-  Collective row = std::move(found->second.row);
-  process.live.erase(found);
+  Collective row = take_open(process, event).row;
   row.completion = completion;
   row.duration_ns = std::max<int64_t>(utc(end_ns) - row.timestamp_ns, 0);
   if (moves_data(row.op)) {
@@ -31,15 +31,19 @@ void CollectiveTracker::finish(ProcessState& process, EventId event, Completion 
   sink_.accept(std::move(row));
 }
 
-/// The call that made a request; a later call may have got the same handle.
-std::vector<EventId> CollectiveTracker::begun_as(const ProcessState& process, uint64_t request) {
-  std::vector<EventId> events;
-  for (const auto& [event, live] : process.live) {
-    if (live.launched && live.request == request && request != 0) {
-      events.assign(1, event);
-    }
+void CollectiveTracker::forget_event(ProcessState& process, uint64_t gpu_event) {
+  if (const auto found = process.events.find(gpu_event); found != process.events.end()) {
+    shares_.give_back(process.pid, UserShares::Kind::kGpuEvent, 1 + found->second.size());
+    process.events.erase(found);
   }
-  return events;
+}
+
+/// Where the process has noted too many, this event completes no call: a later synchronisation does.
+void CollectiveTracker::note_event(ProcessState& process, uint64_t gpu_event, std::vector<EventId> calls) {
+  forget_event(process, gpu_event);
+  if (shares_.take(process.pid, UserShares::Kind::kGpuEvent, 0, 1 + calls.size())) {
+    process.events.emplace(gpu_event, std::move(calls));
+  }
 }
 
 void CollectiveTracker::on_sync(const st_sync& record) {
@@ -49,9 +53,9 @@ void CollectiveTracker::on_sync(const st_sync& record) {
   ProcessState& process = state_of(record.header);
   const auto launched_on = [&](uint64_t stream, bool any_stream) {
     std::vector<EventId> events;
-    for (const auto& [event, live] : process.live) {
-      if (live.launched && live.launched_ns <= static_cast<int64_t>(record.entry_ns) &&
-          (any_stream || live.streams.contains(stream))) {
+    for (const auto& [event, live] : process.open.launched()) {
+      if (live->launched_ns <= static_cast<int64_t>(record.entry_ns) &&
+          (any_stream || live->streams.contains(stream))) {
         events.push_back(event);
       }
     }
@@ -59,13 +63,14 @@ void CollectiveTracker::on_sync(const st_sync& record) {
   };
   switch (record.kind) {
     case ST_CALL_EVENT_RECORD:
-      process.events[record.event] = launched_on(record.stream, false);
+      note_event(process, record.event, launched_on(record.stream, false));
       break;
     case ST_CALL_STREAM_WAIT_EVENT:
       if (const auto found = process.events.find(record.event); found != process.events.end()) {
         for (const EventId event : found->second) {
-          if (const auto live = process.live.find(event); live != process.live.end()) {
-            live->second.streams.insert(record.stream);
+          OpenCall* live = process.open.find(event);
+          if (live != nullptr && live->streams.size() < kMostStreams) {
+            live->streams.insert(record.stream);
           }
         }
       }
@@ -73,14 +78,16 @@ void CollectiveTracker::on_sync(const st_sync& record) {
     case ST_CALL_SYNC_EVENT:
       if (const auto found = process.events.find(record.event); found != process.events.end()) {
         complete(process, found->second, record);
-        process.events.erase(found);
+        forget_event(process, record.event);
       }
       break;
     case ST_CALL_WAIT_REQUEST:
     case ST_CALL_WAIT_ALL_REQUESTS:
     case ST_CALL_WAIT_ANY_REQUEST:
     case ST_CALL_WAIT_SOME_REQUESTS:
-      complete(process, begun_as(process, record.event), record);
+      if (const EventId event = process.open.begun_as(record.event)) {
+        complete(process, {event}, record);
+      }
       break;
     case ST_CALL_SYNC_STREAM:
       complete(process, launched_on(record.stream, false), record);
@@ -95,12 +102,12 @@ void CollectiveTracker::on_sync(const st_sync& record) {
 
 void CollectiveTracker::complete(ProcessState& process, const std::vector<EventId>& events, const st_sync& record) {
   for (const EventId event : events) {
-    const auto found = process.live.find(event);
-    if (found == process.live.end()) {
+    const OpenCall* found = process.open.find(event);
+    if (found == nullptr) {
       continue;
     }
     process.synchronises = true;
-    const Live& live = found->second;
+    const OpenCall& live = *found;
     // The synchronisation's return is the end if it waited for the transfer. If it began after the last byte or lasted
     // long after it, the last byte is the better estimate.
     const auto last_byte = static_cast<int64_t>(record.last_net_ns);
@@ -123,15 +130,12 @@ void CollectiveTracker::complete_by_network(ProcessState& process, const st_call
   // calls need must have moved.
   int64_t needed = 0;
   std::vector<EventId> ended;
-  for (const auto& [event, live] : process.live) {
-    if (!live.launched) {
-      continue;
-    }
-    if (static_cast<int64_t>(record.last_net_ns) <= live.launched_ns) {
+  for (const auto& [event, live] : process.open.launched()) {
+    if (static_cast<int64_t>(record.last_net_ns) <= live->launched_ns) {
       break;  // nothing moved since this launch, nor since the later ones
     }
-    needed += live.row.bytes;
-    if (record.net_bytes - live.net_bytes >= static_cast<uint64_t>(needed)) {
+    needed += live->row.bytes;
+    if (record.net_bytes - live->net_bytes >= static_cast<uint64_t>(needed)) {
       ended.push_back(event);
     }
   }

@@ -11,10 +11,8 @@ namespace {
 
 constexpr int32_t kNcclSplitNoColor = -1;
 
-// Limit of launched calls per process whose end is awaited. A GPU's launch queue holds about a thousand: older calls
-// ended unobserved (polled events, transfers that use no socket).
-constexpr size_t kMostLive = 4096;
-constexpr size_t kRecentTags = 64;  // number of recent tags that are searched
+constexpr size_t kMostInFlight = 16'384;  // threads that are in a call
+constexpr size_t kRecentTags = 64;        // number of recent tags that are searched
 
 bool accepted(const st_call_return& record) {
   return !call_failed(static_cast<Library>(call_table()[record.row].spec.library), record.return_code);
@@ -22,11 +20,14 @@ bool accepted(const st_call_return& record) {
 
 }  // namespace
 
-CollectiveTracker::CollectiveTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns)
-    : ids_(ids), processes_(processes), sink_(sink), utc_offset_ns_(utc_offset_ns) {}
+CollectiveTracker::CollectiveTracker(EventIds& ids, ProcessRegistry& processes, UserShares& shares, EventSink& sink,
+                                     int64_t utc_offset_ns)
+    : ids_(ids), processes_(processes), shares_(shares), sink_(sink), utc_offset_ns_(utc_offset_ns) {}
 
 CollectiveTracker::ProcessState& CollectiveTracker::state_of(const st_header& header) {
-  return states_[static_cast<int32_t>(header.tgid)];
+  ProcessState& process = states_[static_cast<int32_t>(header.tgid)];
+  process.pid = static_cast<int32_t>(header.tgid);
+  return process;
 }
 
 void CollectiveTracker::set_library(int32_t pid, Library library) { states_[pid].library = library; }
@@ -49,9 +50,13 @@ Collective CollectiveTracker::make_row(ProcessState& process, const st_header& h
   return row;
 }
 
-void CollectiveTracker::describe_data(ProcessState& process, const st_call_entry& record, Collective& row) {
+bool CollectiveTracker::describe_data(ProcessState& process, const st_call_entry& record, Collective& row) {
   const st_call_spec& spec = call_table()[record.row].spec;
-  Comm& comm = comm_of(process, record.header, record.comm);
+  Comm* known = comm_of(process, record.header, record.comm);
+  if (known == nullptr) {
+    return false;
+  }
+  Comm& comm = *known;
   if (!comm.row.comm_id_hash && comm.row.rank_source != RankSource::kInit && record.comm_rank >= 0) {
     comm.row.rank = record.comm_rank;
     comm.row.rank_source = RankSource::kInit;
@@ -78,9 +83,75 @@ void CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
   if (row.peer) {
     // The kernel numbers calls by address; a new communicator at the same address starts at 0 again.
     const uint64_t peer = static_cast<uint64_t>(row.op) << 32 | static_cast<uint32_t>(*row.peer);
-    number -= comm.peer_base.try_emplace(peer, number).first->second;
+    auto base = comm.peer_base.find(peer);
+    if (base == comm.peer_base.end()) {
+      if (!shares_.take(process.pid, UserShares::Kind::kPeer)) {
+        return false;
+      }
+      base = comm.peer_base.emplace(peer, number).first;
+    }
+    number -= base->second;
   }
   row.seq = static_cast<int64_t>(number);
+  return true;
+}
+
+bool CollectiveTracker::describe_end(ProcessState& process, const st_call_entry& record, Collective& row) {
+  const bool world = call_table()[record.row].spec.kind == ST_CALL_WORLD_END;
+  row.comm_ptr = world ? process.job.mpi_world : record.comm;
+  if (row.comm_ptr == 0) {
+    return true;
+  }
+  const Comm* comm = comm_of(process, record.header, row.comm_ptr);
+  if (comm == nullptr) {
+    return false;
+  }
+  row.rank = comm->row.rank;
+  row.rank_source = comm->row.rank_source;
+  row.nranks = comm->row.nranks;
+  row.comm_id_hash = comm->row.comm_id_hash;
+  if (row.op == Operation::kCommAbort) {
+    leave_open(process, record.comm);
+  }
+  return true;
+}
+
+/// One that finds no room is not launched with its group.
+void CollectiveTracker::note_member(ProcessState& process, uint32_t tid, EventId event) {
+  if (process.grouped < OpenCalls::kMostNotLaunched) {
+    ++process.grouped;
+    process.group_members[tid].push_back(event);
+  }
+}
+
+void CollectiveTracker::note_in_flight(ProcessState& process, uint32_t tid, InFlight call) {
+  if (process.in_flight.size() >= kMostInFlight && !process.in_flight.contains(tid)) {
+    process.in_flight.erase(process.in_flight.begin());  // of a thread that never came back
+  }
+  process.in_flight[tid] = std::move(call);
+}
+
+/// False where the process's user has too many, and this process none that could be given up for it.
+bool CollectiveTracker::add_open(ProcessState& process, OpenCall call) {
+  const bool has_room = shares_.has_room(process.pid, UserShares::Kind::kCall);
+  if (!has_room && process.open.oldest() == 0) {
+    shares_.lose(process.pid, UserShares::Kind::kCall);
+    return false;
+  }
+  if (!has_room || process.open.too_many()) {
+    if (!process.open.find(process.open.oldest())->launched) {
+      shares_.lose(process.pid, UserShares::Kind::kCall);  // of a launched one only the end is unknown
+    }
+    give_up_oldest(process);
+  }
+  (void)shares_.take(process.pid, UserShares::Kind::kCall);
+  process.open.add(std::move(call));
+  return true;
+}
+
+OpenCall CollectiveTracker::take_open(ProcessState& process, EventId event) {
+  shares_.give_back(process.pid, UserShares::Kind::kCall);
+  return process.open.take(event);
 }
 
 /// A tag that all ranks give a call is better than a count, which starts when tracing does. It is used only where every
@@ -114,7 +185,7 @@ std::vector<CallStanding> CollectiveTracker::standings() const {
   for (const auto& [pid, process] : states_) {
     if (process.newest != 0) {
       all.push_back(process.standing);
-      all.back().inside = process.live.contains(process.newest);
+      all.back().inside = process.open.contains(process.newest);
     }
   }
   return all;
@@ -129,7 +200,9 @@ void CollectiveTracker::on_entry(const st_call_entry& record, int64_t stack_id) 
   if (!process.synchronises) {
     complete_by_network(process, record);
   }
-  Live live;
+  give_up_lost_return(process, record.header);
+  process.in_flight.erase(record.header.tid);
+  OpenCall live;
   live.row = make_row(process, record.header, record.row);
   live.row.comm_ptr = record.comm;
   live.row.stream = record.stream;
@@ -141,107 +214,88 @@ void CollectiveTracker::on_entry(const st_call_entry& record, int64_t stack_id) 
   switch (spec.kind) {
     case ST_CALL_DATA:
       end_set_up(process, record.comm, Completion::kNetwork, record.last_net_ns);
-      describe_data(process, record, live.row);
+      if (!describe_data(process, record, live.row)) {
+        return;
+      }
       if (record.flags & ST_CALL_IN_GROUP) {
-        process.group_members[record.header.tid].push_back(live.row.event_id);
+        note_member(process, record.header.tid, live.row.event_id);
       }
       break;
     case ST_CALL_GROUP_END:
       live.row.called_ns = utc(record.group_started_ns);
-      for (const EventId event : process.group_members[record.header.tid]) {
-        if (const auto member = process.live.find(event); member != process.live.end()) {
-          member->second.row.timestamp_ns = live.row.timestamp_ns;
-          member->second.delivered = false;
+      if (const auto members = process.group_members.find(record.header.tid); members != process.group_members.end()) {
+        for (const EventId event : members->second) {
+          if (OpenCall* member = process.open.find(event)) {
+            member->row.timestamp_ns = live.row.timestamp_ns;
+            member->delivered = false;
+          }
         }
       }
       break;
     case ST_CALL_COMM_END:
-    case ST_CALL_WORLD_END: {
-      live.row.comm_ptr = spec.kind == ST_CALL_WORLD_END ? process.job.mpi_world : record.comm;
-      if (live.row.comm_ptr == 0) {
-        break;
-      }
-      const Comm& comm = comm_of(process, record.header, live.row.comm_ptr);
-      live.row.rank = comm.row.rank;
-      live.row.rank_source = comm.row.rank_source;
-      live.row.nranks = comm.row.nranks;
-      live.row.comm_id_hash = comm.row.comm_id_hash;
-      if (live.row.op == Operation::kCommAbort) {
-        leave_open(process, record.comm);
+    case ST_CALL_WORLD_END:
+      if (!describe_end(process, record, live.row)) {
+        return;
       }
       break;
-    }
     default:
       break;
   }
   const EventId event = live.row.event_id;
-  give_up_lost_return(process, record.header);
-  process.in_flight[record.header.tid] = {.event = event, .entry_ns = record.header.time_ns};
   if (moves_data(live.row.op)) {
     note_entry(process, live.row);
   }
-  process.live.emplace(event, std::move(live));
-  forget_oldest(process);
+  if (add_open(process, std::move(live))) {
+    note_in_flight(process, record.header.tid, {.event = event, .entry_ns = record.header.time_ns});
+  }
 }
 
 /// Calls under way on a communicator that was given up never end: a synchronisation that returns later says nothing
 /// about them.
 void CollectiveTracker::leave_open(ProcessState& process, uint64_t comm) {
-  for (auto entry = process.live.begin(); entry != process.live.end();) {
-    Live& live = entry->second;
-    if (live.row.comm_ptr != comm || !live.launched || !moves_data(live.row.op)) {
-      ++entry;
-      continue;
+  std::vector<EventId> given_up;
+  for (const auto& [event, live] : process.open.launched()) {
+    if (live->row.comm_ptr == comm && moves_data(live->row.op)) {
+      given_up.push_back(event);
     }
-    if (!live.delivered) {
+  }
+  for (const EventId event : given_up) {
+    if (OpenCall live = take_open(process, event); !live.delivered) {
       sink_.accept(std::move(live.row));
     }
-    entry = process.live.erase(entry);
   }
 }
 
-void CollectiveTracker::forget_oldest(ProcessState& process) {
-  if (process.live.size() <= kMostLive) {
-    return;
+void CollectiveTracker::give_up_oldest(ProcessState& process) {
+  if (OpenCall oldest = take_open(process, process.open.oldest()); !oldest.delivered) {
+    sink_.accept(std::move(oldest.row));
   }
-  const auto oldest = std::ranges::find_if(process.live, [](const auto& entry) { return entry.second.launched; });
-  if (oldest == process.live.end()) {
-    return;
-  }
-  if (!oldest->second.delivered) {
-    sink_.accept(std::move(oldest->second.row));
-  }
-  process.live.erase(oldest);
 }
 
 /// A thread that enters another call has left the one before: its return was lost (and counted), or a jump left the
 /// call. The call was launched; when it returned is unknown.
 void CollectiveTracker::give_up_lost_return(ProcessState& process, const st_header& header) {
   const auto flight = process.in_flight.find(header.tid);
-  const auto found = flight == process.in_flight.end() ? process.live.end() : process.live.find(flight->second.event);
-  if (found == process.live.end() || found->second.launched) {
+  OpenCall* found = flight == process.in_flight.end() ? nullptr : process.open.find(flight->second.event);
+  if (found == nullptr || found->launched) {
     return;
   }
-  if (moves_data(found->second.row.op)) {
-    if (found->second.row.group_id == 0) {
-      found->second.launched = true;
-      found->second.launched_ns = static_cast<int64_t>(header.time_ns);
+  if (moves_data(found->row.op)) {
+    if (found->row.group_id == 0) {
+      process.open.launch(*found, static_cast<int64_t>(header.time_ns));
     }
     return;
   }
-  sink_.accept(found->second.row);
-  process.live.erase(found);
+  sink_.accept(take_open(process, flight->second.event).row);
 }
 
 CommHash CollectiveTracker::comm_of_nccl_hash(int32_t pid, uint64_t nccl_comm_hash) const {
-  if (const auto state = states_.find(pid); state != states_.end()) {
-    for (const auto& [pointer, comm] : state->second.comms) {
-      if (comm.row.nccl_comm_hash == nccl_comm_hash) {
-        return comm.row.comm_id_hash;
-      }
-    }
+  const auto state = states_.find(pid);
+  if (state == states_.end()) {
+    return 0;
   }
-  return 0;
+  const auto found = state->second.comm_by_nccl_hash.find(nccl_comm_hash);
+  return found == state->second.comm_by_nccl_hash.end() ? 0 : state->second.comms.at(found->second).row.comm_id_hash;
 }
 
 void CollectiveTracker::on_return(const st_call_return& record) {
@@ -251,8 +305,9 @@ void CollectiveTracker::on_return(const st_call_return& record) {
   const st_call_spec& spec = call_table()[record.row].spec;
   ProcessState& process = state_of(record.header);
   if (spec.kind == ST_CALL_COMM_QUERY_RANK || spec.kind == ST_CALL_COMM_QUERY_COUNT) {
-    if (record.return_code == 0) {
-      Comm& comm = comm_of(process, record.header, record.comm);
+    Comm* known = record.return_code == 0 ? comm_of(process, record.header, record.comm) : nullptr;
+    if (known != nullptr) {
+      Comm& comm = *known;
       const auto value = static_cast<int32_t>(record.value);
       if (spec.kind == ST_CALL_COMM_QUERY_RANK) {
         comm.row.rank = value;
@@ -272,11 +327,11 @@ void CollectiveTracker::on_return(const st_call_return& record) {
   if (flight == process.in_flight.end() || flight->second.entry_ns != record.entry_ns) {
     return;  // its entry was lost, and counted as such
   }
-  const auto found = process.live.find(flight->second.event);
-  if (found == process.live.end()) {
+  OpenCall* found = process.open.find(flight->second.event);
+  if (found == nullptr) {
     return;
   }
-  Live& live = found->second;
+  OpenCall& live = *found;
   const auto launch_ns = static_cast<int64_t>(record.header.time_ns - record.entry_ns);
   if (spec.kind != ST_CALL_DATA || !(record.flags & ST_CALL_IN_GROUP) || !accepted(record)) {
     live.row.launch_ns = launch_ns;  // ncclGroupEnd launches a group's members
@@ -288,9 +343,7 @@ void CollectiveTracker::on_return(const st_call_return& record) {
       if (!accepted(record) || spec.blocking) {
         finish(process, live.row.event_id, Completion::kCall, record.header.time_ns);
       } else if (!(record.flags & ST_CALL_IN_GROUP)) {
-        live.launched = true;
-        live.launched_ns = static_cast<int64_t>(record.header.time_ns);
-        live.request = spec.request ? record.value : 0;
+        process.open.launch(live, static_cast<int64_t>(record.header.time_ns), spec.request ? record.value : 0);
       }
       break;
     case ST_CALL_GROUP_END:
@@ -320,10 +373,10 @@ void CollectiveTracker::on_return(const st_call_return& record) {
     }
     case ST_CALL_COMM_END:
     case ST_CALL_WORLD_END: {
-      if (live.row.comm_ptr != 0) {
-        Comm& comm = comm_of(process, record.header, live.row.comm_ptr);
-        comm.row.destroyed_ns = utc(record.header.time_ns);
-        sink_.accept(comm.row);
+      if (Comm* comm = live.row.comm_ptr != 0 ? comm_of(process, record.header, live.row.comm_ptr) : nullptr) {
+        comm->row.destroyed_ns = utc(record.header.time_ns);
+        process.destroyed.insert(live.row.comm_ptr);
+        sink_.accept(comm->row);
       }
       finish(process, live.row.event_id, Completion::kCall, record.header.time_ns);
       break;
@@ -342,17 +395,17 @@ void CollectiveTracker::end_group(ProcessState& process, const st_call_return& r
   }
   const std::vector<EventId> events = std::move(members->second);
   process.group_members.erase(members);
+  process.grouped -= events.size();
   for (const EventId event : events) {
-    const auto found = process.live.find(event);
-    if (found == process.live.end()) {
+    OpenCall* found = process.open.find(event);
+    if (found == nullptr) {
       continue;
     }
-    Live& member = found->second;
+    OpenCall& member = *found;
     member.row.timestamp_ns = utc(record.entry_ns);
     member.row.launch_ns = launch_ns;
     if (accepted(record)) {
-      member.launched = true;
-      member.launched_ns = static_cast<int64_t>(record.header.time_ns);
+      process.open.launch(member, static_cast<int64_t>(record.header.time_ns));
       member.delivered = false;
     } else {
       member.row.return_code = record.return_code;
@@ -362,18 +415,24 @@ void CollectiveTracker::end_group(ProcessState& process, const st_call_return& r
 }
 
 void CollectiveTracker::on_exit(int32_t pid) {
-  deliver_open();
-  states_.erase(pid);
+  if (const auto process = states_.find(pid); process != states_.end()) {
+    deliver_open(process->second);
+    states_.erase(process);
+  }
+}
+
+void CollectiveTracker::deliver_open(ProcessState& process) {
+  process.open.for_each([&](OpenCall& live) {
+    if (!live.delivered) {
+      sink_.accept(live.row);
+      live.delivered = true;
+    }
+  });
 }
 
 void CollectiveTracker::deliver_open() {
   for (auto& [pid, process] : states_) {
-    for (auto& [event, live] : process.live) {
-      if (!live.delivered) {
-        sink_.accept(live.row);
-        live.delivered = true;
-      }
-    }
+    deliver_open(process);
   }
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,6 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/decode/collective/open_calls.h"
+#include "capture/decode/user_shares.h"
 #include "capture/python/call_standing.h"
 #include "model/event_ids.h"
 #include "model/events.h"
@@ -25,7 +28,8 @@ namespace stalltrace::capture {
 class CollectiveTracker {
  public:
   /// All references must outlive the tracker. `utc_offset_ns` is UTC minus CLOCK_MONOTONIC.
-  CollectiveTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns);
+  CollectiveTracker(EventIds& ids, ProcessRegistry& processes, UserShares& shares, EventSink& sink,
+                    int64_t utc_offset_ns);
 
   // Records of one thread arrive in the order in which the kernel sent them; records of different threads may be
   // interleaved. After a lost record, a return whose entry is not the thread's last one is ignored, and an entry
@@ -68,16 +72,6 @@ class CollectiveTracker {
     std::set<uint32_t> recent_tags;
     bool tags_repeat = false;
   };
-  /// A call whose completion is still unknown.
-  struct Live {
-    Collective row;
-    bool delivered = false;
-    bool launched = false;       // its call and its group's call have returned
-    int64_t launched_ns = 0;     // CLOCK_MONOTONIC
-    uint64_t net_bytes = 0;      // of the process, at the call's entry
-    std::set<uint64_t> streams;  // synchronisation of any of them completes the call
-    uint64_t request = 0;        // MPI's request; a wait for it completes the call
-  };
   struct InFlight {
     EventId event = 0;
     uint64_t entry_ns = 0;
@@ -86,42 +80,58 @@ class CollectiveTracker {
   };
   struct ProcessState {
     Library library = Library::kNccl;
-    std::unordered_map<uint64_t, Comm> comms;                          // by pointer
-    std::map<EventId, Live> live;                                      // in order of entry
+    int32_t pid = 0;
+    std::unordered_map<uint64_t, Comm> comms;  // by pointer
+    std::set<uint64_t> destroyed;              // pointers of those that were destroyed: first to make room
+    std::unordered_map<uint64_t, uint64_t> comm_by_nccl_hash;
+    OpenCalls open;
     std::unordered_map<uint64_t, std::vector<EventId>> events;         // GPU event → calls that it completes
     std::unordered_map<uint32_t, std::vector<EventId>> group_members;  // by tid
+    size_t grouped = 0;                                                // sum of their sizes
     std::unordered_map<uint32_t, InFlight> in_flight;                  // by tid
     bool synchronises = false;
     JobPlace job;
-    uint64_t worlds = 0;              // how many communicators of all ranks it has made
-    std::vector<EventId> connecting;  // set-ups whose end is known from another call
-    EventId newest = 0;               // newest call that moves data; 0: none yet
+    uint64_t worlds = 0;             // how many communicators of all ranks it has made
+    std::deque<EventId> connecting;  // set-ups whose end is known from another call
+    EventId newest = 0;              // newest call that moves data; 0: none yet
     CallStanding standing;
   };
 
   [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const { return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_; }
   ProcessState& state_of(const st_header& header);
-  Comm& comm_of(ProcessState& process, const st_header& header, uint64_t pointer);
+  /// Null where the process or its user has too many: what is made of that communicator is not recorded.
+  Comm* comm_of(ProcessState& process, const st_header& header, uint64_t pointer);
+  bool make_room_for_comm(ProcessState& process, int64_t now_ns);
+  void forget_comm(ProcessState& process, uint64_t pointer);
   Collective make_row(ProcessState& process, const st_header& header, uint16_t table_row);
-  void describe_data(ProcessState& process, const st_call_entry& record, Collective& row);
+  /// False where the call is not recorded, see comm_of.
+  bool describe_data(ProcessState& process, const st_call_entry& record, Collective& row);
+  bool describe_end(ProcessState& process, const st_call_entry& record, Collective& row);
+  void note_member(ProcessState& process, uint32_t tid, EventId event);
+  void note_in_flight(ProcessState& process, uint32_t tid, InFlight call);
+  void note_event(ProcessState& process, uint64_t gpu_event, std::vector<EventId> calls);
+  void forget_event(ProcessState& process, uint64_t gpu_event);
+  bool add_open(ProcessState& process, OpenCall call);
+  OpenCall take_open(ProcessState& process, EventId event);
+  void deliver_open(ProcessState& process);
   /// Stops waiting for the end of the oldest launched call when too many wait: it stays open in the recording.
   void leave_open(ProcessState& process, uint64_t comm);
-  void forget_oldest(ProcessState& process);
+  void give_up_oldest(ProcessState& process);
   void give_up_lost_return(ProcessState& process, const st_header& header);
   void finish(ProcessState& process, EventId event, Completion completion, uint64_t end_ns);
   void end_group(ProcessState& process, const st_call_return& record, int64_t launch_ns);
   static void note_entry(ProcessState& process, const Collective& row);
   static uint64_t number_of_call(Comm& comm, const st_call_entry& record);
   void comm_made(ProcessState& process, const st_call_return& record, const InFlight& call);
-  void adopt(ProcessState& process, Communicator&& made);
+  bool adopt(ProcessState& process, Communicator&& made, uint64_t now_ns);
   void describe_world(ProcessState& process, Communicator& comm);
   void end_set_up(ProcessState& process, std::optional<uint64_t> comm, Completion completion, uint64_t end_ns);
-  static std::vector<EventId> begun_as(const ProcessState& process, uint64_t request);
   void complete(ProcessState& process, const std::vector<EventId>& events, const st_sync& record);
   void complete_by_network(ProcessState& process, const st_call_entry& record);
 
   EventIds& ids_;
   ProcessRegistry& processes_;
+  UserShares& shares_;
   EventSink& sink_;
   int64_t utc_offset_ns_;
   uint64_t calls_ = 0;

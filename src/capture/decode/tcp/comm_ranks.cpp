@@ -5,7 +5,7 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr int32_t kDisputed = -1;
-constexpr size_t kMostEntries = 65536;
+constexpr size_t kMostEntries = 8192;
 
 /// Stores a claim, or that claims differ.
 template <typename Map, typename Key>

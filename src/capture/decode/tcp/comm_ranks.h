@@ -21,6 +21,8 @@ class CommRankMap {
   void member(uint64_t comm, int32_t rank, int32_t pid);
   [[nodiscard]] std::optional<int32_t> process_of(uint64_t comm, int32_t rank) const;
   void forget_process(int32_t pid);
+  /// No process is left that anything is known of.
+  [[nodiscard]] bool empty() const { return processes_.empty() && worlds_.empty(); }
 
   /// Reports that rank `rank` of the job's own communicator `world`, which has one host per rank, is at this address.
   void host(uint64_t world, const std::string& address, int32_t rank);

@@ -12,9 +12,11 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr uint64_t kKnownAfterCloseNs = 5ULL * kNsPerSecond;
+constexpr uint64_t kKnownAfterExitNs = 60ULL * kNsPerSecond;  // as the process itself
 /// Sample interval of a connection without any activity.
 constexpr uint64_t kUnchangedNs = 5ULL * kNsPerSecond;
-constexpr size_t kThreadsKept = 4096;
+constexpr size_t kThreadsKept = 16'384;
+constexpr size_t kUsersKept = 1024;
 /// NCCL's "NCCL SockS..." and "NCCL SockR..."
 constexpr std::string_view kHelperThreads = "NCCL Sock";
 
@@ -31,25 +33,59 @@ std::string address_text(const uint8_t (&bytes)[16], uint16_t family) {
   return text;
 }
 
-NetworkTracker::NetworkTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns,
-                               int64_t ticks_per_second, ThreadName thread_name, FactsOfHash facts_of_hash)
+NetworkTracker::NetworkTracker(EventIds& ids, ProcessRegistry& processes, UserShares& shares, EventSink& sink,
+                               int64_t utc_offset_ns, int64_t ticks_per_second, ThreadName thread_name,
+                               FactsOfHash facts_of_hash)
     : ids_(ids),
       processes_(processes),
+      shares_(shares),
       sink_(sink),
       utc_offset_ns_(utc_offset_ns),
       ns_per_tick_(kNsPerSecond / ticks_per_second),
       thread_name_(std::move(thread_name)),
-      facts_of_hash_(std::move(facts_of_hash)) {}
+      facts_of_hash_(std::move(facts_of_hash)),
+      places_(shares) {}
 
-Connection& NetworkTracker::connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple) {
-  const auto [found, fresh] = connections_.try_emplace(cookie);
-  Connection& connection = found->second;
-  if (fresh) {
-    connection.node_id = ids_.node();
-    connection.cookie = cookie;
-    connection.opened_ns = utc(header.time_ns);
+Connection* NetworkTracker::add_connection(uint64_t cookie, const st_header& header) {
+  const auto pid = static_cast<int32_t>(header.tgid);
+  if (!shares_.take(pid, UserShares::Kind::kConnection, static_cast<int64_t>(header.time_ns))) {
+    return nullptr;
   }
-  connection.pid = static_cast<int32_t>(header.tgid);
+  cookies_[pid].insert(cookie);
+  Connection& connection = connections_[cookie];
+  connection.node_id = ids_.node();
+  connection.cookie = cookie;
+  connection.pid = pid;
+  connection.opened_ns = utc(header.time_ns);
+  return &connection;
+}
+
+/// A process may hand a socket to another.
+void NetworkTracker::change_owner(Connection& connection, int32_t pid) {
+  if (connection.pid == pid) {
+    return;
+  }
+  shares_.give_back(connection.pid, UserShares::Kind::kConnection);
+  if (const auto owned = cookies_.find(connection.pid); owned != cookies_.end()) {
+    owned->second.erase(connection.cookie);
+    if (owned->second.empty()) {
+      cookies_.erase(owned);
+    }
+  }
+  connection.pid = pid;
+  cookies_[pid].insert(connection.cookie);
+  (void)shares_.take(pid, UserShares::Kind::kConnection);
+}
+
+Connection* NetworkTracker::connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple) {
+  const auto found = connections_.find(cookie);
+  const bool fresh = found == connections_.end();
+  Connection* known = fresh ? add_connection(cookie, header) : &found->second;
+  if (known == nullptr) {
+    return nullptr;
+  }
+  Connection& connection = *known;
+  change_owner(connection, static_cast<int32_t>(header.tgid));
   connection.rank = processes_.rank_of(connection.pid);
   connection.netns = tuple.netns;
   connection.family = tuple.family;
@@ -57,11 +93,15 @@ Connection& NetworkTracker::connection_of(uint64_t cookie, const st_header& head
     connection.source = {address_text(tuple.source, tuple.family), tuple.source_port};
   }
   connection.destination = {address_text(tuple.destination, tuple.family), tuple.destination_port};
-  return connection;
+  return known;
 }
 
 void NetworkTracker::on_socket(const st_socket_seen& record) {
-  Connection& connection = connection_of(record.cookie, record.header, record.tuple);
+  Connection* known = connection_of(record.cookie, record.header, record.tuple);
+  if (known == nullptr) {
+    return;
+  }
+  Connection& connection = *known;
   connection.thread_name.assign(record.thread_name, strnlen(record.thread_name, sizeof record.thread_name));
   last_thread_[record.cookie] = static_cast<int32_t>(record.header.tid);
   sink_.accept(connection);
@@ -70,7 +110,11 @@ void NetworkTracker::on_socket(const st_socket_seen& record) {
 void NetworkTracker::on_listing(const st_socket_listing& record) {
   const auto known = connections_.find(record.cookie);
   if (known == connections_.end()) {
-    sink_.accept(connection_of(record.cookie, record.header, record.tuple));
+    const Connection* connection = connection_of(record.cookie, record.header, record.tuple);
+    if (connection == nullptr) {
+      return;
+    }
+    sink_.accept(*connection);
   } else {
     settle(known->second);
   }
@@ -96,7 +140,11 @@ static_assert(static_cast<int>(TcpEventKind::kConnectFailed) == ST_TCP_CONNECT_F
 
 void NetworkTracker::on_event(const st_tcp_event& record) {
   const auto kind = static_cast<TcpEventKind>(record.kind);
-  Connection& connection = connection_of(record.cookie, record.header, record.tuple);
+  Connection* known = connection_of(record.cookie, record.header, record.tuple);
+  if (known == nullptr) {
+    return;
+  }
+  Connection& connection = *known;
   TcpEvent event;
   event.event_id = ids_.next();
   event.node_id = ids_.node();
@@ -121,15 +169,34 @@ void NetworkTracker::on_event(const st_tcp_event& record) {
     sink_.accept(connection);
     closed_.emplace_back(record.header.time_ns, record.cookie);
   }
-  // A socket's error or reset may be reported after its close, so the socket stays known for a while.
-  while (!closed_.empty() && closed_.front().first + kKnownAfterCloseNs < record.header.time_ns) {
-    forget(closed_.front().second);
-    closed_.pop_front();
+  forget_closed(record.header.time_ns);
+}
+
+/// The error or reset of a socket may be reported after its close, so it stays known for a while; that of a process
+/// that has ended, for as long as the process.
+void NetworkTracker::forget_closed(uint64_t now_ns) {
+  for (auto [queue, kept_ns] : {std::pair(&closed_, kKnownAfterCloseNs), std::pair(&left_, kKnownAfterExitNs)}) {
+    while (!queue->empty() && queue->front().first + kept_ns < now_ns) {
+      forget(queue->front().second);
+      queue->pop_front();
+    }
   }
 }
 
 void NetworkTracker::forget(uint64_t cookie) {
-  connections_.erase(cookie);
+  const auto known = connections_.find(cookie);
+  if (known == connections_.end()) {
+    return;
+  }
+  const int32_t pid = known->second.pid;
+  shares_.give_back(pid, UserShares::Kind::kConnection);
+  if (const auto owned = cookies_.find(pid); owned != cookies_.end()) {
+    owned->second.erase(cookie);
+    if (owned->second.empty()) {
+      cookies_.erase(owned);
+    }
+  }
+  connections_.erase(known);
   last_thread_.erase(cookie);
   last_listing_.erase(cookie);
   said_.erase(cookie);
@@ -176,7 +243,11 @@ void NetworkTracker::on_step_mark(const st_step_mark& record) {
   if (record.step.size != sizeof record.step || record.step.version != ST_MARKER_VERSION) {
     return;
   }
-  ranks_.member(record.step.comm_hash, record.step.rank, static_cast<int32_t>(record.header.tgid));
+  const auto pid = static_cast<int32_t>(record.header.tgid);
+  const uint32_t user = shares_.user_of(pid);
+  if (ranks_.size() < kUsersKept || ranks_.contains(user)) {
+    ranks_[user].member(record.step.comm_hash, record.step.rank, pid);
+  }
   if (!places_.on_mark(record)) {
     return;
   }
@@ -199,10 +270,21 @@ const std::string& NetworkTracker::thread_name(int32_t pid, int32_t tid, uint64_
   return thread.name;
 }
 
-void NetworkTracker::on_exit(int32_t pid) {
+void NetworkTracker::on_exit(int32_t pid, uint64_t now_ns) {
   threads_.erase(threads_.lower_bound({pid, 0}), threads_.lower_bound({pid + 1, 0}));
   places_.forget_process(pid);
-  ranks_.forget_process(pid);
+  if (const auto ranks = ranks_.find(shares_.user_of(pid)); ranks != ranks_.end()) {
+    ranks->second.forget_process(pid);
+    if (ranks->second.empty()) {
+      ranks_.erase(ranks);
+    }
+  }
+  if (const auto owned = cookies_.find(pid); owned != cookies_.end()) {
+    for (const uint64_t cookie : owned->second) {
+      left_.emplace_back(now_ns, cookie);
+    }
+  }
+  forget_closed(now_ns);
 }
 
 /// The socket's own place; or that of its group where NCCL's helper threads move its data. All sockets of one NCCL
@@ -212,8 +294,13 @@ std::optional<CommSocket> NetworkTracker::place_of(const Connection& connection)
     return own;
   }
   std::optional<CommSocket> shared;
-  for (const auto& [cookie, other] : connections_) {
-    const auto place = other.pid == connection.pid ? places_.place_of(cookie) : std::nullopt;
+  const auto owned = cookies_.find(connection.pid);
+  if (owned == cookies_.end()) {
+    return std::nullopt;
+  }
+  for (const uint64_t cookie : owned->second) {
+    const auto place = places_.place_of(cookie);
+    const Connection& other = connections_.at(cookie);
     if (!place || other.netns != connection.netns ||
         (place->is_send ? other.destination != connection.destination : other.source != connection.source)) {
       continue;
@@ -272,20 +359,21 @@ std::optional<int32_t> NetworkTracker::peer_rank(const Connection& connection, c
     return std::nullopt;
   }
   const std::string& address = connection.destination.address;
+  CommRankMap& ranks = ranks_[shares_.user_of(place.pid)];
   if (!facts.is_part && process->rank == place.rank && process->world_size == place.ranks) {
-    ranks_.world(place.pid, place.nccl_comm_hash);
+    ranks.world(place.pid, place.nccl_comm_hash);
     if (facts.nodes == place.ranks) {
-      ranks_.host(place.nccl_comm_hash, address, place.peer);
+      ranks.host(place.nccl_comm_hash, address, place.peer);
     }
     return place.peer;
   }
-  const auto member = ranks_.process_of(place.nccl_comm_hash, place.peer);
+  const auto member = ranks.process_of(place.nccl_comm_hash, place.peer);
   const Process* peer = member ? processes_.find(*member) : nullptr;
   if (peer && peer->rank && peer->world_size == process->world_size) {
     return peer->rank;
   }
-  const auto world = ranks_.world_of(place.pid);
-  return world ? ranks_.rank_at(*world, address) : std::nullopt;
+  const auto world = ranks.world_of(place.pid);
+  return world ? ranks.rank_at(*world, address) : std::nullopt;
 }
 
 void NetworkTracker::settle_rest() {

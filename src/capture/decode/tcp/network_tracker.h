@@ -8,12 +8,14 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "capture/decode/tcp/comm_ranks.h"
 #include "capture/decode/tcp/socket_attribution.h"
+#include "capture/decode/user_shares.h"
 #include "model/event_ids.h"
 #include "model/events.h"
 #include "model/process_registry.h"
@@ -36,7 +38,7 @@ class NetworkTracker {
 
   /// All references must outlive the tracker. `ticks_per_second`: rate of the kernel's jiffies, the unit of a
   /// connection's clocks.
-  NetworkTracker(EventIds& ids, ProcessRegistry& processes, EventSink& sink, int64_t utc_offset_ns,
+  NetworkTracker(EventIds& ids, ProcessRegistry& processes, UserShares& shares, EventSink& sink, int64_t utc_offset_ns,
                  int64_t ticks_per_second, ThreadName thread_name, FactsOfHash facts_of_hash);
 
   void on_socket(const st_socket_seen& record);
@@ -45,7 +47,8 @@ class NetworkTracker {
   void on_sample(const st_tcp_sample& record);
   void on_span(const st_net_span& record);
   void on_step_mark(const st_step_mark& record);
-  void on_exit(int32_t pid);
+  /// Before the process's user is forgotten.
+  void on_exit(int32_t pid, uint64_t now_ns);
   /// Completes connections whose communicator was proven before all facts about it were known.
   void settle_rest();
 
@@ -53,7 +56,11 @@ class NetworkTracker {
 
  private:
   [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const { return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_; }
-  Connection& connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple);
+  /// Null where the process or its user has too many: what happens to that connection is not recorded.
+  Connection* connection_of(uint64_t cookie, const st_header& header, const st_tuple& tuple);
+  Connection* add_connection(uint64_t cookie, const st_header& header);
+  void change_owner(Connection& connection, int32_t pid);
+  void forget_closed(uint64_t now_ns);
   void forget(uint64_t cookie);
   void settle(Connection& connection);
   void fill_in(Connection& connection, const CommSocket& place);
@@ -66,16 +73,18 @@ class NetworkTracker {
 
   EventIds& ids_;
   ProcessRegistry& processes_;
+  UserShares& shares_;
   EventSink& sink_;
   int64_t utc_offset_ns_;
   int64_t ns_per_tick_;
   ThreadName thread_name_;
   FactsOfHash facts_of_hash_;
   SocketAttribution places_;
-  CommRankMap ranks_;
+  std::map<uint32_t, CommRankMap> ranks_;  // by user: nobody disputes what another's processes say
   uint64_t retransmits_ = 0;
   std::unordered_map<uint64_t, Connection> connections_;
-  std::unordered_map<uint64_t, int32_t> last_thread_;  // cookie → tid
+  std::unordered_map<int32_t, std::set<uint64_t>> cookies_;  // by process
+  std::unordered_map<uint64_t, int32_t> last_thread_;        // cookie → tid
   struct NamedThread {
     std::string name;
     uint64_t read_ns = 0;  // CLOCK_MONOTONIC
@@ -88,6 +97,7 @@ class NetworkTracker {
   };
   std::unordered_map<uint64_t, Listing> last_listing_;  // the last one that became a sample, by cookie
   std::deque<std::pair<uint64_t, uint64_t>> closed_;    // time of the close, cookie
+  std::deque<std::pair<uint64_t, uint64_t>> left_;      // time of the end of the process, cookie
 };
 
 /// An address as text: dotted, or RFC 5952's form for IPv6; an IPv4 address mapped into IPv6 is dotted.

@@ -87,8 +87,10 @@ class NetworkTrackerTest : public testing::Test {
   EventIds ids_{kNode};
   ProcessRegistry processes_{sink_};
   int asked_ = 0;
+  UserShares shares_;
   NetworkTracker tracker_{ids_,
                           processes_,
+                          shares_,
                           sink_,
                           kOffset,
                           250,
@@ -259,7 +261,7 @@ TEST_F(PlacedConnections, ACommunicatorThatIsLearntLaterIsFilledIn) {
   tracker_.settle_rest();
   EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
   facts_.clear();  // its profiler file is read to the end
-  tracker_.on_exit(100);
+  tracker_.on_exit(100, 1);
   list(11, 40000);
   EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
   EXPECT_EQ(of(11).peer_rank, 3);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/decode/tcp/socket_attribution.h"
 
+#include <iterator>
+
 namespace stalltrace::capture {
 namespace {
 
@@ -46,7 +48,14 @@ bool SocketAttribution::on_mark(const st_step_mark& mark) {
                          .peer = mark.step.peer,
                          .channel = mark.step.channel,
                          .is_send = mark.step.is_send != 0};
-  const auto [last, first] = last_marks_.try_emplace({place, mark.step.kind}, mark);
+  auto last = last_marks_.find({place, mark.step.kind});
+  const bool first = last == last_marks_.end();
+  if (first) {
+    if (!shares_.take(place.pid, UserShares::Kind::kStepMark)) {
+      return false;
+    }
+    last = last_marks_.emplace(std::pair(place, mark.step.kind), mark).first;
+  }
   const bool proven = was_alone(mark) || (!first && bytes_fit(last->second, mark));
   last->second = mark;
   if (!proven) {
@@ -72,7 +81,13 @@ std::optional<CommSocket> SocketAttribution::place_of(uint64_t cookie) const {
 }
 
 void SocketAttribution::forget_process(int32_t pid) {
-  std::erase_if(last_marks_, [pid](const auto& entry) { return entry.first.first.pid == pid; });
+  const auto from = last_marks_.lower_bound({CommSocket{.pid = pid}, 0});
+  auto to = from;
+  while (to != last_marks_.end() && to->first.first.pid == pid) {
+    ++to;
+  }
+  shares_.give_back(pid, UserShares::Kind::kStepMark, static_cast<size_t>(std::distance(from, to)));
+  last_marks_.erase(from, to);
 }
 
 }  // namespace stalltrace::capture

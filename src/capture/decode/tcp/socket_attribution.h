@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "capture/decode/user_shares.h"
 #include "wire/marker.h"
 
 namespace stalltrace::capture {
@@ -36,6 +37,9 @@ struct CommSocket {
 
 class SocketAttribution {
  public:
+  /// `shares` must outlive the object.
+  explicit SocketAttribution(UserShares& shares) : shares_(shares) {}
+
   /// True if the place of the mark's socket has changed: it became known or unknown.
   bool on_mark(const st_step_mark& mark);
   [[nodiscard]] std::optional<CommSocket> place_of(uint64_t cookie) const;
@@ -50,6 +54,7 @@ class SocketAttribution {
     bool contradicted = false;
   };
 
+  UserShares& shares_;
   std::map<std::pair<CommSocket, int>, st_step_mark> last_marks_;  // by place and enum st_step_kind
   std::unordered_map<uint64_t, Evidence> evidence_;                // by cookie
 };

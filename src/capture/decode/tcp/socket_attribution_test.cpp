@@ -60,7 +60,8 @@ class Places : public testing::Test {
     return place ? place->channel : -1;
   }
 
-  SocketAttribution places_;
+  UserShares shares_;
+  SocketAttribution places_{shares_};
 
  private:
   uint64_t now_ns_ = 1'000'000;

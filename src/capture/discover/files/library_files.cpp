@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "model/events/users_loss.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -269,7 +270,7 @@ bool LibraryFiles::may_be_probed(pid_t pid, const MappedFile& mapping, const Fou
     return false;
   }
   if (has_share(owner) && !shares_.has_room(owner, monotonic_now_ns())) {
-    left_out_.add("library:too_many", mapping.path,
+    left_out_.add(users_loss("library:too_many", owner), mapping.path,
                   fmt::format("{} libraries of user {} are", ProbeShares::kMost, owner));
     return false;
   }

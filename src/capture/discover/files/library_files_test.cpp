@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "model/events/users_loss.h"
+
 namespace stalltrace::capture {
 namespace {
 
@@ -158,7 +160,7 @@ TEST_F(LibraryFilesTest, AUsersLibrariesAreLimitedAndTheTrustedOnesAreNot) {
       ASSERT_TRUE(files.begin_attach(*found));
     }
     EXPECT_EQ(files.may_be_probed(::getpid(), mapping_, *found), trusted);
-    EXPECT_EQ(files.left_out().contains("library:too_many"), !trusted);
+    EXPECT_EQ(files.left_out().contains(users_loss("library:too_many", kUser)), !trusted);
   }
 }
 

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/decode/user_shares.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "model/events/users_loss.h"
+
+namespace stalltrace::capture {
+namespace {
+
+using Kind = UserShares::Kind;
+
+/// A node has some hundred ranks at most; each has some tens of communicators, and peers and connections by the
+/// thousand where everybody talks to everybody.
+constexpr std::array<UserShares::Limits, UserShares::kKinds> kLimits{{
+    {"share:process", 0, 1024, 4096, 64},
+    {"share:communicator", 4096, 32'768, 16'384, 256},
+    {"share:peer", 65'536, 524'288, 0, 0},
+    {"share:call", 0, 131'072, 0, 0},
+    {"share:gpu_event", 131'072, 1'048'576, 0, 0},
+    {"share:connection", 16'384, 65'536, 32'768, 1024},
+    {"share:step_mark", 16'384, 131'072, 0, 0},
+    {"share:stack", 0, 0, 8192, 64},
+}};
+
+/// Users whose numbers are in losses; beyond, and those that no process is left of, they are one.
+constexpr size_t kMostUsers = 1024;
+constexpr size_t kMostUnknown = 1024;  // processes
+
+constexpr size_t index(Kind kind) { return static_cast<size_t>(kind); }
+
+}  // namespace
+
+const UserShares::Limits& UserShares::limits(Kind kind) { return kLimits[index(kind)]; }
+
+UserShares::User& UserShares::user(uint32_t number) {
+  const auto found = users_.find(number);
+  if (found != users_.end()) {
+    return found->second;
+  }
+  if (users_.size() >= kMostUsers) {
+    std::erase_if(users_, [](const auto& entry) {
+      return entry.second.processes == 0 && std::ranges::all_of(entry.second.lost, [](uint64_t n) { return n == 0; });
+    });
+  }
+  return users_[users_.size() < kMostUsers ? number : kOtherUsers];
+}
+
+/// Of those that were never looked at nothing says that they have ended: when they are many, all are forgotten.
+UserShares::ProcessShare& UserShares::process_of(int32_t pid) {
+  if (const auto found = processes_.find(pid); found != processes_.end()) {
+    return found->second;
+  }
+  User& unknown = user(kUnknownUser);
+  if (unknown.processes >= kMostUnknown) {
+    std::erase_if(processes_, [](const auto& entry) { return entry.second.user == kUnknownUser; });
+    unknown.processes = 0;
+    unknown.held = {};
+  }
+  ++unknown.processes;
+  return processes_[pid];
+}
+
+bool UserShares::begin(int32_t pid, uint32_t number, int64_t now_ns) {
+  const auto known = processes_.find(pid);
+  const Counts held = known == processes_.end() ? Counts{} : known->second.held;
+  end(pid);
+  User& owner = user(number);
+  ProcessShare process{.user = users_.contains(number) ? number : kOtherUsers};
+  ++owner.processes;
+  process.followed = take(process, Kind::kProcess, now_ns, 1);
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    if (kind != index(Kind::kProcess)) {
+      process.held[kind] = held[kind];
+      owner.held[kind] += held[kind];
+    }
+  }
+  processes_[pid] = process;
+  return process.followed;
+}
+
+void UserShares::end(int32_t pid) {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end()) {
+    return;
+  }
+  User& owner = user(found->second.user);
+  owner.processes -= std::min<size_t>(owner.processes, 1);
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    owner.held[kind] -= std::min(owner.held[kind], found->second.held[kind]);
+  }
+  processes_.erase(found);
+}
+
+bool UserShares::is_followed(int32_t pid) const {
+  const auto found = processes_.find(pid);
+  return found == processes_.end() || found->second.followed;
+}
+
+uint32_t UserShares::user_of(int32_t pid) const {
+  const auto found = processes_.find(pid);
+  return found == processes_.end() ? kUnknownUser : found->second.user;
+}
+
+bool UserShares::take(ProcessShare& process, Kind kind, int64_t now_ns, size_t count) {
+  const size_t at = index(kind);
+  const Limits& most = kLimits[at];
+  User& owner = user(process.user);
+  const int64_t row_ns = most.rows_at_once > 0 && now_ns > 0 ? kNsPerSecond / most.rows_per_second : 0;
+  const bool fits = (most.of_process == 0 || process.held[at] + count <= most.of_process) &&
+                    (most.of_user == 0 || owner.held[at] + count <= most.of_user) &&
+                    (row_ns == 0 || owner.paid_until_ns[at] <= now_ns + row_ns * most.rows_at_once);
+  if (!fits) {
+    owner.lost[at] += count;
+    return false;
+  }
+  if (row_ns != 0) {
+    owner.paid_until_ns[at] = std::max(owner.paid_until_ns[at], now_ns) + row_ns;
+  }
+  process.held[at] += count;
+  owner.held[at] += count;
+  return true;
+}
+
+bool UserShares::take(int32_t pid, Kind kind, int64_t now_ns, size_t count) {
+  return take(process_of(pid), kind, now_ns, count);
+}
+
+bool UserShares::has_room(int32_t pid, Kind kind) {
+  const ProcessShare& process = process_of(pid);
+  const Limits& most = kLimits[index(kind)];
+  return (most.of_process == 0 || process.held[index(kind)] < most.of_process) &&
+         (most.of_user == 0 || user(process.user).held[index(kind)] < most.of_user);
+}
+
+void UserShares::give_back(int32_t pid, Kind kind, size_t count) {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end()) {
+    return;
+  }
+  const size_t given = std::min(found->second.held[index(kind)], count);
+  found->second.held[index(kind)] -= given;
+  size_t& held = user(found->second.user).held[index(kind)];
+  held -= std::min(held, given);
+}
+
+void UserShares::lose(int32_t pid, Kind kind, uint64_t count) { user(user_of(pid)).lost[index(kind)] += count; }
+
+std::vector<Loss> UserShares::losses(NodeId node) const {
+  std::vector<Loss> rows;
+  for (const auto& [number, user] : users_) {
+    for (size_t kind = 0; kind < kKinds; ++kind) {
+      if (user.lost[kind] > 0) {
+        rows.push_back({node, users_loss(kLimits[kind].source, number), user.lost[kind]});
+      }
+    }
+  }
+  return rows;
+}
+
+}  // namespace stalltrace::capture

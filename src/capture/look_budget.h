@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// How often the processes of each user are looked at: a look at thousands of files or threads takes time in which
+// nothing else is read. Pure; one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+namespace stalltrace::capture {
+
+class LookBudget {
+ public:
+  /// Of the time, what looks at one user's processes may take: one part in so many.
+  static constexpr int64_t kParts = 10;
+
+  /// Whether it is time to look at this user's processes again.
+  [[nodiscard]] bool is_due(uint32_t user, int64_t now_ns) const {
+    const auto next = next_ns_.find(user);
+    return next == next_ns_.end() || now_ns >= next->second;
+  }
+  void looked(uint32_t user, int64_t began_ns, int64_t ended_ns) {
+    if (next_ns_.size() >= kMostUsers) {
+      std::erase_if(next_ns_, [&](const auto& entry) { return entry.second <= ended_ns; });
+    }
+    next_ns_[user] = began_ns + (ended_ns - began_ns) * kParts;
+  }
+
+ private:
+  static constexpr size_t kMostUsers = 1024;
+  std::map<uint32_t, int64_t> next_ns_;  // CLOCK_MONOTONIC
+};
+
+}  // namespace stalltrace::capture
