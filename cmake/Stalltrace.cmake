@@ -32,7 +32,8 @@ option(STALLTRACE_PRECOMPILE "Precompile common headers" ON)
 if(STALLTRACE_PRECOMPILE)
   target_compile_options(stalltrace_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread
     -fpch-preprocess>)  # for ccache
-  add_library(stalltrace_headers STATIC ${CMAKE_CURRENT_LIST_DIR}/precompiled.cpp)
+  set(STALLTRACE_PRECOMPILED_SOURCE ${CMAKE_CURRENT_LIST_DIR}/precompiled.cpp)
+  add_library(stalltrace_headers STATIC EXCLUDE_FROM_ALL ${STALLTRACE_PRECOMPILED_SOURCE})
   target_link_libraries(stalltrace_headers PRIVATE stalltrace_flags)
   target_precompile_headers(stalltrace_headers PRIVATE <algorithm> <array> <atomic> <cstdint> <fmt/format.h> <functional>
     <map> <memory> <optional> <set> <span> <string> <string_view> <utility> <variant> <vector>)
@@ -57,7 +58,8 @@ function(stalltrace_room name)
   endif()
 endfunction()
 
-# Tests are compiled without optimisation, which takes half as long; what they test is compiled as it is shipped.
+# Tests are compiled without optimisation, which takes half as long. What they test is compiled as it is shipped, but for what
+# its headers define.
 add_library(stalltrace_test_flags INTERFACE)
 target_compile_options(stalltrace_test_flags INTERFACE -O0 -U_FORTIFY_SOURCE)
 
@@ -66,7 +68,7 @@ function(stalltrace_test name)
   cmake_parse_arguments(TEST "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   find_package(GTest REQUIRED)
   if(STALLTRACE_PRECOMPILE AND NOT TARGET stalltrace_test_headers)
-    add_executable(stalltrace_test_headers EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/cmake/precompiled.cpp)
+    add_executable(stalltrace_test_headers EXCLUDE_FROM_ALL ${STALLTRACE_PRECOMPILED_SOURCE})
     target_link_libraries(stalltrace_test_headers PRIVATE stalltrace_flags stalltrace_test_flags GTest::gtest_main GTest::gmock Threads::Threads)
     target_precompile_headers(stalltrace_test_headers PRIVATE <algorithm> <fmt/format.h> <gmock/gmock.h> <gtest/gtest.h> <map>
       <memory> <optional> <set> <span> <string> <string_view> <utility> <variant> <vector>)

@@ -228,6 +228,27 @@ TEST(AttachedLate, OfTheRecordedRanksNoneIsBlamedInHalfAJob) {
   EXPECT_FALSE(finding.culprit.has_value()) << finding.summary;
 }
 
+/// Rank 1 has called nothing on the second communicator since the agents came: the other that is inside may wait for
+/// it.
+TEST(AttachedLate, ARankThatHasNotCalledYetOnACommunicatorIsMissingThere) {
+  MemorySource source = attached_late(-1);
+  for (const int rank : {0, 2, 3}) {
+    Collective call = small_job::call_of(rank, small_job::kSteps - 1, 0);
+    call.event_id = make_event_id(call.node_id, 4'000'000);
+    call.timestamp_ns += 10 * kNsPerMs;
+    call.comm_ptr = 0xb;
+    call.bytes = 64;
+    call.rank.reset();
+    call.nranks.reset();
+    small_job::leave_open(call);
+    source.accept(call);
+  }
+  const Finding finding = small_job::only(source);
+  EXPECT_FALSE(finding.culprit.has_value()) << finding.summary;
+  EXPECT_NE(finding.summary.find("the calls of some ranks of the communicator are not known"), std::string::npos)
+      << finding.summary;
+}
+
 /// A rank that was started and has called nothing yet is recorded, though whom the others wait for is open.
 TEST(AttachedLate, ARankWithoutCallsIsNotMissing) {
   MemorySource whole = attached_late(-1);

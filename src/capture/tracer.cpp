@@ -179,7 +179,7 @@ void Tracer::end_processes(const std::vector<st_exit>& records) {
     const auto pid = static_cast<pid_t>(record.header.tgid);
     const auto start = starts_.find(pid);
     const bool is_later_one = ticks_are_ours_ && start != starts_.end() && start->second != 0 &&
-                              record.start_ticks != 0 && start->second != record.start_ticks;
+                              record.start_ticks != 0 && static_cast<uint32_t>(start->second) != record.start_ticks;
     if (is_later_one) {
       continue;  // the end of an earlier process of that number, which was noticed without its record
     }

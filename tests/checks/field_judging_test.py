@@ -22,9 +22,9 @@ def contention(remedy):
     return finding("cpu_contention", remedy=remedy, summary="Rank 1 (vm, pid 7) could not run because 'x' (pid 9) had its core.")
 
 
-def seen(*findings, collectives=100, job_code=0, failures=()):
+def seen(*findings, collectives=100, job_code=0, failures=(), healthy=True):
     """What came of a case, quietly."""
-    report = {"findings": list(findings), "notes": [], "judged": {"collectives": collectives}}
+    report = {"findings": list(findings), "healthy": healthy and not findings, "notes": [], "judged": {"collectives": collectives}}
     return types.SimpleNamespace(report=report, text="Healthy: no finding.", live=[], said="", fault_ns=None, job_code=job_code,
                                  failures=list(failures))
 
@@ -41,6 +41,7 @@ class FieldJudging(Case):
 
     def test_silence_without_a_job_is_wrong(self):
         self.assertEqual(self.problems(Silent(), seen(collectives=0)), ["no collective was judged"])
+        self.assertEqual(self.problems(Silent(), seen(healthy=None)), ["healthy is None"])
         self.assertEqual(self.problems(Silent(), seen(job_code=1)), ["the job ended with 1"])
         self.assertEqual(self.problems(Silent(), seen(job_code=-9)), ["the job ended with -9"])
         self.assertEqual(self.problems(Silent(), seen(failures=["job0 did not begin"])), ["job0 did not begin"])

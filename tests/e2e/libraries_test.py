@@ -8,7 +8,7 @@ import time
 
 from job import Tracer
 from lab import LabRun, place_of
-from stalltrace import PROGRAM, Case
+from stalltrace import DONE, PROGRAM, Case
 
 REPORTED_WITHIN_NS = 5_000_000_000
 
@@ -31,12 +31,13 @@ class OneHost(Case):
         self.addCleanup(job.wait, timeout=30)
         self.addCleanup(job.terminate)
         deadline = time.monotonic() + 30
-        while not tracer.rows("SELECT 1 FROM finding") and time.monotonic() < deadline:
+        cause = fault.split(":")[0]
+        while not tracer.rows(f"SELECT 1 FROM finding WHERE cause = '{cause}'") and time.monotonic() < deadline:
             if job.poll() is not None:
                 deadline = min(deadline, time.monotonic() + 5)  # the job may have ended just after its fault
             time.sleep(0.1)
         try:
-            job.wait(timeout=2)  # ranks that fail end by themselves
+            self.assertEqual(job.wait(timeout=2), DONE)  # ranks that fail end by themselves
         except subprocess.TimeoutExpired:
             job.send_signal(signal.SIGINT)  # it hangs; the lab writes the truth down all the same
             job.wait(timeout=30)

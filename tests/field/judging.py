@@ -84,6 +84,8 @@ def judge_silence(expected, seen, findings, live):
     problems += [f"live {name_of(row)}" for row in live if waits is None or not is_wait(row, waits)]
     if seen.report["judged"]["collectives"] == 0:
         problems.append("no collective was judged")
+    if not seen.report["findings"] and seen.report["healthy"] is not True:
+        problems.append(f"healthy is {seen.report['healthy']}")
     if seen.job_code:
         problems.append(f"the job ended with {seen.job_code}")
     if expected.note and not any(re.search(expected.note, note) for note in seen.report["notes"]):

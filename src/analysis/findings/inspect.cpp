@@ -117,7 +117,8 @@ std::string why(const Verdict& verdict, bool open, bool enough) {
     case VerdictReason::kStepUnknown:
       return fmt::format(
           "{} by the end of a synchronisation of several calls; too few such steps are known to say what is usual{}",
-          what, verdict.value_ns <= verdict.limit_ns ? fmt::format(", so that only over {} is a stall", limit) : "");
+          what,
+          verdict.value_ns <= verdict.limit_ns ? fmt::format(", and only more than {} counts as a stall", limit) : "");
     case VerdictReason::kInPreviousCall:
       return fmt::format(
           "{}, but it was in its previous collective until {} before it came: only that could be its own lateness, and "

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "analysis/thresholds.h"
 
@@ -26,20 +28,39 @@ void add_silent_ranks(const Cluster& cluster, const Member& member, int32_t size
   }
 }
 
+/// For each rank the number of communicators of unknown size that it called on, without those of Sends and Recvs.
+std::vector<size_t> nameless_groups_of_members(const Cluster& cluster, const std::vector<CallSequence>& sequences,
+                                               const std::vector<Group>& groups) {
+  std::vector<size_t> counts(cluster.members().size());
+  for (const Group& group : groups) {
+    std::set<MemberIndex> members;
+    for (const uint32_t sequence : group.sequences) {
+      members.insert(sequences[sequence].member);
+    }
+    for (const MemberIndex member : members) {
+      counts[member] += group.judged_by_job() && !group.point_to_point ? 1 : 0;
+    }
+  }
+  return counts;
+}
+
 /// The ranks of one job attempt, by its launcher.
 struct Job {
   int32_t size = 0;  // 0: not known
   bool all_call = false;
+  size_t fewest_groups = 0;  // nameless ones of one of its ranks
   MissingRanks unrecorded{{}, 0};
 };
 
-Job job_of(const Cluster& cluster, const Member& of) {
-  Job job{.size = of.world_size.value_or(0)};
+Job job_of(const Cluster& cluster, const Member& of, const std::vector<size_t>& nameless_groups) {
+  Job job{.size = of.world_size.value_or(0), .fewest_groups = std::numeric_limits<size_t>::max()};
   std::set<int32_t> present;
   int32_t members = 0;
-  for (const Member& member : cluster.members()) {
+  for (MemberIndex index = 0; index < cluster.members().size(); ++index) {
+    const Member& member = cluster.member(index);
     if (member.attempt == of.attempt && member.world_size == of.world_size && member.job_id == of.job_id) {
       ++members;
+      job.fewest_groups = std::min(job.fewest_groups, nameless_groups[index]);
       present.insert(member.rank.value_or(-1));
     }
   }
@@ -49,6 +70,20 @@ Job job_of(const Cluster& cluster, const Member& of) {
     job.unrecorded = MissingRanks(present, job.size);
   }
   return job;
+}
+
+/// Whether a nameless group has all its ranks. One that has called nothing on it yet is known by nothing but that it
+/// calls on fewer communicators than the ranks of the group do. A rank that is alone was not matched with those that it
+/// waits for.
+bool is_whole(const std::vector<CallSequence>& sequences, const Group& group, const Job& job,
+              const std::vector<size_t>& nameless_groups, int64_t took_part) {
+  if (group.point_to_point || !job.all_call) {
+    return false;
+  }
+  const bool others_call_as_often = std::ranges::all_of(group.sequences, [&](uint32_t sequence) {
+    return nameless_groups[sequences[sequence].member] <= job.fewest_groups;
+  });
+  return took_part >= job.size || (took_part > 1 && others_call_as_often);
 }
 
 MissingRanks missing_of_communicator(const Cluster& cluster, const std::vector<CallSequence>& sequences,
@@ -67,13 +102,14 @@ MissingRanks missing_of_communicator(const Cluster& cluster, const std::vector<C
 
 void find_unrecorded_ranks(const Cluster& cluster, const std::vector<CallSequence>& sequences,
                            std::vector<Group>& groups) {
+  const std::vector<size_t> nameless_groups = nameless_groups_of_members(cluster, sequences, groups);
   std::map<std::tuple<AttemptIndex, int32_t, std::string>, Job> jobs;
   const auto job_at = [&](const Group& group) -> const Job& {
     const Member& member = cluster.member(sequences[group.sequences.front()].member);
     const auto [job, fresh] =
         jobs.try_emplace(std::tuple(member.attempt, member.world_size.value_or(0), member.job_id), Job{});
     if (fresh) {
-      job->second = job_of(cluster, member);
+      job->second = job_of(cluster, member, nameless_groups);
     }
     return job->second;
   };
@@ -86,8 +122,7 @@ void find_unrecorded_ranks(const Cluster& cluster, const std::vector<CallSequenc
       group.unrecorded = missing_of_communicator(cluster, sequences, group);
     } else {
       const Job& job = job_at(group);
-      // A rank that is alone in a nameless communicator was not matched with those that it waits for.
-      group.all_took_part = !group.point_to_point && job.all_call && (took_part > 1 || job.size <= 1);
+      group.all_took_part = is_whole(sequences, group, job, nameless_groups, took_part);
       group.unrecorded = job.unrecorded;
     }
   }

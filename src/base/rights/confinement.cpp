@@ -81,6 +81,7 @@ std::vector<RefusedArgument> refused_arguments() {
   return {
       {SYS_clone, 0, kHasNotBit, CLONE_THREAD},  // a thread, but no process
       {SYS_tgkill, 0, kIsNot, own},              // abort() sends itself a signal
+      {SYS_prlimit64, 0, kIsNot, 0},             // a limit of CPU time ends others, too
       // Keys for the terminal, as if its user had typed them; signals to others by a descriptor; attributes.
       {SYS_ioctl, 1, kIs, TIOCSTI},
       {SYS_ioctl, 1, kIs, kTioclinux},

@@ -73,6 +73,10 @@ TEST(Confinement, NoSignalsToOthers) {
       [=] { return ::syscall(kPidfdSendSignal, 0, 0, nullptr, 0); },
       [=] { return ::fcntl(STDIN_FILENO, F_SETOWN, other); },
       [=] { return ::setpriority(PRIO_PROCESS, static_cast<id_t>(other), 1); },
+      [=] {
+        const rlimit limit{.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+        return ::prlimit(other, RLIMIT_CPU, &limit, nullptr);
+      },
   });
   for (size_t i = 0; i < calls.size(); ++i) {
     EXPECT_EQ(in_confined_child({}, [&] { return refused(calls[i]()); }), 0) << i;

@@ -235,9 +235,12 @@ TEST(DecodeCall, ItsKernelBeginsOnTheHostsClockAndLastsByTheGpus) {
 TEST(DecodeCall, AKernelEndsWithItsCallAtTheLatest) {
   Call call;
   st_box_event task = with_kernel();
-  task.u.coll.gpu_stop_ns = 1ULL << 61;
+  task.u.coll.gpu_stop_ns = 2'000'000;
   call.table.add(task, false);
   EXPECT_EQ(call.row(kTask)->row.kernel_end_ns, 9000);
+  task.u.coll.gpu_stop_ns = ~uint64_t{0};
+  call.table.add(task, false);
+  EXPECT_EQ(call.row(kTask)->row.kernel_end_ns, std::nullopt);
 }
 
 TEST(DecodeCall, AKernelThatRunsHasAStartAndNoEnd) {

@@ -155,6 +155,7 @@ bool CallPairing::add_part(PairedCall& parent, const ProfilerCall& call) {
   const bool has_new_kernel = add_kernel(parent, call.row);
   if (const auto end_ns = call.row.end_ns()) {
     parent.open_parts.erase(call.id);
+    parent.kernels_known = parent.kernels_known && call.row.kernel_end_ns;
     parent.end_ns = std::max(parent.end_ns.value_or(0), *end_ns);
   } else if (call.row.completion == Completion::kOpen && parent.open_parts.size() < kMostOpenParts) {
     parent.open_parts.insert(call.id);
@@ -168,9 +169,9 @@ void CallPairing::deliver(const ProcessState& process, const PairedCall& paired)
   if (paired.ended()) {
     row.duration_ns = std::max<int64_t>(*paired.end_ns - row.timestamp_ns, 0);
     row.completion = Completion::kProfiler;
-    row.kernel_end_ns = paired.kernel_end_ns;
+    row.kernel_end_ns = paired.kernels_known ? paired.kernel_end_ns : std::nullopt;
   }
-  row.kernel_start_ns = paired.kernel_start_ns;
+  row.kernel_start_ns = paired.kernels_known ? paired.kernel_start_ns : std::nullopt;
   next_.accept(std::move(row));
 }
 

@@ -59,6 +59,7 @@ class CallPairing final : public EventSink {
     std::optional<int64_t> end_ns{};
     std::optional<int64_t> kernel_start_ns{};  // of its first part, where it is made of transfers
     std::optional<int64_t> kernel_end_ns{};    // of its last one
+    bool kernels_known = true;                 // of all parts that have ended
     bool open = false;                         // the file reports it as not ended
     std::set<uint64_t> open_parts{};           // for a call made of transfers: ids of those that have not ended
     [[nodiscard]] bool ended() const { return end_ns && open_parts.empty(); }

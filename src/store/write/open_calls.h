@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -21,15 +22,20 @@ struct OpenCall {
 
 class OpenCalls {
  public:
-  /// A stored collective, or its end.
+  /// A stored collective, or its end. Of a process the newest 64 are kept, of processes the 4,096 that called last.
   void note(const Collective& row);
   /// By process, then in time order.
   [[nodiscard]] std::vector<OpenCall> sorted() const;
 
  private:
-  static constexpr size_t kMost = 65'536;  // bounds memory; a rank has a few
+  // They bound memory. A rank has a few calls that are open; the ends of others may never be reported.
+  static constexpr size_t kMostOfProcess = 64;
+  static constexpr size_t kMostProcesses = 4096;
+  using Calls = std::map<EventId, int64_t>;  // their times; ids ascend with time
 
-  std::unordered_map<EventId, OpenCall> calls_;
+  void drop_process_called_longest_ago();
+
+  std::unordered_map<int32_t, Calls> calls_;  // by process; not empty
 };
 
 }  // namespace stalltrace::store

@@ -154,5 +154,27 @@ TEST(OpenCalls, AreThoseThatHaveNotSettled) {
   EXPECT_EQ(calls.sorted(), (std::vector<OpenCall>{{.pid = 42, .timestamp_ns = 10}}));
 }
 
+TEST(OpenCalls, OfManyProcessesTheOthersCallsStay) {
+  OpenCalls calls;
+  uint64_t number = 0;
+  const auto open = [&](int32_t pid) {
+    ++number;
+    Collective row = collective_row(kNode, number, static_cast<int64_t>(number), std::nullopt);
+    row.pid = pid;
+    calls.note(row);
+  };
+  open(1);
+  for (int i = 0; i < 100'000; ++i) {
+    open(2);
+  }
+  EXPECT_EQ(calls.sorted().front(), (OpenCall{.pid = 1, .timestamp_ns = 1}));
+  EXPECT_EQ(calls.sorted().size(), 1 + 64);
+  EXPECT_EQ(calls.sorted().back().timestamp_ns, 100'001) << "the newest";
+  for (int32_t pid = 3; pid < 4098; ++pid) {
+    open(pid);
+  }
+  EXPECT_EQ(calls.sorted().front().pid, 2) << "the first process called longest ago";
+}
+
 }  // namespace
 }  // namespace stalltrace::store

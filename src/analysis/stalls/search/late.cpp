@@ -58,10 +58,12 @@ bool anybody_waited(const SearchState& search, const Instance& instance) {
 }
 
 /// True if a batch's lateness is long by itself, with no other step to compare with: it takes most of the batch, and is
-/// not that of a job's first steps.
+/// not that of a job's first steps. Calls on a communicator that was made before tracing began are matched by their
+/// ends, which in one batch are all the same: which of them belong together is not known.
 bool is_long_by_itself(const SearchState& search, const Instance& instance) {
   const BatchBegin begin = begin_of(search.timeline, instance);
-  return !is_settling(search.timeline.groups()[instance.group], begin.number) &&
+  const Group& group = search.timeline.groups()[instance.group];
+  return group.hash != 0 && !is_settling(group, begin.number) &&
          static_cast<double>(instance.late_ns()) >=
              kCoverage * static_cast<double>(instance.completion_ns - begin.time_ns);
 }

@@ -33,8 +33,7 @@ void CollectiveTracker::forget_comm(ProcessState& process, uint64_t pointer) {
 /// False where the process or its user has too many. Those that were destroyed are kept until then: calls that they had
 /// begun may end later.
 bool CollectiveTracker::make_room_for_comm(ProcessState& process, int64_t now_ns) {
-  if (process.comms.size() >= UserShares::limits(UserShares::Kind::kCommunicator).of_process &&
-      !process.destroyed.empty()) {
+  if (!process.destroyed.empty() && !shares_.has_room(process.pid, UserShares::Kind::kCommunicator)) {
     forget_comm(process, *process.destroyed.begin());
   }
   return shares_.take(process.pid, UserShares::Kind::kCommunicator, now_ns);

@@ -27,6 +27,18 @@ class CollectiveShares : public CollectiveTrackerTest {
     }
     return sums;
   }
+  /// A hundred a second.
+  void make_and_destroy(uint64_t count) {
+    for (uint64_t number = 0; number < count; ++number) {
+      const uint64_t at_ns = 1'000'000'000 + number * 10'000'000;
+      const uint64_t comm = 0x1000 + 16 * number;
+      make_comm(at_ns, 4, 1, comm);
+      st_call_entry record = entry("ncclCommDestroy", at_ns + 100);
+      record.comm = comm;
+      tracker_.on_entry(record);
+      tracker_.on_return(returned("ncclCommDestroy", at_ns + 100, at_ns + 200));
+    }
+  }
   void member(uint64_t at_ns, uint64_t sequence) {
     st_call_entry record = entry("ncclAllReduce", at_ns, sequence);
     record.flags |= ST_CALL_IN_GROUP;
@@ -84,16 +96,19 @@ TEST_F(CollectiveShares, CommunicatorsMadeUp) {
 
 /// As an MPI program that splits and frees again and again.
 TEST_F(CollectiveShares, CommunicatorsThatWereDestroyedMakeRoom) {
-  const uint64_t made = 3 * UserShares::limits(Kind::kCommunicator).of_process;
-  for (uint64_t number = 0; number < made; ++number) {
-    const uint64_t at_ns = 1'000'000'000 + number * 10'000'000;
-    const uint64_t comm = 0x1000 + 16 * number;
-    make_comm(at_ns, 4, 1, comm);
-    st_call_entry record = entry("ncclCommDestroy", at_ns + 100);
-    record.comm = comm;
-    tracker_.on_entry(record);
-    tracker_.on_return(returned("ncclCommDestroy", at_ns + 100, at_ns + 200));
+  make_and_destroy(3 * UserShares::limits(Kind::kCommunicator).of_process);
+  EXPECT_TRUE(losses().empty()) << losses().begin()->first;
+}
+
+/// Many ranks of a node, none of which has had its own share.
+TEST_F(CollectiveShares, CommunicatorsThatWereDestroyedMakeRoomWhereTheUserHasAll) {
+  const UserShares::Limits& most = UserShares::limits(Kind::kCommunicator);
+  const auto others = static_cast<int32_t>(most.of_user / most.of_process);
+  for (int32_t other = 1; other <= others; ++other) {
+    ASSERT_TRUE(shares_.begin(kPid + other, 1000, 1));
+    ASSERT_TRUE(shares_.take(kPid + other, Kind::kCommunicator, 0, most.of_process - (other == 1 ? 8 : 0)));
   }
+  make_and_destroy(100);
   EXPECT_TRUE(losses().empty()) << losses().begin()->first;
 }
 

@@ -36,6 +36,13 @@ class NetworkShares : public testing::Test {
     record.tuple = {.source_port = 1, .destination_port = 2, .family = AF_INET};
     tracker_.on_socket(record);
   }
+  void mark(uint64_t communicator, uint64_t cookie) {
+    st_step_mark record{};
+    record.header = header(kNow, kPid);
+    record.step = {.size = sizeof record.step, .version = ST_MARKER_VERSION, .comm_hash = communicator};
+    record.last = {.cookie = cookie, .moved = 1, .time_ns = kNow};
+    tracker_.on_step_mark(record);
+  }
   void closed(uint64_t cookie, uint64_t time_ns, uint32_t pid = kPid) {
     st_tcp_event record{};
     record.header = header(time_ns, pid);
@@ -105,15 +112,20 @@ TEST_F(NetworkShares, AnEndedProcessLeavesNothing) {
 }
 
 TEST_F(NetworkShares, MarksOfPlacesMadeUp) {
+  seen(1, kNow);
   const size_t most = UserShares::limits(Kind::kStepMark).of_process;
   for (uint64_t comm = 1; comm <= most + 10; ++comm) {
-    st_step_mark mark{};
-    mark.header = header(kNow, kPid);
-    mark.step = {.size = sizeof mark.step, .version = ST_MARKER_VERSION, .comm_hash = comm};
-    mark.last = {.cookie = 1, .moved = 1, .time_ns = kNow};
-    tracker_.on_step_mark(mark);
+    mark(comm, 1);
   }
   EXPECT_EQ(lost("share:step_mark:1000"), 10U);
+}
+
+TEST_F(NetworkShares, MarksOfConnectionsMadeUpKeepNothing) {
+  const size_t most = UserShares::limits(Kind::kStepMark).of_process;
+  for (uint64_t made_up = 1; made_up <= most + 10; ++made_up) {
+    mark(made_up, made_up);
+  }
+  EXPECT_EQ(lost("share:step_mark:1000"), 0U);
 }
 
 }  // namespace

@@ -248,7 +248,8 @@ void NetworkTracker::on_step_mark(const st_step_mark& record) {
   if (ranks_.size() < kUsersKept || ranks_.contains(user)) {
     ranks_[user].member(record.step.comm_hash, record.step.rank, pid);
   }
-  if (!places_.on_mark(record)) {
+  // A mark of a connection that nothing else is known of proves nothing, and would be kept until that connection ends.
+  if (!connections_.contains(record.last.cookie) || !places_.on_mark(record)) {
     return;
   }
   if (const auto place = places_.place_of(record.last.cookie)) {
