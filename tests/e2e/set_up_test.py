@@ -29,7 +29,9 @@ class SetUp(Case):
         self.tracer = Tracer(self, "--live", "--pid", str(os.getpid()))  # and this test's processes
 
     def start(self, rank, **environment):
-        process = subprocess.Popen([PYTHON, "-c", PROGRAM], stderr=subprocess.DEVNULL,
+        self.errors = self.folder / "errors"
+        with open(self.errors, "a") as errors:
+            process = subprocess.Popen([PYTHON, "-c", PROGRAM], stderr=errors,
                                    env={**rank_environment(rank, RANKS, self.port, {"OMP_NUM_THREADS": "1"}), **environment})
         self.addCleanup(process.wait, timeout=10)
         self.addCleanup(process.kill)
@@ -83,4 +85,4 @@ class SetUp(Case):
         ranks = [self.start(rank) for rank in range(RANKS) if rank != late]
         time.sleep(4)
         ranks.append(self.start(late))
-        self.assertEqual([process.wait(timeout=30) for process in ranks], [0] * RANKS)
+        self.assertEqual([process.wait(timeout=30) for process in ranks], [0] * RANKS, self.errors.read_text())
