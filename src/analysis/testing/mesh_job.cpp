@@ -66,12 +66,16 @@ void MeshJob::collective(Communicator& group, Operation op, int64_t count, bool 
     const int who = group.first + i * group.stride;
     Rank& rank = ranks_[static_cast<size_t>(who)];
     rank.cpu_ns += ms(0.02);
-    start_ns = std::max({start_ns, rank.cpu_ns, rank.device_ns, blocking ? 0 : rank.stream_ns});
+    const int64_t kernel_ns = std::max({rank.cpu_ns, rank.device_ns, blocking ? 0 : rank.stream_ns});
+    start_ns = std::max(start_ns, kernel_ns);
     Collective call{.event_id = make_event_id(node_of(who), ++events_), .node_id = node_of(who)};
     call.op = op;
     call.timestamp_ns = rank.cpu_ns;
     call.launch_ns = 20 * kNsPerUs;
     call.completion = options_.plugin ? Completion::kProfiler : Completion::kSync;
+    if (options_.plugin) {
+      call.kernel_start_ns = kernel_ns;
+    }
     call.seq = group.calls;
     call.comm_ptr = pointer_of(group.id);
     call.pid = call.tid = pid_of(who);
@@ -93,7 +97,8 @@ void MeshJob::collective(Communicator& group, Operation op, int64_t count, bool 
     rank.calls.push_back(call);
   }
   ++group.calls;
-  const int64_t end_ns = start_ns + ms(options_.transfer_ms) + noise_ns() / 4;
+  const bool slow = !blocking && group.calls == options_.slow_call;
+  const int64_t end_ns = start_ns + ms(options_.transfer_ms + (slow ? options_.slow_ms : 0)) + noise_ns() / 4;
   for (int i = 0; i < group.ranks; ++i) {
     Rank& rank = ranks_[static_cast<size_t>(group.first + i * group.stride)];
     (blocking ? rank.device_ns : rank.stream_ns) = end_ns;
@@ -131,6 +136,9 @@ void MeshJob::synchronise() {
     for (size_t i = 0; i < rank.calls.size(); ++i) {
       Collective& call = rank.calls[i];
       call.duration_ns = (options_.plugin ? rank.own_end_ns[i] : rank.cpu_ns) - call.timestamp_ns;
+      if (options_.plugin) {
+        call.kernel_end_ns = rank.own_end_ns[i];
+      }
       if (*call.seq >= 0) {
         source_.accept(call);
       }

@@ -31,6 +31,8 @@ struct MeshJobOptions {
   bool evaluate_rank0 = false;  // rank 0 alone evaluates, while the others wait for it
   bool plugin = false;          // each call has its own end
   bool attached_late = false;   // nobody knows the communicators, and each node's tracer began at another time
+  int slow_call = -1;           // of every data group: the transfer of that call (from 1) takes ...
+  double slow_ms = 0;           // ... longer by so much
   uint32_t seed = 1;
 };
 

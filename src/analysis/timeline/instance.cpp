@@ -74,6 +74,8 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
   out.completion_ns = std::numeric_limits<int64_t>::min();
   out.batch = BatchPart::kNone;
   bool open = false;
+  bool all_kernels_known = true;
+  int64_t last_kernel_ns = std::numeric_limits<int64_t>::min();
   size_t batched = 0;
   for (const uint32_t index : timeline.groups()[group].sequences) {
     const CallSequence& sequence = timeline.sequences()[index];
@@ -97,6 +99,9 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
     } else {
       out.completion_ns = std::max(out.completion_ns, end_ns);
     }
+    const std::optional<int64_t> kernel_ns = sequence.kernel_start_ns(number);
+    all_kernels_known = all_kernels_known && kernel_ns;
+    last_kernel_ns = std::max(last_kernel_ns, kernel_ns.value_or(last_kernel_ns));
     batched += call->batch == BatchPart::kNone ? 0 : 1;
   }
   if (out.seen.empty()) {
@@ -121,6 +126,8 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
   out.last_arrival_ns = out.seen.back().arrival_ns;
   out.waits_from_ns = n == 1 ? out.last_arrival_ns : out.seen[(n - 2) / 2].arrival_ns;
   out.completion_ns = std::max(out.completion_ns, out.last_arrival_ns);
+  out.transfer_from_ns =
+      all_kernels_known ? std::clamp(last_kernel_ns, out.last_arrival_ns, out.completion_ns) : out.last_arrival_ns;
   std::erase_if(out.absent, [&](uint32_t sequence) {
     return !observed_absent(timeline.sequences()[sequence], out.last_arrival_ns);
   });

@@ -29,6 +29,9 @@ struct Instance {
   std::vector<uint32_t> absent;    // sequences that did not enter it although others wait (hung only)
   int64_t waits_from_ns = 0;       // the middle arrival of the others: from here on the job waits for the last rank
   int64_t last_arrival_ns = 0;
+  /// From here on nothing but the transfer was missing: the last arrival or, where the starts of all ranks' kernels are
+  /// known, the last of these. Before it, a device was busy with what had been launched earlier.
+  int64_t transfer_from_ns = 0;
   int64_t completion_ns = kForever;
   /// Of the calls of most ranks. kInside: when it was done is not known of any of them, completion_ns is that of what
   /// came later. kLast: completion_ns is that of the ranks for which it is the last.
@@ -36,7 +39,7 @@ struct Instance {
 
   [[nodiscard]] int64_t late_ns() const { return last_arrival_ns - waits_from_ns; }
   [[nodiscard]] bool completed() const { return completion_ns != kForever; }
-  [[nodiscard]] int64_t transfer_ns() const { return completed() ? completion_ns - last_arrival_ns : 0; }
+  [[nodiscard]] int64_t transfer_ns() const { return completed() ? completion_ns - transfer_from_ns : 0; }
 };
 
 struct NumberRange {

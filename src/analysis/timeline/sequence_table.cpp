@@ -99,8 +99,10 @@ CallSequence* SequenceTable::piece_for(CallSequence& first, int64_t seq, int64_t
     return nullptr;
   }
   std::vector<Call> calls = std::exchange(first.calls, {});
+  std::vector<uint32_t> queued_us = std::exchange(first.queued_us, {});
   CallSequence piece = first;
   first.calls = std::move(calls);
+  first.queued_us = std::move(queued_us);
   piece.first_seq = seq;
   piece.first_arrival_ns = std::numeric_limits<int64_t>::max();
   piece.last_arrival_ns = std::numeric_limits<int64_t>::min();
@@ -113,18 +115,25 @@ CallSequence* SequenceTable::piece_for(CallSequence& first, int64_t seq, int64_t
   return &sequences_.back();
 }
 
-void SequenceTable::place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq) {
+void SequenceTable::place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq, uint32_t queued_us) {
   const int64_t position = seq ? *seq - sequence.first_seq : static_cast<int64_t>(sequence.calls.size());
   const auto size = static_cast<int64_t>(sequence.calls.size());
   if (position < 0) {  // rows out of order: an earlier one arrived late
     sequence.calls.insert(sequence.calls.begin(), static_cast<size_t>(-position), Call{});
     sequence.first_seq += position;
     sequence.calls.front() = call;
+    if (!sequence.queued_us.empty()) {
+      sequence.queued_us.insert(sequence.queued_us.begin(), static_cast<size_t>(-position), kOpenDuration);
+    }
   } else if (position < size) {
     sequence.calls[static_cast<size_t>(position)] = call;
   } else {
     sequence.calls.resize(static_cast<size_t>(position));
     sequence.calls.push_back(call);
+  }
+  if (queued_us != kOpenDuration || !sequence.queued_us.empty()) {
+    sequence.queued_us.resize(sequence.calls.size(), kOpenDuration);
+    sequence.queued_us[static_cast<size_t>(std::max<int64_t>(position, 0))] = queued_us;
   }
   sequence.first_arrival_ns = std::min(sequence.first_arrival_ns, call.arrival_ns);
   sequence.last_arrival_ns = std::max(sequence.last_arrival_ns, call.arrival_ns);

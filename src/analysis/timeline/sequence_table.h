@@ -34,8 +34,9 @@ class SequenceTable {
   /// The sequence of a row, created if necessary; valid until the next call. Null if the row's process is unknown, or
   /// if its sequence number fits nowhere. `rows`: number of rows so far, which bounds the padding for lost rows.
   CallSequence* find(const Collective& row, int64_t rows);
-  /// Puts a call into the sequence that find() returned for its row.
-  static void place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq);
+  /// Puts a call into the sequence that find() returned for its row. `queued_us`: as in CallSequence.
+  static void place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq,
+                    uint32_t queued_us = kOpenDuration);
   /// A sequence without calls.
   void add_silent(const Communicator& row, MemberIndex member, const SequenceKey& key);
   /// Marks sequences that later ones continue: only the one with a rank's newest calls shows whether the rank is

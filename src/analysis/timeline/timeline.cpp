@@ -25,12 +25,11 @@ constexpr int64_t kMaxSeq = 1LL << 40;  // a greater number is a corrupt row
 
 bool failed(const Collective& row) { return call_failed(row.library, row.return_code.value_or(0)); }
 
-uint32_t pack_duration(std::optional<int64_t> duration_ns) {
-  if (!duration_ns) {
-    return kOpenDuration;
-  }
-  return static_cast<uint32_t>(std::clamp<int64_t>(*duration_ns / kNsPerUs, 0, kOpenDuration - 1));
+uint32_t pack(int64_t duration_ns) {
+  return static_cast<uint32_t>(std::clamp<int64_t>(duration_ns / kNsPerUs, 0, kOpenDuration - 1));
 }
+
+uint32_t pack_duration(std::optional<int64_t> duration_ns) { return duration_ns ? pack(*duration_ns) : kOpenDuration; }
 
 }  // namespace
 
@@ -84,7 +83,9 @@ class TimelineBuilder {
     timeline_.span_.from_ns = std::min(timeline_.span_.from_ns, arrival_ns);
     timeline_.span_.to_ns = std::max(timeline_.span_.to_ns, call.end_ns() != kForever ? call.end_ns() : arrival_ns);
     sequence->tid = row.tid;
-    SequenceTable::place(*sequence, call, row.seq);
+    SequenceTable::place(
+        *sequence, call, row.seq,
+        row.kernel_start_ns && row.kernel_end_ns ? pack(*row.kernel_start_ns - row.timestamp_ns) : kOpenDuration);
   }
 
   void finish() {

@@ -113,7 +113,19 @@ struct CallSequence {
   int64_t abort_ns = kForever;     // when its communicator was aborted, or a call on it failed
   int64_t node_end_ns = kForever;  // when its node's agent ended: the rank was not observed later
   std::vector<Call> calls;
+  /// From each call to the start of its kernel on the device, in microseconds; kOpenDuration where it is not known by
+  /// the device's own clock: the host may have seen it late. Empty if it is not known of any.
+  std::vector<uint32_t> queued_us;
 
+  /// When the device began the call; none if that is not known.
+  [[nodiscard]] std::optional<int64_t> kernel_start_ns(int64_t number) const {
+    const int64_t index = number - first_number();
+    if (index < 0 || index >= static_cast<int64_t>(queued_us.size()) ||
+        queued_us[static_cast<size_t>(index)] == kOpenDuration) {
+      return std::nullopt;
+    }
+    return calls[static_cast<size_t>(index)].arrival_ns + int64_t{queued_us[static_cast<size_t>(index)]} * kNsPerUs;
+  }
   [[nodiscard]] const Call* call_at(int64_t number) const {
     const int64_t index = number - number_offset - first_seq;
     if (index < 0 || index >= static_cast<int64_t>(calls.size()) || !calls[static_cast<size_t>(index)].present) {

@@ -218,9 +218,9 @@ class CallDecoder {
     }
   }
 
-  /// The GPU's timer has an epoch of its own, so that only its differences count. NCCL reports the start some time
-  /// after it has seen it, so the kernel ends with its call at the latest. Kernels that NCCL reports too early show
-  /// nothing.
+  /// The GPU's timer has an epoch of its own, so that only its differences count. NCCL's progress thread sees start and
+  /// end of a kernel some time afterwards, long afterwards if it did not run: what the GPU took ends with the call at
+  /// the latest. Kernels that NCCL reports too early show nothing.
   void add_kernel(const st_box_event& event, bool open, Collective& row) const {
     const st_box_coll& coll = event.u.coll;
     if ((event.flags & ST_BOX_KERNELS_UNTRUE) != 0 || coll.kernel_start_ns < event.start_ns) {
@@ -230,8 +230,10 @@ class CallDecoder {
     const bool all_ended = !open && coll.kernels_ended == coll.kernels_started;
     const auto executed_ns =
         coll.gpu_start_ns != 0 && all_ended ? time_between(coll.gpu_start_ns, coll.gpu_stop_ns) : std::nullopt;
+    const auto launched_ns = to_utc(event.start_ns, owner_.clock_offset_ns);
     const auto end_ns = to_utc(event.end_ns, owner_.clock_offset_ns);
-    if (row.kernel_start_ns && executed_ns && end_ns && *end_ns >= *row.kernel_start_ns) {
+    if (row.kernel_start_ns && executed_ns && launched_ns && end_ns && *end_ns >= *row.kernel_start_ns) {
+      row.kernel_start_ns = std::max(std::min(*row.kernel_start_ns, *end_ns - *executed_ns), *launched_ns);
       row.kernel_end_ns = std::min(*row.kernel_start_ns + *executed_ns, *end_ns);
     }
   }

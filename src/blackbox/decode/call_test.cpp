@@ -243,6 +243,20 @@ TEST(DecodeCall, AKernelEndsWithItsCallAtTheLatest) {
   EXPECT_EQ(call.row(kTask)->row.kernel_end_ns, std::nullopt);
 }
 
+/// Its process was stopped, or had no CPU, after the launch.
+TEST(DecodeCall, AKernelWhoseStartWasSeenLateBeganAsTheGpuSays) {
+  Call call;
+  st_box_event task = with_kernel();
+  task.u.coll.kernel_start_ns = 8900;
+  task.u.coll.gpu_stop_ns = task.u.coll.gpu_start_ns + 4000;
+  call.table.add(task, false);
+  EXPECT_EQ(call.row(kTask)->row.kernel_start_ns, 5000);
+  EXPECT_EQ(call.row(kTask)->row.kernel_end_ns, 9000);
+  task.u.coll.gpu_stop_ns = task.u.coll.gpu_start_ns + 6000;
+  call.table.add(task, false);
+  EXPECT_EQ(call.row(kTask)->row.kernel_start_ns, 4000) << "its launch";
+}
+
 TEST(DecodeCall, AKernelThatRunsHasAStartAndNoEnd) {
   Call call;
   st_box_event task = with_kernel();
