@@ -65,5 +65,15 @@ TEST(MeshJobs, ASlowTransferIsFoundWhereCpusRunAhead) {
   EXPECT_NEAR(finding.stall_ms, 3000, 100);
 }
 
+/// No cause has this name yet; up to 10 s it is taken for uneven work.
+TEST(MeshJobs, ADeviceThatIsFarBehindTheOthersIsNotHealthy) {
+  MeshJob job({.compute_ms = 20, .launch_ms = 0.2, .plugin = true, .slow_device_step = 10, .slow_ms = 15'000});
+  const Report report = small_job::report_of(job.source());
+  EXPECT_EQ(report.health(), std::optional(false));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings[0].cause, Cause::kUnknown) << report.findings[0].summary;
+  EXPECT_NEAR(report.findings[0].stall_ms, 15'000, 500);
+}
+
 }  // namespace
 }  // namespace stalltrace::analysis

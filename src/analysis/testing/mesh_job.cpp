@@ -167,6 +167,9 @@ void MeshJob::step(int number) {
   for (Rank& rank : ranks_) {
     rank.cpu_ns += ms(1) + noise_ns();
   }
+  if (number == options_.slow_device_step) {
+    ranks_[1].device_ns = std::max(ranks_[1].device_ns, ranks_[1].cpu_ns) + ms(options_.slow_ms);
+  }
   for (int micro = 0; micro < options_.micro_batches; ++micro) {
     for (int i = 0; i < options_.layers; ++i) {
       layer(false, false, 1);

@@ -32,6 +32,7 @@ struct MeshJobOptions {
   bool plugin = false;          // each call has its own end
   bool attached_late = false;   // nobody knows the communicators, and each node's tracer began at another time
   int slow_call = -1;           // of every data group: the transfer of that call (from 1) takes ...
+  int slow_device_step = -1;    // in it the device of rank 1 takes ...
   double slow_ms = 0;           // ... longer by so much
   uint32_t seed = 1;
 };

@@ -44,6 +44,20 @@ int64_t begin_ns(const CallSequence& sequence, int64_t number, const Call& call)
   return std::clamp(previous->end_ns(), call.arrival_ns, std::max(call.arrival_ns, call.end_ns()));
 }
 
+/// Where the transfer of an instance begins whose ranks' kernels are all known. A device that is behind by more than
+/// devices with uneven work are is part of what is judged: nothing else accounts for that time.
+int64_t transfer_begin_ns(Instance& instance) {
+  std::vector<int64_t>& starts = instance.kernel_starts_ns;
+  const int64_t last_ns = std::ranges::max(starts);
+  const auto middle = starts.begin() + static_cast<int64_t>((std::max<size_t>(starts.size(), 2) - 2) / 2);
+  std::ranges::nth_element(starts, middle);
+  const int64_t queued_ns = *middle - instance.last_arrival_ns;
+  const bool far_behind = last_ns - *middle > kNoStepBaselineFloorNs &&
+                          static_cast<double>(last_ns - *middle) > kCoverage * static_cast<double>(queued_ns);
+  const int64_t from_ns = far_behind ? *middle : last_ns;
+  return std::clamp(from_ns, instance.last_arrival_ns, instance.completion_ns);
+}
+
 }  // namespace
 
 std::vector<NumberRange> numbers_of_instances(const Timeline& timeline, const Group& group) {
@@ -74,8 +88,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
   out.completion_ns = std::numeric_limits<int64_t>::min();
   out.batch = BatchPart::kNone;
   bool open = false;
-  bool all_kernels_known = true;
-  int64_t last_kernel_ns = std::numeric_limits<int64_t>::min();
+  out.kernel_starts_ns.clear();
   size_t batched = 0;
   for (const uint32_t index : timeline.groups()[group].sequences) {
     const CallSequence& sequence = timeline.sequences()[index];
@@ -99,9 +112,9 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
     } else {
       out.completion_ns = std::max(out.completion_ns, end_ns);
     }
-    const std::optional<int64_t> kernel_ns = sequence.kernel_start_ns(number);
-    all_kernels_known = all_kernels_known && kernel_ns;
-    last_kernel_ns = std::max(last_kernel_ns, kernel_ns.value_or(last_kernel_ns));
+    if (const std::optional<int64_t> kernel_ns = sequence.kernel_start_ns(number)) {
+      out.kernel_starts_ns.push_back(*kernel_ns);
+    }
     batched += call->batch == BatchPart::kNone ? 0 : 1;
   }
   if (out.seen.empty()) {
@@ -126,8 +139,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
   out.last_arrival_ns = out.seen.back().arrival_ns;
   out.waits_from_ns = n == 1 ? out.last_arrival_ns : out.seen[(n - 2) / 2].arrival_ns;
   out.completion_ns = std::max(out.completion_ns, out.last_arrival_ns);
-  out.transfer_from_ns =
-      all_kernels_known ? std::clamp(last_kernel_ns, out.last_arrival_ns, out.completion_ns) : out.last_arrival_ns;
+  out.transfer_from_ns = out.kernel_starts_ns.size() == n ? transfer_begin_ns(out) : out.last_arrival_ns;
   std::erase_if(out.absent, [&](uint32_t sequence) {
     return !observed_absent(timeline.sequences()[sequence], out.last_arrival_ns);
   });

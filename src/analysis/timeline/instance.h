@@ -29,8 +29,9 @@ struct Instance {
   std::vector<uint32_t> absent;    // sequences that did not enter it although others wait (hung only)
   int64_t waits_from_ns = 0;       // the middle arrival of the others: from here on the job waits for the last rank
   int64_t last_arrival_ns = 0;
+  std::vector<int64_t> kernel_starts_ns;  // of the ranks whose device reports them, in any order
   /// From here on nothing but the transfer was missing: the last arrival or, where the starts of all ranks' kernels are
-  /// known, the last of these. Before it, a device was busy with what had been launched earlier.
+  /// known, the last of these; the middle one if the last device is far behind it (kNoStepBaselineFloorNs, kCoverage).
   int64_t transfer_from_ns = 0;
   int64_t completion_ns = kForever;
   /// Of the calls of most ranks. kInside: when it was done is not known of any of them, completion_ns is that of what
