@@ -8,7 +8,7 @@
 
 const volatile struct st_call_spec calls[ST_MAX_CALLS] = {};
 
-#define ST_PLACES 8  // call sites kept per thread: a training loop has about as many
+#define ST_CALL_SITES 8  // call sites kept per thread: a training loop has about as many
 
 // A call's records are all in the ring, or none: without that of its return it would seem never to end.
 enum room {
@@ -36,7 +36,7 @@ struct call_in_flight {
   u32 int_handles;
   u32 room;  // enum room: in the ring, for its records
   u32 padding;
-  u64 places[ST_PLACES];  // hashes of call sites whose stacks were sent
+  u64 call_sites[ST_CALL_SITES];  // hashes of call sites whose stacks were sent
 };
 
 ST_TASK_STATE(calls_in_flight, struct call_in_flight);

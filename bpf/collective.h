@@ -55,7 +55,7 @@ static __always_inline void emit_comm_init(const struct st_arguments* arguments,
 
 static __always_inline void emit_entry(const struct st_arguments* arguments, const volatile struct st_call_spec* spec,
                                        struct call_in_flight* flight, const struct st_process* process, u64 sequence,
-                                       u64 id, u64 place) {
+                                       u64 id, u64 call_site) {
   if (!pay_for_call(flight, process, ST_RECORD_BYTES(sizeof(struct st_call_entry)))) {
     return;
   }
@@ -82,7 +82,7 @@ static __always_inline void emit_entry(const struct st_arguments* arguments, con
   record->row = flight->row;
   record->flags = flight->group_depth ? ST_CALL_IN_GROUP : 0;
   record->padding[0] = record->padding[1] = 0;
-  record->place = place;
+  record->call_site = call_site;
   record->element_bytes =
       spec->mpi_datatype ? mpi_element_bytes(argument(arguments, spec->mpi_datatype), flight->int_handles) : 0;
   record->tag = 0;
@@ -217,12 +217,12 @@ static __always_inline int enter_call(struct pt_regs* ctx, bool atomic_fetch) {
       const u64 peer =
           spec->peer ? ((u64)spec->operation << 32 | (u32)argument(&arguments, spec->peer)) : ST_SEQUENCE_COLLECTIVE;
       flight->sequence_peer = peer;
-      const u64 place = note_place(ctx, registers, flight, process, now, id);
+      const u64 call_site = note_call_site(ctx, registers, flight, process, now, id);
       const u64 sequence = take_sequence(process, tgid, flight->comm, peer, atomic_fetch);
       if (sequence == ST_NO_SEQUENCE) {
         flight->room = ST_ROOM_REFUSED;
       } else {
-        emit_entry(&arguments, spec, flight, process, sequence, id, place);
+        emit_entry(&arguments, spec, flight, process, sequence, id, call_site);
       }
       break;
     }

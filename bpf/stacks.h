@@ -18,8 +18,8 @@ static __always_inline bool is_return_address(u64 address) {
 // The hash of a call site: the height of the stack, the caller, and its callers as far as frame pointers lead. Without
 // frame pointers their register may hold any value, so only an address on the stack above the last frame that has a
 // return address counts as a frame. Otherwise program data would make every call a new site.
-static __always_inline u64 calling_place(const struct st_registers* registers, u64 return_address) {
-  u64 place = ST_STACK_POINTER(registers) * 0x9e3779b97f4a7c15 ^ return_address;
+static __always_inline u64 call_site_of(const struct st_registers* registers, u64 return_address) {
+  u64 call_site = ST_STACK_POINTER(registers) * 0x9e3779b97f4a7c15 ^ return_address;
   u64 last = ST_STACK_POINTER(registers);
   u64 frame = ST_FRAME_POINTER(registers);
   for (int i = 0; i < ST_FRAMES_OF_KEY; i++) {
@@ -28,23 +28,23 @@ static __always_inline u64 calling_place(const struct st_registers* registers, u
         bpf_probe_read_user(pair, sizeof(pair), (const void*)frame) || !is_return_address(pair[1])) {
       break;
     }
-    place = (place ^ pair[1]) * 0x9e3779b97f4a7c15;
+    call_site = (call_site ^ pair[1]) * 0x9e3779b97f4a7c15;
     last = frame;
     frame = pair[0];
   }
-  return place ?: 1;
+  return call_site ?: 1;
 }
 
 // This call's site, 0 where its stack found no room. A thread calls from a few sites again and again, so their stacks
 // are walked and sent once.
-static __always_inline u64 note_place(struct pt_regs* ctx, const struct st_registers* registers,
-                                      struct call_in_flight* flight, const struct st_process* process, u64 now,
-                                      u64 id) {
+static __always_inline u64 note_call_site(struct pt_regs* ctx, const struct st_registers* registers,
+                                          struct call_in_flight* flight, const struct st_process* process, u64 now,
+                                          u64 id) {
   const u64 return_address = ST_RETURN_ADDRESS(registers);
-  const u64 place = calling_place(registers, return_address);
-  const u32 slot = (place >> 32) % ST_PLACES;
-  if (flight->places[slot] == place) {
-    return place;
+  const u64 call_site = call_site_of(registers, return_address);
+  const u32 slot = (call_site >> 32) % ST_CALL_SITES;
+  if (flight->call_sites[slot] == call_site) {
+    return call_site;
   }
   if (!ST_HAS_COLLECTIVE_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_call_stack)))) {
     return 0;
@@ -55,14 +55,14 @@ static __always_inline u64 note_place(struct pt_regs* ctx, const struct st_regis
     return 0;
   }
   fill_header(&record->header, ST_RECORD_CALL_STACK, sizeof(*record), now, id >> 32, (u32)id);
-  record->place = place;
+  record->call_site = call_site;
   record->return_address = return_address;
   const long bytes = bpf_get_stack(ctx, record->addresses, sizeof(record->addresses), BPF_F_USER_STACK);
   record->frames = bytes > 0 ? bytes / sizeof(u64) : 0;
   record->padding = 0;
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&collective_ring));
-  flight->places[slot] = place;
-  return place;
+  flight->call_sites[slot] = call_site;
+  return call_site;
 }
 
 #endif

@@ -81,11 +81,11 @@ uint64_t size_of_text(const char* text, uint64_t otherwise) {
 
 /// Asks the NCCL that called, wherever it was loaded from.
 int32_t version_of_nccl(const void* code) {
-  Dl_info place{};
-  if (code == nullptr || dladdr(code, &place) == 0) {
+  Dl_info slot{};
+  if (code == nullptr || dladdr(code, &slot) == 0) {
     return 0;
   }
-  void* library = dlopen(place.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  void* library = dlopen(slot.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) {
     return 0;
   }

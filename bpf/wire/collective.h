@@ -122,13 +122,13 @@ struct st_call_entry {
   __u32 tag;           /* with ST_CALL_HAS_TAG: a number that all ranks give this call */
   __s32 comm_rank;     /* rank in the communicator, if the call shows it; -1: unknown */
   __s32 comm_size;
-  __u64 place; /* call site, from an earlier st_call_stack; 0 unknown */
+  __u64 call_site; /* call site, from an earlier st_call_stack; 0 unknown */
 };
 
 /* The stack of a call, sent when its thread calls from a site for the first time. */
 struct st_call_stack {
   struct st_header header;
-  __u64 place;          /* a hash; other threads' equal values are coincidence */
+  __u64 call_site;      /* a hash; other threads' equal values are coincidence */
   __u64 return_address; /* of the call, since the walk by frame pointers may miss it */
   __u32 frames;
   __u32 padding;

@@ -115,7 +115,7 @@ class Run {
   }
 
  private:
-  void say(std::string_view line) const {
+  void log(std::string_view line) const {
     if (options_.progress) {
       options_.progress(line);
     }
@@ -127,7 +127,7 @@ class Run {
     lock_.emplace(std::move(lock));
     ST_ASSIGN(const std::vector<std::string> cleared, clear_killed_run());
     if (!cleared.empty()) {
-      say("removed what a killed run had left: " + fmt::format("{}", fmt::join(cleared, ", ")));
+      log("removed what a killed run had left: " + fmt::format("{}", fmt::join(cleared, ", ")));
     }
     ST_ASSIGN(folder_, prepare_folder(options_.out_dir));
     options_.out_dir = folder_.path();
@@ -138,7 +138,7 @@ class Run {
       nodes_.push_back(make_node(rank, options_.out_dir));
     }
     ST_ASSIGN(Injector injector, Injector::make(options_.faults, nodes_, options_.steps, options_.seed,
-                                                [this](std::string_view line) { say(line); }));
+                                                [this](std::string_view line) { log(line); }));
     ST_ASSIGN(LeftoverNote note, LeftoverNote::make(nodes_));
     note_.emplace(std::move(note));
     ST_ASSIGN(Network network, Network::make(nodes_, options_.link_mbit));
@@ -148,17 +148,17 @@ class Run {
       folders_.push_back(std::move(folder));
       ST_TRY(interrupt_.check());
     }
-    say(fmt::format("{} virtual nodes are up", nodes_.size()));
+    log(fmt::format("{} virtual nodes are up", nodes_.size()));
     started_ns_ = utc_now_ns();
     if (options_.trace) {
       ST_TRY(agents_.start(options_.agent, nodes_, options_.out_dir, options_.live));
       ST_TRY(agents_.wait_ready(options_.agent_ready_ns, interrupt_));
-      say("the agents are ready");
+      log("the agents are ready");
     }
     job_id_ = fmt::format("lab-{}", options_.seed);
     ST_TRY(injector.prepare());
     ST_TRY(ranks_.start(options_, job_id_, nodes_));
-    say(fmt::format("{} ranks of workload {} are running", nodes_.size(), options_.workload));
+    log(fmt::format("{} ranks of workload {} are running", nodes_.size(), options_.workload));
     injector_.emplace(std::move(injector));
     return {};
   }
@@ -181,7 +181,7 @@ class Run {
       if (!death_seen && !ranks_.failure().empty()) {
         death_seen = true;
         outcome_.problem = ranks_.failure();
-        say(outcome_.problem);
+        log(outcome_.problem);
         deadline_ns = std::min(deadline_ns, now_ns + options_.after_death_ns);
       }
       if (now_ns >= deadline_ns) {

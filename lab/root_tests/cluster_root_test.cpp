@@ -23,6 +23,7 @@
 #include "lab/cluster/host/process.h"
 #include "lab/cluster/injection/manual.h"
 #include "lab/cluster/run.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::lab {
 namespace {
@@ -152,7 +153,7 @@ TEST_F(LabRoot, RanksTalkAcrossNamespacesAndAgentsAreStoppedInOrder) {
 
   const auto again = run(run_options);
   ASSERT_FALSE(again);
-  EXPECT_THAT(again.error().what, HasSubstr("holds an earlier run"));
+  golden::expect_text(again.error().what, {{folder_, "FOLDER"}});
 }
 
 TEST_F(LabRoot, PacketLossDropsPacketsInEveryDirection) {
@@ -205,7 +206,7 @@ TEST_F(LabRoot, CompetitorSharesTheRanksCoreAndLeavesIt) {
   const auto describe = [&] {
     const int rank = find_process(1, "nccl-train");
     return std::string(find_process(1, "stress-cpu") != 0 ? "competitor" : "alone") +
-           (cpus_of(rank) == 1 ? ", one core" : "") + (cpus_of(rank) == all_cpus ? ", free" : "");
+           (cpus_of(rank) == 1 ? ", pinned" : "") + (cpus_of(rank) == all_cpus ? ", free" : "");
   };
   run_options.progress = [&](std::string_view line) {
     if (line.ends_with("begins")) {
@@ -216,7 +217,7 @@ TEST_F(LabRoot, CompetitorSharesTheRanksCoreAndLeavesIt) {
   };
   const auto outcome = run(run_options);
   ASSERT_TRUE(outcome) << outcome.error().what;
-  EXPECT_THAT(during, HasSubstr("competitor, one core"));
+  EXPECT_THAT(during, HasSubstr("competitor, pinned"));
   EXPECT_EQ(after, "alone, free");
 }
 
@@ -226,8 +227,7 @@ TEST_F(LabRoot, AgentThatFailsEndsTheRunWithItsLastWords) {
   run_options.agent = write_agent(kBrokenAgent);
   const auto outcome = run(run_options);
   ASSERT_FALSE(outcome);
-  EXPECT_THAT(outcome.error().what, HasSubstr("the agent of node0 ended before it was ready"));
-  EXPECT_THAT(outcome.error().what, HasSubstr("cannot load the probes"));
+  golden::expect_text(outcome.error().what, {{folder_, "FOLDER"}});
 }
 
 TEST_F(LabRoot, AgentThatIsNeverReadyIsNotAwaitedForever) {
@@ -237,7 +237,7 @@ TEST_F(LabRoot, AgentThatIsNeverReadyIsNotAwaitedForever) {
   run_options.agent_ready_ns = 300'000'000;
   const auto outcome = run(run_options);
   ASSERT_FALSE(outcome);
-  EXPECT_THAT(outcome.error().what, HasSubstr("is not ready in time"));
+  golden::expect_text(outcome.error().what, {{folder_, "FOLDER"}});
 }
 
 TEST_F(LabRoot, DeadRankIsAnOutcomeWithTheSurvivorsBounded) {
@@ -261,7 +261,7 @@ TEST_F(LabRoot, RunPastItsTimeIsEnded) {
   run_options.timeout_ns = 1'500'000'000;
   const auto outcome = run(run_options);
   ASSERT_TRUE(outcome) << outcome.error().what;
-  EXPECT_THAT(outcome->problem, HasSubstr("did not end in time"));
+  golden::expect_text(outcome->problem.substr(0, outcome->problem.find(';')));
   EXPECT_TRUE(outcome->ranks[0].ended_by_lab);
 }
 
@@ -289,7 +289,8 @@ TEST_F(LabRoot, InterruptionLeavesRecordingsAndTruthButNothingElse) {
     ASSERT_TRUE(eventually([] { return process_state(find_process(1, "nccl-train")) == 'T'; }));
     ::kill(pid, signal_number);
     EXPECT_EQ(wait_for(pid), 0);
-    EXPECT_THAT(truth()["run"]["problem"].get<std::string>(), HasSubstr("interrupted by SIG"));
+    EXPECT_THAT(truth()["run"]["problem"].get<std::string>(),
+                HasSubstr(signal_number == SIGINT ? "SIGINT" : "SIGTERM"));
     EXPECT_EQ(read_file(out() + "/node0.db").value_or(""), "begun\nclosed\n");
     expect_nothing_left();
     fs::remove_all(out());
@@ -305,7 +306,7 @@ TEST_F(LabRoot, DownCleansUpAfterAKilledRun) {
 
   const auto second = run(options());
   ASSERT_FALSE(second);
-  EXPECT_THAT(second.error().what, HasSubstr("a lab is running already (process " + std::to_string(pid) + ")"));
+  golden::expect_text(second.error().what, {{std::to_string(pid), "PID"}});
   EXPECT_FALSE(down()) << "not under a live run";
 
   ::kill(pid, SIGKILL);
@@ -325,25 +326,24 @@ TEST_F(LabRoot, TheNextRunClearsWhatAKilledOneLeft) {
 
   RunOptions next = options();
   next.out_dir = folder_ + "/next";
-  std::string said;
-  next.progress = [&said](std::string_view line) { said += std::string(line) + "\n"; };
+  std::string reported;
+  next.progress = [&reported](std::string_view line) { reported += std::string(line) + "\n"; };
   const auto outcome = run(next);
   ASSERT_TRUE(outcome) << outcome.error().what;
-  EXPECT_THAT(said, HasSubstr("removed what a killed run had left: stalltrace-bridge, stalltrace-node0"));
+  golden::expect_text(reported.substr(0, reported.find('\n')), {{folder_, "FOLDER"}});
   EXPECT_THAT(existing_namespaces(), IsEmpty());
 }
 
 TEST_F(LabRoot, ByHandUpFaultClearDown) {
-  EXPECT_THAT(apply_fault(parse_fault("late_rank:rank=0").value()).error().what,
-              HasSubstr("no practice cluster is up"));
+  golden::expect_text(apply_fault(parse_fault("late_rank:rank=0").value()).error().what);
   const auto places = up({.ranks = 2});
   ASSERT_TRUE(places) << places.error().what;
   ASSERT_THAT(*places, SizeIs(2));
-  EXPECT_THAT(up({.ranks = 2}).error().remedy, HasSubstr("lab down"));
+  golden::expect_text(up({.ranks = 2}).error().remedy);
   const auto beside = run(options());
   ASSERT_FALSE(beside);
-  EXPECT_THAT(beside.error().what, HasSubstr("a practice cluster exists already (stalltrace-bridge"));
-  EXPECT_THAT(beside.error().remedy, HasSubstr("lab down"));
+  golden::expect_text(beside.error().what);
+  golden::expect_text(beside.error().remedy);
 
   SpawnOptions sleeper;
   sleeper.argv = {"sleep", "60"};
@@ -358,7 +358,7 @@ TEST_F(LabRoot, ByHandUpFaultClearDown) {
   ASSERT_TRUE(apply_fault(parse_fault("process_stopped:rank=1").value()));
   EXPECT_FALSE(apply_fault(parse_fault("late_rank:rank=1,start=1s").value())) << "no schedule by hand";
   const std::vector<std::string> list = {"ip", "netns", "exec", (*places)[1].netns, "nft", "list", "ruleset"};
-  EXPECT_THAT(run_command(list).value_or(""), HasSubstr("numgen random"));
+  EXPECT_THAT(run_command(list).value_or(""), HasSubstr("numgen"));
   EXPECT_EQ(read_file((*places)[1].folder + "/slow_ms").value_or(""), "80\n");
   EXPECT_NE(find_process(1, "stress-cpu"), 0);
   EXPECT_TRUE(eventually([&] { return process_state(pid) == 'T'; }));

@@ -41,19 +41,19 @@ Buffer::Buffer(size_t bytes) { CHECK_CALL(cudaMalloc(&data_, bytes)); }
 Buffer::~Buffer() { cudaFree(data_); }
 Buffer::Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
 
-Job::Job(const Options& options, const Place& place) : options_(options), place_(place) {
+Job::Job(const Options& options, const RankEnvironment& environment) : options_(options), environment_(environment) {
   int devices = 0;
   CHECK_CALL(cudaGetDeviceCount(&devices));
-  CHECK_CALL(cudaSetDevice(place.local_rank % devices));
+  CHECK_CALL(cudaSetDevice(environment.local_rank % devices));
   ncclUniqueId id{};
-  if (place.rank == 0) {
+  if (environment.rank == 0) {
     CHECK_CALL(ncclGetUniqueId(&id));
   }
-  if (const auto shared = share_id(place, &id); !shared) {
+  if (const auto shared = share_id(environment, &id); !shared) {
     throw Failure(shared.error());
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  CHECK_CALL(ncclCommInitRankConfig(&comm_, place.world_size, id, place.rank, &config));
+  CHECK_CALL(ncclCommInitRankConfig(&comm_, environment.world_size, id, environment.rank, &config));
   comms_.push_back(comm_);
   watchdog_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }

@@ -49,7 +49,7 @@ class Buffer {
 /// waiting for ever.
 class Job {
  public:
-  Job(const Options& options, const Place& place);
+  Job(const Options& options, const RankEnvironment& environment);
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -57,8 +57,8 @@ class Job {
   [[nodiscard]] ncclComm_t comm() const { return comm_; }
   /// A new communicator with the ranks of the same colour; owned by the job.
   ncclComm_t split(int color);
-  [[nodiscard]] int rank() const { return place_.rank; }
-  [[nodiscard]] int nranks() const { return place_.world_size; }
+  [[nodiscard]] int rank() const { return environment_.rank; }
+  [[nodiscard]] int nranks() const { return environment_.world_size; }
   [[nodiscard]] const Options& options() const { return options_; }
 
   /// Throws once the watchdog has aborted, since the awaited result is missing.
@@ -70,7 +70,7 @@ class Job {
   void abort_all();
 
   const Options options_;
-  const Place place_;
+  const RankEnvironment environment_;
   ncclComm_t comm_ = nullptr;
   std::mutex mutex_;
   std::vector<ncclComm_t> comms_;  // all of them, under mutex_

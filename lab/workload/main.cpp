@@ -15,14 +15,14 @@ int main(int argc, char** argv) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  const auto place = read_place();
-  if (!options || !place) {
-    std::fprintf(stderr, "nccl-train: %s\n", (!options ? options.error() : place.error()).c_str());
+  const auto environment = read_rank_environment();
+  if (!options || !environment) {
+    std::fprintf(stderr, "nccl-train: %s\n", (!options ? options.error() : environment.error()).c_str());
     return 2;
   }
   install_stop_signals();
   try {
-    Job job(*options, *place);
+    Job job(*options, *environment);
     if (options->call_mode()) {
       run_calls(job);
     } else {
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
     }
     return 0;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "nccl-train: rank %d: %s\n", place->rank, error.what());
+    std::fprintf(stderr, "nccl-train: rank %d: %s\n", environment->rank, error.what());
     return 1;
   }
 }

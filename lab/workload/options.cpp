@@ -129,19 +129,20 @@ std::expected<Options, std::string> parse_options(int argc, char** argv) {
   return options;
 }
 
-std::expected<Place, std::string> read_place() {
-  Place place;
-  if (!environment_number("RANK", &place.rank) || !environment_number("WORLD_SIZE", &place.world_size) ||
-      !environment_number("LOCAL_RANK", &place.local_rank) || !environment_number("MASTER_PORT", &place.master_port)) {
+std::expected<RankEnvironment, std::string> read_rank_environment() {
+  RankEnvironment environment;
+  if (!environment_number("RANK", &environment.rank) || !environment_number("WORLD_SIZE", &environment.world_size) ||
+      !environment_number("LOCAL_RANK", &environment.local_rank) ||
+      !environment_number("MASTER_PORT", &environment.master_port)) {
     return std::unexpected("RANK, WORLD_SIZE, LOCAL_RANK and MASTER_PORT must be numbers");
   }
-  if (place.rank >= place.world_size) {
+  if (environment.rank >= environment.world_size) {
     return std::unexpected("RANK must be below WORLD_SIZE");
   }
   if (const char* address = std::getenv("MASTER_ADDR"); address != nullptr) {
-    place.master_address = address;
+    environment.master_address = address;
   }
-  return place;
+  return environment;
 }
 
 }  // namespace lab::workload

@@ -41,7 +41,7 @@ struct Options {
 };
 
 /// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT; alone on this host when unset.
-struct Place {
+struct RankEnvironment {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
@@ -53,6 +53,6 @@ extern const char* const kUsage;
 
 /// The error is a message for the user; empty after --help.
 std::expected<Options, std::string> parse_options(int argc, char** argv);
-std::expected<Place, std::string> read_place();
+std::expected<RankEnvironment, std::string> read_rank_environment();
 
 }  // namespace lab::workload

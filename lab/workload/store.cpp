@@ -35,39 +35,40 @@ class Descriptor {
   int fd_;
 };
 
-std::unexpected<std::string> fail(const std::string& what, const Place& place) {
-  return std::unexpected(what + " " + place.master_address + ":" + std::to_string(place.master_port) + ": " +
-                         strerror(errno));
+std::unexpected<std::string> fail(const std::string& what, const RankEnvironment& environment) {
+  return std::unexpected(what + " " + environment.master_address + ":" + std::to_string(environment.master_port) +
+                         ": " + strerror(errno));
 }
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-std::expected<Addresses, std::string> resolve(const Place& place) {
+std::expected<Addresses, std::string> resolve(const RankEnvironment& environment) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const std::string port = std::to_string(place.master_port);
-  if (const int error = getaddrinfo(place.master_address.c_str(), port.c_str(), &hints, &found); error != 0) {
-    return std::unexpected("MASTER_ADDR " + place.master_address + ": " + gai_strerror(error));
+  const std::string port = std::to_string(environment.master_port);
+  if (const int error = getaddrinfo(environment.master_address.c_str(), port.c_str(), &hints, &found); error != 0) {
+    return std::unexpected("MASTER_ADDR " + environment.master_address + ": " + gai_strerror(error));
   }
   return Addresses(found, freeaddrinfo);
 }
 
 /// Answers world_size - 1 connections with the id.
-std::expected<void, std::string> serve(const Place& place, const addrinfo& address, const ncclUniqueId& id) {
+std::expected<void, std::string> serve(const RankEnvironment& environment, const addrinfo& address,
+                                       const ncclUniqueId& id) {
   const Descriptor listener(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int one = 1;
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
   if (::bind(listener.get(), address.ai_addr, address.ai_addrlen) != 0 ||
-      ::listen(listener.get(), place.world_size) != 0) {
-    return fail("listen on", place);
+      ::listen(listener.get(), environment.world_size) != 0) {
+    return fail("listen on", environment);
   }
   const auto deadline = Clock::now() + kLimit;
-  for (int served = 1; served < place.world_size;) {
+  for (int served = 1; served < environment.world_size;) {
     pollfd entry{.fd = listener.get(), .events = POLLIN, .revents = 0};
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0 || poll(&entry, 1, static_cast<int>(left)) <= 0) {
-      return std::unexpected("only " + std::to_string(served) + " of " + std::to_string(place.world_size) +
+      return std::unexpected("only " + std::to_string(served) + " of " + std::to_string(environment.world_size) +
                              " ranks asked for the unique id within a minute; check that all were started");
     }
     const Descriptor peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -86,21 +87,21 @@ bool fetch_once(const addrinfo& address, ncclUniqueId* id) {
 
 }  // namespace
 
-std::expected<void, std::string> share_id(const Place& place, ncclUniqueId* id) {
-  if (place.world_size == 1) {
+std::expected<void, std::string> share_id(const RankEnvironment& environment, ncclUniqueId* id) {
+  if (environment.world_size == 1) {
     return {};
   }
-  const auto addresses = resolve(place);
+  const auto addresses = resolve(environment);
   if (!addresses) {
     return std::unexpected(addresses.error());
   }
-  if (place.rank == 0) {
-    return serve(place, **addresses, *id);
+  if (environment.rank == 0) {
+    return serve(environment, **addresses, *id);
   }
   const auto deadline = Clock::now() + kLimit;
   while (!fetch_once(**addresses, id)) {
     if (Clock::now() > deadline) {
-      return fail("no unique id within a minute from", place);
+      return fail("no unique id within a minute from", environment);
     }
     std::this_thread::sleep_for(kRetry);
   }

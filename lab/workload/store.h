@@ -13,6 +13,6 @@
 namespace lab::workload {
 
 /// On rank 0 `*id` is what the others get; on the others it is filled in.
-std::expected<void, std::string> share_id(const Place& place, ncclUniqueId* id);
+std::expected<void, std::string> share_id(const RankEnvironment& environment, ncclUniqueId* id);
 
 }  // namespace lab::workload

@@ -12,7 +12,7 @@ constexpr int kTagShift = 48;
 constexpr int kIndexShift = 32;
 
 /// An unused entry, else the one that ended longest ago; capacity if all are alive.
-uint64_t find_place(Box& box) {
+uint64_t find_slot(Box& box) {
   const uint64_t capacity = box.header->communicator_capacity;
   uint64_t oldest = capacity;
   for (uint64_t index = 0; index < capacity; ++index) {
@@ -40,7 +40,7 @@ constinit TransferCount transfer_counts[kTransferCounts] = {};
 }  // namespace
 
 uint64_t add_communicator(Box& box, const CommunicatorInfo& info) {
-  const uint64_t index = find_place(box);
+  const uint64_t index = find_slot(box);
   const uint64_t tag = box.tag << kTagShift;
   if (index == box.header->communicator_capacity) {
     count_loss(box, ST_BOX_LOST_NO_COMMUNICATOR);
@@ -87,9 +87,9 @@ void learn_communicator(Communicator& communicator, uint64_t hash, int32_t rank)
 
 uint64_t count_transfer(uint64_t context, bool send, int32_t peer) {
   const uint64_t key = (context << 32 | static_cast<uint64_t>(static_cast<uint32_t>(peer)) << 1 | (send ? 1 : 0)) + 1;
-  uint64_t place = key * 0x9e3779b97f4a7c15 >> 40;
-  for (uint64_t probe = 0; probe < kTransferProbes; ++probe, ++place) {
-    TransferCount& entry = transfer_counts[place % kTransferCounts];
+  uint64_t slot = key * 0x9e3779b97f4a7c15 >> 40;
+  for (uint64_t probe = 0; probe < kTransferProbes; ++probe, ++slot) {
+    TransferCount& entry = transfer_counts[slot % kTransferCounts];
     uint64_t found = load(entry.key);
     if (found == 0 && replace(entry.key, found, key)) {
       found = key;

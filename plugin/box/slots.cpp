@@ -101,7 +101,7 @@ bool retire(Box& box, Event& slot, uint64_t& commit) {
 
 /// Called by the thread that put a slot into state `commit`, ENDED without a holder. The slot may hold another event by
 /// now.
-void settle(Box& box, Event& slot, uint64_t commit, bool has_parts) {
+void retire(Box& box, Event& slot, uint64_t commit, bool has_parts) {
   const bool abandoned = (commit & ST_BOX_SLOT_ABANDONED) != 0;
   if (has_parts && !abandoned) {
     return;  // enqueued; its parts are still to come
@@ -214,7 +214,7 @@ void release(Box& box, Event& slot) {
     const bool retires = last && has_parts && (commit & kPartsAndAbandoned) == ST_BOX_SLOT_HAD_PARTS;
     if (retires ? retire(box, slot, commit) : replace<uint64_t>(slot.commit, commit, commit - kOnePart)) {
       if (last && !retires) {
-        settle(box, slot, commit - kOnePart, has_parts);
+        retire(box, slot, commit - kOnePart, has_parts);
       }
       return;
     }

@@ -54,9 +54,9 @@ uint64_t key_of(const Event& step) {
 }
 
 Connection* connection_of(uint64_t key) {
-  uint64_t place = key * 0x9e3779b97f4a7c15 >> 40;
-  for (uint64_t probe = 0; probe < kProbes; ++probe, ++place) {
-    Connection& entry = connections[place % kConnections];
+  uint64_t slot = key * 0x9e3779b97f4a7c15 >> 40;
+  for (uint64_t probe = 0; probe < kProbes; ++probe, ++slot) {
+    Connection& entry = connections[slot % kConnections];
     uint64_t found = load(entry.key);
     if (found == 0 && replace(entry.key, found, key)) {
       found = key;

@@ -15,7 +15,7 @@
 #include "analysis/findings/expensive_calls.h"
 #include "analysis/findings/failed_ranks.h"
 #include "analysis/findings/inspect.h"
-#include "analysis/findings/python_places.h"
+#include "analysis/findings/python_locations.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
@@ -234,7 +234,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   }
   std::vector<StallFinding> findings = group_by_cause(context, decisions, report.notes);
   ST_TRY(add_expensive_calls(source, cluster, timeline, findings));
-  ST_TRY(add_python_places(source, cluster, findings, report.notes));
+  ST_TRY(add_python_locations(source, cluster, findings, report.notes));
   for (StallFinding& found : findings) {
     report.findings.push_back(std::move(found.finding));
   }

@@ -10,6 +10,7 @@
 #include "analysis/testing/slow_job.h"
 #include "analysis/testing/subset.h"
 #include "analysis/testing/synthetic_cluster.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -90,7 +91,7 @@ TEST(PartialRecordings, WhatAHostDroppedItselfIsSaidWithoutTheSender) {
     EXPECT_FALSE(finding.culprit.has_value());
     EXPECT_EQ(small_job::evidence_of(finding, "packet_drop").count, small_job::kSteps - small_job::kSlowFrom);
     EXPECT_TRUE(finding.remedy.starts_with("on node2, look at the firewall")) << finding.remedy;
-    EXPECT_NE(finding.remedy.find("then record the node"), std::string::npos) << finding.remedy;
+    golden::expect_text(finding.remedy);
     if (ranks.size() == 2) {
       expect_golden_text("unknown: the sender was not recorded", finding);
     }
@@ -245,8 +246,7 @@ TEST(AttachedLate, ARankThatHasNotCalledYetOnACommunicatorIsMissingThere) {
   }
   const Finding finding = small_job::only(source);
   EXPECT_FALSE(finding.culprit.has_value()) << finding.summary;
-  EXPECT_NE(finding.summary.find("the calls of some ranks of the communicator are not known"), std::string::npos)
-      << finding.summary;
+  golden::expect_text(finding.summary);
 }
 
 /// A rank that was started and has called nothing yet is recorded, though whom the others wait for is open.

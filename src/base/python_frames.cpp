@@ -49,7 +49,7 @@ std::string brief_text(const PythonFrame& frame) {
   return text_of(short_function(frame), file_name(frame), frame.line);
 }
 
-PythonPlace place_in(std::span<const PythonFrame> frames) {
+PythonLocation location_in(std::span<const PythonFrame> frames) {
   if (frames.empty()) {
     return {};
   }
@@ -92,15 +92,16 @@ std::vector<PythonFrame> frames_from_text(std::string_view text) {
       continue;
     }
     PythonFrame frame{.function = std::string(line.substr(0, open)), .file = {}, .line = {}};
-    std::string_view place = line.substr(open + 2);
-    place.remove_suffix(1);
-    const size_t colon = place.rfind(':');
-    const auto number = colon == std::string_view::npos ? Result<int64_t>(0) : parse_integer(place.substr(colon + 1));
+    std::string_view location = line.substr(open + 2);
+    location.remove_suffix(1);
+    const size_t colon = location.rfind(':');
+    const auto number =
+        colon == std::string_view::npos ? Result<int64_t>(0) : parse_integer(location.substr(colon + 1));
     if (number && *number > 0 && *number <= std::numeric_limits<int32_t>::max()) {
       frame.line = static_cast<int32_t>(*number);
-      place = place.substr(0, colon);
+      location = location.substr(0, colon);
     }
-    frame.file = std::string(place);
+    frame.file = std::string(location);
     frames.push_back(std::move(frame));
   }
   return frames;

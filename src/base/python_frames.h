@@ -27,12 +27,12 @@ std::string_view short_function(const PythonFrame& frame);
 std::string brief_text(const PythonFrame& frame);
 
 /// `frames` are innermost first. Null where there are none.
-struct PythonPlace {
+struct PythonLocation {
   const PythonFrame* own = nullptr;        // the innermost frame outside installed packages; else the innermost
   const PythonFrame* called = nullptr;     // the frame that it called, beyond decorators; itself if it called nothing
   const PythonFrame* innermost = nullptr;  // of all frames
 };
-PythonPlace place_in(std::span<const PythonFrame> frames);
+PythonLocation location_in(std::span<const PythonFrame> frames);
 
 /// True if the thread waits for its own worker processes: in a data loader of PyTorch, a pool or another worker.
 bool waits_for_workers(std::span<const PythonFrame> frames);

@@ -15,19 +15,19 @@ const PythonFrame kFrozen{"_call_with_frames_removed", "<frozen importlib._boots
 
 TEST(PythonFrames, ThePlaceIsTheInnermostOfTheProgramItself) {
   const std::vector<PythonFrame> inside{kReduce, kStep, kModule};
-  PythonPlace place = place_in(inside);
-  EXPECT_EQ(*place.own, kStep);
-  EXPECT_EQ(*place.called, kReduce);
-  EXPECT_EQ(*place.innermost, kReduce);
+  PythonLocation location = location_in(inside);
+  EXPECT_EQ(*location.own, kStep);
+  EXPECT_EQ(*location.called, kReduce);
+  EXPECT_EQ(*location.innermost, kReduce);
   const std::vector<PythonFrame> logged{kReduce, kWrapper, kStep, kModule};
-  EXPECT_EQ(*place_in(logged).called, kReduce);
+  EXPECT_EQ(*location_in(logged).called, kReduce);
   const std::vector<PythonFrame> own{kStep, kModule};
-  place = place_in(own);
-  EXPECT_EQ(*place.own, kStep);
-  EXPECT_EQ(*place.called, kStep);
+  location = location_in(own);
+  EXPECT_EQ(*location.own, kStep);
+  EXPECT_EQ(*location.called, kStep);
   const std::vector<PythonFrame> none_own{kFrozen, kReduce};
-  EXPECT_EQ(*place_in(none_own).own, kFrozen);
-  EXPECT_EQ(place_in({}).own, nullptr);
+  EXPECT_EQ(*location_in(none_own).own, kFrozen);
+  EXPECT_EQ(location_in({}).own, nullptr);
 }
 
 TEST(PythonFrames, WhoWaitsForWorkers) {

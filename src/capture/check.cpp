@@ -208,7 +208,8 @@ void check_jobs(const TrustedOwners& trusted, std::vector<CheckLine>& lines) {
   };
   // Twice: another process reads what is not root's or lies on another host, and names what is to be inspected again.
   each_mapping([](pid_t, const MappedFile&, const LibraryFiles::Found&) { return false; });
-  files.settle([&](pid_t pid, const MappedFile& mapping) { (void)files.inspect(pid, mapping); }, kHereNs, kRemoteNs);
+  files.wait_for_files([&](pid_t pid, const MappedFile& mapping) { (void)files.inspect(pid, mapping); }, kHereNs,
+                       kRemoteNs);
   const size_t unread = files.unread();
   unreadable = 0;
   each_mapping([&](pid_t pid, const MappedFile& mapping, const LibraryFiles::Found& found) {

@@ -127,7 +127,7 @@ Status Tracer::begin() {
     report_once("new libraries are found by polling, a job's first calls may be missed: " + watch.error().what);
   }
   discovery_.scan(JobDiscovery::Again::kNone);
-  discovery_.settle();
+  discovery_.wait_for_files();
   discovery_.attach_usual_libraries();
   for (const std::string& library : options_.libraries) {
     ST_TRY(discovery_.attach_library(library));

@@ -32,7 +32,7 @@ launch::Patience Waits::patience() const {
                   : launch::Patience();
 }
 
-launch::Supervisor::Say saying_to(Console& console) {
+launch::Supervisor::Report reporting_to(Console& console) {
   return [&console](const Error& error) {
     constexpr int kFullMs = 1000;  // a pipe that nobody empties must not keep us from the command's end
     pollfd reader{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};

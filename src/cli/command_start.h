@@ -31,7 +31,7 @@ class Waits {
 };
 
 /// What a launcher prints its errors with. Never waits for the reader of standard error for long.
-launch::Supervisor::Say saying_to(Console& console);
+launch::Supervisor::Report reporting_to(Console& console);
 
 /// The result for an error of Job::start: 126 and a printed line, or the error itself if a signal prevented the start.
 Result<int> code_of_failed_start(Error error, Console& console);

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/golden_text.h"
+
 namespace stalltrace::cli {
 namespace {
 
@@ -31,7 +33,7 @@ TEST(Config, ErrorsNameFileAndLine) {
                            "\ntrusted_owners = [12]"}) {
     const auto config = parse_config(text, "site.toml");
     ASSERT_FALSE(config) << text;
-    EXPECT_THAT(config.error().what, HasSubstr("site.toml line 2")) << text;
+    golden::expect_text(config.error().what);
     EXPECT_EQ(config.error().kind, ErrorKind::kUsage);
   }
 }

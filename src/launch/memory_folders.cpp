@@ -40,14 +40,14 @@ bool is_in_memory(const std::string& path) {
 }
 
 /// Sets the sizes and times; false if a process still writes.
-bool weigh(LeftBehind& left) {
-  bool settled = true;
+bool measure(LeftBehind& left) {
+  bool abandoned = true;
   for_each_name(left.folder.descriptor(), [&](const std::string& name) {
     const auto reader = blackbox::ProfilerFileReader::open(left.folder.path() + "/" + name);
     struct stat info {};
     if ((reader && reader->has_writer()) ||
         ::fstatat(left.folder.descriptor(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
-      settled = false;
+      abandoned = false;
       return;
     }
     if (reader) {
@@ -57,14 +57,14 @@ bool weigh(LeftBehind& left) {
     left.bytes += static_cast<uint64_t>(info.st_blocks) * 512;
     left.changed_s = std::max<int64_t>(left.changed_s, info.st_mtim.tv_sec);
   });
-  return settled;
+  return abandoned;
 }
 
 std::vector<LeftBehind> left_behind(const std::string& memory) {
   std::vector<LeftBehind> found;
   for_each_left_behind(memory, kBeginning, [&](OwnFolder folder) {
     LeftBehind left{.folder = std::move(folder)};
-    if (weigh(left)) {
+    if (measure(left)) {
       found.push_back(std::move(left));
     }
   });
@@ -94,7 +94,7 @@ void report_of_earlier_folders(const std::string& memory, const std::function<vo
   }
   const uint64_t most = std::min(kMostLeftBehindBytes, room.f_blocks * room.f_frsize / kShareLeftBehind);
   uint64_t bytes = 0;
-  std::string places;
+  std::string folders;
   const auto now_ns = static_cast<uint64_t>(monotonic_now_ns());
   for (const LeftBehind& left : left_behind(memory)) {
     bytes += left.bytes;
@@ -102,11 +102,11 @@ void report_of_earlier_folders(const std::string& memory, const std::function<vo
     if (left.bytes == 0 || bytes > most || old) {
       remove_with_contents(left.folder);
     } else {
-      places += (places.empty() ? "" : ", ") + left.folder.path();
+      folders += (folders.empty() ? "" : ", ") + left.folder.path();
     }
   }
-  if (!places.empty()) {
-    note(fmt::format("profiler files of earlier runs are still in {}: import or remove them", places));
+  if (!folders.empty()) {
+    note(fmt::format("profiler files of earlier runs are still in {}: import or remove them", folders));
   }
 }
 

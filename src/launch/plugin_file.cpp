@@ -33,18 +33,18 @@ constexpr mode_t kUsedByAll = 0711;
 /// A text that every version of our plugin contains and no other plugin does.
 constexpr std::string_view kOurWords = "stalltrace: recording to";
 
-std::vector<std::string> places_of(const std::string& chosen) {
+std::vector<std::string> candidates_of(const std::string& chosen) {
   if (chosen.find('/') != std::string::npos) {
     return {chosen};
   }
-  std::vector<std::string> places;
+  std::vector<std::string> paths;
   const char* path = std::getenv("LD_LIBRARY_PATH");
   for (const std::string_view folder : split(path == nullptr ? "" : path, ':')) {
     for (const std::string& name : {chosen, "libnccl-profiler-" + chosen + ".so"}) {
-      places.push_back(fmt::format("{}/{}", folder.empty() ? "." : folder, name));
+      paths.push_back(fmt::format("{}/{}", folder.empty() ? "." : folder, name));
     }
   }
-  return places;
+  return paths;
 }
 
 /// Checks that the job's dynamic linker would find and map exactly these bytes, which no other user can change.
@@ -71,7 +71,7 @@ Status check_loadable(const std::string& path) {
                                                   : Status(fail(path + ": it was written, and reads otherwise"));
 }
 
-Result<std::string> place_in(const OwnFolder& folder) {
+Result<std::string> copy_into(const OwnFolder& folder) {
   ST_ASSIGN(std::string path, write_profiler_plugin(folder.path()));
   if (Status loadable = check_loadable(path); !loadable) {
     folder.remove(std::string(kProfilerPluginFile));
@@ -80,21 +80,21 @@ Result<std::string> place_in(const OwnFolder& folder) {
   return path;
 }
 
-std::vector<std::string> temporary_places() {
-  std::vector<std::string> places = {"/tmp", "/var/tmp", "/dev/shm"};
+std::vector<std::string> temporary_folders() {
+  std::vector<std::string> paths = {"/tmp", "/var/tmp", "/dev/shm"};
   if (const char* variable = std::getenv("TMPDIR"); variable != nullptr && *variable == '/') {
-    places.insert(places.begin(), variable);
+    paths.insert(paths.begin(), variable);
   }
-  return places;
+  return paths;
 }
 
 }  // namespace
 
 bool is_our_plugin(const std::string& chosen) {
-  for (const std::string& place : places_of(chosen)) {
+  for (const std::string& path : candidates_of(chosen)) {
     std::error_code error;
-    if (fs::is_regular_file(place, error)) {  // links are followed, like in the dynamic linker
-      const Result<std::string> content = read_file(place, kLargestPlugin);
+    if (fs::is_regular_file(path, error)) {  // links are followed, like in the dynamic linker
+      const Result<std::string> content = read_file(path, kLargestPlugin);
       return content && content->find(kOurWords) != std::string::npos;
     }
   }
@@ -102,29 +102,29 @@ bool is_our_plugin(const std::string& chosen) {
   return name == kProfilerPluginFile || fmt::format("libnccl-profiler-{}.so", name) == kProfilerPluginFile;
 }
 
-Result<PluginFile> PluginFile::place(const OwnFolder& folder) {
+Result<PluginFile> PluginFile::install(const OwnFolder& folder) {
   const bool others_job = ::geteuid() == 0;
   Error first;
   if (!others_job) {
-    Result<std::string> path = place_in(folder);
+    Result<std::string> path = copy_into(folder);
     if (path) {
       return PluginFile(std::move(*path), OwnFolder());
     }
     first = std::move(path.error());
   }
-  for (const std::string& parent : temporary_places()) {
+  for (const std::string& parent : temporary_folders()) {
     for_each_left_behind(parent, kTemporary, [](const OwnFolder& old) { remove_with_contents(old); });
     auto own = OwnFolder::make_temporary(std::string(kTemporary), kUsedByAll, parent);
     if (!own) {
       continue;
     }
-    if (Result<std::string> path = place_in(*own)) {
+    if (Result<std::string> path = copy_into(*own)) {
       return PluginFile(std::move(*path), std::move(*own));
     }
     own->remove_itself();
   }
   if (others_job) {
-    Result<std::string> path = place_in(folder);
+    Result<std::string> path = copy_into(folder);
     return path ? Result<PluginFile>(PluginFile(std::move(*path), OwnFolder()))
                 : std::unexpected(std::move(path.error()));
   }

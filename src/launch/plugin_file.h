@@ -20,7 +20,7 @@ class PluginFile {
   /// Places the copy in `folder`, or in a folder for temporary files if NCCL could not load it from there (mounted
   /// noexec, a path that is too long). Root uses the temporary folder at once: its job may run as another user, who can
   /// load it only from there. An error says why NCCL can load it from neither.
-  static Result<PluginFile> place(const OwnFolder& folder);
+  static Result<PluginFile> install(const OwnFolder& folder);
 
   PluginFile(PluginFile&& other) noexcept = default;
   PluginFile& operator=(PluginFile&&) = delete;

@@ -69,9 +69,9 @@ TEST_F(Plugin, WhereTheFileIsNotFoundTheNameCounts) {
 TEST_F(Plugin, TheRunsFolderKeepsItButRootsJobFindsItWhereEveryUserCan) {
   std::string path;
   {
-    const auto placed = PluginFile::place(claim(place_));
-    ASSERT_TRUE(placed) << placed.error().what;
-    path = placed->path();
+    const auto installed = PluginFile::install(claim(place_));
+    ASSERT_TRUE(installed) << installed.error().what;
+    path = installed->path();
     EXPECT_EQ(read_file(path).value_or(""), profiler_plugin());
     if (::geteuid() == 0) {
       struct stat info {};
@@ -88,9 +88,9 @@ TEST_F(Plugin, APathThatNcclWouldCutIsNotTaken) {
   const std::string deep = place_ + "/" + std::string(230, 'd');
   std::string elsewhere;
   {
-    const auto placed = PluginFile::place(claim(deep));
-    ASSERT_TRUE(placed) << placed.error().what;
-    elsewhere = placed->path();
+    const auto installed = PluginFile::install(claim(deep));
+    ASSERT_TRUE(installed) << installed.error().what;
+    elsewhere = installed->path();
     EXPECT_LE(elsewhere.size(), 254U);
     EXPECT_EQ(read_file(elsewhere).value_or(""), profiler_plugin());
   }
@@ -107,11 +107,11 @@ TEST_F(Plugin, AKilledLaunchersCopyGoesWithTheNextAndALivingOnesStays) {
   fs::create_directory(place_ + "/other");
   fs::create_directory_symlink(place_ + "/other", place_ + "/stalltrace-plugin-link");
   ASSERT_TRUE(write_file(place_ + "/other/file", "x"));
-  const auto living = PluginFile::place(run);
+  const auto living = PluginFile::install(run);
   ASSERT_TRUE(living) << living.error().what;
   EXPECT_TRUE(living->path().starts_with(place_ + "/stalltrace-plugin-"));
   EXPECT_FALSE(fs::exists(place_ + "/stalltrace-plugin-killed"));
-  { ASSERT_TRUE(PluginFile::place(run)); }
+  { ASSERT_TRUE(PluginFile::install(run)); }
   EXPECT_TRUE(fs::exists(living->path()));
   EXPECT_TRUE(fs::exists(place_ + "/other/file"));
   ::unsetenv("TMPDIR");

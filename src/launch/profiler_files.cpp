@@ -193,7 +193,7 @@ void ProfilerFiles::save_soon() {
   });
 }
 
-std::vector<std::string> ProfilerFiles::settle(const Note& note) {
+std::vector<std::string> ProfilerFiles::collect(const Note& note) {
   if (copier_.joinable()) {
     copier_.request_stop();
     copier_.join();
@@ -202,7 +202,7 @@ std::vector<std::string> ProfilerFiles::settle(const Note& note) {
   if (!temporary_) {
     return paths();
   }
-  std::vector<std::string> settled;
+  std::vector<std::string> collected;
   size_t living = 0;
   size_t stuck = 0;
   Error reason;
@@ -213,7 +213,7 @@ std::vector<std::string> ProfilerFiles::settle(const Note& note) {
     if (const Status copied = copy_sparse(file.file.get(), copy, {}); !copied) {
       stuck++;
       reason = copied.error();
-      settled.push_back(file.path);
+      collected.push_back(file.path);
       continue;
     }
     if (lives) {
@@ -221,7 +221,7 @@ std::vector<std::string> ProfilerFiles::settle(const Note& note) {
     } else {
       ::unlink(file.path.c_str());
     }
-    settled.push_back(lives ? file.path : std::move(copy));
+    collected.push_back(lives ? file.path : std::move(copy));
   }
   if (stuck > 0) {
     note(fmt::format("{} profiler files stay in {}, in memory: {}", stuck, folder_, reason.what));
@@ -232,7 +232,7 @@ std::vector<std::string> ProfilerFiles::settle(const Note& note) {
   if (living + stuck == 0) {
     memory_.remove_itself();
   }
-  return settled;
+  return collected;
 }
 
 void ProfilerFiles::discard() {

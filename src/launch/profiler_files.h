@@ -50,7 +50,7 @@ class ProfilerFiles {
   void save_soon();
   /// Call when the job has ended: moves the files to the run's folder. Files of processes that still live are copied
   /// and stay in memory as well; files that can't be copied stay there. Returns the paths to read from.
-  std::vector<std::string> settle(const Note& note);
+  std::vector<std::string> collect(const Note& note);
   /// Call if the job was never started.
   void discard();
 

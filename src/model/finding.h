@@ -59,7 +59,7 @@ struct Culprit {
 };
 
 /// Sender rank and receiver rank.
-struct LinkPlace {
+struct LinkEndpoints {
   std::optional<int32_t> src_rank;
   std::optional<int32_t> dst_rank;
   std::optional<Endpoint> src;
@@ -78,7 +78,7 @@ struct Finding {
   Severity severity = Severity::kMedium;
   double confidence = 0;  // 0..1
   std::optional<Culprit> culprit;
-  std::optional<LinkPlace> link;
+  std::optional<LinkEndpoints> link;
   CommHash comm_id_hash = 0;
   Operation op = Operation::kAllReduce;
   int64_t collectives_affected = 0;  // instances

@@ -12,15 +12,15 @@
 #include "stacks/output/describe.h"
 
 namespace stalltrace::stacks {
-std::string place_of(const ThreadStack& thread) {
+std::string location_of(const ThreadStack& thread) {
   const auto& frames = thread.python ? thread.python->frames : std::vector<PythonFrame>();
   if (frames.empty()) {
     return describe_wait(thread);
   }
-  const PythonPlace place = place_in(frames);
-  const std::string_view file = std::string_view(place.own->file).substr(place.own->file.rfind('/') + 1);
-  const std::string line = place.own->line ? fmt::format(":{}", *place.own->line) : "";
-  return fmt::format("in {} at {}{}", printable(short_function(*place.called)), printable(file), line);
+  const PythonLocation location = location_in(frames);
+  const std::string_view file = std::string_view(location.own->file).substr(location.own->file.rfind('/') + 1);
+  const std::string line = location.own->line ? fmt::format(":{}", *location.own->line) : "";
+  return fmt::format("in {} at {}{}", printable(short_function(*location.called)), printable(file), line);
 }
 
 std::vector<FoldedJob> fold_jobs(std::span<const RankStacks> ranks) {
@@ -31,23 +31,23 @@ std::vector<FoldedJob> fold_jobs(std::span<const RankStacks> ranks) {
       continue;
     }
     const ThreadStack* thread = one.stacks ? main_thread(*one.stacks) : nullptr;
-    const std::string place = thread != nullptr ? place_of(*thread) : "not readable";
-    FoldedRanks& folded = jobs[one.job][place];
-    folded.place = place;
+    const std::string location = thread != nullptr ? location_of(*thread) : "not readable";
+    FoldedRanks& folded = jobs[one.job][location];
+    folded.location = location;
     folded.ranks.push_back(*one.rank);
     ++sizes[one.job];
   }
   std::vector<FoldedJob> result;
-  for (auto& [job, places] : jobs) {
+  for (auto& [job, locations] : jobs) {
     if (sizes[job] < 2) {
       continue;
     }
-    FoldedJob& folded = result.emplace_back(FoldedJob{.job = job, .places = {}});
-    for (auto& [place, at_place] : places) {
+    FoldedJob& folded = result.emplace_back(FoldedJob{.job = job, .locations = {}});
+    for (auto& [location, at_place] : locations) {
       std::ranges::sort(at_place.ranks);
-      folded.places.push_back(std::move(at_place));
+      folded.locations.push_back(std::move(at_place));
     }
-    std::ranges::stable_sort(folded.places, [](const FoldedRanks& a, const FoldedRanks& b) {
+    std::ranges::stable_sort(folded.locations, [](const FoldedRanks& a, const FoldedRanks& b) {
       return a.ranks.size() != b.ranks.size() ? a.ranks.size() > b.ranks.size() : a.ranks < b.ranks;
     });
   }
@@ -61,7 +61,7 @@ std::string folded_line(std::span<const FoldedRanks> folded) {
     const std::string who = one.ranks.size() == 1         ? fmt::format("rank {}", one.ranks[0])
                             : one.ranks.size() <= kListed ? fmt::format("ranks {}", fmt::join(one.ranks, ", "))
                                                           : fmt::format("{} ranks", one.ranks.size());
-    parts.push_back(who + " " + one.place);
+    parts.push_back(who + " " + one.location);
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }

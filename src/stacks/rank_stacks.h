@@ -24,18 +24,18 @@ struct RankStacks {
 /// Ranks whose main threads are at the same place.
 struct FoldedRanks {
   std::vector<int32_t> ranks;  // ascending
-  std::string place;           // "in all_reduce at train.py:88"
+  std::string location;        // "in all_reduce at train.py:88"
 };
 
 struct FoldedJob {
   std::string job;
-  std::vector<FoldedRanks> places;  // largest group first
+  std::vector<FoldedRanks> locations;  // largest group first
 };
 
 /// A thread's place in the program's own terms: the innermost frame outside installed packages, with the package
 /// function that it called: "in all_reduce at train.py:88", "in load_batch at data.py:212". Without Python frames, the
 /// call it is blocked in. Printable.
-std::string place_of(const ThreadStack& thread);
+std::string location_of(const ThreadStack& thread);
 
 /// Every job with several ranks among these; processes without a rank are left out.
 std::vector<FoldedJob> fold_jobs(std::span<const RankStacks> ranks);

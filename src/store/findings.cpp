@@ -162,7 +162,7 @@ Finding from_row(const FindingRow& row) {
     finding.culprit = Culprit{*row.culprit_node, row.culprit_rank, row.culprit_pid.value_or(0)};
   }
   if (row.src_rank || row.dst_rank || row.src || row.dst) {
-    finding.link = LinkPlace{row.src_rank, row.dst_rank, endpoint_from_text(row.src), endpoint_from_text(row.dst)};
+    finding.link = LinkEndpoints{row.src_rank, row.dst_rank, endpoint_from_text(row.src), endpoint_from_text(row.dst)};
   }
   finding.comm_id_hash = row.comm_id_hash;
   finding.op = row.op;

@@ -7,6 +7,7 @@
 #include "store/schema/schema.h"
 #include "store/sqlite/open.h"
 #include "store/testing/test_support.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::store {
 namespace {
@@ -151,7 +152,7 @@ TEST_F(Merge, NeverOverwritesAndLeavesNothingBehind) {
   EXPECT_EQ(folder_.names(), std::vector<std::string>{"a.db"});
   const auto refused = merge_recordings(std::span(inputs).first(1), inputs[0]);
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().what.find("exists already"), std::string::npos);
+  golden::expect_text(refused.error().what, {{folder_.path(), "FOLDER"}});
   EXPECT_FALSE(merge_recordings({}, out_));
 }
 

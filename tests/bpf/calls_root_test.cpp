@@ -207,14 +207,14 @@ TEST_F(CallsRoot, WhereEachCallWasMade) {
   std::vector<Collective> rows = trace.calls(job.pid());
   std::erase_if(rows, [](const Collective& row) { return !moves_data(row.op); });
   ASSERT_THAT(rows, SizeIs(22));
-  std::set<std::string> places;
+  std::set<std::string> call_sites;
   for (const Collective& row : rows) {
     const std::string frames = trace.frames_of(row);
-    places.insert(frames);
+    call_sites.insert(frames);
     EXPECT_THAT(frames, testing::MatchesRegex(
                             "nccl[A-Za-z]+ \\(libstandin_nccl.so\\)\n[^\n]*\\+0x[0-9a-f]+ \\(standin_job\\)(\n.*)?"));
   }
-  EXPECT_THAT(places, SizeIs(11)) << "each call has a place of its own, the same both times";
+  EXPECT_THAT(call_sites, SizeIs(11)) << "each call has a place of its own, the same both times";
 }
 
 TEST_F(CallsRoot, CodeWithoutFramePointersCallsFromOnePlace) {
@@ -226,11 +226,11 @@ TEST_F(CallsRoot, CodeWithoutFramePointersCallsFromOnePlace) {
   trace.stop();
   const std::vector<Collective> rows = trace.calls(job.pid(), Operation::kAllReduce);
   ASSERT_THAT(rows, SizeIs(kCalls));
-  std::set<std::string> places;
+  std::set<std::string> call_sites;
   for (const Collective& row : rows) {
-    places.insert(trace.frames_of(row));
+    call_sites.insert(trace.frames_of(row));
   }
-  EXPECT_THAT(places, ElementsAre(testing::StartsWith("ncclAllReduce (libstandin_nccl.so)\n")));
+  EXPECT_THAT(call_sites, ElementsAre(testing::StartsWith("ncclAllReduce (libstandin_nccl.so)\n")));
 }
 
 TEST_F(CallsRoot, AnExitCode) {

@@ -101,7 +101,7 @@ class RunFolder(Hostile):
         os.chown(mine, 1, 1)
         result = run_as_nobody(self.folder, "run", "--no-trace", "--out", mine, "--", "true")
         self.assertEqual(result.returncode, DONE)
-        self.assertIn("belongs to uid 1", result.stderr.splitlines()[0])
+        self.assert_says("belongs to uid", result.stderr.splitlines()[0])
 
     def test_only_its_owner_reads_what_a_run_leaves_unless_asked_for(self):
         for flag, folder, file in ((), 0o700, 0o600), (("--group-readable",), 0o750, 0o640), (("--world-readable",), 0o755, 0o644):
@@ -190,7 +190,7 @@ class Recordings(Hostile):
             with self.subTest(suffix=suffix):
                 out = self.shared / f"t{suffix}.db"
                 as_nobody("touch", f"{out}{suffix}")
-                self.refused(run("trace", "--duration", "300ms", "--out", out), FAILED, suffix, "there already")
+                self.refused(run("trace", "--duration", "300ms", "--out", out), FAILED, suffix, "a file is there already")
                 self.assertFalse(out.exists())
         as_nobody("ln", "-s", self.folder / "secret" / "new.db", self.shared / "link.db")
         self.assertEqual(run("trace", "--duration", "300ms", "--out", self.shared / "link.db").returncode, FAILED)
@@ -221,7 +221,7 @@ class Recordings(Hostile):
                 result = subprocess.run([*map(str, broken), *map(str, verb), "--out", self.shared / "x.db"], capture_output=True,
                                         text=True, check=False)
                 self.assertEqual(result.returncode, FAILED, result.stderr)
-                self.assertIn("Input/output error", result.stderr)
+                self.assert_says("input/output error", result.stderr)
         self.assertFalse((self.shared / "merge.db").exists())
 
 
@@ -232,7 +232,7 @@ class LabFolder(Hostile):
             with self.subTest(verb=verb):
                 result = self.run_in(self.shared, "lab", *verb, "--out", "stalltrace-lab")
                 self.assertEqual(result.returncode, FAILED)
-                self.assertIn("belongs to uid 65534", result.stderr.splitlines()[-1])
+                self.assert_says("belongs to nobody", result.stderr.splitlines()[-1])
         self.assertEqual(list((self.shared / "stalltrace-lab").iterdir()), [])
 
 
@@ -304,7 +304,7 @@ class ChosenFolder(Hostile):
                               f'{" ".join(AS_NOBODY)} cp {files}/*.profiler {self.shared}/ && sleep 1', *job.words)
         self.assertEqual(result.returncode, DONE, result.stderr)
         self.assertEqual(len(list(self.shared.glob("*.profiler"))), 2)
-        self.assertIn("no profiler file appeared", result.stderr)
+        self.assert_says("no profiler file appeared", result.stderr)
         self.assertFalse((self.folder / "run" / "trace.db").exists())
 
     def test_but_those_of_its_own_job_that_runs_as_another_user(self):

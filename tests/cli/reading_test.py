@@ -73,7 +73,7 @@ class Query(Reading):
     def test_wrong_sql(self):
         self.refused(run("query", self.recording, "SELEKT 1"), USAGE, "syntax error")
         self.refused(run("query", self.recording, "SELECT * FROM nowhere"), USAGE, "nowhere", "sqlite_master")
-        self.refused(run("query", self.recording, "SELECT * FROM collectives"), USAGE, "did you mean 'collective'?")
+        self.refused(run("query", self.recording, "SELECT * FROM collectives"), USAGE, "suggests collective")
         self.refused(run("query", self.recording, ".tables"), USAGE, "sqlite_master")
         self.refused(run("query", self.recording, "SHOW TABLES"), USAGE, "sqlite_master")
         self.refused(run("query", self.recording, "SELECT frobnicate(rank) FROM collective"), USAGE, "frobnicate()", "sqlite.org")
@@ -160,9 +160,9 @@ class Explain(Reading):
         self.assertEqual(part["recording"], whole["recording"])
         self.assertEqual(part["judged"]["to_ns"] - part["judged"]["from_ns"], 1_000_000_000)
         self.assertAlmostEqual(part["judged"]["collectives"], 2 * 25, delta=4)  # two ranks, one every 40 ms
-        self.assertRegex(self.done(run("explain", stalled, "--from", "+1s", "--to", "+2s")), r"\d+ collectives .* in 1 s \(of 400 in ")
+        self.assert_says("share of the window", self.done(run("explain", stalled, "--from", "+1s", "--to", "+2s")))
         during = self.done(run("explain", stalled, "--from", "+5s", "--to", "+6s"))
-        self.assertIn("100 % of the judged time", during)
+        self.assert_says("share of the judged time", during)
 
     def test_nothing_judged_is_not_healthy(self):
         with sqlite3.connect(self.recording) as database:
@@ -175,7 +175,7 @@ class Explain(Reading):
         with sqlite3.connect(stalled) as database:
             database.execute("DELETE FROM collective")
         database.close()
-        self.assertIn("Nothing to judge", self.done(run("explain", stalled)))
+        self.assert_says("nothing to judge", self.done(run("explain", stalled)))
         result = run("explain", stalled, "--json", "--exit-code")
         self.assertEqual(result.returncode, FAILED, result.stderr)
         report = json.loads(result.stdout)
@@ -195,9 +195,9 @@ class Explain(Reading):
             seen = json.loads(self.done(run("explain", stalled, "--instance", word, "--json")))["instance"]
             self.assertEqual([part["finding"] for part in seen["parts"] if part["stall"]], [1])
             self.assertGreater(seen["like"]["count"], 50)
-        self.assertIn("a stall, counted in finding [1]", self.done(run("explain", stalled, "--instance", slow["name"])))
-        self.assertIn("no stall", self.done(run("explain", stalled, "--instance", usual["name"])))
-        self.assertIn("outside of --from/--to", self.done(run("explain", stalled, "--instance", slow["name"], "--to", "+1ms")))
+        self.assert_says("counted in a finding", self.done(run("explain", stalled, "--instance", slow["name"])))
+        self.assert_says("no stall", self.done(run("explain", stalled, "--instance", usual["name"])))
+        self.assert_says("outside of the window", self.done(run("explain", stalled, "--instance", slow["name"], "--to", "+1ms")))
 
     def test_an_instance_that_is_not_there(self):
         self.refused(run("explain", self.recording, "--instance", "nowhere:1"), FAILED, "nowhere")
@@ -281,5 +281,5 @@ class Import(Reading):
     def test_a_file_that_is_not_there(self):
         result = run("import", self.folder / "nosuch.profiler", "--out", self.folder / "x.db")
         self.assertEqual(result.returncode, FAILED)
-        self.assertRegex(result.stderr.splitlines()[-1], r"nosuch\.profiler.*; give profiler files")
+        self.assert_says("give profiler files", result.stderr.splitlines()[-1])
         self.assertFalse((self.folder / "x.db").exists())

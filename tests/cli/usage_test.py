@@ -19,15 +19,15 @@ class Help(Case):
                 self.assertRegex(page, rf"Example:\n  (sudo )?stalltrace {verb}")
 
     def test_no_verb_is_wrong_usage(self):
-        self.refused(run(), USAGE, "no subcommand given", "--help")
+        self.refused(run(), USAGE, "no subcommand", "--help")
 
     def test_unknown_verb_names_the_nearest(self):
-        self.refused(run("explian"), USAGE, "'explian' is not a subcommand", "did you mean 'explain'?")
+        self.refused(run("explian"), USAGE, "not a subcommand", "suggests explain")
         self.refused(run("frobnicate"), USAGE, "'frobnicate' is not a subcommand", "--help")
-        self.refused(run("TRACE"), USAGE, "did you mean 'trace'?")
-        self.refused(run("lab", "rn"), USAGE, "did you mean 'lab run'?")
-        self.refused(run("lab", "frobnicate"), USAGE, "lab has run, matrix, up, fault, down")
-        self.refused(run("-v"), USAGE, "did you mean '--version'?")
+        self.refused(run("TRACE"), USAGE, "suggests trace")
+        self.refused(run("lab", "rn"), USAGE, "suggests lab run")
+        self.refused(run("lab", "frobnicate"), USAGE, "subcommands of lab")
+        self.refused(run("-v"), USAGE, "suggests --version")
         self.refused(run("--json", "explain"), USAGE, "'--json'", "flags come after")
 
     def test_help_names_the_page(self):
@@ -35,24 +35,24 @@ class Help(Case):
             with self.subTest(verb=verb):
                 self.assertEqual(self.done(run("help", *verb.split())), self.done(run(*verb.split(), "--help")))
         self.assertEqual(self.done(run("help")), self.done(run("--help")))
-        self.refused(run("help", "explian"), USAGE, "did you mean 'explain'?")
+        self.refused(run("help", "explian"), USAGE, "suggests explain")
 
     def test_the_pages_say_how_values_are_written(self):
-        self.assertRegex(self.done(run("trace", "--help")), r"TIME is written like 500ms.*")
-        self.assertRegex(self.done(run("trace", "--help")), r"SIZE is written like .*2g.*none")
-        self.assertRegex(self.done(run("explain", "--help")), r"TIME is written like 20\d\d-\d\d-\d\dT.*\+2s")
+        self.assert_says("how a duration is written", self.done(run("trace", "--help")))
+        self.assert_says("how a size is written", self.done(run("trace", "--help")))
+        self.assert_says("how a time is written", self.done(run("explain", "--help")))
 
     def test_the_pages_say_what_a_newcomer_asks(self):
         page = self.done(run("trace", "--help"))
         for word in ("root", "CAP_BPF", "all users", "an hour", "--max-size"):
             self.assertIn(word, page)
         self.assertIn("sqlite_master", self.done(run("query", "--help")))
-        self.assertIn("\n  stalltrace run [flags] -- COMMAND ...\n", self.done(run("run", "--help")))
-        self.assertIn("\n  stalltrace trace [flags] [-- COMMAND ...]\n", self.done(run("trace", "--help")))
+        self.assert_says("usage of run", self.done(run("run", "--help")))
+        self.assert_says("usage of trace", self.done(run("trace", "--help")))
 
     def test_the_page_of_a_group(self):
         page = self.done(run("lab", "--help"))
-        self.assertRegex(page, r"(?m)^Example:\n  sudo stalltrace lab run ")
+        self.assert_says("example of lab run", page)
         self.assertTrue(page.startswith("stalltrace lab:"), page)
         self.assertNotIn("explain ", page.split("Subcommands:")[1].split("Example:")[0].replace("explain it", ""))
         self.assertEqual(page, self.done(run("help", "lab")))
@@ -66,7 +66,7 @@ class Help(Case):
         self.refused(run("query"), USAGE, "FILE is missing")
         self.refused(run("query", "a.db"), USAGE, "SQL is missing")
         self.refused(run("explain"), USAGE, "FILE is missing")
-        self.refused(run("run", "--out", "r1"), USAGE, "COMMAND is missing", "stalltrace run --out r1 -- COMMAND")
+        self.refused(run("run", "--out", "r1"), USAGE, "the command is missing", "stalltrace run --out r1 -- COMMAND")
 
     def test_a_flag_without_its_value(self):
         self.refused(run("trace", "--out"), USAGE, "--out needs a value", "--out FILE")
@@ -78,11 +78,11 @@ class Help(Case):
         for words in (["explain", "a.db", "--instance", ""], ["trace", "--node", ""], ["run", "--node=", "--", "true"],
                       ["trace", "--out", ""], ["trace", "--library", ""]):
             with self.subTest(words=words):
-                self.refused(run(*words), USAGE, "the value is empty")
+                self.refused(run(*words), USAGE, "an empty value")
 
     def test_a_flag_that_was_probably_meant(self):
-        self.refused(run("explain", "a.db", "--jsn"), USAGE, "'--jsn'", "did you mean '--json'?")
-        self.refused(run("trace", "-o", "x.db"), USAGE, "'-o'", "did you mean '--out'?")
+        self.refused(run("explain", "a.db", "--jsn"), USAGE, "'--jsn'", "suggests --json")
+        self.refused(run("trace", "-o", "x.db"), USAGE, "'-o'", "suggests --out")
 
     def test_a_command_without_the_dashes(self):
         self.refused(run("run", "python", "train.py", "--lr", "1"), USAGE, "'python' is not a flag",
@@ -110,7 +110,7 @@ class Values(Case):
 
     def test_a_campaign_of_what_is_not(self):
         out = self.folder / "matrix"
-        self.refused(run("lab", "matrix", "--only", "gremlins", "--out", out), USAGE, "no setting is named 'gremlins'")
+        self.refused(run("lab", "matrix", "--only", "gremlins", "--out", out), USAGE, "no such setting")
         self.refused(run("lab", "matrix", "--workload", "solitaire", "--out", out), USAGE, "no such workload")
         self.refused(run("lab", "matrix", "--runs", "0", "--out", out), USAGE, "--runs")
         self.assertFalse(out.exists())
@@ -143,7 +143,7 @@ class Streams(Case):
     def test_a_full_disk_under_the_output_is_said(self):
         with open("/dev/full", "w") as full:
             result = run("--help", stdout=full)
-        self.refused(result, FAILED, "cannot write the output", "No space left")
+        self.refused(result, FAILED, "the output cannot be written", "no space left")
 
     def test_a_reader_that_leaves_is_no_error(self):
         read_end, write_end = os.pipe()

@@ -96,7 +96,7 @@ class PacketLoss(Case):
     def test_the_drops_have_their_side(self):
         """The host's own firewall drops the packets."""
         text = str(self.lab.findings[0]["evidence"])
-        self.assertIn("inside the host of rank 2, on the way in", text)
+        self.assert_says("dropped on the way in", text)
         self.assertIn("NETFILTER_DROP", text)
 
     def test_every_network_event_belongs_to_the_sockets_owner(self):

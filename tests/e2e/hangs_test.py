@@ -29,7 +29,7 @@ class Hangs(Case):
 
     def test_a_rank_that_stays_away(self):
         finding = self.explain("missing_collective:rank=0", "--timeout", "5s")
-        self.assertIn("had not entered AllReduce", finding["summary"])
+        self.assert_says("a rank had not entered AllReduce", finding["summary"])
 
     def test_a_rank_in_another_call(self):
         finding = self.explain("missing_collective:rank=2,doing=recv", "--timeout", "5s")
@@ -37,7 +37,7 @@ class Hangs(Case):
 
     def test_another_size(self):
         finding = self.explain("mismatched_collective:rank=1,what=count", "--timeout", "5s")
-        self.assertIn("AllReduce of 524288 bytes", finding["summary"])
+        self.assert_says("AllReduce with its size", finding["summary"])
 
     def test_another_root(self):
         finding = self.explain("mismatched_collective:rank=2,what=root", "--timeout", "5s", "--", "--mix", 1)
@@ -46,7 +46,7 @@ class Hangs(Case):
 
     def test_a_pipeline_names_its_start(self):
         finding = self.explain("missing_collective:rank=1,doing=stage", "--timeout", "5s", "--", "--stages", 1)
-        self.assertIn("had not entered", finding["summary"])
+        self.assert_says("a rank had not entered", finding["summary"])
 
     def test_two_communicators_in_another_order(self):
         finding = self.explain("missing_collective:rank=2,doing=order", "--timeout", "5s", "--", "--mix", 1)
@@ -61,4 +61,4 @@ class Hangs(Case):
         text = str(lab.findings[0])
         self.assertIn("deadlock", lab.findings[0]["summary"])
         for rank in (2, 3):
-            self.assertIn(f"rank {rank} (node{rank}, pid {lab.truth['nodes'][rank]['pid']}) is inside Send", text)
+            self.assert_says("a rank is inside Send", text, rank=rank, pid=lab.truth['nodes'][rank]['pid'])

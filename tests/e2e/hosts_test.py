@@ -33,14 +33,14 @@ class Hosts(Case):
 
     def test_a_queue_that_overflows(self):
         lab, finding = self.explain("host_drop:rank=2", "--timeout", "60s")
-        self.assertIn("on their way out", finding["summary"])
+        self.assert_says("on their way out", finding["summary"])
         reasons = {row[0] for node, row in lab.rows("SELECT reason FROM packet_drop") if node["rank"] == 2}
         self.assertTrue(any(reason.startswith("QDISC_") for reason in reasons), reasons)
 
     def test_loss_between_the_hosts_is_reported_as_that(self):
         self.need_root()
         lab = LabRun(self.folder / "lab", "packet_loss:rank=2,percent=3,direction=egress", steps=120)
-        self.assertIn("on the network between", str(lab.findings[0]["evidence"]))
+        self.assert_says("on the network between", str(lab.findings[0]["evidence"]))
 
     def test_a_port_that_counts_errors(self):
         _, finding = self.explain("fabric_errors:rank=1", "--timeout", "60s", steps=33)
@@ -55,7 +55,7 @@ class Hosts(Case):
     @unittest.skipUnless(has_controller("memory"), "no cgroup here can limit memory")
     def test_a_rank_killed_for_want_of_memory(self):
         _, finding = self.explain("dead_rank:rank=2,how=memory", "--", "--watchdog-seconds", 3)
-        self.assertIn("out of memory", finding["summary"])
+        self.assert_says("out of memory", finding["summary"])
 
     def test_an_interface_chosen_wrongly(self):
         _, finding = self.explain("init_failure:rank=2,how=interface", "--timeout", "10s", steps=20)
@@ -68,4 +68,4 @@ class Refusals(Case):
         result = run("lab", "run", "--ranks", 3, "--workload", "nccl", "--steps", 20, "--fault",
                      "missing_collective:rank=2,doing=send", "--out", self.folder / "lab", timeout=60)
         self.assertIn(result.returncode, (FAILED, USAGE), result.stderr)
-        self.assertIn("has no neighbour", result.stderr.splitlines()[-1])
+        self.assert_says("has no neighbour", result.stderr.splitlines()[-1])

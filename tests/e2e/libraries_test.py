@@ -59,17 +59,17 @@ class OneHost(Case):
 
     def test_a_call_that_only_rank_0_makes(self):
         summary = self.reported("torch", "mismatched_collective:rank=0,what=extra")
-        self.assertIn("entered AllReduce of 4 bytes", summary)
-        self.assertIn("where the others entered AllReduce of 4096 bytes", summary)
+        self.assert_says("entered AllReduce of 4 bytes", summary)
+        self.assert_says("the others entered AllReduce of 4096 bytes", summary)
 
     def test_a_rank_that_never_comes(self):
-        self.assertRegex(self.reported("torch", "missing_collective:rank=0"), "alive, .* and ha[sd] not entered AllReduce")
+        self.assert_says("an absent rank is alive", self.reported("torch", "missing_collective:rank=0"))
 
     def test_a_rank_that_the_kernel_ended_for_want_of_memory(self):
-        self.assertIn("out of memory", self.reported("torch", "dead_rank:rank=2,how=memory"))
+        self.assert_says("out of memory", self.reported("torch", "dead_rank:rank=2,how=memory"))
 
     def test_a_tensor_of_another_size(self):
-        self.assertIn("where the others entered", self.reported("torch", "mismatched_collective:rank=1,what=count"))
+        self.assert_says("where the others entered", self.reported("torch", "mismatched_collective:rank=1,what=count"))
 
     def test_a_killed_rank(self):
         self.assertIn("signal 9", self.reported("torch", "dead_rank:rank=2,signal=9"))
@@ -77,12 +77,12 @@ class OneHost(Case):
     def test_a_rank_that_raised(self):
         """Python closes its sockets before its process ends, so the others' calls fail first."""
         summary = self.reported("torch", "dead_rank:rank=2,how=exception")
-        self.assertRegex(summary, r"Rank 2 .* ended by itself with exit code 1, before any other rank, after AllReduce")
-        self.assertIn("the job ended", summary)
+        self.assert_says("rank 2 ended first", summary)
+        self.assert_says("the job ended", summary)
 
     def test_a_rank_that_leaves_with_success(self):
         summary = self.reported("torch", "dead_rank:rank=1,how=exit")
-        self.assertIn("ended by itself with exit code 0, before any other rank and while others waited for it", summary)
+        self.assert_says("ended while others waited", summary)
 
     def test_a_stopped_rank(self):
         # reported() holds the first report; the row has the latest text, and the stop ends before the job
@@ -94,15 +94,15 @@ class OneHost(Case):
     def test_an_interface_that_others_do_not_reach(self):
         summary = self.reported("torch", "init_failure:rank=2,how=network")
         self.assertIn("10.66.0.3", summary)
-        self.assertIn("the wrong interface was chosen", summary)
+        self.assert_says("the wrong interface was chosen", summary)
 
     def test_an_mtu_black_hole_from_the_start(self):
         """The usual black hole: the set-up's small messages pass, the first large one never does."""
-        self.assertIn("Large packets do not get through", self.reported("torch", "mtu_blackhole:rank=2,start=launch"))
+        self.assert_says("large packets are lost", self.reported("torch", "mtu_blackhole:rank=2,start=launch"))
 
     def test_an_mpi_rank_that_computes_on(self):
         summary = self.reported("mpi", "missing_collective:rank=3,doing=compute")
-        self.assertRegex(summary, "alive, computing, and ha[sd] not entered AllReduce")
+        self.assert_says("an absent rank is computing", summary)
 
 
 class EachOnItsHost(Case):

@@ -70,4 +70,4 @@ class Network(Case):
             result = run("lab", "run", "--ranks", 2, "--workload", "nccl", "--steps", 20, "--fault", "disk_io:rank=1",
                          "--out", folder + "/lab", timeout=60)
         self.assertEqual(result.returncode, FAILED, result.stderr)
-        self.assertIn("is in memory", result.stderr.splitlines()[-1])
+        self.assert_says("is in memory", result.stderr.splitlines()[-1])

@@ -39,7 +39,7 @@ class Run(Case):
         for pid in job.pids():
             logs = list(self.out.glob(f"nccl.*.{pid}.log"))
             self.assertEqual(len(logs), 1)
-            self.assertIn("PROFILER/Plugin: Loaded stalltrace (v5)", logs[0].read_text())
+            self.assert_says("NCCL loaded the plugin", logs[0].read_text())
             self.assertEqual(self.rows(f"SELECT COUNT(*) FROM nccl_events WHERE op = 'ALL_REDUCE' AND pid = {pid}"), [(120,)])
         self.assertTrue(json.loads((self.out / "findings.json").read_text())["healthy"])
 
@@ -89,7 +89,7 @@ class Run(Case):
         words = [str(word).replace(str(LIBRARIES.parent), str(tree)) for word in job.words]
         result = run_as_nobody(place, "run", "--out", self.out, "--", *words)
         self.assertEqual(result.returncode, DONE, result.stderr)
-        self.assertIn("the kernel is not traced", result.stderr)
+        self.assert_says("the kernel is not traced", result.stderr)
         self.assertEqual(len(self.rings()), 2)
 
     def test_without_privilege_a_hang_is_explained_while_it_lasts(self):
@@ -116,7 +116,7 @@ class Run(Case):
             wait_until(lambda: "finding in" in errors.read_text(), "the finding")
             self.assertLess(time.monotonic() - dead, 5)
             self.assertIsNone(process.poll(), "the job goes on")
-            self.assertRegex(errors.read_text(), r"no collective has completed for 3(\.\d+)? s while \d+ are open")
+            self.assert_says("no collective completes", errors.read_text())
             self.assertRegex(errors.read_text(), r"\[1\] dead_rank .*\n +what .*Rank 1\b")
         self.assertTrue((self.out / "hang.db").exists())
 
@@ -138,7 +138,7 @@ class Run(Case):
         words = ("run", "--out", self.out, "--no-trace", "--", "bash", "-c", "echo $NCCL_PROFILER_PLUGIN $NCCL_DEBUG $NCCL_DEBUG_FILE")
         result = run(*words, environment={"NCCL_PROFILER_PLUGIN": "inspector", "NCCL_DEBUG": "WARN"})
         self.assertEqual(result.stdout, "inspector WARN\n")
-        self.assertIn("NCCL_PROFILER_PLUGIN is inspector already", result.stderr)
+        self.assert_says("another profiler plugin is set", result.stderr)
 
 
 class Lab(Case):
@@ -185,7 +185,7 @@ class GpuCheck(Case):
                                 text=True, timeout=60, check=False)
         if "device                             ok" in result.stdout:
             self.skipTest("there is a card here")
-        self.assertRegex(result.stdout, "(?m)^the rest +not run +it needs what is missing above")
+        self.assert_says("the rest was not run", result.stdout)
         self.assertEqual(result.returncode, 1, "nothing was checked")
 
     def test_an_earlier_result_and_odd_words_are_refused(self):
@@ -204,5 +204,5 @@ class Workload(Case):
                                 env={**os.environ, "NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "lo",
                                      "STALLTRACE_DIR": str(self.folder)})
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assertIn("PROFILER/Plugin: Could not find: libnccl-profiler.so", result.stdout)
+        self.assert_says("NCCL found no plugin", result.stdout)
         self.assertEqual(list(self.folder.iterdir()), [])

@@ -155,7 +155,7 @@ class PythonLines(Case):
         self.assertEqual((finding["cause"], finding["culprit"]["rank"]), ("late_rank", 1), finding["summary"])
         self.assertRegex(finding["summary"], summary)
         line, = [evidence["text"] for evidence in finding["evidence"] if evidence["kind"] == "python_stack"]
-        self.assertIn(f"rank 0 in all_reduce ({REDUCES})", line)
+        self.assert_says("rank 0 in all_reduce", line, reduces=REDUCES)
 
     def test_a_job_that_gets_on_is_never_looked_at(self):
         tracer = self.traced("healthy")
@@ -212,7 +212,7 @@ class PythonLines(Case):
         time.sleep(4)
         printed = " ".join((self.folder / "tracer.log").read_text().split())
         reading = f"load_batch ({READS}), reading FIFO {self.folder}/in"
-        self.assertIn(f"Rank 1 is in {reading}", printed)
+        self.assert_says("where rank 1 is", printed, reading=reading)
         with open(self.folder / "in", "w", encoding="ascii") as fifo:
             fifo.write("x")
         for rank in ranks:
@@ -220,7 +220,7 @@ class PythonLines(Case):
         self.assertEqual(tracer.stop(), DONE)
         finding, = self.explained(tracer)
         self.assertEqual((finding["cause"], finding["culprit"]["pid"]), ("late_rank", ranks[1].pid), finding["summary"])
-        self.assertIn(f"Rank 1 was in {reading}", finding["summary"])
+        self.assert_says("where rank 1 was", finding["summary"], reading=reading)
         text, = tracer.rows("SELECT frames FROM python_stack JOIN stack USING(stack_id) "
                             f"WHERE pid = {ranks[1].pid} ORDER BY timestamp_ns LIMIT 1")[0]
         self.assertEqual(text.splitlines()[0], f"load_batch ({self.folder}/{READS})")
@@ -237,7 +237,7 @@ class PythonLines(Case):
         self.addCleanup(self.kill, command.pid)
         self.wait_for(self.folder / "ready")
         time.sleep(4)
-        self.assertIn(f"Rank 1 is in load_batch ({READS}), reading FIFO {self.folder}/in", " ".join(log.read_text().split()))
+        self.assert_says("rank 1 reads a FIFO", " ".join(log.read_text().split()), reads=READS, folder=self.folder)
 
     def wait_for(self, path):
         deadline = time.monotonic() + 60

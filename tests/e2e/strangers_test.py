@@ -150,12 +150,11 @@ class Strangers(Case):
         job.wait_for_steps(20)
         wait_until(lambda: "--trust-owner" in self.said(), "the note")
         checked = self.done(run("check", timeout=20))
-        self.assertRegex(checked, f"libraries left out +.*libnccl.so.2.* is not probed: it belongs to user {ANOTHER}")
+        self.assert_says("a library of another user is left out", checked, another=ANOTHER)
         self.assertEqual(tracer.stop(), DONE)
         self.assertEqual(self.calls(tracer, job), 0)
         self.assertEqual(self.losses(tracer), {"library:not_trusted": 2})  # one per process
-        self.assertIn(f"it belongs to user {ANOTHER}; if that user's libraries may be trusted with probes: --trust-owner {ANOTHER}",
-                      self.said())
+        self.assert_says("how to trust a library", self.said(), another=ANOTHER)
         tracer.path.unlink()
         tracer = Tracer(self, "--trust-owner", ANOTHER)
         before = job.steps()
@@ -169,7 +168,7 @@ class Strangers(Case):
         job.wait()
         self.assertEqual(tracer.stop(), DONE)
         self.assertEqual(self.calls(tracer, job), 0)
-        self.assertIn(f"others than its owner, user {SOMEBODY}, may write it", self.said())
+        self.assert_says("others may write the library", self.said(), somebody=SOMEBODY)
 
     def test_a_file_system_that_falls_silent(self):
         """H11: a library on a file system that answers is probed as usual. One on a file system that does not answer
@@ -193,7 +192,7 @@ class Strangers(Case):
         far.wait_for_steps(100)
         near = Job(self, "--steps", 30)
         near.wait()
-        self.assertRegex(self.done(run("check", timeout=20)), f"with a collective library now.*{remote}")
+        self.assert_says("processes with a collective library", self.done(run("check", timeout=20)), remote=remote)
         self.assertEqual(tracer.stop(), DONE)
         self.assertGreater(self.calls(tracer, far), 0, self.said())
         self.assertGreater(self.calls(tracer, near), 2 * 30)
@@ -210,7 +209,7 @@ class Strangers(Case):
         self.assertEqual(tracer.stop(), DONE)
         self.assertGreater(self.calls(tracer, near), 2 * 30)
         self.assertEqual(self.losses(tracer), {"library:not_read": 1})
-        self.assertIn("files not read yet", self.done(run("check", timeout=20)))
+        self.assert_says("files not read yet", self.done(run("check", timeout=20)))
 
     def explained_beside(self, *words, tracer_stops=True):
         """A stranger at a processor's full rate beside another user's job of which a rank is stopped: the sources of losses."""

@@ -270,11 +270,11 @@ constexpr std::array kSchemaEdits{
     "PRAGMA user_version = 1"};
 
 /// SQL edits come first, then edits of bytes.
-void make(Workplace& place, const uint8_t* data, size_t size) {
-  std::ofstream(place.path(), std::ios::binary | std::ios::trunc) << place.valid();
+void make(Workplace& call_site, const uint8_t* data, size_t size) {
+  std::ofstream(call_site.path(), std::ios::binary | std::ios::trunc) << call_site.valid();
   std::vector<std::pair<uint64_t, uint8_t>> bytes;
   {
-    auto db = must(store::Database::open(place.path(), SQLITE_OPEN_READWRITE));
+    auto db = must(store::Database::open(call_site.path(), SQLITE_OPEN_READWRITE));
     static_cast<void>(db.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA writable_schema = ON"));
     Input input(data, size);
     for (int edits = 0; !input.empty() && edits < 64; ++edits) {
@@ -285,7 +285,7 @@ void make(Workplace& place, const uint8_t* data, size_t size) {
       } else if (kind == 255) {
         static_cast<void>(db.execute(kSchemaEdits[input.number(1) % kSchemaEdits.size()]));
       } else {
-        const auto& [table, column] = place.column(input.number(1));
+        const auto& [table, column] = call_site.column(input.number(1));
         const uint64_t which = input.number(1);
         const std::string value = kind % 4 == 1   ? kValues[which % kValues.size()]
                                   : kind % 4 == 2 ? fmt::format("{}", static_cast<int64_t>(input.number(8)))
@@ -296,9 +296,9 @@ void make(Workplace& place, const uint8_t* data, size_t size) {
       }
     }
   }
-  std::fstream file(place.path(), std::ios::in | std::ios::out | std::ios::binary);
+  std::fstream file(call_site.path(), std::ios::in | std::ios::out | std::ios::binary);
   for (const auto& [at, value] : bytes) {
-    file.seekp(static_cast<std::streamoff>(at % place.valid().size()));
+    file.seekp(static_cast<std::streamoff>(at % call_site.valid().size()));
     file.put(static_cast<char>(value));
   }
 }
@@ -349,15 +349,15 @@ void query_it(const std::string& path) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static Workplace place;
-  make(place, data, size);
+  static Workplace call_site;
+  make(call_site, data, size);
   const int64_t begun_ns = monotonic_now_ns();
-  explain_it(place.path());
-  query_it(place.path());
-  std::filesystem::remove(place.merged());
-  const std::string path = place.path();
-  if (store::merge_recordings(std::span(&path, 1), place.merged())) {
-    require(store::open_recording(place.merged()).has_value());
+  explain_it(call_site.path());
+  query_it(call_site.path());
+  std::filesystem::remove(call_site.merged());
+  const std::string path = call_site.path();
+  if (store::merge_recordings(std::span(&path, 1), call_site.merged())) {
+    require(store::open_recording(call_site.merged()).has_value());
   }
   require(monotonic_now_ns() - begun_ns < kMostNs);
   return 0;

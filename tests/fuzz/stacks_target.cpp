@@ -54,8 +54,8 @@ void read_as_file(std::span<const uint8_t> bytes) {
   const UniqueFd fd(::memfd_create("elf", MFD_CLOEXEC));
   require(fd && ::write(fd.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
   constexpr std::array<uint64_t, 3> kOffsets{0, 0x100, 0x1000};
-  for (const auto& place : functions_at(fd.get(), kOffsets)) {
-    require(!place || place->function.size() <= 400);
+  for (const auto& call_site : functions_at(fd.get(), kOffsets)) {
+    require(!call_site || call_site->function.size() <= 400);
   }
   if (const auto elf = ElfFile::open(fd.get())) {
     constexpr std::array<std::string_view, 2> kNames{"_PyRuntime", "train"};

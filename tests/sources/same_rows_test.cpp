@@ -205,7 +205,7 @@ TEST_P(SameRows, InALiveWindowThatHasPassed) {
   constexpr int64_t kNowNs = 3 * kNsPerSecond;
   constexpr int64_t kShiftNs = kNowNs - kEndNs;
   const TimeRange held{kShiftNs + kEndNs / 4, kShiftNs + kEndNs / 4 + 500};
-  window.hold({held});
+  window.pin({held});
   for (Event event : trace_.events()) {
     std::visit(
         [&]<typename T>(T& row) {

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -12,6 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("STALLTRACE_BUILD", ROOT / "build"))
 PROGRAM = BUILD / "stalltrace"
 
+SENTENCES = pathlib.Path(__file__).parent / "sentences.txt"
+
 DONE, FAILED, USAGE, FINDINGS = 0, 1, 2, 3
 
 
@@ -20,6 +23,20 @@ def run(*words, timeout=60, program=PROGRAM, prefix=(), environment=None, stdout
     return subprocess.run(
         [*prefix, str(program), *map(str, words)], stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
         text=True, timeout=timeout, check=False, env={**os.environ, **(environment or {})})
+
+
+def sentences():
+    """What programs are expected to say (sentences.txt): name -> regular expression."""
+    lines = [line for line in SENTENCES.read_text().splitlines() if line and not line.startswith("#")]
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def sentence(name, **values):
+    """The regular expression of a sentence, with `values` in it."""
+    pattern = sentences()[name]
+    for key, value in values.items():
+        pattern = pattern.replace("{" + key + "}", re.escape(str(value)))
+    return pattern
 
 
 class Case(unittest.TestCase):
@@ -40,14 +57,23 @@ class Case(unittest.TestCase):
             self.skipTest(f"{name} is not installed")
 
     def refused(self, result, code, *parts):
-        """It ended with `code` and one line on stderr with each of `parts`, and nothing on stdout."""
+        """It ended with `code` and one line on stderr, and nothing on stdout. Each of `parts`, a name in sentences.txt or
+        a piece of text, is in that line."""
         self.assertEqual(result.returncode, code, result.stderr)
         self.assertEqual(result.stdout or "", "")
         lines = result.stderr.splitlines()
         self.assertEqual(len(lines), 1, result.stderr)
         self.assertTrue(lines[0].startswith("stalltrace: "), lines[0])
+        known = sentences()
         for part in parts:
-            self.assertIn(part, lines[0])
+            self.assertRegex(lines[0], known.get(part, re.escape(part)))
+
+    def assert_says(self, name, text, because=None, **values):
+        """`text` has the sentence `name` of sentences.txt."""
+        self.assertRegex(text, sentence(name, **values), because)
+
+    def assert_not_says(self, name, text, because=None, **values):
+        self.assertNotRegex(text, sentence(name, **values), because)
 
     def done(self, result):
         self.assertEqual(result.returncode, DONE, f"{result.stdout}\n{result.stderr}")

@@ -193,7 +193,7 @@ class Campaign {
     ST_ASSIGN(const std::string truth_text, read_file(folder + "/truth.json"));
     ST_ASSIGN(const TruthRead truth, read_truth(truth_text));
     ST_ASSIGN(const std::string findings_text, read_file(folder + "/findings.json"));
-    ST_ASSIGN(const std::vector<SaidFault> said, read_findings(findings_text));
+    ST_ASSIGN(const std::vector<ReportedFault> reported, read_findings(findings_text));
     const bool wants_fault = result.draw.kind != DrawKind::kHealthy && result.draw.kind != DrawKind::kNotFault;
     if (wants_fault && truth.faults.empty()) {
       return fail("the run ended before its fault");
@@ -206,11 +206,11 @@ class Campaign {
       const std::vector<StepTime> steps = read_steps(read_file(folder + "/rank0.steps.jsonl").value_or(""));
       cost_ms = true_cost_ms(steps, truth.faults[0].intervals, truth.completed, truth.ended_ns);
     }
-    result.score = score(truth.faults, said, cost_ms);
+    result.score = score(truth.faults, reported, cost_ms);
     if (options_.live) {
       ST_ASSIGN(const std::string live_text, read_file(folder + "/live.json"));
-      ST_ASSIGN(const std::vector<SaidFault> reported, read_findings(live_text));
-      add_live(truth.faults, reported, result.score);
+      ST_ASSIGN(const std::vector<ReportedFault> live, read_findings(live_text));
+      add_live(truth.faults, live, result.score);
     }
     return {};
   }

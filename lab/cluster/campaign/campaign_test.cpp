@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::lab {
 namespace {
@@ -83,10 +84,10 @@ TEST_F(Campaigns, ADrawThatFailsIsAResult) {
   const auto results = run_campaign(options(2));
   ASSERT_TRUE(results) << results.error().what;
   EXPECT_EQ(results->at(1).score.verdict, DrawVerdict::kFailed);
-  EXPECT_THAT(results->at(1).problem, HasSubstr("exit code 1: stalltrace: no room; make some"));
+  golden::expect_text(results->at(1).problem);
   be("exit 0");
   CampaignOptions more = options(3);
-  EXPECT_THAT(run_campaign(more)->at(2).problem, HasSubstr("truth.json"));
+  golden::expect_text(run_campaign(more)->at(2).problem, {{more.out_dir, "OUT"}});
 }
 
 TEST_F(Campaigns, AnotherCampaignsFolderIsRefused) {
@@ -96,7 +97,7 @@ TEST_F(Campaigns, AnotherCampaignsFolderIsRefused) {
   other.seed = 99;
   const auto results = run_campaign(other);
   ASSERT_FALSE(results);
-  EXPECT_THAT(results.error().what, HasSubstr("holds another campaign"));
+  golden::expect_text(results.error().what, {{other.out_dir, "OUT"}});
   EXPECT_EQ(runs(), 1);
 }
 

@@ -18,7 +18,7 @@ std::optional<double> read_number(const Json& json) {
 
 Json fault_json(const FaultScore& fault) {
   return {{"cause", fault.cause},
-          {"said", fault.said},
+          {"said", fault.reported},
           {"latency_ms", number(fault.latency_ms)},
           {"cost_ms", number(fault.cost_ms)},
           {"said_ms", number(fault.said_ms)}};

@@ -63,18 +63,18 @@ TrueFault read_fault(const Json& json) {
   return fault;
 }
 
-SaidFault read_finding(const Json& json) {
-  SaidFault said;
-  said.cause = json.at("cause").get<std::string>();
+ReportedFault read_finding(const Json& json) {
+  ReportedFault reported;
+  reported.cause = json.at("cause").get<std::string>();
   if (const Json& culprit = json.at("culprit"); !culprit.is_null() && !culprit.at("rank").is_null()) {
-    said.culprit = culprit.at("rank").get<int>();
+    reported.culprit = culprit.at("rank").get<int>();
   }
-  said.link = read_link(json.at("link"));
-  said.stall_ms = json.at("stall_ms").get<double>();
+  reported.link = read_link(json.at("link"));
+  reported.stall_ms = json.at("stall_ms").get<double>();
   if (const auto detected = json.find("detected_ns"); detected != json.end() && !detected->is_null()) {
-    said.detected_ns = detected->get<int64_t>();
+    reported.detected_ns = detected->get<int64_t>();
   }
-  return said;
+  return reported;
 }
 
 /// Only here, the library throws if a key is missing or of another type.
@@ -110,18 +110,18 @@ std::vector<TrueFault> real_faults(const std::vector<TrueFault>& faults) {
 }
 
 /// Findings that match no fault, in the order of the report: most expensive first.
-std::vector<SaidFault> unfounded(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& said) {
-  std::vector<SaidFault> strange;
-  std::ranges::copy_if(said, std::back_inserter(strange), [&](const SaidFault& finding) {
+std::vector<ReportedFault> unfounded(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported) {
+  std::vector<ReportedFault> strange;
+  std::ranges::copy_if(reported, std::back_inserter(strange), [&](const ReportedFault& finding) {
     return std::ranges::none_of(faults, [&](const TrueFault& fault) { return names(finding, fault); });
   });
   return strange;
 }
 
-FaultScore unnamed(const TrueFault& fault, const std::vector<SaidFault>& said) {
-  FaultScore score{.cause = fault.cause, .said = std::string(kNothing)};
-  if (!said.empty()) {
-    score.said = said.front().cause;
+FaultScore unnamed(const TrueFault& fault, const std::vector<ReportedFault>& reported) {
+  FaultScore score{.cause = fault.cause, .reported = std::string(kNothing)};
+  if (!reported.empty()) {
+    score.reported = reported.front().cause;
   }
   return score;
 }
@@ -149,41 +149,42 @@ Result<TruthRead> read_truth(std::string_view json) {
   });
 }
 
-Result<std::vector<SaidFault>> read_findings(std::string_view json) {
+Result<std::vector<ReportedFault>> read_findings(std::string_view json) {
   return read_json(json, "findings.json", [](const Json& root) {
-    std::vector<SaidFault> said;
+    std::vector<ReportedFault> reported;
     for (const Json& finding : root.at("findings")) {
-      said.push_back(read_finding(finding));
+      reported.push_back(read_finding(finding));
     }
-    return said;
+    return reported;
   });
 }
 
-bool names(const SaidFault& said, const TrueFault& fault) {
-  if (said.cause != fault.cause || fault.harmless) {
+bool names(const ReportedFault& reported, const TrueFault& fault) {
+  if (reported.cause != fault.cause || fault.harmless) {
     return false;
   }
   const bool on_network = fault.link || !fault.direction.empty() || is_outgoing(fault);
   if (fault.link) {
-    return said.link && said.link->src_rank == fault.link->src_rank && said.link->dst_rank == fault.link->dst_rank &&
-           !said.culprit;
+    return reported.link && reported.link->src_rank == fault.link->src_rank &&
+           reported.link->dst_rank == fault.link->dst_rank && !reported.culprit;
   }
-  if (said.culprit) {
-    return *said.culprit == fault.rank;
+  if (reported.culprit) {
+    return *reported.culprit == fault.rank;
   }
-  return on_network && said.link && on_that_side(*said.link, fault);
+  return on_network && reported.link && on_that_side(*reported.link, fault);
 }
 
-DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& said,
+DrawScore score(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported,
                 std::optional<double> cost_ms) {
   DrawScore result;
-  const std::vector<SaidFault> strange = unfounded(faults, said);
+  const std::vector<ReportedFault> strange = unfounded(faults, reported);
   bool all_named = true;
   bool any_fault = false;
   for (const TrueFault& fault : real_faults(faults)) {
     any_fault = true;
-    const auto finding = std::ranges::find_if(said, [&](const SaidFault& other) { return names(other, fault); });
-    if (finding == said.end()) {
+    const auto finding =
+        std::ranges::find_if(reported, [&](const ReportedFault& other) { return names(other, fault); });
+    if (finding == reported.end()) {
       all_named = false;
       result.faults.push_back(unnamed(fault, strange));
       if (faults.size() == 1) {
@@ -191,19 +192,19 @@ DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFaul
       }
       continue;
     }
-    FaultScore named{.cause = fault.cause, .said = finding->cause};
+    FaultScore named{.cause = fault.cause, .reported = finding->cause};
     if (faults.size() == 1 && cost_ms) {
       named.cost_ms = cost_ms;
       named.said_ms = finding->stall_ms;
     }
     result.faults.push_back(std::move(named));
   }
-  for (const SaidFault& finding : strange) {
+  for (const ReportedFault& finding : strange) {
     if (finding.cause != kUnknown || !any_fault) {
       result.false_causes.push_back(finding.cause);
     }
   }
-  const bool costless = faults.size() == 1 && said.empty() && cost_ms && *cost_ms < kWorthSayingMs;
+  const bool costless = faults.size() == 1 && reported.empty() && cost_ms && *cost_ms < kWorthSayingMs;
   result.verdict = !result.false_causes.empty() ? DrawVerdict::kWrong
                    : all_named                  ? DrawVerdict::kRight
                    : costless                   ? DrawVerdict::kCostless
@@ -211,11 +212,11 @@ DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFaul
   return result;
 }
 
-void add_live(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& reported, DrawScore& score) {
+void add_live(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported, DrawScore& score) {
   const std::vector<TrueFault> real = real_faults(faults);
   for (size_t i = 0; i < real.size() && i < score.faults.size(); ++i) {
     std::optional<int64_t> first_ns;
-    for (const SaidFault& finding : reported) {
+    for (const ReportedFault& finding : reported) {
       if (names(finding, real[i])) {
         first_ns = std::min(first_ns.value_or(finding.detected_ns), finding.detected_ns);
       }
@@ -225,7 +226,7 @@ void add_live(const std::vector<TrueFault>& faults, const std::vector<SaidFault>
           static_cast<double>(*first_ns - real[i].intervals.front().from_ns) / static_cast<double>(kNsPerMs);
     }
   }
-  for (const SaidFault& finding : unfounded(faults, reported)) {
+  for (const ReportedFault& finding : unfounded(faults, reported)) {
     if (finding.cause != kUnknown || real.empty()) {
       score.live_false.push_back(finding.cause);
     }

@@ -26,7 +26,7 @@ struct TrueFault {
 };
 
 /// One finding from findings.json.
-struct SaidFault {
+struct ReportedFault {
   std::string cause;
   std::optional<int> culprit;  // the culprit's rank
   std::optional<FaultLink> link;
@@ -42,10 +42,10 @@ struct TruthRead {
 
 /// ErrorKind::kCorrupt if the lab did not write the text.
 Result<TruthRead> read_truth(std::string_view json);
-Result<std::vector<SaidFault>> read_findings(std::string_view json);
+Result<std::vector<ReportedFault>> read_findings(std::string_view json);
 
 /// Whether cause and place match: a fault on one direction of a node is that node's, or that of a link where it shows.
-bool names(const SaidFault& said, const TrueFault& fault);
+bool names(const ReportedFault& reported, const TrueFault& fault);
 
 enum class DrawVerdict : uint8_t {
   kRight,      // every fault is named with its place, and nothing else is reported
@@ -60,7 +60,7 @@ std::optional<DrawVerdict> verdict_from_text(std::string_view text);
 /// One fault, and the findings about it.
 struct FaultScore {
   std::string cause;
-  std::string said;                  // the cause reported in its place: its own, a wrong one, "unknown" or "nothing"
+  std::string reported;              // the cause reported in its place: its own, a wrong one, "unknown" or "nothing"
   std::optional<double> latency_ms;  // from its first effect until it was reported live
   std::optional<double> cost_ms;     // its cost to the job, if known
   std::optional<double> said_ms;     // the finding's cost
@@ -78,10 +78,10 @@ struct DrawScore {
 inline constexpr double kWorthSayingMs = 250;
 
 /// `unknown` beside a correctly named fault is not an error; without any injected fault every finding is one.
-DrawScore score(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& said,
+DrawScore score(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported,
                 std::optional<double> cost_ms);
 
 /// Adds the delay until each fault was named, with its place, by any agent of one node, and the agents' false reports.
-void add_live(const std::vector<TrueFault>& faults, const std::vector<SaidFault>& reported, DrawScore& score);
+void add_live(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported, DrawScore& score);
 
 }  // namespace stalltrace::lab

@@ -21,8 +21,8 @@ TrueFault fault(std::string cause, int rank, std::string direction = "", std::op
           .direction = std::move(direction),
           .intervals = {{1000 * kMs, 2000 * kMs}}};
 }
-SaidFault at_rank(std::string cause, int rank) { return {.cause = std::move(cause), .culprit = rank}; }
-SaidFault at_link(std::string cause, int src, int dst) {
+ReportedFault at_rank(std::string cause, int rank) { return {.cause = std::move(cause), .culprit = rank}; }
+ReportedFault at_link(std::string cause, int src, int dst) {
   return {.cause = std::move(cause), .culprit = {}, .link = FaultLink{src, dst}};
 }
 
@@ -74,9 +74,9 @@ TEST(Score, OneFault) {
   const std::vector<TrueFault> late = {fault("late_rank", 1)};
   EXPECT_EQ(score(late, {at_rank("late_rank", 1)}, {}).verdict, DrawVerdict::kRight);
   EXPECT_EQ(score(late, {}, {}).verdict, DrawVerdict::kAbstained);
-  EXPECT_EQ(score(late, {}, {}).faults.at(0).said, "nothing");
+  EXPECT_EQ(score(late, {}, {}).faults.at(0).reported, "nothing");
   EXPECT_EQ(score(late, {at_rank("unknown", 1)}, {}).verdict, DrawVerdict::kAbstained);
-  EXPECT_EQ(score(late, {at_rank("unknown", 1)}, {}).faults.at(0).said, "unknown");
+  EXPECT_EQ(score(late, {at_rank("unknown", 1)}, {}).faults.at(0).reported, "unknown");
   EXPECT_EQ(score(late, {at_rank("late_rank", 1), at_rank("unknown", 1)}, {}).verdict, DrawVerdict::kRight);
   EXPECT_EQ(score(late, {at_rank("late_rank", 2)}, {}).verdict, DrawVerdict::kWrong) << "the place";
   const DrawScore besides = score(late, {at_rank("late_rank", 1), at_link("packet_loss", 0, 1)}, {});
@@ -86,22 +86,22 @@ TEST(Score, OneFault) {
 
 TEST(Score, TwoFaultsAreTwoFindings) {
   const std::vector<TrueFault> both = {fault("late_rank", 1), fault("packet_loss", 2, "link", FaultLink{1, 2})};
-  const SaidFault late = at_rank("late_rank", 1);
-  const SaidFault loss = at_link("packet_loss", 1, 2);
+  const ReportedFault late = at_rank("late_rank", 1);
+  const ReportedFault loss = at_link("packet_loss", 1, 2);
   EXPECT_EQ(score(both, {loss, late}, {}).verdict, DrawVerdict::kRight);
   const DrawScore half = score(both, {late}, {});
   EXPECT_EQ(half.verdict, DrawVerdict::kAbstained);
   EXPECT_THAT(half.false_causes, IsEmpty());
-  EXPECT_EQ(half.faults.at(1).said, "nothing");
+  EXPECT_EQ(half.faults.at(1).reported, "nothing");
 }
 
 TEST(Score, Cost) {
-  SaidFault said = at_rank("late_rank", 1);
-  said.stall_ms = 110;
-  const DrawScore scored = score({fault("late_rank", 1)}, {said}, 100);
+  ReportedFault reported = at_rank("late_rank", 1);
+  reported.stall_ms = 110;
+  const DrawScore scored = score({fault("late_rank", 1)}, {reported}, 100);
   EXPECT_EQ(scored.faults.at(0).cost_ms, 100);
   EXPECT_EQ(scored.faults.at(0).said_ms, 110);
-  EXPECT_FALSE(score({fault("late_rank", 1)}, {said}, {}).faults.at(0).cost_ms);
+  EXPECT_FALSE(score({fault("late_rank", 1)}, {reported}, {}).faults.at(0).cost_ms);
 }
 
 TEST(Score, SilenceAboutWhatCostNothing) {
@@ -118,11 +118,11 @@ TEST(Score, SilenceAboutWhatCostNothing) {
 
 TEST(Score, WhatWasReportedLive) {
   const std::vector<TrueFault> late = {fault("late_rank", 1)};
-  SaidFault elsewhere = at_rank("late_rank", 2);
+  ReportedFault elsewhere = at_rank("late_rank", 2);
   elsewhere.detected_ns = 1100 * kMs;
-  SaidFault second = at_rank("late_rank", 1);
+  ReportedFault second = at_rank("late_rank", 1);
   second.detected_ns = 1900 * kMs;
-  SaidFault first = at_rank("late_rank", 1);
+  ReportedFault first = at_rank("late_rank", 1);
   first.detected_ns = 1700 * kMs;
   DrawScore scored = score(late, {first}, {});
   add_live(late, {elsewhere, second, first, at_rank("unknown", 3)}, scored);
@@ -145,25 +145,26 @@ TEST(Reading, WhatTheLabWrites) {
   EXPECT_EQ(truth->faults[0].link->src_rank, 1);
   EXPECT_EQ(truth->faults[0].intervals.at(0).to_ns, 5);
   EXPECT_EQ(truth->ended_ns, 9);
-  const auto said = read_findings(R"({"findings":[{"cause":"late_rank","culprit":{"node":"node1","rank":null,"pid":3},
+  const auto reported =
+      read_findings(R"({"findings":[{"cause":"late_rank","culprit":{"node":"node1","rank":null,"pid":3},
       "link":null,"stall_ms":1.5,"detected_ns":7}]})");
-  ASSERT_TRUE(said) << said.error().what;
-  EXPECT_FALSE(said->at(0).culprit);
-  EXPECT_EQ(said->at(0).detected_ns, 7);
+  ASSERT_TRUE(reported) << reported.error().what;
+  EXPECT_FALSE(reported->at(0).culprit);
+  EXPECT_EQ(reported->at(0).detected_ns, 7);
 }
 
 TEST(Reading, AnEndWithoutARankIsKnownByItsAddress) {
-  const auto said = read_findings(R"({"findings":[
+  const auto reported = read_findings(R"({"findings":[
       {"cause":"packet_loss","culprit":null,"stall_ms":1,"link":{"src_rank":2,"dst_rank":null,"src":"10.77.0.3:36248",
        "dst":"10.77.0.4:55489"}},
       {"cause":"packet_loss","culprit":null,"stall_ms":1,"link":{"src_rank":null,"dst_rank":1,"src":"[fd77::1]:9",
        "dst":null}},
       {"cause":"packet_loss","culprit":null,"stall_ms":1,"link":{"src_rank":2,"dst_rank":null,"src":null,
        "dst":"192.0.2.1:5"}}]})");
-  ASSERT_TRUE(said) << said.error().what;
-  EXPECT_EQ(said->at(0).link->dst_rank, 3);
-  EXPECT_EQ(said->at(1).link->src_rank, 0);
-  EXPECT_FALSE(said->at(2).link);
+  ASSERT_TRUE(reported) << reported.error().what;
+  EXPECT_EQ(reported->at(0).link->dst_rank, 3);
+  EXPECT_EQ(reported->at(1).link->src_rank, 0);
+  EXPECT_FALSE(reported->at(2).link);
 }
 
 TEST(Reading, DamageIsAnErrorNotACrash) {

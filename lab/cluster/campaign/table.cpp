@@ -78,7 +78,7 @@ Confusion confusion_of(std::span<const DrawResult> results) {
       continue;
     }
     for (const FaultScore& fault : result.score.faults) {
-      ++confusion[fault.cause][fault.said];
+      ++confusion[fault.cause][fault.reported];
     }
     if (result.score.faults.empty()) {
       const std::vector<std::string>& false_causes = result.score.false_causes;
@@ -154,9 +154,9 @@ std::string settings_table(const BySetting& settings) {
 
 std::string confusion_table(const Confusion& confusion) {
   std::string table = "| injected | said |\n| --- | --- |\n";
-  for (const auto& [cause, said] : confusion) {
+  for (const auto& [cause, reported] : confusion) {
     std::vector<std::string> words;
-    for (const auto& [name, count] : said) {
+    for (const auto& [name, count] : reported) {
       words.push_back(fmt::format("{} {}", name, count));
     }
     table += fmt::format("| {} | {} |\n", cause, fmt::join(words, ", "));

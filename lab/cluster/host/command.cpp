@@ -31,8 +31,8 @@ Result<std::string> run_command(const std::vector<std::string>& argv) {
   options.parent_death_signal = SIGKILL;
   ST_ASSIGN(CommandOutput output, run_and_capture(options, kLimit));
   if (!output.status.success()) {
-    const std::string_view said = trim(split(trim(output.err), '\n').front());
-    return fail(fmt::format("{}: {}", format_command(argv), said.empty() ? format_exit(output.status) : said));
+    const std::string_view reported = trim(split(trim(output.err), '\n').front());
+    return fail(fmt::format("{}: {}", format_command(argv), reported.empty() ? format_exit(output.status) : reported));
   }
   return std::move(output.out);
 }

@@ -77,7 +77,7 @@ TEST_P(BadFault, IsAUsageErrorThatNamesTheMistake) {
   ASSERT_FALSE(spec);
   EXPECT_EQ(spec.error().kind, ErrorKind::kUsage);
   EXPECT_NE(spec.error().what.find(GetParam().says), std::string::npos) << spec.error().what;
-  EXPECT_FALSE(spec.error().remedy.empty() && spec.error().what.find("is not") == std::string::npos);
+  EXPECT_FALSE(spec.error().remedy.empty() && spec.error().what.find("not") == std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -45,7 +45,7 @@ Status refuse_schedule(const FaultSpec& spec) {
 
 }  // namespace
 
-Result<std::vector<NodePlace>> up(const ClusterOptions& options) {
+Result<std::vector<NodeAddress>> up(const ClusterOptions& options) {
   if (options.ranks < 1 || options.ranks > kMaximumRanks) {
     return fail(fmt::format("{} ranks", options.ranks), fmt::format("ask for 1 to {}", kMaximumRanks),
                 ErrorKind::kUsage);
@@ -57,11 +57,11 @@ Result<std::vector<NodePlace>> up(const ClusterOptions& options) {
   const std::vector<VirtualNode> nodes = make_nodes(options.ranks);
   ST_ASSIGN(Network network, Network::make(nodes));
   std::vector<NodeFolder> folders;
-  std::vector<NodePlace> places;
+  std::vector<NodeAddress> addresses;
   for (const VirtualNode& node : nodes) {
     ST_ASSIGN(NodeFolder folder, NodeFolder::make(node));
     folders.push_back(std::move(folder));
-    places.push_back({node.name, node.netns, node.address, node.folder});
+    addresses.push_back({node.name, node.netns, node.address, node.folder});
     ST_TRY(interrupt.check());
   }
   ST_TRY(save_state({options.ranks, 0, {}}));
@@ -69,7 +69,7 @@ Result<std::vector<NodePlace>> up(const ClusterOptions& options) {
   for (NodeFolder& folder : folders) {
     folder.release();
   }
-  return places;
+  return addresses;
 }
 
 Result<std::vector<std::string>> apply_fault(const FaultSpec& spec) {

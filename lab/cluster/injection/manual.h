@@ -16,7 +16,7 @@ struct ClusterOptions {
 };
 
 /// A virtual node's description for the user.
-struct NodePlace {
+struct NodeAddress {
   std::string name;     // "node0"
   std::string netns;    // "stalltrace-node0"
   std::string address;  // "10.77.0.1"
@@ -24,7 +24,7 @@ struct NodePlace {
 };
 
 /// Makes the network and the nodes' folders; starts nothing in them.
-Result<std::vector<NodePlace>> up(const ClusterOptions& options);
+Result<std::vector<NodeAddress>> up(const ClusterOptions& options);
 
 /// Applies a fault now, until clear_faults or down. `start`, `duration` and `every` belong to `lab run` and are
 /// refused; cpu_contention and process_stopped affect every process that runs on the node now. Returns the equivalent

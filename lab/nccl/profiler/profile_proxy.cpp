@@ -58,16 +58,16 @@ DirectionEvents::Task& DirectionEvents::task_of(size_t step) {
 
 void DirectionEvents::post(abi::EventState state) {
   const Task& task = task_of(posted_);
-  void*& place = places_[posted_ % kPlaces];
-  place = nullptr;
+  void*& slot = slots_[posted_ % kSlots];
+  slot = nullptr;
   if ((task.steps.task.mask & kStepParents) != 0) {
     abi::v5::Descriptor event{};
     event.type = abi::kEventProxyStep;
     event.parent = task.handle;
     event.rank = profiler_.rank();
     event.proxy_step = {.step = static_cast<int>(posted_ - task.steps.first)};
-    place = profiler_.start(event);
-    profiler_.record(place, state, {.proxy_step = {.transferred_bytes = task.transferred_bytes}});
+    slot = profiler_.start(event);
+    profiler_.record(slot, state, {.proxy_step = {.transferred_bytes = task.transferred_bytes}});
   }
   posted_++;
 }
@@ -75,12 +75,12 @@ void DirectionEvents::post(abi::EventState state) {
 void DirectionEvents::record(abi::EventState state, size_t bytes) {
   Task& task = task_of(handed_on_);
   task.transferred_bytes = bytes;
-  profiler_.record(places_[handed_on_ % kPlaces], state, {.proxy_step = {.transferred_bytes = bytes}});
+  profiler_.record(slots_[handed_on_ % kSlots], state, {.proxy_step = {.transferred_bytes = bytes}});
 }
 
 void DirectionEvents::complete(size_t done) {
   for (; done_ < done; ++done_) {
-    profiler_.stop(std::exchange(places_[done_ % kPlaces], nullptr));
+    profiler_.stop(std::exchange(slots_[done_ % kSlots], nullptr));
     Task& task = task_of(done_);
     if (done_ + 1 == task.steps.first + task.steps.count) {
       profiler_.stop(std::exchange(task.handle, nullptr));

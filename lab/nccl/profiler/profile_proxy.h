@@ -31,7 +31,7 @@ class DirectionEvents {
   [[nodiscard]] int operations() const { return static_cast<int>(operations_.size()); }
   [[nodiscard]] size_t posted() const { return posted_; }
   [[nodiscard]] size_t handed_on() const { return handed_on_; }
-  [[nodiscard]] bool may_post() const { return posted_ < steps_ && posted_ < done_ + kPlaces; }
+  [[nodiscard]] bool may_post() const { return posted_ < steps_ && posted_ < done_ + kSlots; }
 
   /// The operations are the next ones on their connection.
   void begin();
@@ -45,7 +45,7 @@ class DirectionEvents {
   void complete(size_t done);
 
  private:
-  static constexpr size_t kPlaces = 8;  // steps under way on a connection, as in NCCL
+  static constexpr size_t kSlots = 8;  // steps under way on a connection, as in NCCL
 
   struct Task {
     TaskSteps steps;
@@ -58,7 +58,7 @@ class DirectionEvents {
   bool sends_;
   int peer_;
   std::vector<Task> operations_;
-  std::array<void*, kPlaces> places_{};
+  std::array<void*, kSlots> slots_{};
   size_t steps_ = 0;
   size_t posted_ = 0;
   size_t handed_on_ = 0;

@@ -20,7 +20,7 @@ namespace stalltrace::analysis {
 /// Stalls with one cause and one place; pointers into the decisions.
 struct CauseGroup {
   Cause cause = Cause::kUnknown;
-  Place place;
+  FaultLocation location;
   std::vector<const Stall*> stalls;
   IntervalSet lost;
   int64_t longest_ns = 0;

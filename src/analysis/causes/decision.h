@@ -19,7 +19,7 @@
 namespace stalltrace::analysis {
 
 /// A rank, a directed link between two ranks, or unknown. Stalls with one cause and place are one finding.
-struct Place {
+struct FaultLocation {
   MemberIndex culprit = kNoMember;
   FlowIndex flow = kNoFlow;  // a connection of the link, as an example
   MemberIndex src = kNoMember;
@@ -32,7 +32,7 @@ struct Place {
 /// The result of one rule for one stall and place.
 struct Hypothesis {
   Cause cause = Cause::kUnknown;
-  Place place;
+  FaultLocation location;
   double coverage = 0;  // share of the lost time that the evidence covers, 0..1
   bool applies = false;
   bool dismissed = false;  // the stall is ordinary and no fault

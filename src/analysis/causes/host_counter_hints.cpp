@@ -101,11 +101,11 @@ void add_counter(const AnalysisContext& context, NodeId node, const PacketCounte
 }
 
 /// The hosts of the culprit and of both ends of the link.
-std::set<NodeId> hosts_of(const AnalysisContext& context, const Place& place) {
-  std::set<MemberIndex> members{place.culprit, place.src, place.dst};
-  if (place.flow != kNoFlow) {
-    members.insert(context.flows.flow(place.flow).owner);
-    members.insert(context.flows.flow(place.flow).peer);
+std::set<NodeId> hosts_of(const AnalysisContext& context, const FaultLocation& location) {
+  std::set<MemberIndex> members{location.culprit, location.src, location.dst};
+  if (location.flow != kNoFlow) {
+    members.insert(context.flows.flow(location.flow).owner);
+    members.insert(context.flows.flow(location.flow).peer);
   }
   members.erase(kNoMember);
   std::set<NodeId> hosts;
@@ -121,13 +121,13 @@ std::vector<Evidence> host_counter_evidence(const AnalysisContext& context, cons
   std::vector<Evidence> lines;
   const HostHints& hints = rule_of(group.cause).hints;
   const IntervalSet times = time_of(group);
-  if (hints.memory && group.place.culprit != kNoMember) {
-    add_pressure(context, context.cluster.member(group.place.culprit).node_id, times, lines);
+  if (hints.memory && group.location.culprit != kNoMember) {
+    add_pressure(context, context.cluster.member(group.location.culprit).node_id, times, lines);
   }
   if (hints.packets) {
     std::vector<Evidence> counters;
     const IntervalSet around = widened(times);
-    const std::set<NodeId> hosts = hosts_of(context, group.place);
+    const std::set<NodeId> hosts = hosts_of(context, group.location);
     for (const PacketCounter& counter : kPacketCounters) {
       for (const NodeId node : hosts) {
         add_counter(context, node, counter, around, counters);

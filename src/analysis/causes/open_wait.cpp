@@ -39,7 +39,7 @@ int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stal
 
 bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
   const auto ended = [&](MemberIndex member) { return context.cluster.member(member).exit_ns.has_value(); };
-  if (group.place.culprit != kNoMember && ended(group.place.culprit)) {
+  if (group.location.culprit != kNoMember && ended(group.location.culprit)) {
     return true;
   }
   const Stall& stall = nearest(group);

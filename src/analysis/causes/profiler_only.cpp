@@ -60,7 +60,7 @@ void judge_link_by_steps(const AnalysisContext& context, const Stall& stall, std
   if (held == nullptr || has_flow(context, held->src, held->dst)) {
     return;
   }
-  Hypothesis hypothesis{.cause = Cause::kSlowLink, .place = {.src = held->src, .dst = held->dst}};
+  Hypothesis hypothesis{.cause = Cause::kSlowLink, .location = {.src = held->src, .dst = held->dst}};
   const double share = share_of(held->covered_ns, stall.to_explain_ns());
   const bool alone = static_cast<double>(held->covered_ns) >= kLinkHeldContrast * static_cast<double>(next_ns);
   hypothesis.coverage = std::min(share, kProfilerAloneConfidence);
@@ -78,9 +78,10 @@ bool describe_link_by_steps(const AnalysisContext& context, const CauseGroup& gr
     return false;
   }
   const Cluster& cluster = context.cluster;
-  finding.link = LinkPlace{cluster.member(group.place.src).rank, cluster.member(group.place.dst).rank, {}, {}};
-  finding.summary = fmt::format("Data that {} had sent reached {} late: {}.", cluster.describe(group.place.src),
-                                cluster.describe(group.place.dst), cost_text(group));
+  finding.link =
+      LinkEndpoints{cluster.member(group.location.src).rank, cluster.member(group.location.dst).rank, {}, {}};
+  finding.summary = fmt::format("Data that {} had sent reached {} late: {}.", cluster.describe(group.location.src),
+                                cluster.describe(group.location.dst), cost_text(group));
   finding.evidence.push_back(
       {"proxy_step",
        held.count,
@@ -97,7 +98,7 @@ bool describe_link_by_steps(const AnalysisContext& context, const CauseGroup& gr
   finding.remedy = fmt::format(
       "look at the path from {} to {}: port errors and drops, negotiated speed, other traffic; record both nodes "
       "(stalltrace trace) to see which it is",
-      cluster.member(group.place.src).node, cluster.member(group.place.dst).node);
+      cluster.member(group.location.src).node, cluster.member(group.location.dst).node);
   return true;
 }
 
@@ -106,7 +107,7 @@ void judge_late_by_arrival(const AnalysisContext& context, const Stall& stall, s
       !lacks_scheduler_evidence(context, stall.suspects[0])) {
     return;
   }
-  Hypothesis hypothesis{.cause = Cause::kLateRank, .place = {.culprit = stall.suspects[0]}, .applies = true};
+  Hypothesis hypothesis{.cause = Cause::kLateRank, .location = {.culprit = stall.suspects[0]}, .applies = true};
   hypothesis.coverage = kProfilerAloneConfidence;
   hypothesis.why = fmt::format("{} arrived {} after the others", short_name(context.cluster, stall.suspects[0]),
                                format_duration(stall.lost_ns));
@@ -120,7 +121,7 @@ bool describe_late_by_arrival(const AnalysisContext& context, const CauseGroup& 
     return false;
   }
   finding.summary = capitalised(fmt::format("{} arrives late while the others wait: {}.",
-                                            context.cluster.describe(group.place.culprit), cost_text(group)));
+                                            context.cluster.describe(group.location.culprit), cost_text(group)));
   finding.evidence.push_back(
       {"missing",
        1,

@@ -33,14 +33,14 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
                   .all_took_part) {  // whom the others wait for may wait for those in turn
     hypothesis.why = "ranks that were not recorded may be those that the others wait for";
   } else if (stall.part() != StallPart::kTransfer && stall.suspects.size() == 1) {
-    hypothesis.place.culprit = stall.suspects[0];
+    hypothesis.location.culprit = stall.suspects[0];
     hypothesis.why = fmt::format("the others wait for {}; the recording does not show why",
                                  short_name(context.cluster, stall.suspects[0]));
   } else if (stall.part() == StallPart::kTransfer) {
     const WaitGraph graph =
         build_wait_graph(context.cluster, context.flows, context.evidence, stall.members, stall.examined());
     if (graph.sinks.size() == 1) {
-      hypothesis.place.culprit = graph.sinks[0];
+      hypothesis.location.culprit = graph.sinks[0];
       hypothesis.why = fmt::format("connections and transfers show that the others wait for {}",
                                    short_name(context.cluster, graph.sinks[0]));
     }
@@ -87,20 +87,20 @@ struct Wire {
 
 Wire wire_of(const AnalysisContext& context, const Stall& stall) {
   Wire wire;
-  const Interval settled{stall.window.from_ns + kWireSettlesNs, stall.examined().to_ns};
+  const Interval steady{stall.window.from_ns + kWireSettlesNs, stall.examined().to_ns};
   for (const FlowIndex flow : flows_of(context, stall)) {
     const std::vector<SampleRecord>& samples = context.evidence.samples(flow);
     const auto last = std::partition_point(samples.begin(), samples.end(),
-                                           [&](const SampleRecord& s) { return s.time_ns < settled.to_ns; });
+                                           [&](const SampleRecord& s) { return s.time_ns < steady.to_ns; });
     if (last == samples.begin()) {
       continue;
     }
     ++wire.connections;
-    const auto settled_at = std::partition_point(samples.begin(), last, [&](const SampleRecord& s) {
-      return s.time_ns < settled.from_ns;  // an unchanged sample is not written: the last one is valid
+    const auto steady_at = std::partition_point(samples.begin(), last, [&](const SampleRecord& s) {
+      return s.time_ns < steady.from_ns;  // an unchanged sample is not written: the last one is valid
     });
     const SampleRecord& newest = *(last - 1);
-    const SampleRecord& oldest = settled_at == samples.begin() ? *settled_at : *(settled_at - 1);
+    const SampleRecord& oldest = steady_at == samples.begin() ? *steady_at : *(steady_at - 1);
     wire.acked_bytes += newest.bytes_acked - oldest.bytes_acked;
     wire.under_way_bytes += newest.unacked_bytes + newest.notsent_bytes;
     wire.unread_bytes += newest.unread_bytes;
@@ -119,9 +119,9 @@ bool describe_silence(const AnalysisContext& context, const CauseGroup& group, F
   }
   finding.summary =
       fmt::format("All ranks are inside {}, and no data move between them{}: {}.", call_text(context, stall),
-                  group.place.culprit == kNoMember
+                  group.location.culprit == kNoMember
                       ? ""
-                      : fmt::format("; the others wait for {}", context.cluster.describe(group.place.culprit)),
+                      : fmt::format("; the others wait for {}", context.cluster.describe(group.location.culprit)),
                   cost_text(group));
   finding.evidence.push_back(
       {"tcp_sample",
@@ -142,15 +142,15 @@ bool describe_silence(const AnalysisContext& context, const CauseGroup& group, F
 
 /// Connections to unrecorded processes, which may have ended.
 void add_resets(const AnalysisContext& context, Finding& finding) {
-  for (const ConnectionError& trouble : context.evidence.troubles()) {
-    const Flow& flow = context.flows.flow(trouble.flow);
-    if (trouble.kind == TcpEventKind::kResetReceived && flow.peer == kNoMember && flow.carries_collectives &&
-        trouble.time_ns >= finding.window.from_ns - kResetBeforeNs && trouble.time_ns < finding.window.to_ns) {
+  for (const ConnectionError& error : context.evidence.connection_errors()) {
+    const Flow& flow = context.flows.flow(error.flow);
+    if (error.kind == TcpEventKind::kResetReceived && flow.peer == kNoMember && flow.carries_collectives &&
+        error.time_ns >= finding.window.from_ns - kResetBeforeNs && error.time_ns < finding.window.to_ns) {
       finding.evidence.push_back({"tcp_receive_reset",
                                   1,
                                   fmt::format("{} reset its connection to {}: the process there may have ended",
                                               format_endpoint(flow.dst), context.cluster.describe(flow.owner)),
-                                  {trouble.id}});
+                                  {error.id}});
       return;
     }
   }
@@ -194,7 +194,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   if (describe_undecided(context, group, finding) || describe_silence(context, group, finding)) {
     return;
   }
-  const MemberIndex culprit = group.place.culprit;
+  const MemberIndex culprit = group.location.culprit;
   const std::string where = culprit == kNoMember
                                 ? "Collectives were slow"
                                 : fmt::format("The others waited for {}", context.cluster.describe(culprit));
@@ -255,8 +255,8 @@ Subsumption subsumed_by(const SubsumptionQuery& query) {
   }
   const bool few =
       static_cast<double>(query.group.lost.total_ns()) < kResidueShare * static_cast<double>(query.explained_ns);
-  const MemberIndex culprit = query.group.place.culprit;
-  if (!few && (culprit == kNoMember || culprit != query.by.place.culprit)) {
+  const MemberIndex culprit = query.group.location.culprit;
+  if (!few && (culprit == kNoMember || culprit != query.by.location.culprit)) {
     return {};
   }
   return {.kind = Subsumption::Kind::kMention,

@@ -111,7 +111,7 @@ class EvidenceLoader {
 
   void reset_events() {
     store_.flow_events_.assign(flows_.all().size(), {});
-    store_.troubles_.clear();
+    store_.connection_errors_.clear();
     states_.assign(flows_.all().size(), {});
   }
   void reset_samples() { store_.samples_.assign(flows_.all().size(), {}); }
@@ -154,7 +154,7 @@ class EvidenceLoader {
     } else if (kept && event.event == TcpEventKind::kRetransmit) {
       events.retransmits.push_back({time_ns, event.event_id, event.len});
     } else if (kept && is_trouble(event.event)) {
-      store_.troubles_.push_back({time_ns, event.event, event.state, index, event.event_id});
+      store_.connection_errors_.push_back({time_ns, event.event, event.state, index, event.event_id});
     }
   }
 
@@ -252,7 +252,7 @@ class EvidenceLoader {
       store_.recovery_sets_.emplace_back(std::move(events.recoveries));
       store_.loss_sets_.emplace_back(std::move(all));
     }
-    std::sort(store_.troubles_.begin(), store_.troubles_.end(),
+    std::sort(store_.connection_errors_.begin(), store_.connection_errors_.end(),
               [](const ConnectionError& a, const ConnectionError& b) { return a.time_ns < b.time_ns; });
     for (size_t member = 0; member < store_.waits_.size(); ++member) {
       std::vector<WaitRecord>& records = store_.waits_[member];

@@ -141,7 +141,7 @@ class EvidenceStore {
   /// The flow's retransmissions in `window`.
   [[nodiscard]] std::span<const Retransmit> retransmits(FlowIndex flow, Interval window) const;
   /// Resets, errors and refusals of all flows, by time.
-  [[nodiscard]] const std::vector<ConnectionError>& troubles() const { return troubles_; }
+  [[nodiscard]] const std::vector<ConnectionError>& connection_errors() const { return connection_errors_; }
   [[nodiscard]] FlowDelta delta(FlowIndex flow, Interval window) const;
   /// True if most retransmissions in `window` were needless because the peer had the data: nothing was lost.
   [[nodiscard]] bool repeats_needlessly(FlowIndex flow, Interval window) const;
@@ -173,7 +173,7 @@ class EvidenceStore {
   std::vector<IntervalSet> loss_sets_;
   std::vector<IntervalSet> recovery_sets_;
   std::vector<std::vector<SampleRecord>> samples_;
-  std::vector<ConnectionError> troubles_;
+  std::vector<ConnectionError> connection_errors_;
   std::vector<std::vector<WaitRecord>> waits_;  // per member, by start
   std::vector<int64_t> longest_wait_ns_;        // per member: bounds how far back a record can begin
   std::vector<std::string> names_;

@@ -66,10 +66,10 @@ void add(const Decision& decision, Groups& by_cause) {
     return;
   }
   std::vector<CauseGroup>& groups = by_cause[chosen.cause];
-  auto group =
-      std::ranges::find_if(groups, [&](const CauseGroup& other) { return other.place.key() == chosen.place.key(); });
+  auto group = std::ranges::find_if(
+      groups, [&](const CauseGroup& other) { return other.location.key() == chosen.location.key(); });
   if (group == groups.end()) {
-    groups.push_back({.cause = chosen.cause, .place = chosen.place});
+    groups.push_back({.cause = chosen.cause, .location = chosen.location});
     group = groups.end() - 1;
   }
   const bool again = stall.hung() && group->hung;  // all calls of one hang have the same evidence
@@ -207,8 +207,8 @@ StallFinding finding_of(const AnalysisContext& context, CauseGroup& group) {
   Finding& finding = found.finding;
   finding.confidence =
       rule.fallback ? kUnknownConfidence : std::min(kMaxConfidence, std::round(100 * group.coverage) / 100);
-  if (group.place.culprit != kNoMember) {
-    finding.culprit = culprit_of(context.cluster, group.place.culprit);
+  if (group.location.culprit != kNoMember) {
+    finding.culprit = culprit_of(context.cluster, group.location.culprit);
   }
   const Stall& longest = *found.stalls.front();
   finding.comm_id_hash = context.timeline.groups()[longest.group].hash;

@@ -15,7 +15,7 @@ namespace stalltrace::analysis {
 namespace {
 
 /// A call in the timeline, which does not hold its id.
-struct CallPlace {
+struct MemberCall {
   const Member* member = nullptr;
   CommHash hash = 0;
   int64_t time_ns = 0;  // on its node's own clock
@@ -32,8 +32,8 @@ struct CallPlace {
 };
 
 /// The culprit's call in the stalled instance, or the call of the rank that waited longest.
-std::optional<CallPlace> call_in(const Cluster& cluster, const Timeline& timeline, const Stall& stall,
-                                 const std::optional<Culprit>& culprit) {
+std::optional<MemberCall> call_in(const Cluster& cluster, const Timeline& timeline, const Stall& stall,
+                                  const std::optional<Culprit>& culprit) {
   Instance instance;
   if (!read_instance(timeline, stall.group, stall.number, instance) || instance.seen.empty()) {
     return std::nullopt;
@@ -48,15 +48,15 @@ std::optional<CallPlace> call_in(const Cluster& cluster, const Timeline& timelin
   const Member& member = member_of(chosen);
   const CallSequence& sequence = timeline.sequences()[chosen.sequence];
   const CallSignature& signature = timeline.signature(sequence.call_at(stall.number)->signature);
-  return CallPlace{.member = &member,
-                   .hash = sequence.hash,
-                   .time_ns = chosen.arrival_ns - cluster.clock().shift_ns(member.node_id),
-                   .seq = stall.number - sequence.number_offset,
-                   .op = signature.op,
-                   .bytes = signature.bytes};
+  return MemberCall{.member = &member,
+                    .hash = sequence.hash,
+                    .time_ns = chosen.arrival_ns - cluster.clock().shift_ns(member.node_id),
+                    .seq = stall.number - sequence.number_offset,
+                    .op = signature.op,
+                    .bytes = signature.bytes};
 }
 
-Result<std::optional<EventId>> id_of(EventSource& source, const CallPlace& call) {
+Result<std::optional<EventId>> id_of(EventSource& source, const MemberCall& call) {
   std::optional<EventId> id;
   int most = -1;
   ST_TRY(source.collectives({call.time_ns, call.time_ns + 1}, [&](const Collective& row) {
@@ -83,7 +83,7 @@ Status add_expensive_calls(EventSource& source, const Cluster& cluster, const Ti
       if (!instances.insert({stall->group, stall->number}).second) {
         continue;
       }
-      const std::optional<CallPlace> call = call_in(cluster, timeline, *stall, finding.culprit);
+      const std::optional<MemberCall> call = call_in(cluster, timeline, *stall, finding.culprit);
       if (!call) {
         continue;
       }

@@ -156,14 +156,14 @@ std::vector<InspectedCause> causes_of(const AnalysisContext& context, const Deci
         continue;
       }
       spoke = true;
-      const std::string place =
-          hypothesis.place.culprit == kNoMember ? "" : short_name(context.cluster, hypothesis.place.culprit);
+      const std::string location =
+          hypothesis.location.culprit == kNoMember ? "" : short_name(context.cluster, hypothesis.location.culprit);
       causes.push_back({.cause = rule.cause,
                         .chosen = stall && i == decision.chosen,
                         .applies = hypothesis.applies,
                         .dismissed = hypothesis.dismissed,
                         .share = rule.fallback ? std::nullopt : std::optional(hypothesis.coverage),
-                        .text = hypothesis.why.empty() ? place : hypothesis.why});
+                        .text = hypothesis.why.empty() ? location : hypothesis.why});
     }
     if (!spoke && !rule.fallback) {
       causes.push_back({.cause = rule.cause, .text = std::string(rule.needs)});

@@ -55,12 +55,12 @@ LiveFindings::Key LiveFindings::key_of(const Finding& finding) {
 }
 
 /// Counts stalls that have left the window for good.
-void LiveFindings::settle(Entry& entry, int64_t horizon_ns) {
+void LiveFindings::retire_stalls(Entry& entry, int64_t horizon_ns) {
   std::vector<TimeRange>& lost = entry.newest.lost;  // sorted by end
   const auto first =
       std::partition_point(lost.begin(), lost.end(), [&](const TimeRange& range) { return range.to_ns < horizon_ns; });
-  entry.settled_ns += union_ns({lost.begin(), first});
-  entry.settled_stalls += first - lost.begin();
+  entry.retired_ns += union_ns({lost.begin(), first});
+  entry.retired_stalls += first - lost.begin();
   lost.erase(lost.begin(), first);
 }
 
@@ -71,7 +71,7 @@ void LiveFindings::see(const Finding& finding, TimeRange window) {
     entries_.push_back({.key = key, .newest = finding, .total = finding});
     entry = entries_.end() - 1;
   }
-  settle(*entry, window.from_ns);
+  retire_stalls(*entry, window.from_ns);
   ++entry->looks;
   entry->newest = finding;
   std::erase_if(entry->newest.lost, [&](const TimeRange& range) { return range.to_ns < window.from_ns; });
@@ -85,11 +85,11 @@ void LiveFindings::refresh(Entry& entry) const {
   entry.total.window.from_ns = std::min(before.window.from_ns, entry.newest.window.from_ns);
   entry.total.window.to_ns = std::max(before.window.to_ns, entry.newest.window.to_ns);
   entry.total.severity = std::max(before.severity, entry.newest.severity);
-  const int64_t lost_ns = entry.settled_ns + union_ns(entry.newest.lost);
+  const int64_t lost_ns = entry.retired_ns + union_ns(entry.newest.lost);
   entry.total.stall_ms = std::max(entry.newest.stall_ms, static_cast<double>(lost_ns) / static_cast<double>(kNsPerMs));
-  entry.total.collectives_affected = entry.settled_stalls == 0
+  entry.total.collectives_affected = entry.retired_stalls == 0
                                          ? entry.newest.collectives_affected
-                                         : entry.settled_stalls + static_cast<int64_t>(entry.newest.lost.size());
+                                         : entry.retired_stalls + static_cast<int64_t>(entry.newest.lost.size());
   entry.total.detected_ns = before.detected_ns;
   entry.total.ended_ns = before.ended_ns;
   entry.total.lost.clear();
@@ -155,7 +155,7 @@ std::vector<LiveChange> LiveFindings::update(const Report& report, TimeRange win
   for (Entry& entry : entries_) {
     if (!seen.contains(entry.key)) {
       entry.looks = 0;
-      settle(entry, window.from_ns);
+      retire_stalls(entry, window.from_ns);
     }
   }
   for (Entry& entry : entries_) {
@@ -242,7 +242,7 @@ Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
   own_up(report);
   attempts_.apply(report);
   std::vector<LiveChange> changes = findings_.update(report, {window_.from_ns(), now_ns});
-  window_.hold(findings_.needed());
+  window_.pin(findings_.needed());
   return changes;
 }
 

@@ -54,8 +54,8 @@ class LiveFindings {
     int64_t number = 0;  // 0: not yet reported
     Finding newest;      // as in the last look that saw it
     Finding total;
-    int64_t settled_ns = 0;  // lost before the window of `newest`
-    int64_t settled_stalls = 0;
+    int64_t retired_ns = 0;  // lost before the window of `newest`
+    int64_t retired_stalls = 0;
     int64_t reported_ms = 0;        // stall_ms at the last reported change
     bool reported_waiting = false;  // its severity was `waiting` at that time
     int looks = 0;                  // consecutive looks that saw it
@@ -64,7 +64,7 @@ class LiveFindings {
 
   static Key key_of(const Finding& finding);
   void see(const Finding& finding, TimeRange window);
-  void settle(Entry& entry, int64_t horizon_ns);
+  void retire_stalls(Entry& entry, int64_t horizon_ns);
   void refresh(Entry& entry) const;
   void judge(Entry& entry, TimeRange window, std::vector<LiveChange>& changes);
   [[nodiscard]] int64_t explained_by(const Entry& entry) const;

@@ -110,13 +110,13 @@ bool LiveWindow::is_open_set_up(const T& row) const {
 }
 
 bool LiveWindow::is_held(int64_t time_ns) const {
-  return std::any_of(held_.begin(), held_.end(), [&](const TimeRange& range) { return range.contains(time_ns); });
+  return std::any_of(pinned_.begin(), pinned_.end(), [&](const TimeRange& range) { return range.contains(time_ns); });
 }
 
 /// Removes states that ended before the window or exceed the limit. Nodes stay: they name the agents that recorded.
 void LiveWindow::forget_states() {
   int64_t horizon_ns = from_ns();
-  for (const TimeRange& range : held_) {
+  for (const TimeRange& range : pinned_) {
     horizon_ns = std::min(horizon_ns, range.from_ns);
   }
   for_each_type(kStateTypes, [&]<typename T>() {

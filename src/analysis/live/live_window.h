@@ -35,7 +35,7 @@ class LiveWindow final : public EventSource, public EventSink {
   /// Advances to the current time of the trace and forgets rows before the window.
   void advance(int64_t now_ns);
   /// Keeps rows that began in these ranges even after the window has passed them.
-  void hold(std::vector<TimeRange> ranges) { held_ = std::move(ranges); }
+  void pin(std::vector<TimeRange> ranges) { pinned_ = std::move(ranges); }
 
   [[nodiscard]] int64_t from_ns() const { return now_ns_ - limits_.length_ns; }
   [[nodiscard]] bool has_collectives() const { return !std::get<Stream<Collective>>(streams_).empty(); }
@@ -68,7 +68,7 @@ class LiveWindow final : public EventSource, public EventSink {
   WindowLimits limits_;
   int64_t now_ns_ = 0;
   int64_t swept_ns_ = 0;
-  std::vector<TimeRange> held_;
+  std::vector<TimeRange> pinned_;
   std::set<std::pair<NodeId, int32_t>> called_;
   ForTypes<std::tuple, States, kStateTypes> states_;
   ForTypes<std::tuple, Stream, kStreamedTypes> streams_;  // collectives by id: ids are given in order of entry

@@ -100,20 +100,20 @@ class SingleNode {
     int64_t busy_to_ns = kForever;  // nothing is known before the first call
     uint32_t last_sequence = sequences.front();
     while (!next.empty()) {
-      const auto [arrival_ns, place] = next.top();
+      const auto [arrival_ns, position] = next.top();
       next.pop();
-      const CallSequence& sequence = timeline_.sequences()[place.first];
-      const int64_t number = sequence.first_number() + static_cast<int64_t>(place.second);
+      const CallSequence& sequence = timeline_.sequences()[position.first];
+      const int64_t number = sequence.first_number() + static_cast<int64_t>(position.second);
       if (arrival_ns - kStallFloorNs > busy_to_ns && busy_to_ns != kForever && is_awaited(sequence, number)) {
-        gaps.push_back({.time = {busy_to_ns, arrival_ns}, .sequence = place.first, .number = number});
+        gaps.push_back({.time = {busy_to_ns, arrival_ns}, .sequence = position.first, .number = number});
       }
-      const int64_t end_ns = sequence.calls[place.second].end_ns();
+      const int64_t end_ns = sequence.calls[position.second].end_ns();
       busy_to_ns = busy_to_ns == kForever ? end_ns : std::max(busy_to_ns, end_ns);  // unchanged if kForever
-      if (sequence.calls[place.second].is_open()) {
+      if (sequence.calls[position.second].is_open()) {
         return gaps;  // inside with no known end
       }
-      last_sequence = sequence.point_to_point ? last_sequence : place.first;
-      push(place.first, place.second + 1);
+      last_sequence = sequence.point_to_point ? last_sequence : position.first;
+      push(position.first, position.second + 1);
     }
     const CallSequence& sequence = timeline_.sequences()[last_sequence];
     if (!sequence.calls.empty() && !sequence.destroyed && !sequence.continued && busy_to_ns < observed_ns &&

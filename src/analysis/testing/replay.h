@@ -84,8 +84,8 @@ class Replay {
     open.duration_ns.reset();
     open.completion = Completion::kOpen;
     add(row.timestamp_ns, open);
-    if (row.settled_ns()) {
-      add(*row.settled_ns(), row);
+    if (row.known_end_ns()) {
+      add(*row.known_end_ns(), row);
     }
   }
 

@@ -19,7 +19,7 @@ bool observed_absent(const CallSequence& sequence, int64_t since_ns) {
 
 /// For an instance in which most ranks' calls are in batches. If it is the last of some ranks' batches, their
 /// synchronisation is its end. The other ranks' synchronisation waited for later calls as well, so it is left out.
-void place_in_batch(Instance& instance) {
+void find_batch_part(Instance& instance) {
   const bool last = std::ranges::find(instance.seen, BatchPart::kLast, &Arrival::batch) != instance.seen.end();
   instance.batch = last ? BatchPart::kLast : BatchPart::kInside;
   if (!last || instance.completion_ns == kForever) {
@@ -130,7 +130,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
     out.completion_ns = kForever;
   }
   if (2 * batched > out.seen.size()) {
-    place_in_batch(out);
+    find_batch_part(out);
   }
   if (!out.hung) {
     out.absent.clear();

@@ -63,11 +63,11 @@ std::string readable(const std::string& symbol) {
 
 }  // namespace
 
-std::vector<std::optional<CodePlace>> functions_at(int fd, std::span<const uint64_t> file_offsets) {
-  std::vector<std::optional<CodePlace>> places(file_offsets.size());
+std::vector<std::optional<CodeLocation>> functions_at(int fd, std::span<const uint64_t> file_offsets) {
+  std::vector<std::optional<CodeLocation>> locations(file_offsets.size());
   const std::optional<ElfFile> file = ElfFile::open(fd);
   if (!file) {
-    return places;
+    return locations;
   }
   std::vector<Wanted> wanted;
   for (const uint64_t offset : file_offsets) {
@@ -87,11 +87,11 @@ std::vector<std::optional<CodePlace>> functions_at(int fd, std::span<const uint6
   });
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i].found) {
-      places[i] = CodePlace{readable(file->text_at(wanted[i].name_at, kLongestSymbol - 1)),
-                            *wanted[i].address - wanted[i].begin};
+      locations[i] = CodeLocation{readable(file->text_at(wanted[i].name_at, kLongestSymbol - 1)),
+                                  *wanted[i].address - wanted[i].begin};
     }
   }
-  return places;
+  return locations;
 }
 
 }  // namespace stalltrace

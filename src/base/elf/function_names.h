@@ -11,7 +11,7 @@
 namespace stalltrace {
 
 /// A function and how far into it an address lies.
-struct CodePlace {
+struct CodeLocation {
   std::string function;  // demangled where that stays short; printable
   uint64_t into = 0;     // bytes from its start
 };
@@ -19,6 +19,6 @@ struct CodePlace {
 /// The functions at these offsets of an open ELF file for this machine, one result each; nullopt where no symbol with a
 /// size covers the offset, or if it is not such a file. The innermost of nested symbols. Takes one pass over all of the
 /// file's symbols, whatever the number of offsets.
-std::vector<std::optional<CodePlace>> functions_at(int fd, std::span<const uint64_t> file_offsets);
+std::vector<std::optional<CodeLocation>> functions_at(int fd, std::span<const uint64_t> file_offsets);
 
 }  // namespace stalltrace

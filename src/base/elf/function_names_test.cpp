@@ -60,19 +60,19 @@ struct SmallElf {
     ::unlink(path.c_str());
     return fd;
   }
-  [[nodiscard]] std::vector<std::optional<CodePlace>> look(std::vector<uint64_t> offsets, size_t bytes = 0) const {
+  [[nodiscard]] std::vector<std::optional<CodeLocation>> look(std::vector<uint64_t> offsets, size_t bytes = 0) const {
     return functions_at(open(bytes).get(), offsets);
   }
 };
 
 TEST(FunctionNames, OnlyWhatASymbolCovers) {
-  const auto places = SmallElf("train").look({0xff, 0x100, 0x10f, 0x110, 0x2000});
-  EXPECT_FALSE(places[0]);
-  ASSERT_TRUE(places[1] && places[2]);
-  EXPECT_EQ(places[1]->function, "train");
-  EXPECT_EQ(places[2]->into, 0xfU);
-  EXPECT_FALSE(places[3]);
-  EXPECT_FALSE(places[4]);
+  const auto locations = SmallElf("train").look({0xff, 0x100, 0x10f, 0x110, 0x2000});
+  EXPECT_FALSE(locations[0]);
+  ASSERT_TRUE(locations[1] && locations[2]);
+  EXPECT_EQ(locations[1]->function, "train");
+  EXPECT_EQ(locations[2]->into, 0xfU);
+  EXPECT_FALSE(locations[3]);
+  EXPECT_FALSE(locations[4]);
   SmallElf sizeless("train");
   sizeless.symbol.st_size = 0;
   EXPECT_FALSE(sizeless.look({0x100})[0]) << "it would cover all that follows";

@@ -262,38 +262,38 @@ UniqueFd Procfs::find_by_path(pid_t pid, const MappedFile& file) const {
   open_how how{};
   how.flags = O_PATH | O_CLOEXEC;
   how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-  UniqueFd place(static_cast<int>(::syscall(SYS_openat2, root.get(), inner.c_str(), &how, sizeof how)));
-  if (!place && (errno == ENOSYS || errno == EPERM)) {  // before Linux 5.6, or a container's filter of that time
-    place = UniqueFd(::openat(root.get(), inner.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  UniqueFd handle(static_cast<int>(::syscall(SYS_openat2, root.get(), inner.c_str(), &how, sizeof how)));
+  if (!handle && (errno == ENOSYS || errno == EPERM)) {  // before Linux 5.6, or a container's filter of that time
+    handle = UniqueFd(::openat(root.get(), inner.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   }
-  return place;
+  return handle;
 }
 
-Procfs::MappedPlace Procfs::find_mapped(pid_t pid, const MappedFile& file) const {
-  MappedPlace place;
+Procfs::MappedFileHandle Procfs::find_mapped(pid_t pid, const MappedFile& file) const {
+  MappedFileHandle handle;
   if (file.end != 0) {
     const std::string link = path(pid, fmt::format("map_files/{:x}-{:x}", file.start, file.end));
-    place.fd = UniqueFd(::open(link.c_str(), O_PATH | O_CLOEXEC));
-    place.moved = !place.fd && errno == ENOENT;
+    handle.fd = UniqueFd(::open(link.c_str(), O_PATH | O_CLOEXEC));
+    handle.moved = !handle.fd && errno == ENOENT;
   }
-  if (!place.fd && (file.end == 0 || errno == EPERM || errno == EACCES)) {
-    place.fd = find_by_path(pid, file);
+  if (!handle.fd && (file.end == 0 || errno == EPERM || errno == EACCES)) {
+    handle.fd = find_by_path(pid, file);
   }
   struct statx info {};
-  if (!place.fd ||
-      ::statx(place.fd.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_MNT_ID, &info) !=
+  if (!handle.fd ||
+      ::statx(handle.fd.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_MNT_ID, &info) !=
           0 ||
       !S_ISREG(info.stx_mode) || info.stx_ino != file.inode) {
-    place.fd.reset();
-    return place;
+    handle.fd.reset();
+    return handle;
   }
-  place.device_major = info.stx_dev_major;
-  place.device_minor = info.stx_dev_minor;
-  place.mount_id = (info.stx_mask & STATX_MNT_ID) != 0 ? info.stx_mnt_id : 0;
-  return place;
+  handle.device_major = info.stx_dev_major;
+  handle.device_minor = info.stx_dev_minor;
+  handle.mount_id = (info.stx_mask & STATX_MNT_ID) != 0 ? info.stx_mnt_id : 0;
+  return handle;
 }
 
-UniqueFd Procfs::MappedPlace::open() const {
+UniqueFd Procfs::MappedFileHandle::open() const {
   // O_NONBLOCK keeps a lease of the file's owner from blocking us.
   return fd ? UniqueFd(::open(fmt::format("/proc/self/fd/{}", fd.get()).c_str(),
                               O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC))
@@ -301,9 +301,9 @@ UniqueFd Procfs::MappedPlace::open() const {
 }
 
 UniqueFd Procfs::open_mapped(pid_t pid, const MappedFile& file) const {
-  const MappedPlace place = find_mapped(pid, file);
-  if (!place.moved) {
-    return place.open();
+  const MappedFileHandle handle = find_mapped(pid, file);
+  if (!handle.moved) {
+    return handle.open();
   }
   const auto mappings = executable_mappings(pid).value_or(std::vector<MappedFile>());
   const MappedFile* now = find_moved(mappings, file);

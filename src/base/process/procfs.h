@@ -89,7 +89,7 @@ class Procfs {
   [[nodiscard]] std::optional<uid_t> user(pid_t pid) const;
 
   /// A mapped file, found but not opened (O_PATH).
-  struct MappedPlace {
+  struct MappedFileHandle {
     UniqueFd fd;         // empty: it is not there any more, or is not a regular file, or the process maps another
     bool moved = false;  // nothing is mapped at that address now: the file may be at another
     uint32_t device_major = 0;
@@ -101,7 +101,7 @@ class Procfs {
   };
   /// Finds a mapped file at its address, by its path only where the kernel refuses that. The file's own file system is
   /// not asked anything: it may be a user's program.
-  [[nodiscard]] MappedPlace find_mapped(pid_t pid, const MappedFile& file) const;
+  [[nodiscard]] MappedFileHandle find_mapped(pid_t pid, const MappedFile& file) const;
   /// Opens the mapped file itself, never another one that now has its address or path; empty if it can't be opened or
   /// is not a regular file. Waits only for file systems that don't answer (base/untrusted).
   [[nodiscard]] UniqueFd open_mapped(pid_t pid, const MappedFile& file) const;

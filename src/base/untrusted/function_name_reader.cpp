@@ -22,49 +22,49 @@ HelperMessage serve_names(HelperMessage request) {
   for (uint64_t offset = 0; take_value(bytes, offset);) {
     offsets.push_back(offset);
   }
-  return {.bytes = places_to_bytes(functions_at(request.fd.get(), offsets)), .fd = {}};
+  return {.bytes = locations_to_bytes(functions_at(request.fd.get(), offsets)), .fd = {}};
 }
 
 }  // namespace
 
-std::string places_to_bytes(std::span<const std::optional<CodePlace>> places) {
+std::string locations_to_bytes(std::span<const std::optional<CodeLocation>> locations) {
   std::string bytes;
-  for (const auto& place : places) {
-    put(bytes, static_cast<uint8_t>(place ? 1 : 0));
-    if (place) {
-      put(bytes, place->into);
-      put(bytes, static_cast<uint32_t>(place->function.size()));
-      bytes += place->function;
+  for (const auto& location : locations) {
+    put(bytes, static_cast<uint8_t>(location ? 1 : 0));
+    if (location) {
+      put(bytes, location->into);
+      put(bytes, static_cast<uint32_t>(location->function.size()));
+      bytes += location->function;
     }
   }
   return bytes;
 }
 
-std::optional<FunctionNameReader::Places> places_from_bytes(std::string_view bytes, size_t offsets) {
-  FunctionNameReader::Places places;
+std::optional<FunctionNameReader::Locations> locations_from_bytes(std::string_view bytes, size_t offsets) {
+  FunctionNameReader::Locations locations;
   uint8_t known = 0;
   while (take_value(bytes, known)) {
     if (known == 0) {
-      places.emplace_back();
+      locations.emplace_back();
       continue;
     }
-    CodePlace place;
+    CodeLocation location;
     uint32_t length = 0;
-    if (known != 1 || !take_value(bytes, place.into) || !take_value(bytes, length) || length > bytes.size()) {
+    if (known != 1 || !take_value(bytes, location.into) || !take_value(bytes, length) || length > bytes.size()) {
       return std::nullopt;
     }
-    place.function = printable(bytes.substr(0, std::min<size_t>(length, kLongestName)));
+    location.function = printable(bytes.substr(0, std::min<size_t>(length, kLongestName)));
     bytes.remove_prefix(length);
-    places.emplace_back(std::move(place));
+    locations.emplace_back(std::move(location));
   }
-  return places.size() == offsets ? std::optional(std::move(places)) : std::nullopt;
+  return locations.size() == offsets ? std::optional(std::move(locations)) : std::nullopt;
 }
 
 FunctionNameReader::FunctionNameReader() : child_(serve_names, HelperProcess::Rights::kNone) {}
 
-std::optional<FunctionNameReader::Places> FunctionNameReader::functions_at(const UntrustedFile& file,
-                                                                           std::span<const uint64_t> file_offsets,
-                                                                           int64_t most_ns) {
+std::optional<FunctionNameReader::Locations> FunctionNameReader::functions_at(const UntrustedFile& file,
+                                                                              std::span<const uint64_t> file_offsets,
+                                                                              int64_t most_ns) {
   if (file.owner() == 0 && !file.others_may_write()) {
     return stalltrace::functions_at(file.fd(), file_offsets);
   }
@@ -96,11 +96,11 @@ std::optional<FunctionNameReader::Places> FunctionNameReader::functions_at(const
     child_.end();
     return std::nullopt;
   }
-  auto places = places_from_bytes(answer.bytes, asked.size());
-  if (places) {
-    places->resize(file_offsets.size());
+  auto locations = locations_from_bytes(answer.bytes, asked.size());
+  if (locations) {
+    locations->resize(file_offsets.size());
   }
-  return places;
+  return locations;
 }
 
 }  // namespace stalltrace

@@ -21,12 +21,12 @@ class FunctionNameReader {
  public:
   FunctionNameReader();
 
-  using Places = std::vector<std::optional<CodePlace>>;
+  using Locations = std::vector<std::optional<CodeLocation>>;
 
   /// As stalltrace::functions_at(). Files that root alone may write are read here; a child reads all others, and is
   /// waited for so long. nullopt where that was not enough, or it ended.
-  std::optional<Places> functions_at(const UntrustedFile& file, std::span<const uint64_t> file_offsets,
-                                     int64_t most_ns);
+  std::optional<Locations> functions_at(const UntrustedFile& file, std::span<const uint64_t> file_offsets,
+                                        int64_t most_ns);
 
  private:
   HelperProcess child_;
@@ -35,7 +35,7 @@ class FunctionNameReader {
 
 /// Both ways through the child's socket. Names are cut and made printable: the file may have subverted the child.
 /// nullopt if garbled, or not of so many offsets.
-std::string places_to_bytes(std::span<const std::optional<CodePlace>> places);
-std::optional<FunctionNameReader::Places> places_from_bytes(std::string_view bytes, size_t offsets);
+std::string locations_to_bytes(std::span<const std::optional<CodeLocation>> locations);
+std::optional<FunctionNameReader::Locations> locations_from_bytes(std::string_view bytes, size_t offsets);
 
 }  // namespace stalltrace

@@ -47,13 +47,13 @@ TEST(FunctionNameReader, FilesOfOthersAreReadByAChild) {
   };
   const size_t before = children();
   for (int round = 0; round < 2; ++round) {
-    const auto places = reader.functions_at(*file, offsets, 20 * kNsPerSecond);
-    ASSERT_TRUE(places);
-    ASSERT_EQ(places->size(), 2U);
-    ASSERT_TRUE((*places)[0]);
-    EXPECT_EQ((*places)[0]->function, "stalltrace::function_name_reader_test::a_function_to_name()");
-    EXPECT_EQ((*places)[0]->into, 0U);
-    EXPECT_FALSE((*places)[1]);
+    const auto locations = reader.functions_at(*file, offsets, 20 * kNsPerSecond);
+    ASSERT_TRUE(locations);
+    ASSERT_EQ(locations->size(), 2U);
+    ASSERT_TRUE((*locations)[0]);
+    EXPECT_EQ((*locations)[0]->function, "stalltrace::function_name_reader_test::a_function_to_name()");
+    EXPECT_EQ((*locations)[0]->into, 0U);
+    EXPECT_FALSE((*locations)[1]);
   }
   EXPECT_EQ(children(), before + 1);
   EXPECT_FALSE(reader.functions_at(*file, offsets, 0)) << "no time";
@@ -61,19 +61,19 @@ TEST(FunctionNameReader, FilesOfOthersAreReadByAChild) {
 }
 
 TEST(FunctionNameReader, GarbledAnswersAreRefused) {
-  const std::vector<std::optional<CodePlace>> places{CodePlace{.function = "f()", .into = 5}, std::nullopt};
-  const std::string whole = places_to_bytes(places);
-  const auto back = places_from_bytes(whole, 2);
+  const std::vector<std::optional<CodeLocation>> locations{CodeLocation{.function = "f()", .into = 5}, std::nullopt};
+  const std::string whole = locations_to_bytes(locations);
+  const auto back = locations_from_bytes(whole, 2);
   ASSERT_TRUE(back);
   EXPECT_EQ((*back)[0]->function, "f()");
   EXPECT_EQ((*back)[0]->into, 5U);
   EXPECT_FALSE((*back)[1]);
-  EXPECT_FALSE(places_from_bytes(whole, 1)) << "more than was asked";
+  EXPECT_FALSE(locations_from_bytes(whole, 1)) << "more than was asked";
   for (size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_FALSE(places_from_bytes(whole.substr(0, size), 2)) << size;
+    EXPECT_FALSE(locations_from_bytes(whole.substr(0, size), 2)) << size;
   }
-  const std::vector<std::optional<CodePlace>> rude{CodePlace{.function = "\x1b[2J" + std::string(10'000, 'a')}};
-  const auto tamed = places_from_bytes(places_to_bytes(rude), 1);
+  const std::vector<std::optional<CodeLocation>> rude{CodeLocation{.function = "\x1b[2J" + std::string(10'000, 'a')}};
+  const auto tamed = locations_from_bytes(locations_to_bytes(rude), 1);
   ASSERT_TRUE(tamed);
   EXPECT_LT((*tamed)[0]->function.size(), 300U);
   EXPECT_EQ((*tamed)[0]->function.find('\x1b'), std::string::npos);

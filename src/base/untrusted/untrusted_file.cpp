@@ -102,16 +102,16 @@ std::expected<UntrustedFile, OpenRefusal> UntrustedFile::open_mapped(const Procf
   if (!mount.local) {
     return std::unexpected(OpenRefusal::kRemote);
   }
-  const Procfs::MappedPlace place = procfs.find_mapped(pid, file);
-  if (place.moved) {
+  const Procfs::MappedFileHandle handle = procfs.find_mapped(pid, file);
+  if (handle.moved) {
     return std::unexpected(OpenRefusal::kMoved);
   }
   // What is mapped there now may lie elsewhere; a subvolume of btrfs has a device of its own.
-  const bool same_device = place.device_major == file.device_major && place.device_minor == file.device_minor;
-  if (place.fd && !same_device && !mounts.of_mount(pid, place.mount_id).local) {
+  const bool same_device = handle.device_major == file.device_major && handle.device_minor == file.device_minor;
+  if (handle.fd && !same_device && !mounts.of_mount(pid, handle.mount_id).local) {
     return std::unexpected(OpenRefusal::kRemote);
   }
-  UniqueFd fd = place.open();
+  UniqueFd fd = handle.open();
   struct stat info {};
   if (!fd || ::fstat(fd.get(), &info) != 0) {
     return std::unexpected(OpenRefusal::kGone);

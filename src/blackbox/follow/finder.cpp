@@ -224,8 +224,8 @@ void ProfilerFileFinder::search_gone(Folder& folder, int64_t now_ns, const TakeF
     if (folder.known.contains(file) || ++opened[info.st_uid] > kFilesAtOnce) {
       continue;
     }
-    const Verdict verdict = examine(folder.fd.get(), entry->d_name, now_ns, found);
-    if (verdict == Verdict::kTaken || (verdict == Verdict::kForever && folder.known.size() < kMostKnown)) {
+    const FileDecision verdict = examine(folder.fd.get(), entry->d_name, now_ns, found);
+    if (verdict == FileDecision::kTaken || (verdict == FileDecision::kForever && folder.known.size() < kMostKnown)) {
       folder.known.insert(file);
     }
   }
@@ -238,30 +238,30 @@ bool ProfilerFileFinder::is_recent(const ProfilerFileReader& reader, int64_t now
          (scope_.only_netns == 0 || header.network_namespace == scope_.only_netns);
 }
 
-ProfilerFileFinder::Verdict ProfilerFileFinder::examine(int folder, const char* name, int64_t now_ns,
-                                                        const TakeFile& found) {
+ProfilerFileFinder::FileDecision ProfilerFileFinder::examine(int folder, const char* name, int64_t now_ns,
+                                                             const TakeFile& found) {
   UniqueFd file = open_file(folder, name);
   struct stat info {};
   if (!file || ::fstat(file.get(), &info) != 0) {
-    return Verdict::kForever;
+    return FileDecision::kForever;
   }
   auto reader = ProfilerFileReader::adopt(std::move(file), name);
   if (!reader) {  // not a profiler file, or one still being made
     const int64_t age_ns = utc_now_ns() - info.st_mtim.tv_sec * kNsPerSecond;
-    return age_ns >= 0 && age_ns < kBeingMadeNs ? Verdict::kLater : Verdict::kForever;
+    return age_ns >= 0 && age_ns < kBeingMadeNs ? FileDecision::kLater : FileDecision::kForever;
   }
   const bool is_traced =
       std::ranges::any_of(targets_, [&](const Target& target) { return target.has(reader->layout()); });
   if (is_traced || reader->has_writer()) {
-    return Verdict::kLater;  // of a living process, traced or not
+    return FileDecision::kLater;  // of a living process, traced or not
   }
   if (!is_recent(*reader, now_ns)) {
-    return Verdict::kForever;
+    return FileDecision::kForever;
   }
   if (!found({.reader = std::move(*reader), .user = info.st_uid})) {
     losses_.add(users_loss(kLostFiles, info.st_uid));
   }
-  return Verdict::kTaken;
+  return FileDecision::kTaken;
 }
 
 }  // namespace stalltrace::blackbox

@@ -76,12 +76,12 @@ class ProfilerFileFinder {
     std::set<FileId> known;                      // files that need not be examined again
     std::set<FileId> seen;                       // in the current pass over the names
   };
-  enum class Verdict { kTaken, kLater, kForever };
+  enum class FileDecision { kTaken, kLater, kForever };
   std::optional<FileId> add_folder(const std::string& root, const std::string& path, uint32_t user, bool keep);
   void search_target(Target& target, int64_t now_ns, const TakeFile& found);
   std::optional<FoundFile> open_target(Target& target, Folder& folder, UniqueFd file, const std::string& name);
   void search_gone(Folder& folder, int64_t now_ns, const TakeFile& found);
-  Verdict examine(int folder, const char* name, int64_t now_ns, const TakeFile& found);
+  FileDecision examine(int folder, const char* name, int64_t now_ns, const TakeFile& found);
   [[nodiscard]] bool is_recent(const ProfilerFileReader& reader, int64_t now_ns) const;
 
   const Procfs& procfs_;

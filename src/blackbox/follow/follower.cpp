@@ -78,7 +78,7 @@ int32_t ProfilerFollower::number_of_gone(const st_box_header& header) {
 }
 
 /// Makes place for one more: a living process's file takes that of a process which was gone, of the user who has most.
-bool ProfilerFollower::make_place() {
+bool ProfilerFollower::make_room() {
   std::map<uint32_t, size_t> gone;
   for (const FollowedFile& file : files_) {
     gone[file.user] += file.state == State::kGone;
@@ -95,7 +95,7 @@ bool ProfilerFollower::make_place() {
   return true;
 }
 
-bool ProfilerFollower::has_place(const FoundFile& found) {
+bool ProfilerFollower::has_room(const FoundFile& found) {
   size_t of_user = 0;
   size_t gone = 0;
   size_t gone_of_user = 0;
@@ -108,14 +108,14 @@ bool ProfilerFollower::has_place(const FoundFile& found) {
   if (!found.alive) {
     return files_.size() < kMostFiles && gone < kMostGone && gone_of_user < kMostGoneOfUser;
   }
-  return of_user < kMostFilesOfUser && (files_.size() < kMostFiles || make_place());
+  return of_user < kMostFilesOfUser && (files_.size() < kMostFiles || make_room());
 }
 
 bool ProfilerFollower::take(FoundFile found) {
   if (!found.alive && was_taken(found.reader.layout())) {
     return true;
   }
-  if (!has_place(found)) {
+  if (!has_room(found)) {
     return false;
   }
   if (found.alive) {

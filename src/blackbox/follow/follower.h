@@ -83,8 +83,8 @@ class ProfilerFollower {
   };
 
   bool take(FoundFile found);
-  [[nodiscard]] bool has_place(const FoundFile& found);
-  bool make_place();
+  [[nodiscard]] bool has_room(const FoundFile& found);
+  bool make_room();
   void forget_oldest_closed();
   void deliver_deaths_of(uint32_t user);
   void take_gone(FoundFile found);

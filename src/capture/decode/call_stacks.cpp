@@ -10,15 +10,15 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr size_t kPlacesOfAProcess = 256;
+constexpr size_t kCallSitesOfAProcess = 256;
 constexpr size_t kDelivered = 65'536;  // remembered rows; older ones may be delivered again, which is harmless
 
 }  // namespace
 
 void CallStacks::note(const st_call_stack& record) {
   const auto pid = static_cast<pid_t>(record.header.tgid);
-  auto& places = processes_[pid];
-  if (places.size() >= kPlacesOfAProcess || places.contains(record.place)) {
+  auto& call_sites = processes_[pid];
+  if (call_sites.size() >= kCallSitesOfAProcess || call_sites.contains(record.call_site)) {
     return;
   }
   const size_t frames = std::min<size_t>(record.frames, ST_STACK_FRAMES);
@@ -29,7 +29,7 @@ void CallStacks::note(const st_call_stack& record) {
   }
   Stack stack{.frames = names_.describe(pid, addresses, shares_.user_of(pid))};
   if (stack.frames.empty()) {
-    places[record.place] = 0;
+    call_sites[record.call_site] = 0;
     return;
   }
   stack.stack_id = static_cast<int64_t>(splitmix64_text(stack.frames) >> 1);  // ids are positive
@@ -38,21 +38,21 @@ void CallStacks::note(const st_call_stack& record) {
   }
   if (!delivered_.contains(stack.stack_id)) {
     if (!shares_.take(pid, UserShares::Kind::kStack, static_cast<int64_t>(record.header.time_ns))) {
-      places[record.place] = 0;
+      call_sites[record.call_site] = 0;
       return;
     }
     delivered_.insert(stack.stack_id);
     sink_.accept(stack);
   }
-  places[record.place] = stack.stack_id;
+  call_sites[record.call_site] = stack.stack_id;
 }
 
-int64_t CallStacks::id_of(pid_t pid, uint64_t place) const {
+int64_t CallStacks::id_of(pid_t pid, uint64_t call_site) const {
   const auto process = processes_.find(pid);
   if (process == processes_.end()) {
     return 0;
   }
-  const auto found = process->second.find(place);
+  const auto found = process->second.find(call_site);
   return found == process->second.end() ? 0 : found->second;
 }
 

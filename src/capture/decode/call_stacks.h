@@ -25,7 +25,7 @@ class CallStacks {
   /// program that generates code at run time has new ones forever.
   void note(const st_call_stack& record);
   /// The row id of a noted place: a hash of the text, equal on all nodes. 0 for an unknown place.
-  [[nodiscard]] int64_t id_of(pid_t pid, uint64_t place) const;
+  [[nodiscard]] int64_t id_of(pid_t pid, uint64_t call_site) const;
   void on_exit(pid_t pid) {
     processes_.erase(pid);
     names_.forget(pid);

@@ -47,13 +47,14 @@ void CodeNames::look_up(pid_t pid, const MappedFile& file, std::span<const uint6
   }
   const std::string name = std::filesystem::path(file.path).filename().string();
   const auto opened = UntrustedFile::open_mapped(procfs_, mounts_, pid, file);
-  const auto places = opened ? names_.functions_at(*opened, fresh, kTimeNs - spent_ns_)
-                             : std::optional(FunctionNameReader::Places(fresh.size()));
-  for (size_t i = 0; places && i < fresh.size(); ++i) {
-    const std::optional<CodePlace>& place = (*places)[i];
-    known_[key(fresh[i])] = !place             ? fmt::format("+{:#x} ({})", fresh[i], name)
-                            : place->into == 0 ? fmt::format("{} ({})", place->function, name)
-                                               : fmt::format("{}+{:#x} ({})", place->function, place->into, name);
+  const auto locations = opened ? names_.functions_at(*opened, fresh, kTimeNs - spent_ns_)
+                                : std::optional(FunctionNameReader::Locations(fresh.size()));
+  for (size_t i = 0; locations && i < fresh.size(); ++i) {
+    const std::optional<CodeLocation>& location = (*locations)[i];
+    known_[key(fresh[i])] = !location ? fmt::format("+{:#x} ({})", fresh[i], name)
+                            : location->into == 0
+                                ? fmt::format("{} ({})", location->function, name)
+                                : fmt::format("{}+{:#x} ({})", location->function, location->into, name);
   }
   const int64_t spent_ns = monotonic_now_ns() - begun_ns;
   spent_ns_ += spent_ns;

@@ -17,15 +17,15 @@
 // Outside the anonymous namespace so that their symbols can be found.
 namespace stalltrace::capture::code_names_test {
 
-__attribute__((noipa)) uint64_t a_place_to_call_from() {
+__attribute__((noipa)) uint64_t a_function_to_call_from() {
   return reinterpret_cast<uint64_t>(__builtin_return_address(0));
 }
 
 volatile int calls;
 __attribute__((noipa)) uint64_t a_caller() {
-  const uint64_t place = a_place_to_call_from();
+  const uint64_t call_site = a_function_to_call_from();
   calls = calls + 1;  // prevents a tail call
-  return place;
+  return call_site;
 }
 
 }  // namespace stalltrace::capture::code_names_test
@@ -40,17 +40,17 @@ using testing::SizeIs;
 using testing::StartsWith;
 
 uint64_t entry_of(uint64_t (*function)()) { return reinterpret_cast<uint64_t>(function); }
-uint64_t place_entry() { return entry_of(code_names_test::a_place_to_call_from); }
+uint64_t function_entry() { return entry_of(code_names_test::a_function_to_call_from); }
 
 TEST(CodeNames, AFunctionAndWhoCalledIt) {
   const Procfs procfs;
   CodeNames names(procfs);
-  const std::vector<uint64_t> stack = {place_entry(), code_names_test::a_caller(), 8, place_entry()};
+  const std::vector<uint64_t> stack = {function_entry(), code_names_test::a_caller(), 8, function_entry()};
   const std::string text = names.describe(::getpid(), stack);
   EXPECT_EQ(names.describe(::getpid(), stack), text) << "from memory";
   const auto frames = split(text, '\n');
   ASSERT_THAT(frames, SizeIs(2)) << "8 is in no file: garbage from there on";
-  EXPECT_EQ(frames[0], "stalltrace::capture::code_names_test::a_place_to_call_from() (test_capture)");
+  EXPECT_EQ(frames[0], "stalltrace::capture::code_names_test::a_function_to_call_from() (test_capture)");
   EXPECT_THAT(std::string(frames[1]),
               MatchesRegex("stalltrace::capture::code_names_test::a_caller\\(\\)\\+0x[0-9a-f]+ \\(test_capture\\)"));
 }
@@ -86,10 +86,10 @@ TEST(CodeNames, WhatIsGoneHasNone) {
   EXPECT_THAT(CodeNames(procfs).describe(::getpid(), {}), IsEmpty());
 }
 
-st_call_stack stack_of(uint64_t place, std::vector<uint64_t> addresses, uint64_t return_address) {
+st_call_stack stack_of(uint64_t call_site, std::vector<uint64_t> addresses, uint64_t return_address) {
   st_call_stack record{};
   record.header.tgid = static_cast<uint32_t>(::getpid());
-  record.place = place;
+  record.call_site = call_site;
   record.return_address = return_address;
   record.frames = static_cast<uint32_t>(addresses.size());
   std::ranges::copy(addresses, record.addresses);
@@ -102,9 +102,9 @@ TEST(CallStacks, EachContentIsOneRow) {
   UserShares shares;
   CallStacks stacks(procfs, shares, source);
   const uint64_t caller = code_names_test::a_caller();
-  stacks.note(stack_of(1, {place_entry(), 8}, caller));
-  stacks.note(stack_of(2, {place_entry(), caller}, caller));
-  stacks.note(stack_of(3, {place_entry(), 8}, 8));
+  stacks.note(stack_of(1, {function_entry(), 8}, caller));
+  stacks.note(stack_of(2, {function_entry(), caller}, caller));
+  stacks.note(stack_of(3, {function_entry(), 8}, 8));
   stacks.note(stack_of(4, {}, caller));
   const int64_t first = stacks.id_of(::getpid(), 1);
   EXPECT_GT(first, 0);
@@ -116,7 +116,7 @@ TEST(CallStacks, EachContentIsOneRow) {
   ASSERT_TRUE(rows);
   ASSERT_THAT(*rows, SizeIs(2));
   const Stack& row = (*rows)[0].stack_id == first ? (*rows)[0] : (*rows)[1];
-  EXPECT_THAT(row.frames, StartsWith("stalltrace::capture::code_names_test::a_place_to_call_from()"));
+  EXPECT_THAT(row.frames, StartsWith("stalltrace::capture::code_names_test::a_function_to_call_from()"));
   EXPECT_THAT(row.frames, HasSubstr("a_caller()"));
   stacks.on_exit(::getpid());
   EXPECT_EQ(stacks.id_of(::getpid(), 1), 0);
@@ -127,11 +127,11 @@ TEST(CallStacks, AProcessHasSoManyAndNoMore) {
   const Procfs procfs;
   UserShares shares;
   CallStacks stacks(procfs, shares, source);
-  for (uint64_t place = 1; place <= 300; ++place) {
-    stacks.note(stack_of(place, {place_entry()}, code_names_test::a_caller()));
-    EXPECT_EQ(stacks.id_of(::getpid(), place) != 0, place <= 256) << place;
+  for (uint64_t call_site = 1; call_site <= 300; ++call_site) {
+    stacks.note(stack_of(call_site, {function_entry()}, code_names_test::a_caller()));
+    EXPECT_EQ(stacks.id_of(::getpid(), call_site) != 0, call_site <= 256) << call_site;
   }
-  st_call_stack lying = stack_of(1, {place_entry()}, 8);
+  st_call_stack lying = stack_of(1, {function_entry()}, 8);
   lying.frames = UINT32_MAX;
   lying.header.tgid = 1;
   stacks.note(lying);

@@ -54,7 +54,7 @@ bool RecordDecoder::has_ended(pid_t pid) const {
   return known && known->exit_ns;
 }
 
-void RecordDecoder::begin_process(Process process, Library library, CollectiveTracker::JobPlace job) {
+void RecordDecoder::begin_process(Process process, Library library, CollectiveTracker::JobIdentity job) {
   const pid_t pid = process.pid;
   processes_.add(std::move(process));
   collectives_.set_library(pid, library);
@@ -107,7 +107,7 @@ void RecordDecoder::decode(std::span<const std::byte> bytes) {
   switch (header.type) {
     case ST_RECORD_CALL_ENTRY:
       return with(st_call_entry{}, [&](const auto& record) {
-        collectives_.on_entry(record, stacks_.id_of(static_cast<pid_t>(record.header.tgid), record.place));
+        collectives_.on_entry(record, stacks_.id_of(static_cast<pid_t>(record.header.tgid), record.call_site));
       });
     case ST_RECORD_CALL_STACK:
       return with(st_call_stack{}, [&](const auto& record) { note_stack(record); });

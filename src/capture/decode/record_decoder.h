@@ -54,7 +54,7 @@ class RecordDecoder {
   /// none of its records is decoded.
   bool admit(pid_t pid, uint32_t user, int64_t now_ns) { return shares_.begin(pid, user, now_ns); }
   /// A process that was admitted.
-  void begin_process(Process process, Library library, CollectiveTracker::JobPlace job);
+  void begin_process(Process process, Library library, CollectiveTracker::JobIdentity job);
   void end_process(const st_exit& record);
   /// The record of its end was lost; it had ended by `now_ns` (CLOCK_MONOTONIC), how is not known.
   void end_process(pid_t pid, int64_t now_ns);

@@ -298,8 +298,8 @@ void JobDiscovery::advance() {
   }
 }
 
-void JobDiscovery::settle() {
-  files_.settle([this](pid_t pid, const MappedFile& file) { on_mapping(pid, file); }, kNsPerSecond, 0);
+void JobDiscovery::wait_for_files() {
+  files_.wait_for_files([this](pid_t pid, const MappedFile& file) { on_mapping(pid, file); }, kNsPerSecond, 0);
 }
 
 void JobDiscovery::on_call(pid_t pid) {

@@ -63,7 +63,7 @@ class JobDiscovery {
   /// Continues with files that take time to read (not owned by root, or remote). Never waits.
   void advance();
   /// The same, but waits up to one second for files of this host.
-  void settle();
+  void wait_for_files();
   /// Readable when advance() may have something to do.
   [[nodiscard]] std::vector<int> descriptors() const { return files_.descriptors(); }
 

@@ -182,16 +182,16 @@ Status BpfPrograms::open_rings() {
 /// One probe as a perf event.
 Result<UniqueFd> BpfPrograms::probe(const std::string& path, const ProbePoint& point, bool at_return) {
   const auto& skeleton = *object_->skeleton;
-  const UprobePlace place{.offset = point.offset, .at_return = at_return};
+  const UprobeLocation location{.offset = point.offset, .at_return = at_return};
   if (features_.attach_cookie) {
     const bpf_program* program = at_return ? skeleton.progs.call_return : object_->call_entry();
-    return open_perf_uprobe(bpf_program__fd(program), path, place, cookie_of(point));
+    return open_perf_uprobe(bpf_program__fd(program), path, location, cookie_of(point));
   }
   const uint32_t slot = at_return ? ST_CALL_PROGRAM_RETURN : ST_CALL_PROGRAM_ENTRY;
   ST_ASSIGN(const UniqueFd program,
             load_cookie_program(bpf_map__fd(skeleton.maps.call_cookie), bpf_map__fd(skeleton.maps.call_programs), slot,
                                 cookie_of(point)));
-  return open_perf_uprobe(program.get(), path, place, std::nullopt);
+  return open_perf_uprobe(program.get(), path, location, std::nullopt);
 }
 
 Result<BpfPrograms::ProbeSet> BpfPrograms::attach_file(const std::string& path, std::span<const ProbePoint> points) {
@@ -236,8 +236,8 @@ Result<BpfPrograms::ProbeSet> BpfPrograms::attach_marker(const std::string& path
     ST_ASSIGN(link, link_uprobe_multi(program, path, std::span(&marker.function_offset, 1), std::span(&cookie, 1),
                                       false, std::span(&marker.semaphore_offset, 1)));
   } else {
-    const UprobePlace place{.offset = marker.function_offset, .semaphore_offset = marker.semaphore_offset};
-    ST_ASSIGN(link, open_perf_uprobe(program, path, place, std::nullopt));
+    const UprobeLocation location{.offset = marker.function_offset, .semaphore_offset = marker.semaphore_offset};
+    ST_ASSIGN(link, open_perf_uprobe(program, path, location, std::nullopt));
   }
   object_->skeleton->bss->markers_probed = 1;
   std::vector<UniqueFd> probes;
@@ -339,12 +339,12 @@ void BpfPrograms::remove_sequences_of_the_gone() {
   std::vector<st_sequence> values(kAtOnce);
   std::map<uint32_t, bool> gone;  // by process
   std::vector<std::pair<st_sequence_key, uint32_t>> left;
-  uint32_t place = 0;
+  uint32_t location = 0;
   LIBBPF_OPTS(bpf_map_batch_opts, options);
   for (bool first = true, more = true; more; first = false) {
     uint32_t count = kAtOnce;
-    more =
-        bpf_map_lookup_batch(map, first ? nullptr : &place, &place, keys.data(), values.data(), &count, &options) == 0;
+    more = bpf_map_lookup_batch(map, first ? nullptr : &location, &location, keys.data(), values.data(), &count,
+                                &options) == 0;
     if (!more && errno != ENOENT) {
       return;
     }

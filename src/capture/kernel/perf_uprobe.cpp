@@ -38,16 +38,16 @@ std::unexpected<Error> refuse(const std::string& path, int error) {
 
 }  // namespace
 
-Result<UniqueFd> open_perf_uprobe(int program_fd, const std::string& path, const UprobePlace& place,
+Result<UniqueFd> open_perf_uprobe(int program_fd, const std::string& path, const UprobeLocation& location,
                                   std::optional<uint64_t> cookie) {
   ST_ASSIGN(const uint32_t source, uprobe_source());
   perf_event_attr attributes{};
   attributes.type = source;
   attributes.size = sizeof attributes;
   // Bit 0: at the function's return (/sys/bus/event_source/devices/uprobe/format/retprobe); from bit 32: the counter.
-  attributes.config = (place.at_return ? 1U : 0U) | place.semaphore_offset << 32;
+  attributes.config = (location.at_return ? 1U : 0U) | location.semaphore_offset << 32;
   attributes.config1 = reinterpret_cast<uint64_t>(path.c_str());
-  attributes.config2 = place.offset;
+  attributes.config2 = location.offset;
   // The event covers all processes. The CPU is a formality: the program runs on each.
   UniqueFd event(static_cast<int>(::syscall(SYS_perf_event_open, &attributes, -1, 0, -1, PERF_FLAG_FD_CLOEXEC)));
   if (!event) {

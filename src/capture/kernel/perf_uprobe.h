@@ -12,7 +12,7 @@
 
 namespace stalltrace::capture {
 
-struct UprobePlace {
+struct UprobeLocation {
   uint64_t offset = 0;            // in the file
   uint64_t semaphore_offset = 0;  // offset of a 16-bit counter that the kernel raises while the probe exists; 0: none
   bool at_return = false;
@@ -20,7 +20,7 @@ struct UprobePlace {
 
 /// Runs `program_fd` at an offset of `path`, in every process, until the descriptor is closed. The cookie is set where
 /// the kernel has cookies (Linux 5.15).
-Result<UniqueFd> open_perf_uprobe(int program_fd, const std::string& path, const UprobePlace& place,
+Result<UniqueFd> open_perf_uprobe(int program_fd, const std::string& path, const UprobeLocation& location,
                                   std::optional<uint64_t> cookie);
 
 /// For kernels without cookies: loads a program that stores `cookie` in the per-CPU array `cookie_map` and tail-calls

@@ -44,7 +44,7 @@ std::string activity_of(const ProcessStacks& process, const ThreadStack& thread)
   return holder == process.threads.end() || holder->tid == thread.tid
              ? activity
              : fmt::format("{}, which thread \"{}\" has in {}", activity, printable(holder->name),
-                           brief_text(*place_in(holder->python->frames).own));
+                           brief_text(*location_in(holder->python->frames).own));
 }
 
 /// False if it is not a Python process, or has ended.

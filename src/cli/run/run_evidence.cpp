@@ -61,13 +61,13 @@ RunEvidence::RunEvidence(launch::RunFolder folder, const Options& options, const
 
 void RunEvidence::add_plugin() {
   if (const std::string chosen = text_of_variable(kPluginVariable); chosen.empty()) {
-    auto placed = launch::PluginFile::place(folder_.own);
-    if (!placed) {
-      why_no_plugin_ = placed.error().what;
+    auto installed = launch::PluginFile::install(folder_.own);
+    if (!installed) {
+      why_no_plugin_ = installed.error().what;
       note("no profiler file will be written: " + why_no_plugin_);
       return;
     }
-    plugin_.emplace(std::move(*placed));
+    plugin_.emplace(std::move(*installed));
     environment_.push_back(fmt::format("{}={}", kPluginVariable, plugin_->path()));
   } else if (!launch::is_our_plugin(chosen)) {
     note(fmt::format("{} is {} already: it stays, and no profiler file is written", kPluginVariable, chosen));
@@ -138,8 +138,8 @@ void RunEvidence::note_progress(int64_t still_ns) {
   note(fmt::format("collectives complete again: the job stood still for {}", format_duration(still_ns)));
 }
 
-void RunEvidence::settle() {
-  files_ = profiler_files_.settle([this](const std::string& line) { note(line); });
+void RunEvidence::collect() {
+  files_ = profiler_files_.collect([this](const std::string& line) { note(line); });
 }
 
 void RunEvidence::conclude(const Traced& traced, int job_code) {
@@ -198,7 +198,7 @@ bool RunEvidence::explain(const std::string& recording, std::optional<int> job_c
     console_.error(report.error());
     return false;
   }
-  say(*report);
+  print(*report);
   if (job_code) {
     note_failure(*report, *job_code);
     if (const Status written =
@@ -240,7 +240,7 @@ void RunEvidence::note_missing_files() const {
 }
 
 /// Standard output belongs to the job.
-void RunEvidence::say(const Report& report) const {
+void RunEvidence::print(const Report& report) const {
   console_.page(report::report_to_text(report, {.colour = console_.colour_err()}));
 }
 

@@ -52,7 +52,7 @@ class RunEvidence {
   /// Called when the job continues after a report that it stood still.
   void note_progress(int64_t still_ns);
   /// Called when the job has ended: moves the profiler files to the run's folder.
-  void settle();
+  void collect();
   /// What the tracer has left.
   struct Traced {
     bool recorded = false;
@@ -76,7 +76,7 @@ class RunEvidence {
   bool explain(const std::string& recording, std::optional<int> job_code);
   void note_failure(const Report& report, int job_code) const;
   void note_missing_files() const;
-  void say(const Report& report) const;
+  void print(const Report& report) const;
   void note(const std::string& line) const { console_.note(line); }
 
   Console& console_;

@@ -69,9 +69,9 @@ bool appears(const std::string& path) {
 }
 
 TEST(RunEvidence, AskedToEndWhileAHangIsExplainedTheProfilerFilesAreSaved) {
-  const std::string place = "/dev/shm/run_evidence_test." + std::to_string(::getpid());
+  const std::string path = "/dev/shm/run_evidence_test." + std::to_string(::getpid());
   {
-    auto folder = launch::claim_run_folder(place);
+    auto folder = launch::claim_run_folder(path);
     ASSERT_TRUE(folder) << folder.error().what;
     auto ends = launch::Channel::make();
     ASSERT_TRUE(ends);
@@ -101,7 +101,7 @@ TEST(RunEvidence, AskedToEndWhileAHangIsExplainedTheProfilerFilesAreSaved) {
     evidence.discard();
     EXPECT_FALSE(fs::exists(evidence.profiler_files().folder()));
   }
-  fs::remove_all(place);
+  fs::remove_all(path);
 }
 
 }  // namespace

@@ -16,17 +16,17 @@ namespace {
 
 /// "late_rank 80 ms: right (late_rank)", "... wrong (late_rank, packet_loss)"
 std::string outcome_text(const lab::DrawResult& result) {
-  std::string said;
+  std::string reported;
   for (const lab::FaultScore& fault : result.score.faults) {
-    said += (said.empty() ? "" : ", ") + fault.said;
+    reported += (reported.empty() ? "" : ", ") + fault.reported;
   }
   for (const std::string& cause : result.score.false_causes) {
-    said += (said.empty() ? "false " : ", false ") + cause;
+    reported += (reported.empty() ? "false " : ", false ") + cause;
   }
   if (!result.problem.empty()) {
-    said = result.problem;
+    reported = result.problem;
   }
-  return fmt::format("{}{}", to_text(result.score.verdict), said.empty() ? "" : " (" + said + ")");
+  return fmt::format("{}{}", to_text(result.score.verdict), reported.empty() ? "" : " (" + reported + ")");
 }
 
 std::string setting_list() {

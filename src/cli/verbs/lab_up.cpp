@@ -23,9 +23,9 @@ class LabUpVerb final : public Subcommand {
   }
   std::vector<Flag> flags() override { return {integer_flag("--ranks", "N", "virtual nodes", 2, 64, &ranks_)}; }
   Result<int> run(Console& console) override {
-    ST_ASSIGN(const auto places, lab::up({.ranks = static_cast<int>(ranks_)}));
-    for (const lab::NodePlace& place : places) {
-      console.out(fmt::format("{}  {}  {}  {}\n", place.name, place.netns, place.address, place.folder));
+    ST_ASSIGN(const auto nodes, lab::up({.ranks = static_cast<int>(ranks_)}));
+    for (const lab::NodeAddress& node : nodes) {
+      console.out(fmt::format("{}  {}  {}  {}\n", node.name, node.netns, node.address, node.folder));
     }
     return kExitDone;
   }

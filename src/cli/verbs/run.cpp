@@ -92,7 +92,7 @@ class RunVerb final : public Subcommand {
     ST_ASSIGN(trusted_, parse_trusted_owners(trusted_owners_));
     const launch::Patience patience = waits_.patience();
     launch::Supervisor supervisor(job, "the evidence process", rest_without_evidence_process, patience.outer(),
-                                  saying_to(console));
+                                  reporting_to(console));
     const pid_t launcher = ::getpid();
     const auto refused = supervisor.prepare("st-evidence", [&](launch::WorkerSide& side) {
       launch::JobNews news(side);
@@ -146,7 +146,7 @@ class RunVerb final : public Subcommand {
                 .whole = trace->is_whole(),
                 .has_profiler_rows = trace->has_profiler_rows()};
     }
-    evidence.settle();
+    evidence.collect();
     job.stored();
     evidence.conclude(traced, *job.code());
   }

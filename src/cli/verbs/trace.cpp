@@ -108,7 +108,7 @@ class TraceVerb final : public Subcommand {
       return *refused;
     }
     options_.pids.push_back(::getpid());  // our children are in scope from their first instruction
-    launch::Supervisor supervisor(job, "the tracer", rest_without_tracer, waits_.patience(), saying_to(console));
+    launch::Supervisor supervisor(job, "the tracer", rest_without_tracer, waits_.patience(), reporting_to(console));
     const auto refused = supervisor.prepare("st-tracer", [&](launch::WorkerSide& side) {
       launch::JobNews news(side);
       const Result<int> code = record(console, side.stop.get(), &news);

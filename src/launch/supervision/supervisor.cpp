@@ -64,8 +64,8 @@ Patience Patience::outer() const {
   return {.start = start + kMargin, .store = 2 * store + kMargin, .analysis = analysis + kMargin, .silence = silence};
 }
 
-Supervisor::Supervisor(Job& job, std::string what, Rest rest, const Patience& patience, Say say)
-    : job_(job), what_(std::move(what)), rest_(std::move(rest)), patience_(patience), say_(std::move(say)) {}
+Supervisor::Supervisor(Job& job, std::string what, Rest rest, const Patience& patience, Report report)
+    : job_(job), what_(std::move(what)), rest_(std::move(rest)), patience_(patience), report_(std::move(report)) {}
 
 std::optional<int> Supervisor::prepare(const char* name, const Worker::Work& work) {
   auto worker = Worker::start(name, work);
@@ -124,11 +124,11 @@ void Supervisor::watch_job() {
   while (worker_ && ::poll(&end, 1, 0) == 0) {
     wait_for_any(std::array{job_.descriptor(), worker_->channel().descriptor(), worker_->end_descriptor()}, kRound);
     if (look() && silence.ends()) {
-      say_({.what = fmt::format("{} gets on again", what_)});
+      report_({.what = fmt::format("{} gets on again", what_)});
     }
     if (worker_ && silence.lasts()) {
-      say_({.what = fmt::format("{} has not moved for {}", what_, text_of(silence.limit())),
-            .remedy = "a disk or a file server may not answer; the job goes on"});
+      report_({.what = fmt::format("{} has not moved for {}", what_, text_of(silence.limit())),
+               .remedy = "a disk or a file server may not answer; the job goes on"});
     }
     if (worker_ && !passed_on && job_.asked_to_end()) {
       passed_on = worker_->channel().send(MessageKind::kAskedToEnd);
@@ -192,7 +192,7 @@ void Supervisor::lose(const std::string& how) {
                     : !job_ended_ ? Loss::kWhileTheCommandRuns
                     : !stored_    ? Loss::kAfterItsEnd
                                   : Loss::kAfterAllWasStored;
-  say_({.what = fmt::format("{} {}", what_, how), .remedy = rest_(when, environment_)});
+  report_({.what = fmt::format("{} {}", what_, how), .remedy = rest_(when, environment_)});
 }
 
 void JobNews::ready(const std::vector<std::string>& environment) { send(MessageKind::kReady, joined(environment)); }

@@ -37,7 +37,7 @@ struct Patience {
 
 class Supervisor {
  public:
-  using Say = std::function<void(const Error&)>;
+  using Report = std::function<void(const Error&)>;
 
   /// When a worker is lost.
   enum class Loss { kBeforeTheStart, kWhileTheCommandRuns, kAfterItsEnd, kAfterAllWasStored };
@@ -45,7 +45,7 @@ class Supervisor {
   using Rest = std::function<std::string(Loss when, const std::vector<std::string>& environment)>;
 
   /// `what` a person calls the worker: "the tracer". `job` and what the functions refer to outlive this.
-  Supervisor(Job& job, std::string what, Rest rest, const Patience& patience, Say say);
+  Supervisor(Job& job, std::string what, Rest rest, const Patience& patience, Report report);
 
   /// Starts the worker, and waits until the command may start. The exit code where the worker refuses that: then the
   /// command is not to be started.
@@ -69,7 +69,7 @@ class Supervisor {
   std::string what_;
   Rest rest_;
   Patience patience_;
-  Say say_;
+  Report report_;
   std::optional<Worker> worker_;
   std::vector<std::string> environment_;
   std::optional<ExitStatus> ended_;

@@ -53,7 +53,7 @@ struct Collective {
     return duration_ns ? std::optional(timestamp_ns + *duration_ns) : std::nullopt;
   }
   /// The newest known time; none while open. The end of the launch if the completion was not observed.
-  [[nodiscard]] std::optional<int64_t> settled_ns() const {
+  [[nodiscard]] std::optional<int64_t> known_end_ns() const {
     return completion == Completion::kUnobserved ? std::optional(timestamp_ns + launch_ns.value_or(0)) : end_ns();
   }
 };
@@ -63,7 +63,7 @@ struct EventTraits<Collective> : StreamTraits<Collective, TableKind::kEvents> {
   static constexpr std::string_view kTable = "collective";
   static auto key(const Collective& row) { return row.event_id; }
   /// An unobserved completion ends with the launch: no later row will report more.
-  static int64_t end_ns(const Collective& row) { return row.settled_ns().value_or(kForever); }
+  static int64_t end_ns(const Collective& row) { return row.known_end_ns().value_or(kForever); }
 };
 
 inline constexpr TypeList<Collective> kCollectiveTypes;

@@ -129,7 +129,7 @@ std::string stacks_text(std::span<const RankStacks> ranks) {
   Writer writer;
   const std::vector<FoldedJob> jobs = fold_jobs(ranks);
   for (const FoldedJob& job : jobs) {
-    const std::string line = folded_line(job.places);
+    const std::string line = folded_line(job.locations);
     writer.text() += jobs.size() > 1 ? fmt::format("job {}: {}\n", printable(job.job), line) : line + "\n";
   }
   for (const RankStacks& one : ranks) {

@@ -37,8 +37,8 @@ bool read_header(BtreeTable& table) {
 }
 
 /// Positions of the columns in a row, from the table's declaration. False if the table stores them in another way.
-Result<bool> place_columns(Database& db, std::string_view name, std::string_view id_column,
-                           const std::vector<std::string>& columns, BtreeTable& table) {
+Result<bool> find_columns(Database& db, std::string_view name, std::string_view id_column,
+                          const std::vector<std::string>& columns, BtreeTable& table) {
   ST_ASSIGN(Statement select, db.prepare("SELECT name, type, dflt_value IS NOT NULL, pk, hidden"
                                          " FROM pragma_table_xinfo(?) ORDER BY cid"));
   select.bind(1, name);
@@ -82,7 +82,7 @@ Result<FoundTable> find_btree_table(Database& db, std::string_view name, std::st
     return FoundTable{nullptr, Fallback::kTableLayout};
   }
   table->root = static_cast<uint32_t>(select.integer(0));
-  ST_ASSIGN(const bool plain, place_columns(db, name, id_column, columns, *table));
+  ST_ASSIGN(const bool plain, find_columns(db, name, id_column, columns, *table));
   if (!plain) {
     return FoundTable{nullptr, Fallback::kTableLayout};
   }

@@ -51,7 +51,7 @@ TEST(LiveFindings, AreReadAsWritten) {
   finding.severity = Severity::kHigh;
   finding.confidence = 0.97;
   finding.culprit = Culprit{"node2", 2, 4711};
-  finding.link = LinkPlace{1, std::nullopt, Endpoint{"10.77.0.2", 40112}, Endpoint{"fe80::1", 22}};
+  finding.link = LinkEndpoints{1, std::nullopt, Endpoint{"10.77.0.2", 40112}, Endpoint{"fe80::1", 22}};
   finding.comm_id_hash = 0xfedcba9876543210;
   finding.op = Operation::kAllGather;
   finding.collectives_affected = 37;

@@ -11,6 +11,7 @@
 
 #include "store/sqlite/open.h"
 #include "store/testing/test_support.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::store {
 namespace {
@@ -209,8 +210,7 @@ TEST(Writer, RefusesASecondTracer) {
   for (const bool overwrite : {false, true}) {
     auto second = RecordingWriter::create(folder / "r.db", {.overwrite = overwrite});
     ASSERT_FALSE(second);
-    EXPECT_NE(second.error().what.find("process " + std::to_string(::getpid())), std::string::npos)
-        << second.error().what;
+    golden::expect_text(second.error().what, {{folder.path(), "FOLDER"}, {std::to_string(::getpid()), "PID"}});
   }
 }
 
@@ -220,7 +220,7 @@ TEST(Writer, OverwritesOnlyOnDemandAndOnlyRecordings) {
   must(must(RecordingWriter::create(path))->close());
   auto refused = RecordingWriter::create(path);
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().what.find("exists already"), std::string::npos);
+  golden::expect_text(refused.error().what, {{folder.path(), "FOLDER"}});
   EXPECT_TRUE(RecordingWriter::create(path, {.overwrite = true}).has_value());
   std::ofstream(folder / "thesis.txt") << "years of work that nobody should overwrite, and then some more text";
   EXPECT_FALSE(RecordingWriter::create(folder / "thesis.txt", {.overwrite = true}));

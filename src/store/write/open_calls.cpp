@@ -7,7 +7,7 @@ namespace stalltrace::store {
 
 void OpenCalls::note(const Collective& row) {
   const auto process = calls_.find(row.pid);
-  if (row.settled_ns()) {
+  if (row.known_end_ns()) {
     if (process != calls_.end() && process->second.erase(row.event_id) > 0 && process->second.empty()) {
       calls_.erase(process);
     }

@@ -69,7 +69,7 @@ Status make_room(const std::string& path, bool overwrite) {
 constexpr const char* kSideFiles[] = {"-wal", "-shm", "-journal"};
 
 /// The recording's folder and file, held open: a process that can write to the folder can't redirect our writes.
-struct Place {
+struct OutputFile {
   UniqueFd folder;
   UniqueFd file;
   std::string name;
@@ -93,46 +93,46 @@ struct Place {
 };
 
 /// Creates the empty file. A leftover log at its path would be read as its own.
-Result<Place> make_place(const std::string& path, Readers readers) {
+Result<OutputFile> create_output(const std::string& path, Readers readers) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
-  Place place;
-  place.name = std::filesystem::path(path).filename().string();
-  place.folder = UniqueFd(::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  OutputFile output;
+  output.name = std::filesystem::path(path).filename().string();
+  output.folder = UniqueFd(::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   constexpr const char* kRemedy = "choose a folder you may write to with --out";
-  if (!place.folder) {
+  if (!output.folder) {
     return fail_errno(path, errno, kRemedy);
   }
   for (const char* suffix : kSideFiles) {
-    if (const auto old = place.look(suffix);
+    if (const auto old = output.look(suffix);
         old && (!S_ISREG(old->st_mode) || old->st_uid != ::geteuid() ||
-                ::unlinkat(place.folder.get(), (place.name + suffix).c_str(), 0) != 0)) {
+                ::unlinkat(output.folder.get(), (output.name + suffix).c_str(), 0) != 0)) {
       return fail(fmt::format("{}{}: there already, without a recording", path, suffix),
                   "remove it, or choose another file with --out");
     }
   }
-  place.file = UniqueFd(
-      ::openat(place.folder.get(), place.name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!place.file || ::fchmod(place.file.get(), file_mode(readers)) != 0) {
+  output.file = UniqueFd(
+      ::openat(output.folder.get(), output.name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!output.file || ::fchmod(output.file.get(), file_mode(readers)) != 0) {
     return fail_errno(path, errno, kRemedy);
   }
   struct stat info {};
-  if (readers == Readers::kOwner && ::fstat(place.file.get(), &info) == 0 && info.st_uid != ::geteuid()) {
-    ::unlinkat(place.folder.get(), place.name.c_str(), 0);
+  if (readers == Readers::kOwner && ::fstat(output.file.get(), &info) == 0 && info.st_uid != ::geteuid()) {
+    ::unlinkat(output.folder.get(), output.name.c_str(), 0);
     return fail(fmt::format("{}: the file server made uid {} its owner", path, info.st_uid),
                 "choose a file on a disk of this host with --out, or give --group-readable or --world-readable",
                 ErrorKind::kNoPrivilege);
   }
-  return place;
+  return output;
 }
 
 /// Checks that SQLite has opened our file, with a log that it created itself.
-Status check_place(const Place& place, const std::string& path) {
+Status check_output(const OutputFile& output, const std::string& path) {
   struct stat ours {};
-  const auto there = place.look("");
+  const auto there = output.look("");
   bool same =
-      ::fstat(place.file.get(), &ours) == 0 && there && there->st_dev == ours.st_dev && there->st_ino == ours.st_ino;
+      ::fstat(output.file.get(), &ours) == 0 && there && there->st_dev == ours.st_dev && there->st_ino == ours.st_ino;
   for (const char* suffix : {"-wal", "-shm"}) {
-    const auto side = place.look(suffix);
+    const auto side = output.look(suffix);
     same = same && (!side || (S_ISREG(side->st_mode) && side->st_uid == ours.st_uid));
   }
   return same ? Status()
@@ -146,7 +146,7 @@ struct RecordingWriter::State {
   using Tables = ForTypes<std::tuple, TableWriter, kEventTypes>;
 
   std::string path;
-  Place place;  // outlives the database: closing a descriptor of its file drops SQLite's locks
+  OutputFile output;  // outlives the database: closing a descriptor of its file drops SQLite's locks
   WriterOptions options;
   UniqueFd lock;  // outlives the database as well
   Database db;
@@ -190,7 +190,7 @@ struct RecordingWriter::State {
 };
 
 Status RecordingWriter::State::open() {
-  ST_ASSIGN(db, Database::open(file_uri(place.path(), "mode=rw"), SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI,
+  ST_ASSIGN(db, Database::open(file_uri(output.path(), "mode=rw"), SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI,
                                by_descriptor_vfs()));
   // The schema is created before the log, so that from here on the file alone is a recording.
   ST_TRY(db.execute("PRAGMA page_size = 4096; PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY"));
@@ -212,8 +212,8 @@ Status RecordingWriter::State::open_log() {
                              "('creator', 'stalltrace'), ('clock', 'UTC nanoseconds: CLOCK_MONOTONIC plus "
                              "node.clock_offset_ns')",
                              ::getpid(), utc_now_ns())));
-  ST_TRY(check_place(place, path));
-  lock = lock_writer(place.path());
+  ST_TRY(check_output(output, path));
+  lock = lock_writer(output.path());
   return lock ? Status() : fail(path + ": another process is recording into it", "give this run a file of its own");
 }
 
@@ -309,7 +309,7 @@ Status RecordingWriter::State::keep_within_size() {
 
 /// A program that reads the recording keeps the rows that were written since from leaving the log, which then grows.
 Result<bool> RecordingWriter::State::log_is_held() {
-  const auto log = place.look("-wal");
+  const auto log = output.look("-wal");
   if (options.max_size_bytes == 0 || closing || !log || log->st_size <= log_bytes()) {
     return false;
   }
@@ -332,11 +332,11 @@ Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::stri
   ST_TRY(make_room(path, options.overwrite));
   auto state = std::make_unique<State>();
   state->path = path;
-  ST_ASSIGN(state->place, make_place(path, options.readers));
+  ST_ASSIGN(state->output, create_output(path, options.readers));
   state->options = options;
   if (auto opened = state->open(); !opened) {
     state->db = Database();
-    state->place.remove();
+    state->output.remove();
     return with_context(path, std::move(opened.error()));
   }
   return std::unique_ptr<RecordingWriter>(new RecordingWriter(std::move(state)));
@@ -423,17 +423,17 @@ Status RecordingWriter::close() {
   (void)state.db.execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE");
   state.db = Database();
   state.lock.reset();
-  if (!state.place.look("-wal")) {
-    (void)hand_to_caller(state.place.file.get());
+  if (!state.output.look("-wal")) {
+    (void)hand_to_caller(state.output.file.get());
   }
-  Status stored = store_and_close(std::move(state.place.file), state.path);
-  (void)::fsync(state.place.folder.get());  // some file systems do not support this
+  Status stored = store_and_close(std::move(state.output.file), state.path);
+  (void)::fsync(state.output.folder.get());  // some file systems do not support this
   return status ? stored : status;
 }
 
 WriterStats RecordingWriter::stats() const {
   WriterStats stats = state_->stats;
-  stats.bytes = static_cast<uint64_t>(size_of(state_->place.path()) + size_of(state_->place.path() + "-wal"));
+  stats.bytes = static_cast<uint64_t>(size_of(state_->output.path()) + size_of(state_->output.path() + "-wal"));
   return stats;
 }
 

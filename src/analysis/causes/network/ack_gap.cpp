@@ -135,7 +135,7 @@ std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall
     const Interval proven = proven_bad(context, index, silence);
     const bool arrives = data_arrives(context, index, silence, proven);
     SilentLink link{.flow = index,
-                    .place = link_of(context.flows, index, arrives),
+                    .location = link_of(context.flows, index, arrives),
                     .time = until_repaired(context, index, silence.time),
                     .backoff = silence.backoff};
     link.witness = !flow.carries_collectives;
@@ -168,17 +168,17 @@ std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall
 
 Hypothesis hypothesis_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links) {
   Hypothesis hypothesis{.cause = cause};
-  std::vector<Place> places;
+  std::vector<FaultLocation> locations;
   int64_t longest_ns = -1;
   for (const SilentLink& link : links) {
-    places.push_back(link.place);
+    locations.push_back(link.location);
     if (link.witness) {
       continue;
     }
     const int64_t covered_ns = intersect(link.time, stall.examined()).length();
     if (covered_ns > longest_ns) {
       longest_ns = covered_ns;
-      hypothesis.place = link.place;
+      hypothesis.location = link.location;
     }
     hypothesis.flows.push_back(link.flow);
     EvidenceCounter& repeated = hypothesis.counters.at(SilenceCounted::kRepeated);
@@ -187,7 +187,7 @@ Hypothesis hypothesis_of(const Stall& stall, Cause cause, const std::vector<Sile
     hypothesis.counters.at(SilenceCounted::kOnlySmallBefore).count += link.passed_before ? 1 : 0;
   }
   hypothesis.counters.at(SilenceCounted::kSilent) = {1, longest_ns, {}};
-  hypothesis.place.culprit = common_end(places);
+  hypothesis.location.culprit = common_end(locations);
   hypothesis.coverage = share_of(longest_ns, stall.to_explain_ns());
   hypothesis.why = fmt::format("nothing was acknowledged on {} for up to {} of {}",
                                count_of(static_cast<int64_t>(links.size()), "link"), format_duration(longest_ns),
@@ -211,8 +211,8 @@ bool describe_undecided(const AnalysisContext& context, const CauseGroup& group,
   }
   const EvidenceCounter repeated = repeated_in_vain(context, group);
   finding.summary = fmt::format("Large packets do not get through {}, and no small ones were sent there: {}.",
-                                link_text(context, group.place), cost_text(group));
-  finding.link = link_place(context, group.place);
+                                link_text(context, group.location), cost_text(group));
+  finding.link = link_endpoints(context, group.location);
   finding.evidence.push_back(
       {"tcp_retransmit_skb", repeated.count,
        fmt::format("{}, none of a small segment; nothing was acknowledged for {}",

@@ -18,7 +18,7 @@ enum class SmallSegments : uint8_t {
 
 struct SilentLink {
   FlowIndex flow = kNoFlow;
-  Place place;  // in the direction of the lost packets: backwards if data arrive and acknowledgements do not
+  FaultLocation location;  // in the direction of the lost packets: backwards if data arrive and acknowledgements do not
   Interval time{0, 0};
   uint8_t backoff = 0;
   SmallSegments small = SmallSegments::kNone;

@@ -21,10 +21,10 @@ enum class Counted : uint8_t { kResets, kErrors };
 
 constexpr std::array kBroken{ECONNRESET, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, ECONNABORTED, EPIPE};
 
-bool breaks(const ConnectionError& trouble) {
-  return trouble.kind == TcpEventKind::kResetReceived || trouble.kind == TcpEventKind::kResetSent ||
-         (trouble.kind == TcpEventKind::kSocketError &&
-          std::find(kBroken.begin(), kBroken.end(), trouble.error) != kBroken.end());
+bool breaks(const ConnectionError& error) {
+  return error.kind == TcpEventKind::kResetReceived || error.kind == TcpEventKind::kResetSent ||
+         (error.kind == TcpEventKind::kSocketError &&
+          std::find(kBroken.begin(), kBroken.end(), error.error) != kBroken.end());
 }
 
 /// The first time on each host at which a rank of the job ended or gave up its communicators.
@@ -66,9 +66,9 @@ class Ends {
 /// Connections that were never established: a refusal is a reset as well.
 std::set<FlowIndex> refused_flows(const EvidenceStore& evidence) {
   std::set<FlowIndex> refused;
-  for (const ConnectionError& trouble : evidence.troubles()) {
-    if (trouble.kind == TcpEventKind::kConnectFailed) {
-      refused.insert(trouble.flow);
+  for (const ConnectionError& error : evidence.connection_errors()) {
+    if (error.kind == TcpEventKind::kConnectFailed) {
+      refused.insert(error.flow);
     }
   }
   return refused;
@@ -76,18 +76,18 @@ std::set<FlowIndex> refused_flows(const EvidenceStore& evidence) {
 
 /// True if the process at an end of the connection closed it before the reset, as a process that is about to end does:
 /// a close with unread data reaches the peer as a reset. A connection that is ended from outside is reset first.
-bool closed_before(const AnalysisContext& context, const ConnectionError& trouble) {
-  const Flow& flow = context.flows.flow(trouble.flow);
-  if (trouble.kind == TcpEventKind::kResetSent) {
-    return flow.closed_ns <= trouble.time_ns;
+bool closed_before(const AnalysisContext& context, const ConnectionError& error) {
+  const Flow& flow = context.flows.flow(error.flow);
+  if (error.kind == TcpEventKind::kResetSent) {
+    return flow.closed_ns <= error.time_ns;
   }
-  if (flow.reverse == kNoFlow || context.flows.flow(flow.reverse).closed_ns >= trouble.time_ns) {
+  if (flow.reverse == kNoFlow || context.flows.flow(flow.reverse).closed_ns >= error.time_ns) {
     return false;
   }
   const Flow& other = context.flows.flow(flow.reverse);
-  const auto& troubles = context.evidence.troubles();
+  const auto& connection_errors = context.evidence.connection_errors();
   return context.cluster.member(other.owner).exit_ns &&
-         std::none_of(troubles.begin(), troubles.end(), [&](const ConnectionError& earlier) {
+         std::none_of(connection_errors.begin(), connection_errors.end(), [&](const ConnectionError& earlier) {
            return earlier.flow == flow.reverse && earlier.kind == TcpEventKind::kResetSent &&
                   earlier.time_ns <= other.closed_ns;
          });
@@ -95,9 +95,9 @@ bool closed_before(const AnalysisContext& context, const ConnectionError& troubl
 
 /// Too close to a rank's end to be its cause for certain: a process that ends closes its connections before or at its
 /// end.
-bool too_close(const AnalysisContext& context, const Ends& ends, const ConnectionError& trouble) {
-  const int64_t end_ns = ends.first_ns(context.flows.flow(trouble.flow).node_id);
-  return trouble.time_ns >= end_ns || closed_before(context, trouble);
+bool too_close(const AnalysisContext& context, const Ends& ends, const ConnectionError& error) {
+  const int64_t end_ns = ends.first_ns(context.flows.flow(error.flow).node_id);
+  return error.time_ns >= end_ns || closed_before(context, error);
 }
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
@@ -109,30 +109,30 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   const Ends ends(context);
   const bool all_recorded = context.timeline.groups()[stall.group].all_took_part;
   Hypothesis hypothesis{.cause = Cause::kConnectionReset};
-  std::vector<Place> places;
+  std::vector<FaultLocation> locations;
   int64_t first_ns = 0;
-  for (const ConnectionError& trouble : context.evidence.troubles()) {
-    if (!breaks(trouble) || trouble.time_ns < stall.window.from_ns - kResetBeforeNs ||
-        trouble.time_ns >= stall.window.to_ns || too_close(context, ends, trouble) || refused.contains(trouble.flow) ||
+  for (const ConnectionError& error : context.evidence.connection_errors()) {
+    if (!breaks(error) || error.time_ns < stall.window.from_ns - kResetBeforeNs ||
+        error.time_ns >= stall.window.to_ns || too_close(context, ends, error) || refused.contains(error.flow) ||
         !all_recorded ||  // the process at the other end may have ended
-        std::find(flows.begin(), flows.end(), trouble.flow) == flows.end()) {
+        std::find(flows.begin(), flows.end(), error.flow) == flows.end()) {
       continue;
     }
-    first_ns = places.empty() ? trouble.time_ns : first_ns;
-    if (trouble.time_ns - first_ns > kResetsApartNs) {
+    first_ns = locations.empty() ? error.time_ns : first_ns;
+    if (error.time_ns - first_ns > kResetsApartNs) {
       break;
     }
-    places.push_back(link_of(context.flows, trouble.flow, trouble.kind == TcpEventKind::kResetSent));
+    locations.push_back(link_of(context.flows, error.flow, error.kind == TcpEventKind::kResetSent));
     EvidenceCounter& counter =
-        hypothesis.counters.at(trouble.kind == TcpEventKind::kSocketError ? Counted::kErrors : Counted::kResets);
+        hypothesis.counters.at(error.kind == TcpEventKind::kSocketError ? Counted::kErrors : Counted::kResets);
     ++counter.count;
-    counter.events.push_back(trouble.id);
+    counter.events.push_back(error.id);
   }
-  if (places.empty()) {
+  if (locations.empty()) {
     return;
   }
-  hypothesis.place = places.front();
-  hypothesis.place.culprit = common_end(places);
+  hypothesis.location = locations.front();
+  hypothesis.location.culprit = common_end(locations);
   const int64_t after_ns = stall.window.to_ns - std::max(first_ns, stall.window.from_ns);
   hypothesis.coverage = stall.ended_job() && stall.root().kind == HangKind::kTransfer
                             ? 1
@@ -146,12 +146,12 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const EvidenceCounter resets = group.counters.sum(Counted::kResets);
   const EvidenceCounter errors = group.counters.sum(Counted::kErrors);
-  const Flow& flow = context.flows.flow(group.place.flow);
-  const std::string where = group.place.culprit == kNoMember
-                                ? link_text(context, group.place)
-                                : fmt::format("of {}", context.cluster.describe(group.place.culprit));
+  const Flow& flow = context.flows.flow(group.location.flow);
+  const std::string where = group.location.culprit == kNoMember
+                                ? link_text(context, group.location)
+                                : fmt::format("of {}", context.cluster.describe(group.location.culprit));
   finding.summary = fmt::format("A connection {} was reset though no process had ended: {}.", where, cost_text(group));
-  finding.link = link_place(context, group.place);
+  finding.link = link_endpoints(context, group.location);
   finding.evidence.push_back({"tcp_receive_reset", resets.count,
                               fmt::format("{} and {} on {} -> {}, before any rank ended or aborted its communicator",
                                           count_of(resets.count, "reset"), count_of(errors.count, "socket error"),

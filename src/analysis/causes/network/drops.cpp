@@ -113,8 +113,8 @@ int64_t repeated_bytes(const AnalysisContext& context, FlowIndex flow, Interval 
 }
 
 DropSide drop_side(const AnalysisContext& context, const CauseGroup& group) {
-  const Flow& sample = context.flows.flow(group.place.flow);
-  const MemberIndex culprit = group.place.culprit;
+  const Flow& sample = context.flows.flow(group.location.flow);
+  const MemberIndex culprit = group.location.culprit;
   const IntervalSet times = time_of(group);
   DroppedPackets packets;
   std::set<NodeId> hosts;

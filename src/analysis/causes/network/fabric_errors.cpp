@@ -48,7 +48,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
       const std::string name = fmt::format("{} port {}", key.first, key.second);
       const double per_second =
           port.errors * static_cast<double>(kNsPerSecond) / static_cast<double>(stall.examined().length());
-      Hypothesis hypothesis{.cause = Cause::kFabricErrors, .place = {.culprit = member}};
+      Hypothesis hypothesis{.cause = Cause::kFabricErrors, .location = {.culprit = member}};
       hypothesis.coverage = share_of(port.rose_ns, stall.examined().length());
       hypothesis.applies = port.carries && per_second >= kFabricErrorsPerSecond && hypothesis.coverage >= kCoverage;
       hypothesis.why =
@@ -66,11 +66,11 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const std::string most = group.counters.longest_detail(Counted::kErrors);
   finding.summary = fmt::format("The network port of {} counts errors while transfers stall ({}): {}.",
-                                context.cluster.describe(group.place.culprit), most, cost_text(group));
+                                context.cluster.describe(group.location.culprit), most, cost_text(group));
   std::map<std::string, double> rises;  // overlapping stalls count each once
   const IntervalSet time = time_of(group);
   for (const Interval& lost : time.intervals()) {
-    const NodeId node = context.cluster.member(group.place.culprit).node_id;
+    const NodeId node = context.cluster.member(group.location.culprit).node_id;
     for (const PortRise& rise : context.evidence.host().port_rises(node, lost)) {
       if (is(rise.name, PortCounterKind::kError)) {
         rises[fmt::format("{} port {} {}", rise.device, rise.port, rise.name)] += rise.value;

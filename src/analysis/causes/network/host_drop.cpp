@@ -55,7 +55,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   for (auto& [key, dropper] : droppers) {
     const auto& [host, incoming] = key;
     const int64_t covered_ns = IntervalSet(std::move(dropper.recovery)).total_ns();
-    Hypothesis hypothesis{.cause = Cause::kHostDrop, .place = {.culprit = host, .flow = dropper.flow}};
+    Hypothesis hypothesis{.cause = Cause::kHostDrop, .location = {.culprit = host, .flow = dropper.flow}};
     hypothesis.coverage = share_of(covered_ns, stall.to_explain_ns());
     hypothesis.applies = hypothesis.coverage >= kCoverage;
     for (const auto& [reason, packets] : dropper.packets) {
@@ -77,15 +77,15 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   int64_t dropped = 0;  // overlapping stalls count each once
   for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
     for (const LinkDrop& drop : link_drops(context, i, times)) {
-      const bool ours = drop.host == group.place.culprit && drop.incoming == incoming;
+      const bool ours = drop.host == group.location.culprit && drop.incoming == incoming;
       dropped += ours && !drop_reason(drop.sum.reason).rule ? drop.sum.packets : 0;
     }
   }
   const int64_t repeated = loss_totals(context, group).retransmits;
-  finding.summary =
-      fmt::format("The host of {} drops packets on their way {}, {}: {}.",
-                  context.cluster.describe(group.place.culprit), incoming ? "in" : "out", known.what, cost_text(group));
-  finding.link = link_place(context, link_of(context.flows, group.place.flow));
+  finding.summary = fmt::format("The host of {} drops packets on their way {}, {}: {}.",
+                                context.cluster.describe(group.location.culprit), incoming ? "in" : "out", known.what,
+                                cost_text(group));
+  finding.link = link_endpoints(context, link_of(context.flows, group.location.flow));
   finding.evidence.push_back(
       {"packet_drop",
        dropped,

@@ -26,36 +26,36 @@ std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& sta
   return flows;
 }
 
-Place link_of(const Flows& flows, FlowIndex index, bool backwards) {
+FaultLocation link_of(const Flows& flows, FlowIndex index, bool backwards) {
   const Flow& flow = flows.flow(index);
-  Place place{.flow = index, .src = flow.owner, .dst = flow.peer};
+  FaultLocation location{.flow = index, .src = flow.owner, .dst = flow.peer};
   if (flow.peer == kNoMember) {
-    place.far_end = flow.dst.address;
+    location.far_end = flow.dst.address;
   }
   if (backwards) {
-    std::swap(place.src, place.dst);
+    std::swap(location.src, location.dst);
   }
-  return place;
+  return location;
 }
 
-LinkPlace link_place(const AnalysisContext& context, const Place& place) {
-  const Flow& flow = context.flows.flow(place.flow);
-  return place.src == flow.owner ? LinkPlace{flow.src_rank, flow.dst_rank, flow.src, flow.dst}
-                                 : LinkPlace{flow.dst_rank, flow.src_rank, flow.dst, flow.src};
+LinkEndpoints link_endpoints(const AnalysisContext& context, const FaultLocation& location) {
+  const Flow& flow = context.flows.flow(location.flow);
+  return location.src == flow.owner ? LinkEndpoints{flow.src_rank, flow.dst_rank, flow.src, flow.dst}
+                                    : LinkEndpoints{flow.dst_rank, flow.src_rank, flow.dst, flow.src};
 }
 
-std::string link_text(const AnalysisContext& context, const Place& place) {
+std::string link_text(const AnalysisContext& context, const FaultLocation& location) {
   const auto end = [&](MemberIndex member) {
-    return member == kNoMember ? fmt::format("{} (not recorded)", place.far_end) : context.cluster.describe(member);
+    return member == kNoMember ? fmt::format("{} (not recorded)", location.far_end) : context.cluster.describe(member);
   };
-  return fmt::format("from {} to {}", end(place.src), end(place.dst));
+  return fmt::format("from {} to {}", end(location.src), end(location.dst));
 }
 
-MemberIndex common_end(const std::vector<Place>& links) {
-  for (const Place& candidate : links) {
+MemberIndex common_end(const std::vector<FaultLocation>& links) {
+  for (const FaultLocation& candidate : links) {
     for (const MemberIndex end : {candidate.src, candidate.dst}) {
       std::set<MemberIndex> others;
-      const bool all = std::all_of(links.begin(), links.end(), [&](const Place& link) {
+      const bool all = std::all_of(links.begin(), links.end(), [&](const FaultLocation& link) {
         others.insert(link.src == end ? link.dst : link.src);
         return link.src == end || link.dst == end;
       });

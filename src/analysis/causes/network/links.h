@@ -13,12 +13,12 @@ bool takes_part(const Stall& stall, MemberIndex member);
 /// Flows of collective traffic between ranks of the stall, or to a peer that was not recorded, open in its time.
 std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& stall);
 /// The link that a flow sends on; with `backwards`, the link of its acknowledgements.
-Place link_of(const Flows& flows, FlowIndex flow, bool backwards = false);
-LinkPlace link_place(const AnalysisContext& context, const Place& place);
+FaultLocation link_of(const Flows& flows, FlowIndex flow, bool backwards = false);
+LinkEndpoints link_endpoints(const AnalysisContext& context, const FaultLocation& location);
 /// "from rank 1 (node1, pid 7) to rank 2 (node2, pid 8)"
-std::string link_text(const AnalysisContext& context, const Place& place);
+std::string link_text(const AnalysisContext& context, const FaultLocation& location);
 /// The rank at one end of all links, if there are several links and their other ends differ.
-MemberIndex common_end(const std::vector<Place>& links);
+MemberIndex common_end(const std::vector<FaultLocation>& links);
 /// True if the stall may be the network's: nothing else is known to delay it.
 bool network_may_be_slow(const Stall& stall);
 

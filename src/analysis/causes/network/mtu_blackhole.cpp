@@ -33,12 +33,12 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const EvidenceCounter repeated = repeated_in_vain(context, group);
   const bool only_before = group.counters.sum(SilenceCounted::kOnlySmallBefore).count > 0;
-  const std::string where = group.place.culprit == kNoMember
-                                ? link_text(context, group.place)
-                                : fmt::format("from or to {}", context.cluster.describe(group.place.culprit));
+  const std::string where = group.location.culprit == kNoMember
+                                ? link_text(context, group.location)
+                                : fmt::format("from or to {}", context.cluster.describe(group.location.culprit));
   finding.summary = fmt::format("Large packets do not get through {} while small ones {}: {}.", where,
                                 only_before ? "did before" : "do", cost_text(group));
-  finding.link = link_place(context, group.place);
+  finding.link = link_endpoints(context, group.location);
   finding.evidence.push_back(
       {"tcp_retransmit_skb", repeated.count,
        fmt::format("{}, none of full size acknowledged for {}", count_of(repeated.count, "retransmission"),

@@ -42,12 +42,12 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     if (context.evidence.repeats_needlessly(i, stall.examined())) {
       continue;  // nothing was lost: an acknowledgement came late
     }
-    const Place place = link_of(context.flows, i);
-    Link& link = links[{place.src, place.dst, place.far_end}];
+    const FaultLocation location = link_of(context.flows, i);
+    Link& link = links[{location.src, location.dst, location.far_end}];
     context.evidence.loss_intervals(i).clip(stall.examined(), link.covered);
     if (loss.covered_ns > link.most_ns) {
       link.most_ns = loss.covered_ns;
-      link.hypothesis.place = place;
+      link.hypothesis.location = location;
     }
     link.hypothesis.flows.push_back(i);
     if (loss.first_event != 0) {
@@ -59,7 +59,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     link.hypothesis.cause = Cause::kPacketLoss;
     link.hypothesis.coverage = share_of(covered_ns, stall.to_explain_ns());
     link.hypothesis.applies = link.hypothesis.coverage >= kCoverage;
-    const Flow& flow = context.flows.flow(link.hypothesis.place.flow);
+    const Flow& flow = context.flows.flow(link.hypothesis.location.flow);
     link.hypothesis.why =
         fmt::format("{} to {} recovered from loss for {} of {}", format_endpoint(flow.src), format_endpoint(flow.dst),
                     format_duration(covered_ns), format_duration(stall.to_explain_ns()));
@@ -68,20 +68,21 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 }
 
 /// If several lossy links share one end, that end is the culprit: their groups become one.
-void blame_common_end(std::vector<CauseGroup>& groups, MemberIndex Place::*end, MemberIndex Place::*other) {
+void blame_common_end(std::vector<CauseGroup>& groups, MemberIndex FaultLocation::*end,
+                      MemberIndex FaultLocation::*other) {
   std::map<MemberIndex, int64_t> costliest;
   for (const CauseGroup& group : groups) {
-    if (group.place.*end != kNoMember && group.place.culprit == kNoMember) {
-      costliest[group.place.*end] = std::max(costliest[group.place.*end], group.lost.total_ns());
+    if (group.location.*end != kNoMember && group.location.culprit == kNoMember) {
+      costliest[group.location.*end] = std::max(costliest[group.location.*end], group.lost.total_ns());
     }
   }
   for (const auto& [member, most_ns] : costliest) {
     std::set<MemberIndex> far_ends;
     std::vector<size_t> same;
     for (size_t i = 0; i < groups.size(); ++i) {
-      if (groups[i].place.*end == member && groups[i].place.culprit == kNoMember &&
+      if (groups[i].location.*end == member && groups[i].location.culprit == kNoMember &&
           share_of(groups[i].lost.total_ns(), most_ns) >= kLinkShare) {
-        far_ends.insert(groups[i].place.*other);
+        far_ends.insert(groups[i].location.*other);
         same.push_back(i);
       }
     }
@@ -91,7 +92,7 @@ void blame_common_end(std::vector<CauseGroup>& groups, MemberIndex Place::*end, 
     std::sort(same.begin(), same.end(),
               [&](size_t a, size_t b) { return groups[a].lost.total_ns() > groups[b].lost.total_ns(); });
     CauseGroup& first = groups[same[0]];
-    first.place.culprit = member;
+    first.location.culprit = member;
     for (size_t i = 1; i < same.size(); ++i) {
       merge(first, std::move(groups[same[i]]));
       groups[same[i]].stalls.clear();
@@ -107,10 +108,12 @@ MemberIndex echo_at(const CauseGroup& greater, const CauseGroup& lesser) {
   if (static_cast<double>(lesser.lost.total_ns()) > kEchoShare * static_cast<double>(greater.lost.total_ns())) {
     return kNoMember;
   }
-  if (lesser.place.src == greater.place.dst && lesser.place.dst != greater.place.src) {
-    return greater.place.dst;
+  if (lesser.location.src == greater.location.dst && lesser.location.dst != greater.location.src) {
+    return greater.location.dst;
   }
-  return lesser.place.dst == greater.place.src && lesser.place.src != greater.place.dst ? greater.place.src : kNoMember;
+  return lesser.location.dst == greater.location.src && lesser.location.src != greater.location.dst
+             ? greater.location.src
+             : kNoMember;
 }
 
 /// An echo is part of the greater loss; if it is large enough, it proves that the node is at fault, not the link.
@@ -119,34 +122,36 @@ Subsumption subsumed_by(const SubsumptionQuery& query) {
     return {};
   }
   const MemberIndex member = echo_at(query.by, query.group);
-  if (member == kNoMember || (query.by.place.culprit != kNoMember && query.by.place.culprit != member)) {
+  if (member == kNoMember || (query.by.location.culprit != kNoMember && query.by.location.culprit != member)) {
     return {};
   }
   const int64_t lesser_ns = query.group.lost.total_ns();
   if (lesser_ns >= kPacketLossGate.total_ns || share_of(lesser_ns, query.by.lost.total_ns()) >= kLinkShare) {
-    query.by.place.culprit = member;
+    query.by.location.culprit = member;
   }
   return {.kind = Subsumption::Kind::kMerge};
 }
 
 void refine(const AnalysisContext&, std::vector<CauseGroup>& groups) {
-  blame_common_end(groups, &Place::dst, &Place::src);
-  blame_common_end(groups, &Place::src, &Place::dst);
+  blame_common_end(groups, &FaultLocation::dst, &FaultLocation::src);
+  blame_common_end(groups, &FaultLocation::src, &FaultLocation::dst);
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const Flow& flow = context.flows.flow(group.place.flow);
+  const Flow& flow = context.flows.flow(group.location.flow);
   const LossTotals totals = loss_totals(context, group);
   DropSide side = drop_side(context, group);
-  const std::string source = context.cluster.describe(group.place.src);
-  const std::string target = group.place.dst == kNoMember ? fmt::format("{} (not recorded)", format_endpoint(flow.dst))
-                                                          : context.cluster.describe(group.place.dst);
-  const bool node = group.place.culprit != kNoMember;
-  const std::string where = node ? fmt::format("{} {}", group.place.culprit == group.place.dst ? "into" : "out of",
-                                               context.cluster.describe(group.place.culprit))
-                                 : fmt::format("from {} to {}", source, target);
+  const std::string source = context.cluster.describe(group.location.src);
+  const std::string target = group.location.dst == kNoMember
+                                 ? fmt::format("{} (not recorded)", format_endpoint(flow.dst))
+                                 : context.cluster.describe(group.location.dst);
+  const bool node = group.location.culprit != kNoMember;
+  const std::string where = node
+                                ? fmt::format("{} {}", group.location.culprit == group.location.dst ? "into" : "out of",
+                                              context.cluster.describe(group.location.culprit))
+                                : fmt::format("from {} to {}", source, target);
   finding.summary = fmt::format("Packets are lost on the way {}: {} while TCP repeated them.", where, cost_text(group));
-  finding.link = LinkPlace{flow.src_rank, flow.dst_rank, flow.src, flow.dst};
+  finding.link = LinkEndpoints{flow.src_rank, flow.dst_rank, flow.src, flow.dst};
   finding.evidence.push_back(
       {"tcp_retransmit_skb", totals.retransmits,
        fmt::format("{} by the sender {} -> {} during the stalls", count_of(totals.retransmits, "retransmission"),

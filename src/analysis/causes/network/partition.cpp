@@ -32,11 +32,11 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const EvidenceCounter repeated = repeated_in_vain(context, group);
-  const bool node = group.place.culprit != kNoMember;
-  const std::string where = node ? fmt::format("from or to {}", context.cluster.describe(group.place.culprit))
-                                 : link_text(context, group.place);
+  const bool node = group.location.culprit != kNoMember;
+  const std::string where = node ? fmt::format("from or to {}", context.cluster.describe(group.location.culprit))
+                                 : link_text(context, group.location);
   finding.summary = fmt::format("Nothing gets through {}: {}.", where, cost_text(group));
-  finding.link = link_place(context, group.place);
+  finding.link = link_endpoints(context, group.location);
   finding.evidence.push_back(
       {"tcp_retransmit_skb", repeated.count,
        fmt::format("{} and nothing acknowledged for {}", count_of(repeated.count, "retransmission"),

@@ -68,7 +68,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   const bool needless = context.evidence.repeats_needlessly(slowest.flow, stall.examined());
   const double lossy =
       needless ? 0 : share_of(context.evidence.loss(slowest.flow, stall.examined()).covered_ns, stall.to_explain_ns());
-  Hypothesis hypothesis{.cause = Cause::kSlowLink, .place = link_of(context.flows, slowest.flow)};
+  Hypothesis hypothesis{.cause = Cause::kSlowLink, .location = link_of(context.flows, slowest.flow)};
   hypothesis.coverage = busy;
   hypothesis.applies = busy >= kBusyShare && limited < kReceiverLimitedShare && lossy < kCoverage &&
                        middle.rate >= kSlowLinkContrast * slowest.rate;
@@ -89,10 +89,10 @@ std::string rate_text(const EvidenceCounter& carried) {
 }
 
 /// The link of a group. A link known only from NCCL's steps has ranks but no connection.
-LinkPlace place_of(const AnalysisContext& context, const CauseGroup& group) {
+LinkEndpoints place_of(const AnalysisContext& context, const CauseGroup& group) {
   const auto rank = [&](MemberIndex member) { return context.cluster.member(member).rank; };
-  return group.place.flow == kNoFlow ? LinkPlace{rank(group.place.src), rank(group.place.dst), {}, {}}
-                                     : link_place(context, group.place);
+  return group.location.flow == kNoFlow ? LinkEndpoints{rank(group.location.src), rank(group.location.dst), {}, {}}
+                                        : link_endpoints(context, group.location);
 }
 
 /// True if the other group is packet loss that cost no less.
@@ -103,11 +103,11 @@ bool is_beside_loss(const SubsumptionQuery& query) {
 
 /// After losses a link sends less for a while because of its congestion window: it is then slow without loss.
 bool is_aftermath(const SubsumptionQuery& query) {
-  const LinkPlace slow = place_of(query.context, query.group);
-  const Flow& lossy = query.context.flows.flow(query.by.place.flow);
+  const LinkEndpoints slow = place_of(query.context, query.group);
+  const Flow& lossy = query.context.flows.flow(query.by.location.flow);
   const bool same_link =
       slow.src && slow.dst && slow.src->address == lossy.src.address && slow.dst->address == lossy.dst.address;
-  const MemberIndex culprit = query.by.place.culprit;
+  const MemberIndex culprit = query.by.location.culprit;
   const std::optional<int32_t> rank = culprit == kNoMember ? std::nullopt : query.context.cluster.member(culprit).rank;
   return same_link || (rank && (rank == slow.src_rank || rank == slow.dst_rank));
 }
@@ -116,8 +116,8 @@ bool is_aftermath(const SubsumptionQuery& query) {
 /// packets loses the acknowledgements that it sends. A link that waits for a lost acknowledgement is busy and loses no
 /// data.
 bool lacks_acknowledgements(const SubsumptionQuery& query) {
-  const Place& slow = query.group.place;
-  const Place& lossy = query.by.place;
+  const FaultLocation& slow = query.group.location;
+  const FaultLocation& lossy = query.by.location;
   return share_of(query.group.lost.total_ns(), query.by.lost.total_ns()) <= kEchoShare &&
          ((slow.src != kNoMember && slow.src == lossy.dst) || (slow.dst != kNoMember && slow.dst == lossy.src));
 }
@@ -125,8 +125,8 @@ bool lacks_acknowledgements(const SubsumptionQuery& query) {
 /// A rank's acknowledgements queue behind the data it sends: if its sending is slow, the links into it seem slow as
 /// well, at a lower cost.
 bool is_echo(const SubsumptionQuery& query) {
-  return query.by.cause == Cause::kSlowLink && query.group.place.dst != kNoMember &&
-         query.group.place.dst == query.by.place.src;
+  return query.by.cause == Cause::kSlowLink && query.group.location.dst != kNoMember &&
+         query.group.location.dst == query.by.location.src;
 }
 
 Subsumption subsumed_by(const SubsumptionQuery& query) {
@@ -140,7 +140,7 @@ Subsumption subsumed_by(const SubsumptionQuery& query) {
   if (!aftermath && !lacks_acknowledgements(query)) {
     return {};
   }
-  const LinkPlace slow = place_of(query.context, query.group);
+  const LinkEndpoints slow = place_of(query.context, query.group);
   const auto address = [](const std::optional<Endpoint>& end) { return end ? end->address : "?"; };
   return {.kind = Subsumption::Kind::kMention,
           .text = fmt::format("{}: there, the link from {} to {} was slow {}", more_text(query.group),
@@ -153,9 +153,9 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
     return;
   }
   const std::string rate = rate_text(group.counters.sum(Counted::kThisLink));
-  finding.summary =
-      fmt::format("The link {} is slow, {} without loss: {}.", link_text(context, group.place), rate, cost_text(group));
-  finding.link = link_place(context, group.place);
+  finding.summary = fmt::format("The link {} is slow, {} without loss: {}.", link_text(context, group.location), rate,
+                                cost_text(group));
+  finding.link = link_endpoints(context, group.location);
   finding.evidence.push_back(
       {"tcp_sample",
        static_cast<int64_t>(group.stalls.size()),

@@ -84,8 +84,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
         is_starved(context, stall, reader)) {
       continue;
     }
-    Hypothesis hypothesis{.cause = Cause::kSlowReceiver, .place = link_of(context.flows, reader.flow)};
-    hypothesis.place.culprit = hypothesis.place.dst;
+    Hypothesis hypothesis{.cause = Cause::kSlowReceiver, .location = link_of(context.flows, reader.flow)};
+    hypothesis.location.culprit = hypothesis.location.dst;
     hypothesis.coverage = reader.share();
     hypothesis.applies = hypothesis.coverage >= kCoverage;
     hypothesis.why = fmt::format("data lay unread in {:.0f} % of the samples, the sender waited for room for {:.0f} %",
@@ -108,23 +108,23 @@ struct Seen {
 };
 
 Seen seen_in(const AnalysisContext& context, const CauseGroup& group) {
-  const FlowIndex reverse = context.flows.flow(group.place.flow).reverse;
+  const FlowIndex reverse = context.flows.flow(group.location.flow).reverse;
   const IntervalSet times = time_of(group);
   Seen seen;
   for (const Interval& time : times.intervals()) {
     seen.unread_samples += reverse == kNoFlow ? 0 : context.evidence.delta(reverse, time).unread;
-    seen.limited_ns += std::min(context.evidence.delta(group.place.flow, time).receiver_limited_ns, time.length());
+    seen.limited_ns += std::min(context.evidence.delta(group.location.flow, time).receiver_limited_ns, time.length());
   }
   return seen;
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const bool known = group.place.culprit != kNoMember;
+  const bool known = group.location.culprit != kNoMember;
   finding.summary = known ? fmt::format("{} does not read what it receives fast enough: {}.",
-                                        capitalised(context.cluster.describe(group.place.culprit)), cost_text(group))
+                                        capitalised(context.cluster.describe(group.location.culprit)), cost_text(group))
                           : fmt::format("The receiver {} does not read fast enough: {}.",
-                                        link_text(context, group.place), cost_text(group));
-  finding.link = link_place(context, group.place);
+                                        link_text(context, group.location), cost_text(group));
+  finding.link = link_endpoints(context, group.location);
   const Seen seen = seen_in(context, group);
   finding.evidence.push_back(
       {"tcp_sample",

@@ -51,7 +51,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     const bool stands_out =
         static_cast<double>(outside.covered_ns) >= kContentionContrast * static_cast<double>(others_ns);
     const double all_share = share_of(all.covered_ns, stall.to_explain_ns());
-    Hypothesis hypothesis{.cause = Cause::kCpuContention, .place = {.culprit = member}};
+    Hypothesis hypothesis{.cause = Cause::kCpuContention, .location = {.culprit = member}};
     hypothesis.coverage = share_of(outside.covered_ns, stall.to_explain_ns());
     hypothesis.applies = hypothesis.coverage >= kCoverage && stands_out;
     const WaitShare* counted = &outside;
@@ -101,7 +101,7 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
 
 void describe_throttled(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const std::string cgroup = group.counters.longest_detail(Counted::kThrottled);
-  const Member& member = context.cluster.member(group.place.culprit);
+  const Member& member = context.cluster.member(group.location.culprit);
   int64_t throttled_ns = 0;  // overlapping stalls count once
   const IntervalSet times = time_of(group);
   for (const Interval& time : times.intervals()) {
@@ -109,7 +109,7 @@ void describe_throttled(const AnalysisContext& context, const CauseGroup& group,
   }
   finding.summary =
       fmt::format("{} was not allowed to run: its cgroup {} had used up its CPU time and was throttled: {}.",
-                  capitalised(context.cluster.describe(group.place.culprit)), cgroup, cost_text(group));
+                  capitalised(context.cluster.describe(group.location.culprit)), cgroup, cost_text(group));
   finding.evidence.push_back(
       {"host_sample",
        group.counters.sum(Counted::kThrottled).count,
@@ -157,7 +157,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   const EvidenceCounter runnable = group.counters.sum(Counted::kRunnable);
   const std::string who = competitor_text(group);
   finding.summary = fmt::format("{} could not run because {} had its core: {}.",
-                                capitalised(context.cluster.describe(group.place.culprit)), who, cost_text(group));
+                                capitalised(context.cluster.describe(group.location.culprit)), who, cost_text(group));
   finding.evidence.push_back(
       {"sched_switch", runnable.count,
        fmt::format("its busiest thread was ready but not running for {:.0f} % of the stalled time while {} ran",

@@ -27,13 +27,13 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     return;
   }
   const Member& member = context.cluster.member(stall.root().member);
-  Hypothesis hypothesis{.cause = Cause::kDeadRank, .place = {.culprit = stall.root().member}};
+  Hypothesis hypothesis{.cause = Cause::kDeadRank, .location = {.culprit = stall.root().member}};
   const std::string name = short_name(context.cluster, stall.root().member);
   if (const JobEnd* end = job_end(context, stall)) {
     hypothesis.coverage = 1;
     hypothesis.why = name + " left before any other rank";
     if (end->kind == JobEnd::Kind::kSeveral) {
-      hypothesis.place.culprit = kNoMember;
+      hypothesis.location.culprit = kNoMember;
       hypothesis.why = fmt::format("{} ranks left at about the same time", end->leavers.size());
     }
   } else {

@@ -25,7 +25,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (activity.disk_ns == 0) {
     return;
   }
-  Hypothesis hypothesis{.cause = Cause::kDiskIo, .place = {.culprit = member}};
+  Hypothesis hypothesis{.cause = Cause::kDiskIo, .location = {.culprit = member}};
   hypothesis.coverage = share_of(activity.disk_ns, stall.to_explain_ns());
   hypothesis.applies = hypothesis.coverage >= kCoverage;
   hypothesis.why = fmt::format("{} waited for disk for {} of {}", short_name(context.cluster, member),
@@ -37,7 +37,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const EvidenceCounter disk = group.counters.sum(Counted::kDisk);
   finding.summary = fmt::format("{} waits for its disk while the others wait for it: {}.",
-                                capitalised(context.cluster.describe(group.place.culprit)), cost_text(group));
+                                capitalised(context.cluster.describe(group.location.culprit)), cost_text(group));
   finding.evidence.push_back(
       {"wait_span",
        disk.count,

@@ -115,7 +115,7 @@ int64_t instances_of(const AnalysisContext& context, const std::vector<const Sta
 /// The stalls caused by work that is typical of rank 0 and rare: the stalls with most of its lateness, if they are few
 /// and it computes in them. All stalls if they are few altogether; none if there is no such work.
 std::vector<const Stall*> rare_work_of_rank0(const AnalysisContext& context, const CauseGroup& group) {
-  if (context.cluster.member(group.place.culprit).rank != 0) {
+  if (context.cluster.member(group.location.culprit).rank != 0) {
     return {};
   }
   std::vector<const Stall*> most = group.stalls;
@@ -153,7 +153,7 @@ std::string note_on(const AnalysisContext& context, const CauseGroup& rare, bool
   return fmt::format(
       "{} {} in {} while the others waited, for {} in all ({:.0f} % of the time) and up to {}: that is not counted "
       "as lateness, since rank 0 evaluates and saves now and then",
-      context.cluster.describe(rare.place.culprit), worked ? "computed" : "was elsewhere",
+      context.cluster.describe(rare.location.culprit), worked ? "computed" : "was elsewhere",
       count_of(rare.instances, "collective"), format_duration(rare.lost.total_ns()), 100 * share,
       format_duration(rare.longest_ns));
 }
@@ -173,7 +173,7 @@ void recount(const AnalysisContext& context, CauseGroup& group) {
 
 /// Removes rank 0's rare work from a group; the rest may be empty.
 CauseGroup take_out_rare_work(const AnalysisContext& context, CauseGroup& group) {
-  CauseGroup rare{.cause = group.cause, .place = group.place, .stalls = rare_work_of_rank0(context, group)};
+  CauseGroup rare{.cause = group.cause, .location = group.location, .stalls = rare_work_of_rank0(context, group)};
   if (rare.stalls.empty()) {
     return rare;
   }
@@ -188,7 +188,7 @@ CauseGroup take_out_rare_work(const AnalysisContext& context, CauseGroup& group)
 /// The rank was inside `call` for most of the stall: if it only waited there, for another rank or for ranks that were
 /// not recorded, it is not to blame.
 void follow(const AnalysisContext& context, const Stall& stall, const Elsewhere& call, Hypothesis& hypothesis) {
-  const MemberIndex member = hypothesis.place.culprit;
+  const MemberIndex member = hypothesis.location.culprit;
   const MemberIndex first = start_of_chain(context, call, member, stall.examined());
   const CallSequence& sequence = context.timeline.sequences()[call.sequence];
   const std::string_view op = display_name(context.timeline.signature(sequence.call_at(call.number)->signature).op);
@@ -231,7 +231,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   const int64_t shared_ns = long_work ? std::max<int64_t>(0, runnable.covered_ns - kept.covered_ns) : 0;
   const int64_t own_ns = std::max({spent.on_cpu_ns + shared_ns, spent.blocked_ns, spent.disk_ns});
   const int64_t hindered_ns = std::max(more_work ? kept.covered_ns : runnable.covered_ns, stopped.covered_ns);
-  Hypothesis hypothesis{.cause = Cause::kLateRank, .place = {.culprit = member}};
+  Hypothesis hypothesis{.cause = Cause::kLateRank, .location = {.culprit = member}};
   hypothesis.coverage = share_of(own_ns, stall.to_explain_ns());
   hypothesis.applies = hypothesis.coverage >= kCoverage && share_of(hindered_ns, stall.to_explain_ns()) < kCoverage;
   hypothesis.why = fmt::format("{} was {} late: {} computing, {} blocked, {} on disk, {} ready but not running",
@@ -325,7 +325,7 @@ int64_t middle_of(std::vector<int64_t> values) {
 /// because it waited for a CPU, also before the others had arrived. False where the others compute while they wait, as
 /// MPI does.
 bool computed_no_more(const AnalysisContext& context, const CauseGroup& group) {
-  if (!context.evidence.has_waits(group.place.culprit) || !spent_by(group).computing()) {
+  if (!context.evidence.has_waits(group.location.culprit) || !spent_by(group).computing()) {
     return false;
   }
   std::vector<Interval> around;
@@ -336,14 +336,14 @@ bool computed_no_more(const AnalysisContext& context, const CauseGroup& group) {
   std::vector<int64_t> others_ns;
   std::vector<int64_t> others_waiting_ns;
   for (const MemberIndex member : group.stalls.front()->members) {
-    if (member != group.place.culprit && context.evidence.has_waits(member)) {
+    if (member != group.location.culprit && context.evidence.has_waits(member)) {
       others_ns.push_back(computed_ns(context, member, times));
       others_waiting_ns.push_back(computed_ns(context, member, group.lost));
     }
   }
   const auto half_ns = static_cast<int64_t>(kCoverage * static_cast<double>(group.lost.total_ns()));
   return !others_ns.empty() && middle_of(std::move(others_waiting_ns)) < half_ns &&
-         computed_ns(context, group.place.culprit, times) - middle_of(std::move(others_ns)) < half_ns;
+         computed_ns(context, group.location.culprit, times) - middle_of(std::move(others_ns)) < half_ns;
 }
 
 /// The groups without what is ordinary in the first instances: by that alone no rank stands out.
@@ -402,7 +402,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   const std::string_view doing = spent.text();
   const std::string elsewhere = group.counters.longest_detail(Counted::kElsewhere);
   finding.summary = fmt::format("{} arrives late, {} while the others wait: {}.",
-                                capitalised(context.cluster.describe(group.place.culprit)), doing, cost_text(group));
+                                capitalised(context.cluster.describe(group.location.culprit)), doing, cost_text(group));
   finding.evidence.push_back(
       {"wait_span",
        static_cast<int64_t>(group.stalls.size()),

@@ -15,7 +15,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (stall.root().kind != HangKind::kMismatch || !stall.vote()) {
     return;
   }
-  Hypothesis hypothesis{.cause = Cause::kMismatchedCollective, .place = {.culprit = stall.root().member}};
+  Hypothesis hypothesis{.cause = Cause::kMismatchedCollective, .location = {.culprit = stall.root().member}};
   hypothesis.coverage = 1;
   hypothesis.applies = true;
   const auto [usual, odd] = differing_signature_texts(context, *stall.vote());

@@ -20,7 +20,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (stall.root().kind != HangKind::kOutside && stall.root().kind != HangKind::kCycle) {
     return;
   }
-  Hypothesis hypothesis{.cause = Cause::kMissingCollective, .place = {.culprit = stall.root().member}};
+  Hypothesis hypothesis{.cause = Cause::kMissingCollective, .location = {.culprit = stall.root().member}};
   hypothesis.coverage = 1;
   hypothesis.applies = true;
   if (stall.root().kind == HangKind::kCycle) {
@@ -71,9 +71,9 @@ void add_steps(const AnalysisContext& context, const CauseGroup& group, Finding&
 void describe_cycle(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   finding.summary = fmt::format(
       "Ranks wait for each other in different calls, a deadlock{}: {}.",
-      group.place.culprit == kNoMember
+      group.location.culprit == kNoMember
           ? ""
-          : fmt::format(" ({} is in one that the others are not in)", context.cluster.describe(group.place.culprit)),
+          : fmt::format(" ({} is in one that the others are not in)", context.cluster.describe(group.location.culprit)),
       cost_text(group));
   finding.remedy =
       "let all ranks call collectives of several communicators in one order, and put Sends and Recvs that depend on "
@@ -83,10 +83,10 @@ void describe_cycle(const AnalysisContext& context, const CauseGroup& group, Fin
 void describe_lonely(const AnalysisContext& context, const CauseGroup& group, const Stall& stall, Finding& finding) {
   const std::string call = call_text(context, stall);
   finding.summary =
-      group.place.culprit == kNoMember
+      group.location.culprit == kNoMember
           ? fmt::format("Only some ranks have entered {}: {}.", call, wait_text(context, group, "they", " have"))
           : fmt::format("{} has entered {} alone, the others have not: {}.",
-                        capitalised(context.cluster.describe(group.place.culprit)), call,
+                        capitalised(context.cluster.describe(group.location.culprit)), call,
                         wait_text(context, group, "it", " has"));
   finding.remedy =
       "look for a collective under a condition that only some ranks meet (if rank == 0: ...), and for uneven numbers "
@@ -94,7 +94,7 @@ void describe_lonely(const AnalysisContext& context, const CauseGroup& group, co
 }
 
 void describe_absent(const AnalysisContext& context, const CauseGroup& group, const Stall& stall, Finding& finding) {
-  const MemberIndex member = group.place.culprit;
+  const MemberIndex member = group.location.culprit;
   const Activity activity = activity_of(context, member, stall.examined(), stall.calling_tid());
   const bool over = processes_ended(context, group);
   finding.summary =

@@ -16,7 +16,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     if (stopped.covered_ns == 0) {
       continue;
     }
-    Hypothesis hypothesis{.cause = Cause::kProcessStopped, .place = {.culprit = member}};
+    Hypothesis hypothesis{.cause = Cause::kProcessStopped, .location = {.culprit = member}};
     hypothesis.coverage = share_of(stopped.covered_ns, stall.to_explain_ns());
     hypothesis.applies = hypothesis.coverage >= kCoverage;
     hypothesis.why = fmt::format("{} was stopped for {} of {}", short_name(context.cluster, member),
@@ -28,9 +28,9 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const bool still = group.counters.sum(Counted::kStillStopped).count > 0 && group.hung;
-  finding.summary =
-      fmt::format("{} {} stopped (SIGSTOP, debugger or freezer), not computing and not communicating: {}.",
-                  capitalised(context.cluster.describe(group.place.culprit)), still ? "is" : "was", cost_text(group));
+  finding.summary = fmt::format(
+      "{} {} stopped (SIGSTOP, debugger or freezer), not computing and not communicating: {}.",
+      capitalised(context.cluster.describe(group.location.culprit)), still ? "is" : "was", cost_text(group));
   finding.evidence.push_back(
       {"wait_span",
        static_cast<int64_t>(group.stalls.size()),

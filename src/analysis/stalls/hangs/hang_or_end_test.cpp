@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "analysis/testing/small_job.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -124,7 +125,7 @@ TEST(Hang, EndsThatAreNeverSeenAreANoteAndNoHang) {
   const Report report = report_of(ending);
   EXPECT_TRUE(report.healthy) << reported(report);
   ASSERT_EQ(report.notes.size(), 1U);
-  EXPECT_NE(report.notes[0].find("no end of a collective was ever seen"), std::string::npos);
+  golden::expect_text(report.notes[0]);
 }
 
 TEST(CorruptRows, ManyRanksAreCountedAndAFewListed) {
@@ -136,7 +137,7 @@ TEST(CorruptRows, ManyRanksAreCountedAndAFewListed) {
   const Report report = report_of(ending);
   EXPECT_TRUE(report.healthy) << reported(report);
   ASSERT_EQ(report.notes.size(), 1U);
-  EXPECT_NE(report.notes[0].find("not recorded: ranks 4 to 1999999999"), std::string::npos);
+  golden::expect_text(report.notes[0]);
   EXPECT_LT(report.notes[0].size(), 200U);
 }
 
@@ -151,7 +152,7 @@ TEST(CorruptRows, SequenceNumbersThatJumpCostNoMemory) {
     const Report report = report_of(source);
     EXPECT_EQ(report.collectives, 20'000);
     ASSERT_FALSE(report.notes.empty());
-    EXPECT_NE(report.notes[0].find("impossible sequence number"), std::string::npos);
+    golden::expect_text(report.notes[0]);
   }
 }
 

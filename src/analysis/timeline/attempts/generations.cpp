@@ -95,7 +95,7 @@ class OneHost {
       return std::pair(rank.has_value(), by_rank_[rank].size());
     });
     for (const std::optional<int32_t>& rank : order) {
-      place(rank, by_rank_[rank]);
+      assign(rank, by_rank_[rank]);
     }
     join_met();
     return std::move(generations_);
@@ -120,7 +120,7 @@ class OneHost {
     }
   }
 
-  void place(std::optional<int32_t> rank, const std::vector<const Seat*>& seats) {
+  void assign(std::optional<int32_t> rank, const std::vector<const Seat*>& seats) {
     std::set<size_t> placed;
     const auto join = [&](size_t generation, size_t seat) {
       generations_[generation].add(*seats[seat]);

@@ -32,7 +32,7 @@ CollectiveTracker::ProcessState& CollectiveTracker::state_of(const st_header& he
 
 void CollectiveTracker::set_library(int32_t pid, Library library) { states_[pid].library = library; }
 
-void CollectiveTracker::set_job(int32_t pid, JobPlace job) { states_[pid].job = job; }
+void CollectiveTracker::set_job(int32_t pid, JobIdentity job) { states_[pid].job = job; }
 
 Collective CollectiveTracker::make_row(ProcessState& process, const st_header& header, uint16_t table_row) {
   const st_call_spec& spec = call_table()[table_row].spec;

@@ -42,11 +42,11 @@ class CollectiveTracker {
   void on_comm_init(const st_comm_init& record);
   void on_sync(const st_sync& record);
   /// The part of a process's job identity that only its environment and files reveal.
-  struct JobPlace {
+  struct JobIdentity {
     uint64_t key = 0;        // equal on all ranks of the job, unique to it; 0 unknown
     uint64_t mpi_world = 0;  // MPI_COMM_WORLD's handle; 0: no MPI
   };
-  void set_job(int32_t pid, JobPlace job);
+  void set_job(int32_t pid, JobIdentity job);
   /// Calls that the process left unfinished stay open.
   void on_exit(int32_t pid);
   /// RCCL exports NCCL's names, so the file decides which of the two a process uses.
@@ -90,7 +90,7 @@ class CollectiveTracker {
     size_t grouped = 0;                                                // sum of their sizes
     std::unordered_map<uint32_t, InFlight> in_flight;                  // by tid
     bool synchronises = false;
-    JobPlace job;
+    JobIdentity job;
     uint64_t worlds = 0;             // how many communicators of all ranks it has made
     std::deque<EventId> connecting;  // set-ups whose end is known from another call
     EventId newest = 0;              // newest call that moves data; 0: none yet

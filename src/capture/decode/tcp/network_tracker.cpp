@@ -44,7 +44,7 @@ NetworkTracker::NetworkTracker(EventIds& ids, ProcessRegistry& processes, UserSh
       ns_per_tick_(kNsPerSecond / ticks_per_second),
       thread_name_(std::move(thread_name)),
       facts_of_hash_(std::move(facts_of_hash)),
-      places_(shares) {}
+      attribution_(shares) {}
 
 Connection* NetworkTracker::add_connection(uint64_t cookie, const st_header& header) {
   const auto pid = static_cast<int32_t>(header.tgid);
@@ -116,7 +116,7 @@ void NetworkTracker::on_listing(const st_socket_listing& record) {
     }
     sink_.accept(*connection);
   } else {
-    settle(known->second);
+    update_attribution(known->second);
   }
   // Silent connections are many, and each is listed four times a second: only a change is worth a row.
   Listing& last = last_listing_[record.cookie];
@@ -164,7 +164,7 @@ void NetworkTracker::on_event(const st_tcp_event& record) {
   if (kind == TcpEventKind::kConnect || kind == TcpEventKind::kAccept) {
     sink_.accept(connection);  // now with the local address and port that the kernel chose
   } else if (kind == TcpEventKind::kClose || kind == TcpEventKind::kConnectFailed) {
-    settle(connection);
+    update_attribution(connection);
     connection.closed_ns = utc(record.header.time_ns);
     sink_.accept(connection);
     closed_.emplace_back(record.header.time_ns, record.cookie);
@@ -199,8 +199,8 @@ void NetworkTracker::forget(uint64_t cookie) {
   connections_.erase(known);
   last_thread_.erase(cookie);
   last_listing_.erase(cookie);
-  said_.erase(cookie);
-  places_.forget_connection(cookie);
+  delivered_.erase(cookie);
+  attribution_.forget_connection(cookie);
 }
 
 void NetworkTracker::deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics) {
@@ -249,14 +249,14 @@ void NetworkTracker::on_step_mark(const st_step_mark& record) {
     ranks_[user].member(record.step.comm_hash, record.step.rank, pid);
   }
   // A mark of a connection that nothing else is known of proves nothing, and would be kept until that connection ends.
-  if (!connections_.contains(record.last.cookie) || !places_.on_mark(record)) {
+  if (!connections_.contains(record.last.cookie) || !attribution_.on_mark(record)) {
     return;
   }
-  if (const auto place = places_.place_of(record.last.cookie)) {
-    processes_.learn_rank(place->pid, place->rank, place->ranks, RankSource::kPlugin);
+  if (const auto comm_socket = attribution_.comm_socket_of(record.last.cookie)) {
+    processes_.learn_rank(comm_socket->pid, comm_socket->rank, comm_socket->ranks, RankSource::kPlugin);
   }
   if (const auto connection = connections_.find(record.last.cookie); connection != connections_.end()) {
-    settle(connection->second);
+    update_attribution(connection->second);
   }
 }
 
@@ -273,7 +273,7 @@ const std::string& NetworkTracker::thread_name(int32_t pid, int32_t tid, uint64_
 
 void NetworkTracker::on_exit(int32_t pid, uint64_t now_ns) {
   threads_.erase(threads_.lower_bound({pid, 0}), threads_.lower_bound({pid + 1, 0}));
-  places_.forget_process(pid);
+  attribution_.forget_process(pid);
   if (const auto ranks = ranks_.find(shares_.user_of(pid)); ranks != ranks_.end()) {
     ranks->second.forget_process(pid);
     if (ranks->second.empty()) {
@@ -290,8 +290,9 @@ void NetworkTracker::on_exit(int32_t pid, uint64_t now_ns) {
 
 /// The socket's own place; or that of its group where NCCL's helper threads move its data. All sockets of one NCCL
 /// connection share the receiver's port, which belongs to a listener of its own.
-std::optional<CommSocket> NetworkTracker::place_of(const Connection& connection) const {
-  if (auto own = places_.place_of(connection.cookie); own || !connection.thread_name.starts_with(kHelperThreads)) {
+std::optional<CommSocket> NetworkTracker::comm_socket_of(const Connection& connection) const {
+  if (auto own = attribution_.comm_socket_of(connection.cookie);
+      own || !connection.thread_name.starts_with(kHelperThreads)) {
     return own;
   }
   std::optional<CommSocket> shared;
@@ -300,33 +301,33 @@ std::optional<CommSocket> NetworkTracker::place_of(const Connection& connection)
     return std::nullopt;
   }
   for (const uint64_t cookie : owned->second) {
-    const auto place = places_.place_of(cookie);
+    const auto comm_socket = attribution_.comm_socket_of(cookie);
     const Connection& other = connections_.at(cookie);
-    if (!place || other.netns != connection.netns ||
-        (place->is_send ? other.destination != connection.destination : other.source != connection.source)) {
+    if (!comm_socket || other.netns != connection.netns ||
+        (comm_socket->is_send ? other.destination != connection.destination : other.source != connection.source)) {
       continue;
     }
-    if (shared && *shared != *place) {
+    if (shared && *shared != *comm_socket) {
       return std::nullopt;
     }
-    shared = place;
+    shared = comm_socket;
   }
   return shared;
 }
 
 /// Updates the row's place of the connection.
-void NetworkTracker::settle(Connection& connection) {
-  const auto place = place_of(connection);
-  const auto said = said_.find(connection.cookie);
-  if (place) {
-    if (said != said_.end() && said->second != *place) {
+void NetworkTracker::update_attribution(Connection& connection) {
+  const auto comm_socket = comm_socket_of(connection);
+  const auto delivered = delivered_.find(connection.cookie);
+  if (comm_socket) {
+    if (delivered != delivered_.end() && delivered->second != *comm_socket) {
       connection.peer_rank.reset();
       connection.comm_id_hash = 0;
     }
-    said_.insert_or_assign(connection.cookie, *place);
-    fill_in(connection, *place);
-  } else if (said != said_.end()) {
-    said_.erase(said);
+    delivered_.insert_or_assign(connection.cookie, *comm_socket);
+    fill_in(connection, *comm_socket);
+  } else if (delivered != delivered_.end()) {
+    delivered_.erase(delivered);
     connection.peer_rank.reset();
     connection.channel.reset();
     connection.comm_id_hash = 0;
@@ -335,14 +336,14 @@ void NetworkTracker::settle(Connection& connection) {
 }
 
 /// Known values are kept even when their source has dropped them.
-void NetworkTracker::fill_in(Connection& connection, const CommSocket& place) {
-  const CommunicatorInfo facts = facts_of_hash_(place.pid, place.nccl_comm_hash);
+void NetworkTracker::fill_in(Connection& connection, const CommSocket& comm_socket) {
+  const CommunicatorInfo facts = facts_of_hash_(comm_socket.pid, comm_socket.nccl_comm_hash);
   Connection now = connection;
-  now.channel = place.channel;
+  now.channel = comm_socket.channel;
   if (facts.hash != 0 || now.comm_id_hash == 0) {
-    now.comm_id_hash = facts.hash != 0 ? facts.hash : place.nccl_comm_hash;
+    now.comm_id_hash = facts.hash != 0 ? facts.hash : comm_socket.nccl_comm_hash;
   }
-  if (const auto peer = peer_rank(connection, place, facts)) {
+  if (const auto peer = peer_rank(connection, comm_socket, facts)) {
     now.peer_rank = peer;
   }
   if (now.peer_rank != connection.peer_rank || now.channel != connection.channel ||
@@ -353,36 +354,36 @@ void NetworkTracker::fill_in(Connection& connection, const CommSocket& place) {
 }
 
 /// Translates a sub-communicator's rank to a rank of the job, where this host can.
-std::optional<int32_t> NetworkTracker::peer_rank(const Connection& connection, const CommSocket& place,
+std::optional<int32_t> NetworkTracker::peer_rank(const Connection& connection, const CommSocket& comm_socket,
                                                  const CommunicatorInfo& facts) {
-  const Process* process = processes_.find(place.pid);
+  const Process* process = processes_.find(comm_socket.pid);
   if (!process) {
     return std::nullopt;
   }
   const std::string& address = connection.destination.address;
-  CommRankMap& ranks = ranks_[shares_.user_of(place.pid)];
-  if (!facts.is_part && process->rank == place.rank && process->world_size == place.ranks) {
-    ranks.world(place.pid, place.nccl_comm_hash);
-    if (facts.nodes == place.ranks) {
-      ranks.host(place.nccl_comm_hash, address, place.peer);
+  CommRankMap& ranks = ranks_[shares_.user_of(comm_socket.pid)];
+  if (!facts.is_part && process->rank == comm_socket.rank && process->world_size == comm_socket.ranks) {
+    ranks.world(comm_socket.pid, comm_socket.nccl_comm_hash);
+    if (facts.nodes == comm_socket.ranks) {
+      ranks.host(comm_socket.nccl_comm_hash, address, comm_socket.peer);
     }
-    return place.peer;
+    return comm_socket.peer;
   }
-  const auto member = ranks.process_of(place.nccl_comm_hash, place.peer);
+  const auto member = ranks.process_of(comm_socket.nccl_comm_hash, comm_socket.peer);
   const Process* peer = member ? processes_.find(*member) : nullptr;
   if (peer && peer->rank && peer->world_size == process->world_size) {
     return peer->rank;
   }
-  const auto world = ranks.world_of(place.pid);
+  const auto world = ranks.world_of(comm_socket.pid);
   return world ? ranks.rank_at(*world, address) : std::nullopt;
 }
 
 void NetworkTracker::settle_rest() {
-  for (const auto& [cookie, place] : said_) {
+  for (const auto& [cookie, comm_socket] : delivered_) {
     const auto found = connections_.find(cookie);
     if (found != connections_.end() &&
-        (!found->second.peer_rank || found->second.comm_id_hash == place.nccl_comm_hash)) {
-      fill_in(found->second, place);
+        (!found->second.peer_rank || found->second.comm_id_hash == comm_socket.nccl_comm_hash)) {
+      fill_in(found->second, comm_socket);
     }
   }
 }

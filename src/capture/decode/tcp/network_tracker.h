@@ -62,11 +62,11 @@ class NetworkTracker {
   void change_owner(Connection& connection, int32_t pid);
   void forget_closed(uint64_t now_ns);
   void forget(uint64_t cookie);
-  void settle(Connection& connection);
-  void fill_in(Connection& connection, const CommSocket& place);
-  std::optional<int32_t> peer_rank(const Connection& connection, const CommSocket& place,
+  void update_attribution(Connection& connection);
+  void fill_in(Connection& connection, const CommSocket& comm_socket);
+  std::optional<int32_t> peer_rank(const Connection& connection, const CommSocket& comm_socket,
                                    const CommunicatorInfo& facts);
-  [[nodiscard]] std::optional<CommSocket> place_of(const Connection& connection) const;
+  [[nodiscard]] std::optional<CommSocket> comm_socket_of(const Connection& connection) const;
   /// Asks at most once a second per thread, since threads of a process may take turns on a connection.
   const std::string& thread_name(int32_t pid, int32_t tid, uint64_t now_ns);
   void deliver_sample(const st_header& header, uint64_t cookie, const st_tcp_metrics& metrics);
@@ -79,7 +79,7 @@ class NetworkTracker {
   int64_t ns_per_tick_;
   ThreadName thread_name_;
   FactsOfHash facts_of_hash_;
-  SocketAttribution places_;
+  SocketAttribution attribution_;
   std::map<uint32_t, CommRankMap> ranks_;  // by user: nobody disputes what another's processes say
   uint64_t retransmits_ = 0;
   std::unordered_map<uint64_t, Connection> connections_;
@@ -90,7 +90,7 @@ class NetworkTracker {
     uint64_t read_ns = 0;  // CLOCK_MONOTONIC
   };
   std::map<std::pair<int32_t, int32_t>, NamedThread> threads_;  // by pid and tid
-  std::unordered_map<uint64_t, CommSocket> said_;               // places already delivered in rows, by cookie
+  std::unordered_map<uint64_t, CommSocket> delivered_;          // places already delivered in rows, by cookie
   struct Listing {
     uint64_t time_ns = 0;
     st_tcp_metrics metrics{};

@@ -104,7 +104,7 @@ class NetworkTrackerTest : public testing::Test {
 };
 
 /// Connections of a rank 2 of 4, by their sockets' cookies.
-class PlacedConnections : public NetworkTrackerTest {
+class AttributedConnections : public NetworkTrackerTest {
  protected:
   void SetUp() override { add_process(100, 2); }
   void add_process(int32_t pid, int32_t rank) {
@@ -166,7 +166,7 @@ class PlacedConnections : public NetworkTrackerTest {
   uint64_t steps_ = 0;
 };
 
-TEST_F(PlacedConnections, APluginOfAnotherVersionIsNotUnderstood) {
+TEST_F(AttributedConnections, APluginOfAnotherVersionIsNotUnderstood) {
   open(11, 40000, "NCCL Progress 0");
   version_ = ST_MARKER_VERSION + 1;
   mark(11, 3);
@@ -174,7 +174,7 @@ TEST_F(PlacedConnections, APluginOfAnotherVersionIsNotUnderstood) {
   EXPECT_FALSE(of(11).channel);
 }
 
-TEST_F(PlacedConnections, APlaceIsPeerChannelAndCommunicator) {
+TEST_F(AttributedConnections, APlaceIsPeerChannelAndCommunicator) {
   open(11, 40000, "NCCL Progress 0");
   mark(11, 3);
   EXPECT_FALSE(of(11).peer_rank);
@@ -186,7 +186,7 @@ TEST_F(PlacedConnections, APlaceIsPeerChannelAndCommunicator) {
 
 constexpr st_step_moved kHalf{.comm_hash = 0xa1f, .rank = 1, .ranks = 2, .peer = 0};
 
-TEST_F(PlacedConnections, ARankOfAPartOfTheJobIsNoRankOfTheJob) {
+TEST_F(AttributedConnections, ARankOfAPartOfTheJobIsNoRankOfTheJob) {
   open(11, 40000, "NCCL Progress 0");
   mark(11, kHalf);
   mark(11, kHalf);
@@ -195,7 +195,7 @@ TEST_F(PlacedConnections, ARankOfAPartOfTheJobIsNoRankOfTheJob) {
   EXPECT_EQ(of(11).comm_id_hash, 0xa1fU);
 }
 
-TEST_F(PlacedConnections, AMemberOfAPartThatIsHereIsARankOfTheJob) {
+TEST_F(AttributedConnections, AMemberOfAPartThatIsHereIsARankOfTheJob) {
   add_process(200, 3);
   open(11, 40000, "NCCL Progress 0");
   mark(11, kHalf);
@@ -205,7 +205,7 @@ TEST_F(PlacedConnections, AMemberOfAPartThatIsHereIsARankOfTheJob) {
   EXPECT_EQ(of(11).peer_rank, 3);
 }
 
-TEST_F(PlacedConnections, AMemberTwoProcessesClaimToBeIsNobody) {
+TEST_F(AttributedConnections, AMemberTwoProcessesClaimToBeIsNobody) {
   add_process(200, 3);
   add_process(300, 1);
   open(11, 40000, "NCCL Progress 0");
@@ -216,7 +216,7 @@ TEST_F(PlacedConnections, AMemberTwoProcessesClaimToBeIsNobody) {
   EXPECT_FALSE(of(11).peer_rank);
 }
 
-TEST_F(PlacedConnections, AnAddressOfTheWholeJobIsARankWhereEachHasAHost) {
+TEST_F(AttributedConnections, AnAddressOfTheWholeJobIsARankWhereEachHasAHost) {
   open(11, 40000, "NCCL Progress 0", 7);
   open(12, 40001, "NCCL Progress 0", 7);
   open(13, 40002, "NCCL Progress 0", 8);
@@ -231,7 +231,7 @@ TEST_F(PlacedConnections, AnAddressOfTheWholeJobIsARankWhereEachHasAHost) {
   EXPECT_FALSE(of(13).peer_rank) << "a host that the job's own communicator has not shown";
 }
 
-TEST_F(PlacedConnections, AHostOfSeveralRanksSaysNothing) {
+TEST_F(AttributedConnections, AHostOfSeveralRanksSaysNothing) {
   facts_[0xa11].nodes = 2;
   open(11, 40000, "NCCL Progress 0", 7);
   open(12, 40001, "NCCL Progress 0", 7);
@@ -242,7 +242,7 @@ TEST_F(PlacedConnections, AHostOfSeveralRanksSaysNothing) {
   EXPECT_FALSE(of(12).peer_rank);
 }
 
-TEST_F(PlacedConnections, APartOfTheSameSizeIsNotTheJob) {
+TEST_F(AttributedConnections, APartOfTheSameSizeIsNotTheJob) {
   facts_[0xa11].is_part = true;  // its ranks may be in another order than the job's
   open(11, 40000, "NCCL Progress 0");
   mark(11, 3);
@@ -251,7 +251,7 @@ TEST_F(PlacedConnections, APartOfTheSameSizeIsNotTheJob) {
   EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
 }
 
-TEST_F(PlacedConnections, ACommunicatorThatIsLearntLaterIsFilledIn) {
+TEST_F(AttributedConnections, ACommunicatorThatIsLearntLaterIsFilledIn) {
   facts_[0xa11].hash = 0;
   open(11, 40000, "NCCL Progress 0");
   mark(11, 3);
@@ -267,7 +267,7 @@ TEST_F(PlacedConnections, ACommunicatorThatIsLearntLaterIsFilledIn) {
   EXPECT_EQ(of(11).peer_rank, 3);
 }
 
-TEST_F(PlacedConnections, SocketsOfHelperThreadsSharePlaceAndListener) {
+TEST_F(AttributedConnections, SocketsOfHelperThreadsSharePlaceAndListener) {
   open(11, 40000, "NCCL Progress 0");
   open(12, 40001, "NCCL SockS 0");
   open(13, 40002, "NCCL Progress 0");
@@ -279,7 +279,7 @@ TEST_F(PlacedConnections, SocketsOfHelperThreadsSharePlaceAndListener) {
   EXPECT_FALSE(of(13).peer_rank) << "a thread that moves several connections' data has no group";
 }
 
-TEST_F(PlacedConnections, AGroupThatDisagreesHasNoPlace) {
+TEST_F(AttributedConnections, AGroupThatDisagreesHasNoPlace) {
   open(11, 40000, "NCCL Progress 0");
   open(12, 40001, "NCCL SockS 0");
   open(13, 40002, "NCCL Progress 0");

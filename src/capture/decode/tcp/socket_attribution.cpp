@@ -41,43 +41,43 @@ bool SocketAttribution::on_mark(const st_step_mark& mark) {
   if (mark.last.cookie == 0 || mark.step.comm_hash == 0 || mark.step.kind >= ST_STEP_KINDS) {
     return false;
   }
-  const CommSocket place{.pid = static_cast<int32_t>(mark.header.tgid),
-                         .nccl_comm_hash = mark.step.comm_hash,
-                         .rank = mark.step.rank,
-                         .ranks = mark.step.ranks,
-                         .peer = mark.step.peer,
-                         .channel = mark.step.channel,
-                         .is_send = mark.step.is_send != 0};
-  auto last = last_marks_.find({place, mark.step.kind});
+  const CommSocket comm_socket{.pid = static_cast<int32_t>(mark.header.tgid),
+                               .nccl_comm_hash = mark.step.comm_hash,
+                               .rank = mark.step.rank,
+                               .ranks = mark.step.ranks,
+                               .peer = mark.step.peer,
+                               .channel = mark.step.channel,
+                               .is_send = mark.step.is_send != 0};
+  auto last = last_marks_.find({comm_socket, mark.step.kind});
   const bool first = last == last_marks_.end();
   if (first) {
-    if (!shares_.take(place.pid, UserShares::Kind::kStepMark)) {
+    if (!shares_.take(comm_socket.pid, UserShares::Kind::kStepMark)) {
       return false;
     }
-    last = last_marks_.emplace(std::pair(place, mark.step.kind), mark).first;
+    last = last_marks_.emplace(std::pair(comm_socket, mark.step.kind), mark).first;
   }
   const bool proven = was_alone(mark) || (!first && bytes_fit(last->second, mark));
   last->second = mark;
   if (!proven) {
     return false;
   }
-  Evidence& evidence = evidence_.try_emplace(mark.last.cookie, Evidence{.place = place}).first->second;
+  Evidence& evidence = evidence_.try_emplace(mark.last.cookie, Evidence{.comm_socket = comm_socket}).first->second;
   if (evidence.contradicted) {
     return false;
   }
-  if (evidence.place != place) {
+  if (evidence.comm_socket != comm_socket) {
     evidence.contradicted = true;
     return evidence.proofs >= kProofs;
   }
   return ++evidence.proofs == kProofs;
 }
 
-std::optional<CommSocket> SocketAttribution::place_of(uint64_t cookie) const {
+std::optional<CommSocket> SocketAttribution::comm_socket_of(uint64_t cookie) const {
   const auto found = evidence_.find(cookie);
   if (found == evidence_.end() || found->second.contradicted || found->second.proofs < kProofs) {
     return std::nullopt;
   }
-  return found->second.place;
+  return found->second.comm_socket;
 }
 
 void SocketAttribution::forget_process(int32_t pid) {

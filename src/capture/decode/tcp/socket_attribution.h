@@ -42,14 +42,14 @@ class SocketAttribution {
 
   /// True if the place of the mark's socket has changed: it became known or unknown.
   bool on_mark(const st_step_mark& mark);
-  [[nodiscard]] std::optional<CommSocket> place_of(uint64_t cookie) const;
+  [[nodiscard]] std::optional<CommSocket> comm_socket_of(uint64_t cookie) const;
   void forget_connection(uint64_t cookie) { evidence_.erase(cookie); }
   /// The process sends no more marks; proven places stay until their connections are dropped.
   void forget_process(int32_t pid);
 
  private:
   struct Evidence {
-    CommSocket place;
+    CommSocket comm_socket;
     int proofs = 0;
     bool contradicted = false;
   };

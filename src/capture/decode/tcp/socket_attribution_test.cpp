@@ -38,7 +38,7 @@ class Places : public testing::Test {
                  .is_send = 1,
                  .kind = kind_};
     mark.last = {.cookie = cookie, .moved = moved_[cookie], .time_ns = last_ns_};
-    return places_.on_mark(mark);
+    return attribution_.on_mark(mark);
   }
   void move(uint64_t cookie, uint64_t bytes) {
     moved_[cookie] += bytes;
@@ -56,12 +56,12 @@ class Places : public testing::Test {
     return changed;
   }
   [[nodiscard]] int channel_of(uint64_t cookie) const {
-    const auto place = places_.place_of(cookie);
-    return place ? place->channel : -1;
+    const auto comm_socket = attribution_.comm_socket_of(cookie);
+    return comm_socket ? comm_socket->channel : -1;
   }
 
   UserShares shares_;
-  SocketAttribution places_{shares_};
+  SocketAttribution attribution_{shares_};
 
  private:
   uint64_t now_ns_ = 1'000'000;
@@ -78,8 +78,8 @@ TEST_F(Places, ChannelsInTurnAreDistinguishedByTheirBytes) {
   }
   EXPECT_EQ(channel_of(100), 0);
   EXPECT_EQ(channel_of(101), 1);
-  EXPECT_EQ(places_.place_of(100)->peer, 1);
-  EXPECT_EQ(places_.place_of(100)->nccl_comm_hash, 0xc033U);
+  EXPECT_EQ(attribution_.comm_socket_of(100)->peer, 1);
+  EXPECT_EQ(attribution_.comm_socket_of(100)->nccl_comm_hash, 0xc033U);
 }
 
 TEST_F(Places, ItTakesTwoProofs) {
@@ -179,9 +179,9 @@ TEST_F(Places, ForgottenIsForgotten) {
   for (int round = 0; round < 3; ++round) {
     step(0, 100);
   }
-  places_.forget_process(7);
+  attribution_.forget_process(7);
   EXPECT_EQ(channel_of(100), 0) << "what was proven, until the connection is forgotten";
-  places_.forget_connection(100);
+  attribution_.forget_connection(100);
   EXPECT_EQ(channel_of(100), -1);
 }
 

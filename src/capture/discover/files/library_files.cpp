@@ -227,7 +227,7 @@ void LibraryFiles::advance(const Ready& ready) {
   }
 }
 
-void LibraryFiles::settle(const Ready& ready, int64_t here_ns, int64_t remote_ns) {
+void LibraryFiles::wait_for_files(const Ready& ready, int64_t here_ns, int64_t remote_ns) {
   const int64_t begun_ns = monotonic_now_ns();
   advance(ready);
   for (int64_t for_ns = 0; (!here_.is_idle() && for_ns < here_ns) || (!remote_.is_idle() && for_ns < remote_ns);

@@ -49,8 +49,8 @@ class LibraryFiles {
         tables_(procfs),
         trusted_(std::move(trusted)),
         left_out_(std::move(note)),
-        here_(procfs, mounts_, LibraryReader::Place::kThisHost),
-        remote_(procfs, mounts_, LibraryReader::Place::kRemote),
+        here_(procfs, mounts_, LibraryReader::FileSystems::kThisHost),
+        remote_(procfs, mounts_, LibraryReader::FileSystems::kRemote),
         shares_(procfs) {}
 
   /// Starts the child processes now, so that the first file need not wait for them.
@@ -83,7 +83,7 @@ class LibraryFiles {
   /// waits.
   void advance(const Ready& ready);
   /// The same, but waits so long for the files of this host, and so long for others.
-  void settle(const Ready& ready, int64_t here_ns, int64_t remote_ns);
+  void wait_for_files(const Ready& ready, int64_t here_ns, int64_t remote_ns);
   /// Mappings whose files have not been read yet.
   [[nodiscard]] size_t unread() const { return waiting_.size() + postponed_.size(); }
   [[nodiscard]] std::vector<int> descriptors() const { return {here_.descriptor(), remote_.descriptor()}; }

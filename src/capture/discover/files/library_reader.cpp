@@ -53,17 +53,17 @@ HelperMessage serve_parse(HelperMessage request) {
 
 }  // namespace
 
-LibraryReader::LibraryReader(const Procfs& procfs, Mounts& mounts, Place place)
+LibraryReader::LibraryReader(const Procfs& procfs, Mounts& mounts, FileSystems file_systems)
     : procfs_(procfs),
       mounts_(mounts),
-      place_(place),
+      file_systems_(file_systems),
       opener_(serve_open, HelperProcess::Rights::kOurs),
       parser_(serve_parse, HelperProcess::Rights::kNone),
       wake_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
 void LibraryReader::start() {
   (void)parser_.start();  // if that fails, each request reports it
-  if (place_ == Place::kRemote) {
+  if (file_systems_ == FileSystems::kRemote) {
     (void)opener_.start();
   }
 }
@@ -136,7 +136,7 @@ bool LibraryReader::parse(std::optional<Answer>& answer) {
     parser_.end();
     parsed_for_ = owner;
   }
-  current_->deadline_ns = monotonic_now_ns() + (place_ == Place::kRemote ? kRemoteParseNs : kParseNs);
+  current_->deadline_ns = monotonic_now_ns() + (file_systems_ == FileSystems::kRemote ? kRemoteParseNs : kParseNs);
   if (!ask_child(parser_, {.bytes = "parse", .fd = current_->opened->duplicate()})) {
     answer = give_up(Outcome::kFailed);
     return false;
@@ -157,7 +157,7 @@ bool LibraryReader::begin_next(std::optional<Answer>& answer) {
     queues_.erase(next);
   }
   const Request& request = current_->request;
-  if (place_ == Place::kRemote) {
+  if (file_systems_ == FileSystems::kRemote) {
     current_->deadline_ns = monotonic_now_ns() + kRemoteOpenNs;
     if (!ask_child(opener_, {.bytes = open_request(request), .fd = {}})) {
       answer = give_up(Outcome::kFailed);

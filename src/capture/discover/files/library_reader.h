@@ -21,7 +21,7 @@ namespace stalltrace::capture {
 
 class LibraryReader {
  public:
-  enum class Place { kThisHost, kRemote };
+  enum class FileSystems { kThisHost, kRemote };
   struct Request {
     pid_t pid = 0;
     uid_t user = 0;  // each user has a queue
@@ -45,7 +45,7 @@ class LibraryReader {
   static std::string_view describe(Outcome outcome);
 
   /// The references must outlive the object.
-  LibraryReader(const Procfs& procfs, Mounts& mounts, Place place);
+  LibraryReader(const Procfs& procfs, Mounts& mounts, FileSystems file_systems);
 
   /// Starts the children now, so that the first file need not wait for them.
   void start();
@@ -73,7 +73,7 @@ class LibraryReader {
 
   const Procfs& procfs_;
   Mounts& mounts_;
-  Place place_;
+  FileSystems file_systems_;
   HelperProcess opener_;
   HelperProcess parser_;
   uid_t parsed_for_ = 0;  // a parser that one user's file may have subverted must not parse another user's

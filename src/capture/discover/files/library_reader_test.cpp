@@ -80,7 +80,7 @@ std::vector<pid_t> children() {
 TEST(LibraryReader, AnIdleChildThatDiesWakesNobodyAndCostsNoFile) {
   const Procfs procfs;
   Mounts mounts(procfs);
-  LibraryReader reader(procfs, mounts, LibraryReader::Place::kRemote);
+  LibraryReader reader(procfs, mounts, LibraryReader::FileSystems::kRemote);
   const auto mappings = procfs.executable_mappings(::getpid()).value_or(std::vector<MappedFile>());
   ASSERT_FALSE(mappings.empty());
   pollfd wake{.fd = reader.descriptor(), .events = POLLIN, .revents = 0};
@@ -109,7 +109,7 @@ TEST(LibraryReader, AnIdleChildThatDiesWakesNobodyAndCostsNoFile) {
 }
 
 /// This program's own mappings, read by child processes.
-class ReadByChildren : public testing::TestWithParam<LibraryReader::Place> {};
+class ReadByChildren : public testing::TestWithParam<LibraryReader::FileSystems> {};
 
 TEST_P(ReadByChildren, EachFileIsAnsweredOnce) {
   const Procfs procfs;
@@ -141,7 +141,7 @@ TEST_P(ReadByChildren, EachFileIsAnsweredOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, ReadByChildren,
-                         testing::Values(LibraryReader::Place::kThisHost, LibraryReader::Place::kRemote));
+                         testing::Values(LibraryReader::FileSystems::kThisHost, LibraryReader::FileSystems::kRemote));
 
 }  // namespace
 }  // namespace stalltrace::capture

@@ -17,7 +17,7 @@ namespace stalltrace::analysis {
 /// program itself, with what it waits for. If the cause blames an awaited rank and most samples agree, its place is
 /// added to the summary. At most kMostPythonStacks samples are kept, of each second of the stalls alike;
 /// how many were not is a note.
-Status add_python_places(EventSource& source, const Cluster& cluster, std::vector<StallFinding>& findings,
-                         std::vector<std::string>& notes);
+Status add_python_locations(EventSource& source, const Cluster& cluster, std::vector<StallFinding>& findings,
+                            std::vector<std::string>& notes);
 
 }  // namespace stalltrace::analysis

@@ -21,7 +21,7 @@ struct Place {
   bool control = false;  // the progress thread's own socket
 };
 
-class PlacesRoot : public testing::Test {
+class SocketAttributionRoot : public testing::Test {
  protected:
   void SetUp() override {
     ST_NEED_ROOT();
@@ -94,27 +94,27 @@ class PlacesRoot : public testing::Test {
   std::map<int, std::vector<Place>> reported_;
 };
 
-TEST_F(PlacesRoot, EveryConnectionOfAProgressThreadHasItsPeerAndChannel) {
+TEST_F(SocketAttributionRoot, EveryConnectionOfAProgressThreadHasItsPeerAndChannel) {
   const auto rows = connections(2, false);
   EXPECT_EQ(check(rows), (std::pair<size_t, size_t>{8, 0}));  // two channels, two peers, two directions
 }
 
-TEST_F(PlacesRoot, CollectivesAndTransfersHaveEachTheirSockets) {
+TEST_F(SocketAttributionRoot, CollectivesAndTransfersHaveEachTheirSockets) {
   const auto rows = connections(2, false, kOwnSockets);
   EXPECT_EQ(check(rows), (std::pair<size_t, size_t>{16, 0}));
 }
 
-TEST_F(PlacesRoot, SocketsOfCollectivesAndTransfersAlike) {
+TEST_F(SocketAttributionRoot, SocketsOfCollectivesAndTransfersAlike) {
   const auto rows = connections(2, false, kSameSockets);
   EXPECT_EQ(check(rows), (std::pair<size_t, size_t>{8, 0}));
 }
 
-TEST_F(PlacesRoot, SocketsOfHelpersGoWithTheirConnection) {
+TEST_F(SocketAttributionRoot, SocketsOfHelpersGoWithTheirConnection) {
   const auto rows = connections(1, true);
   EXPECT_EQ(check(rows), (std::pair<size_t, size_t>{2, 4}));  // a control socket and two for data, two directions
 }
 
-TEST_F(PlacesRoot, ChannelsInTurnWithHelpersAreUnknownRatherThanWrong) {
+TEST_F(SocketAttributionRoot, ChannelsInTurnWithHelpersAreUnknownRatherThanWrong) {
   const auto rows = connections(2, true);
   EXPECT_EQ(check(rows), (std::pair<size_t, size_t>{0, 0}));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/findings/python_places.h"
+#include "analysis/findings/python_locations.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,7 +20,7 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr size_t kRanksNamed = 3;  // more at one place are counted
-constexpr size_t kPlacesReported = 6;
+constexpr size_t kLocationsReported = 6;
 
 /// A row on the common clock.
 struct Look {
@@ -63,21 +63,21 @@ std::string doing_in(const PythonStack& row) {
 
 /// Where one rank was in its samples, as text.
 struct Seen {
-  size_t looks = 0;   // samples with frames
-  size_t agreed = 0;  // of these, samples at the place
-  std::string place;  // "load_batch (data.py:212), reading FIFO /data/in"; empty: not known
+  size_t looks = 0;      // samples with frames
+  size_t agreed = 0;     // of these, samples at the place
+  std::string location;  // "load_batch (data.py:212), reading FIFO /data/in"; empty: not known
   std::string problem;
 };
 
-class Places {
+class Locations {
  public:
-  Places(const Cluster& cluster, const Frames& frames) : cluster_(cluster), frames_(frames) {}
+  Locations(const Cluster& cluster, const Frames& frames) : cluster_(cluster), frames_(frames) {}
 
   /// `looks`: samples of this rank and its descendants, in time order. `awaited`: the others wait for it.
   [[nodiscard]] Seen seen_of(const std::vector<const Look*>& looks, bool awaited) const {
     Seen seen;
     using Key = std::tuple<std::string, std::string>;
-    Votes<Key> places;
+    Votes<Key> locations;
     std::map<Key, Votes<std::string>> lines;
     std::map<Key, Votes<std::string>> doings;
     for (size_t i = 0; i < looks.size(); ++i) {
@@ -91,24 +91,24 @@ class Places {
         continue;
       }
       ++seen.looks;
-      const PythonPlace place = place_in(frames->second);
-      const PythonFrame& named = awaited ? *place.own : *place.called;
-      const Key key{named.function, place.own->file};
-      places.add(key);
-      lines[key].add(awaited ? awaited_text(place) : waiting_text(place));
+      const PythonLocation location = location_in(frames->second);
+      const PythonFrame& named = awaited ? *location.own : *location.called;
+      const Key key{named.function, location.own->file};
+      locations.add(key);
+      lines[key].add(awaited ? awaited_text(location) : waiting_text(location));
       const bool by_workers = awaited && waits_for_workers(frames->second);
       const std::string workers = by_workers ? workers_text(std::span(looks).subspan(i + 1)) : "";
       doings[key].add(workers.empty() ? doing_in(row) : workers);
     }
-    if (places.empty()) {
+    if (locations.empty()) {
       return seen;
     }
-    const auto& [key, count] = places.most();
+    const auto& [key, count] = locations.most();
     seen.agreed = count;
-    seen.place = lines.at(key).most().first;
+    seen.location = lines.at(key).most().first;
     const auto& [doing, times] = doings.at(key).most();
     if (awaited && !doing.empty() && 2 * times > count) {
-      seen.place += ", " + doing;
+      seen.location += ", " + doing;
     }
     return seen;
   }
@@ -117,14 +117,14 @@ class Places {
 
  private:
   /// What the program called, at the program's own line.
-  static std::string waiting_text(const PythonPlace& place) {
-    return brief_text({place.called->function, place.own->file, place.own->line});
+  static std::string waiting_text(const PythonLocation& location) {
+    return brief_text({location.called->function, location.own->file, location.own->line});
   }
 
-  static std::string awaited_text(const PythonPlace& place) {
-    return place.innermost == place.own
-               ? brief_text(*place.own)
-               : fmt::format("{}, which called {}", brief_text(*place.own), brief_text(*place.innermost));
+  static std::string awaited_text(const PythonLocation& location) {
+    return location.innermost == location.own
+               ? brief_text(*location.own)
+               : fmt::format("{}, which called {}", brief_text(*location.own), brief_text(*location.innermost));
   }
 
   /// The workers that were seen in the program's own code: "waiting for its worker pid 77 in __getitem__ (data.py:14),
@@ -142,13 +142,13 @@ class Places {
         continue;
       }
       const auto own = own_of_worker(frames->second);
-      const PythonPlace place = place_in(own);
-      if (place.own == nullptr || is_installed(*place.own)) {
+      const PythonLocation location = location_in(own);
+      if (location.own == nullptr || is_installed(*location.own)) {
         continue;
       }
       if (pids.empty()) {
         const std::string doing = doing_in(row);
-        first = awaited_text(place) + (doing.empty() ? "" : ", " + doing);
+        first = awaited_text(location) + (doing.empty() ? "" : ", " + doing);
       }
       pids.push_back(row.pid);
     }
@@ -233,23 +233,23 @@ std::string agreement(const Seen& seen) {
   return seen.agreed == seen.looks ? "" : fmt::format(" (in {} of {} looks)", seen.agreed, seen.looks);
 }
 
-bool blames_a_place(Cause cause) {
+bool blames_a_location(Cause cause) {
   return cause == Cause::kMissingCollective || cause == Cause::kLateRank || cause == Cause::kProcessStopped;
 }
 
 void add_to_summary(const Cluster& cluster, const StallFinding& found, MemberIndex member, const Seen& seen,
                     Finding& finding) {
-  if (!blames_a_place(finding.cause) || seen.place.empty() || 2 * seen.agreed < seen.looks) {
+  if (!blames_a_location(finding.cause) || seen.location.empty() || 2 * seen.agreed < seen.looks) {
     return;
   }
   const bool still = !cluster.member(member).exit_ns && !finding.ended_job &&
                      std::ranges::any_of(found.stalls, [](const Stall* stall) { return stall->hung(); });
   finding.summary += fmt::format(" {} {} in {}{}.", capitalised(short_name(cluster, member)), still ? "is" : "was",
-                                 seen.place, agreement(seen));
+                                 seen.location, agreement(seen));
 }
 
-void add_places(const Places& places, const std::vector<Look>& looks, StallFinding& found) {
-  const Cluster& cluster = places.cluster();
+void add_locations(const Locations& locations, const std::vector<Look>& looks, StallFinding& found) {
+  const Cluster& cluster = locations.cluster();
   std::map<MemberIndex, std::vector<const Look*>> by_member;
   const StallTimes stalls(found.stalls);
   for (const Look& look : looks) {
@@ -264,10 +264,10 @@ void add_places(const Places& places, const std::vector<Look>& looks, StallFindi
   std::map<std::string, std::vector<MemberIndex>> folded;
   int64_t count = 0;
   for (const auto& [member, of_member] : by_member) {
-    const Seen seen = places.seen_of(of_member, is_awaited(found, member));
+    const Seen seen = locations.seen_of(of_member, is_awaited(found, member));
     count += static_cast<int64_t>(of_member.size());
-    if (!seen.place.empty()) {
-      folded["in " + seen.place + agreement(seen)].push_back(member);
+    if (!seen.location.empty()) {
+      folded["in " + seen.location + agreement(seen)].push_back(member);
     } else if (!seen.problem.empty()) {
       folded["not known: " + seen.problem].push_back(member);
     }
@@ -277,7 +277,7 @@ void add_places(const Places& places, const std::vector<Look>& looks, StallFindi
     }
   }
   std::vector<std::pair<std::string, std::vector<MemberIndex>>> ordered(folded.begin(), folded.end());
-  for (auto& [place, members] : ordered) {
+  for (auto& [location, members] : ordered) {
     std::ranges::sort(members, {}, [&](MemberIndex member) { return cluster.member(member).rank.value_or(-1); });
   }
   std::ranges::stable_sort(ordered, [&](const auto& a, const auto& b) {
@@ -285,9 +285,9 @@ void add_places(const Places& places, const std::vector<Look>& looks, StallFindi
     return a.second.size() != b.second.size() ? a.second.size() > b.second.size() : first(a) < first(b);
   });
   std::vector<std::string> parts;
-  for (const auto& [place, members] : ordered) {
-    if (parts.size() < kPlacesReported) {
-      parts.push_back(who(cluster, members) + " " + place);
+  for (const auto& [location, members] : ordered) {
+    if (parts.size() < kLocationsReported) {
+      parts.push_back(who(cluster, members) + " " + location);
     }
   }
   if (!parts.empty()) {
@@ -297,8 +297,8 @@ void add_places(const Places& places, const std::vector<Look>& looks, StallFindi
 
 }  // namespace
 
-Status add_python_places(EventSource& source, const Cluster& cluster, std::vector<StallFinding>& findings,
-                         std::vector<std::string>& notes) {
+Status add_python_locations(EventSource& source, const Cluster& cluster, std::vector<StallFinding>& findings,
+                            std::vector<std::string>& notes) {
   std::vector<Interval> windows;
   for (const StallFinding& found : findings) {
     std::ranges::transform(found.stalls, std::back_inserter(windows), &Stall::window);
@@ -346,9 +346,9 @@ Status add_python_places(EventSource& source, const Cluster& cluster, std::vecto
       frames[stack.stack_id] = frames_from_text(stack.frames);
     }
   }
-  const Places places(cluster, frames);
+  const Locations locations(cluster, frames);
   for (StallFinding& found : findings) {
-    add_places(places, looks, found);
+    add_locations(locations, looks, found);
   }
   return {};
 }

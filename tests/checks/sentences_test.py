@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests assert sentences in golden files only: tests/support/sentences.txt, testdata/texts.txt and the like.
+
+A rewritten sentence then changes one file, and its diff shows all that changed.
+"""
+
+import ast
+import re
+
+from stalltrace import ROOT, Case, sentence, sentences
+
+ASSERTIONS = {"assertIn": 0, "assertNotIn": 0, "assertRegex": 1, "assertNotRegex": 1}  # the position of the literal
+SAYS = re.compile(r'assert_(?:not_)?says\("([^"]+)"')
+# Two words of a sentence, in a literal that a C++ test looks for.
+CPP_PROSE = re.compile(r'(?:\.find|HasSubstr|EndsWith|StartsWith|MatchesRegex|ContainsRegex)\(\s*"[^"]*?\b[a-z]{2,} [a-z]{2,}\b')
+# What these look for was written by the lab's job, another program or a file format.
+OTHERS_TEXT = re.compile(r"^(lab/nccl/|lab/workload/|plugin/box/heartbeat_test|lab/cluster/cluster_test|src/stacks/python/images_test)")
+
+
+def prose_in(tree):
+    """The lines where a test asserts two or more words of a sentence."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in ASSERTIONS:
+            continue
+        literal = node.args[ASSERTIONS[node.func.attr]]
+        parts = literal.values if isinstance(literal, ast.JoinedStr) else [literal]
+        text = "".join(str(part.value) if isinstance(part, ast.Constant) else " " for part in parts)
+        if re.search(r"[A-Za-z]{2,}\s+[a-z]{2,}", text):
+            yield node.lineno
+
+
+class Sentences(Case):
+    def test_each_is_expected_by_a_test(self):
+        tests = "".join(path.read_text() for path in sorted((ROOT / "tests").rglob("*_test.py")))
+        for name in sentences():
+            self.assertIn(f'"{name}"', tests, "remove it from sentences.txt")
+        self.assertEqual(sorted(set(SAYS.findall(tests)) - set(sentences())), [])
+
+    def test_a_value_is_text(self):
+        self.assertRegex("Rank 1 is in f (a.py:1)", sentence("where rank 1 is", reading="f (a.py:1)"))
+        self.assertNotRegex("Rank 1 is in f (aXpy:1)", sentence("where rank 1 is", reading="f (a.py:1)"))
+
+    def test_no_python_test_has_its_own(self):
+        for path in sorted(ROOT.glob("tests/cli/*_test.py")) + sorted(ROOT.glob("tests/e2e/*_test.py")):
+            lines = list(prose_in(ast.parse(path.read_text())))
+            self.assertEqual(lines, [], f"{path.relative_to(ROOT)}: use assert_says() and sentences.txt")
+
+    def test_no_unit_test_has_its_own(self):
+        paths = [path for top in ("src", "lab", "plugin", "tests") for path in sorted((ROOT / top).rglob("*_test.cpp"))]
+        names = {str(path.relative_to(ROOT)): path for path in paths}
+        found = {name: CPP_PROSE.findall(path.read_text()) for name, path in names.items() if not OTHERS_TEXT.match(name)}
+        self.assertEqual({name: texts for name, texts in found.items() if texts}, {}, "use golden::expect_text()")
+
+    def test_prose_is_recognised(self):
+        self.assertEqual(list(prose_in(ast.parse('self.assertIn("had not entered", text)'))), [1])
+        self.assertEqual(list(prose_in(ast.parse('self.assertRegex(text, f"{who} had not entered")'))), [1])
+        self.assertEqual(list(prose_in(ast.parse('self.assertIn("--out", text)'))), [])
+        self.assertTrue(CPP_PROSE.search('text.find("had not entered")'))
+        self.assertFalse(CPP_PROSE.search('text.find("\\"rank\\":")'))
