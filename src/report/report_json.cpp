@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "model/json/evidence_json.h"
 
 namespace stalltrace::report {
 namespace {
@@ -35,18 +36,6 @@ Json to_json(const JobAttempt& attempt) {
 
 double rounded(double value, double steps) { return std::round(value * steps) / steps; }
 
-Json to_json(const Evidence& evidence) {
-  Json json{{"kind", evidence.kind}, {"count", evidence.count}, {"text", evidence.text}};
-  if (!evidence.events.empty()) {
-    Json events = Json::array();
-    for (const EventId id : evidence.events) {
-      events.push_back(format_event_id(id));
-    }
-    json["events"] = std::move(events);
-  }
-  return json;
-}
-
 Json to_json(const Finding& finding) {
   Json json{{"cause", to_text(finding.cause)},
             {"severity", to_text(finding.severity)},
@@ -70,7 +59,7 @@ Json to_json(const Finding& finding) {
   json["summary"] = finding.summary;
   json["evidence"] = Json::array();
   for (const Evidence& evidence : finding.evidence) {
-    json["evidence"].push_back(to_json(evidence));
+    json["evidence"].push_back(evidence_to_json(evidence));
   }
   json["remedy"] = finding.remedy;
   if (finding.detected_ns) {

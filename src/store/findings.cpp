@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "model/json/evidence_json.h"
 #include "store/schema/bind.h"
 #include "store/schema/finding_table.h"
 #include "store/schema/known_schema.h"
@@ -67,47 +66,6 @@ void each_column(Row& r, F&& f) {
   f("ended_ns", r.ended_ns);
 }
 
-std::string evidence_json(const std::vector<Evidence>& evidence) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const Evidence& item : evidence) {
-    nlohmann::json events = nlohmann::json::array();
-    for (const EventId id : item.events) {
-      events.push_back(format_event_id(id));
-    }
-    list.push_back({{"kind", item.kind}, {"count", item.count}, {"text", item.text}, {"events", events}});
-  }
-  return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-std::vector<Evidence> evidence_from_json(const std::string& text) {
-  std::vector<Evidence> evidence;
-  const nlohmann::json list = nlohmann::json::parse(text, nullptr, false);
-  if (!list.is_array()) {
-    return evidence;
-  }
-  const auto text_of = [](const nlohmann::json& item, const char* key) {
-    const auto found = item.find(key);
-    return found != item.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
-  for (const nlohmann::json& item : list) {
-    if (!item.is_object()) {
-      continue;
-    }
-    Evidence& one = evidence.emplace_back();
-    one.kind = text_of(item, "kind");
-    one.text = text_of(item, "text");
-    const auto count = item.find("count");
-    one.count = count != item.end() && count->is_number_integer() ? count->get<int64_t>() : 0;
-    const auto events = item.find("events");
-    for (const nlohmann::json& event : events != item.end() ? *events : nlohmann::json::array()) {
-      if (const auto id = event.is_string() ? parse_event_id(event.get<std::string>()) : std::nullopt) {
-        one.events.push_back(*id);
-      }
-    }
-  }
-  return evidence;
-}
-
 std::optional<std::string> endpoint_text(const std::optional<Endpoint>& endpoint) {
   return endpoint ? std::optional(format_endpoint(*endpoint)) : std::nullopt;
 }
@@ -127,7 +85,7 @@ FindingRow to_row(const Finding& finding, int64_t id) {
                  .collectives_affected = finding.collectives_affected,
                  .stall_ms = finding.stall_ms,
                  .summary = finding.summary,
-                 .evidence = evidence_json(finding.evidence),
+                 .evidence = evidence_to_text(finding.evidence),
                  .remedy = finding.remedy,
                  .detected_ns = finding.detected_ns,
                  .ended_ns = finding.ended_ns};
@@ -171,7 +129,7 @@ Finding from_row(const FindingRow& row) {
   finding.window.from_ns = row.from_ns.value_or(finding.window.from_ns);
   finding.window.to_ns = row.to_ns.value_or(finding.window.to_ns);
   finding.summary = row.summary;
-  finding.evidence = evidence_from_json(row.evidence);
+  finding.evidence = evidence_from_text(row.evidence);
   finding.remedy = row.remedy;
   finding.detected_ns = row.detected_ns;
   finding.ended_ns = row.ended_ns;

@@ -37,6 +37,11 @@ class Binary(Case):
         undefined = subprocess.run(["nm", "--undefined-only", *rooms], check=True, capture_output=True, text=True).stdout
         self.assertRegex(undefined, r"U __(memcpy|snprintf)_chk")
 
+    def test_the_plugin_has_the_same_version(self):
+        """plugin/ can be built alone, by a CMake project of its own."""
+        versions = {top: re.search(r"project\(\S+ VERSION (\S+)", (ROOT / top / "CMakeLists.txt").read_text())[1] for top in (".", "plugin")}
+        self.assertEqual(versions["."], versions["plugin"])
+
     def test_its_parts_are_known_with_their_licences(self):
         subprocess.run([ROOT / "scripts" / "sbom.py", BUILD], check=True)
         document = json.loads((BUILD / "sbom.cdx.json").read_text())

@@ -197,7 +197,7 @@ TEST_P(SameRows, InALiveWindow) {
 }
 
 /// Beyond its length the window drops exactly the rows that report nothing about the later time; an open row too,
-/// unless its start is held (LiveWindow::hold).
+/// unless its start is pinned (LiveWindow::pin).
 TEST_P(SameRows, InALiveWindowThatHasPassed) {
   LiveWindow window({.length_ns = kEndNs / 2, .rows = 2 * kRows, .states = 1'000});
   MemorySource remembered;

@@ -220,38 +220,5 @@ TEST(Live, DaysNeedNoMoreMemoryThanMinutes) {
   EXPECT_LT(most, 1'000U);
 }
 
-TEST(Live, AFloodIsBounded) {
-  LiveWindow window({.length_ns = 30 * kNsPerSecond, .rows = 1'000, .states = 16});
-  for (uint64_t i = 1; i <= 20'000; ++i) {
-    window.accept(Collective{.event_id = make_event_id(1, i), .node_id = 1, .timestamp_ns = kOriginNs});
-    window.accept(TcpEvent{.event_id = make_event_id(1, i), .node_id = 1, .timestamp_ns = kOriginNs});
-    window.accept(Connection{.node_id = 1, .cookie = i, .opened_ns = kOriginNs});
-    window.accept(NetSpan{.node_id = 1, .timestamp_ns = kOriginNs});
-  }
-  window.advance(kOriginNs + 3 * kNsPerSecond);
-  EXPECT_EQ(window.rows(), 3'016U);
-}
-
-TEST(Live, AnUpdateReplacesItsCallAlsoOutOfOrder) {
-  LiveWindow window;
-  const auto call = [](uint64_t number) {
-    return Collective{.event_id = make_event_id(1, number), .node_id = 1, .timestamp_ns = kOriginNs};
-  };
-  for (const uint64_t number : {1, 3, 2}) {
-    window.accept(call(number));
-  }
-  Collective ended = call(2);
-  ended.duration_ns = 7;
-  window.accept(ended);
-  std::vector<std::pair<uint64_t, int64_t>> rows;
-  ASSERT_TRUE(window
-                  .collectives({},
-                               [&](const Collective& row) {
-                                 rows.emplace_back(number_of(row.event_id), row.duration_ns.value_or(0));
-                               })
-                  .has_value());
-  EXPECT_EQ(rows, (std::vector<std::pair<uint64_t, int64_t>>{{1, 0}, {2, 7}, {3, 0}}));
-}
-
 }  // namespace
 }  // namespace stalltrace::analysis

@@ -91,7 +91,7 @@ void LiveWindow::advance(int64_t now_ns) {
   for_each_type(kStreamedTypes, [&]<typename T>() {
     using Traits = EventTraits<T>;
     std::erase_if(std::get<Stream<T>>(streams_), [&](const T& row) {
-      return Traits::known_until_ns(row) < from_ns() && !is_held(Traits::begin_ns(row)) && !is_open_set_up(row);
+      return Traits::known_until_ns(row) < from_ns() && !is_pinned(Traits::begin_ns(row)) && !is_open_set_up(row);
     });
   });
   forget_states();
@@ -109,7 +109,7 @@ bool LiveWindow::is_open_set_up(const T& row) const {
   return false;
 }
 
-bool LiveWindow::is_held(int64_t time_ns) const {
+bool LiveWindow::is_pinned(int64_t time_ns) const {
   return std::any_of(pinned_.begin(), pinned_.end(), [&](const TimeRange& range) { return range.contains(time_ns); });
 }
 

@@ -60,7 +60,7 @@ class LiveWindow final : public EventSource, public EventSink {
   template <StreamedType T>
   void add(T row);
   void add(Collective row);
-  [[nodiscard]] bool is_held(int64_t time_ns) const;
+  [[nodiscard]] bool is_pinned(int64_t time_ns) const;
   template <StreamedType T>
   [[nodiscard]] bool is_open_set_up(const T& row) const;
   void forget_states();

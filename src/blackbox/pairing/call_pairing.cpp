@@ -23,16 +23,20 @@ CallPairing::Match* CallPairing::Matches::find(uint64_t id) {
   return found == older_.end() ? nullptr : &found->second;
 }
 
-void CallPairing::Matches::put(uint64_t id, Match match) {
+bool CallPairing::Matches::put(uint64_t id, Match match) {
   const auto older = newest_.put(id, match);
   if (!older || !older_.emplace(older->id, older->value).second) {
-    return;
+    return true;
   }
   older_order_.push_back(older->id);
-  if (older_order_.size() > kMostOlderMatches) {
-    older_.erase(older_order_.front());
-    older_order_.pop_front();
+  if (older_order_.size() <= kMostOlderMatches) {
+    return true;
   }
+  const auto oldest = older_.find(older_order_.front());
+  const bool had_ended = oldest->second.end_ns != 0;
+  older_.erase(oldest);
+  older_order_.pop_front();
+  return had_ended;
 }
 
 void CallPairing::accept(Event event) {
@@ -246,7 +250,9 @@ void CallPairing::call(ProfilerCall call) {
     return call_again(*process, call, *match);
   }
   const Match match = match_new(*process, call);
-  process->matches.put(call.id, match);
+  if (!process->matches.put(call.id, match)) {
+    losses_.add(kLostUnpaired);
+  }
   deliver_steps(*process, process->steps.take(call.id), match.event);
 }
 

@@ -78,7 +78,8 @@ class CallPairing final : public EventSink {
   class Matches {
    public:
     Match* find(uint64_t id);
-    void put(uint64_t id, Match match);
+    /// False if it forgot a call whose end it does not know.
+    bool put(uint64_t id, Match match);
 
    private:
     SlotTable<Match> newest_;

@@ -18,7 +18,11 @@ constexpr size_t kDelivered = 65'536;  // remembered rows; older ones may be del
 void CallStacks::note(const st_call_stack& record) {
   const auto pid = static_cast<pid_t>(record.header.tgid);
   auto& call_sites = processes_[pid];
-  if (call_sites.size() >= kCallSitesOfAProcess || call_sites.contains(record.call_site)) {
+  if (call_sites.contains(record.call_site)) {
+    return;
+  }
+  if (call_sites.size() >= kCallSitesOfAProcess) {
+    shares_.lose(pid, UserShares::Kind::kStack);
     return;
   }
   const size_t frames = std::min<size_t>(record.frames, ST_STACK_FRAMES);

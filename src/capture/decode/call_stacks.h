@@ -21,10 +21,10 @@ class CallStacks {
   CallStacks(const Procfs& procfs, UserShares& shares, EventSink& sink)
       : names_(procfs), shares_(shares), sink_(sink) {}
 
-  /// Delivers the stack's row unless an equal row was delivered. Only the first 256 places of a process are kept: a
-  /// program that generates code at run time has new ones forever.
+  /// Delivers the stack's row unless an equal row was delivered. Only the first 256 call sites of a process are
+  /// kept, since a program that generates code at run time has new ones forever; others are that user's loss.
   void note(const st_call_stack& record);
-  /// The row id of a noted place: a hash of the text, equal on all nodes. 0 for an unknown place.
+  /// The row id of a noted call site: a hash of the text, equal on all nodes. 0 for an unknown one.
   [[nodiscard]] int64_t id_of(pid_t pid, uint64_t call_site) const;
   void on_exit(pid_t pid) {
     processes_.erase(pid);

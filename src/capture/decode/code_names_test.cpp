@@ -131,6 +131,8 @@ TEST(CallStacks, AProcessHasSoManyAndNoMore) {
     stacks.note(stack_of(call_site, {function_entry()}, code_names_test::a_caller()));
     EXPECT_EQ(stacks.id_of(::getpid(), call_site) != 0, call_site <= 256) << call_site;
   }
+  ASSERT_EQ(shares.losses(1).size(), 1U);
+  EXPECT_EQ(shares.losses(1)[0].count, 44);
   st_call_stack lying = stack_of(1, {function_entry()}, 8);
   lying.frames = UINT32_MAX;
   lying.header.tgid = 1;

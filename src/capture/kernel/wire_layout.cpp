@@ -22,7 +22,7 @@ static_assert(all_bytes_count<st_header, st_process_seen, st_process, st_call_sp
 static_assert(all_bytes_count<st_tuple, st_tcp_event, st_tcp_metrics, st_tcp_sample, st_net_span, st_socket_seen,
                               st_socket_listing, st_span_state, st_socket, st_drop_key, st_drops, st_connection,
                               st_step_mark, st_last_transfer>());
-static_assert(all_bytes_count<st_wait, st_exit, st_wait_sum, st_thread_time, st_thread_listing>());
+static_assert(all_bytes_count<st_wait, st_exit, st_wait_sum, st_thread_time, st_thread_listing, st_oom_kill>());
 
 }  // namespace
 }  // namespace stalltrace::capture
