@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layering, executable: who may include whom, and how many files a folder may hold.
 
-    base <- {stacks, model} <- {store, analysis, report, lab, blackbox <- {capture, launch}} <- cli
+    base <- {stacks, model} <- {store, analysis, report, import, lab, blackbox <- {capture, launch}} <- cli
 
 Siblings don't include each other. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
@@ -28,11 +28,12 @@ ALLOWED = {
     "analysis": {"base", "model"},
     "report": {"base", "model"},
     "stacks": {"base"},
+    "import": {"base", "model"},
     "blackbox": {"base", "model", "plugin/wire"},
     "capture": {"base", "model", "blackbox", "stacks", "bpf", "wire", "plugin/wire"},  # both sides of the kernel
     "launch": {"base", "model", "blackbox", "plugin/embedded"},
     "lab": {"base", "model", "plugin/embedded"},
-    "cli": {"base", "model", "store", "analysis", "report", "blackbox", "capture", "stacks", "launch", "lab"},
+    "cli": {"base", "model", "store", "analysis", "report", "blackbox", "import", "capture", "stacks", "launch", "lab"},
     "main": {"cli"},
     "job": {"plugin/abi"},
     "bpf": {"wire", "plugin/wire"},
@@ -47,7 +48,7 @@ ALLOWED = {
 
 # The layers of analysis/, from the events to the findings. "base" are headers of its root that all layers may include,
 # "explain" is the rest of its root. Tests and their helpers in testing/ may include all.
-ANALYSIS_LAYERS = ["base", "timeline", "evidence", "stalls", "causes", "findings", "explain", "live"]
+ANALYSIS_LAYERS = ["base", "timeline", "evidence", "stalls", "causes", "findings", "order", "explain", "live"]
 ANALYSIS_BASE = {"intervals", "rank_numbers", "thresholds"}
 
 # header pattern -> the rooms that may include it

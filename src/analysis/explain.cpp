@@ -16,6 +16,8 @@
 #include "analysis/findings/failed_ranks.h"
 #include "analysis/findings/inspect.h"
 #include "analysis/findings/python_locations.h"
+#include "analysis/order/explain_order.h"
+#include "analysis/order/node_filter.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
@@ -200,10 +202,12 @@ void note_dropped(const StallSearch& search, const EvidenceStore& evidence, Repo
 
 Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& options) {
   ST_ASSIGN(CommonNames names, CommonNames::read(recorded));
-  EventSource& source = names.source();
+  ST_ASSIGN(const std::set<NodeId> logged, nodes_without_durations(names.source()));
+  NodeFilter measured(names.source(), logged, NodeFilter::Keep::kOthers);
+  EventSource& source = logged.empty() ? names.source() : measured;
   ExplainResult result;
   Report& report = result.report;
-  ST_ASSIGN(report.losses, source.losses());
+  ST_ASSIGN(report.losses, names.source().losses());
   ST_ASSIGN(Cluster cluster, Cluster::load(source));
   ST_ASSIGN(Timeline timeline, Timeline::load(source, cluster));
   ST_TRY(find_end(source, cluster, timeline));
@@ -246,6 +250,13 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   report.findings.insert(report.findings.end(), waiting.begin(), waiting.end());
   report.healthy = report.findings.empty();
   note_failed_ranks(context, report);
+  if (!logged.empty()) {
+    if (cluster.nodes().empty()) {
+      report.notes.clear();  // on a recording that is not there
+    }
+    NodeFilter ordered(names.source(), logged, NodeFilter::Keep::kListed);
+    ST_TRY(add_order(ordered, source, report));
+  }
   if (search.watched) {
     const InspectionQuery query{*options.instance, *with.watched, range};
     result.inspection = inspect(context, query, *search.watched, decisions, report.findings);

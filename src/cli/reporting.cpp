@@ -8,11 +8,17 @@
 #include <optional>
 
 #include "analysis/explain.h"
+#include "base/text.h"
+#include "cli/evidence/joined_source.h"
+#include "model/memory_source.h"
 #include "report/report_text.h"
 #include "store/read/reader.h"
 
 namespace stalltrace::cli {
 namespace {
+
+/// Of logs, the last calls of each rank decide: a gigabyte of them would not fit in memory.
+constexpr uint64_t kMostCallsInMemory = 300'000;
 
 constexpr const char* kWhereIdsAre = "give NODE:NUMBER as query shows it (SELECT name FROM event_name)";
 
@@ -53,18 +59,57 @@ Result<EventId> event_called(std::string_view text, EventSource& source) {
 
 }  // namespace
 
+namespace {
+
+Result<InspectedReport> inspect(EventSource& source, const store::ReadReport& read, std::string_view event,
+                                const TimeWindow& window) {
+  ExplainOptions options{.window = window};
+  if (!event.empty()) {
+    ST_ASSIGN(options.instance, event_called(event, source));
+  }
+  ST_ASSIGN(ExplainResult result, stalltrace::explain(source, options));
+  std::ranges::move(read.notes(), std::back_inserter(result.report.notes));
+  result.report.lost_events += read.rows_left_out();
+  return InspectedReport{std::move(result.report), std::move(result.inspection).value_or(Inspection{})};
+}
+
+}  // namespace
+
 Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event,
                                            const TimeWindow& window) {
   store::ReadReport read;
   ST_ASSIGN(const std::unique_ptr<EventSource> source, store::open_recordings(paths, &read));
-  ExplainOptions options{.window = window};
-  if (!event.empty()) {
-    ST_ASSIGN(options.instance, event_called(event, *source));
+  return inspect(*source, read, event, window);
+}
+
+Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window) {
+  const SortedInputs sorted = sort_inputs(inputs);
+  if (sorted.only_recordings() && !sorted.recordings.empty()) {
+    return inspect_recordings(sorted.recordings, event, window);
   }
-  ST_ASSIGN(ExplainResult result, stalltrace::explain(*source, options));
-  std::ranges::move(read.notes(), std::back_inserter(result.report.notes));
-  result.report.lost_events += read.rows_left_out();
-  return InspectedReport{std::move(result.report), std::move(result.inspection).value_or(Inspection{})};
+  if (sorted.only_recordings()) {
+    return fail(
+        fmt::format("nothing to explain in {}: no recording, log or dump", count_of(std::ssize(inputs.found), "file")),
+        "docs/import.md lists the formats", ErrorKind::kNotFound);
+  }
+  MemorySource imported;
+  std::vector<std::string> notes = inputs.notes;
+  std::vector<std::string> summary;
+  ST_TRY(import_inputs(
+      sorted, imported, [&](const std::string& note) { notes.push_back(note); }, CommandLines::kRedacted,
+      {.most_calls = kMostCallsInMemory}, summary));
+  store::ReadReport read;
+  ST_ASSIGN(const std::unique_ptr<EventSource> recordings, store::open_recordings(sorted.recordings, &read));
+  JoinedSource joined(imported, *recordings);
+  EventSource& source = sorted.recordings.empty() ? static_cast<EventSource&>(imported) : joined;
+  ST_ASSIGN(InspectedReport inspected, inspect(source, read, event, window));
+  inspected.report.notes.insert(inspected.report.notes.begin(), summary.begin(), summary.end());
+  std::ranges::move(notes, std::back_inserter(inspected.report.notes));
+  if (sorted.skipped > 0) {
+    inspected.report.notes.push_back(
+        fmt::format("{} of other formats were not read", count_of(static_cast<int64_t>(sorted.skipped), "file")));
+  }
+  return inspected;
 }
 
 Result<Report> explain_recordings(std::span<const std::string> paths, const TimeWindow& window) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "cli/evidence/inputs.h"
 #include "cli/framework/console.h"
 #include "model/finding.h"
 #include "model/inspection.h"
@@ -25,6 +26,9 @@ struct InspectedReport {
 };
 Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event,
                                            const TimeWindow& window = {});
+
+/// The same of recordings, logs and dumps.
+Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window = {});
 
 /// Prints a report as text, with colour if the output is a terminal that supports it.
 void print_report(Console& console, const Report& report);

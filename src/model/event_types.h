@@ -11,6 +11,7 @@
 #include "model/events/collective.h"
 #include "model/events/host.h"
 #include "model/events/job.h"
+#include "model/events/log.h"
 #include "model/events/profiler.h"
 #include "model/events/python.h"
 #include "model/events/scheduler.h"
@@ -22,7 +23,7 @@ namespace stalltrace {
 inline constexpr auto kStateTypes = kJobTypes + kConnectionTypes;
 /// Streamed in time order.
 inline constexpr auto kStreamedTypes =
-    kCollectiveTypes + kTcpTypes + kSchedulerTypes + kProfilerTypes + kPythonTypes + kHostTypes;
+    kCollectiveTypes + kTcpTypes + kSchedulerTypes + kProfilerTypes + kPythonTypes + kHostTypes + kLogTypes;
 inline constexpr auto kEventTypes = kStateTypes + kStreamedTypes;
 
 template <typename T>

@@ -29,7 +29,7 @@ std::optional<bool> Report::health() const {
   if (!findings.empty()) {
     return false;
   }
-  return judged == 0 || !unrecorded_ranks.empty() ? std::nullopt : std::optional(true);
+  return judged == 0 || ends_unknown || !unrecorded_ranks.empty() ? std::nullopt : std::optional(true);
 }
 
 }  // namespace stalltrace

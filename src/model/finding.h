@@ -122,10 +122,11 @@ struct Report {
   std::vector<Finding> findings;             // those that ended a job, then most expensive first
   int64_t failed_ranks = 0;                  // ranks whose processes failed although no finding is about them
   std::vector<std::string> notes;            // limits of the findings: clock error, missing ranks, ...
+  bool ends_unknown = false;     // calls have no ends, as in a log: without findings, nothing is known to be healthy
   std::string unrecorded_ranks;  // the note on the first communicator with missing ranks; empty: none has any
 
-  /// False with findings. None without any if nothing was judged, or ranks were not recorded: the job's health is then
-  /// not known.
+  /// False with findings. None without any if nothing was judged, ends are unknown, or ranks were not recorded: the
+  /// job's health is then not known.
   [[nodiscard]] std::optional<bool> health() const;
 };
 

@@ -54,6 +54,7 @@ class EventSource {
   Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) { return stream(range, visit); }
   Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) { return stream(range, visit); }
   Status python_stacks(TimeRange range, const Visitor<PythonStack>& visit) { return stream(range, visit); }
+  Status log_lines(TimeRange range, const Visitor<LogLine>& visit) { return stream(range, visit); }
   Status packet_drops(TimeRange range, const Visitor<PacketDrop>& visit) { return stream(range, visit); }
   Status host_samples(TimeRange range, const Visitor<HostSample>& visit) { return stream(range, visit); }
   Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) { return stream(range, visit); }

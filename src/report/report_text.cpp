@@ -41,6 +41,9 @@ std::string cost_text(const Finding& finding, const Report& report) {
   if (finding.ended_job) {
     return "the job: it ended" + (finding.collectives_affected == 0 ? "" : ", after " + waiting_text(finding));
   }
+  if (report.ends_unknown && finding.stall_ms <= 0) {
+    return "not known: the evidence does not show how long";
+  }
   const int64_t judged_ns = report.judged == 0 ? 0 : length_ns(report.judged_range);
   const double whole_ms = static_cast<double>(judged_ns) / static_cast<double>(kNsPerMs);
   return fmt::format("{}{}", waiting_text(finding),
@@ -149,6 +152,9 @@ std::string verdict_without_findings(const Page& page, const Report& report) {
   if (report.failed_ranks > 0) {
     return fmt::format("{} but no stall worth a finding in {}.",
                        page.paint(count_of(report.failed_ranks, "rank") + " failed,", kBold), looked_at(report));
+  }
+  if (report.ends_unknown) {
+    return fmt::format("{} no finding in {}.", page.paint("When calls ended is not known:", kBold), looked_at(report));
   }
   return fmt::format("{} no stall worth a finding in {}.",
                      report.health()

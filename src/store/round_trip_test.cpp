@@ -27,6 +27,7 @@ ST_FIELDS(NetSpan, a, b, c, d, e, f, g, h, i)
 ST_FIELDS(WaitSpan, a, b, c, d, e, f, g, h, i, j, k, l, m)
 ST_FIELDS(ProxyStep, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r)
 ST_FIELDS(PythonStack, a, b, c, d, e, f, g, h, i, j, k)
+ST_FIELDS(LogLine, a, b, c, d, e, f, g, h)
 ST_FIELDS(PacketDrop, a, b, c, d, e, f, g, h, i, j)
 ST_FIELDS(HostSample, a, b, c, d, e)
 ST_FIELDS(PortCounter, a, b, c, d, e, f)
@@ -126,7 +127,7 @@ class RoundTrip : public ::testing::Test {
   }
 };
 using Rows = ::testing::Types<Node, Process, Communicator, Collective, Connection, TcpEvent, TcpSample, NetSpan,
-                              WaitSpan, ProxyStep, PythonStack, PacketDrop, HostSample, PortCounter, Loss>;
+                              WaitSpan, ProxyStep, PythonStack, LogLine, PacketDrop, HostSample, PortCounter, Loss>;
 TYPED_TEST_SUITE(RoundTrip, Rows);
 
 TYPED_TEST(RoundTrip, EveryFieldIsAColumn) {

@@ -19,10 +19,12 @@ class ExplainVerb final : public Subcommand {
             .example = "stalltrace explain node0.db node1.db node2.db node3.db",
             .details =
                 "Give the recordings of all nodes of the job: what no recording shows can't be blamed.\n"
+                "NCCL's logs, PyTorch's Flight Recorder dumps and profiler files are read as well (docs/import.md); a "
+                "folder stands for all that is in it.\n"
                 "The times that a report writes as +1.718s can be given to --from and --to."};
   }
   std::vector<Flag> flags() override {
-    return {arguments("FILE", "recordings of the same job, or one merged", &files_),
+    return {arguments("FILE", "recordings, logs and dumps of one job, or folders of them", &files_),
             switch_flag("--json", "the report as one JSON object (docs/findings.md)", &json_),
             time_point_flag("--from", "judge only collectives from here on", &window_.from),
             time_point_flag("--to", "judge only collectives before this", &window_.to),
@@ -32,14 +34,15 @@ class ExplainVerb final : public Subcommand {
                         &exit_code_)};
   }
   Result<int> run(Console& console) override {
-    confine_to_reading(files_);
+    ST_ASSIGN(const Inputs inputs, list_inputs(files_));
+    confine_to_reading(inputs.all());
+    ST_ASSIGN(const InspectedReport inspected, inspect_inputs(inputs, instance_, window_));
     if (!instance_.empty()) {
-      ST_ASSIGN(const InspectedReport inspected, inspect_recordings(files_, instance_, window_));
       console.out(json_ ? report::inspection_to_json(inspected.inspection)
                         : report::inspection_to_text(inspected.inspection, {.colour = console.colour_out()}));
       return code_of(inspected.report);
     }
-    ST_ASSIGN(const Report report, explain_recordings(files_, window_));
+    const Report& report = inspected.report;
     if (json_) {
       console.out(report::report_to_json(report));
     } else {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace import`: makes a recording from profiler files.
+// `stalltrace import`: makes a recording of evidence that others made, and of profiler files.
 #include <fmt/format.h>
 
 #include <string_view>
 
 #include "base/file.h"
 #include "base/process/command.h"
+#include "cli/evidence/import_evidence.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/privacy.h"
@@ -22,21 +23,28 @@ class ImportVerb final : public Subcommand {
   [[nodiscard]] VerbInfo info() const override {
     return {
         .name = "import",
-        .summary = "make a recording of the profiler plugin's profiler files",
+        .summary = "make a recording of NCCL's logs, Flight Recorder dumps and profiler files",
         .example = "stalltrace import /dev/shm/stalltrace-*.profiler --out job.db",
         .details =
-            "For jobs that loaded the NCCL profiler plugin, with or without an agent, while they run, while they "
-            "hang or after they died. Give the profiler files of all processes of the job, then `stalltrace explain` "
-            "the recording. Needs no privilege."};
+            "Profiler files: for jobs that loaded the NCCL profiler plugin, while they run, while they hang or after "
+            "they died. NCCL_DEBUG logs and PyTorch's Flight Recorder dumps: for jobs that nothing of ours watched "
+            "(docs/import.md says what they show). Give those of all processes of the job, or a folder with "
+            "everything, then `stalltrace explain` the recording. Needs no privilege."};
   }
   std::vector<Flag> flags() override {
-    return {arguments("FILE", "profiler files (docs/profiler_file.md)", &files_),
+    return {arguments("EVIDENCE", "logs, dumps, profiler files, or folders of them", &files_),
             text_flag("--out", "FILE", "the recording to make; must not exist yet", &out_), privacy_.group_flag(),
             privacy_.readers_flag(), privacy_.commands_flag()};
   }
   Result<int> run(Console& console) override {
     ST_TRY(check_files());
-    confine_to_reading(files_, out_);
+    ST_ASSIGN(const Inputs inputs, list_inputs(files_));
+    confine_to_reading(inputs.all(), out_);
+    const SortedInputs sorted = sort_inputs(inputs);
+    if (!sorted.logs.empty() || !sorted.dumps.empty() || !inputs.found.empty()) {
+      ST_TRY(record_evidence(inputs, sorted, out_, privacy_, console));
+      return kExitDone;
+    }
     if (Status recorded = record_profiler_files(files_, out_, privacy_, console); !recorded) {
       if (recorded.error().remedy.empty()) {
         recorded.error().remedy = "give profiler files: after `stalltrace run` they are in DIR/profiler";

@@ -121,6 +121,7 @@ class Extractor {
   static ProxyWait parse(std::string_view name, ProxyWait) {
     return proxy_wait_from_text(name).value_or(ProxyWait::kNone);
   }
+  static LogKind parse(std::string_view name, LogKind) { return log_kind_from_text(name).value_or(LogKind::kWarning); }
   static WaitKind parse(std::string_view name, WaitKind) {
     return wait_kind_from_text(name).value_or(WaitKind::kBlocked);
   }

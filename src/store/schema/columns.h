@@ -260,6 +260,18 @@ void each_column(Row& r, F&& f) {
   f("problem", or_null(r.problem));
 }
 
+template <RowOf<LogLine> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("pid", or_null(r.pid));
+  f("rank", r.rank);
+  f("kind", r.kind);
+  f("line", r.line);
+  f("file", or_null(r.file));
+  f("text", or_null(r.text));
+}
+
 template <RowOf<PacketDrop> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);

@@ -138,7 +138,13 @@ ALTER TABLE collective ADD COLUMN kernel_start_ns INTEGER;
 ALTER TABLE collective ADD COLUMN kernel_end_ns INTEGER;
 )sql";
 
-constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth};
+constexpr const char* kSixth = R"sql(
+CREATE TABLE log_line(
+  id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, timestamp_ns INTEGER NOT NULL, pid INTEGER, rank INTEGER,
+  kind TEXT NOT NULL, line INTEGER NOT NULL, file TEXT, text TEXT);
+)sql";
+
+constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth, kSixth};
 
 }  // namespace
 

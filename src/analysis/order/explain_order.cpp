@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/order/explain_order.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "analysis/order/judge_order.h"
+#include "analysis/order/log_set_up.h"
+#include "analysis/rank_numbers.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+Result<std::set<std::pair<CommHash, int32_t>>> recorded_ranks(EventSource& recorded) {
+  std::set<std::pair<CommHash, int32_t>> ranks;
+  ST_ASSIGN(const std::vector<Communicator> communicators, recorded.communicators());
+  for (const Communicator& row : communicators) {
+    if (row.rank) {
+      ranks.insert({row.comm_id_hash, *row.rank});
+    }
+  }
+  return ranks;
+}
+
+/// The largest communicator is the job's: whose evidence is missing there is said.
+void note_unshown_ranks(const OrderEvidence& evidence, Report& report) {
+  const auto largest = std::ranges::max_element(evidence.comms, {}, &CommOrder::nranks);
+  if (largest == evidence.comms.end()) {
+    return;
+  }
+  std::set<int32_t> shown;
+  for (const CallOrder& member : largest->members) {
+    if (!member.rank || member.count == 0) {
+      continue;
+    }
+    shown.insert(*member.rank);
+  }
+  const MissingRanks missing(shown, largest->nranks);
+  if (missing.empty()) {
+    return;
+  }
+  const bool dumps = evidence.ends_known;
+  report.notes.push_back(fmt::format("no {} of {}{}", dumps ? "dump" : "log", missing.text(),
+                                     dumps ? ": a rank that died writes none, so that the culprit may be among them"
+                                           : ": what happened there is not known"));
+}
+
+void note_limits(const OrderEvidence& evidence, Report& report) {
+  if (!evidence.ends_known && evidence.calls > 0) {
+    report.notes.emplace_back(
+        "NCCL's log has no ends: what is known is the last call that each rank began, not whether it ended");
+  }
+  if (evidence.ends_known) {
+    report.notes.emplace_back(
+        "a dump does not say when it was made: how long its open calls had waited then is not known");
+  }
+  if (!evidence.timed && evidence.calls > 0) {
+    report.notes.emplace_back(
+        "calls have no times in the log: only the order of each rank's calls is known, and times shown here number the "
+        "lines");
+  }
+  if (evidence.unplaced > 0) {
+    report.notes.push_back(
+        fmt::format("{} of {} calls could not be lined up between ranks (no set-up line names the communicator, or "
+                    "opCount does not count its calls): not judged",
+                    evidence.unplaced, evidence.calls));
+  }
+  if (evidence.calls == 0) {
+    report.notes.emplace_back(
+        "the logs show no calls: set NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,COLL,NET to see them");
+  }
+}
+
+}  // namespace
+
+Status add_order(EventSource& ordered, EventSource& recorded, Report& report) {
+  ST_ASSIGN(const OrderEvidence evidence, read_order(ordered));
+  ST_ASSIGN(const auto ranks, recorded_ranks(recorded));
+  OrderVerdicts verdicts = judge_order(evidence, ranks);
+  ST_ASSIGN(LogWarnings warnings, judge_warnings(ordered));
+  std::ranges::move(warnings.findings, std::back_inserter(verdicts.findings));
+  std::ranges::stable_sort(verdicts.findings, std::greater<>(), &Finding::severity);
+  std::ranges::move(verdicts.findings, std::back_inserter(report.findings));
+  note_limits(evidence, report);
+  note_unshown_ranks(evidence, report);
+  std::ranges::move(verdicts.notes, std::back_inserter(report.notes));
+  std::ranges::move(warnings.notes, std::back_inserter(report.notes));
+  if (report.nodes == 0 || report.collectives == 0) {
+    report.range = {evidence.first_ns,
+                    std::max(evidence.ends_known ? evidence.last_call_ns : evidence.last_ns, evidence.first_ns)};
+    report.judged_range = report.range;
+  }
+  report.nodes += std::ssize(evidence.nodes);
+  report.ranks += std::ssize(evidence.processes);
+  report.collectives += evidence.calls;
+  report.judged += evidence.calls;
+  for (const auto& [id, node] : evidence.nodes) {
+    report.node_names.emplace(id, node.name);
+  }
+  report.ends_unknown = true;
+  report.healthy = report.findings.empty();
+  return {};
+}
+
+}  // namespace stalltrace::analysis

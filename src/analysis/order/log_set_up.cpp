@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/order/log_set_up.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "analysis/order/call_order.h"
+#include "analysis/order/order_thresholds.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr size_t kMostWarningNotes = 4;
+constexpr size_t kLongestQuote = 200;
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+/// A rank could not reach an address, or has no interface.
+struct SetUpProblem {
+  std::string address;  // empty: no interface
+  bool no_interface = false;
+};
+
+std::optional<SetUpProblem> problem_in(std::string_view text) {
+  if (contains(text, "no socket interface found") || contains(text, "no interface found") ||
+      contains(text, "No interface found") || contains(text, "No IP interface found") ||
+      contains(text, "No usable listening interface found")) {
+    return SetUpProblem{.address = "", .no_interface = true};
+  }
+  const bool failed = contains(text, " failed : ") || contains(text, " returned ") || contains(text, "refused") ||
+                      contains(text, "timed out") || contains(text, "No route to host");
+  const size_t at = text.find("connect to ");
+  if (!failed || at == std::string_view::npos) {
+    return std::nullopt;
+  }
+  std::string_view rest = text.substr(at + 11);
+  rest = rest.substr(0, rest.find(' '));
+  SetUpProblem problem;
+  const size_t port = rest.find('<');  // NCCL writes 10.0.0.1<4545>
+  problem.address = port == std::string_view::npos
+                        ? std::string(rest)
+                        : fmt::format("{}:{}", rest.substr(0, port), rest.substr(port + 1, rest.find('>') - port - 1));
+  return problem;
+}
+
+struct ProcessWarnings {
+  std::vector<LogLine> warnings;
+  std::vector<std::string> interfaces;
+  int64_t last_set_up_ns = -1;  // a set-up ended, or a call began
+  std::optional<int32_t> rank;
+};
+
+std::string who_text(const std::string& node, LoggedProcessKey key, std::optional<int32_t> rank) {
+  return rank ? fmt::format("rank {} ({}, pid {})", *rank, node, key.second)
+              : fmt::format("pid {} on {}", key.second, node);
+}
+
+Finding finding_of(const std::string& node, LoggedProcessKey key, const ProcessWarnings& process,
+                   const LogLine& warning, const SetUpProblem& problem) {
+  Finding finding{.cause = Cause::kInitFailure, .severity = Severity::kCritical, .confidence = kOutsideConfidence};
+  finding.op = Operation::kCommInitRank;
+  finding.window = {warning.timestamp_ns, warning.timestamp_ns};
+  const std::string who = who_text(node, key, process.rank);
+  if (problem.no_interface) {
+    finding.culprit = Culprit{node, process.rank, key.second};
+    finding.summary = fmt::format("A communicator could not be set up: {} found no network interface.", who);
+    finding.remedy = fmt::format(
+        "on {}, compare NCCL_SOCKET_IFNAME with the interfaces that there are (ip addr); it has to match on every node",
+        node);
+  } else {
+    finding.summary = fmt::format("A communicator could not be set up: {} did not reach {}.", who, problem.address);
+    finding.remedy = fmt::format(
+        "check that {} may connect to {}: whether that process still runs, a firewall on either end, MASTER_ADDR and "
+        "MASTER_PORT, the interface chosen by NCCL_SOCKET_IFNAME",
+        node, problem.address);
+  }
+  finding.evidence.push_back({"log_line", 1, warning.text.substr(0, kLongestQuote), {}});
+  for (size_t i = 0; i < process.interfaces.size() && i < 2; ++i) {
+    finding.evidence.push_back({"log_line", 1, process.interfaces[i].substr(0, kLongestQuote), {}});
+  }
+  finding.evidence.push_back({"collective", 0, "its log shows neither a set-up that ended nor a call afterwards", {}});
+  return finding;
+}
+
+}  // namespace
+
+Result<LogWarnings> judge_warnings(EventSource& source) {
+  std::map<NodeId, std::string> names;
+  ST_ASSIGN(const std::vector<Node> nodes, source.nodes());
+  for (const Node& node : nodes) {
+    names[node.node_id] = node.name;
+  }
+  std::map<LoggedProcessKey, ProcessWarnings> processes;
+  ST_TRY(source.log_lines({}, [&](const LogLine& row) {
+    if (row.kind != LogKind::kWarning && row.kind != LogKind::kInterface) {
+      return;
+    }
+    ProcessWarnings& process = processes[{row.node_id, row.pid}];
+    process.rank = process.rank ? process.rank : row.rank;
+    if (row.kind == LogKind::kInterface) {
+      process.interfaces.push_back(row.text);
+    } else {
+      process.warnings.push_back(row);
+    }
+  }));
+  ST_TRY(source.collectives({}, [&](const Collective& row) {
+    const auto process = processes.find({row.node_id, row.pid});
+    if (process == processes.end() || (is_communicator_call(row.op) && row.completion == Completion::kOpen)) {
+      return;
+    }
+    process->second.last_set_up_ns =
+        std::max(process->second.last_set_up_ns, row.settled_ns().value_or(row.timestamp_ns));
+  }));
+  LogWarnings out;
+  std::set<std::string> quoted;
+  for (const auto& [key, process] : processes) {
+    bool found = false;
+    for (const LogLine& warning : process.warnings) {
+      const auto problem = problem_in(warning.text);
+      if (!found && problem && process.last_set_up_ns < warning.timestamp_ns) {
+        out.findings.push_back(finding_of(names[key.first], key, process, warning, *problem));
+        found = true;
+      } else if (!found && out.notes.size() < kMostWarningNotes && quoted.insert(warning.text).second) {
+        out.notes.push_back(fmt::format("{} warned: {}", who_text(names[key.first], key, process.rank),
+                                        warning.text.substr(0, kLongestQuote)));
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A source without the nodes whose calls have no durations, or only with them: what others' logs and dumps show is
+// judged by the order of calls, what stalltrace recorded by times.
+#pragma once
+
+#include <set>
+
+#include "model/source.h"
+
+namespace stalltrace::analysis {
+
+/// The nodes whose rows come from logs and dumps (model/imported_evidence.h).
+Result<std::set<NodeId>> nodes_without_durations(EventSource& source);
+
+class NodeFilter final : public EventSource {
+ public:
+  enum class Keep : uint8_t { kListed, kOthers };
+  /// `source` must outlive the object.
+  NodeFilter(EventSource& source, std::set<NodeId> nodes, Keep keep)
+      : source_(source), nodes_(std::move(nodes)), keep_(keep) {}
+
+  Status read_state(AnyRows rows) override;
+  Status read_stream(TimeRange range, AnyVisitor visitor) override;
+
+ private:
+  [[nodiscard]] bool keeps(NodeId node) const { return nodes_.contains(node) == (keep_ == Keep::kListed); }
+
+  EventSource& source_;
+  std::set<NodeId> nodes_;
+  Keep keep_;
+};
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/order/order_mismatch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/order/order_thresholds.h"
+#include "analysis/rank_numbers.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+bool differ(int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; }
+bool differ(const LoggedSignature& a, const LoggedSignature& b) {
+  return a.op != b.op || differ(a.count, b.count) || differ(a.datatype, b.datatype) || differ(a.root, b.root);
+}
+
+std::string signature_text(const LoggedSignature& signature) {
+  std::string text(display_name(signature.op));
+  if (signature.count >= 0) {
+    text += fmt::format(" of {} elements", signature.count);
+  }
+  if (signature.datatype >= 0 && !nccl_datatype_name(signature.datatype).empty()) {
+    text += fmt::format(" ({})", nccl_datatype_name(signature.datatype));
+  }
+  if (signature.root >= 0) {
+    text += fmt::format(", root {}", signature.root);
+  }
+  return text;
+}
+
+using Voters = std::vector<const CallOrder*>;
+
+struct Vote {
+  int64_t number = 0;
+  std::vector<std::pair<LoggedSignature, Voters>> sides;  // most ranks first
+};
+
+/// The calls of one number, by signature.
+Vote vote_on(const std::vector<const CallOrder*>& members, int64_t number) {
+  Vote vote{.number = number, .sides = {}};
+  for (const CallOrder* member : members) {
+    const LoggedCall* call = member->call_at(number);
+    if (call == nullptr) {
+      continue;
+    }
+    const auto side =
+        std::ranges::find_if(vote.sides, [&](const auto& one) { return !differ(one.first, call->signature); });
+    if (side == vote.sides.end()) {
+      vote.sides.push_back({call->signature, {member}});
+    } else {
+      side->second.push_back(member);
+    }
+  }
+  std::ranges::stable_sort(vote.sides, std::greater<>(), [](const auto& side) { return side.second.size(); });
+  return vote;
+}
+
+std::string names_of(const OrderEvidence& evidence, const Voters& members) {
+  std::string text;
+  for (const CallOrder* member : members) {
+    if (text.size() > 200) {
+      return text + ", ...";
+    }
+    text += (text.empty() ? "" : ", ") + evidence.short_name(*member);
+  }
+  return text;
+}
+
+Finding finding_of(const OrderEvidence& evidence, const CommOrder& comm, const Vote& vote, int64_t agreed) {
+  Finding finding{.cause = Cause::kMismatchedCollective, .severity = Severity::kCritical};
+  finding.confidence = !comm.named || agreed == 0 ? kOrderAloneConfidence : kLeftConfidence;
+  const bool majority = vote.sides[0].second.size() > vote.sides[1].second.size();
+  const CallOrder* odd =
+      majority && vote.sides.size() == 2 && vote.sides[1].second.size() == 1 ? vote.sides[1].second.front() : nullptr;
+  if (odd != nullptr) {
+    finding.culprit = evidence.culprit(*odd);
+  }
+  finding.comm_id_hash = comm.named ? comm.hash : 0;
+  finding.op = vote.sides[0].first.op;
+  finding.collectives_affected = 1;
+  std::vector<std::string> parts;
+  int64_t time_ns = 0;
+  for (const auto& [signature, voters] : vote.sides) {
+    const LoggedCall& call = *voters.front()->call_at(vote.number);
+    time_ns = std::max(time_ns, call.time_ns);
+    const std::string part = fmt::format("{}: {}", names_of(evidence, voters), signature_text(signature));
+    parts.push_back(part);
+    if (parts.size() <= 4) {
+      finding.evidence.push_back({"collective", std::ssize(voters), part, {call.event}});
+    }
+  }
+  finding.window = {time_ns, time_ns};
+  finding.evidence.push_back({"collective", agreed, fmt::format("{} before it agree", count_of(agreed, "call")), {}});
+  const std::string number = fmt::format("call 0x{:x} of one communicator", static_cast<uint64_t>(vote.number));
+  finding.summary = odd != nullptr
+                        ? fmt::format("{} entered another {} than the others: {}, they {}.", evidence.describe(*odd),
+                                      number, signature_text(vote.sides[1].first), signature_text(vote.sides[0].first))
+                        : fmt::format("Ranks entered different calls as {}: {}; {}.", number, parts[0], parts[1]);
+  char& first = finding.summary[0];
+  first = static_cast<char>(first >= 'a' && first <= 'z' ? first - 'a' + 'A' : first);
+  finding.remedy =
+      "compare the code of these ranks: shapes and types that depend on the rank or on its data, a collective that "
+      "one rank skipped or made twice just before";
+  return finding;
+}
+
+}  // namespace
+
+Mismatched find_mismatch(const OrderEvidence& evidence, const CommOrder& comm,
+                         const std::vector<const CallOrder*>& members) {
+  std::map<int64_t, int> numbers;
+  for (const CallOrder* member : members) {
+    for (const LoggedCall& call : member->calls) {
+      ++numbers[call.number];
+    }
+  }
+  Mismatched result;
+  std::optional<Vote> first;
+  int64_t agreed = 0;
+  int64_t differing = 0;
+  for (const auto& [number, count] : numbers) {
+    if (count < 2) {
+      continue;
+    }
+    Vote vote = vote_on(members, number);
+    if (vote.sides.size() < 2) {
+      agreed += first ? 0 : 1;
+      continue;
+    }
+    ++differing;
+    if (!first) {
+      first = std::move(vote);
+    }
+  }
+  if (!first) {
+    return result;
+  }
+  // Numbers that mean different things make everything differ from the first one on; so does a difference at the very
+  // beginning, which can be told apart only at the first call of all.
+  result.misaligned = agreed == 0 && differing > 1 && first->number != 0;
+  if (!result.misaligned) {
+    result.finding = finding_of(evidence, comm, *first, agreed);
+  }
+  return result;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/evidence/import_evidence.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "store/write/writer.h"
+
+namespace stalltrace::cli {
+namespace {
+
+/// Stores rows as they come: a log can have more than fit in memory.
+class StoringSink final : public EventSink {
+ public:
+  explicit StoringSink(store::RecordingWriter& writer) : writer_(writer) {}
+  void accept(Event event) override {
+    writer_.accept(std::move(event));
+    if (stored_ && writer_.buffered() >= kRowsAtOnce) {
+      stored_ = writer_.flush();
+    }
+  }
+  [[nodiscard]] const Status& stored() const { return stored_; }
+
+ private:
+  static constexpr size_t kRowsAtOnce = 20'000;
+  store::RecordingWriter& writer_;
+  Status stored_;
+};
+
+}  // namespace
+
+Status record_evidence(const Inputs& inputs, const SortedInputs& sorted, const std::string& out, const Privacy& privacy,
+                       Console& console) {
+  if (sorted.only_recordings()) {
+    return fail("no log, dump or profiler file in the folder", "docs/import.md lists the formats",
+                ErrorKind::kNotFound);
+  }
+  ST_ASSIGN(const auto writer, store::RecordingWriter::create(out, {.readers = privacy.readers()}));
+  StoringSink sink(*writer);
+  std::vector<std::string> summary;
+  const Status imported = import_inputs(
+      sorted, sink, [&](const std::string& note) { console.note(note); }, privacy.commands(), {}, summary);
+  const Status closed = writer->close();
+  for (const Status* status : {&imported, &sink.stored(), &closed}) {
+    if (!*status) {
+      ::unlink(out.c_str());
+      return *status;
+    }
+  }
+  for (const std::string& note : inputs.notes) {
+    console.note(note);
+  }
+  for (const std::string& line : summary) {
+    console.note(fmt::format("{}: {}", out, line));
+  }
+  if (!sorted.recordings.empty()) {
+    console.note(fmt::format("not read: {}, which explain takes beside this one",
+                             count_of(static_cast<int64_t>(sorted.recordings.size()), "recording")));
+  }
+  return {};
+}
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/evidence/inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/text.h"
+#include "blackbox/import.h"
+
+namespace stalltrace::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostFiles = 20'000;
+constexpr int kDeepest = 8;
+
+/// Links are not followed: a folder of evidence may hold any.
+Status list_folder(const fs::path& folder, Inputs& out) {
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored) && (entry.depth() >= kDeepest || entry->is_symlink(ignored))) {
+      entry.disable_recursion_pending();
+    }
+    const std::string name = entry->path().string();
+    const bool of_sqlite = name.ends_with("-wal") || name.ends_with("-shm") || name.ends_with("-journal");
+    if (!entry->is_regular_file(ignored) || of_sqlite) {
+      continue;
+    }
+    if (out.found.size() == kMostFiles) {
+      out.notes.push_back(
+          fmt::format("{}: holds more than {} files, the rest was not looked at", folder.string(), kMostFiles));
+      return {};
+    }
+    out.found.push_back(name);
+  }
+  return error ? Status(fail(fmt::format("{}: {}", folder.string(), error.message()))) : Status();
+}
+
+}  // namespace
+
+std::vector<std::string> Inputs::all() const {
+  std::vector<std::string> files = named;
+  files.insert(files.end(), found.begin(), found.end());
+  return files;
+}
+
+Result<Inputs> list_inputs(std::span<const std::string> paths) {
+  Inputs inputs;
+  for (const std::string& path : paths) {
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) {
+      ST_TRY(list_folder(path, inputs));
+    } else {
+      inputs.named.push_back(path);
+    }
+  }
+  std::ranges::sort(inputs.found);
+  if (inputs.named.empty() && inputs.found.empty()) {
+    return fail(fmt::format("no file in {}", fmt::format("{}", paths.empty() ? "" : paths.front())),
+                "give recordings, logs or dumps, or a folder that has them", ErrorKind::kNotFound);
+  }
+  return inputs;
+}
+
+SortedInputs sort_inputs(const Inputs& inputs) {
+  SortedInputs sorted;
+  const auto sort = [&](const std::string& path, bool named) {
+    const Result<import::Format> format = import::detect(path);
+    switch (format.value_or(import::Format::kUnknown)) {
+      case import::Format::kRecording:
+        sorted.recordings.push_back(path);
+        break;
+      case import::Format::kProfilerFile:
+        sorted.profiler_files.push_back(path);
+        break;
+      case import::Format::kNcclLog:
+        sorted.logs.push_back(path);
+        break;
+      case import::Format::kFlightRecorder:
+        sorted.dumps.push_back(path);
+        break;
+      case import::Format::kUnknown:
+        if (named) {
+          sorted.recordings.push_back(path);  // whose reader says what is wrong with it
+        } else {
+          ++sorted.skipped;
+        }
+        break;
+    }
+  };
+  for (const std::string& path : inputs.named) {
+    sort(path, true);
+  }
+  for (const std::string& path : inputs.found) {
+    sort(path, false);
+  }
+  return sorted;
+}
+
+Status import_inputs(const SortedInputs& inputs, EventSink& sink, const import::Note& note, CommandLines commands,
+                     const import::Options& options, std::vector<std::string>& read) {
+  const auto said = [&](std::string_view what, const import::Summary& summary) {
+    read.push_back(
+        fmt::format("{} of {} process{}: {}{}", count_of(static_cast<int64_t>(summary.files), what), summary.processes,
+                    summary.processes == 1 ? "" : "es", count_of(static_cast<int64_t>(summary.calls), "call"),
+                    summary.calls_left == 0 ? "" : fmt::format(" ({} older ones were not kept)", summary.calls_left)));
+  };
+  if (!inputs.profiler_files.empty()) {
+    ST_ASSIGN(const blackbox::ImportSummary summary,
+              blackbox::import_profiler_files(
+                  inputs.profiler_files, sink,
+                  [&](const Error& error) { note(fmt::format("left out: {}", error.what)); }, commands));
+    read.push_back(fmt::format("{}: {} collectives, {} of them open",
+                               count_of(static_cast<int64_t>(summary.processes), "profiler file"), summary.collectives,
+                               summary.open));
+  }
+  if (!inputs.logs.empty()) {
+    ST_ASSIGN(const import::Summary summary, import::import_nccl_logs(inputs.logs, sink, note, options));
+    said("NCCL log", summary);
+  }
+  if (!inputs.dumps.empty()) {
+    ST_ASSIGN(const import::Summary summary, import::import_flight_recorder(inputs.dumps, sink, note, options));
+    said("Flight Recorder dump", summary);
+  }
+  return {};
+}
+
+}  // namespace stalltrace::cli

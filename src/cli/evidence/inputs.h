@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files that a reading verb was given: recordings, logs, dumps and folders of them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/process/procfs.h"
+#include "base/result.h"
+#include "import/evidence.h"
+
+namespace stalltrace::cli {
+
+struct Inputs {
+  std::vector<std::string> named;  // on the command line
+  std::vector<std::string> found;  // in folders that were named, sorted
+  std::vector<std::string> notes;  // what was not looked at
+
+  [[nodiscard]] std::vector<std::string> all() const;
+};
+
+/// Lists the folders among `paths` (their subfolders too) and opens nothing.
+Result<Inputs> list_inputs(std::span<const std::string> paths);
+
+/// The files by their format.
+struct SortedInputs {
+  std::vector<std::string> recordings;  // with all named files of which the format is not known
+  std::vector<std::string> profiler_files;
+  std::vector<std::string> logs;
+  std::vector<std::string> dumps;
+  size_t skipped = 0;  // found files of other formats
+
+  [[nodiscard]] bool only_recordings() const { return profiler_files.empty() && logs.empty() && dumps.empty(); }
+};
+
+SortedInputs sort_inputs(const Inputs& inputs);
+
+/// Delivers all evidence but recordings. `note` gets what could not be read.
+Status import_inputs(const SortedInputs& inputs, EventSink& sink, const import::Note& note, CommandLines commands,
+                     const import::Options& options, std::vector<std::string>& read);
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "import/flight_recorder/dump.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "import/flight_recorder/json.h"
+#include "import/flight_recorder/pickle.h"
+#include "import/nccl_log/log_text.h"
+
+namespace stalltrace::import {
+namespace {
+
+constexpr size_t kMostFrames = 64;
+constexpr size_t kMostTensors = 64;
+constexpr size_t kMostDimensions = 16;
+constexpr size_t kLongestName = 512;
+constexpr int64_t kMostNumber = int64_t{1} << 40;
+constexpr int64_t kLatestNs = 4'000'000'000'000'000'000;  // October 2096
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+/// Longer names first: "reduce_scatter" contains "reduce".
+constexpr std::array<std::pair<std::string_view, Operation>, 15> kOperations{{
+    {"all_reduce", Operation::kAllReduce},
+    {"allreduce", Operation::kAllReduce},
+    {"reduce_scatter", Operation::kReduceScatter},
+    {"all_gather", Operation::kAllGather},
+    {"allgather", Operation::kAllGather},
+    {"all_to_all", Operation::kAllToAll},
+    {"alltoall", Operation::kAllToAll},
+    {"broadcast", Operation::kBroadcast},
+    {"barrier", Operation::kBarrier},
+    {"gather", Operation::kGather},
+    {"scatter", Operation::kScatter},
+    {"reduce", Operation::kReduce},
+    {"send", Operation::kSend},
+    {"recv", Operation::kRecv},
+    {"Barrier", Operation::kBarrier},
+}};
+
+/// PyTorch's names of element types, as NCCL's numbers.
+constexpr std::array<std::pair<std::string_view, int32_t>, 9> kDatatypes{{
+    {"Char", 0},
+    {"Byte", 1},
+    {"Bool", 1},
+    {"Int", 2},
+    {"Long", 4},
+    {"Half", 6},
+    {"Float", 7},
+    {"Double", 8},
+    {"BFloat16", 9},
+}};
+
+class Reader {
+ public:
+  Reader(const ValueTree& tree, ValueIndex top) : tree_(tree), top_(top) {}
+
+  Result<Dump> read() {
+    if (tree_.kind(top_) != ValueTree::Kind::kDict) {
+      return fail("it is no dump of PyTorch's Flight Recorder", {}, ErrorKind::kCorrupt);
+    }
+    const ValueIndex entries = tree_.find(top_, "entries");
+    if (entries == kNoValue && tree_.find(top_, "version") == kNoValue && tree_.find(top_, "pg_config") == kNoValue) {
+      return fail("it has neither entries nor a version: no dump of PyTorch's Flight Recorder", {},
+                  ErrorKind::kCorrupt);
+    }
+    Dump dump;
+    dump.version = text_in(top_, "version");
+    read_groups(dump);
+    for (const ValueIndex entry : tree_.items(entries)) {
+      if (tree_.kind(entry) == ValueTree::Kind::kDict) {
+        dump.entries.push_back(read_entry(entry));
+      }
+    }
+    return dump;
+  }
+
+ private:
+  std::string text_in(ValueIndex dict, std::string_view key) const {
+    return std::string(tree_.text(tree_.find(dict, key)).substr(0, kLongestName));
+  }
+  std::optional<int64_t> time_in(ValueIndex dict, std::string_view key) const {
+    const std::optional<int64_t> time_ns = tree_.integer(tree_.find(dict, key));
+    return time_ns && *time_ns > 0 && *time_ns < kLatestNs ? time_ns : std::nullopt;
+  }
+
+  /// "[0, 1, 2]", or a list of numbers.
+  std::vector<int32_t> ranks_in(ValueIndex value) const {
+    std::vector<int32_t> ranks;
+    constexpr size_t kMostRanks = 65'536;
+    for (const ValueIndex item : tree_.items(value)) {
+      const std::optional<int64_t> rank = tree_.integer(item);
+      if (rank && *rank >= 0 && *rank < (1 << 24) && ranks.size() < kMostRanks) {
+        ranks.push_back(static_cast<int32_t>(*rank));
+      }
+    }
+    const std::string_view text = tree_.text(value);
+    for (size_t at = text.find_first_of("0123456789"); at != std::string_view::npos && ranks.size() < kMostRanks;
+         at = text.find_first_of("0123456789", at)) {
+      int32_t rank = 0;
+      const auto parsed = std::from_chars(text.data() + at, text.data() + text.size(), rank);
+      if (parsed.ec != std::errc()) {
+        break;
+      }
+      ranks.push_back(rank);
+      at = static_cast<size_t>(parsed.ptr - text.data());
+    }
+    return ranks;
+  }
+
+  void read_groups(Dump& dump) const {
+    constexpr size_t kMostGroups = 4096;
+    for (const auto& [key, group] : tree_.entries(tree_.find(top_, "pg_config"))) {
+      std::string name = text_in(group, "name");
+      name = name.empty() ? std::string(tree_.text(key).substr(0, kLongestName)) : name;
+      if (dump.groups.size() < kMostGroups) {
+        dump.groups[name] = ranks_in(tree_.find(group, "ranks"));
+      }
+    }
+  }
+
+  static DumpEntry::State state_of(std::string_view text) {
+    return text == "scheduled"   ? DumpEntry::State::kScheduled
+           : text == "started"   ? DumpEntry::State::kStarted
+           : text == "completed" ? DumpEntry::State::kCompleted
+                                 : DumpEntry::State::kUnknown;
+  }
+
+  DumpEntry read_entry(ValueIndex value) const {
+    DumpEntry entry;
+    const std::vector<ValueIndex>& group = tree_.items(tree_.find(value, "process_group"));
+    if (!group.empty()) {
+      entry.group = tree_.text(group[0]).substr(0, kLongestName);
+      entry.group_description = group.size() > 1 ? tree_.text(group[1]).substr(0, kLongestName) : "";
+    } else if (const auto id = tree_.integer(tree_.find(value, "pg_id"))) {
+      entry.group = std::to_string(*id);
+    }
+    const std::string_view name = tree_.text(tree_.find(value, "profiling_name"));
+    const auto* const op =
+        std::ranges::find_if(kOperations, [&](const auto& one) { return contains(name, one.first); });
+    entry.op = op == kOperations.end() ? std::nullopt : std::optional(op->second);
+    entry.library = name.starts_with("gloo:")  ? Library::kGloo
+                    : name.starts_with("mpi:") ? Library::kMpi
+                                               : Library::kNccl;
+    const bool said = tree_.integer(tree_.find(value, "is_p2p")).value_or(0) != 0;
+    entry.point_to_point = said || (entry.op && is_point_to_point(*entry.op));
+    ValueIndex number = tree_.find(value, "collective_seq_id");
+    number = number == kNoValue ? tree_.find(value, "seq_id") : number;  // before 2.4
+    const std::optional<int64_t> seq = tree_.integer(number);
+    if (!entry.point_to_point && seq && *seq >= 0 && *seq < kMostNumber) {
+      entry.number = seq;
+    }
+    entry.state = state_of(tree_.text(tree_.find(value, "state")));
+    entry.retired = tree_.integer(tree_.find(value, "retired")).value_or(0) != 0;
+    entry.created_ns = time_in(value, "time_created_ns").value_or(0);
+    entry.started_ns = time_in(value, "time_discovered_started_ns");
+    entry.completed_ns = time_in(value, "time_discovered_completed_ns");
+    read_tensors(value, name, entry);
+    read_frames(value, entry);
+    return entry;
+  }
+
+  /// Elements of the inputs. Ranks may differ where an operation allows it: then it is left out.
+  void read_tensors(ValueIndex value, std::string_view name, DumpEntry& entry) const {
+    const bool base = contains(name, "_base") || contains(name, "_tensor");
+    const bool equal = entry.op && (*entry.op == Operation::kAllReduce || *entry.op == Operation::kBroadcast ||
+                                    *entry.op == Operation::kReduce ||
+                                    ((*entry.op == Operation::kAllGather || *entry.op == Operation::kReduceScatter) &&
+                                     base && !contains(name, "coalesced")));
+    const std::vector<ValueIndex>& tensors = tree_.items(tree_.find(value, "input_sizes"));
+    if (!equal || tensors.empty() || tensors.size() > kMostTensors) {
+      return;
+    }
+    int64_t count = 0;
+    for (const ValueIndex tensor : tensors) {
+      int64_t elements = 1;
+      const std::vector<ValueIndex>& sizes = tree_.items(tensor);
+      for (size_t i = 0; i < std::min(sizes.size(), kMostDimensions); ++i) {
+        const int64_t size = tree_.integer(sizes[i]).value_or(-1);
+        if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) {
+          return;
+        }
+      }
+      if (__builtin_add_overflow(count, elements, &count)) {
+        return;
+      }
+    }
+    entry.count = count;
+    const std::vector<ValueIndex>& types = tree_.items(tree_.find(value, "input_dtypes"));
+    const std::string_view type = types.empty() ? std::string_view() : tree_.text(types.front());
+    const auto* const known = std::ranges::find(kDatatypes, type, &std::pair<std::string_view, int32_t>::first);
+    if (known != kDatatypes.end()) {
+      entry.datatype = known->second;
+    }
+  }
+
+  void read_frames(ValueIndex value, DumpEntry& entry) const {
+    const std::vector<ValueIndex>& frames = tree_.items(tree_.find(value, "frames"));
+    for (size_t i = 0; i < std::min(frames.size(), kMostFrames); ++i) {
+      PythonFrame frame{.function = text_in(frames[i], "name"), .file = text_in(frames[i], "filename"), .line = {}};
+      const std::optional<int64_t> line = tree_.integer(tree_.find(frames[i], "line"));
+      if (line && *line > 0 && *line < (1 << 30)) {
+        frame.line = static_cast<int32_t>(*line);
+      }
+      entry.frames.push_back(std::move(frame));
+    }
+  }
+
+  const ValueTree& tree_;
+  ValueIndex top_;
+};
+
+}  // namespace
+
+Result<Dump> read_dump(std::string_view bytes) {
+  ValueTree tree;
+  const bool pickle = !bytes.empty() && bytes[0] == '\x80';
+  ST_ASSIGN(const ValueIndex top, pickle ? read_pickle(bytes, tree) : read_json(bytes, tree));
+  return Reader(tree, top).read();
+}
+
+std::optional<int32_t> rank_of_dump(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  if (const std::optional<int32_t> rank = rank_in_path(name)) {
+    return rank;
+  }
+  const std::string_view stem = name.substr(0, name.find('.'));
+  const size_t last = stem.find_last_not_of("0123456789");
+  const std::string_view digits = last == std::string_view::npos ? stem : stem.substr(last + 1);
+  int32_t rank = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+  return parsed.ec == std::errc() && !digits.empty() ? std::optional(rank) : std::nullopt;
+}
+
+}  // namespace stalltrace::import

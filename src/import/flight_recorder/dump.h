@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Flight Recorder dump, as PyTorch 2.2 to 2.9 write it ("version" 1.x to 2.x): one rank's newest collectives. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/python_frames.h"
+#include "base/result.h"
+#include "model/operation.h"
+
+namespace stalltrace::import {
+
+struct DumpEntry {
+  enum class State : uint8_t { kUnknown, kScheduled, kStarted, kCompleted };
+
+  std::string group;  // name of the process group
+  std::string group_description;
+  std::optional<Operation> op;  // none: one that does not tell, such as "nccl:coalesced"
+  Library library = Library::kNccl;
+  std::optional<int64_t> number;  // collective_seq_id; none for Sends and Recvs
+  bool point_to_point = false;
+  State state = State::kUnknown;
+  bool retired = false;
+  int64_t created_ns = 0;
+  std::optional<int64_t> started_ns;
+  std::optional<int64_t> completed_ns;
+  std::optional<int64_t> count;  // elements, where it has to be the same on all ranks
+  std::optional<int32_t> datatype;
+  std::vector<PythonFrame> frames;  // innermost first
+};
+
+struct Dump {
+  std::string version;
+  std::map<std::string, std::vector<int32_t>> groups;  // name -> global ranks; empty: not in the dump
+  std::vector<DumpEntry> entries;                      // oldest first
+};
+
+/// Pickle or JSON, by the first byte.
+Result<Dump> read_dump(std::string_view bytes);
+
+/// The rank in a dump's path: "..._rank_3", "nccl_trace_rank_3.json", "trace3".
+std::optional<int32_t> rank_of_dump(std::string_view path);
+
+}  // namespace stalltrace::import

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "import/lines.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/file.h"
+
+namespace stalltrace::import {
+
+Result<LineReader> LineReader::open(const std::string& path) {
+  ST_ASSIGN(UniqueFd fd, open_regular(path));
+  return LineReader(std::move(fd));
+}
+
+bool LineReader::fill() {
+  if (at_end_) {
+    return false;
+  }
+  std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= begin_;
+  begin_ = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(fd_.get(), buffer_.data() + end_, buffer_.size() - end_);
+  } while (got < 0 && errno == EINTR);
+  failed_ = got < 0;
+  at_end_ = got <= 0;
+  end_ += got > 0 ? static_cast<size_t>(got) : 0;
+  return got > 0;
+}
+
+std::optional<Line> LineReader::next() {
+  size_t searched = 0;
+  const char* newline = nullptr;
+  while (true) {
+    const char* from = buffer_.data() + begin_ + searched;
+    newline = static_cast<const char*>(std::memchr(from, '\n', end_ - begin_ - searched));
+    searched = end_ - begin_;
+    if (newline != nullptr || searched > kLongest || !fill()) {
+      break;
+    }
+  }
+  Line line{.text = {}, .number = ++number_};
+  if (newline == nullptr && searched > kLongest) {
+    line.text = std::string_view(buffer_).substr(begin_, kLongest);
+    line.cut = true;
+    // The text stays valid: it is moved to the front, and the rest of the line is read behind it.
+    std::memmove(buffer_.data(), line.text.data(), kLongest);
+    line.text = std::string_view(buffer_).substr(0, kLongest);
+    size_t rest_begin = begin_ + kLongest;
+    while (true) {
+      newline = static_cast<const char*>(std::memchr(buffer_.data() + rest_begin, '\n', end_ - rest_begin));
+      if (newline != nullptr) {
+        begin_ = static_cast<size_t>(newline - buffer_.data()) + 1;
+        break;
+      }
+      begin_ = end_ = kLongest;
+      ssize_t got = 0;
+      do {
+        got = ::read(fd_.get(), buffer_.data() + kLongest, buffer_.size() - kLongest);
+      } while (got < 0 && errno == EINTR);
+      failed_ = got < 0;
+      if (got <= 0) {
+        at_end_ = true;
+        line.terminated = false;
+        break;
+      }
+      rest_begin = kLongest;
+      end_ = kLongest + static_cast<size_t>(got);
+    }
+  } else if (newline == nullptr) {
+    if (searched == 0) {
+      --number_;
+      return std::nullopt;
+    }
+    line.text = std::string_view(buffer_).substr(begin_, searched);
+    line.terminated = false;
+    begin_ = end_;
+  } else {
+    const auto length = static_cast<size_t>(newline - (buffer_.data() + begin_));
+    line.text = std::string_view(buffer_).substr(begin_, length);
+    begin_ += length + 1;
+    if (length > kLongest) {
+      line.text = line.text.substr(0, kLongest);
+      line.cut = true;
+    }
+  }
+  if (!line.cut && line.text.ends_with('\r')) {
+    line.text.remove_suffix(1);
+  }
+  return line;
+}
+
+}  // namespace stalltrace::import

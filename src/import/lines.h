@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lines of a text file of any size, in one buffer of fixed size.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/handle.h"
+#include "base/result.h"
+
+namespace stalltrace::import {
+
+struct Line {
+  std::string_view text;   // without "\n" and "\r\n"; valid until the next call
+  int64_t number = 0;      // from 1
+  bool terminated = true;  // false: the file ends in it
+  bool cut = false;        // longer than LineReader::kLongest: the rest was skipped
+};
+
+class LineReader {
+ public:
+  static constexpr size_t kLongest = size_t{64} << 10;
+
+  /// Fails if it is no readable regular file.
+  static Result<LineReader> open(const std::string& path);
+
+  /// None at the end of the file, or where it can't be read any further (`failed`).
+  std::optional<Line> next();
+  [[nodiscard]] bool failed() const { return failed_; }
+
+ private:
+  LineReader(UniqueFd fd) : fd_(std::move(fd)) { buffer_.resize(kBufferBytes); }
+  bool fill();
+
+  static constexpr size_t kBufferBytes = size_t{1} << 20;
+  UniqueFd fd_;
+  std::string buffer_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  int64_t number_ = 0;
+  bool at_end_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace stalltrace::import

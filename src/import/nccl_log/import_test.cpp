@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "import/testing/evidence_files.h"
+#include "model/imported_evidence.h"
+
+namespace stalltrace::import {
+namespace {
+
+struct Read {
+  MemorySource source;
+  std::vector<std::string> notes;
+  Summary summary;
+};
+
+std::unique_ptr<Read> read(const std::vector<std::string>& paths, const Options& options = {}) {
+  auto out = std::make_unique<Read>();
+  const Result<Summary> summary = import_nccl_logs(
+      paths, out->source, [&](const std::string& note) { out->notes.push_back(note); }, options);
+  EXPECT_TRUE(summary) << summary.error().what;
+  out->summary = summary.value_or(Summary{});
+  return out;
+}
+
+std::string job_lines(int rank, int calls, int from = 0) {
+  std::string text;
+  for (int i = from; i < calls; ++i) {
+    text += call_line(rank, i);
+  }
+  return text;
+}
+
+TEST(NcclLog, CallsGetNumbersRanksAndCommunicators) {
+  EvidenceFolder folder;
+  const auto got = read({folder.write("a.log", set_up_lines(0) + job_lines(0, 3)),
+                         folder.write("b.log", set_up_lines(3) + job_lines(3, 2))});
+  const std::vector<Collective> calls = calls_of(got->source);
+  ASSERT_EQ(calls.size(), 5U);
+  std::set<std::pair<int32_t, int64_t>> seen;
+  for (const Collective& call : calls) {
+    EXPECT_EQ(call.comm_id_hash, 0xfeedbeef12345678U);
+    EXPECT_EQ(call.completion, Completion::kUnobserved);
+    EXPECT_EQ(call.duration_ns, std::nullopt);
+    EXPECT_EQ(call.nranks, 4);
+    EXPECT_EQ(call.bytes, 4096);
+    EXPECT_EQ(call.root, std::nullopt);
+    seen.insert({call.rank.value(), call.seq.value()});
+  }
+  EXPECT_EQ(seen, (std::set<std::pair<int32_t, int64_t>>{{0, 0}, {0, 1}, {0, 2}, {3, 0}, {3, 1}}));
+  const std::vector<Node> nodes = got->source.nodes().value();
+  ASSERT_EQ(nodes.size(), 2U);
+  EXPECT_TRUE(lacks(nodes[0], kLacksDurations));
+  EXPECT_TRUE(lacks(nodes[0], kLacksTimes));
+}
+
+TEST(NcclLog, WithoutSetUpTheLargestCommunicatorIsMatched) {
+  EvidenceFolder folder;
+  const auto got = read({folder.write("rank0.log", call_line(0, 0x1e)), folder.write("rank3.log", call_line(3, 0x1d))});
+  const std::vector<Collective> calls = calls_of(got->source);
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_EQ(calls[0].comm_id_hash, calls[1].comm_id_hash);
+  EXPECT_NE(calls[0].comm_id_hash, 0U);
+  const std::vector<Communicator> comms = got->source.communicators().value();
+  ASSERT_EQ(comms.size(), 2U);
+  EXPECT_EQ(comms[0].nccl_comm_hash, 0U);
+}
+
+TEST(NcclLog, TwoCommunicatorsOfOneSizeAreNotMatched) {
+  EvidenceFolder folder;
+  std::string other = call_line(0, 5);
+  other.replace(other.find("comm 0x7f"), 9, "comm 0x6e");
+  const auto got =
+      read({folder.write("rank0.log", call_line(0, 0x1e) + other), folder.write("rank3.log", call_line(3, 0x1d))});
+  for (const Collective& call : calls_of(got->source)) {
+    EXPECT_EQ(call.comm_id_hash, 0U);
+    EXPECT_EQ(call.seq, std::nullopt);
+  }
+}
+
+TEST(NcclLog, OpCountThatStandsStillIsNoNumber) {
+  EvidenceFolder folder;
+  // NCCL 2.27 and newer count launches with a proxy: a rank without one stays at 0. From the set-up on the calls
+  // themselves are counted.
+  std::string still;
+  for (int i = 0; i < 5; ++i) {
+    still += call_line(1, 0);
+  }
+  const auto got =
+      read({folder.write("a.log", set_up_lines(0) + job_lines(0, 5)), folder.write("b.log", set_up_lines(1) + still)});
+  std::multiset<int64_t> numbers;
+  for (const Collective& call : calls_of(got->source)) {
+    numbers.insert(call.seq.value());
+  }
+  EXPECT_EQ(numbers, (std::multiset<int64_t>{0, 0, 1, 1, 2, 2, 3, 3, 4, 4}));
+  // Without the set-up, nothing says how many calls came before.
+  const auto cut = read({folder.write("c.log", job_lines(0, 5)), folder.write("d.log", still)});
+  for (const Collective& call : calls_of(cut->source)) {
+    EXPECT_EQ(call.seq, std::nullopt);
+  }
+}
+
+TEST(NcclLog, SendsAreNotCountedAsCollectives) {
+  EvidenceFolder folder;
+  const auto got = read({folder.write("a.log", set_up_lines(0) + call_line(0, 0) + call_line(0, 1, "Send") +
+                                                   call_line(0, 2, "Send") + call_line(0, 3)),
+                         folder.write("b.log", set_up_lines(1) + call_line(1, 0) + call_line(1, 1))});
+  std::vector<std::optional<int64_t>> numbers;
+  for (const Collective& call : calls_of(got->source)) {
+    if (is_collective(call.op)) {
+      numbers.push_back(call.seq);
+    } else {
+      EXPECT_EQ(call.seq, std::nullopt);
+      EXPECT_EQ(call.peer, 0);
+    }
+  }
+  EXPECT_EQ(numbers.size(), 4U);
+  EXPECT_EQ(std::ranges::count(numbers, std::optional<int64_t>(1)), 2);
+}
+
+TEST(NcclLog, TheEndOfADamagedLogIsNotKnown) {
+  EvidenceFolder folder;
+  const auto kinds = [&](const std::string& text) {
+    const auto got = read({folder.write("a.log", text)});
+    return std::pair(lines_of(got->source, LogKind::kEnd).size(), lines_of(got->source, LogKind::kCut).size());
+  };
+  const std::string whole = set_up_lines(0) + job_lines(0, 3);
+  const std::pair<size_t, size_t> kEnds{1, 0};
+  const std::pair<size_t, size_t> kCuts{0, 1};
+  EXPECT_EQ(kinds(whole), kEnds);
+  EXPECT_EQ(kinds(whole + "done\n"), kEnds);
+  EXPECT_EQ(kinds(whole.substr(0, whole.size() - 1)), kEnds);          // a whole call without a newline
+  EXPECT_EQ(kinds(whole + call_line(0, 3).substr(0, 60)), kCuts);      // cut in a call
+  EXPECT_EQ(kinds(whole + "node0:10"), kCuts);                         // cut in a prefix
+  EXPECT_EQ(kinds(whole + "AllReduce: opCount 3 sendbuff\n"), kCuts);  // its beginning went elsewhere
+  const std::pair<size_t, size_t> kOneOfEach{1, 1};  // the other process of the line made no call afterwards
+  EXPECT_EQ(kinds(whole + "node0:100:200 [0] NCCL INFO node1:102:202 [0] NCCL INFO Trees\n" + call_line(0, 3)),
+            kOneOfEach);
+}
+
+TEST(NcclLog, MixedRanksInOneFileWithEveryDamage) {
+  EvidenceFolder folder;
+  std::string text = "starting\n\x1b[32mok\x1b[0m\r\n";
+  for (int rank = 0; rank < 4; ++rank) {
+    text += fmt::format("[1,{}]<stdout>:", rank) + set_up_lines(rank);
+  }
+  for (int i = 0; i < 4; ++i) {
+    for (int rank = 0; rank < 4; ++rank) {
+      std::string line = call_line(rank, i);
+      line.insert(line.size() - 1, "\r");
+      text += fmt::format("[1,{}]<stdout>:", rank) + line;
+    }
+    text += std::string("\0\xff\xfe binary", 9) + "\n";
+  }
+  const auto got = read({folder.write("mpi.log", text)});
+  EXPECT_EQ(calls_of(got->source).size(), 16U);
+  EXPECT_EQ(got->summary.processes, 4U);
+  EXPECT_EQ(lines_of(got->source, LogKind::kEnd).size(), 4U);
+  const std::vector<Process> processes = got->source.processes().value();
+  ASSERT_EQ(processes.size(), 4U);
+  std::set<int32_t> ranks;
+  for (const Process& process : processes) {
+    ranks.insert(process.rank.value());
+  }
+  EXPECT_EQ(ranks, (std::set<int32_t>{0, 1, 2, 3}));
+}
+
+TEST(NcclLog, DamageIsSaidAndCounted) {
+  EvidenceFolder folder;
+  const auto got = read({folder.write(
+      "a.log", set_up_lines(0) + call_line(0, 0) + "node0:100:200 [0] NCCL INFO AllRe\n" + call_line(0, 2))});
+  ASSERT_EQ(got->notes.size(), 1U);
+  EXPECT_NE(got->notes[0].find("a.log: 1 line damaged"), std::string::npos) << got->notes[0];
+  EXPECT_NE(got->notes[0].find("line 4"), std::string::npos) << got->notes[0];
+  const std::vector<Loss> losses = got->source.losses().value();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].source, "log:damaged_lines");
+  EXPECT_EQ(losses[0].count, 1U);
+  EXPECT_EQ(calls_of(got->source).size(), 2U);  // what was good is kept
+}
+
+TEST(NcclLog, OfAProcessInTwoFilesTheNewerCallsCount) {
+  EvidenceFolder folder;
+  const auto got =
+      read({folder.write("old.log", set_up_lines(0) + job_lines(0, 3)), folder.write("new.log", job_lines(0, 6, 3))});
+  EXPECT_EQ(calls_of(got->source).size(), 3U);
+  EXPECT_EQ(got->notes.size(), 1U);
+}
+
+TEST(NcclLog, OnlyTheLastCallsWhereTheyHaveToFit) {
+  EvidenceFolder folder;
+  const auto got = read({folder.write("a.log", set_up_lines(0) + job_lines(0, 100))}, {.most_calls = 20});
+  const std::vector<Collective> calls = calls_of(got->source);
+  ASSERT_EQ(calls.size(), 20U);
+  EXPECT_EQ(calls.back().seq, 99);
+  EXPECT_EQ(got->summary.calls_left, 80U);
+}
+
+TEST(NcclLog, WarningsTransportsAndTimeouts) {
+  EvidenceFolder folder;
+  const auto got = read({folder.write(
+      "a.log", set_up_lines(0) + "node0:100:200 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.2<0>\n" +
+                   "node0:100:200 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n\n" +
+                   "node0:100:200 [0] misc/socket.cc:50 NCCL WARN Call to recv failed\n" +
+                   "[rank3]:[E505 10:10:03.4 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught collective operation "
+                   "timeout: WorkNCCL(SeqNum=31)\n")});
+  EXPECT_EQ(lines_of(got->source, LogKind::kInterface).size(), 1U);
+  EXPECT_EQ(lines_of(got->source, LogKind::kTransport).size(), 1U);
+  const std::vector<LogLine> warnings = lines_of(got->source, LogKind::kWarning);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_EQ(warnings[0].text, "Call to recv failed");
+  EXPECT_EQ(warnings[0].line, 6);
+  EXPECT_EQ(warnings[0].rank, 0);
+  EXPECT_EQ(lines_of(got->source, LogKind::kTimeout).size(), 1U);
+}
+
+TEST(Detect, ByContent) {
+  EvidenceFolder folder;
+  const auto format = [&](std::string_view content) { return detect(folder.write("x", content)).value(); };
+  EXPECT_EQ(format("SQLite format 3\0"), Format::kRecording);
+  EXPECT_EQ(format("STBLKBOX...."), Format::kProfilerFile);
+  EXPECT_EQ(format("epoch 1\n" + call_line(0, 1)), Format::kNcclLog);
+  EXPECT_EQ(format("\x80\x02}q."), Format::kFlightRecorder);
+  EXPECT_EQ(format("{\"version\": \"2.4\", \"pg_config\": {}}"), Format::kFlightRecorder);
+  EXPECT_EQ(format("{\"a\": 1}"), Format::kUnknown);
+  EXPECT_EQ(format(""), Format::kUnknown);
+  EXPECT_EQ(format("hello\n"), Format::kUnknown);
+  EXPECT_FALSE(detect("/nonexistent/x"));
+}
+
+}  // namespace
+}  // namespace stalltrace::import

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "import/nccl_log/log_text.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+namespace stalltrace::import {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_host_char(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_';
+}
+
+template <typename Number>
+std::optional<Number> number_at(std::string_view text, int base = 10) {
+  if (base == 16 && text.starts_with("0x")) {
+    text.remove_prefix(2);
+  }
+  Number value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  // What follows must end the word: a number that was cut short would be another number.
+  const bool ends = end == text.data() + text.size() || (!is_host_char(*end) || *end == '-');
+  return error == std::errc() && ends ? std::optional(value) : std::nullopt;
+}
+
+/// The number after `key`, which `text` has as a word.
+template <typename Number>
+std::optional<Number> number_after(std::string_view text, std::string_view key, int base = 10) {
+  for (size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
+    if (at == 0 || text[at - 1] == ' ') {
+      return number_at<Number>(text.substr(at + key.size()), base);
+    }
+  }
+  return std::nullopt;
+}
+
+constexpr std::array<std::pair<std::string_view, Operation>, 13> kOperations{{
+    {"AllReduce", Operation::kAllReduce},
+    {"AllGather", Operation::kAllGather},
+    {"ReduceScatter", Operation::kReduceScatter},
+    {"Broadcast", Operation::kBroadcast},
+    {"Bcast", Operation::kBroadcast},
+    {"Reduce", Operation::kReduce},
+    {"AlltoAll", Operation::kAllToAll},
+    {"AllToAll", Operation::kAllToAll},
+    {"Alltoall", Operation::kAllToAll},
+    {"Gather", Operation::kGather},
+    {"Scatter", Operation::kScatter},
+    {"Send", Operation::kSend},
+    {"Recv", Operation::kRecv},
+}};
+
+/// Takes digits from the end of `text`.
+std::optional<int32_t> take_number(std::string_view& text) {
+  size_t begin = text.size();
+  while (begin > 0 && is_digit(text[begin - 1])) {
+    --begin;
+  }
+  const auto value = number_at<int32_t>(text.substr(begin));
+  if (value) {
+    text = text.substr(0, begin);
+  }
+  return value;
+}
+
+bool take(std::string_view& text, char c) {
+  if (!text.ends_with(c)) {
+    return false;
+  }
+  text.remove_suffix(1);
+  return true;
+}
+
+/// "prefix host:pid:tid " at the end of `head`; the device, if any, has been taken.
+bool take_process(std::string_view head, LogText& out) {
+  take(head, ' ');
+  const auto tid = take_number(head);
+  if (!tid || !take(head, ':')) {
+    return false;
+  }
+  const auto pid = take_number(head);
+  if (!pid || !take(head, ':')) {
+    return false;
+  }
+  size_t begin = head.size();
+  while (begin > 0 && is_host_char(head[begin - 1])) {
+    --begin;
+  }
+  if (begin == head.size()) {
+    return false;
+  }
+  out.host = head.substr(begin);
+  out.pid = *pid;
+  out.tid = *tid;
+  out.prefix = head.substr(0, begin);
+  return true;
+}
+
+/// What stands before "NCCL INFO": "host:pid:tid [device] " and, of warnings and traces, more words behind it.
+void read_head(std::string_view head, LogText& out) {
+  for (size_t bracket = head.rfind('['); bracket != std::string_view::npos && bracket > 0;
+       bracket = head.rfind('[', bracket - 1)) {
+    const size_t end = head.find(']', bracket);
+    if (end == std::string_view::npos) {
+      continue;
+    }
+    const auto device = number_at<int32_t>(head.substr(bracket + 1, end - bracket - 1));
+    if (device && take_process(head.substr(0, bracket), out)) {
+      out.device = device;
+      return;
+    }
+  }
+  take_process(head, out);
+}
+
+struct Marker {
+  std::string_view text;
+  LogText::Level level;
+};
+constexpr std::array kMarkers{
+    Marker{"NCCL INFO", LogText::Level::kInfo},       Marker{"NCCL WARN", LogText::Level::kWarn},
+    Marker{"NCCL TRACE", LogText::Level::kTrace},     Marker{"NCCL CALL", LogText::Level::kTrace},
+    Marker{"NCCL version", LogText::Level::kVersion}, Marker{"RCCL version", LogText::Level::kVersion}};
+
+const Marker* marker_at(std::string_view text) {
+  const auto* const found =
+      std::ranges::find_if(kMarkers, [&](const Marker& marker) { return text.starts_with(marker.text); });
+  return found == kMarkers.end() ? nullptr : found;
+}
+
+bool begins_call(std::string_view message) { return message.find(": opCount ") != std::string_view::npos; }
+
+/// "AllRed", "AllReduce: opC": a beginning of a call's line.
+bool is_beginning_of_call(std::string_view message) {
+  return std::ranges::any_of(kOperations, [&](const auto& operation) {
+    const std::string_view name = operation.first;
+    if (message.size() <= name.size()) {
+      return message.size() > 1 && name.starts_with(message);
+    }
+    return message.starts_with(name) && std::string_view(": opCount ").starts_with(message.substr(name.size()));
+  });
+}
+
+Statement read_call(std::string_view message) {
+  const size_t colon = message.find(": opCount ");
+  const std::string_view name = message.substr(0, colon);
+  const std::string_view fields = message.substr(colon + 2);
+  BeganCall call;
+  const auto* const known = std::ranges::find(kOperations, name, &std::pair<std::string_view, Operation>::first);
+  if (known != kOperations.end()) {
+    call.op = known->second;
+  }
+  const auto op_count = number_after<uint64_t>(fields, "opCount ", 16);
+  const auto comm = number_after<uint64_t>(fields, "comm ", 16);
+  const auto nranks = number_after<int32_t>(fields, "[nranks=");
+  const size_t size_end = fields.find(']', std::min(fields.find("[nranks="), fields.size()));
+  if (!op_count || !comm || *comm == 0 || size_end == std::string_view::npos || !nranks || *nranks <= 0 ||
+      name.find(' ') != std::string_view::npos) {
+    return BrokenLine{};
+  }
+  call.op_count = *op_count;
+  call.comm = *comm;
+  call.nranks = *nranks;
+  call.count = number_after<int64_t>(fields, "count ");
+  call.datatype = number_after<int32_t>(fields, "datatype ");
+  call.reduce_op = number_after<int32_t>(fields, "op ");
+  call.root = number_after<int32_t>(fields, "root ");
+  call.stream = number_after<uint64_t>(fields, "stream ", 16).value_or(0);
+  call.global_rank = number_after<int32_t>(fields, "globalrank ");
+  return call;
+}
+
+std::optional<CommLine::What> what_of(std::string_view message) {
+  constexpr std::array<std::pair<std::string_view, CommLine::What>, 4> kEnds{{
+      {"Init START", CommLine::What::kInitStart},
+      {"Init COMPLETE", CommLine::What::kInit},
+      {"Destroy COMPLETE", CommLine::What::kDestroy},
+      {"Abort COMPLETE", CommLine::What::kAbort},
+  }};
+  const auto* const end = std::ranges::find_if(kEnds, [&](const auto& one) { return message.ends_with(one.first); });
+  return end == kEnds.end() ? std::nullopt : std::optional(end->second);
+}
+
+Statement read_comm_line(std::string_view message, CommLine::What what) {
+  CommLine line{.what = what};
+  const auto comm = number_after<uint64_t>(message, "comm ", 16);
+  const auto rank = number_after<int32_t>(message, "rank ");
+  auto nranks = number_after<int32_t>(message, "nranks ");
+  nranks = nranks ? nranks : number_after<int32_t>(message, "nRanks ");
+  if (!comm || *comm == 0 || !rank || !nranks || *rank < 0 || *rank >= *nranks) {
+    return BrokenLine{};
+  }
+  line.comm = *comm;
+  line.rank = *rank;
+  line.nranks = *nranks;
+  line.comm_id = number_after<uint64_t>(message, "commId ", 16).value_or(0);
+  line.parent = number_after<uint64_t>(message, "parent ", 16).value_or(0);
+  line.split_count = number_after<int32_t>(message, "splitCount ");
+  line.color = number_after<int32_t>(message, "color ");
+  line.key = number_after<int32_t>(message, "key ");
+  return line;
+}
+
+}  // namespace
+
+LogText read_log_text(std::string_view line) {
+  LogText out;
+  size_t markers = 0;
+  for (size_t at = line.find("CCL "); at != std::string_view::npos; at = line.find("CCL ", at + 4)) {
+    const Marker* marker = at > 0 ? marker_at(line.substr(at - 1)) : nullptr;
+    if (marker == nullptr) {
+      continue;
+    }
+    if (marker->level == LogText::Level::kVersion && markers > 0) {
+      continue;  // a message about a version
+    }
+    out.level = marker->level;
+    out.message = line.substr(at - 1);
+    ++markers;
+    if (marker->level != LogText::Level::kVersion) {
+      out.message.remove_prefix(marker->text.size());
+      while (out.message.starts_with(' ')) {
+        out.message.remove_prefix(1);
+      }
+    }
+    out.host = {};
+    out.prefix = line.substr(0, at - 1);
+    read_head(line.substr(0, at - 1), out);
+  }
+  if (markers == 0) {
+    out.message = line;
+    out.damaged = begins_call(line);  // the rest of a line whose beginning went elsewhere
+    return out;
+  }
+  const bool named = !out.host.empty() || out.level == LogText::Level::kVersion;
+  out.damaged = markers > 1 || !named || (out.level == LogText::Level::kInfo && out.message.empty());
+  return out;
+}
+
+std::string_view without_escapes(std::string_view line, std::string& scratch) {
+  if (line.find('\x1b') == std::string_view::npos) {
+    return line;
+  }
+  scratch.clear();
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] != '\x1b') {
+      scratch += line[i];
+      continue;
+    }
+    if (i + 1 < line.size() && line[i + 1] == '[') {  // CSI: parameters, then one final byte
+      i += 2;
+      while (i < line.size() && (line[i] < '@' || line[i] > '~')) {
+        ++i;
+      }
+    } else {
+      ++i;
+    }
+  }
+  return scratch;
+}
+
+std::optional<int32_t> rank_in_prefix(std::string_view prefix) {
+  if (const size_t at = prefix.find("[rank"); at != std::string_view::npos) {
+    return number_at<int32_t>(prefix.substr(at + 5));
+  }
+  if (const size_t out = prefix.find(">:"); out != std::string_view::npos && prefix.find("<std") < out) {
+    const size_t comma = prefix.find(',');  // [job,rank]<stdout>:
+    return comma < out ? number_at<int32_t>(prefix.substr(comma + 1)) : std::nullopt;
+  }
+  size_t begin = 0;
+  while (begin < prefix.size() && prefix[begin] == ' ') {
+    ++begin;
+  }
+  size_t end = begin;
+  while (end < prefix.size() && is_digit(prefix[end])) {
+    ++end;
+  }
+  const bool labelled = end > begin && end + 1 < prefix.size() && prefix[end] == ':' && prefix[end + 1] == ' ';
+  return labelled ? number_at<int32_t>(prefix.substr(begin, end - begin)) : std::nullopt;
+}
+
+std::optional<int32_t> rank_in_path(std::string_view path) {
+  std::optional<int32_t> rank;
+  for (size_t at = path.find("rank"); at != std::string_view::npos; at = path.find("rank", at + 4)) {
+    const bool word = at == 0 || !((path[at - 1] >= 'a' && path[at - 1] <= 'z') || is_digit(path[at - 1]));
+    size_t digits = at + 4;
+    if (digits < path.size() && (path[digits] == '_' || path[digits] == '-' || path[digits] == '.')) {
+      ++digits;
+    }
+    size_t end = digits;
+    while (end < path.size() && is_digit(path[end])) {
+      ++end;
+    }
+    if (word && end > digits) {
+      rank = number_at<int32_t>(path.substr(digits, end - digits));
+    }
+  }
+  return rank;
+}
+
+Statement read_statement(std::string_view message) {
+  if (begins_call(message)) {
+    return read_call(message);
+  }
+  if (const auto what = what_of(message); what && message.find("comm ") != std::string_view::npos) {
+    return read_comm_line(message, *what);
+  }
+  return is_beginning_of_call(message) ? Statement(BrokenLine{}) : Statement();
+}
+
+bool is_timeout(std::string_view line) {
+  return line.find("Watchdog caught collective operation timeout") != std::string_view::npos ||
+         line.find("] Timeout at NCCL work:") != std::string_view::npos ||
+         line.find("Timeout at collective:") != std::string_view::npos;
+}
+
+}  // namespace stalltrace::import

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "import/nccl_log/survey.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "import/nccl_log/log_time.h"
+
+namespace stalltrace::import {
+namespace {
+
+// Bounds of a log made to exhaust memory; the largest jobs have less of each.
+constexpr size_t kMostProcesses = 32'768;
+constexpr size_t kMostComms = 65'536;
+
+int64_t modified_ns(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    return utc_now_ns();
+  }
+  return int64_t{status.st_mtim.tv_sec} * kNsPerSecond + status.st_mtim.tv_nsec;
+}
+
+void note_damage(LoggedFile& file, int64_t line) {
+  ++file.damaged;
+  file.first_damaged_line = file.first_damaged_line == 0 ? line : file.first_damaged_line;
+  file.last_damaged_line = line;
+}
+
+/// NCCL 2.27 and newer: opCount stands still where no call needs the proxy.
+bool counts_proxy_launches(const LoggedFile& file) {
+  int major = 0;
+  int minor = 0;
+  return std::sscanf(file.version.c_str(), "NCCL version %d.%d", &major, &minor) == 2 &&
+         (major > 2 || (major == 2 && minor >= 27));
+}
+
+constexpr int32_t kMostDevices = 16;  // of a host
+
+int32_t largest_of(const LoggedProcess& process) {
+  int32_t nranks = 0;
+  for (const LoggedComm& comm : process.comms) {
+    nranks = std::max(nranks, comm.nranks);
+  }
+  return nranks;
+}
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r") == std::string_view::npos; }
+
+void note_call(LoggedComm& comm, const BeganCall& call) {
+  comm.nranks = call.nranks;
+  comm.unknown_calls = comm.unknown_calls || !call.op;
+  comm.point_to_point = comm.point_to_point || (call.op && is_point_to_point(*call.op));
+  if (comm.calls++ == 0) {
+    comm.first_op_count = call.op_count;
+  } else {
+    comm.counts_rise = comm.counts_rise && call.op_count > comm.last_op_count;
+  }
+  comm.last_op_count = call.op_count;
+  comm.collectives += call.op && is_collective(*call.op) ? 1 : 0;
+}
+
+}  // namespace
+
+Status Survey::read(const std::string& path) {
+  ST_ASSIGN(LineReader lines, LineReader::open(path));
+  LoggedFile& file = files_.emplace_back();
+  file.path = path;
+  file.modified_ns = modified_ns(path);
+  std::string scratch;
+  while (const auto line = lines.next()) {
+    file.lines = line->number;
+    take(file, *line, scratch);
+  }
+  file.read_failed = lines.failed();
+  return {};
+}
+
+void Survey::take(LoggedFile& file, const Line& line, std::string& scratch) {
+  const std::string_view raw = without_escapes(line.text, scratch);
+  const LogText text = read_log_text(raw);
+  if (text.level == LogText::Level::kVersion && file.version.empty()) {
+    file.version = text.message.substr(0, 64);
+  }
+  LoggedProcess* process = process_of(file, text);
+  if (process != nullptr) {
+    process->last_line = line.number;
+    process->device = process->device ? process->device : text.device;
+    if (!process->prefix_rank) {
+      process->prefix_rank = rank_in_prefix(text.prefix);
+    }
+  }
+  const Statement statement = process == nullptr ? Statement() : read_statement(text.message);
+  const auto* call = std::get_if<BeganCall>(&statement);
+  const bool incomplete = !line.terminated && call == nullptr && !is_blank(raw);
+  if (text.damaged || line.cut || incomplete || file.read_failed) {
+    note_damage(file, line.number);
+  }
+  if (process == nullptr) {
+    return;
+  }
+  if (call != nullptr) {
+    if (LoggedComm* comm = comm_of(file, *process, call->comm, false)) {
+      note_call(*comm, *call);
+    }
+    process->last_call_line = line.number;
+    process->prefix_rank = process->prefix_rank ? process->prefix_rank : call->global_rank;
+    process->all_timed = process->all_timed && find_time(text.prefix, {file.modified_ns, true}).has_value();
+  } else if (const auto* said = std::get_if<CommLine>(&statement)) {
+    const bool begins = said->what == CommLine::What::kInitStart || said->what == CommLine::What::kInit;
+    LoggedComm* comm = comm_of(file, *process, said->comm, begins);
+    if (comm == nullptr) {
+      return;
+    }
+    comm->nranks = said->nranks;
+    if (begins) {
+      comm->set_up = comm->set_up ? comm->set_up : *said;
+      comm->set_up_line = comm->set_up_line == 0 ? line.number : comm->set_up_line;
+      comm->set_up_ended = comm->set_up_ended || said->what == CommLine::What::kInit;
+    } else {
+      comm->ended_line = line.number;
+      comm->aborted = said->what == CommLine::What::kAbort;
+      if (!comm->rank) {
+        comm->rank = said->rank;
+        comm->rank_source = RankSource::kInit;
+      }
+    }
+  } else if (std::holds_alternative<BrokenLine>(statement)) {
+    process->last_broken_line = line.number;
+    note_damage(file, line.number);
+  }
+}
+
+LoggedProcess* Survey::process_of(LoggedFile& file, const LogText& text) {
+  if (text.host.empty()) {
+    return nullptr;
+  }
+  std::string key(text.host);
+  key += ':';
+  key += std::to_string(text.pid);
+  const auto known = file.index.find(key);
+  if (known != file.index.end()) {
+    return &file.processes[known->second];
+  }
+  if (processes_ == kMostProcesses || text.host.size() > 255) {
+    ++file.refused;
+    return nullptr;
+  }
+  ++processes_;
+  file.index.emplace(std::move(key), file.processes.size());
+  LoggedProcess& process = file.processes.emplace_back();
+  process.host = text.host;
+  process.pid = text.pid;
+  return &process;
+}
+
+LoggedComm* Survey::comm_of(LoggedFile& file, LoggedProcess& process, uint64_t pointer, bool begins) {
+  const auto known = process.current.find(pointer);
+  if (known != process.current.end()) {
+    LoggedComm& comm = process.comms[known->second];
+    const bool over = comm.calls > 0 || comm.ended_line > 0;
+    if (!begins || !over) {
+      return &comm;
+    }
+  }
+  if (comms_ == kMostComms) {
+    ++file.refused;
+    return nullptr;
+  }
+  ++comms_;
+  process.current[pointer] = process.comms.size();
+  LoggedComm& comm = process.comms.emplace_back();
+  comm.comm = pointer;
+  return &comm;
+}
+
+/// A process in several files (a copy, a rotated log): the one with its newest calls counts.
+void Survey::leave_out_copies() {
+  std::map<std::pair<std::string_view, int32_t>, LoggedProcess*> best;
+  const auto newest = [](const LoggedProcess& process) {
+    uint64_t count = 0;
+    for (const LoggedComm& comm : process.comms) {
+      count = std::max(count, comm.calls == 0 ? 0 : comm.last_op_count + 1);
+    }
+    return count;
+  };
+  for (LoggedFile& file : files_) {
+    for (LoggedProcess& process : file.processes) {
+      LoggedProcess*& chosen = best[{process.host, process.pid}];
+      if (chosen == nullptr) {
+        chosen = &process;
+      } else if (newest(process) > newest(*chosen)) {
+        chosen->left_out = true;
+        chosen = &process;
+      } else {
+        process.left_out = true;
+      }
+    }
+  }
+}
+
+/// The hashes that NCCL itself printed, and those of communicators split from them.
+void Survey::name_communicators() {
+  for (LoggedFile& file : files_) {
+    for (LoggedProcess& process : file.processes) {
+      std::unordered_map<uint64_t, CommHash> parents;
+      for (LoggedComm& comm : process.comms) {
+        if (!comm.set_up) {
+          continue;
+        }
+        comm.rank = comm.set_up->rank;
+        comm.rank_source = RankSource::kInit;
+        if (comm.set_up->comm_id != 0) {
+          comm.hash = comm.set_up->comm_id;
+        } else if (const auto parent = parents.find(comm.set_up->parent);
+                   parent != parents.end() && comm.set_up->color) {
+          uint64_t hash = splitmix64_fold(parent->second, static_cast<uint64_t>(*comm.set_up->color));
+          hash = splitmix64_fold(hash, static_cast<uint64_t>(comm.set_up->split_count.value_or(-1)));
+          comm.hash = splitmix64_fold(hash, static_cast<uint64_t>(comm.nranks));
+        }
+        comm.named = comm.hash != 0;
+        if (comm.named) {
+          parents[comm.comm] = comm.hash;
+        }
+      }
+    }
+  }
+}
+
+/// Where no log says which communicator is which, only the largest can be matched: the one of the whole job. It has to
+/// be the only one of its size in each process, and no more processes may have it than it has ranks.
+void Survey::match_unnamed() {
+  int32_t largest = 0;
+  bool any_named = false;
+  for (const LoggedFile& file : files_) {
+    for (const LoggedProcess& process : file.processes) {
+      for (const LoggedComm& comm : process.comms) {
+        largest = std::max(largest, comm.nranks);
+        any_named = any_named || comm.named;
+      }
+    }
+  }
+  std::vector<std::pair<LoggedProcess*, LoggedComm*>> members;
+  for (LoggedFile& file : files_) {
+    for (LoggedProcess& process : file.processes) {
+      if (process.left_out) {
+        continue;
+      }
+      size_t of_size = 0;
+      for (LoggedComm& comm : process.comms) {
+        if (comm.nranks == largest) {
+          members.emplace_back(&process, &comm);
+          ++of_size;
+        }
+      }
+      if (of_size > 1 && !any_named) {
+        return;
+      }
+    }
+  }
+  if (any_named || largest < 2 || members.size() > static_cast<size_t>(largest)) {
+    return;
+  }
+  for (const auto& [process, comm] : members) {
+    comm->hash = splitmix64_fold(splitmix64_text("unnamed"), static_cast<uint64_t>(largest));
+    if (!comm->rank && process->rank && *process->rank < largest) {
+      comm->rank = process->rank;
+      comm->rank_source = process->rank_source;
+    }
+  }
+}
+
+/// opCount is the number of a call where it rises by each call. NCCL counts launches: Sends and groups count as well,
+/// and from 2.27 on only launches that need its proxy. Where it doesn't serve, calls are counted from the set-up on.
+void Survey::choose_orders() {
+  std::map<CommHash, std::vector<std::pair<LoggedFile*, std::pair<LoggedProcess*, LoggedComm*>>>> groups;
+  for (LoggedFile& file : files_) {
+    for (LoggedProcess& process : file.processes) {
+      for (LoggedComm& comm : process.comms) {
+        if (comm.hash != 0 && !process.left_out && comm.calls > 0) {
+          groups[comm.hash].push_back({&file, {&process, &comm}});
+        }
+      }
+    }
+  }
+  for (auto& [hash, members] : groups) {
+    const bool known = std::ranges::none_of(members, [](const auto& one) { return one.second.second->unknown_calls; });
+    const bool by_count = std::ranges::all_of(members, [](const auto& one) {
+      const LoggedComm& comm = *one.second.second;
+      const bool each_counts = comm.last_op_count - comm.first_op_count == comm.calls - 1;
+      const bool shown = comm.calls > 1 || !counts_proxy_launches(*one.first);
+      return comm.counts_rise && each_counts && shown && !comm.point_to_point;
+    });
+    const bool whole = std::ranges::all_of(members, [](const auto& one) {
+      return one.second.second->set_up.has_value() && one.first->damaged == 0 && one.first->refused == 0;
+    });
+    for (auto& [file, member] : members) {
+      member.second->order = !known     ? LoggedComm::Order::kUnknown
+                             : by_count ? LoggedComm::Order::kOpCount
+                             : whole    ? LoggedComm::Order::kOrdinal
+                                        : LoggedComm::Order::kUnknown;
+    }
+  }
+}
+
+void Survey::number_ranks() {
+  std::set<std::string_view> hosts;
+  for (const LoggedFile& file : files_) {
+    for (const LoggedProcess& process : file.processes) {
+      hosts.insert(process.host);
+    }
+  }
+  std::map<int32_t, int> taken;
+  for (LoggedFile& file : files_) {
+    const std::optional<int32_t> of_file = file.processes.size() == 1 ? rank_in_path(file.path) : std::nullopt;
+    for (LoggedProcess& process : file.processes) {
+      const LoggedComm* largest = nullptr;
+      bool several = false;  // threads that are a rank each
+      for (const LoggedComm& comm : process.comms) {
+        if (comm.rank && (largest == nullptr || comm.nranks >= largest->nranks)) {
+          several = largest != nullptr && comm.nranks == largest->nranks && comm.rank != largest->rank;
+          largest = &comm;
+        }
+      }
+      if (several) {
+        continue;
+      }
+      if (process.prefix_rank || of_file) {
+        process.rank = process.prefix_rank ? process.prefix_rank : of_file;
+        process.rank_source = RankSource::kEnvironment;
+      } else if (largest != nullptr) {
+        process.rank = largest->rank;
+        process.rank_source = RankSource::kInit;
+      } else if (hosts.size() == 1 && process.device && *process.device < largest_of(process) &&
+                 largest_of(process) <= kMostDevices) {  // one host: rank k mostly has device k
+        process.rank = process.device;
+        process.rank_source = RankSource::kDerived;
+      }
+      if (process.rank && !process.left_out) {
+        ++taken[*process.rank];
+      }
+    }
+  }
+  for (LoggedFile& file : files_) {
+    for (LoggedProcess& process : file.processes) {
+      if (process.rank && process.rank_source != RankSource::kInit && taken[*process.rank] > 1) {
+        process.rank.reset();  // of two processes with one number none is known
+        process.rank_source = RankSource::kUnknown;
+      }
+    }
+  }
+}
+
+void Survey::resolve() {
+  leave_out_copies();
+  name_communicators();
+  number_ranks();
+  match_unnamed();
+  choose_orders();
+  for (LoggedFile& file : files_) {
+    for (LoggedProcess& process : file.processes) {
+      process.cut = std::max(file.last_damaged_line, process.last_broken_line) > process.last_call_line ||
+                    file.refused > 0 || file.read_failed;
+    }
+  }
+}
+
+}  // namespace stalltrace::import

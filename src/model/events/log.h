@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines of logs that others wrote.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "model/events/event_traits.h"
+#include "model/events/ids.h"
+
+namespace stalltrace {
+
+enum class LogKind : uint8_t {
+  kWarning,    // a warning or an error
+  kTimeout,    // a watchdog found a collective that did not end in time
+  kInterface,  // the network and interface that were chosen
+  kTransport,  // how two ranks are connected: one line per channel and direction
+  kVersion,
+  kEnd,  // the last line of the process
+  kCut,  // the same, but the end of the process's log is missing: its last line is incomplete
+};
+/// "warning", "timeout", "interface", "transport", "version", "end", "cut"
+std::string_view to_text(LogKind kind);
+std::optional<LogKind> log_kind_from_text(std::string_view text);
+
+/// A line that says more than that a call began. Calls are rows of Collective.
+struct LogLine {
+  NodeId node_id = 0;
+  int64_t timestamp_ns = 0;  // without a time of its own: in the order of lines
+  int32_t pid = 0;           // 0: no process is named
+  std::optional<int32_t> rank;
+  LogKind kind = LogKind::kWarning;
+  int64_t line = 0;  // number in its file, from 1
+  std::string file;
+  std::string text;  // without prefixes
+};
+
+template <>
+struct EventTraits<LogLine> : StreamTraits<LogLine, TableKind::kNumbered> {
+  static constexpr std::string_view kTable = "log_line";
+};
+
+inline constexpr TypeList<LogLine> kLogTypes;
+
+}  // namespace stalltrace

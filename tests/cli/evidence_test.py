@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""import and explain of evidence that others made. The inputs are written here in the documented formats of NCCL's log (src/enqueue.cc,
+src/init.cc of NCCL) and of PyTorch's Flight Recorder; none is a copy of anybody's."""
+
+import json
+import os
+import pickle
+
+import recordings
+from stalltrace import FAILED, FINDINGS, USAGE, Case, run
+
+HASH = "0xabcdef0123456789"
+BEGIN_NS = 1_777_975_200_000_000_000  # 2026-05-05T10:00:00Z
+
+
+def call(rank, number, ranks=8, operation="AllReduce", count=1024, prefix=""):
+    return (f"{prefix}node{rank // 4}:{100 + rank}:{200 + rank} [{rank % 4}] NCCL INFO {operation}: opCount {number:x} sendbuff 0x7f00 "
+            f"recvbuff 0x7f01 count {count} datatype 7 op 0 root 0 comm 0x7f{rank}000 [nranks={ranks}] stream 0x55d5ffb73110\n")
+
+
+def set_up(rank, ranks=8):
+    line = (f"node{rank // 4}:{100 + rank}:{200 + rank} [{rank % 4}] NCCL INFO ncclCommInitRank comm 0x7f{rank}000 rank {rank} nranks {ranks} "
+            f"cudaDev {rank % 4} nvmlDev {rank % 4} busId 1000 commId {HASH} - Init ")
+    return line + "START\n" + line + "COMPLETE\n"
+
+
+def destroyed(rank, ranks=8):
+    return (f"node{rank // 4}:{100 + rank}:{200 + rank} [{rank % 4}] NCCL INFO comm 0x7f{rank}000 rank {rank} nranks {ranks} cudaDev {rank % 4} "
+            "busId 1000 - Destroy COMPLETE\n")
+
+
+def timeout(rank):
+    return (f"[rank{rank}]:[E505 10:10:03.408271257 ProcessGroupNCCL.cpp:607] [Rank {rank}] Watchdog caught collective operation timeout: "
+            "WorkNCCL(SeqNum=31, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000) ran for 600060 milliseconds\n")
+
+
+def dump(calls, ranks=4, last="started"):
+    def entry(number):
+        ended = number < calls or last == "completed"
+        return {"record_id": number, "pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": number, "p2p_seq_id": 0,
+                "op_id": number, "profiling_name": "nccl:all_reduce", "time_created_ns": BEGIN_NS + number * 10**8, "duration_ms": None,
+                "input_sizes": [[1024]], "input_dtypes": ["Float"], "output_sizes": [[1024]], "output_dtypes": ["Float"],
+                "state": "completed" if ended else last, "time_discovered_started_ns": BEGIN_NS + number * 10**8 + 1000,
+                "time_discovered_completed_ns": BEGIN_NS + number * 10**8 + 10**6 if ended else None, "retired": ended,
+                "timeout_ms": 600000, "is_p2p": False, "frames": [{"name": "step", "filename": "/home/u/train.py", "line": 88}]}
+    return {"version": "2.4", "nccl_version": "2.21.5",
+            "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(ranks)))}},
+            "pg_status": {"0": {"last_enqueued_collective": calls}}, "entries": [entry(number) for number in range(1, calls + 1)]}
+
+
+class Evidence(Case):
+    def write(self, name, content):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def logs(self, last, ranks=8, more=lambda rank: ""):
+        for rank in range(ranks):
+            text = set_up(rank, ranks) + "".join(call(rank, number, ranks) for number in range(last(rank) + 1))
+            self.write(f"logs/{rank}.log", text + more(rank))
+        return self.folder / "logs"
+
+    def dumps(self, last, ranks=4, write=lambda what: pickle.dumps(what, protocol=2), state="started"):
+        for rank in range(ranks):
+            if last(rank):
+                self.write(f"dumps/nccl_trace_rank_{rank}", write(dump(last(rank), last=state if last(rank) == 30 else "completed")))
+        return self.folder / "dumps"
+
+    def report(self, *paths, code=0):
+        result = run("explain", "--json", *paths)
+        self.assertEqual(result.returncode, code, result.stderr)
+        return json.loads(result.stdout)
+
+    def culprits(self, report):
+        return [(one["cause"], one["severity"], (one["culprit"] or {}).get("rank")) for one in report["findings"]]
+
+    def nobody(self, report, note):
+        self.assertEqual(report["findings"], [])
+        self.assertIsNone(report["healthy"])
+        self.assertIn(note, "\n".join(report["notes"]))
+
+
+class NcclLogs(Evidence):
+    def test_two_logs_of_a_hang(self):
+        """The published example: rank 0 is at opCount 1e, rank 7 at 1d."""
+        first = self.write("rank0.log", call(0, 0x1e))
+        second = self.write("rank7.log", call(7, 0x1d))
+        for paths in ([first, second], [self.folder]):
+            report = self.report(*paths)
+            self.assertEqual(self.culprits(report), [("missing_collective", "waiting", 7)])
+            self.assertLessEqual(report["findings"][0]["confidence"], 0.4)
+            self.assertIn("0x1e", report["findings"][0]["summary"])
+            self.assertIn("has no ends", "\n".join(report["notes"]))
+        self.assertEqual(run("explain", first, second, "--exit-code").returncode, FINDINGS)
+
+    def test_a_watchdog_makes_it_certain_that_the_job_hangs(self):
+        folder = self.logs(lambda rank: 30 - (rank == 5), more=lambda rank: "" if rank == 5 else timeout(rank))
+        self.assertEqual(self.culprits(self.report(folder)), [("missing_collective", "critical", 5)])
+
+    def test_a_healthy_job_has_no_finding(self):
+        for what, more in (("it was killed", lambda rank: ""), ("it ended", destroyed)):
+            with self.subTest(what):
+                folder = self.logs(lambda rank: 30, more=more)
+                self.nobody(self.report(folder), "none is behind")
+                self.assertEqual(run("explain", folder, "--exit-code").returncode, FAILED)
+                self.assertIn("When calls ended is not known: no finding", self.done(run("explain", folder)))
+
+    def test_logs_that_were_cut_while_the_job_ran(self):
+        self.nobody(self.report(self.logs(lambda rank: 30 + rank % 3)), "look the same")
+        folder = self.logs(lambda rank: 30 - (rank == 5))
+        with open(folder / "5.log", "a", encoding="utf-8") as file:
+            file.write(call(5, 30)[:50])
+        self.nobody(self.report(folder), "cut off")
+
+    def test_ranks_mixed_in_one_file_with_times(self):
+        """Rank 2's lines are 0.3 s behind those of the others when the output ends."""
+        text = "".join(set_up(rank, 4) for rank in range(4))
+        for number in range(40):
+            for rank in (0, 1, 3, 2):
+                behind = number - 3 if rank == 2 else number
+                if behind >= 0:
+                    text += call(rank, behind, 4, prefix=f"2026-05-05T10:00:{number * 0.1:09.6f}Z ")
+        self.nobody(self.report(self.write("job.log", text)), "nothing shows that the job stood still")
+
+    def test_different_calls_under_one_number(self):
+        for rank in range(4):
+            text = set_up(rank, 4) + "".join(call(rank, number, 4) for number in range(20))
+            text += call(rank, 20, 4, *(("AllGather", 5) if rank == 2 else ("AllReduce", 1024)))
+            self.write(f"{rank}.log", text)
+        self.assertEqual(self.culprits(self.report(self.folder)), [("mismatched_collective", "critical", 2)])
+
+    def test_a_set_up_that_failed(self):
+        self.write("a.log", "node0:77:77 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.2<0>\n\nnode0:77:79 [0] misc/socket.cc:484 NCCL WARN "
+                   "socketPollConnect: connect to 10.0.0.1<45123> returned Connection refused, exceeded error retry count\n")
+        finding = self.report(self.folder)["findings"][0]
+        self.assertEqual(finding["cause"], "init_failure")
+        self.assertIn("10.0.0.1:45123", finding["summary"])
+        self.assertIn("eth0", json.dumps(finding["evidence"]))
+
+    def test_import_makes_a_recording_that_explains_alike(self):
+        folder = self.logs(lambda rank: 30 - (rank == 5))
+        out = self.folder / "job.db"
+        result = run("import", folder, "--out", out)
+        self.done(result)
+        self.assertIn("8 NCCL logs of 8 processes: 247 calls", result.stderr)
+        self.assertEqual(self.culprits(self.report(out)), self.culprits(self.report(folder)))
+        sql = "SELECT completion, COUNT(*) AS n, COUNT(duration_ns) AS ends, COUNT(DISTINCT comm_id_hash) AS comms FROM nccl_events WHERE seq >= 0"
+        self.assertEqual(json.loads(self.done(run("query", out, sql, "--format", "json"))),
+                         [{"completion": "unobserved", "n": 247, "ends": 0, "comms": 1}])
+        self.refused(run("import", folder, "--out", out), FAILED, "job.db")
+
+    def test_a_broken_log_says_where_and_keeps_what_was_good(self):
+        text = set_up(0, 2) + call(0, 0, 2) + call(0, 1, 2)[:40] + "\n" + call(0, 2, 2)
+        path = self.write("a.log", text.encode() + b"\xff\x1b]0;x\x07\0" * 100)
+        result = run("import", path, "--out", self.folder / "a.db")
+        self.done(result)
+        self.assertIn("line 4", result.stderr)
+        self.assertIn("2 calls", result.stderr)
+        losses = json.loads(self.done(run("query", self.folder / "a.db", "SELECT source, count FROM loss", "--format", "json")))
+        self.assertEqual(losses, [{"source": "log:damaged_lines", "count": 2}])
+
+
+class FlightRecorder(Evidence):
+    def test_the_rank_that_is_outside(self):
+        for protocol in (2, 4):
+            with self.subTest(protocol=protocol):
+                folder = self.dumps(lambda rank: 30 - (rank == 3), write=lambda what, p=protocol: pickle.dumps(what, protocol=p))
+                report = self.report(folder)
+                self.assertEqual(self.culprits(report), [("missing_collective", "waiting", 3)])
+                self.assertIn("train.py:88", json.dumps(report["findings"][0]["evidence"]))
+
+    def test_json(self):
+        folder = self.dumps(lambda rank: 30 - (rank == 1), write=lambda what: json.dumps(what).encode())
+        self.assertEqual(self.culprits(self.report(folder)), [("missing_collective", "waiting", 1)])
+
+    def test_a_rank_without_a_dump(self):
+        self.nobody(self.report(self.dumps(lambda rank: 30 if rank < 3 else 0)), "no dump of rank 3")
+
+    def test_dumps_of_a_healthy_job(self):
+        self.nobody(self.report(self.dumps(lambda rank: 30, state="completed")), "none is behind")
+
+    def test_a_pickle_that_wants_to_run_something(self):
+        class Bomb:
+            def __reduce__(self):
+                return os.mkdir, (str(bomb),)
+        bomb = self.folder / "made"
+        path = self.write("nccl_trace_rank_0", pickle.dumps({"entries": [Bomb()]}))
+        self.refused(run("explain", path), FAILED, "nothing is run")
+        self.assertFalse(bomb.exists())
+
+    def test_broken_dumps_are_named_with_their_offset(self):
+        folder = self.dumps(lambda rank: 30)
+        whole = (folder / "nccl_trace_rank_0").read_bytes()
+        (folder / "nccl_trace_rank_0").write_bytes(whole[:1000])
+        notes = "\n".join(self.report(folder)["notes"])
+        self.assertIn("nccl_trace_rank_0: offset ", notes)
+        self.assertIn("no dump of rank 0", notes)
+
+
+class Everything(Evidence):
+    def test_one_folder(self):
+        (self.folder / "all").mkdir()
+        recordings.make(self.folder / "all" / "node9.db")
+        self.logs(lambda rank: 30 - (rank == 5)).rename(self.folder / "all" / "logs")
+        self.dumps(lambda rank: 30).rename(self.folder / "all" / "dumps")
+        self.write("all/README.txt", "what happened at night\n")
+        report = self.report(self.folder / "all")
+        self.assertIn(("missing_collective", "waiting", 5), self.culprits(report))
+        notes = "\n".join(report["notes"])
+        for part in ("8 NCCL logs", "4 Flight Recorder dumps", "1 file of other formats"):
+            self.assertIn(part, notes)
+        alone = self.report(self.folder / "all" / "node9.db")
+        self.assertGreater(report["recording"]["collectives"], alone["recording"]["collectives"])
+
+    def test_folders_without_evidence(self):
+        (self.folder / "empty").mkdir()
+        self.refused(run("explain", self.folder / "empty"), FAILED, "no file")
+        self.write("other/a.txt", "hello\n")
+        self.refused(run("explain", self.folder / "other"), FAILED, "no recording, log or dump")
+        self.refused(run("import", self.folder / "other", "--out", self.folder / "o.db"), FAILED)
+        self.assertFalse((self.folder / "o.db").exists())
+        self.assertNotEqual(run("explain", self.folder / "other" / "a.txt").returncode, USAGE)
