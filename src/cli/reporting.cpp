@@ -83,7 +83,7 @@ Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, s
 }
 
 Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window) {
-  const SortedInputs sorted = sort_inputs(inputs);
+  SortedInputs sorted = sort_inputs(inputs);
   if (sorted.only_recordings() && !sorted.recordings.empty()) {
     return inspect_recordings(sorted.recordings, event, window);
   }
@@ -92,14 +92,15 @@ Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view ev
         fmt::format("nothing to explain in {}: no recording, log or dump", count_of(std::ssize(inputs.found), "file")),
         "docs/import.md lists the formats", ErrorKind::kNotFound);
   }
+  store::ReadReport read;
+  ST_ASSIGN(const std::unique_ptr<EventSource> recordings, store::open_recordings(sorted.recordings, &read));
   MemorySource imported;
   std::vector<std::string> notes = inputs.notes;
+  ST_TRY(leave_out_recorded(*recordings, sorted, notes));
   std::vector<std::string> summary;
   ST_TRY(import_inputs(
       sorted, imported, [&](const std::string& note) { notes.push_back(note); }, CommandLines::kRedacted,
       {.most_calls = kMostCallsInMemory}, summary));
-  store::ReadReport read;
-  ST_ASSIGN(const std::unique_ptr<EventSource> recordings, store::open_recordings(sorted.recordings, &read));
   JoinedSource joined(imported, *recordings);
   EventSource& source = sorted.recordings.empty() ? static_cast<EventSource&>(imported) : joined;
   ST_ASSIGN(InspectedReport inspected, inspect(source, read, event, window));

@@ -15,7 +15,7 @@ namespace stalltrace {
 inline constexpr std::string_view kLacksDurations = "call_durations";
 /// Lines have no time: `timestamp_ns` numbers them, in the order of each file.
 inline constexpr std::string_view kLacksTimes = "clock_times";
-/// Processes have no numbers: `pid` tells those of one recording apart, and means nothing else.
+/// Processes have no numbers: `pid` only separates those of one recording.
 inline constexpr std::string_view kLacksPids = "pids";
 
 inline bool lacks(const Node& node, std::string_view key) {

@@ -190,14 +190,14 @@ std::string OrderEvidence::short_name(const CallOrder& member) const {
 
 Result<OrderEvidence> read_order(EventSource& source) { return Reader(source).read(); }
 
-std::string OrderEvidence::place_of(const LoggedCall& call) const {
+std::string OrderEvidence::location_of(const LoggedCall& call) const {
   const auto stack = stacks.find(call.stack_id);
   if (stack == stacks.end()) {
     return "";
   }
   const std::vector<PythonFrame> frames = frames_from_text(stack->second);
-  const PythonPlace place = place_in(frames);
-  return place.own == nullptr ? "" : brief_text(*place.own);
+  const PythonLocation location = location_in(frames);
+  return location.own == nullptr ? "" : brief_text(*location.own);
 }
 
 std::string call_name(const LoggedCall& call) {

@@ -94,7 +94,7 @@ struct OrderEvidence {
   /// In the job, if that is known; else in the communicator.
   [[nodiscard]] std::optional<int32_t> rank_of(const CallOrder& member) const;
   /// "step (train.py:88)": where the call was made in Python; empty: not known.
-  [[nodiscard]] std::string place_of(const LoggedCall& call) const;
+  [[nodiscard]] std::string location_of(const LoggedCall& call) const;
   [[nodiscard]] Culprit culprit(const CallOrder& member) const;
   [[nodiscard]] std::string describe(const CallOrder& member) const;
   [[nodiscard]] std::string short_name(const CallOrder& member) const;

@@ -100,7 +100,7 @@ Status add_order(EventSource& ordered, EventSource& recorded, Report& report) {
   for (const auto& [id, node] : evidence.nodes) {
     report.node_names.emplace(id, node.name);
   }
-  report.ends_unknown = true;
+  report.ends_unknown = evidence.calls > 0;
   report.healthy = report.findings.empty();
   return {};
 }

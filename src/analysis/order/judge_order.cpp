@@ -405,8 +405,8 @@ class CommJudge {
     add("collective", std::ssize(away), fmt::format("last call {}: {}", call_name(before), names_of(evidence_, away)),
         {before.event});
     for (const LoggedCall* call : {&missing, &before}) {
-      if (const std::string place = evidence_.place_of(*call); !place.empty()) {
-        add("stack", 1, fmt::format("{} was called in {}", call_name(*call), place));
+      if (const std::string location = evidence_.location_of(*call); !location.empty()) {
+        add("stack", 1, fmt::format("{} was called in {}", call_name(*call), location));
       }
     }
     if (proof.timeout != nullptr) {

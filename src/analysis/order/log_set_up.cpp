@@ -115,7 +115,7 @@ Result<LogWarnings> judge_warnings(EventSource& source) {
       return;
     }
     process->second.last_set_up_ns =
-        std::max(process->second.last_set_up_ns, row.settled_ns().value_or(row.timestamp_ns));
+        std::max(process->second.last_set_up_ns, row.known_end_ns().value_or(row.timestamp_ns));
   }));
   LogWarnings out;
   std::set<std::string> quoted;

@@ -140,7 +140,7 @@ Mismatched find_mismatch(const OrderEvidence& evidence, const CommOrder& comm,
     return result;
   }
   // Numbers that mean different things make everything differ from the first one on; so does a difference at the very
-  // beginning, which can be told apart only at the first call of all.
+  // beginning, which can be distinguished only at the first call of all.
   result.misaligned = agreed == 0 && differing > 1 && first->number != 0;
   if (!result.misaligned) {
     result.finding = finding_of(evidence, comm, *first, agreed);

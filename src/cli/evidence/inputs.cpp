@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/text.h"
 #include "blackbox/import.h"
+#include "model/memory_source.h"
 
 namespace stalltrace::cli {
 namespace {
@@ -100,6 +102,28 @@ SortedInputs sort_inputs(const Inputs& inputs) {
     sort(path, false);
   }
   return sorted;
+}
+
+Status leave_out_recorded(EventSource& recordings, SortedInputs& inputs, std::vector<std::string>& notes) {
+  if (inputs.profiler_files.empty()) {
+    return {};
+  }
+  ST_ASSIGN(const std::vector<Node> nodes, recordings.nodes());
+  std::set<std::string> boots;
+  for (const Node& node : nodes) {
+    boots.insert(node.boot_id);
+  }
+  MemorySource files;
+  if (!blackbox::import_profiler_files(inputs.profiler_files, files, [](const Error&) {})) {
+    return {};  // the import itself says why
+  }
+  ST_ASSIGN(const std::vector<Node> of_files, files.nodes());
+  if (std::ranges::any_of(of_files, [&](const Node& node) { return boots.contains(node.boot_id); })) {
+    notes.push_back(fmt::format("{} of hosts that recordings show: not read again",
+                                count_of(std::ssize(inputs.profiler_files), "profiler file")));
+    inputs.profiler_files.clear();
+  }
+  return {};
 }
 
 Status import_inputs(const SortedInputs& inputs, EventSink& sink, const import::Note& note, CommandLines commands,

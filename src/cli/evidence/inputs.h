@@ -9,6 +9,7 @@
 #include "base/process/procfs.h"
 #include "base/result.h"
 #include "import/evidence.h"
+#include "model/source.h"
 
 namespace stalltrace::cli {
 
@@ -35,6 +36,10 @@ struct SortedInputs {
 };
 
 SortedInputs sort_inputs(const Inputs& inputs);
+
+/// Leaves out the profiler files if they are of hosts that the recordings show as well, as in the folder of a run: an
+/// agent that ran there has put their content into its recording.
+Status leave_out_recorded(EventSource& recordings, SortedInputs& inputs, std::vector<std::string>& notes);
 
 /// Delivers all evidence but recordings. `note` gets what could not be read.
 Status import_inputs(const SortedInputs& inputs, EventSink& sink, const import::Note& note, CommandLines commands,

@@ -20,7 +20,7 @@ struct DumpEntry {
 
   std::string group;  // name of the process group
   std::string group_description;
-  std::optional<Operation> op;  // none: one that does not tell, such as "nccl:coalesced"
+  std::optional<Operation> op;  // none: not clear from its name, such as "nccl:coalesced"
   Library library = Library::kNccl;
   std::optional<int64_t> number;  // collective_seq_id; none for Sends and Recvs
   bool point_to_point = false;
