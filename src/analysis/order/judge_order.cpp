@@ -16,6 +16,8 @@
 namespace stalltrace::analysis {
 namespace {
 
+constexpr int64_t kLongestPauseNs = int64_t{1} << 53;  // 104 days: times of a hostile file must not overflow
+
 using Members = std::vector<const CallOrder*>;
 
 /// "rank 3", "ranks 0 to 6", "3 processes"
@@ -251,6 +253,7 @@ class CommJudge {
       silent_ns = std::min(silent_ns, log_of(*member).last_ns - member->calls.back().time_ns);
       until_ns = std::max(until_ns, log_of(*member).last_ns);
     }
+    proof.longest_pause_ns = std::min(proof.longest_pause_ns, kLongestPauseNs);
     proof.left = std::ranges::all_of(away, &CallOrder::left);
     proof.outside = std::ranges::all_of(away, [](const CallOrder* one) { return one->calls.back().ended; });
     for (const Timeout& timeout : evidence_.timeouts) {

@@ -66,7 +66,7 @@ class Import {
         sequences += process.comms.size();
       }
     }
-    keep_ = sequences == 0 ? options.most_calls : std::max<uint64_t>(options.most_calls / sequences, 16);
+    keep_ = sequences == 0 ? options.most_calls : std::max<uint64_t>(options.most_calls / sequences, 8);
   }
 
   Status read_all() {

@@ -131,6 +131,8 @@ TEST(NcclLog, TheEndOfADamagedLogIsNotKnown) {
   EXPECT_EQ(kinds(whole.substr(0, whole.size() - 1)), kEnds);          // a whole call without a newline
   EXPECT_EQ(kinds(whole + call_line(0, 3).substr(0, 60)), kCuts);      // cut in a call
   EXPECT_EQ(kinds(whole + "node0:10"), kCuts);                         // cut in a prefix
+  EXPECT_EQ(kinds(whole + "[1,0]<stdout>:nod"), kCuts);                // in the host
+  EXPECT_EQ(kinds(whole + "epoch 3:  98%|####9 |"), kEnds);            // no line of NCCL's
   EXPECT_EQ(kinds(whole + "AllReduce: opCount 3 sendbuff\n"), kCuts);  // its beginning went elsewhere
   const std::pair<size_t, size_t> kOneOfEach{1, 1};  // the other process of the line made no call afterwards
   EXPECT_EQ(kinds(whole + "node0:100:200 [0] NCCL INFO node1:102:202 [0] NCCL INFO Trees\n" + call_line(0, 3)),

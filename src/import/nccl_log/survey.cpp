@@ -53,6 +53,17 @@ int32_t largest_of(const LoggedProcess& process) {
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r") == std::string_view::npos; }
 
+/// Whether text at the end of a file may be the beginning of a line of NCCL's: of a known host, or too short to say.
+bool may_begin_line(const LoggedFile& file, std::string_view text) {
+  if (text.find("NCCL") != std::string_view::npos) {
+    return true;
+  }
+  const std::string_view last_word = text.substr(text.find_last_of(" \t\r:]>") + 1);
+  return std::ranges::any_of(file.processes, [&](const LoggedProcess& process) {
+    return text.find(process.host + ":") != std::string_view::npos || process.host.starts_with(last_word);
+  });
+}
+
 void note_call(LoggedComm& comm, const BeganCall& call) {
   comm.nranks = call.nranks;
   comm.unknown_calls = comm.unknown_calls || !call.op;
@@ -98,7 +109,8 @@ void Survey::take(LoggedFile& file, const Line& line, std::string& scratch) {
   }
   const Statement statement = process == nullptr ? Statement() : read_statement(text.message);
   const auto* call = std::get_if<BeganCall>(&statement);
-  const bool incomplete = !line.terminated && call == nullptr && !is_blank(raw);
+  const bool incomplete =
+      !line.terminated && call == nullptr && !is_blank(raw) && (process != nullptr || may_begin_line(file, raw));
   if (text.damaged || line.cut || incomplete || file.read_failed) {
     note_damage(file, line.number);
   }
