@@ -169,7 +169,7 @@ class Reader {
         text += c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c;
       }
     }
-    if (at_ >= bytes_.size()) {
+    if (at_ >= bytes_.size() || bytes_[at_] != '"') {
       return refuse("a text is cut off");
     }
     ++at_;
