@@ -34,7 +34,7 @@ class LineReader {
   LineReader(UniqueFd fd) : fd_(std::move(fd)) { buffer_.resize(kBufferBytes); }
   bool fill();
 
-  static constexpr size_t kBufferBytes = size_t{1} << 20;
+  static constexpr size_t kBufferBytes = size_t{256} << 10;
   UniqueFd fd_;
   std::string buffer_;
   size_t begin_ = 0;
