@@ -108,7 +108,7 @@ Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view ev
   std::ranges::move(notes, std::back_inserter(inspected.report.notes));
   if (sorted.skipped > 0) {
     inspected.report.notes.push_back(
-        fmt::format("{} of other formats were not read", count_of(static_cast<int64_t>(sorted.skipped), "file")));
+        fmt::format("{} of other formats: not read", count_of(static_cast<int64_t>(sorted.skipped), "file")));
   }
   return inspected;
 }

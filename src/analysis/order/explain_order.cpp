@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "analysis/order/judge_order.h"
 #include "analysis/order/log_set_up.h"
@@ -28,7 +29,7 @@ Result<std::set<std::pair<CommHash, int32_t>>> recorded_ranks(EventSource& recor
 /// The largest communicator is the job's: whose evidence is missing there is said.
 void note_unshown_ranks(const OrderEvidence& evidence, Report& report) {
   const auto largest = std::ranges::max_element(evidence.comms, {}, &CommOrder::nranks);
-  if (largest == evidence.comms.end()) {
+  if (largest == evidence.comms.end() || evidence.calls == 0) {
     return;
   }
   std::set<int32_t> shown;
@@ -70,7 +71,7 @@ void note_limits(const OrderEvidence& evidence, Report& report) {
   }
   if (evidence.calls == 0) {
     report.notes.emplace_back(
-        "the logs show no calls: set NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,COLL,NET to see them");
+        "the logs show no calls: they do with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,COLL,NET");
   }
 }
 
@@ -93,8 +94,14 @@ Status add_order(EventSource& ordered, EventSource& recorded, Report& report) {
                     std::max(evidence.ends_known ? evidence.last_call_ns : evidence.last_ns, evidence.first_ns)};
     report.judged_range = report.range;
   }
-  report.nodes += std::ssize(evidence.nodes);
-  report.ranks += std::ssize(evidence.processes);
+  std::set<NodeId> nodes;
+  for (const auto& [key, process] : evidence.processes) {
+    if (process.newest_call != 0) {
+      ++report.ranks;
+      nodes.insert(key.first);
+    }
+  }
+  report.nodes += nodes.empty() && report.nodes == 0 ? std::ssize(evidence.nodes) : std::ssize(nodes);
   report.collectives += evidence.calls;
   report.judged += evidence.calls;
   for (const auto& [id, node] : evidence.nodes) {
