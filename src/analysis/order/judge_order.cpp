@@ -335,7 +335,12 @@ class CommJudge {
     if (!all_shown) {
       return kSomeRanksConfidence;
     }
-    return !proof.any() ? kOrderAloneConfidence : proof.outside ? kOutsideConfidence : kStandingStillConfidence;
+    if (!proof.any()) {
+      return kOrderAloneConfidence;
+    }
+    // Dumps of a job that runs, made a moment apart, show a rank outside as well.
+    const bool waited = proof.timeout != nullptr || proof.waited_ns >= kSilentNs;
+    return proof.outside && waited ? kOutsideConfidence : kStandingStillConfidence;
   }
 
   static Severity severity_of(const Proof& proof) {

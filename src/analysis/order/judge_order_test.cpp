@@ -287,7 +287,10 @@ LoggedJob dumps(std::function<int64_t(int)> last, std::function<Completion(const
 
 TEST(CallOrder, ADumpShowsWhoIsOutside) {
   const auto open_29 = [](const Collective& row) { return *row.seq == 29 ? Completion::kOpen : Completion::kSync; };
-  expect_missing(dumps(rank_3_behind, open_29).explain(), 3, Severity::kWaiting, 0.8);
+  LoggedJob job = dumps(rank_3_behind, open_29);
+  expect_missing(job.explain(), 3, Severity::kWaiting, 0.6);
+  job.lines = {timeout_of(0, LoggedJob::time_ns(29) + 600 * kNsPerSecond)};
+  expect_missing(job.explain(), 3, Severity::kCritical, 0.8);
 }
 
 TEST(CallOrder, DumpsOfDifferentMoments) {
