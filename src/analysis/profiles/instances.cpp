@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/profiles/instances.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace stalltrace::analysis {
+namespace {
+
+bool taken(const JobView& job, const Instance& instance, const InstanceFilter& filter) {
+  const int64_t first_ns = instance.seen.front().arrival_ns;
+  if (first_ns < filter.range.from_ns || first_ns >= filter.range.to_ns) {
+    return false;
+  }
+  const Timeline& timeline = job.timeline();
+  if (filter.hash && timeline.groups()[instance.group].hash != *filter.hash) {
+    return false;
+  }
+  if (filter.op && timeline.signature(instance.signature).op != *filter.op) {
+    return false;
+  }
+  return !filter.last_rank ||
+         job.cluster().member(timeline.sequences()[instance.seen.back().sequence].member).rank == *filter.last_rank;
+}
+
+/// Greater is slower; none if the instance has no such time.
+std::optional<int64_t> slowness(const InstanceTimes& times, InstanceOrder order) {
+  switch (order) {
+    case InstanceOrder::kLate:
+      return times.late_ns;
+    case InstanceOrder::kTransfer:
+      return times.transfer_ns;
+    case InstanceOrder::kTotal:
+      break;
+  }
+  return times.hung || times.transfer_ns ? std::optional(times.total_ns) : std::nullopt;
+}
+
+/// An instance without a known end is open only if it hangs: the others ended unobserved.
+int64_t end_of(const JobView& job, const Instance& instance) {
+  return instance.completed() ? instance.completion_ns
+         : instance.hung      ? std::min(instance.hung_to_ns, job.range().to_ns)
+                              : instance.last_arrival_ns;
+}
+
+std::optional<OpenInstance> open_at(const JobView& job, const Instance& instance, int64_t time_ns) {
+  OpenInstance open;
+  for (const Arrival& seen : instance.seen) {
+    const MemberIndex member = job.timeline().sequences()[seen.sequence].member;
+    const bool still_inside = seen.open || seen.end_ns == kForever ? instance.hung : seen.end_ns > time_ns;
+    if (seen.arrival_ns > time_ns) {
+      open.awaited.push_back({member, seen.arrival_ns});
+    } else if (still_inside) {
+      open.inside.push_back({member, seen.arrival_ns});
+    }
+  }
+  if (open.inside.empty()) {
+    return std::nullopt;
+  }
+  open.times = times_of(job, instance);
+  for (const MemberIndex absent : open.times.absent) {
+    open.awaited.push_back({absent, std::nullopt});
+  }
+  return open;
+}
+
+}  // namespace
+
+InstanceTimes times_of(const JobView& job, const Instance& instance) {
+  const Timeline& timeline = job.timeline();
+  const Group& group = timeline.groups()[instance.group];
+  const Arrival& last = instance.seen.back();
+  InstanceTimes times{.group = instance.group,
+                      .number = instance.number,
+                      .hash = group.hash,
+                      .op = timeline.signature(instance.signature).op,
+                      .bytes = timeline.payload(instance.group, instance.signature),
+                      .ranks = instance.seen.size(),
+                      .last = timeline.sequences()[last.sequence].member,
+                      .last_sequence = last.sequence,
+                      .first_arrival_ns = instance.seen.front().arrival_ns,
+                      .last_arrival_ns = instance.last_arrival_ns,
+                      .late_ns = instance.late_ns(),
+                      .hung = instance.hung,
+                      .warming_up = is_warming_up(group, instance.number)};
+  if (group.attempt != kNoAttempt) {
+    times.attempt = int64_t{group.attempt} + 1;
+  }
+  for (const uint32_t sequence : instance.absent) {
+    times.absent.push_back(timeline.sequences()[sequence].member);
+  }
+  if (instance.completed() && instance.batch != BatchPart::kInside) {
+    times.transfer_ns = instance.transfer_ns();
+  }
+  times.total_ns = std::max<int64_t>(0, end_of(job, instance) - times.first_arrival_ns);
+  return times;
+}
+
+SlowestInstances slowest_instances(const JobView& job, const InstanceFilter& filter, InstanceOrder order, size_t most) {
+  SlowestInstances slowest;
+  std::vector<std::pair<int64_t, InstanceTimes>> kept;
+  const auto slower = [](const auto& a, const auto& b) {
+    return std::tuple(-a.first, a.second.group, a.second.number) <
+           std::tuple(-b.first, b.second.group, b.second.number);
+  };
+  const auto shorten = [&] {
+    std::sort(kept.begin(), kept.end(), slower);
+    kept.resize(std::min(kept.size(), most));
+  };
+  Instance instance;
+  for (uint32_t group = 0; group < job.timeline().groups().size(); ++group) {
+    for_each_instance(job.timeline(), group, instance, [&] {
+      if (!taken(job, instance, filter)) {
+        return;
+      }
+      InstanceTimes times = times_of(job, instance);
+      if (const std::optional<int64_t> value = slowness(times, order)) {
+        ++slowest.matched;
+        kept.emplace_back(*value, std::move(times));
+      }
+      if (kept.size() >= 2 * most + 1024) {
+        shorten();
+      }
+    });
+  }
+  shorten();
+  for (auto& [value, times] : kept) {
+    slowest.instances.push_back(std::move(times));
+  }
+  return slowest;
+}
+
+Result<WaitsAtTime> waits_at(JobView& job, int64_t time_ns, int64_t half_window_ns) {
+  WaitsAtTime waits;
+  std::set<MemberIndex> members;
+  Instance instance;
+  for (uint32_t group = 0; group < job.timeline().groups().size(); ++group) {
+    for_each_instance(job.timeline(), group, instance, [&] {
+      if (instance.seen.front().arrival_ns > time_ns) {
+        return;
+      }
+      if (!instance.completed() && !instance.hung) {
+        ++waits.uncertain;
+        return;
+      }
+      if (std::optional<OpenInstance> open = open_at(job, instance, time_ns)) {
+        for (const auto& inside : open->inside) {
+          members.insert(inside.member);
+        }
+        for (const auto& awaited : open->awaited) {
+          members.insert(awaited.member);
+        }
+        waits.instances.push_back(std::move(*open));
+      }
+    });
+  }
+  std::ranges::stable_sort(waits.instances, {}, [](const OpenInstance& open) { return open.inside.front().since_ns; });
+  waits.window = {time_ns - half_window_ns, time_ns + half_window_ns};
+  if (!members.empty()) {
+    Cluster cluster = job.cluster();  // reading evidence adds threads to it
+    ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(job.source(), cluster, job.flows(), {waits.window}));
+    waits.graph = build_wait_graph(cluster, job.flows(), evidence, {members.begin(), members.end()}, waits.window);
+  }
+  return waits;
+}
+
+}  // namespace stalltrace::analysis
