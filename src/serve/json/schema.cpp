@@ -137,7 +137,9 @@ Json object(std::vector<Field> fields, std::string_view description, bool closed
     }
     properties.set(field.name, std::move(field.schema));
   }
-  schema.set("properties", std::move(properties));
+  if (closed || properties.size() > 0) {
+    schema.set("properties", std::move(properties));
+  }
   if (names.size() > 0) {
     schema.set("required", std::move(names));
   }

@@ -21,7 +21,8 @@ struct Field {
 inline Field required(std::string name, Json schema) { return {std::move(name), std::move(schema), true}; }
 inline Field optional(std::string name, Json schema) { return {std::move(name), std::move(schema), false}; }
 
-/// `closed`: no other members are allowed. Answers are open, so that a later version can add some.
+/// Without fields: any object. `closed`: no other members are allowed. Answers are open, so that a later version can
+/// add some.
 Json object(std::vector<Field> fields, std::string_view description = {}, bool closed = false);
 Json list_of(Json items, std::string_view description = {});
 Json text(std::string_view description = {}, std::optional<int64_t> longest = {});

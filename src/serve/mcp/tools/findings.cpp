@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "serve/mcp/tools/answers.h"
 #include "serve/mcp/tools/finding_ids.h"
@@ -177,7 +178,10 @@ std::optional<EventId> call_in(const Finding& finding) {
 
 Json next_after(const Finding& finding, int64_t zero_ns) {
   const auto second = [&](int64_t ns) { return fmt::format("+{}us", std::max<int64_t>(0, ns - zero_ns) / 1000); };
-  const Json window = Json::object({{"from", second(finding.window.from_ns)}, {"to", second(finding.window.to_ns)}});
+  // A wait begins after the first arrivals: these belong to it.
+  constexpr int64_t kMarginNs = 100 * kNsPerMs;
+  const Json window = Json::object(
+      {{"from", second(finding.window.from_ns - kMarginNs)}, {"to", second(finding.window.to_ns + kMarginNs)}});
   Json next = Json::array();
   if (const std::optional<EventId> call = call_in(finding)) {
     next.push_back(hint("why", Json::object({{"event", format_event_id(*call)}}), "its most expensive instance"));
