@@ -2,6 +2,7 @@
 #include "analysis/profiles/instances.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -63,6 +64,36 @@ std::optional<OpenInstance> open_at(const JobView& job, const Instance& instance
     open.awaited.push_back({absent, std::nullopt});
   }
   return open;
+}
+
+std::vector<MemberIndex> ends_of_chains(const std::vector<OpenInstance>& instances) {
+  std::set<MemberIndex> inside;
+  std::set<MemberIndex> awaited;
+  for (const OpenInstance& open : instances) {
+    for (const OpenInstance::Inside& one : open.inside) {
+      inside.insert(one.member);
+    }
+    for (const OpenInstance::Later& one : open.awaited) {
+      awaited.insert(one.member);
+    }
+  }
+  std::vector<MemberIndex> ends;
+  std::ranges::set_difference(awaited, inside, std::back_inserter(ends));
+  return ends;
+}
+
+Result<TransferWaits> transfer_waits(JobView& job, const OpenInstance& open, Interval around) {
+  TransferWaits waits;
+  const int64_t end_ns = open.times.first_arrival_ns + open.times.total_ns;
+  waits.window = intersect({open.times.last_arrival_ns, end_ns}, around);
+  std::vector<MemberIndex> members;
+  for (const OpenInstance::Inside& inside : open.inside) {
+    members.push_back(inside.member);
+  }
+  Cluster cluster = job.cluster();  // reading evidence adds threads to it
+  ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(job.source(), cluster, job.flows(), {waits.window}));
+  waits.graph = build_wait_graph(cluster, job.flows(), evidence, members, waits.window);
+  return waits;
 }
 
 }  // namespace
@@ -133,7 +164,6 @@ SlowestInstances slowest_instances(const JobView& job, const InstanceFilter& fil
 
 Result<WaitsAtTime> waits_at(JobView& job, int64_t time_ns, int64_t half_window_ns) {
   WaitsAtTime waits;
-  std::set<MemberIndex> members;
   Instance instance;
   for (uint32_t group = 0; group < job.timeline().groups().size(); ++group) {
     for_each_instance(job.timeline(), group, instance, [&] {
@@ -142,25 +172,21 @@ Result<WaitsAtTime> waits_at(JobView& job, int64_t time_ns, int64_t half_window_
       }
       if (!instance.completed() && !instance.hung) {
         ++waits.uncertain;
-        return;
-      }
-      if (std::optional<OpenInstance> open = open_at(job, instance, time_ns)) {
-        for (const auto& inside : open->inside) {
-          members.insert(inside.member);
-        }
-        for (const auto& awaited : open->awaited) {
-          members.insert(awaited.member);
-        }
+      } else if (std::optional<OpenInstance> open = open_at(job, instance, time_ns)) {
         waits.instances.push_back(std::move(*open));
       }
     });
   }
   std::ranges::stable_sort(waits.instances, {}, [](const OpenInstance& open) { return open.inside.front().since_ns; });
-  waits.window = {time_ns - half_window_ns, time_ns + half_window_ns};
-  if (!members.empty()) {
-    Cluster cluster = job.cluster();  // reading evidence adds threads to it
-    ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(job.source(), cluster, job.flows(), {waits.window}));
-    waits.graph = build_wait_graph(cluster, job.flows(), evidence, {members.begin(), members.end()}, waits.window);
+  waits.held_up_by = ends_of_chains(waits.instances);
+  const auto waits_for_ranks = [](const OpenInstance& open) { return !open.awaited.empty(); };
+  if (std::ranges::none_of(waits.instances, waits_for_ranks)) {
+    const auto whole = std::ranges::find_if(waits.instances, [&](const OpenInstance& open) {
+      return job.timeline().groups()[open.times.group].all_took_part;
+    });
+    if (whole != waits.instances.end()) {
+      ST_ASSIGN(waits.transfer, transfer_waits(job, *whole, {time_ns - half_window_ns, time_ns + half_window_ns}));
+    }
   }
   return waits;
 }

@@ -64,14 +64,23 @@ struct OpenInstance {
   std::vector<Later> awaited;  // ranks that had not arrived then
 };
 
-struct WaitsAtTime {
-  std::vector<OpenInstance> instances;  // the longest open first
-  int64_t uncertain = 0;                // instances with calls whose end was not reported: left out
-  WaitGraph graph;                      // by connections and NCCL's steps, in `window`
-  Interval window{0, 0};
+/// What connections and NCCL's steps show of a transfer.
+struct TransferWaits {
+  WaitGraph graph;
+  Interval window{0, 0};  // the part of the transfer that was looked at
 };
 
-/// Who waits for whom at `time_ns`. The graph is of `half_window_ns` before and after.
+struct WaitsAtTime {
+  std::vector<OpenInstance> instances;  // the longest open first
+  int64_t uncertain = 0;                // earlier instances with calls whose end was not reported: left out
+  /// Ranks that others wait for and that are inside no instance themselves: each chain of waits ends at one.
+  std::vector<MemberIndex> held_up_by;
+  /// Of the longest open instance that all its ranks have entered and whose ranks were all recorded. None if an
+  /// instance waits for ranks: the network then idles, and its state shows nothing.
+  std::optional<TransferWaits> transfer;
+};
+
+/// Who waits for whom at `time_ns`. A transfer is looked at from `half_window_ns` before until as long after.
 Result<WaitsAtTime> waits_at(JobView& job, int64_t time_ns, int64_t half_window_ns);
 
 /// The times of an instance that read_instance has read.

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -224,6 +225,9 @@ TEST(WhoWaits, ShowsAHang) {
   EXPECT_EQ(at(waits, "instances.0.inside_total"), Json(3));
   EXPECT_EQ(at(waits, "instances.0.awaited.0.who.rank"), Json(2));
   EXPECT_EQ(at(waits, "instances.0.awaited").dump().find("arrives"), std::string::npos);
+  EXPECT_EQ(at(waits, "held_up_by.0.rank"), Json(2));
+  EXPECT_EQ(at(waits, "held_up_by_total"), Json(1));
+  EXPECT_EQ(at(waits, "next.0.arguments").dump(), R"({"rank":2})");
 }
 
 TEST(WhoWaits, ShowsALateRankAtItsTime) {
@@ -234,6 +238,53 @@ TEST(WhoWaits, ShowsALateRankAtItsTime) {
   EXPECT_EQ(at(waits, "instances.0.awaited.0.arrives.at_s"), Json(2.5301));
   EXPECT_EQ(at(job.ask("who_waits", R"({"time":"+2545ms"})"), "total"), Json(0));
   EXPECT_THAT(job.failure_of("who_waits", R"({"time":"+99999s"})"), HasSubstr("not in the recording"));
+}
+
+/// Rank 2 is inside a call of its own with rank 3 that rank 3 does not enter: who waits for rank 2 waits for rank 3.
+TEST(WhoWaits, AChainEndsAtTheRankThatIsInsideNothing) {
+  MemorySource source;
+  fill(source, hang({2, 3}));
+  for (int64_t step = 0; step < kSteps; ++step) {
+    for (const int rank : {2, 3}) {
+      Collective call = call_of(rank, step, 99);
+      call.nranks = 2;
+      call.rank = rank - 2;
+      call.timestamp_ns += 10 * kNsPerMs;
+      if (step == kSteps - 1) {
+        leave_open(call);
+      }
+      if (step < kSteps - 1 || rank == 2) {
+        source.accept(call);
+      }
+    }
+  }
+  const Json waits = ServedJob(source).ask("who_waits");
+  EXPECT_EQ(at(waits, "total"), Json(2));
+  EXPECT_EQ(at(waits, "held_up_by_total"), Json(1));
+  EXPECT_EQ(at(waits, "held_up_by.0.rank"), Json(3));
+}
+
+TEST(WhoWaits, TheNetworkIsLookedAtOnlyWhereAllHaveArrived) {
+  MemorySource source;
+  fill(source, hang());
+  add_ring(source);
+  for (const auto& [cookie, node] : std::map<uint64_t, int>{{100, 0}, {101, 1}, {102, 2}, {103, 3}}) {
+    for (int i = 0; i < 4; ++i) {  // 2 -> 3 has data in flight; the others have nothing to send
+      TcpSample row{
+          .node_id = node_of_rank(node), .timestamp_ns = kLastArrivalNs + (100 + i) * kNsPerMs, .cookie = cookie};
+      row.pid = 10 + node;
+      row.bytes_acked = 1000;
+      row.unacked_bytes = node == 2 ? 500 : 0;
+      source.accept(row);
+    }
+  }
+  ServedJob job(source);
+  const Json waits = job.ask("who_waits", R"({"time":"+5050ms"})");
+  EXPECT_EQ(at(waits, "instances.0.inside_total"), Json(4));
+  EXPECT_EQ(at(waits, "held_up_by_total"), Json(0));
+  EXPECT_EQ(at(waits, "transfer.edges_total"), Json(3));
+  EXPECT_EQ(at(waits, "transfer.others_wait_for.rank"), Json(3));
+  EXPECT_EQ(served(hang({2})).ask("who_waits").find("transfer"), nullptr);
 }
 
 TEST(Ranks, PutTheOneThatTheOthersWaitForFirst) {

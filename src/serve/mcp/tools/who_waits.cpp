@@ -49,6 +49,17 @@ Json edge_of(const analysis::JobView& job, const analysis::WaitEdge& edge) {
   return json;
 }
 
+Json transfer_of(const analysis::JobView& job, const analysis::TransferWaits& transfer) {
+  const std::vector<analysis::WaitEdge>& edges = transfer.graph.edges;
+  Json json = Json::object({{"window", range_of_times(transfer.window, job.range().from_ns)}});
+  json.set("edges", first_of(edges.size(), kMostEdges, [&](size_t i) { return edge_of(job, edges[i]); }));
+  json.set("edges_total", edges.size());
+  if (transfer.graph.sinks.size() == 1) {
+    json.set("others_wait_for", rank_of(job, transfer.graph.sinks.front()));
+  }
+  return json;
+}
+
 std::string_view wait_kind(const analysis::WaitsAtTime& waits) {
   if (waits.instances.empty()) {
     return "nobody was inside a collective";
@@ -73,18 +84,22 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
   const int64_t half_ns = integer_of(arguments, "window_ms").value_or(kUsualWindowMs) * kNsPerMs / 2;
   ST_ASSIGN(const analysis::WaitsAtTime waits, waits_at(*job, time_ns, half_ns));
   Json data = Json::object({{"time", time_at(time_ns, zero_ns)}});
-  const auto& edges = waits.graph.edges;
-  data.set("edges", first_of(edges.size(), kMostEdges, [&](size_t i) { return edge_of(*job, edges[i]); }));
-  data.set("edges_total", edges.size());
-  const auto& sinks = waits.graph.sinks;
-  data.set("ends_at", first_of(sinks.size(), kMostRanks, [&](size_t i) { return rank_of(*job, sinks[i]); }));
-  data.set("ends_at_total", sinks.size());
-  data.set("cycle", waits.graph.deadlock);
+  data.set("held_up_by",
+           first_of(waits.held_up_by.size(), kMostRanks, [&](size_t i) { return rank_of(*job, waits.held_up_by[i]); }));
+  data.set("held_up_by_total", waits.held_up_by.size());
+  if (waits.transfer) {
+    data.set("transfer", transfer_of(*job, *waits.transfer));
+  }
   data.set("unknown_ends", waits.uncertain);
   Json next = Json::array();
   const std::string at = fmt::format("+{}us", (time_ns - zero_ns) / 1000);
   if (waits.instances.empty()) {
     next.push_back(hint("slowest", Json::object(), "times at which ranks were inside collectives for long"));
+  }
+  if (!waits.held_up_by.empty()) {
+    if (const std::optional<int32_t> rank = job->cluster().member(waits.held_up_by.front()).rank) {
+      next.push_back(hint("ranks", Json::object({{"rank", *rank}}), "what the awaited rank's threads did"));
+    }
   }
   next.push_back(hint("stacks", Json::object({{"time", at}}), "where the ranks were in their Python programs"));
   next.push_back(hint("findings", Json::object(), "what the analysis says of it"));
@@ -109,14 +124,17 @@ Json output() {
       {schema::required("waiter", rank_schema()), schema::required("awaited", rank_schema()),
        schema::required("reason", schema::text()), schema::optional("samples", schema::integer("of the connection")),
        schema::optional("covered_ms", schema::number("of the window"))});
+  const Json transfer = schema::object(
+      {schema::required("window", range_schema()), schema::required("edges", schema::list_of(edge)),
+       schema::required("edges_total", schema::integer()),
+       schema::optional("others_wait_for", rank_schema("the one rank that others wait for and that waits for none"))},
+      "only if all ranks have arrived: who waits for whom on the network, by the state of the connections");
   return schema::object(fields(
       {{schema::required("time", time_schema()),
-        schema::required("edges",
-                         schema::list_of(edge, "who waited for whom on the network, by the connections' state")),
-        schema::required("edges_total", schema::integer()),
-        schema::required("ends_at", schema::list_of(rank_schema(), "others wait for these, and they for no rank")),
-        schema::required("ends_at_total", schema::integer()),
-        schema::required("cycle", schema::boolean("the edges form a cycle: a deadlock, if the job hangs")),
+        schema::required("held_up_by", schema::list_of(rank_schema(),
+                                                       "awaited, and inside no collective themselves: "
+                                                       "the chains of waits end at these")),
+        schema::required("held_up_by_total", schema::integer()), schema::optional("transfer", transfer),
         schema::required("unknown_ends", schema::integer("earlier instances whose end was not reported: left out"))},
        page_fields("instances", row),
        {next_field()}}));
@@ -129,8 +147,9 @@ Tool who_waits_tool() {
       .name = "who_waits",
       .title = "Who waits for whom at a time",
       .description =
-          "The collectives that ranks were inside at one time, who was inside, who had not arrived, and "
-          "from the network's side which rank waited for which. Without a time: at the end of the "
+          "The collectives that ranks were inside at one time, who was inside, who had not arrived, and who "
+          "holds them up; where all have arrived, which rank waits for which on the network. Without a time: at the "
+          "end of the "
           "recording, where a hang still hangs.",
       .input = schema::object(
           fields({{schema::optional("time", schema::text("UTC, or +2s from the first collective", 64)),
