@@ -21,7 +21,8 @@ struct FlowSums {
   uint64_t first_acked = 0;
   uint64_t last_acked = 0;
   uint8_t last_timeouts = 0;
-  int64_t longest_unacked = 0;
+  int64_t most_unacked = 0;
+  int64_t longest_rtt_us = 0;
   std::optional<int64_t> recovering_since_ns;
 };
 
@@ -53,10 +54,8 @@ class LinkReader {
     }
     std::vector<LinkProfile> out;
     for (auto& [pair, link] : links) {
-      std::vector<int64_t>& rtts = rtts_us_[pair];
-      if (!rtts.empty()) {
-        link.longest_rtt_us = *std::ranges::max_element(rtts);
-        link.median_rtt_us = median_of(rtts);
+      if (const MedianSample& rtts = rtts_us_[pair]; !rtts.empty()) {
+        link.median_rtt_us = rtts.median();
       }
       out.push_back(link);
     }
@@ -66,7 +65,6 @@ class LinkReader {
 
  private:
   using Pair = std::pair<int32_t, int32_t>;
-  static constexpr size_t kMostRtts = 100'000;  // per link; later ones only count where they are the longest
 
   /// The flow of a row in the filter's range; null for any other row.
   template <typename Row>
@@ -123,10 +121,10 @@ class LinkReader {
     flow->last_acked = std::max(flow->last_acked, row.bytes_acked);
     flow->timeouts += std::max(0, row.retransmits - flow->last_timeouts);
     flow->last_timeouts = row.retransmits;
-    flow->longest_unacked = std::max<int64_t>(flow->longest_unacked, row.unacked_bytes);
-    std::vector<int64_t>& rtts = rtts_us_[link_of_.at(index)];
-    if (row.srtt_us > 0 && (rtts.size() < kMostRtts || row.srtt_us > rtts.back())) {
-      rtts.push_back(row.srtt_us);
+    flow->most_unacked = std::max<int64_t>(flow->most_unacked, row.unacked_bytes);
+    if (row.srtt_us > 0) {
+      flow->longest_rtt_us = std::max<int64_t>(flow->longest_rtt_us, row.srtt_us);
+      rtts_us_[link_of_.at(index)].add(row.srtt_us);
     }
   }
 
@@ -164,8 +162,11 @@ class LinkReader {
     if (flow.samples >= 2) {
       link.acked_bytes = link.acked_bytes.value_or(0) + (flow.last_acked - flow.first_acked);
     }
+    if (flow.longest_rtt_us > 0) {
+      link.longest_rtt_us = std::max(link.longest_rtt_us.value_or(0), flow.longest_rtt_us);
+    }
     if (flow.samples > 0) {
-      link.longest_unacked_bytes = std::max(link.longest_unacked_bytes.value_or(0), flow.longest_unacked);
+      link.most_unacked_bytes = std::max(link.most_unacked_bytes.value_or(0), flow.most_unacked);
     }
   }
 
@@ -173,7 +174,7 @@ class LinkReader {
   const LinkFilter& filter_;
   std::vector<FlowSums> flows_;
   std::map<FlowIndex, Pair> link_of_;
-  std::map<Pair, std::vector<int64_t>> rtts_us_;
+  std::map<Pair, MedianSample> rtts_us_;
   int64_t left_out_ = 0;
 };
 

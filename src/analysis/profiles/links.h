@@ -26,7 +26,7 @@ struct LinkProfile {
   std::optional<uint64_t> acked_bytes;  // between the samples; none: fewer than two of any connection
   std::optional<int64_t> median_rtt_us;
   std::optional<int64_t> longest_rtt_us;
-  std::optional<int64_t> longest_unacked_bytes;
+  std::optional<int64_t> most_unacked_bytes;
 };
 
 struct LinkFilter {

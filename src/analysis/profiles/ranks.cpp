@@ -22,6 +22,14 @@ std::vector<RankProfile> rank_profiles(const JobView& job, TimeRange range) {
       if (first_ns < range.from_ns || first_ns >= range.to_ns) {
         return;
       }
+      for (const uint32_t sequence : instance.absent) {
+        const MemberIndex member = job.timeline().sequences()[sequence].member;
+        if (member < sums.size()) {
+          ++sums[member].profile.absent;
+          sums[member].profile.waited_for_ns +=
+              std::max<int64_t>(0, std::min(instance.hung_to_ns, job.range().to_ns) - instance.waits_from_ns);
+        }
+      }
       for (const Arrival& seen : instance.seen) {
         const MemberIndex member = job.timeline().sequences()[seen.sequence].member;
         if (member >= sums.size()) {
@@ -37,7 +45,7 @@ std::vector<RankProfile> rank_profiles(const JobView& job, TimeRange range) {
         } else if (instance.hung) {
           own.inside.push_back({seen.arrival_ns, std::min(instance.hung_to_ns, job.range().to_ns)});
         }
-        if (&seen == &instance.seen.back() && instance.seen.size() > 1) {
+        if (&seen == &instance.seen.back() && instance.seen.size() > 1 && instance.absent.empty()) {
           ++own.profile.last;
           own.profile.waited_for_ns += instance.late_ns();
         }
@@ -47,7 +55,7 @@ std::vector<RankProfile> rank_profiles(const JobView& job, TimeRange range) {
   std::vector<RankProfile> profiles;
   for (size_t i = 0; i < sums.size(); ++i) {
     Sums& own = sums[i];
-    if (own.profile.instances == 0) {
+    if (own.profile.instances == 0 && own.profile.absent == 0) {
       continue;
     }
     own.profile.member = static_cast<MemberIndex>(i);

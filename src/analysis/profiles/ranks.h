@@ -16,8 +16,10 @@ struct RankProfile {
   MemberIndex member = kNoMember;
   int64_t instances = 0;         // that it entered
   int64_t open = 0;              // of these, those that it is still inside, as far as observed
-  int64_t last = 0;              // of these, those of several ranks in which it arrived last
-  int64_t waited_for_ns = 0;     // time that others waited for it: as in InstanceTimes::late_ns, where it was last
+  int64_t absent = 0;            // instances that it has not entered although others wait
+  int64_t last = 0;              // instances of several ranks that it entered last, and into which all came
+  int64_t waited_for_ns = 0;     // that others waited for it: InstanceTimes::late_ns where it was last; where it is
+                                 // absent, from the middle arrival of the others on
   int64_t waited_ns = 0;         // time that it waited for the last rank
   int64_t median_behind_ns = 0;  // its arrival after the instance's first: the median
   int64_t inside_ns = 0;         // time inside of calls, overlaps counted once

@@ -32,7 +32,9 @@ class McpVerb final : public Subcommand {
   }
   Result<int> run(Console& console) override {
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-      std::signal(number, end_now);
+      if (std::signal(number, end_now) == SIG_IGN) {  // as under nohup
+        std::signal(number, SIG_IGN);
+      }
     }
     confine_to_reading(files_);
     for (const std::string& file : files_) {

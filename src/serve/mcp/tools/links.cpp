@@ -38,8 +38,8 @@ Json row_of(const analysis::JobView& job, const analysis::LinkProfile& link) {
   if (link.longest_rtt_us) {
     json.set("longest_rtt_ms", static_cast<double>(*link.longest_rtt_us) / 1e3);
   }
-  if (link.longest_unacked_bytes) {
-    json.set("most_unacked_bytes", *link.longest_unacked_bytes);
+  if (link.most_unacked_bytes) {
+    json.set("most_unacked_bytes", *link.most_unacked_bytes);
   }
   return json;
 }

@@ -46,6 +46,7 @@ Json row_of(const analysis::JobView& job, const analysis::RankProfile& profile, 
                                         static_cast<double>(std::max<int64_t>(1, range.length()))) /
                                  10);
   json.set("hanging_calls", profile.open);
+  json.set("absent_from", profile.absent);
   if (member.exit_ns) {
     json.set("ended", ended(member, job.range().from_ns, job));
   }
@@ -91,7 +92,7 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
     if (first && integer_of(arguments, "rank") != first) {
       next.push_back(hint("ranks", Json::object({{"rank", *first}}), "what this rank's threads did"));
     }
-    if (first) {
+    if (first && profiles.front().last > 0) {
       next.push_back(hint("slowest", Json::object({{"by", "wait_for_last_rank"}, {"last_rank", *first}}),
                           "the waits that this rank caused"));
     }
@@ -137,7 +138,10 @@ Json output() {
        schema::required("median_behind_first_ms", schema::number("its arrival after the first rank's")),
        schema::required("inside_collectives_ms", schema::number("overlaps counted once")),
        schema::required("inside_percent", schema::number("of the time range")),
-       schema::required("hanging_calls", schema::integer()), schema::optional("ended", end),
+       schema::required("hanging_calls", schema::integer("that it is inside")),
+       schema::required("absent_from",
+                        schema::integer("hanging instances that it has not entered although others wait")),
+       schema::optional("ended", end),
        schema::optional("threads",
                         schema::object(states, "with rank: states of its recorded threads, summed over them"))});
   return schema::object(

@@ -310,6 +310,16 @@ TEST(Ranks, PutTheOneThatTheOthersWaitForFirst) {
   EXPECT_THAT(job.failure_of("ranks", R"({"rank":9})"), HasSubstr("no calls of rank 9"));
 }
 
+TEST(Ranks, PutARankThatNeverCameFirst) {
+  const Json ranks = served(hang({2})).ask("ranks");
+  EXPECT_EQ(at(ranks, "ranks.0.who.rank"), Json(2));
+  EXPECT_EQ(at(ranks, "ranks.0.absent_from"), Json(1));
+  EXPECT_EQ(at(ranks, "ranks.0.hanging_calls"), Json(0));
+  EXPECT_GT(at(ranks, "ranks.0.others_waited_for_it_ms").number(), 500'000);
+  EXPECT_EQ(at(ranks, "ranks.1.hanging_calls"), Json(1));
+  EXPECT_EQ(at(ranks, "ranks.1.absent_from"), Json(0));
+}
+
 TEST(Links, CountWhatTcpRecorded) {
   MemorySource source;
   fill(source, {});
