@@ -25,7 +25,7 @@ std::vector<std::string_view> cause_names() {
   };
 }
 
-Json link_of(const LinkPlace& link) {
+Json link_of(const LinkEndpoints& link) {
   Json json = Json::object();
   if (link.src_rank) {
     json.set("src_rank", *link.src_rank);

@@ -35,8 +35,8 @@ Json row_of(const analysis::JobView& job, const analysis::FoldedStack& stack, si
   }
   json.set("first", time_at(stack.first_ns, zero_ns));
   json.set("last", time_at(stack.last_ns, zero_ns));
-  if (const PythonPlace place = place_in(all); place.own != nullptr) {
-    json.set("own_line", recorded_text(brief_text(*place.own)));
+  if (const PythonLocation location = location_in(all); location.own != nullptr) {
+    json.set("own_line", recorded_text(brief_text(*location.own)));
   }
   json.set("frames", first_of(all.size(), frames, [&](size_t i) {
              const PythonFrame& frame = all[i];
