@@ -213,10 +213,10 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   }
   ST_TRY(add_call_sites(source, cluster, report.findings));
   ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range, options.called));
-  const auto waiting = std::ranges::stable_partition(
-      failures, [](const Finding& finding) { return finding.severity != Severity::kWaiting; });
-  report.findings.insert(report.findings.begin(), failures.begin(), waiting.begin());
-  report.findings.insert(report.findings.end(), waiting.begin(), waiting.end());
+  const auto waiting = std::stable_partition(
+      failures.begin(), failures.end(), [](const Finding& finding) { return finding.severity != Severity::kWaiting; });
+  report.findings.insert(report.findings.begin(), failures.begin(), waiting);
+  report.findings.insert(report.findings.end(), waiting, failures.end());
   report.healthy = report.findings.empty();
   note_failed_ranks(context, report);
   if (search.watched) {

@@ -48,8 +48,10 @@ int64_t end_of(const JobView& job, const Instance& instance) {
 std::optional<OpenInstance> open_at(const JobView& job, const Instance& instance, int64_t time_ns) {
   OpenInstance open;
   for (const Arrival& seen : instance.seen) {
-    const MemberIndex member = job.timeline().sequences()[seen.sequence].member;
-    const bool still_inside = seen.open || seen.end_ns == kForever ? instance.hung : seen.end_ns > time_ns;
+    const CallSequence& sequence = job.timeline().sequences()[seen.sequence];
+    const MemberIndex member = sequence.member;
+    const bool still_inside =
+        seen.end_ns == kForever ? instance.hung && time_ns <= sequence.observed_to_ns() : seen.end_ns > time_ns;
     if (seen.arrival_ns > time_ns) {
       open.awaited.push_back({member, seen.arrival_ns});
     } else if (still_inside) {
@@ -160,6 +162,28 @@ SlowestInstances slowest_instances(const JobView& job, const InstanceFilter& fil
     slowest.instances.push_back(std::move(times));
   }
   return slowest;
+}
+
+int64_t last_wait_ns(const JobView& job) {
+  int64_t longest_ns = -1;
+  int64_t time_ns = job.range().to_ns;
+  Instance instance;
+  for (uint32_t group = 0; group < job.timeline().groups().size(); ++group) {
+    for_each_instance(job.timeline(), group, instance, [&] {
+      const int64_t hung_ns = end_of(job, instance) - instance.seen.front().arrival_ns;
+      if (!instance.hung || hung_ns <= longest_ns) {
+        return;
+      }
+      longest_ns = hung_ns;
+      time_ns = job.range().to_ns;
+      for (const Arrival& seen : instance.seen) {
+        if (seen.end_ns == kForever) {
+          time_ns = std::min(time_ns, job.timeline().sequences()[seen.sequence].observed_to_ns());
+        }
+      }
+    });
+  }
+  return std::max(time_ns, job.range().from_ns);
 }
 
 Result<WaitsAtTime> waits_at(JobView& job, int64_t time_ns, int64_t half_window_ns) {

@@ -83,6 +83,10 @@ struct WaitsAtTime {
 /// Who waits for whom at `time_ns`. A transfer is looked at from `half_window_ns` before until as long after.
 Result<WaitsAtTime> waits_at(JobView& job, int64_t time_ns, int64_t half_window_ns);
 
+/// The last time at which all ranks that the longest hang holds were observed inside it, for a job that was ended in a
+/// hang is inside nothing at its end. Without a hang, the end of the recording.
+int64_t last_wait_ns(const JobView& job);
+
 /// The times of an instance that read_instance has read.
 InstanceTimes times_of(const JobView& job, const Instance& instance);
 

@@ -36,7 +36,7 @@ constexpr std::array<Prompt, 3> kPrompts{{
      "stalltrace.\n"
      "1. health: were all ranks and nodes recorded? Does a trace still run? Ranks that are missing can't be blamed.\n"
      "2. findings: a hang is critical. With finding read the evidence of the first one.\n"
-     "3. who_waits without a time shows the end of the recording: who is inside, who has not come. All arrived: the "
+     "3. who_waits without a time shows the end of the hang: who is inside, who has not come. All arrived: the "
      "transfer hangs, look at links. Some did not come: look at ranks with that rank, whether it ended, is stopped, or "
      "is "
      "in another collective.\n"

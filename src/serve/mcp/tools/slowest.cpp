@@ -49,7 +49,6 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
   const auto most = static_cast<size_t>(page.offset + page.limit);
   const analysis::SlowestInstances slowest = slowest_instances(*job, filter, order_of(by), most);
   Json data = Json::object({{"by", by}, {"range", range_of_times(filter.range, job->range().from_ns)}});
-  Status read;
   std::vector<Json> rows;
   for (size_t i = static_cast<size_t>(page.offset); i < slowest.instances.size(); ++i) {
     const analysis::InstanceTimes& times = slowest.instances[i];
@@ -58,8 +57,8 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
     rows.push_back(instance_json(*job, times, event));
   }
   const auto skipped = static_cast<size_t>(page.offset);
-  add_page(data, "instances", std::max(static_cast<size_t>(slowest.matched), skipped + rows.size()), page,
-           [&](size_t i) { return rows[i - skipped]; });
+  add_page(data, "instances", static_cast<size_t>(slowest.matched), page, [&](size_t i) { return rows[i - skipped]; });
+  const size_t given = data.find("instances")->size();
   Json next = Json::array();
   if (!rows.empty() && rows.front().find("event") != nullptr) {
     next.push_back(
@@ -67,7 +66,7 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
   }
   data.set("next", std::move(next));
   return Answer{std::move(data), fmt::format("{} of {} instances, the slowest first. Slow is not yet a stall: ask why.",
-                                             rows.size(), slowest.matched)};
+                                             given, slowest.matched)};
 }
 
 }  // namespace

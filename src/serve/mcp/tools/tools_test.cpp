@@ -209,6 +209,7 @@ TEST(Slowest, OrdersByWhatWasAskedFor) {
   EXPECT_EQ(at(next, "truncated"), Json(false));
   EXPECT_EQ(at(job.ask("slowest", R"({"by":"transfer"})"), "instances.0.transfer_ms"), Json(5.2));
   EXPECT_EQ(at(job.ask("slowest", R"({"last_rank":1})"), "total"), Json(1));
+  EXPECT_EQ(at(job.ask("slowest", R"({"offset":5000})"), "total"), Json(100));
   EXPECT_EQ(at(job.ask("slowest", R"({"op":"ALL_GATHER"})"), "total"), Json(0));
   EXPECT_EQ(at(job.ask("slowest", R"({"communicator":"0x000000000000004d"})"), "total"), Json(100));
   EXPECT_EQ(at(job.ask("slowest", R"({"communicator":"0x4e"})"), "total"), Json(0));
@@ -228,6 +229,17 @@ TEST(WhoWaits, ShowsAHang) {
   EXPECT_EQ(at(waits, "held_up_by.0.rank"), Json(2));
   EXPECT_EQ(at(waits, "held_up_by_total"), Json(1));
   EXPECT_EQ(at(waits, "next.0.arguments").dump(), R"({"rank":2})");
+}
+
+TEST(WhoWaits, AJobThatWasEndedInAHangWaitsUntilThen) {
+  Ending ending = hang({2});
+  ending.process = [](int rank, Process& process) { exit_at(process, kLastArrivalNs + (100 + rank) * kNsPerSecond); };
+  ServedJob job = served(ending);
+  const Json waits = job.ask("who_waits");
+  EXPECT_EQ(at(waits, "time.at_s"), Json(104.95));  // rank 0 ends first
+  EXPECT_EQ(at(waits, "instances.0.inside_total"), Json(3));
+  EXPECT_EQ(at(waits, "held_up_by.0.rank"), Json(2));
+  EXPECT_EQ(at(job.ask("who_waits", R"({"time":"+110s"})"), "total"), Json(0));
 }
 
 TEST(WhoWaits, ShowsALateRankAtItsTime) {

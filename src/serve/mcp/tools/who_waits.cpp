@@ -74,8 +74,7 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
   ST_ASSIGN(analysis::JobView * job, snapshot->job());
   ST_ASSIGN(const std::optional<TimePoint> asked, time_of(arguments, "time"));
   const int64_t zero_ns = job->range().from_ns;
-  // The end of the recording: what hangs, hangs there.
-  const int64_t time_ns = asked ? asked->utc_ns(zero_ns) : job->range().to_ns;
+  const int64_t time_ns = asked ? asked->utc_ns(zero_ns) : last_wait_ns(*job);
   if (time_ns < zero_ns || time_ns > job->range().to_ns) {
     return fail("time is not in the recording",
                 fmt::format("it lasts {} from {}", format_duration(job->range().length()), format_utc(zero_ns)),
@@ -148,9 +147,8 @@ Tool who_waits_tool() {
       .title = "Who waits for whom at a time",
       .description =
           "The collectives that ranks were inside at one time, who was inside, who had not arrived, and who "
-          "holds them up; where all have arrived, which rank waits for which on the network. Without a time: at the "
-          "end of the "
-          "recording, where a hang still hangs.",
+          "holds them up; where all have arrived, which rank waits for which on the network. Without a time: the end "
+          "of the longest hang, or of the recording.",
       .input = schema::object(
           fields({{schema::optional("time", schema::text("UTC, or +2s from the first collective", 64)),
                    schema::optional("window_ms",
