@@ -15,7 +15,7 @@ if ((${#recordings[@]} == 0)); then
   build/tests/make_recording "$folder/small.db" 200 150
   recordings=("$folder/small.db")
 fi
-recordings=($(realpath "${recordings[@]}"))
+mapfile -t recordings < <(realpath "${recordings[@]}")
 cp scripts/mcp_clients.mjs "$folder/"
 cd "$folder"
 npm init -y >/dev/null 2>&1
