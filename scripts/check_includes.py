@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layering, executable: who may include whom, and how many files a folder may hold.
 
-    base <- {stacks, model} <- {store, analysis, report, import, lab, blackbox <- {capture, launch}} <- cli
+    base <- {stacks, model} <- {store, analysis, report, import, lab, blackbox <- {capture, launch}} <- serve <- cli
 
-Siblings don't include each other. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
+Siblings don't include each other; serve sees store and analysis of them. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
 which is NCCL's own profiler interface. Of the plugin, box/ (the file's bytes) knows nothing of NCCL, and nothing of
 the plugin sees src/: it is loaded into other people's programs.
@@ -27,13 +27,14 @@ ALLOWED = {
     "store": {"base", "model"},
     "analysis": {"base", "model"},
     "report": {"base", "model"},
+    "serve": {"base", "model", "store", "analysis"},
     "stacks": {"base"},
     "import": {"base", "model"},
     "blackbox": {"base", "model", "plugin/wire"},
     "capture": {"base", "model", "blackbox", "stacks", "bpf", "wire", "plugin/wire"},  # both sides of the kernel
     "launch": {"base", "model", "blackbox", "plugin/embedded"},
     "lab": {"base", "model", "plugin/embedded"},
-    "cli": {"base", "model", "store", "analysis", "report", "blackbox", "import", "capture", "stacks", "launch", "lab"},
+    "cli": {"base", "model", "store", "analysis", "serve", "report", "blackbox", "import", "capture", "stacks", "launch", "lab"},
     "main": {"cli"},
     "job": {"plugin/abi"},
     "bpf": {"wire", "plugin/wire"},
@@ -48,7 +49,7 @@ ALLOWED = {
 
 # The layers of analysis/, from the events to the findings. "base" are headers of its root that all layers may include,
 # "explain" is the rest of its root. Tests and their helpers in testing/ may include all.
-ANALYSIS_LAYERS = ["base", "timeline", "evidence", "stalls", "causes", "findings", "order", "explain", "live"]
+ANALYSIS_LAYERS = ["base", "timeline", "evidence", "profiles", "stalls", "causes", "findings", "order", "explain", "live"]
 ANALYSIS_BASE = {"intervals", "rank_numbers", "thresholds"}
 
 # header pattern -> the rooms that may include it

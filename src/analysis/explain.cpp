@@ -18,6 +18,7 @@
 #include "analysis/findings/python_locations.h"
 #include "analysis/order/explain_order.h"
 #include "analysis/order/node_filter.h"
+#include "analysis/profiles/recorded_range.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
@@ -30,23 +31,6 @@ namespace stalltrace {
 namespace {
 
 using namespace analysis;
-
-/// An interrupted recording has no end of its own: it ends with the last row of any table.
-Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline) {
-  const bool ended = std::all_of(cluster.nodes().begin(), cluster.nodes().end(),
-                                 [](const Node& node) { return node.ended_ns.has_value(); });
-  if (ended || timeline.rows() == 0) {
-    return {};
-  }
-  const TimeRange after{timeline.span().to_ns - cluster.clock().largest_shift_ns(),
-                        std::numeric_limits<int64_t>::max()};
-  const auto extend = [&](const auto& row) {
-    timeline.extend(cluster.clock().to_common(row.node_id, row.timestamp_ns));
-  };
-  ST_TRY(source.tcp_samples(after, extend));
-  ST_TRY(source.tcp_events(after, extend));
-  return source.wait_spans(after, extend);
-}
 
 void note_missing_ranks(const Timeline& timeline, Report& report) {
   std::set<std::string> seen;
@@ -77,17 +61,6 @@ void note_batches(const Timeline& timeline, Report& report) {
                     "in every step is not visible; record with the NCCL profiler plugin (stalltrace run)",
                     in_batches, timeline.rows()));
   }
-}
-
-/// From the first arrival or set-up call to the end; without either, from the start of the first agent.
-TimeRange range_of(const Cluster& cluster, const Timeline& timeline) {
-  const Interval span = timeline.span();
-  if (timeline.rows() > 0 || !timeline.communicator_calls().empty()) {
-    return {span.from_ns, span.to_ns};
-  }
-  const auto first = std::ranges::min_element(cluster.nodes(), {}, &Node::started_ns);
-  const int64_t start_ns = first == cluster.nodes().end() ? 0 : first->started_ns;
-  return {start_ns, std::max(start_ns, span.to_ns)};
 }
 
 /// The requested window in UTC.
@@ -132,7 +105,7 @@ void describe_recording(const Cluster& cluster, const Timeline& timeline, Report
     report.node_names.emplace(loss.node_id, cluster.node_name(loss.node_id));
   }
   report.ranks = static_cast<int64_t>(ranks.size());
-  report.range = range_of(cluster, timeline);
+  report.range = recorded_range(cluster, timeline);
   report.collectives = timeline.rows();
   for (const Loss& loss : report.losses) {
     report.lost_events += loss.count;
@@ -244,10 +217,10 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   }
   ST_TRY(add_call_sites(source, cluster, report.findings));
   ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range, options.called));
-  const auto waiting = std::ranges::stable_partition(
-      failures, [](const Finding& finding) { return finding.severity != Severity::kWaiting; });
-  report.findings.insert(report.findings.begin(), failures.begin(), waiting.begin());
-  report.findings.insert(report.findings.end(), waiting.begin(), waiting.end());
+  const auto waiting = std::stable_partition(
+      failures.begin(), failures.end(), [](const Finding& finding) { return finding.severity != Severity::kWaiting; });
+  report.findings.insert(report.findings.begin(), failures.begin(), waiting);
+  report.findings.insert(report.findings.end(), waiting, failures.end());
   report.healthy = report.findings.empty();
   note_failed_ranks(context, report);
   if (!logged.empty()) {

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
+#include <iterator>
 
 #include "analysis/explain.h"
 #include "base/text.h"
 #include "cli/evidence/joined_source.h"
 #include "model/memory_source.h"
+#include "model/parse/event_name.h"
 #include "report/report_text.h"
 #include "store/read/reader.h"
 
@@ -20,52 +20,16 @@ namespace {
 /// Of logs, the last calls of each rank decide: a gigabyte of them would not fit in memory.
 constexpr uint64_t kMostCallsInMemory = 300'000;
 
-constexpr const char* kWhereIdsAre = "give NODE:NUMBER as query shows it (SELECT name FROM event_name)";
-
-template <typename Number>
-std::optional<Number> number_in(std::string_view text) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
-
-/// The node with this name or number.
-std::optional<NodeId> node_called(const std::vector<Node>& nodes, std::string_view name) {
-  const auto found = std::ranges::find_if(nodes, [&](const Node& node) { return node.name == name; });
-  return found != nodes.end() ? std::optional(found->node_id) : number_in<NodeId>(name);
-}
-
-Result<EventId> event_called(std::string_view text, EventSource& source) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) {
-    const auto id = number_in<EventId>(text);
-    if (id && node_of(*id) != 0) {
-      return *id;
-    }
-    return fail(fmt::format("--instance: '{}' is no event id", text),
-                fmt::format("give NODE:NUMBER, such as node3:1535{}", id ? " (not the collective's seq)" : ""),
-                ErrorKind::kUsage);
-  }
-  if (const auto number = number_in<uint64_t>(text.substr(colon + 1))) {
-    ST_ASSIGN(const std::vector<Node> nodes, source.nodes());
-    if (const auto node = node_called(nodes, text.substr(0, colon))) {
-      return make_event_id(*node, *number);
-    }
-    return fail(fmt::format("--instance: no node '{}' in these recordings", text.substr(0, colon)), kWhereIdsAre,
-                ErrorKind::kNotFound);
-  }
-  return fail(fmt::format("--instance: '{}' names no event", text), kWhereIdsAre, ErrorKind::kUsage);
-}
-
-}  // namespace
-
-namespace {
-
 Result<InspectedReport> inspect(EventSource& source, const store::ReadReport& read, std::string_view event,
                                 const TimeWindow& window) {
   ExplainOptions options{.window = window};
   if (!event.empty()) {
-    ST_ASSIGN(options.instance, event_called(event, source));
+    ST_ASSIGN(const std::vector<Node> nodes, source.nodes());
+    auto call = event_called(event, nodes);
+    if (!call) {
+      return with_context("--instance", std::move(call.error()));
+    }
+    options.instance = *call;
   }
   ST_ASSIGN(ExplainResult result, stalltrace::explain(source, options));
   std::ranges::move(read.notes(), std::back_inserter(result.report.notes));

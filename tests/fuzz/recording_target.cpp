@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes all readers of a recording. An input is a list of edits to a small valid recording: a value of a column in
-// some rows, a declaration in its schema, or bytes of its pages. The result is explained, inspected, queried and merged
-// within limits of time and memory.
+// some rows, a declaration in its schema, or bytes of its pages. The result is explained, inspected, queried, merged
+// and asked about by the MCP server's tools, within limits of time and memory.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -27,6 +27,7 @@
 #include "store/read/reader.h"
 #include "store/sqlite/sqlite.h"
 #include "store/write/writer.h"
+#include "tests/fuzz/mcp_answers.h"
 #include "tests/fuzz/rows.h"
 
 using namespace stalltrace;
@@ -354,6 +355,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int64_t begun_ns = monotonic_now_ns();
   explain_it(call_site.path());
   query_it(call_site.path());
+  fuzz::ask_all_tools(call_site.path());
   std::filesystem::remove(call_site.merged());
   const std::string path = call_site.path();
   if (store::merge_recordings(std::span(&path, 1), call_site.merged())) {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
+#include <span>
 
 #include "analysis/thresholds.h"
 #include "base/text.h"
@@ -101,7 +101,8 @@ void Clock::note_incomparable(const std::vector<std::string>& hosts, const std::
   notes_.push_back(fmt::format(
       "the clock{} of {}{} could not be compared with that of {} (no AllReduce, AllGather or other collective in which "
       "each waits for the other, on a communicator made while tracing): who arrived late across hosts is not judged",
-      hosts.size() == 1 ? "" : "s", fmt::join(hosts | std::views::take(kHostsListed), ", "),
+      hosts.size() == 1 ? "" : "s",
+      fmt::join(std::span(hosts).first(std::min<size_t>(hosts.size(), kHostsListed)), ", "),
       more == 0 ? "" : fmt::format(" and {} more", more), reference));
 }
 

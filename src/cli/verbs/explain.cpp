@@ -2,7 +2,7 @@
 // `stalltrace explain`: what stalled, where and why.
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
-#include "cli/framework/time_point.h"
+#include "cli/framework/time_flag.h"
 #include "cli/reporting.h"
 #include "cli/verbs/verbs.h"
 #include "report/inspection.h"

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/framework/time_point.h"
+#include "model/parse/time_point.h"
 
 #include <fmt/format.h>
 
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <regex>
-#include <utility>
+#include <string>
 
 #include "base/clock.h"
 #include "base/text.h"
 
-namespace stalltrace::cli {
+namespace stalltrace {
 namespace {
 
 /// Converts digits after the decimal point to nanoseconds: "5" is 500,000,000.
@@ -56,17 +57,4 @@ Result<TimePoint> parse_time_point(std::string_view text) {
               "write it like 2026-01-31T02:47:00Z (UTC), or +2s from the first collective", ErrorKind::kUsage);
 }
 
-Flag time_point_flag(std::string name, std::string help, std::optional<TimePoint>* target) {
-  return {.kind = Flag::Kind::kValue,
-          .name = std::move(name),
-          .value_name = "TIME",
-          .help = std::move(help),
-          .value_form = "2026-01-31T02:47:00Z (UTC), or +2s from the first collective",
-          .default_text = {},
-          .assign = [target](std::string_view text) -> Status {
-            ST_ASSIGN(*target, parse_time_point(text));
-            return {};
-          }};
-}
-
-}  // namespace stalltrace::cli
+}  // namespace stalltrace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/framework/time_point.h"
+#include "model/parse/time_point.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-namespace stalltrace::cli {
+namespace stalltrace {
 namespace {
 
 TEST(TimePoint, ReadsUtc) {
@@ -49,4 +49,4 @@ TEST(TimePoint, RefusesTheRest) {
 }
 
 }  // namespace
-}  // namespace stalltrace::cli
+}  // namespace stalltrace

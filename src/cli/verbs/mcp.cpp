@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace mcp`: recordings for an assistant, by the Model Context Protocol.
+#include <unistd.h>
+
+#include <csignal>
+
+#include "cli/framework/confined_reading.h"
+#include "cli/framework/exit_code.h"
+#include "cli/verbs/verbs.h"
+#include "serve/mcp/server.h"
+#include "serve/mcp/stdio.h"
+#include "store/recording_state.h"
+
+namespace stalltrace::cli {
+namespace {
+
+/// Nothing is open that would have to be finished: an answer that is being computed ends with us.
+void end_now(int /*number*/) { ::_exit(kExitDone); }
+
+class McpVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "mcp",
+            .summary = "let an assistant ask recordings, by the Model Context Protocol on stdin and stdout",
+            .example = "stalltrace mcp node0.db node1.db node2.db node3.db",
+            .details =
+                "An assistant starts it (docs/mcp.md): one JSON message a line, until standard input ends.\n"
+                "A recording may still be written: each answer is of its current state. Nothing is changed."};
+  }
+  std::vector<Flag> flags() override {
+    return {arguments("FILE", "recordings of the same job, or one merged", &files_)};
+  }
+  Result<int> run(Console& console) override {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+      if (std::signal(number, end_now) == SIG_IGN) {  // as under nohup
+        std::signal(number, SIG_IGN);
+      }
+    }
+    confine_to_reading(files_);
+    for (const std::string& file : files_) {
+      ST_TRY(store::check_recording(file));
+    }
+    if (::isatty(STDIN_FILENO) == 1) {
+      console.note("waiting for messages of an MCP client; see docs/mcp.md. End with Ctrl-D.");
+    }
+    const auto recordings = serve::recordings_in_files(files_);
+    serve::mcp::Server server(*recordings);
+    ST_TRY(serve::mcp::serve_stream(server, STDIN_FILENO, STDOUT_FILENO));
+    return kExitDone;
+  }
+
+ private:
+  std::vector<std::string> files_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_mcp_verb() { return std::make_unique<McpVerb>(); }
+
+}  // namespace stalltrace::cli

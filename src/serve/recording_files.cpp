@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <iterator>
+#include <tuple>
+
+#include "serve/recordings.h"
+#include "store/query.h"
+#include "store/read/reader.h"
+#include "store/recording_state.h"
+
+namespace stalltrace::serve {
+namespace {
+
+class FileSnapshot final : public Snapshot {
+ public:
+  static Result<std::shared_ptr<Snapshot>> open(std::span<const std::string> paths) {
+    auto snapshot = std::make_shared<FileSnapshot>();
+    ST_ASSIGN(snapshot->source_, store::open_recordings(paths, &snapshot->read_));
+    return snapshot;
+  }
+  EventSource& source() override { return *source_; }
+  [[nodiscard]] ReadNotes read_notes() const override { return {read_.notes(), read_.rows_left_out()}; }
+
+ private:
+  store::ReadReport read_;
+  std::unique_ptr<EventSource> source_;
+};
+
+/// Differs after each write to the file or its log.
+using FileState = std::array<int64_t, 8>;
+
+FileState state_of(const std::string& path) {
+  FileState state{};
+  size_t next = 0;
+  for (const std::string& file : {path, path + "-wal"}) {
+    struct stat status {};
+    if (::stat(file.c_str(), &status) == 0) {
+      state[next] = static_cast<int64_t>(status.st_ino);
+      state[next + 1] = status.st_size;
+      state[next + 2] = status.st_mtim.tv_sec;
+      state[next + 3] = status.st_mtim.tv_nsec;
+    }
+    next += 4;
+  }
+  return state;
+}
+
+class RecordingFiles final : public Recordings {
+ public:
+  explicit RecordingFiles(std::vector<std::string> paths) : paths_(std::move(paths)) {
+    for (const std::string& path : paths_) {
+      names_.push_back(std::filesystem::path(path).filename().string());
+    }
+    const std::vector<std::string> bases = names_;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (std::ranges::count(bases, bases[i]) > 1) {
+        names_[i] = paths_[i];
+      }
+    }
+  }
+
+  std::vector<Info> list() override {
+    std::vector<Info> infos;
+    for (size_t i = 0; i < paths_.size(); ++i) {
+      struct stat status {};
+      Info info{.name = names_[i]};
+      info.size_bytes = ::stat(paths_[i].c_str(), &status) == 0 ? status.st_size : 0;
+      info.being_written = store::is_recording_written(paths_[i]);
+      if (Status readable = store::check_recording(paths_[i]); !readable) {
+        info.problem = std::move(readable.error());
+      }
+      infos.push_back(std::move(info));
+    }
+    return infos;
+  }
+
+  Result<std::shared_ptr<Snapshot>> snapshot(std::string_view name) override {
+    size_t which = paths_.size();
+    std::span<const std::string> chosen(paths_);
+    if (!name.empty()) {
+      ST_ASSIGN(which, index_of(name));
+      chosen = chosen.subspan(which, 1);
+    }
+    std::vector<FileState> states;
+    std::ranges::transform(chosen, std::back_inserter(states), state_of);
+    const auto known = std::ranges::find(kept_, which, &Kept::which);
+    if (known != kept_.end()) {
+      if (known->states == states) {
+        std::rotate(known, known + 1, kept_.end());
+        return kept_.back().snapshot;
+      }
+      kept_.erase(known);
+    } else if (kept_.size() >= kMostKept) {
+      kept_.erase(kept_.begin());
+    }
+    ST_ASSIGN(std::shared_ptr<Snapshot> snapshot, FileSnapshot::open(chosen));
+    kept_.push_back({which, std::move(states), snapshot});
+    return snapshot;
+  }
+
+  Status query(std::string_view name, std::string_view sql, int64_t time_limit_ns, RowSink& sink) override {
+    ST_ASSIGN(const size_t which, index_of(name));
+    return store::query_recording(paths_[which], sql, {.time_limit_ns = time_limit_ns}, sink);
+  }
+
+ private:
+  static constexpr size_t kMostKept = 3;  // all, and two to compare
+
+  struct Kept {
+    size_t which = 0;  // index of the path; their number: all
+    std::vector<FileState> states;
+    std::shared_ptr<Snapshot> snapshot;
+  };
+
+  Result<size_t> index_of(std::string_view name) const {
+    const auto found = std::ranges::find(names_, name);
+    if (found == names_.end()) {
+      return fail(fmt::format("there is no recording '{}'", name.substr(0, 100)),
+                  "health lists the recordings with their names", ErrorKind::kNotFound);
+    }
+    return static_cast<size_t>(found - names_.begin());
+  }
+
+  std::vector<std::string> paths_;
+  std::vector<std::string> names_;
+  std::vector<Kept> kept_;  // the last used at the end
+};
+
+}  // namespace
+
+std::unique_ptr<Recordings> recordings_in_files(std::vector<std::string> paths) {
+  return std::make_unique<RecordingFiles>(std::move(paths));
+}
+
+}  // namespace stalltrace::serve

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is served: recordings, which may still be written. The interface is what tools see, so that a fleet of serving
+// nodes can take the place of files.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/profiles/job_view.h"
+#include "base/result.h"
+#include "model/finding.h"
+#include "model/inspection.h"
+#include "model/source.h"
+#include "model/table_rows.h"
+#include "model/time_window.h"
+
+namespace stalltrace::serve {
+
+/// One state of some recordings. What was made of it is kept as long as the object. One thread at a time.
+class Snapshot {
+ public:
+  /// `notes`: facts about the files that reading has found so far (store::ReadReport), and rows left out.
+  struct ReadNotes {
+    std::vector<std::string> notes;
+    int64_t rows_left_out = 0;
+  };
+  virtual ~Snapshot() = default;
+  /// The source of all its recordings.
+  virtual EventSource& source() = 0;
+  [[nodiscard]] virtual ReadNotes read_notes() const = 0;
+
+  /// As `explain` gives it. Valid until another window was asked for some times.
+  Result<std::shared_ptr<const Report>> report(const TimeWindow& window = {});
+  /// As `explain --instance` gives it.
+  Result<std::shared_ptr<const Inspection>> inspect(EventId call);
+  Result<analysis::JobView*> job();
+
+ private:
+  std::map<std::string, std::shared_ptr<const Report>> reports_;  // by window
+  std::map<EventId, std::shared_ptr<const Inspection>> inspections_;
+  std::unique_ptr<analysis::JobView> job_;
+};
+
+class Recordings {
+ public:
+  struct Info {
+    std::string name;  // unique; what tools call it
+    bool being_written = false;
+    int64_t size_bytes = 0;
+    std::optional<Error> problem;  // it can't be read now
+  };
+  virtual ~Recordings() = default;
+
+  /// In the order that they were given.
+  virtual std::vector<Info> list() = 0;
+  /// The current state of all; with `name`, of this one alone. Kept until the recordings change.
+  virtual Result<std::shared_ptr<Snapshot>> snapshot(std::string_view name = {}) = 0;
+  /// Runs one statement on one of them (store/query.h).
+  virtual Status query(std::string_view name, std::string_view sql, int64_t time_limit_ns, RowSink& sink) = 0;
+};
+
+/// Files, as `explain` reads them. A file is called by its base name where that is unique, else by its path.
+std::unique_ptr<Recordings> recordings_in_files(std::vector<std::string> paths);
+
+}  // namespace stalltrace::serve

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// No recordings: for what does not depend on them.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "serve/recordings.h"
+
+namespace stalltrace::serve {
+
+class NoRecordings final : public Recordings {
+ public:
+  std::vector<Info> list() override { return {}; }
+  Result<std::shared_ptr<Snapshot>> snapshot(std::string_view /*name*/) override { return fail("there is nothing"); }
+  Status query(std::string_view /*name*/, std::string_view /*sql*/, int64_t /*limit*/, RowSink& /*sink*/) override {
+    return fail("there is nothing");
+  }
+};
+
+}  // namespace stalltrace::serve

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stalltrace mcp` over pipes: a whole conversation, its ends, its rights, and its page in docs/."""
+
+import json
+import re
+import signal
+import time
+
+import recordings
+from confinement_test import STATUS, status_of
+from mcp_client import McpClient, problems
+from stalltrace import BUILD, DONE, FAILED, ROOT, USAGE, Case, run
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+PAGE = (ROOT / "docs" / "mcp.md").read_text()
+
+
+class Mcp(Case):
+    def setUp(self):
+        super().setUp()
+        self.recording = recordings.make(self.folder / "a.db", 200, 150)
+
+    def client(self, *files):
+        client = McpClient(*(files or [self.recording]))
+        self.addCleanup(client.close)
+        return client
+
+    def test_every_answer_matches_its_schema_and_leads_on(self):
+        client = self.client()
+        tools = {tool["name"]: tool for tool in client.ask("tools/list")["tools"]}
+        asked, open_hints = set(), [{"tool": "health", "arguments": {}}]
+        extra = [{"tool": tool, "arguments": {}} for tool in ("ranks", "links", "stacks", "who_waits")]
+        extra += [{"tool": "compare", "arguments": {"a": {"to": "+1s"}, "b": {"from": "+1s"}}},
+                  {"tool": "sql", "arguments": {"sql": "SELECT * FROM collective LIMIT 3"}}]
+        while open_hints or extra:
+            hint = open_hints.pop(0) if open_hints else extra.pop(0)
+            key = json.dumps([hint["tool"], hint["arguments"]])
+            if key in asked:
+                continue
+            asked.add(key)
+            with self.subTest(call=key):
+                result = client.call(hint["tool"], **hint["arguments"])
+                self.assertFalse(result["isError"], result["content"])
+                data = result["structuredContent"]
+                self.assertEqual(problems(data, tools[hint["tool"]]["outputSchema"]), [])
+                self.assertEqual(json.loads(result["content"][1]["text"]), data)
+                open_hints += data.get("next", [])
+        self.assertEqual({json.loads(key)[0] for key in asked}, set(tools))
+        self.assertEqual(client.end(), (DONE, ""))
+
+    def test_a_handshake_opens_a_session(self):
+        client = self.client()
+        opened = client.ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": {},
+                                           "clientInfo": {"name": "test", "version": "1"}}, meta=None)
+        self.assertEqual(opened["protocolVersion"], "2025-06-18")
+        client.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        self.assertNotIn("resultType", client.ask("tools/list", meta=None))
+        self.assertEqual(client.end(), (DONE, ""))
+
+    def test_garbage_is_answered_and_nothing_else_is_on_stdout(self):
+        client = self.client()
+        for line, code in [(b"{", -32700), (b"\xff\xfe", -32700), (b"[" * 100_000, -32700), (b"x" * 3_000_000, -32600),
+                           (b"[]", -32600), (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600), (b"\0", -32700)]:
+            client.write(line)
+            self.assertEqual(client.read()["error"]["code"], code, line[:20])
+        self.assertEqual(client.ask("ping", meta=None), {})
+        self.assertEqual(client.end(), (DONE, ""))
+
+    def test_a_request_that_waits_is_cancelled(self):
+        client = self.client()
+        slow = client.send("tools/call", {"name": "sql", "arguments": {"sql": ENDLESS, "timeout_s": 1}})
+        waiting = client.send("tools/call", {"name": "health"})
+        client.write(json.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                                 "params": {"requestId": waiting}}).encode())
+        last = client.send("tools/list")
+        first = client.read()
+        self.assertEqual((first["id"], first["result"]["isError"]), (slow, True))
+        self.assertEqual(client.read()["id"], last)
+
+    def test_signals_end_it_at_once(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signal=number.name):
+                client = self.client()
+                client.ask("tools/list")
+                client.send("tools/call", {"name": "sql", "arguments": {"sql": ENDLESS, "timeout_s": 60}})
+                time.sleep(0.1)
+                client.process.send_signal(number)
+                self.assertEqual(client.process.wait(5), DONE)
+
+    def test_it_ends_when_nobody_reads(self):
+        client = self.client()
+        client.ask("tools/list")
+        client.process.stdout.close()
+        client.send("tools/list")
+        self.assertEqual(client.process.wait(10), DONE)
+
+    def test_files_that_are_no_recordings_are_refused_before_any_message(self):
+        for what, path, word in recordings.damaged(self.folder):
+            with self.subTest(what=what):
+                self.refused(run("mcp", path), FAILED, word)
+        self.refused(run("mcp"), USAGE)
+
+    def test_it_has_no_more_rights_than_it_needs(self):
+        if "STALLTRACE_SANITIZE:STRING=\n" not in (BUILD / "CMakeCache.txt").read_text():
+            self.skipTest("sanitizers need what is given up")
+        client = self.client()
+        client.ask("tools/list")
+        self.assertEqual(status_of(client.process.pid), STATUS)
+
+    def test_a_file_that_is_replaced_is_read_anew(self):
+        client = self.client()
+        self.assertEqual(client.call("health")["structuredContent"]["collectives"], 400)
+        recordings.make(self.folder / "b.db", 50)
+        (self.folder / "b.db").replace(self.recording)
+        self.assertEqual(client.call("health")["structuredContent"]["collectives"], 100)
+        self.recording.unlink()
+        gone = client.call("findings")
+        self.assertTrue(gone["isError"])
+        self.assertIn("no such file", gone["content"][0]["text"])
+
+    def test_the_page_has_every_tool_resource_and_prompt(self):
+        client = self.client()
+        for kind, key in (("tools", "name"), ("resources", "uri"), ("prompts", "name")):
+            offered = {one[key] for one in client.ask(f"{kind}/list")[kind]}
+            section = re.search(rf"^## {kind.capitalize()}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+            self.assertIsNotNone(section, kind)
+            self.assertEqual(set(re.findall(r"^\| `([^`]+)`", section[1], re.MULTILINE)), offered)

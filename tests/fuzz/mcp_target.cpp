@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fuzzes the request path of the MCP server: lines of a client, after a first byte that chooses the session. The
+// recording behind it is small and valid: recording_target.cpp makes it hostile.
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "model/memory_source.h"
+#include "serve/mcp/connection.h"
+#include "store/write/writer.h"
+#include "tests/fuzz/mcp_answers.h"
+
+using namespace stalltrace;
+using fuzz::require;
+
+namespace {
+
+constexpr int64_t kStart = 1'769'827'620 * kNsPerSecond;
+constexpr int kRanks = 3;
+constexpr int kCalls = 60;
+
+void record(const std::string& path) {
+  auto writer = store::RecordingWriter::create(path);
+  require(writer.has_value());
+  Node node{.node_id = 5, .name = "node5", .boot_id = "boot"};
+  node.started_ns = kStart;
+  (*writer)->accept(node);
+  for (int seq = 0; seq < kCalls; ++seq) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      Collective row{.event_id = make_event_id(5, static_cast<uint64_t>(seq * kRanks + rank + 1)), .node_id = 5};
+      row.timestamp_ns = kStart + seq * 40 * kNsPerMs + (rank == 1 && seq > 30 ? 30 * kNsPerMs : 0);
+      row.duration_ns = kStart + seq * 40 * kNsPerMs + 35 * kNsPerMs - row.timestamp_ns;
+      row.completion = Completion::kSync;
+      row.seq = seq;
+      row.rank = rank;
+      row.nranks = kRanks;
+      row.comm_id_hash = 0x5eed;
+      row.pid = row.tid = 100 + rank;
+      row.bytes = 4 << 20;
+      (*writer)->accept(row);
+    }
+  }
+  require((*writer)->close().has_value());
+}
+
+/// Files whose queries end soon.
+class Impatient final : public serve::Recordings {
+ public:
+  Impatient() {
+    char name[] = "/dev/shm/stalltrace-fuzz-XXXXXX";
+    require(::mkdtemp(name) != nullptr);
+    folder_ = name;
+    record(folder_ + "/r.db");
+    files_ = serve::recordings_in_files({folder_ + "/r.db"});
+  }
+  ~Impatient() override { std::filesystem::remove_all(folder_); }
+  Impatient(const Impatient&) = delete;
+  Impatient& operator=(const Impatient&) = delete;
+
+  std::vector<Info> list() override { return files_->list(); }
+  Result<std::shared_ptr<serve::Snapshot>> snapshot(std::string_view name) override { return files_->snapshot(name); }
+  Status query(std::string_view name, std::string_view sql, int64_t limit_ns, RowSink& sink) override {
+    return files_->query(name, sql, std::min(limit_ns, 100 * kNsPerMs), sink);
+  }
+
+ private:
+  std::string folder_;
+  std::unique_ptr<serve::Recordings> files_;
+};
+
+constexpr std::array kOpenings{"", "2024-11-05", "2025-03-26", "2025-11-25"};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static Impatient recordings;
+  static serve::mcp::Server server(recordings);
+  serve::mcp::Connection connection(server);
+  const auto answer = [&] {
+    while (!connection.idle()) {
+      if (const std::optional<std::string> line = connection.next()) {
+        fuzz::check_line(*line);
+      }
+    }
+  };
+  const std::string_view opening = kOpenings[size == 0 ? 0 : data[0] % kOpenings.size()];
+  if (!opening.empty()) {
+    connection.receive(R"({"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":")" +
+                       std::string(opening) + R"("}})");
+    answer();
+  }
+  const std::string_view input(reinterpret_cast<const char*>(data) + (size == 0 ? 0 : 1), size == 0 ? 0 : size - 1);
+  for (const std::string_view line : split(input, '\n')) {
+    connection.receive(line);
+    if (connection.full()) {
+      answer();
+    }
+  }
+  answer();
+  return 0;
+}
