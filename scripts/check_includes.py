@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layering, executable: who may include whom, and how many files a folder may hold.
 
-    base <- {stacks, model} <- {store, analysis, report, lab, blackbox <- {capture, launch}} <- cli
+    base <- {stacks, model} <- {store, analysis, report, export, lab, blackbox <- {capture, launch}} <- cli
 
 Siblings don't include each other. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
@@ -27,12 +27,14 @@ ALLOWED = {
     "store": {"base", "model"},
     "analysis": {"base", "model"},
     "report": {"base", "model"},
+    "export": {"base", "model"},
     "stacks": {"base"},
     "blackbox": {"base", "model", "plugin/wire"},
     "capture": {"base", "model", "blackbox", "stacks", "bpf", "wire", "plugin/wire"},  # both sides of the kernel
     "launch": {"base", "model", "blackbox", "plugin/embedded"},
     "lab": {"base", "model", "plugin/embedded"},
-    "cli": {"base", "model", "store", "analysis", "report", "blackbox", "capture", "stacks", "launch", "lab"},
+    "cli": {"base", "model", "store", "analysis", "report", "export", "blackbox", "capture", "stacks",
+            "launch", "lab"},
     "main": {"cli"},
     "job": {"plugin/abi"},
     "bpf": {"wire", "plugin/wire"},
