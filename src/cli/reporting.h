@@ -2,14 +2,19 @@
 // Shared by `explain`, `run` and `lab run`: makes a report of recordings, as text or JSON.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "analysis/timeline/communicator_names.h"
 #include "base/result.h"
 #include "cli/framework/console.h"
 #include "model/finding.h"
 #include "model/inspection.h"
+#include "model/node_clock.h"
+#include "model/source.h"
 #include "model/time_window.h"
 
 namespace stalltrace::cli {
@@ -25,6 +30,15 @@ struct InspectedReport {
 };
 Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event,
                                            const TimeWindow& window = {});
+
+/// Recordings and what they show, for programs that present both.
+struct ExplainedRecordings {
+  std::unique_ptr<EventSource> source;
+  std::unique_ptr<analysis::CommonNames> names;  // the same with one name for each communicator, as the report has it
+  Report report;                                 // with Finding::stalled
+  std::vector<NodeClock> clocks;
+};
+Result<ExplainedRecordings> open_and_explain(std::span<const std::string> paths, const TimeWindow& window);
 
 /// Prints a report as text, with colour if the output is a terminal that supports it.
 void print_report(Console& console, const Report& report);
