@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # scripts/fuzz.sh [SECONDS [TARGET]]: fuzzes the code that reads profiler files, other processes and recordings, starting from the
 # kept corpora. Targets: ring (reader and import), agent (what a tracer does with a process's file), stacks (other processes'
-# memory), libraries (the files that they map) and recording (explain, query and merge of edited recordings); without one all,
+# memory), libraries (the files that they map) and recording (explain, query, export and merge of edited recordings); without one all,
 # SECONDS each.
 # Needs clang and libclang-rt. Afterwards the target's corpus (tests/fuzz/corpus/TARGET.pack) holds few inputs that
 # cover all code reached so far. An input that fails is left in build-fuzz/finding-* and fails the run.
@@ -18,11 +18,11 @@ mkdir -p "$build/seeds" "$build/seeds-stacks" "$build/seeds-libraries"
 python3 tests/fuzz/libraries_seeds.py "$build/seeds-libraries"
 clang++ "${flags[@]}" tests/fuzz/seeds.cpp -fsanitize=address,undefined -o "$build/make_seeds"
 "$build/make_seeds" "$build/seeds"
-libraries=(-l:libsqlite3.a -ldl -lm)
+libraries=(-l:libsqlite3.a -l:libz.a -ldl -lm)
 # The code and dependencies of all targets: whole folders, so that a file may move inside them.
 objects=()
 symbol_readers=(src/capture/discover/{call_table,elf_symbols,library_symbols}.cpp)
-mapfile -t sources < <(printf '%s\n' "${symbol_readers[@]}"; find src/base src/model src/blackbox src/stacks src/store src/analysis src/report -name '*.cpp' ! -name '*_test.cpp' ! -name fmt_library.cpp ! -path '*/testing/*')
+mapfile -t sources < <(printf '%s\n' "${symbol_readers[@]}"; find src/base src/model src/blackbox src/stacks src/store src/analysis src/report src/export -name '*.cpp' ! -name '*_test.cpp' ! -name fmt_library.cpp ! -path '*/testing/*')
 for source in "${sources[@]}"; do
   object=$build/$(echo "$source" | tr / _).o
   clang++ "${flags[@]}" -c "$source" -o "$object"
