@@ -2,6 +2,9 @@
 // A table's values are what SQLite reads from it.
 #include "store/read/table_values.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <random>
 
 #include "model/memory_source.h"
