@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # scripts/fuzz.sh [SECONDS [TARGET]]: fuzzes the code that reads profiler files, other processes, recordings, logs and requests,
 # starting from the kept corpora. Targets: ring (reader and import), agent (what a tracer does with a process's file), stacks (other
-# processes' memory), libraries (the files that they map), recording (explain, query, merge and the MCP tools on edited recordings), log
+# processes' memory), libraries (the files that they map), recording (explain, query, export, merge and the MCP tools on edited recordings), log
 # and dump (import of NCCL's logs and of Flight Recorder dumps) and mcp (lines of an MCP client); without one all, SECONDS each.
 # Needs clang and libclang-rt. Afterwards the target's corpus (tests/fuzz/corpus/TARGET.pack) holds few inputs that
 # cover all code reached so far. An input that fails is left in build-fuzz/finding-* and fails the run.
@@ -20,12 +20,12 @@ python3 tests/fuzz/libraries_seeds.py "$build/seeds-libraries"
 python3 tests/fuzz/mcp_seeds.py "$build/seeds-mcp"
 clang++ "${flags[@]}" tests/fuzz/seeds.cpp -fsanitize=address,undefined -o "$build/make_seeds"
 "$build/make_seeds" "$build/seeds"
-libraries=(-l:libsqlite3.a -ldl -lm)
+libraries=(-l:libsqlite3.a -l:libz.a -ldl -lm)
 # The code and dependencies of all targets: whole folders, so that a file may move inside them.
 objects=("$build/pages.o")
 clang -c -Idocs src/serve/mcp/pages.S -o "$build/pages.o"
 symbol_readers=(src/capture/discover/{call_table,elf_symbols,library_symbols}.cpp)
-mapfile -t sources < <(printf '%s\n' "${symbol_readers[@]}"; find src/base src/model src/import src/blackbox src/stacks src/store src/analysis src/serve src/report -name '*.cpp' ! -name '*_test.cpp' ! -name fmt_library.cpp ! -path '*/testing/*')
+mapfile -t sources < <(printf '%s\n' "${symbol_readers[@]}"; find src/base src/model src/import src/blackbox src/stacks src/store src/analysis src/serve src/report src/export -name '*.cpp' ! -name '*_test.cpp' ! -name fmt_library.cpp ! -path '*/testing/*')
 for source in "${sources[@]}"; do
   object=$build/$(echo "$source" | tr / _).o
   clang++ "${flags[@]}" -c "$source" -o "$object"

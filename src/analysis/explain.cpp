@@ -16,6 +16,7 @@
 #include "analysis/findings/failed_ranks.h"
 #include "analysis/findings/inspect.h"
 #include "analysis/findings/python_locations.h"
+#include "analysis/findings/stalled_calls.h"
 #include "analysis/order/explain_order.h"
 #include "analysis/order/node_filter.h"
 #include "analysis/profiles/recorded_range.h"
@@ -155,6 +156,15 @@ std::vector<Interval> examined(const StallSearch& search) {
   return windows;
 }
 
+std::vector<NodeClock> clocks_of(const Cluster& cluster) {
+  std::vector<NodeClock> clocks;
+  for (const Node& node : cluster.nodes()) {
+    const Clock& clock = cluster.clock();
+    clocks.push_back({node.node_id, clock.shift_ns(node.node_id), clock.error_ns(node.node_id)});
+  }
+  return clocks;
+}
+
 /// What was left out because there is too much to hold.
 void note_dropped(const StallSearch& search, const EvidenceStore& evidence, Report& report) {
   std::vector<std::string> dropped;
@@ -212,6 +222,10 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   std::vector<StallFinding> findings = group_by_cause(context, decisions, report.notes);
   ST_TRY(add_expensive_calls(source, cluster, timeline, findings));
   ST_TRY(add_python_locations(source, cluster, findings, report.notes));
+  if (options.stalled_calls) {
+    add_stalled_calls(cluster, timeline, findings);
+  }
+  result.clocks = clocks_of(cluster);
   for (StallFinding& found : findings) {
     report.findings.push_back(std::move(found.finding));
   }

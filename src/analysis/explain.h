@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "model/finding.h"
 #include "model/inspection.h"
+#include "model/node_clock.h"
 #include "model/source.h"
 #include "model/time_window.h"
 
@@ -24,6 +25,8 @@ struct ExplainOptions {
   std::optional<EventId> instance;
   /// Processes (node, pid) that are known to have called collectives, in addition to those with calls in the source.
   std::set<std::pair<NodeId, int32_t>> called;
+  /// Sets Finding::stalled.
+  bool stalled_calls = false;
 };
 
 struct ExplainResult {
@@ -32,6 +35,8 @@ struct ExplainResult {
   std::vector<analysis::Decision> decisions;
   /// The inspection of ExplainOptions::instance, if that was set.
   std::optional<Inspection> inspection;
+  /// The clock of each node of the source.
+  std::vector<NodeClock> clocks;
 };
 
 /// Reads `source` a few times, in time order; memory is about 16 bytes a collective plus bounded evidence. Fails if the

@@ -82,6 +82,17 @@ Result<Report> explain_recordings(std::span<const std::string> paths, const Time
   return std::move(inspected.report);
 }
 
+Result<ExplainedRecordings> open_and_explain(std::span<const std::string> paths, const TimeWindow& window) {
+  ExplainedRecordings all;
+  ST_ASSIGN(all.source, store::open_recordings(paths));
+  ST_ASSIGN(analysis::CommonNames names, analysis::CommonNames::read(*all.source));
+  all.names = std::make_unique<analysis::CommonNames>(std::move(names));
+  ST_ASSIGN(ExplainResult result, stalltrace::explain(*all.source, {.window = window, .stalled_calls = true}));
+  all.report = std::move(result.report);
+  all.clocks = std::move(result.clocks);
+  return all;
+}
+
 void print_report(Console& console, const Report& report) {
   console.out(report::report_to_text(report, {.colour = console.colour_out()}));
 }

@@ -2,15 +2,20 @@
 // Shared by `explain`, `run` and `lab run`: makes a report of recordings, as text or JSON.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "analysis/timeline/communicator_names.h"
 #include "base/result.h"
 #include "cli/evidence/inputs.h"
 #include "cli/framework/console.h"
 #include "model/finding.h"
 #include "model/inspection.h"
+#include "model/node_clock.h"
+#include "model/source.h"
 #include "model/time_window.h"
 
 namespace stalltrace::cli {
@@ -29,6 +34,15 @@ Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, s
 
 /// The same of recordings, logs and dumps.
 Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window = {});
+
+/// Recordings and what they show, for programs that present both.
+struct ExplainedRecordings {
+  std::unique_ptr<EventSource> source;
+  std::unique_ptr<analysis::CommonNames> names;  // the same with one name for each communicator, as the report has it
+  Report report;                                 // with Finding::stalled
+  std::vector<NodeClock> clocks;
+};
+Result<ExplainedRecordings> open_and_explain(std::span<const std::string> paths, const TimeWindow& window);
 
 /// Prints a report as text, with colour if the output is a terminal that supports it.
 void print_report(Console& console, const Report& report);

@@ -73,6 +73,23 @@ struct Evidence {
   std::vector<EventId> events;  // a few examples
 };
 
+/// A call in a stalled instance, by the fields of its row in `collective`.
+struct StalledCall {
+  NodeId node_id = 0;
+  int32_t pid = 0;
+  CommHash comm_id_hash = 0;
+  std::optional<int64_t> seq;  // none: the communicator is not known, its calls were lined up by order and time
+  /// On its node's own clock. The analysis may see it arrive later than its row: when what was queued before it ended.
+  int64_t arrival_ns = 0;
+  Operation op = Operation::kAllReduce;
+};
+
+/// One instance that a finding explains.
+struct StalledInstance {
+  TimeRange waited;                // when the job waited
+  std::vector<StalledCall> calls;  // by arrival
+};
+
 struct Finding {
   Cause cause = Cause::kUnknown;
   Severity severity = Severity::kMedium;
@@ -88,10 +105,11 @@ struct Finding {
   std::string summary;
   std::vector<Evidence> evidence;
   std::string remedy;
-  std::optional<int64_t> attempt;      // of the job, from 1: Report::attempts
-  std::vector<TimeRange> lost;         // the stalled time of each stall, sorted by end; neither printed nor stored
-  std::optional<int64_t> detected_ns;  // live: when it was first reported
-  std::optional<int64_t> ended_ns;     // live: when its end was reported
+  std::optional<int64_t> attempt;        // of the job, from 1: Report::attempts
+  std::vector<TimeRange> lost;           // the stalled time of each stall, sorted by end; neither printed nor stored
+  std::vector<StalledInstance> stalled;  // most expensive first; with ExplainOptions::stalled_calls; not stored
+  std::optional<int64_t> detected_ns;    // live: when it was first reported
+  std::optional<int64_t> ended_ns;       // live: when its end was reported
 };
 
 /// Processes that were one job and alive together. A restarted job is another attempt, and so is another job.

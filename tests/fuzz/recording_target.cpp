@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes all readers of a recording. An input is a list of edits to a small valid recording: a value of a column in
-// some rows, a declaration in its schema, or bytes of its pages. The result is explained, inspected, queried, merged
-// and asked about by the MCP server's tools, within limits of time and memory.
+// some rows, a declaration in its schema, or bytes of its pages. The result is explained, inspected, queried, exported,
+// merged and asked about by the MCP server's tools, within limits of time and memory.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -18,6 +18,10 @@
 #include "analysis/explain.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "export/encode/chrome_encoder.h"
+#include "export/encode/perfetto_encoder.h"
+#include "export/testing/decoded_trace.h"
+#include "export/trace_export.h"
 #include "report/inspection.h"
 #include "report/query_format.h"
 #include "report/report_json.h"
@@ -334,6 +338,34 @@ void explain_it(const std::string& path) {
   }
 }
 
+/// Whatever the rows hold, both formats are valid.
+void export_it(const std::string& path) {
+  using namespace trace_export;
+  const auto source = store::open_recordings(std::span(&path, 1));
+  const Result<ExplainResult> result =
+      source ? explain(**source, {.stalled_calls = true}) : Result<ExplainResult>(fail("not opened"));
+  if (!result) {
+    return;
+  }
+  std::string bytes;
+  const ByteSink sink = [&bytes](std::string_view piece) {
+    bytes += piece;
+    return Status();
+  };
+  for (const bool chrome : {false, true}) {
+    bytes.clear();
+    const auto encoder = chrome ? make_chrome_encoder(sink) : make_perfetto_encoder(sink);
+    if (const auto done = export_trace(**source, result->report, result->clocks, {}, *encoder); !done) {
+      require_one_line(done.error());
+    } else if (chrome) {
+      require_printable(bytes);
+    } else {
+      const DecodedTrace trace(bytes);
+      require(trace.problems.empty() && trace.slices.size() == done->slices);
+    }
+  }
+}
+
 void query_it(const std::string& path) {
   for (const char* sql : {"SELECT * FROM collective LEFT JOIN process USING(pid) LIMIT 300", "SELECT * FROM event_name",
                           "SELECT * FROM sqlite_schema", "SELECT count(*), sum(bytes) FROM collective"}) {
@@ -356,6 +388,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   explain_it(call_site.path());
   query_it(call_site.path());
   fuzz::ask_all_tools(call_site.path());
+  export_it(call_site.path());
   std::filesystem::remove(call_site.merged());
   const std::string path = call_site.path();
   if (store::merge_recordings(std::span(&path, 1), call_site.merged())) {

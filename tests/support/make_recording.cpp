@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// make_recording FILE [COLLECTIVES [STALLED]]: a small recording for tests of the command line: one node, two ranks,
-// healthy except for the instance STALLED, which takes three seconds and delays the following ones.
+// make_recording FILE [COLLECTIVES [STALLED [evidence]]]: a small recording for tests of the command line: one node,
+// two ranks, healthy except for the instance STALLED, which takes three seconds and delays the following ones. With
+// `evidence` each call has rows of the other tables, too.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -53,7 +54,41 @@ Collective all_reduce(int64_t seq, int32_t rank, int64_t stalled) {
   return row;
 }
 
-Status write(const std::string& path, int64_t collectives, int64_t stalled) {
+/// What goes on while a call lasts.
+void add_evidence(const Collective& call, store::RecordingWriter& writer) {
+  const auto cookie = static_cast<uint64_t>(call.pid);
+  const int64_t time = call.timestamp_ns;
+  TcpSample sample{.node_id = kNode, .timestamp_ns = time, .cookie = cookie, .pid = call.pid};
+  sample.cwnd = 10;
+  sample.srtt_us = call.seq == 0 ? 0 : 120;
+  writer.accept(sample);
+  writer.accept(NetSpan{kNode, time, kNsPerMs, cookie, call.pid, call.tid, *call.seq % 2 == 0, 65'536, 3});
+  WaitSpan wait{.node_id = kNode, .timestamp_ns = time, .window_ns = 2 * kNsPerMs, .waited_ns = kNsPerMs};
+  wait.pid = wait.tid = call.pid;
+  wait.by_name = "=stress\"";
+  wait.by_pid = 9;
+  writer.accept(wait);
+  ProxyStep step{.node_id = kNode, .timestamp_ns = time, .duration_ns = kNsPerMs, .collective_id = call.event_id};
+  step.pid = call.pid;
+  step.peer = 1 - *call.rank;
+  writer.accept(step);
+  writer.accept(HostSample{kNode, time, "pressure_cpu_some_us", "", 0.5});
+  TcpEvent event{.event_id = call.event_id + 1'000'000, .node_id = kNode, .timestamp_ns = time};
+  event.pid = call.pid;
+  event.cookie = cookie;
+  event.len = 1448;
+  writer.accept(event);
+}
+
+void add_connection(int32_t rank, store::RecordingWriter& writer) {
+  Connection row{.node_id = kNode, .cookie = static_cast<uint64_t>(100 + rank), .pid = 100 + rank, .family = 2};
+  row.source = {"10.0.0.1", 40000};
+  row.destination = {"10.0.0.2", 50000};
+  row.opened_ns = kStart;
+  writer.accept(row);
+}
+
+Status write(const std::string& path, int64_t collectives, int64_t stalled, bool evidence) {
   ST_ASSIGN(const auto writer, store::RecordingWriter::create(path));
   Node node;
   node.node_id = kNode;
@@ -62,10 +97,18 @@ Status write(const std::string& path, int64_t collectives, int64_t stalled) {
   writer->accept(node);
   for (const int32_t rank : {0, 1}) {
     writer->accept(rank_process(rank));
+    if (evidence) {
+      add_connection(rank, *writer);
+    }
   }
   for (int64_t seq = 0; seq < collectives; ++seq) {
-    writer->accept(all_reduce(seq, 0, stalled));
-    writer->accept(all_reduce(seq, 1, stalled));
+    for (const int32_t rank : {0, 1}) {
+      const Collective call = all_reduce(seq, rank, stalled);
+      writer->accept(call);
+      if (evidence) {
+        add_evidence(call, *writer);
+      }
+    }
   }
   return writer->close();
 }
@@ -74,10 +117,11 @@ Status write(const std::string& path, int64_t collectives, int64_t stalled) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fputs("usage: make_recording FILE [COLLECTIVES [STALLED]]\n", stderr);
+    std::fputs("usage: make_recording FILE [COLLECTIVES [STALLED [evidence]]]\n", stderr);
     return 2;
   }
-  const Status status = write(argv[1], argc > 2 ? std::atoll(argv[2]) : 200, argc > 3 ? std::atoll(argv[3]) : -1);
+  const Status status =
+      write(argv[1], argc > 2 ? std::atoll(argv[2]) : 200, argc > 3 ? std::atoll(argv[3]) : -1, argc > 4);
   if (!status) {
     std::fprintf(stderr, "make_recording: %s\n", status.error().what.c_str());
     return 1;

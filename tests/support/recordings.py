@@ -14,9 +14,11 @@ def rows(path, sql):
         return database.execute(sql).fetchall()
 
 
-def make(path, collectives=200, stalled=-1):
-    """One of `collectives` every 40 ms, 10 ms each; number `stalled` takes 3 s and delays the following ones."""
-    subprocess.run([BUILD / "tests" / "make_recording", path, str(collectives), str(stalled)], check=True)
+def make(path, collectives=200, stalled=-1, evidence=False):
+    """One of `collectives` every 40 ms, 10 ms each; number `stalled` takes 3 s and delays the following ones. With
+    `evidence` each call has rows of the other tables, too."""
+    subprocess.run([BUILD / "tests" / "make_recording", path, str(collectives), str(stalled), *(["evidence"] if evidence else [])],
+                   check=True)
     return path
 
 

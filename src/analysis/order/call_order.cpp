@@ -8,7 +8,7 @@
 
 #include "analysis/order/order_thresholds.h"
 #include "base/python_frames.h"
-#include "model/imported_evidence.h"
+#include "model/events/imported_evidence.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "analysis/explain.h"
 #include "base/clock.h"
-#include "model/imported_evidence.h"
+#include "model/events/imported_evidence.h"
 #include "model/memory_source.h"
 
 namespace stalltrace::analysis {

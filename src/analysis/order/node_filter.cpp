@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/order/node_filter.h"
 
-#include "model/imported_evidence.h"
+#include "model/events/imported_evidence.h"
 
 namespace stalltrace::analysis {
 

@@ -9,7 +9,7 @@
 
 namespace stalltrace::analysis {
 
-/// The nodes whose rows come from logs and dumps (model/imported_evidence.h).
+/// The nodes whose rows come from logs and dumps (model/events/imported_evidence.h).
 Result<std::set<NodeId>> nodes_without_durations(EventSource& source);
 
 class NodeFilter final : public EventSource {

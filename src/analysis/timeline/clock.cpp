@@ -50,11 +50,14 @@ Clock Clock::of(const std::vector<Node>& nodes) {
     if (fresh) {
       references.push_back(&node);
     }
-    clock.hosts_[node.node_id] = {.index = found->second};
+    clock.hosts_[node.node_id] = {.index = found->second, .error_ns = std::nullopt};
     clock.shifts_[node.node_id] =
         std::clamp(references[found->second]->clock_offset_ns - node.clock_offset_ns, -kMostShiftNs, kMostShiftNs);
   }
   clock.host_count_ = references.size();
+  if (clock.host_count_ == 1) {
+    clock.set_error(0, 0);
+  }
   return clock;
 }
 
@@ -65,6 +68,7 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
   }
   std::vector<std::string> incomparable;
   const Node& reference = *references[offsets.reference()];
+  set_error(offsets.reference(), 0);
   for (size_t at = 0; at < host_count_; ++at) {
     const OffsetBounds::Bounds& bounds = offsets.bounds(at);
     if (at == offsets.reference() || !bounds.has_calls) {
@@ -83,6 +87,7 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
         shifts_[node.node_id] += offset_ns;
       }
     }
+    set_error(at, error_ns);
     if (error_ns > kStallFloorNs) {
       distrust(at);
     }
@@ -115,6 +120,19 @@ void Clock::distrust(size_t host) {
   for (auto& [node, known] : hosts_) {
     known.reliable = known.reliable && known.index != host;
   }
+}
+
+void Clock::set_error(size_t host, int64_t error_ns) {
+  for (auto& [node, known] : hosts_) {
+    if (known.index == host) {
+      known.error_ns = error_ns;
+    }
+  }
+}
+
+std::optional<int64_t> Clock::error_ns(NodeId node) const {
+  const auto found = hosts_.find(node);
+  return found == hosts_.end() ? std::nullopt : found->second.error_ns;
 }
 
 bool Clock::comparable(NodeId a, NodeId b) const {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -62,6 +63,8 @@ class Clock {
   /// The number of ns to add to a time of `node`.
   [[nodiscard]] int64_t shift_ns(NodeId node) const;
   [[nodiscard]] int64_t to_common(NodeId node, int64_t time_ns) const { return time_ns + shift_ns(node); }
+  /// How far a common time of `node` may be off; 0 on the reference's host, none where nothing bounds it.
+  [[nodiscard]] std::optional<int64_t> error_ns(NodeId node) const;
   /// Notes for the reader: offsets with their errors, and hosts that could not be aligned.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
   /// True if the order of events on these two nodes is known more precisely than the length of a stall.
@@ -72,9 +75,11 @@ class Clock {
  private:
   struct Host {
     size_t index = 0;
-    bool reliable = true;  // relative to the reference
+    bool reliable = true;             // relative to the reference
+    std::optional<int64_t> error_ns;  // likewise
   };
   void distrust(size_t host);
+  void set_error(size_t host, int64_t error_ns);
   void note_incomparable(const std::vector<std::string>& hosts, const std::string& reference);
 
   std::unordered_map<NodeId, int64_t> shifts_;

@@ -67,6 +67,15 @@ TEST(Clock, AHostIsMovedToTheMiddleOfItsBounds) {
   EXPECT_EQ(clock.shift_ns(3), clock.shift_ns(2) - 50);
   EXPECT_TRUE(clock.comparable(1, 2));
   EXPECT_EQ(clock.notes().size(), 1U);
+  EXPECT_EQ(clock.error_ns(1), 0);
+  EXPECT_EQ(clock.error_ns(2), 2 * kNsPerMs);
+  EXPECT_EQ(clock.error_ns(3), 2 * kNsPerMs);  // one host
+}
+
+TEST(Clock, NothingBoundsTheErrorOfAHostThatWasNotAligned) {
+  EXPECT_EQ(Clock::of({node_of(1, "a"), node_of(2, "a")}).error_ns(2), 0);
+  EXPECT_EQ(Clock::of({node_of(1, "a"), node_of(2, "b")}).error_ns(2), std::nullopt);
+  EXPECT_EQ(Clock::of({node_of(1, "a")}).error_ns(7), std::nullopt);
 }
 
 TEST(Clock, AnErrorLargerThanAStallMakesHostsIncomparable) {

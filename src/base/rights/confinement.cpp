@@ -161,10 +161,11 @@ bool refuse_changes(const Confinement& allowed) {
   }
   const uint64_t of_files = kChangesOfFiles | (version >= 3 ? kTruncate : 0);
   const uint64_t of_folders = of_files | kChangesOfFolders | (version >= 2 ? LANDLOCK_ACCESS_FS_REFER : 0);
-  const landlock_ruleset_attr all{
-      .handled_access_fs = of_folders | LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
-                           LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_SYM | LANDLOCK_ACCESS_FS_MAKE_SOCK |
-                           LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK};
+  const uint64_t subfolders = LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR;
+  const landlock_ruleset_attr all{.handled_access_fs = of_folders | subfolders | LANDLOCK_ACCESS_FS_EXECUTE |
+                                                       LANDLOCK_ACCESS_FS_MAKE_SYM | LANDLOCK_ACCESS_FS_MAKE_SOCK |
+                                                       LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_CHAR |
+                                                       LANDLOCK_ACCESS_FS_MAKE_BLOCK};
   const UniqueFd rules(static_cast<int>(::syscall(SYS_landlock_create_ruleset, &all, sizeof all, 0U)));
   if (!rules) {
     return false;
@@ -173,7 +174,7 @@ bool refuse_changes(const Confinement& allowed) {
     allow(rules.get(), path, of_files);
   }
   for (const std::string& path : allowed.folders) {
-    if (!allow(rules.get(), path, of_folders)) {
+    if (!allow(rules.get(), path, of_folders | (allowed.subfolders ? subfolders : 0))) {
       return false;  // what the verb is for would fail without its reason
     }
   }

@@ -11,6 +11,7 @@ namespace stalltrace {
 struct Confinement {
   std::vector<std::string> files;    // existing files that may be written; those that do not exist are left out
   std::vector<std::string> folders;  // in which files may be made, written, renamed and removed
+  bool subfolders = false;           // in these, folders too may be made, and removed when they are empty
 };
 
 /// What the kernel took.

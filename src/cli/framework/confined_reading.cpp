@@ -7,13 +7,14 @@
 
 namespace stalltrace::cli {
 
-void confine_to_reading(std::span<const std::string> inputs, const std::string& out) {
+void confine_to_reading(std::span<const std::string> inputs, const std::string& out, Makes makes) {
   Confinement allowed;
   for (const std::string& path : inputs) {
     allowed.files.push_back(path + "-shm");  // SQLite's locks on a recording that is being written
   }
   if (!out.empty()) {
     allowed.folders.push_back(std::filesystem::path(out).parent_path().string());
+    allowed.subfolders = makes == Makes::kFolder;
   }
   confine(allowed);
 }

@@ -7,8 +7,11 @@
 
 namespace stalltrace::cli {
 
-/// Gives up all that such a verb does not need (base/rights/confinement.h). `out`: the file that it will make; empty:
-/// none. To be called before the first thread is started and before `inputs` are opened.
-void confine_to_reading(std::span<const std::string> inputs, const std::string& out = "");
+/// What a verb makes at its `out`.
+enum class Makes { kFile, kFolder };
+
+/// Gives up all that such a verb does not need (base/rights/confinement.h). `out`: the file that it will make, or the
+/// folder with files; empty: none. To be called before the first thread is started and before `inputs` are opened.
+void confine_to_reading(std::span<const std::string> inputs, const std::string& out = "", Makes makes = Makes::kFile);
 
 }  // namespace stalltrace::cli

@@ -48,13 +48,26 @@ auto append_text(std::vector<std::string>* target) {
   };
 }
 
-Status append_pid(std::string_view text, std::vector<int32_t>* target) {
-  ST_ASSIGN(const int64_t pid, parse_integer(text));
-  if (pid < 1 || pid > std::numeric_limits<int32_t>::max()) {
-    return fail(fmt::format("'{}' is not a process id", text), {}, ErrorKind::kUsage);
-  }
-  target->push_back(static_cast<int32_t>(pid));
-  return {};
+/// Numbers from `low` on, separated by commas, any number of times. `what`: "a process id".
+Flag numbers_flag(std::string name, std::string value_name, std::string help, int32_t low, const char* what,
+                  std::vector<int32_t>* target) {
+  auto assign = [low, what, target](std::string_view text) -> Status {
+    for (const std::string_view part : split(text, ',')) {
+      ST_ASSIGN(const int64_t number, parse_integer(part));
+      if (number < low || number > std::numeric_limits<int32_t>::max()) {
+        return fail(fmt::format("'{}' is not {}", part, what), {}, ErrorKind::kUsage);
+      }
+      target->push_back(static_cast<int32_t>(number));
+    }
+    return {};
+  };
+  return {.kind = Flag::Kind::kRepeated,
+          .name = std::move(name),
+          .value_name = std::move(value_name),
+          .help = std::move(help),
+          .value_form = {},
+          .default_text = {},
+          .assign = std::move(assign)};
 }
 
 }  // namespace
@@ -141,19 +154,11 @@ Flag integer_flag(std::string name, std::string value_name, std::string help, in
 }
 
 Flag pids_flag(std::string name, std::string help, std::vector<int32_t>* target) {
-  auto assign = [target](std::string_view text) -> Status {
-    for (const std::string_view part : split(text, ',')) {
-      ST_TRY(append_pid(part, target));
-    }
-    return {};
-  };
-  return {.kind = Flag::Kind::kRepeated,
-          .name = std::move(name),
-          .value_name = "PID",
-          .help = std::move(help),
-          .value_form = {},
-          .default_text = {},
-          .assign = std::move(assign)};
+  return numbers_flag(std::move(name), "PID", std::move(help), 1, "a process id", target);
+}
+
+Flag ranks_flag(std::string name, std::string help, std::vector<int32_t>* target) {
+  return numbers_flag(std::move(name), "RANK", std::move(help), 0, "a rank", target);
 }
 
 Flag duration_flag(std::string name, std::string help, int64_t* target_ns) {

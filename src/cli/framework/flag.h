@@ -53,6 +53,8 @@ Flag integer_flag(std::string name, std::string value_name, std::string help, in
                   int64_t* target);
 /// --pid 12 --pid 34, also --pid 12,34
 Flag pids_flag(std::string name, std::string help, std::vector<int32_t>* target);
+/// --rank 0 --rank 3, also --rank 0,3
+Flag ranks_flag(std::string name, std::string help, std::vector<int32_t>* target);
 /// "500ms", "20s", "2m"; must be positive.
 Flag duration_flag(std::string name, std::string help, int64_t* target_ns);
 Flag duration_flag(std::string name, std::string help, std::optional<int64_t>* target_ns);

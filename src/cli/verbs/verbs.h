@@ -17,6 +17,7 @@ std::unique_ptr<Subcommand> make_query_verb();
 std::unique_ptr<Subcommand> make_explain_verb();
 std::unique_ptr<Subcommand> make_merge_verb();
 std::unique_ptr<Subcommand> make_import_verb();
+std::unique_ptr<Subcommand> make_export_verb();
 std::unique_ptr<Subcommand> make_mcp_verb();
 std::unique_ptr<Subcommand> make_lab_run_verb();
 std::unique_ptr<Subcommand> make_lab_matrix_verb();

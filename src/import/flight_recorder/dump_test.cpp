@@ -7,7 +7,7 @@
 #include "import/flight_recorder/json.h"
 #include "import/flight_recorder/pickle.h"
 #include "import/testing/evidence_files.h"
-#include "model/imported_evidence.h"
+#include "model/events/imported_evidence.h"
 
 namespace stalltrace::import {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "import/evidence.h"
 #include "import/flight_recorder/dump.h"
-#include "model/imported_evidence.h"
+#include "model/events/imported_evidence.h"
 
 namespace stalltrace::import {
 namespace {

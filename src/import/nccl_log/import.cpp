@@ -11,7 +11,7 @@
 #include "import/evidence.h"
 #include "import/nccl_log/log_time.h"
 #include "import/nccl_log/survey.h"
-#include "model/imported_evidence.h"
+#include "model/events/imported_evidence.h"
 
 namespace stalltrace::import {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "import/testing/evidence_files.h"
-#include "model/imported_evidence.h"
+#include "model/events/imported_evidence.h"
 
 namespace stalltrace::import {
 namespace {

@@ -6,55 +6,74 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "store/schema/columns.h"
 #include "store/sqlite/sqlite.h"
 
 namespace stalltrace::store {
 
-/// Binds one field after the other, starting at parameter `first`. The row must keep its texts until the step.
-class Binder {
+/// Writes one field after the other as a value of a column. `Out` takes what SQLite stores: null(), text(string_view),
+/// integer(int64_t), real(double).
+template <typename Out>
+class FieldWriter {
  public:
-  Binder(sqlite3_stmt* statement, int first) : statement_(statement), index_(first) {}
+  explicit FieldWriter(Out out) : out_(std::move(out)) {}
 
   template <typename Field>
   void operator()(const char* /*name*/, const Field& field) {
     put(field);
-    ++index_;
   }
 
  private:
-  void null() { sqlite3_bind_null(statement_, index_); }
-  void text(std::string_view value) {
-    sqlite3_bind_text(statement_, index_, value.data(), static_cast<int>(value.size()), SQLITE_STATIC);
-  }
-
-  void put(const std::string& value) { text(value); }
-  void put(double value) { sqlite3_bind_double(statement_, index_, value); }
+  void put(const std::string& value) { out_.text(value); }
+  void put(double value) { out_.real(value); }
   template <typename T>
   requires std::is_integral_v<T>
-  void put(T value) { sqlite3_bind_int64(statement_, index_, static_cast<int64_t>(value)); }
+  void put(T value) { out_.integer(static_cast<int64_t>(value)); }
   template <typename T>
   requires std::is_enum_v<T>
   void put(T value) {
     const std::string_view name = to_text(value);
-    name.empty() ? null() : text(name);
+    name.empty() ? out_.null() : out_.text(name);
   }
   template <typename T>
   void put(const std::optional<T>& value) {
-    value ? put(*value) : null();
+    value ? put(*value) : out_.null();
   }
   template <typename T>
   void put(const OrNull<T>& field) {
-    field.value == std::remove_const_t<T>{} ? null() : put(field.value);
+    field.value == std::remove_const_t<T>{} ? out_.null() : put(field.value);
   }
   template <typename T>
   void put(const OrNullUnless<T>& field) {
-    field.value == std::remove_const_t<T>{} && !field.zero_is_known ? null() : put(field.value);
+    field.value == std::remove_const_t<T>{} && !field.zero_is_known ? out_.null() : put(field.value);
   }
 
+  Out out_;
+};
+
+/// The parameters of a statement, one after the other.
+class StatementParameters {
+ public:
+  StatementParameters(sqlite3_stmt* statement, int first) : statement_(statement), index_(first) {}
+
+  void null() { sqlite3_bind_null(statement_, index_++); }
+  void text(std::string_view value) {
+    sqlite3_bind_text(statement_, index_++, value.data(), static_cast<int>(value.size()), SQLITE_STATIC);
+  }
+  void integer(int64_t value) { sqlite3_bind_int64(statement_, index_++, value); }
+  void real(double value) { sqlite3_bind_double(statement_, index_++, value); }
+
+ private:
   sqlite3_stmt* statement_;
   int index_;
+};
+
+/// Binds one field after the other, starting at parameter `first`. The row must keep its texts until the step.
+class Binder : public FieldWriter<StatementParameters> {
+ public:
+  Binder(sqlite3_stmt* statement, int first) : FieldWriter(StatementParameters(statement, first)) {}
 };
 
 /// The columns of a statement's current row, one after the other.
