@@ -9,7 +9,7 @@
 #include "cli/export/output.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
-#include "cli/framework/time_point.h"
+#include "cli/framework/time_flag.h"
 #include "cli/privacy.h"
 #include "cli/reporting.h"
 #include "cli/stop_signals.h"
