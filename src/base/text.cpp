@@ -117,13 +117,15 @@ Result<int64_t> parse_integer(std::string_view text) {
 std::string format_duration(int64_t duration_ns) {
   const double ns = static_cast<double>(duration_ns);
   const double magnitude = std::fabs(ns);
+  constexpr double kRounded = 0.9995;  // of a unit: rounded to three digits, it is one
   if (magnitude >= 120.0 * kNsPerSecond) {
-    return fmt::format("{:.3g} min", ns / (60.0 * kNsPerSecond));
+    const double minutes = ns / (60.0 * kNsPerSecond);
+    return std::fabs(minutes) < 999.5 ? fmt::format("{:.3g} min", minutes) : fmt::format("{:.0f} min", minutes);
   }
-  if (magnitude >= kNsPerSecond) {
+  if (magnitude >= kRounded * kNsPerSecond) {
     return fmt::format("{:.3g} s", ns / kNsPerSecond);
   }
-  if (magnitude >= kNsPerMs) {
+  if (magnitude >= kRounded * kNsPerMs) {
     return fmt::format("{:.3g} ms", ns / kNsPerMs);
   }
   if (magnitude >= kNsPerUs) {

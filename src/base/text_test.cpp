@@ -47,5 +47,14 @@ TEST(Printable, BytesThatAreNoUtf8BecomeQuestionMarks) {
   EXPECT_EQ(printable("\xf4\x90\x80\x80\xff"), "?????") << "beyond Unicode";
 }
 
+TEST(Duration, HasThreeDigitsAndNeverAnExponent) {
+  EXPECT_EQ(format_duration(5'123'456'789), "5.12 s");
+  EXPECT_EQ(format_duration(999'400'000), "999 ms");
+  EXPECT_EQ(format_duration(999'700'000), "1 s");
+  EXPECT_EQ(format_duration(999'700), "1 ms");
+  EXPECT_EQ(format_duration(-999'700'000), "-1 s");
+  EXPECT_EQ(format_duration(26 * 3600 * kNsPerSecond), "1560 min");
+}
+
 }  // namespace
 }  // namespace stalltrace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "serve/testing/job_file.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::serve {
 namespace {
@@ -63,7 +64,7 @@ TEST(RecordingFiles, NamesAreUnique) {
   EXPECT_EQ(infos[0].name, "/x/a.db");
   EXPECT_EQ(infos[1].name, "/y/a.db");
   EXPECT_EQ(infos[2].name, "b.db");
-  EXPECT_THAT(infos[2].problem->what, HasSubstr("no such file"));
+  golden::expect_text(infos[2].problem->what);
   EXPECT_FALSE(recordings->snapshot().has_value());
   EXPECT_FALSE(recordings->snapshot("a.db").has_value());
 }

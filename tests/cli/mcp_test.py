@@ -116,7 +116,7 @@ class Mcp(Case):
         self.recording.unlink()
         gone = client.call("findings")
         self.assertTrue(gone["isError"])
-        self.assertIn("no such file", gone["content"][0]["text"])
+        self.assert_says("no such file", gone["content"][0]["text"])
 
     def test_the_page_has_every_tool_resource_and_prompt(self):
         client = self.client()

@@ -8,6 +8,7 @@
 #include "import/flight_recorder/pickle.h"
 #include "import/testing/evidence_files.h"
 #include "model/events/imported_evidence.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::import {
 namespace {
@@ -52,11 +53,11 @@ TEST(Pickle, ReadsPyTorchsTypedListsAndRunsNothing) {
   const auto top = read_pickle("\x80\x02"s + "ctorch.jit._pickle\nbuild_intlist\n" + list + "\x85R."s, tree);
   ASSERT_TRUE(top);
   EXPECT_EQ(tree.items(*top).size(), 2U);
-  EXPECT_NE(refusal("\x80\x02"s + "cos\nsystem\n"s + text("id") + "\x85R."s).find("nothing is run"), std::string::npos);
+  golden::expect_text(refusal("\x80\x02"s + "cos\nsystem\n"s + text("id") + "\x85R."s));
   EXPECT_NE(
       refusal("\x80\x04"s + text("builtins") + text("eval") + "\x93"s + text("1") + "\x85R."s).find("builtins.eval"),
       std::string::npos);
-  EXPECT_NE(refusal("\x80\x02"s + list + list + "\x85R."s).find("nothing is run"), std::string::npos);
+  golden::expect_text(refusal("\x80\x02"s + list + list + "\x85R."s));
   EXPECT_NE(refusal("\x80\x02}}b."s).find("opcode 0x62"), std::string::npos);  // BUILD
 }
 
@@ -70,7 +71,7 @@ TEST(Pickle, ADamagedOneIsRefusedWithItsOffset) {
   EXPECT_EQ(refusal("\x80\x02."s), "offset 2: its end mark leaves no single value");
   EXPECT_EQ(refusal("\x80\x09."s), "offset 0: its protocol is newer than 5");
   EXPECT_EQ(refusal(""), "offset 0: it ends before its end mark");
-  EXPECT_NE(refusal("\x80\x02"s + std::string(3U << 20, ']')).find("more values"), std::string::npos);
+  golden::expect_text(refusal("\x80\x02"s + std::string(3U << 20, ']')));
 }
 
 TEST(Pickle, AListThatHoldsItselfIsHarmless) {

@@ -34,6 +34,8 @@ class EvidenceFolder {
     return path;
   }
 
+  [[nodiscard]] std::string path() const { return path_.string(); }
+
  private:
   std::filesystem::path path_;
 };
