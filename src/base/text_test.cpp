@@ -53,7 +53,7 @@ TEST(Duration, HasThreeDigitsAndNeverAnExponent) {
   EXPECT_EQ(format_duration(999'700'000), "1 s");
   EXPECT_EQ(format_duration(999'700), "1 ms");
   EXPECT_EQ(format_duration(-999'700'000), "-1 s");
-  EXPECT_EQ(format_duration(26 * 3600 * kNsPerSecond), "1560 min");
+  EXPECT_EQ(format_duration(26 * 3600 * int64_t{1'000'000'000}), "1560 min");
 }
 
 }  // namespace
