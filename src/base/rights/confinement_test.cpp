@@ -186,5 +186,39 @@ TEST(Confinement, FilesChangeOnlyWhereItIsAllowed) {
   std::filesystem::remove_all(folder);
 }
 
+/// A folder for --out is made below its parent: `subfolders` is for those verbs alone.
+TEST(Confinement, FoldersAreMadeAndRemovedOnlyWhereItIsAllowed) {
+  if (!possible_confinement().files) {
+    GTEST_SKIP() << "this kernel has no Landlock";
+  }
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("confinement-folders-" + std::to_string(::getpid()));
+  for (const char* name : {"parent/there", "beside/there"}) {
+    std::filesystem::create_directories(folder / name);
+  }
+  const auto refused_below = [&](const char* name) {
+    const std::filesystem::path parent = folder / name;
+    const bool made = ::mkdir((parent / "new").c_str(), 0700) == 0 || errno != EACCES;
+    const bool removed = ::rmdir((parent / "there").c_str()) == 0 || errno != EACCES;
+    return !made && !removed;
+  };
+  EXPECT_EQ(in_confined_child({.files = {}, .folders = {folder / "parent"}},
+                              [&] { return refused_below("parent") && refused_below("beside") ? 0 : 1; }),
+            0);
+  EXPECT_EQ(
+      in_confined_child({.files = {}, .folders = {folder / "parent"}, .subfolders = true},
+                        [&] {
+                          const std::filesystem::path made = folder / "parent/new";
+                          const bool makes = ::mkdir(made.c_str(), 0700) == 0;
+                          const UniqueFd file(::open((made / "file").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+                          const bool removes = ::unlink((made / "file").c_str()) == 0 && ::rmdir(made.c_str()) == 0 &&
+                                               ::rmdir((folder / "parent/there").c_str()) == 0;
+                          return makes && file && removes && refused_below("beside") ? 0 : 1;
+                        }),
+      0);
+  EXPECT_TRUE(std::filesystem::exists(folder / "beside/there"));
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace stalltrace
