@@ -5,7 +5,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <numeric>
+#include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -99,6 +103,8 @@ std::string_view congestion_state(int32_t state) {
   return state >= 0 && static_cast<size_t>(state) < kNames.size() ? kNames[static_cast<size_t>(state)] : "";
 }
 
+constexpr size_t kMostOpenWaits = 65'536;  // threads at a time whose wait is held back: bounds the memory
+
 class Exporter {
  public:
   Exporter(EventSource& source, const Report& report, std::span<const NodeClock> clocks, const TraceOptions& options,
@@ -129,7 +135,9 @@ class Exporter {
     ST_TRY(each<Collective>([this](const Collective& row) { put_kernel(row); }));
     ST_TRY(each<ProxyStep>([this](const ProxyStep& row) { put(row); }));
     ST_TRY(each<WaitSpan>([this](const WaitSpan& row) { put(row); }));
+    put_open_waits();
     ST_TRY(each<PythonStack>([this](const PythonStack& row) { put(row); }));
+    ST_TRY(each<LogLine>([this](const LogLine& row) { put(row); }));
     ST_TRY(each<NetSpan>([this](const NetSpan& row) { put(row); }));
     ST_TRY(each<TcpEvent>([this](const TcpEvent& row) { put(row); }));
     ST_TRY(each<TcpSample>([this](const TcpSample& row) { put(row); }));
@@ -137,7 +145,10 @@ class Exporter {
     ST_TRY(each<HostSample>([this](const HostSample& row) { put(row); }));
     ST_TRY(each<PortCounter>([this](const PortCounter& row) { put(row); }));
     ST_TRY(encoder_.finish());
-    return writer_.summary();
+    TraceSummary summary = writer_.summary();
+    summary.stalls_without_calls = stalls_without_calls();
+    summary.absent_ranks = participants_.absent_ranks();
+    return summary;
   }
 
  private:
@@ -163,6 +174,7 @@ class Exporter {
     return name_;
   }
 
+  [[nodiscard]] uint64_t stalls_without_calls() const;
   void put_findings();
   Status put_stalls();
   void put_processes();
@@ -172,7 +184,10 @@ class Exporter {
   void put_kernel(const Collective& row);
   void put(const ProxyStep& row);
   void put(const WaitSpan& row);
+  void put_open_waits();
+  void put_wait(const WaitSpan& row, int64_t end_ns);
   void put(const PythonStack& row);
+  void put(const LogLine& row);
   void put(const NetSpan& row);
   void put(const TcpEvent& row);
   void put(const TcpSample& row);
@@ -193,10 +208,22 @@ class Exporter {
   Participants participants_;
   std::optional<FindingFlows> flows_;
   std::unordered_map<int64_t, std::string> stacks_;
+  /// Of each thread (node, pid, tid) the wait that was reported while it lasted, until its next row comes.
+  std::map<std::tuple<NodeId, int32_t, int32_t>, WaitSpan> open_waits_;
   TrackId findings_ = kNoTrack;
   Notes notes_;
   std::string name_;
 };
+
+/// The analysis lists no more calls of one finding than kMostStalledCalls.
+uint64_t Exporter::stalls_without_calls() const {
+  uint64_t missing = 0;
+  for (const Finding& finding : report_.findings) {
+    const auto listed = static_cast<int64_t>(finding.stalled.size());
+    missing += listed > 0 ? static_cast<uint64_t>(std::max<int64_t>(finding.collectives_affected - listed, 0)) : 0;
+  }
+  return missing;
+}
 
 void Exporter::put_findings() {
   if (report_.findings.empty()) {
@@ -204,9 +231,15 @@ void Exporter::put_findings() {
   }
   findings_ = writer_.process("findings", 0);
   const auto name = [] { return std::string("findings"); };
-  for (size_t i = 0; i < report_.findings.size(); ++i) {
+  const auto begin_of = [this](size_t i) {
+    return std::clamp(report_.findings[i].window.from_ns, span_.from_ns, span_.to_ns);
+  };
+  std::vector<size_t> by_time(report_.findings.size());
+  std::iota(by_time.begin(), by_time.end(), size_t{0});
+  std::ranges::stable_sort(by_time, {}, begin_of);
+  for (const size_t i : by_time) {
     const Finding& finding = report_.findings[i];
-    const int64_t from = std::clamp(finding.window.from_ns, span_.from_ns, span_.to_ns);
+    const int64_t from = begin_of(i);
     const int64_t to = std::clamp(finding.window.to_ns, from, std::max(from, span_.to_ns));
     notes_.clear()
         .add("finding", static_cast<int64_t>(i) + 1)
@@ -251,7 +284,9 @@ Status Exporter::put_stalls() {
     }));
   }
   const auto name = [] { return std::string("stalls that others waited in"); };
-  for (const StallSlice& stall : flows_->slices()) {
+  std::unordered_set<FlowId> without_origin;
+  for (const StallSlice* slice : flows_->slices_by_time()) {
+    const StallSlice& stall = *slice;
     if (stall.flows.empty() && !selection_.has(stall.begin_ns, stall.end_ns)) {
       continue;
     }
@@ -261,13 +296,17 @@ Status Exporter::put_stalls() {
     notes_.clear()
         .add("finding", static_cast<int64_t>(stall.finding) + 1)
         .add("waiting_calls", static_cast<int64_t>(stall.flows.size()));
-    writer_.slice({parent, RowKind::kStalls, 0, name}, {.category = "stall",
-                                                        .name = to_text(finding.cause),
-                                                        .begin_ns = stall.begin_ns,
-                                                        .end_ns = stall.end_ns,
-                                                        .annotations = notes_,
-                                                        .flows_out = stall.flows});
+    const bool written = writer_.slice({parent, RowKind::kStalls, 0, name}, {.category = "stall",
+                                                                             .name = to_text(finding.cause),
+                                                                             .begin_ns = stall.begin_ns,
+                                                                             .end_ns = stall.end_ns,
+                                                                             .annotations = notes_,
+                                                                             .flows_out = stall.flows});
+    if (!written) {
+      without_origin.insert(stall.flows.begin(), stall.flows.end());
+    }
   }
+  flows_->remove(without_origin);
   return {};
 }
 
@@ -428,7 +467,42 @@ void Exporter::put(const ProxyStep& row) {
                                                               .annotations = notes_});
 }
 
+/// A long wait is reported while it lasts, and again when it has ended, with the same begin: the last row of them
+/// counts. Rows come in the order of their begins.
 void Exporter::put(const WaitSpan& row) {
+  const std::tuple thread{row.node_id, row.pid, row.tid};
+  if (const auto found = open_waits_.find(thread); found != open_waits_.end()) {
+    const WaitSpan before = std::move(found->second);
+    open_waits_.erase(found);
+    if (before.timestamp_ns != row.timestamp_ns) {
+      put_wait(before, at(row.node_id, row.timestamp_ns));
+    }
+  }
+  if (!row.open) {
+    put_wait(row, kForever);
+    return;
+  }
+  if (open_waits_.size() >= kMostOpenWaits) {
+    put_open_waits();
+  }
+  open_waits_.emplace(thread, row);
+}
+
+/// Those whose ends were not recorded.
+void Exporter::put_open_waits() {
+  for (const auto& [thread, row] : open_waits_) {
+    put_wait(row, kForever);
+  }
+  open_waits_.clear();
+}
+
+/// A wait lasts as long as it was observed, but not beyond `end_ns`.
+void Exporter::put_wait(const WaitSpan& row, int64_t end_ns) {
+  const int64_t begin = at(row.node_id, row.timestamp_ns);
+  const int64_t end = std::min(end_after(begin, row.window_ns), end_ns);
+  if (row.open && !selection_.has(begin, end)) {
+    return;  // only as something without an end does it overlap the range
+  }
   const TrackId parent = participants_.process(row.node_id, row.pid);
   if (parent == kNoTrack) {
     return;
@@ -440,15 +514,13 @@ void Exporter::put(const WaitSpan& row) {
   const auto name = [&] {
     return fmt::format("thread {}{}{}", row.tid, row.thread_name.empty() ? "" : " ", row.thread_name);
   };
-  const int64_t begin = at(row.node_id, row.timestamp_ns);
+  if (row.open) {
+    notes_.add("open", true);
+  }
   const bool whole_window = row.waited_ns >= row.window_ns;
   name_ = whole_window ? std::string(to_text(row.kind)) : fmt::format("{}, partly", to_text(row.kind));
   writer_.slice({parent, RowKind::kWaits, static_cast<uint64_t>(row.tid), name},
-                {.category = "wait",
-                 .name = name_,
-                 .begin_ns = begin,
-                 .end_ns = row.open ? std::nullopt : std::optional(end_after(begin, row.window_ns)),
-                 .annotations = notes_});
+                {.category = "wait", .name = name_, .begin_ns = begin, .end_ns = end, .annotations = notes_});
 }
 
 void Exporter::put(const PythonStack& row) {
@@ -472,6 +544,22 @@ void Exporter::put(const PythonStack& row) {
                                                         .name = innermost.empty() ? "no frames" : innermost,
                                                         .time_ns = at(row.node_id, row.timestamp_ns),
                                                         .annotations = notes_});
+}
+
+void Exporter::put(const LogLine& row) {
+  const TrackId parent = participants_.process(row.node_id, row.pid);
+  if (parent == kNoTrack) {
+    return;
+  }
+  notes_.clear().unique("text", row.text).add("file", row.file);
+  if (row.line != 0) {
+    notes_.add("line", row.line);
+  }
+  const auto name = [] { return std::string("log"); };
+  writer_.instant({parent, RowKind::kLog, 0, name}, {.category = "log",
+                                                     .name = to_text(row.kind),
+                                                     .time_ns = at(row.node_id, row.timestamp_ns),
+                                                     .annotations = notes_});
 }
 
 /// The folder of a connection, below the process that owns it.

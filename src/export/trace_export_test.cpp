@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
+#include <numeric>
+#include <set>
 
 #include "base/clock.h"
 #include "export/encode/chrome_encoder.h"
@@ -252,6 +255,10 @@ TEST(TraceExport, OnlyTheRanksThatWereAskedFor) {
   job.options.ranks = {1};
   const DecodedTrace trace = job.exported();
   EXPECT_THAT(paths(trace, trace.slices), ElementsAre(HasSubstr("rank 1 ")));
+  EXPECT_THAT(job.summary.absent_ranks, IsEmpty());
+  job.options.ranks = {9, 1, 7, 9};
+  EXPECT_THAT(paths(job.exported(), trace.slices), ElementsAre(HasSubstr("rank 1 ")));
+  EXPECT_THAT(job.summary.absent_ranks, ElementsAre(7, 9));
   job.options.ranks = {4};
   std::string out;
   const Result<TraceSummary> none = job.write(out);
@@ -297,6 +304,79 @@ TEST(TraceExport, FlowsLeadFromTheCulpritToTheCallsThatWaited) {
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].notes.at("summary"), "Rank 1 is late");
   EXPECT_EQ(trace.path(findings[0].track), "findings / findings");
+}
+
+/// Rank 0 waited in each instance, for rank 1; the cost says which comes first.
+Finding late_finding(Job& job, std::span<const int64_t> begins_ns, int64_t length_ns) {
+  Finding finding{.cause = Cause::kLateRank};
+  finding.culprit = Culprit{.node = "node1", .rank = 1, .pid = 101};
+  finding.window = {kStart, kStart + kNsPerSecond};
+  for (const int64_t begin_ns : begins_ns) {
+    const int64_t seq = begin_ns + 1;
+    job.source.accept(call(0, seq, begin_ns, length_ns));
+    StalledCall waiting{.node_id = kNode, .pid = 100, .comm_id_hash = 0x5eed, .seq = seq};
+    waiting.arrival_ns = kStart + begin_ns;
+    waiting.op = Operation::kAllReduce;
+    finding.stalled.push_back({.waited = {kStart + begin_ns, kStart + begin_ns + length_ns}, .calls = {waiting}});
+  }
+  return finding;
+}
+
+TEST(TraceExport, StallsTakeNoMoreTracksThanOverlap) {
+  Job job;
+  std::vector<int64_t> begins_ns;
+  for (int64_t i = 0; i < 200; ++i) {
+    begins_ns.push_back(10 * ((i * 77) % 200));  // two at a time, in no order
+  }
+  job.report.findings.push_back(late_finding(job, begins_ns, 15));
+  for (const int64_t from_ns : {500, 0, 700, 200}) {
+    Finding finding;
+    finding.window = {kStart + from_ns, kStart + from_ns + 200};
+    job.report.findings.push_back(finding);
+  }
+  job.report.findings[0].window = {kStart + 900, kStart + 1000};
+  const DecodedTrace trace = job.exported();
+  std::set<uint64_t> tracks;
+  for (const DecodedEvent& slice : trace.of(trace.slices, "stall")) {
+    tracks.insert(slice.track);
+  }
+  EXPECT_EQ(tracks.size(), 2U);
+  EXPECT_EQ(trace.flows().size(), 200U);
+  std::vector<std::string> numbers;
+  for (const DecodedEvent& slice : trace.of(trace.slices, "finding")) {
+    EXPECT_EQ(trace.path(slice.track), "findings / findings");
+    numbers.push_back(slice.notes.at("finding"));
+  }
+  EXPECT_THAT(numbers, ElementsAre("3", "5", "2", "4", "1"));
+}
+
+TEST(TraceExport, NoFlowComesFromAStallThatIsNoSlice) {
+  Job job;
+  std::vector<int64_t> begins_ns(70);
+  std::iota(begins_ns.begin(), begins_ns.end(), int64_t{0});
+  job.report.findings.push_back(late_finding(job, begins_ns, 0));
+  for (StalledInstance& instance : job.report.findings[0].stalled) {
+    instance.waited.to_ns += 1000;
+  }
+  const DecodedTrace trace = job.exported();
+  EXPECT_EQ(trace.of(trace.slices, "stall").size(), TrackWriter::kMostSubtracks);
+  EXPECT_EQ(trace.of(trace.slices, "collective").size(), 70U);
+  EXPECT_EQ(trace.flows().size(), TrackWriter::kMostSubtracks);
+  for (const DecodedEvent& slice : trace.of(trace.slices, "collective")) {
+    EXPECT_EQ(slice.flows_in.size(), slice.time_ns < kStart + 64 ? 1U : 0U);
+  }
+}
+
+/// The analysis lists the calls of the most expensive instances only.
+TEST(TraceExport, StalledInstancesWithoutTheirCallsAreCounted) {
+  Job job;
+  job.report.findings.push_back(late_finding(job, std::to_array<int64_t>({0, 100}), 50));
+  job.report.findings[0].collectives_affected = 9;
+  Finding without_instances;  // of a job that did not start
+  without_instances.collectives_affected = 1;
+  job.report.findings.push_back(without_instances);
+  job.exported();
+  EXPECT_EQ(job.summary.stalls_without_calls, 7U);
 }
 
 /// A call that was queued arrives, for the analysis, when what was before it ended. Of Sends only the time is their
@@ -402,7 +482,6 @@ TEST(TraceExport, WaitsNameWhoRanInstead) {
   job.source.accept(wait);
   wait.timestamp_ns += 100;
   wait.waited_ns = 40;
-  wait.open = true;
   job.source.accept(wait);
   const DecodedTrace trace = job.exported();
   ASSERT_EQ(trace.slices.size(), 2U);
@@ -410,8 +489,86 @@ TEST(TraceExport, WaitsNameWhoRanInstead) {
   EXPECT_EQ(trace.slices[0].notes.at("ran_instead"), "stress");
   EXPECT_EQ(trace.slices[0].notes.at("ran_instead_ns"), "80");
   EXPECT_EQ(trace.slices[1].name, "runnable, partly");
-  EXPECT_EQ(trace.slices[1].end_ns, std::nullopt);
   EXPECT_THAT(trace.path(trace.slices[0].track), HasSubstr("thread 105 train"));
+}
+
+/// "begin+length", with "?" if it was open, of each wait in the order of time.
+std::vector<std::string> waits(const DecodedTrace& trace) {
+  std::vector<std::string> found;
+  for (const DecodedEvent& slice : trace.of(trace.slices, "wait")) {
+    found.push_back(std::to_string(slice.time_ns - kStart) + "+" +
+                    std::to_string(slice.end_ns.value() - slice.time_ns) + (slice.notes.contains("open") ? "?" : ""));
+  }
+  return found;
+}
+
+TEST(TraceExport, AWaitThatWasReportedOpenEndsWhereItWasLastSeen) {
+  Job job;
+  const auto wait = [&job](int32_t tid, int64_t begin_ns, int64_t window_ns, bool open) {
+    WaitSpan row{.node_id = kNode, .timestamp_ns = kStart + begin_ns, .window_ns = window_ns, .waited_ns = window_ns};
+    row.pid = 100;
+    row.tid = tid;
+    row.open = open;
+    job.source.accept(row);
+  };
+  wait(1, 0, 200, true);
+  wait(1, 0, 300, true);
+  wait(1, 0, 1000, false);
+  wait(1, 1500, 200, true);
+  wait(1, 1600, 10, false);
+  wait(2, 1700, 50, false);
+  wait(2, 1800, 200, true);
+  wait(1, 2000, 200, true);
+  wait(3, 2000, 100, true);
+  const DecodedTrace trace = job.exported();
+  EXPECT_THAT(waits(trace),
+              UnorderedElementsAre("0+1000", "1500+100?", "1600+10", "1700+50", "1800+200?", "2000+200?", "2000+100?"));
+  std::set<uint64_t> tracks;
+  for (const DecodedEvent& slice : trace.slices) {
+    tracks.insert(slice.track);
+  }
+  EXPECT_EQ(tracks.size(), 3U);  // one for each thread
+  EXPECT_EQ(job.summary.unended, 0U);
+
+  job.options.range = {kStart + 2150, kStart + 5000};
+  EXPECT_THAT(waits(job.exported()), ElementsAre("2000+200?"));
+}
+
+/// As many reports of a wait as there are subtracks leave room for the waits after them.
+TEST(TraceExport, OpenWaitsTakeNoSubtracks) {
+  Job job;
+  for (int64_t i = 0; i < 200; ++i) {
+    WaitSpan row{.node_id = kNode, .timestamp_ns = kStart + 1000 * i, .window_ns = 200, .waited_ns = 200};
+    row.pid = row.tid = 100;
+    row.open = true;
+    job.source.accept(row);
+    row.window_ns = row.waited_ns = 900;
+    row.open = i % 3 == 0;
+    job.source.accept(row);
+  }
+  const DecodedTrace trace = job.exported();
+  EXPECT_EQ(trace.slices.size(), 200U);
+  EXPECT_EQ(job.summary.crowded, 0U);
+  EXPECT_EQ(job.summary.unended, 0U);
+}
+
+TEST(TraceExport, LinesOfALogAreInstantsOfTheirProcess) {
+  Job job;
+  LogLine line{.node_id = kNode, .timestamp_ns = kStart + 5, .pid = 101, .kind = LogKind::kTimeout, .line = 7};
+  line.file = "rank1.log";
+  line.text = "Watchdog caught a timeout";
+  job.source.accept(line);
+  job.source.accept(LogLine{.node_id = kNode, .timestamp_ns = kStart + 6, .kind = LogKind::kVersion});  // of no process
+  const DecodedTrace trace = job.exported();
+  const auto lines = trace.of(trace.instants, "log");
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_THAT(paths(trace, lines), ElementsAre("rank 1 · node1 · pid 101 / log", "host of node1 / log"));
+  EXPECT_EQ(lines[0].name, "timeout");
+  EXPECT_EQ(lines[0].time_ns, kStart + 5);
+  EXPECT_EQ(lines[0].notes.at("text"), line.text);
+  EXPECT_EQ(lines[0].notes.at("file"), line.file);
+  EXPECT_EQ(lines[0].notes.at("line"), "7");
+  EXPECT_EQ(lines[1].name, "version");
 }
 
 TEST(TraceExport, StepsStacksCountersAndLosses) {

@@ -80,6 +80,8 @@ class Export(Case):
         self.assertEqual(len(part.of("collective")), self.count(
             f"SELECT count(*) FROM collective WHERE rank = 1 AND timestamp_ns < {begin} + 2000000000 "
             f"AND timestamp_ns + duration_ns >= {begin} + 1000000000"))
+        result = run("export", self.recording, "--out", self.folder / "absent", "--rank", "7,1")
+        self.assertEqual((result.returncode, result.stderr.split()[-1]), (DONE, "7"), result.stderr)
         findings = perfetto.Trace(self.exported("--findings-only", name="findings"))
         self.assertEqual({row["notes"]["seq"] for row in findings.of("collective")}, {"100"})
         self.refused(run("export", self.recording, "--out", self.folder / "x", "--rank", "7"), FAILED, "--rank", "from 0 to 1")

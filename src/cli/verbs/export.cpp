@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace export`: recordings for timeline viewers and for spreadsheets.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -91,6 +92,11 @@ class ExportVerb final : public Subcommand {
     note(summary.reversed, "events end before they begin: shown without a length");
     note(summary.crowded, "events overlap more than 63 others of their kind: shown without a length");
     note(summary.left_out, "events were left out: no number, or more tracks than a viewer can show");
+    note(summary.stalls_without_calls, "stalls have no slice and no flows: their findings have more than a file lists");
+    if (!summary.absent_ranks.empty()) {
+      console.note(fmt::format("not in the recordings: {} {}", summary.absent_ranks.size() == 1 ? "rank" : "ranks",
+                               fmt::join(summary.absent_ranks, ", ")));
+    }
     if (findings_only_ && recordings.report.findings.empty()) {
       console.note("there are no findings, and so no events: leave --findings-only away");
     }

@@ -64,6 +64,21 @@ void FindingFlows::match(const Collective& row) {
   }
 }
 
+std::vector<const StallSlice*> FindingFlows::slices_by_time() const {
+  std::vector<const StallSlice*> slices;
+  for (const StallSlice& slice : slices_) {
+    slices.push_back(&slice);
+  }
+  std::ranges::stable_sort(slices, {}, &StallSlice::begin_ns);
+  return slices;
+}
+
+void FindingFlows::remove(const std::unordered_set<FlowId>& flows) {
+  for (auto& [call, leading] : flows_) {
+    std::erase_if(leading, [&](FlowId flow) { return flows.contains(flow); });
+  }
+}
+
 std::span<const FlowId> FindingFlows::flows_to(EventId call) const {
   const auto found = flows_.find(call);
   return found == flows_.end() ? std::span<const FlowId>() : std::span<const FlowId>(found->second);

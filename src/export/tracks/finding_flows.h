@@ -9,6 +9,7 @@
 #include <span>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,7 @@ struct StallSlice {
   std::vector<FlowId> flows;  // one for each call that waited
 };
 
-/// First all rows are shown to match(), then slices() and flows_to() are asked.
+/// First all rows are shown to match(), then slices_by_time() and flows_to() are asked.
 class FindingFlows {
  public:
   /// `culprits`: the process of each finding's culprit, or of its link's sender.
@@ -39,7 +40,10 @@ class FindingFlows {
   [[nodiscard]] bool empty() const { return slices_.empty(); }
   /// Adds a flow to the row for each finding that it waited in, other than as the culprit's own call.
   void match(const Collective& row);
-  [[nodiscard]] std::span<const StallSlice> slices() const { return slices_; }
+  /// In the order of their begins, as they are written.
+  [[nodiscard]] std::vector<const StallSlice*> slices_by_time() const;
+  /// Flows whose slice is not in the file: they would come from nowhere.
+  void remove(const std::unordered_set<FlowId>& flows);
   [[nodiscard]] std::span<const FlowId> flows_to(EventId call) const;
 
  private:

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <tuple>
 
@@ -75,6 +76,7 @@ Status Participants::declare_ranks(const Selection& selection, TrackWriter& writ
                                                *recorded.begin(), *recorded.rbegin()),
                 ErrorKind::kNotFound);
   }
+  std::ranges::set_difference(selection.ranks(), recorded, std::back_inserter(absent_ranks_));
   std::ranges::sort(ranks);
   for (const auto& [rank, key] : ranks) {
     process(key.first, key.second);

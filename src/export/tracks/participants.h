@@ -25,6 +25,8 @@ class Participants {
 
   /// Declares the tracks of the selected ranks. An error if ranks were asked for and none of them is recorded.
   Status declare_ranks(const Selection& selection, TrackWriter& writer);
+  /// Ranks that were asked for and are not recorded, after declare_ranks().
+  [[nodiscard]] const std::vector<int32_t>& absent_ranks() const { return absent_ranks_; }
 
   /// The track of a process; kNoTrack: it is not selected. A process without a row is one without a rank, and pid 0
   /// stands for the node.
@@ -59,6 +61,7 @@ class Participants {
   std::vector<Node> nodes_;
   std::map<NodeId, std::string> node_names_;
   std::vector<Process> processes_;
+  std::vector<int32_t> absent_ranks_;
   std::map<ProcessKey, Known> known_;
   std::map<NodeId, TrackId> node_tracks_;
   std::map<std::pair<NodeId, uint64_t>, Connection> connections_;

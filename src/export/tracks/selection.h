@@ -21,6 +21,7 @@ class Selection {
   [[nodiscard]] bool has(int64_t begin_ns, int64_t end_ns) const;
   [[nodiscard]] bool has_rank(std::optional<int32_t> rank) const;
   [[nodiscard]] bool all_ranks() const { return ranks_.empty(); }
+  [[nodiscard]] const std::vector<int32_t>& ranks() const { return ranks_; }
 
   /// Visits the selected rows of a table, each once.
   template <StreamedType T>
@@ -41,7 +42,7 @@ class Selection {
   const CommonClock& clock_;
   std::vector<TimeRange> ranges_;  // disjoint, ascending
   std::vector<TimeRange> read_;    // the same in any node's own time: wider, disjoint, ascending
-  std::vector<int32_t> ranks_;     // sorted
+  std::vector<int32_t> ranks_;     // sorted, each once
 };
 
 }  // namespace stalltrace::trace_export

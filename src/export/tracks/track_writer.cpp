@@ -85,9 +85,9 @@ TrackId TrackWriter::folder(TrackId parent, RowKind kind, uint64_t which, Name n
   return first_subtrack({parent, kind, which, name}, TrackKind::kFolder, "");
 }
 
-void TrackWriter::slice(const Row& row, Slice slice) {
+bool TrackWriter::slice(const Row& row, Slice slice) {
   if (!going_on()) {
-    return;
+    return false;
   }
   if (slice.end_ns && *slice.end_ns < slice.begin_ns) {
     ++summary_.reversed;
@@ -97,11 +97,11 @@ void TrackWriter::slice(const Row& row, Slice slice) {
                   .name = slice.name,
                   .time_ns = slice.begin_ns,
                   .annotations = with(annotations, {"reversed_ns", slice.begin_ns - *slice.end_ns})});
-    return;
+    return false;
   }
   if (first_subtrack(row, TrackKind::kEvents, "") == kNoTrack) {
     ++summary_.left_out;
-    return;
+    return false;
   }
   Subtracks& group = subtracks(row);
   auto subtrack =
@@ -120,7 +120,7 @@ void TrackWriter::slice(const Row& row, Slice slice) {
                     .time_ns = slice.begin_ns,
                     .annotations = with(slice.annotations,
                                         {"problem", std::string_view("too many at once: shown without its length")})});
-      return;
+      return false;
     }
     subtrack = group.subtracks.insert(group.subtracks.end(), {id, 0});
   }
@@ -130,6 +130,7 @@ void TrackWriter::slice(const Row& row, Slice slice) {
   summary_.unended += slice.end_ns ? 0 : 1;
   summary_.flows += slice.flows_in.size();
   encoder_.slice(slice);
+  return true;
 }
 
 void TrackWriter::instant(const Row& row, Instant instant) {

@@ -21,6 +21,7 @@ enum class RowKind : uint8_t {
   kStalls,
   kProcess,
   kPython,
+  kLog,
   kCollectives,
   kLaunches,
   kKernels,
@@ -42,10 +43,12 @@ struct TraceSummary {
   uint64_t instants = 0;
   uint64_t counter_values = 0;
   uint64_t flows = 0;
-  uint64_t unended = 0;   // of the slices: they have no end
-  uint64_t reversed = 0;  // ended before they began: instants
-  uint64_t crowded = 0;   // overlapped too many others: instants
-  uint64_t left_out = 0;  // events that found no room for another track
+  uint64_t unended = 0;               // of the slices: they have no end
+  uint64_t reversed = 0;              // ended before they began: instants
+  uint64_t crowded = 0;               // overlapped too many others: instants
+  uint64_t left_out = 0;              // events that found no room for another track
+  uint64_t stalls_without_calls = 0;  // stalled instances of findings that have too many: no slice, no flows
+  std::vector<int32_t> absent_ranks;  // asked for, but not recorded
 };
 
 /// A function that makes a name, for as long as the function lives: called only where a track is new.
@@ -84,8 +87,9 @@ class TrackWriter {
     uint64_t which = 0;
     Name name;
   };
-  /// `slice.track` is chosen here. Its end may be anything.
-  void slice(const Row& row, Slice slice);
+  /// `slice.track` is chosen here. Its end may be anything. False if it did not become a slice. Slices of a row overlap
+  /// least, and so need the fewest subtracks, if they come in the order of their begins.
+  bool slice(const Row& row, Slice slice);
   void instant(const Row& row, Instant instant);
   /// A value that is not finite is left out.
   void counter(const Row& row, const char* unit, int64_t time_ns, int64_t value);
