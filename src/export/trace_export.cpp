@@ -116,6 +116,7 @@ class Exporter {
         encoder_(encoder),
         selection_(ranges_of(report, options), options.ranks, clock_),
         span_(whole(report, options.range)),
+        most_stalled_calls_(options.most_stalled_calls),
         writer_(encoder, options.stopped),
         participants_(std::move(participants)) {}
 
@@ -204,6 +205,7 @@ class Exporter {
   TraceEncoder& encoder_;
   Selection selection_;
   TimeRange span_;
+  size_t most_stalled_calls_;
   TrackWriter writer_;
   Participants participants_;
   std::optional<FindingFlows> flows_;
@@ -215,12 +217,18 @@ class Exporter {
   std::string name_;
 };
 
-/// The analysis lists no more calls of one finding than kMostStalledCalls.
+/// Instances of findings whose list is full. Others may affect more collectives than have stalled.
 uint64_t Exporter::stalls_without_calls() const {
   uint64_t missing = 0;
   for (const Finding& finding : report_.findings) {
+    size_t calls = 0;
+    for (const StalledInstance& instance : finding.stalled) {
+      calls += instance.calls.size();
+    }
     const auto listed = static_cast<int64_t>(finding.stalled.size());
-    missing += listed > 0 ? static_cast<uint64_t>(std::max<int64_t>(finding.collectives_affected - listed, 0)) : 0;
+    if (calls >= most_stalled_calls_ && finding.collectives_affected > listed) {
+      missing += static_cast<uint64_t>(finding.collectives_affected - listed);
+    }
   }
   return missing;
 }

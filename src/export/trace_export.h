@@ -3,8 +3,10 @@
 // (docs/export.md). Pure: the encoder gets everything, and its sink writes it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -21,6 +23,8 @@ struct TraceOptions {
   TimeRange range;             // on the common clock: what overlaps it
   std::vector<int32_t> ranks;  // of the job; empty: all
   bool findings_only = false;  // only what overlaps the windows of findings
+  /// Calls for which Finding::stalled had room.
+  size_t most_stalled_calls = std::numeric_limits<size_t>::max();
   /// Asked now and then, on the caller's thread: true ends the export with ErrorKind::kInterrupted.
   std::function<bool()> stopped;
 };

@@ -370,11 +370,12 @@ TEST(TraceExport, NoFlowComesFromAStallThatIsNoSlice) {
 /// The analysis lists the calls of the most expensive instances only.
 TEST(TraceExport, StalledInstancesWithoutTheirCallsAreCounted) {
   Job job;
-  job.report.findings.push_back(late_finding(job, std::to_array<int64_t>({0, 100}), 50));
-  job.report.findings[0].collectives_affected = 9;
-  Finding without_instances;  // of a job that did not start
-  without_instances.collectives_affected = 1;
-  job.report.findings.push_back(without_instances);
+  Finding finding = late_finding(job, std::to_array<int64_t>({0, 100}), 50);
+  finding.collectives_affected = 9;
+  job.report.findings.push_back(finding);  // its list is not full: the other collectives did not stall
+  job.exported();
+  EXPECT_EQ(job.summary.stalls_without_calls, 0U);
+  job.options.most_stalled_calls = 2;
   job.exported();
   EXPECT_EQ(job.summary.stalls_without_calls, 7U);
 }

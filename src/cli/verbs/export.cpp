@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "analysis/findings/stalled_calls.h"
 #include "base/text.h"
 #include "cli/export/output.h"
 #include "cli/framework/confined_reading.h"
@@ -76,8 +77,11 @@ class ExportVerb final : public Subcommand {
 
   Status run_trace(const ExplainedRecordings& recordings, TimeRange range, const std::function<bool()>& stopped,
                    Console& console) {
-    const trace_export::TraceOptions options{
-        .range = range, .ranks = ranks_, .findings_only = findings_only_, .stopped = stopped};
+    const trace_export::TraceOptions options{.range = range,
+                                             .ranks = ranks_,
+                                             .findings_only = findings_only_,
+                                             .most_stalled_calls = analysis::kMostStalledCalls,
+                                             .stopped = stopped};
     ST_ASSIGN(const trace_export::TraceSummary summary,
               write_trace(recordings, format_ == "chrome" ? TraceFormat::kChrome : TraceFormat::kPerfetto, options,
                           out_, privacy_.readers()));
