@@ -126,7 +126,9 @@ class Reader {
       return;
     }
     ProcessLog& process = process_of({row.node_id, row.pid});
-    process.last_ns = std::max(process.last_ns, row.timestamp_ns);
+    if (row.kind == LogKind::kEnd || row.kind == LogKind::kCut) {
+      process.last_ns = row.timestamp_ns;  // not the highest of all times: clocks go back at midnight and are set
+    }
     process.cut = process.cut || row.kind == LogKind::kCut;
   }
 

@@ -107,7 +107,7 @@ Status add_order(EventSource& ordered, EventSource& recorded, Report& report) {
   for (const auto& [id, node] : evidence.nodes) {
     report.node_names.emplace(id, node.name);
   }
-  report.ends_unknown = evidence.calls > 0;
+  report.ends_unknown = !evidence.nodes.empty();
   report.healthy = report.findings.empty();
   return {};
 }

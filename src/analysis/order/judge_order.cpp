@@ -38,11 +38,12 @@ bool needs_all_ranks(Operation op) {
          op == Operation::kAllToAll || op == Operation::kBarrier;
 }
 
-/// Whether PyTorch's name of an operation ("_ALLGATHER_BASE") can be this one; true where the text names none.
+/// Whether a watchdog's line names this operation: PyTorch has other names for them ("_ALLGATHER_BASE"). A line that
+/// names none, or a Send or Recv, is about any communicator.
 bool names_operation(std::string_view text, Operation op) {
   const size_t at = text.find("OpType=");
   if (at == std::string_view::npos) {
-    return true;
+    return false;
   }
   const std::string_view type = text.substr(at + 7, text.find_first_of(",)", at) - at - 7);
   constexpr std::array<std::pair<std::string_view, Operation>, 6> kTypes{{{"ALLREDUCE", Operation::kAllReduce},
@@ -53,7 +54,7 @@ bool names_operation(std::string_view text, Operation op) {
                                                                           {"BARRIER", Operation::kAllReduce}}};
   const auto* const known =
       std::ranges::find_if(kTypes, [&](const auto& one) { return type.find(one.first) != std::string_view::npos; });
-  return known == kTypes.end() || known->second == op;
+  return known != kTypes.end() && known->second == op;
 }
 
 /// What separates a rank that is missing from a log that ends early.
@@ -76,10 +77,15 @@ class CommJudge {
 
   void judge() {
     Members members;
+    Members silent;
     for (const CallOrder& member : comm_.members) {
-      if (!member.calls.empty()) {
-        members.push_back(&member);
-      }
+      (member.calls.empty() ? silent : members).push_back(&member);
+    }
+    if (!silent.empty() && !members.empty()) {
+      return note(
+          fmt::format("the log of {} shows no call on it that can be lined up: whether another one is behind "
+                      "is not known",
+                      names_of(evidence_, silent)));
     }
     if (members.size() < 2 || two_of_one_rank(members)) {
       return;
@@ -257,7 +263,7 @@ class CommJudge {
     proof.left = std::ranges::all_of(away, &CallOrder::left);
     proof.outside = std::ranges::all_of(away, [](const CallOrder* one) { return one->calls.back().ended; });
     for (const Timeout& timeout : evidence_.timeouts) {
-      if (names_operation(timeout.text, missing->signature.op) &&
+      if (is_of(timeout, came) && names_operation(timeout.text, missing->signature.op) &&
           (!evidence_.timed || timeout.time_ns >= proof.begin_ns - kClocksApartNs)) {
         proof.timeout = &timeout;
         until_ns = std::max(until_ns, timeout.time_ns);
@@ -265,7 +271,8 @@ class CommJudge {
     }
     if (evidence_.timed) {
       const int64_t limit_ns = std::max(kSilentNs, kLongestPauses * proof.longest_pause_ns);
-      proof.silent = silent_ns >= limit_ns;
+      // The time of a dump's last line is its file's, which copying changes.
+      proof.silent = silent_ns >= limit_ns && !evidence_.ends_known;
       // A dump's last line is its file's time, which copying changes; clocks of hosts differ.
       proof.waited_ns = evidence_.ends_known       ? evidence_.last_call_ns - proof.begin_ns
                         : proof.timeout != nullptr ? until_ns - proof.begin_ns
@@ -275,7 +282,15 @@ class CommJudge {
     return proof;
   }
 
-  /// A rank that made later calls elsewhere may wait there itself. Empty: none does.
+  /// True if one of these ranks, and no process of another job that has its number, reported the timeout.
+  [[nodiscard]] bool is_of(const Timeout& timeout, const Members& members) const {
+    const auto has_rank = [&](const CallOrder* member) { return evidence_.rank_of(*member) == timeout.rank; };
+    const auto processes = std::ranges::count_if(evidence_.processes,
+                                                 [&](const auto& entry) { return entry.second.rank == timeout.rank; });
+    return timeout.rank && processes == 1 && std::ranges::any_of(members, has_rank);
+  }
+
+  /// A rank that made later calls elsewhere may wait there itself, or is in its job's next life. Empty: none did.
   std::string waits_elsewhere(const Members& away) const {
     for (const CallOrder* member : away) {
       const ProcessLog& log = log_of(*member);
@@ -288,21 +303,10 @@ class CommJudge {
       if (log.newest_is_pair) {
         return "its newest call is a Send or Recv, in which it may wait for another rank";
       }
-      const auto other = std::ranges::find(evidence_.comms, log.newest_hash, &CommOrder::hash);
-      if (other == evidence_.comms.end() || !all_reached(*other, *member)) {
-        return fmt::format("its newest call is on communicator {}, in which it may wait for another rank",
-                           format_hash(log.newest_hash));
-      }
+      return fmt::format("its newest call is on communicator {}, in which it may wait for another rank",
+                         format_hash(log.newest_hash));
     }
     return "";
-  }
-
-  /// True if all ranks of the communicator have begun the newest call of this process there.
-  static bool all_reached(const CommOrder& comm, const CallOrder& who) {
-    const auto own = std::ranges::find(comm.members, who.process, &CallOrder::process);
-    return own != comm.members.end() && !own->calls.empty() && own->newest == own->calls.back().event &&
-           comm.nranks > 0 && std::ssize(comm.members) >= comm.nranks &&
-           std::ranges::all_of(comm.members, [&](const CallOrder& one) { return one.last() >= own->last(); });
   }
 
   static bool ended_anywhere(const Members& members, int64_t number) {

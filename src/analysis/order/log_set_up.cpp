@@ -52,7 +52,8 @@ std::optional<SetUpProblem> problem_in(std::string_view text) {
 struct ProcessWarnings {
   std::vector<LogLine> warnings;
   std::vector<std::string> interfaces;
-  int64_t last_set_up_ns = -1;  // a set-up ended, or a call began
+  int64_t last_set_up_ns = -1;   // a set-up ended, or a call began; -1: never
+  int64_t begun_set_up_ns = -1;  // a set-up began of which no end is in the log; -1: never
   std::optional<int32_t> rank;
 };
 
@@ -111,7 +112,11 @@ Result<LogWarnings> judge_warnings(EventSource& source) {
   }));
   ST_TRY(source.collectives({}, [&](const Collective& row) {
     const auto process = processes.find({row.node_id, row.pid});
-    if (process == processes.end() || (is_communicator_call(row.op) && row.completion == Completion::kOpen)) {
+    if (process == processes.end()) {
+      return;
+    }
+    if (is_communicator_call(row.op) && row.completion == Completion::kOpen) {
+      process->second.begun_set_up_ns = std::max(process->second.begun_set_up_ns, row.timestamp_ns);
       return;
     }
     process->second.last_set_up_ns =
@@ -123,7 +128,9 @@ Result<LogWarnings> judge_warnings(EventSource& source) {
     bool found = false;
     for (const LogLine& warning : process.warnings) {
       const auto problem = problem_in(warning.text);
-      if (!found && problem && process.last_set_up_ns < warning.timestamp_ns) {
+      // A log without beginnings of set-ups, as of NCCL_DEBUG=WARN, has no ends either. Without an interface none ends.
+      const bool in_set_up = problem && (problem->no_interface || process.begun_set_up_ns > process.last_set_up_ns);
+      if (!found && in_set_up && process.last_set_up_ns < warning.timestamp_ns) {
         out.findings.push_back(finding_of(names[key.first], key, process, warning, *problem));
         found = true;
       } else if (!found && out.notes.size() < kMostWarningNotes && quoted.insert(warning.text).second) {

@@ -321,7 +321,30 @@ void Survey::choose_orders() {
   }
 }
 
+/// The communicator of the whole job: the largest, if there is one of that size only. 0: not known.
+CommHash Survey::world() const {
+  int32_t nranks = 0;
+  std::set<CommHash> hashes;
+  for (const LoggedFile& file : files_) {
+    for (const LoggedProcess& process : file.processes) {
+      for (const LoggedComm& comm : process.comms) {
+        if (process.left_out || comm.nranks < nranks) {
+          continue;
+        }
+        if (comm.nranks > nranks) {
+          hashes.clear();
+        }
+        nranks = comm.nranks;
+        hashes.insert(comm.hash);
+      }
+    }
+  }
+  return hashes.size() == 1 ? *hashes.begin() : 0;
+}
+
+/// A communicator's rank is the job's only in the communicator of the whole job.
 void Survey::number_ranks() {
+  const CommHash whole_job = world();
   std::set<std::string_view> hosts;
   for (const LoggedFile& file : files_) {
     for (const LoggedProcess& process : file.processes) {
@@ -332,12 +355,12 @@ void Survey::number_ranks() {
   for (LoggedFile& file : files_) {
     const std::optional<int32_t> of_file = file.processes.size() == 1 ? rank_in_path(file.path) : std::nullopt;
     for (LoggedProcess& process : file.processes) {
-      const LoggedComm* largest = nullptr;
-      bool several = false;  // threads that are a rank each
+      const LoggedComm* own = nullptr;  // in the communicator of the whole job
+      bool several = false;             // threads that are a rank each
       for (const LoggedComm& comm : process.comms) {
-        if (comm.rank && (largest == nullptr || comm.nranks >= largest->nranks)) {
-          several = largest != nullptr && comm.nranks == largest->nranks && comm.rank != largest->rank;
-          largest = &comm;
+        if (comm.rank && comm.hash == whole_job && whole_job != 0) {
+          several = several || (own != nullptr && comm.rank != own->rank);
+          own = &comm;
         }
       }
       if (several) {
@@ -346,8 +369,8 @@ void Survey::number_ranks() {
       if (process.prefix_rank || of_file) {
         process.rank = process.prefix_rank ? process.prefix_rank : of_file;
         process.rank_source = RankSource::kEnvironment;
-      } else if (largest != nullptr) {
-        process.rank = largest->rank;
+      } else if (own != nullptr) {
+        process.rank = own->rank;
         process.rank_source = RankSource::kInit;
       } else if (hosts.size() == 1 && process.device && *process.device < largest_of(process) &&
                  largest_of(process) <= kMostDevices) {  // one host: rank k mostly has device k
@@ -361,7 +384,7 @@ void Survey::number_ranks() {
   }
   for (LoggedFile& file : files_) {
     for (LoggedProcess& process : file.processes) {
-      if (process.rank && process.rank_source != RankSource::kInit && taken[*process.rank] > 1) {
+      if (process.rank && taken[*process.rank] > 1) {
         process.rank.reset();  // of two processes with one number none is known
         process.rank_source = RankSource::kUnknown;
       }

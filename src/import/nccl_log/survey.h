@@ -91,6 +91,7 @@ class Survey {
   void name_communicators();
   void match_unnamed();
   void choose_orders();
+  [[nodiscard]] CommHash world() const;
   void number_ranks();
 
   std::vector<LoggedFile> files_;
