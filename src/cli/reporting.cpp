@@ -48,8 +48,17 @@ Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, s
 
 Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window) {
   SortedInputs sorted = sort_inputs(inputs);
+  const auto add_notes = [&](Report& report) {
+    std::ranges::copy(sorted.notes, std::back_inserter(report.notes));
+    report.lost_events += static_cast<int64_t>(sorted.unreadable);
+  };
   if (sorted.only_recordings() && !sorted.recordings.empty()) {
-    return inspect_recordings(sorted.recordings, event, window);
+    ST_ASSIGN(InspectedReport inspected, inspect_recordings(sorted.recordings, event, window));
+    add_notes(inspected.report);
+    return inspected;
+  }
+  if (sorted.only_recordings() && sorted.unreadable_recording) {
+    return std::unexpected(*sorted.unreadable_recording);
   }
   if (sorted.only_recordings()) {
     return fail(
@@ -70,6 +79,7 @@ Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view ev
   ST_ASSIGN(InspectedReport inspected, inspect(source, read, event, window));
   inspected.report.notes.insert(inspected.report.notes.begin(), summary.begin(), summary.end());
   std::ranges::move(notes, std::back_inserter(inspected.report.notes));
+  add_notes(inspected.report);
   if (sorted.skipped > 0) {
     inspected.report.notes.push_back(
         fmt::format("{} of other formats: not read", count_of(static_cast<int64_t>(sorted.skipped), "file")));

@@ -22,8 +22,9 @@ enum class Format : uint8_t {
   kProfilerFile,    // of our NCCL profiler plugin
   kNcclLog,         // NCCL_DEBUG output, alone or in a job's output
   kFlightRecorder,  // PyTorch's, pickle or JSON
+  kOtherPickle,     // of anything else
 };
-/// "recording", "profiler file", "NCCL log", "Flight Recorder dump", "unknown"
+/// "recording", "profiler file", "NCCL log", "Flight Recorder dump", "other pickle", "unknown"
 std::string_view name_of(Format format);
 
 /// By the file's content. Fails if it can't be read.

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -10,9 +11,23 @@
 
 namespace stalltrace::import {
 
-Result<LineReader> LineReader::open(const std::string& path) {
+Result<LineReader> LineReader::open(const std::string& path, uint64_t most_bytes) {
   ST_ASSIGN(UniqueFd fd, open_regular(path));
-  return LineReader(std::move(fd));
+  return LineReader(std::move(fd), most_bytes);
+}
+
+/// Fills the buffer from `offset` on; 0 at the end, which it notes.
+size_t LineReader::read_at(size_t offset) {
+  const size_t most = std::min<uint64_t>(buffer_.size() - offset, bytes_left_);
+  ssize_t got = 0;
+  do {
+    got = ::read(fd_.get(), buffer_.data() + offset, most);
+  } while (got < 0 && errno == EINTR);
+  failed_ = got < 0;
+  at_end_ = got <= 0;
+  const size_t bytes = got > 0 ? static_cast<size_t>(got) : 0;
+  bytes_left_ -= bytes;
+  return bytes;
 }
 
 bool LineReader::fill() {
@@ -22,13 +37,8 @@ bool LineReader::fill() {
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   end_ -= begin_;
   begin_ = 0;
-  ssize_t got = 0;
-  do {
-    got = ::read(fd_.get(), buffer_.data() + end_, buffer_.size() - end_);
-  } while (got < 0 && errno == EINTR);
-  failed_ = got < 0;
-  at_end_ = got <= 0;
-  end_ += got > 0 ? static_cast<size_t>(got) : 0;
+  const size_t got = read_at(end_);
+  end_ += got;
   return got > 0;
 }
 
@@ -58,18 +68,13 @@ std::optional<Line> LineReader::next() {
         break;
       }
       begin_ = end_ = kLongest;
-      ssize_t got = 0;
-      do {
-        got = ::read(fd_.get(), buffer_.data() + kLongest, buffer_.size() - kLongest);
-      } while (got < 0 && errno == EINTR);
-      failed_ = got < 0;
-      if (got <= 0) {
-        at_end_ = true;
+      const size_t got = read_at(kLongest);
+      if (got == 0) {
         line.terminated = false;
         break;
       }
       rest_begin = kLongest;
-      end_ = kLongest + static_cast<size_t>(got);
+      end_ = kLongest + got;
     }
   } else if (newline == nullptr) {
     if (searched == 0) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,19 +24,23 @@ class LineReader {
  public:
   static constexpr size_t kLongest = size_t{64} << 10;
 
-  /// Fails if it is no readable regular file.
-  static Result<LineReader> open(const std::string& path);
+  /// Fails if it is no readable regular file. It ends where about `most_bytes` were read.
+  static Result<LineReader> open(const std::string& path, uint64_t most_bytes = std::numeric_limits<uint64_t>::max());
 
   /// None at the end of the file, or where it can't be read any further (`failed`).
   std::optional<Line> next();
   [[nodiscard]] bool failed() const { return failed_; }
 
  private:
-  LineReader(UniqueFd fd) : fd_(std::move(fd)) { buffer_.resize(kBufferBytes); }
+  LineReader(UniqueFd fd, uint64_t most_bytes) : fd_(std::move(fd)), bytes_left_(most_bytes) {
+    buffer_.resize(kBufferBytes);
+  }
   bool fill();
+  size_t read_at(size_t offset);
 
   static constexpr size_t kBufferBytes = size_t{256} << 10;
   UniqueFd fd_;
+  uint64_t bytes_left_;
   std::string buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;

@@ -2,9 +2,11 @@
 """import and explain of evidence that others made. The inputs are written here in the documented formats of NCCL's log (src/enqueue.cc,
 src/init.cc of NCCL) and of PyTorch's Flight Recorder; none is a copy of anybody's."""
 
+import contextlib
 import json
 import os
 import pickle
+import sqlite3
 
 import recordings
 from stalltrace import FAILED, FINDINGS, USAGE, Case, run
@@ -212,6 +214,30 @@ class Everything(Evidence):
             self.assertIn(part, notes)
         alone = self.report(self.folder / "all" / "node9.db")
         self.assertGreater(report["recording"]["collectives"], alone["recording"]["collectives"])
+
+    def test_broken_and_foreign_files_in_a_folder_are_left_out(self):
+        self.logs(lambda rank: 30 - (rank == 5))
+        found = {"args.pkl": pickle.dumps({"lr": 0.1}), "cut.json": b'{"version": "2.4", "pg_config": {"0"', "damaged": b"STBLKBOX\0\0"}
+        for name, content in found.items():
+            self.write(f"logs/{name}", content)
+        with contextlib.closing(sqlite3.connect(self.folder / "logs" / "cache.db")) as cache:
+            cache.execute("CREATE TABLE x (y)")
+            cache.commit()
+        self.write("elsewhere/secret.log", call(6, 99))
+        (self.folder / "logs" / "link.log").symlink_to(self.folder / "elsewhere" / "secret.log")
+        report = self.report(self.folder / "logs")
+        self.assertEqual(self.culprits(report), [("missing_collective", "waiting", 5)])
+        notes = "\n".join(report["notes"])
+        for part in ("cut.json", "damaged", "cache.db", "1 file of other formats"):
+            self.assertIn(part, notes)
+        self.assertNotIn("secret", notes)
+        self.done(run("import", self.folder / "logs", "--out", self.folder / "o.db"))
+        for name, content in (*found.items(), ("cache.db", (self.folder / "logs" / "cache.db").read_bytes())):
+            with self.subTest(name):
+                path = self.write(f"alone_{name}/{name}", content)
+                self.refused(run("explain", path.parent), FAILED)
+                self.refused(run("import", path.parent, "--out", self.folder / "alone.db"), FAILED)
+                self.refused(run("explain", path, *sorted((self.folder / "logs").glob("[0-9].log"))), FAILED)
 
     def test_folders_without_evidence(self):
         (self.folder / "empty").mkdir()

@@ -39,16 +39,22 @@ Status record_evidence(const Inputs& inputs, const SortedInputs& sorted, const s
   ST_ASSIGN(const auto writer, store::RecordingWriter::create(out, {.readers = privacy.readers()}));
   StoringSink sink(*writer);
   std::vector<std::string> summary;
+  std::vector<std::string> notes = inputs.notes;
+  notes.insert(notes.end(), sorted.notes.begin(), sorted.notes.end());
   const Status imported = import_inputs(
-      sorted, sink, [&](const std::string& note) { console.note(note); }, privacy.commands(), {}, summary);
+      sorted, sink, [&](const std::string& note) { notes.push_back(note); }, privacy.commands(), {}, summary);
   const Status closed = writer->close();
+  if (imported && summary.empty()) {
+    ::unlink(out.c_str());
+    return fail("no log, dump or profiler file in the folder can be read", "docs/import.md lists the formats");
+  }
   for (const Status* status : {&imported, &sink.stored(), &closed}) {
     if (!*status) {
       ::unlink(out.c_str());
       return *status;
     }
   }
-  for (const std::string& note : inputs.notes) {
+  for (const std::string& note : notes) {
     console.note(note);
   }
   for (const std::string& line : summary) {

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "blackbox/import.h"
 #include "model/memory_source.h"
+#include "store/read/reader.h"
 
 namespace stalltrace::cli {
 namespace {
@@ -25,7 +26,11 @@ Status list_folder(const fs::path& folder, Inputs& out) {
   fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     std::error_code ignored;
-    if (entry->is_directory(ignored) && (entry.depth() >= kDeepest || entry->is_symlink(ignored))) {
+    if (entry->is_symlink(ignored)) {
+      entry.disable_recursion_pending();
+      continue;
+    }
+    if (entry->is_directory(ignored) && entry.depth() >= kDeepest) {
       entry.disable_recursion_pending();
     }
     const std::string name = entry->path().string();
@@ -71,11 +76,28 @@ Result<Inputs> list_inputs(std::span<const std::string> paths) {
 
 SortedInputs sort_inputs(const Inputs& inputs) {
   SortedInputs sorted;
+  sorted.named.insert(inputs.named.begin(), inputs.named.end());
+  const auto take_recording = [&](const std::string& path, bool named) {
+    if (named) {
+      sorted.recordings.push_back(path);
+      return;
+    }
+    auto opened = store::open_recording(path);
+    if (opened) {
+      sorted.recordings.push_back(path);
+      return;
+    }
+    ++sorted.unreadable;
+    sorted.notes.push_back(fmt::format("left out: {}", opened.error().what));
+    if (!sorted.unreadable_recording) {
+      sorted.unreadable_recording = std::move(opened.error());
+    }
+  };
   const auto sort = [&](const std::string& path, bool named) {
     const Result<import::Format> format = import::detect(path);
     switch (format.value_or(import::Format::kUnknown)) {
       case import::Format::kRecording:
-        sorted.recordings.push_back(path);
+        take_recording(path, named);
         break;
       case import::Format::kProfilerFile:
         sorted.profiler_files.push_back(path);
@@ -85,6 +107,13 @@ SortedInputs sort_inputs(const Inputs& inputs) {
         break;
       case import::Format::kFlightRecorder:
         sorted.dumps.push_back(path);
+        break;
+      case import::Format::kOtherPickle:
+        if (named) {
+          sorted.dumps.push_back(path);  // whose reader says what is wrong with it
+        } else {
+          ++sorted.skipped;
+        }
         break;
       case import::Format::kUnknown:
         if (named) {
@@ -134,24 +163,40 @@ Status import_inputs(const SortedInputs& inputs, EventSink& sink, const import::
                     summary.processes == 1 ? "" : "es", count_of(static_cast<int64_t>(summary.calls), "call"),
                     summary.calls_left == 0 ? "" : fmt::format(" ({} older ones were not kept)", summary.calls_left)));
   };
+  std::optional<Error> refused;
+  const auto refuse = [&](const std::vector<std::string>& files, Error error) -> Status {
+    if (std::ranges::any_of(files, [&](const std::string& path) { return inputs.named.contains(path); })) {
+      return std::unexpected(std::move(error));
+    }
+    refused = refused ? std::move(refused) : std::optional(std::move(error));
+    return {};
+  };
   if (!inputs.profiler_files.empty()) {
-    ST_ASSIGN(const blackbox::ImportSummary summary,
-              blackbox::import_profiler_files(
-                  inputs.profiler_files, sink,
-                  [&](const Error& error) { note(fmt::format("left out: {}", error.what)); }, commands));
-    read.push_back(fmt::format("{}: {} collectives, {} of them open",
-                               count_of(static_cast<int64_t>(summary.processes), "profiler file"), summary.collectives,
-                               summary.open));
+    const auto left_out = [&](const Error& error) { note(fmt::format("left out: {}", error.what)); };
+    auto summary = blackbox::import_profiler_files(inputs.profiler_files, sink, left_out, commands);
+    if (summary) {
+      read.push_back(fmt::format("{}: {} collectives, {} of them open",
+                                 count_of(static_cast<int64_t>(summary->processes), "profiler file"),
+                                 summary->collectives, summary->open));
+    } else {
+      left_out(summary.error());
+      ST_TRY(refuse(inputs.profiler_files, std::move(summary.error())));
+    }
   }
-  if (!inputs.logs.empty()) {
-    ST_ASSIGN(const import::Summary summary, import::import_nccl_logs(inputs.logs, sink, note, options));
-    said("NCCL log", summary);
-  }
-  if (!inputs.dumps.empty()) {
-    ST_ASSIGN(const import::Summary summary, import::import_flight_recorder(inputs.dumps, sink, note, options));
-    said("Flight Recorder dump", summary);
-  }
-  return {};
+  const auto import = [&](const std::vector<std::string>& files, std::string_view what, auto reader) -> Status {
+    if (files.empty()) {
+      return {};
+    }
+    auto summary = reader(files, sink, note, options);
+    if (!summary) {
+      return refuse(files, std::move(summary.error()));
+    }
+    said(what, *summary);
+    return {};
+  };
+  ST_TRY(import(inputs.logs, "NCCL log", import::import_nccl_logs));
+  ST_TRY(import(inputs.dumps, "Flight Recorder dump", import::import_flight_recorder));
+  return read.empty() && refused && inputs.recordings.empty() ? Status(std::unexpected(std::move(*refused))) : Status();
 }
 
 }  // namespace stalltrace::cli

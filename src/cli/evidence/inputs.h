@@ -2,6 +2,8 @@
 // The files that a reading verb was given: recordings, logs, dumps and folders of them.
 #pragma once
 
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,11 +28,15 @@ Result<Inputs> list_inputs(std::span<const std::string> paths);
 
 /// The files by their format.
 struct SortedInputs {
-  std::vector<std::string> recordings;  // with all named files of which the format is not known
+  std::vector<std::string> recordings;  // that can be opened, and all named files of which the format is not known
   std::vector<std::string> profiler_files;
   std::vector<std::string> logs;
   std::vector<std::string> dumps;
-  size_t skipped = 0;  // found files of other formats
+  size_t skipped = 0;              // found files of other formats
+  size_t unreadable = 0;           // found recordings that can't be opened, SQLite files of others among them
+  std::vector<std::string> notes;  // why
+  std::optional<Error> unreadable_recording;  // the first
+  std::set<std::string> named;                // on the command line: these have to be read
 
   [[nodiscard]] bool only_recordings() const { return profiler_files.empty() && logs.empty() && dumps.empty(); }
 };
@@ -41,7 +47,8 @@ SortedInputs sort_inputs(const Inputs& inputs);
 /// agent that ran there has put their content into its recording.
 Status leave_out_recorded(EventSource& recordings, SortedInputs& inputs, std::vector<std::string>& notes);
 
-/// Delivers all evidence but recordings. `note` gets what could not be read.
+/// Delivers all evidence but recordings. `note` gets what could not be read. Files of one format of which none can be
+/// read are an error if one of them was named, or if the folder holds nothing else. `read` gets a line per format.
 Status import_inputs(const SortedInputs& inputs, EventSink& sink, const import::Note& note, CommandLines commands,
                      const import::Options& options, std::vector<std::string>& read);
 

@@ -12,6 +12,8 @@
 namespace stalltrace::import {
 namespace {
 
+constexpr size_t kMostEntries = 100'000;
+constexpr size_t kMostFrameBytes = size_t{64} << 20;  // of all entries
 constexpr size_t kMostFrames = 64;
 constexpr size_t kMostTensors = 64;
 constexpr size_t kMostDimensions = 16;
@@ -69,11 +71,19 @@ class Reader {
     Dump dump;
     dump.version = text_in(top_, "version");
     read_groups(dump);
-    for (const ValueIndex entry : tree_.items(entries)) {
-      if (tree_.kind(entry) == ValueTree::Kind::kDict) {
-        dump.entries.push_back(read_entry(entry));
+    // The newest first, since they decide: a memo can make a small file stand for any number of entries.
+    const std::vector<ValueIndex>& all = tree_.items(entries);
+    for (size_t i = all.size(); i-- > 0;) {
+      if (tree_.kind(all[i]) != ValueTree::Kind::kDict) {
+        continue;
+      }
+      if (dump.entries.size() < kMostEntries) {
+        dump.entries.push_back(read_entry(all[i], dump.stacks_left));
+      } else {
+        ++dump.entries_left;
       }
     }
+    std::ranges::reverse(dump.entries);
     return dump;
   }
 
@@ -112,11 +122,15 @@ class Reader {
 
   void read_groups(Dump& dump) const {
     constexpr size_t kMostGroups = 4096;
+    constexpr size_t kMostMembers = size_t{4} << 20;  // of all groups
+    size_t members = 0;
     for (const auto& [key, group] : tree_.entries(tree_.find(top_, "pg_config"))) {
       std::string name = text_in(group, "name");
       name = name.empty() ? std::string(tree_.text(key).substr(0, kLongestName)) : name;
-      if (dump.groups.size() < kMostGroups) {
-        dump.groups[name] = ranks_in(tree_.find(group, "ranks"));
+      if (dump.groups.size() < kMostGroups && members < kMostMembers) {
+        std::vector<int32_t>& ranks = dump.groups[name];
+        ranks = ranks_in(tree_.find(group, "ranks"));
+        members += ranks.size();
       }
     }
   }
@@ -128,7 +142,7 @@ class Reader {
                                  : DumpEntry::State::kUnknown;
   }
 
-  DumpEntry read_entry(ValueIndex value) const {
+  DumpEntry read_entry(ValueIndex value, uint64_t& stacks_left) {
     DumpEntry entry;
     const std::vector<ValueIndex>& group = tree_.items(tree_.find(value, "process_group"));
     if (!group.empty()) {
@@ -136,6 +150,9 @@ class Reader {
       entry.group_description = group.size() > 1 ? tree_.text(group[1]).substr(0, kLongestName) : "";
     } else if (const auto id = tree_.integer(tree_.find(value, "pg_id"))) {
       entry.group = std::to_string(*id);
+      entry.group_known = *id == 0;  // all processes make the group of all ranks first
+    } else {
+      entry.group_known = false;
     }
     const std::string_view name = tree_.text(tree_.find(value, "profiling_name"));
     const auto* const op =
@@ -158,7 +175,7 @@ class Reader {
     entry.started_ns = time_in(value, "time_discovered_started_ns");
     entry.completed_ns = time_in(value, "time_discovered_completed_ns");
     read_tensors(value, name, entry);
-    read_frames(value, entry);
+    stacks_left += read_frames(value, entry) ? 0 : 1;
     return entry;
   }
 
@@ -196,20 +213,27 @@ class Reader {
     }
   }
 
-  void read_frames(ValueIndex value, DumpEntry& entry) const {
+  /// False: too many texts were read before.
+  bool read_frames(ValueIndex value, DumpEntry& entry) {
     const std::vector<ValueIndex>& frames = tree_.items(tree_.find(value, "frames"));
+    if (!frames.empty() && frame_bytes_ >= kMostFrameBytes) {
+      return false;
+    }
     for (size_t i = 0; i < std::min(frames.size(), kMostFrames); ++i) {
       PythonFrame frame{.function = text_in(frames[i], "name"), .file = text_in(frames[i], "filename"), .line = {}};
       const std::optional<int64_t> line = tree_.integer(tree_.find(frames[i], "line"));
       if (line && *line > 0 && *line < (1 << 30)) {
         frame.line = static_cast<int32_t>(*line);
       }
+      frame_bytes_ += sizeof frame + frame.function.size() + frame.file.size();
       entry.frames.push_back(std::move(frame));
     }
+    return true;
   }
 
   const ValueTree& tree_;
   ValueIndex top_;
+  size_t frame_bytes_ = 0;
 };
 
 }  // namespace
@@ -229,6 +253,10 @@ std::optional<int32_t> rank_of_dump(std::string_view path) {
   const std::string_view stem = name.substr(0, name.find('.'));
   const size_t last = stem.find_last_not_of("0123456789");
   const std::string_view digits = last == std::string_view::npos ? stem : stem.substr(last + 1);
+  const size_t name_end = last != std::string_view::npos && contains("_-", stem.substr(last, 1)) ? last : last + 1;
+  if (stem.substr(0, name_end).ends_with("rank")) {
+    return std::nullopt;  // of the host or of a group
+  }
   int32_t rank = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
   return parsed.ec == std::errc() && !digits.empty() ? std::optional(rank) : std::nullopt;

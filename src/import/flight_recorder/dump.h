@@ -20,6 +20,7 @@ struct DumpEntry {
 
   std::string group;  // name of the process group
   std::string group_description;
+  bool group_known = true;      // false: the group has only a number, which each process gives by itself
   std::optional<Operation> op;  // none: not clear from its name, such as "nccl:coalesced"
   Library library = Library::kNccl;
   std::optional<int64_t> number;  // collective_seq_id; none for Sends and Recvs
@@ -38,6 +39,8 @@ struct Dump {
   std::string version;
   std::map<std::string, std::vector<int32_t>> groups;  // name -> global ranks; empty: not in the dump
   std::vector<DumpEntry> entries;                      // oldest first
+  uint64_t entries_left = 0;                           // older ones that were not kept
+  uint64_t stacks_left = 0;                            // of entries that were kept
 };
 
 /// Pickle or JSON, by the first byte.

@@ -134,11 +134,51 @@ TEST(Dump, OlderVersionsCallTheNumberOtherwise) {
   EXPECT_EQ(read_dump(dump_of(old, "1.5"))->entries.at(0).number, 7);
 }
 
+TEST(Dump, AMemoDoesNotMultiplyItsSize) {
+  const std::string file = std::string("X\xc8\0\0\0", 5) + std::string(200, 'f');
+  std::string bytes = "\x80\x02}("s + text("version") + text("2.4") + text("entries") + "]("s + "}("s + text("frames") +
+                      "]("s + "}("s + text("filename") + file + "uq\x01"s;
+  for (int i = 1; i < 64; ++i) {
+    bytes += "h\x01"s;
+  }
+  bytes += "euq\x02"s;
+  for (int i = 1; i < 400'000; ++i) {
+    bytes += "h\x02"s;
+  }
+  const auto dump = read_dump(bytes + "eu."s);
+  ASSERT_TRUE(dump) << dump.error().what;
+  EXPECT_EQ(dump->entries.size(), 100'000U);
+  EXPECT_EQ(dump->entries_left, 300'000U);
+  EXPECT_GT(dump->stacks_left, 90'000U);
+  EXPECT_EQ(dump->entries.back().frames.size(), 64U);  // the newest have them
+  EXPECT_TRUE(dump->entries.front().frames.empty());
+}
+
+TEST(Dump, AGroupOfWhichOnlyANumberIsKnownJoinsNobody) {
+  EvidenceFolder folder;
+  MemorySource source;
+  std::string world = entry(1, "completed");
+  const std::string_view group = R"("process_group":["0","default_pg"],)";
+  world.erase(world.find(group), group.size());
+  std::string part = world;
+  part.replace(part.find("\"pg_id\":0"), 9, "\"pg_id\":1");
+  const std::string path = folder.write("t_rank_4", R"({"version":"1.5","entries":[)" + world + "," + part + "]}");
+  ASSERT_TRUE(import_flight_recorder(std::vector{path}, source, [](const std::string&) {}));
+  const std::vector<Collective> calls = calls_of(source);
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_NE(calls[0].comm_id_hash, 0U);
+  EXPECT_EQ(calls[0].seq, 1);
+  EXPECT_EQ(calls[1].comm_id_hash, 0U);
+  EXPECT_EQ(calls[1].seq, std::nullopt);
+}
+
 TEST(Dump, RankOfAFile) {
   EXPECT_EQ(rank_of_dump("/tmp/nccl_trace_rank_12"), 12);
   EXPECT_EQ(rank_of_dump("/rank_9/comm_lib_trace_rank_3.json"), 3);
   EXPECT_EQ(rank_of_dump("/tmp/trace7"), 7);
   EXPECT_EQ(rank_of_dump("/tmp/trace"), std::nullopt);
+  EXPECT_EQ(rank_of_dump("/tmp/trace_local_rank_3"), std::nullopt);
+  EXPECT_EQ(rank_of_dump("3"), 3);
 }
 
 TEST(Dump, BecomesRows) {

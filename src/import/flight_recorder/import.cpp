@@ -73,6 +73,12 @@ class Import {
       deliver_call(who, entry, numbered, timed ? entry.created_ns : first_ns + static_cast<int64_t>(i) * kNsPerUs);
     }
     finish(path, who, first_ns, std::max(last_ns, first_ns), timed);
+    for (const auto& [source, count] :
+         {std::pair("dump:entries_not_kept", dump.entries_left), std::pair("dump:stacks_not_kept", dump.stacks_left)}) {
+      if (count > 0) {
+        sink_.accept(Loss{who.node, source, count});
+      }
+    }
   }
 
   /// A file that can't be read is a node without calls: the report says what is lost.
@@ -144,7 +150,7 @@ class Import {
           entry.retired || entry.state == DumpEntry::State::kUnknown ? Completion::kUnobserved : Completion::kOpen;
     }
     row.kernel_start_ns = entry.started_ns;
-    if (numbered && entry.op) {
+    if (numbered && entry.op && entry.group_known) {
       row.seq = entry.number;
     }
     row.rank = rank_in(who, ranks);
@@ -152,7 +158,7 @@ class Import {
     if (!ranks.empty()) {
       row.nranks = static_cast<int32_t>(ranks.size());
     }
-    row.comm_id_hash = hash_of(who, entry);
+    row.comm_id_hash = entry.group_known ? hash_of(who, entry) : 0;
     row.comm_ptr = known->second;
     row.pid = who.pid;
     row.count = entry.count;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -16,8 +17,10 @@
 namespace stalltrace::import {
 namespace {
 
-constexpr size_t kLongestText = 1024;         // NCCL's own limit of a message
-constexpr size_t kMostLinesOfProcess = 2048;  // warnings, transports: kept as rows
+constexpr size_t kLongestText = 1024;  // NCCL's own limit of a message
+// Lines that are kept as rows, of each kind: many transports leave the warnings and timeouts of a process their rows.
+constexpr size_t kMostLinesOfProcess = 2048;
+constexpr size_t kMostLinesOfKind = 200'000;
 constexpr int64_t kUntimedLineNs = kNsPerUs;  // between lines that have no time
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
@@ -40,14 +43,13 @@ std::optional<LogKind> kind_of(const LogText& text) {
   return interface ? std::optional(LogKind::kInterface) : std::nullopt;
 }
 
-/// "[Rank 7] Watchdog caught ..."
-std::optional<int32_t> rank_in_timeout(std::string_view line) {
-  const std::optional<int32_t> outer = rank_in_prefix(line);
-  const size_t at = line.find("Rank ");
-  if (outer || at == std::string_view::npos) {
-    return outer;
+std::optional<int32_t> rank_in_brackets(std::string_view line, std::string_view begin) {
+  const size_t at = line.find(begin);
+  if (at == std::string_view::npos) {
+    return std::nullopt;
   }
-  const Result<int64_t> number = parse_integer(line.substr(at + 5, line.find(']', at) - at - 5));
+  const size_t number_at = at + begin.size();
+  const Result<int64_t> number = parse_integer(line.substr(number_at, line.find(']', number_at) - number_at));
   return number && *number >= 0 && *number < (1 << 24) ? std::optional(static_cast<int32_t>(*number)) : std::nullopt;
 }
 
@@ -127,7 +129,7 @@ class Import {
     ST_ASSIGN(LineReader lines, LineReader::open(file.path));
     ++summary_.files;
     progress_.clear();
-    kept_lines_.clear();
+    kept_of_process_.clear();
     for (LoggedProcess& process : file.processes) {
       process.current.clear();
     }
@@ -203,11 +205,14 @@ class Import {
     const int64_t time_ns = time_of(file, line, raw, timed);
     see(node, time_ns);
     LoggedProcess speaker;
-    speaker.rank = rank_in_timeout(raw);
-    if (file.processes.size() == 1) {
-      speaker.pid = file.processes.front().pid;
-      speaker.rank = file.processes.front().rank ? file.processes.front().rank : speaker.rank;
+    // Not the launcher's label, which can number hosts, and not "[PG ID 1 PG GUID 3(tp) Rank 1]": a rank of a group.
+    speaker.rank = rank_in_brackets(raw, "[rank");
+    const LoggedProcess* only = file.processes.size() == 1 ? &file.processes.front() : nullptr;
+    if (only != nullptr && (!speaker.rank || !only->rank || speaker.rank == only->rank)) {
+      speaker.pid = only->pid;
+      speaker.rank = speaker.rank ? speaker.rank : only->rank;
     }
+    speaker.rank = speaker.rank ? speaker.rank : rank_in_brackets(raw, "[Rank ");
     add_line(node, file, line, time_ns, &speaker, LogKind::kTimeout, raw);
   }
 
@@ -215,9 +220,13 @@ class Import {
                 const LoggedProcess* process, LogKind kind, std::string_view text) {
     see(node, time_ns);
     const int32_t pid = process == nullptr ? 0 : process->pid;
-    if (kind != LogKind::kEnd && kind != LogKind::kCut && ++kept_lines_[pid] > kMostLinesOfProcess) {
-      ++node.losses["log:lines_not_kept"];
-      return;
+    if (kind != LogKind::kEnd && kind != LogKind::kCut) {
+      const int32_t rank = process == nullptr ? -1 : process->rank.value_or(-1);  // a watchdog's pid may be unknown
+      if (++kept_of_process_[{pid, rank, kind}] > kMostLinesOfProcess || kept_of_kind_[kind] >= kMostLinesOfKind) {
+        ++node.losses["log:lines_not_kept"];
+        return;
+      }
+      ++kept_of_kind_[kind];
     }
     sink_.accept(LogLine{.node_id = node.row.node_id,
                          .timestamp_ns = time_ns,
@@ -398,7 +407,8 @@ class Import {
   std::unordered_map<const LoggedComm*, Progress> progress_;
   std::unordered_map<const LoggedComm*, int64_t> first_call_ns_;
   std::unordered_map<const LoggedComm*, int64_t> set_up_ns_;
-  std::unordered_map<int32_t, size_t> kept_lines_;  // by pid
+  std::map<std::tuple<int32_t, int32_t, LogKind>, size_t> kept_of_process_;  // pid, rank; in the current file
+  std::map<LogKind, size_t> kept_of_kind_;
   int64_t newest_ns_ = 0;
   int64_t most_lines_ = 0;
   int64_t last_ns_ = 0;

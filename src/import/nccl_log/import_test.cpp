@@ -129,11 +129,16 @@ TEST(NcclLog, TheEndOfADamagedLogIsNotKnown) {
   const std::pair<size_t, size_t> kCuts{0, 1};
   EXPECT_EQ(kinds(whole), kEnds);
   EXPECT_EQ(kinds(whole + "done\n"), kEnds);
-  EXPECT_EQ(kinds(whole.substr(0, whole.size() - 1)), kEnds);          // a whole call without a newline
-  EXPECT_EQ(kinds(whole + call_line(0, 3).substr(0, 60)), kCuts);      // cut in a call
-  EXPECT_EQ(kinds(whole + "node0:10"), kCuts);                         // cut in a prefix
-  EXPECT_EQ(kinds(whole + "[1,0]<stdout>:nod"), kCuts);                // in the host
-  EXPECT_EQ(kinds(whole + "epoch 3:  98%|####9 |"), kEnds);            // no line of NCCL's
+  EXPECT_EQ(kinds(whole.substr(0, whole.size() - 1)), kCuts);      // what came after the call may be missing
+  EXPECT_EQ(kinds(whole + call_line(0, 3).substr(0, 60)), kCuts);  // cut in a call
+  EXPECT_EQ(kinds(whole + "node0:10"), kCuts);                     // cut in a prefix
+  EXPECT_EQ(kinds(whole + "[1,0]<stdout>:nod"), kCuts);            // in the host
+  EXPECT_EQ(kinds(whole + "epoch 3:  98%|####9 |"), kCuts);        // no line of NCCL's, but no end either
+  EXPECT_EQ(kinds(whole + "epoch 3:  98%|####9 |\n"), kEnds);
+  EXPECT_EQ(kinds(whole + "node0:100:2\n"), kCuts);  // cut by its launcher, which ended the line
+  EXPECT_EQ(kinds(whole + "[1,0]<stdout>:node0:100:200 [0] NCCL IN\n"), kCuts);
+  EXPECT_EQ(kinds(whole + "[1779.5] [node0:100:0] sock.c:12 UCX WARN x\n"), kEnds);
+  EXPECT_EQ(kinds(whole + "node0:999:200 [0] NCCL IN\n"), kEnds);      // of no process of this log
   EXPECT_EQ(kinds(whole + "AllReduce: opCount 3 sendbuff\n"), kCuts);  // its beginning went elsewhere
   const std::pair<size_t, size_t> kOneOfEach{1, 1};  // the other process of the line made no call afterwards
   EXPECT_EQ(kinds(whole + "node0:100:200 [0] NCCL INFO node1:102:202 [0] NCCL INFO Trees\n" + call_line(0, 3)),
@@ -216,13 +221,71 @@ TEST(NcclLog, WarningsTransportsAndTimeouts) {
   EXPECT_EQ(lines_of(got->source, LogKind::kTimeout).size(), 1U);
 }
 
+TEST(NcclLog, ARankIsTheWatchdogsOwn) {
+  EvidenceFolder folder;
+  const std::string two = set_up_lines(0) + set_up_lines(1);
+  const auto rank_of = [&](const std::string& line) {
+    const auto got = read({folder.write("a.log", two + line + "\n")});
+    const std::vector<LogLine> lines = lines_of(got->source, LogKind::kTimeout);
+    return lines.size() == 1 ? lines[0].rank : -1;
+  };
+  const std::string said = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=31)";
+  EXPECT_EQ(rank_of("0: [E ProcessGroupNCCL.cpp:607] [Rank 3] " + said), 3);  // srun's label can number hosts
+  EXPECT_EQ(rank_of("0: [rank5]:[E ProcessGroupNCCL.cpp:607] [Rank 3] " + said), 5);
+  EXPECT_EQ(rank_of("[rank5]:[E x] [PG ID 1 PG GUID 3(tp) Rank 1] " + said), 5);
+  EXPECT_EQ(rank_of("[E x] [PG ID 1 PG GUID 3(tp) Rank 1] " + said), std::nullopt);  // of the group
+  EXPECT_EQ(rank_of("7: [E x] " + said), std::nullopt);
+}
+
+TEST(NcclLog, TransportsLeaveTheWatchdogItsRow) {
+  EvidenceFolder folder;
+  std::string text = set_up_lines(3);
+  for (int i = 0; i < 3000; ++i) {
+    text += fmt::format("node1:103:203 [1] NCCL INFO Channel {}/0 : 0[0] -> 1[1] via P2P/IPC\n", i);
+  }
+  text += "[rank3]:[E x] Watchdog caught collective operation timeout\nnode1:103:203 [1] x.cc:1 NCCL WARN failed\n";
+  const auto got = read({folder.write("a.log", text)});
+  EXPECT_EQ(lines_of(got->source, LogKind::kTransport).size(), 2048U);
+  EXPECT_EQ(lines_of(got->source, LogKind::kTimeout).size(), 1U);
+  EXPECT_EQ(lines_of(got->source, LogKind::kWarning).size(), 1U);
+  const std::vector<Loss> losses = got->source.losses().value();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].source, "log:lines_not_kept");
+  EXPECT_EQ(losses[0].count, 952U);
+}
+
+TEST(NcclLog, TransportsOfAllProcessesHaveALimit) {
+  EvidenceFolder folder;
+  std::string text;
+  for (int i = 0; i < 201'000; ++i) {
+    text += fmt::format("n:{}:1 [0] NCCL INFO Channel 0 : 0 -> 1 via P2P\n", 1 + i % 200);
+  }
+  const auto got = read({folder.write("a.log", text)});
+  EXPECT_EQ(lines_of(got->source, LogKind::kTransport).size(), 200'000U);
+  EXPECT_EQ(got->source.losses().value().at(0).count, 1000U);
+}
+
+TEST(Detect, EndsInAFileWithoutLines) {
+  EvidenceFolder folder;
+  const std::string path = folder.write("sparse", "epoch 1\n");
+  std::filesystem::resize_file(path, uintmax_t{200} << 30);  // takes no room on disk; would take minutes to read
+  EXPECT_EQ(detect(path), Format::kUnknown);
+  const std::string late = folder.write("late", std::string(5000, 'x') + "\n");
+  std::filesystem::resize_file(late, uintmax_t{200} << 30);
+  EXPECT_EQ(detect(late), Format::kUnknown);
+}
+
 TEST(Detect, ByContent) {
   EvidenceFolder folder;
   const auto format = [&](std::string_view content) { return detect(folder.write("x", content)).value(); };
   EXPECT_EQ(format("SQLite format 3\0"), Format::kRecording);
   EXPECT_EQ(format("STBLKBOX...."), Format::kProfilerFile);
   EXPECT_EQ(format("epoch 1\n" + call_line(0, 1)), Format::kNcclLog);
-  EXPECT_EQ(format("\x80\x02}q."), Format::kFlightRecorder);
+  EXPECT_EQ(format("\x80\x02}q.X\x07version"), Format::kFlightRecorder);
+  EXPECT_EQ(format("\x80\x02}q."), Format::kOtherPickle);
+  EXPECT_EQ(format("\x80\x02"
+                   "cargparse\nNamespace\nX\x07version"),
+            Format::kOtherPickle);
   EXPECT_EQ(format("{\"version\": \"2.4\", \"pg_config\": {}}"), Format::kFlightRecorder);
   EXPECT_EQ(format("{\"a\": 1}"), Format::kUnknown);
   EXPECT_EQ(format(""), Format::kUnknown);

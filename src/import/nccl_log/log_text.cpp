@@ -100,20 +100,27 @@ bool take_process(std::string_view head, LogText& out) {
 }
 
 /// What stands before "NCCL INFO": "host:pid:tid [device] " and, of warnings and traces, more words behind it.
+/// Only its end counts: a line made to cost time has any number of brackets.
 void read_head(std::string_view head, LogText& out) {
-  for (size_t bracket = head.rfind('['); bracket != std::string_view::npos && bracket > 0;
-       bracket = head.rfind('[', bracket - 1)) {
-    const size_t end = head.find(']', bracket);
-    if (end == std::string_view::npos) {
-      continue;
-    }
-    const auto device = number_at<int32_t>(head.substr(bracket + 1, end - bracket - 1));
-    if (device && take_process(head.substr(0, bracket), out)) {
+  constexpr size_t kLongestHead = 512;
+  const std::string_view skipped = head.substr(0, head.size() - std::min(head.size(), kLongestHead));
+  const std::string_view end = head.substr(skipped.size());
+  out.prefix = head;
+  bool found = false;
+  size_t close = end.rfind(']');
+  for (size_t bracket = end.rfind('[', close);
+       !found && close != std::string_view::npos && bracket > 0 && bracket != std::string_view::npos;
+       bracket = end.rfind('[', bracket - 1)) {
+    close = end.find(']', bracket);
+    const auto device = number_at<int32_t>(end.substr(bracket + 1, close - bracket - 1));
+    if (device && take_process(end.substr(0, bracket), out)) {
       out.device = device;
-      return;
+      found = true;
     }
   }
-  take_process(head, out);
+  if (found || take_process(end, out)) {
+    out.prefix = head.substr(0, skipped.size() + out.prefix.size());
+  }
 }
 
 struct Marker {
@@ -209,6 +216,7 @@ Statement read_comm_line(std::string_view message, CommLine::What what) {
 LogText read_log_text(std::string_view line) {
   LogText out;
   size_t markers = 0;
+  size_t last_marker = 0;
   for (size_t at = line.find("CCL "); at != std::string_view::npos; at = line.find("CCL ", at + 4)) {
     const Marker* marker = at > 0 ? marker_at(line.substr(at - 1)) : nullptr;
     if (marker == nullptr) {
@@ -226,15 +234,14 @@ LogText read_log_text(std::string_view line) {
         out.message.remove_prefix(1);
       }
     }
-    out.host = {};
-    out.prefix = line.substr(0, at - 1);
-    read_head(line.substr(0, at - 1), out);
+    last_marker = at - 1;
   }
   if (markers == 0) {
     out.message = line;
     out.damaged = begins_call(line);  // the rest of a line whose beginning went elsewhere
     return out;
   }
+  read_head(line.substr(0, last_marker), out);
   const bool named = !out.host.empty() || out.level == LogText::Level::kVersion;
   out.damaged = markers > 1 || !named || (out.level == LogText::Level::kInfo && out.message.empty());
   return out;
@@ -283,9 +290,10 @@ std::optional<int32_t> rank_in_prefix(std::string_view prefix) {
 }
 
 std::optional<int32_t> rank_in_path(std::string_view path) {
+  const auto word_char = [](char c) { return (c >= 'a' && c <= 'z') || is_digit(c); };
   std::optional<int32_t> rank;
   for (size_t at = path.find("rank"); at != std::string_view::npos; at = path.find("rank", at + 4)) {
-    const bool word = at == 0 || !((path[at - 1] >= 'a' && path[at - 1] <= 'z') || is_digit(path[at - 1]));
+    const bool word = at == 0 || !word_char(path[at - 1]);
     size_t digits = at + 4;
     if (digits < path.size() && (path[digits] == '_' || path[digits] == '-' || path[digits] == '.')) {
       ++digits;
@@ -294,7 +302,9 @@ std::optional<int32_t> rank_in_path(std::string_view path) {
     while (end < path.size() && is_digit(path[end])) {
       ++end;
     }
-    if (word && end > digits) {
+    const std::string_view before = path.substr(0, at - (at > 0 && !word_char(path[at - 1]) ? 1 : 0));
+    const bool of_part = before.ends_with("local") || before.ends_with("node") || before.ends_with("group");
+    if (word && !of_part && end > digits) {
       rank = number_at<int32_t>(path.substr(digits, end - digits));
     }
   }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "import/lines.h"
 #include "import/nccl_log/log_time.h"
 #include "import/testing/evidence_files.h"
@@ -49,6 +51,24 @@ TEST(LogText, MixedUpLinesAreDamaged) {
   EXPECT_TRUE(read_log_text("Broadcast: opCount 1 sendbuff 0x7f58 comm 0x7f58 [nranks=8]").damaged);
   EXPECT_TRUE(read_log_text("[2] NCCL INFO AllReduce: opCount 1").damaged);
   EXPECT_TRUE(read_log_text("a:1:2 [2] NCCL INFO ").damaged);
+}
+
+TEST(LogText, BracketsTakeNoTime) {
+  std::string markers;
+  for (int i = 0; i < 2400; ++i) {
+    markers += "NCCL INFO ";
+  }
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(read_log_text(std::string(40'000, '[') + markers).host.empty());
+    EXPECT_TRUE(read_log_text(std::string(40'000, ']') + markers).host.empty());
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));  // 200 times what took a minute
+  const std::string far = std::string(2000, '[') + " node0:1:2 [3] NCCL INFO x";
+  const LogText text = read_log_text(far);
+  EXPECT_EQ(text.host, "node0");
+  EXPECT_EQ(text.device, 3);
+  EXPECT_EQ(text.prefix, std::string(2000, '[') + " ");
 }
 
 TEST(LogText, ReadsCalls) {
@@ -108,6 +128,9 @@ TEST(LogText, RanksOfLaunchersAndFiles) {
   EXPECT_EQ(rank_in_path("out/rank_12/stdout.txt"), 12);
   EXPECT_EQ(rank_in_path("/home/frank3/nccl.log"), std::nullopt);
   EXPECT_EQ(rank_in_path("nccl.log"), std::nullopt);
+  EXPECT_EQ(rank_in_path("local_rank3.log"), std::nullopt);
+  EXPECT_EQ(rank_in_path("node_rank_1/out.log"), std::nullopt);
+  EXPECT_EQ(rank_in_path("node_rank1/local-rank3/rank_11.log"), 11);
 }
 
 TEST(LogText, RemovesEscapes) {

@@ -64,6 +64,25 @@ bool may_begin_line(const LoggedFile& file, std::string_view text) {
   });
 }
 
+/// A line of a known process that ends before "NCCL": "node0:103:2", "node0:103:203 [3] NCCL IN". Other libraries put
+/// the process into brackets.
+bool is_head_alone(const LoggedFile& file, std::string_view text) {
+  constexpr size_t kLongestPrefix = 256;
+  constexpr std::string_view kDigits = "0123456789";
+  const std::string_view head = text.substr(0, kLongestPrefix);
+  for (size_t colon = head.find(':'); colon != std::string_view::npos; colon = head.find(':', colon + 1)) {
+    const size_t before = head.find_last_of(" \t:]>", colon == 0 ? 0 : colon - 1);
+    const size_t begin = before == std::string_view::npos ? 0 : before + 1;
+    const size_t pid_end = std::min(head.find_first_not_of(kDigits, colon + 1), head.size());
+    if (begin >= colon || !file.index.contains(std::string(head.substr(begin, pid_end - begin)))) {
+      continue;
+    }
+    const size_t tid_end = std::min(head.find_first_not_of(kDigits, pid_end + 1), head.size());
+    return pid_end == head.size() || (head[pid_end] == ':' && (tid_end == head.size() || head[tid_end] == ' '));
+  }
+  return false;
+}
+
 void note_call(LoggedComm& comm, const BeganCall& call) {
   comm.nranks = call.nranks;
   comm.unknown_calls = comm.unknown_calls || !call.op;
@@ -111,8 +130,12 @@ void Survey::take(LoggedFile& file, const Line& line, std::string& scratch) {
   const auto* call = std::get_if<BeganCall>(&statement);
   const bool incomplete =
       !line.terminated && call == nullptr && !is_blank(raw) && (process != nullptr || may_begin_line(file, raw));
-  if (text.damaged || line.cut || incomplete || file.read_failed) {
+  const bool head_alone = text.level == LogText::Level::kNone && is_head_alone(file, raw);
+  if (text.damaged || line.cut || incomplete || head_alone || file.read_failed) {
     note_damage(file, line.number);
+  }
+  if (!line.terminated && !is_blank(raw)) {
+    file.last_damaged_line = line.number + 1;  // what the processes of the file wrote next is missing, calls too
   }
   if (process == nullptr) {
     return;

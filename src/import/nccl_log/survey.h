@@ -64,8 +64,8 @@ struct LoggedFile {
   int64_t lines = 0;
   uint64_t damaged = 0;  // lines that were mixed up, or lack a part
   int64_t first_damaged_line = 0;
-  int64_t last_damaged_line = 0;
-  uint64_t refused = 0;  // lines of more processes and communicators than are kept
+  int64_t last_damaged_line = 0;  // behind the last line if that has no end
+  uint64_t refused = 0;           // lines of more processes and communicators than are kept
   bool read_failed = false;
   std::vector<LoggedProcess> processes;
   std::unordered_map<std::string, size_t> index;  // "host:pid"
