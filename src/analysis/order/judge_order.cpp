@@ -222,7 +222,8 @@ class CommJudge {
       if (!minority) {
         return decline("nothing shows that the job stood still");
       }
-      if (evidence_.timed && proof.longest_pause_ns > 0) {
+      // Dumps are written when a call has timed out, logs end anywhere.
+      if (evidence_.timed && proof.longest_pause_ns > 0 && !(evidence_.ends_known && proof.outside)) {
         return decline("nothing shows that the job stood still: the log may have been cut there");
       }
       const auto last_of = [](const CallOrder* one) { return one->last(); };
@@ -334,6 +335,9 @@ class CommJudge {
   [[nodiscard]] double confidence_of(const Proof& proof) const {
     if (proof.left) {
       return kLeftConfidence;
+    }
+    if (!proof.any() && evidence_.ends_known) {
+      return kSomeRanksConfidence;
     }
     const bool all_shown = comm_.nranks > 0 && std::ssize(comm_.members) >= comm_.nranks && comm_.named;
     if (!all_shown) {

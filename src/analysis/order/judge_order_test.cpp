@@ -229,14 +229,43 @@ TEST(CallOrder, ARankThatWaitsElsewhereIsNotBlamed) {
   other.seq.reset();
   job.more = {other};
   expect_nothing(job.explain(), "Send or Recv");
-  // One that all its members have reached.
+  // One that all its members have reached: the job's next life in the same process looks like that.
   job.more.clear();
   for (int rank = 2; rank < 4; ++rank) {
     job.more.push_back(job.call(rank, 29, 99));
     job.more.back().nranks = 2;
   }
   job.more[0].timestamp_ns -= kNsPerSecond;
-  expect_missing(job.explain(), 3, Severity::kWaiting, 0.4);
+  expect_nothing(job.explain(), "is on communicator");
+}
+
+TEST(CallOrder, AWatchdogCountsOnlyWhereItsRankWaits) {
+  LoggedJob job{.last = rank_3_behind};
+  const int64_t later_ns = LoggedJob::time_ns(29) + 600 * kNsPerSecond;
+  job.lines = {timeout_of(0, later_ns)};
+  expect_missing(job.explain(), 3, Severity::kCritical, 0.6);
+  for (const LogLine& other :
+       {timeout_of(17, later_ns), timeout_of(0, later_ns, "Watchdog caught: WorkNCCL(OpType=RECV, x)"),
+        timeout_of(0, later_ns, "Timeout at NCCL work: 30")}) {
+    job.lines = {other};
+    expect_missing(job.explain(), 3, Severity::kWaiting, 0.4);
+  }
+}
+
+TEST(CallOrder, ARankWithoutACallLeavesItOpenWhoIsBehind) {
+  LoggedJob job{.last = rank_3_behind};
+  job.change = [](Collective& row) { row.seq = row.rank == 2 ? std::nullopt : row.seq; };
+  EXPECT_TRUE(job.explain().findings.empty());
+}
+
+TEST(CallOrder, AClockThatGoesBackIsNoSilence) {
+  LoggedJob job{.last = rank_3_behind, .timed = true};
+  job.log_ends_ns = [](int) { return LoggedJob::time_ns(29); };
+  LogLine early{
+      .node_id = LoggedJob::node(3), .timestamp_ns = LoggedJob::time_ns(0) + 86'000 * kNsPerSecond, .pid = 103};
+  early.kind = LogKind::kInterface;  // before midnight, by a clock alone
+  job.lines = {early};
+  EXPECT_TRUE(job.explain().findings.empty());
 }
 
 TEST(CallOrder, DifferingCallsUnderOneNumber) {
@@ -288,7 +317,7 @@ LoggedJob dumps(std::function<int64_t(int)> last, std::function<Completion(const
 TEST(CallOrder, ADumpShowsWhoIsOutside) {
   const auto open_29 = [](const Collective& row) { return *row.seq == 29 ? Completion::kOpen : Completion::kSync; };
   LoggedJob job = dumps(rank_3_behind, open_29);
-  expect_missing(job.explain(), 3, Severity::kWaiting, 0.6);
+  expect_missing(job.explain(), 3, Severity::kWaiting, 0.3);
   job.lines = {timeout_of(0, LoggedJob::time_ns(29) + 600 * kNsPerSecond)};
   expect_missing(job.explain(), 3, Severity::kCritical, 0.8);
 }
