@@ -163,6 +163,23 @@ TEST_F(HostileRecording, PagesThatLeadToEachOther) {
   EXPECT_LT(monotonic_now_ns() - begun_ns, 20 * kNsPerSecond);
 }
 
+/// Also a good file, in a process that answers request after request from one connection.
+TEST_F(HostileRecording, EachRequestMayDoAsMuchWork) {
+  Database db = must(open_for_reading(path_));
+  const auto fails_after = [&](bool restart) {
+    int times = 0;
+    while (times < 10 && db.integer("SELECT count(*) FROM collective a, collective b WHERE b.bytes < a.rank")) {
+      ++times;
+      if (restart) {
+        db.restart_guard();
+      }
+    }
+    return times;
+  };
+  EXPECT_EQ(fails_after(true), 10);
+  EXPECT_LT(fails_after(false), 10);
+}
+
 TEST_F(HostileRecording, TimesAndSizesThatCannotBeAreLeftOutAndCounted) {
   alter(
       "UPDATE collective SET duration_ns = 9223372036854775807 WHERE event_id & 1023 = 1;"
