@@ -18,17 +18,18 @@ namespace {
 
 class FileSnapshot final : public Snapshot {
  public:
-  static Result<std::shared_ptr<Snapshot>> open(std::span<const std::string> paths) {
+  static Result<std::shared_ptr<FileSnapshot>> open(std::span<const std::string> paths) {
     auto snapshot = std::make_shared<FileSnapshot>();
     ST_ASSIGN(snapshot->source_, store::open_recordings(paths, &snapshot->read_));
     return snapshot;
   }
+  void begin_request() { source_->begin_request(); }
   EventSource& source() override { return *source_; }
   [[nodiscard]] ReadNotes read_notes() const override { return {read_.notes(), read_.rows_left_out()}; }
 
  private:
   store::ReadReport read_;
-  std::unique_ptr<EventSource> source_;
+  std::unique_ptr<store::OpenRecordings> source_;
 };
 
 /// Differs after each write to the file or its log.
@@ -88,18 +89,23 @@ class RecordingFiles final : public Recordings {
     }
     std::vector<FileState> states;
     std::ranges::transform(chosen, std::back_inserter(states), state_of);
+    // An open connection would keep the writer of a recording from finishing it.
+    const bool written = std::ranges::any_of(chosen, store::is_recording_written);
     const auto known = std::ranges::find(kept_, which, &Kept::which);
     if (known != kept_.end()) {
-      if (known->states == states) {
+      if (!written && known->states == states) {
         std::rotate(known, known + 1, kept_.end());
+        kept_.back().snapshot->begin_request();
         return kept_.back().snapshot;
       }
       kept_.erase(known);
     } else if (kept_.size() >= kMostKept) {
       kept_.erase(kept_.begin());
     }
-    ST_ASSIGN(std::shared_ptr<Snapshot> snapshot, FileSnapshot::open(chosen));
-    kept_.push_back({which, std::move(states), snapshot});
+    ST_ASSIGN(std::shared_ptr<FileSnapshot> snapshot, FileSnapshot::open(chosen));
+    if (!written) {
+      kept_.push_back({which, std::move(states), snapshot});
+    }
     return snapshot;
   }
 
@@ -114,7 +120,7 @@ class RecordingFiles final : public Recordings {
   struct Kept {
     size_t which = 0;  // index of the path; their number: all
     std::vector<FileState> states;
-    std::shared_ptr<Snapshot> snapshot;
+    std::shared_ptr<FileSnapshot> snapshot;
   };
 
   Result<size_t> index_of(std::string_view name) const {

@@ -59,7 +59,8 @@ class Recordings {
 
   /// In the order that they were given.
   virtual std::vector<Info> list() = 0;
-  /// The current state of all; with `name`, of this one alone. Kept until the recordings change.
+  /// The current state of all; with `name`, of this one alone. Kept until the recordings change, unless one of them is
+  /// being written. For one request: another asks again.
   virtual Result<std::shared_ptr<Snapshot>> snapshot(std::string_view name = {}) = 0;
   /// Runs one statement on one of them (store/query.h).
   virtual Status query(std::string_view name, std::string_view sql, int64_t time_limit_ns, RowSink& sink) = 0;

@@ -51,6 +51,8 @@ TEST(RecordingFiles, ARecordingThatIsWrittenShowsItsNewestRows) {
   const auto recordings = recordings_in_files({path});
   EXPECT_TRUE(recordings->list().at(0).being_written);
   EXPECT_EQ(store::must(store::must(recordings->snapshot())->report())->collectives, 30 * kRanks);
+  const std::weak_ptr<Snapshot> answered = store::must(recordings->snapshot());
+  EXPECT_TRUE(answered.expired()) << "a connection that is kept lets the writer not finish the file";
   write(30, 50);
   EXPECT_EQ(store::must(store::must(recordings->snapshot())->report())->collectives, 50 * kRanks);
   store::must(writer->close());

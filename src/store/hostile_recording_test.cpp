@@ -163,6 +163,22 @@ TEST_F(HostileRecording, PagesThatLeadToEachOther) {
   EXPECT_LT(monotonic_now_ns() - begun_ns, 20 * kNsPerSecond);
 }
 
+/// Also a good file, in a process that answers request after request from one connection.
+TEST_F(HostileRecording, EachRequestMayDoAsMuchWork) {
+  Database db = must(open_for_reading(path_));
+  const auto work = [&] {
+    return db.integer("SELECT count(*) FROM collective a, collective b WHERE b.bytes < a.rank").has_value();
+  };
+  int times = 0;
+  while (times < 100 && work()) {
+    ++times;
+  }
+  EXPECT_LT(times, 100);
+  EXPECT_FALSE(work());
+  db.restart_guard();
+  EXPECT_TRUE(work());
+}
+
 TEST_F(HostileRecording, TimesAndSizesThatCannotBeAreLeftOutAndCounted) {
   alter(
       "UPDATE collective SET duration_ns = 9223372036854775807 WHERE event_id & 1023 = 1;"

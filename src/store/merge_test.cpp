@@ -100,7 +100,8 @@ TEST_F(Merge, TwoRunsWithOneIdAreDistinguished) {
   const MergeSummary summary = must(merge_recordings(inputs, out_));
   EXPECT_EQ(summary.nodes, 3U);
   EXPECT_EQ(summary.renumbered_nodes, 1U);
-  for (auto& source : {must(open_recordings(inputs)).release(), must(open_recording(out_)).release()}) {
+  for (EventSource* source : std::initializer_list<EventSource*>{must(open_recordings(inputs)).release(),
+                                                                 must(open_recording(out_)).release()}) {
     const std::unique_ptr<EventSource> owned(source);
     const auto rows = collectives_of(*owned);
     ASSERT_EQ(rows.size(), 3'010U);
@@ -133,7 +134,8 @@ TEST_F(Merge, TakesRecordingsOfAnOlderSchema) {
   }
   const std::vector<std::string> inputs{old, record("new.db", node_row(1, "new"), 0, 10)};
   must(merge_recordings(inputs, out_));
-  for (auto& source : {must(open_recordings(inputs)).release(), must(open_recording(out_)).release()}) {
+  for (EventSource* source : std::initializer_list<EventSource*>{must(open_recordings(inputs)).release(),
+                                                                 must(open_recording(out_)).release()}) {
     const std::unique_ptr<EventSource> owned(source);
     EXPECT_EQ(must(owned->nodes()).size(), 2U);
     EXPECT_EQ(must(owned->connections()).at(0).pid, 42);

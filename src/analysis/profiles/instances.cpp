@@ -10,8 +10,7 @@ namespace stalltrace::analysis {
 namespace {
 
 bool taken(const JobView& job, const Instance& instance, const InstanceFilter& filter) {
-  const int64_t first_ns = instance.seen.front().arrival_ns;
-  if (first_ns < filter.range.from_ns || first_ns >= filter.range.to_ns) {
+  if (!is_under_way(job, instance, filter.range)) {
     return false;
   }
   const Timeline& timeline = job.timeline();
@@ -68,16 +67,39 @@ std::optional<OpenInstance> open_at(const JobView& job, const Instance& instance
   return open;
 }
 
-std::vector<MemberIndex> ends_of_chains(const std::vector<OpenInstance>& instances) {
+/// All ranks have entered it, as far as that can be known.
+bool is_complete(const JobView& job, const OpenInstance& open) {
+  const Group& group = job.timeline().groups()[open.times.group];
+  return open.awaited.empty() && group.all_took_part &&
+         (group.point_to_point || !group.nranks || std::cmp_equal(open.times.ranks, *group.nranks));
+}
+
+/// True if the ranks that `open` awaits are not what it waits for: `transfer` is older, and its ranks are still inside,
+/// or the communicator's order lets nothing pass it.
+bool is_behind(const OpenInstance& open, const OpenInstance& transfer) {
+  const auto inside = [&](const OpenInstance::Later& later) {
+    return std::ranges::find(transfer.inside, later.member, &OpenInstance::Inside::member) != transfer.inside.end();
+  };
+  return open.times.group == transfer.times.group || std::ranges::any_of(open.awaited, inside);
+}
+
+/// `transfer`: the oldest instance that all its ranks have entered, or the end.
+std::vector<MemberIndex> ends_of_chains(const std::vector<OpenInstance>& instances,
+                                        std::vector<OpenInstance>::const_iterator transfer) {
   std::set<MemberIndex> inside;
   std::set<MemberIndex> awaited;
+  bool newer = false;
   for (const OpenInstance& open : instances) {
     for (const OpenInstance::Inside& one : open.inside) {
       inside.insert(one.member);
     }
+    if (newer && is_behind(open, *transfer)) {
+      continue;
+    }
     for (const OpenInstance::Later& one : open.awaited) {
       awaited.insert(one.member);
     }
+    newer = newer || (transfer != instances.end() && &open == &*transfer);
   }
   std::vector<MemberIndex> ends;
   std::ranges::set_difference(awaited, inside, std::back_inserter(ends));
@@ -88,10 +110,14 @@ Result<TransferWaits> transfer_waits(JobView& job, const OpenInstance& open, Int
   TransferWaits waits;
   const int64_t end_ns = open.times.first_arrival_ns + open.times.total_ns;
   waits.window = intersect({open.times.last_arrival_ns, end_ns}, around);
-  std::vector<MemberIndex> members;
-  for (const OpenInstance::Inside& inside : open.inside) {
-    members.push_back(inside.member);
+  // Also ranks that have left it: what they sent last can still be on its way.
+  std::set<MemberIndex> took_part;
+  for (const uint32_t sequence : job.timeline().groups()[open.times.group].sequences) {
+    if (const MemberIndex member = job.timeline().sequences()[sequence].member; member != kNoMember) {
+      took_part.insert(member);
+    }
   }
+  const std::vector<MemberIndex> members(took_part.begin(), took_part.end());
   Cluster cluster = job.cluster();  // reading evidence adds threads to it
   ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(job.source(), cluster, job.flows(), {waits.window}));
   waits.graph = build_wait_graph(cluster, job.flows(), evidence, members, waits.window);
@@ -99,6 +125,11 @@ Result<TransferWaits> transfer_waits(JobView& job, const OpenInstance& open, Int
 }
 
 }  // namespace
+
+bool is_under_way(const JobView& job, const Instance& instance, TimeRange range) {
+  const int64_t first_ns = instance.seen.front().arrival_ns;
+  return first_ns < range.to_ns && (first_ns >= range.from_ns || end_of(job, instance) > range.from_ns);
+}
 
 InstanceTimes times_of(const JobView& job, const Instance& instance) {
   const Timeline& timeline = job.timeline();
@@ -202,15 +233,11 @@ Result<WaitsAtTime> waits_at(JobView& job, int64_t time_ns, int64_t half_window_
     });
   }
   std::ranges::stable_sort(waits.instances, {}, [](const OpenInstance& open) { return open.inside.front().since_ns; });
-  waits.held_up_by = ends_of_chains(waits.instances);
-  const auto waits_for_ranks = [](const OpenInstance& open) { return !open.awaited.empty(); };
-  if (std::ranges::none_of(waits.instances, waits_for_ranks)) {
-    const auto whole = std::ranges::find_if(waits.instances, [&](const OpenInstance& open) {
-      return job.timeline().groups()[open.times.group].all_took_part;
-    });
-    if (whole != waits.instances.end()) {
-      ST_ASSIGN(waits.transfer, transfer_waits(job, *whole, {time_ns - half_window_ns, time_ns + half_window_ns}));
-    }
+  const auto complete = std::find_if(waits.instances.cbegin(), waits.instances.cend(),
+                                     [&](const OpenInstance& open) { return is_complete(job, open); });
+  waits.held_up_by = ends_of_chains(waits.instances, complete);
+  if (complete != waits.instances.cend()) {
+    ST_ASSIGN(waits.transfer, transfer_waits(job, *complete, {time_ns - half_window_ns, time_ns + half_window_ns}));
   }
   return waits;
 }

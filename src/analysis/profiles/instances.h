@@ -35,7 +35,7 @@ struct InstanceTimes {
 enum class InstanceOrder : uint8_t { kTotal, kLate, kTransfer };
 
 struct InstanceFilter {
-  TimeRange range;  // of the first arrival
+  TimeRange range;  // in which the instance was under way
   std::optional<CommHash> hash;
   std::optional<Operation> op;
   std::optional<int32_t> last_rank;
@@ -73,10 +73,11 @@ struct TransferWaits {
 struct WaitsAtTime {
   std::vector<OpenInstance> instances;  // the longest open first
   int64_t uncertain = 0;                // earlier instances with calls whose end was not reported: left out
-  /// Ranks that others wait for and that are inside no instance themselves: each chain of waits ends at one.
+  /// Ranks that others wait for and that are inside no instance themselves: each chain of waits ends at one. Without
+  /// those that are awaited only behind an older instance that all its ranks have entered: the transfer comes first.
   std::vector<MemberIndex> held_up_by;
-  /// Of the longest open instance that all its ranks have entered and whose ranks were all recorded. None if an
-  /// instance waits for ranks: the network then idles, and its state shows nothing.
+  /// Of the longest open instance that all its ranks have entered and whose ranks were all recorded. None if there is
+  /// no such instance: where each waits for ranks, the network idles, and its state shows nothing.
   std::optional<TransferWaits> transfer;
 };
 
@@ -86,6 +87,9 @@ Result<WaitsAtTime> waits_at(JobView& job, int64_t time_ns, int64_t half_window_
 /// The last time at which all ranks that the longest hang holds were observed inside it, for a job that was ended in a
 /// hang is inside nothing at its end. Without a hang, the end of the recording.
 int64_t last_wait_ns(const JobView& job);
+
+/// True if some time between the first arrival and the end is in `range`.
+bool is_under_way(const JobView& job, const Instance& instance, TimeRange range);
 
 /// The times of an instance that read_instance has read.
 InstanceTimes times_of(const JobView& job, const Instance& instance);

@@ -2,6 +2,7 @@
 #include "analysis/profiles/links.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "analysis/evidence/evidence.h"
@@ -42,7 +43,15 @@ class LinkReader {
 
   Status read() {
     const TimeRange range = job_.on_any_clock(filter_.range);
-    ST_TRY(job_.source().tcp_events(range, [&](const TcpEvent& row) { add(row); }));
+    // From the recording's start: a connection can be in recovery when the range begins.
+    const TimeRange until_end{std::numeric_limits<int64_t>::min(), range.to_ns};
+    ST_TRY(job_.source().tcp_events(until_end, [&](const TcpEvent& row) {
+      if (row.event == TcpEventKind::kCongestionState) {
+        add_state(row);
+      } else {
+        add(row);
+      }
+    }));
     ST_TRY(job_.source().tcp_samples(range, [&](const TcpSample& row) { add(row); }));
     return job_.source().packet_drops(range, [&](const PacketDrop& row) { add(row); });
   }
@@ -78,6 +87,25 @@ class LinkReader {
     return &flows_[*index];
   }
 
+  void add_state(const TcpEvent& row) {
+    const int64_t time_ns = job_.cluster().clock().to_common(row.node_id, row.timestamp_ns);
+    const FlowIndex index = job_.flows().find(row.node_id, row.cookie);
+    if (time_ns >= filter_.range.to_ns || index == kNoFlow || !link_of_.contains(index)) {
+      return;
+    }
+    FlowSums& flow = flows_[index];
+    if (is_recovering(row.state)) {
+      flow.recovering_since_ns = flow.recovering_since_ns.value_or(time_ns);
+    } else if (flow.recovering_since_ns) {
+      end_recovery(flow, time_ns);
+    }
+  }
+
+  void end_recovery(FlowSums& flow, int64_t end_ns) {
+    const int64_t since_ns = *std::exchange(flow.recovering_since_ns, std::nullopt);
+    flow.recovery_ns += std::max<int64_t>(0, end_ns - std::max(since_ns, filter_.range.from_ns));
+  }
+
   void add(const TcpEvent& row) {
     int64_t time_ns = 0;
     FlowIndex index = kNoFlow;
@@ -88,13 +116,6 @@ class LinkReader {
     switch (row.event) {
       case TcpEventKind::kRetransmit:
         ++flow->retransmissions;
-        break;
-      case TcpEventKind::kCongestionState:
-        if (is_recovering(row.state)) {
-          flow->recovering_since_ns = flow->recovering_since_ns.value_or(time_ns);
-        } else if (flow->recovering_since_ns) {
-          flow->recovery_ns += time_ns - *std::exchange(flow->recovering_since_ns, std::nullopt);
-        }
         break;
       case TcpEventKind::kResetSent:
       case TcpEventKind::kResetReceived:
@@ -144,8 +165,7 @@ class LinkReader {
   void add_flow(FlowIndex index, const Pair& pair, LinkProfile& link) {
     FlowSums& flow = flows_[index];
     if (flow.recovering_since_ns) {
-      const int64_t end_ns = std::min(filter_.range.to_ns, job_.range().to_ns);
-      flow.recovery_ns += std::max<int64_t>(0, end_ns - *flow.recovering_since_ns);
+      end_recovery(flow, std::min(filter_.range.to_ns, job_.range().to_ns));
     }
     link.src_rank = pair.first;
     link.dst_rank = pair.second;

@@ -2,7 +2,10 @@
 #include "analysis/profiles/ranks.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
+#include "analysis/profiles/instances.h"
 #include "analysis/profiles/median.h"
 #include "analysis/timeline/instance.h"
 
@@ -18,16 +21,19 @@ std::vector<RankProfile> rank_profiles(const JobView& job, TimeRange range) {
   Instance instance;
   for (uint32_t group = 0; group < job.timeline().groups().size(); ++group) {
     for_each_instance(job.timeline(), group, instance, [&] {
-      const int64_t first_ns = instance.seen.front().arrival_ns;
-      if (first_ns < range.from_ns || first_ns >= range.to_ns) {
+      if (!is_under_way(job, instance, range)) {
         return;
       }
+      const int64_t first_ns = instance.seen.front().arrival_ns;
+      const int64_t hung_to_ns = std::min(instance.hung_to_ns, job.range().to_ns);
+      const auto in_range_ns = [&](int64_t from_ns, int64_t to_ns) {
+        return intersect({from_ns, to_ns}, {range.from_ns, range.to_ns}).length();
+      };
       for (const uint32_t sequence : instance.absent) {
         const MemberIndex member = job.timeline().sequences()[sequence].member;
         if (member < sums.size()) {
           ++sums[member].profile.absent;
-          sums[member].profile.waited_for_ns +=
-              std::max<int64_t>(0, std::min(instance.hung_to_ns, job.range().to_ns) - instance.waits_from_ns);
+          sums[member].profile.waited_for_ns += in_range_ns(instance.waits_from_ns, hung_to_ns);
         }
       }
       for (const Arrival& seen : instance.seen) {
@@ -38,16 +44,17 @@ std::vector<RankProfile> rank_profiles(const JobView& job, TimeRange range) {
         Sums& own = sums[member];
         ++own.profile.instances;
         own.profile.open += seen.open && instance.hung ? 1 : 0;
-        own.profile.waited_ns += instance.last_arrival_ns - seen.arrival_ns;
+        own.profile.waited_ns +=
+            in_range_ns(seen.arrival_ns, instance.absent.empty() ? instance.last_arrival_ns : hung_to_ns);
         own.behind_ns.push_back(seen.arrival_ns - first_ns);
         if (seen.end_ns != kForever) {
-          own.inside.push_back({seen.arrival_ns, seen.end_ns});
+          own.inside.push_back(intersect({seen.arrival_ns, seen.end_ns}, {range.from_ns, range.to_ns}));
         } else if (instance.hung) {
-          own.inside.push_back({seen.arrival_ns, std::min(instance.hung_to_ns, job.range().to_ns)});
+          own.inside.push_back(intersect({seen.arrival_ns, hung_to_ns}, {range.from_ns, range.to_ns}));
         }
         if (&seen == &instance.seen.back() && instance.seen.size() > 1 && instance.absent.empty()) {
           ++own.profile.last;
-          own.profile.waited_for_ns += instance.late_ns();
+          own.profile.waited_for_ns += in_range_ns(instance.waits_from_ns, instance.last_arrival_ns);
         }
       }
     });
@@ -69,10 +76,7 @@ std::vector<RankProfile> rank_profiles(const JobView& job, TimeRange range) {
 Result<ThreadTimes> thread_times(JobView& job, MemberIndex index, TimeRange range) {
   const Member& member = job.cluster().member(index);
   ThreadTimes times;
-  ST_TRY(job.source().wait_spans(job.on_any_clock(range), [&](const WaitSpan& row) {
-    if (row.node_id != member.node_id || row.pid != member.pid) {
-      return;
-    }
+  const auto add = [&](const WaitSpan& row) {
     const int64_t from_ns = job.cluster().clock().to_common(row.node_id, row.timestamp_ns);
     const int64_t common_ns = intersect({from_ns, from_ns + row.window_ns}, range).length();
     const int64_t ns = std::min(row.waited_ns, common_ns);
@@ -86,7 +90,40 @@ Result<ThreadTimes> thread_times(JobView& job, MemberIndex index, TimeRange rang
         (times.ran_instead.size() < kMostNames || times.ran_instead.contains(row.by_name))) {
       times.ran_instead[row.by_name] += std::min(row.by_waited_ns, ns);
     }
+  };
+  // A wait that was reported while it lasted has another row, with the same start, if its end was seen. Rows are read
+  // in the order of their starts: only those with one start are compared.
+  int64_t start_ns = 0;
+  std::map<int32_t, WaitSpan> open;  // by thread
+  std::set<int32_t> ended;           // threads
+  const auto add_open = [&] {
+    for (const auto& [tid, row] : open) {
+      if (!ended.contains(tid)) {
+        add(row);
+      }
+    }
+    open.clear();
+    ended.clear();
+  };
+  ST_TRY(job.source().wait_spans(job.on_any_clock(range), [&](const WaitSpan& row) {
+    if (row.node_id != member.node_id || row.pid != member.pid) {
+      return;
+    }
+    if (row.timestamp_ns != start_ns) {
+      add_open();
+      start_ns = row.timestamp_ns;
+    }
+    if (row.open) {
+      WaitSpan& longest = open.try_emplace(row.tid, row).first->second;
+      if (row.window_ns > longest.window_ns) {
+        longest = row;
+      }
+    } else {
+      ended.insert(row.tid);
+      add(row);
+    }
   }));
+  add_open();
   return times;
 }
 

@@ -20,12 +20,13 @@ struct RankProfile {
   int64_t last = 0;              // instances of several ranks that it entered last, and into which all came
   int64_t waited_for_ns = 0;     // that others waited for it: InstanceTimes::late_ns where it was last; where it is
                                  // absent, from the middle arrival of the others on
-  int64_t waited_ns = 0;         // time that it waited for the last rank
+  int64_t waited_ns = 0;         // time that it waited for the last rank; in a hang, for those that are absent
   int64_t median_behind_ns = 0;  // its arrival after the instance's first: the median
   int64_t inside_ns = 0;         // time inside of calls, overlaps counted once
 };
 
-/// Of the instances whose first arrival is in `range`; in the order of members, those without calls left out.
+/// Of the instances that were under way in `range`; times are those inside of it. In the order of members, those
+/// without calls left out.
 std::vector<RankProfile> rank_profiles(const JobView& job, TimeRange range);
 
 struct ThreadTimes {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <type_traits>
@@ -56,7 +57,10 @@ class Builder final : public nlohmann::json_sax<Library> {
     return value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ? add(static_cast<int64_t>(value))
                                                                                : add(static_cast<double>(value));
   }
-  bool number_float(number_float_t value, const string_t& /*text*/) override { return add(value); }
+  bool number_float(number_float_t value, const string_t& /*text*/) override {
+    constexpr double kExact = 1LL << 53;  // every integer below it has a real of its own
+    return std::abs(value) < kExact && std::trunc(value) == value ? add(static_cast<int64_t>(value)) : add(value);
+  }
   bool string(string_t& value) override { return add(std::move(value)); }
   bool binary(binary_t& /*value*/) override { return false; }
   bool start_object(size_t /*size*/) override { return open(Json::object()); }

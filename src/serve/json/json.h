@@ -78,8 +78,9 @@ struct JsonLimits {
   size_t members = 256;    // of one object
 };
 
-/// Parses the whole of `text`, which is untrusted. Of two members with one name the last counts. Integers outside of 64
-/// bits become reals. Errors (kCorrupt): not JSON, not UTF-8, a limit.
+/// Parses the whole of `text`, which is untrusted. Of two members with one name the last counts. 5.0 is the
+/// integer 5, as in JSON Schema; integers outside of 64 bits become reals. Errors (kCorrupt): not JSON, not UTF-8, a
+/// limit.
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
 
 }  // namespace stalltrace::serve

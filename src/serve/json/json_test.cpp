@@ -30,6 +30,13 @@ TEST(Json, AnIntegerBeyond64BitsIsAReal) {
   EXPECT_DOUBLE_EQ(parse_json("18446744073709551615")->number(), 18446744073709551615.0);
 }
 
+TEST(Json, ARealWithoutAFractionIsAnInteger) {
+  EXPECT_EQ(*parse_json("5.0"), Json(5));
+  EXPECT_EQ(*parse_json("-1e3"), Json(-1000));
+  EXPECT_EQ(*parse_json("1e300"), Json(1e300));
+  EXPECT_EQ(*parse_json("5.5"), Json(5.5));
+}
+
 TEST(Json, OfTwoMembersWithOneNameTheLastCounts) { EXPECT_EQ(parse_json(R"({"a":1,"a":2})")->dump(), R"({"a":2})"); }
 
 TEST(Json, LimitsHold) {

@@ -77,6 +77,11 @@ TEST_F(Lines, WhatIsNoMessageIsRefused) {
   EXPECT_EQ(refused(R"({"jsonrpc":"2.0","id":1})", Json(1)), -32600);
   EXPECT_EQ(refused(R"({"jsonrpc":"2.0","id":1,"method":5})", Json(1)), -32600);
   EXPECT_EQ(refused(R"({"jsonrpc":"2.0","id":"a","method":"ping","params":[]})", Json("a")), -32602);
+  const Answered<Message> read = read_message(json(R"({"jsonrpc":"2.0","id":5.0,"method":"ping","params":null})"));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->id, Json(5));
+  EXPECT_EQ(read->params, Json::object());
+  EXPECT_FALSE(read_message(json(R"({"jsonrpc":"2.0","id":5.5,"method":"ping"})")).has_value());
   for (const char* id : {"null", "1.5", "true", "[]", "{}", "18446744073709551615"}) {
     EXPECT_EQ(refused(R"({"jsonrpc":"2.0","method":"ping","id":)" + std::string(id) + "}", std::nullopt), -32600) << id;
   }

@@ -43,6 +43,9 @@ Answered<Message> read_message(const Json& message) {
     return refuse(ErrorCode::kInvalidRequest, "method is no text");
   }
   const Json* params = message.find("params");
+  if (params != nullptr && params->is_null()) {
+    params = nullptr;
+  }
   if (params != nullptr && !params->is_object()) {
     return refuse(ErrorCode::kInvalidParams, "params is no object");
   }

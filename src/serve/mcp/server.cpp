@@ -46,9 +46,10 @@ Json discover() {
                        {"instructions", kInstructions}});
 }
 
-/// All lists are one page.
+/// All lists are one page. Some clients ask for the first with an empty cursor.
 Answered<Json> without_cursor(const Json& params, Json result) {
-  if (params.find("cursor") != nullptr) {
+  const Json* cursor = params.find("cursor");
+  if (cursor != nullptr && !cursor->is_null() && *cursor != Json("")) {
     return refuse(ErrorCode::kInvalidParams, "there is no such cursor: all of it is one page");
   }
   return result;

@@ -126,6 +126,13 @@ TEST_F(Protocol, ToolsSayThatTheyOnlyReadAndHaveBothSchemas) {
   EXPECT_EQ(ask("tools/list"), ask("tools/list"));
 }
 
+TEST_F(Protocol, AnEmptyCursorIsNone) {
+  open();
+  for (const char* params : {R"({"cursor":null})", R"({"cursor":""})"}) {
+    EXPECT_NE(at(ask("tools/list", params), "result.tools").size(), 0U);
+  }
+}
+
 TEST_F(Protocol, ListsAreOnePage) {
   open();
   EXPECT_EQ(code(ask("tools/list", R"({"cursor":"x"})")), -32602);

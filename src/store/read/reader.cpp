@@ -17,9 +17,9 @@
 namespace stalltrace::store {
 namespace {
 
-class RecordingSource final : public EventSource {
+class RecordingSource final : public OpenRecordings {
  public:
-  static Result<std::unique_ptr<EventSource>> open(std::span<const std::string> paths, ReadReport* report) {
+  static Result<std::unique_ptr<OpenRecordings>> open(std::span<const std::string> paths, ReadReport* report) {
     auto source = std::unique_ptr<RecordingSource>(new RecordingSource);
     source->report_ = report;
     ST_TRY(allow_open_files(paths.size() * kDescriptorsOfFile + kOtherDescriptors,
@@ -33,6 +33,12 @@ class RecordingSource final : public EventSource {
     }
     ST_ASSIGN(source->parts_, nodes.parts());
     return source;
+  }
+
+  void begin_request() override {
+    for (Database& db : files_) {
+      db.restart_guard();
+    }
   }
 
   Status read_state(AnyRows rows) override {
@@ -237,7 +243,7 @@ Status RecordingSource::read_rows(std::vector<Stack>& stacks) {
 
 }  // namespace
 
-Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string> paths, ReadReport* report) {
+Result<std::unique_ptr<OpenRecordings>> open_recordings(std::span<const std::string> paths, ReadReport* report) {
   return RecordingSource::open(paths, report);
 }
 

@@ -34,9 +34,17 @@ struct ReadReport {
   [[nodiscard]] std::vector<std::string> notes() const;
 };
 
+class OpenRecordings : public EventSource {
+ public:
+  /// The work that a source may make of a file is limited (sqlite/guard.h). For a source that serves many requests,
+  /// each of which may do as much.
+  virtual void begin_request() = 0;
+};
+
 /// Several recordings as one, in one time order; rows with equal times in the order of `paths`. A node run in several
 /// recordings is read once, from the one with the most rows; if two runs share an id by chance, the second gets
 /// another. Without paths the source has no rows.
-Result<std::unique_ptr<EventSource>> open_recordings(std::span<const std::string> paths, ReadReport* report = nullptr);
+Result<std::unique_ptr<OpenRecordings>> open_recordings(std::span<const std::string> paths,
+                                                        ReadReport* report = nullptr);
 
 }  // namespace stalltrace::store

@@ -27,7 +27,7 @@ struct Guard {
   ReaderKind kind = ReaderKind::kVerb;
   std::string path;         // kVerb and kMerge: the file whose size bounds the work
   int64_t deadline_ns = 0;  // on the monotonic clock; 0: none
-  int64_t steps = 0;        // of SQLite's virtual machine so far
+  int64_t steps = 0;        // of SQLite's virtual machine since the last Database::restart_guard
 };
 
 /// Sets the limits of a connection that reads an untrusted file, before its first statement: no code of the schema

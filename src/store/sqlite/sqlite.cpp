@@ -94,6 +94,12 @@ Status Database::guard(Guard limits, const std::string& settings) {
   return watched;
 }
 
+void Database::restart_guard() {
+  if (guard_) {
+    guard_->steps = 0;
+  }
+}
+
 std::string Database::path() const {
   const char* name = sqlite3_db_filename(get(), "main");
   return name == nullptr ? "" : name;

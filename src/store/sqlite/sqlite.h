@@ -65,6 +65,8 @@ class Database {
   Result<std::string> text(const std::string& sql);
   /// Replaces the limits of the connection (guard.h).
   Status guard(Guard limits, const std::string& settings = {});
+  /// The work so far no longer counts against the limits: another request begins.
+  void restart_guard();
 
  private:
   std::unique_ptr<Guard> guard_;  // null: none; outlives the connection

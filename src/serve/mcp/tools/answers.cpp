@@ -15,7 +15,7 @@
 namespace stalltrace::serve::mcp {
 namespace {
 
-constexpr int64_t kMostOffset = 1'000'000;
+constexpr int64_t kMostOffset = 10'000;  // slowest keeps all instances before it
 constexpr const char* kTimeForm = "UTC as 2026-01-31T02:47:00Z, or +2s from the first collective";
 
 Json wrapped(std::string_view key, std::string_view text, size_t most) {

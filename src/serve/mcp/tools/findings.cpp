@@ -176,6 +176,13 @@ std::optional<EventId> call_in(const Finding& finding) {
   return calls == finding.evidence.end() ? std::nullopt : std::optional(calls->events.front());
 }
 
+/// A time in the middle of its most expensive stall: nobody may be left inside at the end of the window.
+int64_t middle_of_stall(const Finding& finding) {
+  const auto longest = std::ranges::max_element(finding.lost, {}, &TimeRange::length);
+  const TimeRange& stall = longest == finding.lost.end() ? finding.window : *longest;
+  return stall.from_ns + stall.length() / 2;
+}
+
 Json next_after(const Finding& finding, int64_t zero_ns) {
   const auto second = [&](int64_t ns) { return fmt::format("+{}us", std::max<int64_t>(0, ns - zero_ns) / 1000); };
   // A wait begins after the first arrivals: these belong to it.
@@ -195,8 +202,8 @@ Json next_after(const Finding& finding, int64_t zero_ns) {
     next.push_back(hint("ranks", arguments, "what the rank's threads did at that time"));
     next.push_back(hint("stacks", std::move(arguments), "where it was in its Python program, if that was recorded"));
   }
-  next.push_back(hint("who_waits", Json::object({{"time", second(finding.window.to_ns - 1'000'000)}}),
-                      "who waited for whom at its end"));
+  next.push_back(hint("who_waits", Json::object({{"time", second(middle_of_stall(finding))}}),
+                      "who waited for whom in the middle of its longest stall"));
   return next;
 }
 

@@ -301,6 +301,115 @@ TEST(WhoWaits, TheNetworkIsLookedAtOnlyWhereAllHaveArrived) {
   EXPECT_EQ(served(hang({2})).ask("who_waits").find("transfer"), nullptr);
 }
 
+/// Loss on the connection from rank 1 to rank 2 in the last call, which all have entered. Rank 0 is through with it and
+/// waits in the next for the others; so rank 1, which is through as well, only seems to hold it up.
+TEST(WhoWaits, AStuckTransferComesBeforeTheRanksAwaitedBehindIt) {
+  MemorySource source;
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    if (step == kSteps - 1 && rank >= 2) {
+      call.duration_ns = 2 * kNsPerSecond;
+    }
+    return true;
+  };
+  fill(source, ending);
+  add_ring(source);
+  Collective next = call_of(0, kSteps);
+  leave_open(next);
+  source.accept(next);
+  for (int i = 0; i < 4; ++i) {
+    TcpSample row{
+        .node_id = node_of_rank(1), .timestamp_ns = kLastArrivalNs + (100 + i) * kNsPerMs, .cookie = 101, .pid = 11};
+    row.bytes_acked = 1000;
+    row.unacked_bytes = 500;
+    row.lost_out = 2;
+    row.packets_out = 4;
+    row.ca_state = 4;
+    row.mss = 1448;
+    source.accept(row);
+  }
+  for (int i = 0; i < 4; ++i) {
+    TcpEvent row{.event_id = make_event_id(node_of_rank(1), 6'000'000 + i), .node_id = node_of_rank(1)};
+    row.timestamp_ns = kLastArrivalNs + (100 + i) * kNsPerMs;
+    row.event = TcpEventKind::kRetransmit;
+    row.pid = 11;
+    row.rank = 1;
+    row.cookie = 101;
+    row.len = 1448;
+    source.accept(row);
+  }
+  ServedJob job(source);
+  const Json waits = job.ask("who_waits", R"({"time":"+5055ms"})");
+  EXPECT_EQ(at(waits, "total"), Json(2));
+  EXPECT_EQ(at(waits, "instances.0.awaited_total"), Json(0));
+  EXPECT_NE(at(waits, "instances.1.awaited_total"), Json(0));
+  EXPECT_EQ(at(waits, "held_up_by_total"), Json(0));
+  EXPECT_EQ(at(waits, "transfer.edges.0.reason"), Json("loss"));
+  EXPECT_EQ(at(waits, "transfer").find("others_wait_for"), nullptr);
+  golden::expect_text(*at(job.result_of("who_waits", R"({"time":"+5055ms"})"), "content.0.text").text());
+}
+
+/// Rank 1 is late in step 50 for 500 ms: in its middle the others wait for it, at its end nobody does.
+TEST(Findings, LeadToTheMiddleOfTheLongestStall) {
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    call.timestamp_ns += step > 50 ? kNsPerSecond : 0;
+    if (step == 50) {
+      call.timestamp_ns += rank == 1 ? 500 * kNsPerMs : 0;
+      call.duration_ns = 5 * kNsPerMs + (rank == 1 ? 0 : 500 * kNsPerMs);
+    }
+    return true;
+  };
+  ServedJob job = served(ending);
+  const Json finding = job.ask("finding", at(job.ask("findings"), "next.0.arguments").dump());
+  const Json list = at(finding, "next");
+  const Json& last = list.values()->back();
+  ASSERT_EQ(at(last, "tool"), Json("who_waits"));
+  const Json waits = job.ask("who_waits", at(last, "arguments").dump());
+  EXPECT_NEAR(at(waits, "time.at_s").number(), 2.75, 0.01);
+  EXPECT_EQ(at(waits, "held_up_by.0.rank"), Json(1));
+}
+
+/// The times of a range are those inside of it, also of an instance that began long before.
+TEST(Ranks, AHangIsShownInEachPartOfIt) {
+  ServedJob job = served(hang({2}));
+  const Json ranks = job.ask("ranks", R"({"from":"+100s","to":"+110s"})");
+  EXPECT_EQ(at(ranks, "total"), Json(4));
+  EXPECT_EQ(at(ranks, "ranks.0.who.rank"), Json(2));
+  EXPECT_EQ(at(ranks, "ranks.0.absent_from"), Json(1));
+  EXPECT_EQ(at(ranks, "ranks.0.others_waited_for_it_ms"), Json(10'000.0));
+  EXPECT_EQ(at(ranks, "ranks.0.inside_percent"), Json(0.0));
+  for (int i = 1; i < 4; ++i) {
+    const Json row = at(ranks, fmt::format("ranks.{}", i));
+    EXPECT_EQ(at(row, "hanging_calls"), Json(1));
+    EXPECT_EQ(at(row, "waited_for_others_ms"), Json(10'000.0));
+    EXPECT_EQ(at(row, "inside_percent"), Json(100.0));
+  }
+  EXPECT_EQ(at(job.ask("slowest", R"({"from":"+100s","to":"+110s"})"), "total"), Json(1));
+  EXPECT_EQ(at(job.ask("ranks", R"({"from":"+4900ms","to":"+5050ms"})"), "ranks.0.others_waited_for_it_ms"),
+            Json(100.0));
+}
+
+TEST(Ranks, AWaitThatWasReportedWhileItLastedCountsOnce) {
+  MemorySource source;
+  fill(source, {});
+  const auto report = [&](int64_t start_ns, int32_t tid, int64_t length_ns, bool open) {
+    WaitSpan span{.node_id = node_of_rank(1), .timestamp_ns = start_ns, .window_ns = length_ns};
+    span.waited_ns = length_ns;
+    span.open = open;
+    span.pid = 11;
+    span.tid = tid;
+    source.accept(span);
+  };
+  report(begin_of(10), 11, 20 * kNsPerMs, true);
+  report(begin_of(10), 11, 35 * kNsPerMs, true);
+  report(begin_of(10), 11, 100 * kNsPerMs, false);
+  report(begin_of(10), 12, 7 * kNsPerMs, true);  // another thread, whose end was not seen
+  report(begin_of(20), 11, kNsPerMs, true);
+  ServedJob job(source);
+  EXPECT_EQ(at(job.ask("ranks", R"({"rank":1})"), "ranks.0.threads.blocked_ms"), Json(100.0 + 7.0 + 1.0));
+}
+
 TEST(Ranks, PutTheOneThatTheOthersWaitForFirst) {
   MemorySource source;
   fill(source, late_job());
@@ -332,6 +441,18 @@ TEST(Ranks, PutARankThatNeverCameFirst) {
   EXPECT_GT(at(ranks, "ranks.0.others_waited_for_it_ms").number(), 500'000);
   EXPECT_EQ(at(ranks, "ranks.1.hanging_calls"), Json(1));
   EXPECT_EQ(at(ranks, "ranks.1.absent_from"), Json(0));
+}
+
+TEST(Links, ALinkThatRecoversAsARangeBeginsIsSeen) {
+  MemorySource source;
+  fill(source, {});
+  add_ring(source);  // in recovery from +1500 ms to +1510 ms
+  ServedJob job(source);
+  const auto recovery = [&](const char* range) { return at(job.ask("links", range), "links.0.recovery_ms"); };
+  EXPECT_EQ(recovery(R"({"from":"+1505ms","to":"+2s"})"), Json(5.0));
+  EXPECT_EQ(recovery(R"({"from":"+1502ms","to":"+1506ms"})"), Json(4.0));
+  EXPECT_EQ(recovery(R"({"from":"+1s","to":"+1503ms"})"), Json(3.0));
+  EXPECT_EQ(recovery(R"({"from":"+1600ms","to":"+2s"})"), Json(0.0));
 }
 
 TEST(Links, CountWhatTcpRecorded) {

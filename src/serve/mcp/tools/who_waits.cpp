@@ -54,7 +54,11 @@ Json transfer_of(const analysis::JobView& job, const analysis::TransferWaits& tr
   Json json = Json::object({{"window", range_of_times(transfer.window, job.range().from_ns)}});
   json.set("edges", first_of(edges.size(), kMostEdges, [&](size_t i) { return edge_of(job, edges[i]); }));
   json.set("edges_total", edges.size());
-  if (transfer.graph.sinks.size() == 1) {
+  // Where the network held data back, no rank is to blame.
+  const bool by_network = std::ranges::any_of(edges, [](const analysis::WaitEdge& edge) {
+    return edge.reason == analysis::WaitReason::kLoss || edge.reason == analysis::WaitReason::kInFlight;
+  });
+  if (transfer.graph.sinks.size() == 1 && !by_network) {
     json.set("others_wait_for", rank_of(job, transfer.graph.sinks.front()));
   }
   return json;
@@ -65,8 +69,14 @@ std::string_view wait_kind(const analysis::WaitsAtTime& waits) {
     return "nobody was inside a collective";
   }
   const bool awaited = std::ranges::any_of(waits.instances, [](const auto& open) { return !open.awaited.empty(); });
-  return awaited ? "ranks waited for others that had not arrived"
-                 : "all ranks had arrived: they waited for the transfer";
+  if (!awaited) {
+    return "all ranks had arrived: they waited for the transfer";
+  }
+  if (!waits.transfer) {
+    return "ranks waited for others that had not arrived";
+  }
+  return waits.held_up_by.empty() ? "ranks waited for a transfer that all its ranks had entered"
+                                  : "ranks waited for others that had not arrived, and for a transfer";
 }
 
 Result<Answer> call(Recordings& recordings, const Json& arguments) {
@@ -126,13 +136,16 @@ Json output() {
   const Json transfer = schema::object(
       {schema::required("window", range_schema()), schema::required("edges", schema::list_of(edge)),
        schema::required("edges_total", schema::integer()),
-       schema::optional("others_wait_for", rank_schema("the one rank that others wait for and that waits for none"))},
-      "only if all ranks have arrived: who waits for whom on the network, by the state of the connections");
+       schema::optional("others_wait_for", rank_schema("the one rank that others wait for and that waits for none; "
+                                                       "missing where a link holds data back"))},
+      "of the oldest instance that all its ranks have entered: who waits for whom on the network, by the state of the "
+      "connections");
   return schema::object(fields(
       {{schema::required("time", time_schema()),
         schema::required("held_up_by", schema::list_of(rank_schema(),
                                                        "awaited, and inside no collective themselves: "
-                                                       "the chains of waits end at these")),
+                                                       "the chains of waits end at these; not those that are "
+                                                       "awaited only behind a transfer that is under way")),
         schema::required("held_up_by_total", schema::integer()), schema::optional("transfer", transfer),
         schema::required("unknown_ends", schema::integer("earlier instances whose end was not reported: left out"))},
        page_fields("instances", row),
