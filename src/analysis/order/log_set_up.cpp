@@ -128,8 +128,10 @@ Result<LogWarnings> judge_warnings(EventSource& source) {
     bool found = false;
     for (const LogLine& warning : process.warnings) {
       const auto problem = problem_in(warning.text);
-      // A log without beginnings of set-ups, as of NCCL_DEBUG=WARN, has no ends either. Without an interface none ends.
-      const bool in_set_up = problem && (problem->no_interface || process.begun_set_up_ns > process.last_set_up_ns);
+      // A log with NCCL_DEBUG=WARN shows no set-up that ends: the interfaces are in those that do.
+      const bool shows_set_ups = process.last_set_up_ns < 0 && !process.interfaces.empty();
+      const bool in_set_up =
+          problem && (problem->no_interface || shows_set_ups || process.begun_set_up_ns > process.last_set_up_ns);
       if (!found && in_set_up && process.last_set_up_ns < warning.timestamp_ns) {
         out.findings.push_back(finding_of(names[key.first], key, process, warning, *problem));
         found = true;
