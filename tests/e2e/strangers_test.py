@@ -211,8 +211,9 @@ class Strangers(Case):
         self.assertEqual(self.losses(tracer), {"library:not_read": 1})
         self.assert_says("files not read yet", self.done(run("check", timeout=20)))
 
-    def explained_beside(self, *words, tracer_stops=True):
-        """A stranger at a processor's full rate beside another user's job of which a rank is stopped: the sources of losses."""
+    def explained_beside(self, *words, tracer_stops=True, steps=400, shared=()):
+        """A stranger at a processor's full rate beside another user's job of which a rank is stopped: the sources of losses.
+        The job has to last longer than the first wait below, also on a quick machine. `shared`: losses that have no user."""
         if platform.machine() != "x86_64":
             self.skipTest("the stranger's machine code is for x86-64")
         stranger = self.stranger(*words, stdin=subprocess.PIPE)
@@ -220,7 +221,6 @@ class Strangers(Case):
         tracer = Tracer(self, "--library", LIBRARIES / "libnccl.so.2")  # beside a flood it would be found too late for the first step
         stranger.stdin.write("go\n")
         stranger.stdin.flush()
-        steps = 150
         job = self.job_of(SOMEBODY, LIBRARIES, steps=steps)
         job.wait_for_steps(20)
         flooded = cpu_seconds(stranger.pid) + FLOOD_SECONDS
@@ -239,7 +239,7 @@ class Strangers(Case):
         # The kernel may refuse a thread's state for a moment; nothing says whose thread it was. A look finds the thread later.
         self.assertLessEqual(lost.pop("state:thread", 0), 2)
         lost.pop("library:not_trusted", None)  # the stranger's, looked at while it was killed: such a process has no user
-        self.assertEqual([source for source in lost if not source.endswith(f":{NOBODY}")], [], lost)
+        self.assertEqual([source for source in lost if not source.endswith(f":{NOBODY}") and source not in shared], [], lost)
         per_rank = {calls for (calls,) in tracer.rows(
             f"SELECT count(*) FROM collective WHERE pid IN ({job.ranks[0].pid}, {job.ranks[1].pid}) AND duration_ns IS NOT NULL "
             "AND op = 'ALL_REDUCE' GROUP BY pid")}
@@ -267,8 +267,8 @@ class Strangers(Case):
 
     def test_processes_without_end(self):
         """H4, M12: each forked, with one call."""
-        lost = self.explained_beside("forks")
-        self.assertGreater(sum(lost.values()), 0, lost)
+        lost = self.explained_beside("forks", steps=150, shared=("perf:mappings",))  # that queue has no shares (docs/security.md)
+        self.assertGreater(sum(count for source, count in lost.items() if source.endswith(f":{NOBODY}")), 0, lost)
 
     def test_libraries_without_end(self):
         self.explained_beside("flood", tracer_stops=False)
