@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "import/testing/evidence_files.h"
 #include "model/events/imported_evidence.h"
 #include "tests/support/golden_text.h"
@@ -170,6 +173,47 @@ TEST(NcclLog, MixedRanksInOneFileWithEveryDamage) {
     ranks.insert(process.rank.value());
   }
   EXPECT_EQ(ranks, (std::set<int32_t>{0, 1, 2, 3}));
+}
+
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) {
+    text.replace(at, what.size(), by);
+  }
+  return text;
+}
+
+TEST(NcclLog, TwoAttemptsWithOneHostAndPidAreTwoProcesses) {
+  EvidenceFolder folder;
+  const std::string first = set_up_lines(0) + job_lines(0, 9);
+  const std::string second = replaced(set_up_lines(0), "feedbeef", "0badcafe") + job_lines(0, 4);
+  const auto got = read({folder.write("a/job.log", first), folder.write("b/job.log", second)});
+  EXPECT_TRUE(got->notes.empty());
+  std::map<CommHash, int> calls;
+  for (const Collective& call : calls_of(got->source)) {
+    ++calls[call.comm_id_hash];
+  }
+  EXPECT_EQ(calls, (std::map<CommHash, int>{{0xfeedbeef12345678U, 9}, {0x0badcafe12345678U, 4}}));
+  EXPECT_EQ(got->source.nodes().value().size(), 2U);
+}
+
+TEST(NcclLog, TwoContainersWithOneNameAreTwoProcesses) {
+  EvidenceFolder folder;
+  const std::string other = replaced(set_up_lines(2) + job_lines(2, 5), "node1:102:202", "node0:100:200");
+  const auto got = read({folder.write("a.log", set_up_lines(0) + job_lines(0, 5)), folder.write("b.log", other)});
+  std::set<int32_t> ranks;
+  for (const Collective& call : calls_of(got->source)) {
+    ranks.insert(call.rank.value());
+  }
+  EXPECT_EQ(ranks, (std::set<int32_t>{0, 2}));
+  EXPECT_EQ(got->source.nodes().value().size(), 2U);
+}
+
+TEST(NcclLog, ACopyIsReadOnce) {
+  EvidenceFolder folder;
+  const auto got = read({folder.write("a.log", set_up_lines(0) + job_lines(0, 5)),
+                         folder.write("copy.log", set_up_lines(0) + job_lines(0, 3))});
+  EXPECT_EQ(calls_of(got->source).size(), 5U);
+  EXPECT_EQ(got->notes.size(), 1U);
 }
 
 TEST(NcclLog, DamageIsSaidAndCounted) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "import/nccl_log/survey.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -81,6 +82,24 @@ bool is_head_alone(const LoggedFile& file, std::string_view text) {
     return pid_end == head.size() || (head[pid_end] == ':' && (tid_end == head.size() || head[tid_end] == ' '));
   }
   return false;
+}
+
+/// Two attempts of a job, or two containers, may share a host name and process numbers: they have set up other
+/// communicators, or have other ranks in them.
+bool are_two(const LoggedProcess& a, const LoggedProcess& b) {
+  const auto set_ups = [](const LoggedProcess& process) {
+    std::set<std::pair<uint64_t, int32_t>> found;  // NCCL's hash, rank
+    for (const LoggedComm& comm : process.comms) {
+      if (comm.set_up && comm.set_up->comm_id != 0) {
+        found.emplace(comm.set_up->comm_id, comm.set_up->rank);
+      }
+    }
+    return found;
+  };
+  const auto of_a = set_ups(a);
+  const auto of_b = set_ups(b);
+  return !of_a.empty() && !of_b.empty() &&
+         std::ranges::none_of(of_a, [&](const auto& set_up) { return of_b.contains(set_up); });
 }
 
 void note_call(LoggedComm& comm, const BeganCall& call) {
@@ -215,9 +234,10 @@ LoggedComm* Survey::comm_of(LoggedFile& file, LoggedProcess& process, uint64_t p
   return &comm;
 }
 
-/// A process in several files (a copy, a rotated log): the one with its newest calls counts.
+/// A process in several files (a copy, a rotated log): the one with its newest calls counts. Of two processes with one
+/// name, the second gets that of its file as well.
 void Survey::leave_out_copies() {
-  std::map<std::pair<std::string_view, int32_t>, LoggedProcess*> best;
+  std::map<std::pair<std::string, int32_t>, std::vector<LoggedProcess*>> known;
   const auto newest = [](const LoggedProcess& process) {
     uint64_t count = 0;
     for (const LoggedComm& comm : process.comms) {
@@ -227,12 +247,18 @@ void Survey::leave_out_copies() {
   };
   for (LoggedFile& file : files_) {
     for (LoggedProcess& process : file.processes) {
-      LoggedProcess*& chosen = best[{process.host, process.pid}];
-      if (chosen == nullptr) {
-        chosen = &process;
-      } else if (newest(process) > newest(*chosen)) {
-        chosen->left_out = true;
-        chosen = &process;
+      std::vector<LoggedProcess*>& same_name = known[{process.host, process.pid}];
+      const auto copy =
+          std::ranges::find_if(same_name, [&](const LoggedProcess* other) { return !are_two(process, *other); });
+      if (copy == same_name.end()) {
+        if (!same_name.empty()) {
+          process.host += fmt::format(" ({}: {})", same_name.size() + 1, file.path.substr(file.path.rfind('/') + 1));
+        }
+        same_name.push_back(&process);
+      } else if (newest(process) > newest(**copy)) {
+        (*copy)->left_out = true;
+        process.host = (*copy)->host;
+        *copy = &process;
       } else {
         process.left_out = true;
       }
