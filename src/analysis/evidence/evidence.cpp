@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "analysis/thresholds.h"
+#include "model/events/wait_rows.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -83,7 +84,7 @@ class EvidenceLoader {
     const IntervalSet whole({{bounds.from_ns, bounds.to_ns}});
     ST_TRY(load_table<TcpEvent>(source, bounds, whole, [&] { reset_events(); }));
     ST_TRY(load_table<TcpSample>(source, bounds, windows_, [&] { reset_samples(); }));
-    ST_TRY(load_table<WaitSpan>(source, bounds, windows_, [&] { reset_waits(); }));
+    ST_TRY(load_waits(source, bounds));
     ST_ASSIGN(store_.steps_, StepEvidence::load(source, cluster_, windows_));
     ST_ASSIGN(store_.host_, HostEvidence::load(source, cluster_, flows_, windows_, most_rows_));
     note_dropped(EventTraits<ProxyStep>::kTable, store_.steps_.dropped());
@@ -100,6 +101,19 @@ class EvidenceLoader {
     const auto read = [&] { return source.stream<Row>(bounds, [&](const Row& row) { add(row, budget); }); };
     ST_TRY(read_fairly(budget, read, reset));
     note_dropped(EventTraits<Row>::kTable, budget.dropped());
+    return {};
+  }
+
+  Status load_waits(EventSource& source, TimeRange bounds) {
+    RowBudget budget(windows_, most_rows_);
+    const auto read = [&]() -> Status {
+      WaitRows waits([&](const WaitSpan& row, int64_t over_ns) { add_wait(row, over_ns, budget); });
+      ST_TRY(source.stream<WaitSpan>(bounds, [&](const WaitSpan& row) { waits.add(row); }));
+      waits.finish();
+      return {};
+    };
+    ST_TRY(read_fairly(budget, read, [&] { reset_waits(); }));
+    note_dropped(EventTraits<WaitSpan>::kTable, budget.dropped());
     return {};
   }
 
@@ -196,7 +210,8 @@ class EvidenceLoader {
                                       sample.packets_out, sample.lost_out, sample.ca_state, sample.backoff});
   }
 
-  void add(const WaitSpan& span, RowBudget& budget) {
+  /// An open wait lasts until it was over, or to the end of what is judged.
+  void add_wait(const WaitSpan& span, int64_t over_ns, RowBudget& budget) {
     store_.presence_.wait_spans = true;
     cluster_.add_thread(span.node_id, span.tid);
     const MemberIndex member = cluster_.find(span.node_id, span.pid);
@@ -204,13 +219,17 @@ class EvidenceLoader {
       return;
     }
     const int64_t from_ns = cluster_.clock().to_common(span.node_id, span.timestamp_ns);
-    const Interval window{from_ns, span.open ? kFarFutureNs : from_ns + std::max<int64_t>(span.window_ns, 1)};
+    const bool still_open = span.open && over_ns == kForever;
+    const int64_t to_ns = still_open  ? windows_.intervals().back().to_ns
+                          : span.open ? cluster_.clock().to_common(span.node_id, over_ns)
+                                      : from_ns + std::max<int64_t>(span.window_ns, 1);
+    const Interval window{from_ns, to_ns};
     if (windows_.covered_ns(window) == 0 || !budget.room(from_ns)) {
       return;
     }
     WaitRecord record{.window = window, .waited_ns = span.open ? window.length() : span.waited_ns, .tid = span.tid};
     record.kind = span.kind;
-    record.open = span.open;
+    record.open = still_open;
     if (span.kind == WaitKind::kRunnable && !span.by_name.empty()) {
       record.competitor = name_index(span.by_name);
       record.competitor_pid = span.by_pid;
@@ -256,29 +275,11 @@ class EvidenceLoader {
               [](const ConnectionError& a, const ConnectionError& b) { return a.time_ns < b.time_ns; });
     for (size_t member = 0; member < store_.waits_.size(); ++member) {
       std::vector<WaitRecord>& records = store_.waits_[member];
-      // A wait that was reported while it lasted has no length of its own and is sorted before the record of its end.
-      std::sort(records.begin(), records.end(), [](const WaitRecord& a, const WaitRecord& b) {
-        return std::pair(a.window.from_ns, !a.open) < std::pair(b.window.from_ns, !b.open);
-      });
-      end_open_waits(records);
+      std::sort(records.begin(), records.end(),
+                [](const WaitRecord& a, const WaitRecord& b) { return a.window.from_ns < b.window.from_ns; });
       for (const WaitRecord& record : records) {
         store_.longest_wait_ns_[member] = std::max(store_.longest_wait_ns_[member], record.window.length());
       }
-    }
-  }
-
-  /// A wait that was open when written lasts until the next wait of its thread, or to the end.
-  void end_open_waits(std::vector<WaitRecord>& records) const {
-    const int64_t end_ns = windows_.intervals().back().to_ns;
-    std::map<int32_t, int64_t> next_start;
-    for (auto record = records.rbegin(); record != records.rend(); ++record) {
-      const auto next = next_start.find(record->tid);
-      if (record->open) {
-        record->open = next == next_start.end();
-        record->window.to_ns = record->open ? end_ns : next->second;
-        record->waited_ns = record->window.length();
-      }
-      next_start[record->tid] = record->window.from_ns;
     }
   }
 

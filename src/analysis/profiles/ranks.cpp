@@ -2,12 +2,11 @@
 #include "analysis/profiles/ranks.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include "analysis/profiles/instances.h"
 #include "analysis/profiles/median.h"
 #include "analysis/timeline/instance.h"
+#include "model/events/wait_rows.h"
 
 namespace stalltrace::analysis {
 
@@ -76,9 +75,10 @@ std::vector<RankProfile> rank_profiles(const JobView& job, TimeRange range) {
 Result<ThreadTimes> thread_times(JobView& job, MemberIndex index, TimeRange range) {
   const Member& member = job.cluster().member(index);
   ThreadTimes times;
-  const auto add = [&](const WaitSpan& row) {
+  const auto add = [&](const WaitSpan& row, int64_t over_ns) {
     const int64_t from_ns = job.cluster().clock().to_common(row.node_id, row.timestamp_ns);
-    const int64_t common_ns = intersect({from_ns, from_ns + row.window_ns}, range).length();
+    const int64_t lasted_ns = std::min(row.window_ns, over_ns - row.timestamp_ns);
+    const int64_t common_ns = intersect({from_ns, from_ns + lasted_ns}, range).length();
     const int64_t ns = std::min(row.waited_ns, common_ns);
     if (ns <= 0 || static_cast<size_t>(row.kind) >= ThreadTimes::kKinds) {
       return;
@@ -91,39 +91,13 @@ Result<ThreadTimes> thread_times(JobView& job, MemberIndex index, TimeRange rang
       times.ran_instead[row.by_name] += std::min(row.by_waited_ns, ns);
     }
   };
-  // A wait that was reported while it lasted has another row, with the same start, if its end was seen. Rows are read
-  // in the order of their starts: only those with one start are compared.
-  int64_t start_ns = 0;
-  std::map<int32_t, WaitSpan> open;  // by thread
-  std::set<int32_t> ended;           // threads
-  const auto add_open = [&] {
-    for (const auto& [tid, row] : open) {
-      if (!ended.contains(tid)) {
-        add(row);
-      }
-    }
-    open.clear();
-    ended.clear();
-  };
+  WaitRows waits([&](const WaitSpan& row, int64_t over_ns) { add(row, over_ns); });
   ST_TRY(job.source().wait_spans(job.on_any_clock(range), [&](const WaitSpan& row) {
-    if (row.node_id != member.node_id || row.pid != member.pid) {
-      return;
-    }
-    if (row.timestamp_ns != start_ns) {
-      add_open();
-      start_ns = row.timestamp_ns;
-    }
-    if (row.open) {
-      WaitSpan& longest = open.try_emplace(row.tid, row).first->second;
-      if (row.window_ns > longest.window_ns) {
-        longest = row;
-      }
-    } else {
-      ended.insert(row.tid);
-      add(row);
+    if (row.node_id == member.node_id && row.pid == member.pid) {
+      waits.add(row);
     }
   }));
-  add_open();
+  waits.finish();
   return times;
 }
 

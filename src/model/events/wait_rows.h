@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of waits, each wait once.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "model/events/scheduler.h"
+
+namespace stalltrace {
+
+/// A long wait is recorded while it lasts (`open`), perhaps several times, and again when its end was seen: all rows
+/// with one thread and one begin are one wait. Its ended row counts, else the longest open one. A wait whose end was
+/// not seen was over when the next wait of its thread began. The rows must come in the order of their begins, as
+/// sources deliver them.
+class WaitRows {
+ public:
+  /// `over_ns` is the time, on the clock of the row's node, at which an open wait was over at the latest; kForever if
+  /// nothing shows that it was. For an ended wait it is kForever.
+  using Visit = std::function<void(const WaitSpan& row, int64_t over_ns)>;
+  explicit WaitRows(Visit visit) : visit_(std::move(visit)) {}
+
+  /// Visits the row at once if it has ended, and an open one before it of its thread.
+  void add(const WaitSpan& row);
+  /// Visits the waits that are still open.
+  void finish();
+
+ private:
+  static constexpr size_t kMostThreads =
+      65'536;  // bounds the memory: beyond it, all open waits are visited as they are
+
+  struct Thread {
+    std::optional<WaitSpan> open;
+    int64_t ended_begin_ns = INT64_MIN;  // begin of its last ended wait
+  };
+
+  Visit visit_;
+  std::map<std::tuple<NodeId, int32_t, int32_t>, Thread> threads_;  // by node, pid, tid
+};
+
+}  // namespace stalltrace
