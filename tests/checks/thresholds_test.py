@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of docs/findings.md are those of src/analysis/thresholds.h and src/analysis/order/order_thresholds.h.
+"""The numbers of docs/findings.md are those of src/analysis/thresholds.h.
 
 The page names a constant behind the number that it holds: "longer than 10 ms (`kStallFloorNs`)", "| 10 ms | `kStallFloorNs` |",
 "250 ms and 3 %, or one stall of 400 ms (`kPacketLossGate`)", "(`kSlowLinkContrast`: factor 2)"."""
@@ -11,8 +11,7 @@ import re
 from stalltrace import ROOT, Case
 
 PAGE = (ROOT / "docs" / "findings.md").read_text()
-HEADERS = [ROOT / "src" / "analysis" / "thresholds.h", ROOT / "src" / "analysis" / "order" / "order_thresholds.h"]
-HEADER = "\n".join(path.read_text() for path in HEADERS)
+HEADER = (ROOT / "src" / "analysis" / "thresholds.h").read_text()
 
 UNITS = {"kNsPerUs": 1_000, "kNsPerMs": 1_000_000, "kNsPerSecond": 1_000_000_000}
 OPERATORS = {ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Add: operator.add, ast.Sub: operator.sub}

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <tuple>
 
-#include "analysis/order/order_thresholds.h"
+#include "analysis/thresholds.h"
 #include "base/python_frames.h"
 #include "model/events/imported_evidence.h"
 
 namespace stalltrace::analysis {
 namespace {
+
+constexpr size_t kCallsCompared = kMostCallsAhead + 512;  // kept of each rank and communicator, the last ones
 
 using MemberKey = std::tuple<CommHash, NodeId, int32_t, uint64_t>;
 

@@ -43,7 +43,7 @@ struct CallOrder {
   CommHash hash = 0;
   std::optional<int32_t> rank;
   int32_t nranks = 0;
-  std::deque<LoggedCall> calls;  // the last kCallsCompared, by number
+  std::deque<LoggedCall> calls;  // the last ones, by number: more than kMostCallsAhead
   int64_t count = 0;             // of all
   EventId newest = 0;            // event of its newest call, also of one without a number
   bool left = false;             // it destroyed the communicator

@@ -8,7 +8,6 @@
 #include <map>
 
 #include "analysis/order/order_mismatch.h"
-#include "analysis/order/order_thresholds.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/thresholds.h"
 #include "base/text.h"
@@ -16,6 +15,7 @@
 namespace stalltrace::analysis {
 namespace {
 
+constexpr size_t kMostOrderNotes = 8;                  // on communicators
 constexpr int64_t kLongestPauseNs = int64_t{1} << 53;  // 104 days: times of a hostile file must not overflow
 
 using Members = std::vector<const CallOrder*>;

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "analysis/order/call_order.h"
-#include "analysis/order/order_thresholds.h"
+#include "analysis/thresholds.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

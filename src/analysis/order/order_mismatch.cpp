@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <map>
 
-#include "analysis/order/order_thresholds.h"
 #include "analysis/rank_numbers.h"
+#include "analysis/thresholds.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -8,21 +8,30 @@
 
 namespace stalltrace::analysis {
 
-JobView::JobView(CommonNames names, Cluster cluster, Timeline timeline, Flows flows)
+JobView::JobView(std::unique_ptr<CommonNames> names, std::unique_ptr<NodeFilter> measured, Cluster cluster,
+                 Timeline timeline, Flows flows)
     : names_(std::move(names)),
+      measured_(std::move(measured)),
       cluster_(std::move(cluster)),
       timeline_(std::move(timeline)),
       flows_(std::move(flows)),
       range_(recorded_range(cluster_, timeline_)) {}
 
 Result<std::unique_ptr<JobView>> JobView::load(EventSource& recorded) {
-  ST_ASSIGN(CommonNames names, CommonNames::read(recorded));
-  ST_ASSIGN(Cluster cluster, Cluster::load(names.source()));
-  ST_ASSIGN(Timeline timeline, Timeline::load(names.source(), cluster));
-  ST_TRY(find_end(names.source(), cluster, timeline));
-  ST_ASSIGN(Flows flows, Flows::load(names.source(), cluster));
+  ST_ASSIGN(CommonNames read, CommonNames::read(recorded));
+  auto names = std::make_unique<CommonNames>(std::move(read));  // its address must last: it may be the source itself
+  ST_ASSIGN(std::set<NodeId> logged, nodes_without_durations(names->source()));
+  std::unique_ptr<NodeFilter> measured;
+  if (!logged.empty()) {
+    measured = std::make_unique<NodeFilter>(names->source(), std::move(logged), NodeFilter::Keep::kOthers);
+  }
+  EventSource& source = measured ? *measured : names->source();
+  ST_ASSIGN(Cluster cluster, Cluster::load(source));
+  ST_ASSIGN(Timeline timeline, Timeline::load(source, cluster));
+  ST_TRY(find_end(source, cluster, timeline));
+  ST_ASSIGN(Flows flows, Flows::load(source, cluster));
   return std::unique_ptr<JobView>(
-      new JobView(std::move(names), std::move(cluster), std::move(timeline), std::move(flows)));
+      new JobView(std::move(names), std::move(measured), std::move(cluster), std::move(timeline), std::move(flows)));
 }
 
 TimeRange JobView::on_any_clock(TimeRange range) const {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "analysis/evidence/flows.h"
+#include "analysis/node_filter.h"
 #include "analysis/timeline/cluster.h"
 #include "analysis/timeline/communicator_names.h"
 #include "analysis/timeline/timeline.h"
@@ -16,11 +17,13 @@ namespace stalltrace::analysis {
 
 class JobView {
  public:
-  /// Reads all collectives, as explain does; `recorded` must outlive the object.
+  /// Reads all collectives, as explain does; `recorded` must outlive the object. What logs and dumps show has no ends,
+  /// and often no times: only explain judges it.
   static Result<std::unique_ptr<JobView>> load(EventSource& recorded);
 
-  /// For rows of other tables; communicators have their common names in it.
-  [[nodiscard]] EventSource& source() { return names_.source(); }
+  /// For rows of other tables; communicators have their common names in it. Without nodes whose calls have no
+  /// durations.
+  [[nodiscard]] EventSource& source() { return measured_ ? *measured_ : names_->source(); }
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
   [[nodiscard]] const Timeline& timeline() const { return timeline_; }
   [[nodiscard]] const Flows& flows() const { return flows_; }
@@ -30,9 +33,11 @@ class JobView {
   [[nodiscard]] TimeRange on_any_clock(TimeRange range) const;
 
  private:
-  JobView(CommonNames names, Cluster cluster, Timeline timeline, Flows flows);
+  JobView(std::unique_ptr<CommonNames> names, std::unique_ptr<NodeFilter> measured, Cluster cluster, Timeline timeline,
+          Flows flows);
 
-  CommonNames names_;
+  std::unique_ptr<CommonNames> names_;
+  std::unique_ptr<NodeFilter> measured_;  // of names_; null where all nodes are measured
   Cluster cluster_;
   Timeline timeline_;
   Flows flows_;

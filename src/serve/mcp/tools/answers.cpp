@@ -46,6 +46,11 @@ Json recorded_text_schema(std::string_view description) { return wrapped_schema(
 Json report_text(std::string_view text, size_t most) { return wrapped("report_text", text, most); }
 Json report_text_schema(std::string_view description) { return wrapped_schema("report_text", description); }
 
+std::string_view health_word(const Report& report) {
+  const std::optional<bool> health = report.health();
+  return !health ? "not_known" : *health ? "yes" : "no";
+}
+
 Json ms(int64_t ns) { return micros(ns, 1e6); }
 Json seconds(int64_t ns) { return micros(ns, 1e9); }
 

@@ -31,6 +31,9 @@ Json report_text_schema(std::string_view description = {});
 /// The beginning of a text of at most `most` bytes, with "..." if it was longer; no character is cut in two.
 std::string cut_text(std::string_view text, size_t most);
 
+/// "yes", "no" or "not_known".
+std::string_view health_word(const Report& report);
+
 /// Milliseconds, to the microsecond.
 Json ms(int64_t ns);
 /// Seconds, to the microsecond.

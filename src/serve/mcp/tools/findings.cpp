@@ -129,10 +129,7 @@ Result<Answer> call_findings(Recordings& recordings, const Json& arguments) {
   ST_ASSIGN(const std::shared_ptr<Snapshot> snapshot, recordings.snapshot());
   ST_ASSIGN(const std::shared_ptr<const Report> report, snapshot->report(window));
   const Chosen chosen = choose(*report, arguments);
-  const std::optional<bool> health = report->health();
-  Json data = Json::object({{"healthy", !health   ? "not_known"
-                                        : *health ? "yes"
-                                                  : "no"},
+  Json data = Json::object({{"healthy", health_word(*report)},
                             {"judged", range_of_times(report->judged_range, report->range.from_ns)},
                             {"judged_collectives", report->judged}});
   Json next = Json::array();

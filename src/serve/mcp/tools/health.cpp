@@ -66,11 +66,6 @@ Json findings_by_severity(const Report& report) {
   return counts;
 }
 
-std::string_view health_word(const Report& report) {
-  const std::optional<bool> health = report.health();
-  return !health ? "not_known" : *health ? "yes" : "no";
-}
-
 Json next_after(const Report& report) {
   Json next = Json::array();
   if (!report.findings.empty()) {
@@ -103,8 +98,8 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
   data.set("ranks", report->ranks);
   data.set("collectives", report->collectives);
   data.set("judged_collectives", report->judged);
-  data.set("recorded", range_of_times(job->range(), job->range().from_ns));
-  data.set("duration_s", seconds(job->range().length()));
+  data.set("recorded", range_of_times(report->range, report->range.from_ns));
+  data.set("duration_s", seconds(report->range.length()));
   data.set("lost_events", report->lost_events);
   data.set("job_attempts", report->attempts.size());
   data.set("notes",
@@ -117,7 +112,7 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
   return Answer{
       std::move(data),
       fmt::format("{}, {}, {} collectives in {}; healthy: {}, {}.", count_of(report->nodes, "node"),
-                  count_of(report->ranks, "rank"), report->collectives, format_duration(job->range().length()),
+                  count_of(report->ranks, "rank"), report->collectives, format_duration(report->range.length()),
                   health_word(*report), count_of(static_cast<int64_t>(report->findings.size()), "finding"))};
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/events/imported_evidence.h"
 #include "serve/mcp/tools/answers.h"
 #include "serve/mcp/tools/finding_ids.h"
 #include "serve/testing/job_file.h"
@@ -218,6 +219,37 @@ TEST(Slowest, OrdersByWhatWasAskedFor) {
   golden::expect_text(job.failure_of("slowest", R"({"communicator":"77 or 1"})"));
   EXPECT_EQ(at(job.ask("slowest", R"({"from":"+1s","to":"+2s"})"), "total"), Json(20));
   golden::expect_text(job.failure_of("slowest", R"({"from":"+2s","to":"+1s"})"));
+}
+
+/// A call of a node of which an NCCL log was imported, in the middle of the job.
+void add_logged_node(MemorySource& source) {
+  const NodeId id = node_of_rank(kRanks);
+  Node node{.node_id = id, .name = "logged", .agent_version = "nccl_log"};
+  node.started_ns = begin_of(0);
+  node.missing_evidence = kLacksDurations;
+  source.accept(node);
+  Collective call{.event_id = make_event_id(id, 1), .node_id = id, .timestamp_ns = begin_of(10)};
+  call.pid = 77;
+  call.completion = Completion::kUnobserved;
+  call.seq = 10;
+  call.rank = 4;
+  call.nranks = kRanks;
+  call.comm_id_hash = kHash;
+  source.accept(call);
+}
+
+TEST(Profiles, LeaveOutWhatLogsShow) {
+  MemorySource plain;
+  fill(plain, {});
+  MemorySource source;
+  fill(source, {});
+  add_logged_node(source);
+  ServedJob job(source);
+  ServedJob measured(plain);
+  for (const char* tool : {"slowest", "ranks", "who_waits"}) {
+    EXPECT_EQ(job.ask(tool), measured.ask(tool)) << tool;
+  }
+  EXPECT_EQ(at(job.ask("health"), "healthy"), Json("not_known"));
 }
 
 TEST(WhoWaits, ShowsAHang) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/order/node_filter.h"
+#include "analysis/node_filter.h"
 
 #include "model/events/imported_evidence.h"
 
