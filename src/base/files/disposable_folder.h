@@ -19,7 +19,7 @@ class DisposableFolder {
   /// To be called before the first thread is started. In the place for temporary files (OwnFolder::make_temporary).
   static Result<DisposableFolder> make(const std::string& prefix);
   DisposableFolder(DisposableFolder&&) noexcept = default;
-  DisposableFolder& operator=(DisposableFolder&&) = delete;
+  DisposableFolder& operator=(DisposableFolder&&) noexcept = default;  // to an empty one only
   ~DisposableFolder();
 
   [[nodiscard]] const std::string& path() const { return folder_.path(); }

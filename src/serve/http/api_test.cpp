@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/file.h"
 #include "serve/testing/job_file.h"
 
 namespace stalltrace::serve {
@@ -115,6 +116,27 @@ TEST_F(HttpApi, ANodeSaysWhatItServes) {
   EXPECT_GT(*at(json(get("/v1/clock").body), "now_ns").integer(), 0);
   std::filesystem::remove(folder_ / "b.db");
   EXPECT_NE(at(json(get("/v1/node").body), "recordings.1.problem").text(), nullptr);
+}
+
+TEST(HttpRoutes, AreThoseOfTheDescription) {
+  const auto file = read_file(STALLTRACE_SOURCE_DIR "/docs/openapi.json");
+  ASSERT_TRUE(file.has_value());
+  const Json description = json(*file);
+  std::vector<std::string> described;
+  const Json paths = at(description, "paths");
+  for (const auto& [path, operations] : *paths.members()) {
+    for (const auto& [method, operation] : *operations.members()) {
+      described.push_back(method + " " + path + ": " + *at(operation, "summary").text());
+    }
+  }
+  std::vector<std::string> routes;
+  for (const Api::Route& route : Api::routes()) {
+    std::string method(route.method);
+    std::ranges::transform(method, method.begin(), [](char c) { return static_cast<char>(c | 0x20); });
+    routes.push_back(fmt::format("{} {}: {}", method, route.path, route.summary));
+  }
+  EXPECT_THAT(described, testing::ElementsAreArray(routes));
+  EXPECT_EQ(at(description, "info.version"), Json(std::to_string(kApiVersion)));
 }
 
 TEST_F(HttpApi, FindingsAreOfAllRecordings) { EXPECT_EQ(get("/v1/findings").body, "400"); }
