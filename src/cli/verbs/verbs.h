@@ -20,6 +20,8 @@ std::unique_ptr<Subcommand> make_merge_verb();
 std::unique_ptr<Subcommand> make_import_verb();
 std::unique_ptr<Subcommand> make_export_verb();
 std::unique_ptr<Subcommand> make_mcp_verb();
+std::unique_ptr<Subcommand> make_serve_verb();
+std::unique_ptr<Subcommand> make_nodes_verb();
 std::unique_ptr<Subcommand> make_lab_run_verb();
 std::unique_ptr<Subcommand> make_lab_matrix_verb();
 std::unique_ptr<Subcommand> make_lab_up_verb();
