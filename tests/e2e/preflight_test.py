@@ -40,7 +40,7 @@ class Preflight(Case):
         self.assertEqual(result.returncode, 4)
         difference, = json.loads(result.stdout)["differences"]
         self.assertEqual((difference["subject"], difference["outcome"]), ("MTU", "failed"))
-        self.assertRegex(difference["detail"], "1400 on node1$")
+        self.assertIn("1400", difference["detail"])
         self.assertEqual(self.interface(self.check(2, NCCL_SOCKET_IFNAME="ens")), [("", "failed")])
         subprocess.run(["ip", "-n", "stalltrace-node2", "link", "set", "eth0", "down"], check=True)
         self.assertIn(("lo", "failed"), self.interface(self.check(2)))
