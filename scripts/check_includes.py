@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layering, executable: who may include whom, and how many files a folder may hold.
 
-    base <- {stacks, model} <- {store, analysis, report, export, import, lab, blackbox <- {capture, launch}} <- serve <- fleet <- cli
+    base <- {stacks, model} <- {store, analysis, report, export, import, preflight, lab, blackbox <- {capture, launch}} <- serve <- fleet <- cli
 
 Siblings don't include each other; serve and fleet see store and analysis of them. Asio, Beast and OpenSSL are seen by serve/ and fleet/ alone. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
@@ -32,11 +32,12 @@ ALLOWED = {
     "export": {"base", "model"},
     "stacks": {"base"},
     "import": {"base", "model"},
+    "preflight": {"base", "model"},
     "blackbox": {"base", "model", "plugin/wire"},
     "capture": {"base", "model", "blackbox", "stacks", "bpf", "wire", "plugin/wire"},  # both sides of the kernel
     "launch": {"base", "model", "blackbox", "plugin/embedded"},
     "lab": {"base", "model", "plugin/embedded"},
-    "cli": {"base", "model", "store", "analysis", "serve", "fleet", "report", "export", "blackbox", "import", "capture", "stacks", "launch",
+    "cli": {"base", "model", "store", "analysis", "serve", "fleet", "report", "export", "blackbox", "import", "preflight", "capture", "stacks", "launch",
             "lab"},
     "main": {"cli"},
     "job": {"plugin/abi"},
