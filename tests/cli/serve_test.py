@@ -143,6 +143,16 @@ class Serving(Case):
             time.sleep(0.02)
         self.assertEqual(os.listdir(place), [])
 
+    def test_signals_end_it_at_once(self):
+        served = self.serve(self.files[0])
+        with socket.create_connection(("127.0.0.1", served.port)) as asking:
+            sql = b"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+            asking.sendall(b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(sql) + sql)
+            time.sleep(0.2)
+            begin = time.monotonic()
+            self.assertEqual(served.close(), DONE)
+            self.assertLess(time.monotonic() - begin, 5)
+
     def test_a_recording_is_served_while_it_is_written(self):
         self.need_root()
         out = self.folder / "live.db"

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +12,7 @@
 
 #include "base/files/disposable_folder.h"
 #include "cli/framework/confined_reading.h"
+#include "cli/framework/exit_code.h"
 #include "report/report_json.h"
 #include "serve/http/api.h"
 #include "serve/http/token.h"
@@ -80,7 +82,8 @@ Status Serving::serve(const std::vector<std::string>& files, Served which, int s
   std::ranges::for_each(lines, announce);
   if (stop < 0) {
     server->run(true);
-    return {};
+    // Nothing is open that would have to be finished: an answer that is being computed ends with us.
+    ::_exit(kExitDone);
   }
   const std::jthread stopper([&server, stop] {
     wait_until_readable(stop);
