@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layering, executable: who may include whom, and how many files a folder may hold.
 
-    base <- {stacks, model} <- {store, analysis, report, export, import, lab, blackbox <- {capture, launch}} <- serve <- cli
+    base <- {stacks, model} <- {store, analysis, report, export, import, lab, blackbox <- {capture, launch}} <- {serve, autopsy} <- cli
 
-Siblings don't include each other; serve sees store and analysis of them. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
+Siblings don't include each other; serve sees store and analysis of them, autopsy stacks, capture and analysis. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
 which is NCCL's own profiler interface. Of the plugin, box/ (the file's bytes) knows nothing of NCCL, and nothing of
 the plugin sees src/: it is loaded into other people's programs.
@@ -33,10 +33,11 @@ ALLOWED = {
     "import": {"base", "model"},
     "blackbox": {"base", "model", "plugin/wire"},
     "capture": {"base", "model", "blackbox", "stacks", "bpf", "wire", "plugin/wire"},  # both sides of the kernel
+    "autopsy": {"base", "model", "analysis", "stacks", "capture"},
     "launch": {"base", "model", "blackbox", "plugin/embedded"},
     "lab": {"base", "model", "plugin/embedded"},
-    "cli": {"base", "model", "store", "analysis", "serve", "report", "export", "blackbox", "import", "capture", "stacks", "launch",
-            "lab"},
+    "cli": {"base", "model", "store", "analysis", "serve", "report", "export", "blackbox", "import", "capture", "autopsy", "stacks",
+            "launch", "lab"},
     "main": {"cli"},
     "job": {"plugin/abi"},
     "bpf": {"wire", "plugin/wire"},

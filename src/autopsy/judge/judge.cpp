@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "autopsy/judge/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "autopsy/judge/job.h"
+#include "base/clock.h"
+#include "base/text.h"
+
+namespace stalltrace::autopsy {
+namespace {
+
+Snapshot of_job(const Snapshot& snapshot, const std::string& job) {
+  Snapshot part{.taken_ns = snapshot.taken_ns, .ranks = {}, .host_addresses = snapshot.host_addresses};
+  std::ranges::copy_if(snapshot.ranks, std::back_inserter(part.ranks),
+                       [&](const RankState& rank) { return rank.job == job; });
+  return part;
+}
+
+void add_limits(const Job& job, JobVerdict& verdict) {
+  std::set<std::string> problems;
+  for (const RankState& rank : job.ranks()) {
+    for (const std::string& problem : {rank.problem, rank.no_sockets}) {
+      if (!problem.empty()) {
+        problems.insert(problem);
+      }
+    }
+  }
+  if (!problems.empty()) {
+    verdict.notes.push_back(fmt::format("not everything could be read, which root can: {}{}", *problems.begin(),
+                                        problems.size() > 1 ? fmt::format(" (and {} more)", problems.size() - 1) : ""));
+  }
+}
+
+JobVerdict judge_job(const Job& job, const std::string& name) {
+  JobVerdict verdict{.job = name, .ranks = static_cast<int64_t>(job.ranks().size())};
+  add_limits(job, verdict);
+  std::vector<Finding>& findings = verdict.findings;
+  const std::string progress = progress_of(job);
+  if (!progress.empty()) {
+    verdict.state = JobState::kProgresses;
+    verdict.text = "not hung: " + progress;
+    return verdict;
+  }
+  find_stopped(job, findings);
+  find_dead(job, findings, verdict.notes);
+  find_silent_links(job, findings);
+  find_missing(job, findings);
+  find_unread(job, findings);
+  if (findings.empty()) {
+    find_different_calls(job, findings);
+  }
+  if (findings.empty()) {
+    find_unknown(job, findings);
+  }
+  verdict.state = findings.empty() ? JobState::kNobodyWaits : JobState::kHangs;
+  std::vector<size_t> all;
+  for (size_t i = 0; i < job.ranks().size(); ++i) {
+    all.push_back(i);
+  }
+  verdict.text = findings.empty()
+                     ? fmt::format("no rank here waits for another: {}", all.empty() ? "none is left" : job.where(all))
+                     : findings.front().summary;
+  return verdict;
+}
+
+}  // namespace
+
+std::string_view to_text(JobState state) {
+  switch (state) {
+    case JobState::kProgresses:
+      return "progresses";
+    case JobState::kNobodyWaits:
+      return "nobody_waits";
+    case JobState::kHangs:
+      break;
+  }
+  return "hangs";
+}
+
+std::vector<JobVerdict> judge(const std::vector<Snapshot>& looks, const Context& context) {
+  std::set<std::string> names;
+  for (const Snapshot& look : looks) {
+    for (const RankState& rank : look.ranks) {
+      names.insert(rank.job);
+    }
+  }
+  std::vector<JobVerdict> verdicts;
+  for (const std::string& name : names) {
+    const Job job(of_job(looks.front(), name), of_job(looks.back(), name), context);
+    verdicts.push_back(judge_job(job, name));
+  }
+  return verdicts;
+}
+
+}  // namespace stalltrace::autopsy

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Does the job progress? A hang is what two snapshots have in common; a job whose calls end, or whose data flow, has
+// none.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "autopsy/judge/job.h"
+#include "autopsy/judge/thresholds.h"
+#include "base/clock.h"
+#include "base/text.h"
+
+namespace stalltrace::autopsy {
+namespace {
+
+/// Calls that return at once end in a hang too, as long as the CPU runs ahead of the device: all ranks must get on.
+std::string calls_that_ended(const Job& job) {
+  int64_t ended = 0;
+  for (const RankState& rank : job.ranks()) {
+    const auto& calls = job.context().traced.calls;
+    const auto found = std::ranges::find(calls, rank.pid, &std::pair<pid_t, Traced::Calls>::first);
+    if (found == calls.end() || found->second.ended == 0) {
+      return {};
+    }
+    ended += found->second.ended;
+  }
+  return ended == 0 ? std::string()
+                    : fmt::format("{} of all its ranks here ended in {}", count_of(ended, "call"),
+                                  format_duration(job.context().traced.lasted_ns));
+}
+
+std::string data_that_flowed(const Job& job) {
+  uint64_t bytes = 0;
+  std::set<size_t> received;
+  std::set<size_t> connected;
+  for (const RankConnection& connection : job.connections()) {
+    connected.insert(connection.from);
+    const TcpSocket* before = job.before(connection.from, *connection.socket);
+    const uint64_t earlier = before == nullptr ? 0 : before->received;
+    if (connection.socket->received > earlier) {
+      bytes += connection.socket->received - earlier;
+      received.insert(connection.from);
+    }
+  }
+  const int64_t least = kProgressBytesPerSecond * job.watched_ns() / kNsPerSecond;
+  return !connected.empty() && received == connected && static_cast<int64_t>(bytes) >= std::max<int64_t>(1, least)
+             ? fmt::format("{} went between its ranks in {}", format_size(static_cast<int64_t>(bytes)),
+                           format_duration(job.watched_ns()))
+             : "";
+}
+
+}  // namespace
+
+std::string progress_of(const Job& job) {
+  const std::string calls = calls_that_ended(job);
+  return calls.empty() ? data_that_flowed(job) : calls;
+}
+
+}  // namespace stalltrace::autopsy
