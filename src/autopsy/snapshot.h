@@ -109,13 +109,13 @@ struct Snapshot {
   std::vector<std::string> host_addresses;  // of all network namespaces that were read
 };
 
-/// What was seen between the first and the last snapshot by tracing.
+/// The calls between the first and the last snapshot, by tracing.
 struct Traced {
   bool done = false;
-  std::string problem;  // why it was not done
+  std::string problem;  // why it was not done; empty: it was not wanted
   int64_t lasted_ns = 0;
   struct Calls {
-    int64_t begun = 0;
+    int64_t begun = 0;  // and not ended, or not known to have ended
     int64_t ended = 0;
   };
   std::vector<std::pair<pid_t, Calls>> calls;  // by process

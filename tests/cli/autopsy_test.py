@@ -57,7 +57,7 @@ class Autopsy(Case):
         return pids
 
     def autopsy(self, pids, *words):
-        return run("autopsy", "--seconds", 1, "--pid", ",".join(map(str, pids)), *words)
+        return run("autopsy", "--no-trace", "--seconds", 1, "--pid", ",".join(map(str, pids)), *words)
 
     def test_a_rank_that_is_elsewhere(self):
         pids = self.start(absent="2")

@@ -35,6 +35,15 @@ void add_limits(const Job& job, JobVerdict& verdict) {
   }
 }
 
+void add_untraced(const Job& job, JobVerdict& verdict) {
+  const Traced& traced = job.context().traced;
+  if (!traced.done && !traced.problem.empty()) {
+    verdict.notes.push_back(fmt::format(
+        "calls that ended in between were not counted ({}): a job whose data use no sockets may get on unseen",
+        traced.problem));
+  }
+}
+
 JobVerdict judge_job(const Job& job, const std::string& name) {
   JobVerdict verdict{.job = name, .ranks = static_cast<int64_t>(job.ranks().size())};
   add_limits(job, verdict);
@@ -45,6 +54,7 @@ JobVerdict judge_job(const Job& job, const std::string& name) {
     verdict.text = "not hung: " + progress;
     return verdict;
   }
+  add_untraced(job, verdict);
   find_stopped(job, findings);
   find_dead(job, findings, verdict.notes);
   find_silent_links(job, findings);

@@ -5,12 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "autopsy/judge/judge.h"
 #include "autopsy/look/take_snapshot.h"
+#include "autopsy/look/watch_calls.h"
 #include "autopsy/output/autopsy_text.h"
 #include "base/clock.h"
 #include "base/files/new_file.h"
@@ -39,13 +38,14 @@ class AutopsyVerb final : public Subcommand {
             .example = "sudo stalltrace autopsy",
             .details =
                 "Looks at every rank on this host twice: where its threads are, in which call, and what its TCP\n"
-                "sockets hold. A job that gets on is said to be not hung. Nothing is stopped, and nothing is written\n"
-                "to the job. What other hosts' ranks do is not seen: run it there too. Other users' jobs, and jobs in\n"
-                "containers, take root."};
+                "sockets hold; in between, calls that end are counted, as `trace` sees them. A job that gets on is\n"
+                "said to be not hung. Nothing is stopped. What other hosts' ranks do is not seen: run it there too.\n"
+                "Other users' jobs, jobs in containers, and counting calls take root."};
   }
   std::vector<Flag> flags() override {
     return {pids_flag("--pid", "only ranks among these processes and their descendants; may be given as 12,34", &pids_),
             integer_flag("--seconds", "N", "time between the first and the last look", 1, 60, &seconds_),
+            switch_flag("--no-trace", "put no probes on the job's calls between the two looks", &no_trace_),
             switch_flag("--json", "print one JSON object, for programs", &json_),
             text_flag("--out", "FILE", "write the JSON object to this file too; an existing one is never overwritten",
                       &out_),
@@ -71,8 +71,8 @@ class AutopsyVerb final : public Subcommand {
       ST_ASSIGN(NewFile created, NewFile::create(out_, S_IRUSR | S_IWUSR));
       file.emplace(std::move(created));
     }
-    const std::vector<Snapshot> looks = look(console, procfs, ranks);
-    const autopsy::Context context{.node = capture::node_name(""), .utc_offset_ns = measure_utc_offset_ns()};
+    autopsy::Context context{.node = capture::node_name(""), .utc_offset_ns = measure_utc_offset_ns(), .traced = {}};
+    const std::vector<Snapshot> looks = look(console, procfs, ranks, context.traced);
     const std::vector<JobVerdict> verdicts = autopsy::judge(looks, context);
     const std::string json = json_ || file ? json_of(looks, verdicts, context) : "";
     if (file) {
@@ -106,7 +106,8 @@ class AutopsyVerb final : public Subcommand {
     return chosen;
   }
 
-  std::vector<Snapshot> look(Console& console, const Procfs& procfs, const std::vector<RunningRank>& ranks) const {
+  std::vector<Snapshot> look(Console& console, const Procfs& procfs, const std::vector<RunningRank>& ranks,
+                             autopsy::Traced& traced) const {
     std::vector<autopsy::RankToRead> to_read;
     for (const RunningRank& rank : ranks) {
       to_read.push_back({rank.pid, rank.rank, rank.job, rank.descendants});
@@ -117,7 +118,8 @@ class AutopsyVerb final : public Subcommand {
       console.live(fmt::format("{} on this host; looking again in {} s",
                                count_of(static_cast<int64_t>(ranks.size()), "rank"), seconds_));
     }
-    std::this_thread::sleep_for(std::chrono::seconds(seconds_));
+    const int64_t watched_ns = seconds_ * kNsPerSecond;
+    traced = no_trace_ ? autopsy::watch_nothing(watched_ns) : autopsy::watch_calls(to_read, watched_ns);
     if (console.shows_progress()) {
       console.live("");
     }
@@ -150,7 +152,8 @@ class AutopsyVerb final : public Subcommand {
     Json json{{"schema", 1},
               {"node", context.node},
               {"taken_ns", last.taken_ns + context.utc_offset_ns},
-              {"watched_ms", (last.taken_ns - looks.front().taken_ns) / kNsPerMs}};
+              {"watched_ms", (last.taken_ns - looks.front().taken_ns) / kNsPerMs},
+              {"traced", context.traced.done}};
     json["jobs"] = Json::array();
     for (const JobVerdict& verdict : verdicts) {
       Json findings = Json::array();
@@ -174,6 +177,7 @@ class AutopsyVerb final : public Subcommand {
   std::vector<int32_t> pids_;
   int64_t seconds_ = 3;
   std::string out_;
+  bool no_trace_ = false;
   bool json_ = false;
   bool exit_code_ = false;
   Privacy privacy_;
