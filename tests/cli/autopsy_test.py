@@ -39,6 +39,8 @@ class Autopsy(Case):
         """Three ranks; those in `absent` are elsewhere."""
         package = self.folder / "site-packages" / "torch" / "distributed"
         package.mkdir(parents=True)
+        for folder in (package, package.parent):
+            (folder / "__init__.py").touch()
         (package / "distributed_c10d.py").write_text(DISTRIBUTED)
         script = self.folder / "train.py"
         script.write_text(RANK)

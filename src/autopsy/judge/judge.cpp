@@ -35,6 +35,21 @@ void add_limits(const Job& job, JobVerdict& verdict) {
   }
 }
 
+/// Connections of a job that gets on: they may slow it.
+void add_retries(const Job& job, JobVerdict& verdict) {
+  std::set<std::string> links;
+  for (const RankConnection& connection : job.connections()) {
+    if (connection.socket->timer == Timer::kRetransmit && connection.socket->tries > 0) {
+      links.insert(fmt::format("{} to {}", job.short_name(connection.from), job.short_name(connection.to)));
+    }
+  }
+  if (!links.empty()) {
+    verdict.notes.push_back(
+        fmt::format("data are being repeated from {}{}: what that costs, a trace shows", *links.begin(),
+                    links.size() > 1 ? fmt::format(" and on {} more links", links.size() - 1) : ""));
+  }
+}
+
 void add_untraced(const Job& job, JobVerdict& verdict) {
   const Traced& traced = job.context().traced;
   if (!traced.done && !traced.problem.empty()) {
@@ -52,6 +67,7 @@ JobVerdict judge_job(const Job& job, const std::string& name) {
   if (!progress.empty()) {
     verdict.state = JobState::kProgresses;
     verdict.text = "not hung: " + progress;
+    add_retries(job, verdict);
     return verdict;
   }
   add_untraced(job, verdict);
@@ -66,14 +82,22 @@ JobVerdict judge_job(const Job& job, const std::string& name) {
   if (findings.empty()) {
     find_unknown(job, findings);
   }
-  verdict.state = findings.empty() ? JobState::kNobodyWaits : JobState::kHangs;
+  if (!findings.empty()) {
+    verdict.state = JobState::kHangs;
+    verdict.text = findings.front().summary;
+    return verdict;
+  }
   std::vector<size_t> all;
+  bool known = true;
   for (size_t i = 0; i < job.ranks().size(); ++i) {
     all.push_back(i);
+    known = known && (job.ranks()[i].call_known || job.stopped(i));
   }
-  verdict.text = findings.empty()
-                     ? fmt::format("no rank here waits for another: {}", all.empty() ? "none is left" : job.where(all))
-                     : findings.front().summary;
+  verdict.state = known ? JobState::kNobodyWaits : JobState::kNotKnown;
+  verdict.text = fmt::format("{}: {}",
+                             known ? "no rank here waits for another"
+                                   : "whether a rank here waits for another is not known, not all could be read",
+                             all.empty() ? "none is left" : job.where(all));
   return verdict;
 }
 
@@ -85,6 +109,8 @@ std::string_view to_text(JobState state) {
       return "progresses";
     case JobState::kNobodyWaits:
       return "nobody_waits";
+    case JobState::kNotKnown:
+      return "not_known";
     case JobState::kHangs:
       break;
   }

@@ -21,9 +21,10 @@ struct Context {
 enum class JobState : uint8_t {
   kProgresses,   // data flow between the ranks, or calls end
   kNobodyWaits,  // no rank waits for another as far as this host shows
+  kNotKnown,     // the same, but not every rank here could be read
   kHangs,        // with findings
 };
-/// "progresses", "nobody_waits", "hangs"
+/// "progresses", "nobody_waits", "not_known", "hangs"
 std::string_view to_text(JobState state);
 
 struct JobVerdict {

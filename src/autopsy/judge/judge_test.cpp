@@ -293,6 +293,14 @@ TEST(Judge, NobodyWaits) {
   golden::expect_text(verdict.text);
 }
 
+TEST(Judge, WithARankThatCouldNotBeReadItIsNotKnown) {
+  JobLooks looks(2);
+  looks.leaves(0);
+  looks.leaves(1);
+  looks.last(1).call_known = false;
+  EXPECT_EQ(looks.verdict().state, JobState::kNotKnown);
+}
+
 TEST(Judge, AConnectionThatNobodyAnswers) {
   JobLooks looks(2);
   looks.both(1, [](RankState& state) {

@@ -30,21 +30,25 @@ std::string calls_that_ended(const Job& job) {
                                   format_duration(job.context().traced.lasted_ns));
 }
 
+/// A rank may only send or only receive, as in a broadcast.
 std::string data_that_flowed(const Job& job) {
   uint64_t bytes = 0;
-  std::set<size_t> received;
+  std::set<size_t> active;
   std::set<size_t> connected;
   for (const RankConnection& connection : job.connections()) {
     connected.insert(connection.from);
     const TcpSocket* before = job.before(connection.from, *connection.socket);
-    const uint64_t earlier = before == nullptr ? 0 : before->received;
-    if (connection.socket->received > earlier) {
-      bytes += connection.socket->received - earlier;
-      received.insert(connection.from);
+    const auto grown = [&](uint64_t TcpSocket::*counter) {
+      const uint64_t earlier = before == nullptr ? 0 : before->*counter;
+      return connection.socket->*counter - std::min(connection.socket->*counter, earlier);
+    };
+    bytes += grown(&TcpSocket::received);
+    if (grown(&TcpSocket::received) + grown(&TcpSocket::acked) > 0) {
+      active.insert(connection.from);
     }
   }
-  const int64_t least = kProgressBytesPerSecond * job.watched_ns() / kNsPerSecond;
-  return !connected.empty() && received == connected && static_cast<int64_t>(bytes) >= std::max<int64_t>(1, least)
+  const int64_t least = std::max<int64_t>(1, kProgressBytesPerSecond * job.watched_ns() / kNsPerSecond);
+  return !connected.empty() && active == connected && static_cast<int64_t>(bytes) >= least
              ? fmt::format("{} went between its ranks in {}", format_size(static_cast<int64_t>(bytes)),
                            format_duration(job.watched_ns()))
              : "";

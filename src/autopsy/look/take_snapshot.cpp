@@ -61,16 +61,31 @@ uint64_t cpu_ticks_of(const Procfs& procfs, pid_t pid) {
                                parse_integer(fields[kUtime + 1]).value_or(0));
 }
 
-bool in_freezer(const ThreadStack& thread) {
-  const auto holds = [&](std::string_view function) {
-    return thread.blocked &&
-           (thread.blocked->wchan == function ||
-            std::ranges::find(thread.blocked->kernel_stack, function) != thread.blocked->kernel_stack.end());
-  };
-  return holds("do_freezer_trap") || holds("__refrigerator");
+/// Whether a freezer of its control groups, of either version, holds the process.
+bool is_frozen(const Procfs& procfs, pid_t pid) {
+  const std::string groups = read_file(procfs.path(pid, "cgroup"), 65'536).value_or("");
+  for (const std::string_view line : split(groups, '\n')) {
+    const size_t path_at = line.find(':', line.find(':') + 1);
+    if (path_at == std::string_view::npos) {
+      continue;
+    }
+    const std::string path(line.substr(path_at + 1));
+    if (line.find(":freezer:") != std::string_view::npos &&
+        read_file("/sys/fs/cgroup/freezer" + path + "/freezer.state", 64).value_or("").starts_with("FROZEN")) {
+      return true;
+    }
+    for (const std::string_view root : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
+      const bool unified = line.starts_with("0::");
+      const auto events = unified ? read_file(std::string(root) + path + "/cgroup.events", 4096) : fail("");
+      if (events && events->find("frozen 1") != std::string::npos) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
-RunState run_state_of(const ProcessStacks& process) {
+RunState run_state_of(const Procfs& procfs, const ProcessStacks& process) {
   const auto all = [&](auto is) { return std::ranges::all_of(process.threads, is); };
   if (process.threads.empty()) {
     return RunState::kAlive;
@@ -81,7 +96,7 @@ RunState run_state_of(const ProcessStacks& process) {
   if (all([](const ThreadStack& thread) { return thread.state == 'T' || thread.state == 't'; })) {
     return RunState::kDebugged;
   }
-  return all(in_freezer) ? RunState::kFrozen : RunState::kAlive;
+  return is_frozen(procfs, process.pid) ? RunState::kFrozen : RunState::kAlive;
 }
 
 /// The outermost call of a framework's collective: the one that the program made.
@@ -106,7 +121,7 @@ class RankReader {
       state.problem = "it has no threads";
       return;
     }
-    state.run_state = run_state_of(process);
+    state.run_state = run_state_of(procfs_, process);
     state.debugger = state.run_state == RunState::kDebugged ? debugger_of(procfs_, rank.pid) : 0;
     state.location = stacks::location_of(*main);
     state.activity = stacks::describe_activity(*main);

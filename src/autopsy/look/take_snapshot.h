@@ -17,7 +17,6 @@ struct RankToRead {
   pid_t pid = 0;
   std::optional<int32_t> rank;
   std::string job;
-  std::vector<pid_t> descendants;  // processes that it started
 };
 
 /// The ranks' states now; takes some tenths of a second for a node's ranks. A rank that has ended since is left out.

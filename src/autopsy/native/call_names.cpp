@@ -94,6 +94,15 @@ std::optional<OpenCall> gloo_call(std::string_view function) {
              : std::optional(OpenCall{std::string(kGloo) + std::string(name), found->op, Witness::kNative});
 }
 
+/// PyTorch's waits in native code: for the gradients' reduction, for an asynchronous call, for a key of the store.
+std::optional<OpenCall> framework_wait(std::string_view function) {
+  constexpr std::array<std::string_view, 3> kWaits{"::finalize_backward", "::wait", "::synchronize"};
+  const std::string_view name = function.substr(0, function.find('('));
+  const bool waits = name.starts_with("c10d::") &&
+                     std::ranges::any_of(kWaits, [&](std::string_view wait) { return name.ends_with(wait); });
+  return waits ? std::optional(OpenCall{std::string(name), std::nullopt, Witness::kNative}) : std::nullopt;
+}
+
 /// Aliases have a prefix: PMPI_Allreduce, pncclAllReduce.
 std::string_view public_name(std::string_view function) {
   const bool alias = function.starts_with("PMPI_") || function.starts_with("pnccl");
@@ -130,11 +139,8 @@ CodeKind code_kind(std::string_view path) {
 }
 
 std::optional<OpenCall> call_of_function(std::string_view function) {
-  constexpr std::array<std::string_view, 2> kFrameworkWaits{"c10d::Reducer::finalize_backward",
-                                                            "c10d::Reducer::prepare_for_backward"};
-  if (const auto wait = std::ranges::find_if(kFrameworkWaits, [&](auto begin) { return function.starts_with(begin); });
-      wait != kFrameworkWaits.end()) {
-    return OpenCall{std::string(*wait), std::nullopt, Witness::kNative};
+  if (auto wait = framework_wait(function)) {
+    return wait;
   }
   const auto gloo = gloo_call(function);
   return gloo ? gloo : library_call(function);

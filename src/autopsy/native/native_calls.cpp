@@ -20,7 +20,8 @@
 namespace stalltrace::autopsy {
 namespace {
 
-constexpr int64_t kNamesNs = 2 * kNsPerSecond;  // for the symbols of all files together
+constexpr int64_t kNamesNs = 2 * kNsPerSecond;   // for the symbols of all files together
+constexpr int64_t kStacksNs = 3 * kNsPerSecond;  // for the stacks of all blocked threads together
 constexpr size_t kCallBytes = 8;
 
 using FileKey = std::tuple<uint32_t, uint32_t, uint64_t>;
@@ -184,6 +185,7 @@ std::vector<NativeAnswer> native_calls(const Procfs& procfs, std::span<const Nat
   Names names(procfs);
   const auto running = std::ranges::count_if(threads, &NativeThread::running);
   const int64_t each_ns = sample_ns / std::max<int64_t>(1, running);
+  const int64_t begun_ns = monotonic_now_ns();
   std::vector<Looked> looked;
   for (const NativeThread& thread : threads) {
     auto code = codes.find(thread.pid);
@@ -192,6 +194,10 @@ std::vector<NativeAnswer> native_calls(const Procfs& procfs, std::span<const Nat
     }
     if (!code->second) {
       looked.push_back({.stacks = {}, .problem = code->second.error().what});
+      continue;
+    }
+    if (!thread.running && monotonic_now_ns() - begun_ns > kStacksNs) {
+      looked.push_back({.stacks = {}, .problem = "there was no time left to read its stack"});
       continue;
     }
     looked.push_back(look(procfs, *code->second, thread, each_ns));

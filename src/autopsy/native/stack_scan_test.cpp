@@ -75,6 +75,9 @@ TEST(CallOfFunction, Names) {
   EXPECT_FALSE(call_of_function("cudaEventRecord"));  // it only enqueues
   EXPECT_EQ(call_of_function("ncclCommInitRank")->op, Operation::kCommInitRank);
   EXPECT_FALSE(call_of_function("main"));
+  EXPECT_EQ(call_of_function("c10d::Reducer::finalize_backward()")->name, "c10d::Reducer::finalize_backward");
+  EXPECT_TRUE(call_of_function("c10d::ProcessGroupGloo::AsyncWork::wait(std::chrono::duration<long>)"));
+  EXPECT_FALSE(call_of_function("c10d::ProcessGroupGloo::runLoop(int)"));
 }
 
 TEST(CallOfPython, OnlyTheFrameworksOwn) {

@@ -25,6 +25,9 @@ std::string where(const RankState& rank) {
   }
   const bool has_place = rank.location.starts_with("in ") && rank.location.find(" at ") != std::string::npos;
   std::string text = has_place ? fmt::format("{}, {}", rank.location, rank.activity) : rank.activity;
+  if (rank.run_state == RunState::kFrozen) {
+    text = "frozen by its cgroup, " + text;
+  }
   if (rank.call && rank.call->witness == Witness::kNative) {
     text += fmt::format(", inside {}", rank.call->name);
   } else if (!rank.call && !rank.call_known) {

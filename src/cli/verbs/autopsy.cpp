@@ -110,7 +110,7 @@ class AutopsyVerb final : public Subcommand {
                              autopsy::Traced& traced) const {
     std::vector<autopsy::RankToRead> to_read;
     for (const RunningRank& rank : ranks) {
-      to_read.push_back({rank.pid, rank.rank, rank.job, rank.descendants});
+      to_read.push_back({rank.pid, rank.rank, rank.job});
     }
     std::vector<Snapshot> looks;
     looks.push_back(autopsy::take_snapshot(procfs, to_read));
