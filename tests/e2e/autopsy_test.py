@@ -16,10 +16,10 @@ class Autopsy(Case):
         super().setUp()
         self.need_root()
 
-    def look(self, job):
+    def look(self, job, *words):
         """The verdict on the job, of two looks a second apart."""
         pids = ",".join(str(job.pid(rank)) for rank in range(job.ranks))
-        verdict, = json.loads(self.done(run("autopsy", "--json", "--seconds", 1, "--pid", pids)))["jobs"]
+        verdict, = json.loads(self.done(run("autopsy", "--json", "--seconds", 1, "--pid", pids, *words)))["jobs"]
         self.assertEqual(verdict["ranks"], job.ranks)
         return verdict
 
@@ -28,7 +28,7 @@ class Autopsy(Case):
         job.wait_for_steps()
         lift = fault()
         time.sleep(1)  # the others reach their wait
-        verdict = self.look(job)
+        verdict = self.look(job, "--no-trace")
         lift()
         self.assertEqual((verdict["state"], [finding["cause"] for finding in verdict["findings"]]), ("hangs", [cause]), verdict["text"])
         finding, = verdict["findings"]

@@ -13,6 +13,7 @@ namespace stalltrace::autopsy {
 namespace {
 
 constexpr size_t kAddressesNamed = 4;
+constexpr size_t kMostEnded = 4;  // with a line of evidence
 
 std::string how_stopped(const RankState& rank) {
   switch (rank.run_state) {
@@ -98,6 +99,40 @@ void add_dead(const Job& job, const std::vector<int32_t>& absent, double confide
   findings.push_back(std::move(finding));
 }
 
+/// Processes that ended between the looks. Others follow the first; a rank that had no process before may have been it.
+void add_ended(const Job& job, const std::vector<int32_t>& absent, std::vector<Finding>& findings) {
+  std::vector<std::string> names;
+  for (const RankState& rank : job.ended()) {
+    names.push_back(rank.rank ? fmt::format("rank {} (pid {})", *rank.rank, rank.pid)
+                              : fmt::format("pid {}", rank.pid));
+  }
+  const bool one = names.size() == 1 && absent.empty();
+  Finding finding = job.finding(Cause::kDeadRank, Severity::kCritical, one ? 0.95 : 0.6);
+  if (one) {
+    finding.culprit = Culprit{job.context().node, job.ended().front().rank, job.ended().front().pid};
+  } else if (absent.size() == 1) {
+    finding.culprit = Culprit{"", absent.front(), 0};
+  }
+  finding.ended_job = job.ranks().empty();
+  finding.summary =
+      fmt::format("{} ended while this program watched{}.", capitalised(fmt::format("{}", fmt::join(names, ", "))),
+                  absent.empty() ? ""
+                                 : fmt::format("; {} had no process here before that, and may have been "
+                                               "the first",
+                                               ranks_text(absent)));
+  for (const RankState& rank : job.ended()) {
+    if (finding.evidence.size() < kMostEnded) {
+      finding.evidence.push_back(
+          {"process", 1, fmt::format("before its end pid {} was {}", rank.pid, rank.location), {}});
+    }
+  }
+  add_waiting(job, finding);
+  finding.remedy = absent.empty() ? "read its log first: other ranks' errors follow from its end"
+                                  : fmt::format("read the log of {} first: the others' errors follow from its end",
+                                                ranks_text(absent));
+  findings.push_back(std::move(finding));
+}
+
 }  // namespace
 
 void find_stopped(const Job& job, std::vector<Finding>& findings) {
@@ -120,20 +155,11 @@ void find_stopped(const Job& job, std::vector<Finding>& findings) {
 }
 
 void find_dead(const Job& job, std::vector<Finding>& findings, std::vector<std::string>& notes) {
-  for (const RankState& rank : job.ended()) {
-    Finding finding = job.finding(Cause::kDeadRank, Severity::kCritical, 0.95);
-    finding.culprit = Culprit{job.context().node, rank.rank, rank.pid};
-    finding.summary = fmt::format("{} (pid {}) ended while this program watched.",
-                                  rank.rank ? fmt::format("Rank {}", *rank.rank) : "A process", rank.pid);
-    finding.evidence.push_back({"process", 1, fmt::format("before its end it was {}", rank.location), {}});
-    add_waiting(job, finding);
-    finding.remedy = "read its log first: other ranks' errors follow from its end";
-    findings.push_back(std::move(finding));
+  const std::vector<int32_t> absent = job.absent();
+  if (!job.ended().empty()) {
+    add_ended(job, absent, findings);
+    return;
   }
-  std::vector<int32_t> absent = job.absent();
-  std::erase_if(absent, [&](int32_t number) {
-    return std::ranges::any_of(job.ended(), [&](const RankState& rank) { return rank.rank == number; });
-  });
   if (absent.empty()) {
     return;
   }
@@ -144,7 +170,8 @@ void find_dead(const Job& job, std::vector<Finding>& findings, std::vector<std::
     add_dead(job, absent, 0.9, "the launcher put all ranks of the job on this node, and these have no process",
              findings);
   } else if (foreign.empty() && !half_closed(job).empty()) {
-    add_dead(job, absent, 0.75, "no connection of the job leaves this host, and no process here has these ranks",
+    add_dead(job, absent, 0.75,
+             "no process here has these ranks, and whoever had the other ends of the job's connections closed them",
              findings);
   } else if (foreign.empty()) {
     notes.push_back(fmt::format("{} of {} are not on this host, and no connection shows where they are or were",

@@ -140,17 +140,21 @@ Culprit Job::culprit(size_t rank) const { return {context_.node, ranks()[rank].r
 
 int32_t Job::world_size() const {
   int32_t size = 0;
-  for (const RankState& rank : last_.ranks) {
-    size = std::max(size, rank.world_size.value_or(0));
+  for (const Snapshot* look : {&first_, &last_}) {
+    for (const RankState& rank : look->ranks) {
+      size = std::max(size, rank.world_size.value_or(0));
+    }
   }
   return size;
 }
 
 std::vector<int32_t> Job::absent() const {
   std::set<int32_t> here;
-  for (const RankState& rank : last_.ranks) {
-    if (rank.rank) {
-      here.insert(*rank.rank);
+  for (const Snapshot* look : {&first_, &last_}) {
+    for (const RankState& rank : look->ranks) {
+      if (rank.rank) {
+        here.insert(*rank.rank);
+      }
     }
   }
   std::vector<int32_t> absent;
@@ -220,7 +224,7 @@ std::vector<std::string> foreign_addresses(const Job& job) {
   for (const OutsideConnection& connection : job.outside()) {
     const std::string& address = connection.socket->remote.address;
     const bool ours = std::ranges::find(job.last().host_addresses, address) != job.last().host_addresses.end();
-    if (!ours && !is_loopback(address)) {
+    if (!ours && !is_loopback(address) && connection.socket->state != TcpState::kCloseWait) {
       addresses.insert(address);
     }
   }

@@ -58,7 +58,7 @@ class Job {
   /// "in load_batch at data.py:212, reading FIFO /data/in"
   [[nodiscard]] std::string doing(size_t rank) const;
   [[nodiscard]] Culprit culprit(size_t rank) const;
-  /// Ranks below world_size that no process here has; empty where world_size is not known.
+  /// Ranks below world_size that no process here had in either snapshot; empty where world_size is not known.
   [[nodiscard]] std::vector<int32_t> absent() const;
   [[nodiscard]] int32_t world_size() const;
 
@@ -84,7 +84,7 @@ std::string capitalised(std::string text);
 std::vector<size_t> waiting_ranks(const Job& job);
 /// Adds where they wait.
 void add_waiting(const Job& job, Finding& finding);
-/// A remote address of the job that is none of this host's, as far as the snapshot shows.
+/// Addresses that connections lead to, that are none of this host's, and whose ends were not closed.
 std::vector<std::string> foreign_addresses(const Job& job);
 
 // Each adds the findings of its kind.

@@ -205,11 +205,17 @@ TEST(Judge, AnAbsentRankOfALaunchOnOneNodeIsDead) {
 TEST(Judge, AnAbsentRankWhoseEndOfAConnectionWasClosedIsDead) {
   JobLooks looks(4);
   looks.remove(2);
-  looks.socket(0, 0, 1).state = TcpState::kEstablished;
   for (Snapshot& look : looks.looks()) {
+    std::erase(look.host_addresses, "10.0.0.3");            // its namespace is gone, or was another host's
     look.ranks[1].sockets[0].state = TcpState::kCloseWait;  // rank 1's to rank 2
   }
-  EXPECT_EQ(looks.verdict().findings.at(0).cause, Cause::kDeadRank);
+  EXPECT_EQ(looks.verdict().findings.at(0).cause, Cause::kUnknown);  // rank 3's is still open
+  for (Snapshot& look : looks.looks()) {
+    look.ranks[2].sockets[1].state = TcpState::kCloseWait;
+  }
+  const Finding finding = looks.verdict().findings.at(0);
+  EXPECT_EQ(finding.cause, Cause::kDeadRank);
+  EXPECT_EQ(finding.culprit->rank, 2);
 }
 
 TEST(Judge, RanksOnOtherHostsAreNotGuessedAt) {
@@ -232,6 +238,17 @@ TEST(Judge, ARankThatEndsWhileItIsWatched) {
   ASSERT_EQ(verdict.findings.size(), 1);
   EXPECT_EQ(verdict.findings[0].cause, Cause::kDeadRank);
   EXPECT_EQ(verdict.findings[0].culprit->pid, 4002);
+}
+
+TEST(Judge, RanksThatEndFollowTheOneThatHadEndedBefore) {
+  JobLooks looks(3);
+  looks.remove(2);
+  looks.looks()[1].ranks.clear();
+  const JobVerdict verdict = looks.verdict();
+  ASSERT_EQ(verdict.findings.size(), 1);
+  EXPECT_EQ(verdict.findings[0].cause, Cause::kDeadRank);
+  EXPECT_EQ(verdict.findings[0].culprit->rank, 2);
+  golden::expect_text(verdict.text);
 }
 
 TEST(Judge, RanksInDifferentCalls) {

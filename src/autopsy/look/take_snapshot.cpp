@@ -125,10 +125,13 @@ class RankReader {
     state.debugger = state.run_state == RunState::kDebugged ? debugger_of(procfs_, rank.pid) : 0;
     state.location = stacks::location_of(*main);
     state.activity = stacks::describe_activity(*main);
-    state.call = python_call(*main);
-    if (state.call) {
-      state.call_known = true;
-      return;
+    for (const ThreadStack& thread : process.threads) {  // the main thread first
+      if ((state.call = python_call(thread))) {
+        state.call_known = true;
+        state.location = stacks::location_of(thread);
+        state.activity = stacks::describe_activity(thread);
+        return;
+      }
     }
     size_t wanted = 0;
     for (const ThreadStack& thread : process.threads) {

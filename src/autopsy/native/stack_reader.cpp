@@ -7,11 +7,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
+#include <iterator>
+#include <memory>
+#include <span>
 #include <thread>
 
 #include "base/clock.h"
@@ -22,7 +27,7 @@ namespace stalltrace::autopsy {
 namespace {
 
 constexpr size_t kStackBytes = 32U << 10;
-constexpr size_t kPageBytes = 4096;
+constexpr size_t kPageBytes = 4096;  // read at once
 // Of a sample. A sample's size is 16 bits, and the stack's a multiple of 8.
 constexpr uint32_t kSampledBytes = 16U << 10;
 constexpr size_t kRingPages = 16;
@@ -50,13 +55,12 @@ std::optional<uint64_t> hexadecimal(std::string_view word) {
 /// A mapped ring of the kernel's samples.
 class Ring {
  public:
-  static constexpr size_t kBytes = (kRingPages + 1) * kPageBytes;
-  explicit Ring(int fd) : at_(::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) {}
+  explicit Ring(int fd) : at_(::mmap(nullptr, size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) {}
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
   ~Ring() {
     if (*this) {
-      ::munmap(at_, kBytes);
+      ::munmap(at_, size());
     }
   }
   explicit operator bool() const { return at_ != MAP_FAILED; }
@@ -85,10 +89,11 @@ class Ring {
   }
 
  private:
+  [[nodiscard]] size_t size() const { return (kRingPages + 1) * page_bytes_; }
   void copy(uint64_t from, std::span<std::byte> into) const {
-    const auto* data = static_cast<const std::byte*>(at_) + kPageBytes;
+    const auto* data = static_cast<const std::byte*>(at_) + page_bytes_;
     for (size_t i = 0; i < into.size(); ++i) {
-      into[i] = data[(from + i) % (kRingPages * kPageBytes)];
+      into[i] = data[(from + i) % (kRingPages * page_bytes_)];
     }
   }
 
@@ -107,13 +112,14 @@ class Ring {
     return StackContent{words[2], {stack.begin(), stack.end()}};
   }
 
+  size_t page_bytes_ = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   void* at_;
 };
 
 /// The clock never expires in a thread that gives up its CPU all the time, as MPI's waits do: its switches show it.
 enum class SampleAt : uint64_t { kClock = PERF_COUNT_SW_CPU_CLOCK, kSwitches = PERF_COUNT_SW_CONTEXT_SWITCHES };
 
-UniqueFd open_sampler(pid_t tid, SampleAt at, bool kernel_too) {
+UniqueFd open_event(pid_t tid, SampleAt at, bool kernel_too) {
   perf_event_attr attributes{};
   attributes.size = sizeof attributes;
   attributes.type = PERF_TYPE_SOFTWARE;
@@ -126,6 +132,38 @@ UniqueFd open_sampler(pid_t tid, SampleAt at, bool kernel_too) {
   attributes.exclude_hv = 1;
   return UniqueFd(static_cast<int>(::syscall(SYS_perf_event_open, &attributes, tid, -1, -1, PERF_FLAG_FD_CLOEXEC)));
 }
+
+/// An event of a thread that samples its stack.
+class Sampler {
+ public:
+  static Result<Sampler> open(pid_t tid, SampleAt at) {
+    UniqueFd fd = open_event(tid, at, true);
+    if (!fd && (errno == EACCES || errno == EPERM)) {
+      fd = open_event(tid, at, false);
+    }
+    if (!fd) {
+      const int error_number = errno;
+      return fail("sample a running thread: " + std::string(std::strerror(error_number)), "",
+                  error_number == EACCES || error_number == EPERM ? ErrorKind::kNoPrivilege
+                  : error_number == ESRCH                         ? ErrorKind::kNotFound
+                                                                  : ErrorKind::kUnsupported);
+    }
+    auto ring = std::make_unique<Ring>(fd.get());
+    if (!*ring) {
+      return fail_errno("map the samples of a running thread", errno);
+    }
+    return Sampler(std::move(fd), std::move(ring));
+  }
+
+  /// All so far.
+  [[nodiscard]] std::vector<StackContent> take() const { return ring_->take(); }
+
+ private:
+  Sampler(UniqueFd fd, std::unique_ptr<Ring> ring) : fd_(std::move(fd)), ring_(std::move(ring)) {}
+
+  UniqueFd fd_;
+  std::unique_ptr<Ring> ring_;
+};
 
 }  // namespace
 
@@ -161,33 +199,16 @@ std::optional<StackContent> blocked_stack(const Procfs& procfs, stacks::Memory& 
 }
 
 Result<std::vector<StackContent>> sample_running(pid_t tid, int64_t most_ns) {
+  ST_ASSIGN(const Sampler clock, Sampler::open(tid, SampleAt::kClock));
+  ST_ASSIGN(const Sampler switches, Sampler::open(tid, SampleAt::kSwitches));
+  const int64_t until_ns = monotonic_now_ns() + most_ns;
+  constexpr auto kTurn = std::chrono::milliseconds(5);
   std::vector<StackContent> samples;
-  for (const SampleAt at : {SampleAt::kClock, SampleAt::kSwitches}) {
-    UniqueFd fd = open_sampler(tid, at, true);
-    if (!fd && (errno == EACCES || errno == EPERM)) {
-      fd = open_sampler(tid, at, false);
-    }
-    if (!fd) {
-      const int error_number = errno;
-      return fail("sample a running thread: " + std::string(std::strerror(error_number)), "",
-                  error_number == EACCES || error_number == EPERM ? ErrorKind::kNoPrivilege
-                  : error_number == ESRCH                         ? ErrorKind::kNotFound
-                                                                  : ErrorKind::kUnsupported);
-    }
-    Ring ring(fd.get());
-    if (!ring) {
-      return fail_errno("map the samples of a running thread", errno);
-    }
-    const int64_t until_ns = monotonic_now_ns() + most_ns / 2;
-    constexpr auto kTurn = std::chrono::milliseconds(5);
-    while (samples.size() < kMostSamples && monotonic_now_ns() < until_ns) {
-      std::this_thread::sleep_for(kTurn);
-      samples = ring.take();
-    }
-    if (!samples.empty()) {
-      break;
-    }
-  }
+  do {
+    std::this_thread::sleep_for(kTurn);
+    samples = clock.take();
+    std::ranges::move(switches.take(), std::back_inserter(samples));
+  } while (samples.size() < kMostSamples && monotonic_now_ns() < until_ns);
   return samples;
 }
 
