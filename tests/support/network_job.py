@@ -83,7 +83,13 @@ class NetworkJob:
             words += ["--host", f"{NETWORK}.{rank + 1}", "-np", "1"]
             words += [word for name, value in self.bugs(rank).items() for word in ("-x", f"{name}={value}")]
             words += [MPI_TRAIN, *self.options, "--log", self.log(rank)]
-        self.spawn(words, dict(os.environ), "mpirun")
+        for _ in range(3):
+            self.spawn(words, dict(os.environ), "mpirun")
+            try:
+                wait_until(lambda: all(self.steps(rank) > 0 for rank in range(self.ranks)), "OpenMPI", 10)
+                return
+            except AssertionError:  # one start in some twenty never gets to its ranks: mpirun waits for its daemons
+                self.kill_processes()
 
     def spawn(self, words, environment, name):
         with open(self.folder / f"{name}.log", "wb") as log:
@@ -129,18 +135,26 @@ class NetworkJob:
                 subprocess.run([*nft, rule], check=True, capture_output=True)
         return lambda: subprocess.run([*nft, "delete table inet cut"], check=True)
 
-    def end(self):
+    def namespaces(self):
+        return [*map(self.namespace, range(self.ranks)), self.namespace("b")]
+
+    def kill_processes(self):
         for process in self.processes:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
             process.wait()
-        for name in [*map(self.namespace, range(self.ranks)), self.namespace("b")]:
+        self.processes.clear()
+        for name in self.namespaces():
             pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout
             for pid in map(int, pids.split()):
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
+
+    def end(self):
+        self.kill_processes()
+        for name in self.namespaces():
             subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
