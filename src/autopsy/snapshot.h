@@ -115,8 +115,8 @@ struct Traced {
   std::string problem;  // why it was not done; empty: it was not wanted
   int64_t lasted_ns = 0;
   struct Calls {
-    int64_t begun = 0;  // and not ended, or not known to have ended
     int64_t ended = 0;
+    int64_t launched = 0;  // returned at once, and nothing showed the end of the transfer
   };
   std::vector<std::pair<pid_t, Calls>> calls;  // by process
 };

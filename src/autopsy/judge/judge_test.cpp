@@ -291,12 +291,16 @@ TEST(Judge, DataThatFlowBetweenAllRanksAreProgress) {
   golden::expect_text(verdict.text);
 }
 
-TEST(Judge, CallsThatEndOnAllRanksAreProgress) {
+TEST(Judge, CallsThatEndOrAreLaunchedOnAllRanksAreProgress) {
   JobLooks looks(2);
-  looks.context.traced = {.done = true, .problem = "", .lasted_ns = 3'000'000'000, .calls = {{4000, {7, 7}}}};
+  looks.context.traced = {.done = true, .problem = "", .lasted_ns = 3'000'000'000, .calls = {{4000, {.ended = 7}}}};
   EXPECT_EQ(looks.verdict().state, JobState::kHangs);  // rank 1 ended none
-  looks.context.traced.calls.push_back({4001, {7, 6}});
+  looks.context.traced.calls.push_back({4001, {.ended = 6}});
   EXPECT_EQ(looks.verdict().state, JobState::kProgresses);
+  golden::expect_text(looks.verdict().text);
+  looks.context.traced.calls.back().second = {.ended = 0, .launched = 5};
+  EXPECT_EQ(looks.verdict().state, JobState::kProgresses);
+  golden::expect_text(looks.verdict().text);
 }
 
 TEST(Judge, NobodyWaits) {

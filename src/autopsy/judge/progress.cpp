@@ -14,20 +14,27 @@
 namespace stalltrace::autopsy {
 namespace {
 
-/// Calls that return at once end in a hang too, as long as the CPU runs ahead of the device: all ranks must get on.
+/// In a hang the CPU of some ranks may run ahead and launch more calls: all ranks must get on.
 std::string calls_that_ended(const Job& job) {
   int64_t ended = 0;
+  int64_t launched = 0;
   for (const RankState& rank : job.ranks()) {
     const auto& calls = job.context().traced.calls;
     const auto found = std::ranges::find(calls, rank.pid, &std::pair<pid_t, Traced::Calls>::first);
-    if (found == calls.end() || found->second.ended == 0) {
+    if (found == calls.end() || found->second.ended + found->second.launched == 0) {
       return {};
     }
     ended += found->second.ended;
+    launched += found->second.launched;
   }
-  return ended == 0 ? std::string()
-                    : fmt::format("{} of all its ranks here ended in {}", count_of(ended, "call"),
-                                  format_duration(job.context().traced.lasted_ns));
+  if (ended + launched == 0) {
+    return {};
+  }
+  return fmt::format("on all its ranks here {} in {}",
+                     launched == 0 ? count_of(ended, "call") + " ended"
+                                   : fmt::format("{} ended, and {} launched", count_of(ended, "call"),
+                                                 launched == 1 ? "1 was" : fmt::format("{} were", launched)),
+                     format_duration(job.context().traced.lasted_ns));
 }
 
 /// A rank may only send or only receive, as in a broadcast.

@@ -25,9 +25,11 @@ class CallCounter final : public EventSink {
     if (of_process == traced_.calls.end()) {
       of_process = traced_.calls.insert(of_process, {call->pid, {}});
     }
-    // A launch that nobody waited for may have ended or not.
-    const bool ended = call->completion != Completion::kOpen && call->completion != Completion::kUnobserved;
-    ++(ended ? of_process->second.ended : of_process->second.begun);
+    if (call->completion == Completion::kUnobserved) {
+      ++of_process->second.launched;
+    } else if (call->completion != Completion::kOpen) {
+      ++of_process->second.ended;
+    }
   }
 
  private:
