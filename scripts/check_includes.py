@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layering, executable: who may include whom, and how many files a folder may hold.
 
-    base <- {stacks, model} <- {store, analysis, report, export, import, preflight, lab, blackbox <- {capture, launch}} <- serve <- fleet <- cli
+    base <- {stacks, model} <- {store, analysis, report, export, import, preflight, lab, blackbox <- {capture, launch}} <- {serve <- fleet, autopsy} <- cli
 
-Siblings don't include each other; serve and fleet see store and analysis of them. Asio, Beast and OpenSSL are seen by serve/ and fleet/ alone. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
+Siblings don't include each other; serve and fleet see store and analysis of them, autopsy stacks, capture and analysis. Asio, Beast and OpenSSL are seen by serve/ and fleet/ alone. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
 which is NCCL's own profiler interface. Of the plugin, box/ (the file's bytes) knows nothing of NCCL, and nothing of
 the plugin sees src/: it is loaded into other people's programs.
@@ -35,9 +35,10 @@ ALLOWED = {
     "preflight": {"base", "model"},
     "blackbox": {"base", "model", "plugin/wire"},
     "capture": {"base", "model", "blackbox", "stacks", "bpf", "wire", "plugin/wire"},  # both sides of the kernel
+    "autopsy": {"base", "model", "analysis", "stacks", "capture"},
     "launch": {"base", "model", "blackbox", "plugin/embedded"},
     "lab": {"base", "model", "plugin/embedded"},
-    "cli": {"base", "model", "store", "analysis", "serve", "fleet", "report", "export", "blackbox", "import", "preflight", "capture", "stacks", "launch",
+    "cli": {"base", "model", "store", "analysis", "serve", "fleet", "report", "export", "blackbox", "import", "preflight", "capture", "autopsy", "stacks", "launch",
             "lab"},
     "main": {"cli"},
     "job": {"plugin/abi"},

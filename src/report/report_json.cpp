@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "model/json/evidence_json.h"
+#include "report/findings_text.h"
 
 namespace stalltrace::report {
 namespace {
@@ -76,6 +77,8 @@ std::string text_of(const Json& json) {
 }
 
 }  // namespace
+
+nlohmann::ordered_json finding_to_json(const Finding& finding) { return to_json(finding); }
 
 std::string reported_findings_to_json(const std::vector<ReportedFinding>& findings) {
   Json json{{"schema", Report::kSchema}, {"findings", Json::array()}};
