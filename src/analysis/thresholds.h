@@ -369,4 +369,30 @@ inline constexpr double kOrderAloneConfidence = 0.4;
 /// ... or, without the logs of all ranks, whether another one is further behind.
 inline constexpr double kSomeRanksConfidence = 0.3;
 
+// --- kernel logs -----------------------------------------------------------------------------------------------------
+
+/// What a kernel's log reports is the job's if it came at most this long before its first collective or after its last:
+/// a job starts before its first collective, and may hang for its library's time-out after its last.
+inline constexpr int64_t kDeviceSlackNs = 1800 * kNsPerSecond;
+/// Times without an offset from UTC may be off by this: no zone is further from UTC.
+inline constexpr int64_t kLargestTimeZoneNs = 50'400 * kNsPerSecond;
+/// The message names the process of a rank on its host.
+inline constexpr double kDeviceOfRankConfidence = 0.9;
+/// It names a host of the job, or a rank's process without the host.
+inline constexpr double kDeviceOfHostConfidence = 0.6;
+/// Nothing shows that the host had a part in the job.
+inline constexpr double kDeviceAloneConfidence = 0.4;
+
+// --- benchmarks ------------------------------------------------------------------------------------------------------
+
+/// A result of nccl-tests is an outlier if it is slower than its neighbours by this factor: where NCCL changes its
+/// protocol or algorithm, curves of healthy systems have steps of up to a third.
+inline constexpr double kOutlierFactor = 1.5;
+/// A run with less than this share of another run's bus bandwidth is slower: repeated runs differ by a few percent.
+inline constexpr double kSlowerRunShare = 0.8;
+/// Runs with fewer results in common are not compared ...
+inline constexpr size_t kSizesCompared = 3;
+/// ... and smaller sizes only if there are no such: they show latency, which varies more than bandwidth.
+inline constexpr int64_t kBandwidthBytes = 1'048'576;
+
 }  // namespace stalltrace::analysis

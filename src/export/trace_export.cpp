@@ -74,6 +74,7 @@ Result<TraceSummary> Exporter::run() {
   waits.finish();
   ST_TRY(each<PythonStack>([this](const PythonStack& row) { put(row); }));
   ST_TRY(each<LogLine>([this](const LogLine& row) { put(row); }));
+  ST_TRY(each<KernelMessage>([this](const KernelMessage& row) { put(row); }));
   ST_TRY(each<NetSpan>([this](const NetSpan& row) { put(row); }));
   ST_TRY(each<TcpEvent>([this](const TcpEvent& row) { put(row); }));
   ST_TRY(each<TcpSample>([this](const TcpSample& row) { put(row); }));

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <variant>
 
+#include "model/events/benchmark.h"
 #include "model/events/collective.h"
 #include "model/events/host.h"
 #include "model/events/job.h"
@@ -20,10 +21,10 @@
 namespace stalltrace {
 
 /// Read completely: see TableKind::kState.
-inline constexpr auto kStateTypes = kJobTypes + kConnectionTypes;
+inline constexpr auto kStateTypes = kJobTypes + kConnectionTypes + kBenchmarkRunTypes;
 /// Streamed in time order.
-inline constexpr auto kStreamedTypes =
-    kCollectiveTypes + kTcpTypes + kSchedulerTypes + kProfilerTypes + kPythonTypes + kHostTypes + kLogTypes;
+inline constexpr auto kStreamedTypes = kCollectiveTypes + kTcpTypes + kSchedulerTypes + kProfilerTypes + kPythonTypes +
+                                       kHostTypes + kLogTypes + kBenchmarkResultTypes;
 inline constexpr auto kEventTypes = kStateTypes + kStreamedTypes;
 
 template <typename T>

@@ -28,6 +28,9 @@ ST_FIELDS(WaitSpan, a, b, c, d, e, f, g, h, i, j, k, l, m)
 ST_FIELDS(ProxyStep, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r)
 ST_FIELDS(PythonStack, a, b, c, d, e, f, g, h, i, j, k)
 ST_FIELDS(LogLine, a, b, c, d, e, f, g, h)
+ST_FIELDS(KernelMessage, a, b, c, d, e, f, g, h, i, j)
+ST_FIELDS(BenchmarkRun, a, b, c, d, e, f, g, h, i, j, k, l)
+ST_FIELDS(BenchmarkResult, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
 ST_FIELDS(PacketDrop, a, b, c, d, e, f, g, h, i, j)
 ST_FIELDS(HostSample, a, b, c, d, e)
 ST_FIELDS(PortCounter, a, b, c, d, e, f)
@@ -127,7 +130,8 @@ class RoundTrip : public ::testing::Test {
   }
 };
 using Rows = ::testing::Types<Node, Process, Communicator, Collective, Connection, TcpEvent, TcpSample, NetSpan,
-                              WaitSpan, ProxyStep, PythonStack, LogLine, PacketDrop, HostSample, PortCounter, Loss>;
+                              WaitSpan, ProxyStep, PythonStack, LogLine, KernelMessage, BenchmarkRun, BenchmarkResult,
+                              PacketDrop, HostSample, PortCounter, Loss>;
 TYPED_TEST_SUITE(RoundTrip, Rows);
 
 TYPED_TEST(RoundTrip, EveryFieldIsAColumn) {

@@ -37,6 +37,7 @@ class ValueTree {
 
   [[nodiscard]] Kind kind(ValueIndex index) const { return at(index).kind; }
   [[nodiscard]] std::optional<int64_t> integer(ValueIndex index) const;
+  [[nodiscard]] std::optional<double> real(ValueIndex index) const;
   [[nodiscard]] std::string_view text(ValueIndex index) const;  // empty for other kinds
   [[nodiscard]] const std::vector<ValueIndex>& items(ValueIndex list) const;
   [[nodiscard]] const std::vector<std::pair<ValueIndex, ValueIndex>>& entries(ValueIndex dict) const;
@@ -46,7 +47,7 @@ class ValueTree {
  private:
   struct Value {
     Kind kind = Kind::kNone;
-    int64_t number = 0;  // the value, or the index of its content
+    int64_t number = 0;  // the value, the bits of a real, or the index of its content
   };
   [[nodiscard]] const Value& at(ValueIndex index) const { return values_[index < values_.size() ? index : 0]; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "import/flight_recorder/json.h"
+#include "import/json.h"
 
 #include <fmt/format.h>
 
@@ -184,5 +184,26 @@ class Reader {
 }  // namespace
 
 Result<ValueIndex> read_json(std::string_view bytes, ValueTree& tree) { return Reader(bytes, tree).read(); }
+
+size_t end_of_items(std::string_view bytes, std::string_view enclosing) {
+  std::string open;  // braces and brackets
+  bool in_text = false;
+  size_t end = 0;
+  for (size_t i = 0; i < bytes.size() && open.size() < size_t{kDeepest}; ++i) {
+    const char c = bytes[i];
+    if (in_text) {
+      i += c == '\\' ? 1 : 0;
+      in_text = c != '"';
+    } else if (c == '"') {
+      in_text = true;
+    } else if (c == '{' || c == '[') {
+      open += c;
+    } else if ((c == '}' || c == ']') && !open.empty()) {
+      open.pop_back();
+      end = c == '}' && open == enclosing ? i + 1 : end;
+    }
+  }
+  return end;
+}
 
 }  // namespace stalltrace::import

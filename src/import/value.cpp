@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "import/flight_recorder/value.h"
+#include "import/value.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace stalltrace::import {
@@ -15,10 +16,7 @@ ValueIndex ValueTree::add(Kind kind, int64_t number) {
   return static_cast<ValueIndex>(values_.size() - 1);
 }
 
-ValueIndex ValueTree::add_real(double real) {
-  const bool fits = std::isfinite(real) && std::fabs(real) < 9e18;
-  return add(Kind::kReal, fits ? static_cast<int64_t>(real) : 0);
-}
+ValueIndex ValueTree::add_real(double real) { return add(Kind::kReal, std::bit_cast<int64_t>(real)); }
 
 ValueIndex ValueTree::add_text(std::string_view text) {
   const ValueIndex index = add(Kind::kText, static_cast<int64_t>(views_.size()));
@@ -62,8 +60,21 @@ bool ValueTree::put(ValueIndex dict, ValueIndex key, ValueIndex value) {
 
 std::optional<int64_t> ValueTree::integer(ValueIndex index) const {
   const Value& value = at(index);
-  const bool number = value.kind == Kind::kInteger || value.kind == Kind::kReal || value.kind == Kind::kBool;
+  if (value.kind == Kind::kReal) {
+    const auto number = std::bit_cast<double>(value.number);
+    const bool fits = std::isfinite(number) && std::fabs(number) < 9e18;
+    return fits ? static_cast<int64_t>(number) : 0;
+  }
+  const bool number = value.kind == Kind::kInteger || value.kind == Kind::kBool;
   return number ? std::optional(value.number) : std::nullopt;
+}
+
+std::optional<double> ValueTree::real(ValueIndex index) const {
+  const Value& value = at(index);
+  if (value.kind == Kind::kReal) {
+    return std::bit_cast<double>(value.number);
+  }
+  return value.kind == Kind::kInteger ? std::optional(static_cast<double>(value.number)) : std::nullopt;
 }
 
 std::string_view ValueTree::text(ValueIndex index) const {

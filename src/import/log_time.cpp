@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "import/nccl_log/log_time.h"
+#include "import/log_time.h"
 
 #include <algorithm>
 #include <array>
