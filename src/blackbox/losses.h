@@ -31,6 +31,7 @@ inline constexpr const char* kLostApiCalls = "profiler:no_api_call";
 inline constexpr const char* kLostOpenWaits = "profiler:open_wait";
 inline constexpr const char* kLostDoubledSteps = "profiler:doubled_step";
 inline constexpr const char* kLostUnpaired = "profiler:unpaired";
+inline constexpr const char* kLostForgotten = "profiler:forgotten";
 inline constexpr const char* kLostParts = "profiler:open_part";
 inline constexpr const char* kLostCommunicators = "profiler:unknown_communicator";
 inline constexpr const char* kLostUnlinkedSteps = "profiler:unlinked_step";
