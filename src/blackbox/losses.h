@@ -13,7 +13,7 @@
 
 #include "blackbox/format/reader.h"
 #include "model/events.h"
-#include "model/events/users_loss.h"
+#include "model/events/loss_sources.h"
 
 namespace stalltrace::blackbox {
 
