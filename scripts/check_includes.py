@@ -70,7 +70,8 @@ EVERYWHERE = {"tests", "bench"}
 JOB_FOLDERS = {"nccl", "cuda", "workload", "mpi", "torch"}
 TOPS = ("src", "lab", "bpf", "plugin", "tests", "bench")
 SUFFIXES = {".h", ".c", ".cpp", ".S"}
-COUNTED_SUFFIXES = SUFFIXES | {".py", ".sh"}
+# Data that programs make: there may be many side by side.
+UNCOUNTED_FOLDERS = {"testdata", "corpus", "__pycache__"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -144,9 +145,9 @@ def violation(root, path, bracket, header):
 
 
 def check_sizes(root):
-    """One line for each code folder with too many files."""
+    """One line for each code folder with too many files, of whatever kind."""
     counts = collections.Counter(path.parent for top in TOPS for path in (root / top).rglob("*")
-                                 if path.suffix in COUNTED_SUFFIXES)
+                                 if path.is_file() and not UNCOUNTED_FOLDERS & set(path.relative_to(root).parts))
     return [f"{folder.relative_to(root)}: {count} files side by side; give it folders of at most {MOST_FILES}"
             for folder, count in sorted(counts.items()) if count > MOST_FILES]
 

@@ -237,6 +237,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   const auto waiting = std::stable_partition(
       failures.begin(), failures.end(), [](const Finding& finding) { return finding.severity != Severity::kWaiting; });
   report.findings.insert(report.findings.begin(), failures.begin(), waiting);
+  note_findings(findings, static_cast<size_t>(waiting - failures.begin()), decisions);
   report.findings.insert(report.findings.end(), waiting, failures.end());
   report.healthy = report.findings.empty();
   note_failed_ranks(context, report);
@@ -246,14 +247,22 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   ST_ASSIGN(const std::set<NodeId> called, nodes_with_ordered_calls(names.source()));
   if (!called.empty()) {
     NodeFilter ordered(names.source(), called, NodeFilter::Keep::kListed);
+    const bool only_order = report.collectives == 0;
     ST_TRY(add_order(ordered, source, report));
+    if (!options.window.empty()) {
+      report.notes.emplace_back(
+          "a time range does not limit what logs and dumps show: the order of all calls is judged");
+    }
+    if (only_order) {
+      ST_TRY(resolve(options.window, report));
+    }
   }
   ST_TRY(add_device_errors(names.source(), report));
   ST_TRY(add_dumped_stacks(names.source(), report.findings));
   ST_TRY(add_benchmarks(names.source(), report));
   if (search.watched) {
     const InspectionQuery query{*options.instance, *with.watched, range};
-    result.inspection = inspect(context, query, *search.watched, decisions, report.findings);
+    result.inspection = inspect(context, query, *search.watched, decisions);
   }
   return result;
 }

@@ -275,7 +275,7 @@ inline constexpr int64_t kCallsElsewhere = 256;
 inline constexpr double kDirectnessMargin = 0.15;
 /// Maximum confidence of a finding: no evidence is complete.
 inline constexpr double kMaxConfidence = 0.99;
-/// Confidence of `unknown`: the lost time is certain, its place and cause are not.
+/// Confidence of `unknown`: the lost time is certain, its location and cause are not.
 inline constexpr double kUnknownConfidence = 0.3;
 /// Failed connection attempts during a set-up: something else may have delayed the set-up as well.
 inline constexpr double kInitFailureConfidence = 0.95;
@@ -323,7 +323,7 @@ inline constexpr double kResidueShare = 0.25;
 inline constexpr int kLooksToReport = 2;
 /// A finding ends when its last stall ended this long ago: an intermittent fault continues.
 inline constexpr int64_t kLiveQuietNs = 4 * kNsPerSecond;
-/// A finding with the same cause and place within this time is the same finding again.
+/// A finding with the same cause and location within this time is the same finding again.
 inline constexpr int64_t kLiveReturnNs = 60 * kNsPerSecond;
 /// A finding is printed again when its cost has grown by this factor: a hang of days is printed some fifty times.
 inline constexpr double kLiveGrowth = 1.2;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "model/events.h"
+#include "model/events/loss_sources.h"
 #include "model/finding.h"
 
 namespace stalltrace {
@@ -40,6 +41,21 @@ TEST(SeverityText, IsParsedAsItIsFormatted) {
     EXPECT_THAT(severity_from_text(to_text(severity)), Optional(severity));
   }
   EXPECT_EQ(severity_from_text("dire"), std::nullopt);
+}
+
+TEST(LossSources, SomeMeanThatCallsMayBeMissing) {
+  for (const char* source : {kLostRingCollectives, kLostCollectiveShare, kLostSequenceShare, kLostProcessShare,
+                             kLostCommunicatorShare, kLostToFullDisk}) {
+    EXPECT_TRUE(may_lose_calls(source)) << source;
+    EXPECT_TRUE(may_lose_calls(users_loss(source, 1000))) << source;
+    EXPECT_FALSE(may_lose_calls(std::string(source) + "s")) << source;
+  }
+  EXPECT_TRUE(may_lose_calls("pruned:collective"));
+  for (const char* source : {"", "ring:network", "share:connection:1000", "library:not_read", "profiler:unpaired"}) {
+    EXPECT_FALSE(may_lose_calls(source)) << source;
+  }
+  EXPECT_TRUE(may_lose_processes("library:too_many:1000"));
+  EXPECT_FALSE(may_lose_processes("share:process:1000"));
 }
 
 }  // namespace
