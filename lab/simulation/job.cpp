@@ -91,8 +91,11 @@ void Job::play() {
   if (options_.cut_s > 0) {
     recorded_to_ns_ = std::min(recorded_to_ns_, first_ns + seconds(options_.cut_s));
   }
+  const auto length_ns = static_cast<double>(history_.ended_ns - first_ns);
+  if (options_.attach_share > 0) {
+    options_.attach_s = options_.attach_share * length_ns / static_cast<double>(kNsPerSecond);
+  }
   if (options_.cut_share > 0) {
-    const auto length_ns = static_cast<double>(history_.ended_ns - first_ns);
     recorded_to_ns_ = std::min(recorded_to_ns_, first_ns + static_cast<int64_t>(options_.cut_share * length_ns));
   }
   for (Effect& effect : history_.effects) {

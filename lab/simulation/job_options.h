@@ -77,7 +77,8 @@ struct JobOptions {
   int restart_at = 0;        // the launcher ends all ranks in this step and starts them again; 0: never
 
   bool plugin = false;       // each call has its own end, and the kernels' times
-  double attach_s = 0;       // tracing begins so long after the first step, a little later on each node; 0: before
+  double attach_s = 0;       // tracing begins so long after the first step, up to 2 s later on each node; 0: before
+  double attach_share = 0;   // the same, as a share of the job's time
   double clock_error_ms = 0;  // UTC of a node is wrong by up to that, and drifts by up to 20 ppm
   double cut_s = 0;          // tracing ends so long after the first step; 0: after the job
   double cut_share = 0;      // the same, as a share of the job's time

@@ -27,6 +27,7 @@ namespace stalltrace {
   CAUSE(kHostDrop, "host_drop")                         \
   CAUSE(kFabricErrors, "fabric_errors")                 \
   CAUSE(kLateRank, "late_rank")                         \
+  CAUSE(kSlowDevice, "slow_device")                     \
   CAUSE(kCpuContention, "cpu_contention")               \
   CAUSE(kDiskIo, "disk_io")                             \
   CAUSE(kProcessStopped, "process_stopped")             \

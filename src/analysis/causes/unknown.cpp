@@ -11,6 +11,7 @@
 #include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
 #include "analysis/causes/open_wait.h"
+#include "analysis/causes/rank/activity.h"
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/evidence/wait_graph.h"
 #include "base/text.h"
@@ -29,6 +30,9 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (is_connecting(context, stall)) {
     hypothesis.dismissed = true;
     hypothesis.why = "ranks connect in the first calls of a communicator";
+  } else if (stall.part() == StallPart::kLate && is_settling(context, stall)) {
+    hypothesis.dismissed = true;
+    hypothesis.why = "ranks compile and fill caches in the first steps, each for its own time";
   } else if (!context.timeline.groups()[stall.group]
                   .all_took_part) {  // whom the others wait for may wait for those in turn
     hypothesis.why = "ranks that were not recorded may be those that the others wait for";

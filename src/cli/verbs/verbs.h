@@ -21,6 +21,7 @@ std::unique_ptr<Subcommand> make_export_verb();
 std::unique_ptr<Subcommand> make_mcp_verb();
 std::unique_ptr<Subcommand> make_lab_run_verb();
 std::unique_ptr<Subcommand> make_lab_matrix_verb();
+std::unique_ptr<Subcommand> make_lab_simulate_verb();
 std::unique_ptr<Subcommand> make_lab_up_verb();
 std::unique_ptr<Subcommand> make_lab_fault_verb();
 std::unique_ptr<Subcommand> make_lab_down_verb();
