@@ -156,9 +156,10 @@ std::string judge(const Report& report, const JobOptions& options, Sum& sum) {
     right = right || (here && cause);
     place = place || (here && !cause && finding.cause != Cause::kUnknown);
     unknown = unknown || finding.cause == Cause::kUnknown;
-    const bool accuses = finding.cause != Cause::kUnknown || finding.culprit || finding.link;
+    const bool accuses = (finding.culprit || finding.link) && finding.severity != Severity::kWaiting;
+    unknown = unknown || (!finding.culprit && !finding.link);  // the cause may be right, the place is not told
     wrong = wrong || (!here && accuses);
-    if (finding.cause != Cause::kUnknown) {
+    if (finding.cause != Cause::kUnknown && (here || accuses)) {
       add_confidence(sum, finding.confidence, here && cause);
     }
   }
@@ -168,7 +169,7 @@ std::string judge(const Report& report, const JobOptions& options, Sum& sum) {
 }
 
 void print_tables(const Sum& sum, bool faults) {
-  const std::string_view columns = faults ? "fault | draws | right | right place, other cause | unknown | silent | wrong"
+  const std::string_view columns = faults ? "fault | draws | right | right place, other cause | place or cause unknown | silent | wrong"
                                           : "shape | draws | nothing | waiting | false";
   fmt::print("\n| {} |\n|", columns);
   for (auto left = std::ranges::count(columns, '|') + 1; left > 0; --left) {

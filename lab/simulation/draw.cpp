@@ -77,7 +77,8 @@ JobOptions draw_faulty(uint64_t seed, std::optional<FaultKind> kind, const DrawL
   Fault fault{.kind = kind ? *kind : kKinds[random.below(std::size(kKinds))]};
   options.cut_share = 0;
   fault.rank = static_cast<int>(random.below(options.ranks()));
-  fault.from = options.steps / 3;
+  // Once a restarted job has settled again.
+  fault.from = options.restart_at > 0 ? options.restart_at + 6 : options.steps / 3;
   switch (fault.kind) {
     case FaultKind::kLateRank:
     case FaultKind::kSlowDevice:

@@ -2,6 +2,7 @@
 #include "lab/simulation/job.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "lab/simulation/machine.h"
@@ -79,13 +80,14 @@ void Job::play() {
     end_ns -= random.below(100 * kNsPerMs);
     end_all(before.attempt(), end_ns, 15, random);
     history_.attempts.push_back(std::move(before.attempt()));
+    history_.effects = std::move(before.effects());
     from_step = options_.restart_at;
     begin_ns = end_ns + kRestartNs;
   }
   Machine machine(options_, layout_, static_cast<int>(history_.attempts.size()), begin_ns, from_step, options_.steps);
   machine.run();
   history_.hung = machine.hung();
-  history_.effects = std::move(machine.effects());
+  std::ranges::move(machine.effects(), std::back_inserter(history_.effects));
   history_.attempts.push_back(std::move(machine.attempt()));
   end_processes(history_.attempts.back());
   if (options_.cut_s > 0) {

@@ -13,6 +13,8 @@ namespace {
 
 constexpr int32_t kFloat32 = 7;  // ncclFloat32
 constexpr int64_t kSetUpNs = 400 * kNsPerMs;
+/// Communicators are made so long after the process began.
+constexpr int64_t kCreatedNs = 5 * kNsPerSecond;
 /// An agent that is there first begins so long before the first step.
 constexpr int64_t kEarlyNs = 9'500 * kNsPerMs;
 
@@ -45,6 +47,16 @@ int64_t Recorder::to_clock(int64_t time_ns) const {
 
 CommHash Recorder::hash_of(int attempt, int group) const {
   return splitmix64_fold(options_.seed * 16 + static_cast<uint64_t>(attempt), static_cast<uint64_t>(group) + 1);
+}
+
+bool Recorder::knows_communicators(const RankHistory& rank) const {
+  return options_.plugin || rank.started_ns + kCreatedNs >= from_ns_;
+}
+
+RankSource Recorder::rank_source(const RankHistory& rank) const {
+  return rank.started_ns + kCreatedNs >= from_ns_ ? RankSource::kInit
+         : options_.plugin                        ? RankSource::kPlugin
+                                                  : RankSource::kEnvironment;
 }
 
 void Recorder::write(EventSink& sink) const {
@@ -104,16 +116,16 @@ void Recorder::write_processes(EventSink& sink) const {
           continue;
         }
         Communicator row{.node_id = process.node_id, .pid = own.pid, .comm_ptr = pointer_of(group)};
-        if (knows_communicators()) {
+        if (knows_communicators(own)) {
           row.comm_id_hash = hash_of(attempt, group);
           row.rank = static_cast<int32_t>(place - ranks.begin());
           row.nranks = static_cast<int32_t>(ranks.size());
-          row.rank_source = options_.attach_s > 0 ? RankSource::kPlugin : RankSource::kInit;
-          row.created_ns = to_clock(own.started_ns + 5 * kNsPerSecond);
+          row.rank_source = rank_source(own);
+          row.created_ns = to_clock(own.started_ns + kCreatedNs);
         } else {
           row.rank = rank;
           row.nranks = options_.ranks();
-          row.rank_source = RankSource::kEnvironment;
+          row.rank_source = rank_source(own);
           row.created_ns = to_clock(from_ns_);
         }
         sink.accept(row);
@@ -141,14 +153,14 @@ Collective Recorder::row_of(int rank, const RankHistory& own, const Call& call) 
   } else {
     row.peer = call.peer;
   }
-  if (knows_communicators()) {
+  if (knows_communicators(own)) {
     row.rank = call.place;
     row.nranks = static_cast<int32_t>(ranks.size());
-    row.rank_source = options_.attach_s > 0 ? RankSource::kPlugin : RankSource::kInit;
+    row.rank_source = rank_source(own);
   } else {
     row.rank = rank;
     row.nranks = options_.ranks();
-    row.rank_source = RankSource::kEnvironment;
+    row.rank_source = rank_source(own);
   }
   row.bytes = payload_bytes(call.op, call.count, nccl_datatype_size(kFloat32), *row.nranks);
   return row;
@@ -175,7 +187,7 @@ void Recorder::add_set_up(int attempt, int rank, std::vector<Collective>& rows) 
   for (int group = 0; group < static_cast<int>(layout_.groups.size()); ++group) {
     const std::vector<int>& ranks = layout_.groups[static_cast<size_t>(group)].ranks;
     const auto place = std::ranges::find(ranks, rank);
-    const int64_t at_ns = own.started_ns + 5 * kNsPerSecond;
+    const int64_t at_ns = own.started_ns + kCreatedNs;
     if (place == ranks.end() || ranks.size() < 2 || at_ns < from_ns_ || at_ns + kSetUpNs > to_ns_) {
       continue;
     }
@@ -196,6 +208,9 @@ void Recorder::add_set_up(int attempt, int rank, std::vector<Collective>& rows) 
 
 void Recorder::add_calls(int attempt, int rank, std::vector<Collective>& rows) const {
   const RankHistory& own = of(attempt, rank);
+  if (own.exit_ns.value_or(kNever) < from_ns_) {  // nobody reads what it left
+    return;
+  }
   const int64_t from_ns = options_.plugin ? 0 : from_ns_;
   std::map<std::tuple<int, Operation, int>, int64_t> first;  // the number of the first call that was seen
   for (const Call& call : own.calls) {
@@ -206,8 +221,8 @@ void Recorder::add_calls(int attempt, int rank, std::vector<Collective>& rows) c
     const bool pair = is_point_to_point(call.op);
     const auto seen = first.try_emplace({call.group, pair ? call.op : Operation::kAllReduce, call.peer}, call.number);
     Collective row = row_of(rank, own, call);
-    row.seq = call.number - (knows_communicators() ? 0 : seen.first->second);
-    row.comm_id_hash = knows_communicators() ? hash_of(attempt, call.group) : 0;
+    row.seq = call.number - (knows_communicators(own) ? 0 : seen.first->second);
+    row.comm_id_hash = knows_communicators(own) ? hash_of(attempt, call.group) : 0;
     end_row(own, call, row);
     rows.push_back(row);
   }

@@ -47,8 +47,9 @@ class Recorder {
   [[nodiscard]] bool here(int rank) const { return rank / options_.ranks_per_node == node_; }
   [[nodiscard]] int64_t to_clock(int64_t time_ns) const;
   [[nodiscard]] CommHash hash_of(int attempt, int group) const;
-  /// Whether communicators are known: from their creation, or by the plugin.
-  [[nodiscard]] bool knows_communicators() const { return options_.attach_s <= 0 || options_.plugin; }
+  /// Whether the rank's communicators are known: from their creation, or by the plugin.
+  [[nodiscard]] bool knows_communicators(const RankHistory& rank) const;
+  [[nodiscard]] RankSource rank_source(const RankHistory& rank) const;
   [[nodiscard]] const RankHistory& of(int attempt, int rank) const {
     return history_.attempts[static_cast<size_t>(attempt)].ranks[static_cast<size_t>(rank)];
   }

@@ -63,7 +63,7 @@ void Recorder::write_connections(const std::map<ConnectionKey, uint64_t>& connec
     }
     row.rank = key.src;
     row.thread_name = key.group == kStore ? "python3" : "NCCL Progress";
-    if (key.group != kStore && knows_communicators()) {
+    if (key.group != kStore && knows_communicators(own)) {
       row.comm_id_hash = hash_of(key.attempt, key.group);
       row.channel = 0;
     }

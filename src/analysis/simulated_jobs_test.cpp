@@ -3,6 +3,7 @@
 // with more of them, and larger ones.
 #include <gtest/gtest.h>
 
+#include "analysis/testing/golden_text.h"
 #include "analysis/testing/small_job.h"
 #include "lab/simulation/draw.h"
 #include "lab/simulation/job.h"
@@ -30,18 +31,48 @@ TEST(SimulatedJobs, HealthGivesNothing) {
   }
 }
 
-/// A rank that needs 80 ms more in each step, on its CPU or on its device; ends are the plugin's.
-TEST(SimulatedJobs, ALateRankAndASlowDeviceAreTold) {
-  for (const auto& [kind, cause] :
-       {std::pair(FaultKind::kLateRank, Cause::kLateRank), std::pair(FaultKind::kSlowDevice, Cause::kSlowDevice)}) {
-    simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .plugin = true};
-    options.faults = {{.kind = kind, .rank = 5, .ms = 80, .from = 10}};
-    const Report report = report_of(options);
-    SCOPED_TRACE(small_job::reported(report));
-    ASSERT_EQ(report.findings.size(), 1U);
-    small_job::expect_culprit(report.findings[0], cause, 5);
-    EXPECT_NEAR(report.findings[0].stall_ms, 30 * 80, 0.2 * 30 * 80);
-  }
+/// The only finding of a small job with one fault. Ends are the plugin's; CPUs are ahead of their devices.
+Finding finding_of(const simulation::Fault& fault) {
+  simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .plugin = true};
+  options.faults = {fault};
+  const Report report = report_of(options);
+  EXPECT_EQ(report.findings.size(), 1U) << small_job::reported(report);
+  return report.findings.empty() ? Finding{} : report.findings[0];
+}
+
+constexpr double kCostMs = 30 * 80;
+
+TEST(SimulatedJobs, ACpuThatIsLateInEachStepIsALateRank) {
+  const Finding finding = finding_of({.kind = FaultKind::kLateRank, .rank = 5, .ms = 80, .from = 10});
+  small_job::expect_culprit(finding, Cause::kLateRank, 5);
+  EXPECT_NEAR(finding.stall_ms, kCostMs, 0.2 * kCostMs);
+}
+
+/// It costs a few milliseconds in each collective of a step.
+TEST(SimulatedJobs, ADeviceThatNeedsLongerInEachStepIsASlowDevice) {
+  const Finding finding = finding_of({.kind = FaultKind::kSlowDevice, .rank = 5, .ms = 80, .from = 10});
+  small_job::expect_culprit(finding, Cause::kSlowDevice, 5);
+  EXPECT_NEAR(finding.stall_ms, kCostMs, 0.35 * kCostMs) << "each device scatters";
+  expect_golden_text("slow_device", finding);
+}
+
+TEST(SimulatedJobs, ADeviceThatIsFarBehindOnceIsASlowDevice) {
+  const Finding finding = finding_of({.kind = FaultKind::kSlowDevice, .rank = 1, .ms = 150'000, .from = 10, .to = 11});
+  small_job::expect_culprit(finding, Cause::kSlowDevice, 1);
+  EXPECT_NEAR(finding.stall_ms, 150'000, 5'000);
+}
+
+/// What the GPUs say of their kernels takes the queue out of a transfer, and nothing else.
+TEST(SimulatedJobs, ASlowTransferIsFoundWhereCpusRunAhead) {
+  simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = 24, .launch_ms = 0.2, .plugin = true};
+  options.tcp = false;
+  options.faults = {{.kind = FaultKind::kSlowLink, .rank = 5, .factor = 100, .from = 15, .to = 16}};
+  const Report report = report_of(options);
+  SCOPED_TRACE(small_job::reported(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
+  EXPECT_FALSE(report.findings[0].culprit.has_value());
+  EXPECT_GT(report.findings[0].stall_ms, 3'000);
 }
 
 }  // namespace

@@ -12,8 +12,7 @@
 #include "analysis/causes/rank/activity.h"
 #include "analysis/causes/rank/chance.h"
 #include "analysis/causes/rank/elsewhere.h"
-#include "analysis/timeline/batches/batches.h"
-#include "analysis/timeline/batches/steps.h"
+#include "analysis/causes/rank/pauses.h"
 #include "analysis/timeline/instance.h"
 #include "base/text.h"
 
@@ -56,62 +55,6 @@ Spent spent_by(const CauseGroup& group) {
   return {.on_cpu_ns = group.counters.sum(Counted::kOnCpu).time_ns,
           .blocked_ns = group.counters.sum(Counted::kBlocked).time_ns,
           .disk_ns = group.counters.sum(Counted::kDisk).time_ns};
-}
-
-/// The number of judged instances of the stalls' communicators.
-int64_t instances_of(const AnalysisContext& context, const std::vector<const Stall*>& stalls) {
-  std::set<uint32_t> communicators;
-  for (const Stall* stall : stalls) {
-    communicators.insert(stall->group);
-  }
-  int64_t instances = 0;
-  for (const uint32_t communicator : communicators) {
-    instances += count_judged(context.timeline, communicator);
-  }
-  return instances;
-}
-
-/// The stalls that hold most of a group's lateness, the longest first.
-std::vector<const Stall*> longest_stalls(const CauseGroup& group) {
-  std::vector<const Stall*> most = group.stalls;
-  std::ranges::stable_sort(most, std::greater{}, &Stall::lost_ns);
-  const auto enough = static_cast<int64_t>(kRareWorkShare * static_cast<double>(group.lost.total_ns()));
-  int64_t held_ns = 0;
-  size_t count = 0;
-  while (count < most.size() && held_ns < enough) {
-    held_ns += most[count++]->lost_ns;
-  }
-  most.resize(count);
-  return most;
-}
-
-/// The number of steps that were judged, where the rank's calls show what a step is; of instances otherwise.
-int64_t steps_of(const AnalysisContext& context, const CauseGroup& group) {
-  const int64_t instances = instances_of(context, group.stalls);
-  const std::optional<int64_t> calls = calls_in_step(context.timeline, group.location.culprit);
-  if (!calls || *calls == 1) {
-    return instances;
-  }
-  int64_t all_calls = 0;
-  for (const uint32_t sequence : context.timeline.sequences_of(group.location.culprit)) {
-    all_calls += static_cast<int64_t>(context.timeline.sequences()[sequence].calls.size());
-  }
-  return std::min(instances, all_calls / *calls);
-}
-
-/// A few long pauses and nothing else that is worth a finding.
-bool is_rare_pause(const AnalysisContext& context, const CauseGroup& group) {
-  const std::vector<const Stall*> longest = longest_stalls(group);
-  if (longest.empty() || longest.back()->lost_ns < kLongPauseNs) {
-    return false;
-  }
-  int64_t rest_ns = group.lost.total_ns();
-  for (const Stall* stall : longest) {
-    rest_ns -= stall->lost_ns;
-  }
-  const auto pauses = static_cast<int64_t>(longest.size());
-  const bool few = longest.size() <= kFewPauses || share_of(pauses, steps_of(context, group)) <= kRareShare;
-  return few && rest_ns < kLongPauseNs;
 }
 
 /// The stalls caused by work that is typical of rank 0 and rare: the stalls with most of its lateness, if they are few
@@ -298,17 +241,6 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
     group.rare = is_rare_pause(context, group);
   }
   std::ranges::move(notes, std::back_inserter(groups));
-}
-
-void describe_pauses(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  if (group.rare) {
-    finding.evidence.push_back(
-        {"collective", group.instances,
-         fmt::format("it was late in {} of {}, for up to {}: as healthy jobs are for an evaluation, a checkpoint or a "
-                     "compilation",
-                     group.instances, count_of(steps_of(context, group), "step"), format_duration(group.longest_ns)),
-         {}});
-  }
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {

@@ -8,11 +8,39 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/rank/activity.h"
 #include "analysis/causes/rank/chance.h"
-#include "analysis/causes/rank/elsewhere.h"
+#include "analysis/causes/rank/pauses.h"
+#include "analysis/timeline/instance.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {
+
+/// How long its device waited for others in other communicators, in the step before: it passes their lateness on.
+int64_t waited_elsewhere_ns(const AnalysisContext& context, const Stall& stall, MemberIndex member) {
+  const std::optional<int64_t> step_ns = step_length_ns(context, member);
+  const int64_t from_ns = stall.window.to_ns - step_ns.value_or(stall.window.length());
+  int64_t waited_ns = 0;
+  Instance instance;
+  for (const uint32_t index : context.timeline.sequences_of(member)) {
+    const CallSequence& sequence = context.timeline.sequences()[index];
+    auto call = std::partition_point(sequence.calls.begin(), sequence.calls.end(),
+                                     [&](const Call& one) { return one.arrival_ns < stall.window.to_ns; });
+    for (int64_t n = 0; sequence.group != stall.group && call != sequence.calls.begin() && n < kCallsElsewhere; ++n) {
+      --call;
+      const int64_t number = sequence.first_number() + (call - sequence.calls.begin());
+      if (!call->present || !read_instance(context.timeline, sequence.group, number, instance) || !instance.by_device) {
+        continue;
+      }
+      if (instance.last_arrival_ns < from_ns) {
+        break;
+      }
+      const auto own = std::ranges::find(instance.seen, index, &Arrival::sequence);
+      const bool before = own != instance.seen.end() && instance.last_arrival_ns <= stall.window.to_ns;
+      waited_ns += before ? instance.last_arrival_ns - own->arrival_ns : 0;
+    }
+  }
+  return waited_ns;
+}
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   if (!stall.on_device() || stall.suspects.size() != 1) {
@@ -23,9 +51,11 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   hypothesis.coverage = kSlowDeviceConfidence;
   hypothesis.why = fmt::format("the device of {} began {} after the others, and its CPU had called in time",
                                short_name(context.cluster, member), format_duration(stall.lost_ns));
-  const Elsewhere call = elsewhere(context, stall, member, stall.examined());
-  if (share_of(call.inside_ns, stall.to_explain_ns()) >= kCoverage) {
-    follow(context, stall, call, hypothesis);
+  if (const int64_t waited_ns = waited_elsewhere_ns(context, stall, member);
+      share_of(waited_ns, stall.to_explain_ns()) >= kCoverage) {
+    hypothesis.dismissed = true;
+    hypothesis.why += fmt::format("; in the step before it waited {} for others in other communicators",
+                                  format_duration(waited_ns));
   }
   out.push_back(std::move(hypothesis));
 }
@@ -37,7 +67,8 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   size_t index = 0;
   std::erase_if(groups, [&](const CauseGroup& group) {
     const bool each_is_short = group.longest_ns < kSlowDeviceGate.single_ns;
-    return (by_chance[index++] && each_is_short) || is_settling(context, group, kSlowDeviceGate);
+    const bool chance = by_chance[index++] || steps_with_stalls(context, group) < kBaselineInstances;
+    return (chance && each_is_short) || is_settling(context, group, kSlowDeviceGate);
   });
 }
 
@@ -50,10 +81,6 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
        fmt::format("its kernels began up to {} after those of the other devices, though its CPU had called in time",
                    format_duration(group.longest_ns)),
        {}});
-  if (const std::string text = elsewhere_text(group); !text.empty()) {
-    finding.evidence.push_back(
-        {"collective", elsewhere_counter(group).count, fmt::format("in that time {}", text), {}});
-  }
   finding.remedy = fmt::format(
       "see what slows the device of this rank on {}: clocks, power and temperature limits, ECC errors, other processes "
       "on it (nvidia-smi -q -d PERFORMANCE,CLOCK,ECC; dcgmi diag); then whether it gets more work than the others "

@@ -68,6 +68,45 @@ bool late_on_device(const Instance& instance) {
                                    kCoverage * static_cast<double>(instance.late_ns());
 }
 
+/// In each collective of a step the others wait for a slow device for a few milliseconds. Shorter waits are the scatter
+/// of healthy kernels.
+constexpr int64_t kDeviceWaitNs = kNsPerMs;
+
+/// How long the others waited for the last device, without what clocks may be off.
+int64_t behind_ns(const SearchState& search, const Instance& instance) {
+  const int64_t waited_ns = instance.last_arrival_ns - instance.seen[instance.seen.size() - 2].arrival_ns;
+  return waited_ns - clock_error_ns(search, instance).value_or(waited_ns);
+}
+
+/// Adds a wait that is no stall by itself to those before it, which together become one.
+void add_to_run(SearchState& search, const Instance& instance) {
+  if (!late_on_device(instance) || search.timeline.groups()[instance.group].point_to_point) {
+    return;
+  }
+  const CallSequence& last = search.timeline.sequences()[instance.seen.back().sequence];
+  const int64_t waited_ns = behind_ns(search, instance);
+  if (waited_ns <= kDeviceWaitNs) {
+    return;
+  }
+  SearchState::DeviceRun& run = search.device_run;
+  if (run.group != instance.group || run.rank != last.member) {
+    run = {instance.group, last.member, instance.last_arrival_ns - waited_ns, 0};
+  }
+  run.waited_ns += waited_ns;
+  if (run.waited_ns <= kStallFloorNs) {
+    return;
+  }
+  Verdict verdict{.part = StallPart::kLate, .reason = VerdictReason::kTooLong, .value_ns = run.waited_ns};
+  verdict.limit_ns = kStallFloorNs;
+  verdict.window = {run.from_ns, instance.last_arrival_ns};
+  Stall stall = begin_stall(search, instance, verdict);
+  stall.lost_ns = std::min(run.waited_ns, stall.window.length());
+  stall.suspects = {last.member};
+  stall.kind = LateArrival{last.member, last.tid, true};
+  run = {};
+  keep(search, std::move(stall));
+}
+
 /// Whether another rank was still inside when the last one came. Who sends to others, or to a root, may be done before.
 bool anybody_waited(const SearchState& search, const Instance& instance) {
   if (synchronises(search.timeline.signature(instance.signature).op)) {
@@ -134,6 +173,7 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
     decline(search, instance, verdict);
   };
   if (late_ns <= limit_ns) {
+    add_to_run(search, instance);
     return declined(reason_below(pair, late_ns));
   }
   if (is_warming_up(search.timeline.groups()[instance.group], instance.number)) {
@@ -143,6 +183,7 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
     }
   }
   if (!comparable(search, instance) || late_ns - clock_error_ns(search, instance).value_or(late_ns) <= limit_ns) {
+    add_to_run(search, instance);
     return declined(VerdictReason::kClockUncertain);
   }
   if (!anybody_waited(search, instance)) {

@@ -28,6 +28,14 @@ struct SearchState {
   std::vector<std::vector<Interval>> waited;  // by member: when it waited for a late or missing rank, or was that rank
   std::vector<IntervalSet> waited_sets;       // the same as sets, once all late and missing ranks are known
   std::vector<InstanceId> transfers;          // judged after all late and missing ranks; may hold an instance twice
+  /// Short waits for one device, one after the other on one communicator, that are no stall each.
+  struct DeviceRun {
+    uint32_t group = 0;
+    MemberIndex rank = kNoMember;
+    int64_t from_ns = 0;
+    int64_t waited_ns = 0;
+  };
+  DeviceRun device_run;
   StallSearch result;
 };
 

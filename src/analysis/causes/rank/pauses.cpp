@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/causes/rank/pauses.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "analysis/timeline/batches/batches.h"
+#include "analysis/timeline/batches/steps.h"
+#include "base/text.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+/// The number of judged instances of the stalls' communicators.
+int64_t instances_of(const AnalysisContext& context, const std::vector<const Stall*>& stalls) {
+  std::set<uint32_t> communicators;
+  for (const Stall* stall : stalls) {
+    communicators.insert(stall->group);
+  }
+  int64_t instances = 0;
+  for (const uint32_t communicator : communicators) {
+    instances += count_judged(context.timeline, communicator);
+  }
+  return instances;
+}
+
+int64_t calls_of(const AnalysisContext& context, MemberIndex member) {
+  int64_t calls = 0;
+  for (const uint32_t sequence : context.timeline.sequences_of(member)) {
+    calls += static_cast<int64_t>(context.timeline.sequences()[sequence].calls.size());
+  }
+  return calls;
+}
+
+}  // namespace
+
+std::vector<const Stall*> longest_stalls(const CauseGroup& group) {
+  std::vector<const Stall*> most = group.stalls;
+  std::ranges::stable_sort(most, std::greater{}, &Stall::lost_ns);
+  const auto enough = static_cast<int64_t>(kRareWorkShare * static_cast<double>(group.lost.total_ns()));
+  int64_t held_ns = 0;
+  size_t count = 0;
+  while (count < most.size() && held_ns < enough) {
+    held_ns += most[count++]->lost_ns;
+  }
+  most.resize(count);
+  return most;
+}
+
+int64_t steps_of(const AnalysisContext& context, const CauseGroup& group) {
+  const int64_t instances = instances_of(context, group.stalls);
+  const std::optional<int64_t> calls = calls_in_step(context.timeline, group.location.culprit);
+  if (!calls || *calls == 1) {
+    return instances;
+  }
+  return std::min(instances, calls_of(context, group.location.culprit) / *calls);
+}
+
+bool is_rare_pause(const AnalysisContext& context, const CauseGroup& group) {
+  const std::vector<const Stall*> longest = longest_stalls(group);
+  if (longest.empty() || longest.back()->lost_ns < kLongPauseNs) {
+    return false;
+  }
+  int64_t rest_ns = group.lost.total_ns();
+  for (const Stall* stall : longest) {
+    rest_ns -= stall->lost_ns;
+  }
+  const auto pauses = static_cast<int64_t>(longest.size());
+  const bool few = longest.size() <= kFewPauses || share_of(pauses, steps_of(context, group)) <= kRareShare;
+  return few && rest_ns < kLongPauseNs;
+}
+
+void describe_pauses(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  if (group.rare) {
+    finding.evidence.push_back(
+        {"collective", group.instances,
+         fmt::format("it was late in {} of {}, for up to {}: as healthy jobs are for an evaluation, a checkpoint or a "
+                     "compilation",
+                     group.instances, count_of(steps_of(context, group), "step"), format_duration(group.longest_ns)),
+         {}});
+  }
+}
+
+std::optional<int64_t> step_length_ns(const AnalysisContext& context, MemberIndex member) {
+  const std::optional<int64_t> step = calls_in_step(context.timeline, member);
+  const int64_t calls = calls_of(context, member);
+  if (!step || *step == 1 || calls < *step) {
+    return std::nullopt;
+  }
+  return std::max<int64_t>(1, context.timeline.span().length() / (calls / *step));
+}
+
+int64_t steps_with_stalls(const AnalysisContext& context, const CauseGroup& group) {
+  const std::optional<int64_t> step_ns = step_length_ns(context, group.location.culprit);
+  std::set<int64_t> steps;
+  for (const Stall* stall : group.stalls) {
+    steps.insert(step_ns ? stall->window.to_ns / *step_ns : static_cast<int64_t>(steps.size()));
+  }
+  return static_cast<int64_t>(steps.size());
+}
+
+}  // namespace stalltrace::analysis
