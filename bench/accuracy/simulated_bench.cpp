@@ -74,12 +74,12 @@ Request request_of(int count, char** words) {
 }
 
 std::string text_of(const JobOptions& options) {
-  std::string text = fmt::format("seed {}, {}, {}x{}, {} steps{}{}{}{}{}{}", options.seed, options.shape, options.nodes,
-                                 options.ranks_per_node, options.steps, options.plugin ? ", plugin" : "",
-                                 options.attach_share > 0 ? ", attached late" : "",
-                                 options.clock_error_ms > 0 ? fmt::format(", clocks {:.0f} ms", options.clock_error_ms) : "",
-                                 options.cut_share > 0 ? fmt::format(", cut at {:.0f} %", 100 * options.cut_share) : "",
-                                 options.tcp ? ", tcp" : "", options.waits ? "" : ", no waits");
+  std::string text = fmt::format(
+      "seed {}, {}, {}x{}, {} steps{}{}{}{}{}{}", options.seed, options.shape, options.nodes, options.ranks_per_node,
+      options.steps, options.plugin ? ", plugin" : "", options.attach_share > 0 ? ", attached late" : "",
+      options.clock_error_ms > 0 ? fmt::format(", clocks {:.0f} ms", options.clock_error_ms) : "",
+      options.cut_share > 0 ? fmt::format(", cut at {:.0f} %", 100 * options.cut_share) : "",
+      options.tcp ? ", tcp" : "", options.waits ? "" : ", no waits");
   for (const Fault& fault : options.faults) {
     text += fmt::format(", {} rank {}", simulation::cause_of(fault.kind), fault.rank);
     if (fault.kind == FaultKind::kLateRank || fault.kind == FaultKind::kSlowDevice ||
@@ -157,7 +157,7 @@ std::string judge(const Report& report, const JobOptions& options, Sum& sum) {
     place = place || (here && !cause && finding.cause != Cause::kUnknown);
     unknown = unknown || finding.cause == Cause::kUnknown;
     const bool accuses = (finding.culprit || finding.link) && finding.severity != Severity::kWaiting;
-    unknown = unknown || (!finding.culprit && !finding.link);  // the cause may be right, the place is not told
+    unknown = unknown || (!finding.culprit && !finding.link);  // the cause may be right, the place is not reported
     wrong = wrong || (!here && accuses);
     if (finding.cause != Cause::kUnknown && (here || accuses)) {
       add_confidence(sum, finding.confidence, here && cause);
@@ -169,8 +169,9 @@ std::string judge(const Report& report, const JobOptions& options, Sum& sum) {
 }
 
 void print_tables(const Sum& sum, bool faults) {
-  const std::string_view columns = faults ? "fault | draws | right | right place, other cause | place or cause unknown | silent | wrong"
-                                          : "shape | draws | nothing | waiting | false";
+  const std::string_view columns =
+      faults ? "fault | draws | right | right place, other cause | place or cause unknown | silent | wrong"
+             : "shape | draws | nothing | waiting | false";
   fmt::print("\n| {} |\n|", columns);
   for (auto left = std::ranges::count(columns, '|') + 1; left > 0; --left) {
     fmt::print(" --- |");
@@ -213,9 +214,9 @@ void print_tables(const Sum& sum, bool faults) {
 void run(const Request& request) {
   Sum sum;
   for (uint64_t seed = request.from; seed < request.to; ++seed) {
-    const JobOptions options =
-        request.faults ? simulation::draw_faulty(seed, request.kind, request.limits, request.shape)
-                       : simulation::draw_healthy(seed, request.limits, request.shape);
+    const JobOptions options = request.faults
+                                   ? simulation::draw_faulty(seed, request.kind, request.limits, request.shape)
+                                   : simulation::draw_healthy(seed, request.limits, request.shape);
     const Job job(options);
     MemorySource source;
     job.record_all(source);

@@ -9,10 +9,9 @@
 namespace stalltrace::simulation {
 namespace {
 
-constexpr FaultKind kKinds[] = {FaultKind::kLateRank,       FaultKind::kSlowDevice,
-                                FaultKind::kDeadRank,       FaultKind::kProcessStopped,
-                                FaultKind::kMissingCollective, FaultKind::kMismatchedCollective,
-                                FaultKind::kSlowLink,       FaultKind::kPacketLoss};
+constexpr FaultKind kKinds[] = {
+    FaultKind::kLateRank,          FaultKind::kSlowDevice,           FaultKind::kDeadRank, FaultKind::kProcessStopped,
+    FaultKind::kMissingCollective, FaultKind::kMismatchedCollective, FaultKind::kSlowLink, FaultKind::kPacketLoss};
 
 int one_of(Random& random, std::initializer_list<int> values) {
   return *(values.begin() + random.below(static_cast<int64_t>(values.size())));
@@ -70,8 +69,7 @@ JobOptions draw_healthy(uint64_t seed, const DrawLimits& limits, std::string_vie
   return options;
 }
 
-JobOptions draw_faulty(uint64_t seed, std::optional<FaultKind> kind, const DrawLimits& limits,
-                       std::string_view shape) {
+JobOptions draw_faulty(uint64_t seed, std::optional<FaultKind> kind, const DrawLimits& limits, std::string_view shape) {
   JobOptions options = draw_healthy(seed, limits, shape);
   Random random(seed, 0xf0);
   Fault fault{.kind = kind ? *kind : kKinds[random.below(std::size(kKinds))]};

@@ -21,7 +21,8 @@ struct DrawLimits {
 /// A healthy job of the shape, or of a drawn one.
 JobOptions draw_healthy(uint64_t seed, const DrawLimits& limits = {}, std::string_view shape = {});
 
-/// The same job with a fault, of a drawn kind if none is given. Loud doses: a rank that is late takes 15 or 80 ms a step.
+/// The same job with a fault, of a drawn kind if none is given. Loud doses: a rank that is late takes 15 or 80 ms a
+/// step.
 JobOptions draw_faulty(uint64_t seed, std::optional<FaultKind> kind = std::nullopt, const DrawLimits& limits = {},
                        std::string_view shape = {});
 

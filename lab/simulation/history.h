@@ -25,10 +25,10 @@ struct Call {
   int64_t number = 0;
   int64_t count = 0;
   int64_t arrival_ns = 0;
-  int64_t kernel_ns = 0;         // the device begins it
-  int64_t end_ns = kNever;       // its own
-  int64_t sync_ns = kNever;      // the CPU learns of it
-  uint64_t library_group = 0;    // ncclGroupStart to ncclGroupEnd
+  int64_t kernel_ns = 0;       // the device begins it
+  int64_t end_ns = kNever;     // its own
+  int64_t sync_ns = kNever;    // the CPU learns of it
+  uint64_t library_group = 0;  // ncclGroupStart to ncclGroupEnd
 };
 
 /// Data that went from one rank to another on another node.

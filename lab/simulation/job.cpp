@@ -45,7 +45,8 @@ Job::Job(JobOptions options) : options_(std::move(options)), layout_(Layout::of(
 /// How the processes of the last attempt end: by themselves, or by the launcher after the death of one.
 void Job::end_processes(Attempt& attempt) {
   Random random(options_.seed, 0xe0);
-  const auto dead = std::ranges::find_if(attempt.ranks, [](const RankHistory& rank) { return rank.exit_ns.has_value(); });
+  const auto dead =
+      std::ranges::find_if(attempt.ranks, [](const RankHistory& rank) { return rank.exit_ns.has_value(); });
   if (dead != attempt.ranks.end() && options_.launcher_s > 0) {
     end_all(attempt, *dead->exit_ns + seconds(options_.launcher_s), 15, random);
   }

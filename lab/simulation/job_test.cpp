@@ -113,9 +113,8 @@ TEST(SimulatedJob, IsRecordedFromTheAttachmentToTheCut) {
   const std::vector<Collective> cut = calls_of(options);
   EXPECT_LT(cut.size(), all);
   const int64_t cut_ns = Job(options).recorded_to_ns() + 200 * kNsPerMs;
-  EXPECT_TRUE(std::ranges::all_of(cut, [&](const Collective& row) {
-    return row.timestamp_ns < cut_ns && row.end_ns().value_or(0) < cut_ns;
-  }));
+  EXPECT_TRUE(std::ranges::all_of(
+      cut, [&](const Collective& row) { return row.timestamp_ns < cut_ns && row.end_ns().value_or(0) < cut_ns; }));
 }
 
 TEST(SimulatedJob, HasAClockOnEachNode) {
@@ -139,8 +138,8 @@ TEST(SimulatedJob, HasAClockOnEachNode) {
 }
 
 TEST(SimulatedJob, HangsWhereARankIsGone) {
-  for (const char* fault : {"dead_rank:rank=5", "missing_collective:rank=5", "process_stopped:rank=5",
-                            "mismatched_collective:rank=5"}) {
+  for (const char* fault :
+       {"dead_rank:rank=5", "missing_collective:rank=5", "process_stopped:rank=5", "mismatched_collective:rank=5"}) {
     SCOPED_TRACE(fault);
     JobOptions options = small("ddp");
     options.faults = {parse_fault(fault, options).value()};

@@ -67,8 +67,8 @@ int64_t Network::transfer(int group, const std::vector<Edge>& edges, int64_t byt
   const double rate = edges.empty() ? kWithinNodeBytesPerNs : kBetweenNodesBytesPerNs;
   const int64_t fixed_ns =
       options_.transfer_ms > 0 ? ms(options_.transfer_ms) : static_cast<int64_t>(static_cast<double>(bytes) / rate);
-  const int64_t usual_ns = kLatencyNs + static_cast<int64_t>(static_cast<double>(fixed_ns) *
-                                                             std::max(0.8, random_.normal(1, 0.03)));
+  const int64_t usual_ns =
+      kLatencyNs + static_cast<int64_t>(static_cast<double>(fixed_ns) * std::max(0.8, random_.normal(1, 0.03)));
   const int64_t noise_ns = ms(random_.exponential(options_.noise_ms / 4 + 0.001));
   double factor = 1;
   int slow_node = -1;
@@ -96,8 +96,7 @@ int64_t Network::transfer(int group, const std::vector<Edge>& edges, int64_t byt
       const int64_t time_ns = begin_ns + usual_ns / 3;
       attempt.flow_events.push_back({edge.src, edge.dst, group, time_ns, false, 3});
       attempt.flow_events.push_back({edge.src, edge.dst, group, time_ns, true, 3});
-      attempt.flow_events.push_back(
-          {edge.src, edge.dst, group, time_ns + ms(random_.between(0.2, 2)), false, 0});
+      attempt.flow_events.push_back({edge.src, edge.dst, group, time_ns + ms(random_.between(0.2, 2)), false, 0});
     }
   }
   return end_ns;

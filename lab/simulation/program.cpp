@@ -6,8 +6,8 @@
 namespace stalltrace::simulation {
 namespace {
 
-constexpr int64_t kBucket = 6'553'600;      // float32: DDP's default of 25 MiB
-constexpr int64_t kUnit = 8'388'608;        // of FSDP, whole
+constexpr int64_t kBucket = 6'553'600;       // float32: DDP's default of 25 MiB
+constexpr int64_t kUnit = 8'388'608;         // of FSDP, whole
 constexpr int64_t kActivations = 4'194'304;  // of a micro batch in one layer
 
 using Kind = Instruction::Kind;
@@ -198,7 +198,8 @@ Layout Layout::of(const JobOptions& options) {
     layout.groups.push_back(std::move(group));
     return static_cast<int>(layout.groups.size()) - 1;
   };
-  layout.world = add(ranks, [](int i) { return i; }, mesh);
+  layout.world = add(
+      ranks, [](int i) { return i; }, mesh);
   const auto rank_at = [=](int t, int d, int s) { return t + tensor * (d + data * s); };
   for (int s = 0; s < stages; ++s) {
     for (int d = 0; d < data; ++d) {
@@ -216,15 +217,21 @@ Layout Layout::of(const JobOptions& options) {
   };
   for (int s = 0; mesh && s < stages; ++s) {
     for (int d = 0; tensor > 1 && d < data; ++d) {
-      enter(add(tensor, [&](int t) { return rank_at(t, d, s); }, true), &Place::tensor_group);
+      enter(add(
+                tensor, [&](int t) { return rank_at(t, d, s); }, true),
+            &Place::tensor_group);
     }
     for (int t = 0; data > 1 && t < tensor; ++t) {
-      enter(add(data, [&](int d) { return rank_at(t, d, s); }, false), &Place::data_group);
+      enter(add(
+                data, [&](int d) { return rank_at(t, d, s); }, false),
+            &Place::data_group);
     }
   }
   for (int d = 0; stages > 1 && d < data; ++d) {
     for (int t = 0; t < tensor; ++t) {
-      enter(add(stages, [&](int s) { return rank_at(t, d, s); }, false), &Place::pipeline_group);
+      enter(add(
+                stages, [&](int s) { return rank_at(t, d, s); }, false),
+            &Place::pipeline_group);
     }
   }
   return layout;

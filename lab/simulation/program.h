@@ -59,9 +59,9 @@ struct Instruction {
 
 /// The random parts of one step of one rank, drawn by the machine.
 struct StepLoad {
-  double device = 1;              // factor on what the device computes
-  double cpu = 1;                 // factor on what the CPU needs for a launch
-  std::vector<double> experts;    // factor on each unit, forward and then backward; empty: none
+  double device = 1;            // factor on what the device computes
+  double cpu = 1;               // factor on what the CPU needs for a launch
+  std::vector<double> experts;  // factor on each unit, forward and then backward; empty: none
 };
 
 std::vector<Instruction> program_of(const JobOptions& options, const Layout& layout, int rank, const StepLoad& load);

@@ -41,8 +41,7 @@ Recorder::Recorder(const JobOptions& options, const Layout& layout, const Histor
 }
 
 int64_t Recorder::to_clock(int64_t time_ns) const {
-  return time_ns + clock_error_ns_ +
-         static_cast<int64_t>(clock_drift_ * static_cast<double>(time_ns - kOriginNs));
+  return time_ns + clock_error_ns_ + static_cast<int64_t>(clock_drift_ * static_cast<double>(time_ns - kOriginNs));
 }
 
 CommHash Recorder::hash_of(int attempt, int group) const {
@@ -214,8 +213,7 @@ void Recorder::add_calls(int attempt, int rank, std::vector<Collective>& rows) c
   const int64_t from_ns = options_.plugin ? 0 : from_ns_;
   std::map<std::tuple<int, Operation, int>, int64_t> first;  // the number of the first call that was seen
   for (const Call& call : own.calls) {
-    if (call.arrival_ns < from_ns || call.arrival_ns >= to_ns_ ||
-        call.arrival_ns >= own.exit_ns.value_or(kNever)) {
+    if (call.arrival_ns < from_ns || call.arrival_ns >= to_ns_ || call.arrival_ns >= own.exit_ns.value_or(kNever)) {
       continue;
     }
     const bool pair = is_point_to_point(call.op);

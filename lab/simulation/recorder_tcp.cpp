@@ -130,8 +130,7 @@ void Recorder::write_tcp_samples(const std::map<ConnectionKey, uint64_t>& connec
         row.rcv_wnd = 1 << 20;
         row.bytes_acked = sum.acked + static_cast<uint64_t>(done * static_cast<double>(flow->bytes));
         row.bytes_received = sum.received;
-        row.busy_ns =
-            static_cast<uint64_t>(sum.busy_ns + done * flow->busy * static_cast<double>(length_ns));
+        row.busy_ns = static_cast<uint64_t>(sum.busy_ns + done * flow->busy * static_cast<double>(length_ns));
         row.unacked_bytes = done < 1 && flow->busy > 0.5 ? 60'000 : 0;
         row.notsent_bytes = done < 1 && flow->busy > 0.5 ? 500'000 : 0;
         row.packets_out = row.unacked_bytes / row.mss;
@@ -142,8 +141,7 @@ void Recorder::write_tcp_samples(const std::map<ConnectionKey, uint64_t>& connec
         sum.sampled_ns = time_ns;
       };
       const int64_t until_ns = std::min(flow->to_ns, to_ns_);
-      for (int64_t at = std::max(flow->from_ns, sum.sampled_ns + kSampleEveryNs); at < until_ns;
-           at += kSampleEveryNs) {
+      for (int64_t at = std::max(flow->from_ns, sum.sampled_ns + kSampleEveryNs); at < until_ns; at += kSampleEveryNs) {
         sample(at);
       }
       if (flow->to_ns < to_ns_ && flow->to_ns - sum.sampled_ns >= kSampleEveryNs / 2) {

@@ -61,9 +61,7 @@ constexpr std::array kShapes{
     Shape{"evaluation-group", "the same by the ranks of a group",
           [](JobOptions& options) { evaluate(options, Pause::By::kGroup); }},
     Shape{"compile", "ddp; some ranks compile for seconds, once",
-          [](JobOptions& options) {
-            options.pauses.push_back({.by = Pause::By::kSome, .every = 0, .seconds = 12});
-          }},
+          [](JobOptions& options) { options.pauses.push_back({.by = Pause::By::kSome, .every = 0, .seconds = 12}); }},
     Shape{"restart", "ddp; the launcher ends all ranks and starts them again",
           [](JobOptions& options) { options.restart_at = std::max(2, options.steps / 2); }},
 };
@@ -73,11 +71,10 @@ struct KeyText {
   Key key;
   std::string_view text;
 };
-constexpr std::array kKeys{KeyText{Key::kRank, "rank"},     KeyText{Key::kNode, "node"},
-                           KeyText{Key::kMs, "ms"},         KeyText{Key::kEvery, "every"},
-                           KeyText{Key::kFrom, "from"},     KeyText{Key::kTo, "to"},
-                           KeyText{Key::kFactor, "factor"}, KeyText{Key::kPerStep, "per_step"},
-                           KeyText{Key::kHow, "how"}};
+constexpr std::array kKeys{
+    KeyText{Key::kRank, "rank"},     KeyText{Key::kNode, "node"},        KeyText{Key::kMs, "ms"},
+    KeyText{Key::kEvery, "every"},   KeyText{Key::kFrom, "from"},        KeyText{Key::kTo, "to"},
+    KeyText{Key::kFactor, "factor"}, KeyText{Key::kPerStep, "per_step"}, KeyText{Key::kHow, "how"}};
 
 struct FaultRow {
   FaultKind kind;
@@ -88,20 +85,34 @@ struct FaultRow {
 
 const std::vector<FaultRow>& rows() {
   static const std::vector<FaultRow> kRows{
-      {FaultKind::kLateRank, "late_rank", {Key::kRank, Key::kMs, Key::kEvery, Key::kHow},
+      {FaultKind::kLateRank,
+       "late_rank",
+       {Key::kRank, Key::kMs, Key::kEvery, Key::kHow},
        "the CPU of a rank begins each step (or the last of `every`) so much later; how=computing or how=blocked"},
-      {FaultKind::kSlowDevice, "slow_device", {Key::kRank, Key::kMs, Key::kEvery},
+      {FaultKind::kSlowDevice,
+       "slow_device",
+       {Key::kRank, Key::kMs, Key::kEvery},
        "the device of a rank computes so much longer in each step"},
       {FaultKind::kDeadRank, "dead_rank", {Key::kRank}, "a rank is killed in the step `from`"},
-      {FaultKind::kProcessStopped, "process_stopped", {Key::kRank, Key::kMs},
+      {FaultKind::kProcessStopped,
+       "process_stopped",
+       {Key::kRank, Key::kMs},
        "a rank is stopped in the step `from`; ms=0: for ever"},
-      {FaultKind::kMissingCollective, "missing_collective", {Key::kRank, Key::kHow},
+      {FaultKind::kMissingCollective,
+       "missing_collective",
+       {Key::kRank, Key::kHow},
        "a rank does not go on in the step `from`; how=computing or how=blocked"},
-      {FaultKind::kMismatchedCollective, "mismatched_collective", {Key::kRank},
+      {FaultKind::kMismatchedCollective,
+       "mismatched_collective",
+       {Key::kRank},
        "a rank's first collective of the step `from` has half the count"},
-      {FaultKind::kSlowLink, "slow_link", {Key::kNode, Key::kFactor},
+      {FaultKind::kSlowLink,
+       "slow_link",
+       {Key::kNode, Key::kFactor},
        "what leaves a node takes `factor` times as long"},
-      {FaultKind::kPacketLoss, "packet_loss", {Key::kNode, Key::kPerStep},
+      {FaultKind::kPacketLoss,
+       "packet_loss",
+       {Key::kNode, Key::kPerStep},
        "packets that leave a node are lost `per_step` times a step"},
   };
   return kRows;

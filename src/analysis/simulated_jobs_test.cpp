@@ -75,5 +75,53 @@ TEST(SimulatedJobs, ASlowTransferIsFoundWhereCpusRunAhead) {
   EXPECT_GT(report.findings[0].stall_ms, 3'000);
 }
 
+/// CPUs are far ahead: what they do bounds the clocks of two hosts loosely, what their devices do tightly.
+TEST(SimulatedJobs, DevicesShowWhatTimeItIs) {
+  simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = 40, .launch_ms = 0.2, .plugin = true};
+  options.clock_error_ms = 40;
+  options.faults = {{.kind = FaultKind::kLateRank, .rank = 5, .ms = 80, .from = 10}};
+  const Report report = report_of(options);
+  SCOPED_TRACE(small_job::reported(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  small_job::expect_culprit(report.findings[0], Cause::kLateRank, 5);
+}
+
+/// After each pause the rank's device has nothing queued, and is behind for the rest of the step.
+TEST(SimulatedJobs, AFewPausesOfARankAreNotKnownToBeAFault) {
+  simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .plugin = true};
+  options.pauses = {{.by = simulation::Pause::By::kLast, .every = 15, .seconds = 5, .computes = false}};
+  const Report report = report_of(options);
+  SCOPED_TRACE(small_job::reported(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  small_job::expect_culprit(report.findings[0], Cause::kLateRank, 7);
+  EXPECT_EQ(report.findings[0].severity, Severity::kWaiting);
+}
+
+TEST(SimulatedJobs, ARankThatEvaluatedWhenAnotherDiedIsNotAccused) {
+  simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .launcher_s = 3};
+  options.pauses = {{.by = simulation::Pause::By::kLast, .every = 20, .seconds = 8}};
+  options.faults = {{.kind = FaultKind::kDeadRank, .rank = 2, .from = 20}};
+  const Report report = report_of(options);
+  SCOPED_TRACE(small_job::reported(report));
+  ASSERT_FALSE(report.findings.empty());
+  for (const Finding& finding : report.findings) {
+    if (finding.severity != Severity::kWaiting) {
+      small_job::expect_culprit(finding, Cause::kDeadRank, 2);
+    }
+  }
+}
+
+/// All ranks have called the first collective of a step; their devices will come to it in seconds.
+TEST(SimulatedJobs, DevicesThatAreBusyDoNotHang) {
+  simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 12, .micro_batches = 8, .plugin = true};
+  options.forward_ms = 400;
+  options.backward_ms = 800;
+  for (const double share : {0.5, 0.52, 0.54, 0.56, 0.58}) {
+    options.cut_share = share;
+    const Report report = report_of(options);
+    EXPECT_TRUE(report.findings.empty()) << share << "\n" << small_job::reported(report);
+  }
+}
+
 }  // namespace
 }  // namespace stalltrace::analysis

@@ -157,7 +157,8 @@ inline constexpr double kLateDominance = 0.6;
 /// In a communicator's first instances ranks compile kernels and fill caches, each for its own time: a rank that is
 /// late only there is not reported ...
 inline constexpr int64_t kSettlingInstances = 40;
-/// ... or in so many steps, where a rank's calls show which of them are a step: with tensor parallelism one has hundreds
+/// ... or in so many steps, where a rank's calls show which of them are a step: with tensor parallelism one has
+/// hundreds
 /// ...
 inline constexpr int64_t kSettlingSteps = 5;
 /// ... unless it is late for longer than that takes.

@@ -15,7 +15,8 @@ std::span<const CauseRule> cause_rules() {
       kProcessStoppedRule, kConnectionResetRule, kDeadRankRule,     kMismatchedCollectiveRule,
       kMtuBlackholeRule,   kPartitionRule,       kFabricErrorsRule, kHostDropRule,
       kPacketLossRule,     kCpuContentionRule,   kDiskIoRule,       kMissingCollectiveRule,
-      kLateRankRule,       kSlowDeviceRule,      kSlowReceiverRule,    kSlowLinkRule,     kUnknownRule};
+      kLateRankRule,       kSlowDeviceRule,      kSlowReceiverRule, kSlowLinkRule,
+      kUnknownRule};
   return kRules;
 }
 

@@ -57,8 +57,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   for (CauseGroup& group : groups) {
     const auto late = [](const Stall* stall) { return stall->part() == StallPart::kLate; };
-    group.rare = group.location.culprit != kNoMember && std::ranges::all_of(group.stalls, late) &&
-                 is_rare_pause(context, group);
+    group.rare =
+        group.location.culprit != kNoMember && std::ranges::all_of(group.stalls, late) && is_rare_pause(context, group);
   }
 }
 

@@ -15,7 +15,7 @@ namespace stalltrace::cli {
 namespace {
 
 constexpr int64_t kMostRanks = 16'384;
-/// Rows that the writer keeps until it is told to store them.
+/// Rows that the writer keeps until flush().
 constexpr size_t kRowsPerFlush = 20'000;
 
 /// Stores what it accepts, now and then.
@@ -49,29 +49,30 @@ class LabSimulateVerb final : public Subcommand {
     return {.name = "lab simulate",
             .summary = "write the recordings of a simulated job, of any shape and size",
             .example = "stalltrace lab simulate --nodes 8 --fault late_rank:rank=5,ms=80 --out simulated",
-            .details = "Leaves DIR/node0.db ... (what the agent of each node would have recorded) and truth.json (what\n"
-                       "was wrong, where and when), for `stalltrace explain DIR/*.db`. Nothing runs, and no rights are\n"
-                       "needed. The same words give the same recordings.\n"
-                       "Shapes:\n" +
-                       simulation::shape_help() + "Faults, as CAUSE:key=value,... with their keys:\n" +
-                       simulation::fault_help()};
+            .details =
+                "Leaves DIR/node0.db ... (what the agent of each node would have recorded) and truth.json (what\n"
+                "was wrong, where and when), for `stalltrace explain DIR/*.db`. Nothing runs, and no rights are\n"
+                "needed. The same words give the same recordings.\n"
+                "Shapes:\n" +
+                simulation::shape_help() + "Faults, as CAUSE:key=value,... with their keys:\n" +
+                simulation::fault_help()};
   }
   std::vector<Flag> flags() override {
-    return {text_flag("--shape", "SHAPE", "what the job is, as listed below", &options_.shape),
-            integer_flag("--nodes", "N", "nodes, with a clock and a network interface each", 1, 4096, &nodes_),
-            integer_flag("--ranks-per-node", "N", "ranks of a node", 1, 64, &ranks_per_node_),
-            text_flag("--parallel", "SIZES", "tp=2,pp=2,dp=4: a mesh of tensor groups, stages and data groups", &parallel_),
-            integer_flag("--steps", "N", "training steps", 1, 1'000'000, &steps_),
-            texts_flag("--fault", "FAULT", "what is wrong, as listed below", &faults_),
-            integer_flag("--seed", "N", "draws all that is chance", 0, INT64_MAX, &seed_),
-            text_flag("--out", "DIR", "folder of the recordings; holds no earlier run", &out_dir_),
-            switch_flag("--plugin", "the ranks have loaded the profiler plugin", &options_.plugin),
-            duration_flag("--attach", "tracing begins so long after the first step (default: before the job)",
-                          &attach_ns_),
-            duration_flag("--cut", "tracing ends so long after the first step (default: after the job)", &cut_ns_),
-            duration_flag("--clock-error", "clocks of nodes are wrong by up to that, and drift", &clock_error_ns_),
-            switch_flag("--no-tcp", "the data between nodes do not go over TCP", &no_tcp_),
-            switch_flag("--no-waits", "the scheduler's waits are not recorded", &no_waits_)};
+    return {
+        text_flag("--shape", "SHAPE", "what the job is, as listed below", &options_.shape),
+        integer_flag("--nodes", "N", "nodes, with a clock and a network interface each", 1, 4096, &nodes_),
+        integer_flag("--ranks-per-node", "N", "ranks of a node", 1, 64, &ranks_per_node_),
+        text_flag("--parallel", "SIZES", "tp=2,pp=2,dp=4: a mesh of tensor groups, stages and data groups", &parallel_),
+        integer_flag("--steps", "N", "training steps", 1, 1'000'000, &steps_),
+        texts_flag("--fault", "FAULT", "what is wrong, as listed below", &faults_),
+        integer_flag("--seed", "N", "draws all that is chance", 0, INT64_MAX, &seed_),
+        text_flag("--out", "DIR", "folder of the recordings; holds no earlier run", &out_dir_),
+        switch_flag("--plugin", "the ranks have loaded the profiler plugin", &options_.plugin),
+        duration_flag("--attach", "tracing begins so long after the first step (default: before the job)", &attach_ns_),
+        duration_flag("--cut", "tracing ends so long after the first step (default: after the job)", &cut_ns_),
+        duration_flag("--clock-error", "clocks of nodes are wrong by up to that, and drift", &clock_error_ns_),
+        switch_flag("--no-tcp", "the data between nodes do not go over TCP", &no_tcp_),
+        switch_flag("--no-waits", "the scheduler's waits are not recorded", &no_waits_)};
   }
   Result<int> run(Console& console) override {
     ST_TRY(complete_options());
@@ -98,8 +99,8 @@ class LabSimulateVerb final : public Subcommand {
     options_.steps = static_cast<int>(steps_);
     options_.seed = static_cast<uint64_t>(seed_);
     if (options_.ranks() > kMostRanks) {
-      return fail(fmt::format("{} ranks are too many", options_.ranks()),
-                  fmt::format("give up to {}", kMostRanks), ErrorKind::kUsage);
+      return fail(fmt::format("{} ranks are too many", options_.ranks()), fmt::format("give up to {}", kMostRanks),
+                  ErrorKind::kUsage);
     }
     const std::string shape = parallel_.empty() ? options_.shape : "tp-pp-dp";
     ST_TRY(simulation::apply_shape(shape, options_));

@@ -61,7 +61,7 @@ bool is_settling(const AnalysisContext& context, const Stall& stall) {
     return true;
   }
   // Whatever rank is late then: the steps of all ranks of one communicator are the same.
-  const std::optional<int64_t> settled = 
+  const std::optional<int64_t> settled =
       stall.members.empty() ? std::nullopt : context.settling.settled_ns(stall.members.front());
   return settled && stall.window.from_ns < *settled;
 }

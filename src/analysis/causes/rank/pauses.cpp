@@ -60,23 +60,38 @@ int64_t steps_of(const AnalysisContext& context, const CauseGroup& group) {
 }
 
 bool is_rare_pause(const AnalysisContext& context, const CauseGroup& group) {
-  const std::vector<const Stall*> longest = longest_stalls(group);
-  if (longest.empty() || longest.back()->lost_ns < kLongPauseNs) {
-    return false;
+  std::vector<const Stall*> stalls = group.stalls;
+  std::ranges::stable_sort(stalls, {}, [](const Stall* stall) { return stall->window.from_ns; });
+  int64_t pauses = 0;
+  int64_t all_ns = 0;
+  int64_t in_pauses_ns = 0;
+  for (size_t first = 0; first < stalls.size();) {
+    // After a long pause a rank is behind for the rest of its step: the others have done all that does not need it.
+    size_t next = first;
+    int64_t longest_ns = 0;
+    int64_t sum_ns = 0;
+    int64_t to_ns = stalls[first]->window.to_ns;
+    for (; next < stalls.size() && stalls[next]->window.from_ns - to_ns < kLongPauseNs; ++next) {
+      longest_ns = std::max(longest_ns, stalls[next]->lost_ns);
+      sum_ns += stalls[next]->lost_ns;
+      to_ns = std::max(to_ns, stalls[next]->window.to_ns);
+    }
+    const bool one_pause = longest_ns >= kLongPauseNs && sum_ns <= 2 * longest_ns;
+    pauses += one_pause ? 1 : 0;
+    in_pauses_ns += one_pause ? sum_ns : 0;
+    all_ns += sum_ns;
+    first = next;
   }
-  int64_t rest_ns = group.lost.total_ns();
-  for (const Stall* stall : longest) {
-    rest_ns -= stall->lost_ns;
-  }
-  const auto pauses = static_cast<int64_t>(longest.size());
-  const bool few = longest.size() <= kFewPauses || share_of(pauses, steps_of(context, group)) <= kRareShare;
-  return few && rest_ns < kLongPauseNs;
+  const bool few =
+      pauses <= static_cast<int64_t>(kFewPauses) || share_of(pauses, steps_of(context, group)) <= kRareShare;
+  return pauses > 0 && few && share_of(in_pauses_ns, all_ns) >= kRareWorkShare;
 }
 
 void describe_pauses(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   if (group.rare) {
     finding.evidence.push_back(
-        {"collective", group.instances,
+        {"collective",
+         group.instances,
          fmt::format("it was late in {} of {}, for up to {}: as healthy jobs are for an evaluation, a checkpoint or a "
                      "compilation",
                      group.instances, count_of(steps_of(context, group), "step"), format_duration(group.longest_ns)),

@@ -54,8 +54,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (const int64_t waited_ns = waited_elsewhere_ns(context, stall, member);
       share_of(waited_ns, stall.to_explain_ns()) >= kCoverage) {
     hypothesis.dismissed = true;
-    hypothesis.why += fmt::format("; in the step before it waited {} for others in other communicators",
-                                  format_duration(waited_ns));
+    hypothesis.why +=
+        fmt::format("; in the step before it waited {} for others in other communicators", format_duration(waited_ns));
   }
   out.push_back(std::move(hypothesis));
 }

@@ -64,8 +64,8 @@ int64_t called_late_ns(const Instance& instance) {
 
 /// Devices came late, and the last one's CPU is not the reason: it had called when the others had.
 bool late_on_device(const Instance& instance) {
-  return instance.by_device && static_cast<double>(called_late_ns(instance)) <
-                                   kCoverage * static_cast<double>(instance.late_ns());
+  return instance.by_device &&
+         static_cast<double>(called_late_ns(instance)) < kCoverage * static_cast<double>(instance.late_ns());
 }
 
 /// In each collective of a step the others wait for a slow device for a few milliseconds. Shorter waits are the scatter

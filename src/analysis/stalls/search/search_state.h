@@ -57,8 +57,8 @@ inline void decline(SearchState& search, const Instance& instance, const Verdict
 
 /// How far the order of events on the hosts of these ranks may be off; 0 on one host, none where nothing bounds it.
 std::optional<int64_t> clock_error_ns(const SearchState& search, const Instance& instance);
-/// At least how long the transfer of an instance that ended took, whatever the clocks of its hosts show: no shorter than
-/// the shortest stay of any rank by its own clock, since each of them was there for all of its transfer.
+/// At least how long the transfer of an instance that ended took, whatever the clocks of its hosts show: no shorter
+/// than the shortest stay of any rank by its own clock, since each of them was there for all of its transfer.
 int64_t certain_transfer_ns(const SearchState& search, const Instance& instance);
 
 /// Keeps only the most expensive stalls if there are too many to examine.

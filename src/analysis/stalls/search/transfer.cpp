@@ -163,8 +163,7 @@ void judge_transfer(SearchState& search, const Instance& instance) {
     return declined(VerdictReason::kBelowLimit);
   }
   const int64_t patience_ns = kLongestCallsToHang * search.baselines.longest_call_ns(instance.group);
-  if (hang && !blamed.ended_job && blamed.root.kind == HangKind::kTransfer && !vote &&
-      verdict.value_ns < patience_ns) {
+  if (hang && !blamed.ended_job && blamed.root.kind == HangKind::kTransfer && !vote && verdict.value_ns < patience_ns) {
     verdict.limit_ns = std::max(kHangNs, patience_ns);
     return declined(VerdictReason::kMayStillCome);
   }
