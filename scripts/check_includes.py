@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layering, executable: who may include whom, and how many files a folder may hold.
 
-    base <- {stacks, model} <- {store, analysis, report, export, import, lab, blackbox <- {capture, launch}} <- serve <- cli
+    base <- {stacks, model} <- {store, analysis, report, export, import, preflight, lab, blackbox <- {capture, launch}} <- serve <- fleet <- cli
 
-Siblings don't include each other; serve sees store and analysis of them. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
+Siblings don't include each other; serve and fleet see store and analysis of them. Asio, Beast and OpenSSL are seen by serve/ and fleet/ alone. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
 The model of jobs (lab/simulation) is a room of its own, which tests may see too.
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
 which is NCCL's own profiler interface. Of the plugin, box/ (the file's bytes) knows nothing of NCCL, and nothing of
@@ -29,15 +29,17 @@ ALLOWED = {
     "analysis": {"base", "model"},
     "report": {"base", "model"},
     "serve": {"base", "model", "store", "analysis"},
+    "fleet": {"base", "model", "store", "analysis", "serve"},
     "export": {"base", "model"},
     "stacks": {"base"},
     "import": {"base", "model"},
+    "preflight": {"base", "model"},
     "blackbox": {"base", "model", "plugin/wire"},
     "capture": {"base", "model", "blackbox", "stacks", "bpf", "wire", "plugin/wire"},  # both sides of the kernel
     "launch": {"base", "model", "blackbox", "plugin/embedded"},
     "simulation": {"base", "model"},
     "lab": {"base", "model", "plugin/embedded", "simulation"},
-    "cli": {"base", "model", "store", "analysis", "serve", "report", "export", "blackbox", "import", "capture", "stacks", "launch",
+    "cli": {"base", "model", "store", "analysis", "serve", "fleet", "report", "export", "blackbox", "import", "preflight", "capture", "stacks", "launch",
             "lab", "simulation"},
     "main": {"cli"},
     "job": {"plugin/abi"},
@@ -61,6 +63,7 @@ PRIVATE = [
     (re.compile(r"^sqlite3(ext)?\.h$"), {"store"}),
     (re.compile(r"^bpf/(libbpf|bpf|btf|libbpf_\w+)\.h$"), {"capture", "bench"}),
     (re.compile(r"\.skel\.h$"), {"capture"}),
+    (re.compile(r"^(boost|openssl)/"), {"serve", "fleet"}),
     (re.compile(r"^bpf/bpf_\w+\.h$"), {"bpf"}),
 ]
 # C++ outside of the rooms that may see all of them: what no room can test or measure alone. Private headers stay private.

@@ -6,7 +6,7 @@
 
 A line per suite, then a line alone: "N passed, N failed, N skipped". A program that ended badly without a failed
 case of its own (a crash, a time limit) counts as one failure; so does one that ran no case, unless GTEST_FILTER chose
-the cases. With CI=true a test that was skipped for want of root is a failure: CI has root.
+the cases. A case that passed at its second attempt (tests/run_suite.py) is named. With CI=true a test that was skipped for want of root is a failure: CI has root.
 """
 
 import os
@@ -30,13 +30,23 @@ def outcome_of(case):
     return "skipped"
 
 
+def last_line(text):
+    """What a failure says at its end, where Python's tracebacks have the assertion."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f": {lines[-1][:300]}" if lines else ""
+
+
 def count_cases(path):
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for case in ElementTree.parse(path).iter("testcase"):
         outcome = outcome_of(case)
         counts[outcome] += 1
+        name = f"{case.get('classname')}.{case.get('name')}"
         if outcome == "failed":
-            print(f"failed: {case.get('classname')}.{case.get('name')}")
+            failure = case.find("failure")
+            print(f"failed: {name}{last_line(failure.get('message', '')) if failure is not None else ''}")
+        elif "first_attempt" in case.attrib:
+            print(f"passed at the second attempt only: {name}{last_line(case.get('first_attempt'))}")
     return counts
 
 

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "serve/recordings.h"
+#include "store/copy.h"
 #include "store/query.h"
 #include "store/read/reader.h"
 #include "store/recording_state.h"
@@ -112,6 +113,11 @@ class RecordingFiles final : public Recordings {
   Status query(std::string_view name, std::string_view sql, int64_t time_limit_ns, RowSink& sink) override {
     ST_ASSIGN(const size_t which, index_of(name));
     return store::query_recording(paths_[which], sql, {.time_limit_ns = time_limit_ns}, sink);
+  }
+
+  Result<UniqueFd> open_copy(std::string_view name, const std::string& folder) override {
+    ST_ASSIGN(const size_t which, index_of(name));
+    return store::open_copy(paths_[which], folder);
   }
 
  private:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "analysis/profiles/job_view.h"
+#include "base/handle.h"
 #include "base/result.h"
 #include "model/finding.h"
 #include "model/inspection.h"
@@ -47,6 +48,7 @@ class Snapshot {
   std::unique_ptr<analysis::JobView> job_;
 };
 
+/// list, query and open_copy may be called by several threads at once, snapshot by one at a time.
 class Recordings {
  public:
   struct Info {
@@ -64,6 +66,8 @@ class Recordings {
   virtual Result<std::shared_ptr<Snapshot>> snapshot(std::string_view name = {}) = 0;
   /// Runs one statement on one of them (store/query.h).
   virtual Status query(std::string_view name, std::string_view sql, int64_t time_limit_ns, RowSink& sink) = 0;
+  /// One state of it as a file, for which a copy in `folder` may be needed (store/copy.h).
+  virtual Result<UniqueFd> open_copy(std::string_view name, const std::string& folder) = 0;
 };
 
 /// Files, as `explain` reads them. A file is called by its base name where that is unique, else by its path.

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/similar_name.h"
 #include "base/text.h"
+#include "store/run_query.h"
 #include "store/sqlite/open.h"
 
 namespace stalltrace::store {
@@ -167,12 +168,17 @@ Status deliver(Database& db, Statement& statement, const Asked& asked, RowSink& 
 
 }  // namespace
 
-Status query_recording(const std::string& path, std::string_view sql, const QueryOptions& options, RowSink& sink) {
-  const int64_t deadline_ns = options.time_limit_ns > 0 ? monotonic_now_ns() + options.time_limit_ns : 0;
-  ST_ASSIGN(Database db, open_for_reading(path, ReaderKind::kQuery, deadline_ns));
+Status run_query(Database& db, const std::string& path, std::string_view sql, const QueryOptions& options,
+                 RowSink& sink) {
   const Asked asked{path, sql, options};
   ST_ASSIGN(Statement statement, prepare_one(db, asked));
   return deliver(db, statement, asked, sink);
+}
+
+Status query_recording(const std::string& path, std::string_view sql, const QueryOptions& options, RowSink& sink) {
+  const int64_t deadline_ns = options.time_limit_ns > 0 ? monotonic_now_ns() + options.time_limit_ns : 0;
+  ST_ASSIGN(Database db, open_for_reading(path, ReaderKind::kQuery, deadline_ns));
+  return run_query(db, path, sql, options, sink);
 }
 
 }  // namespace stalltrace::store

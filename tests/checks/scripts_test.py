@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks of scripts/ pass, and each of them can fail."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -8,8 +9,9 @@ import sys
 
 from stalltrace import ROOT, Case
 
-sys.path.append(str(ROOT / "scripts"))
+sys.path += [str(ROOT / "scripts"), str(ROOT / "tests")]
 
+import run_suite  # noqa: E402
 import soak  # noqa: E402
 
 INCLUDES = ROOT / "scripts" / "check_includes.py"
@@ -179,3 +181,41 @@ class Workplace(Case):
                 result = subprocess.run([ROOT / "test.sh", *words], capture_output=True, text=True, timeout=30, check=False)
                 self.assertEqual((result.returncode, result.stdout), (2, ""))
                 self.assertRegex(result.stderr, r"\Ausage: \./test\.sh .*\n\Z")
+
+
+class SecondAttempts(Case):
+    """A case that fails at first, and what the totals say of it."""
+
+    def totals(self, suite, failing):
+        folder = self.folder / suite
+        folder.mkdir()
+        (folder / "some_test.py").write_text(f"""\
+import pathlib, unittest
+SEEN = pathlib.Path(__file__).with_suffix(".seen")
+
+class Some(unittest.TestCase):
+    def attempt(self, number):
+        with SEEN.open("a") as seen:
+            seen.write(str(number))
+        self.assertNotEqual(SEEN.read_text().count(str(number)), 1, "the first attempt")
+""" + "".join(f"    def test_{number}(self): self.attempt({number})\n" for number in range(failing))
+            + "    def test_passes(self): pass\n")
+        results = self.folder / "results"
+        ended = subprocess.run([sys.executable, ROOT / "tests" / "run_suite.py", folder], capture_output=True, text=True, check=False,
+                               env={**os.environ, "GTEST_OUTPUT": f"xml:{results}/", "GTEST_FILTER": "*"}).returncode
+        (results / "ctest.xml.ctest").write_text(
+            f'<testsuite><testcase name="suite_{suite}" status="{"fail" if ended else "run"}"/></testsuite>')
+        return subprocess.run([sys.executable, ROOT / "scripts" / "totals.py", results, results / "ctest.xml.ctest"], capture_output=True,
+                              text=True, check=False).stdout.splitlines()
+
+    def test_few_cases_of_e2e_are_repeated_and_named(self):
+        first, second, _, total = self.totals("e2e", run_suite.MOST_REPEATED)
+        for number, line in enumerate([first, second]):
+            self.assertRegex(line, rf"^passed at the second attempt only: some_test.Some.test_{number}: .*the first attempt")
+        self.assertEqual(total, "3 passed, 0 failed, 0 skipped")
+
+    def test_many_are_not(self):
+        self.assertEqual(self.totals("e2e", run_suite.MOST_REPEATED + 1)[-1], "1 passed, 3 failed, 0 skipped")
+
+    def test_other_suites_have_one_attempt(self):
+        self.assertEqual(self.totals("cli", 1)[-1], "1 passed, 1 failed, 0 skipped")

@@ -63,7 +63,7 @@ class Help(Case):
                 self.refused(run(*verb.split(), "--frobnicate"), USAGE, "'--frobnicate'", f"stalltrace {verb} --help")
 
     def test_missing_argument(self):
-        self.refused(run("query"), USAGE, "FILE is missing")
+        self.refused(run("query"), USAGE, "SQL is missing")
         self.refused(run("query", "a.db"), USAGE, "SQL is missing")
         self.refused(run("explain"), USAGE, "FILE is missing")
         self.refused(run("run", "--out", "r1"), USAGE, "the command is missing", "stalltrace run --out r1 -- COMMAND")

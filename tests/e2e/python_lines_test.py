@@ -147,11 +147,11 @@ class PythonLines(Case):
         return json.loads(self.done(run("explain", tracer.path, "--json")))["findings"]
 
     def late_at(self, how, *, summary):
-        """The only finding on a job whose rank 1 was late once."""
+        """The finding on a job whose rank 1 was late once. A busy host can make ranks wait for a CPU, too."""
         self.expect_late(self.traced(how), summary)
 
     def expect_late(self, tracer, summary):
-        finding, = self.explained(tracer)
+        finding, = [finding for finding in self.explained(tracer) if finding["cause"] != "cpu_contention"]
         self.assertEqual((finding["cause"], finding["culprit"]["rank"]), ("late_rank", 1), finding["summary"])
         self.assertRegex(finding["summary"], summary)
         line, = [evidence["text"] for evidence in finding["evidence"] if evidence["kind"] == "python_stack"]

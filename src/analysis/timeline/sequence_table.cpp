@@ -48,7 +48,8 @@ CallSequence* SequenceTable::first_piece(const Collective& row) {
                         row.comm_id_hash,
                         pair ? row.peer.value_or(kNoPeer) : kNoPeer,
                         pair && row.op == Operation::kRecv};
-  // Rows of a few ranks alternate: a small cache saves most look-ups in the table.
+  // Rows of a few ranks alternate: a small cache saves most look-ups in the table. Without it, `explain` of 4 million
+  // calls takes 1.07 times the CPU time (bench_explain_recording, 2026-11-23, 15 paired rounds, 0.98 to 1.25).
   Recent& recent =
       recent_[(static_cast<uint32_t>(row.pid) ^ static_cast<uint32_t>(row.comm_ptr >> 6)) % kRecentSequences];
   if (recent.sequence < sequences_.size() && recent.key == key) {

@@ -11,9 +11,11 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -45,11 +47,10 @@ constexpr auto kRefused = std::to_array<long>({
     SYS_fork, SYS_vfork, SYS_creat, SYS_mknod, SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat,
 #endif
     // Programs, the network, other processes.
-    SYS_execve, SYS_execveat, SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_listen, SYS_accept4, SYS_ptrace,
-    SYS_process_vm_readv, SYS_process_vm_writev, SYS_kcmp, SYS_move_pages, SYS_migrate_pages, SYS_kill, SYS_tkill,
-    SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_setpriority, SYS_ioprio_set, SYS_sched_setscheduler,
-    SYS_sched_setparam, SYS_sched_setattr, SYS_sched_setaffinity, SYS_shmget, SYS_shmat, SYS_msgget, SYS_semget,
-    SYS_mq_open,
+    SYS_execve, SYS_execveat, SYS_socketpair, SYS_bind, SYS_listen, SYS_accept4, SYS_ptrace, SYS_process_vm_readv,
+    SYS_process_vm_writev, SYS_kcmp, SYS_move_pages, SYS_migrate_pages, SYS_kill, SYS_tkill, SYS_rt_sigqueueinfo,
+    SYS_rt_tgsigqueueinfo, SYS_setpriority, SYS_ioprio_set, SYS_sched_setscheduler, SYS_sched_setparam,
+    SYS_sched_setattr, SYS_sched_setaffinity, SYS_shmget, SYS_shmat, SYS_msgget, SYS_semget, SYS_mq_open,
     // The host.
     SYS_bpf, SYS_perf_event_open, SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_setns, SYS_unshare,
     SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_kexec_load, SYS_reboot, SYS_swapon, SYS_swapoff,
@@ -106,7 +107,15 @@ constexpr sock_filter unless(uint32_t value, uint8_t count) {
   return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, count);
 }
 
-bool refuse_system_calls() {
+/// Refused unless the process connects to others.
+constexpr auto kOfClients = std::to_array<long>({SYS_socket, SYS_connect});
+
+/// Skips `count` instructions if the loaded value is `family`.
+constexpr sock_filter in_family(uint32_t family, uint8_t count) {
+  return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, family, count, 0);
+}
+
+bool refuse_system_calls(bool connects) {
   constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
   std::vector<sock_filter> filter{load(offsetof(seccomp_data, arch)),
                                   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0),
@@ -116,9 +125,16 @@ bool refuse_system_calls() {
                                   answer(kRefuse),
                                   unless(static_cast<uint32_t>(kClone3), 1),
                                   answer(SECCOMP_RET_ERRNO | ENOSYS)};
-  for (const long call : kRefused) {
+  const auto refuse = [&](long call) {
     filter.push_back(unless(static_cast<uint32_t>(call), 1));
     filter.push_back(answer(kRefuse));
+  };
+  std::ranges::for_each(kRefused, refuse);
+  if (connects) {  // by IP alone: the sockets of this host's services stay out of reach
+    filter.insert(filter.end(), {unless(SYS_socket, 5), load(offsetof(seccomp_data, args)), in_family(AF_INET, 2),
+                                 in_family(AF_INET6, 1), answer(kRefuse), load(offsetof(seccomp_data, nr))});
+  } else {
+    std::ranges::for_each(kOfClients, refuse);
   }
   for (const RefusedArgument& argument : refused_arguments()) {
     using enum RefusedArgument::When;
@@ -188,7 +204,7 @@ Confined confine(const Confinement& allowed) {
     return {};
   }
   const bool files = refuse_changes(allowed);
-  return {.system_calls = refuse_system_calls(), .files = files};
+  return {.system_calls = refuse_system_calls(allowed.connects), .files = files};
 }
 
 Confined possible_confinement() {

@@ -12,13 +12,14 @@ struct Confinement {
   std::vector<std::string> files;    // existing files that may be written; those that do not exist are left out
   std::vector<std::string> folders;  // in which files may be made, written, renamed and removed
   bool subfolders = false;           // in these, folders too may be made, and removed when they are empty
+  bool connects = false;             // sockets of IPv4 and IPv6 may be made and connected
 };
 
 /// What the kernel took.
 struct Confined {
-  /// seccomp: no new programs or processes, no sockets, no tracing, no mounts, no BPF, no signals to others; no change
-  /// of a file's size, mode, owner or attributes by its path. By a descriptor mode and owner can be set, as before:
-  /// also of a file that was opened for reading only.
+  /// seccomp: no new programs or processes, no new sockets (a server still accepts what arrives), no tracing, no
+  /// mounts, no BPF, no signals to others; no change of a file's size, mode, owner or attributes by its path. By a
+  /// descriptor mode and owner can be set, as before: also of a file that was opened for reading only.
   bool system_calls = false;
   bool files = false;  // Landlock (Linux 5.13): nothing but `Confinement` can be written
 };

@@ -59,6 +59,17 @@ TEST(Confinement, NoProgramsProcessesAndSockets) {
   EXPECT_EQ(in_confined_child({}, [] { return refused(::socket(AF_UNIX, SOCK_STREAM, 0)); }), 0);
 }
 
+TEST(Confinement, AClientHasSocketsOfTheNetworkAlone) {
+  const auto makes = [](int family) { return ::socket(family, SOCK_STREAM, 0); };
+  EXPECT_EQ(in_confined_child({.connects = true}, [&] { return makes(AF_INET) >= 0 && makes(AF_INET6) >= 0 ? 0 : 1; }),
+            0);
+  for (const int family : {AF_UNIX, AF_NETLINK, AF_PACKET}) {
+    EXPECT_EQ(in_confined_child({.connects = true}, [&] { return refused(makes(family)); }), 0) << family;
+  }
+  EXPECT_EQ(in_confined_child({.connects = true}, [] { return refused(::syscall(SYS_bind, 0, nullptr, 0)); }), 0);
+  EXPECT_EQ(in_confined_child({}, [&] { return refused(makes(AF_INET)); }), 0);
+}
+
 TEST(Confinement, NoSignalsToOthers) {
   const pid_t other = ::getpid();  // the parent, which signal 0 would only ask whether it is there
   const auto calls = std::to_array<std::function<long()>>({

@@ -85,6 +85,9 @@ class Assignment {
       if (!flag.is_argument() || flag.kind == Flag::Kind::kCommand) {
         continue;
       }
+      if (flag.optional && plain.size() <= required_after(flag)) {
+        continue;
+      }
       if (plain.empty()) {
         return usage_error(fmt::format("{} is missing", flag.name));
       }
@@ -98,6 +101,14 @@ class Assignment {
       last = &flag;
     }
     return plain.empty() ? Status{} : Status(too_many(plain.front(), last));
+  }
+
+  /// How many words the required arguments after `flag` take.
+  [[nodiscard]] size_t required_after(const Flag& flag) const {
+    const auto rest = flags_.subspan(static_cast<size_t>(&flag - flags_.data()) + 1);
+    return static_cast<size_t>(std::ranges::count_if(rest, [](const Flag& other) {
+      return other.is_argument() && other.kind != Flag::Kind::kCommand && !other.optional;
+    }));
   }
 
   std::unexpected<Error> too_many(const Args::Word& word, const Flag* last) const {

@@ -7,8 +7,8 @@
 
 namespace stalltrace::cli {
 
-void confine_to_reading(std::span<const std::string> inputs, const std::string& out, Makes makes) {
-  Confinement allowed;
+void confine_to_reading(std::span<const std::string> inputs, const std::string& out, Makes makes, Network network) {
+  Confinement allowed{.connects = network == Network::kConnects};
   for (const std::string& path : inputs) {
     allowed.files.push_back(path + "-shm");  // SQLite's locks on a recording that is being written
   }

@@ -10,8 +10,12 @@ namespace stalltrace::cli {
 /// What a verb makes at its `out`.
 enum class Makes { kFile, kFolder };
 
+/// Whether the verb connects to other hosts.
+enum class Network { kNone, kConnects };
+
 /// Gives up all that such a verb does not need (base/rights/confinement.h). `out`: the file that it will make, or the
 /// folder with files; empty: none. To be called before the first thread is started and before `inputs` are opened.
-void confine_to_reading(std::span<const std::string> inputs, const std::string& out = "", Makes makes = Makes::kFile);
+void confine_to_reading(std::span<const std::string> inputs, const std::string& out = "", Makes makes = Makes::kFile,
+                        Network network = Network::kNone);
 
 }  // namespace stalltrace::cli

@@ -233,6 +233,11 @@ Flag required(Flag flag) {
   return flag;
 }
 
+Flag optional(Flag flag) {
+  flag.optional = true;
+  return flag;
+}
+
 Flag hidden(Flag flag) {
   flag.hidden = true;
   return flag;

@@ -22,8 +22,8 @@ struct Flag {
     kSwitch,     // --json
     kValue,      // --out FILE, at most once
     kRepeated,   // --fault SPEC, any number of times
-    kArgument,   // FILE, required
-    kArguments,  // FILE..., at least one
+    kArgument,   // FILE, required unless `optional`
+    kArguments,  // FILE..., at least one unless `optional`
     kCommand,    // -- COMMAND ..., everything after the double dash
   };
   Kind kind = Kind::kSwitch;
@@ -34,7 +34,8 @@ struct Flag {
   std::string default_text;  // empty: none
   /// Takes one value as typed; an error is the user's (exit code 2).
   std::function<Status(std::string_view)> assign;
-  bool required = false;      // arguments are always required, except COMMAND
+  bool required = false;      // of flags, and of COMMAND
+  bool optional = false;      // of arguments; one before a required one is left out first
   std::string when_followed;  // remedy if plain words follow the last argument; empty: the help page
   /// Internal: works, but is not on the help page.
   bool hidden = false;
@@ -67,5 +68,6 @@ Flag command_argument(std::string help, std::vector<std::string>* target);
 
 Flag required(Flag flag);
 Flag hidden(Flag flag);
+Flag optional(Flag flag);
 
 }  // namespace stalltrace::cli

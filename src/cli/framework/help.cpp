@@ -93,6 +93,8 @@ std::string usage_line(const VerbInfo& info, std::span<const Flag> flags) {
   for (const Flag& flag : flags) {
     if (flag.kind == Flag::Kind::kCommand) {
       command = flag.required ? " " + typed_form(flag) : " [" + typed_form(flag) + "]";
+    } else if (flag.optional) {
+      arguments += " [" + typed_form(flag) + "]";
     } else if (flag.is_argument() || flag.required) {
       arguments += " " + typed_form(flag);
     }

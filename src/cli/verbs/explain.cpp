@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace explain`: what stalled, where and why.
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/files/disposable_folder.h"
+#include "cli/fleet/node_flags.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/framework/time_flag.h"
 #include "cli/reporting.h"
 #include "cli/verbs/verbs.h"
+#include "fleet/gather.h"
 #include "report/inspection.h"
 #include "report/report_json.h"
 
@@ -24,16 +32,26 @@ class ExplainVerb final : public Subcommand {
                 "The times that a report writes as +1.718s can be given to --from and --to."};
   }
   std::vector<Flag> flags() override {
-    return {arguments("FILE", "recordings, logs and dumps of one job, or folders of them", &files_),
-            switch_flag("--json", "the report as one JSON object (docs/findings.md)", &json_),
-            time_point_flag("--from", "judge only collectives from here on", &window_.from),
-            time_point_flag("--to", "judge only collectives before this", &window_.to),
-            text_flag("--instance", "ID",
-                      "why was, or was not, the instance of this call a stall? ID as query shows it", &instance_),
-            switch_flag("--exit-code", "exit with 3 when there are findings, with 1 when the job's health is not known",
-                        &exit_code_)};
+    std::vector<Flag> all = {
+        optional(arguments("FILE", "recordings, logs and dumps of one job, or folders of them", &files_)),
+        switch_flag("--json", "the report as one JSON object (docs/findings.md)", &json_),
+        time_point_flag("--from", "judge only collectives from here on", &window_.from),
+        time_point_flag("--to", "judge only collectives before this", &window_.to),
+        text_flag("--instance", "ID", "why was, or was not, the instance of this call a stall? ID as query shows it",
+                  &instance_),
+        switch_flag("--exit-code", "exit with 3 when there are findings, with 1 when the job's health is not known",
+                    &exit_code_)};
+    std::ranges::move(nodes_.flags(), std::back_inserter(all));
+    return all;
   }
   Result<int> run(Console& console) override {
+    if (files_.empty() && !nodes_.given()) {
+      return fail("FILE is missing", "give recordings, or --nodes", ErrorKind::kUsage);
+    }
+    std::optional<DisposableFolder> folder;  // of the recordings that nodes send
+    if (nodes_.given()) {
+      ST_ASSIGN(folder, gather(console));
+    }
     ST_ASSIGN(const Inputs inputs, list_inputs(files_));
     confine_to_reading(inputs.all());
     ST_ASSIGN(const InspectedReport inspected, inspect_inputs(inputs, instance_, window_));
@@ -52,6 +70,18 @@ class ExplainVerb final : public Subcommand {
   }
 
  private:
+  /// Adds the recordings of the nodes to `files_`. Their folder is kept as long as what is returned.
+  Result<std::optional<DisposableFolder>> gather(Console& console) {
+    ST_ASSIGN(const NodeFlags::Target target, nodes_.prepare());
+    ST_ASSIGN(DisposableFolder folder, DisposableFolder::make("stalltrace-nodes-"));
+    confine_to_reading(files_, folder.path() + "/", Makes::kFile, Network::kConnects);
+    fleet::Gathered gathered =
+        fleet::gather_recordings(target.nodes, {.client = target.client, .folder = folder.path()});
+    ST_TRY(nodes_.judge(console, gathered.failed, target.nodes.size()));
+    std::ranges::move(gathered.files, std::back_inserter(files_));
+    return std::optional(std::move(folder));
+  }
+
   [[nodiscard]] int code_of(const Report& report) const {
     if (!exit_code_) {
       return kExitDone;
@@ -65,6 +95,7 @@ class ExplainVerb final : public Subcommand {
   std::string instance_;
   bool json_ = false;
   bool exit_code_ = false;
+  NodeFlags nodes_{60 * kNsPerSecond};
 };
 
 }  // namespace

@@ -5,15 +5,22 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/process/command.h"
 #include "base/text.h"
+#include "cli/fleet/node_flags.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
+#include "fleet/outliers.h"
+#include "fleet/query.h"
 #include "report/query_format.h"
+#include "store/row_table.h"
 
 namespace stalltrace::cli {
 namespace {
@@ -47,7 +54,7 @@ class QueryVerb final : public Subcommand {
   [[nodiscard]] VerbInfo info() const override {
     return {
         .name = "query",
-        .summary = "ask a recording in SQL, read-only",
+        .summary = "ask a recording, or those of many nodes, in SQL, read-only",
         .example =
             "stalltrace query stall.db "
             "'SELECT op, rank, duration_ns/1e6 AS ms FROM nccl_events ORDER BY ms DESC LIMIT 5'",
@@ -60,24 +67,87 @@ class QueryVerb final : public Subcommand {
   std::vector<Flag> flags() override {
     Flag sql = argument("SQL", "one statement", &sql_);
     sql.when_followed = "SQL is one argument: put it in quotes";
-    return {argument("FILE", "a recording", &file_), std::move(sql),
-            choice_flag("--format", "how rows are printed", {"table", "json", "csv"}, &format_),
-            duration_flag("--timeout", "give up after this long", &options_.time_limit_ns)};
+    std::vector<Flag> all = {
+        optional(argument("FILE", "a recording; none with --nodes", &file_)),
+        std::move(sql),
+        choice_flag("--format", "how rows are printed", {"table", "json", "csv"}, &format_),
+        duration_flag("--timeout", "give up after this long", &options_.time_limit_ns),
+        text_flag("--then", "SQL", "with --nodes: a statement that runs on the table 'rows', all rows of all nodes",
+                  &then_),
+        text_flag("--outliers", "COLUMN",
+                  "add a column z, the robust z-score of this one, and print the farthest first", &outliers_)};
+    std::ranges::move(nodes_.flags(), std::back_inserter(all));
+    return all;
   }
   Result<int> run(Console& console) override {
-    ST_TRY(check_order());
-    confine_to_reading(std::span(&file_, 1));
+    ST_TRY(check_arguments());
+    NodeFlags::Target target;
+    if (nodes_.given()) {
+      ST_ASSIGN(target, nodes_.prepare());
+      confine_to_reading({}, "", Makes::kFile, Network::kConnects);
+    } else {
+      confine_to_reading(std::span(&file_, 1));
+    }
     const auto formatter =
         report::make_query_formatter(*report::query_format_from_text(format_), [&console](std::string_view text) {
           console.shows_out() ? console.out(for_terminal(text)) : console.out(text);
         });
-    WhileRead sink(*formatter, console);
-    ST_TRY(store::query_recording(file_, sql_, options_, sink));
+    WhileRead printed(*formatter, console);
+    fleet::OutlierSink outliers(outliers_, printed);
+    RowSink& last = outliers_.empty() ? static_cast<RowSink&>(printed) : outliers;
+    Status judged;
+    if (nodes_.given()) {
+      ST_ASSIGN(judged, ask_nodes(console, target, last));
+    } else {
+      ST_TRY(store::query_recording(file_, sql_, options_, last));
+    }
+    if (!outliers_.empty()) {
+      ST_TRY(outliers.finish());
+    }
     ST_TRY(formatter->finish());
+    ST_TRY(judged);
     return kExitDone;
   }
 
  private:
+  /// Delivers the rows of all nodes, or those of --then; how many nodes may fail is the inner status.
+  Result<Status> ask_nodes(Console& console, const NodeFlags::Target& target, RowSink& sink) {
+    ST_ASSIGN(const auto table, store::RowTable::make());
+    RowSink& gathered = then_.empty() ? sink : static_cast<RowSink&>(*table);
+    ST_ASSIGN(const fleet::FleetAnswer answer, fleet::query_nodes(target.nodes, sql_, target.client, gathered));
+    for (const std::string& node : answer.cut) {
+      console.note(fmt::format("{}: the first rows only, it has more: narrow the query", node));
+    }
+    Status judged = nodes_.judge(console, answer.failed, target.nodes.size());
+    if (answer.answered == 0) {
+      return std::unexpected(std::move(judged.error()));
+    }
+    if (!then_.empty()) {
+      auto asked = table->query(then_, options_, sink);
+      if (!asked) {
+        asked.error().remedy = "the table 'rows' has a column 'node' and those of the first statement";
+        return with_context("--then", std::move(asked.error()));
+      }
+    }
+    return judged;
+  }
+
+  [[nodiscard]] Status check_arguments() const {
+    if (nodes_.given()) {
+      return file_.empty() ? Status()
+                           : fail("--nodes and a file at once",
+                                  "ask one or the other: with --nodes, SQL is the only argument", ErrorKind::kUsage);
+    }
+    if (!then_.empty()) {
+      return fail("--then is for the rows of many nodes", "give --nodes too", ErrorKind::kUsage);
+    }
+    if (file_.empty()) {
+      const bool is_sql = sql_.find(' ') != std::string::npos;
+      return fail(is_sql ? "FILE is missing" : "SQL is missing", "give both, or --nodes and SQL", ErrorKind::kUsage);
+    }
+    return check_order();
+  }
+
   /// Refuses SQL in the place of the file.
   [[nodiscard]] Status check_order() const {
     const bool is_sql = file_.find(' ') != std::string::npos && ::access(file_.c_str(), F_OK) != 0;
@@ -92,7 +162,10 @@ class QueryVerb final : public Subcommand {
   std::string file_;
   std::string sql_;
   std::string format_ = "table";
+  std::string then_;
+  std::string outliers_;
   store::QueryOptions options_;
+  NodeFlags nodes_{10 * kNsPerSecond};
 };
 
 }  // namespace

@@ -59,7 +59,8 @@ class Builder final : public nlohmann::json_sax<Library> {
   }
   bool number_float(number_float_t value, const string_t& /*text*/) override {
     constexpr double kExact = 1LL << 53;  // every integer below it has a real of its own
-    return std::abs(value) < kExact && std::trunc(value) == value ? add(static_cast<int64_t>(value)) : add(value);
+    const bool whole = limits_.whole_reals_are_integers && std::abs(value) < kExact && std::trunc(value) == value;
+    return whole ? add(static_cast<int64_t>(value)) : add(value);
   }
   bool string(string_t& value) override { return add(std::move(value)); }
   bool binary(binary_t& /*value*/) override { return false; }

@@ -76,11 +76,12 @@ struct JsonLimits {
   size_t depth = 32;       // of arrays and objects in each other
   size_t values = 20'000;  // of all types, in total
   size_t members = 256;    // of one object
+  bool whole_reals_are_integers = true;
 };
 
 /// Parses the whole of `text`, which is untrusted. Of two members with one name the last counts. 5.0 is the
-/// integer 5, as in JSON Schema; integers outside of 64 bits become reals. Errors (kCorrupt): not JSON, not UTF-8, a
-/// limit.
+/// integer 5, as in JSON Schema, unless `limits` says otherwise; integers outside of 64 bits become reals. Errors
+/// (kCorrupt): not JSON, not UTF-8, a limit.
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits = {});
 
 }  // namespace stalltrace::serve

@@ -17,6 +17,9 @@ class NoRecordings final : public Recordings {
   Status query(std::string_view /*name*/, std::string_view /*sql*/, int64_t /*limit*/, RowSink& /*sink*/) override {
     return fail("there is nothing");
   }
+  Result<UniqueFd> open_copy(std::string_view /*name*/, const std::string& /*folder*/) override {
+    return fail("there is nothing");
+  }
 };
 
 }  // namespace stalltrace::serve

@@ -37,7 +37,7 @@ TEST(Steps, AreWhatRepeats) {
   EXPECT_NE(calls_in_step(few.timeline, 0), 4 * 8 + 8 + 1);
 }
 
-TEST(Steps, TellWhenARankHasSettled) {
+TEST(Steps, ShowWhenARankHasSettled) {
   const Loaded loaded = load("fsdp", 12);
   const Settling settling(loaded.timeline);
   const std::optional<int64_t> settled_ns = settling.settled_ns(0);

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/fleet/node_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "fleet/resolve.h"
+#include "serve/http/tls.h"
+#include "serve/http/token.h"
+
+namespace stalltrace::cli {
+namespace {
+
+constexpr size_t kMostNamed = 20;  // nodes that failed, of those that failed alike
+
+}  // namespace
+
+std::vector<Flag> NodeFlags::flags() {
+  return {
+      text_flag("--nodes", "LIST",
+                "ask the nodes where 'stalltrace serve' runs: a:7700,b:7700, gpu[001-128], @FILE, slurm", &nodes_),
+      duration_flag("--node-timeout", "how long a node may take", &limit_ns_),
+      switch_flag("--require-all", "fail unless every node answers", &require_all_),
+      text_flag("--token-file", "FILE", "its first line is the servers' token; without it STALLTRACE_TOKEN is",
+                &token_file_),
+      texts_flag("--tls-fingerprint", "SHA256", "take servers with this certificate", &fingerprints_),
+      text_flag("--tls-ca", "FILE", "take servers whose certificate one of these (PEM) signed", &authorities_file_)};
+}
+
+Result<NodeFlags::Target> NodeFlags::prepare() const {
+  Target target;
+  ST_ASSIGN(target.client.token, serve::load_token(token_file_));
+  for (const std::string& text : fingerprints_) {
+    auto fingerprint = serve::parse_fingerprint(text);
+    if (!fingerprint) {
+      return with_context("--tls-fingerprint", std::move(fingerprint.error()));
+    }
+    target.client.fingerprints.push_back(*std::move(fingerprint));
+  }
+  if (!authorities_file_.empty()) {
+    auto authorities = read_file(authorities_file_);
+    if (!authorities) {
+      return with_context("--tls-ca", std::move(authorities.error()));
+    }
+    target.client.authorities = *std::move(authorities);
+  }
+  target.client.limit = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(limit_ns_));
+  ST_ASSIGN(target.nodes, fleet::parse_node_list(nodes_));
+  const int64_t begin_ns = monotonic_now_ns();
+  fleet::resolve(target.nodes, target.client.limit / 2);
+  const auto taken = std::chrono::nanoseconds(monotonic_now_ns() - begin_ns);
+  target.client.limit -= std::chrono::floor<std::chrono::milliseconds>(taken);
+  return target;
+}
+
+Status NodeFlags::judge(Console& console, std::span<const fleet::FailedNode> failed, size_t asked) const {
+  if (failed.size() == asked) {
+    // What is wrong with the question itself is one error of the user's.
+    const Error& first = failed.front().error;
+    const bool alike =
+        std::ranges::all_of(failed, [&](const fleet::FailedNode& one) { return one.error.what == first.what; });
+    if (alike && first.kind == ErrorKind::kUsage) {
+      return std::unexpected(first);
+    }
+    Error error{.kind = ErrorKind::kFailed,
+                .what = fmt::format("{}: {}", failed.front().node, first.what),
+                .remedy = first.remedy};
+    if (failed.size() > 1) {
+      error.what = fmt::format("none of {} answers; {}", count_of(std::ssize(failed), "node"), error.what);
+    }
+    return std::unexpected(std::move(error));
+  }
+  for (const fleet::FailedNode& node : failed.first(std::min(failed.size(), kMostNamed))) {
+    console.note(fmt::format("not in this answer: {}: {}", node.node, node.error.what));
+  }
+  if (failed.size() > kMostNamed) {
+    std::string rest;
+    for (const fleet::FailedNode& node : failed.subspan(kMostNamed)) {
+      rest += (rest.empty() ? "" : ", ") + node.node;
+    }
+    console.note(fmt::format("not in this answer either: {}", rest));
+  }
+  if (require_all_ && !failed.empty()) {
+    return fail(fmt::format("{} of {} did not answer", failed.size(), count_of(static_cast<int64_t>(asked), "node")),
+                "leave out --require-all to do without them");
+  }
+  return {};
+}
+
+}  // namespace stalltrace::cli

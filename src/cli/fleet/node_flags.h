@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What verbs that ask the servers of nodes have in common: their flags, and how they speak of nodes that fail.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/framework/console.h"
+#include "cli/framework/flag.h"
+#include "fleet/client.h"
+#include "fleet/node_list.h"
+#include "fleet/query.h"
+
+namespace stalltrace::cli {
+
+/// The flags --nodes, --node-timeout, --require-all, --token-file, --tls-fingerprint and --tls-ca.
+class NodeFlags {
+ public:
+  explicit NodeFlags(int64_t limit_ns) : limit_ns_(limit_ns) {}
+
+  [[nodiscard]] std::vector<Flag> flags();
+  [[nodiscard]] bool given() const { return !nodes_.empty(); }
+  [[nodiscard]] int64_t limit_ns() const { return limit_ns_; }
+
+  struct Target {
+    std::vector<fleet::NodeAddress> nodes;
+    fleet::ClientOptions client;
+  };
+  /// Reads token, certificates and node list, and looks up names. To be called before rights are given up and before
+  /// the first thread is started.
+  [[nodiscard]] Result<Target> prepare() const;
+
+  /// Names the nodes that failed, each with its reason. An error where none answered, or not all did with
+  /// --require-all.
+  [[nodiscard]] Status judge(Console& console, std::span<const fleet::FailedNode> failed, size_t asked) const;
+
+ private:
+  std::string nodes_;
+  int64_t limit_ns_;
+  bool require_all_ = false;
+  std::string token_file_;
+  std::vector<std::string> fingerprints_;
+  std::string authorities_file_;
+};
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace nodes`: which nodes answer, and what they have.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/fleet/node_flags.h"
+#include "cli/framework/confined_reading.h"
+#include "cli/framework/exit_code.h"
+#include "cli/verbs/verbs.h"
+#include "fleet/node_info.h"
+#include "report/query_format.h"
+
+namespace stalltrace::cli {
+namespace {
+
+class NodesVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "nodes",
+            .summary = "list the nodes that answer, with their recordings, clocks and losses",
+            .example = "stalltrace nodes --nodes gpu[001-128]:7700",
+            .details =
+                "One row for each recording that a node serves. clock_ms is that node's clock minus this host's;\n"
+                "the true value is within +- clock_error_ms, half of the quickest round trip."};
+  }
+  std::vector<Flag> flags() override {
+    std::vector<Flag> all = nodes_.flags();
+    all.front().required = true;
+    all.push_back(choice_flag("--format", "how rows are printed", {"table", "json", "csv"}, &format_));
+    return all;
+  }
+  Result<int> run(Console& console) override {
+    ST_ASSIGN(const NodeFlags::Target target, nodes_.prepare());
+    confine_to_reading({}, "", Makes::kFile, Network::kConnects);
+    const fleet::NodesAnswer answer = fleet::ask_nodes(target.nodes, target.client);
+    const Status judged = nodes_.judge(console, answer.failed, target.nodes.size());
+    if (!answer.answered.empty()) {
+      ST_TRY(print(console, answer));
+    }
+    ST_TRY(judged);
+    return kExitDone;
+  }
+
+ private:
+  Status print(Console& console, const fleet::NodesAnswer& answer) const {
+    const auto formatter = report::make_query_formatter(*report::query_format_from_text(format_),
+                                                        [&console](std::string_view text) { console.out(text); });
+    ST_TRY(formatter->columns({"address", "version", "clock_ms", "clock_error_ms", "recording", "nodes", "state",
+                               "from", "to", "collectives", "lost_events"}));
+    for (const fleet::NodeAnswer& node : answer.answered) {
+      for (const fleet::RecordingInfo& recording : node.info.recordings) {
+        ST_TRY(formatter->row(row_of(node, recording)));
+      }
+    }
+    return formatter->finish();
+  }
+
+  static std::vector<Value> row_of(const fleet::NodeAnswer& node, const fleet::RecordingInfo& recording) {
+    const auto ms = [](int64_t ns) { return std::round(static_cast<double>(ns) / 1e3) / 1e3; };
+    const auto time = [](const std::optional<int64_t>& ns) { return ns ? Value(format_utc(*ns)) : Value(); };
+    std::vector<Value> row;
+    row.emplace_back(node.node);
+    row.emplace_back(node.info.version);
+    row.emplace_back(ms(node.clock.offset_ns));
+    row.emplace_back(ms(node.clock.error_ns));
+    row.emplace_back(recording.name);
+    row.emplace_back(fmt::format("{}", fmt::join(recording.nodes, ",")));
+    row.emplace_back(!recording.problem.empty() ? recording.problem
+                                                : std::string(recording.being_written ? "being written" : "complete"));
+    row.push_back(time(recording.from_ns));
+    row.push_back(time(recording.to_ns));
+    row.emplace_back(recording.collectives);
+    row.emplace_back(recording.lost_events);
+    return row;
+  }
+
+  NodeFlags nodes_{5 * kNsPerSecond};
+  std::string format_ = "table";
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_nodes_verb() { return std::make_unique<NodesVerb>(); }
+
+}  // namespace stalltrace::cli

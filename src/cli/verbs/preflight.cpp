@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace preflight`: is this node ready for a job? And: are all nodes alike?
+#include "preflight/preflight.h"
+
+#include "base/file.h"
+#include "cli/framework/exit_code.h"
+#include "cli/verbs/verbs.h"
+#include "preflight/output.h"
+
+extern "C" char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the program
+
+namespace stalltrace::cli {
+namespace {
+
+constexpr size_t kMostReportBytes = 4U << 20;
+
+Environment own_environment() {
+  Environment environment;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view entry = *at;
+    if (const size_t equals = entry.find('='); equals != std::string_view::npos) {
+      environment.emplace(entry.substr(0, equals), entry.substr(equals + 1));
+    }
+  }
+  return environment;
+}
+
+class PreflightVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {
+        .name = "preflight",
+        .summary = "is this node ready for a job? NCCL's settings, interfaces, InfiniBand ports, limits",
+        .example = "srun --ntasks-per-node=1 sh -c 'stalltrace preflight --json > node$SLURM_NODEID.json'",
+        .details =
+            "Reads and changes nothing, and sends nothing. Start it as the job is started: its environment, limits\n"
+            "and CPUs are those that the job would get. --compare then says what differs between the nodes. Exit\n"
+            "code 4 if a check failed."};
+  }
+  std::vector<Flag> flags() override {
+    return {integer_flag("--pid", "PID", "check the settings of this running process instead of the own environment", 1,
+                         INT32_MAX, &pid_),
+            texts_flag("--compare", "FILE", "compare reports of several nodes, written with --json; repeat it for each",
+                       &reports_),
+            switch_flag("--json", "print one JSON object, for programs", &json_)};
+  }
+
+  Result<int> run(Console& console) override { return reports_.empty() ? check(console) : compare(console); }
+
+ private:
+  Result<int> check(Console& console) const {
+    Environment environment = own_environment();
+    if (pid_ != 0) {
+      const Procfs procfs;
+      auto found = procfs.environment(static_cast<pid_t>(pid_));
+      if (!found) {
+        return with_context("process " + std::to_string(pid_), found.error());
+      }
+      environment = std::move(*found);
+    }
+    ST_ASSIGN(const preflight::HostReport report, preflight::check_this_host(environment));
+    console.out(json_ ? preflight::report_json(report) : preflight::checks_text(report.checks));
+    return report.failed() ? kExitPreflight : kExitDone;
+  }
+
+  Result<int> compare(Console& console) const {
+    std::vector<preflight::HostReport> hosts;
+    for (const std::string& path : reports_) {
+      ST_ASSIGN(const std::string content, read_file(path, kMostReportBytes));
+      auto report = preflight::parse_report(content);
+      if (!report) {
+        return with_context(path, report.error());
+      }
+      hosts.push_back(std::move(*report));
+    }
+    if (hosts.size() < 2) {
+      return fail("one report has nothing to be compared with", "repeat --compare for each node's file",
+                  ErrorKind::kUsage);
+    }
+    const std::vector<preflight::HostCheck> differences = preflight::compare_hosts(hosts);
+    console.out(json_ ? preflight::comparison_json(hosts, differences) : preflight::checks_text(differences));
+    return std::ranges::any_of(
+               differences, [](const preflight::HostCheck& one) { return one.outcome == preflight::Outcome::kFailed; })
+               ? kExitPreflight
+               : kExitDone;
+  }
+
+  int64_t pid_ = 0;
+  std::vector<std::string> reports_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_preflight_verb() { return std::make_unique<PreflightVerb>(); }
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <exception>
+
+#include "base/clock.h"
+#include "base/process/descriptor_limit.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "fleet/resolve.h"
+#include "serve/http/channel.h"
+#include "serve/http/tls.h"
+#include "serve/json/json.h"
+
+namespace stalltrace::fleet {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::awaitable;
+using serve::Channel;
+using Tcp = asio::ip::tcp;
+using ErrorCode = boost::system::error_code;
+using Parser = http::response_parser<http::string_body>;
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+constexpr std::uint32_t kMostHeaderBytes = 16 << 10;
+constexpr size_t kMostErrorBytes = 64 << 10;
+constexpr size_t kReservedFiles = 64;
+
+/// What a server says of a failure: {"error": ..., "remedy": ...}.
+Error error_of(int status, const std::string& body) {
+  const auto json = serve::parse_json(body, {.depth = 2, .values = 8, .members = 8});
+  const auto text = [&](std::string_view name) -> std::string {
+    const serve::Json* member = json ? json->find(name) : nullptr;
+    return member == nullptr || member->text() == nullptr ? "" : printable(member->text()->substr(0, 2000));
+  };
+  Error error{.what = text("error"), .remedy = text("remedy")};
+  if (error.what.empty()) {
+    error.what = fmt::format("answers with status {}, and not as stalltrace does", status);
+    error.remedy = "is it 'stalltrace serve' that listens there?";
+  } else if (status == 400) {
+    error.kind = ErrorKind::kUsage;
+  }
+  return error;
+}
+
+/// How far a conversation got: what to say if its time is over.
+enum class Stage { kConnecting, kSecuring, kAsking };
+
+std::string_view what_is_missing(Stage stage) {
+  switch (stage) {
+    case Stage::kConnecting:
+      return "no connection";
+    case Stage::kSecuring:
+      return "no TLS handshake";
+    case Stage::kAsking:
+      return "no complete answer";
+  }
+  return "";
+}
+
+class Client {
+ public:
+  Client(std::span<const NodeAddress> nodes, std::span<Conversation* const> conversations, const ClientOptions& options)
+      : nodes_(nodes),
+        conversations_(conversations),
+        options_(options),
+        stages_(nodes.size(), Stage::kConnecting),
+        results_(nodes.size()) {}
+
+  Status prepare() {
+    serve::prepare_tls();
+    tls_.emplace(asio::ssl::context::tls_client);
+    SSL_CTX_set_min_proto_version(tls_->native_handle(), TLS1_2_VERSION);
+    ErrorCode error;
+    if (!options_.authorities.empty()) {
+      tls_->add_certificate_authority(asio::buffer(options_.authorities), error);
+      if (error) {
+        return fail("the authorities' certificates can't be used: " + error.message(), "give certificates in PEM");
+      }
+    }
+    const bool verify = options_.fingerprints.empty() && !options_.authorities.empty();
+    tls_->set_verify_mode(verify ? asio::ssl::verify_peer : asio::ssl::verify_none, error);
+    return {};
+  }
+
+  std::vector<Status> run() {
+    static_cast<void>(allow_open_files(nodes_.size() + kReservedFiles, "connections", ""));
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      asio::co_spawn(io_, converse(i), [this, i](std::exception_ptr failure, Status status) {
+        results_[i] = failure ? Status(fail("no memory is left for its answer", "ask for less")) : std::move(status);
+      });
+    }
+    io_.run_for(options_.limit);
+    std::vector<Status> all;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const std::string late = fmt::format("{} within {}", what_is_missing(stages_[i]),
+                                           format_duration(std::chrono::nanoseconds(options_.limit).count()));
+      all.push_back(results_[i] ? *std::move(results_[i])
+                                : fail(late, "allow more with --node-timeout", ErrorKind::kInterrupted));
+    }
+    return all;
+  }
+
+ private:
+  awaitable<Status> converse(size_t i) {
+    const NodeAddress& node = nodes_[i];
+    if (node.addresses.empty()) {
+      co_return fail(node.problem, node.remedy);
+    }
+    Tcp::socket socket(io_);
+    ErrorCode error;
+    std::string used;
+    for (const std::string& number : node.addresses) {
+      used = number;
+      socket = Tcp::socket(io_);
+      const Tcp::endpoint end(asio::ip::make_address(number, error), node.port);
+      std::tie(error) = co_await socket.async_connect(end, kAwait);
+      if (!error) {
+        break;
+      }
+    }
+    if (error) {
+      co_return fail(error.message(), "is 'stalltrace serve' running there?");
+    }
+    const bool tls =
+        node.wants_tls || !options_.fingerprints.empty() || !options_.authorities.empty() || !is_loopback(used);
+    stages_[i] = Stage::kSecuring;
+    const auto channel = serve::make_channel(std::move(socket), tls ? &*tls_ : nullptr);
+    if (error = co_await channel->connect_tls(node.host); error) {
+      co_return fail("TLS: " + error.message(),
+                     "is it 'stalltrace serve' with TLS, and its certificate one that you trust?");
+    }
+    if (Status trusted = tls ? judge(channel->peer_certificate()) : Status(); !trusted) {
+      co_return trusted;
+    }
+    stages_[i] = Stage::kAsking;
+    co_return co_await ask(*channel, node, *conversations_[i]);
+  }
+
+  [[nodiscard]] Status judge(const std::string& certificate) const {
+    const std::string fingerprint = serve::fingerprint_of(certificate);
+    if (options_.fingerprints.empty() && options_.authorities.empty()) {
+      return fail(fmt::format("nothing says that its certificate ({}) is the right one", fingerprint),
+                  "compare it with what the server printed, and give it with --tls-fingerprint; or give --tls-ca");
+    }
+    if (!options_.fingerprints.empty() &&
+        std::ranges::find(options_.fingerprints, fingerprint) == options_.fingerprints.end()) {
+      return fail(fmt::format("its certificate has the fingerprint {}, which was not given", fingerprint),
+                  "compare it with what the server printed");
+    }
+    return {};
+  }
+
+  awaitable<Status> ask(Channel& channel, const NodeAddress& node, Conversation& conversation) {
+    std::string received;
+    std::optional<Reply> last;
+    for (;;) {
+      auto question = conversation.next(last ? &*last : nullptr);
+      if (!question) {
+        co_return std::unexpected(std::move(question.error()));
+      }
+      if (!*question) {
+        co_return Status();
+      }
+      last.emplace();
+      last->sent_ns = utc_now_ns();
+      if (co_await channel.write(text_of(**question, node))) {
+        co_return fail("it closed the connection", "ask again");
+      }
+      Status got = co_await receive(channel, received, **question, *last);
+      if (!got) {
+        co_return got;
+      }
+    }
+  }
+
+  [[nodiscard]] std::string text_of(const Question& question, const NodeAddress& node) const {
+    std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: stalltrace/{}\r\nAccept: */*\r\n",
+                                   question.method, question.target, host_of(node), program_version());
+    if (!options_.token.empty()) {
+      text += fmt::format("Authorization: Bearer {}\r\n", options_.token);
+    }
+    if (question.method == "POST") {
+      text += fmt::format("Content-Type: text/plain\r\nContent-Length: {}\r\n", question.body.size());
+    }
+    return text + "\r\n" + question.body;
+  }
+
+  /// A server on loopback takes this host's own names and numbers alone.
+  static std::string host_of(const NodeAddress& node) {
+    return is_loopback(node.addresses.front()) ? "localhost" : node.shown();
+  }
+
+  awaitable<Status> receive(Channel& channel, std::string& received, const Question& question, Reply& reply) {
+    Parser parser;
+    parser.header_limit(kMostHeaderBytes);
+    parser.body_limit(std::max(question.most_bytes, kMostErrorBytes));
+    parser.eager(true);
+    bool ended = false;
+    while (!parser.is_done()) {
+      ErrorCode error;
+      const size_t taken = received.empty() ? 0 : parser.put(asio::buffer(received), error);
+      received.erase(0, taken);
+      if (error == http::error::body_limit) {
+        co_return fail(
+            fmt::format("its answer is larger than {}", format_size(static_cast<int64_t>(question.most_bytes))),
+            "ask for less", ErrorKind::kCorrupt);
+      }
+      if (error && error != http::error::need_more) {
+        co_return fail("what it sends is not an answer in HTTP: " + error.message(),
+                       "is it 'stalltrace serve' that listens there?", ErrorKind::kCorrupt);
+      }
+      if (Status taken_in = take_in(parser, question, reply); !taken_in) {
+        co_return taken_in;
+      }
+      if (parser.is_done()) {
+        break;
+      }
+      if (ended) {
+        co_return fail("it closed the connection before the end of its answer", "ask again", ErrorKind::kCorrupt);
+      }
+      if (co_await channel.read(received)) {
+        ended = true;  // what came last is still looked at
+      }
+    }
+    reply.received_ns = utc_now_ns();
+    if (parser.get().result_int() != 200) {
+      co_return std::unexpected(error_of(static_cast<int>(parser.get().result_int()), reply.body));
+    }
+    for (const auto& field : parser.get()) {
+      std::string name(field.name_string().data(), field.name_string().size());
+      std::ranges::transform(name, name.begin(),
+                             [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+      reply.headers[name] = std::string(field.value().data(), field.value().size());
+    }
+    co_return Status();
+  }
+
+  /// Moves what the parser has of the body to where it belongs.
+  Status take_in(Parser& parser, const Question& question, Reply& reply) {
+    if (!parser.is_header_done()) {
+      return {};
+    }
+    std::string& body = parser.get().body();
+    if (question.sink && parser.get().result_int() == 200) {
+      Status taken = body.empty() ? Status() : question.sink(body);
+      body.clear();
+      return taken;
+    }
+    kept_ += body.size();
+    reply.body += body;
+    body.clear();
+    if (kept_ > options_.most_together) {
+      return fail(fmt::format("the answers of all nodes together exceed {}",
+                              format_size(static_cast<int64_t>(options_.most_together))),
+                  "ask for less, or fewer nodes at a time");
+    }
+    return {};
+  }
+
+  std::span<const NodeAddress> nodes_;
+  std::span<Conversation* const> conversations_;
+  const ClientOptions& options_;
+  std::vector<Stage> stages_;
+  std::vector<std::optional<Status>> results_;
+  size_t kept_ = 0;
+  std::optional<asio::ssl::context> tls_;
+  asio::io_context io_{1};  // the last: what waits in it uses the others
+};
+
+}  // namespace
+
+std::vector<Status> converse(std::span<const NodeAddress> nodes, std::span<Conversation* const> conversations,
+                             const ClientOptions& options) {
+  Client client(nodes, conversations, options);
+  if (Status ready = client.prepare(); !ready) {
+    return std::vector<Status>(nodes.size(), ready);
+  }
+  return client.run();
+}
+
+}  // namespace stalltrace::fleet

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Talks with the servers of many nodes at the same time, on the calling thread. What they send is untrusted: it is
+// bounded, and a node that sends anything else, or nothing, is given up with its reason while the others are answered.
+// Boost.Beast and Asio are seen by client.cpp alone.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "fleet/node_list.h"
+
+namespace stalltrace::fleet {
+
+struct Question {
+  std::string method = "GET";
+  std::string target;
+  std::string body;
+  size_t most_bytes = 1 << 20;  // of the reply's body
+  /// Gets the body of an answer piece by piece, instead of Reply::body; an error ends the conversation.
+  std::function<Status(std::string_view)> sink;
+};
+
+/// An answer with status 200.
+struct Reply {
+  std::string body;
+  std::map<std::string, std::string> headers;  // the names in lower case
+  int64_t sent_ns = 0;                         // UTC here, when the question was sent, and when the answer was complete
+  int64_t received_ns = 0;
+};
+
+/// What is asked of one node.
+class Conversation {
+ public:
+  virtual ~Conversation() = default;
+  /// The question that follows `last`, which is null at first; none: it is over. An error ends it.
+  virtual Result<std::optional<Question>> next(Reply* last) = 0;
+};
+
+struct ClientOptions {
+  std::string token;
+  std::vector<std::string> fingerprints;    // of certificates that are taken; empty: those that `authorities` signed
+  std::string authorities;                  // certificates in PEM; empty: none
+  std::chrono::milliseconds limit{10'000};  // for all of a node's conversation; all begin at the same time
+  size_t most_together = 512 << 20;         // bytes of all replies that are kept
+};
+
+/// Holds conversation i with node i. Returns how each ended, at the latest after the limit.
+std::vector<Status> converse(std::span<const NodeAddress> nodes, std::span<Conversation* const> conversations,
+                             const ClientOptions& options);
+
+}  // namespace stalltrace::fleet

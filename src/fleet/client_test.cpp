@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/client.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <thread>
+
+#include "fleet/gather.h"
+#include "fleet/node_info.h"
+#include "fleet/query.h"
+#include "fleet/received_file.h"
+#include "serve/http/api.h"
+#include "serve/http/compressed_file.h"
+#include "serve/testing/job_file.h"
+#include "serve/testing/running_server.h"
+
+namespace stalltrace::fleet {
+namespace {
+
+using namespace analysis::small_job;
+using serve::HttpAnswer;
+using serve::HttpRequest;
+using serve::RunningServer;
+using serve::ServerOptions;
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+
+constexpr milliseconds kLimit{400};
+
+NodeAddress node_at(uint16_t port) { return {.host = "127.0.0.1", .port = port, .addresses = {"127.0.0.1"}}; }
+
+/// Sends the same bytes to everybody who connects, whatever is asked; then closes, or keeps quiet.
+class BadServer {
+ public:
+  enum class Then { kCloses, kHangs };
+  BadServer(std::string bytes, Then then) {
+    auto listener = serve::listen_at({.address = "127.0.0.1", .loopback = true});
+    EXPECT_TRUE(listener.has_value());
+    port_ = listener->port;
+    thread_ = std::jthread(
+        [socket = std::move(listener->socket), bytes = std::move(bytes), then](const std::stop_token& stop) {
+          std::vector<UniqueFd> open;
+          while (!stop.stop_requested()) {
+            UniqueFd connection(::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+            if (!connection) {
+              std::this_thread::sleep_for(milliseconds(1));
+              continue;
+            }
+            char request[4096];
+            static_cast<void>(!::recv(connection.get(), request, sizeof request, 0));
+            static_cast<void>(!::send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
+            if (then == Then::kHangs) {
+              open.push_back(std::move(connection));
+            }
+          }
+        });
+  }
+  [[nodiscard]] uint16_t port() const { return port_; }
+
+ private:
+  uint16_t port_ = 0;
+  std::jthread thread_;
+};
+
+/// A node that serves one recording of `ending`.
+class ServingNode {
+ public:
+  explicit ServingNode(const Ending& ending = {}, ServerOptions options = {}) {
+    MemorySource source;
+    fill(source, ending);
+    serve::write_recording(folder_ / "job.db", source);
+    recordings_ = serve::recordings_in_files({folder_ / "job.db"});
+    api_ = std::make_unique<serve::Api>(*recordings_, serve::ApiOptions{.copies_folder = folder_.path()});
+    server_ = std::make_unique<RunningServer>([this](const HttpRequest& request) { return api_->answer(request); },
+                                              std::move(options));
+  }
+  [[nodiscard]] NodeAddress address() const { return node_at(server_->port()); }
+  [[nodiscard]] std::string file() const { return folder_ / "job.db"; }
+
+ private:
+  store::TemporaryFolder folder_;
+  std::unique_ptr<serve::Recordings> recordings_;
+  std::unique_ptr<serve::Api> api_;
+  std::unique_ptr<RunningServer> server_;
+};
+
+class Rows final : public RowSink {
+ public:
+  Status columns(const std::vector<std::string>& given) override {
+    names = given;
+    return {};
+  }
+  Result<bool> row(std::span<const Value> values) override {
+    rows.emplace_back(values.begin(), values.end());
+    return true;
+  }
+  std::vector<std::string> names;
+  std::vector<std::vector<Value>> rows;
+};
+
+std::string head(std::string_view rest) { return "HTTP/1.1 200 OK\r\n" + std::string(rest); }
+
+TEST(FleetQuery, NodesThatFailAreNamedAndTheRestIsAnswered) {
+  const ServingNode first;
+  const ServingNode second;
+  const BadServer hangs("", BadServer::Then::kHangs);
+  const BadServer stops(head("Content-Length: 100\r\n\r\n{"), BadServer::Then::kHangs);
+  const BadServer closes("", BadServer::Then::kCloses);
+  const BadServer cuts(head("Content-Length: 100\r\n\r\n{\"recording\""), BadServer::Then::kCloses);
+  const BadServer garbage("\x16\x03\x01 no HTTP \xff\n\n", BadServer::Then::kCloses);
+  const BadServer page(head("Content-Length: 6\r\n\r\n<html>"), BadServer::Then::kHangs);
+  const BadServer missing("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone", BadServer::Then::kHangs);
+  const BadServer large(head("Content-Length: 99999999999999\r\n\r\n"), BadServer::Then::kHangs);
+  const BadServer header(head("X: " + std::string(100'000, 'x')), BadServer::Then::kHangs);
+  const BadServer smuggles(head("Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n"), BadServer::Then::kHangs);
+  const BadServer control("HTTP/1.1 401 No\r\nContent-Length: 22\r\n\r\n{\"error\":\"\\u001b[2Jno\"}",
+                          BadServer::Then::kHangs);
+  NodeAddress unknown{.host = "nowhere", .problem = "no host", .remedy = "check"};
+  std::vector<NodeAddress> nodes{first.address(), unknown, node_at(1)};
+  for (const BadServer* bad :
+       {&hangs, &stops, &closes, &cuts, &garbage, &page, &missing, &large, &header, &smuggles, &control}) {
+    nodes.push_back(node_at(bad->port()));
+  }
+  nodes.push_back(second.address());
+  const auto begin = std::chrono::steady_clock::now();
+  Rows rows;
+  const auto answer = query_nodes(nodes, "SELECT count(*) AS n FROM collective", {.limit = kLimit}, rows);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kLimit + std::chrono::seconds(1));
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->answered, 2U);
+  EXPECT_THAT(rows.names, ElementsAre("node", "n"));
+  ASSERT_EQ(rows.rows.size(), 2U);
+  EXPECT_EQ(rows.rows[0][1], Value(int64_t{400}));
+  ASSERT_EQ(answer->failed.size(), nodes.size() - 2);
+  for (size_t i = 0; i < answer->failed.size(); ++i) {
+    EXPECT_EQ(answer->failed[i].node, nodes[i + 1].shown());
+    EXPECT_FALSE(answer->failed[i].error.what.empty());
+    EXPECT_EQ(answer->failed[i].error.what.find('\x1b'), std::string::npos);
+    const bool late = i == 2 || i == 3;  // those that hang
+    EXPECT_EQ(answer->failed[i].error.kind == ErrorKind::kInterrupted, late) << answer->failed[i].error.what;
+  }
+}
+
+TEST(FleetQuery, AnswersHaveTheSameColumns) {
+  const ServingNode first;
+  const RunningServer other([](const HttpRequest&) {
+    return HttpAnswer{
+        .body =
+            "{\"recording\":\"a\",\"nodes\":[],\"columns\":[\"m\"]}\n{\"end\":true,\"rows\":0,\"truncated\":false}\n"};
+  });
+  Rows rows;
+  const std::vector<NodeAddress> nodes{first.address(), node_at(other.port())};
+  const auto answer = query_nodes(nodes, "SELECT 1 AS n", {.limit = kLimit}, rows);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->answered, 1U);
+  EXPECT_EQ(answer->failed.size(), 1U);
+}
+
+TEST(FleetQuery, TheTokenAndTheCertificateHaveToFit) {
+  const auto identity = store::must(serve::make_tls_identity());
+  const auto other = store::must(serve::make_tls_identity());
+  const std::string token = "0123456789abcdef";
+  const ServingNode node({}, {.token = token, .tls = identity});
+  const auto answered = [&](const ClientOptions& options) {
+    Rows rows;
+    const std::vector<NodeAddress> nodes{node.address()};
+    const auto answer = query_nodes(nodes, "SELECT 1 AS n", options, rows);
+    return answer && answer->answered == 1;
+  };
+  const std::vector<std::string> right{other.fingerprint, identity.fingerprint};
+  EXPECT_TRUE(answered({.token = token, .fingerprints = right, .limit = kLimit}));
+  EXPECT_FALSE(answered({.token = "wrong", .fingerprints = right, .limit = kLimit}));
+  EXPECT_FALSE(answered({.fingerprints = right, .limit = kLimit}));
+  EXPECT_FALSE(answered({.token = token, .fingerprints = {other.fingerprint}, .limit = kLimit}));
+  EXPECT_FALSE(answered({.token = token, .authorities = other.certificate, .limit = kLimit}));
+  EXPECT_FALSE(answered({.token = token, .limit = kLimit}));  // without TLS
+}
+
+TEST(FleetNodes, SayWhatTheyServe) {
+  const ServingNode node;
+  const BadServer other_version(head("Content-Length: 29\r\n\r\n{\"api\":99,\"recordings\":[]}   "),
+                                BadServer::Then::kHangs);
+  const std::vector<NodeAddress> nodes{node.address(), node_at(other_version.port())};
+  const NodesAnswer answer = ask_nodes(nodes, {.limit = std::chrono::seconds(5)});
+  ASSERT_EQ(answer.answered.size(), 1U);
+  const NodeAnswer& first = answer.answered[0];
+  ASSERT_EQ(first.info.recordings.size(), 1U);
+  EXPECT_EQ(first.info.recordings[0].collectives, 400);
+  EXPECT_EQ(first.info.recordings[0].from_ns, kOriginNs);
+  EXPECT_THAT(first.info.recordings[0].nodes, ElementsAre("node0", "node1", "node2", "node3"));
+  EXPECT_LE(std::abs(first.clock.offset_ns), first.clock.error_ns);  // it is the same clock
+  EXPECT_GT(first.clock.error_ns, 0);
+  ASSERT_EQ(answer.failed.size(), 1U);
+  EXPECT_EQ(answer.failed[0].error.kind, ErrorKind::kUnsupported);
+}
+
+TEST(FleetNodes, DescriptionsOfOtherForms) {
+  for (const std::string wrong :
+       {"", "[]", "{}", "{\"api\":1}", "{\"api\":\"1\",\"recordings\":[]}", "{\"api\":1,\"recordings\":{}}"}) {
+    EXPECT_FALSE(parse_node_info(wrong)) << wrong;
+  }
+  const auto strange = parse_node_info(R"({"api":1,"recordings":[7,{"name":7,"nodes":7,"range":[],"bytes":"x"}]})");
+  ASSERT_TRUE(strange.has_value());
+  EXPECT_EQ(strange->recordings.size(), 2U);
+}
+
+TEST(FleetGather, RecordingsArriveAsTheyAre) {
+  const ServingNode first;
+  const ServingNode second(hang());
+  const BadServer hangs("", BadServer::Then::kHangs);
+  const RunningServer bomb([](const HttpRequest& request) {
+    if (request.path == "/v1/node") {
+      return HttpAnswer{.body = R"({"api":1,"recordings":[{"name":"a"}]})"};
+    }
+    return HttpAnswer{.content_type = "application/zstd", .body = "not zstd at all"};
+  });
+  const store::TemporaryFolder folder;
+  const std::vector<NodeAddress> nodes{first.address(), node_at(hangs.port()), node_at(bomb.port()), second.address()};
+  const Gathered gathered = gather_recordings(nodes, {.client = {.limit = kLimit * 2}, .folder = folder.path()});
+  ASSERT_EQ(gathered.files.size(), 2U);
+  EXPECT_EQ(store::bytes_of(gathered.files[0]), store::bytes_of(first.file()));
+  EXPECT_EQ(store::bytes_of(gathered.files[1]), store::bytes_of(second.file()));
+  EXPECT_EQ(folder.names().size(), 2U);
+  ASSERT_EQ(gathered.failed.size(), 2U);
+  EXPECT_EQ(gathered.failed[1].node, nodes[2].shown());
+  EXPECT_GT(gathered.moved_bytes, 0);
+}
+
+TEST(ReceivedFile, TakesNoMoreThanItsLimit) {
+  const store::TemporaryFolder folder;
+  std::ofstream(folder / "zeros") << std::string(1 << 20, '\0');
+  auto pieces = store::must(serve::CompressedFile::open(UniqueFd(::open((folder / "zeros").c_str(), O_RDONLY))));
+  std::string compressed;
+  for (std::string piece = store::must(pieces->next()); !piece.empty(); piece = store::must(pieces->next())) {
+    compressed += piece;
+  }
+  const auto taken = [&](const std::string& name, int64_t most, std::string_view bytes) {
+    const auto file = store::must(ReceivedFile::create(folder / name, most));
+    return file->add(bytes) && file->finish();
+  };
+  EXPECT_TRUE(taken("whole", 1 << 20, compressed));
+  EXPECT_EQ(store::bytes_of(folder / "whole").size(), size_t{1} << 20);
+  EXPECT_FALSE(taken("limit", (1 << 20) - 1, compressed));
+  EXPECT_FALSE(taken("cut", 1 << 20, std::string_view(compressed).substr(0, compressed.size() - 1)));
+  EXPECT_FALSE(taken("more", 1 << 20, compressed + "x"));
+  EXPECT_FALSE(taken("other", 1 << 20, "not zstd"));
+  EXPECT_FALSE(ReceivedFile::create(folder / "whole", 1));
+}
+
+}  // namespace
+}  // namespace stalltrace::fleet

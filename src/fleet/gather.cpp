@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/gather.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/text.h"
+#include "fleet/node_info.h"
+#include "fleet/received_file.h"
+#include "serve/http/message.h"
+
+namespace stalltrace::fleet {
+namespace {
+
+/// First what the node serves, then each of its recordings.
+class RecordingsConversation final : public Conversation {
+ public:
+  RecordingsConversation(std::string path, int64_t& room_bytes) : path_(std::move(path)), room_bytes_(room_bytes) {}
+
+  Result<std::optional<Question>> next(Reply* last) override {
+    if (last == nullptr) {
+      return Question{.target = "/v1/node"};
+    }
+    if (names_.empty()) {
+      ST_ASSIGN(const NodeInfo info, parse_node_info(last->body));
+      for (const RecordingInfo& recording : info.recordings) {
+        if (!recording.problem.empty()) {
+          return fail(printable(recording.problem), "see on that node");
+        }
+        names_.push_back(recording.name);
+      }
+      if (names_.empty()) {
+        return fail("it serves no recording", "start 'stalltrace serve FILE' there");
+      }
+    } else {
+      ST_TRY(file_->finish());
+      room_bytes_ -= file_->size_bytes();
+    }
+    if (files.size() == names_.size()) {
+      file_.reset();
+      return std::nullopt;
+    }
+    files.push_back(fmt::format("{}{}.db", path_, files.empty() ? "" : fmt::format("-{}", files.size() + 1)));
+    ST_ASSIGN(file_, ReceivedFile::create(files.back(), room_bytes_));
+    Question question{.target = "/v1/recording?recording=" + serve::percent_encoded(names_[files.size() - 1])};
+    question.most_bytes = static_cast<size_t>(room_bytes_);
+    question.sink = [this](std::string_view bytes) {
+      moved_bytes += static_cast<int64_t>(bytes.size());
+      return file_->add(bytes);
+    };
+    return question;
+  }
+
+  std::vector<std::string> files;
+  int64_t moved_bytes = 0;
+
+ private:
+  std::string path_;
+  int64_t& room_bytes_;
+  std::vector<std::string> names_;
+  std::unique_ptr<ReceivedFile> file_;
+};
+
+/// A name for a file, which messages show: the node's address without what is special in paths.
+std::string file_name(std::string address) {
+  for (char& c : address) {
+    c = c == ':' || c == '[' || c == ']' || c == '/' ? '_' : c;
+  }
+  return address;
+}
+
+}  // namespace
+
+Gathered gather_recordings(std::span<const NodeAddress> nodes, const GatherOptions& options) {
+  int64_t room_bytes = options.most_bytes;
+  std::vector<std::unique_ptr<RecordingsConversation>> asked;
+  std::vector<Conversation*> conversations;
+  for (const NodeAddress& node : nodes) {
+    asked.push_back(
+        std::make_unique<RecordingsConversation>(options.folder + "/" + file_name(node.shown()), room_bytes));
+    conversations.push_back(asked.back().get());
+  }
+  std::vector<Status> ended = converse(nodes, conversations, options.client);
+  Gathered gathered;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    gathered.moved_bytes += asked[i]->moved_bytes;
+    if (ended[i]) {
+      gathered.files.insert(gathered.files.end(), asked[i]->files.begin(), asked[i]->files.end());
+      continue;
+    }
+    for (const std::string& file : asked[i]->files) {
+      ::unlink(file.c_str());
+    }
+    gathered.failed.push_back({nodes[i].shown(), std::move(ended[i].error())});
+  }
+  return gathered;
+}
+
+}  // namespace stalltrace::fleet

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/node_list.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "store/testing/test_support.h"
+
+namespace stalltrace::fleet {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<std::string> shown(const std::string& list) {
+  const auto nodes = parse_node_list(list);
+  std::vector<std::string> texts;
+  for (const NodeAddress& node : nodes ? *nodes : std::vector<NodeAddress>()) {
+    texts.push_back(node.shown());
+  }
+  return texts;
+}
+
+TEST(NodeList, NamesNumbersAndPorts) {
+  EXPECT_THAT(shown("a:1,b, 10.0.0.1:7701,[::1]:5,https://c.example.org:443,[fe80::1]"),
+              ElementsAre("a:1", "b:7700", "10.0.0.1:7701", "[::1]:5", "c.example.org:443", "[fe80::1]:7700"));
+  EXPECT_TRUE(parse_node_list("https://c")->at(0).wants_tls);
+  EXPECT_FALSE(parse_node_list("c")->at(0).wants_tls);
+  EXPECT_THAT(shown("a,a,a:7700,a:1,"), ElementsAre("a:7700", "a:1"));
+}
+
+TEST(NodeList, Ranges) {
+  EXPECT_THAT(shown("gpu[008-010,12]:7"), ElementsAre("gpu008:7", "gpu009:7", "gpu010:7", "gpu12:7"));
+  EXPECT_THAT(shown("r[1-2]n[1-2].x,b"),
+              ElementsAre("r1n1.x:7700", "r1n2.x:7700", "r2n1.x:7700", "r2n2.x:7700", "b:7700"));
+  EXPECT_EQ(shown("n[1-16384]").size(), 16384U);
+}
+
+TEST(NodeList, FilesAndSlurm) {
+  const store::TemporaryFolder folder;
+  std::ofstream(folder / "nodes") << "# rack 1\na:1, b:2\n\nc[1-2]  # two\n";
+  EXPECT_THAT(shown("@" + (folder / "nodes") + ",z"), ElementsAre("a:1", "b:2", "c1:7700", "c2:7700", "z:7700"));
+  std::ofstream(folder / "nested") << "@" << folder / "nodes";
+  EXPECT_THAT(shown("@" + (folder / "nested")), ElementsAre());
+  ::setenv("SLURM_JOB_NODELIST", "gpu[1-2],login", 1);
+  EXPECT_THAT(shown("slurm"), ElementsAre("gpu1:7700", "gpu2:7700", "login:7700"));
+  ::unsetenv("SLURM_JOB_NODELIST");
+  EXPECT_THAT(shown("slurm"), ElementsAre());
+}
+
+TEST(NodeList, WhatIsNone) {
+  for (const std::string wrong : {"",
+                                  ",",
+                                  "a:0",
+                                  "a:65536",
+                                  "a:x",
+                                  "a b",
+                                  "-a",
+                                  "a/b",
+                                  "a[1-",
+                                  "a[2-1]",
+                                  "a[x]",
+                                  "a[1-2-3]",
+                                  "a[-1]",
+                                  "a[1-16385]",
+                                  "n[1-999999999]",
+                                  "a[1-9999999999]",
+                                  "@/nowhere",
+                                  "user@host",
+                                  "a\nb",
+                                  "a]"}) {
+    EXPECT_FALSE(parse_node_list(wrong)) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace stalltrace::fleet

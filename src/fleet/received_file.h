@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file that arrives as a stream of zstd from somebody who may send anything.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/handle.h"
+#include "base/result.h"
+
+struct ZSTD_DCtx_s;
+
+namespace stalltrace::fleet {
+
+class ReceivedFile {
+ public:
+  /// Makes the file. `most_bytes`: no more is written, whatever the stream decompresses to.
+  static Result<std::unique_ptr<ReceivedFile>> create(const std::string& path, int64_t most_bytes);
+  ~ReceivedFile();
+  ReceivedFile(const ReceivedFile&) = delete;
+  ReceivedFile& operator=(const ReceivedFile&) = delete;
+
+  /// Errors: not zstd, bytes after its end, more than the limit, no room on the disk.
+  Status add(std::string_view compressed);
+  /// An error if the stream has not come to its end.
+  [[nodiscard]] Status finish() const;
+  [[nodiscard]] int64_t size_bytes() const { return size_bytes_; }
+
+ private:
+  ReceivedFile(UniqueFd file, int64_t most_bytes);
+
+  UniqueFd file_;
+  int64_t most_bytes_;
+  int64_t size_bytes_ = 0;
+  bool ended_ = false;
+  std::unique_ptr<ZSTD_DCtx_s, void (*)(ZSTD_DCtx_s*)> stream_;
+};
+
+}  // namespace stalltrace::fleet

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of the host itself: shared memory, limits, CPUs, clock, the kernel's network settings and losses.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "preflight/host_check.h"
+
+namespace stalltrace::preflight {
+
+/// What the kernel says of this process, not in a file.
+struct ProcessLimits {
+  uint64_t shared_memory_bytes = 0;  // size of /dev/shm; 0: there is none
+  uint64_t shared_memory_free_bytes = 0;
+  std::optional<uint64_t> locked_memory_bytes;  // RLIMIT_MEMLOCK; nullopt: no limit
+  int allowed_cpus = 0;                         // by its affinity; 0: unknown
+  int online_cpus = 0;
+  bool clock_synchronized = false;
+};
+ProcessLimits read_limits();
+
+/// `rdma`: the host has InfiniBand or RoCE ports, whose buffers are locked in memory.
+void check_host(const ProcessLimits& limits, bool rdma, const HostFiles& files, HostReport& report);
+
+}  // namespace stalltrace::preflight

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a check of a host found. A check reads and changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stalltrace::preflight {
+
+enum class Outcome : uint8_t {
+  kOk,
+  kWarning,  // a job runs, but perhaps not as intended
+  kFailed,   // a job fails, hangs or loses much of its speed
+  kUnknown,  // could not be read
+};
+std::string_view to_text(Outcome outcome);
+
+struct HostCheck {
+  std::string check;    // stable identifier, such as "nccl_setting"; docs/preflight.md lists them
+  std::string subject;  // "NCCL_ALGO", "eth0", "mlx5_0/1"; empty: the host
+  Outcome outcome = Outcome::kOk;
+  std::string detail;
+  std::string remedy;  // empty when ok
+};
+
+/// The checks of one host, and what should be the same on all hosts of a job.
+struct HostReport {
+  std::string host;
+  std::vector<HostCheck> checks;
+  std::map<std::string, std::string> facts;  // "setting NCCL_ALGO" -> "Ring"
+
+  void add(std::string check, std::string subject, Outcome outcome, std::string detail, std::string remedy = {}) {
+    checks.push_back({std::move(check), std::move(subject), outcome, std::move(detail), std::move(remedy)});
+  }
+  [[nodiscard]] bool failed() const;
+};
+
+/// Where the host's files are; tests replace them.
+struct HostFiles {
+  std::string proc = "/proc";
+  std::string sys = "/sys";
+  std::string etc = "/etc";
+
+  /// A small file without surrounding white space; empty if it can't be read.
+  [[nodiscard]] static std::string read(const std::string& path);
+};
+
+}  // namespace stalltrace::preflight

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "preflight/network/infiniband.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/text.h"
+#include "model/events/port_counters.h"
+
+namespace stalltrace::preflight {
+namespace {
+
+constexpr std::string_view kPort = "infiniband_port";
+constexpr std::string_view kCounters = "infiniband_errors";
+
+std::vector<std::string> folder_names(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    names.push_back(at->path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+std::string folder_of(const HostFiles& files, const InfinibandPort& port) {
+  return fmt::format("{}/class/infiniband/{}/ports/{}", files.sys, port.device, port.port);
+}
+
+/// Without the number before it: "ACTIVE".
+std::string_view word_of(std::string_view state) {
+  const size_t colon = state.find(": ");
+  return colon == std::string_view::npos ? state : state.substr(colon + 2);
+}
+
+void check_port(const InfinibandPort& port, bool asked_for, const HostFiles& files, HostReport& report) {
+  const std::string detail =
+      fmt::format("{}, {}, {}, {}", word_of(port.state), word_of(port.physical_state), port.rate, port.link_layer);
+  if (port.active()) {
+    report.add(std::string(kPort), port.name(), Outcome::kOk, detail);
+  } else {
+    report.add(std::string(kPort), port.name(), asked_for ? Outcome::kWarning : Outcome::kOk,
+               detail + ": NCCL leaves it out",
+               !asked_for ? ""
+               : word_of(port.physical_state) == "LinkUp"
+                   ? "the link is up and no subnet manager has activated the port: look at opensm, or the Ethernet side"
+                   : "no link: cable, transceiver, switch port; or take it out of NCCL_IB_HCA");
+  }
+  std::vector<std::string> counted;
+  for (const std::string folder : {"counters", "hw_counters"}) {
+    for (const PortCounterName& counter : port_counter_names()) {
+      const std::string value = HostFiles::read(fmt::format("{}/{}/{}", folder_of(files, port), folder, counter.name));
+      if (counter.kind == PortCounterKind::kError && !value.empty() && value != "0") {
+        counted.push_back(fmt::format("{} {}", counter.name, value));
+      }
+    }
+  }
+  if (!counted.empty()) {
+    report.add(std::string(kCounters), port.name(), Outcome::kWarning,
+               fmt::format("errors since the counters were cleared: {}", fmt::join(counted, ", ")),
+               "look whether they grow under load (docs/findings.md, fabric_errors): cable, transceiver, switch port");
+  }
+}
+
+/// NCCL takes active ports only (src/transport/net_ib/init.cc). They should be alike: the slowest sets the speed.
+void check_active(const std::vector<InfinibandPort>& selected, HostReport& report) {
+  std::set<std::string> rates;
+  int64_t active = 0;
+  for (const InfinibandPort& port : selected) {
+    if (port.active()) {
+      rates.insert(port.rate);
+      ++active;
+    }
+  }
+  if (active == 0 && !selected.empty()) {
+    report.add(std::string(kPort), "", Outcome::kFailed, "no port is active: NCCL takes TCP, or fails if NCCL_NET=IB",
+               "cable, transceiver, switch port, subnet manager; or NCCL_IB_DISABLE=1 if TCP is intended");
+  }
+  if (rates.size() > 1) {
+    report.add(
+        std::string(kPort), "", Outcome::kWarning,
+        fmt::format("the active ports have different rates: {}", fmt::join(rates, ", ")),
+        "a port that negotiated less than its neighbours has a bad cable or switch port; a storage port is left out "
+        "with NCCL_IB_HCA");
+  }
+  if (!rates.empty()) {
+    report.facts["InfiniBand rates"] = fmt::format("{}", fmt::join(rates, ", "));
+    report.facts["active InfiniBand ports"] = std::to_string(active);
+  }
+}
+
+void check_setting(const std::string& setting, const std::vector<InfinibandPort>& all,
+                   const std::vector<InfinibandPort>& selected, HostReport& report) {
+  if (setting.empty()) {
+    return;
+  }
+  if (selected.empty()) {
+    std::set<std::string> names;
+    for (const InfinibandPort& port : all) {
+      names.insert(port.device);
+    }
+    report.add(std::string(kPort), "NCCL_IB_HCA", Outcome::kFailed,
+               fmt::format("={} selects no port: NCCL takes TCP", setting),
+               fmt::format("devices here: {}", fmt::join(names, ", ")));
+    return;
+  }
+  // "mlx5_1" selects mlx5_10 as well.
+  if (setting.find('=') == std::string::npos) {
+    for (std::string_view entry :
+         split(setting.starts_with('^') ? std::string_view(setting).substr(1) : setting, ',')) {
+      entry = entry.substr(0, entry.find(':'));
+      const bool exact = std::ranges::find(all, entry, &InfinibandPort::device) != all.end();
+      const auto other = std::ranges::find_if(
+          all, [&](const InfinibandPort& port) { return port.device.starts_with(entry) && port.device != entry; });
+      if (exact && other != all.end()) {
+        report.add(std::string(kPort), "NCCL_IB_HCA", Outcome::kWarning,
+                   fmt::format("={}: {} is a prefix, and selects {} too", setting, entry, other->device),
+                   "write = before the list: names are exact then");
+        return;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<InfinibandPort> read_ports(const HostFiles& files) {
+  std::vector<InfinibandPort> ports;
+  const std::string root = files.sys + "/class/infiniband";
+  for (const std::string& device : folder_names(root)) {
+    for (const std::string& number : folder_names(fmt::format("{}/{}/ports", root, device))) {
+      const Result<int64_t> port = parse_integer(number);
+      if (!port) {
+        continue;
+      }
+      InfinibandPort one{.device = device, .port = static_cast<int>(*port)};
+      const std::string folder = folder_of(files, one);
+      one.state = HostFiles::read(folder + "/state");
+      one.physical_state = HostFiles::read(folder + "/phys_state");
+      one.rate = HostFiles::read(folder + "/rate");
+      one.link_layer = HostFiles::read(folder + "/link_layer");
+      ports.push_back(std::move(one));
+    }
+  }
+  return ports;
+}
+
+bool is_selected(const InfinibandPort& port, std::string_view setting) {
+  const bool excludes = setting.starts_with('^');
+  setting.remove_prefix(excludes ? 1 : 0);
+  const bool exact = setting.starts_with('=');
+  setting.remove_prefix(exact ? 1 : 0);
+  if (setting.empty()) {
+    return true;
+  }
+  const bool listed = std::ranges::any_of(split(setting, ','), [&](std::string_view entry) {
+    const std::vector<std::string_view> parts = split(entry, ':');
+    const bool name = exact ? port.device == parts[0] : port.device.starts_with(parts[0]);
+    return !parts[0].empty() && name && (parts.size() < 2 || parts[1].empty() || parts[1] == std::to_string(port.port));
+  });
+  return listed != excludes;
+}
+
+void check_infiniband(const Settings& settings, const HostFiles& files, HostReport& report) {
+  const std::vector<InfinibandPort> all = read_ports(files);
+  if (all.empty()) {
+    if (settings.is_set("NCCL_IB_HCA")) {
+      report.add(std::string(kPort), "NCCL_IB_HCA", Outcome::kFailed, "is set, and this host has no InfiniBand device",
+                 "load the driver, or let the container see /sys/class/infiniband and /dev/infiniband");
+    }
+    return;
+  }
+  const std::string setting(settings.value("NCCL_IB_HCA"));
+  std::vector<InfinibandPort> selected;
+  std::ranges::copy_if(all, std::back_inserter(selected), [&](const auto& port) { return is_selected(port, setting); });
+  check_setting(setting, all, selected, report);
+  for (const InfinibandPort& port : selected) {
+    check_port(port, !setting.empty(), files, report);
+  }
+  check_active(selected, report);
+  const std::string_view net = settings.value("NCCL_NET");
+  const bool disabled = settings.integer("NCCL_IB_DISABLE", 0) != 0;
+  if (disabled || net == "Socket" || net == "socket") {
+    report.add(std::string(kPort), disabled ? "NCCL_IB_DISABLE" : "NCCL_NET", Outcome::kWarning,
+               "data takes TCP although this host has InfiniBand or RoCE ports", "remove it");
+  }
+}
+
+}  // namespace stalltrace::preflight

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// InfiniBand and RoCE ports (Documentation/ABI/stable/sysfs-class-infiniband), and which of them NCCL_IB_HCA selects.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "preflight/host_check.h"
+#include "preflight/nccl/settings.h"
+
+namespace stalltrace::preflight {
+
+struct InfinibandPort {
+  std::string device;  // "mlx5_0"
+  int port = 1;
+  std::string state;           // "4: ACTIVE"
+  std::string physical_state;  // "5: LinkUp"
+  std::string rate;            // "400 Gb/sec (4X NDR)"
+  std::string link_layer;      // "InfiniBand", "Ethernet"
+  [[nodiscard]] bool active() const { return state.starts_with("4:"); }
+  [[nodiscard]] std::string name() const { return device + "/" + std::to_string(port); }
+};
+
+std::vector<InfinibandPort> read_ports(const HostFiles& files);
+/// `setting` is NCCL_IB_HCA: "^=mlx5_1:1,mlx5_2"; empty selects all.
+bool is_selected(const InfinibandPort& port, std::string_view setting);
+
+void check_infiniband(const Settings& settings, const HostFiles& files, HostReport& report);
+
+}  // namespace stalltrace::preflight

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "preflight/network/interface_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/text.h"
+
+namespace stalltrace::preflight {
+namespace {
+
+constexpr std::string_view kInterface = "interface";
+constexpr std::string_view kCounters = "interface_errors";
+
+/// Counters of /sys/class/net/NAME/statistics that count packets which did not arrive as they were sent.
+constexpr std::array kErrorCounters{"rx_errors",        "tx_errors",      "rx_crc_errors",
+                                    "rx_missed_errors", "rx_fifo_errors", "tx_carrier_errors"};
+
+std::string names_of(const std::vector<InterfaceAddress>& addresses) {
+  std::set<std::string> names;
+  for (const InterfaceAddress& one : addresses) {
+    names.insert(one.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+bool is_virtual(const InterfaceAddress& one) { return one.name.starts_with("docker") || one.name.starts_with("virbr"); }
+
+void check_choice(const Settings& settings, const std::vector<InterfaceAddress>& all, const ChosenInterfaces& chosen,
+                  HostReport& report) {
+  const std::string setting(settings.value("NCCL_SOCKET_IFNAME"));
+  if (chosen.addresses.empty()) {
+    const std::string family(settings.value("NCCL_SOCKET_FAMILY"));
+    std::vector<InterfaceAddress> running;
+    std::ranges::copy_if(all, std::back_inserter(running), &InterfaceAddress::running);
+    report.add(std::string(kInterface), "", Outcome::kFailed,
+               chosen.by_setting ? fmt::format("NCCL_SOCKET_IFNAME={}{} selects no running interface", setting,
+                                               family.empty() ? "" : fmt::format(" with NCCL_SOCKET_FAMILY={}", family))
+                                 : "no running interface has an IP address",
+               running.empty() ? "bring an interface up" : fmt::format("name one of: {}", names_of(running)));
+    return;
+  }
+  for (const InterfaceAddress& one : chosen.addresses) {
+    const std::string by = chosen.by_setting ? fmt::format("by NCCL_SOCKET_IFNAME={}", setting) : "by NCCL's own rule";
+    const std::string detail = fmt::format("NCCL uses {} ({})", one.address, by);
+    if (one.loopback) {
+      report.add(std::string(kInterface), one.name, Outcome::kFailed, detail + ": no other node reaches it",
+                 "set NCCL_SOCKET_IFNAME to the interface between the nodes; a job on this node alone works");
+    } else if (is_virtual(one) && !chosen.by_setting) {
+      report.add(std::string(kInterface), one.name, Outcome::kFailed, detail + ": a bridge inside this node",
+                 "bring the interface between the nodes up, or name it in NCCL_SOCKET_IFNAME");
+    } else if (one.ipv6 && one.address.starts_with("fe80:")) {
+      report.add(std::string(kInterface), one.name, Outcome::kWarning, detail + ": a link-local address",
+                 "give it an address, or set NCCL_SOCKET_FAMILY=AF_INET");
+    } else {
+      report.add(std::string(kInterface), one.name, Outcome::kOk, detail);
+    }
+  }
+}
+
+std::string statistic(const HostFiles& files, const std::string& interface, std::string_view name) {
+  return HostFiles::read(fmt::format("{}/class/net/{}/{}", files.sys, interface, name));
+}
+
+void check_health(const InterfaceAddress& one, const HostFiles& files, HostReport& report) {
+  std::vector<std::string> counted;
+  for (const std::string_view name : kErrorCounters) {
+    const std::string value = statistic(files, one.name, fmt::format("statistics/{}", name));
+    if (!value.empty() && value != "0") {
+      counted.push_back(fmt::format("{} {}", name, value));
+    }
+  }
+  if (!counted.empty()) {
+    report.add(std::string(kCounters), one.name, Outcome::kWarning,
+               fmt::format("errors since the interface came up: {}", fmt::join(counted, ", ")),
+               "look whether they grow; if so: cable, transceiver, switch port, ring buffers (ethtool -S, -g)");
+  }
+  const std::string duplex = statistic(files, one.name, "duplex");
+  if (duplex == "half") {
+    report.add(std::string(kInterface), one.name, Outcome::kFailed, "half duplex",
+               "let both ends negotiate: cable, switch port, ethtool");
+  }
+}
+
+/// Several interfaces carry the channels in turn: the slowest sets the speed.
+void check_alike(const std::vector<InterfaceAddress>& chosen, const HostFiles& files, HostReport& report) {
+  for (const auto& [file, what, unit] : {std::tuple{"mtu", "MTUs", ""}, std::tuple{"speed", "speeds", " Mbit/s"}}) {
+    std::set<std::string> values;
+    std::vector<std::string> texts;
+    for (const InterfaceAddress& one : chosen) {
+      const std::string value = statistic(files, one.name, file);
+      if (!value.empty() && value != "-1") {
+        values.insert(value);
+        texts.push_back(fmt::format("{} {}{}", one.name, value, unit));
+      }
+    }
+    if (values.size() > 1) {
+      report.add(std::string(kInterface), "", Outcome::kWarning,
+                 fmt::format("NCCL's interfaces have different {}: {}", what, fmt::join(texts, ", ")),
+                 "select those between the nodes with NCCL_SOCKET_IFNAME");
+    }
+  }
+}
+
+}  // namespace
+
+void check_interfaces(const Settings& settings, const std::vector<InterfaceAddress>& all, const HostFiles& files,
+                      HostReport& report) {
+  const ChosenInterfaces chosen =
+      choose_interfaces(all, settings.value("NCCL_SOCKET_IFNAME"), settings.value("NCCL_SOCKET_FAMILY"));
+  check_choice(settings, all, chosen, report);
+  for (const InterfaceAddress& one : chosen.addresses) {
+    check_health(one, files, report);
+  }
+  check_alike(chosen.addresses, files, report);
+  report.facts["interfaces"] = names_of(chosen.addresses);
+  if (!chosen.addresses.empty()) {
+    const InterfaceAddress& first = chosen.addresses.front();
+    report.facts["address family"] = first.ipv6 ? "IPv6" : "IPv4";
+    if (const std::string mtu = statistic(files, first.name, "mtu"); !mtu.empty()) {
+      report.facts["MTU"] = mtu;
+    }
+    if (const std::string speed = statistic(files, first.name, "speed"); !speed.empty() && speed != "-1") {
+      report.facts["speed, Mbit/s"] = speed;
+    }
+  }
+}
+
+}  // namespace stalltrace::preflight

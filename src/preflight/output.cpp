@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "preflight/output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace stalltrace::preflight {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json checks_json(std::span<const HostCheck> checks) {
+  Json rows = Json::array();
+  for (const HostCheck& check : checks) {
+    rows.push_back({{"check", check.check},
+                    {"subject", check.subject},
+                    {"outcome", to_text(check.outcome)},
+                    {"detail", check.detail},
+                    {"remedy", check.remedy}});
+  }
+  return rows;
+}
+
+std::string text_of(const Json& object) {
+  return escape_in_json(object.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
+}
+
+std::string_view mark_of(Outcome outcome) { return outcome == Outcome::kFailed ? "FAILED" : to_text(outcome); }
+
+bool any_failed(std::span<const HostCheck> checks) {
+  return std::ranges::any_of(checks, [](const HostCheck& check) { return check.outcome == Outcome::kFailed; });
+}
+
+}  // namespace
+
+std::string checks_text(std::span<const HostCheck> checks) {
+  size_t widest = 0;
+  for (const HostCheck& check : checks) {
+    widest = std::max(widest, check.check.size());
+  }
+  std::string text;
+  int64_t failed = 0;
+  int64_t warnings = 0;
+  for (const HostCheck& check : checks) {
+    failed += check.outcome == Outcome::kFailed ? 1 : 0;
+    warnings += check.outcome == Outcome::kWarning ? 1 : 0;
+    const std::string_view space = check.subject.empty() || check.detail.starts_with('=') ? "" : " ";
+    text += printable(fmt::format("{:<8} {:<{}} {}{}{}", mark_of(check.outcome), check.check, widest, check.subject,
+                                  space, check.detail)) +
+            "\n";
+    if (!check.remedy.empty()) {
+      text += printable(fmt::format("{:<8} {:<{}} -> {}", "", "", widest, check.remedy)) + "\n";
+    }
+  }
+  return text + fmt::format("{} failed, {}.\n", count_of(failed, "check"), count_of(warnings, "warning"));
+}
+
+std::string report_json(const HostReport& report) {
+  return text_of({{"schema", 1},
+                  {"host", report.host},
+                  {"failed", report.failed()},
+                  {"checks", checks_json(report.checks)},
+                  {"facts", report.facts}});
+}
+
+std::string comparison_json(std::span<const HostReport> hosts, std::span<const HostCheck> differences) {
+  Json names = Json::array();
+  for (const HostReport& host : hosts) {
+    names.push_back(host.host);
+  }
+  return text_of({{"schema", 1},
+                  {"hosts", std::move(names)},
+                  {"failed", any_failed(differences)},
+                  {"differences", checks_json(differences)}});
+}
+
+Result<HostReport> parse_report(std::string_view json) {
+  const Json object = Json::parse(json, nullptr, false);
+  const auto refused = [] {
+    return fail("is no report of `stalltrace preflight --json`", "give the files that it wrote on each node",
+                ErrorKind::kCorrupt);
+  };
+  if (!object.is_object() || !object.contains("host") || !object["host"].is_string() || !object.contains("facts") ||
+      !object["facts"].is_object()) {
+    return refused();
+  }
+  HostReport report{.host = object["host"].get<std::string>()};
+  for (const auto& [fact, value] : object["facts"].items()) {
+    if (!value.is_string()) {
+      return refused();
+    }
+    report.facts[fact] = value.get<std::string>();
+  }
+  return report;
+}
+
+}  // namespace stalltrace::preflight

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports as text and JSON.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "preflight/host_check.h"
+
+namespace stalltrace::preflight {
+
+/// A line for each check, with its remedy below it, and a last line with the verdict.
+std::string checks_text(std::span<const HostCheck> checks);
+std::string report_json(const HostReport& report);
+/// {"hosts": [...], "failed": false, "differences": [...]}
+std::string comparison_json(std::span<const HostReport> hosts, std::span<const HostCheck> differences);
+/// What report_json wrote, facts and host alone. Errors: not such a report.
+Result<HostReport> parse_report(std::string_view json);
+
+}  // namespace stalltrace::preflight

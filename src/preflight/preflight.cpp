@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "preflight/preflight.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "preflight/host/host_checks.h"
+#include "preflight/nccl/lint.h"
+#include "preflight/nccl/settings.h"
+#include "preflight/network/infiniband.h"
+#include "preflight/network/interface_checks.h"
+#include "preflight/network/interfaces.h"
+
+namespace stalltrace::preflight {
+namespace {
+
+constexpr size_t kMostNamed = 8;  // hosts with one value
+
+/// Where hosts differ in these, they can't talk or lose packets of full size.
+bool breaks_a_job(std::string_view fact) { return fact == "MTU" || fact == "address family"; }
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+std::string names_of(const std::vector<std::string>& hosts) {
+  const size_t shown = std::min(hosts.size(), kMostNamed);
+  std::string text = fmt::format("{}", fmt::join(hosts.begin(), hosts.begin() + static_cast<ptrdiff_t>(shown), ", "));
+  return hosts.size() > shown ? fmt::format("{} and {} more", text, hosts.size() - shown) : text;
+}
+
+}  // namespace
+
+Result<HostReport> check_this_host(const Environment& environment, const HostFiles& files) {
+  HostReport report{.host = host_name()};
+  ST_ASSIGN(const std::vector<InterfaceAddress> interfaces, read_interfaces());
+  const Settings settings = Settings::read(environment, files);
+  check_settings(settings, report);
+  check_interfaces(settings, interfaces, files, report);
+  check_infiniband(settings, files, report);
+  check_host(read_limits(), !read_ports(files).empty(), files, report);
+  return report;
+}
+
+std::vector<HostCheck> compare_hosts(std::span<const HostReport> hosts) {
+  std::set<std::string> facts;
+  for (const HostReport& host : hosts) {
+    for (const auto& [fact, value] : host.facts) {
+      facts.insert(fact);
+    }
+  }
+  std::vector<HostCheck> differences;
+  for (const std::string& fact : facts) {
+    std::map<std::string, std::vector<std::string>> by_value;
+    for (const HostReport& host : hosts) {
+      const auto found = host.facts.find(fact);
+      by_value[found == host.facts.end() ? "not set" : found->second].push_back(host.host);
+    }
+    if (by_value.size() < 2) {
+      continue;
+    }
+    std::vector<std::pair<std::string, std::vector<std::string>>> groups(by_value.begin(), by_value.end());
+    std::ranges::stable_sort(groups, std::greater{}, [](const auto& group) { return group.second.size(); });
+    std::vector<std::string> texts;
+    for (const auto& [value, names] : groups) {
+      texts.push_back(fmt::format("{} on {}", value, names_of(names)));
+    }
+    differences.push_back({.check = "differs",
+                           .subject = fact,
+                           .outcome = breaks_a_job(fact) ? Outcome::kFailed : Outcome::kWarning,
+                           .detail = fmt::format("{}", fmt::join(texts, "; ")),
+                           .remedy = "make it the same on all nodes, or know why it differs"});
+  }
+  return differences;
+}
+
+}  // namespace stalltrace::preflight

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/http/api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "serve/http/compressed_file.h"
+#include "serve/json/json.h"
+
+namespace stalltrace::serve {
+namespace {
+
+constexpr std::chrono::seconds kWaitForAnalysis{20};
+constexpr int64_t kInfoLimitNs = 5 * kNsPerSecond;
+constexpr size_t kNodesListed = 64;  // of one recording
+
+/// All rows of a statement of ours.
+class Rows final : public RowSink {
+ public:
+  Status columns(const std::vector<std::string>& /*names*/) override { return {}; }
+  Result<bool> row(std::span<const Value> values) override {
+    rows.emplace_back(values.begin(), values.end());
+    return rows.size() < kNodesListed;
+  }
+  std::vector<std::vector<Value>> rows;
+};
+
+Json json_of(const Value& value) {
+  if (const auto* integer = std::get_if<int64_t>(&value)) {
+    return *integer;
+  }
+  if (const auto* real = std::get_if<double>(&value)) {
+    return *real;
+  }
+  const auto* text = std::get_if<std::string>(&value);
+  return text == nullptr ? Json() : Json(*text);
+}
+
+/// Rows as objects with `names` as keys; null if they can't be read, as in a recording of an older schema.
+Json objects(Recordings& recordings, std::string_view recording, std::string_view sql,
+             std::span<const std::string_view> names) {
+  Rows found;
+  if (!recordings.query(recording, sql, kInfoLimitNs, found)) {
+    return {};
+  }
+  Json all = Json::array();
+  for (const auto& row : found.rows) {
+    Json one = Json::object();
+    for (size_t i = 0; i < names.size() && i < row.size(); ++i) {
+      one.set(names[i], json_of(row[i]));
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+Json first_of(Json rows) { return rows.size() == 0 ? Json() : (*rows.values())[0]; }
+
+std::vector<std::string> node_names(Recordings& recordings, std::string_view recording) {
+  Rows found;
+  std::vector<std::string> names;
+  if (recordings.query(recording, "SELECT name FROM node ORDER BY node_id", kInfoLimitNs, found)) {
+    for (const auto& row : found.rows) {
+      const auto* name = std::get_if<std::string>(row.data());
+      names.push_back(name == nullptr ? "" : *name);
+    }
+  }
+  return names;
+}
+
+/// The parameter as a number within [1, most]; `usual` if it is not given.
+Result<int64_t> number_of(const HttpRequest& request, const std::string& name, int64_t usual, int64_t most) {
+  const auto given = request.query.find(name);
+  if (given == request.query.end()) {
+    return usual;
+  }
+  const auto number = parse_integer(given->second);
+  if (!number || *number < 1) {
+    return fail(fmt::format("{} is a whole number above 0", name), {}, ErrorKind::kUsage);
+  }
+  return std::min(*number, most);
+}
+
+/// The parameter `recording`; every recording without it.
+Result<std::vector<std::string>> recordings_meant(Recordings& recordings, const HttpRequest& request) {
+  const auto given = request.query.find("recording");
+  std::vector<std::string> meant;
+  for (const Recordings::Info& info : recordings.list()) {
+    if (given == request.query.end() || given->second == info.name) {
+      meant.push_back(info.name);
+    }
+  }
+  if (meant.empty()) {
+    return fail("no recording of that name is served here", "GET /v1/node lists them", ErrorKind::kNotFound);
+  }
+  return meant;
+}
+
+}  // namespace
+
+std::span<const Api::Route> Api::routes() {
+  static constexpr std::array<Route, 5> kRoutes{
+      {{"GET", "/v1/clock", "this host's clock now", &Api::clock},
+       {"GET", "/v1/node", "versions, and the recordings that are served", &Api::node},
+       {"POST", "/v1/query", "runs one SELECT on each recording", &Api::query},
+       {"GET", "/v1/findings", "the report of all recordings together", &Api::findings},
+       {"GET", "/v1/recording", "one recording as it is now", &Api::recording}}};
+  return kRoutes;
+}
+
+HttpAnswer Api::answer(const HttpRequest& request) {
+  bool known = false;
+  for (const Route& route : routes()) {
+    if (route.path != request.path) {
+      continue;
+    }
+    known = true;
+    if (route.method == request.method) {
+      return (this->*route.handler)(request);
+    }
+  }
+  if (!known) {
+    return answer_of_error(404, "there is nothing at this path", "docs/serve.md lists what there is");
+  }
+  HttpAnswer answer = answer_of_error(405, "this path takes another method", "docs/serve.md lists what there is");
+  const auto route = std::ranges::find(routes(), request.path, &Route::path);
+  answer.headers.emplace_back("Allow", route->method);
+  return answer;
+}
+
+HttpAnswer Api::clock(const HttpRequest& /*request*/) {
+  return {.body = Json::object({{"api", kApiVersion}, {"now_ns", utc_now_ns()}}).dump() + "\n"};
+}
+
+HttpAnswer Api::node(const HttpRequest& /*request*/) {
+  constexpr std::array<std::string_view, 6> kOfNode{"node_id", "name", "hostname", "boot_id", "kernel", "started_ns"};
+  constexpr std::array<std::string_view, 3> kOfRange{"from_ns", "to_ns", "collectives"};
+  constexpr std::array<std::string_view, 1> kLost{"events"};
+  Json all = Json::array();
+  for (const Recordings::Info& info : recordings_.list()) {
+    Json one = Json::object({{"name", info.name}, {"being_written", info.being_written}, {"bytes", info.size_bytes}});
+    if (info.problem) {
+      one.set("problem", info.problem->what);
+      all.push_back(std::move(one));
+      continue;
+    }
+    const auto ask = [&](std::string_view sql, std::span<const std::string_view> names) {
+      return objects(recordings_, info.name, sql, names);
+    };
+    one.set("nodes",
+            ask("SELECT node_id, name, hostname, boot_id, kernel, started_ns FROM node ORDER BY node_id", kOfNode));
+    one.set("range", first_of(ask("SELECT min(timestamp_ns), max(timestamp_ns), count(*) FROM collective", kOfRange)));
+    const Json lost = first_of(ask("SELECT coalesce(sum(count), 0) FROM loss", kLost));
+    one.set("lost_events", lost.is_object() ? *lost.find("events") : Json());
+    all.push_back(std::move(one));
+  }
+  Json answer = Json::object({{"api", kApiVersion}, {"version", program_version()}});
+  answer.set("now_ns", utc_now_ns());
+  answer.set("recordings", std::move(all));
+  return {.body = answer.dump() + "\n"};
+}
+
+HttpAnswer Api::query(const HttpRequest& request) {
+  const auto meant = recordings_meant(recordings_, request);
+  const auto most = number_of(request, "limit", options_.rows.rows, options_.rows.rows);
+  const auto limit_ms = number_of(request, "timeout_ms", options_.query_limit_ns / kNsPerMs, INT32_MAX);
+  for (const Error* error :
+       {meant ? nullptr : &meant.error(), most ? nullptr : &most.error(), limit_ms ? nullptr : &limit_ms.error()}) {
+    if (error != nullptr) {
+      return answer_of_error(*error);
+    }
+  }
+  const int64_t deadline_ns = monotonic_now_ns() + std::min(*limit_ms * kNsPerMs, options_.longest_query_ns);
+  RowLines lines({.rows = *most, .bytes = options_.rows.bytes});
+  for (const std::string& name : *meant) {
+    lines.begin_recording(name, node_names(recordings_, name));
+    const int64_t left_ns = std::max<int64_t>(deadline_ns - monotonic_now_ns(), 1);
+    if (const Status asked = recordings_.query(name, request.body, left_ns, lines); !asked) {
+      return answer_of_error(asked.error());
+    }
+    if (lines.truncated()) {
+      break;
+    }
+  }
+  return {.content_type = "application/x-ndjson", .body = lines.take()};
+}
+
+HttpAnswer Api::findings(const HttpRequest& /*request*/) {
+  const std::unique_lock turn(analysis_, kWaitForAnalysis);
+  if (!turn) {
+    return answer_of_error(503, "another analysis is still running", "ask again later");
+  }
+  auto snapshot = recordings_.snapshot();
+  if (!snapshot) {
+    return answer_of_error(snapshot.error());
+  }
+  const auto report = (*snapshot)->report();
+  return report ? HttpAnswer{.body = options_.report_to_json(**report)} : answer_of_error(report.error());
+}
+
+HttpAnswer Api::recording(const HttpRequest& request) {
+  auto meant = recordings_meant(recordings_, request);
+  if (!meant) {
+    return answer_of_error(meant.error());
+  }
+  if (meant->size() > 1) {
+    return answer_of_error(400, "several recordings are served: say which", "?recording=NAME; GET /v1/node lists them");
+  }
+  auto file = recordings_.open_copy(meant->front(), options_.copies_folder);
+  if (!file) {
+    return answer_of_error(file.error());
+  }
+  auto pieces = CompressedFile::open(*std::move(file));
+  if (!pieces) {
+    return answer_of_error(pieces.error());
+  }
+  HttpAnswer answer{.content_type = "application/zstd"};
+  answer.headers.emplace_back("Stalltrace-Bytes", fmt::format("{}", (*pieces)->size_bytes()));
+  answer.next_piece = [shared = *pieces] { return shared->next(); };
+  return answer;
+}
+
+}  // namespace stalltrace::serve

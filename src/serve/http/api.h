@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The HTTP API over recordings (docs/serve.md, docs/openapi.json): which requests there are, and their answers. Nothing
+// is changed by one, and no request names a file: recordings are asked for by the names that they are served under.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "model/finding.h"
+#include "serve/http/message.h"
+#include "serve/http/row_lines.h"
+#include "serve/recordings.h"
+
+namespace stalltrace::serve {
+
+/// The version of the API: of paths, parameters and what answers mean.
+inline constexpr int kApiVersion = 1;
+
+struct ApiOptions {
+  RowLimits rows;                             // of one answer
+  int64_t longest_query_ns = 60'000'000'000;  // more is not given, whatever is asked for
+  int64_t query_limit_ns = 30'000'000'000;    // unless asked for
+  std::string copies_folder;                  // for copies of recordings that are being written; empty: none are made
+  /// The report as `explain --json` prints it.
+  std::function<std::string(const Report&)> report_to_json;
+};
+
+class Api {
+ public:
+  struct Route {
+    std::string_view method;
+    std::string_view path;
+    std::string_view summary;
+    HttpAnswer (Api::*handler)(const HttpRequest&);
+  };
+  static std::span<const Route> routes();
+
+  Api(Recordings& recordings, ApiOptions options) : recordings_(recordings), options_(std::move(options)) {}
+
+  /// May take long (a query, an analysis). Any thread, several at once.
+  HttpAnswer answer(const HttpRequest& request);
+
+ private:
+  HttpAnswer clock(const HttpRequest& request);
+  HttpAnswer node(const HttpRequest& request);
+  HttpAnswer query(const HttpRequest& request);
+  HttpAnswer findings(const HttpRequest& request);
+  HttpAnswer recording(const HttpRequest& request);
+
+  Recordings& recordings_;
+  ApiOptions options_;
+  std::timed_mutex analysis_;  // one at a time: Recordings::snapshot
+};
+
+}  // namespace stalltrace::serve

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A request and its answer, without their transport.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace stalltrace::serve {
+
+struct HttpRequest {
+  std::string method;                        // "GET"
+  std::string path;                          // "/v1/query", decoded
+  std::map<std::string, std::string> query;  // "?limit=10", decoded; of two with one name the last counts
+  std::string body;
+};
+
+struct HttpAnswer {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  /// Instead of `body`: called until it gives an empty piece. An error breaks the connection, so that the answer can't
+  /// be taken for complete.
+  std::function<Result<std::string>()> next_piece;
+  std::vector<std::pair<std::string, std::string>> headers;
+};
+
+/// {"error": what, "remedy": remedy} with the status that fits the kind.
+HttpAnswer answer_of_error(const Error& error);
+HttpAnswer answer_of_error(int status, std::string_view what, std::string_view remedy);
+
+/// Sets path and query of a request's target: "/v1/query?limit=10". An error (kUsage) if it is not one.
+Status read_target(std::string_view target, HttpRequest& request);
+
+/// `text` as a value in a target.
+std::string percent_encoded(std::string_view text);
+
+/// Whether the two are equal, in a time that depends on their lengths alone.
+bool equal_in_constant_time(std::string_view a, std::string_view b);
+
+}  // namespace stalltrace::serve

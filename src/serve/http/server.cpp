@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/http/server.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <csignal>
+#include <exception>
+#include <optional>
+
+#include "base/text.h"
+#include "base/version.h"
+#include "serve/http/channel.h"
+
+namespace stalltrace::serve {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::awaitable;
+using asio::ip::tcp;
+using Parser = http::request_parser<http::string_body>;
+using Header = http::request_header<>;
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+constexpr std::chrono::milliseconds kAfterAcceptError{100};
+
+/// "127.0.0.1:7700", "localhost": names that only this host gives itself. A page of a browser that reaches us under a
+/// name of its own (DNS rebinding) comes with that name.
+bool is_own_host(std::string_view host) {
+  if (host.starts_with('[')) {
+    return true;  // a number of IPv6
+  }
+  const std::string name(host.substr(0, host.rfind(':')));
+  in_addr number{};
+  return name == "localhost" || ::inet_pton(AF_INET, name.c_str(), &number) == 1;
+}
+
+/// Why a request is refused before its body is read; nothing: it is not.
+std::optional<HttpAnswer> refusal(const Header& header, const std::string& token) {
+  if (header.find(http::field::transfer_encoding) != header.end()) {
+    // Also what makes a proxy and us disagree about a request's end: chunks in HTTP/1.0, and both kinds of length.
+    return answer_of_error(411, "a request's body needs a Content-Length", "send it without Transfer-Encoding");
+  }
+  if (header.count(http::field::host) > 1 || header.count(http::field::authorization) > 1 ||
+      header.count(http::field::content_length) > 1 ||
+      (header.version() >= 11 && header.count(http::field::host) == 0)) {
+    return answer_of_error(400, "a header is missing or given twice", "send Host once");
+  }
+  if (header.find(http::field::origin) != header.end()) {
+    return answer_of_error(403, "this API is not for pages in a browser", "ask it with a program");
+  }
+  if (token.empty()) {
+    const auto host = header[http::field::host];
+    if (!host.empty() && !is_own_host({host.data(), host.size()})) {
+      return answer_of_error(403, "the Host header is not an address of this host", "ask 127.0.0.1 or localhost");
+    }
+    return std::nullopt;
+  }
+  constexpr std::string_view kScheme = "bearer ";
+  const auto given = header[http::field::authorization];
+  const std::string_view authorization(given.data(), given.size());
+  const bool bearer = beast::iequals(authorization.substr(0, kScheme.size()), kScheme);
+  if (!bearer || !equal_in_constant_time(trim(authorization.substr(kScheme.size())), token)) {
+    HttpAnswer answer = answer_of_error(401, bearer ? "the token is wrong" : "a token is needed",
+                                        "give --token-file, or set STALLTRACE_TOKEN, as the server has it");
+    answer.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return answer;
+  }
+  return std::nullopt;
+}
+
+HttpAnswer answer_of_parser(beast::error_code error) {
+  if (error == http::error::header_limit) {
+    return answer_of_error(431, "the request's header is too large", "");
+  }
+  if (error == http::error::body_limit) {
+    return answer_of_error(413, "the request's body is too large", "docs/serve.md has the limits");
+  }
+  return answer_of_error(400, "not a request in HTTP/1.1: " + error.message(), "");
+}
+
+class BeastServer final : public HttpServer {
+ public:
+  BeastServer(Handler handler, ServerOptions options)
+      : handler_(std::move(handler)), options_(std::move(options)), acceptor_(io_), pool_(options_.workers) {}
+
+  Status listen(UniqueFd listener) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    if (::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+      return fail_errno("serve", errno);
+    }
+    beast::error_code error;
+    acceptor_.assign(address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), listener.get(), error);
+    if (error) {
+      return fail("serve: " + error.message());
+    }
+    static_cast<void>(listener.release());
+    return options_.tls ? use_tls() : Status();
+  }
+
+  void run(bool until_signals) override {
+    asio::signal_set signals(io_);
+    if (until_signals) {
+      for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+        struct sigaction old {};
+        if (::sigaction(number, nullptr, &old) != 0 || old.sa_handler != SIG_IGN) {  // ignored as under nohup
+          signals.add(number);
+        }
+      }
+      signals.async_wait([this](beast::error_code error, int /*number*/) { error ? void() : io_.stop(); });
+    }
+    asio::co_spawn(io_, accept(), asio::detached);
+    io_.run();
+    pool_.join();
+  }
+
+  void stop() override { io_.stop(); }
+
+ private:
+  Status use_tls() {
+    prepare_tls();
+    beast::error_code error;
+    tls_.emplace(asio::ssl::context::tls_server);
+    SSL_CTX* context = tls_->native_handle();
+    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+    SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20");
+    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    tls_->use_certificate_chain(asio::buffer(options_.tls->certificate), error);
+    if (!error) {
+      tls_->use_private_key(asio::buffer(options_.tls->key), asio::ssl::context::pem, error);
+    }
+    return error ? Status(fail("use the certificate: " + error.message())) : Status();
+  }
+
+  awaitable<void> accept() {
+    for (;;) {
+      auto [error, socket] = co_await acceptor_.async_accept(kAwait);
+      if (error) {
+        asio::steady_timer pause(io_, kAfterAcceptError);  // no descriptor is left: some will be closed
+        co_await pause.async_wait(kAwait);
+        continue;
+      }
+      if (connections_ >= options_.most_connections) {
+        refuse(socket);
+        continue;
+      }
+      ++connections_;
+      asio::co_spawn(io_, serve(std::move(socket)), [this](std::exception_ptr) { --connections_; });
+    }
+  }
+
+  /// Says so if that takes no time.
+  void refuse(tcp::socket& socket) const {
+    constexpr std::string_view kBusy =
+        "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
+    beast::error_code ignored;
+    socket.non_blocking(true, ignored);
+    if (!tls_) {
+      socket.write_some(asio::buffer(kBusy), ignored);
+    }
+  }
+
+  awaitable<void> serve(tcp::socket socket) {
+    const auto channel = make_channel(std::move(socket), tls_ ? &*tls_ : nullptr);
+    channel->expires_after(options_.request_limit);
+    const auto error = co_await channel->accept_tls();
+    if (!error) {
+      co_await talk(*channel);
+      co_await channel->finish();
+    }
+  }
+
+  awaitable<void> talk(Channel& channel) {
+    std::string received;
+    for (bool more = true; more;) {
+      Parser parser;
+      parser.header_limit(static_cast<std::uint32_t>(options_.most_header_bytes));
+      parser.body_limit(options_.most_body_bytes);
+      parser.eager(true);
+      channel.expires_after(options_.request_limit);
+      std::optional<HttpAnswer> answer = co_await receive(channel, received, parser);
+      if (!answer && !parser.is_done()) {
+        co_return;  // too slow, or gone
+      }
+      const Envelope envelope{.http_1_1 = !parser.is_header_done() || parser.get().version() >= 11,
+                              .keep = !answer && parser.keep_alive()};
+      if (!answer) {
+        answer = co_await answer_of(parser.release());
+      }
+      more = co_await send(channel, *std::move(answer), envelope) && envelope.keep;
+    }
+  }
+
+  /// Reads one request from `received` and what arrives. An answer: the request is refused; none, and the parser is not
+  /// done: the connection ended, or its time.
+  awaitable<std::optional<HttpAnswer>> receive(Channel& channel, std::string& received, Parser& parser) {
+    for (bool header_judged = false;;) {
+      beast::error_code error;
+      const size_t taken = received.empty() ? 0 : parser.put(asio::buffer(received), error);
+      received.erase(0, taken);
+      if (parser.is_header_done() && !header_judged) {
+        header_judged = true;
+        if (auto refused = refusal(parser.get(), options_.token)) {
+          co_return refused;
+        }
+      }
+      if (error && error != http::error::need_more) {
+        co_return answer_of_parser(error);
+      }
+      if (parser.is_done()) {
+        co_return std::nullopt;
+      }
+      if (co_await channel.read(received)) {
+        co_return std::nullopt;
+      }
+    }
+  }
+
+  awaitable<HttpAnswer> answer_of(http::request<http::string_body> message) {
+    HttpRequest request{.method = std::string(message.method_string()), .body = std::move(message.body())};
+    const auto target = message.target();
+    if (Status read = read_target({target.data(), target.size()}, request); !read) {
+      co_return answer_of_error(read.error());
+    }
+    if (waiting_ >= options_.most_waiting) {
+      HttpAnswer busy = answer_of_error(503, "too many requests are being answered", "ask again later");
+      busy.headers.emplace_back("Retry-After", "1");
+      co_return busy;
+    }
+    ++waiting_;
+    std::function<HttpAnswer()> work = [this, &request] { return handler_(request); };
+    HttpAnswer answer = co_await by_worker(std::move(work), answer_of_error(500, "no memory is left", "ask for less"));
+    --waiting_;
+    co_return answer;
+  }
+
+  /// Runs `work` on a worker; `otherwise` if it throws.
+  template <typename T>
+  awaitable<T> by_worker(std::function<T()> work, T otherwise) {
+    auto on_worker = [](std::function<T()> todo, T instead) -> awaitable<T> {
+      try {
+        co_return todo();
+      } catch (const std::exception&) {
+      }
+      co_return instead;
+    };
+    co_return co_await asio::co_spawn(pool_, on_worker(std::move(work), std::move(otherwise)), asio::use_awaitable);
+  }
+
+  /// What an answer's header says of the request and the connection.
+  struct Envelope {
+    bool http_1_1 = true;
+    bool keep = false;
+  };
+
+  static std::string header_of(const HttpAnswer& answer, const Envelope& envelope) {
+    std::string header = fmt::format(
+        "HTTP/1.{} {} {}\r\nServer: stalltrace/{}\r\nContent-Type: {}\r\nCache-Control: no-store\r\n"
+        "X-Content-Type-Options: nosniff\r\nConnection: {}\r\n",
+        envelope.http_1_1 ? 1 : 0, answer.status, std::string_view(http::obsolete_reason(http::status(answer.status))),
+        program_version(), answer.content_type, envelope.keep ? "keep-alive" : "close");
+    for (const auto& [name, value] : answer.headers) {
+      header += fmt::format("{}: {}\r\n", name, value);
+    }
+    if (!answer.next_piece) {
+      header += fmt::format("Content-Length: {}\r\n", answer.body.size());
+    } else if (envelope.http_1_1) {
+      header += "Transfer-Encoding: chunked\r\n";
+    }
+    return header + "\r\n";
+  }
+
+  /// False if it could not be sent, or if its end is the connection's.
+  awaitable<bool> send(Channel& channel, HttpAnswer answer, Envelope envelope) {
+    channel.expires_after(options_.answer_limit);
+    std::string bytes = header_of(answer, envelope) + answer.body;
+    answer.body.clear();
+    if (co_await channel.write(bytes)) {
+      co_return false;
+    }
+    while (answer.next_piece) {
+      std::function<Result<std::string>()> work = [&answer] { return answer.next_piece(); };
+      const Result<std::string> piece =
+          co_await by_worker(std::move(work), Result<std::string>(fail("no memory is left")));
+      if (!piece) {
+        co_return false;
+      }
+      bytes = envelope.http_1_1 ? fmt::format("{:x}\r\n{}\r\n", piece->size(), *piece) : *piece;
+      channel.expires_after(options_.answer_limit);
+      if (co_await channel.write(bytes)) {
+        co_return false;
+      }
+      if (piece->empty()) {
+        co_return envelope.http_1_1;
+      }
+    }
+    co_return true;
+  }
+
+  Handler handler_;
+  ServerOptions options_;
+  asio::io_context io_{1};
+  tcp::acceptor acceptor_;
+  std::optional<asio::ssl::context> tls_;
+  asio::thread_pool pool_;
+  size_t connections_ = 0;
+  size_t waiting_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> HttpServer::create(UniqueFd listener, Handler handler, ServerOptions options) {
+  auto server = std::make_unique<BeastServer>(std::move(handler), std::move(options));
+  ST_TRY(server->listen(std::move(listener)));
+  return server;
+}
+
+}  // namespace stalltrace::serve

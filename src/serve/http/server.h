@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Serves an API over HTTP/1.1, with or without TLS. What a request may take is limited: its size, the time that it
+// takes to arrive and to be answered, and the number of connections. Boost.Beast and Asio are seen by server.cpp alone.
+//
+// run() uses the calling thread for the connections and `workers` threads of its own for the answers, so that an
+// answer that takes long keeps nobody else waiting.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/handle.h"
+#include "base/result.h"
+#include "serve/http/message.h"
+#include "serve/http/tls.h"
+
+namespace stalltrace::serve {
+
+struct ServerOptions {
+  std::string token;  // that requests have to bring; empty: none, and only requests to this host itself are answered
+  std::optional<TlsIdentity> tls;  // none: plain
+  size_t most_connections = 256;
+  size_t most_waiting = 32;  // requests that are being answered, or wait for it
+  size_t workers = 4;
+  size_t most_header_bytes = 16 << 10;
+  size_t most_body_bytes = 256 << 10;
+  std::chrono::milliseconds request_limit{10'000};  // from the connection, or the last answer, to a complete request
+  std::chrono::milliseconds answer_limit{60'000};   // to send an answer, or one piece of it
+};
+
+class HttpServer {
+ public:
+  using Handler = std::function<HttpAnswer(const HttpRequest&)>;
+
+  /// `listener` is a listening socket. `handler` is called by several threads at once.
+  static Result<std::unique_ptr<HttpServer>> create(UniqueFd listener, Handler handler, ServerOptions options);
+  virtual ~HttpServer() = default;
+
+  /// Until stop() or, with `until_signals`, SIGINT, SIGTERM or SIGHUP. An answer that is being computed is waited for.
+  virtual void run(bool until_signals) = 0;
+  /// Any thread.
+  virtual void stop() = 0;
+};
+
+}  // namespace stalltrace::serve

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/http/server.h"
+
+#include <openssl/ssl.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "serve/testing/running_server.h"
+
+namespace stalltrace::serve {
+namespace {
+
+using std::chrono::milliseconds;
+
+HttpAnswer echo(const HttpRequest& request) {
+  return {.body = request.method + " " + request.path + " " + request.body};
+}
+
+constexpr std::string_view kHost = "Host: localhost\r\nConnection: close\r\n";
+
+std::string get(std::string_view target, std::string_view headers = kHost) {
+  return "GET " + std::string(target) + " HTTP/1.1\r\n" + std::string(headers) + "\r\n";
+}
+
+TEST(Server, AnswersRequestsOfOneConnectionInTheirOrder) {
+  const RunningServer server(echo);
+  const std::string answer = answer_to(server.port(),
+                                       "GET /a%20b?c=d HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                                       "POST /q HTTP/1.1\r\nHost: [::1]:80\r\nContent-Length: 4\r\n\r\nbody" +
+                                           get("/last"));
+  EXPECT_EQ(status_of(answer), 200);
+  const size_t first = answer.find("GET /a b ");
+  const size_t second = answer.find("POST /q body");
+  EXPECT_LT(first, second);
+  EXPECT_LT(second, answer.find("GET /last "));
+}
+
+TEST(Server, RefusesWhatIsNoRequest) {
+  const RunningServer server(echo, {.most_header_bytes = 1024, .most_body_bytes = 100});
+  const std::string large(2000, 'x');
+  for (const auto& [status, request] : std::initializer_list<std::pair<int, std::string>>{
+           {400, "nonsense\r\n\r\n"},
+           {400, "\x16\x03\x01\x02\x05\x01"},  // of a client that speaks TLS
+           {400, "GET / HTTP/2.0\r\n\r\n"},
+           {400, get("relative")},
+           {400, get("/%zz")},
+           {400, get("/a%00b")},
+           {400, get("/", "Connection: close\r\n")},
+           {400, get("/", "Host: a\r\nHost: localhost\r\n")},
+           {403, get("/", "Host: rebound.example\r\n")},
+           {403, get("/", "Host: localhost\r\nOrigin: http://page.example\r\n")},
+           {431, get("/", "Host: localhost\r\nX: " + large + "\r\n")},
+           {413, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 101\r\n\r\n"},
+           {400, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"}}) {
+    EXPECT_EQ(status_of(answer_to(server.port(), request)), status) << request;
+  }
+}
+
+TEST(Server, TakesNoBodyWhoseEndAProxySeesElsewhere) {
+  std::atomic<int> asked = 0;
+  const RunningServer server([&](const HttpRequest& request) {
+    ++asked;
+    return echo(request);
+  });
+  for (const std::string version : {"1.0", "1.1"}) {
+    for (const std::string length : {"", "Content-Length: 4\r\n"}) {
+      const std::string answer =
+          answer_to(server.port(), "POST / HTTP/" + version + "\r\nHost: localhost\r\n" + length +
+                                       "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + get("/smuggled"));
+      EXPECT_GE(status_of(answer), 400) << version << length;
+      EXPECT_LT(status_of(answer), 500) << version << length;
+      EXPECT_EQ(answer.find(" 200 "), std::string::npos);
+    }
+  }
+  EXPECT_EQ(asked, 0);
+}
+
+TEST(Server, WantsItsToken) {
+  const RunningServer server(echo, {.token = "0123456789abcdef"});
+  const auto status = [&](const std::string& authorization) {
+    return status_of(answer_to(server.port(), get("/", std::string(kHost) + authorization)));
+  };
+  EXPECT_EQ(status("Authorization: Bearer 0123456789abcdef\r\n"), 200);
+  EXPECT_EQ(status("Authorization: bearer 0123456789abcdef\r\n"), 200);
+  EXPECT_EQ(status(""), 401);
+  for (const std::string wrong : {"Bearer 0123456789abcdeF", "Bearer 0123456789abcdef0", "Bearer 0123456789abcde",
+                                  "Bearer ", "Bearer", "Basic 0123456789abcdef", "0123456789abcdef"}) {
+    EXPECT_EQ(status("Authorization: " + wrong + "\r\n"), 401) << wrong;
+  }
+  EXPECT_EQ(status("Authorization: Bearer 0123456789abcdef\r\nAuthorization: Bearer x\r\n"), 400);
+}
+
+TEST(Server, DoesNotWaitForSlowClients) {
+  const RunningServer server(echo, {.request_limit = milliseconds(100)});
+  for (const std::string_view part :
+       {"", "GET / HT", "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nab"}) {
+    RawConnection slow(server.port());
+    slow.send(part);
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(slow.receive(), "") << part;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3)) << part;
+  }
+}
+
+TEST(Server, HasSoManyConnectionsAndNoMore) {
+  const RunningServer server(echo, {.most_connections = 3});
+  std::vector<std::unique_ptr<RawConnection>> open;
+  for (int i = 0; i < 3; ++i) {
+    open.push_back(std::make_unique<RawConnection>(server.port()));
+    open.back()->send("GET / HTTP/1.1\r\nHost: localhost\r\n");
+  }
+  RawConnection beyond(server.port());
+  EXPECT_EQ(status_of(beyond.receive()), 503);
+  open[0]->send("Connection: close\r\n\r\n");
+  EXPECT_EQ(status_of(open[0]->receive()), 200);
+  open.clear();
+  for (int i = 0; i < 500; ++i) {  // their ends are noticed soon
+    if (status_of(answer_to(server.port(), get("/"))) == 200) {
+      return;
+    }
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  FAIL();
+}
+
+TEST(Server, AnswersThatTakeLongKeepNobodyElseWaiting) {
+  std::atomic<bool> may_end = false;
+  const RunningServer server(
+      [&](const HttpRequest& request) {
+        for (int i = 0; request.path == "/slow" && !may_end && i < 500; ++i) {
+          std::this_thread::sleep_for(milliseconds(10));
+        }
+        return echo(request);
+      },
+      {.most_waiting = 2, .workers = 2});
+  RawConnection slow(server.port());
+  slow.send(get("/slow"));
+  EXPECT_EQ(status_of(answer_to(server.port(), get("/quick"))), 200);
+  RawConnection other(server.port());
+  other.send(get("/slow"));
+  int status = 200;
+  for (int i = 0; i < 500 && status == 200; ++i) {
+    status = status_of(answer_to(server.port(), get("/quick")));
+  }
+  EXPECT_EQ(status, 503);
+  may_end = true;
+  EXPECT_EQ(status_of(slow.receive()), 200);
+}
+
+TEST(Server, AFailureOfTheHandlerIsAnAnswer) {
+  const RunningServer server([](const HttpRequest&) -> HttpAnswer { throw std::bad_alloc(); });
+  EXPECT_EQ(status_of(answer_to(server.port(), get("/"))), 500);
+}
+
+HttpAnswer in_pieces(int good) {
+  HttpAnswer answer;
+  answer.next_piece = [count = 0, good]() mutable -> Result<std::string> {
+    ++count;
+    return count <= good ? Result<std::string>("piece") : good == 2 ? Result<std::string>("") : fail("broken");
+  };
+  return answer;
+}
+
+TEST(Server, SendsPieces) {
+  const RunningServer server([](const HttpRequest& request) { return in_pieces(request.path == "/whole" ? 2 : 3); });
+  const std::string whole = answer_to(server.port(), get("/whole"));
+  EXPECT_TRUE(whole.ends_with("5\r\npiece\r\n5\r\npiece\r\n0\r\n\r\n")) << whole;
+  const std::string broken = answer_to(server.port(), get("/broken"));
+  EXPECT_TRUE(broken.ends_with("5\r\npiece\r\n")) << broken;
+  const std::string old = answer_to(server.port(), "GET /whole HTTP/1.0\r\nHost: localhost\r\n\r\n");
+  EXPECT_TRUE(old.ends_with("\r\n\r\npiecepiece")) << old;
+}
+
+/// Of a client that speaks `version` at most: the version agreed on; 0: none.
+int agreed_version(uint16_t port, int version) {
+  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
+  SSL_CTX_set_min_proto_version(context, TLS1_VERSION);
+  SSL_CTX_set_max_proto_version(context, version);
+  SSL_CTX_set_security_level(context, 0);
+  SSL* ssl = SSL_new(context);
+  const RawConnection connection(port);
+  SSL_set_fd(ssl, connection.descriptor());
+  const int agreed = SSL_connect(ssl) == 1 ? SSL_version(ssl) : 0;
+  SSL_free(ssl);
+  SSL_CTX_free(context);
+  return agreed;
+}
+
+TEST(Server, SpeaksTlsFromVersion12On) {
+  auto identity = make_tls_identity();
+  ASSERT_TRUE(identity.has_value());
+  const RunningServer server(echo, {.tls = *identity});
+  EXPECT_EQ(agreed_version(server.port(), TLS1_3_VERSION), TLS1_3_VERSION);
+  EXPECT_EQ(agreed_version(server.port(), TLS1_2_VERSION), TLS1_2_VERSION);
+  EXPECT_EQ(agreed_version(server.port(), TLS1_1_VERSION), 0);
+  EXPECT_EQ(status_of(answer_to(server.port(), get("/"))), 0);  // a client without TLS
+}
+
+}  // namespace
+}  // namespace stalltrace::serve

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stalltrace serve`, and the verbs that ask serving nodes."""
+
+import glob
+import json
+import os
+import socket
+import tempfile
+import time
+import urllib.request
+
+import recordings
+from confinement_test import STATUS, status_of
+from servers import Served
+from stalltrace import BUILD, DONE, FAILED, ROOT, USAGE, Case, run
+
+OPENAPI = json.loads((ROOT / "docs" / "openapi.json").read_text())
+COUNT = "SELECT rank, count(*) AS n FROM collective GROUP BY rank"
+TOKEN = "0123456789abcdef"
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None)}
+
+
+def problems(value, schema, place=""):
+    """What in `value` does not match a schema of docs/openapi.json, or has none."""
+    if "$ref" in schema:
+        schema = OPENAPI["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    if "oneOf" in schema:
+        each = [problems(value, one, place) for one in schema["oneOf"]]
+        return [] if any(not found for found in each) else [found for one in each for found in one]
+    kinds = schema.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if kinds and not any(isinstance(value, TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool)) for kind in kinds):
+        return [f"{place}: {value!r} is no {kinds}"]
+    found = []
+    if isinstance(value, dict) and "properties" in schema:
+        found += [f"{place}: no {name}" for name in schema.get("required", []) if name not in value]
+        for name, member in value.items():
+            known = schema["properties"].get(name)
+            found += problems(member, known, f"{place}.{name}") if known is not None else [f"{place}: {name} is in no schema"]
+    if isinstance(value, list) and "items" in schema:
+        found += [line for number, item in enumerate(value) for line in problems(item, schema["items"], f"{place}[{number}]")]
+    return found
+
+
+def schema_of(path, method, kind):
+    return OPENAPI["paths"][path][method]["responses"]["200"]["content"][kind]["schema"]
+
+
+class Serving(Case):
+    def setUp(self):
+        super().setUp()
+        self.files = [recordings.make(self.folder / "a.db", 200, 150), recordings.make(self.folder / "b.db", 100)]
+
+    def serve(self, *words, **options):
+        served = Served(*words, "--listen", options.pop("listen", "127.0.0.1:0"), **options)
+        self.addCleanup(served.close)
+        return served
+
+    def test_answers_are_what_the_description_says(self):
+        served = self.serve(self.files[0])
+        base = f"http://{served.address}"
+        for path in ("/v1/clock", "/v1/node"):
+            with urllib.request.urlopen(base + path, timeout=10) as answer:
+                self.assertEqual(problems(json.load(answer), schema_of(path, "get", "application/json")), [])
+        with urllib.request.urlopen(base + "/v1/query", b"SELECT 1, 1.5, 'a', NULL, x'00'", timeout=10) as answer:
+            for line in answer.read().splitlines():
+                self.assertEqual(problems(json.loads(line), schema_of("/v1/query", "post", "application/x-ndjson")), [])
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(base + "/v1/query", b"DELETE FROM node", timeout=10)
+        self.assertEqual(problems(json.load(refused.exception), {"$ref": "/Error"}), [])
+        with urllib.request.urlopen(base + "/v1/findings", timeout=10) as answer:
+            here = json.loads(self.done(run("explain", self.files[0], "--json")))
+            self.assertEqual(json.load(answer)["findings"], here["findings"])
+
+    def test_nodes_give_what_their_files_would(self):
+        served = [self.serve(file) for file in self.files]
+        nodes = ",".join(one.address for one in served)
+        there = json.loads(self.done(run("query", "--nodes", nodes, COUNT, "--format", "json")))
+        self.assertEqual([(row["node"], row["rank"], row["n"]) for row in there],
+                         [("node0", 0, 200), ("node0", 1, 200), ("node0", 0, 100), ("node0", 1, 100)])
+        total = json.loads(self.done(run("query", "--nodes", nodes, COUNT, "--then", "SELECT sum(n) AS n FROM rows", "--format", "json")))
+        self.assertEqual(total, [{"n": 600}])
+        outliers = json.loads(self.done(run("query", "--nodes", nodes, "SELECT duration_ns FROM collective", "--outliers", "duration_ns",
+                                            "--format", "json")))
+        self.assertEqual([row["duration_ns"] > 3e9 for row in outliers], [True, True] + [False] * 598)
+        self.assertEqual(json.loads(self.done(run("explain", "--nodes", nodes, "--json"))),
+                         json.loads(self.done(run("explain", *self.files, "--json"))))
+        rows = json.loads(self.done(run("nodes", "--nodes", nodes, "--format", "json")))
+        self.assertEqual([(row["recording"], row["collectives"]) for row in rows], [("a.db", 400), ("b.db", 200)])
+        self.assertTrue(all(abs(row["clock_ms"]) <= row["clock_error_ms"] + 0.001 for row in rows), rows)
+        self.assertEqual([one.close() for one in served], [DONE, DONE])
+
+    def test_a_node_that_does_not_answer(self):
+        served = self.serve(self.files[0])
+        with socket.socket() as silent, socket.socket() as closed:
+            for one in (silent, closed):
+                one.bind(("127.0.0.1", 0))
+            silent.listen()
+            names = [f"127.0.0.1:{one.getsockname()[1]}" for one in (silent, closed)]
+            begin = time.monotonic()
+            result = run("query", "--nodes", ",".join([*names, served.address]), COUNT, "--node-timeout", "500ms")
+            self.assertLess(time.monotonic() - begin, 1.5)
+            self.assertIn("node0", self.done(result))
+            self.assertEqual([name in line for name, line in zip(names, result.stderr.splitlines())], [True, True])
+            strict = run("query", "--nodes", ",".join([*names, served.address]), COUNT, "--node-timeout", "500ms", "--require-all")
+            self.assertEqual(strict.returncode, FAILED)
+            self.refused(run("query", "--nodes", names[1], COUNT), FAILED, names[1])
+        self.refused(run("query", "--nodes", served.address, "DELETE FROM node"), USAGE)
+        self.refused(run("query", "--nodes", served.address, self.files[0], COUNT), USAGE)
+        self.refused(run("query", "--nodes", "gpu[2-1]", COUNT), USAGE)
+
+    def test_beyond_loopback_the_token_and_the_certificate_are_needed(self):
+        without = {key: value for key, value in os.environ.items() if key != "STALLTRACE_TOKEN"}
+        self.refused(run("serve", self.files[0], "--listen", "0.0.0.0:0", environment={"STALLTRACE_TOKEN": ""}), USAGE, "--token-file")
+        token = self.folder / "token"
+        token.write_text(TOKEN + "\n")
+        token.chmod(0o600)
+        served = self.serve(self.files[0], "--token-file", token, listen="0.0.0.0:0", lines=2, environment=without)
+        self.assertEqual(served.scheme, "https")
+        fingerprint = served.lines[1].split()[-1]
+        ask = ("query", "--nodes", f"https://{served.address}", COUNT)
+        self.assertIn("node0", self.done(run(*ask, "--token-file", token, "--tls-fingerprint", fingerprint)))
+        self.refused(run(*ask, "--token-file", token), FAILED, fingerprint)
+        self.refused(run(*ask, "--tls-fingerprint", fingerprint, environment={"STALLTRACE_TOKEN": ""}), FAILED)
+        self.refused(run(*ask, "--token-file", token, "--tls-fingerprint", "0" * 64), FAILED, fingerprint)
+
+    def test_it_has_no_more_rights_than_it_needs_and_leaves_nothing(self):
+        if "STALLTRACE_SANITIZE:STRING=\n" not in (BUILD / "CMakeCache.txt").read_text():
+            self.skipTest("sanitizers need what is given up")
+        place = tempfile.mkdtemp(dir=self.folder)
+        served = self.serve(self.files[0], environment={**os.environ, "TMPDIR": place})
+        self.assertEqual(status_of(served.process.pid), STATUS)
+        self.assertEqual(len(os.listdir(place)), 1)
+        self.done(run("explain", "--nodes", served.address, environment={"TMPDIR": place}))
+        self.assertEqual(len(os.listdir(place)), 1)
+        served.process.kill()
+        served.process.wait()
+        end = time.monotonic() + 5
+        while glob.glob(f"{place}/*") and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertEqual(os.listdir(place), [])
