@@ -213,7 +213,8 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   add_stalls(std::move(single_node), search);
   ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(source, cluster, flows, examined(search)));
   note_dropped(search, evidence, report);
-  AnalysisContext context{cluster, timeline, flows, evidence, ends};
+  const Settling settling(timeline);
+  AnalysisContext context{cluster, timeline, flows, evidence, ends, settling};
   if (!options.window.empty()) {
     context.judged = {report.judged_range.from_ns, report.judged_range.to_ns};
   }

@@ -28,6 +28,7 @@ namespace stalltrace {
   CAUSE(kFabricErrors, "fabric_errors")                 \
   CAUSE(kDeviceError, "device_error")                   \
   CAUSE(kLateRank, "late_rank")                         \
+  CAUSE(kSlowDevice, "slow_device")                     \
   CAUSE(kCpuContention, "cpu_contention")               \
   CAUSE(kDiskIo, "disk_io")                             \
   CAUSE(kProcessStopped, "process_stopped")             \
