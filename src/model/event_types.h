@@ -69,9 +69,18 @@ bool belongs_to(const T& row, TimeRange range) {
   return EventTraits<T>::begin_ns(row) < range.to_ns && EventTraits<T>::end_ns(row) >= range.from_ns;
 }
 
-/// One row of any type.
 template <typename T>
 using Itself = T;
-using Event = ForTypes<std::variant, Itself, kEventTypes>;
+/// One row of any type. Its special members are not inline: each file that passes rows would compile those of all types.
+class Event : public ForTypes<std::variant, Itself, kEventTypes> {
+ public:
+  template <EventType T>
+  Event(T row) : variant(std::in_place_type<T>, std::move(row)) {}  // NOLINT(google-explicit-constructor): a row is an event
+  Event(const Event& other);
+  Event(Event&& other) noexcept;
+  Event& operator=(const Event& other);
+  Event& operator=(Event&& other) noexcept;
+  ~Event();
+};
 
 }  // namespace stalltrace
