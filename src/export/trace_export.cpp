@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "export/rows/exporter.h"
-#include "model/events/wait_rows.h"
+#include "model/waits/wait_rows.h"
 
 namespace stalltrace::trace_export {
 namespace {

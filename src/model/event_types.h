@@ -71,11 +71,13 @@ bool belongs_to(const T& row, TimeRange range) {
 
 template <typename T>
 using Itself = T;
-/// One row of any type. Its special members are not inline: each file that passes rows would compile those of all types.
+/// One row of any type. Its special members are not inline: each file that passes rows would compile those of all
+/// types.
 class Event : public ForTypes<std::variant, Itself, kEventTypes> {
  public:
   template <EventType T>
-  Event(T row) : variant(std::in_place_type<T>, std::move(row)) {}  // NOLINT(google-explicit-constructor): a row is an event
+  Event(T row)
+      : variant(std::in_place_type<T>, std::move(row)) {}  // NOLINT(google-explicit-constructor): a row is an event
   Event(const Event& other);
   Event(Event&& other) noexcept;
   Event& operator=(const Event& other);
