@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layering, executable: who may include whom, and how many files a folder may hold.
 
-    base <- {stacks, model} <- {store, analysis, report, export, import, preflight, lab, blackbox <- {capture, launch}} <- serve <- fleet <- cli
+    base <- {stacks, model} <- {store, analysis, report, export, import, preflight, lab, blackbox <- {capture, launch}} <- {serve <- fleet, autopsy} <- cli
 
-Siblings don't include each other; serve and fleet see store and analysis of them. Asio, Beast and OpenSSL are seen by serve/ and fleet/ alone. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
+Siblings don't include each other; serve and fleet see store and analysis of them, autopsy stacks, capture and analysis. Asio, Beast and OpenSSL are seen by serve/ and fleet/ alone. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
 The model of jobs (lab/simulation) is a room of its own, which tests may see too.
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
 which is NCCL's own profiler interface. Of the plugin, box/ (the file's bytes) knows nothing of NCCL, and nothing of
@@ -36,10 +36,11 @@ ALLOWED = {
     "preflight": {"base", "model"},
     "blackbox": {"base", "model", "plugin/wire"},
     "capture": {"base", "model", "blackbox", "stacks", "bpf", "wire", "plugin/wire"},  # both sides of the kernel
+    "autopsy": {"base", "model", "analysis", "stacks", "capture"},
     "launch": {"base", "model", "blackbox", "plugin/embedded"},
     "simulation": {"base", "model"},
     "lab": {"base", "model", "plugin/embedded", "simulation"},
-    "cli": {"base", "model", "store", "analysis", "serve", "fleet", "report", "export", "blackbox", "import", "preflight", "capture", "stacks", "launch",
+    "cli": {"base", "model", "store", "analysis", "serve", "fleet", "report", "export", "blackbox", "import", "preflight", "capture", "autopsy", "stacks", "launch",
             "lab", "simulation"},
     "main": {"cli"},
     "job": {"plugin/abi"},
@@ -55,7 +56,7 @@ ALLOWED = {
 
 # The layers of analysis/, from the events to the findings. "base" are headers of its root that all layers may include,
 # "explain" is the rest of its root. Tests and their helpers in testing/ may include all.
-ANALYSIS_LAYERS = ["base", "timeline", "evidence", "profiles", "stalls", "causes", "findings", "order", "explain", "live"]
+ANALYSIS_LAYERS = ["base", "timeline", "evidence", "profiles", "stalls", "causes", "findings", "order", "devices", "benchmarks", "explain", "live"]
 ANALYSIS_BASE = {"intervals", "node_filter", "rank_numbers", "thresholds"}
 
 # header pattern -> the rooms that may include it
@@ -71,7 +72,8 @@ EVERYWHERE = {"tests", "bench"}
 JOB_FOLDERS = {"nccl", "cuda", "workload", "mpi", "torch"}
 TOPS = ("src", "lab", "bpf", "plugin", "tests", "bench")
 SUFFIXES = {".h", ".c", ".cpp", ".S"}
-COUNTED_SUFFIXES = SUFFIXES | {".py", ".sh"}
+# Data that programs make: there may be many side by side.
+UNCOUNTED_FOLDERS = {"testdata", "corpus", "__pycache__"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -151,9 +153,9 @@ def violation(root, path, bracket, header):
 
 
 def check_sizes(root):
-    """One line for each code folder with too many files."""
+    """One line for each code folder with too many files, of whatever kind."""
     counts = collections.Counter(path.parent for top in TOPS for path in (root / top).rglob("*")
-                                 if path.suffix in COUNTED_SUFFIXES)
+                                 if path.is_file() and not UNCOUNTED_FOLDERS & set(path.relative_to(root).parts))
     return [f"{folder.relative_to(root)}: {count} files side by side; give it folders of at most {MOST_FILES}"
             for folder, count in sorted(counts.items()) if count > MOST_FILES]
 

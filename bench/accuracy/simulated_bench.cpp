@@ -170,7 +170,7 @@ std::string judge(const Report& report, const JobOptions& options, Sum& sum) {
 
 void print_tables(const Sum& sum, bool faults) {
   const std::string_view columns =
-      faults ? "fault | draws | right | right place, other cause | place or cause unknown | silent | wrong"
+      faults ? "fault | draws | right | right culprit, other cause | culprit or cause unknown | silent | wrong"
              : "shape | draws | nothing | waiting | false";
   fmt::print("\n| {} |\n|", columns);
   for (auto left = std::ranges::count(columns, '|') + 1; left > 0; --left) {

@@ -287,7 +287,7 @@ inline constexpr int64_t kCallsElsewhere = 256;
 inline constexpr double kDirectnessMargin = 0.15;
 /// Maximum confidence of a finding: no evidence is complete.
 inline constexpr double kMaxConfidence = 0.99;
-/// Confidence of `unknown`: the lost time is certain, its place and cause are not.
+/// Confidence of `unknown`: the lost time is certain, its location and cause are not.
 inline constexpr double kUnknownConfidence = 0.3;
 /// Confidence of `slow_device`: which device is behind is certain, whether it is slow or has more to do is not.
 inline constexpr double kSlowDeviceConfidence = 0.8;
@@ -339,7 +339,7 @@ inline constexpr double kResidueShare = 0.25;
 inline constexpr int kLooksToReport = 2;
 /// A finding ends when its last stall ended this long ago: an intermittent fault continues.
 inline constexpr int64_t kLiveQuietNs = 4 * kNsPerSecond;
-/// A finding with the same cause and place within this time is the same finding again.
+/// A finding with the same cause and location within this time is the same finding again.
 inline constexpr int64_t kLiveReturnNs = 60 * kNsPerSecond;
 /// A finding is printed again when its cost has grown by this factor: a hang of days is printed some fifty times.
 inline constexpr double kLiveGrowth = 1.2;
@@ -384,5 +384,31 @@ inline constexpr double kStandingStillConfidence = 0.6;
 inline constexpr double kOrderAloneConfidence = 0.4;
 /// ... or, without the logs of all ranks, whether another one is further behind.
 inline constexpr double kSomeRanksConfidence = 0.3;
+
+// --- kernel logs -----------------------------------------------------------------------------------------------------
+
+/// What a kernel's log reports is the job's if it came at most this long before its first collective or after its last:
+/// a job starts before its first collective, and may hang for its library's time-out after its last.
+inline constexpr int64_t kDeviceSlackNs = 1800 * kNsPerSecond;
+/// Times without an offset from UTC may be off by this: no zone is further from UTC.
+inline constexpr int64_t kLargestTimeZoneNs = 50'400 * kNsPerSecond;
+/// The message names the process of a rank on its host.
+inline constexpr double kDeviceOfRankConfidence = 0.9;
+/// It names a host of the job, or a rank's process without the host.
+inline constexpr double kDeviceOfHostConfidence = 0.6;
+/// Nothing shows that the host had a part in the job.
+inline constexpr double kDeviceAloneConfidence = 0.4;
+
+// --- benchmarks ------------------------------------------------------------------------------------------------------
+
+/// A result of nccl-tests is an outlier if it is slower than its neighbours by this factor: where NCCL changes its
+/// protocol or algorithm, curves of healthy systems have steps of up to a third.
+inline constexpr double kOutlierFactor = 1.5;
+/// A run with less than this share of another run's bus bandwidth is slower: repeated runs differ by a few percent.
+inline constexpr double kSlowerRunShare = 0.8;
+/// Runs with fewer results in common are not compared ...
+inline constexpr size_t kSizesCompared = 3;
+/// ... and smaller sizes only if there are no such: they show latency, which varies more than bandwidth.
+inline constexpr int64_t kBandwidthBytes = 1'048'576;
 
 }  // namespace stalltrace::analysis

@@ -19,7 +19,7 @@
 
 namespace stalltrace::analysis {
 
-/// A rank, a directed link between two ranks, or unknown. Stalls with one cause and place are one finding.
+/// A rank, a directed link between two ranks, or unknown. Stalls with one cause and location are one finding.
 struct FaultLocation {
   MemberIndex culprit = kNoMember;
   FlowIndex flow = kNoFlow;  // a connection of the link, as an example
@@ -30,7 +30,7 @@ struct FaultLocation {
   [[nodiscard]] auto key() const { return std::tie(culprit, src, dst, far_end); }
 };
 
-/// The result of one rule for one stall and place.
+/// The result of one rule for one stall and location.
 struct Hypothesis {
   Cause cause = Cause::kUnknown;
   FaultLocation location;
@@ -45,7 +45,8 @@ struct Hypothesis {
 struct Decision {
   Stall stall;  // its window is on the common clock
   std::vector<Hypothesis> hypotheses;
-  size_t chosen = 0;  // index into hypotheses
+  size_t chosen = 0;              // index into hypotheses
+  std::optional<size_t> finding;  // index into the report's findings; none: no finding explains this stall
 };
 
 /// The input of all rules.

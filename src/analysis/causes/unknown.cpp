@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// unknown: time was lost and no rule covers half of it. Names the place, if known, and the missing evidence.
+// unknown: time was lost and no rule covers half of it. Names the location, if known, and the missing evidence.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -277,6 +277,18 @@ Subsumption subsumed_by(const SubsumptionQuery& query) {
           .text = fmt::format("{}: the evidence does not show why", more_text(query.group))};
 }
 
+/// One node's evidence can't blame a rank that it does not see.
+void seen_in_part(const std::string& unrecorded, Finding& finding) {
+  if (finding.link) {
+    return;
+  }
+  finding.evidence.push_back(
+      {"missing", 1, "seen from this node alone, the cause may be elsewhere: " + unrecorded, {}});
+  if (std::ranges::find(finding.evidence, "packet_drop", &Evidence::kind) == finding.evidence.end()) {
+    finding.remedy = "look at what the other nodes' agents report, or explain all nodes' recordings together";
+  }  // else the remedy of the dropped packets comes first
+}
+
 }  // namespace
 
 extern const CauseRule kUnknownRule{.cause = Cause::kUnknown,
@@ -287,6 +299,7 @@ extern const CauseRule kUnknownRule{.cause = Cause::kUnknown,
                                     .may_end = may_end,
                                     .describe = describe,
                                     .subsumed_by = subsumed_by,
+                                    .seen_in_part = seen_in_part,
                                     .fallback = true,
                                     .hints = {.memory = true}};
 

@@ -279,4 +279,17 @@ std::vector<StallFinding> group_by_cause(const AnalysisContext& all, const std::
   return findings;
 }
 
+void note_findings(const std::vector<StallFinding>& findings, size_t before, std::vector<Decision>& decisions) {
+  std::map<const Stall*, size_t> finding_of_stall;
+  for (size_t i = 0; i < findings.size(); ++i) {
+    for (const Stall* stall : findings[i].stalls) {
+      finding_of_stall[stall] = before + i;
+    }
+  }
+  for (Decision& decision : decisions) {
+    const auto found = finding_of_stall.find(&decision.stall);
+    decision.finding = found == finding_of_stall.end() ? std::nullopt : std::optional(found->second);
+  }
+}
+
 }  // namespace stalltrace::analysis

@@ -13,6 +13,7 @@ std::unique_ptr<Subcommand> make_check_verb();
 std::unique_ptr<Subcommand> make_trace_verb();
 std::unique_ptr<Subcommand> make_run_verb();
 std::unique_ptr<Subcommand> make_stacks_verb();
+std::unique_ptr<Subcommand> make_autopsy_verb();
 std::unique_ptr<Subcommand> make_preflight_verb();
 std::unique_ptr<Subcommand> make_query_verb();
 std::unique_ptr<Subcommand> make_explain_verb();

@@ -15,7 +15,7 @@ int32_t working_tid(const AnalysisContext& context, MemberIndex member, Interval
     return calling_tid;
   }
   const auto spent_ns = [&](WaitKind kind, int32_t tid) {
-    return context.evidence.share(member, kind, window, false, tid).covered_ns;
+    return context.evidence.share(member, kind, window, Competitors::kAll, tid).covered_ns;
   };
   const bool idle = share_of(spent_ns(WaitKind::kBlocked, calling_tid), window.length()) >= kCoverage;
   const bool seen = spent_ns(WaitKind::kOnCpu, first) + spent_ns(WaitKind::kRunnable, first) +
@@ -28,8 +28,8 @@ Activity activity_of(const AnalysisContext& context, MemberIndex member, Interva
   const int32_t tid = working_tid(context, member, window, calling_tid);
   Activity activity{.known = context.evidence.has_waits(member), .window_ns = window.length()};
   activity.on_cpu_ns = context.evidence.share(member, WaitKind::kOnCpu, window).covered_ns;
-  activity.disk_ns = context.evidence.share(member, WaitKind::kDisk, window, false, tid).covered_ns;
-  activity.blocked_ns = context.evidence.share(member, WaitKind::kBlocked, window, false, tid).covered_ns;
+  activity.disk_ns = context.evidence.share(member, WaitKind::kDisk, window, Competitors::kAll, tid).covered_ns;
+  activity.blocked_ns = context.evidence.share(member, WaitKind::kBlocked, window, Competitors::kAll, tid).covered_ns;
   return activity;
 }
 

@@ -40,8 +40,8 @@ Spent spent_in(const AnalysisContext& context, const Stall& stall) {
   const Interval window = stall.examined();
   const int32_t tid = working_tid(context, member, window, stall.calling_tid());
   return {.on_cpu_ns = context.evidence.share(member, WaitKind::kOnCpu, window).covered_ns,
-          .blocked_ns = context.evidence.share(member, WaitKind::kBlocked, window, false, tid).covered_ns,
-          .disk_ns = context.evidence.share(member, WaitKind::kDisk, window, false, tid).covered_ns};
+          .blocked_ns = context.evidence.share(member, WaitKind::kBlocked, window, Competitors::kAll, tid).covered_ns,
+          .disk_ns = context.evidence.share(member, WaitKind::kDisk, window, Competitors::kAll, tid).covered_ns};
 }
 
 void count(const Spent& spent, EvidenceCounters& counters) {
@@ -140,7 +140,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   const Interval window = stall.examined();
   const Spent spent = spent_in(context, stall);
   const WaitShare runnable = context.evidence.share(member, WaitKind::kRunnable, window);
-  const WaitShare kept = context.evidence.share(member, WaitKind::kRunnable, window, true);
+  const WaitShare kept = context.evidence.share(member, WaitKind::kRunnable, window, Competitors::kOutsideJob);
   const WaitShare stopped = context.evidence.share(member, WaitKind::kStopped, window);
   // Ranks that share cores take longer for the same work: a rank with clearly more work is late because of it. Where
   // that work alone would be worth a finding, the waits for the job's own processes in between are part of it.
@@ -285,6 +285,7 @@ extern const CauseRule kLateRankRule{.cause = Cause::kLateRank,
                                      .judge = judge,
                                      .refine = refine,
                                      .describe = describe,
+                                     .python_location_in_summary = true,
                                      .hints = {.memory = true}};
 
 }  // namespace stalltrace::analysis
