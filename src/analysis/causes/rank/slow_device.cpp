@@ -79,7 +79,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
       {"collective",
        static_cast<int64_t>(group.stalls.size()),
        fmt::format("the kernels of the others waited for it for up to {}, though its CPU had called in time; they may "
-                   "have computed meanwhile, so that the job lost less",
+                   "have computed in the meantime, so that the job lost less",
                    format_duration(group.longest_ns)),
        {}});
   finding.remedy = fmt::format(
