@@ -25,7 +25,7 @@ Loaded load(std::string_view shape, int steps) {
   return {std::move(cluster), std::move(timeline)};
 }
 
-TEST(Steps, AreWhatRepeats) {
+TEST(StepsOfCalls, AreWhatRepeats) {
   const Loaded shards = load("fsdp", 12);
   EXPECT_EQ(calls_in_step(shards.timeline, 0), 3 * 16) << "two AllGathers and a ReduceScatter of each unit";
   const Loaded buckets = load("ddp", 12);
@@ -37,7 +37,7 @@ TEST(Steps, AreWhatRepeats) {
   EXPECT_NE(calls_in_step(few.timeline, 0), 4 * 8 + 8 + 1);
 }
 
-TEST(Steps, ShowWhenARankHasSettled) {
+TEST(StepsOfCalls, ShowWhenARankHasSettled) {
   const Loaded loaded = load("fsdp", 12);
   const Settling settling(loaded.timeline);
   const std::optional<int64_t> settled_ns = settling.settled_ns(0);
