@@ -141,6 +141,16 @@ std::vector<RunningRank> running_ranks(const Procfs& procfs) {
   return find_ranks(processes);
 }
 
+std::vector<RunningRank> asked_ranks(const Procfs& procfs, std::span<const pid_t> pids) {
+  std::vector<RunningRank> ranks;
+  for (const pid_t pid : pids) {
+    const auto environment = procfs.environment(pid);
+    const capture::JobIdentity identity = environment ? capture::job_identity(*environment) : capture::JobIdentity();
+    ranks.push_back({pid, identity.rank, identity.job_id, descendants_of(procfs, pid)});
+  }
+  return ranks;
+}
+
 std::vector<pid_t> descendants_of(const Procfs& procfs, pid_t pid) {
   Children children;
   for (const pid_t one : procfs.pids()) {

@@ -40,6 +40,9 @@ std::vector<RunningRank> find_ranks(std::span<const RunningProcess> processes);
 /// Ranks on this host, from the processes whose environment and mappings may be read.
 std::vector<RunningRank> running_ranks(const Procfs& procfs);
 
+/// These processes with their descendants, each as a rank even if its environment gives it none.
+std::vector<RunningRank> asked_ranks(const Procfs& procfs, std::span<const pid_t> pids);
+
 /// The descendants of a process, parents before their children.
 std::vector<pid_t> descendants_of(const Procfs& procfs, pid_t pid);
 

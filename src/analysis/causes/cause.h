@@ -27,6 +27,7 @@ struct CauseGroup {
   int64_t instances = 0;
   bool hung = false;
   bool waiting = false;    // the group hangs, but the awaited call may still come: CauseRule::may_end
+  bool rare = false;       // a few long pauses, as healthy jobs make: its severity is `waiting`
   bool ended_job = false;  // the job ended in one of the stalls, and the cause is known
   int64_t wrong_data = 0;  // instances that completed although their ranks disagreed
   double coverage = 0;     // share of the lost time that the evidence covers, weighted by stall, 0..1

@@ -13,6 +13,7 @@
 #include "analysis/evidence/flows.h"
 #include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/stalls/stall.h"
+#include "analysis/timeline/batches/steps.h"
 #include "analysis/timeline/timeline.h"
 #include "model/finding.h"
 
@@ -55,6 +56,7 @@ struct AnalysisContext {
   const Flows& flows;
   const EvidenceStore& evidence;
   const JobEnds& ends;
+  const Settling& settling;
   std::optional<Interval> judged = std::nullopt;  // only lost time inside it counts; nullopt: all of it
   AttemptIndex attempt = kNoAttempt;              // the attempt that is judged
 

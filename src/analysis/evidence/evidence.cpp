@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "analysis/thresholds.h"
-#include "model/events/wait_rows.h"
+#include "model/waits/wait_rows.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -18,7 +18,7 @@ namespace {
 using Groups = std::map<Cause, std::vector<CauseGroup>>;
 
 Severity severity_of(const CauseGroup& group) {
-  if (group.waiting) {
+  if (group.waiting || group.rare) {
     return Severity::kWaiting;
   }
   if (group.hung || group.wrong_data > 0) {

@@ -2,7 +2,10 @@
 // `stalltrace preflight`: is this node ready for a job? And: are all nodes alike?
 #include "preflight/preflight.h"
 
+#include <algorithm>
+
 #include "base/file.h"
+#include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
 #include "preflight/output.h"
@@ -34,14 +37,13 @@ class PreflightVerb final : public Subcommand {
         .example = "srun --ntasks-per-node=1 sh -c 'stalltrace preflight --json > node$SLURM_NODEID.json'",
         .details =
             "Reads and changes nothing, and sends nothing. Start it as the job is started: its environment, limits\n"
-            "and CPUs are those that the job would get. --compare then says what differs between the nodes. Exit\n"
+            "and CPUs are those that the job would get. With FILEs it says what differs between the nodes. Exit\n"
             "code 4 if a check failed."};
   }
   std::vector<Flag> flags() override {
     return {integer_flag("--pid", "PID", "check the settings of this running process instead of the own environment", 1,
                          INT32_MAX, &pid_),
-            texts_flag("--compare", "FILE", "compare reports of several nodes, written with --json; repeat it for each",
-                       &reports_),
+            optional(arguments("FILE", "reports of several nodes, written with --json: compare them", &reports_)),
             switch_flag("--json", "print one JSON object, for programs", &json_)};
   }
 
@@ -64,6 +66,7 @@ class PreflightVerb final : public Subcommand {
   }
 
   Result<int> compare(Console& console) const {
+    confine_to_reading(reports_);
     std::vector<preflight::HostReport> hosts;
     for (const std::string& path : reports_) {
       ST_ASSIGN(const std::string content, read_file(path, kMostReportBytes));
@@ -74,8 +77,7 @@ class PreflightVerb final : public Subcommand {
       hosts.push_back(std::move(*report));
     }
     if (hosts.size() < 2) {
-      return fail("one report has nothing to be compared with", "repeat --compare for each node's file",
-                  ErrorKind::kUsage);
+      return fail("one report has nothing to be compared with", "name the files of all nodes", ErrorKind::kUsage);
     }
     const std::vector<preflight::HostCheck> differences = preflight::compare_hosts(hosts);
     console.out(json_ ? preflight::comparison_json(hosts, differences) : preflight::checks_text(differences));

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/process/procfs.h"
-#include "capture/discover/identity.h"
 #include "cli/framework/exit_code.h"
 #include "cli/privacy.h"
 #include "cli/running_jobs.h"
@@ -40,7 +39,7 @@ class StacksVerb final : public Subcommand {
 
   Result<int> run(Console& console) override {
     const Procfs procfs("/proc", privacy_.commands());
-    const std::vector<RunningRank> wanted = pids_.empty() ? running_ranks(procfs) : asked_for(procfs);
+    const std::vector<RunningRank> wanted = pids_.empty() ? running_ranks(procfs) : asked_ranks(procfs, pids_);
     if (wanted.empty()) {
       return fail("no job runs on this host: no process uses a collective library, and no Python process has a rank",
                   "name a process with --pid; as root other users' jobs are seen too", ErrorKind::kNotFound);
@@ -61,16 +60,6 @@ class StacksVerb final : public Subcommand {
   }
 
  private:
-  [[nodiscard]] std::vector<RunningRank> asked_for(const Procfs& procfs) const {
-    std::vector<RunningRank> wanted;
-    for (const pid_t pid : pids_) {
-      const auto environment = procfs.environment(pid);
-      const capture::JobIdentity identity = environment ? capture::job_identity(*environment) : capture::JobIdentity();
-      wanted.push_back({pid, identity.rank, identity.job_id, descendants_of(procfs, pid)});
-    }
-    return wanted;
-  }
-
   static bool has_python(const std::vector<RankStacks>& processes) {
     return std::ranges::any_of(processes, [](const RankStacks& one) { return one.stacks && one.stacks->python; });
   }

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "import/flight_recorder/json.h"
 #include "import/flight_recorder/pickle.h"
+#include "import/json.h"
 #include "import/testing/evidence_files.h"
 #include "model/events/imported_evidence.h"
 #include "tests/support/golden_text.h"

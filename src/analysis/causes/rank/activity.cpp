@@ -54,7 +54,16 @@ Evidence activity_evidence(const AnalysisContext& context, MemberIndex member, c
 }
 
 bool is_settling(const AnalysisContext& context, const Stall& stall) {
-  return is_settling(context.timeline.groups()[stall.group], stall.number) && stall.lost_ns < kSettlingNs;
+  if (stall.lost_ns >= kSettlingNs) {
+    return false;
+  }
+  if (is_settling(context.timeline.groups()[stall.group], stall.number)) {
+    return true;
+  }
+  // Whatever rank is late then: the steps of all ranks of one communicator are the same.
+  const std::optional<int64_t> settled =
+      stall.members.empty() ? std::nullopt : context.settling.settled_ns(stall.members.front());
+  return settled && stall.window.from_ns < *settled;
 }
 
 bool is_settling(const AnalysisContext& context, const CauseGroup& group, const Gate& gate) {

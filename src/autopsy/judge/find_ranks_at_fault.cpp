@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that are stopped, and ranks that are not there.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "autopsy/judge/job.h"
+#include "base/clock.h"
+#include "base/text.h"
+
+namespace stalltrace::autopsy {
+namespace {
+
+constexpr size_t kAddressesNamed = 4;
+constexpr size_t kMostEnded = 4;  // with a line of evidence
+
+std::string how_stopped(const RankState& rank) {
+  switch (rank.run_state) {
+    case RunState::kStopped:
+      return "stopped by a signal (SIGSTOP or SIGTSTP)";
+    case RunState::kDebugged:
+      return rank.debugger == 0 ? "stopped by a debugger" : fmt::format("stopped by a debugger, pid {}", rank.debugger);
+    case RunState::kFrozen:
+      return "frozen by its cgroup's freezer";
+    case RunState::kAlive:
+      break;
+  }
+  return "running";
+}
+
+std::string stopped_at(const RankState& rank) {
+  return rank.call                          ? "; it was in " + call_text(rank)
+         : rank.location.starts_with("in ") ? "; it was " + rank.location
+                                            : "";
+}
+
+std::string remedy_for(const Job& job, const RankState& rank) {
+  switch (rank.run_state) {
+    case RunState::kDebugged:
+      return fmt::format("let the debugger {}continue or detach pid {} on {}",
+                         rank.debugger == 0 ? "" : fmt::format("(pid {}) ", rank.debugger), rank.pid,
+                         job.context().node);
+    case RunState::kFrozen:
+      return fmt::format(
+          "thaw the cgroup of pid {} on {} (cgroup.freeze), and see who froze it: the scheduler, a "
+          "container runtime that paused it",
+          rank.pid, job.context().node);
+    case RunState::kStopped:
+    case RunState::kAlive:
+      break;
+  }
+  return fmt::format(
+      "continue it with kill -CONT {} on {}, then find out who stopped it (kill -STOP, job preemption by "
+      "the scheduler, Ctrl-Z)",
+      rank.pid, job.context().node);
+}
+
+/// Sockets whose other end was closed; the process here has not closed its own.
+std::vector<OutsideConnection> half_closed(const Job& job) {
+  std::vector<OutsideConnection> found;
+  std::ranges::copy_if(job.outside(), std::back_inserter(found), [](const OutsideConnection& connection) {
+    return connection.socket->state == TcpState::kCloseWait;
+  });
+  return found;
+}
+
+std::string ranks_text(const std::vector<int32_t>& ranks) {
+  constexpr size_t kListed = 8;
+  if (ranks.size() == 1) {
+    return fmt::format("rank {}", ranks.front());
+  }
+  return ranks.size() <= kListed ? fmt::format("ranks {}", fmt::join(ranks, ", "))
+                                 : fmt::format("{} ranks ({} to {})", ranks.size(), ranks.front(), ranks.back());
+}
+
+void add_dead(const Job& job, const std::vector<int32_t>& absent, double confidence, std::string why,
+              std::vector<Finding>& findings) {
+  Finding finding = job.finding(Cause::kDeadRank, Severity::kCritical, confidence);
+  if (absent.size() == 1) {
+    finding.culprit = Culprit{confidence > 0.85 ? job.context().node : "", absent.front(), 0};
+  }
+  finding.summary =
+      fmt::format("{} of {} {} no process any more, while others have waited {}.", capitalised(ranks_text(absent)),
+                  job.world_size(), absent.size() == 1 ? "has" : "have", waited_text(job));
+  finding.evidence.push_back({"environment", static_cast<int64_t>(absent.size()), std::move(why), {}});
+  const auto closed = half_closed(job);
+  if (!closed.empty()) {
+    const OutsideConnection& one = closed.front();
+    finding.evidence.push_back({"sock_diag",
+                                static_cast<int64_t>(closed.size()),
+                                fmt::format("{} has a connection whose other end, {}, was closed (CLOSE_WAIT)",
+                                            job.short_name(one.from), format_endpoint(one.socket->remote)),
+                                {}});
+  }
+  add_waiting(job, finding);
+  finding.remedy =
+      fmt::format("read the log of {}, and the kernel's (dmesg: out of memory); restart the job", ranks_text(absent));
+  findings.push_back(std::move(finding));
+}
+
+/// Processes that ended between the looks. Others follow the first; a rank that had no process before may have been it.
+void add_ended(const Job& job, const std::vector<int32_t>& absent, std::vector<Finding>& findings) {
+  std::vector<std::string> names;
+  for (const RankState& rank : job.ended()) {
+    names.push_back(rank.rank ? fmt::format("rank {} (pid {})", *rank.rank, rank.pid)
+                              : fmt::format("pid {}", rank.pid));
+  }
+  const bool one = names.size() == 1 && absent.empty();
+  Finding finding = job.finding(Cause::kDeadRank, Severity::kCritical, one ? 0.95 : 0.6);
+  if (one) {
+    finding.culprit = Culprit{job.context().node, job.ended().front().rank, job.ended().front().pid};
+  } else if (absent.size() == 1) {
+    finding.culprit = Culprit{"", absent.front(), 0};
+  }
+  finding.ended_job = job.ranks().empty();
+  finding.summary =
+      fmt::format("{} ended while this program watched{}.", capitalised(fmt::format("{}", fmt::join(names, ", "))),
+                  absent.empty() ? ""
+                                 : fmt::format("; {} had no process here before that, and may have been "
+                                               "the first",
+                                               ranks_text(absent)));
+  for (const RankState& rank : job.ended()) {
+    if (finding.evidence.size() < kMostEnded) {
+      finding.evidence.push_back(
+          {"process", 1, fmt::format("before its end pid {} was {}", rank.pid, rank.location), {}});
+    }
+  }
+  add_waiting(job, finding);
+  finding.remedy = absent.empty() ? "read its log first: other ranks' errors follow from its end"
+                                  : fmt::format("read the log of {} first: the others' errors follow from its end",
+                                                ranks_text(absent));
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+void find_stopped(const Job& job, std::vector<Finding>& findings) {
+  for (size_t i = 0; i < job.ranks().size(); ++i) {
+    if (!job.stopped(i) || job.before(i) == nullptr || job.before(i)->run_state == RunState::kAlive) {
+      continue;
+    }
+    const RankState& rank = job.ranks()[i];
+    const bool waited_for = !waiting_ranks(job).empty();
+    Finding finding = job.finding(Cause::kProcessStopped, waited_for ? Severity::kCritical : Severity::kHigh, 0.97);
+    finding.culprit = job.culprit(i);
+    finding.summary = fmt::format("{} is {}{}.", capitalised(job.name(i)), how_stopped(rank),
+                                  waited_for ? fmt::format(": other ranks have waited {}", waited_text(job)) : "");
+    finding.evidence.push_back(
+        {"thread_state", 1, fmt::format("all its threads were stopped in both snapshots{}", stopped_at(rank)), {}});
+    add_waiting(job, finding);
+    finding.remedy = remedy_for(job, rank);
+    findings.push_back(std::move(finding));
+  }
+}
+
+void find_dead(const Job& job, std::vector<Finding>& findings, std::vector<std::string>& notes) {
+  const std::vector<int32_t> absent = job.absent();
+  if (!job.ended().empty()) {
+    add_ended(job, absent, findings);
+    return;
+  }
+  if (absent.empty()) {
+    return;
+  }
+  const bool all_on_this_node = std::ranges::any_of(
+      job.ranks(), [](const RankState& rank) { return rank.world_size && rank.local_size == rank.world_size; });
+  const std::vector<std::string> foreign = foreign_addresses(job);
+  if (all_on_this_node) {
+    add_dead(job, absent, 0.9, "the launcher put all ranks of the job on this node, and these have no process",
+             findings);
+  } else if (foreign.empty() && !half_closed(job).empty()) {
+    add_dead(job, absent, 0.75,
+             "no process here has these ranks, and whoever had the other ends of the job's connections closed them",
+             findings);
+  } else if (foreign.empty()) {
+    notes.push_back(fmt::format("{} of {} are not on this host, and no connection shows where they are or were",
+                                ranks_text(absent), job.world_size()));
+  } else {
+    const size_t named = std::min(foreign.size(), kAddressesNamed);
+    notes.push_back(fmt::format("{} of {} are not on this host; the ranks here are connected to {}{}: look there too",
+                                ranks_text(absent), job.world_size(),
+                                fmt::join(foreign.begin(), foreign.begin() + static_cast<std::ptrdiff_t>(named), ", "),
+                                foreign.size() > named ? fmt::format(" and {} more", foreign.size() - named) : ""));
+  }
+}
+
+}  // namespace stalltrace::autopsy

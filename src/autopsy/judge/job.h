@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of one job in the first and the last snapshot, and their texts. Internal to judge/. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autopsy/judge/judge.h"
+#include "autopsy/judge/peers.h"
+#include "autopsy/snapshot.h"
+#include "model/finding.h"
+
+namespace stalltrace::autopsy {
+
+class Job {
+ public:
+  /// Both snapshots hold the ranks of this job alone; `context` outlives the object.
+  Job(Snapshot first, Snapshot last, const Context& context);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  [[nodiscard]] const std::vector<RankState>& ranks() const { return last_.ranks; }
+  /// The same process in the first snapshot; null if it was not there.
+  [[nodiscard]] const RankState* before(size_t rank) const { return before_[rank]; }
+  /// Processes of the first snapshot that the last one lacks.
+  [[nodiscard]] const std::vector<RankState>& ended() const { return ended_; }
+  [[nodiscard]] const std::vector<RankConnection>& connections() const { return connections_; }
+  [[nodiscard]] const std::vector<OutsideConnection>& outside() const { return outside_; }
+  [[nodiscard]] const Context& context() const { return context_; }
+  [[nodiscard]] const Snapshot& last() const { return last_; }
+  /// The same socket in the first snapshot; null if it was not there.
+  [[nodiscard]] const TcpSocket* before(size_t rank, const TcpSocket& socket) const;
+
+  [[nodiscard]] int64_t watched_ns() const { return last_.taken_ns - first_.taken_ns; }
+  /// For how long no rank has sent or received data of another, but for heartbeats; nullopt: no connection shows it.
+  [[nodiscard]] std::optional<int64_t> silent_ns() const;
+  /// How long the job has hung, at least.
+  [[nodiscard]] int64_t hung_ns() const { return std::max(watched_ns(), silent_ns().value_or(0)); }
+
+  [[nodiscard]] bool stopped(size_t rank) const { return ranks()[rank].run_state != RunState::kAlive; }
+  /// It was inside one call in both snapshots, and runs.
+  [[nodiscard]] bool waits(size_t rank) const;
+  /// It runs, and was outside of all calls in both.
+  [[nodiscard]] bool is_outside(size_t rank) const;
+
+  /// "rank 2 (host7, pid 4711)", "pid 4711 on host7"
+  [[nodiscard]] std::string name(size_t rank) const;
+  /// "rank 2", "pid 4711"
+  [[nodiscard]] std::string short_name(size_t rank) const;
+  /// "ranks 0, 1, 3", "rank 2"; of many the first few.
+  [[nodiscard]] std::string names(std::span<const size_t> ranks) const;
+  /// "ranks 0, 1 in all_reduce at train.py:88, rank 3 in barrier at train.py:99"
+  [[nodiscard]] std::string where(std::span<const size_t> ranks) const;
+  /// "in load_batch at data.py:212, reading FIFO /data/in"
+  [[nodiscard]] std::string doing(size_t rank) const;
+  [[nodiscard]] Culprit culprit(size_t rank) const;
+  /// Ranks below world_size that no process here had in either snapshot; empty where world_size is not known.
+  [[nodiscard]] std::vector<int32_t> absent() const;
+  [[nodiscard]] int32_t world_size() const;
+
+  /// With this job's times; all else is the caller's.
+  [[nodiscard]] Finding finding(Cause cause, Severity severity, double confidence) const;
+
+ private:
+  Snapshot first_;
+  Snapshot last_;
+  const Context& context_;
+  std::vector<const RankState*> before_;
+  std::vector<RankState> ended_;
+  std::vector<RankConnection> connections_;
+  std::vector<OutsideConnection> outside_;
+};
+
+/// "all_reduce at train.py:88", "MPI_Allreduce"
+std::string call_text(const RankState& rank);
+/// "for at least 40 s", "for all of the 3 s that were watched"
+std::string waited_text(const Job& job);
+std::string capitalised(std::string text);
+/// Ranks that wait in a call.
+std::vector<size_t> waiting_ranks(const Job& job);
+/// Adds where they wait.
+void add_waiting(const Job& job, Finding& finding);
+/// Addresses that connections lead to, that are none of this host's, and whose ends were not closed.
+std::vector<std::string> foreign_addresses(const Job& job);
+
+// Each adds the findings of its kind.
+void find_stopped(const Job& job, std::vector<Finding>& findings);
+void find_dead(const Job& job, std::vector<Finding>& findings, std::vector<std::string>& notes);
+void find_silent_links(const Job& job, std::vector<Finding>& findings);
+void find_unread(const Job& job, std::vector<Finding>& findings);
+void find_missing(const Job& job, std::vector<Finding>& findings);
+/// Ranks wait in different calls.
+void find_different_calls(const Job& job, std::vector<Finding>& findings);
+/// Ranks wait, and the snapshots do not show why.
+void find_unknown(const Job& job, std::vector<Finding>& findings);
+
+/// Why the job progresses: "4 ranks ended 120 calls ..."; empty: it does not.
+std::string progress_of(const Job& job);
+
+}  // namespace stalltrace::autopsy

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Does the job progress? A hang is what two snapshots have in common; a job whose calls end, or whose data flow, has
+// none.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "autopsy/judge/job.h"
+#include "autopsy/judge/thresholds.h"
+#include "base/clock.h"
+#include "base/text.h"
+
+namespace stalltrace::autopsy {
+namespace {
+
+/// In a hang the CPU of some ranks may run ahead and launch more calls: all ranks must get on.
+std::string calls_that_ended(const Job& job) {
+  int64_t ended = 0;
+  int64_t launched = 0;
+  for (const RankState& rank : job.ranks()) {
+    const auto& calls = job.context().traced.calls;
+    const auto found = std::ranges::find(calls, rank.pid, &std::pair<pid_t, Traced::Calls>::first);
+    if (found == calls.end() || found->second.ended + found->second.launched == 0) {
+      return {};
+    }
+    ended += found->second.ended;
+    launched += found->second.launched;
+  }
+  if (ended + launched == 0) {
+    return {};
+  }
+  return fmt::format("on all its ranks here {} in {}",
+                     launched == 0 ? count_of(ended, "call") + " ended"
+                                   : fmt::format("{} ended, and {} launched", count_of(ended, "call"),
+                                                 launched == 1 ? "1 was" : fmt::format("{} were", launched)),
+                     format_duration(job.context().traced.lasted_ns));
+}
+
+/// A rank may only send or only receive, as in a broadcast.
+std::string data_that_flowed(const Job& job) {
+  uint64_t bytes = 0;
+  std::set<size_t> active;
+  std::set<size_t> connected;
+  for (const RankConnection& connection : job.connections()) {
+    connected.insert(connection.from);
+    const TcpSocket* before = job.before(connection.from, *connection.socket);
+    const auto grown = [&](uint64_t TcpSocket::*counter) {
+      const uint64_t earlier = before == nullptr ? 0 : before->*counter;
+      return connection.socket->*counter - std::min(connection.socket->*counter, earlier);
+    };
+    bytes += grown(&TcpSocket::received);
+    if (grown(&TcpSocket::received) + grown(&TcpSocket::acked) > 0) {
+      active.insert(connection.from);
+    }
+  }
+  const int64_t least = std::max<int64_t>(1, kProgressBytesPerSecond * job.watched_ns() / kNsPerSecond);
+  return !connected.empty() && active == connected && static_cast<int64_t>(bytes) >= least
+             ? fmt::format("{} went between its ranks in {}", format_size(static_cast<int64_t>(bytes)),
+                           format_duration(job.watched_ns()))
+             : "";
+}
+
+}  // namespace
+
+std::string progress_of(const Job& job) {
+  const std::string calls = calls_that_ended(job);
+  return calls.empty() ? data_that_flowed(job) : calls;
+}
+
+}  // namespace stalltrace::autopsy

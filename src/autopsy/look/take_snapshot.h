@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// A live host → a Snapshot. Reads /proc, process memory, the kernel's lists of sockets and samples of running threads:
+// no process is stopped, and nothing is written to any.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "autopsy/snapshot.h"
+#include "base/process/procfs.h"
+
+namespace stalltrace::autopsy {
+
+/// A rank to look at.
+struct RankToRead {
+  pid_t pid = 0;
+  std::optional<int32_t> rank;
+  std::string job;
+};
+
+/// The ranks' states now; takes some tenths of a second for a node's ranks. A rank that has ended since is left out.
+Snapshot take_snapshot(const Procfs& procfs, std::span<const RankToRead> ranks);
+
+}  // namespace stalltrace::autopsy

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "autopsy/native/native_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "autopsy/native/stack_reader.h"
+#include "autopsy/native/stack_scan.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "base/untrusted/function_name_reader.h"
+#include "base/untrusted/mounts.h"
+#include "base/untrusted/untrusted_file.h"
+
+namespace stalltrace::autopsy {
+namespace {
+
+constexpr int64_t kNamesNs = 2 * kNsPerSecond;   // for the symbols of all files together
+constexpr int64_t kStacksNs = 3 * kNsPerSecond;  // for the stacks of all blocked threads together
+constexpr size_t kCallBytes = 8;
+
+using FileKey = std::tuple<uint32_t, uint32_t, uint64_t>;
+FileKey key_of(const MappedFile& file) { return {file.device_major, file.device_minor, file.inode}; }
+
+/// The functions at code offsets of the files that many processes map, each looked up once.
+class Names {
+ public:
+  explicit Names(const Procfs& procfs) : procfs_(procfs), mounts_(procfs) {}
+
+  void want(pid_t pid, const MappedFile& file, uint64_t offset) {
+    File& known = files_[key_of(file)];
+    known.pid = pid;
+    known.file = file;
+    known.functions.try_emplace(offset);
+  }
+
+  void look_up() {
+    FunctionNameReader reader;
+    const int64_t until_ns = monotonic_now_ns() + kNamesNs;
+    for (auto& [key, file] : files_) {
+      const int64_t left_ns = until_ns - monotonic_now_ns();
+      const auto opened = UntrustedFile::open_mapped(procfs_, mounts_, file.pid, file.file);
+      if (left_ns <= 0 || !opened) {
+        continue;
+      }
+      std::vector<uint64_t> offsets;
+      for (const auto& [offset, name] : file.functions) {
+        offsets.push_back(offset);
+      }
+      const auto locations = reader.functions_at(*opened, offsets, left_ns);
+      for (size_t i = 0; locations && i < offsets.size(); ++i) {
+        file.functions[offsets[i]] = (*locations)[i] ? (*locations)[i]->function : "";
+      }
+    }
+  }
+
+  [[nodiscard]] const std::string& at(const MappedFile& file, uint64_t offset) const {
+    return files_.at(key_of(file)).functions.at(offset);
+  }
+
+ private:
+  struct File {
+    pid_t pid = 0;
+    MappedFile file;
+    std::map<uint64_t, std::string> functions;  // by offset in the file; empty: unknown
+  };
+  const Procfs& procfs_;
+  Mounts mounts_;
+  std::map<FileKey, File> files_;
+};
+
+/// The code of one process, and its memory.
+class Code {
+ public:
+  static Result<Code> open(const Procfs& procfs, pid_t pid) {
+    ST_ASSIGN(auto memory, stacks::ProcessMemory::open(procfs, pid));
+    ST_ASSIGN(auto files, procfs.code_mappings(pid));
+    return Code(std::move(memory), std::move(files));
+  }
+
+  stacks::Memory& memory() { return memory_; }
+
+  ScannedStack scan(const StackContent& content) {
+    stacks::BoundedMemory bounded(memory_, {});
+    return scan_stack(content, ranges_, [&](uint64_t address) {
+      std::array<uint8_t, kCallBytes> before{};
+      return bounded.read(address - before.size(), std::as_writable_bytes(std::span(before))) && is_call(before);
+    });
+  }
+
+  [[nodiscard]] const CodeRange& range(const CodeAddress& code) const { return ranges_[code.range]; }
+  [[nodiscard]] const MappedFile& file(const CodeAddress& code) const { return files_[range(code).file]; }
+  [[nodiscard]] uint64_t offset(const CodeAddress& code) const {
+    return code.address - file(code).start + file(code).offset;
+  }
+  /// PyTorch's libraries may contain Gloo and a device's runtime.
+  [[nodiscard]] bool has_calls(const CodeAddress& code) const {
+    const std::string_view path = file(code).path;
+    const std::string_view name = path.substr(path.rfind('/') + 1);
+    return range(code).kind == CodeKind::kLibrary || range(code).kind == CodeKind::kDevice ||
+           name.starts_with("libtorch");
+  }
+
+ private:
+  Code(stacks::ProcessMemory memory, std::vector<MappedFile> files)
+      : memory_(std::move(memory)), files_(std::move(files)) {
+    for (size_t i = 0; i < files_.size(); ++i) {
+      ranges_.push_back({files_[i].start, files_[i].end, code_kind(files_[i].path), i});
+    }
+    std::ranges::sort(ranges_, {}, &CodeRange::start);
+  }
+
+  stacks::ProcessMemory memory_;
+  std::vector<MappedFile> files_;
+  std::vector<CodeRange> ranges_;
+};
+
+/// The outermost call, which the program made; `main`: for the first thread, code of a library without a known
+/// function counts too.
+std::optional<OpenCall> call_on(const Code& code, const ScannedStack& stack, const Names& names, bool main) {
+  for (auto address = stack.code.rbegin(); address != stack.code.rend(); ++address) {
+    if (code.has_calls(*address)) {
+      if (auto call = call_of_function(names.at(code.file(*address), code.offset(*address)))) {
+        return call;
+      }
+    }
+  }
+  if (!main || (stack.innermost != CodeKind::kLibrary && stack.innermost != CodeKind::kDevice)) {
+    return std::nullopt;
+  }
+  const auto inner = std::ranges::find_if(
+      stack.code, [&](const CodeAddress& address) { return code.range(address).kind == stack.innermost; });
+  const std::string_view path = code.file(*inner).path;
+  return OpenCall{"code of " + printable(path.substr(path.rfind('/') + 1)), std::nullopt, Witness::kNative};
+}
+
+struct Looked {
+  std::vector<ScannedStack> stacks;  // several: samples of a running thread
+  std::string problem;
+};
+
+Looked look(const Procfs& procfs, Code& code, const NativeThread& thread, int64_t sample_ns) {
+  Looked looked;
+  if (!thread.running) {
+    const auto content = blocked_stack(procfs, code.memory(), thread.pid, thread.tid);
+    if (content) {
+      looked.stacks.push_back(code.scan(*content));
+      return looked;
+    }
+  }
+  const auto samples = sample_running(thread.tid, sample_ns);
+  if (!samples) {
+    looked.problem = samples.error().what;
+    return looked;
+  }
+  for (const StackContent& sample : *samples) {
+    looked.stacks.push_back(code.scan(sample));
+  }
+  if (looked.stacks.empty()) {
+    looked.problem = "the running thread could not be sampled";
+  }
+  return looked;
+}
+
+/// In most samples the thread is in this call; nullopt: in none.
+std::optional<OpenCall> usual_call(const std::vector<std::optional<OpenCall>>& calls) {
+  for (const auto& call : calls) {
+    if (2 * std::ranges::count(calls, call) > static_cast<int64_t>(calls.size())) {
+      return call;
+    }
+  }
+  const auto any = std::ranges::find_if(calls, [](const auto& call) { return call.has_value(); });
+  return any == calls.end() ? std::nullopt : *any;
+}
+
+}  // namespace
+
+std::vector<NativeAnswer> native_calls(const Procfs& procfs, std::span<const NativeThread> threads, int64_t sample_ns) {
+  std::map<pid_t, Result<Code>> codes;
+  Names names(procfs);
+  const auto running = std::ranges::count_if(threads, &NativeThread::running);
+  const int64_t each_ns = sample_ns / std::max<int64_t>(1, running);
+  const int64_t begun_ns = monotonic_now_ns();
+  std::vector<Looked> looked;
+  for (const NativeThread& thread : threads) {
+    auto code = codes.find(thread.pid);
+    if (code == codes.end()) {
+      code = codes.emplace(thread.pid, Code::open(procfs, thread.pid)).first;
+    }
+    if (!code->second) {
+      looked.push_back({.stacks = {}, .problem = code->second.error().what});
+      continue;
+    }
+    if (!thread.running && monotonic_now_ns() - begun_ns > kStacksNs) {
+      looked.push_back({.stacks = {}, .problem = "there was no time left to read its stack"});
+      continue;
+    }
+    looked.push_back(look(procfs, *code->second, thread, each_ns));
+    for (const ScannedStack& stack : looked.back().stacks) {
+      for (const CodeAddress& address : stack.code) {
+        if (code->second->has_calls(address)) {
+          names.want(thread.pid, code->second->file(address), code->second->offset(address));
+        }
+      }
+    }
+  }
+  names.look_up();
+  std::vector<NativeAnswer> answers;
+  for (size_t i = 0; i < threads.size(); ++i) {
+    NativeAnswer& answer = answers.emplace_back();
+    answer.problem = looked[i].problem;
+    answer.known = !looked[i].stacks.empty();
+    std::vector<std::optional<OpenCall>> calls;
+    for (const ScannedStack& stack : looked[i].stacks) {
+      calls.push_back(call_on(*codes.at(threads[i].pid), stack, names, threads[i].pid == threads[i].tid));
+    }
+    answer.call = usual_call(calls);
+  }
+  return answers;
+}
+
+}  // namespace stalltrace::autopsy

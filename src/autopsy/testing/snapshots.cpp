@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "autopsy/testing/snapshots.h"
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+
+namespace stalltrace::autopsy::testing {
+namespace {
+
+constexpr int kFirstPort = 40000;
+
+std::string address(int rank) { return fmt::format("10.0.0.{}", rank + 1); }
+
+/// The end of `rank` of the connection that leads from `from` to `to`.
+TcpSocket end_of(int rank, int from, int to) {
+  const Endpoint source{address(from), static_cast<uint16_t>(kFirstPort + from)};
+  const Endpoint destination{address(to), 5000};
+  TcpSocket socket{.netns = static_cast<uint64_t>(100 + rank), .inode = static_cast<uint64_t>(1000 + 10 * from + rank)};
+  socket.local = rank == from ? source : destination;
+  socket.remote = rank == from ? destination : source;
+  socket.state = TcpState::kEstablished;
+  socket.acked = socket.received = 1'000'000;
+  socket.silent_ms = 42'000;
+  return socket;
+}
+
+}  // namespace
+
+JobLooks::JobLooks(int ranks) : looks_(2) {
+  constexpr int64_t kWatched = 3;
+  for (size_t look = 0; look < looks_.size(); ++look) {
+    looks_[look].taken_ns = (100 + static_cast<int64_t>(look) * kWatched) * kNsPerSecond;
+    for (int rank = 0; rank < ranks; ++rank) {
+      RankState state{.pid = 4000 + rank, .start_ticks = 77, .job = "train", .rank = rank, .world_size = ranks};
+      state.location = "in all_reduce at train.py:88";
+      state.activity = "waiting for another thread (futex)";
+      state.call = OpenCall{"all_reduce", Operation::kAllReduce, Witness::kPython};
+      state.call_known = true;
+      const int next = (rank + 1) % ranks;
+      const int previous = (rank + ranks - 1) % ranks;
+      if (ranks > 1) {
+        state.sockets = {end_of(rank, rank, next), end_of(rank, previous, rank)};
+      }
+      looks_[look].ranks.push_back(std::move(state));
+      looks_[look].host_addresses.push_back(address(rank));
+    }
+  }
+}
+
+TcpSocket& JobLooks::socket(int look, int rank, int peer) {
+  for (TcpSocket& socket : looks_.at(static_cast<size_t>(look)).ranks.at(static_cast<size_t>(rank)).sockets) {
+    if (socket.remote.address == address(peer)) {
+      return socket;
+    }
+  }
+  throw std::out_of_range("no such connection");
+}
+
+void JobLooks::leaves(int rank) {
+  both(rank, [](RankState& state) {
+    state.call.reset();
+    state.location = "in load_batch at data.py:212";
+    state.activity = "reading FIFO /data/in";
+  });
+}
+
+void JobLooks::remove(int rank) {
+  for (Snapshot& look : looks_) {
+    std::erase_if(look.ranks, [&](const RankState& state) { return state.rank == rank; });
+  }
+}
+
+JobVerdict JobLooks::verdict() { return judge(looks_, context).at(0); }
+
+}  // namespace stalltrace::autopsy::testing

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Snapshots of a job for tests: `ranks` ranks, each connected to the next in a ring, all inside one call.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "autopsy/judge/judge.h"
+#include "autopsy/snapshot.h"
+
+namespace stalltrace::autopsy::testing {
+
+class JobLooks {
+ public:
+  explicit JobLooks(int ranks);
+
+  RankState& first(int rank) { return looks_[0].ranks.at(static_cast<size_t>(rank)); }
+  RankState& last(int rank) { return looks_[1].ranks.at(static_cast<size_t>(rank)); }
+  /// Applies the change to the rank in both snapshots.
+  void both(int rank, const auto& change) {
+    change(first(rank));
+    change(last(rank));
+  }
+  /// The socket of `rank` towards `peer`, a neighbour, in the first or the last snapshot.
+  TcpSocket& socket(int look, int rank, int peer);
+  /// The rank is in no call: it reads a FIFO in load_batch.
+  void leaves(int rank);
+  /// The rank's process is not there, nor are its sockets.
+  void remove(int rank);
+  std::vector<Snapshot>& looks() { return looks_; }
+
+  /// The verdict on the only job.
+  JobVerdict verdict();
+  Context context{.node = "host7", .utc_offset_ns = 0, .traced = {}};
+
+ private:
+  std::vector<Snapshot> looks_;
+};
+
+}  // namespace stalltrace::autopsy::testing
