@@ -19,11 +19,11 @@ class Live(Case):
         super().setUp()
         self.need_root()
 
-    def live(self, fault, *more, steps=200):
+    def live(self, fault, *more, steps=140):
         self.lab = LabRun(self.folder / "lab", fault, steps=steps, more=("--live", *more))
         return json.loads((self.folder / "lab" / "live.json").read_text())["findings"]
 
-    def expect(self, fault, *more, place, reported_by, steps=200):
+    def expect(self, fault, *more, place, reported_by, steps=140):
         """`reported_by`'s agent reported the fault's cause in time, and no agent reported much stall time of another
         cause.
         """

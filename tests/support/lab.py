@@ -17,7 +17,7 @@ LOUD = {
 class LabRun:
     """Runs the lab into `folder`; raises AssertionError with the tool's output if that fails."""
 
-    def __init__(self, folder, fault, ranks=4, steps=200, more=(), workload="nccl"):
+    def __init__(self, folder, fault, ranks=4, steps=140, more=(), workload="nccl"):
         self.folder = folder
         before_ms = cpu_pressure_ms()
         result = run("lab", "run", "--ranks", ranks, "--workload", workload, "--steps", steps, "--fault", fault, "--out",
